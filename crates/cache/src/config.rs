@@ -93,7 +93,8 @@ pub struct FlashConfig {
     pub regions: RegionConfig,
     /// Who is let in.
     pub admission: Arc<dyn Admission>,
-    /// Items that have fewer seconds left to live are not written: when DRAM needs their room, they are gone.
+    /// Items that were given fewer seconds to live, however many are left, are not written: when DRAM needs their room, they are
+    /// gone. Those that live for ever are.
     pub min_ttl_seconds: u32,
     /// What becomes of the device's content.
     pub recovery: Recovery,

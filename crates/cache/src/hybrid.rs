@@ -432,7 +432,7 @@ impl Engine {
         let room = self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &crossing);
         crossing.outcry.let_out();
         match room {
-            Ok(draft) => Ok(Some(NewItem { draft })),
+            Ok(draft) => Ok(Some(NewItem { draft: draft.tagged(self.tag_of(options.ttl_seconds)) })),
             Err(AllocateError::Busy) => Ok(None),
             Err(error) => Err(error.into()),
         }

@@ -65,17 +65,24 @@ impl Engine {
             };
             if let Some((value, pieces)) = found.on_flash_alone() {
                 self.wait_for_room(key, hash, value, pieces).await?;
-            } else if self.set_expiry(key, hash, self.expiry_seconds(ttl_seconds)) {
+            } else if self.set_expiry(key, hash, ttl_seconds) {
                 return Ok(true);
             }
             // It has room now, or was replaced or removed since: it may be anywhere.
         }
     }
 
-    /// Whether DRAM has the item, which then expires at that second.
-    fn set_expiry(&self, key: &[u8], hash: KeyHash, expiry_seconds: u32) -> bool {
+    /// What DRAM keeps of a time to live besides: whether it is too short for flash.
+    pub(crate) fn tag_of(&self, ttl_seconds: Option<u32>) -> u16 {
+        self.flash.as_ref().map_or(0, |flash| flash.tag_of(ttl_seconds))
+    }
+
+    /// Whether DRAM has the item, which then has so long to live.
+    fn set_expiry(&self, key: &[u8], hash: KeyHash, ttl_seconds: Option<u32>) -> bool {
+        let expiry_seconds = self.expiry_seconds(ttl_seconds);
         let lock = self.dram.lock(hash);
         let Some(item) = lock.find(key) else { return false };
+        item.set_tag(self.tag_of(ttl_seconds));
         if item.expiry_seconds() != expiry_seconds {
             // An eviction under way finds that it has copied another time, and gives up.
             item.set_expiry_seconds(expiry_seconds);

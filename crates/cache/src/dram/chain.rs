@@ -12,6 +12,7 @@
 //! chain along; the evictor then holds the *parent*, and a child is freed before its parent is.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::evict::{Attempt, Spill, Victim};
@@ -54,8 +55,11 @@ impl Links {
 
 /// The newest child of every parent that has one. The innermost lock: nothing is locked under it.
 pub(super) struct Chains {
-    heads: Box<[Mutex<HashMap<ItemRef, ItemRef>>]>,
+    heads: Box<[Mutex<Heads>]>,
 }
+
+/// Hashed alike in each run, so that a simulated one takes the same memory again.
+type Heads = HashMap<ItemRef, ItemRef, BuildHasherDefault<DefaultHasher>>;
 
 const STRIPES: usize = 64;
 
@@ -64,7 +68,7 @@ impl Chains {
         Self { heads: std::iter::repeat_with(Mutex::default).take(STRIPES).collect() }
     }
 
-    fn stripe(&self, parent: ItemRef) -> &Mutex<HashMap<ItemRef, ItemRef>> {
+    fn stripe(&self, parent: ItemRef) -> &Mutex<Heads> {
         &self.heads[parent.0 as usize % STRIPES]
     }
 

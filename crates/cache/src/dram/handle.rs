@@ -62,6 +62,11 @@ impl<'a> Handle<'a> {
         self.item.header().set_expiry_seconds(expiry_seconds);
     }
 
+    /// Gives the item another tag. Under its key's lock.
+    pub fn set_tag(&self, tag: u16) {
+        self.item.header().set_tag(tag);
+    }
+
     /// The tag its draft was given.
     #[must_use]
     pub fn tag(&self) -> u16 {
@@ -154,9 +159,14 @@ impl<'a> Draft<'a> {
         self.item.header().expiry_seconds()
     }
 
-    /// Gives the item a tag, of the caller's meaning.
-    pub fn set_tag(&mut self, tag: u16) {
-        self.item.header().set_tag(tag);
+    /// The item with a tag, of the caller's meaning; 0 is none.
+    #[inline]
+    #[must_use]
+    pub fn tagged(self, tag: u16) -> Self {
+        if tag != 0 {
+            self.item.header().set_tag(tag);
+        }
+        self
     }
 
     /// Says that the same value is on flash.

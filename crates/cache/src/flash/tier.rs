@@ -27,6 +27,9 @@ use crate::stats::FlashStats;
 const CHAINED: u16 = 1 << 15;
 const POOL_BITS: u16 = 0xff;
 
+/// Tag of an item in DRAM that was given too short a time to live for flash.
+const SHORT_LIVED: u16 = 1;
+
 /// The flash tier.
 pub(crate) struct FlashTier {
     pub(crate) pairs: Box<[Pair]>,
@@ -176,6 +179,11 @@ impl FlashTier {
         }
     }
 
+    /// The tag of an item in DRAM that is given so long to live; `None` is for ever, and long enough.
+    pub(crate) fn tag_of(&self, ttl_seconds: Option<u32>) -> u16 {
+        if ttl_seconds.is_some_and(|ttl| ttl < self.min_ttl_seconds) { SHORT_LIVED } else { 0 }
+    }
+
     fn pair_of(&self, hash: KeyHash) -> usize {
         if self.pairs.len() == 1 { 0 } else { (hash.remix() % self.pairs.len() as u64) as usize }
     }
@@ -315,7 +323,7 @@ impl FlashTier {
         if expiry != 0 && expiry <= now {
             return Some(PutEnd::Expired);
         }
-        if expiry != 0 && expiry - now < self.min_ttl_seconds {
+        if victim.tag() == SHORT_LIVED {
             return Some(PutEnd::ShortLived);
         }
         if victim.is_clean() && self.may_contain(victim.hash()) {

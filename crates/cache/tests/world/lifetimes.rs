@@ -241,3 +241,27 @@ fn a_chain_keeps_its_links_and_has_the_time_of_its_parent() {
         assert!(!is_there(&stage, len));
     }
 }
+
+/// Flash refused what had not long to live any more, and so all that stayed in DRAM for long.
+#[test]
+fn what_flash_is_too_good_for_is_told_by_the_time_given_and_not_by_that_left() {
+    for (ttl_seconds, then, is_written) in [
+        (Some(50), None, true),
+        (Some(39), None, false),
+        (None, None, true),
+        (Some(39), Some(40), true),
+        (Some(50), Some(39), false),
+    ] {
+        for len in LENGTHS {
+            let stage = Stage::new(|config| config.flash.as_mut().unwrap().min_ttl_seconds = 40);
+            let options = InsertOptions { ttl_seconds, ..AS_USUAL };
+            assert_eq!(block_on(stage.cache.insert(HERO, &version(1, len), &options)), Inserted::Stored);
+            if then.is_some() {
+                assert_eq!(set_ttl(&stage, then), Ok(true));
+            }
+            pass(&stage, 30);
+            stage.push_out(len);
+            assert_eq!(is_there(&stage, len), is_written, "{ttl_seconds:?}, then {then:?}");
+        }
+    }
+}

@@ -157,8 +157,7 @@ fn put_random(dram: &Dram, witness: &Witness, clock: &VirtualClock, rng: &mut St
     match dram.allocate(pool, key, hash, known.value.len(), known.expiry_seconds, witness) {
         Ok(mut draft) => {
             draft.copy_from_slice(&known.value);
-            draft.set_tag(known.tag);
-            let replaced = dram.lock(hash).link(draft);
+            let replaced = dram.lock(hash).link(draft.tagged(known.tag));
             // An expired item may have left without a word; a live one has not.
             let before = live(witness, clock, key);
             let was_live = replaced.as_deref().filter(|_| before.is_some());
