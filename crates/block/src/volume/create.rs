@@ -64,6 +64,18 @@ impl Volume {
         Ok(superblock)
     }
 
+    /// Whether a volume can be [made](Self::create) so: nothing is written.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub async fn check_config(
+        flash: &Arc<dyn Device>,
+        disk: &Arc<dyn Device>,
+        config: &VolumeConfig,
+    ) -> Result<()> {
+        superblock_of(flash, disk, config, 0).await.map(drop)
+    }
+
     /// The superblock on `flash`, without opening the volume.
     ///
     /// # Errors

@@ -100,6 +100,8 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
         contents::refuse_marked(&devices.disk, "destroy that one first, or use --force if it is no more")?;
     }
     contents::refuse_rest(&devices.disk, &*disk)?;
+    let refused = |error: VolumeError| format!("--flash {} --disk {}: {error}", devices.flash, devices.disk);
+    pollster::block_on(Volume::check_config(&flash, &disk, &config)).map_err(refused)?;
     let size = flash.geometry().capacity_bytes;
     // A file that was not there has nothing to lose.
     confirm(
@@ -114,7 +116,7 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
         striped::label(&members, uuid).map_err(|error| format!("--flash {}: {error}", devices.flash))?;
     }
     let made = pollster::block_on(Volume::create_for(&flash, &disk, &config, uuid, &traces));
-    let made = made.map_err(|error| format!("--flash {} --disk {}: {error}", devices.flash, devices.disk))?;
+    let made = made.map_err(refused)?;
     // Only now, for a volume that is made trims its flash. What was acknowledged must not find the file system full.
     if is_blank {
         files.reserve("--flash-size", &devices.flash).inspect_err(|_| traces.remove_mark(uuid))?;

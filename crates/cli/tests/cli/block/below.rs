@@ -73,6 +73,22 @@ fn flash_and_disk_may_be_stripes_whose_members_know_their_places() {
     assert_eq!(code, Some(0), "nothing is left of the stripe: {said}");
 }
 
+/// Its members had got their labels before: those of the stripe that they were were gone.
+#[test]
+fn a_stripe_was_labelled_for_a_cache_that_was_then_refused() {
+    let place = Place::new();
+    let (flash, disk) = ("stripe:f1,f2", "d1");
+    let sizes = ["--flash-size", "16MiB", "--disk-size", "32MiB", "--yes"];
+    assert_eq!(block(&place, "create", flash, disk, &sizes).0, Some(0));
+    for wrong in [&["--ordered", "--mode", "write-through"][..], &["--associativity", "16384"]] {
+        let (code, said) =
+            block(&place, "create", "stripe:f2,f1", disk, &[wrong, &["--force", "--yes"]].concat());
+        assert_eq!(code, Some(2), "{said}");
+        let (code, said) = block(&place, "check", flash, disk, &[]);
+        assert_eq!(code, Some(0), "{wrong:?}: {said}");
+    }
+}
+
 #[test]
 fn a_model_ssd_tells_what_the_cache_costs_it_and_keeps_its_bytes_in_a_file() {
     let place = Place::new();
