@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use device::{Clock, IoError};
+use device::{Clock, ErrorKind, IoError};
 
 use super::{Answer, Caller, Context, Export, Extent, Operation, Shape};
 
@@ -81,7 +81,8 @@ pub struct Requests {
     pub requests: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Requests that were answered with an error, which count nowhere else.
+    /// Requests that were answered with an error, which count nowhere else. One for what the export does not do is none: clients
+    /// ask so how a thing can be done.
     pub errors: u64,
     /// What they all took together.
     pub total_ns: u64,
@@ -235,7 +236,10 @@ impl Export for MeasuredExport {
         let begun_ns = clock.monotonic_ns();
         let measured = Caller::new(move |answer: Answer| {
             let ns = clock.monotonic_ns().saturating_sub(begun_ns);
-            meter.kinds[kind as usize].count(bytes, ns, answer.is_ok());
+            let is_refused = answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unsupported);
+            if !is_refused {
+                meter.kinds[kind as usize].count(bytes, ns, answer.is_ok());
+            }
             caller.tell(answer);
         });
         self.inner.submit(operation, measured);
@@ -296,6 +300,22 @@ mod tests {
         assert_eq!(meter.of_kind(RequestKind::Read).errors, 1);
         meter.zero();
         assert_eq!(meter.of_kind(RequestKind::Read), meter.of_kind(RequestKind::Trim));
+    }
+
+    /// Clients ask so whether zeros are quick, and write them themselves if they are not.
+    #[test]
+    fn what_an_export_does_not_do_was_counted_as_an_error() {
+        let meter = Meter::new();
+        let device = Arc::new(DeviceExport::new(Arc::new(MemoryDevice::new(1 << 20))));
+        let export = meter.of(device, Arc::new(VirtualClock::default()));
+        let ask = |offset| {
+            let operation =
+                Operation::Zero { offset, len: 512, may_trim: false, only_if_fast: true, durable: false };
+            let (said, heard) = std::sync::mpsc::channel();
+            export.submit(operation, Caller::new(move |answer| said.send(answer).unwrap()));
+            (heard.recv().unwrap().unwrap_err().kind(), meter.of_kind(RequestKind::Zero).errors)
+        };
+        assert_eq!(ask(0), (ErrorKind::Unsupported, 0));
     }
 
     #[test]

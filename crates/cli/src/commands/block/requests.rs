@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use bench::report::text::noun;
 use block::export::{Meter, RequestKind, Requests};
 use serde_json::{Map, Value, json};
 
@@ -47,34 +48,43 @@ fn of_kind(seen: &Requests) -> Value {
     })
 }
 
-/// For people: a line a kind of which there were any.
+/// For people: a line a kind of which there were any, failed or not.
 pub fn text(requests: &Value) -> String {
     let mut text = String::new();
     for kind in RequestKind::ALL {
         let told = &requests[kind.name()];
-        let count = told["requests"].as_u64().unwrap_or(0);
-        if count == 0 {
+        let [count, errors] = ["requests", "errors"].map(|name| told[name].as_u64().unwrap_or(0));
+        if count + errors == 0 {
             continue;
         }
-        let us = |name: &str| told["latency_ns"][name].as_f64().unwrap_or(0.0) / 1e3;
-        let _ = writeln!(
-            text,
-            "  {:<28} {count}, {} bytes; us: mean {:.0}, p50 {:.0}, p99 {:.0}, max {:.0}",
-            kind.name(),
-            told["bytes"],
-            us("mean"),
-            us("p50"),
-            us("p99"),
-            us("max"),
-        );
+        let _ = write!(text, "  {:<28} {count}", kind.name());
+        if count > 0 {
+            text += &how_long(told);
+        }
+        if errors > 0 {
+            let _ = write!(text, "; {errors} {}", noun(errors, "error"));
+        }
+        text.push('\n');
     }
     text
+}
+
+fn how_long(told: &Value) -> String {
+    let us = |name: &str| told["latency_ns"][name].as_f64().unwrap_or(0.0) / 1e3;
+    format!(
+        ", {} bytes; us: mean {:.0}, p50 {:.0}, p99 {:.0}, max {:.0}",
+        told["bytes"],
+        us("mean"),
+        us("p50"),
+        us("p99"),
+        us("max"),
+    )
 }
 
 /// Classes of a histogram, each with its bound and how many are within it, and the sum of all.
 type Rows = (Vec<(String, u64)>, String);
 
-/// For Prometheus: histograms of latency and of size, each kind by a label.
+/// For Prometheus: histograms of latency and of size, and errors, each kind by a label.
 pub fn prometheus(requests: &Value, volume: &str) -> String {
     let mut text = String::new();
     let Some(kinds) = requests.as_object() else { return text };
@@ -109,6 +119,11 @@ pub fn prometheus(requests: &Value, volume: &str) -> String {
         let rows = SIZES.map(|bound| (bound.to_string(), up_to(bound)));
         (rows.to_vec(), told["bytes"].to_string())
     });
+    let metric = "flashwright_block_request_errors_total";
+    let _ = writeln!(text, "# HELP {metric} Requests of clients that failed.\n# TYPE {metric} counter");
+    for (kind, told) in kinds {
+        let _ = writeln!(text, "{metric}{{{volume},kind=\"{kind}\"}} {}", told["errors"]);
+    }
     text
 }
 
@@ -141,6 +156,32 @@ mod tests {
             "flashwright_block_request_bytes_bucket{volume=\"7f\",kind=\"read\",le=\"16384\"} 2\n",
             "flashwright_block_request_bytes_bucket{volume=\"7f\",kind=\"read\",le=\"+Inf\"} 3\n",
             "flashwright_block_request_bytes_sum{volume=\"7f\",kind=\"read\"} 70144\n",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+    }
+    /// People were told of no error, and of a kind of which there were only errors nothing at all.
+    #[test]
+    fn errors_are_told_of_each_kind_in_words_and_for_prometheus() {
+        let meter = Meter::new();
+        let device = Arc::new(DeviceExport::new(Arc::new(MemoryDevice::new(1 << 20))));
+        let export = meter.of(device, Arc::new(VirtualClock::default()));
+        for offset in [0, 1 << 20, 2 << 20] {
+            export.submit(Operation::Read { offset, len: 512 }, Caller::new(drop));
+        }
+        export.submit(Operation::Trim { offset: 1 << 20, len: 512, durable: false }, Caller::new(drop));
+        let told = of_meter(&meter);
+        let words = text(&told);
+        let lines: Vec<&str> = words.lines().map(str::trim_start).collect();
+        assert!(lines[0].starts_with("read ") && lines[0].contains(" 1, 512 bytes; us: mean "), "{words}");
+        assert!(lines[0].ends_with("; 2 errors"), "{words}");
+        assert!(lines[1].starts_with("trim ") && lines[1].ends_with(" 0; 1 error"), "{words}");
+        assert_eq!(lines.len(), 2, "{words}");
+        let text = prometheus(&told, "volume=\"7f\"");
+        for line in [
+            "# TYPE flashwright_block_request_errors_total counter\n",
+            "flashwright_block_request_errors_total{volume=\"7f\",kind=\"read\"} 2\n",
+            "flashwright_block_request_errors_total{volume=\"7f\",kind=\"write\"} 0\n",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }
