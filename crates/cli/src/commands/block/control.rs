@@ -21,6 +21,7 @@ use std::time::Duration;
 use bench::report::text::noun;
 use block::export::Meter;
 use block::nbd::{Server, socket};
+use block::sets::Tuning;
 use block::volume::{Recovery, Volume};
 use clap::Args;
 use device::{Clock, Device, SystemClock};
@@ -336,7 +337,11 @@ impl Service {
                 None => settings.push(assignment),
             }
         }
-        let told = set(volume, settings)?;
+        // To write the same settings once more would take as long, and can fail.
+        let told = match settings.is_empty() {
+            true => told(&volume.superblock().tuning),
+            false => set(volume, settings)?,
+        };
         deeds.into_iter().try_for_each(|deed| self.perform(volume, deed))?;
         Ok(told)
     }
@@ -370,9 +375,10 @@ impl Service {
         }
     }
 
+    /// One that is stopped writes nothing any more, though its thread may still wait for what is under way.
     fn is_syncing(&self) -> bool {
         let sync = self.sync.lock().unwrap_or_else(PoisonError::into_inner);
-        sync.as_ref().is_some_and(|(thread, _)| !thread.is_finished())
+        sync.as_ref().is_some_and(|(thread, stop)| !thread.is_finished() && !stop.load(Ordering::Acquire))
     }
 
     /// Cleans everything for as long as the client is there, and tells it now and then how much is left.
@@ -417,7 +423,11 @@ pub fn set<'a>(volume: &Volume, assignments: impl IntoIterator<Item = &'a str>) 
     let mut given = Given::to(&mut tuning);
     assignments.into_iter().try_for_each(|assignment| given.apply("", assignment))?;
     pollster::block_on(volume.set_tuning(tuning)).map_err(|error| error.to_string())?;
-    Ok(json!({ "tuning": figures::of_tuning(&tuning) }))
+    Ok(told(&tuning))
+}
+
+fn told(tuning: &Tuning) -> Value {
+    json!({ "tuning": figures::of_tuning(tuning) })
 }
 
 /// Brings an open volume to the newest format.
@@ -476,32 +486,40 @@ pub async fn unless<T>(is_stopped: &AtomicBool, work: impl Future<Output = T>) -
 mod tests {
     use block::volume::VolumeConfig;
     use device::timer::SystemTimer;
-    use device::wrap::{Mechanics, SpindleDevice};
+    use device::wrap::{FaultDevice, Faults, Mechanics, SpindleDevice};
     use device::{IoBuffer, MemoryDevice};
 
     use super::*;
+
+    /// A volume on this flash and a slow disk, with so many dirty blocks that are no neighbours.
+    fn dirty_volume(flash: Arc<dyn Device>, blocks: u64) -> (Volume, Recovery) {
+        let timer = || Arc::new(SystemTimer::default());
+        let disk = Arc::new(MemoryDevice::new(1 << 30));
+        let disk: Arc<dyn Device> = Arc::new(SpindleDevice::new(disk, timer(), Mechanics::default()));
+        pollster::block_on(async {
+            Volume::create(&flash, &disk, &VolumeConfig::default(), 7).await.unwrap();
+            let (volume, recovery) = Volume::open(flash, disk, timer()).await.unwrap();
+            for number in 0..blocks {
+                let data = IoBuffer::copy_of(&[1; 4096]).into();
+                volume.write(number * 37 % blocks * 65536 % (1 << 30), data, false).await.unwrap();
+            }
+            (volume, recovery)
+        })
+    }
+
+    fn served(cached: (Volume, Recovery)) -> Arc<Service> {
+        Service::new(Some(cached), "here".into(), Vec::new(), None, Meter::new(), Vec::new())
+    }
+
+    fn flash() -> Arc<MemoryDevice> {
+        Arc::new(MemoryDevice::new(64 << 20))
+    }
 
     /// It went on for hours, and whoever had interrupted its client could not stop it.
     #[test]
     #[expect(clippy::disallowed_methods, reason = "a flush is waited for that does not come")]
     fn a_flush_went_on_whose_client_had_gone() {
-        let flash: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
-        let disk = SpindleDevice::new(
-            Arc::new(MemoryDevice::new(1 << 30)),
-            Arc::new(SystemTimer::default()),
-            Mechanics::default(),
-        );
-        let disk: Arc<dyn Device> = Arc::new(disk);
-        let volume = pollster::block_on(async {
-            Volume::create(&flash, &disk, &VolumeConfig::default(), 7).await.unwrap();
-            let timer = Arc::new(SystemTimer::default());
-            let (volume, _) = Volume::open(flash, disk, timer).await.unwrap();
-            for number in 0..5000 {
-                let data = IoBuffer::copy_of(&[1; 4096]).into();
-                volume.write(number * 37 % 5000 * 65536 % (1 << 30), data, false).await.unwrap();
-            }
-            volume
-        });
+        let (volume, _) = dirty_volume(flash(), 5000);
         let upkeep = volume.clone();
         let driven = std::thread::spawn(move || pollster::block_on(upkeep.run_upkeep()));
         let told = flush(&volume, |_| false).unwrap_err();
@@ -515,5 +533,36 @@ mod tests {
         assert!(before > 0, "it was all written");
         pollster::block_on(volume.close()).unwrap();
         driven.join().unwrap();
+    }
+
+    /// It was taken for the one that goes on, which ended at its next step.
+    #[test]
+    fn a_sync_that_was_asked_for_while_another_stopped_never_began() {
+        let (volume, recovery) = dirty_volume(flash(), 60);
+        let service = served((volume.clone(), recovery));
+        for asked in ["do_sync=1", "stop_sync=1", "do_sync=1"] {
+            service.set([asked].into_iter()).unwrap();
+        }
+        assert!(service.is_syncing());
+        let (thread, _) = service.sync.lock().unwrap().take().unwrap();
+        thread.join().unwrap();
+        assert_eq!(volume.stats().dirty_blocks, 0);
+    }
+
+    /// They were refused, for they wrote the settings, which nobody had changed, once more.
+    #[test]
+    fn counts_could_not_begin_anew_once_flash_had_failed() {
+        let faulty = Arc::new(FaultDevice::new(flash(), 1, Faults::default()));
+        let (volume, recovery) = dirty_volume(Arc::clone(&faulty) as _, 2);
+        let before = faulty.counters().writes;
+        let service = served((volume.clone(), recovery));
+        let told = service.set(["do_sync=0"].into_iter()).unwrap();
+        assert_eq!(told["tuning"]["mode"], "write-back");
+        assert_eq!(faulty.counters().writes, before, "there was nothing to write");
+        faulty.set_faults(Faults { failed_writes: 1.0, ..Faults::default() });
+        pollster::block_on(volume.flush()).unwrap_err();
+        service.set(["zero_stats=1"].into_iter()).unwrap();
+        assert_eq!(volume.stats().counters.writes, 0);
+        service.set(["zero_stats=1", "dirty_percent=33"].into_iter()).unwrap_err();
     }
 }
