@@ -1,9 +1,13 @@
 //! The volume, against its promises.
 
+use std::future::Future;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Waker};
 
 use device::timer::SystemTimer;
-use device::{Device, IoBuffer, IoSlice, MemoryDevice};
+use device::wrap::GateDevice;
+use device::{Device, IoBuffer, IoSlice, MemoryDevice, RequestKind};
 
 use super::*;
 
@@ -38,4 +42,40 @@ fn what_was_written_and_flushed_is_there_after_a_close() {
         assert_eq!((recovery.was_clean, recovery.dirty_blocks), (false, 3));
         assert_eq!(volume.read(0, 1024).await.unwrap()[..], [[0; 512], [3; 512]].concat());
     });
+}
+
+fn is_ready(future: Pin<&mut impl Future>) -> bool {
+    future.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+}
+
+/// Whenever anything ended that it might have waited for, and everybody else waited for that.
+#[test]
+fn a_discard_that_waited_for_one_block_looked_for_all_of_its_range_again() {
+    let flash: Arc<dyn Device> = Arc::new(MemoryDevice::new(16 << 20));
+    let gate = Arc::new(GateDevice::new(Arc::new(MemoryDevice::new(64 << 20))));
+    let disk: Arc<dyn Device> = gate.clone();
+    let volume = pollster::block_on(async {
+        Volume::create(&flash, &disk, &config(), 1).await.unwrap();
+        let (volume, _) = Volume::open(flash, disk, Arc::new(SystemTimer::default())).await.unwrap();
+        volume.write(4096, data(8192, 7), true).await.unwrap();
+        volume
+    });
+    let slots = u64::from(volume.shared.layout.slots());
+    for (range_bytes, looks) in [(8 << 20, 2048), (64 << 20, slots)] {
+        pollster::block_on(volume.write(40960, data(4096, 7), true)).unwrap();
+        gate.close(RequestKind::Write);
+        let mut cleaning = pin!(volume.clean());
+        assert!(!is_ready(cleaning.as_mut()), "the disk has not written it");
+        let before = trim::LOOKS.get();
+        let mut discard = pin!(volume.trim(0, range_bytes));
+        for _ in 0..20 {
+            assert!(!is_ready(discard.as_mut()), "it cannot forget what is on its way");
+            volume.shared.changed.notify(usize::MAX);
+        }
+        gate.open();
+        pollster::block_on(cleaning).unwrap();
+        pollster::block_on(discard).unwrap();
+        assert_eq!(trim::LOOKS.get() - before, looks);
+        assert_eq!(volume.stats().held_blocks, 0);
+    }
 }

@@ -14,6 +14,15 @@ use crate::sets::{Slot, Word};
 /// Zeros are written in buffers of this size.
 const ZEROS_BYTES: usize = 256 << 10;
 
+/// Blocks or slots looked at while everybody else waits.
+const LOOKS_AT_ONCE: u64 = 4096;
+
+#[cfg(test)]
+thread_local! {
+    /// Blocks and slots that this thread has looked at.
+    pub(super) static LOOKS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 /// Blocks of which flash has the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockExtent {
@@ -23,15 +32,6 @@ pub struct BlockExtent {
     pub cached: bool,
     /// What flash has is newer than the disk's.
     pub dirty: bool,
-}
-
-/// What is left of blocks that are to leave the cache.
-enum Left {
-    Nothing,
-    /// Some are on their way to the disk, or requests under way may need what room the journal has.
-    InUse,
-    /// The journal has no room for more of them before it is committed up to this change.
-    Uncommitted(u64),
 }
 
 impl Volume {
@@ -123,7 +123,9 @@ impl Shared {
     async fn unmap(self: &Arc<Self>, range: &Range<u64>) -> Result<Vec<Range<u64>>> {
         let work = Work::new(self, Some(self.blocks.lock(self.blocks_of(range)).await));
         let whole = self.whole_blocks(range);
-        let dirty = self.held_in(&self.state.lock(), &whole, Word::is_dirty);
+        let dirty =
+            self.looks(&whole).flat_map(|look| self.held_in(&self.state.lock(), &look, Word::is_dirty));
+        let dirty = dirty.collect();
         self.forget_blocks(&work, &without(&whole, dirty)).await
     }
 
@@ -149,19 +151,21 @@ impl Shared {
         Ok(forgotten)
     }
 
+    /// Takes blocks, which are locked, out of the cache. What is in use at first is looked for again alone: nobody brings any in
+    /// meanwhile.
     async fn forget_cached(self: &Arc<Self>, blocks: &Range<u64>) -> Result<()> {
+        let mut in_use = Vec::new();
+        for look in self.looks(blocks) {
+            let held = self.held_in(&self.state.lock(), &look, |_| true);
+            in_use.extend(self.drop_blocks(held).await?);
+        }
         loop {
             let listener = self.changed.listen();
-            let left = {
-                let mut state = self.state.lock();
-                self.check_open(&state)?;
-                self.drop_blocks(&mut state, blocks)
-            };
-            match left {
-                Left::Nothing => return Ok(()),
-                Left::InUse => listener.await,
-                Left::Uncommitted(change) => self.commit(change).await?,
+            in_use = self.drop_blocks(in_use).await?;
+            if in_use.is_empty() {
+                return self.check_open(&self.state.lock());
             }
+            listener.await;
         }
     }
 
@@ -173,36 +177,53 @@ impl Shared {
         first..end.max(first)
     }
 
-    /// Drops blocks from the cache; what is left of them.
-    fn drop_blocks(&self, state: &mut State, blocks: &Range<u64>) -> Left {
-        let mut left = Left::Nothing;
-        for (block, slot) in self.held_in(state, blocks, |_| true) {
-            if !state.has_room_for_changes(1) {
-                return state.makes_room().map_or(Left::InUse, Left::Uncommitted);
-            }
-            if state.forget(slot, block) {
-                state.sets.counters_mut().trim_blocks += 1;
-            } else {
-                left = Left::InUse;
+    /// Drops those of `blocks` that flash has from the cache; which are in use, on their way to the disk, say.
+    async fn drop_blocks(self: &Arc<Self>, blocks: Vec<u64>) -> Result<Vec<u64>> {
+        let (mut in_use, mut left) = (Vec::new(), &blocks[..]);
+        while !left.is_empty() {
+            let listener = self.changed.listen();
+            let change = {
+                let mut state = self.state.lock();
+                self.check_open(&state)?;
+                left = drop_as_journal_allows(&mut state, left, &mut in_use);
+                state.makes_room()
+            };
+            match change {
+                _ if left.is_empty() => {}
+                Some(change) => self.commit(change).await?,
+                // Requests under way may need what room the journal has.
+                None => listener.await,
             }
         }
-        left
+        Ok(in_use)
     }
 
-    /// Which of `blocks` flash has whose word `is_wanted`, in no order.
-    fn held_in(
-        &self,
-        state: &State,
-        blocks: &Range<u64>,
-        is_wanted: impl Fn(Word) -> bool,
-    ) -> Vec<(u64, Slot)> {
-        if blocks.end - blocks.start > u64::from(self.layout.slots()) {
-            let held = state.sets.held().filter(|(_, word)| is_wanted(*word));
-            let in_range = held.filter_map(|(slot, word)| Some((word.block()?, slot)));
-            return in_range.filter(|(block, _)| blocks.contains(block)).collect();
+    /// Where to look for those of `blocks` that flash has: at each of them, or at each slot where those are fewer. In parts, between
+    /// which others go on.
+    fn looks(&self, blocks: &Range<u64>) -> impl Iterator<Item = Look> + use<> {
+        let slots = u64::from(self.layout.slots());
+        let (by_slot, blocks) = (blocks.end - blocks.start > slots, blocks.clone());
+        let (start, end) = if by_slot { (0, slots) } else { (blocks.start, blocks.end) };
+        (start..end).step_by(LOOKS_AT_ONCE as usize).map(move |from| {
+            let part = from..(from + LOOKS_AT_ONCE).min(end);
+            if by_slot { Look::AtSlots(part, blocks.clone()) } else { Look::AtBlocks(part) }
+        })
+    }
+
+    /// The blocks that are found so and whose word `is_wanted`, in no order.
+    fn held_in(&self, state: &State, look: &Look, is_wanted: impl Fn(Word) -> bool) -> Vec<u64> {
+        match look {
+            Look::AtBlocks(blocks) => {
+                let is_held =
+                    |block| state.sets.find(block).is_some_and(|slot| is_wanted(state.sets.word(slot)));
+                looked_at(blocks).filter(|&block| is_held(block)).collect()
+            }
+            Look::AtSlots(slots, blocks) => {
+                let words = looked_at(slots).map(|slot| state.sets.word(Slot(slot as u32)));
+                let found = words.filter(|&word| is_wanted(word)).filter_map(Word::block);
+                found.filter(|block| blocks.contains(block)).collect()
+            }
         }
-        let find = |block| Some((block, state.sets.find(block)?));
-        blocks.clone().filter_map(find).filter(|&(_, slot)| is_wanted(state.sets.word(slot))).collect()
     }
 
     /// Whether the disk did it: trimming is advice.
@@ -229,10 +250,11 @@ impl Shared {
         let blocks = self.blocks_of(range);
         let held = {
             let state = self.state.lock();
-            let mut held: Vec<(u64, Slot)> = self.held_in(&state, &blocks, |_| true);
+            let mut held: Vec<u64> =
+                self.looks(&blocks).flat_map(|look| self.held_in(&state, &look, |_| true)).collect();
             let claimed = self.blocks.claimed().into_iter();
             let claimed = claimed.map(|claim| claim.start.max(blocks.start)..claim.end.min(blocks.end));
-            held.extend(claimed.flatten().map(|block| (block, Slot(0))));
+            held.extend(claimed.flatten());
             held
         };
         let block_bytes = u64::from(self.layout.block_bytes);
@@ -267,9 +289,37 @@ impl Shared {
     }
 }
 
+/// A part of a search for blocks that flash has.
+enum Look {
+    AtBlocks(Range<u64>),
+    /// Slots, and the blocks that are looked for there.
+    AtSlots(Range<u64>, Range<u64>),
+}
+
+fn looked_at(numbers: &Range<u64>) -> Range<u64> {
+    #[cfg(test)]
+    LOOKS.set(LOOKS.get() + numbers.end - numbers.start);
+    numbers.clone()
+}
+
+/// Drops blocks until the journal has no room for more changes; those are left. Which are in use is added to `in_use`.
+fn drop_as_journal_allows<'a>(state: &mut State, blocks: &'a [u64], in_use: &mut Vec<u64>) -> &'a [u64] {
+    for (number, &block) in blocks.iter().enumerate() {
+        let Some(slot) = state.sets.find(block) else { continue };
+        if !state.has_room_for_changes(1) {
+            return &blocks[number..];
+        }
+        if state.forget(slot, block) {
+            state.sets.counters_mut().trim_blocks += 1;
+        } else {
+            in_use.push(block);
+        }
+    }
+    &[]
+}
+
 /// The runs of `blocks`, in order, that are left without those that are `taken`, which are in no order.
-fn without(blocks: &Range<u64>, taken: Vec<(u64, Slot)>) -> Vec<Range<u64>> {
-    let mut taken: Vec<u64> = taken.into_iter().map(|(block, _)| block).collect();
+fn without(blocks: &Range<u64>, mut taken: Vec<u64>) -> Vec<Range<u64>> {
     taken.sort_unstable();
     let mut runs = Vec::new();
     let mut at = blocks.start;
