@@ -8,6 +8,7 @@ use device::{IoBuffer, IoError, IoSlice, Pending, PlacementHandle, Request};
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::piece::{Part, runs};
 use super::state::{Copy, State, Written};
+use super::trouble::DiskTask;
 use super::work::Work;
 use super::{Health, Shared};
 use crate::sets::{Admit, Read};
@@ -134,7 +135,7 @@ impl Shared {
         let mut old_pages = old_pages?.into_iter();
         let mut blocks = Vec::with_capacity(plan.misses.len());
         for (run, pending) in from_disk {
-            let data = pending.await.map_err(|error| self.disk_read_failed(error))?;
+            let data = pending.await.map_err(|error| self.disk_failed(DiskTask::Read, error))?;
             let data: IoSlice = data.expect("a read gives its buffer back").into();
             blocks.extend(self.cut(&plan.misses[run], &data));
         }
@@ -276,7 +277,9 @@ impl Shared {
         let offset = block * u64::from(self.layout.block_bytes);
         let buffer = IoBuffer::zeroed(self.bytes_of(block));
         let read = self.disk.start(Request::Read { offset, buffer }).await;
-        let data = read.map_err(|error| self.disk_read_failed(error))?.expect("a read gives its buffer back");
+        let data = read
+            .map_err(|error| self.disk_failed(DiskTask::Read, error))?
+            .expect("a read gives its buffer back");
         if data.len() == self.layout.block_bytes as usize {
             return Ok(data);
         }
@@ -336,11 +339,6 @@ impl Shared {
             Request::Write { offset, data, placement: PlacementHandle::DEFAULT }
         };
         runs.into_iter().map(request).collect()
-    }
-
-    fn disk_read_failed(&self, error: IoError) -> VolumeError {
-        self.state.lock().io.disk_read_errors += 1;
-        VolumeError::disk("reading the disk", error)
     }
 
     /// Pages could not be read. The disk has what is clean of them; what is dirty is lost until it can be read again.

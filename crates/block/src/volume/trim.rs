@@ -7,6 +7,7 @@ use device::{ErrorKind, IoBuffer, IoSlice, Request};
 
 use super::error::Result;
 use super::state::State;
+use super::trouble::DiskTask;
 use super::work::Work;
 use super::{Shared, Volume};
 use crate::sets::{Slot, Word};
@@ -240,7 +241,7 @@ impl Shared {
             Ok(_) => Ok(true),
             // What the disk keeps is what it held before.
             Err(error) if error.kind() == ErrorKind::Unsupported => Ok(false),
-            Err(error) => Err(self.disk_failed("trimming the disk", error)),
+            Err(error) => Err(self.disk_failed(DiskTask::Trim, error)),
         }
     }
 

@@ -16,6 +16,7 @@ use device::timer::Timer;
 use device::{Completion, Counters, Device, ErrorKind, Geometry, IoError, IoSlice, PlacementHandle, Request};
 use parking_lot::Mutex;
 
+use super::error::VolumeError;
 use super::{Health, Shared, Volume};
 
 /// How long a disk must have had no errors to be called well again.
@@ -57,6 +58,38 @@ impl Volume {
             elapsed_ns: now_ns.saturating_sub(*since_ns),
         });
         Condition { health: told(state.health, disk.is_some()), flash, disk }
+    }
+}
+
+/// What the disk was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DiskTask {
+    Read,
+    Write,
+    Trim,
+    Flush,
+}
+
+impl DiskTask {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Read => "reading the disk",
+            Self::Write => "writing the disk",
+            Self::Trim => "trimming the disk",
+            Self::Flush => "flushing the disk",
+        }
+    }
+}
+
+impl Shared {
+    /// Counts that the disk failed, and says what it was asked for.
+    pub(super) fn disk_failed(&self, task: DiskTask, error: IoError) -> VolumeError {
+        let io = &mut self.state.lock().io;
+        match task {
+            DiskTask::Read => io.disk_read_errors += 1,
+            DiskTask::Write | DiskTask::Trim | DiskTask::Flush => io.disk_write_errors += 1,
+        }
+        VolumeError::disk(task.words(), error)
     }
 }
 

@@ -13,6 +13,7 @@ use super::read::{admit, crc32c, overlay};
 use super::record::Sectors;
 use super::room::Place;
 use super::state::{Copy, State, Written};
+use super::trouble::DiskTask;
 use super::work::Work;
 use super::{Health, Shared};
 use crate::sets::{Admit, Mode, Slot, Word, Write};
@@ -380,7 +381,7 @@ impl Shared {
             let buffer = IoBuffer::zeroed((to - from) as usize);
             let read = work.start(&*self.disk, Request::Read { offset: from, buffer }).await;
             let mut around = read
-                .map_err(|error| self.disk_failed("reading the disk", error))?
+                .map_err(|error| self.disk_failed(DiskTask::Read, error))?
                 .expect("a read gives its buffer back");
             around[(offset - from) as usize..][..bytes.len()].copy_from_slice(&bytes);
             data = around.into();
@@ -401,7 +402,7 @@ impl Shared {
                 DiskWrite::Direct => work.start_on_disk(request),
                 DiskWrite::Cleaning => work.start(&*self.disk, request),
             };
-            written.await.map_err(|error| self.disk_failed("writing the disk", error))?;
+            written.await.map_err(|error| self.disk_failed(DiskTask::Write, error))?;
             at = end;
         }
         Ok(())
@@ -434,15 +435,6 @@ impl Shared {
         let error = VolumeError::flash("writing the flash", error);
         self.state.lock().fail_flash(error.clone(), self.timer.monotonic_ns());
         error
-    }
-
-    pub(super) fn disk_failed(&self, context: &str, error: IoError) -> VolumeError {
-        let mut state = self.state.lock();
-        match context {
-            "reading the disk" => state.io.disk_read_errors += 1,
-            _ => state.io.disk_write_errors += 1,
-        }
-        VolumeError::disk(context, error)
     }
 }
 

@@ -17,6 +17,7 @@ use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::journal::notes::why_unhealthy;
 use super::piece::{Part, runs};
 use super::state::{Copy, State};
+use super::trouble::DiskTask;
 use super::work::Work;
 use super::write::DiskWrite;
 use super::{Health, Shared, Volume};
@@ -424,7 +425,7 @@ impl Shared {
     pub(super) async fn flush_disk(&self, failed_before: u64) -> Result<()> {
         let flushed = Self::flush_device(&*self.disk).await;
         let flushed = flushed.and_then(|()| self.none_failed_since(failed_before));
-        flushed.map_err(|error| self.disk_failed("flushing the disk", error))?;
+        flushed.map_err(|error| self.disk_failed(DiskTask::Flush, error))?;
         self.state.lock().io.disk_flushes += 1;
         Ok(())
     }
