@@ -20,7 +20,7 @@ pub struct Counters {
     pub write_replacement: u64,
     /// Cached blocks dropped because a write went around the cache.
     pub write_invalidates: u64,
-    /// Cached blocks dropped because of a read. Ours never are.
+    /// Cached blocks dropped because a read of them from flash failed. *Volume.*
     pub read_invalidates: u64,
     /// Blocks cleaned, whatever the reason.
     pub cleanings: u64,

@@ -213,8 +213,8 @@ impl State {
     pub(super) fn drop_bad(&mut self, block: u64, page: u32) {
         let Some(slot) = self.sets.find(block) else { return };
         let is_same = self.copy(slot).is_some_and(|copy| copy.page == page);
-        if is_same && !self.sets.word(slot).is_dirty() {
-            self.forget(slot, block);
+        if is_same && !self.sets.word(slot).is_dirty() && self.forget(slot, block) {
+            self.sets.counters_mut().read_invalidates += 1;
         }
     }
 

@@ -77,6 +77,16 @@ fn a_read_of_many_blocks_whose_pages_are_all_bad_is_answered_by_the_disk() {
     assert_eq!(rotten.volume.stats().io.checksum_errors, BLOCKS);
 }
 
+/// The count was always 0.
+#[test]
+fn blocks_that_leave_because_their_pages_are_bad_are_counted() {
+    let rotten = Rotten::new();
+    rotten.read(0, BLOCKS);
+    rotten.rot();
+    rotten.read(0, BLOCKS / 2);
+    assert_eq!(rotten.volume.stats().counters.read_invalidates, BLOCKS / 2);
+}
+
 /// The block was in use by the read that should have dropped it.
 #[test]
 fn a_block_of_which_flash_has_some_sectors_is_read_though_their_page_is_bad() {

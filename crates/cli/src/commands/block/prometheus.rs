@@ -63,7 +63,7 @@ const METRICS: &[(&str, Kind, &str)] = &[
     ("/counters/replacement", Counter, "Blocks evicted for a block read."),
     ("/counters/write_replacement", Counter, "Blocks evicted for a block written."),
     ("/counters/write_invalidates", Counter, "Cached blocks dropped by a write around the cache."),
-    ("/counters/read_invalidates", Counter, "Cached blocks dropped by a read."),
+    ("/counters/read_invalidates", Counter, "Cached blocks dropped because flash could not be read."),
     ("/counters/cleanings", Counter, "Blocks cleaned, whatever the reason."),
     ("/counters/fallow_cleanings", Counter, "Blocks cleaned because they were idle."),
     (
