@@ -55,6 +55,9 @@ pub trait Export: Send + Sync {
     fn extents(&self, context: Context, offset: u64, len: u64, most: usize) -> Result<Vec<Extent>, IoError>;
 }
 
+/// Bytes that an export takes at once, at most, of a range that is to be made zero or brought in: so much memory does it need.
+pub(crate) const STEP_BYTES: usize = 256 << 10;
+
 /// What an export is like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {

@@ -6,7 +6,7 @@ use device::{ErrorKind, IoError};
 
 use super::extents::Extents;
 use super::tasks::Tasks;
-use super::{Answer, Caller, Context, Export, Extent, Operation, Shape};
+use super::{Answer, Caller, Context, Export, Extent, Operation, STEP_BYTES, Shape};
 use crate::volume::{SECTOR_BYTES, Volume, VolumeError, VolumeErrorKind};
 
 /// Serves a volume. For a hit to cost no thread a wake-up, its devices should be [`Tasks::going_on`], or
@@ -21,9 +21,6 @@ const EXTENTS_BYTES: u64 = 1 << 30;
 
 /// Bytes looked at while everybody else waits.
 const LOOK_BYTES: u64 = 16 << 20;
-
-/// Bytes brought in at once when a range is prefetched.
-const PREFETCH_BYTES: u64 = 256 << 10;
 
 impl VolumeExport {
     /// Serves `volume`.
@@ -103,7 +100,7 @@ async fn perform(volume: &Volume, operation: Operation) -> Answer {
 async fn prefetch(volume: &Volume, offset: u64, len: u64) -> Result<(), VolumeError> {
     let mut at = offset;
     while at < offset + len {
-        let bytes = (offset + len - at).min(PREFETCH_BYTES);
+        let bytes = (offset + len - at).min(STEP_BYTES as u64);
         volume.read(at, bytes as usize).await?;
         at += bytes;
     }

@@ -3,7 +3,7 @@
 use device::{ErrorKind, IoError};
 
 use super::wire::{Errno, MAX_PAYLOAD_BYTES, ReplyHead, RequestHead, chunk, command, command_flag};
-use crate::export::{Context, Extent, Shape};
+use crate::export::{Context, Extent, STEP_BYTES, Shape};
 
 /// What requests are judged by.
 #[derive(Debug, Clone, Copy)]
@@ -62,6 +62,8 @@ impl RequestHead {
     pub fn buffer_bytes(&self) -> usize {
         match self.command {
             command::READ | command::WRITE => self.length as usize,
+            // Done in steps, of which each takes memory.
+            command::CACHE | command::WRITE_ZEROES => (self.length as usize).min(STEP_BYTES),
             command::BLOCK_STATUS => MOST_EXTENTS * 8 * Context::ALL.len(),
             _ => 0,
         }

@@ -26,7 +26,8 @@ pub struct Counters {
     pub cleanings: u64,
     /// Of those, blocks cleaned because nobody had used them for long.
     pub fallow_cleanings: u64,
-    /// Blocks not taken in because nothing in their set could leave, and blocks read for which no page of flash was free.
+    /// Blocks not taken in because nothing in their set could leave, and blocks read for which no page of flash was free, or while
+    /// too many others were on their way in.
     pub no_room: u64,
     /// Blocks that joined a cleaning because their successor on disk was in it.
     pub front_merge: u64,

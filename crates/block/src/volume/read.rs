@@ -51,6 +51,10 @@ struct Plan {
 /// one more than these would find nothing new.
 const ATTEMPTS: u32 = 3;
 
+/// What was read and is on its way into the cache, about. No client waits for it, so that clients who read faster than flash is
+/// written would have it pile up.
+const MOST_FILLING_BYTES: u64 = 64 << 20;
+
 impl Shared {
     pub(super) async fn read(self: &Arc<Self>, offset: u64, len: usize, may_cache: bool) -> Result<IoSlice> {
         self.check_range(offset, len as u64)?;
@@ -152,7 +156,10 @@ impl Shared {
 
     fn plan_misses(self: &Arc<Self>, parts: &[Part], work: Arc<Work>, admit: Admit) -> Plan {
         let mut state = self.state.lock();
-        let may_change = state.health == Health::Healthy && state.has_room_for_changes(parts.len());
+        let filling_bytes = state.filling_blocks as u64 * u64::from(self.layout.block_bytes);
+        let may_change = state.health == Health::Healthy
+            && state.has_room_for_changes(parts.len())
+            && filling_bytes < MOST_FILLING_BYTES;
         let (mut hits, mut misses) = (Vec::new(), Vec::new());
         for part in parts {
             let admit = admit_now(&state, part.block, admit, may_change);
@@ -304,7 +311,11 @@ impl Shared {
             return;
         }
         let writes = self.page_writes(&filled);
-        self.state.lock().sets.counters_mut().ssd_writes += filled.len() as u64;
+        {
+            let mut state = self.state.lock();
+            state.sets.counters_mut().ssd_writes += filled.len() as u64;
+            state.filling_blocks += filled.len();
+        }
         let written = filled.into_iter().map(|(written, _)| written).collect();
         let fill = Fill { shared: Arc::clone(self), work: Arc::clone(work), written };
         let fill = Arc::new(fill);
@@ -457,6 +468,7 @@ impl Fill {
 impl Drop for Fill {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
+        state.filling_blocks -= self.written.len();
         if state.health != Health::Healthy {
             return;
         }

@@ -49,6 +49,8 @@ pub(super) struct State {
     /// Runs of which something that is [owed](Sets::owe_everything) could not be cleaned, and why, of the last one.
     pub(super) cleanings_failed: u64,
     pub(super) cleaning_failure: Option<VolumeError>,
+    /// Blocks that were read and are being written to flash.
+    pub(super) filling_blocks: usize,
     /// Blocks that requests under way are going to change.
     promised_blocks: usize,
     layout: Layout,
@@ -104,6 +106,7 @@ impl State {
             cleans_asked_for: 0,
             cleanings_failed: 0,
             cleaning_failure: None,
+            filling_blocks: 0,
             promised_blocks: 0,
             layout,
             page_of: vec![NO_PAGE; slots],

@@ -1,7 +1,7 @@
 //! Forgetting ranges, making zeros of them, and telling what is known of them.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use device::{ErrorKind, IoBuffer, IoSlice, Request};
 
@@ -12,8 +12,11 @@ use super::work::Work;
 use super::{Shared, Volume};
 use crate::sets::{Slot, Word};
 
-/// Zeros are written in buffers of this size.
+/// Zeros are written in steps of this size.
 const ZEROS_BYTES: usize = 256 << 10;
+
+/// The zeros of all requests: however many are under way, they take no memory of their own.
+static ZEROS: LazyLock<IoSlice> = LazyLock::new(|| IoBuffer::zeroed(ZEROS_BYTES).into());
 
 /// Blocks or slots looked at while everybody else waits.
 const LOOKS_AT_ONCE: u64 = 4096;
@@ -51,11 +54,10 @@ impl Volume {
     /// As [`write`](Self::write).
     pub async fn write_zeroes(&self, offset: u64, len: u64, durable: bool) -> Result<()> {
         self.shared.check_range(offset, len)?;
-        let zeros: IoSlice = IoBuffer::zeroed(ZEROS_BYTES.min(len as usize)).into();
         let (mut at, mut is_on_flash_alone) = (offset, false);
         while at < offset + len {
             let bytes = (offset + len - at).min(ZEROS_BYTES as u64);
-            is_on_flash_alone |= self.shared.write(at, zeros.part(0..bytes as usize), self.may_cache).await?;
+            is_on_flash_alone |= self.shared.write(at, ZEROS.part(0..bytes as usize), self.may_cache).await?;
             at += bytes;
         }
         self.acknowledge(is_on_flash_alone, durable).await

@@ -1,10 +1,10 @@
 //! Clients that lie, stall and flood: each costs a bounded buffer and its own connection.
 
 use std::io::Write;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use device::MemoryDevice;
-use flashwright_block::export::DeviceExport;
+use device::{IoError, MemoryDevice};
+use flashwright_block::export::{Caller, Context, DeviceExport, Export, Extent, Operation, Shape};
 use flashwright_block::nbd::Options;
 
 use crate::client::*;
@@ -155,4 +155,45 @@ fn a_connection_too_many_is_turned_away() {
         std::thread::yield_now();
     }
     assert_serves(&served);
+}
+
+/// Answers nothing before it is let go.
+#[derive(Default)]
+struct Holding(Mutex<Vec<Caller>>);
+
+impl Export for Holding {
+    fn shape(&self) -> Shape {
+        Shape { size_bytes: SIZE_BYTES, block_bytes: 512, preferred_bytes: 4096, read_only: false }
+    }
+
+    fn submit(&self, _: Operation, caller: Caller) {
+        self.0.lock().unwrap().push(caller);
+    }
+
+    fn extents(&self, _: Context, _: u64, _: u64, _: usize) -> Result<Vec<Extent>, IoError> {
+        Ok(Vec::new())
+    }
+}
+
+/// Each took up to 256 KiB, and counted as nothing.
+#[test]
+fn prefetches_and_zeros_had_no_part_in_the_bounds() {
+    let export = Arc::new(Holding::default());
+    let served = Served::new(export.clone(), Options::default());
+    let mut client = Client::connect(&served.socket(), true, &[]);
+    for (number, (command, length)) in
+        [(CACHE, 4 << 20), (CACHE, 4096), (WRITE_ZEROES, 4 << 20), (TRIM, 4 << 20)].into_iter().enumerate()
+    {
+        client.send(command, 0, number as u64, 0, length, &[]);
+        while export.0.lock().unwrap().len() <= number {
+            std::thread::yield_now();
+        }
+    }
+    let bytes_under_way = served.server.counts().bytes_under_way;
+    let held = std::mem::take(&mut *export.0.lock().unwrap());
+    held.into_iter().for_each(|caller| caller.tell(Ok(None)));
+    assert_eq!(bytes_under_way, (256 << 10) + 4096 + (256 << 10));
+    while served.server.counts().bytes_under_way > 0 {
+        std::thread::yield_now();
+    }
 }

@@ -1,6 +1,10 @@
 //! A full cache that is only read from: what it reads next comes in, although nobody writes or flushes.
 
-use device::IoBuffer;
+use std::sync::Arc;
+
+use device::timer::SystemTimer;
+use device::wrap::GateDevice;
+use device::{Device, IoBuffer, MemoryDevice, RequestKind};
 use flashwright_block::sets::Mode;
 use flashwright_block::volume::{Stats, Volume, VolumeConfig};
 
@@ -100,5 +104,30 @@ fn what_is_not_to_come_in_is_not_kept_out_for_want_of_room() {
         let before = volume.stats().counters.no_room;
         read_each(&volume, 1024..2048).await;
         assert_eq!(volume.stats().counters.no_room, before);
+    });
+}
+
+/// Blocks that were read waited for a flash slower than the disk, in ever more memory.
+#[test]
+fn only_so_much_that_was_read_waits_to_be_written_to_flash() {
+    const AT_ONCE: u64 = 256 << 10;
+    let flash = Arc::new(GateDevice::new(Arc::new(MemoryDevice::new(160 << 20))));
+    let any_flash: Arc<dyn Device> = flash.clone();
+    let disk: Arc<dyn Device> = Arc::new(MemoryDevice::new(96 << 20));
+    let tuning = flashwright_block::sets::Tuning { sequential_bypass_bytes: 0, ..config().tuning };
+    let config = VolumeConfig { tuning, ways: 512, journal_bytes: Some(16 << 20), ..config() };
+    pollster::block_on(async {
+        Volume::create(&any_flash, &disk, &config, 5).await.unwrap();
+        let (volume, _) = Volume::open(any_flash, disk, Arc::new(SystemTimer::default())).await.unwrap();
+        flash.close(RequestKind::Write);
+        for number in 0..80 << 20 >> 18 {
+            volume.read(number * AT_ONCE, AT_ONCE as usize).await.unwrap();
+        }
+        let counters = volume.stats().counters;
+        assert_eq!(counters.ssd_writes, (64 << 20) / BLOCK);
+        assert_eq!(counters.no_room, (16 << 20) / BLOCK);
+        flash.open();
+        volume.read(88 << 20, AT_ONCE as usize).await.unwrap();
+        assert_eq!(volume.stats().held_blocks, (64 << 20) / BLOCK + AT_ONCE / BLOCK);
     });
 }
