@@ -142,7 +142,7 @@ section! {
         navy_access_time_map: bool = false, "navyEnableAccessTimeMap", "", Later("access time map");
         "Maximum size of the access time map.";
         navy_access_time_map_max: u64 = 0, "navyAccessTimeMapMaxSize", "items", Later("access time map");
-        "Items with a shorter TTL than this are never written to flash.";
+        "Items that were given a shorter TTL than this are never written to flash; those without one are.";
         memory_only_ttl_seconds: u64 = 0, "memoryOnlyTTL", "s", HonouredIf(needs::FLASH);
         "Use POSIX shared memory.";
         posix_shm: bool = false, "usePosixShm", "", NoEffect(SHM);
