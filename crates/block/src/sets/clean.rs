@@ -201,10 +201,9 @@ impl Sets {
         self.cleaner.most_run_blocks = blocks.max(1);
     }
 
-    /// A block still waits for room in this set: the set is first in line. It may have some, and need more: neighbours are
-    /// written together.
-    pub fn ask_for_room(&mut self, set: u32) {
-        if self.oldest_to_clean(set, usize::MAX).is_some() {
+    /// So many blocks still wait for room in this set: the set is first in line, if it has not enough.
+    pub fn ask_for_room(&mut self, set: u32, blocks: u32) {
+        if !self.has_room_for(set, blocks) && self.oldest_to_clean(set, usize::MAX).is_some() {
             self.list(set, Wants::ROOM);
         }
     }
@@ -227,11 +226,13 @@ impl Sets {
             && slots.any(|slot| self.cleaner.refused.contains(&slot))
     }
 
-    /// Whether a block would find a slot in this set, free or to be taken.
+    /// Whether so many blocks would find slots in this set, free or to be taken.
     #[must_use]
-    pub fn has_room_in(&self, set: u32) -> bool {
-        let has_free = u32::from(self.states[set as usize].held) < self.geometry.ways;
-        has_free || self.queues.oldest_first(set).any(|slot| self.table.word(slot).may_leave())
+    pub fn has_room_for(&self, set: u32, blocks: u32) -> bool {
+        let free = self.geometry.ways - u32::from(self.states[set as usize].held);
+        let to_take = blocks.saturating_sub(free) as usize;
+        let may_leave = self.queues.oldest_first(set).filter(|&slot| self.table.word(slot).may_leave());
+        to_take == 0 || may_leave.take(to_take).count() == to_take
     }
 
     /// Whether there are sets in which a block found no room, and nothing is being cleaned for it yet.

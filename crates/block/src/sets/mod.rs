@@ -221,12 +221,6 @@ impl Sets {
         Write::Taken { slot, evicted }
     }
 
-    /// Whether a write so decided would have come in, had anything in its set been clean.
-    #[must_use]
-    pub fn lacks_room(&self, decided: Write, admit: Admit) -> bool {
-        admit == Admit::Yes && self.tuning.mode.keeps_dirty() && decided == Write::Around(None)
-    }
-
     /// The slot of a block, if it is cached. Counts nothing.
     #[must_use]
     #[inline]

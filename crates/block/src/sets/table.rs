@@ -65,7 +65,7 @@ impl Word {
 
     /// Whether the block may leave: the disk has it and nobody uses it.
     #[inline]
-    pub(super) fn may_leave(self) -> bool {
+    pub(crate) fn may_leave(self) -> bool {
         self.0 >> PIN_SHIFT == 0 && self.0 & (DIRTY | CLEANING) == 0
     }
 

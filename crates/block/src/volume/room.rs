@@ -7,16 +7,23 @@
 //!
 //! Who waits stands in a queue, lest others who come when something is clean take it first; and one of them cleans for all.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use super::Shared;
 use super::error::{Result, VolumeErrorKind};
 use super::state::State;
 use super::writeback::Batch;
-use super::{Health, Shared};
 
 /// How long it waits when what is in the way is in use, and soon will not be.
 const IN_USE_NS: u64 = 100_000;
+
+/// A set without room, and how many slots a write needs there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Lack {
+    pub(super) set: u32,
+    pub(super) blocks: u32,
+}
 
 /// Writes that wait for something to be cleaned, in the order they came.
 #[derive(Default)]
@@ -29,7 +36,7 @@ pub(super) struct RoomQueue {
 
 struct Waiting {
     number: u64,
-    set: u32,
+    lack: Lack,
     /// Nothing is gained by waiting: the disk takes nothing of what is dirty there.
     is_in_vain: bool,
 }
@@ -39,14 +46,20 @@ impl RoomQueue {
         self.waiting.is_empty()
     }
 
-    /// Where they wait for it: the set of who came first is first, and one of which several wait is there as often.
-    pub(super) fn sets(&self) -> Vec<u32> {
-        self.waiting.iter().map(|waiting| waiting.set).collect()
+    /// What they wait for, in the order they came, each with what those before him need in his set.
+    pub(super) fn lacks(&self) -> Vec<Lack> {
+        let mut needed: HashMap<u32, u32> = HashMap::new();
+        let sum = |&Waiting { lack: Lack { set, blocks }, .. }: &Waiting| {
+            let sum = needed.entry(set).or_default();
+            *sum += blocks;
+            Lack { set, blocks: *sum }
+        };
+        self.waiting.iter().map(sum).collect()
     }
 
     /// In these sets nothing can be cleaned for now.
     pub(super) fn give_up(&mut self, is_hopeless: impl Fn(u32) -> bool) {
-        for waiting in self.waiting.iter_mut().filter(|waiting| is_hopeless(waiting.set)) {
+        for waiting in self.waiting.iter_mut().filter(|waiting| is_hopeless(waiting.lack.set)) {
             waiting.is_in_vain = true;
         }
     }
@@ -54,7 +67,7 @@ impl RoomQueue {
     /// Whether somebody waits for room in `set` who came before whoever has `place`, or who has none.
     pub(super) fn is_before(&self, place: Option<&Place>, set: u32) -> bool {
         let is_earlier = |waiting: &&Waiting| place.is_none_or(|place| waiting.number < place.number);
-        self.waiting.iter().take_while(is_earlier).any(|waiting| waiting.set == set)
+        self.waiting.iter().take_while(is_earlier).any(|waiting| waiting.lack.set == set)
     }
 }
 
@@ -65,14 +78,14 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The last one, for somebody who waits for room in `set`.
-    pub(super) fn at_end(shared: &Arc<Shared>, set: u32) -> Self {
+    /// The last one.
+    pub(super) fn at_end(shared: &Arc<Shared>, lack: Lack) -> Self {
         let number = {
             let mut state = shared.state.lock();
             state.io.room_waits += 1;
             let queue = &mut state.room;
             queue.next_number += 1;
-            queue.waiting.push_back(Waiting { number: queue.next_number, set, is_in_vain: false });
+            queue.waiting.push_back(Waiting { number: queue.next_number, lack, is_in_vain: false });
             queue.next_number
         };
         Self { shared: Arc::clone(shared), number }
@@ -83,23 +96,15 @@ impl Place {
         state.room.waiting.iter().any(|waiting| waiting.number == self.number && waiting.is_in_vain)
     }
 
-    /// The set in which there still is no room for whoever has this place, so that he need not ask for it.
-    pub(super) fn still_waits(&self, state: &State) -> Option<u32> {
-        let may_wait = state.health == Health::Healthy && state.sets.tuning().mode.keeps_dirty();
-        let &Waiting { set, is_in_vain, .. } =
-            state.room.waiting.iter().find(|waiting| waiting.number == self.number)?;
-        let has_room = state.sets.has_room_in(set) && !state.room.is_before(Some(self), set);
-        (may_wait && !is_in_vain && !has_room).then_some(set)
-    }
-
-    /// Waits until something may be clean in `set`.
-    pub(super) async fn wait(&self, set: u32) -> Result<()> {
+    /// Waits until something may be clean where it is lacking.
+    pub(super) async fn wait(&self, lack: Lack) -> Result<()> {
+        let set = lack.set;
         let shared = &self.shared;
         let made_by_others = shared.room.listen();
         let makes_it = {
             let queue = &mut shared.state.lock().room;
             if let Some(waiting) = queue.waiting.iter_mut().find(|waiting| waiting.number == self.number) {
-                waiting.set = set;
+                waiting.lack = lack;
             }
             !std::mem::replace(&mut queue.is_being_made, true)
         };

@@ -11,7 +11,7 @@ use super::piece::{Part, runs};
 use super::ranges::Held;
 use super::read::{admit, crc32c, overlay};
 use super::record::Sectors;
-use super::room::Place;
+use super::room::{Lack, Place};
 use super::state::{Copy, State, Written};
 use super::trouble::DiskTask;
 use super::work::Work;
@@ -164,8 +164,8 @@ impl Shared {
                 Decision::Ready(work, targets) => return Ok((work, targets)),
                 Decision::Wait(WaitFor::Commit(change)) => self.commit(change).await?,
                 Decision::Wait(WaitFor::Order) => self.make_room_in_order().await?,
-                Decision::Wait(WaitFor::Room(set)) => {
-                    place.get_or_insert_with(|| Place::at_end(self, set)).wait(set).await?;
+                Decision::Wait(WaitFor::Room(lack)) => {
+                    place.get_or_insert_with(|| Place::at_end(self, lack)).wait(lack).await?;
                 }
                 Decision::Wait(WaitFor::Somebody) => listener.await,
             }
@@ -187,8 +187,9 @@ impl Shared {
         if let Some(obstacle) = obstacle(&state, parts) {
             return Ok(Decision::Wait(end_of(&obstacle, &state)));
         }
-        if let Some(set) = place.and_then(|place| place.still_waits(&state)) {
-            return Ok(Decision::Wait(WaitFor::Room(set)));
+        // Before anything is taken: whoever waits for room asks again each time there is some.
+        if let Some(lack) = lack_of_room(&state, parts, admit, place) {
+            return Ok(Decision::Wait(WaitFor::Room(lack)));
         }
         work = Work::new(self, Some(range));
         work.promise_changes(&mut state, parts.len());
@@ -199,10 +200,12 @@ impl Shared {
             *state.sets.counters_mut() = counted;
         }
         let targets = targets?;
-        if let Some(wait_for) = waits_for(&state, &targets, place) {
+        // Past a flash that failed nothing waits for its turn any more, or it was refused.
+        let has_order = state.order.is_some() && state.health == Health::Healthy;
+        if has_order && targets.iter().any(|target| target.to_disk) {
             // All of it is asked for again.
             take_back(&mut state, &targets);
-            return Ok(Decision::Wait(wait_for));
+            return Ok(Decision::Wait(WaitFor::Order));
         }
         Ok(Decision::Ready(work, targets))
     }
@@ -442,14 +445,6 @@ impl Target {
     fn disk_only(part: &Part, decided: Option<Decided>) -> Self {
         Self { part: part.clone(), home: None, old: None, to_disk: true, decided }
     }
-
-    /// The set in which it needs room and has none, or has some before others who came earlier.
-    fn lacks_room(&self, state: &State, place: Option<&Place>) -> Option<u32> {
-        let Decided { write, admit, .. } = self.decided?;
-        let set = state.sets.set_of(self.part.block);
-        let outruns = matches!(write, Write::Taken { .. }) && state.room.is_before(place, set);
-        (outruns || state.sets.lacks_room(write, admit)).then_some(set)
-    }
 }
 
 /// The targets are going to be asked for once more, and were written once.
@@ -488,8 +483,8 @@ enum WaitFor {
     Commit(u64),
     /// An epoch must go to the disk first.
     Order,
-    /// Something in this set must be cleaned first.
-    Room(u32),
+    /// Something must be cleaned there first.
+    Room(Lack),
     /// Others end what they are at.
     Somebody,
 }
@@ -514,17 +509,31 @@ fn end_of(obstacle: &Obstacle, state: &State) -> WaitFor {
     }
 }
 
-/// What must come before that which was decided: something goes to the disk first, or there is room in a while.
-fn waits_for(state: &State, targets: &[Target], place: Option<&Place>) -> Option<WaitFor> {
-    // Past a flash that failed nothing waits for its turn any more, or it was refused.
-    let has_order = state.order.is_some() && state.health == Health::Healthy;
-    if has_order && targets.iter().any(|target| target.to_disk) {
-        return Some(WaitFor::Order);
-    }
-    if place.is_some_and(|place| place.is_in_vain(state)) {
+/// Where blocks of a piece find no room though something could be cleaned for them, or only what others wait for who came
+/// earlier. The ordered way makes room otherwise.
+fn lack_of_room(state: &State, parts: &[Part], admit: Admit, place: Option<&Place>) -> Option<Lack> {
+    let comes_in = admit == Admit::Yes && state.sets.tuning().mode.keeps_dirty();
+    let may_wait = state.health == Health::Healthy
+        && state.order.is_none()
+        && !place.is_some_and(|place| place.is_in_vain(state));
+    if !comes_in || !may_wait {
         return None;
     }
-    targets.iter().find_map(|target| target.lacks_room(state, place)).map(WaitFor::Room)
+    let slot_for = |part: &Part| {
+        let word = state.sets.find(part.block).map(|slot| state.sets.word(slot));
+        // A clean one may be taken for another block of the piece before its turn comes.
+        word.is_none_or(Word::may_leave).then(|| (state.sets.set_of(part.block), word.is_none()))
+    };
+    let mut slots: Vec<(u32, bool)> = parts.iter().filter_map(slot_for).collect();
+    slots.sort_unstable();
+    let lack = |of_set: &[(u32, bool)]| {
+        let lack = Lack { set: of_set[0].0, blocks: of_set.len() as u32 };
+        let brings_any = of_set.iter().any(|&(_, is_new)| is_new);
+        let has_room =
+            || !state.room.is_before(place, lack.set) && state.sets.has_room_for(lack.set, lack.blocks);
+        (brings_any && !has_room()).then_some(lack)
+    };
+    slots.chunk_by(|one, other| one.0 == other.0).find_map(lack)
 }
 
 fn obstacle(state: &State, parts: &[Part]) -> Option<Obstacle> {

@@ -16,6 +16,7 @@ use device::{IoBuffer, IoSlice};
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::journal::notes::why_unhealthy;
 use super::piece::{Part, runs};
+use super::room::Lack;
 use super::state::{Copy, State};
 use super::trouble::DiskTask;
 use super::work::Work;
@@ -294,13 +295,13 @@ impl Shared {
         if is_urgent {
             state.sets.forget_lack_of_room();
         }
-        let mut wanted = state.room.sets().into_iter();
+        let mut wanted = state.room.lacks().into_iter();
         let waits_for_clients = !is_urgent && self.clients_commit_soon(&state);
         while batch.len() < RUNS_PER_BATCH {
             while !state.sets.lack_room()
-                && let Some(set) = wanted.next()
+                && let Some(Lack { set, blocks }) = wanted.next()
             {
-                state.sets.ask_for_room(set);
+                state.sets.ask_for_room(set, blocks);
             }
             if is_urgent && !batch.is_empty() && !state.sets.lack_room() {
                 break;
