@@ -1,6 +1,7 @@
 //! What a volume does while its disk fails, and what it says of that.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use device::timer::SystemTimer;
 use device::wrap::GateDevice;
@@ -9,7 +10,7 @@ use flashwright_block::sets::Tuning;
 use flashwright_block::volume::{Health, Volume, VolumeConfig, VolumeErrorKind};
 use futures_util::FutureExt as _;
 
-use crate::faulty::Faulty;
+use crate::faulty::{Faulty, opened};
 use crate::world::config;
 
 const BLOCK: u64 = 4096;
@@ -64,9 +65,7 @@ fn a_disk_that_failed_was_not_seen_in_the_health_of_its_volume() {
     let world = simulation.world();
     let (flash, disk) = (Faulty::new(4 << 20), Faulty::new(8 << 20));
     simulation.block_on(async move {
-        let (one, other): (Arc<dyn Device>, Arc<dyn Device>) = (flash.clone(), disk.clone());
-        Volume::create(&one, &other, &config(), 5).await.unwrap();
-        let (volume, _) = Volume::open(one, other, Arc::new(world.clone())).await.unwrap();
+        let volume = opened((flash.clone(), disk.clone()), &config(), Arc::new(world.clone())).await;
         let health = || (volume.condition().health, volume.stats().health);
         let is = |health: Health| (health, health);
         assert_eq!((health(), volume.condition().disk), (is(Health::Healthy), None));
@@ -117,9 +116,7 @@ fn what_was_cleaned_was_lost_to_a_flush_that_failed_for_a_client() {
     let (flash, disk) = (Faulty::new(4 << 20), Faulty::new(8 << 20));
     let gate = Arc::new(GateDevice::new(disk.clone()));
     pollster::block_on(async {
-        let (one, other): (Arc<dyn Device>, Arc<dyn Device>) = (flash.clone(), gate.clone());
-        Volume::create(&one, &other, &config(), 5).await.unwrap();
-        let volume = Volume::open(one, other, Arc::new(SystemTimer::default())).await.unwrap().0;
+        let volume = opened((flash, gate.clone()), &config(), Arc::new(SystemTimer::default())).await;
         volume.write(BLOCK, data(1), true).await.unwrap();
         volume.without_caching().write(1 << 20, data(9), false).await.unwrap();
         gate.close(RequestKind::Write);
@@ -142,9 +139,7 @@ fn what_was_cleaned_was_lost_to_a_flush_that_failed_for_a_client() {
 fn what_a_client_wrote_past_the_cache_was_lost_to_a_flush_that_failed_for_the_cleaning() {
     let (flash, disk) = (Faulty::new(4 << 20), Faulty::new(8 << 20));
     pollster::block_on(async {
-        let (one, other): (Arc<dyn Device>, Arc<dyn Device>) = (flash.clone(), disk.clone());
-        Volume::create(&one, &other, &config(), 5).await.unwrap();
-        let volume = Volume::open(one, other, Arc::new(SystemTimer::default())).await.unwrap().0;
+        let volume = opened((flash, disk.clone()), &config(), Arc::new(SystemTimer::default())).await;
         volume.write(BLOCK, data(1), true).await.unwrap();
         volume.without_caching().write(1 << 20, data(9), false).await.unwrap();
         disk.fail(is_flush);
@@ -167,16 +162,14 @@ fn two_blocks_that_the_disk_refused_kept_their_whole_set_dirty() {
     let world = simulation.world();
     let (flash, disk) = (Faulty::new(5 << 20), Faulty::new(8 << 20));
     simulation.block_on(async move {
-        let (one, other): (Arc<dyn Device>, Arc<dyn Device>) = (flash.clone(), disk.clone());
         let tuning = Tuning { dirty_percent: 20, lazy_depth: 0, ..config().tuning };
         let one_set = VolumeConfig { ways: 512, tuning, ..config() };
-        Volume::create(&one, &other, &one_set, 5).await.unwrap();
-        let (volume, _) = Volume::open(one, other, Arc::new(world.clone())).await.unwrap();
-        let tries = Arc::new(std::sync::atomic::AtomicU32::new(0));
+        let volume = opened((flash, disk.clone()), &one_set, Arc::new(world.clone())).await;
+        let tries = Arc::new(AtomicU32::new(0));
         let counted = Arc::clone(&tries);
         disk.fail(move |request| {
             let is_bad = matches!(request, Request::Write { offset, .. } if *offset < 3 * BLOCK);
-            counted.fetch_add(u32::from(is_bad), std::sync::atomic::Ordering::Relaxed);
+            counted.fetch_add(u32::from(is_bad), Relaxed);
             is_bad
         });
         for block in 0..200 {
@@ -186,7 +179,7 @@ fn two_blocks_that_the_disk_refused_kept_their_whole_set_dirty() {
             let _ = volume.upkeep().await;
         }
         assert!(volume.stats().dirty_blocks <= 104, "{} are dirty", volume.stats().dirty_blocks);
-        assert!(tries.load(std::sync::atomic::Ordering::Relaxed) <= 4, "they were tried over and over");
+        assert!(tries.load(Relaxed) <= 4, "they were tried over and over");
         // A second later they are tried again.
         disk.fail(|_| false);
         world.sleep(1_100_000_000).await;

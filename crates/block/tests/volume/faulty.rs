@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use device::timer::Timer;
 use device::wrap::{FaultDevice, Faults};
 use device::{Completion, Counters, Device, Geometry, MemoryDevice, Request};
+use flashwright_block::volume::{Volume, VolumeConfig};
 
 /// Passes requests on to memory, but for those that are to fail.
 pub struct Faulty {
@@ -38,6 +40,16 @@ impl Faulty {
         };
         (0..end).step_by(4096).filter(begins_so).collect()
     }
+}
+
+/// A volume made on two devices, and opened.
+pub async fn opened(
+    (flash, disk): (Arc<dyn Device>, Arc<dyn Device>),
+    config: &VolumeConfig,
+    timer: Arc<dyn Timer>,
+) -> Volume {
+    Volume::create(&flash, &disk, config, 5).await.unwrap();
+    Volume::open(flash, disk, timer).await.unwrap().0
 }
 
 impl Device for Faulty {

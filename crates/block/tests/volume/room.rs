@@ -4,11 +4,11 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use device::{Clock, Device, IoBuffer, Request, Simulation};
+use device::{Clock, IoBuffer, Request, Simulation};
 use flashwright_block::sets::Tuning;
 use flashwright_block::volume::{Volume, VolumeConfig};
 
-use crate::faulty::Faulty;
+use crate::faulty::{Faulty, opened};
 use crate::world::{Shape, World, config};
 
 const BLOCK: u64 = 4096;
@@ -104,9 +104,7 @@ fn a_write_does_not_wait_for_a_disk_that_takes_nothing_of_what_is_dirty() {
     let world = simulation.world();
     let (flash, disk) = (Faulty::new(4 << 20), Faulty::new(64 << 20));
     simulation.block_on(async move {
-        let (one, other): (Arc<dyn Device>, Arc<dyn Device>) = (flash.clone(), disk.clone());
-        Volume::create(&one, &other, &lazy(), 5).await.unwrap();
-        let (volume, _) = Volume::open(one, other, Arc::new(world)).await.unwrap();
+        let volume = opened((flash, disk.clone()), &lazy(), Arc::new(world)).await;
         let is_low =
             |request: &Request| matches!(request, Request::Write { offset, .. } if *offset < 32 << 20);
         disk.fail(is_low);
@@ -162,9 +160,7 @@ fn a_write_that_waited_for_room_was_told_of_a_flush_that_failed_for_the_cleaning
     let world = simulation.world();
     let (flash, disk) = (Faulty::new(4 << 20), Faulty::new(64 << 20));
     simulation.block_on(async move {
-        let (one, other): (Arc<dyn Device>, Arc<dyn Device>) = (flash.clone(), disk.clone());
-        Volume::create(&one, &other, &lazy(), 5).await.unwrap();
-        let (volume, _) = Volume::open(one, other, Arc::new(world)).await.unwrap();
+        let volume = opened((flash, disk.clone()), &lazy(), Arc::new(world)).await;
         disk.fail(|request| matches!(request, Request::Flush));
         for block in 0..2000 {
             write(&volume, block, 7).await;
@@ -203,4 +199,26 @@ fn writes_that_waited_for_their_turn_in_order_were_held_up_by_the_gate() {
     });
     assert!(volume.stats().io.room_waits > 0, "{:?}", volume.stats().io);
     assert!(took_ns < 20_000_000_000, "{} ms", took_ns / 1_000_000);
+}
+
+/// Each time there might be room it asked for all of its blocks, and those that were cached were used once more.
+#[test]
+fn a_write_that_waited_for_room_used_its_other_blocks_again_and_again() {
+    let world = World::new(1, Shape { disk_bytes: 64 << 20, ..Shape::default() });
+    let volume = world.volume(&lazy());
+    world.run(async move {
+        // Half of a run of 64 KiB, and half of another, fill each set.
+        let sets = volume.stats().capacity_blocks / 16;
+        for block in (0..2 * sets * 16).filter(|block| block % 16 < 8) {
+            write(&volume, block, 1).await;
+        }
+        assert_eq!((volume.stats().dirty_blocks, volume.stats().io.room_waits), (sets * 16, 0));
+        // One block that is cached, and one that is not.
+        let both = || IoBuffer::copy_of(&[3; 2 * BLOCK as usize]).into();
+        volume.write(7 * BLOCK, both(), false).await.unwrap();
+        assert!(volume.stats().io.room_waits > 0);
+        assert_eq!(volume.stats().promotions, 0, "one write is one use");
+        volume.write(7 * BLOCK, both(), false).await.unwrap();
+        assert_eq!(volume.stats().promotions, 1);
+    });
 }
