@@ -6,9 +6,8 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use device::bell;
+use parking_lot::Mutex;
 
 /// What a connection with nothing under way may always ask for.
 const ALWAYS_BYTES: usize = 128 << 10;

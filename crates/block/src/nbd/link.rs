@@ -10,6 +10,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use device::bell;
 use device::desk::{Desk, Watched};
 use device::together::{self, Errand};
 use parking_lot::{Mutex, MutexGuard};
@@ -17,7 +18,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::budget::Budget;
 use super::wire::ReplyHead;
-use device::bell;
 
 /// A reply, or a part of one.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use device::{Clock, SystemClock};
+use device::{Clock, SystemClock, bell};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -20,7 +20,6 @@ use super::handshake::Offer;
 use super::link::{InFlight, Link};
 use super::socket;
 use crate::export::Export;
-use device::bell;
 
 /// How long nobody is let in after it was impossible.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };

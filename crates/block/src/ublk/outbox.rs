@@ -4,9 +4,8 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use device::bell;
+use parking_lot::Mutex;
 
 /// Results of requests that have ended and were not committed yet.
 pub(super) struct Outbox {

@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 
+use device::bell;
+
 use super::descriptors::Descriptors;
 use super::outbox::{Ended, Outbox};
 use super::request::Limits;
 use super::ring::{Event, QueueRing};
 use super::ticket::Ticket;
 use crate::export::{Caller, Export, staying};
-use device::bell;
 
 /// What all queues of a device share.
 pub(super) struct Served {
