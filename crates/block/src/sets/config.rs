@@ -32,7 +32,7 @@ pub struct Geometry {
     pub block_bytes: u32,
     /// Sets.
     pub sets: u32,
-    /// Slots of a set; a power of two.
+    /// Slots of a set.
     pub ways: u32,
     /// How runs of the disk are dealt out to sets.
     pub placement: Placement,
@@ -178,8 +178,7 @@ impl Geometry {
         let Self { block_bytes, sets, ways, placement, .. } = *self;
         let block_fits = block_bytes.is_power_of_two() && (512..=1 << 20).contains(&block_bytes);
         ensure("block_bytes", block_bytes, block_fits, "must be a power of two from 512 to 1 MiB")?;
-        let ways_fit = ways.is_power_of_two() && (2..=1 << 15).contains(&ways);
-        ensure("ways", ways, ways_fit, "must be a power of two from 2 to 32768")?;
+        ensure("ways", ways, (1..=1 << 15).contains(&ways), "must be from 1 to 32768")?;
         let sets_fit = sets > 0 && sets.checked_mul(ways).is_some_and(|slots| slots < u32::MAX);
         ensure("sets", sets, sets_fit, "must be at least 1, with fewer than 2^32 blocks in all")?;
         if let Placement::Hashed { run_bytes } | Placement::Permuted { run_bytes } = placement {

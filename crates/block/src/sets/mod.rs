@@ -32,7 +32,6 @@ mod idle;
 mod model;
 mod owed;
 mod placement;
-mod restore;
 mod sequential;
 mod stats;
 mod table;
@@ -44,7 +43,6 @@ pub use config::{ConfigError, Geometry, MAX_DISK_BLOCKS, Mode, Preset, SetsConfi
 pub use placement::{PLACEMENT_VERSION, Placement};
 pub use policy::Slot;
 pub use policy::eviction::mid_point::{SetPolicy, Standing};
-pub use restore::{Held, RestoreError};
 pub use sequential::Streams;
 pub use stats::{Counters, SetOperations, SetView};
 pub use table::Word;
@@ -518,6 +516,6 @@ impl Sets {
 
     #[inline]
     fn set_of_slot(&self, slot: Slot) -> u32 {
-        slot.0 >> self.geometry.ways.trailing_zeros()
+        slot.0 / self.geometry.ways
     }
 }

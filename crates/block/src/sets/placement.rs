@@ -67,7 +67,7 @@ pub(super) struct Placer {
 
 #[derive(Debug, Clone, Copy)]
 enum Rule {
-    Linear,
+    Linear { ways: u32 },
     Hashed,
     Permuted { high_bits: u32, low_bits: u32 },
 }
@@ -76,7 +76,7 @@ impl Placer {
     /// `key` is drawn when the cache is created, so that no layout of data is bad for all caches.
     pub(super) fn new(placement: Placement, block_bytes: u32, sets: u32, ways: u32, key: u64) -> Self {
         let (rule, run_blocks) = match placement {
-            Placement::Linear => (Rule::Linear, ways),
+            Placement::Linear => (Rule::Linear { ways }, 1),
             Placement::Hashed { run_bytes } => (Rule::Hashed, run_bytes / block_bytes),
             Placement::Permuted { run_bytes } => {
                 let bits = u32::BITS - (sets - 1).leading_zeros();
@@ -92,7 +92,7 @@ impl Placer {
         let run = block >> self.run_shift;
         let sets = u64::from(self.sets);
         match self.rule {
-            Rule::Linear => (run % sets) as u32,
+            Rule::Linear { ways } => (block / u64::from(ways) % sets) as u32,
             // The high half of a product: a fair share of 2^64 for each set, without a division.
             Rule::Hashed => ((u128::from(mix(run ^ self.key)) * u128::from(sets)) >> 64) as u32,
             Rule::Permuted { high_bits, low_bits } => {

@@ -135,23 +135,6 @@ impl Table {
         Some(slot)
     }
 
-    /// Puts a block into this free slot; for recovery, which walks the set's free list.
-    pub(super) fn take(&mut self, slot: Slot, block: u64) {
-        let (set, way) = (slot.0 / self.ways, (slot.0 % self.ways) as u16);
-        let first = set * self.ways;
-        let after = self.chain[slot.0 as usize];
-        if self.free[set as usize] == way {
-            self.free[set as usize] = after;
-        } else {
-            let mut before = self.free[set as usize];
-            while self.chain[(first + u32::from(before)) as usize] != way {
-                before = self.chain[(first + u32::from(before)) as usize];
-            }
-            self.chain[(first + u32::from(before)) as usize] = after;
-        }
-        self.enter(slot, block);
-    }
-
     /// The slot's block leaves for another of the same set.
     #[inline]
     pub(super) fn replace(&mut self, slot: Slot, block: u64) {
@@ -262,6 +245,7 @@ impl Table {
 
     #[inline]
     fn bucket(&self, block: u64) -> u32 {
-        mix(block) as u32 & (self.ways - 1)
+        // A fair share of 2^32 for each bucket: sets may have any number of them.
+        ((mix(block) & u64::from(u32::MAX)) * u64::from(self.ways) >> 32) as u32
     }
 }

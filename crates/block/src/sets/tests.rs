@@ -92,7 +92,8 @@ fn neighbours_are_found_in_other_sets_too() {
     let slots: Vec<Slot> = (100..110).map(|block| write(&mut sets, block)).collect();
     let in_sets: std::collections::HashSet<u32> = slots.iter().map(|slot| slot.0 / WAYS).collect();
     assert!(in_sets.len() > 3, "single blocks are scattered");
-    let cleaning = sets.clean_now(slots[4]).expect("dirty and unused");
+    sets.owe_everything();
+    let cleaning = sets.next_cleaning().expect("all is owed");
     assert_eq!(blocks(&cleaning), (100..110).collect::<Vec<_>>());
 }
 
@@ -244,26 +245,6 @@ fn policies_change_while_blocks_are_cached() {
     let error = sets.set_tuning(wrong).expect_err("more than all");
     assert_eq!(error.to_string(), "dirty_percent is 101: must be at most 100");
     assert_eq!(sets.tuning().policy, policy, "a wrong setting changes nothing");
-}
-
-#[test]
-fn what_was_found_on_flash_must_fit() {
-    let config = SetsConfig { geometry: *one_set(threshold(20)).geometry(), tuning: threshold(20) };
-    let held = |slot, block| Held { slot: Slot(slot), block, dirty: false };
-    let restore = |found: &[Held]| Sets::restore(config, found.iter().copied()).map(drop);
-    assert_eq!(restore(&[held(3, 5), held(0, 6)]), Ok(()));
-    let told = |found: &[Held]| restore(found).expect_err("it does not fit").to_string();
-    assert_eq!(told(&[held(8, 5)]), "slot 8 is beyond the cache's 8");
-    assert_eq!(told(&[held(1, 5), held(2, 5)]), "slot 2 and slot 1 both hold block 5");
-    assert_eq!(told(&[held(1, 5), held(1, 6)]), "slot 1 and slot 1 both hold block 5");
-    assert_eq!(
-        told(&[held(1, 1 << 50)]),
-        format!("slot 1 says it holds block {}, beyond the largest disk", 1_u64 << 50)
-    );
-    let mut two = config;
-    two.geometry.sets = 2;
-    let wrong = Sets::restore(two, [held(1, 8)]).map(drop).expect_err("block 8 is of set 1");
-    assert_eq!(wrong, RestoreError::WrongSet { slot: Slot(1), block: 8, set: 1 });
 }
 
 #[test]

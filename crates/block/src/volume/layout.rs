@@ -25,8 +25,8 @@ pub const SUPERBLOCKS_BYTES: u64 = 128 << 10;
 /// Bytes that a block may have; a power of two among them.
 pub const BLOCK_BYTES: RangeInclusive<u32> = 4096..=65536;
 
-/// Blocks that a set may have; a power of two among them.
-pub const WAYS: RangeInclusive<u32> = 8..=32768;
+/// Blocks that a set may have.
+pub const WAYS: RangeInclusive<u32> = 1..=32768;
 
 /// One page beyond the slots for so many of them, so that writes find a free one between two commits.
 const PAGES_PER_SPARE: u32 = 64;
@@ -115,7 +115,7 @@ impl Layout {
     /// nothing running over.
     #[must_use]
     pub(crate) fn is_possible_on(&self, capacity_bytes: u64) -> bool {
-        let units_fit = is_power_in(self.block_bytes, &BLOCK_BYTES) && is_power_in(self.ways, &WAYS);
+        let units_fit = is_power_in(self.block_bytes, &BLOCK_BYTES) && WAYS.contains(&self.ways);
         let slots = u64::from(self.sets) * u64::from(self.ways);
         let spares = slots / u64::from(PAGES_PER_SPARE) + u64::from(2 * MIN_SPARES);
         let most_blocks = capacity_bytes / JOURNAL_BLOCK_BYTES as u64;
@@ -239,8 +239,8 @@ fn check_units(flash: &Geometry, block_bytes: u32, ways: u32) -> Result<()> {
             bounds(&BLOCK_BYTES)
         ));
     }
-    if !is_power_in(ways, &WAYS) {
-        return refuse(format!("sets of {ways} blocks: must be a power of two {}", bounds(&WAYS)));
+    if !WAYS.contains(&ways) {
+        return refuse(format!("sets of {ways} blocks: must be {}", bounds(&WAYS)));
     }
     if flash.block_bytes > JOURNAL_BLOCK_BYTES as u32 {
         let theirs = flash.block_bytes;
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn groups_are_as_large_as_two_bytes_allow() {
-        for ways in [8, 512, 4096, 32768] {
+        for ways in [1, 8, 48, 512, 1000, 4096, 32768] {
             let layout = Layout::with_sets(4096, 100_000, ways, None, false);
             let (group, more) = (layout.pages_per_group(), pages_for((layout.sets_per_group() + 2) * ways));
             assert!(group <= GROUP_PAGES && more > GROUP_PAGES - 200, "{ways} ways: {group}, {more}");
@@ -334,6 +334,7 @@ mod tests {
             let error = Layout::compute(&flash(capacity), block, 64, None, false).unwrap_err();
             assert_eq!(error.kind(), VolumeErrorKind::Config);
         }
-        assert!(Layout::compute(&flash(1 << 30), 4096, 48, None, false).is_err());
+        assert!(Layout::compute(&flash(1 << 30), 4096, 0, None, false).is_err());
+        assert!(Layout::compute(&flash(1 << 30), 4096, 32769, None, false).is_err());
     }
 }

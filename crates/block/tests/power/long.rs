@@ -7,7 +7,7 @@ use std::sync::Arc;
 use device::sim::LatencyModel;
 use device::wrap::{CrashDevice, Power};
 use device::{SimulatedDevice, Simulation};
-use flashwright_block::sets::{Mode, SetPolicy, Tuning};
+use flashwright_block::sets::{Mode, Placement, SetPolicy, Tuning};
 use flashwright_block::volume::superblock::{FORMAT_VERSION, OLDEST_FORMAT};
 use flashwright_block::volume::{Volume, VolumeConfig};
 use rand::rngs::StdRng;
@@ -56,6 +56,10 @@ pub fn drawn_config(seed: u64) -> VolumeConfig {
         sequential_bypass_bytes: [0, 6 << 10][random.random_range(0..2)],
         ..config.tuning
     };
+    if random.random_bool(0.2) {
+        config.ways = random.random_range(1..12);
+        config.placement = Placement::Permuted { run_bytes: 4096 };
+    }
     config
 }
 

@@ -116,6 +116,17 @@ fn every_block_size_agrees_with_a_vector_on_devices_of_any_block() {
     }
 }
 
+#[test]
+fn sets_of_any_number_of_blocks_agree_with_a_vector() {
+    let run_bytes = 4096;
+    let placements = [Placement::Linear, Placement::Hashed { run_bytes }, Placement::Permuted { run_bytes }];
+    for (seed, ways) in (40..).zip([1, 2, 3, 7, 100, 129]) {
+        let (placement, ordered) = (placements[seed as usize % 3], seed % 2 == 0);
+        let config = VolumeConfig { ways, placement, ordered, ..config() };
+        agree(seed, Shape { flash_bytes: 3 << 20, disk_bytes: 4 << 20, ..Shape::default() }, &config);
+    }
+}
+
 /// It waited for good for room in a set of fewer blocks than it was long.
 #[test]
 fn a_long_write_of_an_ordered_volume_with_small_sets_ends() {

@@ -16,7 +16,7 @@ pub struct Shape {
     /// Block size, a power of two
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = bytes)]
     pub block_size: u32,
-    /// Blocks per set, a power of two
+    /// Blocks per set, 1 to 32768
     #[arg(long, value_name = "N", default_value_t = 512)]
     pub associativity: u32,
     /// How runs of disk blocks map to sets: linear, hashed or permuted [default: the preset's]
@@ -52,14 +52,17 @@ impl Shape {
     /// The flag that is out of bounds.
     pub fn check(&self, placement: Placement) -> Result<(), String> {
         power_within("--block-size", self.block_size, &BLOCK_BYTES)?;
-        power_within("--associativity", self.associativity, &WAYS)?;
         let (block_bytes, ways) = (self.block_size, self.associativity);
+        if !WAYS.contains(&ways) {
+            return Err(format!("--associativity {ways}: must be from {} to {}", WAYS.start(), WAYS.end()));
+        }
         let one_set = Geometry { block_bytes, sets: 1, ways, placement, placement_key: 0 };
         one_set.check().map_err(|error| match (error.setting, u64::from(ways) * u64::from(block_bytes)) {
             ("run_bytes", set_bytes) if self.run_size.is_none() && error.given > set_bytes => format!(
                 "--associativity {ways}: makes sets of {set_bytes} bytes, less than the runs of {} that the preset keeps \
-                 together in one; give --run-size {set_bytes} (or less), or at least --associativity {}",
+                 together in one; give --run-size {} (or less), or at least --associativity {}",
                 error.given,
+                1_u64 << set_bytes.ilog2(),
                 error.given / u64::from(block_bytes)
             ),
             ("run_bytes", set_bytes) if self.run_size.is_none() => format!(

@@ -324,11 +324,11 @@ fn wrong_calls_say_what_is_wrong() {
         ),
         ("create", &["--policy", "mru"], "--policy: unknown policy"),
         ("create", &["--block-size", "3000"], "--block-size 3000: must be a power of two from 4096 to 65536"),
-        ("create", &["--associativity", "4"], "--associativity 4: must be a power of two from 8 to 32768"),
+        ("create", &["--associativity", "32769"], "--associativity 32769: must be from 1 to 32768"),
         (
             "create",
-            &["--associativity", "8"],
-            "--associativity 8: makes sets of 32768 bytes, less than the runs of 65536 that the preset keeps together in \
+            &["--associativity", "9"],
+            "--associativity 9: makes sets of 36864 bytes, less than the runs of 65536 that the preset keeps together in \
              one; give --run-size 32768 (or less), or at least --associativity 16",
         ),
         (
@@ -441,7 +441,7 @@ fn a_replay_reads_what_others_call_block_csv_and_says_which_flag_is_wrong() {
         assert_eq!(told["caches"][1]["tuning"]["hot_percent"], 75);
     }
     for (flags, words) in [
-        (["--associativity", "0"], "--associativity 0: must be a power of two"),
+        (["--associativity", "0"], "--associativity 0: must be from 1 to 32768"),
         (["--block-size", "5000"], "--block-size 5000: must be a power of two"),
         // Of such blocks no cache can be made.
         (["--block-size", "512"], "--block-size 512: must be a power of two from 4096 to 65536"),
