@@ -131,12 +131,6 @@ impl Sets {
         Some(cleaning)
     }
 
-    /// The blocks around this slot's that are dirty and unused, for cleaning now whatever the limits; `None` if the slot
-    /// itself is not.
-    pub fn clean_now(&mut self, slot: Slot) -> Option<Cleaning> {
-        self.table.word(slot).may_clean().then(|| self.begin_cleaning(slot, |_, _| true))
-    }
-
     /// A cleaning came to its end: the disk has the blocks, if `done`, and those not written meanwhile are clean. How many.
     pub fn end_cleaning(&mut self, cleaning: &Cleaning, done: bool) -> u32 {
         self.end(cleaning, |_| done)
@@ -201,11 +195,19 @@ impl Sets {
         self.cleaner.most_run_blocks = blocks.max(1);
     }
 
-    /// So many blocks still wait for room in this set: the set is first in line, if it has not enough.
-    pub fn ask_for_room(&mut self, set: u32, blocks: u32) {
-        if !self.has_room_for(set, blocks) && self.oldest_to_clean(set, usize::MAX).is_some() {
+    /// So many blocks still wait for room in this set: it is first in line if there is not enough, nor will be when what is on
+    /// its way to the disk has arrived there, and if it may have another run. Whether it is.
+    pub fn ask_for_room(&mut self, set: u32, blocks: u32) -> bool {
+        let state = &self.states[set as usize];
+        let (coming, may_have_another) =
+            (state.cleaning.into(), state.cleanings < self.tuning.cleanings_per_set);
+        let is_asked = may_have_another
+            && !self.has_room_for(set, blocks.saturating_sub(coming))
+            && self.oldest_to_clean(set, usize::MAX).is_some();
+        if is_asked {
             self.list(set, Wants::ROOM);
         }
+        is_asked
     }
 
     /// Only those that [`ask_for_room`](Self::ask_for_room) from now on want it, in the order they do.
@@ -233,12 +235,6 @@ impl Sets {
         let to_take = blocks.saturating_sub(free) as usize;
         let may_leave = self.queues.oldest_first(set).filter(|&slot| self.table.word(slot).may_leave());
         to_take == 0 || may_leave.take(to_take).count() == to_take
-    }
-
-    /// Whether there are sets in which a block found no room, and nothing is being cleaned for it yet.
-    #[must_use]
-    pub fn lack_room(&self) -> bool {
-        !self.cleaner.urgent.is_empty()
     }
 
     /// Whether the cleaning of everything has blocks left to look at.

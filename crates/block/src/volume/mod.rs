@@ -113,6 +113,8 @@ struct Shared {
     destager: Arc<Ranges>,
     /// Who writes a table or the superblock.
     keeper: Arc<Ranges>,
+    /// Held (0..1) by the batch of dirty blocks that is written to the disk.
+    cleaners: Arc<Ranges>,
     superblock: Mutex<Superblock>,
     pace: Mutex<Pace>,
     /// Whether latencies are to be measured for [`Pace`].

@@ -172,6 +172,7 @@ async fn load(
         disk_writers: Arc::default(),
         destager: Arc::default(),
         keeper: Arc::default(),
+        cleaners: Arc::default(),
         superblock: Mutex::new(superblock),
         pace: Mutex::default(),
         is_paced: AtomicBool::new(false),

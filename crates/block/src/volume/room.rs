@@ -5,7 +5,7 @@
 //! what was written long ago, is of no use any more to what is written now. So the write waits for the cleaning: the disk gets
 //! neighbours together, and what is written often comes in.
 //!
-//! Who waits stands in a queue, lest others who come when something is clean take it first; and one of them cleans for all.
+//! Who waits stands in a queue, lest others who come when something is clean take it first; and one or two of them clean for all.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -14,9 +14,14 @@ use super::Shared;
 use super::error::{Result, VolumeErrorKind};
 use super::state::State;
 use super::writeback::Batch;
+use crate::sets::Cleaning;
 
 /// How long it waits when what is in the way is in use, and soon will not be.
 const IN_USE_NS: u64 = 100_000;
+
+/// So many of them clean at once: what one has written is flushed, and what the next will write committed, while the disk is busy
+/// with another's. With one, it stood idle for two thirds of the time.
+const MAKERS: u32 = 2;
 
 /// A set without room, and how many slots a write needs there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,8 +35,8 @@ pub(super) struct Lack {
 pub(super) struct RoomQueue {
     waiting: VecDeque<Waiting>,
     next_number: u64,
-    /// One of them cleans.
-    is_being_made: bool,
+    /// Of them, so many clean.
+    makers: u32,
 }
 
 struct Waiting {
@@ -106,13 +111,15 @@ impl Place {
             if let Some(waiting) = queue.waiting.iter_mut().find(|waiting| waiting.number == self.number) {
                 waiting.lack = lack;
             }
-            !std::mem::replace(&mut queue.is_being_made, true)
+            let makes_it = queue.makers < MAKERS;
+            queue.makers += u32::from(makes_it);
+            makes_it
         };
         if !makes_it {
             made_by_others.await;
             return Ok(());
         }
-        let _making = Making(shared);
+        let making = Making(shared);
         let has_failed = match shared.clean_batch().await {
             Ok(Batch { cleaned: 1.., .. }) => return Ok(()),
             Ok(Batch { failed, .. }) => failed.is_some(),
@@ -132,6 +139,8 @@ impl Place {
             }
             state.sets.cleanings_under_way() > 0
         };
+        // Others need not be told: they would find as little to clean, and tell this one.
+        making.end();
         // The upkeep may have as many under way as there may be. All of them end.
         if are_under_way {
             made_by_others.await;
@@ -150,12 +159,40 @@ impl Drop for Place {
     }
 }
 
-/// Somebody makes room; when he ends, others may.
+impl State {
+    /// The next runs for those who wait, in the order they came, and nothing else as long as one of them gains by it: each
+    /// waits until all of them are flushed. Not more than leave the [others](MAKERS) some.
+    pub(super) fn next_for_room(&mut self) -> Vec<Cleaning> {
+        let most = (self.sets.tuning().cleanings_total / MAKERS).max(1) as usize;
+        self.sets.forget_lack_of_room();
+        let mut runs = Vec::new();
+        for Lack { set, blocks } in self.room.lacks() {
+            while runs.len() < most && self.sets.ask_for_room(set, blocks) {
+                let Some(cleaning) = self.next_cleaning() else { return runs };
+                runs.push(cleaning);
+            }
+        }
+        if runs.is_empty() {
+            runs.extend(self.next_cleaning());
+        }
+        runs
+    }
+}
+
+/// Somebody makes room; when he ends or goes away, others are told that they may.
 struct Making<'a>(&'a Arc<Shared>);
+
+impl Making<'_> {
+    /// It ends without telling anybody.
+    fn end(self) {
+        self.0.state.lock().room.makers -= 1;
+        std::mem::forget(self);
+    }
+}
 
 impl Drop for Making<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().room.is_being_made = false;
+        self.0.state.lock().room.makers -= 1;
         self.0.room.notify(usize::MAX);
     }
 }

@@ -277,6 +277,11 @@ impl State {
         sets.next_cleaning_with(|slot, neighbour| !is_told(slot) || is_told(neighbour))
     }
 
+    /// The next runs to clean, at most so many.
+    pub(super) fn next_cleanings(&mut self, most: usize) -> Vec<Cleaning> {
+        std::iter::from_fn(|| self.next_cleaning()).take(most).collect()
+    }
+
     /// The block in `slot` is on the disk as it is here: says so in the journal.
     pub(super) fn tell_clean(&mut self, slot: Slot) {
         let (Some(copy), Some(block)) = (self.copy(slot), self.sets.word(slot).block()) else { return };

@@ -12,11 +12,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use device::{IoBuffer, IoSlice};
+use futures_util::{StreamExt, stream};
 
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::journal::notes::why_unhealthy;
 use super::piece::{Part, runs};
-use super::room::Lack;
 use super::state::{Copy, State};
 use super::trouble::DiskTask;
 use super::work::Work;
@@ -60,6 +60,17 @@ struct Run {
     blocks: Vec<Leaving>,
     /// Of those that could not be read or written.
     failed: HashSet<Slot>,
+}
+
+/// What is to be written next.
+struct Gathered {
+    runs: Vec<Run>,
+    /// The change to be committed first, if some is not.
+    uncommitted: Option<u64>,
+    /// Runs to be written side by side. One where nobody waits for them: the disk has others to serve.
+    at_once: usize,
+    /// Whether somebody waits for room.
+    is_urgent: bool,
 }
 
 /// What became of the runs that shared a flush.
@@ -226,32 +237,39 @@ impl Shared {
             return Ok(Batch::default());
         }
         let work = Work::new(self, None);
-        let (mut batch, uncommitted) = self.gather(&work);
-        if batch.is_empty() {
+        let Gathered { mut runs, uncommitted, at_once, is_urgent } = self.gather(&work);
+        if runs.is_empty() {
             return Ok(Batch::default());
         }
         if let Some(change) = uncommitted {
             self.commit(change).await?;
         }
-        batch.sort_by_key(|run| run.blocks.first().map(|leaving| leaving.block));
+        runs.sort_by_key(|run| run.blocks.first().map(|leaving| leaving.block));
+        // One batch after the other: side by side they would end together, and the disk would wait for both.
+        let turn = self.cleaners.lock(0..1).await;
         let (begun_ns, failed_before) = (self.timer.monotonic_ns(), self.disk_trouble.flushes_failed());
-        let is_untold = batch.iter().any(|run| !run.failed.is_empty());
+        let is_untold = runs.iter().any(|run| !run.failed.is_empty());
         let (mut cleaned, mut failed) = (0, is_untold.then(|| why_unhealthy(&self.state.lock())));
-        let mut written = Vec::with_capacity(batch.len());
-        for mut run in batch {
-            if let Err(error) = self.write_run(&mut run).await {
-                if error.kind() == VolumeErrorKind::Closed {
-                    return Err(error);
-                }
-                failed = failed.or(Some(error));
+        let mut written = Vec::with_capacity(runs.len());
+        let writes = runs.into_iter().map(|mut run| async move {
+            let result = self.write_run(&mut run).await;
+            (run, result)
+        });
+        let mut writes = stream::iter(writes).buffer_unordered(at_once.max(1));
+        while let Some((run, result)) = writes.next().await {
+            match result {
+                Err(error) if error.kind() == VolumeErrorKind::Closed => return Err(error),
+                Err(error) => failed = failed.or(Some(error)),
+                Ok(()) => {}
             }
             cleaned += run.blocks.len() - run.failed.len();
             written.push(run);
             // The rest goes back to its sets: what is on its way cannot be discarded, and this may take long.
-            if self.must_pause() {
+            if !is_urgent && self.must_pause() {
                 break;
             }
         }
+        drop((writes, turn));
         if cleaned > 0 {
             self.flush_disk(failed_before).await?;
         }
@@ -285,59 +303,36 @@ impl Shared {
         }
     }
 
-    /// The next runs, with their pages kept from being written; and the change to be committed first, if some is not.
-    fn gather(self: &Arc<Self>, work: &Arc<Work>) -> (Vec<Run>, Option<u64>) {
-        let mut too_new = Vec::new();
+    /// The next runs, with their pages kept from being written.
+    fn gather(self: &Arc<Self>, work: &Arc<Work>) -> Gathered {
+        // Those put aside go back to their sets after the state is given back, which that takes.
+        let mut put_aside = Vec::new();
         let mut state = self.state.lock();
-        let (mut batch, mut all_told) = (Vec::new(), true);
-        // Whoever waits for room does so until the last run of the batch is flushed: nothing else is in it then.
         let is_urgent = !state.room.is_empty();
-        if is_urgent {
-            state.sets.forget_lack_of_room();
-        }
-        let mut wanted = state.room.lacks().into_iter();
+        let cleanings = if is_urgent { state.next_for_room() } else { state.next_cleanings(RUNS_PER_BATCH) };
         let waits_for_clients = !is_urgent && self.clients_commit_soon(&state);
-        while batch.len() < RUNS_PER_BATCH {
-            while !state.sets.lack_room()
-                && let Some(Lack { set, blocks }) = wanted.next()
-            {
-                state.sets.ask_for_room(set, blocks);
-            }
-            if is_urgent && !batch.is_empty() && !state.sets.lack_room() {
-                break;
-            }
-            let Some(cleaning) = state.next_cleaning() else { break };
-            let leaving = |&slot: &Slot| {
-                let (copy, block) = (state.copy(slot)?, state.sets.word(slot).block()?);
-                Some(Leaving { slot, block, copy })
-            };
-            let blocks: Vec<Leaving> = cleaning.slots.iter().filter_map(leaving).collect();
-            let is_told = |leaving: &&Leaving| state.changes.is_told(leaving.copy.page);
-            let untold = blocks.iter().filter(|leaving| !is_told(leaving)).map(|leaving| leaving.slot);
-            let untold: HashSet<Slot> = untold.collect();
+        let (mut runs, mut all_told) = (Vec::with_capacity(cleanings.len()), true);
+        for cleaning in cleanings {
+            let mut run = Run::new(self, cleaning, &state);
+            let untold = run.untold(&state);
             if waits_for_clients && !untold.is_empty() {
-                too_new.push(Run::new(self, cleaning, blocks));
+                put_aside.push(run);
                 continue;
             }
             all_told &= untold.is_empty();
-            for leaving in &blocks {
-                work.read_page(&mut state, leaving.copy.page);
-            }
-            let mut run = Run::new(self, cleaning, blocks);
+            run.blocks.iter().for_each(|leaving| work.read_page(&mut state, leaving.copy.page));
             // What a failed flash was not told of it never will be, and must stay where it is.
             if state.health == Health::FlashFailed {
                 run.failed = untold;
             }
-            batch.push(run);
+            runs.push(run);
         }
         // One that is under way may yet fail, and tell nothing. What came after it need not be waited for.
         let running = state.journal.running.then_some(state.journal.taken);
         let untold = (!all_told && (state.health == Health::Healthy || running.is_some()))
             .then(|| state.changes.number());
-        drop(state);
-        // Back to their sets.
-        drop(too_new);
-        (batch, untold.or(running))
+        let at_once = if is_urgent || state.cleans_asked_for > 0 { runs.len() } else { 1 };
+        Gathered { runs, uncommitted: untold.or(running), at_once, is_urgent }
     }
 
     /// Whether clients make so much durable that what is not yet will be soon, and a flush of flash for nobody but the cleaning
@@ -463,8 +458,19 @@ impl Shared {
 }
 
 impl Run {
-    fn new(shared: &Arc<Shared>, cleaning: Cleaning, blocks: Vec<Leaving>) -> Self {
+    fn new(shared: &Arc<Shared>, cleaning: Cleaning, state: &State) -> Self {
+        let leaving = |&slot: &Slot| {
+            let (copy, block) = (state.copy(slot)?, state.sets.word(slot).block()?);
+            Some(Leaving { slot, block, copy })
+        };
+        let blocks = cleaning.slots.iter().filter_map(leaving).collect();
         Self { shared: Arc::clone(shared), cleaning: Some(cleaning), blocks, failed: HashSet::new() }
+    }
+
+    /// Its blocks that are in no commit yet.
+    fn untold(&self, state: &State) -> HashSet<Slot> {
+        let is_untold = |leaving: &&Leaving| !state.changes.is_told(leaving.copy.page);
+        self.blocks.iter().filter(is_untold).map(|leaving| leaving.slot).collect()
     }
 
     /// Its blocks that are still where they were.

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use device::wrap::Mechanics;
 use device::{Clock, IoBuffer, Request, Simulation};
 use flashwright_block::sets::Tuning;
 use flashwright_block::volume::{Volume, VolumeConfig};
@@ -125,6 +126,31 @@ fn a_write_does_not_wait_for_a_disk_that_takes_nothing_of_what_is_dirty() {
         assert_eq!(volume.stats().dirty_blocks, 0);
         assert_eq!(disk.places_of(&[10; 16]), [(8192 + 78) * BLOCK]);
     });
+}
+
+/// It did nothing while a batch was committed before and flushed after, two thirds of the time.
+#[test]
+fn the_disk_stood_idle_while_writes_waited_for_room() {
+    let flushes = Shape { flush_ns: 5_000_000, disk_flush_ns: 10_000_000, ..Shape::default() };
+    let world = World::new(1, Shape { disk_bytes: 64 << 20, ..flushes });
+    let volume = all_dirty(&world);
+    let (set, tuning) = (volume.clone(), Tuning { clean_run_blocks: 1, ..lazy().tuning });
+    world.run(async move { set.set_tuning(tuning).await.unwrap() });
+    let (clock, seeks) = (world.simulation.clock(), world.disk.seeks());
+    let begun_ns = clock.monotonic_ns();
+    for client in 0..8 {
+        let volume = volume.clone();
+        world.simulation.spawn(async move {
+            for round in 0..100 {
+                write(&volume, 8192 + (client * 100 + round) * 7, 2).await;
+            }
+        });
+    }
+    world.simulation.run_until_idle();
+    let moving_ns = (world.disk.seeks() - seeks) * Mechanics::default().seek_ns;
+    let took_ns = clock.monotonic_ns() - begun_ns;
+    assert!(volume.stats().io.room_waits >= 700, "{:?}", volume.stats().io);
+    assert!(moving_ns * 5 >= took_ns * 4, "{} of {} ms", moving_ns / 1_000_000, took_ns / 1_000_000);
 }
 
 /// Who came when something was clean took it, and who had waited for it waited on.

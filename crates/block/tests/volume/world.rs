@@ -23,6 +23,8 @@ pub struct Shape {
     pub flush_ns: u64,
     pub disk_bytes: u64,
     pub disk_block: u32,
+    /// What the disk's own cache takes; there is none at 0.
+    pub disk_flush_ns: u64,
 }
 
 impl Default for Shape {
@@ -33,6 +35,7 @@ impl Default for Shape {
             flush_ns: 200_000,
             disk_bytes: 8 << 20,
             disk_block: 512,
+            disk_flush_ns: 0,
         }
     }
 }
@@ -43,8 +46,13 @@ impl World {
         let memory = Arc::new(MemoryDevice::with_block_bytes(shape.flash_bytes, shape.flash_block));
         let latency = LatencyModel { flush_ns: shape.flush_ns, ..LatencyModel::default() };
         let flash = Arc::new(SimulatedDevice::new(simulation.world(), memory, latency));
-        let memory = Arc::new(MemoryDevice::with_block_bytes(shape.disk_bytes, shape.disk_block));
-        let disk = SpindleDevice::new(memory, Arc::new(simulation.world()), Mechanics::default());
+        let mut platters: Arc<dyn Device> =
+            Arc::new(MemoryDevice::with_block_bytes(shape.disk_bytes, shape.disk_block));
+        if shape.disk_flush_ns > 0 {
+            let latency = LatencyModel { flush_ns: shape.disk_flush_ns, ..LatencyModel::default() };
+            platters = Arc::new(SimulatedDevice::new(simulation.world(), platters, latency));
+        }
+        let disk = SpindleDevice::new(platters, Arc::new(simulation.world()), Mechanics::default());
         Self { simulation, flash, disk: Arc::new(disk) }
     }
 
