@@ -157,16 +157,13 @@ impl Dram {
     ) -> Attempt {
         let victim = Victim::new(self, parent, KeyHash::of(parent.key()), now_seconds);
         let attempt = self.evict(&victim, spill);
-        if attempt == Attempt::Gone {
-            parent.header().become_draft();
-            self.pools.class_of(parent.reference()).0.lock().counters.evictions += 1;
-        } else {
+        let has_left = attempt == Attempt::Gone;
+        if !has_left {
             // The child cannot have gone: its parent is held. Back it comes before the next evictor may look.
-            let (class, _) = self.pools.class_of(child.reference());
-            class.enter_policy(&self.pools, child, now_seconds);
-            self.stay(parent, now_seconds);
+            self.pools.class_of(child.reference()).0.enter_policy(&self.pools, child, now_seconds);
         }
-        self.release(parent);
+        self.pools.class_of(parent.reference()).0.lock().counters.evictions += u64::from(has_left);
+        self.end_attempt(parent, has_left, now_seconds);
         attempt
     }
 

@@ -72,13 +72,8 @@ impl Dram {
             Taken::Free(_) | Taken::Nothing => return Some(Attempt::InUse),
         };
         let attempt = self.evict(&Victim::new(self, item, hash, now_seconds), spill);
-        if attempt == Attempt::Gone {
-            item.header().become_draft();
-            class.lock().counters.evictions += 1;
-        } else {
-            self.stay(item, now_seconds);
-        }
-        self.release(item);
+        class.lock().counters.evictions += u64::from(attempt == Attempt::Gone);
+        self.end_attempt(item, attempt == Attempt::Gone, now_seconds);
         Some(attempt)
     }
 }

@@ -246,12 +246,16 @@ impl Dram {
         Attempt::InUse
     }
 
-    /// An item that was to leave does not: the mark is gone, and the policy has it, which may have passed it over for
-    /// the mark. The caller holds a reference.
-    #[cold]
-    pub(super) fn stay(&self, item: Item<'_>, now_seconds: u32) {
-        item.header().clear(State::EVICTING);
-        self.pools.class_of(item.reference()).0.enter_policy(&self.pools, item, now_seconds);
+    /// Ends what was tried with an item, and gives back the reference that the caller has held since he marked it `EVICTING`. If
+    /// it has not left the mark is gone, and the policy has it, which may have passed it over for the mark.
+    pub(super) fn end_attempt(&self, item: Item<'_>, has_left: bool, now_seconds: u32) {
+        if has_left {
+            item.header().become_draft();
+        } else {
+            item.header().clear(State::EVICTING);
+            self.pools.class_of(item.reference()).0.enter_policy(&self.pools, item, now_seconds);
+        }
+        self.release(item);
     }
 
     /// Frees the chain of an item that nobody can reach any more, before its chunk becomes a draft: that forgets the chain.

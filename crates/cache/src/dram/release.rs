@@ -195,12 +195,7 @@ impl Dram {
             class.lock().counters.evictions += u64::from(attempt == Attempt::Gone);
             (attempt, attempt == Attempt::Gone)
         };
-        if item_left {
-            item.header().become_draft();
-        } else {
-            self.stay(item, now_seconds);
-        }
-        self.release(item);
+        self.end_attempt(item, item_left, now_seconds);
         attempt
     }
 
