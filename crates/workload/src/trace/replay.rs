@@ -26,10 +26,11 @@ use crate::generate::sizes::Sizes;
 use crate::{AHEAD, Part, Request, RequestKind, Source, Tenant, Workload, WorkloadError};
 
 mod beginning;
+mod dealer;
 mod parser;
 mod report;
 
-use parser::{Demands, Outlet};
+use dealer::{Demands, Outlet};
 use report::Report;
 pub use report::{Rejected, ReplayStats};
 
