@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use device::{IoBuffer, IoError, IoSlice, PlacementHandle, Request};
+use futures_util::future::join_all;
 
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::journal::notes::why_unhealthy;
@@ -354,18 +355,13 @@ impl Shared {
             return Ok(());
         }
         let follows = |one: &&Target, next: &&Target| one.part.block + 1 == next.part.block;
-        let mut result = Ok(());
-        let mut writes = Vec::new();
-        for run in runs(&direct, follows) {
+        let writes = runs(&direct, follows).into_iter().map(|run| {
             let (first, last) = (&direct[run.start].part, &direct[run.end - 1].part);
             let offset = first.block * u64::from(self.layout.block_bytes) + first.within.start as u64;
             let bytes = data.part(first.at..last.place().end);
-            writes.push(self.write_disk_range(work, DiskWrite::Direct, offset, bytes));
-        }
-        for write in writes {
-            result = result.and(write.await);
-        }
-        result
+            self.write_disk_range(work, DiskWrite::Direct, offset, bytes)
+        });
+        join_all(writes).await.into_iter().collect()
     }
 
     /// Writes bytes to the disk, whose blocks may be larger than our sectors. The caller holds the range.

@@ -237,51 +237,58 @@ impl Shared {
             return Ok(Batch::default());
         }
         let work = Work::new(self, None);
-        let Gathered { mut runs, uncommitted, at_once, is_urgent } = self.gather(&work);
-        if runs.is_empty() {
+        let gathered = self.gather(&work);
+        if gathered.runs.is_empty() {
             return Ok(Batch::default());
         }
-        if let Some(change) = uncommitted {
+        if let Some(change) = gathered.uncommitted {
             self.commit(change).await?;
         }
-        runs.sort_by_key(|run| run.blocks.first().map(|leaving| leaving.block));
         // One batch after the other: side by side they would end together, and the disk would wait for both.
         let turn = self.cleaners.lock(0..1).await;
         let (begun_ns, failed_before) = (self.timer.monotonic_ns(), self.disk_trouble.flushes_failed());
+        let (written, batch) = self.write_runs(gathered).await?;
+        drop(turn);
+        if batch.cleaned > 0 {
+            self.flush_disk(failed_before).await?;
+        }
+        self.pace.lock().cleaned(batch.cleaned, self.timer.monotonic_ns().saturating_sub(begun_ns));
+        let hopeless = hopeless_sets(&written);
+        for run in written {
+            self.end_run(run, batch.failed.as_ref()).await?;
+        }
+        self.state.lock().room.give_up(|set| hopeless.contains(&set));
+        self.room.notify(usize::MAX);
+        self.changed.notify(usize::MAX);
+        Ok(batch)
+    }
+
+    /// Writes runs in the order of the disk. Those that came to their end, and what came of them.
+    async fn write_runs(self: &Arc<Self>, gathered: Gathered) -> Result<(Vec<Run>, Batch)> {
+        let Gathered { mut runs, at_once, is_urgent, .. } = gathered;
+        runs.sort_by_key(|run| run.blocks.first().map(|leaving| leaving.block));
         let is_untold = runs.iter().any(|run| !run.failed.is_empty());
-        let (mut cleaned, mut failed) = (0, is_untold.then(|| why_unhealthy(&self.state.lock())));
-        let mut written = Vec::with_capacity(runs.len());
+        let failed = is_untold.then(|| why_unhealthy(&self.state.lock()));
+        let (mut written, mut batch) = (Vec::with_capacity(runs.len()), Batch { cleaned: 0, failed });
         let writes = runs.into_iter().map(|mut run| async move {
             let result = self.write_run(&mut run).await;
             (run, result)
         });
-        let mut writes = stream::iter(writes).buffer_unordered(at_once.max(1));
+        let mut writes = stream::iter(writes).buffer_unordered(at_once);
         while let Some((run, result)) = writes.next().await {
             match result {
                 Err(error) if error.kind() == VolumeErrorKind::Closed => return Err(error),
-                Err(error) => failed = failed.or(Some(error)),
+                Err(error) => batch.failed = batch.failed.or(Some(error)),
                 Ok(()) => {}
             }
-            cleaned += run.blocks.len() - run.failed.len();
+            batch.cleaned += run.blocks.len() - run.failed.len();
             written.push(run);
             // The rest goes back to its sets: what is on its way cannot be discarded, and this may take long.
             if !is_urgent && self.must_pause() {
                 break;
             }
         }
-        drop((writes, turn));
-        if cleaned > 0 {
-            self.flush_disk(failed_before).await?;
-        }
-        self.pace.lock().cleaned(cleaned, self.timer.monotonic_ns().saturating_sub(begun_ns));
-        let hopeless = hopeless_sets(&written);
-        for run in written {
-            self.end_run(run, failed.as_ref()).await?;
-        }
-        self.state.lock().room.give_up(|set| hopeless.contains(&set));
-        self.room.notify(usize::MAX);
-        self.changed.notify(usize::MAX);
-        Ok(Batch { cleaned, failed })
+        Ok((written, batch))
     }
 
     /// Ends a run as soon as the journal has room to tell so.
@@ -331,7 +338,7 @@ impl Shared {
         let running = state.journal.running.then_some(state.journal.taken);
         let untold = (!all_told && (state.health == Health::Healthy || running.is_some()))
             .then(|| state.changes.number());
-        let at_once = if is_urgent || state.cleans_asked_for > 0 { runs.len() } else { 1 };
+        let at_once = if is_urgent || state.cleans_asked_for > 0 { RUNS_PER_BATCH } else { 1 };
         Gathered { runs, uncommitted: untold.or(running), at_once, is_urgent }
     }
 
