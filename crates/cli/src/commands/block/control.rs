@@ -31,6 +31,7 @@ use serde_json::{Value, json};
 
 use super::deeds::{Deed, deed};
 use super::knobs::Given;
+use super::sync::Syncing;
 use super::{figures, requests};
 use crate::files::Files;
 use crate::output::{Common, names_of};
@@ -175,8 +176,7 @@ pub struct Service {
     started_ns: u64,
     /// When counts began.
     zeroed_ns: AtomicU64,
-    /// Cleaning that nobody waits for, and the wish that it stop.
-    sync: Mutex<Option<(JoinHandle<()>, Arc<AtomicBool>)>>,
+    sync: Syncing,
     /// Settings are read, changed and written by one at a time: another's change in between would be undone.
     setting: Mutex<()>,
 }
@@ -200,7 +200,7 @@ impl Service {
             below,
             started_ns,
             zeroed_ns: AtomicU64::new(started_ns),
-            sync: Mutex::default(),
+            sync: Syncing::default(),
             setting: Mutex::new(()),
         })
     }
@@ -319,7 +319,7 @@ impl Service {
             value[*name] = figures::of_device(&**device);
         }
         if self.cached.is_some() {
-            value["state"]["syncing"] = self.is_syncing().into();
+            value["state"]["syncing"] = self.sync.is_going_on().into();
         }
         if let Some(server) = &self.server {
             value["connections"] = figures::of_connections(server);
@@ -354,31 +354,12 @@ impl Service {
                 self.zeroed_ns.store(SystemClock.monotonic_ns(), Ordering::Relaxed);
                 Ok(())
             }
-            Deed::DoSync if self.is_syncing() => Ok(()),
-            Deed::DoSync => {
-                let (volume, stop) = (volume.clone(), Arc::new(AtomicBool::new(false)));
-                let is_stopped = Arc::clone(&stop);
-                let thread = std::thread::Builder::new().name("block-sync".into());
-                // A disk that fails is told of by the health.
-                let clean = move || drop(pollster::block_on(unless(&is_stopped, volume.clean())));
-                let thread =
-                    thread.spawn(clean).map_err(|error| format!("cannot start a thread: {error}"))?;
-                *self.sync.lock().unwrap_or_else(PoisonError::into_inner) = Some((thread, stop));
-                Ok(())
-            }
+            Deed::DoSync => self.sync.begin(volume),
             Deed::StopSync => {
-                if let Some((_, stop)) = &*self.sync.lock().unwrap_or_else(PoisonError::into_inner) {
-                    stop.store(true, Ordering::Release);
-                }
+                self.sync.stop();
                 Ok(())
             }
         }
-    }
-
-    /// One that is stopped writes nothing any more, though its thread may still wait for what is under way.
-    fn is_syncing(&self) -> bool {
-        let sync = self.sync.lock().unwrap_or_else(PoisonError::into_inner);
-        sync.as_ref().is_some_and(|(thread, stop)| !thread.is_finished() && !stop.load(Ordering::Acquire))
     }
 
     /// Cleans everything for as long as the client is there, and tells it now and then how much is left.
@@ -543,9 +524,29 @@ mod tests {
         for asked in ["do_sync=1", "stop_sync=1", "do_sync=1"] {
             service.set([asked].into_iter()).unwrap();
         }
-        assert!(service.is_syncing());
-        let (thread, _) = service.sync.lock().unwrap().take().unwrap();
-        thread.join().unwrap();
+        assert!(service.sync.is_going_on());
+        while service.sync.is_going_on() {
+            std::thread::yield_now();
+        }
+        assert_eq!(volume.stats().dirty_blocks, 0);
+    }
+
+    /// It was said to be going on, and ended with what had been dirty when it began.
+    #[test]
+    fn a_sync_that_was_asked_for_while_another_went_on_left_dirty_what_had_become_so_since() {
+        let (volume, recovery) = dirty_volume(flash(), 60);
+        let service = served((volume.clone(), recovery));
+        service.set(["do_sync=1"].into_iter()).unwrap();
+        while volume.stats().dirty_blocks == 60 {
+            std::thread::yield_now();
+        }
+        let data = IoBuffer::copy_of(&[2; 4096]).into();
+        pollster::block_on(volume.write(1 << 29, data, false)).unwrap();
+        assert!(service.sync.is_going_on());
+        service.set(["do_sync=1"].into_iter()).unwrap();
+        while service.sync.is_going_on() {
+            std::thread::yield_now();
+        }
         assert_eq!(volume.stats().dirty_blocks, 0);
     }
 

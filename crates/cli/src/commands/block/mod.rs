@@ -22,6 +22,7 @@ mod serve;
 mod set;
 mod shape;
 mod status;
+mod sync;
 mod upgrade;
 mod watch;
 
