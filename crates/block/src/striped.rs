@@ -18,7 +18,9 @@
 use std::sync::Arc;
 
 use device::open::STRIPE_UNIT_BYTES;
-use device::{Device, ErrorKind, IoBuffer, IoError, PlacementHandle, Request, SliceDevice, StripeDevice};
+use device::{
+    Device, ErrorKind, IoBuffer, IoError, IoSlice, PlacementHandle, Request, SliceDevice, StripeDevice,
+};
 
 use crc_fast::crc32_iscsi as crc32c;
 
@@ -86,8 +88,7 @@ impl Label {
     /// # Errors
     /// It cannot be read, or not be understood.
     pub fn of(member: &dyn Device) -> Result<Option<Self>, IoError> {
-        let read = member.read(0, IoBuffer::zeroed(label_block(member))).wait()?;
-        Self::decode(&read.expect("a read gives its buffer back")).map_err(|why| invalid(why.into()))
+        Self::decode(&first_block(member)?).map_err(|why| invalid(why.into()))
     }
 }
 
@@ -137,13 +138,36 @@ pub fn join_unlabelled(members: &[Member]) -> Result<Arc<dyn Device>, IoError> {
 /// Labels `members` as a new stripe, in order.
 ///
 /// # Errors
-/// A device fails.
-pub fn label(members: &[Member], uuid: u128) -> Result<(), IoError> {
+/// A device fails; then the members are as they were, as far as that can be.
+pub fn label(members: &[Member], uuid: u128) -> Result<Labelled, IoError> {
     let count = members.len() as u32;
+    let mut labelled = Labelled(Vec::new());
     for (place, (_, member)) in (0..).zip(members) {
-        write(&**member, &Label { place, members: count, uuid }.encode())?;
+        // What cannot be read is nothing to be kept.
+        let nothing = || IoBuffer::zeroed(label_block(&**member)).into();
+        labelled.0.push((Arc::clone(member), first_block(&**member).unwrap_or_else(|_| nothing())));
+        if let Err(error) = write(&**member, &Label { place, members: count, uuid }.encode()) {
+            // This error is told, not one of that.
+            let _ = labelled.take_back();
+            return Err(error);
+        }
     }
-    Ok(())
+    Ok(labelled)
+}
+
+/// Members that have their labels, and what stood there before.
+pub struct Labelled(Vec<(Arc<dyn Device>, IoSlice)>);
+
+impl Labelled {
+    /// Puts that back.
+    ///
+    /// # Errors
+    /// The first of the devices that failed; the others have it.
+    pub fn take_back(self) -> Result<(), IoError> {
+        let put_back = |(member, before): (Arc<dyn Device>, IoSlice)| write(&*member, &before);
+        let failed: Vec<IoError> = self.0.into_iter().filter_map(|held| put_back(held).err()).collect();
+        failed.into_iter().next().map_or(Ok(()), Err)
+    }
 }
 
 /// Takes the labels away.
@@ -152,6 +176,11 @@ pub fn label(members: &[Member], uuid: u128) -> Result<(), IoError> {
 /// A device fails.
 pub fn unlabel(members: &[Member]) -> Result<(), IoError> {
     members.iter().try_for_each(|(_, member)| write(&**member, &[0; LABEL_BYTES]))
+}
+
+fn first_block(member: &dyn Device) -> Result<IoSlice, IoError> {
+    let read = member.read(0, IoBuffer::zeroed(label_block(member))).wait()?;
+    Ok(read.expect("a read gives its buffer back").into())
 }
 
 fn write(member: &dyn Device, label: &[u8]) -> Result<(), IoError> {
@@ -172,6 +201,7 @@ fn invalid(context: String) -> IoError {
 #[cfg(test)]
 mod tests {
     use device::MemoryDevice;
+    use device::wrap::{FaultDevice, Faults};
 
     use super::*;
 
@@ -198,6 +228,25 @@ mod tests {
         assert!(refused(&[a, &theirs[1], c]).contains("m1: belongs to another stripe"));
         unlabel(&ours).unwrap();
         assert!(join(&ours).is_err());
+    }
+
+    /// Those before it kept their labels, of a stripe that there never was.
+    #[test]
+    fn members_were_left_labelled_when_one_of_them_failed() {
+        let mut ours = members(3);
+        label(&ours[..2], 7).unwrap();
+        let faulty = Arc::new(FaultDevice::new(Arc::clone(&ours[2].1), 1, Faults::default()));
+        ours[2].1 = Arc::clone(&faulty) as _;
+        faulty.set_faults(Faults { failed_writes: 1.0, ..Faults::default() });
+        let [a, b, c] = &ours[..] else { unreachable!() };
+        assert!(label(&[b.clone(), a.clone(), c.clone()], 8).is_err());
+        assert!(join(&ours[..2]).is_ok(), "they are the stripe that they were");
+        faulty.set_faults(Faults::default());
+        assert_eq!(Label::of(&*c.1).unwrap(), None);
+        let labelled = label(&ours, 9).unwrap();
+        assert!(join(&ours).is_ok());
+        labelled.take_back().unwrap();
+        assert!(join(&ours[..2]).is_ok() && Label::of(&*c.1).unwrap().is_none());
     }
 
     #[test]

@@ -3,13 +3,15 @@
 use std::fmt::Write as _;
 use std::hash::{BuildHasher, RandomState};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use bench::drive::parse_size;
 use block::sets::{Mode, Preset};
-use block::striped;
+use block::striped::{self, Labelled};
 use block::volume::superblock::{FORMAT_VERSION, OLDEST_FORMAT};
 use block::volume::{Superblock, Volume, VolumeConfig, VolumeError, VolumeErrorKind};
 use clap::Args;
+use device::Device;
 use serde_json::{Value, json};
 
 use super::contents;
@@ -112,17 +114,25 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
     changing.begin()?;
     let uuid = random_uuid();
     let traces = traces(&devices.disk);
-    if !members.is_empty() {
+    let labelled =
         striped::label(&members, uuid).map_err(|error| format!("--flash {}: {error}", devices.flash))?;
-    }
     let made = pollster::block_on(Volume::create_for(&flash, &disk, &config, uuid, &traces));
-    let made = made.map_err(refused)?;
+    let made = made.map_err(|error| refused(error) + &take_back(labelled, &flash, uuid))?;
     // Only now, for a volume that is made trims its flash. What was acknowledged must not find the file system full.
     if is_blank {
         files.reserve("--flash-size", &devices.flash).inspect_err(|_| traces.remove_mark(uuid))?;
     }
     files.keep();
     Ok(Finding { result: told(&made), text: words(arguments, &made), failures: Vec::new() })
+}
+
+/// Takes back the labels of a cache that could not be made; what is to be said of it. Where its superblock is, nevertheless, there is
+/// a cache, and they are a part of it.
+fn take_back(labelled: Labelled, flash: &Arc<dyn Device>, uuid: u128) -> String {
+    let there = pollster::block_on(Volume::identify(flash));
+    let is_there = there.is_ok_and(|there| there.uuid == uuid);
+    let failed = if is_there { None } else { labelled.take_back().err() };
+    failed.map_or_else(String::new, |error| format!("; the labels of its members stay: {error}"))
 }
 
 fn refuse_another(arguments: &Arguments, there: Result<&Superblock, &VolumeError>) -> Result<(), String> {
@@ -229,11 +239,9 @@ fn words(arguments: &Arguments, made: &Superblock) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use clap::Parser;
+    use device::MemoryDevice;
     use device::wrap::{FaultDevice, Faults};
-    use device::{Device, MemoryDevice};
 
     use super::*;
 

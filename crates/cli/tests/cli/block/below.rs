@@ -1,8 +1,10 @@
 //! What is below a cache: stripes, a model SSD, and what is told of both.
 
+use std::process::Command;
+
 use serde_json::Value;
 
-use super::{Client, Place, told};
+use super::{Client, FLASHWRIGHT, Place, told};
 
 /// Writes a block here and there, and makes it durable.
 fn fill(place: &Place) {
@@ -87,6 +89,30 @@ fn a_stripe_was_labelled_for_a_cache_that_was_then_refused() {
         let (code, said) = block(&place, "check", flash, disk, &[]);
         assert_eq!(code, Some(0), "{wrong:?}: {said}");
     }
+}
+
+/// The members kept the labels of a stripe of which there was nothing else.
+#[test]
+fn a_cache_that_could_not_be_written_left_its_stripe_labelled() {
+    let place = Place::new();
+    for name in ["f1", "f2", "d"] {
+        std::fs::File::create_new(place.path(name)).unwrap().set_len(8 << 20).unwrap();
+    }
+    // In blocks of 512 bytes: the labels are before it, all else is behind.
+    let limited = "trap '' XFSZ; ulimit -f 512; exec \"$0\" block create \"$@\"";
+    let create = |words: &str| {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", words, FLASHWRIGHT, "--flash", "stripe:f1,f2", "--disk", "d", "--yes"]);
+        let output = shell.args(&place.flags).current_dir(place.path("")).output().unwrap();
+        (output.status.code(), told(&output))
+    };
+    let (code, said) = create(limited);
+    assert!(code == Some(2) && said.contains("writing a superblock"), "{said}");
+    for name in ["f1", "f2"] {
+        assert!(std::fs::read(place.path(name)).unwrap().iter().all(|byte| *byte == 0), "{name}");
+    }
+    let (code, said) = create("exec \"$0\" block create \"$@\"");
+    assert_eq!(code, Some(0), "{said}");
 }
 
 #[test]
