@@ -15,6 +15,7 @@ use crate::volume::config::Health;
 use crate::volume::error::{Result, VolumeError, VolumeErrorKind};
 use crate::volume::record::{Record, UNIT_BYTES};
 use crate::volume::state::State;
+use crate::volume::trouble::DiskTask;
 
 /// How to commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -342,10 +343,9 @@ impl Commit {
     fn fail_disk(mut self, error: IoError) {
         // Once is enough.
         self.batch.flush_disk = Some(self.shared.disk_trouble.flushes_failed());
+        let error = self.shared.disk_failed(DiskTask::Flush, error);
         self.fail(|state| {
-            state.io.disk_write_errors += 1;
             state.take_back_epoch(state.journal.next_commit);
-            let error = VolumeError::disk("flushing the disk", error);
             state.journal.failure = Some((state.journal.attempts, error));
         });
     }
