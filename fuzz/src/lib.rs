@@ -9,6 +9,7 @@ pub mod configs;
 pub mod nvme;
 pub mod scratch;
 pub mod server;
+pub mod striped;
 pub mod traces;
 pub mod volume;
 
@@ -16,7 +17,7 @@ pub mod volume;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     ("block_traces", block_traces::check),
     ("block_volume", volume::check),
     ("cache_formats", cache::flash::fuzzing::check),
@@ -26,6 +27,7 @@ pub const TARGETS: [Target; 11] = [
     ("nbd_requests", block::nbd::fuzzing::check_requests),
     ("nbd_server", server::check),
     ("nvme_pages", nvme::check),
+    ("stripe_labels", striped::check),
     ("trace_replay", traces::check_replay),
     ("traces", traces::check),
 ];

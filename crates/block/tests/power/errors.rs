@@ -9,7 +9,7 @@ use flashwright_block::volume::{Health, Volume, VolumeConfig, VolumeErrorKind};
 
 use crate::history::{Shape, Step, draw, read_all, take};
 use crate::ledger::Ledger;
-use crate::stage::{DISK_BYTES, Media, Stage, config};
+use crate::stage::{DISK_BYTES, Media, Opens, Stage, config};
 
 /// A device whose request `first` fails, and those after it too, if for good.
 pub struct Failing {

@@ -12,7 +12,7 @@ use flashwright_block::volume::{Superblock, Volume, VolumeConfig, VolumeErrorKin
 use crate::history::{Shape, Step, draw, play, read_all};
 use crate::ledger::Ledger;
 use crate::short::{cut_everywhere, recover};
-use crate::stage::{DISK_BYTES, Media, Stage, config};
+use crate::stage::{DISK_BYTES, Media, Opens, Stage, config};
 
 const SHAPE: Shape = Shape { steps: 10, sectors: 300, longest: 24, with_trims: true };
 

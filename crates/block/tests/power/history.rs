@@ -7,7 +7,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::ledger::{Ledger, SECTOR};
-use crate::stage::{DISK_BYTES, Stage};
+use crate::stage::{DISK_BYTES, Opens};
 
 /// One request, or one step of the background.
 #[derive(Debug, Clone, Copy)]
@@ -63,13 +63,17 @@ pub fn draw_step(shape: &Shape, random: &mut StdRng) -> Step {
 }
 
 /// Plays `steps` until the end or the power is cut. An answer that the ledger does not allow is an error.
-pub async fn play(stage: &Stage, ledger: &mut Ledger, steps: &[Step]) -> std::result::Result<(), String> {
+pub async fn play(
+    stage: &impl Opens,
+    ledger: &mut Ledger,
+    steps: &[Step],
+) -> std::result::Result<(), String> {
     let Ok((mut volume, _)) = stage.open().await else { return must_be_cut(stage, "opening") };
     for step in steps {
         match take(&mut volume, stage, ledger, *step).await {
             Ok(Ok(())) => {}
             Ok(Err(wrong)) => return Err(format!("{step:?}: {wrong}")),
-            Err(error) if stage.power.is_cut() => {
+            Err(error) if stage.power().is_cut() => {
                 let _ = error;
                 return Ok(());
             }
@@ -79,8 +83,8 @@ pub async fn play(stage: &Stage, ledger: &mut Ledger, steps: &[Step]) -> std::re
     Ok(())
 }
 
-fn must_be_cut(stage: &Stage, what: &str) -> std::result::Result<(), String> {
-    if stage.power.is_cut() { Ok(()) } else { Err(format!("{what} failed with the power on")) }
+fn must_be_cut(stage: &impl Opens, what: &str) -> std::result::Result<(), String> {
+    if stage.power().is_cut() { Ok(()) } else { Err(format!("{what} failed with the power on")) }
 }
 
 impl Step {
@@ -140,7 +144,7 @@ pub async fn take_shared(
 
 pub async fn take(
     volume: &mut Volume,
-    stage: &Stage,
+    stage: &impl Opens,
     ledger: &mut Ledger,
     step: Step,
 ) -> Result<std::result::Result<(), String>> {

@@ -9,7 +9,7 @@ use crate::history::read_all;
 use crate::ledger::Ledger;
 use crate::long::{Turns, drawn_config, live};
 use crate::short::read_raw;
-use crate::stage::{DISK_BYTES, Media, Stage, config};
+use crate::stage::{DISK_BYTES, Media, Opens, Stage, config};
 
 /// Lives of one volume, each ended by a kill: what was acknowledged is there, though nothing flushed it.
 fn lives(seed: u64, count: u64, turns: Turns) {

@@ -15,7 +15,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::history::{Shape, draw_step, read_all, take_shared};
 use crate::ledger::{Ledger, SECTOR};
-use crate::stage::{DISK_BYTES, Media, Stage, config};
+use crate::stage::{DISK_BYTES, Media, Opens, Stage, config};
 
 const CLIENTS: usize = 4;
 

@@ -15,3 +15,4 @@ mod long;
 mod order;
 mod short;
 mod stage;
+mod striped;

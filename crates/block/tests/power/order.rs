@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::ledger::{Ledger, SECTOR};
 use crate::short::read_raw;
-use crate::stage::{DISK_BYTES, Media, Stage, config};
+use crate::stage::{DISK_BYTES, Media, Opens, Stage, config};
 
 /// A client that writes and flushes while epochs go to the disk, until the power is cut; the versions that each flush
 /// covered.

@@ -4,7 +4,7 @@ use flashwright_block::sets::Mode;
 
 use crate::history::{Shape, Step, draw, play, read_all};
 use crate::ledger::Ledger;
-use crate::stage::{DISK_BYTES, Media, Stage, config};
+use crate::stage::{DISK_BYTES, Media, Opens, Stage, config};
 
 /// Images that are drawn of the media at each cut.
 const IMAGES: u64 = 3;

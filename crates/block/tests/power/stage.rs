@@ -24,6 +24,24 @@ pub struct Stage {
     pub disk: Arc<CrashDevice>,
 }
 
+/// Devices with a volume on them.
+pub trait Opens {
+    /// What they all lose at once.
+    fn power(&self) -> &Power;
+
+    async fn open(&self) -> Result<(Volume, Recovery)>;
+}
+
+impl Opens for Stage {
+    fn power(&self) -> &Power {
+        &self.power
+    }
+
+    async fn open(&self) -> Result<(Volume, Recovery)> {
+        Volume::open(self.flash.clone(), self.disk.clone(), self.timer()).await
+    }
+}
+
 impl Media {
     pub fn empty() -> Self {
         Self { flash: MemoryDevice::new(FLASH_BYTES), disk: MemoryDevice::new(DISK_BYTES) }
@@ -53,13 +71,9 @@ impl Stage {
         Volume::create(&flash, &disk, config, 0x1234_5678_9abc).await.map(|_| ())
     }
 
-    pub async fn open(&self) -> Result<(Volume, Recovery)> {
-        Volume::open(self.flash.clone(), self.disk.clone(), self.timer()).await
-    }
-
     /// A clock for the volume.
     pub fn timer(&self) -> Arc<dyn Timer> {
-        Arc::new(Standing::default())
+        timer()
     }
 
     /// What a power cut leaves.
@@ -74,6 +88,11 @@ pub fn config(mode: Mode) -> VolumeConfig {
     let tuning = Tuning { mode, dirty_percent: 60, lazy_depth: 2, ..Preset::V3.tuning() };
     let placement = Placement::Permuted { run_bytes: 16 << 10 };
     VolumeConfig { ways: 8, placement, tuning, journal_bytes: Some(64 << 10), ..VolumeConfig::default() }
+}
+
+/// A clock for a volume.
+pub fn timer() -> Arc<dyn Timer> {
+    Arc::new(Standing::default())
 }
 
 /// A clock that jumps when somebody waits.

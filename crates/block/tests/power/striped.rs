@@ -1,0 +1,172 @@
+//! Flash and disk of several devices, each with a buffer of its own to lose.
+
+use std::sync::Arc;
+
+use device::open::STRIPE_UNIT_BYTES;
+use device::wrap::{CrashDevice, Power};
+use device::{Device, IoBuffer, IoError, MemoryDevice, StripeDevice};
+use flashwright_block::sets::Mode;
+use flashwright_block::striped::{self, Member};
+use flashwright_block::volume::{Recovery, Result, Volume};
+
+use crate::history::{Shape, draw, play, read_all};
+use crate::ledger::Ledger;
+use crate::stage::{DISK_BYTES, Opens, config, timer};
+
+const UUID: u128 = 0x1234_5678_9abc;
+
+/// Images of all media: those of a labelled stripe of flash, and those of a stripe of disk.
+struct Media {
+    flash: Vec<MemoryDevice>,
+    disk: Vec<MemoryDevice>,
+}
+
+struct Stage {
+    power: Arc<Power>,
+    flash: Vec<Arc<CrashDevice>>,
+    disk: Vec<Arc<CrashDevice>>,
+}
+
+impl Media {
+    fn empty() -> Self {
+        let devices =
+            |count, units| (0..count).map(|_| MemoryDevice::new(units * STRIPE_UNIT_BYTES)).collect();
+        Self { flash: devices(3, 3), disk: devices(2, 1) }
+    }
+
+    /// With a volume made on them.
+    fn created(mode: Mode) -> Self {
+        let stage = Stage::new(&Self::empty());
+        stage.create(mode).unwrap();
+        stage.crash(1)
+    }
+}
+
+impl Stage {
+    fn new(media: &Media) -> Self {
+        let power = Arc::new(Power::default());
+        let powered =
+            |memory: &MemoryDevice| Arc::new(CrashDevice::new(memory.duplicate()).powered_by(&power));
+        let [flash, disk] = [&media.flash, &media.disk].map(|media| media.iter().map(powered).collect());
+        Self { flash, disk, power }
+    }
+
+    fn members(&self) -> Vec<Member> {
+        let member = |(place, device): (usize, &Arc<CrashDevice>)| (format!("f{place}"), device.clone() as _);
+        self.flash.iter().enumerate().map(member).collect()
+    }
+
+    fn disk(&self) -> Arc<dyn Device> {
+        let members = self.disk.iter().map(|device| device.clone() as _).collect();
+        Arc::new(StripeDevice::new(members, STRIPE_UNIT_BYTES).unwrap())
+    }
+
+    /// As the command line does it.
+    fn create(&self, mode: Mode) -> std::result::Result<(), String> {
+        let members = self.members();
+        let flash = striped::join_unlabelled(&members).map_err(|error| error.to_string())?;
+        striped::label(&members, UUID).map_err(|error| error.to_string())?;
+        let made = pollster::block_on(Volume::create(&flash, &self.disk(), &config(mode), UUID));
+        made.map(drop).map_err(|error| error.to_string())
+    }
+
+    /// What a power cut leaves: each device has its own luck.
+    fn crash(&self, seed: u64) -> Media {
+        let mut number = 0;
+        let mut crashed = |device: &Arc<CrashDevice>| {
+            number += 1;
+            device.crash(seed.wrapping_mul(0x9E37_79B9) ^ number)
+        };
+        Media {
+            flash: self.flash.iter().map(&mut crashed).collect(),
+            disk: self.disk.iter().map(&mut crashed).collect(),
+        }
+    }
+}
+
+impl Opens for Stage {
+    fn power(&self) -> &Power {
+        &self.power
+    }
+
+    async fn open(&self) -> Result<(Volume, Recovery)> {
+        let flash = striped::join(&self.members()).expect("it is labelled");
+        Volume::open(flash, self.disk(), timer()).await
+    }
+}
+
+fn read_raw(disk: &dyn Device) -> std::result::Result<Vec<u8>, IoError> {
+    let read = disk.read(0, IoBuffer::zeroed(DISK_BYTES as usize)).wait()?;
+    Ok(read.expect("a read gives its buffer back").to_vec())
+}
+
+/// Opens the volume on an image, looks whether what is there may be, and brings it to the disk.
+async fn recover(media: &Media, ledger: &Ledger) -> std::result::Result<(), String> {
+    let stage = Stage::new(media);
+    let words = |error: flashwright_block::volume::VolumeError| error.to_string();
+    let (volume, _) = stage.open().await.map_err(words)?;
+    let bytes = read_all(&volume).await.map_err(words)?;
+    ledger.check_recovered(0, &bytes)?;
+    volume.clean().await.map_err(words)?;
+    volume.close().await.map_err(words)?;
+    let disk = Stage::new(&stage.crash(3)).disk();
+    if read_raw(&*disk).map_err(|error| error.to_string())? != bytes {
+        return Err("the disk does not have what was cleaned and closed".into());
+    }
+    Ok(())
+}
+
+#[test]
+fn every_cut_of_a_volume_on_stripes_leaves_what_may_be_whatever_each_device_lost() {
+    let shape = Shape { steps: 12, sectors: 1000, longest: 64, with_trims: true };
+    let mut cuts = 0;
+    for mode in [Mode::WriteBack, Mode::WriteThrough] {
+        let media = Media::created(mode);
+        for seed in 400..403 {
+            let steps = draw(&shape, seed);
+            for cut in 0.. {
+                let stage = Stage::new(&media);
+                stage.power.cut_after(cut);
+                let mut ledger = Ledger::new(DISK_BYTES);
+                let told = |wrong: String| panic!("{mode:?}, seed {seed}, cut after {cut} requests: {wrong}");
+                pollster::block_on(play(&stage, &mut ledger, &steps)).unwrap_or_else(told);
+                if !stage.power.is_cut() {
+                    break;
+                }
+                for image in 0..3 {
+                    cuts += 1;
+                    let found = pollster::block_on(recover(&stage.crash(image), &ledger));
+                    found.unwrap_or_else(|wrong| {
+                        panic!("{mode:?}, seed {seed}, cut after {cut}, image {image}: {wrong}")
+                    });
+                }
+            }
+        }
+    }
+    println!("{cuts} cuts");
+}
+
+/// Labels first, each flushed: a superblock is never found without the stripe that it is in.
+#[test]
+fn a_cut_while_a_stripe_is_made_leaves_none_or_one_with_or_without_a_volume() {
+    for cut in 0.. {
+        let stage = Stage::new(&Media::empty());
+        stage.power.cut_after(cut);
+        let made = stage.create(Mode::WriteBack);
+        assert_eq!(made.is_err(), stage.power.is_cut(), "cut after {cut}");
+        for image in 0..10 {
+            let found = Stage::new(&stage.crash(image));
+            let opened = striped::join(&found.members())
+                .map(|flash| pollster::block_on(Volume::open(flash, found.disk(), timer())));
+            match opened {
+                Ok(Ok((volume, _))) => {
+                    assert!(pollster::block_on(read_all(&volume)).unwrap().iter().all(|byte| *byte == 0));
+                }
+                refused => assert!(made.is_err(), "it was made: {:?}", refused.map(|opened| opened.err())),
+            }
+        }
+        if made.is_ok() {
+            return;
+        }
+    }
+}

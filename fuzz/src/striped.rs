@@ -1,0 +1,35 @@
+//! Labels of members of a stripe, whose checksums are made right: what is believed for its checksum must be bounded still.
+
+use std::sync::Arc;
+
+use block::striped::{Member, join};
+use device::{Device, IoBuffer, MemoryDevice, PlacementHandle};
+
+const MEMBER_BYTES: u64 = 512 << 10;
+const LABEL_BYTES: usize = 512;
+const CRC_AT: usize = LABEL_BYTES - 4;
+
+/// Takes the bytes for the labels of two members; what is a stripe by them can be used.
+pub fn check(data: &[u8]) {
+    let (first, second) = data.split_at(data.len().min(LABEL_BYTES));
+    let members = [member("first", first), member("second", second)];
+    let Ok(stripe) = join(&members) else { return };
+    let last = stripe.geometry().capacity_bytes - 4096;
+    let written = stripe.write(last, IoBuffer::copy_of(&[7; 4096]).into(), PlacementHandle::DEFAULT).wait();
+    written.unwrap();
+    let read = stripe.read(last, IoBuffer::zeroed(4096)).wait().unwrap();
+    assert!(read.unwrap().iter().all(|byte| *byte == 7));
+    assert!(join(&members).is_ok(), "what is written to a stripe does not touch its labels");
+}
+
+/// A device that begins with `label`.
+fn member(name: &str, label: &[u8]) -> Member {
+    let mut bytes = [0; LABEL_BYTES];
+    let len = label.len().min(CRC_AT);
+    bytes[..len].copy_from_slice(&label[..len]);
+    let crc = crc_fast::crc32_iscsi(&bytes[..CRC_AT]);
+    bytes[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+    let device = MemoryDevice::new(MEMBER_BYTES);
+    device.write(0, IoBuffer::copy_of(&bytes).into(), PlacementHandle::DEFAULT).wait().unwrap();
+    (name.into(), Arc::new(device))
+}
