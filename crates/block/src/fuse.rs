@@ -29,7 +29,7 @@ use fuser::{
 use rustix::fs::OFlags;
 use rustix::mount::{UnmountFlags, unmount};
 
-use crate::export::{Caller, Export, Operation};
+use crate::export::{Caller, Client, Export, Operation};
 
 /// A file system with one file, mounted. Dropping it unmounts it.
 pub struct Mounted {
@@ -353,7 +353,7 @@ impl Filesystem for OneFile {
 
     fn read(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -371,12 +371,12 @@ impl Filesystem for OneFile {
             Ok(None) => reply.error(Errno::EIO),
             Err(error) => reply.error(errno(&error)),
         });
-        self.export.submit(Operation::Read { offset, len }, caller);
+        self.export.submit_for(&client(request), Operation::Read { offset, len }, caller);
     }
 
     fn write(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -397,7 +397,7 @@ impl Filesystem for OneFile {
         });
         // The kernel leaves it to us, and says so of a single write (`RWF_DSYNC`) too. `O_DSYNC` is one of the bits of `O_SYNC`.
         let durable = OFlags::from_bits_retain(flags.0 as u32).intersects(OFlags::SYNC);
-        self.export.submit(Operation::Write { offset, data, durable }, caller);
+        self.export.submit_for(&client(request), Operation::Write { offset, data, durable }, caller);
     }
 
     /// Told at every close; durability is `fsync`'s.
@@ -405,13 +405,13 @@ impl Filesystem for OneFile {
         reply.ok();
     }
 
-    fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.export.submit(Operation::Flush, told(reply));
+    fn fsync(&self, request: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        self.export.submit_for(&client(request), Operation::Flush, told(reply));
     }
 
     fn fallocate(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -425,13 +425,18 @@ impl Filesystem for OneFile {
                 let may_trim = how == PUNCH_HOLE;
                 let only_if_fast = may_trim && len >= LONG_BYTES;
                 let zero = Operation::Zero { offset, len, may_trim, only_if_fast, durable: false };
-                self.export.submit(zero, told(reply));
+                self.export.submit_for(&client(request), zero, told(reply));
             }
             // All of the file has its space.
             0 if len == length => reply.ok(),
             _ => reply.error(Errno::EOPNOTSUPP),
         }
     }
+}
+
+/// Who made a request.
+fn client(request: &Request) -> Client {
+    Client::Thread { tid: request.pid(), uid: request.uid() }
 }
 
 fn told(reply: ReplyEmpty) -> Caller {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use device::wrap::{FaultDevice, Faults};
 use device::{Device, MemoryDevice};
-use flashwright_block::export::{ByteExport, DeviceExport};
+use flashwright_block::export::{Admission, ByteExport, ClientExport, ClientRules, DeviceExport, Export};
 use flashwright_block::fuse::{Mounted, Unmounted, clear_broken_off, is_broken_off};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
@@ -40,10 +40,23 @@ fn mount() -> Option<Place> {
 }
 
 fn mount_at(directory: tempfile::TempDir) -> Option<Place> {
-    let alone = MOUNTED.lock();
+    let (device, export) = memory();
+    mount_export(directory, device, export)
+}
+
+fn memory() -> (Arc<dyn Device>, Arc<dyn Export>) {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::with_block_bytes(SIZE_BYTES, 4096));
     let export = ByteExport::new(Arc::new(DeviceExport::new(Arc::clone(&device))));
-    match Mounted::at(directory.path(), "disk", Arc::new(export)) {
+    (device, Arc::new(export))
+}
+
+fn mount_export(
+    directory: tempfile::TempDir,
+    device: Arc<dyn Device>,
+    export: Arc<dyn Export>,
+) -> Option<Place> {
+    let alone = MOUNTED.lock();
+    match Mounted::at(directory.path(), "disk", export) {
         Ok(mounted) => Some(Place { mounted, directory, device, _alone: alone }),
         Err(error) => {
             println!("SKIPPED: no FUSE here: {error}");
@@ -96,6 +109,36 @@ fn a_write_that_asks_to_be_durable_is_acknowledged_after_a_flush() {
         assert_eq!(flushes(), before + 1, "{flag:#x}");
     }
     drop(plain);
+    place.mounted.unmount().unwrap();
+}
+
+/// A test has a thread of its own, and a process is called by its first.
+#[test]
+fn requests_go_the_way_of_the_process_and_the_user_that_make_them_from_the_change_of_a_rule_on() {
+    let ((cached_device, cached), (uncached_device, uncached)) = (memory(), memory());
+    let admission = Arc::new(Admission::default());
+    let export = Arc::new(ClientExport::new(cached, uncached, Arc::clone(&admission)));
+    let Some(place) = mount_export(tempfile::tempdir().unwrap(), Arc::clone(&cached_device), export) else {
+        return;
+    };
+    let file = open(&place.directory);
+    let (pid, uid) = (std::process::id(), rustix::process::getuid().as_raw());
+    let mut written = [0, 0];
+    for (uncached, way) in [
+        (vec![], 0),
+        (vec![format!("pid:{pid}")], 1),
+        (vec![format!("uid:{}", uid + 1), "::/0".into()], 0),
+        (vec![format!("uid:{uid}")], 1),
+    ] {
+        let names = uncached.iter().map(|name| name.parse().unwrap()).collect();
+        admission.set_rules(ClientRules { uncached: names, ..ClientRules::default() });
+        file.write_all_at(&[1; 4096], 0).unwrap();
+        written[way] += 4096;
+        let now = [&cached_device, &uncached_device].map(|device| device.counters().written_bytes);
+        assert_eq!(now, written, "{uncached:?}");
+    }
+    assert_eq!(admission.requests_kept_out(), 2);
+    drop(file);
     place.mounted.unmount().unwrap();
 }
 

@@ -1,10 +1,12 @@
 //! What can be served: the seam between the fronts (NBD, FUSE) and whatever keeps the bytes.
 //!
 //! A [`DeviceExport`] serves any device, a [`VolumeExport`] a cached disk; a [`ByteExport`] takes requests of any offset and
-//! length for either, and a [`RecordedExport`] writes down what is asked, a [`MeasuredExport`] counts it. [`Tasks`] runs the futures of a volume.
+//! length for either, and a [`RecordedExport`] writes down what is asked, a [`MeasuredExport`] counts it, a [`ClientExport`] goes by who
+//! asks. [`Tasks`] runs the futures of a volume.
 
 mod absorbing;
 mod bytes;
+mod clients;
 mod device;
 mod extents;
 mod measured;
@@ -15,6 +17,7 @@ mod tasks;
 mod volume;
 
 pub use bytes::ByteExport;
+pub use clients::{Admission, Client, ClientExport, ClientName, ClientNameError, ClientRules};
 pub use device::DeviceExport;
 pub use measured::{MeasuredExport, Meter, RequestKind, Requests};
 pub use recorded::{Recorded, RecordedExport, Recording};
@@ -41,6 +44,11 @@ pub trait Export: Send + Sync {
 
     /// Starts `operation`; `caller` is told how it ended.
     fn submit(&self, operation: Operation, caller: Caller);
+
+    /// The same, by a front that can tell who asks. Most exports treat all clients alike.
+    fn submit_for(&self, _client: &Client, operation: Operation, caller: Caller) {
+        self.submit(operation, caller);
+    }
 
     /// What can be asked about ranges.
     fn contexts(&self) -> &[Context] {

@@ -14,7 +14,7 @@ use super::intake::{Intake, Next};
 use super::link::{Frame, Link, Payload, Until, Woken};
 use super::transmission::{Command, MOST_EXTENTS, Refusal, Rules, status_payload};
 use super::wire::{Errno, ReplyHead, RequestHead, chunk};
-use crate::export::{Answer, Caller, Context, Export, Operation, staying};
+use crate::export::{Answer, Caller, Client, Context, Export, Operation, staying};
 
 /// What all connections of a server share.
 pub(super) struct Hall {
@@ -74,7 +74,7 @@ const READS_ENDED_AT_ONCE: usize = 6;
 const REQUESTS_AT_ONCE: usize = 64;
 
 /// Serves one client to the end. Every request that was started has ended when this returns.
-pub(super) fn serve(hall: &Arc<Hall>, link: &Arc<Link>) -> End {
+pub(super) fn serve(hall: &Arc<Hall>, link: &Arc<Link>, client: Client) -> End {
     let (agreed, already) = match shake_hands(hall, link.socket()) {
         Ok(Some(agreed)) => agreed,
         Ok(None) => return End::Left,
@@ -89,6 +89,7 @@ pub(super) fn serve(hall: &Arc<Hall>, link: &Arc<Link>) -> End {
         hall,
         desk: &desk,
         export: &*hall.exports[agreed.place],
+        client,
         intake: Intake::new(rules, &already),
         talk: &talk,
         owed: Owed::default(),
@@ -149,6 +150,7 @@ struct Server<'a> {
     hall: &'a Arc<Hall>,
     desk: &'a Desk<'a, 3>,
     export: &'a dyn Export,
+    client: Client,
     talk: &'a Arc<Talk>,
     intake: Intake,
     /// Since when the client owes us the rest of a request, or room for a reply.
@@ -287,7 +289,8 @@ impl Server<'_> {
         }
         self.has_read_last = matches!(command, Command::Read);
         let operation = operation(head, command, payload);
-        let submit = || self.export.submit(operation, Caller::new(move |answer| reply.tell(answer)));
+        let caller = Caller::new(move |answer| reply.tell(answer));
+        let submit = || self.export.submit_for(&self.client, operation, caller);
         let link = &self.talk.link;
         let is_alone = head.length <= MOST_STAYING_BYTES && !self.intake.has_more() && link.has_one_request();
         if self.crowd > 0 || !is_alone {

@@ -19,7 +19,7 @@ use super::connection::{Hall, serve};
 use super::handshake::Offer;
 use super::link::{InFlight, Link};
 use super::socket;
-use crate::export::Export;
+use crate::export::{Client, Export};
 
 /// How long nobody is let in after it was impossible.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
@@ -102,6 +102,7 @@ struct Shared {
 
 /// A connection and its thread.
 struct Guest {
+    client: Client,
     link: Arc<Link>,
     thread: JoinHandle<()>,
 }
@@ -182,12 +183,19 @@ impl Server {
     pub fn counts(&self) -> ConnectionCounts {
         let tally = &self.shared.tally;
         ConnectionCounts {
-            open: self.shared.guests.lock().iter().filter(|guest| !guest.thread.is_finished()).count() as u64,
+            open: self.clients().len() as u64,
             accepted: tally.accepted.load(Ordering::Relaxed),
             turned_away: tally.turned_away.load(Ordering::Relaxed),
             dropped: tally.dropped.load(Ordering::Relaxed),
             bytes_under_way: self.shared.budget.used_bytes() as u64,
         }
+    }
+
+    /// Those who are connected now.
+    #[must_use]
+    pub fn clients(&self) -> Vec<Client> {
+        let guests = self.shared.guests.lock();
+        guests.iter().filter(|guest| !guest.thread.is_finished()).map(|guest| guest.client).collect()
     }
 
     /// Why the last of the dropped connections was dropped.
@@ -249,7 +257,7 @@ impl Shared {
                 continue;
             }
             match listener.accept() {
-                Ok(socket) => self.welcome(socket),
+                Ok((socket, client)) => self.welcome(socket, client),
                 // The client has gone again.
                 Err(error)
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) => {}
@@ -259,16 +267,17 @@ impl Shared {
         }
     }
 
-    fn welcome(self: &Arc<Self>, socket: OwnedFd) {
+    fn welcome(self: &Arc<Self>, socket: OwnedFd, client: Client) {
         let mut guests = self.guests.lock();
         guests.retain(|guest| !guest.thread.is_finished());
-        let started = if guests.len() < self.options.max_connections { self.seat(socket).ok() } else { None };
+        let has_room = guests.len() < self.options.max_connections;
+        let started = if has_room { self.seat(socket, client).ok() } else { None };
         let counter = if started.is_some() { &self.tally.accepted } else { &self.tally.turned_away };
         counter.fetch_add(1, Ordering::Relaxed);
         guests.extend(started);
     }
 
-    fn seat(self: &Arc<Self>, socket: OwnedFd) -> io::Result<Guest> {
+    fn seat(self: &Arc<Self>, socket: OwnedFd, client: Client) -> io::Result<Guest> {
         rustix::io::ioctl_fionbio(&socket, true)?;
         let limits = InFlight {
             requests: self.options.requests_per_connection,
@@ -277,13 +286,13 @@ impl Shared {
         let link = Arc::new(Link::new(socket, Arc::clone(&self.budget), limits)?);
         let (shared, served) = (Arc::clone(self), Arc::clone(&link));
         let thread = std::thread::Builder::new().name("nbd-connection".into()).spawn(move || {
-            if let Some(why) = serve(&shared.hall, &served).reason() {
+            if let Some(why) = serve(&shared.hall, &served, client).reason() {
                 shared.tally.dropped.fetch_add(1, Ordering::Relaxed);
                 *shared.last_dropped.lock() = Some(why);
             }
             served.hang_up();
         })?;
-        Ok(Guest { link, thread })
+        Ok(Guest { client, link, thread })
     }
 }
 
@@ -304,14 +313,18 @@ impl Listener {
         }
     }
 
-    fn accept(&self) -> io::Result<OwnedFd> {
+    fn accept(&self) -> io::Result<(OwnedFd, Client)> {
         match self {
-            Self::Unix(listener) => Ok(listener.accept()?.0.into()),
-            Self::Tcp(listener) => {
+            Self::Unix(listener) => {
                 let stream = listener.accept()?.0;
+                let client = Client::of_unix(&stream);
+                Ok((stream.into(), client))
+            }
+            Self::Tcp(listener) => {
+                let (stream, address) = listener.accept()?;
                 // Replies are sent whole: waiting for more would only delay them.
                 stream.set_nodelay(true)?;
-                Ok(stream.into())
+                Ok((stream.into(), Client::of_tcp(address.ip())))
             }
         }
     }

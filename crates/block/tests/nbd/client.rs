@@ -1,6 +1,7 @@
 //! The smallest client that can ask for everything.
 
 use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -77,9 +78,14 @@ impl Client {
 
     /// Connects to the export `name`.
     pub fn connect_to(name: &str, path: &Path, structured: bool, contexts: &[&str]) -> Self {
+        Self::over(UnixStream::connect(path).unwrap(), name, structured, contexts)
+    }
+
+    /// The same over a socket that is connected already, of whatever kind.
+    pub fn over(socket: impl Into<OwnedFd>, name: &str, structured: bool, contexts: &[&str]) -> Self {
         let mut counted = (name.len() as u32).to_be_bytes().to_vec();
         counted.extend(name.as_bytes());
-        let mut client = Self::greeted(path);
+        let mut client = Self::greeted_over(UnixStream::from(socket.into()));
         client.socket.write_all(&3u32.to_be_bytes()).unwrap();
         if structured {
             assert_eq!(client.ask(8, &[]).0, 1, "structured replies");
@@ -112,7 +118,10 @@ impl Client {
 
     /// Connects and takes the greeting.
     pub fn greeted(path: &Path) -> Self {
-        let mut socket = UnixStream::connect(path).unwrap();
+        Self::greeted_over(UnixStream::connect(path).unwrap())
+    }
+
+    fn greeted_over(mut socket: UnixStream) -> Self {
         let mut greeting = [0; 18];
         socket.read_exact(&mut greeting).unwrap();
         assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");

@@ -17,6 +17,7 @@ use flashwright_block::volume::{Volume, VolumeConfig};
 use parking_lot::Mutex;
 
 use crate::client::*;
+use crate::clients::both_ways;
 
 const SIZE_BYTES: u64 = 8 << 20;
 
@@ -73,17 +74,8 @@ fn every_client_gets_the_export_that_it_asks_for() {
 
 #[test]
 fn a_client_of_the_uncached_export_sees_what_others_write_and_brings_nothing_in() {
-    let [flash, disk] =
-        [16 << 20, 8 << 20].map(|bytes| Arc::new(MemoryDevice::new(bytes)) as Arc<dyn Device>);
-    let volume = pollster::block_on(async {
-        let config = VolumeConfig { ways: 64, ..VolumeConfig::default() };
-        Volume::create(&flash, &disk, &config, 1).await.unwrap();
-        Volume::open(flash, disk, Arc::new(SystemTimer::default())).await.unwrap().0
-    });
-    let usual = ByteExport::new(Arc::new(VolumeExport::new(volume.clone()).unwrap()));
-    let uncached = usual.beside(Arc::new(VolumeExport::new(volume.without_caching()).unwrap()));
-    let served =
-        Served::offering([("disk", Arc::new(usual)), ("uncached", Arc::new(uncached))], Options::default());
+    let (volume, [usual, uncached]) = both_ways();
+    let served = Served::offering([("disk", usual), ("uncached", uncached)], Options::default());
     let to = |name| Client::connect_to(name, &served.socket(), true, &[]);
     let (mut usual, mut backup) = (to("disk"), to("uncached"));
     assert_eq!(backup.call(WRITE, 0, 40_961, 5000, &[1; 5000]).error, 0);

@@ -3,6 +3,7 @@
 #![allow(clippy::print_stdout, reason = "tests say what they skip")]
 
 mod client;
+mod clients;
 mod conformance;
 mod hostile;
 mod tools;

@@ -12,6 +12,7 @@ use super::FLASHWRIGHT;
 
 mod answers;
 mod below;
+mod clients;
 mod fronts;
 mod loops;
 mod pairing;

@@ -49,17 +49,18 @@ impl Cached {
         self.target.spare(common)
     }
 
-    /// The settings in force, if a cache is named: told by its server, or read from its flash.
-    pub fn tuning(&self) -> Result<Option<Value>, String> {
+    /// The settings in force, if a cache is named: `tuning` and `rules` as told by its server, or the former read from its flash.
+    pub fn settings(&self) -> Result<Option<Value>, String> {
         if let Some(path) = self.target.path() {
             let status = control::ask(&path, "status", |_| {})?;
-            return control::part_of_cache(&status, "tuning").cloned().map(Some);
+            let [tuning, rules] = ["tuning", "rules"].map(|name| control::part_of_cache(&status, name));
+            return Ok(Some(json!({ "tuning": tuning?, "rules": rules? })));
         }
         let Some(flash) = &self.flash else { return Ok(None) };
         let device = self.opening.open_flash(flash, Access::Read)?;
         let there = pollster::block_on(Volume::identify(&device));
         let there = there.map_err(|error| format!("--flash {flash}: {error}"))?;
-        Ok(Some(figures::of_tuning(&there.tuning)))
+        Ok(Some(json!({ "tuning": figures::of_tuning(&there.tuning) })))
     }
 
     /// Asks the server by its control socket, or opens the volume, does it here and closes it again.

@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bench::report::text::noun;
-use block::export::Meter;
+use block::export::{Admission, Meter};
 use block::nbd::{Server, socket};
 use block::sets::Tuning;
 use block::volume::{Recovery, Volume};
@@ -32,7 +32,7 @@ use serde_json::{Value, json};
 use super::deeds::{Deed, deed};
 use super::knobs::Given;
 use super::sync::Syncing;
-use super::{figures, requests};
+use super::{figures, requests, rules};
 use crate::files::Files;
 use crate::output::{Common, names_of};
 
@@ -159,10 +159,19 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
 /// A device below the cache: `flash` or `disk`.
 pub type Below = (&'static str, Arc<dyn Device>);
 
+/// A cache that is served.
+pub struct Cache {
+    pub volume: Volume,
+    /// How it was found.
+    pub recovery: Recovery,
+    /// Whose blocks it takes.
+    pub admission: Arc<Admission>,
+}
+
 /// What a control socket serves.
 pub struct Service {
-    /// The cache, and how it was found; none where a disk is served alone.
-    cached: Option<(Volume, Recovery)>,
+    /// None where a disk is served alone.
+    cached: Option<Cache>,
     /// Where the disk is used.
     place: String,
     /// What nobody else may write over: files, and devices of the system.
@@ -183,7 +192,7 @@ pub struct Service {
 
 impl Service {
     pub fn new(
-        cached: Option<(Volume, Recovery)>,
+        cached: Option<Cache>,
         place: String,
         devices: Vec<PathBuf>,
         server: Option<Arc<Server>>,
@@ -279,7 +288,7 @@ impl Service {
             Some("status") => Ok(self.status()),
             Some("set") => while_telling(stream, || self.set(words)),
             Some("flush") => self.flush(stream),
-            Some("upgrade") => while_telling(stream, || upgrade(self.volume()?)),
+            Some("upgrade") => while_telling(stream, || upgrade(&self.cache()?.volume)),
             _ => Err(format!(
                 "unknown request {:?}; the requests are status, set, flush and upgrade",
                 line.trim_end()
@@ -296,9 +305,8 @@ impl Service {
     }
 
     /// What can only be done to a cache is refused where there is none.
-    fn volume(&self) -> Result<&Volume, String> {
-        let cached = self.cached.as_ref().map(|(volume, _)| volume);
-        cached.ok_or_else(|| without_cache(&self.place))
+    fn cache(&self) -> Result<&Cache, String> {
+        self.cached.as_ref().ok_or_else(|| without_cache(&self.place))
     }
 
     fn status(&self) -> Value {
@@ -306,7 +314,7 @@ impl Service {
         let up_seconds = (now_ns - self.started_ns) as f64 / 1e9;
         let counted_seconds = now_ns.saturating_sub(self.zeroed_ns.load(Ordering::Relaxed)) as f64 / 1e9;
         let mut value = match &self.cached {
-            Some((volume, recovery)) => figures::of_volume(volume, recovery),
+            Some(Cache { volume, recovery, .. }) => figures::of_volume(volume, recovery),
             None => json!({ "world": "real", "volume": null }),
         };
         value["version"] = env!("CARGO_PKG_VERSION").into();
@@ -318,8 +326,9 @@ impl Service {
         for (name, device) in &self.below {
             value[*name] = figures::of_device(&**device);
         }
-        if self.cached.is_some() {
+        if let Some(Cache { admission, .. }) = &self.cached {
             value["state"]["syncing"] = self.sync.is_going_on().into();
+            value["rules"] = rules::of_admission(admission, self.server.as_deref());
         }
         if let Some(server) = &self.server {
             value["connections"] = figures::of_connections(server);
@@ -329,27 +338,35 @@ impl Service {
 
     fn set<'a>(&self, assignments: impl Iterator<Item = &'a str>) -> Result<Value, String> {
         let _alone = self.setting.lock().unwrap_or_else(PoisonError::into_inner);
-        let volume = self.volume()?;
+        let Cache { volume, admission, .. } = self.cache()?;
         let (mut settings, mut deeds) = (Vec::new(), Vec::new());
+        let mut given = rules::Given::to(admission.rules());
         for assignment in assignments {
             match deed(assignment)? {
                 Some(deed) => deeds.extend(deed),
+                None if given.apply(assignment)? => {}
                 None => settings.push(assignment),
             }
         }
         // To write the same settings once more would take as long, and can fail.
-        let told = match settings.is_empty() {
+        let mut told = match settings.is_empty() {
             true => told(&volume.superblock().tuning),
             false => set(volume, settings)?,
         };
-        deeds.into_iter().try_for_each(|deed| self.perform(volume, deed))?;
+        if let Some(rules) = given.rules() {
+            admission.set_rules(rules);
+        }
+        told["rules"] = rules::of_rules(&admission.rules());
+        deeds.into_iter().try_for_each(|deed| self.perform(deed))?;
         Ok(told)
     }
 
-    fn perform(&self, volume: &Volume, deed: Deed) -> Result<(), String> {
+    fn perform(&self, deed: Deed) -> Result<(), String> {
+        let Cache { volume, admission, .. } = self.cache()?;
         match deed {
             Deed::ZeroStats => {
                 volume.zero_stats();
+                admission.zero();
                 self.meter.zero();
                 self.zeroed_ns.store(SystemClock.monotonic_ns(), Ordering::Relaxed);
                 Ok(())
@@ -364,7 +381,7 @@ impl Service {
 
     /// Cleans everything for as long as the client is there, and tells it now and then how much is left.
     fn flush(&self, stream: &UnixStream) -> Result<Value, String> {
-        flush(self.volume()?, |progress| writeln!(&*stream, "{progress}").is_ok())
+        flush(&self.cache()?.volume, |progress| writeln!(&*stream, "{progress}").is_ok())
     }
 }
 
@@ -488,8 +505,9 @@ mod tests {
         })
     }
 
-    fn served(cached: (Volume, Recovery)) -> Arc<Service> {
-        Service::new(Some(cached), "here".into(), Vec::new(), None, Meter::new(), Vec::new())
+    fn served((volume, recovery): (Volume, Recovery)) -> Arc<Service> {
+        let cache = Cache { volume, recovery, admission: Arc::default() };
+        Service::new(Some(cache), "here".into(), Vec::new(), None, Meter::new(), Vec::new())
     }
 
     fn flash() -> Arc<MemoryDevice> {

@@ -1,6 +1,8 @@
 //! What Flashcache has among its settings and is none: something that is done once. And those of its names that have no
 //! counterpart here, each with what is to be done instead.
 
+use super::rules::is_rule;
+
 /// What is done to a cache that is being served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deed {
@@ -15,8 +17,10 @@ pub enum Deed {
 const DEEDS: [(&str, Deed); 3] =
     [("zero_stats", Deed::ZeroStats), ("do_sync", Deed::DoSync), ("stop_sync", Deed::StopSync)];
 
+const NO_EXPIRY: &str = "a process stays on its list until it is removed: cached_clients=-pid:N";
+
 /// Names of Flashcache's, and what to do.
-const ELSEWHERE: [(&str, &str); 10] = [
+const ELSEWHERE: [(&str, &str); 9] = [
     (
         "fast_remove",
         "stop the server: dirty blocks stay on flash; run `block flush` first to have them on the disk",
@@ -24,13 +28,9 @@ const ELSEWHERE: [(&str, &str); 10] = [
     ("io_latency_hist", "latencies are always kept: `block status` has them, under requests"),
     ("fallow_clean_speed", "use idle_blocks_per_second, which is for all sets together"),
     ("new_style_write_merge", "neighbours are always written together, clean_run_blocks at most"),
-    (
-        "cache_all",
-        "requests come from a server's clients, not from processes: NAME-uncached caches nothing new",
-    ),
-    ("do_pid_expiry", "requests come from a server's clients, not from processes"),
-    ("max_pids", "requests come from a server's clients, not from processes"),
-    ("pid_expiry_secs", "requests come from a server's clients, not from processes"),
+    ("do_pid_expiry", NO_EXPIRY),
+    ("pid_expiry_secs", NO_EXPIRY),
+    ("max_pids", "cached_clients and uncached_clients have room for 100 clients each"),
     ("error_inject", "faults are for tests, which have them in the simulated devices"),
     ("write_only_cache", "use mode=write-only"),
 ];
@@ -56,8 +56,8 @@ pub fn instead_of(key: &str) -> Option<&'static str> {
 
 /// Why that cannot be asked of a cache that is not served.
 pub fn only_served(assignment: &str) -> Option<String> {
-    let is_deed = !matches!(deed(assignment), Ok(None));
-    is_deed
+    let is_of_server = !matches!(deed(assignment), Ok(None)) || is_rule(assignment);
+    is_of_server
         .then(|| format!("{assignment}: is for a cache that is being served: name its server with --socket"))
 }
 

@@ -187,7 +187,8 @@ pub fn text(status: &Value) -> String {
             let _ = writeln!(text, "no cache: the server was started without --flash");
         }
     }
-    for part in ["volume", "tuning", "state", "counters", "flash", "disk", "connections", "recovery"] {
+    for part in ["volume", "tuning", "rules", "state", "counters", "flash", "disk", "connections", "recovery"]
+    {
         let Some(figures) = status[part].as_object() else { continue };
         let _ = writeln!(text, "{part}");
         for (name, value) in figures {

@@ -11,6 +11,7 @@ use device::open::parse_size;
 use serde_json::{Value, json};
 
 use super::deeds::instead_of;
+use super::rules::{RULES, Rule};
 
 /// One setting.
 pub struct Knob {
@@ -198,7 +199,7 @@ impl<'a> Given<'a> {
 pub fn described() -> Value {
     let described =
         |knob: &Knob| json!({ "name": knob.name, "flashcache_names": knob.flashcache, "about": knob.about });
-    KNOBS.iter().map(described).collect()
+    KNOBS.iter().map(described).chain(RULES.iter().map(Rule::described)).collect()
 }
 
 /// A value as it is typed; none where it means nothing.
@@ -206,6 +207,10 @@ pub fn shown(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
         Value::String(words) => Some(words.clone()),
+        Value::Array(list) => {
+            let list: Vec<String> = list.iter().filter_map(shown).collect();
+            (!list.is_empty()).then(|| list.join(","))
+        }
         value => Some(value.to_string()),
     }
 }
@@ -215,7 +220,7 @@ fn unknown(key: &str) -> String {
         return format!("{key}: has no counterpart here: {words}");
     }
     let names = KNOBS.iter().flat_map(|knob| std::iter::once(&knob.name).chain(knob.flashcache));
-    match names::nearest(key, names.copied()) {
+    match names::nearest(key, names.copied().chain(RULES.iter().map(|rule| rule.name))) {
         Some(nearest) => format!("{key}: unknown setting; did you mean {nearest}?"),
         None => {
             let names: Vec<&str> = KNOBS.iter().map(|knob| knob.name).collect();

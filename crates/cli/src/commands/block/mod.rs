@@ -18,6 +18,7 @@ mod prometheus;
 mod recording;
 mod replay;
 mod requests;
+mod rules;
 mod serve;
 mod set;
 mod shape;

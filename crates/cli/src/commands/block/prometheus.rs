@@ -55,6 +55,12 @@ const METRICS: &[(&str, Kind, &str)] = &[
         Gauge,
         "Seconds until everything dirty is on the disk, at the pace of the last cleanings.",
     ),
+    ("/rules/kept_out_connections", Gauge, "Connections open now of clients whose blocks are not cached."),
+    (
+        "/rules/kept_out_requests",
+        Counter,
+        "Requests of clients whose blocks are not cached, but for discards and flushes.",
+    ),
     ("/counters/reads", Counter, "Blocks asked for by reads."),
     ("/counters/writes", Counter, "Blocks asked for by writes."),
     ("/counters/read_hits", Counter, "Blocks read that the cache had."),

@@ -10,7 +10,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bench::report::text::noun;
-use block::export::{ByteExport, DeviceExport, Export, Meter, Recorded, Recording, VolumeExport};
+use block::export::{
+    Admission, ByteExport, ClientExport, DeviceExport, Export, Meter, Recorded, Recording, VolumeExport,
+};
 use block::fuse::{self, Mounted, Unmounted};
 use block::nbd::{Address, Offered, Options, Server};
 use block::ublk::{self, Disk, Driver, Left};
@@ -21,7 +23,7 @@ use serde_json::json;
 use signal_hook::iterator::Signals;
 
 use super::contents;
-use super::control::{self, Below, Service};
+use super::control::{self, Below, Cache, Service};
 use super::descriptors;
 use super::devices::{Access, Devices, NewFiles, OpenedVolume, Opening, Taking, file_bytes, spare};
 use super::figures;
@@ -29,6 +31,7 @@ use super::health::{self, Watching};
 use super::named::{files_of, is_memory};
 use super::recording;
 use super::requests;
+use super::rules;
 use crate::files::Files;
 use crate::output::{Common, Finding, name_of, say_error};
 use crate::signals;
@@ -74,8 +77,8 @@ pub struct Arguments {
     /// the same disk is taken over while its users wait
     #[arg(long, help_heading = ACCESS, value_name = "NUMBER")]
     ublk: Option<u32>,
-    /// Record every request, but for those to the export NAME-uncached, to FILE as CSV, for `block replay`; an existing recording
-    /// is appended to
+    /// Record every request to FILE as CSV, for `block replay`, but for those to the export NAME-uncached and of clients whose
+    /// blocks are not cached; an existing recording is appended to
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Name of the NBD export, which is also the default one, and of the FUSE file; the export NAME-uncached is the same
@@ -85,6 +88,8 @@ pub struct Arguments {
     /// Maximum number of NBD clients, 1 to 4096; each takes a thread
     #[arg(long, help_heading = ACCESS, value_name = "N", default_value_t = Options::default().max_connections, value_parser = connections)]
     connections: usize,
+    #[command(flatten)]
+    clients: rules::Flags,
     #[command(flatten)]
     taking: Taking,
     #[command(flatten)]
@@ -130,8 +135,10 @@ struct Served {
 }
 
 struct Cached {
-    /// For clients whose blocks are not to be cached.
+    /// For clients whose blocks are not cached.
     uncached: Arc<dyn Export>,
+    /// Which those are.
+    admission: Arc<Admission>,
     volume: Volume,
     recovery: Recovery,
     upkeep: JoinHandle<()>,
@@ -141,6 +148,7 @@ struct Cached {
 /// Serves until a signal comes. What the cache did until then, and what went wrong in the end.
 fn serve(arguments: &Arguments) -> Result<Finding, String> {
     let address = address(arguments)?;
+    let rules = arguments.clients.rules()?;
     spare(&arguments.common, arguments.flash.iter().chain([&arguments.disk]))?;
     Files::default().writing([arguments.record.as_deref(), arguments.common.result_file()]).keep_apart()?;
     descriptors::allow(arguments.connections)?;
@@ -154,6 +162,11 @@ fn serve(arguments: &Arguments) -> Result<Finding, String> {
     let mut served = open(arguments)?;
     if let Some(recording) = &recording {
         served.export = Arc::new(recording.of(served.export));
+    }
+    if let Some(Cached { uncached, admission, .. }) = &served.cached {
+        admission.set_rules(rules);
+        let export = ClientExport::new(served.export, Arc::clone(uncached), Arc::clone(admission));
+        served.export = Arc::new(export);
     }
     let fronts = match Fronts::start(arguments, address.as_ref(), driver, &served) {
         Ok(fronts) => fronts,
@@ -237,7 +250,11 @@ impl Fronts {
     ) -> Result<Self, String> {
         let path = control_path(arguments, server.map(|server| server.address()));
         let place = place(arguments, server.map(Arc::as_ref));
-        let cached = served.cached.as_ref().map(|cached| (cached.volume.clone(), cached.recovery));
+        let cached = served.cached.as_ref().map(|cached| Cache {
+            volume: cached.volume.clone(),
+            recovery: cached.recovery,
+            admission: Arc::clone(&cached.admission),
+        });
         let control = control::listen(
             &path,
             Service::new(
@@ -378,7 +395,7 @@ fn open(arguments: &Arguments) -> Result<Served, String> {
     let upkeep = std::thread::Builder::new().name("block-upkeep".into());
     let upkeep = upkeep.spawn(move || pollster::block_on(driven.run_upkeep())).map_err(no_thread)?;
     let watching = health::watch(volume.clone()).map_err(no_thread)?;
-    let cached = Some(Cached { uncached, volume, recovery, upkeep, watching });
+    let cached = Some(Cached { uncached, admission: Arc::default(), volume, recovery, upkeep, watching });
     let below = vec![("flash", flash), ("disk", disk)];
     Ok(Served { export: measured(&meter, Arc::new(export)), meter, below, cached })
 }

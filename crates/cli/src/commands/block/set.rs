@@ -10,6 +10,7 @@ use super::cached::Cached;
 use super::control;
 use super::deeds::only_served;
 use super::knobs::{self, KNOBS, shown};
+use super::rules::RULES;
 use crate::output::{Common, Finding};
 
 /// The command line of `block set`.
@@ -34,7 +35,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn set(arguments: &Arguments) -> Result<Finding, String> {
     arguments.cached.spare(&arguments.common)?;
     if arguments.settings.is_empty() {
-        return Ok(list(arguments.cached.tuning()?));
+        return Ok(list(arguments.cached.settings()?));
     }
     let mut told = arguments.cached.reach(
         |path| control::ask(path, &format!("set {}", arguments.settings.join(" ")), |_| {}),
@@ -45,7 +46,7 @@ fn set(arguments: &Arguments) -> Result<Finding, String> {
     )?;
     told["world"] = "real".into();
     let mut text = String::new();
-    for (name, value) in told["tuning"].as_object().into_iter().flatten() {
+    for (name, value) in ["tuning", "rules"].iter().filter_map(|part| told[part].as_object()).flatten() {
         if let Some(value) = shown(value) {
             let _ = writeln!(text, "{name}={value}");
         }
@@ -54,16 +55,21 @@ fn set(arguments: &Arguments) -> Result<Finding, String> {
 }
 
 /// All settings, as they are in the cache that was named, if one was.
-fn list(tuning: Option<Value>) -> Finding {
+fn list(settings: Option<Value>) -> Finding {
     let mut text = String::new();
-    for knob in KNOBS {
-        let value = tuning.as_ref().map(|tuning| shown(&tuning[knob.name]).unwrap_or_else(|| "-".into()));
+    let knobs = KNOBS.iter().map(|knob| ("tuning", knob.name, knob.about));
+    for (part, name, about) in knobs.chain(RULES.iter().map(|rule| ("rules", rule.name, rule.about))) {
+        let value = settings.as_ref().map(|parts| shown(&parts[part][name]).unwrap_or_else(|| "-".into()));
         let value = value.map_or_else(String::new, |value| format!("{value:<14} "));
-        let _ = writeln!(text, "{:<24} {value}{}", knob.name, knob.about);
+        let _ = writeln!(text, "{name:<24} {value}{about}");
     }
     let mut result = json!({ "world": "real", "settings": knobs::described() });
-    match tuning {
-        Some(tuning) => result["tuning"] = tuning,
+    match settings {
+        Some(parts) => {
+            for (name, part) in parts.as_object().into_iter().flatten() {
+                result[name] = part.clone();
+            }
+        }
         None => text += "with --socket, --ublk or --flash and --disk: their values in that cache\n",
     }
     Finding { result, text, failures: Vec::new() }

@@ -1,0 +1,249 @@
+//! Whose blocks are cached: as flags of `serve`, as settings of a server, and as a part of its status. The rules are the
+//! server's: a cache does not remember them, for processes and users are not the same after a restart.
+
+use block::export::{Admission, ClientName, ClientRules};
+use block::nbd::Server;
+use clap::Args;
+use serde_json::{Value, json};
+
+/// Heading of the flags.
+const CACHING: &str = "Caching by client";
+
+/// The rules on the command line of `block serve`.
+#[derive(Debug, Args)]
+pub struct Flags {
+    /// 1: cache blocks of all clients but those of --uncached-client; 0: of no clients but those of --cached-client [default: 1]
+    #[arg(long, help_heading = CACHING, value_name = "0|1", requires = "flash", value_parser = zero_or_one)]
+    cache_all: Option<bool>,
+    /// Client whose blocks are not cached: pid:N, uid:N, or an IP address, with a prefix length for a network; can be repeated
+    #[arg(long, help_heading = CACHING, value_name = "CLIENT", requires = "flash")]
+    uncached_client: Vec<ClientName>,
+    /// Client whose blocks are cached, with --cache-all 0 or as an exception of --uncached-client; can be repeated
+    #[arg(long, help_heading = CACHING, value_name = "CLIENT", requires = "flash")]
+    cached_client: Vec<ClientName>,
+}
+
+impl Flags {
+    /// The rules that they make.
+    pub fn rules(&self) -> Result<ClientRules, String> {
+        let list = |flag: &str, names: &[ClientName]| {
+            let mut list = Vec::new();
+            names
+                .iter()
+                .try_for_each(|name| add(&mut list, *name))
+                .map_err(|why| format!("{flag}: {why}"))?;
+            Ok::<_, String>(list)
+        };
+        Ok(ClientRules {
+            cache_all: self.cache_all.unwrap_or(true),
+            uncached: list("--uncached-client", &self.uncached_client)?,
+            cached: list("--cached-client", &self.cached_client)?,
+        })
+    }
+}
+
+/// A setting that is a rule.
+pub struct Rule {
+    pub name: &'static str,
+    /// What Flashcache calls it.
+    flashcache: &'static str,
+    pub about: &'static str,
+    set: fn(&mut ClientRules, &str) -> Result<(), String>,
+}
+
+/// All of them.
+pub const RULES: [Rule; 3] = [
+    Rule {
+        name: "cache_all",
+        flashcache: "cache_all",
+        about: "on a server: 1 caches blocks of all clients but the uncached ones, 0 only of the cached ones",
+        set: |rules, text| zero_or_one(text).map(|value| rules.cache_all = value),
+    },
+    Rule {
+        name: "uncached_clients",
+        flashcache: "blacklist",
+        about: "on a server: a list like pid:77,uid:26,10.0.0.0/8; +CLIENT adds one, -CLIENT removes one",
+        set: |rules, text| change(&mut rules.uncached, text),
+    },
+    Rule {
+        name: "cached_clients",
+        flashcache: "whitelist",
+        about: "on a server: the same",
+        set: |rules, text| change(&mut rules.cached, text),
+    },
+];
+
+impl Rule {
+    /// For a result.
+    pub fn described(&self) -> Value {
+        json!({ "name": self.name, "flashcache_names": [self.flashcache], "about": self.about })
+    }
+}
+
+/// The rules that one command gives. What another undoes contradicts it.
+pub struct Given {
+    rules: ClientRules,
+    given: Vec<(&'static str, String)>,
+}
+
+impl Given {
+    /// None yet. They change `rules`.
+    pub fn to(rules: ClientRules) -> Self {
+        Self { rules, given: Vec::new() }
+    }
+
+    /// What they come to, if there are any.
+    pub fn rules(self) -> Option<ClientRules> {
+        (!self.given.is_empty()).then_some(self.rules)
+    }
+
+    /// Applies `KEY=VALUE` if it is a rule, which is the answer.
+    pub fn apply(&mut self, assignment: &str) -> Result<bool, String> {
+        let Some((rule, value)) = rule(assignment) else { return Ok(false) };
+        let undone = |(name, earlier): &&(&str, String)| *name == rule.name && earlier != assignment;
+        if let (false, Some((_, earlier))) = (is_step(value), self.given.iter().find(undone)) {
+            return Err(format!("{assignment}: contradicts {earlier}; give one of them"));
+        }
+        (rule.set)(&mut self.rules, value).map_err(|why| format!("{assignment}: {why}"))?;
+        self.given.push((rule.name, assignment.to_owned()));
+        Ok(true)
+    }
+}
+
+fn rule(assignment: &str) -> Option<(&'static Rule, &str)> {
+    let (key, value) = assignment.split_once('=')?;
+    let rule = RULES.iter().find(|rule| [rule.name, rule.flashcache].contains(&key))?;
+    Some((rule, value))
+}
+
+/// Whether it is a rule: those are a server's.
+pub fn is_rule(assignment: &str) -> bool {
+    rule(assignment).is_some()
+}
+
+fn zero_or_one(text: &str) -> Result<bool, String> {
+    match text {
+        "0" => Ok(false),
+        "1" => Ok(true),
+        _ => Err("must be 0 or 1".into()),
+    }
+}
+
+/// Whether a list is changed by that, and not replaced.
+fn is_step(value: &str) -> bool {
+    value.starts_with(['+', '-'])
+}
+
+fn change(list: &mut Vec<ClientName>, value: &str) -> Result<(), String> {
+    if !is_step(value) {
+        list.clear();
+    }
+    for word in value.split(',').filter(|word| !word.is_empty()) {
+        let (removes, name) = match word.split_at(1) {
+            ("-", name) => (true, name),
+            ("+", name) => (false, name),
+            _ => (false, word),
+        };
+        let name: ClientName = name.parse().map_err(|why| format!("{name:?} {why}"))?;
+        match removes {
+            true if !list.contains(&name) => return Err(format!("{name} is not on the list")),
+            true => list.retain(|other| *other != name),
+            false => add(list, name)?,
+        }
+    }
+    Ok(())
+}
+
+fn add(list: &mut Vec<ClientName>, name: ClientName) -> Result<(), String> {
+    if list.contains(&name) {
+        return Ok(());
+    }
+    if list.len() == ClientRules::MOST_NAMES {
+        return Err(format!(
+            "there are {} clients on the list, and it takes no more",
+            ClientRules::MOST_NAMES
+        ));
+    }
+    list.push(name);
+    Ok(())
+}
+
+/// The rules by the names of their settings.
+pub fn of_rules(rules: &ClientRules) -> Value {
+    let names = |list: &[ClientName]| -> Vec<String> { list.iter().map(ClientName::to_string).collect() };
+    json!({
+        "cache_all": u8::from(rules.cache_all),
+        "uncached_clients": names(&rules.uncached),
+        "cached_clients": names(&rules.cached),
+    })
+}
+
+/// The same for a status, with what they have kept out, and of how many of those who are connected now they would.
+pub fn of_admission(admission: &Admission, server: Option<&Server>) -> Value {
+    let kept_out =
+        |server: &Server| server.clients().iter().filter(|client| admission.keeps_out(client)).count();
+    let mut value = of_rules(&admission.rules());
+    value["kept_out_requests"] = admission.requests_kept_out().into();
+    value["kept_out_connections"] = server.map(kept_out).into();
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(rules: &ClientRules, assignments: &[&str]) -> Result<ClientRules, String> {
+        let mut given = Given::to(rules.clone());
+        for assignment in assignments {
+            assert!(given.apply(assignment)?, "{assignment}");
+        }
+        Ok(given.rules().unwrap())
+    }
+
+    fn told(rules: &ClientRules) -> [String; 3] {
+        let value = of_rules(rules);
+        RULES.map(|rule| super::super::knobs::shown(&value[rule.name]).unwrap_or_default())
+    }
+
+    #[test]
+    fn a_list_is_replaced_or_changed_by_one_under_flashcaches_names_too() {
+        let mut rules = ClientRules::default();
+        for (assignments, expected) in [
+            (&["cache_all=0", "whitelist=pid:7,uid:3,pid:7"][..], ["0", "", "pid:7,uid:3"]),
+            (&["cached_clients=+10.1.2.3/8,-pid:7", "blacklist=+uid:0"], ["0", "uid:0", "uid:3,10.0.0.0/8"]),
+            (
+                &["cached_clients=", "uncached_clients=uid:1", "uncached_clients=+uid:2"],
+                ["0", "uid:1,uid:2", ""],
+            ),
+            (&["cache_all=1", "cache_all=1", "blacklist="], ["1", "", ""]),
+        ] {
+            rules = given(&rules, assignments).unwrap();
+            assert_eq!(told(&rules), expected);
+        }
+        let mut none = Given::to(rules);
+        assert_eq!(none.apply("policy=lru"), Ok(false));
+        assert_eq!(none.rules(), None);
+    }
+
+    #[test]
+    fn what_is_no_rule_or_undoes_another_is_refused_with_both_and_the_reason() {
+        let refused = |assignments: &[&str]| given(&ClientRules::default(), assignments).unwrap_err();
+        assert_eq!(refused(&["cache_all=2"]), "cache_all=2: must be 0 or 1");
+        assert_eq!(
+            refused(&["blacklist=uid:1,pid:x"]),
+            "blacklist=uid:1,pid:x: \"pid:x\" must be pid: and the number of a process"
+        );
+        assert_eq!(refused(&["blacklist=-uid:1"]), "blacklist=-uid:1: uid:1 is not on the list");
+        for (earlier, later) in [
+            ("cache_all=0", "cache_all=1"),
+            ("blacklist=uid:1", "uncached_clients=uid:2"),
+            ("blacklist=+uid:1", "blacklist="),
+        ] {
+            let words = format!("{later}: contradicts {earlier}; give one of them");
+            assert_eq!(refused(&[earlier, later]), words);
+        }
+        let many: Vec<String> = (0..=ClientRules::MOST_NAMES).map(|uid| format!("uid:{uid}")).collect();
+        let told = refused(&[&format!("whitelist={}", many.join(","))]);
+        assert!(told.ends_with("there are 100 clients on the list, and it takes no more"), "{told}");
+    }
+}
