@@ -139,11 +139,8 @@ fn change(list: &mut Vec<ClientName>, value: &str) -> Result<(), String> {
         list.clear();
     }
     for word in value.split(',').filter(|word| !word.is_empty()) {
-        let (removes, name) = match word.split_at(1) {
-            ("-", name) => (true, name),
-            ("+", name) => (false, name),
-            _ => (false, word),
-        };
+        let removed = word.strip_prefix('-');
+        let (removes, name) = (removed.is_some(), removed.or(word.strip_prefix('+')).unwrap_or(word));
         let name: ClientName = name.parse().map_err(|why| format!("{name:?} {why}"))?;
         match removes {
             true if !list.contains(&name) => return Err(format!("{name} is not on the list")),
@@ -234,6 +231,8 @@ mod tests {
             "blacklist=uid:1,pid:x: \"pid:x\" must be pid: and the number of a process"
         );
         assert_eq!(refused(&["blacklist=-uid:1"]), "blacklist=-uid:1: uid:1 is not on the list");
+        // Its first letter has more than one byte: that was a panic.
+        assert!(refused(&["blacklist=é"]).starts_with("blacklist=é: \"é\" must be pid:NUMBER"));
         for (earlier, later) in [
             ("cache_all=0", "cache_all=1"),
             ("blacklist=uid:1", "uncached_clients=uid:2"),
