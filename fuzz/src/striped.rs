@@ -29,7 +29,7 @@ fn member(name: &str, label: &[u8]) -> Member {
     bytes[..len].copy_from_slice(&label[..len]);
     let crc = crc_fast::crc32_iscsi(&bytes[..CRC_AT]);
     bytes[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
-    let device = MemoryDevice::new(MEMBER_BYTES);
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(MEMBER_BYTES));
     device.write(0, IoBuffer::copy_of(&bytes).into(), PlacementHandle::DEFAULT).wait().unwrap();
-    (name.into(), Arc::new(device))
+    (name.into(), device)
 }
