@@ -246,6 +246,6 @@ impl Table {
     #[inline]
     fn bucket(&self, block: u64) -> u32 {
         // A fair share of 2^32 for each bucket: sets may have any number of them.
-        ((mix(block) & u64::from(u32::MAX)) * u64::from(self.ways) >> 32) as u32
+        (((mix(block) & u64::from(u32::MAX)) * u64::from(self.ways)) >> 32) as u32
     }
 }
