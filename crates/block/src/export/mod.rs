@@ -45,7 +45,8 @@ pub trait Export: Send + Sync {
     /// Starts `operation`; `caller` is told how it ended.
     fn submit(&self, operation: Operation, caller: Caller);
 
-    /// The same, by a front that can tell who asks. Most exports treat all clients alike.
+    /// The same, by a front that can tell who asks. Most exports treat all clients alike, and tell none behind them: what goes by
+    /// who asks stands in front of the others.
     fn submit_for(&self, _client: &Client, operation: Operation, caller: Caller) {
         self.submit(operation, caller);
     }

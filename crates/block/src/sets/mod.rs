@@ -22,7 +22,7 @@
 //! * Cleaning is pulled: after each operation and each end of a cleaning, ask [`next_cleaning`](Sets::next_cleaning) until it
 //!   says `None`. After a failed cleaning, wait before asking again: the same blocks will be chosen.
 //!
-//! Memory: 17 bytes a block, and some 80 a set ([`memory_bytes`](Sets::memory_bytes)).
+//! Memory: 17 bytes a block, and 66 a set ([`memory_bytes`](Sets::memory_bytes)).
 
 mod again;
 mod clean;

@@ -247,6 +247,36 @@ fn policies_change_while_blocks_are_cached() {
     assert_eq!(sets.tuning().policy, policy, "a wrong setting changes nothing");
 }
 
+/// For the second of two who make room, the set would be cleaned for whom the first cleans it.
+#[test]
+fn what_is_on_its_way_to_the_disk_is_room_to_come() {
+    let mut sets = one_set(Tuning { cleanings_per_set: 3, ..threshold(100) });
+    for block in 0..u64::from(WAYS) {
+        write(&mut sets, block * 2);
+    }
+    assert!(sets.ask_for_room(0, 1));
+    let cleaning = sets.next_cleaning().expect("it was asked for");
+    assert!(!sets.ask_for_room(0, 1), "one is coming");
+    assert!(sets.ask_for_room(0, 2));
+    sets.next_cleaning().expect("it was asked for");
+    sets.end_cleaning(&cleaning, true);
+    assert!(!sets.ask_for_room(0, 2), "one is there and one is coming");
+}
+
+#[test]
+fn a_set_takes_as_much_memory_as_is_said() {
+    let sets = 1 << 14;
+    let bytes = |ways: u32| {
+        let geometry =
+            Geometry { block_bytes: 4096, sets, ways, placement: Placement::Linear, placement_key: 0 };
+        let sets = Sets::new(SetsConfig { geometry, tuning: threshold(100) }).expect("within bounds");
+        sets.memory_bytes()
+    };
+    let of_blocks = bytes(2) - bytes(1);
+    let of_sets = bytes(1) - of_blocks;
+    assert_eq!([of_blocks, of_sets].map(|bytes| bytes / sets as usize), [17, 66]);
+}
+
 #[test]
 fn at_most_twenty_bytes_a_block() {
     let sets = Sets::new(Preset::V3.config(1 << 30)).expect("a preset");

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use device::sim::LatencyModel;
 use device::timer::SystemTimer;
-use device::{Device, IoBuffer, Request};
-use flashwright_block::sets::Tuning;
+use device::{Clock, Device, IoBuffer, MemoryDevice, Request, SimulatedDevice, Simulation};
+use flashwright_block::sets::{Mode, Tuning};
 use flashwright_block::volume::{Volume, VolumeConfig, VolumeErrorKind};
 
-use crate::faulty::Faulty;
+use crate::faulty::{Faulty, opened};
 use crate::world::{Shape, World, config, smallest_journal};
 
 const BLOCK: u64 = 4096;
@@ -219,4 +220,73 @@ fn idle_epochs_take_no_more_blocks_a_second_than_are_allowed() {
         );
     }
     assert_eq!(dirty.last(), Some(&0), "{dirty:?}");
+}
+
+const DISK_WRITE_NS: u64 = 1_000_000;
+
+/// A volume over a disk that serves many requests at once, each of which takes [`DISK_WRITE_NS`].
+fn over_a_disk_of_many_channels(simulation: &Simulation, tuning: Tuning) -> Volume {
+    let model = LatencyModel {
+        write_ns: DISK_WRITE_NS,
+        flush_ns: 0,
+        jitter_ns: 0,
+        channels: 32,
+        ..LatencyModel::default()
+    };
+    let device = |bytes: u64, model: LatencyModel| -> Arc<dyn Device> {
+        Arc::new(SimulatedDevice::new(simulation.world(), Arc::new(MemoryDevice::new(bytes)), model))
+    };
+    let devices = (device(4 << 20, LatencyModel::default()), device(64 << 20, model));
+    let timer = Arc::new(simulation.world());
+    simulation.block_on(async move { opened(devices, &VolumeConfig { tuning, ..lazy() }, timer).await })
+}
+
+/// One after the other, as those are that nobody waits for.
+#[test]
+fn runs_that_somebody_waited_for_went_to_the_disk_one_by_one() {
+    let simulation = Simulation::new(1);
+    let volume = over_a_disk_of_many_channels(&simulation, lazy().tuning);
+    let clock = simulation.clock();
+    let (by_upkeep_ns, asked_for_ns) = simulation.block_on(async move {
+        let mut took_ns = [0; 2];
+        for (is_asked_for, took_ns) in [false, true].into_iter().zip(&mut took_ns) {
+            for number in 0..64 {
+                write(&volume, number * 2).await;
+            }
+            volume.flush().await.unwrap();
+            let dirty_percent = if is_asked_for { 100 } else { 0 };
+            volume.set_tuning(Tuning { dirty_percent, ..lazy().tuning }).await.unwrap();
+            let begun_ns = clock.monotonic_ns();
+            match is_asked_for {
+                true => volume.clean().await.unwrap(),
+                false => while volume.upkeep().await.unwrap() {},
+            }
+            *took_ns = clock.monotonic_ns() - begun_ns;
+            assert_eq!(volume.stats().dirty_blocks, 0);
+        }
+        (took_ns[0], took_ns[1])
+    });
+    assert!(by_upkeep_ns >= 64 * DISK_WRITE_NS, "{by_upkeep_ns} ns");
+    // Four at once are what `cleanings_total` allows.
+    assert!((16 * DISK_WRITE_NS..32 * DISK_WRITE_NS).contains(&asked_for_ns), "{asked_for_ns} ns");
+}
+
+/// They were collected as if to be awaited together.
+#[test]
+fn parts_of_a_write_that_went_to_the_disk_were_written_one_by_one() {
+    let simulation = Simulation::new(1);
+    let volume = over_a_disk_of_many_channels(&simulation, lazy().tuning);
+    let clock = simulation.clock();
+    let took_ns = simulation.block_on(async move {
+        for number in 0..8 {
+            write(&volume, number * 2).await;
+        }
+        volume.set_tuning(Tuning { mode: Mode::WriteThrough, ..lazy().tuning }).await.unwrap();
+        let begun_ns = clock.monotonic_ns();
+        // What is dirty stays so; the eight between do not touch each other.
+        volume.write(0, IoBuffer::zeroed(16 * BLOCK as usize).into(), false).await.unwrap();
+        assert_eq!(volume.stats().dirty_blocks, 8);
+        clock.monotonic_ns() - begun_ns
+    });
+    assert!((DISK_WRITE_NS..3 * DISK_WRITE_NS).contains(&took_ns), "{took_ns} ns");
 }

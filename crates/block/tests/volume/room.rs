@@ -128,7 +128,7 @@ fn a_write_does_not_wait_for_a_disk_that_takes_nothing_of_what_is_dirty() {
     });
 }
 
-/// It did nothing while a batch was committed before and flushed after, two thirds of the time.
+/// It did nothing while a batch was committed before and flushed after, more than a quarter of the time.
 #[test]
 fn the_disk_stood_idle_while_writes_waited_for_room() {
     let flushes = Shape { flush_ns: 5_000_000, disk_flush_ns: 10_000_000, ..Shape::default() };
