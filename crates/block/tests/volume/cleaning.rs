@@ -236,7 +236,7 @@ fn over_a_disk_of_many_channels(simulation: &Simulation, tuning: Tuning) -> Volu
     let device = |bytes: u64, model: LatencyModel| -> Arc<dyn Device> {
         Arc::new(SimulatedDevice::new(simulation.world(), Arc::new(MemoryDevice::new(bytes)), model))
     };
-    let devices = (device(4 << 20, LatencyModel::default()), device(64 << 20, model));
+    let devices = (device(8 << 20, LatencyModel::default()), device(64 << 20, model));
     let timer = Arc::new(simulation.world());
     simulation.block_on(async move { opened(devices, &VolumeConfig { tuning, ..lazy() }, timer).await })
 }
