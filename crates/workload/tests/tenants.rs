@@ -94,6 +94,24 @@ fn other_columns_can_be_chosen_and_those_that_cannot_are_an_error() {
     }
 }
 
+/// `csv` has one tenant column, whatever the header calls it.
+#[test]
+fn a_table_had_no_columns_to_take_the_tenant_from() {
+    let table = "time,id,size,who,client\n1,a,10,x,p\n2,b,20,,q\nclient,who,size,id,time\nr,y,20,b,3\n";
+    assert_eq!(names(table, "csv", TenantsFrom::Usual).unwrap(), ["p", "q", "r"]);
+    assert_eq!(names(table, "csv", columns(&["WHO"])).unwrap(), ["x", "-", "y"]);
+    let listed = "csv:key=2,size=3,tenant=client";
+    assert_eq!(names(table, listed, columns(&["who"])).unwrap()[..2], ["x", "-"]);
+    for (chosen, told) in [
+        (columns(&["whom"]), "the header has no column `whom` that is not used already"),
+        (columns(&["size"]), "the header has no column `size` that is not used already"),
+        (columns(&["who", "client"]), "`csv` traces have no such columns to take the tenant from: who,client"),
+    ] {
+        let error = names(table, "csv", chosen).unwrap_err();
+        assert!(error.contains(told), "{error}");
+    }
+}
+
 #[test]
 fn a_header_in_another_order_was_a_wrong_row_where_columns_were_chosen() {
     let first = "key,op,size,host\n7,GET,100,a\n";

@@ -85,6 +85,8 @@ pub enum ColumnsError {
 pub struct CsvColumns {
     /// Empty: what the header calls by a usual name.
     fields: Vec<(usize, Column)>,
+    /// What the header calls the column of the tenant, whatever else says which it is.
+    tenant: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,13 +122,13 @@ impl CsvColumns {
         if !fields.iter().any(|(field, _)| *field == KEY) {
             return Err(ColumnsError::NoKey);
         }
-        Ok(Self { fields })
+        Ok(Self { fields, tenant: None })
     }
 
     /// Whether there is no telling the columns without a header.
     fn needs_header(&self) -> bool {
         let is_named = |(_, column): &(usize, Column)| matches!(column, Column::Named(_));
-        self.fields.is_empty() || self.fields.iter().any(is_named)
+        self.fields.is_empty() || self.tenant.is_some() || self.fields.iter().any(is_named)
     }
 
     /// Where the fields are in a file whose first line is `line`.
@@ -166,6 +168,12 @@ impl CsvColumns {
         };
         if !places.iter().any(|(_, field)| *field == KEY) {
             return Err(RowError::NoKeyColumn);
+        }
+        if let Some(name) = &self.tenant {
+            places.retain(|(_, field)| *field != TENANT);
+            let is_used = |place: &usize| places.iter().any(|(used, _)| used == place);
+            let place = called(name).filter(|place| !is_used(place));
+            places.push((place.ok_or_else(|| RowError::Chosen(name.clone()))?, TENANT));
         }
         places.sort_unstable();
         let has = std::array::from_fn(|field| places.iter().any(|(_, known)| *known == field));
@@ -346,6 +354,12 @@ impl Reader {
 }
 
 impl RowReader for Reader {
+    fn choose_tenant(&mut self, columns: &[String]) -> bool {
+        let [name] = columns else { return false };
+        self.columns.tenant = Some(name.clone());
+        true
+    }
+
     fn choose_columns(&mut self, columns: &CsvColumns) {
         self.columns = columns.clone();
     }
