@@ -40,14 +40,6 @@ struct Decided {
     was_dirty: bool,
 }
 
-/// A piece that is ready to be written.
-struct Prepared {
-    work: Arc<Work>,
-    targets: Vec<Target>,
-    /// What goes to flash.
-    pages: Vec<(Written, IoSlice)>,
-}
-
 /// Why the disk is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DiskWrite {
@@ -80,21 +72,33 @@ impl Shared {
 
     async fn write_piece(self: &Arc<Self>, piece: &Range<u64>, data: IoSlice, admit: Admit) -> Result<bool> {
         let mut attempts = 0;
-        let Prepared { work, targets, pages } = loop {
+        loop {
             attempts += 1;
-            let is_last = attempts == ATTEMPTS;
-            match self.prepare_write(piece, &data, admit, is_last).await {
+            let (work, targets) = self.plan_write(piece, &self.parts(piece), admit).await?;
+            match self.write_targets(&work, &targets, piece, &data).await {
                 // A bad copy of a clean block was dropped, and the disk has the part that is kept. Or the flash failed, and
-                // is not needed.
-                Err(error) if error.kind() == VolumeErrorKind::Flash && !is_last => {}
-                prepared => break prepared?,
+                // is not needed: if it is, the next attempt says so.
+                Err(error) if error.kind() == VolumeErrorKind::Flash && attempts < ATTEMPTS => {
+                    take_back(&mut self.state.lock(), &targets);
+                }
+                written => return written,
             }
-        };
+        }
+    }
+
+    async fn write_targets(
+        self: &Arc<Self>,
+        work: &Arc<Work>,
+        targets: &[Target],
+        piece: &Range<u64>,
+        data: &IoSlice,
+    ) -> Result<bool> {
+        let pages = self.prepare_pages(work, targets, piece, data).await?;
         let requests = self.page_writes(&pages);
         self.state.lock().sets.counters_mut().ssd_writes += pages.len() as u64;
         let to_flash: Vec<_> =
             requests.into_iter().map(|request| work.start(&*self.flash, request)).collect();
-        let disk_result = self.write_disk(&work, &targets, &data).await;
+        let disk_result = self.write_disk(work, targets, data).await;
         let mut flash_result = Ok(());
         for pending in to_flash {
             if let Err(error) = pending.await {
@@ -106,28 +110,8 @@ impl Shared {
             // The disk has all of it, and flash nothing that counts: older copies left before the disk was written.
             return disk_result.map(|()| false);
         }
-        self.finish_write(&work, &pages, disk_result, flash_result)?;
+        self.finish_write(work, &pages, disk_result, flash_result)?;
         Ok(is_on_flash_alone)
-    }
-
-    /// All that comes before the first byte is written. Unless it `is_last`, the next attempt counts if this one meets a bad copy.
-    async fn prepare_write(
-        self: &Arc<Self>,
-        piece: &Range<u64>,
-        data: &IoSlice,
-        admit: Admit,
-        is_last: bool,
-    ) -> Result<Prepared> {
-        let (work, targets) = self.plan_write(piece, &self.parts(piece), admit).await?;
-        match self.prepare_pages(&work, &targets, piece, data).await {
-            Ok(pages) => Ok(Prepared { work, targets, pages }),
-            Err(error) => {
-                if error.kind() == VolumeErrorKind::Flash && !is_last {
-                    take_back(&mut self.state.lock(), &targets);
-                }
-                Err(error)
-            }
-        }
     }
 
     /// What the flash is to hold, after whatever must come before the disk is written.

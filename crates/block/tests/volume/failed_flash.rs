@@ -247,3 +247,30 @@ fn an_ordered_flash_that_failed_kept_from_the_disk_what_it_had_committed() {
     let on_disk = |byte: u8| pair.disk.places_of(&[byte; 16]);
     assert_eq!([1, 2, 3, 9].map(on_disk), [vec![BLOCK], vec![2 * BLOCK], vec![3 * BLOCK], vec![]]);
 }
+
+/// It failed, though the next one went to the disk.
+#[test]
+fn the_write_during_which_the_flash_failed_was_refused() {
+    for flushed in [false, true] {
+        let Pair { flash, disk, volume } = Pair::new(&config());
+        pollster::block_on(async {
+            volume.write(5 * BLOCK, data(5), true).await.unwrap();
+            flash.fail(|request| matches!(request, Request::Write { .. }));
+            let eight = |byte: u8| IoBuffer::copy_of(&[byte; 8 * BLOCK as usize]).into();
+            volume.write(10 * BLOCK, eight(1), flushed).await.unwrap();
+            assert_eq!(volume.stats().health, Health::FlashFailed);
+            assert_eq!(disk.places_of(&[1; 16]).len(), 8);
+            // One of these is on the flash alone, and would come back from there.
+            let told = volume.write(4 * BLOCK, eight(2), false).await.unwrap_err();
+            assert_eq!(told.kind(), VolumeErrorKind::Flash);
+            volume.flush().await.unwrap();
+            let stats = volume.stats();
+            assert_eq!((stats.counters.writes, stats.counters.uncached_writes), (9, 8));
+        });
+        drop(volume);
+        flash.fail(|_| false);
+        let volume = pollster::block_on(Volume::open(flash, disk, Arc::new(SystemTimer::default()))).unwrap().0;
+        let read = |block: u64| pollster::block_on(volume.read(block * BLOCK, 512)).unwrap()[0];
+        assert_eq!([5, 10, 17, 18].map(read), [5, 1, 1, 0]);
+    }
+}
