@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::future::Future;
+use std::num::NonZeroU64;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -10,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use rustix::thread::set_current_timer_slack;
 
 use crate::{Clock, SystemClock};
 
@@ -137,6 +139,9 @@ impl Drop for SystemTimer {
 
 impl Shared {
     fn keep_time(&self) {
+        // By default the kernel wakes a thread up to 50 us late, as long as a drive takes to read. A thread that may not say so
+        // is late.
+        let _as_it_is = set_current_timer_slack(NonZeroU64::new(1));
         let mut agenda = self.agenda.lock();
         while !agenda.closing {
             let Some(Reverse(next)) = agenda.due.peek() else {

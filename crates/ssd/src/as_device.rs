@@ -21,10 +21,9 @@ use parking_lot::Mutex;
 
 use crate::card::Card;
 use crate::content::Content;
-use crate::drive::{begun_by_host, is_begun};
+use crate::controller::Controller;
 use crate::ftl::{Ftl, Upkeep};
-use crate::geometry::{Layout, LogicalPage, Shape, ShapeError, refuse};
-use crate::medium::{Medium, Untimed};
+use crate::geometry::{Layout, Shape, ShapeError, refuse};
 use crate::placement::{Isolation, Placement};
 use crate::stats::Stats;
 use crate::timing::Timing;
@@ -76,14 +75,8 @@ pub struct SsdDevice {
 
 /// What the namespaces of a drive share.
 struct Shared {
-    state: Mutex<State>,
+    controller: Mutex<Controller>,
     world: Option<World>,
-    page_bytes: u64,
-}
-
-struct State {
-    ftl: Ftl,
-    timing: Option<Timing>,
 }
 
 impl SsdDevice {
@@ -152,8 +145,8 @@ impl SsdDevice {
         let (page_bytes, block_bytes) = (layout.shape().page_bytes, layout.shape().block_bytes);
         let has_placement = matches!(layout.shape().isolation, Isolation::Handles(_));
         let (world, timing) = world.unzip();
-        let state = Mutex::new(State { ftl: Ftl::new(layout, upkeep), timing });
-        let drive = Arc::new(Shared { state, world, page_bytes: u64::from(page_bytes) });
+        let controller = Mutex::new(Controller::new(Ftl::new(layout, upkeep), timing));
+        let drive = Arc::new(Shared { controller, world });
         let devices = namespaces.iter().zip(ranges).map(|(namespace, pages)| {
             let others = namespace.handles.len() as u16 - 1;
             let geometry = Geometry {
@@ -181,12 +174,12 @@ impl SsdDevice {
     /// The whole drive's counts so far, other namespaces included.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.drive.state.lock().ftl.stats().clone()
+        self.drive.controller.lock().ftl.stats().clone()
     }
 
     /// Looks into the translation layer.
     pub fn inspect<T>(&self, look: impl FnOnce(&Ftl) -> T) -> T {
-        look(&self.drive.state.lock().ftl)
+        look(&self.drive.controller.lock().ftl)
     }
 
     /// Which consumer was given which handle, in the order they asked.
@@ -197,62 +190,20 @@ impl SsdDevice {
 
     /// Does to the drive what a checked request does, and says when it ends: 0 where there is no time.
     fn perform(&self, request: &Request) -> u64 {
-        let mut state = self.drive.state.lock();
-        let State { ftl, timing } = &mut *state;
-        let (Some(timing), Some(world)) = (timing, &self.drive.world) else {
-            self.change(request, ftl, &mut Untimed);
-            return 0;
+        let mut controller = self.drive.controller.lock();
+        let placement = match request {
+            Request::Write { placement, .. } => self.placement(*placement, &mut controller.ftl),
+            _ => Placement::handle(self.handles[0]),
         };
-        timing.arrive(world.monotonic_ns());
-        match request {
-            Request::Read { offset, buffer } => {
-                let pages = self.pages_of(*offset, buffer.len() as u64);
-                let places = pages.filter_map(|page| ftl.locate(LogicalPage(page)));
-                let bytes = buffer.len() as u64;
-                timing.read_for_host(bytes, places, |timing, place| is_begun(ftl, timing, place));
-            }
-            Request::Flush => timing.flush(begun_by_host(ftl, timing)),
-            Request::Write { data, .. } => {
-                timing.take_in(data.len() as u64);
-                self.change(request, ftl, timing);
-            }
-            Request::Trim { .. } => self.change(request, ftl, timing),
-        }
-        timing.ends_ns()
-    }
-
-    /// Does to the mapping what `request` does.
-    fn change<M: Medium>(&self, request: &Request, ftl: &mut Ftl, medium: &mut M) {
-        match request {
-            Request::Read { .. } | Request::Flush => (),
-            Request::Write { offset, data, placement } => {
-                let placement = self.placement(*placement, ftl);
-                let (head, whole, tail) = self.divide(*offset, data.len() as u64);
-                for (page, bytes) in head.into_iter().chain(tail) {
-                    ftl.write_part(page, bytes, placement, medium);
-                }
-                ftl.write(LogicalPage(whole.start), whole.end - whole.start, placement, medium);
-            }
-            Request::Trim { offset, len } => {
-                // A page that is trimmed in part still holds the rest.
-                let (_, whole, _) = self.divide(*offset, *len);
-                ftl.trim(LogicalPage(whole.start), whole.end - whole.start);
-            }
-        }
+        // Asked under the lock: requests come in the order of time.
+        let now_ns = self.drive.world.as_ref().map_or(0, World::monotonic_ns);
+        controller.serve(now_ns, self.pages.start, request, placement)
     }
 
     /// A read takes effect when it begins or when it ends, by chance: an engine must live with both.
     fn is_read_early(&self, request: &Request) -> bool {
         let world = self.drive.world.as_ref();
         request.kind() == RequestKind::Read && world.is_some_and(|world| world.random().is_multiple_of(2))
-    }
-
-    /// All pages that a range touches.
-    fn pages_of(&self, offset: u64, len: u64) -> Range<u32> {
-        let page_bytes = self.drive.page_bytes;
-        let first = self.pages.start;
-        let (from, until) = (offset / page_bytes, (offset + len).div_ceil(page_bytes));
-        if len == 0 { first..first } else { first + from as u32..first + until as u32 }
     }
 
     /// The drive's handle for one of the namespace's. One that it does not have is counted and logged, and is its default.
@@ -263,35 +214,6 @@ impl SsdDevice {
             self.handles[0]
         }))
     }
-
-    fn divide(&self, offset: u64, len: u64) -> (Option<Part>, Range<u32>, Option<Part>) {
-        divide(self.drive.page_bytes, self.pages.start, offset, len)
-    }
-}
-
-/// A page and how many of its bytes are written.
-pub(crate) type Part = (LogicalPage, u32);
-
-/// `len` bytes at `offset` as a page written in part, whole pages, and a page written in part; `first` is the page that begins at
-/// offset 0.
-pub(crate) fn divide(
-    page_bytes: u64,
-    first: u32,
-    offset: u64,
-    len: u64,
-) -> (Option<Part>, Range<u32>, Option<Part>) {
-    let end = offset + len;
-    let (from, until) = (offset.div_ceil(page_bytes), end / page_bytes);
-    let page = |number: u64| LogicalPage(first + number as u32);
-    if from > until {
-        // Both ends in one page.
-        return (Some((page(until), len as u32)), 0..0, None);
-    }
-    let head = (from * page_bytes - offset) as u32;
-    let tail = (end - until * page_bytes) as u32;
-    let head = (head > 0).then(|| (page(from - 1), head));
-    let tail = (tail > 0).then(|| (page(until), tail));
-    (head, page(from).0..page(until).0, tail)
 }
 
 /// Moves the bytes of a checked request.
@@ -384,7 +306,7 @@ impl Device for SsdDevice {
 
     /// What the medium wrote is known of the drive; of one namespace among several it is not.
     fn counters(&self) -> Counters {
-        let media_bytes = || self.drive.state.lock().ftl.stats().media_pages() * self.drive.page_bytes;
+        let media_bytes = || self.drive.controller.lock().media_bytes();
         Counters { media_written_bytes: self.is_whole_drive.then(media_bytes), ..self.tally.counters() }
     }
 

@@ -10,6 +10,7 @@ pub mod card;
 mod check;
 mod collect;
 mod content;
+mod controller;
 pub mod drive;
 mod ftl;
 pub mod gc;

@@ -1,5 +1,5 @@
-//! A model drive's translation layer over another device, which has the bytes and the time: what a drive of that kind would have
-//! written, erased and moved for what is really written.
+//! A model drive with the bytes of another device: what a drive of that kind would have written, erased and moved for what is
+//! really written, and as late as it would have ended that. Where the device under it is slower, its own time counts.
 //!
 //! The drive is as large as the device under it: it has as many reclaim units as its card says, each so much smaller, unless a unit
 //! would have too few pages. What the device holds when it is opened was written in one go, in order, as far as is known: its holes
@@ -8,23 +8,25 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use device::{Completion, Counters, Device, Geometry, IoError, IoSlice, Outcome, PlacementHandle, Request};
+use device::timer::Timer;
+use device::{Completion, Counters, Device, Geometry, IoError, Outcome, PlacementHandle, Request};
 use parking_lot::Mutex;
 
-use crate::as_device::divide;
 use crate::card::{Card, MIN_SCALED_PAGES};
+use crate::controller::Controller;
 use crate::ftl::{Ftl, Upkeep};
 use crate::geometry::{LogicalPage, Shape, ShapeError, refuse};
 use crate::medium::Untimed;
 use crate::placement::{Isolation, Placement};
 use crate::stats::Stats;
+use crate::timing::Timing;
 
 /// See the [module](self).
 pub struct DriveOver {
     inner: Arc<dyn Device>,
     geometry: Geometry,
-    page_bytes: u64,
-    ftl: Mutex<Ftl>,
+    controller: Mutex<Controller>,
+    timer: Arc<dyn Timer>,
 }
 
 impl DriveOver {
@@ -32,9 +34,10 @@ impl DriveOver {
     ///
     /// # Errors
     /// If `inner` is too small to be a drive of that kind.
-    pub fn new(inner: Arc<dyn Device>, card: &Card) -> Result<Self, ShapeError> {
+    pub fn new(inner: Arc<dyn Device>, card: &Card, timer: Arc<dyn Timer>) -> Result<Self, ShapeError> {
         let shape = shape_over(inner.geometry(), card)?;
         let page_bytes = u64::from(shape.page_bytes);
+        let timing = Timing::new(card, &shape);
         let layout = shape.layout()?;
         let capacity_bytes = layout.capacity_bytes();
         let mut ftl = Ftl::new(layout, Upkeep::default());
@@ -46,41 +49,29 @@ impl DriveOver {
             placement_handles: 0,
             ..inner.geometry()
         };
-        Ok(Self { inner, geometry, page_bytes, ftl: Mutex::new(ftl) })
+        let controller = Mutex::new(Controller::new(ftl, Some(timing)));
+        Ok(Self { inner, geometry, controller, timer })
     }
 
     /// What the drive did since it was opened.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.ftl.lock().stats().clone()
+        self.controller.lock().ftl.stats().clone()
     }
 
     /// Looks into the translation layer.
     pub fn inspect<T>(&self, look: impl FnOnce(&Ftl) -> T) -> T {
-        look(&self.ftl.lock())
+        look(&self.controller.lock().ftl)
     }
 
-    fn note(&self, request: &Request) {
+    /// Does to the drive what a request does that can be served, and says when it would end that.
+    fn perform(&self, request: &Request) -> u64 {
         if self.geometry.check(request).is_err() {
-            return;
+            return 0;
         }
-        match request {
-            Request::Read { .. } | Request::Flush => (),
-            Request::Write { offset, data, .. } => self.note_write(*offset, data.len() as u64),
-            Request::Trim { offset, len } => {
-                let (_, whole, _) = divide(self.page_bytes, 0, *offset, *len);
-                self.ftl.lock().trim(LogicalPage(whole.start), whole.end - whole.start);
-            }
-        }
-    }
-
-    fn note_write(&self, offset: u64, len: u64) {
-        let (head, whole, tail) = divide(self.page_bytes, 0, offset, len);
-        let mut ftl = self.ftl.lock();
-        for (page, bytes) in head.into_iter().chain(tail) {
-            ftl.write_part(page, bytes, Placement::handle(0), &mut Untimed);
-        }
-        ftl.write(LogicalPage(whole.start), whole.end - whole.start, Placement::handle(0), &mut Untimed);
+        let mut controller = self.controller.lock();
+        // Asked under the lock: requests come in the order of time.
+        controller.serve(self.timer.monotonic_ns(), 0, request, Placement::handle(0))
     }
 
     /// A request that reaches past the drive's pages is refused as one past the device would be.
@@ -146,24 +137,23 @@ impl Device for DriveOver {
         if let Some(error) = self.is_past_the_end(&request) {
             return completion.complete(Err(error));
         }
-        self.note(&request);
-        self.inner.submit(request, completion);
+        let end_ns = self.perform(&request);
+        let timer = Arc::clone(&self.timer);
+        let at_its_end = move |outcome| match end_ns <= timer.monotonic_ns() {
+            true => completion.complete(outcome),
+            false => timer.at(end_ns, Box::new(move || completion.complete(outcome))),
+        };
+        self.inner.submit(request, Completion::new(at_its_end));
     }
 
     fn execute(&self, request: Request) -> Outcome {
         if let Some(error) = self.is_past_the_end(&request) {
             return Err(error);
         }
-        self.note(&request);
-        self.inner.execute(request)
-    }
-
-    fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
-        let absorbed = self.inner.absorb(offset, data)?;
-        if absorbed.is_ok() {
-            self.note_write(offset, data.len() as u64);
-        }
-        Some(absorbed)
+        let end_ns = self.perform(&request);
+        let outcome = self.inner.execute(request);
+        self.timer.wait_until(end_ns);
+        outcome
     }
 
     fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {
@@ -176,7 +166,7 @@ impl Device for DriveOver {
 
     /// The device's own traffic, and what the drive wrote for it.
     fn counters(&self) -> Counters {
-        let media_bytes = self.ftl.lock().stats().media_pages() * self.page_bytes;
+        let media_bytes = self.controller.lock().media_bytes();
         Counters { media_written_bytes: Some(media_bytes), ..self.inner.counters() }
     }
 
@@ -193,7 +183,8 @@ impl std::fmt::Debug for DriveOver {
 
 #[cfg(test)]
 mod tests {
-    use device::{IoBuffer, MemoryDevice};
+    use device::wrap::{Mechanics, SpindleDevice};
+    use device::{Clock, IoBuffer, MemoryDevice, Simulation};
 
     use super::*;
 
@@ -212,25 +203,57 @@ mod tests {
                 write(&*memory, offset, 1 << 20);
             }
             memory.execute(Request::Trim { offset: 0, len: 8 << 20 }).unwrap();
-            let drive =
-                DriveOver::new(memory, &card).unwrap_or_else(|error| panic!("{}: {error:?}", card.name));
+            let drive = DriveOver::new(memory, &card, Arc::new(Simulation::new(0).world()))
+                .unwrap_or_else(|error| panic!("{}: {error:?}", card.name));
             assert_eq!(drive.geometry().capacity_bytes, BYTES, "{}", card.name);
-            let pages = BYTES / drive.page_bytes;
+            let page_bytes = u64::from(drive.geometry().indirection_bytes);
+            let pages = BYTES / page_bytes;
             let mapped = (0..pages as u32)
                 .filter(|&page| drive.inspect(|ftl| ftl.locate(LogicalPage(page)).is_some()));
             assert_eq!(mapped.count() as u64, pages * 3 / 4, "{}", card.name);
             assert_eq!(drive.counters().media_written_bytes, Some(0), "counts begin now");
             // A full drive that is overwritten at random moves pages; one written in order does not.
             for number in 0..3 * pages {
-                write(&drive, number * 7919 % pages * drive.page_bytes, drive.page_bytes as usize);
+                write(&drive, number * 7919 % pages * page_bytes, page_bytes as usize);
             }
             assert!(drive.stats().relocated_pages > 0, "{}: {:?}", card.name, drive.stats());
         }
     }
 
+    /// It ended requests when the device under it did, as if the flash took no time.
+    #[test]
+    fn a_request_takes_the_time_of_the_drive_or_of_its_device_if_that_is_slower() {
+        let card = Card::load("test").unwrap();
+        let read_ns = |of_a_disk: bool| {
+            let simulation = Simulation::new(0);
+            let timer: Arc<dyn Timer> = Arc::new(simulation.world());
+            let memory: Arc<dyn Device> = Arc::new(MemoryDevice::new(BYTES));
+            write(&*memory, 0, BYTES as usize / 2);
+            write(&*memory, BYTES / 2, BYTES as usize / 2);
+            let inner = match of_a_disk {
+                true => Arc::new(SpindleDevice::new(memory, Arc::clone(&timer), Mechanics::default())),
+                false => memory,
+            };
+            let drive: &dyn Device = &DriveOver::new(inner, &card, timer).unwrap();
+            let read = drive.read(8 << 20, IoBuffer::zeroed(4096));
+            simulation.run_until_idle();
+            let by_submit_ns = simulation.clock().monotonic_ns();
+            assert!(read.wait().is_ok());
+            drop(drive.execute(Request::Read { offset: 16 << 20, buffer: IoBuffer::zeroed(4096) }));
+            [by_submit_ns, simulation.clock().monotonic_ns() - by_submit_ns]
+        };
+        let flash_ns = card.controller.command_ns + card.nand.read_ns;
+        for took_ns in read_ns(false) {
+            assert!((flash_ns..2 * flash_ns).contains(&took_ns), "{took_ns} ns, of flash {flash_ns}");
+        }
+        let seek_ns = Mechanics::default().seek_ns;
+        assert!(read_ns(true).into_iter().all(|took_ns| (seek_ns..seek_ns + flash_ns).contains(&took_ns)));
+    }
+
     #[test]
     fn a_device_that_is_too_small_is_none() {
         let tiny = Arc::new(MemoryDevice::new(4096));
-        assert!(DriveOver::new(tiny, &Card::load("test").unwrap()).is_err());
+        let timer = Arc::new(Simulation::new(0).world());
+        assert!(DriveOver::new(tiny, &Card::load("test").unwrap(), timer).is_err());
     }
 }

@@ -52,9 +52,15 @@ fn it_keeps_the_contract_in_a_simulation() {
 #[test]
 fn a_model_over_another_device_keeps_the_contract() {
     for card in Card::built_in() {
-        conformance::run(|| {
+        conformance::run_driven(|| {
+            let simulation = Rc::new(Simulation::new(7));
             let memory = Arc::new(MemoryDevice::with_block_bytes(32 << 20, 4096).absorbing(true));
-            Box::new(DriveOver::new(memory, &card).unwrap()) as Box<dyn Device>
+            let device = DriveOver::new(memory, &card, Arc::new(simulation.world()));
+            let driver = Rc::clone(&simulation);
+            Subject {
+                device: Arc::new(device.unwrap()),
+                drive: Some(Box::new(move || driver.run_until_idle())),
+            }
         });
     }
 }

@@ -105,7 +105,10 @@ fn a_table_had_no_columns_to_take_the_tenant_from() {
     for (chosen, told) in [
         (columns(&["whom"]), "the header has no column `whom` that is not used already"),
         (columns(&["size"]), "the header has no column `size` that is not used already"),
-        (columns(&["who", "client"]), "`csv` traces have no such columns to take the tenant from: who,client"),
+        (
+            columns(&["who", "client"]),
+            "`csv` traces have no such columns to take the tenant from: who,client",
+        ),
     ] {
         let error = names(table, "csv", chosen).unwrap_err();
         assert!(error.contains(told), "{error}");

@@ -269,7 +269,8 @@ fn the_write_during_which_the_flash_failed_was_refused() {
         });
         drop(volume);
         flash.fail(|_| false);
-        let volume = pollster::block_on(Volume::open(flash, disk, Arc::new(SystemTimer::default()))).unwrap().0;
+        let volume =
+            pollster::block_on(Volume::open(flash, disk, Arc::new(SystemTimer::default()))).unwrap().0;
         let read = |block: u64| pollster::block_on(volume.read(block * BLOCK, 512)).unwrap()[0];
         assert_eq!([5, 10, 17, 18].map(read), [5, 1, 1, 0]);
     }

@@ -8,6 +8,7 @@ use block::striped::{self, Label, Member};
 use block::volume::Traces;
 use device::file::OpenOptions;
 use device::open::{Maker, Plain};
+use device::timer::SystemTimer;
 use device::{Device, DeviceSpec, ErrorKind, IoError};
 use ssd::{Card, DriveOver};
 
@@ -87,8 +88,8 @@ impl Maker for Shop {
     fn model(&self, card: &str, inner: Arc<dyn Device>) -> Result<Arc<dyn Device>, IoError> {
         let wrong = |why: String| IoError::new(ErrorKind::Invalid, format!("sim:{card}: {why}"));
         let loaded = Card::load(card).map_err(|error| wrong(error.to_string()))?;
-        let drive = DriveOver::new(inner, &loaded).map_err(|error| wrong(error.to_string()))?;
-        Ok(Arc::new(drive))
+        let drive = DriveOver::new(inner, &loaded, Arc::new(SystemTimer::default()));
+        Ok(Arc::new(drive.map_err(|error| wrong(error.to_string()))?))
     }
 
     fn stripe(&self, members: Vec<Member>) -> Result<Arc<dyn Device>, IoError> {
