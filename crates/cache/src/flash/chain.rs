@@ -16,6 +16,13 @@ pub fn header(pieces: &[&[u8]]) -> Vec<u8> {
     words.flat_map(|word| u32::try_from(word).expect("chains are shorter than 4 GiB").to_le_bytes()).collect()
 }
 
+/// Bytes of the value that `pieces` become, header included; one piece needs none.
+#[must_use]
+pub fn value_bytes(pieces: &[&[u8]]) -> usize {
+    let header = if pieces.len() > 1 { WORD * (1 + pieces.len()) } else { 0 };
+    header + pieces.iter().map(|piece| piece.len()).sum::<usize>()
+}
+
 /// Where each piece lies in `value`; `None` if the header disagrees with the length, which only a bug or a corrupt
 /// value without checksum can bring about.
 #[must_use]

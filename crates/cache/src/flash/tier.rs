@@ -154,6 +154,12 @@ enum InEngine<'a> {
     Region(&'a RegionStore, region::Staged),
 }
 
+/// Where an item belongs.
+enum Engine<'a> {
+    Soc(&'a Soc),
+    Region(&'a RegionStore),
+}
+
 /// How the tier is put together.
 pub(crate) struct Parts {
     pub(crate) pairs: Vec<Pair>,
@@ -193,6 +199,27 @@ impl FlashTier {
         let pair = &self.pairs[self.pair_of(hash)];
         pair.regions.as_ref().is_some_and(|regions| regions.may_contain(hash))
             || pair.soc.as_ref().is_some_and(|soc| soc.may_contain(hash))
+    }
+
+    /// The engine that takes items of this size, if any does.
+    fn engine_of(&self, hash: KeyHash, key_bytes: usize, value_bytes: usize) -> Option<Engine<'_>> {
+        let pair = &self.pairs[self.pair_of(hash)];
+        let bytes = key_bytes + value_bytes;
+        let is_small = bytes <= self.small_item_max_bytes || pair.regions.is_none();
+        let soc = pair.soc.as_ref().filter(|soc| is_small && soc.fits(key_bytes, value_bytes));
+        let regions = || pair.regions.as_ref().filter(|regions| bytes <= regions.max_item_bytes());
+        soc.map(Engine::Soc).or_else(|| regions().map(Engine::Region))
+    }
+
+    /// Whether flash still has what a clean item of DRAM was read from. Only the engine that it belongs to is asked: what the
+    /// filters of small items say of a large one is chance.
+    fn has_copy_of(&self, victim: &Victim<'_>) -> bool {
+        let value_bytes = chain::value_bytes(victim.value());
+        match self.engine_of(victim.hash(), victim.key().len(), value_bytes) {
+            Some(Engine::Soc(soc)) => soc.may_contain(victim.hash()),
+            Some(Engine::Region(regions)) => regions.may_contain(victim.hash()),
+            None => false,
+        }
     }
 
     /// Makes the key's copies unreachable. Called under the key's lock.
@@ -326,7 +353,7 @@ impl FlashTier {
         if victim.tag() == SHORT_LIVED {
             return Some(PutEnd::ShortLived);
         }
-        if victim.is_clean() && self.may_contain(victim.hash()) {
+        if victim.is_clean() && self.has_copy_of(victim) {
             return Some(PutEnd::Clean);
         }
         if self.held_back.take(victim.hash()) {
@@ -343,24 +370,17 @@ impl FlashTier {
     }
 
     fn stage_in_engine(&self, item: &FlashItem<'_>, bytes: usize) -> Result<Staged<'_>, PutEnd> {
-        let pair = &self.pairs[self.pair_of(item.hash)];
-        let small = bytes <= self.small_item_max_bytes;
-        let fits_soc =
-            |soc: &&Soc| (small || pair.regions.is_none()) && soc.fits(item.key.len(), item.value_len());
-        let engine = if let Some(soc) = pair.soc.as_ref().filter(fits_soc) {
-            let staged = soc.stage(item).map_err(|_| PutEnd::HeldBack)?;
-            InEngine::Soc(soc, staged)
-        } else if let Some(regions) =
-            pair.regions.as_ref().filter(|regions| bytes <= regions.max_item_bytes())
-        {
-            let staged = regions.stage(item).map_err(|refusal| match refusal {
-                region::Refusal::Full => PutEnd::HeldBack,
-                region::Refusal::TooLarge => PutEnd::TooLarge,
-                region::Refusal::WornOut => PutEnd::WornOut,
-            })?;
-            InEngine::Region(regions, staged)
-        } else {
-            return Err(PutEnd::TooLarge);
+        let engine = self.engine_of(item.hash, item.key.len(), item.value_len()).ok_or(PutEnd::TooLarge)?;
+        let engine = match engine {
+            Engine::Soc(soc) => InEngine::Soc(soc, soc.stage(item).map_err(|_| PutEnd::HeldBack)?),
+            Engine::Region(regions) => {
+                let staged = regions.stage(item).map_err(|refusal| match refusal {
+                    region::Refusal::Full => PutEnd::HeldBack,
+                    region::Refusal::TooLarge => PutEnd::TooLarge,
+                    region::Refusal::WornOut => PutEnd::WornOut,
+                })?;
+                InEngine::Region(regions, staged)
+            }
         };
         Ok(Staged { bytes: bytes as u64, engine })
     }
@@ -451,8 +471,7 @@ impl<'a> Spill for Crossing<'a> {
             self.tell_gone(victim, committed);
         }
         let Some(on_evict) = self.on_evict.filter(|_| !committed) else { return };
-        let is_on_flash =
-            || victim.is_clean() && self.flash.is_some_and(|flash| flash.may_contain(victim.hash()));
+        let is_on_flash = || victim.is_clean() && self.flash.is_some_and(|flash| flash.has_copy_of(victim));
         if !victim.is_expired() && !is_on_flash() {
             on_evict.tell(victim.key(), victim.value()[0], Removal::EvictedFromDram, &self.outcry);
         }

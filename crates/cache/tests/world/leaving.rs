@@ -126,3 +126,20 @@ fn an_item_whose_copy_on_flash_made_room_while_it_was_read_is_written_again() {
     drop(cache);
     stage.assert_hero_is(Some(&version(1, 150)), 150);
 }
+
+/// Whether it was clean was asked of the buckets too, and what they say of a large item is chance.
+#[test]
+fn a_large_item_whose_copy_on_flash_made_room_was_dropped_for_what_a_bucket_said() {
+    let stage = Stage::new(|config| config.flash.as_mut().unwrap().filter_bytes_per_bucket = 0);
+    stage.put(HERO, &version(1, 3000));
+    stage.push_out(3000);
+    // Every bucket is written.
+    (0..4).for_each(|_| stage.push_out(150));
+    let cache = Arc::clone(&stage.cache);
+    let hero = stage.get(HERO).unwrap();
+    // Of all that the regions can hold several times.
+    (0..8).for_each(|_| stage.push_out(3000));
+    drop(hero);
+    drop(cache);
+    stage.assert_hero_is(Some(&version(1, 3000)), 3000);
+}
