@@ -10,7 +10,7 @@ use crate::config::{CacheConfig, FlashConfig, PairConfig};
 use crate::dram::{Dram, OnExpiry};
 use crate::error::CacheError;
 use crate::event::{Event, EventKind, Events};
-use crate::flash::home::{Settlement, inherited_end};
+use crate::flash::home::{Found, Settlement, inherited_end};
 use crate::flash::soc::SocConfig;
 use crate::flash::tier::{FlashTier, Pair, Parts};
 use crate::flash::{IsTold, OnEviction, Waiting};
@@ -178,7 +178,6 @@ fn settlements<'a>(
             soc_share: pair.soc_share,
             clock,
             store_id: store_id(clock, seed, number),
-            first: None,
             on_eviction: Arc::clone(on_eviction),
             tells_of_regions: tells_of_regions.cloned(),
         })
@@ -186,7 +185,7 @@ fn settlements<'a>(
     config.pairs.iter().enumerate().map(settle).collect()
 }
 
-/// Opens all pairs, or changes none.
+/// Opens all pairs, or changes none: unless the device fails when they are written.
 async fn settle(
     config: &FlashConfig,
     mut settlements: Vec<Settlement<'_>>,
@@ -200,10 +199,15 @@ async fn settle(
     for settlement in &settlements {
         settlement.clear_inherited(waiting).await?;
     }
+    let mut finds: Vec<Found> = Vec::with_capacity(settlements.len());
+    for settlement in &settlements {
+        let closed = finds.first().map(|first| first.closed.unwrap_or_default());
+        finds.push(settlement.find(closed, waiting).await?);
+    }
     let mut pairs: Vec<Pair> = Vec::with_capacity(settlements.len());
-    for settlement in settlements {
-        let first = pairs.first().map(|first| first.home.lives);
-        pairs.push(Settlement { first, ..settlement }.open(waiting).await?);
+    for (settlement, found) in settlements.into_iter().zip(finds) {
+        let first = pairs.first().map(|first| first.home.life);
+        pairs.push(settlement.open(found, first, waiting).await?);
     }
     Ok(pairs)
 }

@@ -1,9 +1,10 @@
 //! What a clean close keeps, and what a crash must not bring back.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use device::wrap::{FaultDevice, Faults};
-use device::{Device, MemoryDevice};
+use device::{Device, MemoryDevice, Request};
 use flashwright_cache::config::PairConfig;
 use flashwright_cache::dram::PoolId;
 use flashwright_cache::{Cache, CacheError, FlashConfig, InsertOptions};
@@ -312,7 +313,11 @@ fn a_cache_full_of_long_keys_comes_back_as_far_as_its_snapshot_has_room() {
 
 /// A cache whose key space is split over parts of the device.
 fn open_split(device: &Arc<MemoryDevice>, shares: &[f64]) -> Result<Cache, CacheError> {
-    let mut flash = FlashConfig::new(Arc::clone(device) as _);
+    open_split_on(Arc::clone(device) as _, shares)
+}
+
+fn open_split_on(device: Arc<dyn Device>, shares: &[f64]) -> Result<Cache, CacheError> {
+    let mut flash = FlashConfig::new(device);
     flash.pairs = shares.iter().map(|&device_share| PairConfig { device_share, soc_share: 0.5 }).collect();
     Cache::builder().dram_bytes(MIB).flash_config(flash).open()
 }
@@ -400,4 +405,39 @@ fn a_second_part_that_is_refused_leaves_the_first_alone() {
     cache.close().unwrap();
     assert!(matches!(open_split(&device, &[0.5, 0.01]), Err(CacheError::Config(_))));
     assert!(open_split(&device, &[0.5]).unwrap().stats().flash.unwrap().recovered);
+}
+
+/// The cache was emptied, or some of its parts were, and nobody was told but by `loss`.
+#[test]
+fn one_read_that_failed_at_the_opening_cost_all_that_was_in_the_cache() {
+    let shares = [0.6, 0.4];
+    let device = Arc::new(MemoryDevice::new(32 * MIB));
+    let cache = open_split(&device, &shares).unwrap();
+    fill(&cache);
+    cache.close().unwrap();
+    let kept = found(&open_split(&Arc::new(device.duplicate()), &shares).unwrap()).len();
+    let mut refused = 0;
+    for number in 0.. {
+        let reads = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&reads);
+        let faulty = Arc::new(FaultDevice::new(Arc::new(device.duplicate()), 0, Faults::default()));
+        faulty.fail_where(move |request| {
+            matches!(request, Request::Read { .. }) && counted.fetch_add(1, Relaxed) == number
+        });
+        let cache = match open_split_on(Arc::clone(&faulty) as _, &shares) {
+            Err(CacheError::Device { .. }) => {
+                refused += 1;
+                let cache = open_split_on(faulty, &shares).unwrap();
+                assert_eq!(found(&cache).len(), kept, "after read {number} has failed");
+                cache
+            }
+            opened => opened.unwrap(),
+        };
+        // Of a region whose table cannot be read the items are lost, and counted.
+        assert!(cache.stats().flash.unwrap().recovered, "read {number}");
+        if reads.load(Relaxed) <= number {
+            break;
+        }
+    }
+    assert!(refused > 4, "superblocks and snapshots of two parts");
 }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::region::{RegionConfig, RegionStore, StoreId};
 use super::soc::{Soc, SocConfig, snapshot_bytes};
 use super::superblock::{
-    Layout, LayoutConfig, Placed, Recognised, Section, SnapshotPlace, SnapshotWriter, State, Superblock,
+    Layout, LayoutConfig, Placed, Recognised, Section, SnapshotError, SnapshotWriter, State, Superblock,
     read_snapshot, recognise,
 };
 use super::tier::Pair;
@@ -38,7 +38,8 @@ pub(crate) struct Home {
     /// For superblocks and snapshots.
     metadata: Arc<dyn Device>,
     superblock: Mutex<Superblock>,
-    pub(crate) lives: Lives,
+    /// The cache that has the pair open, as its superblock tells caches apart.
+    pub(crate) life: u64,
     /// Whether the pair came back with what an earlier cache left.
     pub(crate) recovered: bool,
     /// Why what one left was not taken up; `None` where it was, or where there was nothing.
@@ -50,19 +51,6 @@ const NOT_CLOSED: &str =
 const OTHERWISE: &str = "flash was divided otherwise then";
 const UNREADABLE: &str = "its snapshot cannot be read";
 const DAMAGED: &str = "its superblock is damaged";
-
-/// Caches that had a device one after the other, as the first pair's superblock tells them apart.
-///
-/// A cache may have fewer pairs than the one before it. What it did without stays closed as it was, though what is in it may be
-/// removed or replaced meanwhile. So the other pairs are believed only if they were closed by the same cache as the first, which
-/// every cache has.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Lives {
-    /// The last one, if it closed the first pair.
-    closed: Option<u64>,
-    /// This one.
-    now: u64,
-}
 
 /// The pair's share of the device and what is to live there.
 pub(crate) struct Settlement<'a> {
@@ -76,8 +64,6 @@ pub(crate) struct Settlement<'a> {
     pub(crate) clock: &'a Arc<dyn Clock>,
     /// Random: names the store if it is made now.
     pub(crate) store_id: u128,
-    /// What the first pair found; `None` is the first pair itself.
-    pub(crate) first: Option<Lives>,
     /// Told of items that make room in buckets,
     pub(crate) on_eviction: OnEviction,
     /// and of those in regions with these keys: they have to be read for it.
@@ -99,16 +85,24 @@ pub(crate) async fn inherited_end(device: &Arc<dyn Device>, waiting: Waiting) ->
     end
 }
 
+/// The cache that a device's first pair is or was opened by, which every cache has; `None` is the first pair itself.
+///
+/// A cache may have fewer pairs than the one before it. What it did without stays closed as it was, though what is in it may be
+/// removed or replaced meanwhile. So the other pairs are believed only if they were closed by the same cache as the first.
+pub(crate) type FirstLife = Option<u64>;
+
 /// What a pair's place holds.
-struct Found {
+pub(crate) struct Found {
     /// To go on with.
     superblock: Superblock,
-    /// To take up.
-    place: Option<SnapshotPlace>,
+    /// To take up, if there is anything.
+    sections: Option<Vec<Section>>,
     /// Who closed it, if it was closed.
-    closed: Option<u64>,
+    pub(crate) closed: Option<u64>,
     /// Why there is nothing to take up, where there was something.
     loss: Option<&'static str>,
+    /// Whether it is another's, and to be erased first.
+    is_anothers: bool,
 }
 
 impl Settlement<'_> {
@@ -138,24 +132,73 @@ impl Settlement<'_> {
         erased.map_err(|source| CacheError::Device { context: "erasing the old superblock", source })
     }
 
-    /// Opens the pair, which has been [checked](Self::check).
-    pub(crate) async fn open(self, waiting: Waiting) -> Result<Pair, CacheError> {
+    /// What the pair goes on with. Changes nothing: what cannot be read now may be readable later. `closed` is who closed the
+    /// first pair, 0 for nobody.
+    pub(crate) async fn find(&self, closed: FirstLife, waiting: Waiting) -> Result<Found, CacheError> {
         let layout = self.layout()?;
-        let Found { mut superblock, place, closed, mut loss } = self.found(layout, waiting).await?;
-        let mut sections = match place {
-            Some(place) => read_snapshot(&*self.device, place, waiting).await.ok(),
-            None => None,
+        let fresh = Superblock::new(self.store_id, layout, 0);
+        let empty =
+            |superblock| Found { superblock, sections: None, closed: None, loss: None, is_anothers: false };
+        let discard = self.config.recovery == Recovery::Discard;
+        Ok(match self.recognised(waiting).await? {
+            Recognised::Ours(old) if !discard => self.take_up(old, layout, closed, waiting).await?,
+            // The sequence goes on, so that the newest copy is ours at once.
+            Recognised::Ours(old) => empty(Superblock { sequence: old.sequence, ..fresh }),
+            Recognised::Blank if self.is_inherited => Found { loss: Some(OTHERWISE), ..empty(fresh) },
+            Recognised::Blank => empty(fresh),
+            // A store of ours whose superblock was damaged can only be empty.
+            Recognised::Damaged if !discard => Found { loss: Some(DAMAGED), ..empty(fresh) },
+            Recognised::Foreign { .. } | Recognised::Newer { .. } | Recognised::Damaged => {
+                Found { is_anothers: self.config.recovery != Recovery::Reopen, ..empty(fresh) }
+            }
+        })
+    }
+
+    /// What is left of the cache whose newest superblock this is.
+    async fn take_up(
+        &self,
+        old: Superblock,
+        layout: Layout,
+        first_closed: FirstLife,
+        waiting: Waiting,
+    ) -> Result<Found, CacheError> {
+        let before = self.fingerprint(first_closed);
+        let (superblock, place) = old.reopened(layout, before);
+        let closed = matches!(old.state, State::Clean(_)).then(|| old.life());
+        let found = |superblock, sections, loss| Found { superblock, sections, closed, loss, is_anothers: false };
+        let Some(place) = place else {
+            let difference = || old.difference(&layout, before, first_closed.is_none()).or(Some(OTHERWISE));
+            let loss = if closed.is_some() { difference() } else { Some(NOT_CLOSED) };
+            return Ok(found(superblock, None, loss));
         };
-        if place.is_some() && sections.is_none() {
-            superblock = superblock.emptied();
-            loss = Some(UNREADABLE);
+        match read_snapshot(&*self.device, place, waiting).await {
+            Ok(sections) => Ok(found(superblock, Some(sections), None)),
+            Err(SnapshotError::Io(source)) => {
+                Err(CacheError::Device { context: "reading what the last cache left", source })
+            }
+            Err(_) => Ok(found(superblock.emptied(), None, Some(UNREADABLE))),
+        }
+    }
+
+    /// Opens the pair, which was [found](Self::find) so, beside a first pair that is open as `first`.
+    pub(crate) async fn open(
+        self,
+        found: Found,
+        first: FirstLife,
+        waiting: Waiting,
+    ) -> Result<Pair, CacheError> {
+        let Found { mut superblock, sections, loss, is_anothers, .. } = found;
+        if is_anothers {
+            self.erase(waiting).await?;
         }
         // From here on a crash leaves nothing to be believed.
         let metadata = self.metadata_device();
+        superblock.fingerprint = self.fingerprint(first);
         let marked = superblock.mark_open(&*metadata, waiting).await;
         marked.map_err(|source| CacheError::Device { context: "writing the superblock", source })?;
         let recovered = sections.is_some();
-        let mut taken = sections.take().unwrap_or_default();
+        let mut taken = sections.unwrap_or_default();
+        let layout = superblock.layout;
         let mut regions = self.open_regions(&layout, &superblock, &mut taken, waiting).await?;
         if let Some(is_told) = &self.tells_of_regions {
             let told = |it: RegionStore| it.with_eviction_callback(Arc::clone(&self.on_eviction));
@@ -163,8 +206,8 @@ impl Settlement<'_> {
         }
         let soc = self.open_soc(&layout, &superblock, &mut taken)?;
         let soc = soc.map(|it| it.with_eviction_callback(Arc::clone(&self.on_eviction)));
-        let lives = Lives { closed, now: superblock.life() };
-        let home = Home { metadata, superblock: Mutex::new(superblock), lives, recovered, loss };
+        let life = superblock.life();
+        let home = Home { metadata, superblock: Mutex::new(superblock), life, recovered, loss };
         Ok(Pair { soc, regions, home })
     }
 
@@ -230,49 +273,9 @@ impl Settlement<'_> {
         }
     }
 
-    /// What to go on with.
-    async fn found(&self, layout: Layout, waiting: Waiting) -> Result<Found, CacheError> {
-        let now = self.fingerprint(self.first.map(|first| first.now));
-        let fresh = || Superblock::new(self.store_id, layout, now);
-        let empty = |superblock| Found { superblock, place: None, closed: None, loss: None };
-        let discard = self.config.recovery == Recovery::Discard;
-        match self.recognised(waiting).await? {
-            Recognised::Ours(old) if !discard => {
-                let before = self.fingerprint(self.first.map(|first| first.closed.unwrap_or_default()));
-                let (superblock, place) = old.reopened(layout, before);
-                let closed = matches!(old.state, State::Clean(_)).then(|| old.life());
-                let loss = match (place, closed) {
-                    (Some(_), _) => None,
-                    (None, Some(_)) => {
-                        old.difference(&layout, before, self.first.is_none()).or(Some(OTHERWISE))
-                    }
-                    (None, None) => Some(NOT_CLOSED),
-                };
-                Ok(Found { superblock: Superblock { fingerprint: now, ..superblock }, place, closed, loss })
-            }
-            // The sequence goes on, so that the newest copy is ours at once.
-            Recognised::Ours(old) => Ok(empty(Superblock { sequence: old.sequence, ..fresh() })),
-            Recognised::Blank if self.is_inherited => Ok(Found { loss: Some(OTHERWISE), ..empty(fresh()) }),
-            Recognised::Blank => Ok(empty(fresh())),
-            Recognised::Foreign { .. } | Recognised::Newer { .. } | Recognised::Damaged if discard => {
-                self.erase(waiting).await?;
-                Ok(empty(fresh()))
-            }
-            Recognised::Foreign { .. } | Recognised::Newer { .. }
-                if self.config.recovery == Recovery::ReopenOrDiscard =>
-            {
-                self.erase(waiting).await?;
-                Ok(empty(fresh()))
-            }
-            // A store of ours whose superblock was damaged can only be empty.
-            Recognised::Damaged => Ok(Found { loss: Some(DAMAGED), ..empty(fresh()) }),
-            Recognised::Foreign { .. } | Recognised::Newer { .. } => Ok(empty(fresh())),
-        }
-    }
-
     /// Of everything that must not change under a snapshot beside the layout: with other pairs, keys belong elsewhere. Of all
     /// pairs but the first also the cache that closes them.
-    fn fingerprint(&self, life: Option<u64>) -> u64 {
+    fn fingerprint(&self, first: FirstLife) -> u64 {
         let regions = &self.config.regions;
         let words = [self.config.filter_bytes_per_bucket, regions.unit_bytes, regions.region_bytes];
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -280,7 +283,7 @@ impl Settlement<'_> {
         if self.config.pairs.len() > 1 {
             bytes.extend((self.config.pairs.len() as u64).to_le_bytes());
         }
-        bytes.extend(life.iter().flat_map(|life| life.to_le_bytes()));
+        bytes.extend(first.iter().flat_map(|life| life.to_le_bytes()));
         KeyHash::of(&bytes).0
     }
 
