@@ -3,7 +3,7 @@
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -18,10 +18,11 @@ use crate::flash::region::{self, RegionStore};
 use crate::flash::soc::Soc;
 use crate::hybrid::Engine;
 
-/// Background work that never ends by itself: dropping it ends it, between two steps or within one.
+/// Background work that ends when its cache is closed or dropped: or by being dropped itself, between two steps or within one.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The threads of one cache. Stopped and joined when dropped.
+/// Who does the background work of one cache: its threads, and whoever runs its tasks. All end when this is dropped.
+#[derive(Default)]
 pub(crate) struct Background {
     stop: Arc<Stop>,
     threads: Vec<JoinHandle<()>>,
@@ -31,13 +32,19 @@ pub(crate) struct Background {
 struct Stop {
     asked: AtomicBool,
     rung: Event,
+    /// Steps under way.
+    working: AtomicUsize,
+    rested: Event,
 }
+
+/// A step under way.
+struct Working<'a>(&'a Stop);
 
 impl Background {
     /// Starts the threads: for each pair of flash engines one that writes regions and one that writes buckets, and one
     /// for upkeep.
     pub(crate) fn start(engine: &Arc<Engine>) -> Result<Self, CacheError> {
-        let mut background = Self { stop: Arc::new(Stop::default()), threads: Vec::new() };
+        let mut background = Self::default();
         let pairs = engine.flash.as_ref().map_or(0, |flash| flash.pairs.len());
         for pair in 0..pairs {
             background.spawn("flash-regions", engine, move |engine, stop| {
@@ -67,8 +74,19 @@ impl Background {
     }
 }
 
-impl Drop for Background {
-    fn drop(&mut self) {
+impl Background {
+    /// Whether somebody else has to step.
+    pub(crate) fn has_threads(&self) -> bool {
+        !self.threads.is_empty()
+    }
+
+    /// Ends it, and comes back when no step is under way: of a task that nobody runs any more and nobody drops, never.
+    pub(crate) async fn end(&mut self) {
+        self.ask_to_end();
+        self.stop.rest().await;
+    }
+
+    fn ask_to_end(&mut self) {
         self.stop.asked.store(true, Ordering::SeqCst);
         self.stop.rung.notify(usize::MAX);
         let own = std::thread::current().id();
@@ -83,24 +101,54 @@ impl Drop for Background {
     }
 }
 
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.ask_to_end();
+    }
+}
+
 impl Stop {
-    fn asked(&self) -> bool {
-        self.asked.load(Ordering::SeqCst)
+    /// A step may begin, unless the cache closes.
+    fn begin(&self) -> Option<Working<'_>> {
+        self.working.fetch_add(1, Ordering::SeqCst);
+        let working = Working(self);
+        (!self.asked.load(Ordering::SeqCst)).then_some(working)
     }
 
     /// Waits until `work` is there or the cache closes.
     async fn or(&self, work: impl Future<Output = ()>) {
         let rung = self.rung.listen();
-        if !self.asked() {
+        if !self.asked.load(Ordering::SeqCst) {
             select(rung, pin!(work)).await;
+        }
+    }
+
+    /// Waits until no step is under way. None may begin.
+    async fn rest(&self) {
+        loop {
+            let rested = self.rested.listen();
+            if self.working.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            rested.await;
+        }
+    }
+}
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        if self.0.working.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.rested.notify(usize::MAX);
         }
     }
 }
 
 async fn write_regions(engine: &Engine, pair: usize, stop: &Stop) {
     let Some(regions) = regions_of(engine, pair) else { return };
-    while !stop.asked() {
-        if regions.step(Waiting::Task).await == region::Progress::Idle {
+    while let Some(working) = stop.begin() {
+        let progress = regions.step(Waiting::Task).await;
+        drop(working);
+        if progress == region::Progress::Idle {
             stop.or(regions.wait_work()).await;
         }
     }
@@ -108,8 +156,10 @@ async fn write_regions(engine: &Engine, pair: usize, stop: &Stop) {
 
 async fn write_buckets(engine: &Engine, pair: usize, stop: &Stop) {
     let Some(soc) = soc_of(engine, pair) else { return };
-    while !stop.asked() {
-        if !soc.wants_step() || soc.step(Waiting::Task, engine.clock.unix_seconds()).await.idle() {
+    while let Some(working) = stop.begin() {
+        let idle = !soc.wants_step() || soc.step(Waiting::Task, engine.clock.unix_seconds()).await.idle();
+        drop(working);
+        if idle {
             stop.or(soc.wait_work(Waiting::Task)).await;
         }
     }
@@ -123,34 +173,36 @@ fn soc_of(engine: &Engine, pair: usize) -> Option<&Soc> {
     engine.flash.as_ref()?.pairs[pair].soc.as_ref()
 }
 
-/// The background work of a cache as endless tasks: of each pair of flash engines one that writes regions and one that
-/// writes buckets, and one for upkeep, which sleeps by `timer`.
-pub(crate) fn tasks(engine: &Arc<Engine>, timer: &Arc<dyn Timer>) -> Vec<Task> {
-    let mut tasks: Vec<Task> = Vec::new();
-    let pairs = engine.flash.as_ref().map_or(0, |flash| flash.pairs.len());
-    for pair in 0..pairs {
-        let of_regions = Arc::clone(engine);
-        tasks.push(Box::pin(async move { write_regions(&of_regions, pair, &Stop::default()).await }));
-        let of_buckets = Arc::clone(engine);
-        tasks.push(Box::pin(async move { write_buckets(&of_buckets, pair, &Stop::default()).await }));
-    }
-    let (engine, timer) = (Arc::clone(engine), Arc::clone(timer));
-    tasks.push(Box::pin(async move {
-        loop {
-            let pause_ns = engine.upkeep_step();
-            timer::sleep(&*timer, pause_ns).await;
+impl Background {
+    /// The background work as tasks: of each pair of flash engines one that writes regions and one that writes buckets, and one
+    /// for upkeep, which sleeps by `timer`.
+    pub(crate) fn tasks(&self, engine: &Arc<Engine>, timer: &Arc<dyn Timer>) -> Vec<Task> {
+        let mut tasks: Vec<Task> = Vec::new();
+        let pairs = engine.flash.as_ref().map_or(0, |flash| flash.pairs.len());
+        for pair in 0..pairs {
+            let (of_regions, stop) = (Arc::clone(engine), Arc::clone(&self.stop));
+            tasks.push(Box::pin(async move { write_regions(&of_regions, pair, &stop).await }));
+            let (of_buckets, stop) = (Arc::clone(engine), Arc::clone(&self.stop));
+            tasks.push(Box::pin(async move { write_buckets(&of_buckets, pair, &stop).await }));
         }
-    }));
-    tasks
+        let (engine, timer, stop) = (Arc::clone(engine), Arc::clone(timer), Arc::clone(&self.stop));
+        tasks.push(Box::pin(async move {
+            while let Some(working) = stop.begin() {
+                let pause_ns = engine.upkeep_step();
+                drop(working);
+                stop.or(timer::sleep(&*timer, pause_ns)).await;
+            }
+        }));
+        tasks
+    }
 }
 
 fn upkeep(engine: &Engine, stop: &Stop) {
     loop {
         let rung = stop.rung.listen();
-        if stop.asked() {
-            return;
-        }
+        let Some(working) = stop.begin() else { return };
         let pause_ns = engine.upkeep_step();
+        drop(working);
         rung.wait_timeout(Duration::from_nanos(pause_ns));
     }
 }

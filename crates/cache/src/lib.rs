@@ -96,7 +96,7 @@ pub use stats::Stats;
 /// A cache of bytes under keys, in DRAM and on flash. Shared by all threads.
 pub struct Cache {
     // Dropped first: its threads use the engine.
-    background: Option<background::Background>,
+    background: background::Background,
     engine: Arc<hybrid::Engine>,
 }
 
@@ -120,12 +120,12 @@ impl Cache {
         self.engine.step(flash::Waiting::Task).await
     }
 
-    /// The background work of a cache opened by [`Builder::open_stepped`], as endless tasks for an executor; `timer`
-    /// tells when upkeep is due. They keep the cache's memory until they are dropped. In a
+    /// The background work of a cache opened by [`Builder::open_stepped`], as tasks for an executor; `timer` tells when upkeep
+    /// is due. They end when the cache is closed or dropped, and keep its memory until then. In a
     /// [`Simulation`](device::Simulation) they are dropped by whoever waits for the program, or the world never rests.
     #[must_use]
     pub fn background_tasks(&self, timer: &Arc<dyn device::timer::Timer>) -> Vec<BackgroundTask> {
-        background::tasks(&self.engine, timer)
+        self.background.tasks(&self.engine, timer)
     }
 
     /// Items in the cache, at most: those in DRAM, without what is chained to them, and those on flash. One that is in both counts

@@ -54,7 +54,7 @@ impl Cache {
             events,
         });
         let _ = home.set(Arc::downgrade(&engine));
-        let background = if threads { Some(Background::start(&engine)?) } else { None };
+        let background = if threads { Background::start(&engine)? } else { Background::default() };
         Ok(Self { background, engine })
     }
 }
@@ -71,7 +71,8 @@ impl Cache {
     }
 
     /// As [`close`](Self::close), as a task: what a cache in a simulated world needs, where a thread that waits stops
-    /// the world. Dropped before it has ended, it leaves a cache that was not closed: the next one on the device comes back empty.
+    /// the world. Its [background tasks](Self::background_tasks) end with it; those that nobody runs any more must be dropped
+    /// before, or it waits for them. Dropped before it has ended, it leaves a cache that was not closed: the next one on the device comes back empty.
     ///
     /// # Errors
     /// As [`close`](Self::close).
@@ -81,12 +82,12 @@ impl Cache {
 
     async fn close_waiting(mut self, waiting: Waiting) -> Result<(), CacheError> {
         self.engine.assert_not_telling("close");
-        let alone = self.background.is_none();
+        let alone = !self.background.has_threads();
         let Some(flash) = &self.engine.flash else { return Ok(()) };
         let lost_before = flash.stats().lost_items();
         self.engine.empty_dram(waiting, alone).await;
-        // Its threads must be gone before the engines are drained for good.
-        self.background = None;
+        // Its threads and tasks must have ended before the engines are drained for good.
+        self.background.end().await;
         let now_seconds = self.engine.clock.unix_seconds();
         for pair in &flash.pairs {
             pair.close(now_seconds, waiting).await?;

@@ -14,6 +14,7 @@ mod setup;
 mod stage;
 
 mod clears;
+mod closing;
 mod crash;
 mod dropped;
 mod faults;
