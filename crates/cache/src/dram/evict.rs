@@ -70,6 +70,7 @@ pub struct Victim<'a> {
     chain: Vec<&'a [u8]>,
     head: Option<ItemRef>,
     expiry_seconds: u32,
+    is_clean: bool,
 }
 
 impl<'a> Victim<'a> {
@@ -91,6 +92,7 @@ impl<'a> Victim<'a> {
             chain,
             head,
             expiry_seconds: item.header().expiry_seconds(),
+            is_clean: item.header().state().has(State::CLEAN),
         }
     }
 
@@ -133,7 +135,7 @@ impl<'a> Victim<'a> {
     /// Whether the same value is known to be on flash.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.item.header().state().has(State::CLEAN)
+        self.is_clean
     }
 
     /// Whether it can still be found in DRAM.
@@ -153,10 +155,12 @@ impl<'a> Victim<'a> {
         self.now_seconds.saturating_sub(self.item.header().touched_seconds())
     }
 
-    /// Whether what was staged is still all there is to the item.
+    /// Whether what was staged is still all there is to the item, and what flash was known to hold is still there.
     fn is_as_staged(&self) -> bool {
+        let header = self.item.header();
         self.dram.chains.head(self.item) == self.head
-            && self.item.header().expiry_seconds() == self.expiry_seconds
+            && header.expiry_seconds() == self.expiry_seconds
+            && (!self.is_clean || header.state().has(State::CLEAN))
     }
 }
 

@@ -217,3 +217,29 @@ fn a_class_whose_items_are_in_use_does_not_keep_the_others_from_being_emptied() 
     assert_eq!(dram.empty_step(&Discard), Emptied::Some);
     assert!(dram.is_empty());
 }
+
+/// It was dropped for a copy beyond the spill that had gone between the question and the end: then it was nowhere.
+#[test]
+fn an_item_whose_copy_left_while_it_was_evicted_was_dropped_as_clean() {
+    struct Leaves<'a>(&'a Dram);
+    impl Spill for Leaves<'_> {
+        type Staged = ();
+        fn stage(&self, victim: &Victim<'_>) -> Stage<()> {
+            assert!(victim.is_clean());
+            if victim.key() == b"a" {
+                self.0.peek(b"a", KeyHash::of(b"a")).unwrap().mark_dirty();
+            }
+            Stage::Drop
+        }
+        fn commit(&self, (): (), _: &Victim<'_>) {}
+        fn abandon(&self, (): (), _: &Victim<'_>) {}
+    }
+    let (dram, _) = small(1, HitRule::Ignore);
+    for key in [b"a", b"b", b"c", b"d"] {
+        put(&dram, key, key).unwrap();
+        get(&dram, key).unwrap().mark_clean();
+    }
+    put_through(&dram, b"e", b"e", 0, &Leaves(&dram)).unwrap();
+    assert!(get(&dram, b"a").is_some() && get(&dram, b"b").is_none());
+    assert_all_comes_back(&dram);
+}
