@@ -4,6 +4,7 @@
 //! lock of the key has been let go of: so the events of a key by several threads may be told in another order than they
 //! happened. Where nobody listens, an event is one comparison.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::dram::Handle;
@@ -107,9 +108,9 @@ impl Events {
         Self { sink }
     }
 
-    /// Whether anybody wants to be told of keys with this hash.
+    /// Whether anybody wants to be told of keys with this hash. Who panics at the question does not.
     pub(crate) fn wants(&self, hash: KeyHash) -> bool {
-        self.sink.wants(hash)
+        catch_unwind(AssertUnwindSafe(|| self.sink.wants(hash))).unwrap_or(false)
     }
 
     /// Tells of an event. What the sink itself does in the cache is not told, and its panic has been printed and ends here:

@@ -323,3 +323,23 @@ fn a_sink_that_panics_costs_nothing_but_its_event() {
     }
     assert!(cache.stats().flash.unwrap().puts.stored > 1000);
 }
+
+/// It was asked in the middle of an eviction, and the item stayed marked for ever.
+#[test]
+fn a_sink_that_panics_when_it_is_asked_is_told_nothing_and_costs_nothing() {
+    struct Asked;
+    impl EventSink for Asked {
+        fn wants(&self, _: KeyHash) -> bool {
+            resume_unwind(Box::new("a mistake in the question"))
+        }
+        fn tell(&self, event: &Event<'_>) {
+            panic!("{event:?}")
+        }
+    }
+    let cache = hybrid(|_| {}).events(Arc::new(Asked)).open().unwrap();
+    for number in 0..20_000 {
+        put(&cache, number, LENGTHS[number as usize % 2]);
+        assert!(has(&cache, number));
+    }
+    assert!(cache.stats().flash.unwrap().puts.stored > 1000);
+}

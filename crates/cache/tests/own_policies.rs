@@ -1,6 +1,7 @@
 //! Policies from outside: who wants another one than there are needs no change of this crate.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,7 +11,7 @@ use flashwright_cache::flash::region::{
     ByEviction, Caching, CachingPolicy, DryStore, Object, OrderConfig, OwnCaching, OwnOrder, Packing,
     Priority, RegionConfig, RegionId, RegionOrder, RipqConfig, Standing,
 };
-use flashwright_cache::{Cache, FlashConfig, InsertOptions, UpkeepConfig};
+use flashwright_cache::{Cache, FlashConfig, InsertOptions, Inserted, UpkeepConfig};
 use futures_util::future::{join_all, select};
 use policy::eviction::{EvictionConfig, Kind};
 use policy::{Admission, Candidate, Entry, Eviction, HitRule, Slot};
@@ -168,6 +169,29 @@ fn an_order_of_ones_own_comes_back_with_the_cache() {
     let cache = open();
     fill(&cache, 9000..15_000);
     assert_eq!(oldest(&cache), 3000);
+}
+
+/// A mistake in somebody's policy left items in DRAM that could neither be evicted nor found room by others.
+#[test]
+fn an_admission_that_panics_admits_nothing_and_costs_nothing() {
+    struct Mistaken;
+    impl Admission for Mistaken {
+        fn admit(&self, candidate: &Candidate, _now_ns: u64) -> bool {
+            if candidate.hash.is_multiple_of(2) { resume_unwind(Box::new("a mistake in the policy")) } else { true }
+        }
+        fn name(&self) -> &'static str {
+            "mistaken"
+        }
+    }
+    let mut flash = FlashConfig::new(Arc::new(MemoryDevice::new(32 * MIB)));
+    flash.admission = Arc::new(Mistaken);
+    let cache = Cache::builder().dram_bytes(4 * MIB).flash_config(flash).open().unwrap();
+    for number in 0..60_000_u32 {
+        let inserted = cache.insert_blocking(&number.to_le_bytes(), &[7; 300], &AS_USUAL);
+        assert_eq!(inserted, Inserted::Stored, "item {number}");
+    }
+    let puts = cache.stats().flash.unwrap().puts;
+    assert!(puts.rejected_admission > 10_000 && puts.stored > 10_000, "{puts:?}");
 }
 
 /// Lets all in, and counts how often it is told what was written.

@@ -4,6 +4,7 @@
 //! The key space may be split over several *pairs* of engines (CacheBench's arenas). Within a pair, small items go to
 //! the buckets and the rest to the regions.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -365,8 +366,10 @@ impl FlashTier {
             ttl_seconds: (expiry != 0).then(|| expiry - now),
             idle_seconds: victim.idle_seconds(),
         };
-        let admitted = self.admission.admit(&candidate, self.clock.monotonic_ns());
-        (!admitted).then_some(PutEnd::NotAdmitted)
+        let now_ns = self.clock.monotonic_ns();
+        // It may be anybody's, and DRAM is in the middle of an eviction: who panics, which has been printed, admits nothing.
+        let admitted = catch_unwind(AssertUnwindSafe(|| self.admission.admit(&candidate, now_ns)));
+        (!admitted.unwrap_or(false)).then_some(PutEnd::NotAdmitted)
     }
 
     fn stage_in_engine(&self, item: &FlashItem<'_>, bytes: usize) -> Result<Staged<'_>, PutEnd> {

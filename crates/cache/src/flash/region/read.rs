@@ -203,9 +203,7 @@ impl RegionStore {
                 Counters::one(&counters.expired);
                 self.take_out(|index| index.remove_at(hash, found.address));
             }
-            Lookup::Damaged => {
-                self.take_out(|index| index.remove_at(hash, found.address));
-            }
+            Lookup::Damaged => self.lose_item(hash, found.address),
         }
     }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use super::InsertionPoint;
 use super::entry::{Entry, Seal, expired};
 use super::index::Found;
-use super::layout::{Layout, RegionId};
+use super::layout::{Address, Layout, RegionId};
 use super::policy::{Needs, Placing};
 use super::stats::Counters;
 use super::store::{Content, RegionStore, Staged};
@@ -266,8 +266,7 @@ impl RegionStore {
         });
         let Some((bytes, entry)) = entry else {
             Counters::add(&self.counters.reinsertions_failed, usize::from(leaving.keep.is_some()));
-            self.evict(leaving);
-            return;
+            return self.lose_item(leaving.record.hash, leaving.found.address);
         };
         let item = FlashItem {
             key: &bytes[entry.key],
@@ -287,6 +286,12 @@ impl RegionStore {
         {
             on_eviction(&item);
         }
+    }
+
+    /// Takes an item that cannot be read any more out of the index, if it is still there.
+    pub(super) fn lose_item(&self, hash: KeyHash, address: Address) {
+        let there_was = self.take_out(|index| index.remove_at(hash, address)).is_some();
+        Counters::add(&self.counters.items_lost, usize::from(there_was));
     }
 
     /// Takes the item out of the index; `false` if it was removed or replaced meanwhile.

@@ -101,7 +101,7 @@ counters! {
     reinserted_bytes,
     /// Items that were to be written again and could not: no room, too much of the region already, damage, failed reads.
     reinsertions_failed,
-    /// Items dropped because their region was damaged or its write failed.
+    /// Items dropped because they or their region were damaged, could not be read to be written again, or were not written.
     items_lost,
     /// Trims that the device failed.
     trim_errors,
