@@ -22,7 +22,8 @@ pub struct CacheConfig {
     pub flash: Option<FlashConfig>,
     /// What is done in the background.
     pub upkeep: UpkeepConfig,
-    /// Seed of every random choice, and what tells this life of the cache from others on the same device.
+    /// Seed of what is random in upkeep (policies and reinsertion have their own), and what tells this life of the cache from
+    /// others on the same device.
     pub seed: u64,
     /// Told of items that are removed, replaced or cleared while in DRAM.
     pub on_remove: Option<RemoveCallback>,
@@ -169,7 +170,7 @@ pub struct UpkeepConfig {
     pub rebalance_interval_ms: u64,
     /// Which slab moves where.
     pub rebalance: RebalanceBy,
-    /// Slabs that a class keeps. With one, classes that nobody uses any more keep as many as there are classes.
+    /// Slabs that a class keeps, but for an item that would find none in its class: it may take another's last. With one, classes that nobody uses any more keep as many as there are classes.
     pub rebalance_min_slabs: u32,
     /// Difference below which nothing moves, as a share.
     pub rebalance_min_difference_ratio: f64,
@@ -414,7 +415,7 @@ impl Builder {
         self
     }
 
-    /// Seed of every random choice; 0 if not said.
+    /// Seed of what is random in upkeep; 0 if not said. Policies and reinsertion have their own.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.config.seed = seed;

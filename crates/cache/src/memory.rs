@@ -51,7 +51,7 @@ impl Memory {
     /// The most that `config` can come to: every chunk of DRAM as small as they are made, every item in regions as
     /// small as those that go there. Beyond buckets' items, those are larger than
     /// [`small_item_max_bytes`](FlashConfig::small_item_max_bytes); keys of more than 255 bytes go to regions with smaller
-    /// values too, and are not reckoned with.
+    /// values too, and are not reckoned with; nor are the index of chains, and removes that wait to be written.
     #[must_use]
     pub fn at_most(config: &CacheConfig) -> Self {
         let dram = &config.dram;

@@ -41,7 +41,7 @@ pub enum Strategy {
 pub struct Rebalance {
     /// Who gives, who receives.
     pub strategy: Strategy,
-    /// Slabs that a donor keeps.
+    /// Slabs that a donor keeps when classes are rebalanced.
     pub min_slabs: u32,
     /// Whether the coldest items of the class leave, and the others of the released slab move into their chunks; else all of the
     /// slab leave.

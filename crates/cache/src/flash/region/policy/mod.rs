@@ -109,7 +109,8 @@ pub trait RegionPolicy: Send {
         let _ = item;
     }
 
-    /// An item was read (and that hit is counted). Its place changes if the policy says so; never downwards.
+    /// An item was read (and that hit is counted). Its place changes if the policy says so; never to a lower
+    /// section.
     fn hit(&mut self, item: &Resident) -> Option<Raise>;
 
     /// The item's record says now what [`hit`](Self::hit) asked for; `item` is from before.
