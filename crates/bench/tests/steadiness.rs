@@ -125,7 +125,7 @@ fn flash_that_was_not_written_over_is_told_of_with_what_the_warm_up_wrote() {
         made::report(instance(1.0, Some(warmup), Snapshot { flash, ..Snapshot::default() })).remarks()
     };
     let fresh = || FlashCounts { capacity_bytes: Some(4 * GIB), ..FlashCounts::default() };
-    let words = "Flash was not filled once (2.00 of 4.00 GB, 50%): its write amplification is not yet that of a full cache";
+    let words = "Flash was not filled once (2.00 of 4.00 GiB, 50%): its write amplification is not yet that of a full cache";
     assert_eq!(remarks(GIB, fresh()), [words]);
     assert!(remarks(3 * GIB, fresh()).is_empty(), "it was, by the warm-up and the rest together");
     assert!(remarks(GIB, FlashCounts { recovered: true, ..fresh() }).is_empty(), "an earlier run filled it");

@@ -30,7 +30,7 @@ pub struct TraceFlags {
     #[arg(long, value_name = "ACTION", default_value = "skip")]
     pub on_bad_row: BadRow,
     /// Bad rows to skip before giving up
-    #[arg(long, value_name = "N", default_value_t = OpenOptions::default().bad_rows_limit)]
+    #[arg(long, value_name = "N", default_value_t = OpenOptions::default().bad_rows_limit, value_parser = quantity::number::<u64>)]
     pub bad_rows: u64,
     /// What to do with 0-byte objects: skip, keep, or give them this size [default: skip; keep when writing a binary trace]
     #[arg(long, value_name = "skip|keep|BYTES", value_parser = zero_size)]

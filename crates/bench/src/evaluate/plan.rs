@@ -10,6 +10,7 @@ use super::run::Job;
 use super::stages::Lengths;
 use super::subject::Subject;
 use crate::drive::text::bytes;
+use crate::report::text::noun;
 
 /// Which ways of writing are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,7 +159,9 @@ impl Plan {
     #[must_use]
     pub fn words(&self, subject: &Subject) -> String {
         let mut out = match subject {
-            Subject::Model(_) => format!("plan, {} runs at once:\n", self.threads),
+            Subject::Model(_) => {
+                format!("plan, {} {} at once:\n", self.threads, noun(self.threads as u64, "run"))
+            }
             Subject::Real(_) => "plan, if the drive writes 500 MB/s:\n".to_owned(),
         };
         let all = Step {

@@ -9,7 +9,7 @@ use super::candidate::{DRAM_HITS_OFF, HITS_OFF, SETS_LESS, WRITES_MORE};
 use super::{Figure, Outcome, Plan, Point, ReadLatency, Reads, SET_BYTES, SMALL_AT_MOST};
 use crate::evaluate::criteria::{time_words, years_words};
 use crate::report::amount::trimmed;
-use crate::report::text::{counted, grouped, was};
+use crate::report::text::{counted, drive_writes, grouped, was};
 use crate::simulate::report::{bytes, trace, ttl_words};
 
 /// The result's keys in JSON.
@@ -88,8 +88,10 @@ fn assumptions(plan: &Plan) -> Vec<String> {
             .into(),
         "latency_ns: of a page read from flash at an even rate; low and high are the 1st and 99th percentiles".into(),
         format!(
-            "{} drive writes per day for {} years at a write amplification of {}",
-            rated.dwpd, rated.warranty_years, prices.rated_dlwa
+            "{} for {} years at a write amplification of {}",
+            drive_writes(rated.dwpd),
+            rated.warranty_years,
+            prices.rated_dlwa
         ),
         format!("in service for {} years; a drive that lasts longer is bought once", prices.system_years),
         format!(

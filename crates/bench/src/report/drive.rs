@@ -110,8 +110,8 @@ impl DriveReport {
         let gib = |bytes: u64| bytes as f64 / GIB;
         let dlwa = self.dlwa().map_or_else(|| "unknown".to_owned(), |dlwa| format!("{dlwa:.3}"));
         let mut out = format!("\n== Model Drive ==\nCard          : {}\n", self.card);
-        let _ = writeln!(out, "Host writes   : {:6.2} GB", gib(stats.host_bytes));
-        let _ = writeln!(out, "Media writes  : {:6.2} GB, amplification {dlwa}", gib(self.media_bytes()));
+        let _ = writeln!(out, "Host writes   : {:6.2} GiB", gib(stats.host_bytes));
+        let _ = writeln!(out, "Media writes  : {:6.2} GiB, amplification {dlwa}", gib(self.media_bytes()));
         let (moved, erased) = (grouped(stats.gc_events), grouped(stats.erases));
         let _ = writeln!(out, "Units         : {moved} collected with live pages, {erased} erased");
         for (instance, given) in self.assignments.iter().enumerate() {

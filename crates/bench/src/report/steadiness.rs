@@ -165,7 +165,7 @@ pub fn unfilled_remark(report: &InstanceReport) -> Option<String> {
     let capacity = report.snapshot.flash.as_ref()?.capacity_bytes?;
     let share = ratio(written, capacity)? * 100.0;
     Some(format!(
-        "Flash was not filled once ({:.2} of {:.2} GB, {share:.0}%): its write amplification is not yet that of a full cache",
+        "Flash was not filled once ({:.2} of {:.2} GiB, {share:.0}%): its write amplification is not yet that of a full cache",
         written as f64 / GIB,
         capacity as f64 / GIB
     ))

@@ -42,7 +42,7 @@ pub fn to_text(report: &InstanceReport) -> String {
     let Some(tenants) = &report.tenants else { return String::new() };
     let mut out = String::from("\n== Tenants ==\n");
     let columns =
-        ["ops", "gets", "hits", "RAM hits", "NVM hits", "sets", "deletes", "byte hits", "GB stored"];
+        ["ops", "gets", "hits", "RAM hits", "NVM hits", "sets", "deletes", "byte hits", "GiB stored"];
     let width = width(tenants);
     let heads: String = columns.iter().map(|name| format!(" {name:>13}")).collect();
     line(&mut out, format_args!("{:width$}{heads}", "tenant"));

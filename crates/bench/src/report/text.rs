@@ -60,7 +60,7 @@ pub fn results(report: &InstanceReport, options: TextOptions) -> String {
     if let Some(warmup) = report.warmup.filter(|it| it.ended) {
         let (ops, gib) = (grouped(warmup.counts.ops), gib(Some(warmup.flash_bytes)));
         let words =
-            format!("{ops} operations, {:.2} s, {} GB written to flash", warmup.seconds, gib.trim_start());
+            format!("{ops} operations, {:.2} s, {} GiB written to flash", warmup.seconds, gib.trim_start());
         line(&mut out, format_args!("Warm-up       : {words} are not counted"));
     }
     out += &super::arrivals::to_text(report);
@@ -450,6 +450,12 @@ pub fn grouped(count: u64) -> String {
     out
 }
 
+/// A rating in drive writes a day.
+#[must_use]
+pub fn drive_writes(dwpd: f64) -> String {
+    format!("{dwpd} drive {} per day", if dwpd == 1.0 { "write" } else { "writes" })
+}
+
 /// `noun` for so many: one request, two requests, two accesses.
 #[must_use]
 pub fn noun(count: u64, noun: &str) -> String {
@@ -496,4 +502,15 @@ fn plain(value: Option<f64>) -> String {
 
 fn gib(bytes: Option<u64>) -> String {
     bytes.map_or_else(|| "unknown".to_owned(), |bytes| format!("{:6.2}", bytes as f64 / GIB))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_drive_write_was_writes() {
+        let words = ["1 drive write per day", "0.5 drive writes per day", "3 drive writes per day"];
+        assert_eq!([1.0, 0.5, 3.0].map(drive_writes), words);
+    }
 }

@@ -13,6 +13,7 @@ use bench::evaluate::stages::Offer;
 use bench::evaluate::subject::{Model, Real, Subject, Target, WARRANTY_YEARS};
 use bench::evaluate::{Asked, Found, evaluate, json, plot, text};
 use bench::picture::Format;
+use bench::report::text::drive_writes;
 use bench::run::stop::Stop;
 use bench::{drive, environment};
 use clap::{Args, ValueEnum};
@@ -282,7 +283,7 @@ impl Arguments {
         let Some(dwpd) = self.dwpd else { return subject.rated(rated_dlwa) };
         let years = self.warranty_years.unwrap_or(WARRANTY_YEARS);
         let endurance = Endurance::from_dwpd(subject.capacity_bytes() as f64, dwpd, years, rated_dlwa);
-        Some((endurance, format!("{dwpd} drive writes per day for {years} years (--dwpd)")))
+        Some((endurance, format!("{} for {years} years (--dwpd)", drive_writes(dwpd))))
     }
 
     fn config(&self, subject: &Subject, plan: &Plan, asked: &Asked) -> Value {

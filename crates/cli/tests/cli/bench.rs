@@ -539,3 +539,14 @@ fn a_study_whose_result_cannot_be_written_does_not_run() {
         assert!(directory.path().join("figures").join(picture).exists(), "{picture}");
     }
 }
+
+/// Where others say what is expected, these said "invalid digit found in string".
+#[test]
+fn numbers_below_nothing_were_invalid_digits() {
+    let (_directory, file) = config("small.json", SMALL);
+    for flag in ["--seed", "--timeout-seconds", "--progress"] {
+        let output = flashwright(&["bench", &file, flag, "-1"]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(err(&output).contains("\"-1\" is not a whole number: write 1000000"), "{}", err(&output));
+    }
+}

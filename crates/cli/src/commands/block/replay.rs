@@ -47,7 +47,7 @@ pub struct Arguments {
     #[arg(long, help_heading = REQUESTS, value_name = "NAME", conflicts_with = "generate")]
     device: Option<String>,
     /// Bad rows to skip before giving up
-    #[arg(long, alias = "bad-rows", help_heading = REQUESTS, value_name = "N", default_value_t = 0, conflicts_with = "generate", value_parser = quantity::number::<u64>)]
+    #[arg(long, visible_alias = "bad-rows", help_heading = REQUESTS, value_name = "N", default_value_t = 0, conflicts_with = "generate", value_parser = quantity::number::<u64>)]
     wrong_rows: u64,
     /// Requests (or generated operations) that warm up the cache and are not counted [default: 0, or a third of --operations]
     #[arg(long, alias = "warmup", help_heading = REQUESTS, value_name = "N", value_parser = quantity::number::<u64>)]

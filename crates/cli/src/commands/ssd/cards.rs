@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use bench::report::text::drive_writes;
 use clap::Args;
 use serde_json::{Value, json};
 use ssd::Card;
@@ -35,7 +36,7 @@ fn cards(arguments: &Arguments) -> Result<Finding, String> {
         let handles = card.placement.as_ref().map_or(0, |placement| placement.handles);
         let _ = writeln!(
             text,
-            "{:8} {}\n         {} usable, over-provisioning {:.1} %, {} reclaim units of {}, mapping pages of {}\n         {handles} placement handles, rated for {} drive writes per day (DWPD) over {} years",
+            "{:8} {}\n         {} usable, over-provisioning {:.1} %, {} reclaim units of {}, mapping pages of {}\n         {handles} placement handles, rated for {} (DWPD) over {} years",
             card.name,
             card.title,
             decimal(card.space.usable_bytes as f64),
@@ -43,7 +44,7 @@ fn cards(arguments: &Arguments) -> Result<Finding, String> {
             shape.units,
             binary(card.space.unit_bytes),
             binary(card.space.page_bytes.into()),
-            card.endurance.dwpd,
+            drive_writes(card.endurance.dwpd),
             card.endurance.warranty_years,
         );
     }
