@@ -198,8 +198,8 @@ fn the_json_has_the_names_of_the_design() {
     }
 }
 
-const TOO_LARGE: &str = "Warning: 170 of 2,559,176 inserts into DRAM (less than 0.01 %) were refused as too large for a chunk of DRAM: \
-                         raise maxAllocSize, or cacheSizeMB if it is small\n";
+const TOO_LARGE: &str = "Warning: 170 of 2,559,176 inserts into DRAM (less than 0.01 %) were refused as too large for a chunk of DRAM, which \
+                         has at most 4 MiB: raise allocSizes if they are given, or else maxAllocSize, or cacheSizeMB if it is small\n";
 
 /// The last lines, but for what all these instances have in common.
 fn verdict(report: &RunReport) -> String {

@@ -169,7 +169,7 @@ fn rebalance(typed: &CacheConfig) -> Result<Option<RebalancePlan>, String> {
 }
 
 fn flash(typed: &CacheConfig) -> Result<FlashPlan, String> {
-    let region_bytes = region_policy::region_bytes(typed)?;
+    let (region_bytes, region_key) = region_policy::region_bytes(typed)?;
     let mut paths: Vec<PathBuf> = typed.nvm_paths.iter().map(PathBuf::from).collect();
     // As CacheBench: the order of the stripe does not depend on the order in the config.
     paths.sort();
@@ -184,6 +184,7 @@ fn flash(typed: &CacheConfig) -> Result<FlashPlan, String> {
         listed_drives,
         block_bytes: narrow(typed.navy_block_bytes, "cache_config.navyBlockSize")?,
         region_bytes,
+        region_key,
         pairs: pairs(typed)?,
         bucket_bytes: narrow(typed.navy_bucket_bytes, "cache_config.navyBigHashBucketSize")?,
         filter_bytes: narrow(typed.navy_bloom_bytes, "cache_config.navyBloomFilterPerBucketSize")?,

@@ -129,6 +129,8 @@ pub struct FlashPlan {
     pub block_bytes: u32,
     /// Region of the large-object engine.
     pub region_bytes: u32,
+    /// The key that says so.
+    pub region_key: &'static str,
     /// Engine pairs that share the key space: share of flash and, of that, of the small-object engine, both percent.
     pub pairs: Vec<(u8, u8)>,
     /// Its bucket.

@@ -6,13 +6,13 @@ use super::amounts::{mib, narrow};
 use super::keys::CacheConfig;
 use super::plan::{OrderPlan, PlacementExtras, ReinsertionPlan};
 
-/// Bytes of a region.
-pub fn region_bytes(typed: &CacheConfig) -> Result<u32, String> {
+/// Bytes of a region, and the key that has them.
+pub fn region_bytes(typed: &CacheConfig) -> Result<(u32, &'static str), String> {
     let (count, key) = match typed.region_policy.as_str() {
         "" => (typed.navy_region_mib, "cache_config.navyRegionSizeMB"),
         _ => (typed.region_policy_config.block_mib, "cache_config.navyRegionPolicyConfig.blockMB"),
     };
-    narrow(mib(count, key)?, key)
+    Ok((narrow(mib(count, key)?, key)?, key))
 }
 
 /// Which region is given up first.

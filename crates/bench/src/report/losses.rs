@@ -14,8 +14,9 @@ pub fn remarks(snapshot: &Snapshot) -> Vec<String> {
     let mut remarks = vec![
         // Any: the DRAM that a workload is given is to take all of its items.
         dram.remark("rejected_too_large", 0, || {
-            let words = "refused as too large for a chunk of DRAM: raise maxAllocSize, or cacheSizeMB if it is small";
-            words.to_owned()
+            "refused as too large for a chunk of DRAM, which has at most 4 MiB: raise allocSizes if they are given, or else \
+             maxAllocSize, or cacheSizeMB if it is small"
+                .to_owned()
         }),
         dram.remark("rejected_all_pinned", NOTABLE_PERCENT, || {
             "refused because everything that could make room was in use: raise cacheSizeMB, or lower numThreads or the \
@@ -30,7 +31,8 @@ pub fn remarks(snapshot: &Snapshot) -> Vec<String> {
             "refused because their item was not there any more: raise cacheSizeMB".to_owned()
         }),
         chained.remark("rejected_too_large", NOTABLE_PERCENT, || {
-            "refused as too large for a chunk of DRAM: raise maxAllocSize, or lower chainedItemValSizeRange".to_owned()
+            "refused as too large for a chunk of DRAM: raise allocSizes if they are given, or else maxAllocSize, or lower \
+             chainedItemValSizeRange".to_owned()
         }),
         chained.remark("rejected_all_pinned", NOTABLE_PERCENT, || {
             "refused because chains make no room for themselves, and all that could was in use: raise cacheSizeMB, or \

@@ -54,6 +54,7 @@ pub(super) mod tests {
             bytes_per_device: 512 * MIB,
             block_bytes: 4096,
             region_bytes: 16 << 20,
+            region_key: "cache_config.navyRegionSizeMB",
             pairs,
             bucket_bytes: 4096,
             filter_bytes: 8,

@@ -83,8 +83,7 @@ pub fn make_room(
         }
     }
     let limit = largest(&chunks(config)?);
-    Ok((sizes.most_bytes > limit)
-        .then(|| too_large(plan.dram_bytes, sizes.most_bytes, u64::from(most), limit)))
+    Ok((sizes.most_bytes > limit).then(|| too_large(plan, sizes.most_bytes, u64::from(most), limit)))
 }
 
 /// A DRAM that cannot be, by the key that makes it so.
@@ -102,17 +101,20 @@ fn bears(config: &DramConfig, plan: &CachePlan, sizes: ItemSizes, chunks: &[u32]
     !chunks.is_empty() && plan.pool_shares.iter().all(|share| of(share) >= SLABS_A_SIZE * in_use as u64)
 }
 
-fn too_large(dram_bytes: u64, item_bytes: u64, most_bytes: u64, limit_bytes: u64) -> String {
+fn too_large(plan: &CachePlan, item_bytes: u64, most_bytes: u64, limit_bytes: u64) -> String {
     let words =
         format!("items of up to {item_bytes} bytes, header and key included, are requested, and those");
     if item_bytes > most_bytes {
-        let key = "cache_config.maxAllocSize";
+        let are_given = !plan.classes.explicit_bytes.is_empty();
+        let key = if are_given { "cache_config.allocSizes" } else { "cache_config.maxAllocSize" };
         let what_to_do = if item_bytes > LARGEST_CLASS_BYTES {
             "no chunk can be larger than 4 MiB, but chained items hold more"
         } else if limit_bytes < most_bytes {
             "raise it and cacheSizeMB, which has too few slabs for such chunks"
+        } else if are_given {
+            "give larger ones"
         } else {
-            "raise it, or allocSizes"
+            "raise it, or give allocSizes"
         };
         return format!("{key}: {words} above {limit_bytes} are refused as too large: {what_to_do}");
     }
@@ -120,7 +122,7 @@ fn too_large(dram_bytes: u64, item_bytes: u64, most_bytes: u64, limit_bytes: u64
     format!(
         "cache_config.cacheSizeMB: {words} above {limit_bytes} are refused as too large, because DRAM of {} MiB has \
          too few slabs for chunks of all sizes up to that: {needed_mib} MiB (after --scale) are enough",
-        dram_bytes / MIB,
+        plan.dram_bytes / MIB,
     )
 }
 
@@ -185,7 +187,7 @@ mod tests {
         let (_, said) = room(1024, 100, 3_000_000);
         let said = said.unwrap();
         assert!(
-            said.starts_with("cache_config.maxAllocSize: ") && said.ends_with("raise it, or allocSizes"),
+            said.starts_with("cache_config.maxAllocSize: ") && said.ends_with("raise it, or give allocSizes"),
             "{said}"
         );
     }
@@ -200,6 +202,22 @@ mod tests {
         );
         let said = room(1024, 100, 5_000_000).1.unwrap();
         assert!(said.ends_with("no chunk can be larger than 4 MiB, but chained items hold more"), "{said}");
+    }
+
+    /// `maxAllocSize` was named, which nobody heeds then.
+    #[test]
+    fn sizes_that_are_given_are_what_is_too_small() {
+        let mut plan = plan(64);
+        plan.classes.explicit_bytes = vec![100, 200];
+        let eviction = policy::eviction::EvictionConfig::new(policy::eviction::Kind::Lru);
+        let mut config = DramConfig::new(plan.dram_bytes, cache::config::eviction(eviction));
+        config.alloc_sizes = plan.classes.explicit_bytes.clone();
+        let sizes = ItemSizes { least_bytes: 100, most_bytes: 8000 };
+        let said = make_room(&mut config, &plan, Some(sizes)).unwrap().unwrap();
+        assert!(
+            said.starts_with("cache_config.allocSizes: ") && said.ends_with("give larger ones"),
+            "{said}"
+        );
     }
 
     /// Every reason was laid on `cacheSizeMB`.

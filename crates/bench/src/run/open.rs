@@ -99,7 +99,7 @@ pub fn cache(
             Some(_) => Recovery::Reopen,
         };
         let flash = flash(plan_flash, device, recovery, seed);
-        warnings.extend(smaller_regions(plan_flash.region_bytes, flash.regions.region_bytes));
+        warnings.extend(smaller_regions(plan_flash, flash.regions.region_bytes));
         config.flash = Some(flash);
     }
     let tracker = plan.events.as_ref().zip(events).map(|(plan, file)| {
@@ -197,18 +197,15 @@ pub fn check(
     if let Some((plan_flash, device)) = plan.flash.as_ref().zip(device) {
         let flash = flash(plan_flash, device, Recovery::Discard, 0);
         flash.check()?;
-        warnings.extend(smaller_regions(plan_flash.region_bytes, flash.regions.region_bytes));
+        warnings.extend(smaller_regions(plan_flash, flash.regions.region_bytes));
     }
     Ok(warnings)
 }
 
-fn smaller_regions(asked_bytes: u32, used_bytes: u32) -> Option<String> {
-    let kib = |bytes: u32| bytes >> 10;
-    let (asked, used) = (kib(asked_bytes), kib(used_bytes));
-    let words = format!(
-        "cache_config.navyRegionSizeMB: flash has room for too few regions of {asked} KiB; using {used} KiB"
-    );
-    (asked_bytes != used_bytes).then_some(words)
+fn smaller_regions(plan: &FlashPlan, used_bytes: u32) -> Option<String> {
+    let (key, asked, used) = (plan.region_key, plan.region_bytes >> 10, used_bytes >> 10);
+    let words = format!("{key}: flash has room for too few regions of {asked} KiB; using {used} KiB");
+    (plan.region_bytes != used_bytes).then_some(words)
 }
 
 fn observer(latency: Arc<DeviceLatency>) -> device::wrap::measure::Observer {
