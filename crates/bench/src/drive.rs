@@ -13,6 +13,7 @@ pub mod wear;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use device::contents::{self, Contents};
 use device::file::OpenOptions;
 use device::{Clock, DeviceSpec, IoError, Request, SystemClock};
 
@@ -56,6 +57,14 @@ pub fn open_whole(path: &Path) -> Result<Arc<dyn Device>, DriveError> {
         return Err(DriveError::Path { path: path.into(), source });
     }
     Ok(DeviceSpec::Path(path.into()).open(&OpenOptions::default())?)
+}
+
+/// What `device`, opened at `path`, is known to hold that is not a hybrid cache's, whose contents may always be lost.
+///
+/// # Errors
+/// It cannot be read: it may hold anything then.
+pub fn foreign(path: &Path, device: &dyn Device) -> Result<Option<Contents>, IoError> {
+    Ok(contents::of(path, device)?.filter(|held| *held != Contents::HybridCache))
 }
 
 /// The machine's clock, by which a drive's rate is measured.

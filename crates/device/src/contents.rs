@@ -1,9 +1,21 @@
-//! What a device holds already, by the marks that others leave at its beginning. Whoever is about to write over all of it
-//! asks here first: a mistyped path costs an error then, and not a file system.
+//! What a device holds already, by the marks that others leave at its beginning or on its file. Whoever is about to write over
+//! all of it asks here first: a mistyped path costs an error then, and not a file system.
 
 use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::path::Path;
 
+use rustix::fs::{SeekFrom, getxattr, seek};
+use rustix::io::Errno;
+
+use crate::file::{file_behind_block_device, is_fuse};
 use crate::{Device, IoBuffer, IoError};
+
+/// The attribute of a file that is the disk of a block cache, which alone may have the newest of its data. The bytes of the file
+/// are the user's, and tell nothing of that.
+pub const CACHED_DISK_MARK: &str = "user.flashwright.volume";
 
 /// A device's beginning that shows every mark.
 pub const HEAD_BYTES: usize = 68 << 10;
@@ -15,6 +27,8 @@ pub enum Contents {
     HybridCache,
     /// Flash of a block cache, which may be all there is of the newest data of a disk.
     BlockCache,
+    /// The disk behind a block cache, as its [file says](CACHED_DISK_MARK).
+    CachedDisk,
     /// Somebody else's.
     Foreign(&'static str),
 }
@@ -24,6 +38,7 @@ impl fmt::Display for Contents {
         formatter.write_str(match self {
             Self::HybridCache => "a hybrid cache",
             Self::BlockCache => "a block cache",
+            Self::CachedDisk => "the disk of a block cache",
             Self::Foreign(what) => what,
         })
     }
@@ -84,6 +99,55 @@ pub fn of_device(device: &dyn Device) -> Result<Option<Contents>, IoError> {
     Ok(of_head(&head))
 }
 
+/// What `device`, which was opened at `path`, holds, as far as it is known.
+///
+/// # Errors
+/// As [`of_device`].
+pub fn of(path: &Path, device: &dyn Device) -> Result<Option<Contents>, IoError> {
+    of_path(path).map_or_else(|| of_device(device), |known| Ok(Some(known)))
+}
+
+/// What is known of the file at `path`, or of that behind the loop device there, without its bytes.
+#[must_use]
+pub fn of_path(path: &Path) -> Option<Contents> {
+    let there = path.metadata().ok()?;
+    let behind =
+        if there.file_type().is_block_device() { file_behind_block_device(there.rdev()) } else { None };
+    match getxattr(behind.as_deref().unwrap_or(path), CACHED_DISK_MARK, &mut [0_u8; 64]) {
+        Ok(_) | Err(Errno::RANGE) => Some(Contents::CachedDisk),
+        Err(_) => None,
+    }
+}
+
+/// Whether the file at `path` has anything but zeros in it. It is read as far as the first other byte, but for the holes that its
+/// file system knows of.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn has_data(path: &Path) -> io::Result<bool> {
+    const STEP_BYTES: usize = 1 << 20;
+    let file = File::open(path)?;
+    let knows_holes = !is_fuse(&file);
+    let mut buffer = vec![0; STEP_BYTES];
+    let mut at = 0;
+    loop {
+        if knows_holes {
+            at = match seek(&file, SeekFrom::Data(at)) {
+                Err(Errno::NXIO) => return Ok(false),
+                // Whoever knows of no holes reads all.
+                Err(Errno::INVAL) => at,
+                found => found?,
+            };
+        }
+        match file.read_at(&mut buffer, at)? {
+            0 => return Ok(false),
+            // As a whole, since that is done in wide steps.
+            read if buffer[..read].iter().fold(0, |all, byte| all | byte) != 0 => return Ok(true),
+            read => at += read as u64,
+        }
+    }
+}
+
 /// Whether there is a boot record with a partition in it. Its mark alone is too short to be believed.
 fn has_partitions(head: &[u8]) -> bool {
     const ENTRIES: std::ops::Range<usize> = 446..510;
@@ -131,6 +195,32 @@ mod tests {
         block[..8].copy_from_slice(b"FWBLKVOL");
         (&device as &dyn Device).write(0, block.into(), PlacementHandle::DEFAULT).wait().unwrap();
         assert_eq!(of_device(&device).unwrap(), Some(Contents::BlockCache));
+    }
+
+    #[test]
+    fn data_behind_a_hole_or_behind_written_zeros_was_not_looked_for() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let has = || has_data(file.path()).unwrap();
+        assert!(!has(), "empty");
+        file.as_file().set_len(64 << 20).unwrap();
+        assert!(!has(), "a hole");
+        file.as_file().write_all_at(&[0; 3 << 20], 5 << 20).unwrap();
+        assert!(!has(), "zeros");
+        file.as_file().write_all_at(&[1], (64 << 20) - 1).unwrap();
+        assert!(has(), "the last byte");
+    }
+
+    #[test]
+    fn the_mark_of_a_disk_is_found_on_its_file() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert_eq!(of_path(file.path()), None);
+        // Longer than what a cache writes.
+        let flags = rustix::fs::XattrFlags::empty();
+        if rustix::fs::setxattr(file.path(), CACHED_DISK_MARK, &[b'7'; 100], flags).is_err() {
+            return;
+        }
+        assert_eq!(of_path(file.path()), Some(Contents::CachedDisk));
+        assert_eq!(of(file.path(), &crate::MemoryDevice::new(4096)).unwrap(), Some(Contents::CachedDisk));
     }
 
     /// A drive whose requests are short, as those of a namespace are by passed-through commands.

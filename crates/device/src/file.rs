@@ -18,8 +18,10 @@ use crate::nvme::wear::MediaProbe;
 use crate::placement::HandleAllocator;
 use crate::{Completion, Counters, Device, Geometry, IoError, IoSlice, Outcome, PlacementHandle, Request};
 pub use claim::holder_of_block_device;
+pub(crate) use loops::file_behind_block_device;
 pub use loops::loop_device_upon;
 use medium::OpenFile;
+pub(crate) use medium::is_fuse;
 pub(crate) use open::open_exclusively;
 pub use open::{LARGEST_FILE_BYTES, OpenOptions, reserve_space, set_length};
 

@@ -6,13 +6,14 @@ use std::str::FromStr;
 
 use device::contents::{self, Contents};
 use device::file::{OpenOptions, set_length};
-use device::{Device, DeviceSpec, IoBuffer, IoError};
+use device::{Device, DeviceSpec};
 use ssd::Card;
 use ssd::card::MIN_SCALED_PAGES;
 use ssd::model::lifetime::Endurance;
 
 use crate::drive::info::{self, Info};
 use crate::drive::{self, text};
+use crate::report::text::drive_writes;
 
 /// What a user names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -156,7 +157,7 @@ impl Real {
             let (has, least) = (text::bytes(capacity_bytes.into()), text::bytes(LEAST_BYTES.into()));
             return Err(format!("{}: has {has}; a cache needs at least {least}", path.display()));
         }
-        let found = if force { None } else { foreign(&*device, info.kind == "file")? };
+        let found = if force { None } else { foreign(path, &*device, info.kind == "file")? };
         match found {
             Some(found) => Err(format!("{} holds {found}; --force overwrites it", path.display())),
             None => Ok(Self { path: path.into(), info, capacity_bytes, made }),
@@ -201,18 +202,15 @@ fn make_file(path: &Path, bytes: u64) -> Result<MadeFile, String> {
 
 /// Whose the bytes on `device` are, if anybody is known to have left them. A cache of ours may be lost. A drive shows others by
 /// their marks; a file that is not empty is somebody's anyway.
-fn foreign(device: &dyn Device, is_file: bool) -> Result<Option<String>, String> {
-    let failed = |error: IoError| error.to_string();
-    match contents::of_device(device).map_err(failed)? {
+fn foreign(path: &Path, device: &dyn Device, is_file: bool) -> Result<Option<String>, String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+    match contents::of(path, device).map_err(|error| error.to_string())? {
         Some(Contents::HybridCache) => Ok(None),
         Some(others) => Ok(Some(others.to_string())),
-        None if !is_file => Ok(None),
-        None => {
-            let block_bytes = device.geometry().block_bytes as usize;
-            let head = device.read(0, IoBuffer::zeroed(block_bytes)).wait().map_err(failed)?;
-            let is_used = head.is_some_and(|head| head.iter().any(|byte| *byte != 0));
-            Ok(is_used.then(|| "data that is not a cache's".to_owned()))
+        None if is_file && contents::has_data(path).map_err(failed)? => {
+            Ok(Some("data that is not a cache's".to_owned()))
         }
+        None => Ok(None),
     }
 }
 
@@ -262,7 +260,7 @@ impl Subject {
                 let rated = &model.card.endurance;
                 let capacity_bytes = self.capacity_bytes() as f64;
                 let (dwpd, years) = (rated.dwpd, rated.warranty_years);
-                let words = format!("{dwpd} drive writes per day for {years} years (card)");
+                let words = format!("{} for {years} years (card)", drive_writes(dwpd));
                 Some((Endurance::from_dwpd(capacity_bytes, dwpd, years, rated_dlwa), words))
             }
             Self::Real(real) => {

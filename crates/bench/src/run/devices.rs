@@ -89,8 +89,28 @@ impl Devices {
 }
 
 impl Devices {
-    /// Refuses files that no cache of ours left, before any is made longer: those whose beginning is somebody's by its mark, or is
-    /// neither a cache's nor empty. Of a stripe only the first file begins as a cache; others that do not are believed to be
+    /// Whether it [would open](Supply::open), as far as that can be found out without making or changing anything. A place that is
+    /// not there is an answer if it may be `elsewhere`: on another machine.
+    ///
+    /// # Errors
+    /// As opening it.
+    pub fn check(&self, plan: &FlashPlan, elsewhere: bool) -> Result<Vec<String>, OpenError> {
+        let is_nowhere = |path: &&PathBuf| !path.exists() && refuse_nowhere(path).is_err();
+        let (nowhere, there): (Vec<&PathBuf>, Vec<_>) = plan.paths.iter().partition(is_nowhere);
+        let told: Vec<String> =
+            nowhere.iter().filter_map(|path| Some(refuse_nowhere(path).err()?.to_string())).collect();
+        if let Some(path) = nowhere.first().filter(|_| !elsewhere) {
+            refuse_nowhere(path)?;
+        }
+        if !self.force {
+            self.refuse_files(plan)?;
+        }
+        there.into_iter().try_for_each(|path| self.by_path[path].check(path, self.force))?;
+        Ok(told)
+    }
+
+    /// Refuses files that no cache of ours left, before any is made longer: those that are somebody's by their mark, or that
+    /// neither begin as a cache nor are empty. Of a stripe only the first file begins as a cache; others that do not are believed to be
     /// its members if they are as long as they are to be and the cache in the first one is as long as the stripe.
     fn refuse_files(&self, plan: &FlashPlan) -> Result<(), OpenError> {
         let mut first = None;
@@ -99,13 +119,14 @@ impl Devices {
             let path = sharing.file_of(path);
             let head = if sharing.opened.is_some() { None } else { head_of(&path)? };
             let Some(head) = head else { continue };
-            let known = contents::of_head(&head);
+            let known = contents::of_path(&path).or_else(|| contents::of_head(&head));
             refuse(&path, known)?;
             let is_member = || {
                 let is_long = std::fs::metadata(&path).is_ok_and(|it| it.len() == sharing.bytes);
                 is_long && first.as_ref().is_some_and(|first: &Vec<u8>| spans(first, plan))
             };
-            if known.is_none() && head.iter().any(|byte| *byte != 0) && !is_member() {
+            let has_data = || contents::has_data(&path).map_err(|error| unreadable(&path, &error));
+            if known.is_none() && !is_member() && has_data()? {
                 return Err(in_use(&path, "data that is not a cache's"));
             }
             first = first.or(Some(head));
@@ -158,11 +179,20 @@ impl Sharing {
             ..OpenOptions::default()
         };
         if !path.exists() {
-            refuse_dangling(path)?;
+            refuse_nowhere(path)?;
             make_way(path)?;
         }
         let path = self.file_of(path);
-        let spec = DeviceSpec::Path(path.clone());
+        let device = self.opened(&path, &options)?;
+        if !force {
+            refuse(&path, contents::of(&path, &*device)?)?;
+        }
+        Ok(device)
+    }
+
+    /// Opens what is there or is to be made.
+    fn opened(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn Device>, OpenError> {
+        let spec = DeviceSpec::Path(path.to_owned());
         // A sparse file is given room, and its file's lock taken, at every first write to a place. Where no room can be
         // reserved it has to do: a run need not write all of its file.
         let open = |options: &OpenOptions| match spec.open(options) {
@@ -172,18 +202,46 @@ impl Sharing {
             opened => opened,
         };
         let may_buffer = self.allow_buffered && !self.placement;
-        let device = match open(&options) {
+        Ok(match open(options) {
             Err(error) if error.kind() == ErrorKind::Unsupported && may_buffer => {
-                open(&OpenOptions { buffered: true, ..options })?
+                open(&OpenOptions { buffered: true, ..options.clone() })?
             }
             opened => opened?,
-        };
-        if !force {
-            refuse(&path, contents::of_device(&*device)?)?;
+        })
+    }
+
+    /// Whether [`open_path`](Self::open_path) would succeed. It makes no file and leaves those that are there at their length.
+    fn check(&self, path: &Path, force: bool) -> Result<(), OpenError> {
+        let path = self.file_of(path);
+        let (is_file, is_directory) = (path.is_file(), path.is_dir());
+        let options = OpenOptions { placement: self.placement, ..OpenOptions::default() };
+        if self.placement && (is_directory || is_file || !path.exists()) {
+            // There is none on files, which is found out before one is made.
+            let size_bytes = Some(self.bytes);
+            return self.opened(&path, &OpenOptions { size_bytes, ..options }).map(drop);
         }
-        Ok(device)
+        if is_directory || !path.exists() {
+            return Ok(());
+        }
+        // A file shorter than a block can only be opened to be made longer.
+        if is_file && path.metadata().is_ok_and(|it| it.len() < LARGEST_BLOCK_BYTES) {
+            return File::options()
+                .write(true)
+                .open(&path)
+                .map(drop)
+                .map_err(|error| unreadable(&path, &error));
+        }
+        let size_bytes = if is_file { None } else { Some(self.bytes) };
+        let device = self.opened(&path, &OpenOptions { size_bytes, ..options })?;
+        if force || is_file {
+            return Ok(());
+        }
+        refuse(&path, contents::of(&path, &*device)?)
     }
 }
+
+/// No device has larger blocks.
+const LARGEST_BLOCK_BYTES: u64 = 64 << 10;
 
 /// Whether memory does for the flash of `plan`, without taking it.
 ///
@@ -241,19 +299,34 @@ fn refuse_dangling(path: &Path) -> Result<(), OpenError> {
     Err(OpenError::Config(format!("flash: {path}: is a symlink to {target}, which does not exist")))
 }
 
-/// Makes the directory for a file that is not there yet; only the last one, since a longer way that is missing is mistyped.
-/// In `/dev` there are devices only: a file there would be memory that passes for a drive.
-fn make_way(path: &Path) -> Result<(), OpenError> {
+/// Refuses a path at which there is nothing and where no file can be made. In `/dev` there are devices only: a file there would
+/// be memory that passes for a drive. Of the way to it, only the last directory is made: a longer one that is missing is mistyped.
+fn refuse_nowhere(path: &Path) -> Result<(), OpenError> {
+    refuse_dangling(path)?;
+    let refused = |words: &str| Err(OpenError::Config(format!("flash: {}: {words}", path.display())));
     if path.starts_with("/dev") && !path.starts_with("/dev/shm") {
-        let path = path.display();
-        return Err(OpenError::Config(format!("flash: {path}: no such device; name another with --device")));
+        return refused("no such device; name another with --device");
     }
-    match path.parent().filter(|parent| !parent.as_os_str().is_empty() && !parent.exists()) {
-        Some(parent) => {
-            std::fs::create_dir(parent).map_err(|source| OpenError::Directory { path: parent.into(), source })
+    if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        return refused("no such directory");
+    }
+    match missing_parent(path).and_then(missing_parent) {
+        Some(grandparent) => {
+            let source = rustix::io::Errno::NOENT.into();
+            Err(OpenError::Directory { path: grandparent.into(), source })
         }
         None => Ok(()),
     }
+}
+
+fn missing_parent(path: &Path) -> Option<&Path> {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty() && !parent.exists())
+}
+
+/// Makes the directory for a file that is not there yet.
+fn make_way(path: &Path) -> Result<(), OpenError> {
+    let Some(parent) = missing_parent(path) else { return Ok(()) };
+    std::fs::create_dir(parent).map_err(|source| OpenError::Directory { path: parent.into(), source })
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
 
 /// The attribute of a disk's file; its value is the cache's UUID in 32 hexadecimal digits, and, where the disk is several files, which
 /// of them it is (` 2/3`).
-pub const MARK: &str = "user.flashwright.volume";
+const MARK: &str = device::contents::CACHED_DISK_MARK;
 
 /// Another one, for what the flash could not be told: that the cache wrote to the disk since it was opened.
 const WRITTEN: &str = "user.flashwright.written";

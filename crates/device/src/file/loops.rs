@@ -56,6 +56,12 @@ fn loop_devices() -> impl Iterator<Item = (String, PathBuf)> {
     })
 }
 
+/// The file behind a loop device, or behind the one that a partition is of, by the device's number.
+pub(crate) fn file_behind_block_device(number: u64) -> Option<PathBuf> {
+    let sysfs = sysfs_directory(number)?;
+    file_behind(&sysfs).or_else(|| file_behind(sysfs.parent()?))
+}
+
 fn file_behind(sysfs: &Path) -> Option<PathBuf> {
     let backing = fs::read_to_string(sysfs.join("loop/backing_file")).ok()?;
     Some(PathBuf::from(backing.trim_end_matches('\n')))

@@ -126,7 +126,7 @@ impl OpenFile {
 }
 
 /// A FUSE server does not see what the kernel may still keep of a file: what it calls a hole may have been written.
-fn is_fuse(file: &File) -> bool {
+pub(crate) fn is_fuse(file: &File) -> bool {
     const FUSE_SUPER_MAGIC: u64 = 0x6573_5546;
     rustix::fs::fstatfs(file).map_or(true, |of| of.f_type as u64 == FUSE_SUPER_MAGIC)
 }

@@ -24,7 +24,11 @@ pub fn refuse_known(flash: (&str, &Arc<dyn Device>), disk: (&str, &Arc<dyn Devic
 /// # Errors
 /// What it is.
 pub fn refuse_contents(name: &str, flash: &Arc<dyn Device>) -> Result<(), String> {
-    let held = contents::of_device(&**flash)
+    let held = match file_of(name) {
+        Some(file) => contents::of(&file, &**flash),
+        None => contents::of_device(&**flash),
+    };
+    let held = held
         .map_err(|error| format!("--flash {name}: {error}; it may hold anything: --force overwrites it"))?;
     match held {
         Some(what) => Err(format!(

@@ -9,7 +9,7 @@ use bench::drive::{self, json, text};
 use clap::Args;
 use serde_json::json;
 
-use super::real::{destroy, finding};
+use super::real::{Consent, destroy, finding};
 use crate::output::{Common, Finding};
 use crate::quantity;
 
@@ -27,9 +27,8 @@ pub struct Arguments {
     /// Give up after random writes of N times the capacity
     #[arg(long, value_name = "N", default_value = "4", value_parser = quantity::positive)]
     max_passes: f64,
-    /// Do not ask before destroying data
-    #[arg(long)]
-    yes: bool,
+    #[command(flatten)]
+    consent: Consent,
     #[command(flatten)]
     common: Common,
 }
@@ -43,7 +42,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         seed: arguments.common.seed,
     };
     let fill = || {
-        destroy(&arguments.device, arguments.yes, &arguments.common, |device, stop| {
+        destroy(&arguments.device, &arguments.consent, &arguments.common, |device, stop| {
             let bar = Bar::new(Unit::Bytes, arguments.common.quiet);
             let mut told = 0;
             let outcome = precondition::run(device, drive::clock(), &options, &mut |done, most, rounds| {

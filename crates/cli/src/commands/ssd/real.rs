@@ -5,6 +5,7 @@ use std::path::Path;
 
 use bench::drive::{self, text};
 use bench::run::stop::Stop;
+use clap::Args;
 use serde_json::{Value, json};
 
 use crate::files::Files;
@@ -19,17 +20,33 @@ pub(super) fn spare<'a>(
     Files::default().keeping("device", [path.to_owned()]).writing(outputs).check()
 }
 
+/// What a user says of the data on a device, before it is lost.
+#[derive(Debug, Args)]
+pub(super) struct Consent {
+    /// Do not ask before destroying data
+    #[arg(long)]
+    yes: bool,
+    /// Destroy whatever the drive holds: a file system, a partition table, a block cache
+    #[arg(long)]
+    force: bool,
+}
+
 /// Opens the device, which nobody else may have, asks the user, and does it, if its result can be kept.
 pub(super) fn destroy(
     path: &Path,
-    yes: bool,
+    consent: &Consent,
     common: &Common,
     action: impl FnOnce(&dyn drive::Device, &Stop) -> Result<Finding, String>,
 ) -> Result<Finding, String> {
     spare(path, [common.result_file()])?;
     let device = drive::open_whole(path).map_err(|error| error.to_string())?;
+    if let Some(held) =
+        drive::foreign(path, &*device).map_err(|error| error.to_string())?.filter(|_| !consent.force)
+    {
+        return Err(format!("{} holds {held}; --force destroys it", path.display()));
+    }
     let capacity = text::bytes(device.geometry().capacity_bytes.into());
-    if !yes {
+    if !consent.yes {
         ask(&format!("{}: {capacity}. Everything on it will be lost.", path.display()))?;
     }
     let stop = Stop::default();
