@@ -19,6 +19,7 @@ use crate::report::{DriveReport, RunReport, totals};
 use crate::run::devices::{self, Devices, Supply};
 use crate::run::engine::EngineTarget;
 use crate::run::error::OpenError;
+use crate::run::in_memory;
 use crate::run::item_sizes::ItemSizes;
 use crate::run::listed_drives;
 use crate::run::misses;
@@ -113,11 +114,7 @@ impl Session {
         let (listed_drives, unlisted) = listed_drives::open(&flash);
         let mut warnings = workload_warnings(&workloads);
         warnings.extend(unlisted);
-        if matches!(world, World::Real(_)) {
-            let caches = plan.instances.iter().map(|it| &it.cache);
-            let caches = caches.filter_map(|it| Some((it.flash.as_ref()?, it.persist_dir.is_some())));
-            warnings.extend(room::warnings(&caches.collect::<Vec<_>>()));
-        }
+        warnings.extend(place_warnings(&plan));
         let devices = open_devices(config, &flash, supply)?;
         let several = plan.instances.len() > 1;
         let mut instances = Vec::new();
@@ -166,6 +163,30 @@ impl Session {
         let plan = scaled(config, lower_but_traces(config)?, scale)?;
         check_world(config, &plan, scale)?;
         check_caches(config, &plan, scale)
+    }
+
+    /// Finds out whether the flash of `config` would open, without making or changing anything. What lies there may be lost if the
+    /// options force it. The answer is where it is not as it should be, and what is not there at all if that may be `elsewhere`.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), of flash.
+    pub fn check_flash(
+        config: &Config,
+        options: &SessionOptions,
+        elsewhere: bool,
+    ) -> Result<Vec<String>, SessionError> {
+        let plan = scaled(config, lower_but_traces(config)?, options.scale)?;
+        let mut warnings = place_warnings(&plan);
+        if plan.card.is_some() {
+            return Ok(warnings);
+        }
+        let devices = Devices::of(plan.instances.iter().map(|it| &it.cache), options.force);
+        for (number, instance) in plan.instances.iter().enumerate() {
+            let Some(flash) = &instance.cache.flash else { continue };
+            let told = devices.check(flash, elsewhere);
+            warnings.extend(told.map_err(|source| open_error(config, number, source))?);
+        }
+        Ok(warnings)
     }
 
     /// The time of the world that it runs in.
@@ -319,6 +340,19 @@ fn workload_warnings(workloads: &[OpenWorkload]) -> Vec<String> {
     };
     let all = workloads.iter().enumerate();
     all.flat_map(|(number, it)| it.warnings.iter().map(move |words| named(number, words))).collect()
+}
+
+/// What is to be said of the places where flash lies in the machine.
+fn place_warnings(plan: &RunPlan) -> Vec<String> {
+    if plan.card.is_some() {
+        return Vec::new();
+    }
+    let caches = plan.instances.iter().map(|it| &it.cache);
+    let caches = caches.filter_map(|it| Some((it.flash.as_ref()?, it.persist_dir.is_some())));
+    let caches: Vec<_> = caches.collect();
+    let mut warnings = room::warnings(&caches);
+    warnings.extend(in_memory::warnings(caches.iter().flat_map(|(flash, _)| &flash.paths)));
+    warnings
 }
 
 /// Begins the traces of misses, as the last thing that can be found to be wrong before any flash is written.

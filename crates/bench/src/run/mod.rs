@@ -10,6 +10,7 @@ pub mod devices;
 pub mod engine;
 pub mod error;
 mod fit;
+pub mod in_memory;
 pub mod item_sizes;
 pub mod latency;
 pub mod listed_drives;

@@ -60,9 +60,13 @@ fn directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
+/// What is there, or the directory in which it is to be made.
+pub(super) fn existing(path: &Path) -> &Path {
+    if path.exists() { path } else { directory(path) }
+}
+
 fn scarce(Wanted { path, bytes }: &Wanted) -> Option<String> {
-    let system = if path.exists() { path } else { directory(path) };
-    let free = statvfs(system).map(|system| system.f_bavail.saturating_mul(system.f_frsize)).ok()?;
+    let free = statvfs(existing(path)).map(|system| system.f_bavail.saturating_mul(system.f_frsize)).ok()?;
     (*bytes > free).then(|| {
         let path = path.display();
         format!(

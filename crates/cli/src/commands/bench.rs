@@ -68,10 +68,10 @@ pub struct Arguments {
     #[arg(long, value_name = "1/N", default_value = "1", value_parser = crate::quantity::scale)]
     scale: u32,
     /// Stop after N seconds with a full report; 0 is no limit
-    #[arg(long, value_name = "N", default_value_t = 0, overrides_with = "timeout_seconds")]
+    #[arg(long, value_name = "N", default_value_t = 0, overrides_with = "timeout_seconds", value_parser = crate::quantity::number::<u64>)]
     timeout_seconds: u64,
     /// Seconds between progress lines; 0 turns them off
-    #[arg(long, value_name = "N", default_value_t = 60, help_heading = REPORTING, overrides_with = "progress")]
+    #[arg(long, value_name = "N", default_value_t = 60, help_heading = REPORTING, overrides_with = "progress", value_parser = crate::quantity::number::<u64>)]
     progress: u64,
     /// Append detailed statistics of each interval to FILE
     #[arg(long, value_name = "FILE", help_heading = REPORTING, overrides_with = "progress_stats_file")]
@@ -102,25 +102,45 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Ok(Loaded::Part(kind, warnings)) => validated_part(arguments, kind, &warnings),
         Ok(Loaded::Config(config)) => {
             warn(&config, &config.warnings, arguments);
-            let missing = if arguments.validate { missing_traces(&config) } else { Vec::new() };
-            warn(&config, &missing, arguments);
-            match binary_traces(&config) {
-                _ if arguments.validate && !config.later.is_empty() => validated(&config, &[], arguments),
-                _ if !missing.is_empty() => match Session::check_but_traces(&config, arguments.scale) {
+            if arguments.validate {
+                return match check(&config, arguments) {
                     Ok(warnings) => validated(&config, &warnings, arguments),
-                    Err(error) => usage_error(&error),
-                },
+                    Err(error) => usage_error(&*error),
+                };
+            }
+            match binary_traces(&config) {
                 Err(error) => usage_error(&error),
                 Ok(traces) if !traces.is_empty() => make_binary_traces(&config, &traces, arguments),
-                Ok(_) if arguments.validate => match Session::check(&config, arguments.scale) {
-                    Ok(warnings) => validated(&config, &warnings, arguments),
-                    Err(error) => usage_error(&error),
-                },
                 Ok(_) => execute(&config, arguments),
             }
         }
         Err(error) => usage_error(&error),
     }
+}
+
+/// Finds out what can be wrong with a run, as far as that can be without one. The answer is what is to be said of it.
+fn check(config: &Config, arguments: &Arguments) -> Result<Vec<String>, Box<dyn std::error::Error>> {
+    let mut found: Vec<String> = missing_traces(config).iter().map(ToString::to_string).collect();
+    if !config.later.is_empty() {
+        return Ok(found);
+    }
+    if found.is_empty() {
+        let traces = binary_traces(config)?;
+        if !traces.is_empty() {
+            let check = |(plan, path): &(ReplayPlan, PathBuf)| binary_trace::check(plan, path);
+            let told = |error: binary_trace::Error| format!("{}: {error}", config.file.display());
+            let warnings = traces.iter().map(check).collect::<Result<Vec<_>, _>>().map_err(told)?;
+            return Ok(warnings.concat());
+        }
+        found.extend(Session::check(config, arguments.scale)?);
+    } else {
+        found.extend(Session::check_but_traces(config, arguments.scale)?);
+    }
+    let options = SessionOptions { scale: arguments.scale, force: arguments.force, ..Default::default() };
+    // A config may be for another machine; whoever names a device means one here.
+    let elsewhere = arguments.device.is_none();
+    found.extend(Session::check_flash(config, &options, elsewhere)?);
+    Ok(found)
 }
 
 fn load_config(arguments: &Arguments) -> Result<Loaded, ConfigError> {
@@ -173,13 +193,6 @@ fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
 /// The config asks for binary traces, and for no run.
 fn make_binary_traces(config: &Config, traces: &[(ReplayPlan, PathBuf)], arguments: &Arguments) -> ExitCode {
     let told = |error: binary_trace::Error| usage_error(&format!("{}: {error}", config.file.display()));
-    if arguments.validate {
-        let check = |(plan, path): &(ReplayPlan, PathBuf)| binary_trace::check(plan, path);
-        return match traces.iter().map(check).collect::<Result<Vec<_>, _>>() {
-            Ok(warnings) => validated(config, &warnings.concat(), arguments),
-            Err(error) => told(error),
-        };
-    }
     let stop = Stop::default();
     let common = &arguments.common;
     if let Err(error) = stop_on_signals(&stop) {
@@ -342,7 +355,8 @@ fn validated(config: &Config, opening: &[String], arguments: &Arguments) -> Exit
     let warnings: Vec<String> = remarks.chain(opening.iter().cloned()).collect();
     let later: Vec<String> =
         config.later.iter().map(|feature| format!("{}: {}", feature.at, feature.words)).collect();
-    let result = json!({ "valid": true, "warnings": warnings, "not_supported_yet": later });
+    let world = if config.card.is_some() { "simulated" } else { "real" };
+    let result = json!({ "valid": true, "warnings": warnings, "not_supported_yet": later, "world": world });
     conclude_check(arguments, &config.as_run(), result, text)
 }
 

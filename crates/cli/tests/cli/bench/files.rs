@@ -41,6 +41,63 @@ fn what_is_no_caches_is_not_written_over_unless_forced() {
     assert_eq!(run(&[]).status.code(), Some(0), "zeros are nobody's");
 }
 
+/// Only the beginning of a file was looked at.
+#[test]
+fn a_users_file_that_begins_with_zeros_was_written_over() {
+    let (directory, file) = config("small.json", SMALL);
+    let path = directory.path().join("flash");
+    let device = path.to_str().unwrap();
+    let run = |more: &[&str]| {
+        let buffered =
+            ["--set", "cache_config.flashBuffered=true", "--set", "test_config.numOps=10", "--quiet"];
+        flashwright(&[&["bench", &file, "--device", device][..], &buffered, more].concat())
+    };
+    let held = [vec![0; 20 << 20], vec![7; 1 << 20], vec![0; 43 << 20]].concat();
+    std::fs::write(&path, &held).unwrap();
+    for refused in [run(&[]), run(&["--validate"]), flashwright(&["evaluate", device, "--plan"])] {
+        assert_eq!(refused.status.code(), Some(2), "{}", out(&refused));
+        assert!(err(&refused).contains("holds data that is not a cache's; --force"), "{}", err(&refused));
+        assert!(std::fs::read(&path).unwrap() == held, "left as it was");
+    }
+    assert_eq!(run(&["--force"]).status.code(), Some(0));
+    assert_eq!(run(&[]).status.code(), Some(0), "now it is a cache's");
+    std::fs::write(&path, vec![0; 32 << 20]).unwrap();
+    assert_eq!(run(&[]).status.code(), Some(0), "zeros are nobody's");
+}
+
+/// The bytes of such a disk are the user's, and mostly tell nothing.
+#[test]
+fn the_disk_of_a_block_cache_was_taken_for_empty_flash() {
+    let (directory, file) = config("small.json", SMALL);
+    let [flash, disk] = ["flash", "disk"].map(|name| directory.path().join(name).display().to_string());
+    let sizes =
+        ["--flash-size", "8MiB", "--disk-size", "64MiB", "--associativity", "64", "--buffered", "--yes"];
+    let create = [&["block", "create", "--flash", &flash, "--disk", &disk][..], &sizes].concat();
+    assert_eq!(flashwright(&create).status.code(), Some(0));
+    let mut value = [0_u8; 64];
+    if rustix::fs::getxattr(disk.as_str(), "user.flashwright.volume", &mut value).is_err() {
+        println!("SKIPPED: no extended attributes here");
+        return;
+    }
+    let [other_flash, other_disk] = [&disk, "other"];
+    let create = ["block", "create", "--flash", other_flash, "--disk", other_disk, "--disk-size", "32MiB"];
+    let create = [&create[..], &["--associativity", "64", "--buffered", "--yes"]].concat();
+    for command in [
+        &["bench", &file, "--set", "cache_config.flashBuffered=true", "--device", &disk][..],
+        &["bench", &file, "--validate", "--device", &disk],
+        &["evaluate", &disk, "--plan"],
+        &["ssd", "trim", &disk, "--yes"],
+        &["ssd", "precondition", &disk, "--yes"],
+        &create,
+    ] {
+        let refused = Command::new(FLASHWRIGHT).args(command).current_dir(directory.path()).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{command:?}: {}", out(&refused));
+        let said = err(&refused);
+        assert!(said.contains("holds the disk of a block cache") && said.contains("--force"), "{said}");
+    }
+    assert_eq!(flashwright(&["ssd", "trim", &disk, "--yes", "--force"]).status.code(), Some(0));
+}
+
 #[test]
 fn a_users_file_among_those_of_a_stripe_is_not_written_over() {
     let (directory, file) = config("small.json", SMALL);
@@ -154,6 +211,56 @@ fn a_result_through_a_symlink_and_into_a_device_goes_where_it_leads() {
     assert_eq!(run(Path::new("/dev/null")).status.code(), Some(0));
     let full = run(Path::new("/dev/full"));
     assert!(full.status.code() == Some(2) && err(&full).contains("/dev/full"), "{}", err(&full));
+}
+
+/// Validation of a run that fails passed, since nobody looked at the device.
+#[test]
+fn a_device_that_a_run_cannot_have_passed_for_valid() {
+    let (directory, file) = config("small.json", SMALL);
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    std::fs::write(at("page.html"), "<html>").unwrap();
+    std::fs::write(at("plain"), [0; 4096]).unwrap();
+    for (device, set, said) in [
+        ("/dev/nonexist", None, "/dev/nonexist: no such device"),
+        (&at("no/where/x"), None, "/no: No such file"),
+        (&at("no/"), None, "no/: no such directory"),
+        (&at("no/x/"), None, "no/x/: no such directory"),
+        (&at("page.html"), None, "page.html holds data that is not a cache's"),
+        (&at("new"), Some("cache_config.deviceEnableFDP=true"), "no placement"),
+        (&at("plain"), Some("cache_config.deviceEnableFDP=true"), "no placement"),
+    ] {
+        let set = set.map_or(vec![], |set| vec!["--set", set]);
+        let flags = [&["bench", &file, "--device", device][..], &set].concat();
+        let [validated, run] =
+            [&["--validate"][..], &[]].map(|more| flashwright(&[&flags[..], more].concat()));
+        assert_eq!((validated.status.code(), run.status.code()), (Some(2), Some(2)), "{device}");
+        assert!(err(&validated).contains(said), "{device}: {}", err(&validated));
+        assert_eq!(err(&validated), err(&run));
+    }
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 3, "nothing was made");
+    assert_eq!(flashwright(&["bench", &file, "--device", &at("new"), "--validate"]).status.code(), Some(0));
+    assert!(!Path::new(&at("new")).exists());
+    let elsewhere = ["--set", "cache_config.nvmCachePaths=[\"/dev/nonexist\"]", "--validate"];
+    let elsewhere = flashwright(&[&["bench", &file][..], &elsewhere].concat());
+    assert_eq!(elsewhere.status.code(), Some(0), "a config may be for another machine");
+    assert!(
+        err(&elsewhere).contains("warning: ") && err(&elsewhere).contains("/dev/nonexist: no such device")
+    );
+}
+
+/// It was accepted without a word.
+#[test]
+fn memory_was_measured_as_flash() {
+    let (_directory, file) = config("small.json", SMALL);
+    let Ok(shared) = tempfile::tempdir_in("/dev/shm") else { return println!("SKIPPED: no /dev/shm") };
+    let device = shared.path().join("flash").display().to_string();
+    let flags = ["bench", &file, "--device", &device, "--set", "cache_config.flashBuffered=true"];
+    for more in [&["--validate"][..], &["--set", "test_config.numOps=10"]] {
+        let output = flashwright(&[&flags[..], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        let told = format!("{device}: is in memory (tmpfs)");
+        assert!(err(&output).contains(&told), "{}", err(&output));
+    }
 }
 
 #[test]

@@ -51,6 +51,22 @@ fn a_trace_that_is_not_there_yet_is_no_fault_of_the_config_and_stops_a_run() {
     }
 }
 
+/// The text told of it, and then counted none, and nor had the result; the world was a simulated one.
+#[test]
+fn the_warning_of_a_missing_trace_was_not_counted() {
+    let replay = r#"{ "cache_config": { "cacheSizeMB": 64, "htBucketPower": 10 }, "test_config": { "generator": "replay", "numOps": 10,
+        "numThreads": 1, "traceFileName": "later.csv" } }"#;
+    let (_directory, file) = super::config("replay.json", replay);
+    let output = flashwright(&["bench", &file, "--validate", "--json", "-"]);
+    let result = crate::result(&output);
+    let warnings = result["warnings"].as_array().unwrap();
+    let counted = format!("{} warning(s)", warnings.len());
+    assert!(warnings.len() == 2 && err(&output).contains(&counted), "{warnings:?} {}", err(&output));
+    assert!(warnings[1].as_str().unwrap().contains("later.csv does not exist"), "{warnings:?}");
+    assert_eq!(err(&output).matches("later.csv").count(), 1, "{}", err(&output));
+    assert_eq!(result["world"], "real");
+}
+
 /// It ran to its end, which was at once, and blamed rows that were not there; validation passed.
 #[test]
 fn a_trace_of_a_header_alone_was_replayed() {
