@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 
 use flashwright_workload::trace::{
-    Access, AccessKind, OnBadRow, OpenOptions, ReadReport, TraceError, ZeroSize, open,
+    Access, AccessKind, OnBadRow, OpenOptions, PageSize, ReadReport, TraceError, ZeroSize, open,
 };
 use tempfile::TempDir;
 
@@ -53,6 +53,20 @@ fn rows_become_accesses() {
     assert_ne!(accesses[2].key, 7, "07 is another key than 7");
     assert_eq!((report.rows, report.bad_rows, report.zero_sizes), (3, 0, 0));
     assert!(report.has_time && report.messages.is_empty());
+}
+
+#[test]
+fn a_page_size_was_ignored_without_a_word_where_there_are_no_ranges() {
+    let paged = OpenOptions { page: Some(PageSize::Bytes(100)), ..OpenOptions::default() };
+    let (_, report) = read(PLAIN, &paged).unwrap();
+    assert_eq!(report.messages.len(), 1, "{:?}", report.messages);
+    assert!(
+        report.messages[0].contains("a page size has no effect: `plain` traces"),
+        "{:?}",
+        report.messages
+    );
+    let ranges = "time_us,op,offset,bytes\n1,R,0,8192\n";
+    assert!(read(ranges, &paged).unwrap().1.messages.is_empty());
 }
 
 fn drain_all(paths: &[PathBuf], format: Option<&str>) -> Result<usize, TraceError> {

@@ -85,7 +85,7 @@ fn other_columns_can_be_chosen_and_those_that_cannot_are_an_error() {
             KVCACHE,
             "kvcache",
             columns(&["usecase", "sub_usecase", "ttl"]),
-            "to take the tenant from: usecase,sub_usecase,ttl",
+            "`kvcache` traces take the tenant from at most 2 columns, not from usecase,sub_usecase,ttl",
         ),
         ("1 2 3\n", "webcachesim", columns(&["a"]), "`webcachesim` traces have no such columns"),
     ] {
@@ -107,12 +107,31 @@ fn a_table_had_no_columns_to_take_the_tenant_from() {
         (columns(&["size"]), "the header has no column `size` that is not used already"),
         (
             columns(&["who", "client"]),
-            "`csv` traces have no such columns to take the tenant from: who,client",
+            "`csv` traces take the tenant from at most one column, not from who,client",
         ),
     ] {
         let error = names(table, "csv", chosen).unwrap_err();
         assert!(error.contains(told), "{error}");
     }
+}
+
+/// The first file's header tells of the columns of those behind it, and nothing does of those of a file without one.
+#[test]
+fn a_column_of_a_trace_without_a_header_was_chosen_without_a_word() {
+    let error = names("0,5,GET,105\n1,6,GET,7\n", "plain", columns(&["foo"])).unwrap_err();
+    assert!(error.contains("the file has no header to find the column `foo` by"), "{error}");
+    assert_eq!(names("0,5,GET,105\n", "plain", TenantsFrom::Usual).unwrap(), ["-"]);
+}
+
+/// Both columns were there: it is their number that was wrong.
+#[test]
+fn two_columns_where_the_tenant_has_one_were_no_such_columns() {
+    let error = names("ts,key,op,size,host,tenant\n0,5,GET,1,a,b\n", "plain", columns(&["host", "tenant"]));
+    let error = error.unwrap_err();
+    assert!(
+        error.contains("`plain` traces take the tenant from at most one column, not from host,tenant"),
+        "{error}"
+    );
 }
 
 #[test]

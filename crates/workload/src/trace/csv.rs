@@ -354,10 +354,10 @@ impl Reader {
 }
 
 impl RowReader for Reader {
-    fn choose_tenant(&mut self, columns: &[String]) -> bool {
-        let [name] = columns else { return false };
+    fn choose_tenant(&mut self, columns: &[String]) -> Result<(), usize> {
+        let [name] = columns else { return Err(1) };
         self.columns.tenant = Some(name.clone());
-        true
+        Ok(())
     }
 
     fn choose_columns(&mut self, columns: &CsvColumns) {

@@ -67,12 +67,14 @@ pub enum TraceError {
         path: PathBuf,
     },
     /// The tenant is to be read from columns that the format does not have.
-    #[error("`{format}` traces have no such columns to take the tenant from: {asked}")]
+    #[error("{}", too_many_columns(format, asked, *most))]
     NoTenantColumns {
         /// The format.
         format: &'static str,
         /// What was asked for.
         asked: String,
+        /// How many columns the tenant may have.
+        most: usize,
     },
     /// The file may be in one of several formats.
     #[error("{}: the format could be {candidates}; name the right one", path.display())]
@@ -197,4 +199,13 @@ fn none_of(rows: u64) -> String {
 
 fn and_others(count: usize) -> String {
     if count == 0 { String::new() } else { format!(" and {count} more") }
+}
+
+/// What is said of more columns for the tenant than a format has for it.
+fn too_many_columns(format: &str, asked: &str, most: usize) -> String {
+    match most {
+        0 => format!("`{format}` traces have no such columns to take the tenant from: {asked}"),
+        1 => format!("`{format}` traces take the tenant from at most one column, not from {asked}"),
+        _ => format!("`{format}` traces take the tenant from at most {most} columns, not from {asked}"),
+    }
 }

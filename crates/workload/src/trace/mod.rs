@@ -110,6 +110,11 @@ pub static FORMATS: [&Format; 28] = [
 ];
 
 impl Format {
+    /// Whether anything is as large as a page, or cut into pages. Ranges may be objects as long as nobody asks for pages.
+    fn has_pages(&self) -> bool {
+        self.page_bytes.is_some() || ["cdn", "vscsi"].contains(&self.name)
+    }
+
     /// The format called `name`.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {

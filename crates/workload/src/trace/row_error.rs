@@ -99,6 +99,9 @@ pub enum RowError {
     /// A column that was chosen and cannot be had.
     #[error("the header has no column `{0}` that is not used already")]
     Chosen(String),
+    /// The same of a file without a header.
+    #[error("the file has no header to find the column `{0}` by")]
+    ChosenWithoutHeader(String),
     /// A column that was asked for, by its number or its name.
     #[error("the first line has no column `{0}`")]
     NoColumn(String),

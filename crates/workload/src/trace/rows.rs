@@ -59,11 +59,13 @@ pub(super) trait RowReader: Send {
         None
     }
 
-    /// Makes the columns of these names, of those that are used for nothing else, the tenant. Whether the format has
-    /// columns that can be chosen.
-    fn choose_tenant(&mut self, columns: &[String]) -> bool {
+    /// Makes the columns of these names, of those that are used for nothing else, the tenant.
+    ///
+    /// # Errors
+    /// They are more than the format has for it: so many.
+    fn choose_tenant(&mut self, columns: &[String]) -> Result<(), usize> {
         let _ = columns;
-        false
+        Err(0)
     }
 
     /// Says which columns of a table are what.

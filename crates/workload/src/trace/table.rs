@@ -73,6 +73,9 @@ impl<T: Table<N>, const N: usize> RowReader for Reader<T, N> {
         if let Some(columns) = self.columns_by_rows(head)? {
             self.has_header &= columns == self.columns;
             self.columns = columns;
+            if let Some(name) = self.tenant.first().filter(|_| !self.has_header) {
+                return Err(RowError::ChosenWithoutHeader(name.clone()));
+            }
         }
         Ok(Framing::Lines)
     }
@@ -132,9 +135,10 @@ impl<T: Table<N>, const N: usize> RowReader for Reader<T, N> {
         })
     }
 
-    fn choose_tenant(&mut self, columns: &[String]) -> bool {
+    fn choose_tenant(&mut self, columns: &[String]) -> Result<(), usize> {
+        let most = T::TENANT.len();
         self.tenant = columns.to_vec();
-        columns.len() <= T::TENANT.len()
+        if columns.len() > most { Err(most) } else { Ok(()) }
     }
 
     fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {

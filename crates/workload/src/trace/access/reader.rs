@@ -77,10 +77,17 @@ impl Reader {
         if let Some(columns) = &columns {
             parser.choose_columns(columns);
         }
-        if let TenantsFrom::Columns(names) = &options.tenants
-            && !parser.choose_tenant(names)
-        {
-            return Err(TraceError::NoTenantColumns { format: format.name, asked: names.join(",") });
+        if let TenantsFrom::Columns(names) = &options.tenants {
+            let asked =
+                |most| TraceError::NoTenantColumns { format: format.name, asked: names.join(","), most };
+            parser.choose_tenant(names).map_err(asked)?;
+        }
+        let mut messages = Vec::new();
+        if options.page.is_some() && !format.has_pages() {
+            messages.push(format!(
+                "a page size has no effect: `{}` traces have no ranges of bytes, and sizes for all objects",
+                format.name
+            ));
         }
         let tenants = TenantNames::default();
         let mut reader = Self {
@@ -101,7 +108,7 @@ impl Reader {
             ended: false,
             failure: None,
             first_bad: None,
-            report: ReadReport { format: format.name, ..ReadReport::default() },
+            report: ReadReport { format: format.name, messages, ..ReadReport::default() },
         };
         reader.begin_file()?;
         Ok(reader)
