@@ -219,15 +219,16 @@ impl FlashStats {
         soc + self.regions.as_ref().map_or(0, RegionStats::waiting_bytes)
     }
 
-    /// Of [`PutStats::logical_bytes`], those that wait no longer because the write that they waited for failed.
+    /// Of [`PutStats::logical_bytes`], those that wait no longer and were not written: their items were replaced, removed or
+    /// cleared meanwhile, or the write that they waited for failed.
     #[must_use]
     pub fn unwritten_bytes(&self) -> u64 {
-        let soc = self.soc.as_ref().map_or(0, |soc| soc.unwritten_bytes);
+        let soc = self.soc.as_ref().map_or(0, |soc| soc.unwritten_bytes + soc.replaced_bytes);
         soc + self.regions.as_ref().map_or(0, |regions| regions.unwritten_bytes)
     }
 
     /// Bytes the cache wrote to the device over the bytes of the items that it took and that neither wait nor were
-    /// [lost](Self::unwritten_bytes) on the way (application-level write amplification); `None` before the first.
+    /// [given up](Self::unwritten_bytes) on the way (application-level write amplification); `None` before the first.
     #[must_use]
     pub fn write_amplification(&self) -> Option<f64> {
         let beside = self.waiting_bytes() + self.unwritten_bytes();

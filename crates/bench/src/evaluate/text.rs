@@ -6,6 +6,7 @@ use super::criteria::{Criteria, life_words, time_words, years_words};
 use super::run::{Measured, Row};
 use super::{Asked, Found, profile::PROFILES};
 use crate::report::text::grouped;
+use crate::run::counts::ratio;
 
 const COLUMNS: [&str; 13] = [
     "offered/s",
@@ -85,7 +86,7 @@ fn cells(row: &Row, criteria: &Criteria) -> [String; 13] {
     let quantile = |share| row.device_quantiles(share);
     let read = |share| quantile(share).0.map_or_else(|| "-".to_owned(), time_words);
     let flash = row.report.snapshot.flash.as_ref();
-    let alwa = flash.and_then(|it| Some(it.host_bytes? as f64 / it.settled_bytes()? as f64));
+    let alwa = flash.and_then(|it| ratio(it.host_bytes?, it.settled_bytes()?));
     let carried_over = if row.wearing.is_carried_over { "~" } else { "" };
     let years = row.years.figure().map(|(years, is_bound)| {
         let sign = if is_bound { "<" } else { "" };
@@ -106,7 +107,7 @@ fn cells(row: &Row, criteria: &Criteria) -> [String; 13] {
         read(0.99),
         read(0.999),
         quantile(0.99).1.map_or_else(|| "-".to_owned(), time_words),
-        or_unknown(alwa.filter(|it| it.is_finite()).map(|it| format!("{it:.2}"))),
+        or_unknown(alwa.map(|it| format!("{it:.2}"))),
         or_unknown(row.wearing.dlwa.map(|it| format!("{it:.2}"))),
         format!("{carried_over}{:.1}", row.wearing.host_bytes_per_second / 1e6),
         format!("{:.2}", row.drive_writes_a_day),

@@ -110,7 +110,7 @@ figures! {
     "items_flash", "items", "items on flash at the end; of small ones those too that wait in memory to be written", |r| of_flash(r, |flash| flash.items);
     "alloc_attempts", "", "attempted allocations in DRAM", |r| r.snapshot.dram.alloc_attempts.map(Reading::Whole);
     "evictions_dram", "items", "items evicted from DRAM", |r| r.snapshot.dram.evictions.map(Reading::Whole);
-    "flash_bytes_logical", "B", "keys and values accepted by flash", |r| of_flash(r, |flash| flash.logical_bytes);
+    "flash_bytes_logical", "B", "keys and values accepted by flash, but for those replaced, removed or lost before they were written", |r| of_flash(r, |flash| flash.logical_bytes);
     "flash_bytes_waiting", "B", "the part of flash_bytes_logical that waits in memory at the end", |r| of_flash(r, |flash| flash.waiting_bytes);
     "flash_bytes_host", "B", "bytes written to the device", |r| of_flash(r, |flash| flash.host_bytes);
     "flash_bytes_media", "B", "bytes written to the medium, if the drive reports them", |r| of_flash(r, |flash| flash.media_bytes);

@@ -218,7 +218,7 @@ impl Target for EngineTarget {
         let flash = self.cache.stats().flash?;
         let listed_drives: Vec<_> = self.listed_drives.iter().map(ListedDrive::ask).collect();
         Some(FlashBytes {
-            logical: Some(flash.puts.logical_bytes),
+            logical: Some(logical_bytes(&flash)),
             waiting: Some(flash.waiting_bytes()),
             host: Some(flash.device.written_bytes),
             media: media_bytes(&flash, &listed_drives),
@@ -229,6 +229,11 @@ impl Target for EngineTarget {
     fn device_latency(&self) -> Option<(Histogram, Histogram)> {
         Some(self.flash.as_ref()?.latency.read_and_write())
     }
+}
+
+/// Keys and values that flash took, but for those that were given up before they were written: nothing is written for them.
+fn logical_bytes(flash: &cache::stats::FlashStats) -> u64 {
+    flash.puts.logical_bytes.saturating_sub(flash.unwritten_bytes())
 }
 
 /// What listed drives tell, or else what flash tells by itself.
@@ -296,7 +301,7 @@ impl EngineTarget {
             lost: Some(flash.lost_items()),
             evictions: both(|soc| soc.evictions, |regions| regions.evictions),
             deletes: both(|soc| soc.removes, |regions| regions.forgotten),
-            logical_bytes: Some(flash.puts.logical_bytes),
+            logical_bytes: Some(logical_bytes(flash)),
             waiting_bytes: Some(flash.waiting_bytes()),
             capacity_bytes: measured.map(|flash| flash.device.geometry().capacity_bytes),
             host_bytes: Some(flash.device.written_bytes),

@@ -238,7 +238,7 @@ pub struct FlashCounts {
     pub evictions: Option<u64>,
     /// Deletes that reached flash.
     pub deletes: Option<u64>,
-    /// Bytes of keys and values taken.
+    /// Bytes of keys and values taken, but for those that were given up before they were written.
     pub logical_bytes: Option<u64>,
     /// Of these, bytes that wait in memory to be written.
     pub waiting_bytes: Option<u64>,
@@ -288,7 +288,7 @@ impl FlashCounts {
 /// What flash took and what was written for it, since it was opened. `None` is unknown, never zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FlashBytes {
-    /// Bytes of keys and values taken.
+    /// Bytes of keys and values taken, but for those that were given up before they were written.
     pub logical: Option<u64>,
     /// Of these, bytes that wait in memory to be written.
     pub waiting: Option<u64>,
@@ -332,7 +332,8 @@ impl FlashBytes {
     pub fn since(self, earlier: Self) -> Self {
         let grown = |now: Option<u64>, then: Option<u64>| now?.checked_sub(then?);
         Self {
-            logical: grown(self.logical, earlier.logical),
+            // What was taken then may have been given up since.
+            logical: self.logical.zip(earlier.logical).map(|(now, then)| now.saturating_sub(then)),
             host: grown(self.host, earlier.host),
             media: grown(self.media, earlier.media),
             ..self

@@ -58,7 +58,12 @@ impl Waiter {
 
     /// Without its bucket's.
     pub fn memory_bytes(&self) -> usize {
-        ENTRY_OVERHEAD_BYTES + self.bytes.as_ref().map_or(0, |bytes| bytes.len())
+        ENTRY_OVERHEAD_BYTES + self.item_bytes()
+    }
+
+    /// Key and value; none of a tombstone.
+    fn item_bytes(&self) -> usize {
+        self.bytes.as_ref().map_or(0, |bytes| bytes.len())
     }
 
     fn is_item(&self, fingerprint: Fingerprint, key: &[u8]) -> bool {
@@ -169,7 +174,7 @@ impl Shard {
         let spare = if self.buckets.contains_key(&bucket) { BUCKET_OVERHEAD_BYTES } else { 0 };
         let list = self.buckets.entry(bucket).or_default();
         let key = item.bytes.as_ref().map_or(&[][..], |bytes| &bytes[..usize::from(item.key_len)]);
-        let freed = spare + list.drop_fresh(item.fingerprint, key);
+        let freed = spare + list.drop_fresh(item.fingerprint, key, &mut self.stats);
         list.push(item, self.asked);
         self.enqueue(bucket);
         freed
@@ -188,7 +193,7 @@ impl Shard {
         let needed = match self.buckets.get_mut(&bucket) {
             None => on_flash,
             Some(list) => {
-                removal.freed_bytes = list.drop_fresh(fingerprint, key);
+                removal.freed_bytes = list.drop_fresh(fingerprint, key, &mut self.stats);
                 list.needs_tombstone(fingerprint, key, on_flash)
             }
         };
@@ -242,7 +247,9 @@ impl Shard {
     /// Drops all that waits. What a write under way contains keeps its memory until that ends. Answers the memory set free.
     pub fn clear(&mut self) -> usize {
         let mut freed = 0;
+        let stats = &mut self.stats;
         self.buckets.retain(|_, list| {
+            stats.replaced_bytes += list.fresh.iter().map(Waiter::item_bytes).sum::<usize>() as u64;
             freed += list.fresh.drain(..).map(|waiter| waiter.memory_bytes()).sum::<usize>();
             if let State::Writing(frozen) = &list.state {
                 list.state = State::Cleared(Arc::clone(frozen));
@@ -449,9 +456,11 @@ impl Waitlist {
 
     /// Drops the fresh item of `key`; answers the memory set free. Tombstones stay: one that was left for
     /// another key with the same fingerprint must still do its work.
-    fn drop_fresh(&mut self, fingerprint: Fingerprint, key: &[u8]) -> usize {
+    fn drop_fresh(&mut self, fingerprint: Fingerprint, key: &[u8], stats: &mut SocStats) -> usize {
         let found = self.fresh.iter().position(|waiter| waiter.is_item(fingerprint, key));
-        found.map_or(0, |at| self.fresh.remove(at).memory_bytes())
+        let Some(dropped) = found.map(|at| self.fresh.remove(at)) else { return 0 };
+        stats.replaced_bytes += dropped.item_bytes() as u64;
+        dropped.memory_bytes()
     }
 
     /// Whether a removal of `key`, no fresh item of which is left, must leave a tombstone.

@@ -63,6 +63,8 @@ pub struct SocStats {
     /// Items known to be lost to failed writes and unreadable buckets (those in an unreadable bucket cannot be
     /// counted, so only pending ones are).
     pub lost_items: u64,
+    /// Keys and values that were replaced, removed or cleared while they waited, before any write contained them.
+    pub replaced_bytes: u64,
     /// Keys and values that waited for a write that failed.
     pub unwritten_bytes: u64,
     /// How many items these are.
@@ -137,6 +139,7 @@ impl AddAssign<&Self> for SocStats {
             checksum_errors,
             stale_buckets,
             lost_items,
+            replaced_bytes,
             unwritten_bytes,
             unwritten_items,
         } = other;
@@ -166,6 +169,7 @@ impl AddAssign<&Self> for SocStats {
         self.checksum_errors += checksum_errors;
         self.stale_buckets += stale_buckets;
         self.lost_items += lost_items;
+        self.replaced_bytes += replaced_bytes;
         self.unwritten_bytes += unwritten_bytes;
         self.unwritten_items += unwritten_items;
     }

@@ -38,6 +38,38 @@ fn most_rows_of_a_trace_were_left_out_without_a_remark() {
     );
 }
 
+/// It named `navyRegionSizeMB`, which nobody had set.
+#[test]
+fn blocks_of_a_region_policy_that_do_not_fit_are_told_by_their_key() {
+    let (_directory, file) = config("small.json", super::SMALL);
+    let sets = ["--set", "cache_config.navyRegionPolicy=ripq", "--set"];
+    let blocks = "cache_config.navyRegionPolicyConfig.blockMB=64";
+    let output = flashwright(&[&["bench", &file, "--validate"][..], &sets, &[blocks]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let said = err(&output);
+    assert!(
+        said.contains("cache_config.navyRegionPolicyConfig.blockMB: flash has room for too few"),
+        "{said}"
+    );
+    assert!(!said.contains("navyRegionSizeMB: flash"), "{said}");
+}
+
+/// What was replaced while it waited for its bucket counted as written, for nothing but a superblock: 0.0005.
+#[test]
+fn write_amplification_was_nearly_nothing_before_anything_was_written() {
+    let few = r#"{ "cache_config": { "cacheSizeMB": 8, "nvmCacheSizeMB": 64 },
+      "test_config": { "numOps": 20000, "numThreads": 2, "numKeys": 20000, "keySizeRange": [8, 16], "keySizeRangeProbability": [1.0],
+        "valSizeRange": [100, 1500], "valSizeRangeProbability": [1.0], "getRatio": 0.5, "setRatio": 0.4, "delRatio": 0.1,
+        "enableLookaside": true } }"#;
+    let (_directory, file) = config("few.json", few);
+    let totals = &json(&["bench", &file])["totals"];
+    let of = |name: &str| totals[name].as_u64().unwrap();
+    assert!(of("flash_bytes_waiting") > 0, "{totals:#}");
+    assert!(of("flash_bytes_host") < 1 << 20, "{totals:#}");
+    assert_eq!(of("flash_bytes_logical"), of("flash_bytes_waiting"));
+    assert_eq!(totals["alwa"], Value::Null);
+}
+
 #[test]
 fn a_trace_of_no_valid_request_named_no_file_and_no_reason() {
     let (directory, file) = config("replay.json", REPLAY);
