@@ -1,6 +1,7 @@
 //! A figure of lines.
 
 use plotters::coord::Shift;
+use plotters::element::{DynElement, IntoDynElement as _};
 use plotters::prelude::*;
 
 use crate::palette::{FONT, INK, Look};
@@ -56,7 +57,7 @@ impl Chart {
         {
             let root = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
             root.fill(&WHITE)?;
-            let keys: Vec<Key> = self.lines.iter().enumerate().map(Key::of).collect();
+            let keys = self.keys();
             let field = with_legend(&root, &keys)?;
             let Bounds { left, right, bottom, top } = self.bounds();
             let mut axes = ChartBuilder::on(&field)
@@ -73,7 +74,7 @@ impl Chart {
                 .draw()?;
             for (line, key) in self.lines.iter().zip(&keys) {
                 if line.is_marks {
-                    axes.draw_series(line.points.iter().map(|&at| Cross::new(at, 6, key.marks())))?;
+                    axes.draw_series(line.points.iter().map(|&at| key.mark(at, 6)))?;
                 } else {
                     axes.draw_series([key.look.line(line.points.clone(), key.width)])?;
                 }
@@ -81,6 +82,17 @@ impl Chart {
             root.present()?;
         }
         Ok(svg)
+    }
+
+    fn keys(&self) -> Vec<Key> {
+        let mut marks = [Mark::Cross, Mark::Circle].into_iter().cycle();
+        let key = |(number, line): (usize, &Line)| Key {
+            name: line.name.clone(),
+            look: Look::of(number),
+            width: 2,
+            mark: if line.is_marks { marks.next() } else { None },
+        };
+        self.lines.iter().enumerate().map(key).collect()
     }
 
     /// Of what is drawn, with air for whole marks at the edges; of nothing an empty field.
@@ -119,16 +131,24 @@ pub(crate) struct Key {
     pub(crate) name: String,
     pub(crate) look: Look,
     pub(crate) width: u32,
-    pub(crate) is_marks: bool,
+    /// Drawn as single points, and how.
+    pub(crate) mark: Option<Mark>,
+}
+
+/// How single points look: those of two kinds at one place are both seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mark {
+    Cross,
+    Circle,
 }
 
 impl Key {
-    fn of((number, line): (usize, &Line)) -> Self {
-        Self { name: line.name.clone(), look: Look::of(number), width: 2, is_marks: line.is_marks }
-    }
-
-    fn marks(&self) -> ShapeStyle {
-        self.look.colour.stroke_width(self.width)
+    fn mark<DB: DrawingBackend, C: Clone + 'static>(&self, at: C, size: u32) -> DynElement<'static, DB, C> {
+        let style = self.look.colour.stroke_width(self.width);
+        match self.mark {
+            Some(Mark::Circle) => Circle::new(at, size, style).into_dyn(),
+            _ => Cross::new(at, size, style).into_dyn(),
+        }
     }
 }
 
@@ -159,8 +179,8 @@ pub(crate) fn with_legend<DB: DrawingBackend>(root: &DrawingArea<DB, Shift>, key
     }
     let (field, legend) = root.split_vertically(height as i32 - y - ROW / 2 - BELOW);
     for (key, (x, y)) in keys.iter().zip(places) {
-        if key.is_marks {
-            legend.draw(&Cross::new((x + PIECE / 2, y), 5, key.marks()))?;
+        if key.mark.is_some() {
+            legend.draw(&key.mark((x + PIECE / 2, y), 5))?;
         } else {
             legend.draw(&key.look.line(vec![(x, y), (x + PIECE, y)], key.width))?;
         }
@@ -189,10 +209,21 @@ mod tests {
             (0..12).map(|at| Line::new(&format!("a long name, number {at}"), [(0.0, 1.0)])).collect();
         let mut svg = String::new();
         let root = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
-        let keys: Vec<Key> = lines.iter().enumerate().map(Key::of).collect();
+        let keys = Chart { title: String::new(), x: "x", y: "y", lines }.keys();
         let height = |keys: &[Key]| with_legend(&root, keys).unwrap().dim_in_pixel().1;
         assert!(height(&keys) < height(&keys[..1]) && height(&keys) > HEIGHT / 2);
         assert!(height(&keys[..1]) < HEIGHT - 20);
+    }
+
+    /// Of two kinds of marks at one place, the ones drawn last hid the others.
+    #[test]
+    fn marks_at_one_place_hid_each_other() {
+        let lines = ["off", "on", "third"].map(|name| Line::marks(name, [(1.0, 1.0), (2.0, 3.0)]));
+        let chart = Chart { title: String::new(), x: "x", y: "y", lines: lines.into() };
+        let marks: Vec<_> = chart.keys().iter().map(|key| key.mark).collect();
+        assert_eq!(marks, [Some(Mark::Cross), Some(Mark::Circle), Some(Mark::Cross)]);
+        // Two in the field, and one in the legend.
+        assert_eq!(chart.svg().unwrap().matches("<circle").count(), 3);
     }
 
     /// Half of each was beyond the edge.

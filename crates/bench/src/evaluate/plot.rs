@@ -91,7 +91,7 @@ fn look(run: &Measured) -> Look {
 fn keys(runs: &[&Measured]) -> Vec<Key> {
     let of = |run: &&Measured| {
         let way = if run.placement { "placement on" } else { "placement off" };
-        let key = |name: &str, look| Key { name: format!("{name}, {way}"), look, width: 2, is_marks: false };
+        let key = |name: &str, look| Key { name: format!("{name}, {way}"), look, width: 2, mark: None };
         [key("p99 and life", look(run)), key("p50", look(run).dashed())]
     };
     runs.iter().flat_map(of).collect()

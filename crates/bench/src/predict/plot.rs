@@ -12,13 +12,7 @@ pub fn svg(outcome: &Outcome) -> Result<Option<String>, Box<dyn std::error::Erro
         let points = outcome.points.iter().filter(move |it| it.inputs.placement == placement);
         points.filter_map(|it| Some((it.kgco2e?.value, it.hit_ratio?.value * 100.0)))
     };
-    let mut best: Vec<(f64, f64)> = outcome
-        .points
-        .iter()
-        .filter(|it| it.is_best)
-        .filter_map(|it| Some((it.kgco2e?.value, it.hit_ratio?.value * 100.0)))
-        .collect();
-    best.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let best = edge(of(false).chain(of(true)).collect());
     if best.is_empty() {
         return Ok(None);
     }
@@ -29,8 +23,31 @@ pub fn svg(outcome: &Outcome) -> Result<Option<String>, Box<dyn std::error::Erro
         lines: vec![
             Line::marks("placement off", of(false)),
             Line::marks("placement on", of(true)),
-            Line::new("best trade-offs", best),
+            Line::new("most hits for their carbon", best),
         ],
     };
     chart.svg().map(Some)
+}
+
+/// Those of `points` to the left of which none is as high: what is best for its price, and worse in what is drawn, is none of them.
+fn edge(mut points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    points.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
+    let mut highest = f64::NEG_INFINITY;
+    points.retain(|(_, hits)| {
+        let is_higher = *hits > highest;
+        highest = highest.max(*hits);
+        is_higher
+    });
+    points
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_of_the_best_went_through_one_that_is_worse_in_both() {
+        let points = vec![(4940.0, 64.7), (4728.0, 68.4), (4000.0, 60.0), (5000.0, 70.0), (4728.0, 66.0)];
+        assert_eq!(edge(points), [(4000.0, 60.0), (4728.0, 68.4), (5000.0, 70.0)]);
+    }
 }

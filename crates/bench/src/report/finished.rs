@@ -308,9 +308,20 @@ fn unit_by_name(name: &str) -> &'static str {
     let leaf = name.rsplit('.').next().unwrap_or(name);
     match FIGURES.iter().find(|figure| figure.name == leaf) {
         Some(figure) => figure.unit,
-        None if name.contains("latency_ns") && leaf != "count" => "ns",
+        None if name.contains("latency_ns") && !["count", "timed_one_in"].contains(&leaf) => "ns",
         None if leaf.ends_with("_bytes") => "B",
         None if leaf.ends_with("ratio") || leaf.ends_with("write_amplification") => "ratio",
         None => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_was_a_time() {
+        let unit = |name: &str| unit_by_name(&format!("profiles[0].runs[0].latency_ns.{name}"));
+        assert_eq!([unit("timed_one_in"), unit("cache.get.count"), unit("cache.get.p99")], ["", "", "ns"]);
     }
 }

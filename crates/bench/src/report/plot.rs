@@ -12,6 +12,7 @@ use super::amount::{duration, trimmed, with_prefix};
 use super::series::Span;
 use super::tails::Layer;
 use super::text::grouped;
+use crate::chart::{Key, with_legend};
 use crate::palette::{FONT, GRID, INK, Look, PALE};
 use crate::run::InstanceReport;
 use crate::run::latency::{Histogram, Timed};
@@ -213,14 +214,12 @@ fn over_time(
     label: &dyn Fn(&f64) -> String,
     curves: &[Curve],
 ) -> Drawn {
+    let area = &above_legend(area, curves, 2)?;
     let mut chart = field(area, &seconds(title, curves), range, (5, label))?;
     for curve in curves {
         let area = AreaSeries::new(curve.points.iter().copied(), 0.0, curve.look.colour.mix(0.08));
         chart.draw_series(area)?;
         draw(&mut chart, curve)?;
-    }
-    if curves.len() > 1 {
-        legend(&mut chart)?;
     }
     Ok(())
 }
@@ -236,9 +235,25 @@ fn slow_curves(spans: &[Span]) -> Vec<Curve> {
             Layer::DeviceRead => "device read",
             Layer::DeviceWrite => "device write",
         };
-        Curve { name: name.to_owned(), look: Look::of(layer as usize), points }
+        Curve { name: name.to_owned(), look: look_of(name), points }
     };
     Layer::ALL.map(of).into_iter().filter(|curve| !curve.points.is_empty()).collect()
+}
+
+/// How what was timed is drawn wherever it is. Gets are told apart by where they found their key in one chart, and not in another.
+pub(super) fn look_of(name: &str) -> Look {
+    const NAMES: [&str; 9] = [
+        "get dram",
+        "set",
+        "device read",
+        "device write",
+        "get flash",
+        "get miss",
+        "delete",
+        "add chained",
+        "could exist",
+    ];
+    Look::of(NAMES.iter().position(|it| *it == name).unwrap_or(0))
 }
 
 fn slowest(area: &Area<'_>, curves: &[Curve]) -> Drawn {
@@ -247,11 +262,9 @@ fn slowest(area: &Area<'_>, curves: &[Curve]) -> Drawn {
     let shortest = points().map(|(_, ns)| *ns).fold(longest, f64::min);
     let across = seconds("Latency, p99 of each interval", curves);
     let range = (shortest * 0.8..longest * 1.5).log_scale();
+    let area = &above_legend(area, curves, 1)?;
     let mut chart = field(area, &across, range, (5, &|ns| duration(*ns)))?;
-    for curve in curves {
-        draw(&mut chart, curve)?;
-    }
-    legend(&mut chart)
+    curves.iter().try_for_each(|curve| draw(&mut chart, curve))
 }
 
 /// The curves of everything that was timed at least twice.
@@ -262,12 +275,8 @@ fn curves(all: &InstanceReport) -> Vec<Curve> {
         .into_iter()
         .flat_map(|(reads, writes)| [("device read".to_owned(), reads), ("device write".to_owned(), writes)]);
     let timed = cache.into_iter().chain(device).filter(|(_, histogram)| histogram.count() > 1);
-    let numbered = timed.enumerate();
-    let drawn = numbered.map(|(number, (name, histogram))| Curve {
-        name,
-        look: Look::of(number),
-        points: curve(&histogram),
-    });
+    let drawn =
+        timed.map(|(name, histogram)| Curve { look: look_of(&name), points: curve(&histogram), name });
     drawn.collect()
 }
 
@@ -287,11 +296,9 @@ fn percentiles(area: &Area<'_>, title: &str, curves: &[Curve]) -> Drawn {
     let words: fn(&f64) -> String = |nines| share(*nines);
     let across = Across { title, end: nines * 1.02, labels: nines as usize + 1, words };
     let range = (shortest * 0.8..longest * 1.5).log_scale();
+    let area = &above_legend(area, curves, 1)?;
     let mut chart = field(area, &across, range, (10, &|ns| duration(*ns)))?;
-    for curve in curves {
-        draw(&mut chart, curve)?;
-    }
-    legend(&mut chart)
+    curves.iter().try_for_each(|curve| draw(&mut chart, curve))
 }
 
 fn draw<'a, 'b: 'a, X, Y>(
@@ -302,25 +309,25 @@ where
     X: Ranged<ValueType = f64>,
     Y: Ranged<ValueType = f64>,
 {
-    let look = curve.look;
-    let drawn = chart.draw_series([look.line(curve.points.clone(), 2)])?;
-    drawn.label(curve.name.clone()).legend(move |(x, y)| look.line(vec![(x, y), (x + 18, y)], 2));
+    chart.draw_series([curve.look.line(curve.points.clone(), 2)])?;
+    // Of one interval there is no line.
+    if let [point] = curve.points[..] {
+        chart.draw_series([Circle::new(point, 4, curve.look.colour.filled())])?;
+    }
     Ok(())
 }
 
-fn legend<'a, 'b: 'a, X, Y>(chart: &mut ChartContext<'a, SVGBackend<'b>, Cartesian2d<X, Y>>) -> Drawn
-where
-    X: Ranged<ValueType = f64>,
-    Y: Ranged<ValueType = f64>,
-{
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::LowerRight)
-        .margin(8)
-        .background_style(WHITE.mix(0.85))
-        .label_font((FONT, 12).into_font().color(&INK))
-        .draw()?;
-    Ok(())
+/// Names the curves below the field if they are so many; within it the names would hide curves.
+fn above_legend<'a>(
+    area: &Area<'a>,
+    curves: &[Curve],
+    at_least: usize,
+) -> Result<Area<'a>, Box<dyn std::error::Error>> {
+    if curves.len() < at_least {
+        return Ok(area.clone());
+    }
+    let key = |curve: &Curve| Key { name: curve.name.clone(), look: curve.look, width: 2, mark: None };
+    Ok(with_legend(area, &curves.iter().map(key).collect::<Vec<_>>())?)
 }
 
 /// `3` nines are `99.9 %`.
@@ -337,6 +344,39 @@ mod tests {
     fn numbers_are_short() {
         assert_eq!([0.0, 1.0, 3.0, 5.0].map(share), ["0 %", "90 %", "99.9 %", "99.999 %"]);
         assert_eq!([80.0, 1e3, 1.5e6, 2e9].map(duration), ["80 ns", "1 µs", "1.5 ms", "2 s"]);
+    }
+
+    /// A run of one interval had three charts with nothing in them.
+    #[test]
+    fn one_interval_was_an_empty_chart() {
+        let curve = Curve { name: "one".to_owned(), look: Look::of(0), points: vec![(0.1, 50.0)] };
+        assert_eq!(panel_over_time(Over::HitRatio, &[curve]).unwrap().matches("<circle").count(), 1);
+    }
+
+    /// Sets were orange in one chart and pink in the next.
+    #[test]
+    fn what_is_timed_changed_its_colour_from_chart_to_chart() {
+        let names = Timed::ALL.map(|timed| timed.name().replace('_', " "));
+        let names = names.into_iter().chain(["device read", "device write"].map(str::to_owned));
+        let mut looks: Vec<Look> = Vec::new();
+        for look in names.map(|name| look_of(&name)) {
+            assert!(!looks.contains(&look), "{look:?} twice");
+            looks.push(look);
+        }
+        assert_eq!(look_of("get"), Look::of(0));
+    }
+
+    /// It stood on white within the field, over the curves.
+    #[test]
+    fn the_legend_covered_curves() {
+        let curves = ["one", "other"].map(|name| Curve {
+            name: name.to_owned(),
+            look: Look::of(name.len()),
+            points: vec![(0.1, 50.0), (1.0, 60.0)],
+        });
+        let svg = panel_over_time(Over::HitRatio, &curves).unwrap();
+        assert!(!svg.contains("opacity=\"0.85\""), "{svg}");
+        assert!(curves.iter().all(|curve| svg.contains(&curve.name)));
     }
 
     /// There are eight colours: the ninth run was not in the picture.

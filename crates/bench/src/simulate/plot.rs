@@ -79,7 +79,7 @@ fn picture(
                 name: rows[0].policy.clone(),
                 look: Look::of(number),
                 width: 3,
-                is_marks: false,
+                mark: None,
             })
             .collect();
         let field = with_legend(&root, &keys)?;

@@ -7,7 +7,7 @@ use crate::palette::{GRID, INK, Look, PALE};
 use crate::report::amount::on_one_line;
 use crate::report::finished::{Interval, LARGEST, PERCENTILES};
 use crate::report::html::Html;
-use crate::report::plot::{Curve, Over, panel_of_latencies, panel_over_time};
+use crate::report::plot::{Curve, Over, look_of, panel_of_latencies, panel_over_time};
 
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
@@ -121,8 +121,8 @@ pub(super) fn latencies(body: &mut Html, runs: &[Named<'_>]) -> Drawn {
         }
         return Ok(());
     }
-    let named = timed.into_iter().enumerate().flat_map(|(number, (name, curves))| {
-        curves.into_iter().map(move |it| Curve { name: name.clone(), look: Look::of(number), ..it })
+    let named = timed.into_iter().flat_map(|(name, curves)| {
+        curves.into_iter().map(move |it| Curve { look: look_of(&name), name: name.clone(), ..it })
     });
     let title = "Share of operations below";
     body.drawing(&panel_of_latencies(title, &named.collect::<Vec<_>>())?);

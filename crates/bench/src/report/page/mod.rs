@@ -73,6 +73,17 @@ fn names(files: &[PathBuf]) -> Vec<String> {
 mod tests {
     use super::*;
 
+    /// They were kilobytes of JSON in a cell.
+    #[test]
+    fn lists_in_a_list_are_tables_of_their_own() {
+        let result = serde_json::json!({ "flashwright": "0.1.0", "command": "evaluate",
+            "profiles": [{ "profile": "kv", "runs": [{ "offered": 5, "latency_ns": { "get": { "p50": 3 } } }] }] });
+        let serde_json::Value::Object(result) = result else { unreachable!("it is one") };
+        let page = render(&[Finished { file: "e.json".into(), result, intervals: Vec::new() }]).unwrap();
+        assert!(page.contains("<h3>profiles, kv: runs</h3>") && page.contains("<td>5</td>"), "{page}");
+        assert!(!page.contains("[{&quot;") && page.contains("<td><details>"), "{page}");
+    }
+
     #[test]
     fn names_tell_runs_apart() {
         let of = |files: &[&str]| names(&files.iter().map(PathBuf::from).collect::<Vec<_>>());

@@ -230,12 +230,48 @@ fn table_of(body: &mut Html, rows: &[&Map<String, Value>]) {
     body.markup("</tr></thead>\n<tbody>\n");
     for row in rows.iter().take(MOST_ROWS) {
         body.markup("<tr>");
-        columns.iter().for_each(|column| {
-            body.element("td", &row.get(*column).map_or_else(|| "—".to_owned(), plain));
+        columns.iter().for_each(|column| match row.get(*column) {
+            Some(value) if is_long(value) => {
+                body.markup("<td>");
+                folded(body, "…", value);
+                body.markup("</td>");
+            }
+            value => drop(body.element("td", &value.map_or_else(|| "—".to_owned(), plain))),
         });
         body.markup("</tr>\n");
     }
     end_table(body);
+}
+
+/// Whether a value has values in it that nobody reads in a cell.
+fn is_long(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => !fields.is_empty(),
+        Value::Array(list) => list.iter().any(|it| it.is_object() || it.is_array()),
+        _ => false,
+    }
+}
+
+/// A list of objects as a table, and those lists of objects in them as tables below it.
+fn tables_of(body: &mut Html, title: &str, list: &Value) {
+    let is_table = |value: &Value| !rows_of(value).is_empty();
+    let rows = rows_of(list);
+    let flat: Vec<Map<String, Value>> = rows
+        .iter()
+        .map(|row| {
+            let fields = row.iter().filter(|(_, value)| !is_table(value));
+            fields.map(|(key, value)| (key.clone(), value.clone())).collect()
+        })
+        .collect();
+    body.element("h2", title);
+    table_of(body, &flat.iter().collect::<Vec<_>>());
+    for (number, row) in rows.iter().enumerate().take(MOST_ROWS) {
+        let name = row.values().find_map(Value::as_str).map_or_else(|| number.to_string(), on_one_line);
+        for (key, value) in row.iter().filter(|(_, value)| is_table(value)) {
+            body.element("h3", &format!("{title}, {name}: {key}"));
+            table_of(body, &rows_of(value));
+        }
+    }
 }
 
 /// Keys of a result that other sections show; the last one where it is the model drive of a run.
@@ -254,8 +290,7 @@ pub(super) fn everything_else(body: &mut Html, runs: &[Named<'_>]) {
                     folded(body, &format!("{of}{key}"), value);
                 }
             } else {
-                body.element("h2", &format!("{of}{key}"));
-                table_of(body, &rows);
+                tables_of(body, &format!("{of}{key}"), value);
             }
         }
     }
