@@ -10,6 +10,8 @@ use bench::picture::Format;
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::quantity;
+
 /// Exit codes: all went well; it ran and its checks failed; it was asked wrongly.
 pub const PASSED: u8 = 0;
 pub const FAILED: u8 = 1;
@@ -23,7 +25,7 @@ pub struct Common {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Seed for everything random; recorded in the result
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = quantity::number::<u64>)]
     pub seed: u64,
     /// Print nothing but errors
     #[arg(long, short)]
@@ -249,9 +251,13 @@ fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     written.inspect_err(|_| drop(std::fs::remove_file(&beside)))
 }
 
-/// Makes the folder that `flag` names, if it is not there, before any work is done that it is for.
+/// Makes the folder that `flag` names, if it is not there, before any work is done that it is for. A longer way that is missing is
+/// mistyped.
 pub fn make_folder(flag: &str, folder: &Path) -> Result<(), String> {
-    std::fs::create_dir_all(folder)
+    if folder.is_dir() {
+        return Ok(());
+    }
+    std::fs::create_dir(folder)
         .map_err(|error| format!("{flag}: cannot create the directory {}: {error}", folder.display()))
 }
 

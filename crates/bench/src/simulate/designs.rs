@@ -56,6 +56,15 @@ impl Design {
         }
     }
 
+    /// Bytes of its blocks at a size, where so many are asked for; `None` where it has none.
+    pub(super) fn block_bytes(&self, size_bytes: u64, asked_bytes: u64) -> Option<u64> {
+        match self {
+            Self::Log => Some(asked_bytes.min(size_bytes)),
+            Self::SetAssociative => None,
+            Self::Regions(regions) => Some(regions.block_bytes(size_bytes, Some(asked_bytes))),
+        }
+    }
+
     /// An empty cache of so many bytes.
     pub(super) fn simulator(&self, size_bytes: u64, settings: &FlashSettings) -> Box<dyn Simulator> {
         match self {

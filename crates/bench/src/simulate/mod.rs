@@ -294,6 +294,20 @@ fn run_all(
 }
 
 impl Plan {
+    /// Where caches have smaller blocks than those asked for, since they need several: policy, bytes of the cache and of its blocks.
+    #[must_use]
+    pub fn smaller_blocks(&self, rows: &[Row]) -> Vec<(String, u64, u64)> {
+        let Some(asked_bytes) = self.flash.block_bytes else { return Vec::new() };
+        let of = |named: &Named, row: &Row| {
+            let used_bytes =
+                named.block_bytes(row.size_bytes, asked_bytes).filter(|used| *used < asked_bytes)?;
+            Some((row.policy.clone(), row.size_bytes, used_bytes))
+        };
+        let policies = || self.different_policies();
+        let named = |row: &Row| policies().find(|named| named.to_string() == row.policy);
+        rows.iter().filter_map(|row| of(named(row)?, row)).collect()
+    }
+
     fn needs_future(&self) -> bool {
         self.policies.iter().any(Named::needs_future)
     }

@@ -122,6 +122,15 @@ impl Named {
         self.is_flash() && !self.has_sets()
     }
 
+    /// Bytes of its blocks in a cache of that size, where so many are asked for; `None` where it has none.
+    #[must_use]
+    pub fn block_bytes(&self, size_bytes: u64, asked_bytes: u64) -> Option<u64> {
+        match &self.what {
+            What::Design(design) => design.block_bytes(size_bytes, asked_bytes),
+            _ => None,
+        }
+    }
+
     /// Whether it is the same policy, by whichever name.
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {

@@ -61,22 +61,32 @@ impl Regions {
 
     /// An empty cache of so many bytes without contents. One too small for the regions it needs never hits.
     pub(super) fn simulator(&self, size_bytes: u64, block_bytes: Option<u64>) -> Box<dyn Simulator> {
+        match DryStore::new(
+            &self.config(size_bytes, self.block_bytes(size_bytes, block_bytes)),
+            Packing::Seamless,
+        ) {
+            Ok(store) => Box::new(store),
+            Err(_) => Box::new(Nothing::default()),
+        }
+    }
+
+    /// Bytes of its blocks at a size: those asked for, or the largest of which it has as many as it needs.
+    pub(super) fn block_bytes(&self, size_bytes: u64, asked_bytes: Option<u64>) -> u64 {
         let usual = (size_bytes / BLOCKS).clamp(LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES);
-        let mut block_bytes = block_bytes.unwrap_or(usual);
-        let config = |block_bytes: u64| RegionConfig {
-            region_bytes: u32::try_from(block_bytes).expect("at most 64 MiB"),
+        let block_bytes = asked_bytes.unwrap_or(usual);
+        let least = u64::from(self.config(size_bytes, block_bytes).least_regions());
+        block_bytes.min(size_bytes / least).max(1024)
+    }
+
+    fn config(&self, size_bytes: u64, block_bytes: u64) -> RegionConfig {
+        RegionConfig {
+            region_bytes: u32::try_from(block_bytes).expect("at most 1 GiB"),
             unit_bytes: 16,
             clean_regions: 1,
             buffers: 2 + MAX_POINTS as u32,
             order: self.order.clone(),
             reinsertion: self.reinsertion,
             ..RegionConfig::new(size_bytes / block_bytes * block_bytes)
-        };
-        let least = u64::from(config(block_bytes).least_regions());
-        block_bytes = block_bytes.min(size_bytes / least).max(1024);
-        match DryStore::new(&config(block_bytes), Packing::Seamless) {
-            Ok(store) => Box::new(store),
-            Err(_) => Box::new(Nothing::default()),
         }
     }
 }

@@ -58,7 +58,7 @@ pub struct Arguments {
     #[arg(long)]
     ignore_ttl: bool,
     /// lru, lru2q, tinylfu: ignore hits within this many seconds of the last one that counted [default: 0]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = quantity::number::<u32>)]
     refresh: Option<u32>,
     /// Simulate a sample of the objects (such as 1%) and the most popular ones, and estimate ratios with confidence intervals
     #[arg(long, value_name = "N%", value_parser = quantity::share)]
@@ -96,10 +96,10 @@ struct FlashArguments {
     #[arg(long, value_name = "RATIO", requires = "dram")]
     index_ratio: Option<f64>,
     /// log, set-associative: overhead of each object [default: 0]
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::number::<u32>)]
     object_overhead: Option<u32>,
     /// log, set-associative: treat larger objects as having this size, overhead included
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::number::<u32>)]
     object_limit: Option<u32>,
     /// Block size [default: 256KiB for log; others 64MiB, or 1/512 of the cache if that is less]
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
@@ -233,6 +233,12 @@ fn simulated(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
     outcome.read.messages.iter().for_each(|message| arguments.common.warn(message));
     if arguments.by_tenant.is_some() && outcome.tenants.is_empty() {
         arguments.common.warn("--by-tenant: none of the counted requests names a tenant");
+    }
+    for (policy, size, block) in plan.smaller_blocks(&outcome.rows) {
+        let (size, block) = (report::bytes(size), report::bytes(block));
+        arguments.common.warn(format_args!(
+            "--block-size: {policy} of {size} has blocks of {block}, since a cache needs several"
+        ));
     }
     if let Some(csv) = &arguments.csv {
         write_file(csv, report::csv(&outcome).as_bytes()).map_err(|error| error.to_string())?;

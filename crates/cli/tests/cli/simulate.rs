@@ -352,3 +352,33 @@ fn one_request_was_1_requests() {
     let words = out(&flashwright(&["trace", "info", &trace]));
     assert!(words.contains("note: 1 malformed row was skipped\n"), "{words}");
 }
+
+/// Blocks of 5 and of 64 MiB gave the same rows.
+#[test]
+fn blocks_too_large_for_the_cache_were_made_smaller_without_a_word() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace(directory.path(), TEXTBOOK);
+    let said = |block: &str| {
+        let policies = ["--policy", "ripq,mcdipper,log", "--size", "10MiB", "--block-size", block];
+        let output = flashwright(&[&["simulate", &trace], &policies[..]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        err(&output)
+    };
+    let large = said("64MiB");
+    for words in ["--block-size: ripq of 10.0 MiB has blocks of ", "--block-size: log of 10.0 MiB"] {
+        assert!(large.contains(words), "{large}");
+    }
+    assert_eq!(said("64KiB"), "");
+}
+
+/// All of a mistyped path was made, where other outputs of the same command refuse it.
+#[test]
+fn the_whole_way_to_a_folder_for_pictures_was_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace(directory.path(), TEXTBOOK);
+    let folder = directory.path().join("no/where");
+    let output = flashwright(&["simulate", &trace, "--plot", folder.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("--plot: cannot create the directory "), "{}", err(&output));
+    assert!(!directory.path().join("no").exists());
+}
