@@ -236,7 +236,7 @@ impl Outcome {
 
     /// The trace is smaller than any at which the bounds were measured.
     fn scale_warning(&self, plan: &Plan) -> Option<String> {
-        let smallest = candidate::smallest_scale(plan.card.space.unit_bytes);
+        let smallest = smallest_scale(&plan.card);
         (self.scale > smallest).then(|| {
             format!(
                 "at 1/{} of {} the bounds of write amplification are not known: the engine was measured with reclaim units \
@@ -332,6 +332,12 @@ fn check(layout: &Layout, scale: u32) -> Result<(), PredictError> {
         )));
     }
     Ok(())
+}
+
+/// The smallest scale of `card`, as 1/N, at which the engine was measured.
+#[must_use]
+pub fn smallest_scale(card: &Card) -> u32 {
+    candidate::smallest_scale(card.space.unit_bytes)
 }
 
 /// The scale at which the drive holds [`HELD`] of the trace.

@@ -57,6 +57,21 @@ impl Study {
     }
 }
 
+/// What is to be known of the figures of the FDP paper at a scale: at too small a one, units are too few of the engine's regions.
+///
+/// # Errors
+/// There is no such drive.
+pub fn scale_warning(scale: u32) -> Result<Option<String>, StudyError> {
+    let card = ssd::Card::load(experiment::CARD).map_err(|error| StudyError::Output(error.to_string()))?;
+    let smallest = crate::predict::smallest_scale(&card);
+    Ok((scale > smallest).then(|| {
+        format!(
+            "--scale 1/{scale}: beyond 1/{smallest}, reclaim units are so small beside the engine's regions that less is relocated: \
+             write amplification is not that of the drive at full size"
+        )
+    }))
+}
+
 /// What a study found.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
@@ -285,3 +300,15 @@ pub const STUDIES: &[Study] = &[
         run: flashcache::v2_v3::run,
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scale_that_is_not_to_be_trusted_was_taken_without_a_word() {
+        let told = |scale| scale_warning(scale).expect("the card is there");
+        assert!(told(16_384).is_some_and(|words| words.contains("beyond 1/8192")));
+        assert_eq!((told(8192), told(2048)), (None, None));
+    }
+}

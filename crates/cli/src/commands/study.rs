@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bench::run::stop::Stop;
-use bench::study::{GivenTrace, Outcome, Point, Progress, Runner, STUDIES, Study, StudyError};
+use bench::study::{GivenTrace, Outcome, Point, Progress, Runner, STUDIES, Study, StudyError, scale_warning};
 use clap::Args;
 use device::names;
 use serde_json::{Value, json};
@@ -61,6 +61,12 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         return usage_error(
             "--scale: is for the figures of the FDP paper (fdp-fig*); other studies have their own scale, or none",
         );
+    }
+    if let Some(scale) = arguments.scale {
+        match scale_warning(scale) {
+            Ok(warning) => warning.iter().for_each(|words| arguments.common.warn(words)),
+            Err(error) => return usage_error(&error),
+        }
     }
     let checked = Files::reading(&arguments.trace).writing([arguments.common.result_file()]).check();
     let checked = checked.and_then(|()| make_folder("--figures", &arguments.figures));
