@@ -590,10 +590,8 @@ mod tests {
         assert_eq!(refused("time,size"), "no column is the `key`");
         assert_eq!(refused(""), "no column is the `key`");
         for item in ["key=", "key=0"] {
-            assert_eq!(
-                refused(item),
-                format!("`{item}`: a column is a number from 1, or a name in the header")
-            );
+            let told = format!("`{item}`: a column is a number from 1, or a name in the header");
+            assert_eq!(refused(item), told);
         }
         let mixed = "either list the columns in their order, or give each field its column (key=2)";
         assert_eq!(refused("time,key=2"), format!("`time`: {mixed}"));
