@@ -275,3 +275,30 @@ fn the_write_during_which_the_flash_failed_was_refused() {
         assert_eq!([5, 10, 17, 18].map(read), [5, 1, 1, 0]);
     }
 }
+
+/// They were taken for pages that flash had never been told of: the trim succeeded, later writes went to the disk, and after a crash
+/// the commit counted, whose flush had failed.
+#[test]
+fn what_left_after_the_flush_failed_that_told_of_it_came_back_over_newer_writes() {
+    for (block, is_dirty) in [(5, true), (1000, false)] {
+        let Pair { flash, disk, volume } = Pair::new(&config());
+        let placement = device::PlacementHandle::DEFAULT;
+        disk.memory.execute(Request::Write { offset: 1000 * BLOCK, data: data(1), placement }).unwrap();
+        let (offset, kind) = (block * BLOCK, VolumeErrorKind::Flash);
+        pollster::block_on(async {
+            volume.read(1000 * BLOCK, BLOCK as usize).await.unwrap();
+            flash.fail(|request| matches!(request, Request::Flush));
+            // It is on its way with the other one.
+            assert_eq!(volume.write(5 * BLOCK, data(1), true).await.unwrap_err().kind(), kind);
+            let trimmed = volume.trim(offset, BLOCK).await.is_ok();
+            let written = volume.write(offset, data(2), false).await.and(volume.flush().await).is_ok();
+            drop(volume);
+            flash.fail(|_| false);
+            if written {
+                let (volume, _) = Volume::open(flash, disk, Arc::new(SystemTimer::default())).await.unwrap();
+                assert_eq!(volume.read(offset, 512).await.unwrap()[0], 2, "dirty: {is_dirty}");
+            }
+            assert!(!trimmed, "flash cannot be told that the block left it");
+        });
+    }
+}

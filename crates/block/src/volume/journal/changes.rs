@@ -19,7 +19,7 @@ pub(crate) struct Changes {
     number: u64,
     /// Pages that changed since the last note.
     to_note: BTreeSet<u32>,
-    /// Pages that a note may have told of and no commit yet.
+    /// Pages that a note may have told of, or a commit that failed, and no commit yet.
     noted: HashSet<u32>,
     /// Pages that became clean, of which flash may say that they are dirty.
     turned: HashSet<u32>,
@@ -224,7 +224,13 @@ impl Changes {
         batch.leaving.into_iter().map(|leaving| leaving.page)
     }
 
-    /// The commit failed: its changes are to be told with the next one.
+    /// The commit failed when flash may have had all of it: after a crash it may count, though nothing was told to have been done.
+    pub(crate) fn put_back_as_told(&mut self, mut batch: Batch) {
+        batch.noted.extend(batch.records.keys());
+        self.put_back(batch);
+    }
+
+    /// The commit failed before flash had any of it: its changes are to be told with the next one.
     pub(crate) fn put_back(&mut self, batch: Batch) {
         self.returning = 0;
         for (page, held) in batch.records {

@@ -344,7 +344,8 @@ impl Commit {
         // Once is enough.
         self.batch.flush_disk = Some(self.shared.disk_trouble.flushes_failed());
         let error = self.shared.disk_failed(DiskTask::Flush, error);
-        self.fail(|state| {
+        self.fail(|state, batch| {
+            state.changes.put_back(batch);
             state.take_back_epoch(state.journal.next_commit);
             state.journal.failure = Some((state.journal.attempts, error));
         });
@@ -353,17 +354,19 @@ impl Commit {
     /// Nobody knows what a flash that failed a flush has kept. Nothing that follows can be promised any more.
     fn fail_flash(self, context: &str, error: IoError) {
         let now_ns = self.shared.timer.monotonic_ns();
-        self.fail(|state| state.fail_flash(VolumeError::flash(context, error), now_ns));
+        self.fail(|state, batch| {
+            state.changes.put_back_as_told(batch);
+            state.fail_flash(VolumeError::flash(context, error), now_ns);
+        });
     }
 
-    fn fail(self, note: impl FnOnce(&mut State)) {
+    fn fail(self, put_back: impl FnOnce(&mut State, Batch)) {
         let Self { shared, batch, .. } = self;
         {
             let mut state = shared.state.lock();
             state.journal.running = false;
             state.journal.is_laying_out = false;
-            state.changes.put_back(batch);
-            note(&mut state);
+            put_back(&mut state, batch);
         }
         shared.changed.notify(usize::MAX);
     }
