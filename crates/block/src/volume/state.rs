@@ -53,6 +53,8 @@ pub(super) struct State {
     pub(super) filling_blocks: usize,
     /// Blocks that requests under way are going to change.
     promised_blocks: usize,
+    /// Blocks that requests under way may bring in without some of their sectors.
+    promised_partials: usize,
     layout: Layout,
     /// The page of each slot, within the pages of its group.
     page_of: Vec<u16>,
@@ -108,6 +110,7 @@ impl State {
             cleaning_failure: None,
             filling_blocks: 0,
             promised_blocks: 0,
+            promised_partials: 0,
             layout,
             page_of: vec![NO_PAGE; slots],
             crc_of: superblock.checksums.then(|| vec![0; slots]),
@@ -239,9 +242,17 @@ impl State {
         self.promised_blocks += blocks;
     }
 
-    /// It has, or never will.
-    pub(super) fn end_promise(&mut self, blocks: usize) {
+    /// A request may bring in one block more without some of its sectors, if so many may.
+    pub(super) fn promise_partial(&mut self) -> bool {
+        let has_room = self.partial.len() + self.promised_partials < self.layout.partial_limit();
+        self.promised_partials += usize::from(has_room);
+        has_room
+    }
+
+    /// It has changed so many blocks, of which so many lack sectors, or never will.
+    pub(super) fn end_promises(&mut self, blocks: usize, partials: usize) {
         self.promised_blocks -= blocks;
+        self.promised_partials -= partials;
     }
 
     /// What makes room for changes: a commit up to this one, or, if nothing waits for one, the end of requests under way.
@@ -300,11 +311,6 @@ impl State {
     /// How the block in `slot` stands with the policy, as far as `format` can tell it.
     pub(super) fn told_standing(&self, slot: Slot, format: u32) -> Standing {
         if format >= FORMAT_WITH_STANDING { self.sets.standing(slot) } else { Standing::default() }
-    }
-
-    /// Whether one slot more may hold a block that lacks sectors.
-    pub(super) fn room_for_partial(&self) -> bool {
-        self.partial.len() < self.layout.partial_limit()
     }
 
     /// Bytes of memory that the cached blocks take.

@@ -31,6 +31,8 @@ struct Holdings {
     bad: Vec<(u64, u32)>,
     /// Blocks that are going to change.
     promised_blocks: usize,
+    /// Of these, so many may lack sectors.
+    promised_partials: usize,
 }
 
 impl Work {
@@ -54,6 +56,13 @@ impl Work {
     pub(super) fn promise_changes(&self, state: &mut State, blocks: usize) {
         state.promise_changes(blocks);
         self.holdings.lock().promised_blocks += blocks;
+    }
+
+    /// Keeps room in the tables for one block more that lacks sectors, until the end, if there is any.
+    pub(super) fn promise_partial(&self, state: &mut State) -> bool {
+        let has_room = state.promise_partial();
+        self.holdings.lock().promised_partials += usize::from(has_room);
+        has_room
     }
 
     /// Reads the page until the end.
@@ -135,7 +144,7 @@ impl Drop for Work {
             for (block, page) in holdings.bad {
                 state.drop_bad(block, page);
             }
-            state.end_promise(holdings.promised_blocks);
+            state.end_promises(holdings.promised_blocks, holdings.promised_partials);
         }
         self.shared.changed.notify(usize::MAX);
         drop(holdings.ranges);

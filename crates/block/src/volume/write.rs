@@ -306,7 +306,7 @@ impl Shared {
             .map_or(Sectors::default(), |(copy, _)| copy.partial.unwrap_or(self.whole(part.block)));
         let mut sectors = has.with(part.sectors());
         let mut bytes = IoBuffer::zeroed(block_bytes);
-        if !sectors.contains(self.whole(part.block)) && !self.may_be_partial(sectors) {
+        if !sectors.contains(self.whole(part.block)) && !self.may_be_partial(work, sectors) {
             bytes = self.read_disk_block(part.block).await?;
             sectors = self.whole(part.block);
         }
@@ -318,13 +318,13 @@ impl Shared {
         Ok((written, bytes.into()))
     }
 
-    /// Whether a block may be on flash with these sectors alone: there is memory for it, and the disk can be written in
+    /// Whether a block may be on flash with these sectors alone: the tables have room for it, and the disk can be written in
     /// just these.
-    fn may_be_partial(&self, sectors: Sectors) -> bool {
+    fn may_be_partial(&self, work: &Work, sectors: Sectors) -> bool {
         let unit = self.disk.geometry().block_bytes / super::SECTOR_BYTES;
         let aligned =
             sectors.runs().all(|run| run.start.is_multiple_of(unit) && run.end.is_multiple_of(unit));
-        aligned && self.state.lock().room_for_partial()
+        aligned && work.promise_partial(&mut self.state.lock())
     }
 
     /// Writes what goes to the disk, neighbours together.

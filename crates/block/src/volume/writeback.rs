@@ -111,12 +111,13 @@ impl Volume {
             state.sets.age(self.shared.timer.monotonic_ns() / 1_000_000_000);
             state.journal.is_half_full() && state.health == Health::Healthy
         };
-        if table_due {
-            self.shared.write_table_if_needed().await?;
-        }
-        match self.shared.clean_batch().await? {
-            Batch { cleaned: 0, failed: Some(error) } => Err(error),
-            Batch { cleaned, .. } => Ok(cleaned > 0 || table_due),
+        let table = if table_due { self.shared.write_table_if_needed().await } else { Ok(()) };
+        // What a table that cannot be written does not concern goes to the disk all the same.
+        let Batch { cleaned, failed } = self.shared.clean_batch().await?;
+        table?;
+        match failed {
+            Some(error) if cleaned == 0 => Err(error),
+            _ => Ok(cleaned > 0 || table_due),
         }
     }
 

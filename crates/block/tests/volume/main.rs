@@ -19,6 +19,7 @@ mod lost_journal;
 mod ordered;
 mod pace;
 mod pairing;
+mod partial;
 mod read_misses;
 mod recency;
 mod recovered_often;

@@ -1,0 +1,54 @@
+//! Blocks of which the cache has some sectors alone.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+use device::timer::SystemTimer;
+use device::wrap::GateDevice;
+use device::{Device, IoBuffer, MemoryDevice, RequestKind};
+use flashwright_block::volume::{Volume, VolumeConfig};
+use futures_util::future::join_all;
+
+use crate::world::config;
+
+const BLOCK: u64 = 64 << 10;
+
+fn is_ready(future: Pin<&mut impl Future>) -> bool {
+    future.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+}
+
+/// Each saw that there was memory for one more before any of them had taken it. No table had room for all of them, and no cache
+/// that had them could be closed.
+#[test]
+fn writes_of_sectors_at_once_made_more_partial_blocks_than_a_table_can_tell_of() {
+    let gate = Arc::new(GateDevice::new(Arc::new(MemoryDevice::new(32 << 20))));
+    let flash: Arc<dyn Device> = gate.clone();
+    let disk: Arc<dyn Device> = Arc::new(MemoryDevice::new(128 << 20));
+    let config = VolumeConfig { block_bytes: BLOCK as u32, ..config() };
+    let sector = |block: u64| (block * BLOCK + 512, IoBuffer::copy_of(&[block as u8; 512]).into());
+    pollster::block_on(async {
+        Volume::create(&flash, &disk, &config, 5).await.unwrap();
+        let open = || Volume::open(flash.clone(), disk.clone(), Arc::new(SystemTimer::default()));
+        let (volume, _) = open().await.unwrap();
+        for block in 1000..1500 {
+            volume.read(block * BLOCK, BLOCK as usize).await.unwrap();
+        }
+        let stats = volume.stats();
+        assert_eq!(stats.held_blocks, stats.capacity_blocks);
+        gate.close(RequestKind::Write);
+        let volume_ref = &volume;
+        let writes = (0..320).map(sector).map(|(offset, data)| volume_ref.write(offset, data, false));
+        let mut all = pin!(join_all(writes));
+        assert!(!is_ready(all.as_mut()));
+        gate.open();
+        all.await.into_iter().collect::<Result<Vec<()>, _>>().unwrap();
+        volume.close().await.unwrap();
+        let (volume, _) = open().await.unwrap();
+        for block in 0..320 {
+            let (offset, _) = sector(block);
+            let read = volume.read(offset - 512, 1024).await.unwrap();
+            assert_eq!((read[0], read[512]), (0, block as u8));
+        }
+    });
+}
