@@ -208,11 +208,9 @@ impl State {
 
     /// Whether flash may say after a crash that it has `block`, whatever the disk has by then: it is there now, or was.
     pub(super) fn may_come_back(&self, block: u64) -> bool {
-        if self.brings_back_clean {
-            return self.changes.may_come_back(block) || self.sets.find(block).is_some();
-        }
-        let is_dirty = |slot| self.sets.word(slot).is_dirty();
-        self.changes.may_come_back_dirty(block) || self.sets.find(block).is_some_and(is_dirty)
+        let is_told = |slot| self.brings_back_clean || self.sets.word(slot).is_dirty();
+        self.changes.may_come_back(block..block + 1, !self.brings_back_clean)
+            || self.sets.find(block).is_some_and(is_told)
     }
 
     /// Drops `block`, of which flash has a bad copy on `page`: if it still has that one, and the disk has as good a one.

@@ -146,7 +146,7 @@ impl Shared {
         work.hold_range(self.disk_writers.lock(first.start..last.end).await);
         let mut forgotten = Vec::new();
         for run in runs.iter().filter(|run| !run.is_empty()) {
-            self.settle_before_disk(run.clone()).await?;
+            self.settle_before_disk([run.clone()]).await?;
             if self.trim_disk(work, run).await? {
                 forgotten.push(run.clone());
             }
@@ -301,8 +301,13 @@ enum Look {
 
 fn looked_at(numbers: &Range<u64>) -> Range<u64> {
     #[cfg(test)]
-    LOOKS.set(LOOKS.get() + numbers.end - numbers.start);
+    count_looks(numbers.end - numbers.start);
     numbers.clone()
+}
+
+#[cfg(test)]
+pub(super) fn count_looks(looks: u64) {
+    LOOKS.set(LOOKS.get() + looks);
 }
 
 /// Drops blocks until the journal has no room for more changes; those are left. Which are in use is added to `in_use`.

@@ -125,7 +125,7 @@ impl Shared {
         if targets.iter().any(|target| target.to_disk) {
             work.hold_range(self.disk_writers.lock(self.blocks_of(piece)).await);
             let direct = targets.iter().filter(|target| target.to_disk);
-            self.settle_before_disk(direct.map(|target| target.part.block)).await?;
+            self.settle_before_disk(direct.map(|target| target.part.block..target.part.block + 1)).await?;
         }
         let mut pages = Vec::with_capacity(targets.len());
         for target in targets.iter().filter(|target| target.home.is_some()) {
@@ -262,7 +262,7 @@ impl Shared {
     /// modes that write to the disk directly what is clean is not brought back; what is dirty since another mode is.
     pub(super) async fn settle_before_disk(
         self: &Arc<Self>,
-        blocks: impl IntoIterator<Item = u64> + Clone,
+        blocks: impl IntoIterator<Item = Range<u64>> + Clone,
     ) -> Result<()> {
         let Some(change) = brings_back(&self.state.lock(), blocks.clone()) else { return Ok(()) };
         self.commit(change).await?;
@@ -441,14 +441,10 @@ fn take_back(state: &mut State, targets: &[Target]) {
 }
 
 /// The change to be committed before flash says none of `blocks` any more, if it may say so of any.
-fn brings_back(state: &State, blocks: impl IntoIterator<Item = u64>) -> Option<u64> {
+fn brings_back(state: &State, blocks: impl IntoIterator<Item = Range<u64>>) -> Option<u64> {
     let changes = &state.changes;
-    let comes_back: &dyn Fn(u64) -> bool = match state.brings_back_clean {
-        true => &|block| changes.may_come_back(block),
-        false => &|block| changes.may_come_back_dirty(block),
-    };
-    let matters = changes.may_bring_back() && blocks.into_iter().any(comes_back);
-    matters.then(|| changes.number())
+    let comes_back = |blocks| changes.may_come_back(blocks, !state.brings_back_clean);
+    blocks.into_iter().any(comes_back).then(|| changes.number())
 }
 
 /// What becomes of a piece.

@@ -1,6 +1,7 @@
 //! What has changed since the last commit.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ops::Range;
 
 use crate::volume::record::{Held, Record};
 
@@ -13,7 +14,7 @@ pub(crate) struct Changes {
     /// Pages that are free once the next commit is on flash.
     leaving: Vec<Leaving>,
     /// Blocks of which flash may still say that it has an older version.
-    left: HashMap<u64, Left>,
+    left: BTreeMap<u64, Left>,
     /// The disk was written to and not flushed since: how many of its flushes had failed when the first such write began.
     disk_written: Option<u64>,
     number: u64,
@@ -124,19 +125,15 @@ impl Changes {
         self.number
     }
 
-    /// Whether flash may say after a crash that it holds `block`, although it does not any more.
-    pub(crate) fn may_come_back(&self, block: u64) -> bool {
-        self.left.contains_key(&block)
-    }
-
-    /// Whether flash may say so, and that it is newer there than on the disk.
-    pub(crate) fn may_come_back_dirty(&self, block: u64) -> bool {
-        self.left.get(&block).is_some_and(|left| left.dirty > 0)
-    }
-
-    /// Whether there is any such block.
-    pub(crate) fn may_bring_back(&self) -> bool {
-        !self.left.is_empty()
+    /// Whether flash may say after a crash that it holds any of `blocks`, although it does not any more; or only that what it holds is
+    /// newer than the disk's.
+    pub(crate) fn may_come_back(&self, blocks: Range<u64>, only_dirty: bool) -> bool {
+        let matters = |left: &Left| {
+            #[cfg(test)]
+            crate::volume::trim::count_looks(1);
+            !only_dirty || left.dirty > 0
+        };
+        self.left.range(blocks).any(|(_, left)| matters(left))
     }
 
     /// Whether what `page` holds was part of a commit begun.
@@ -318,7 +315,7 @@ mod tests {
             assert!(matches!(changes.leave(1, 10, false, false), Gone::AfterCommit));
             assert_eq!(noted(&mut changes), [(1, None)]);
             // Until then flash may bring it back, and as dirty.
-            assert!(changes.may_come_back_dirty(10));
+            assert!(changes.may_come_back(10..11, true));
         }
     }
 }
