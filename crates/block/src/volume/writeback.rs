@@ -9,7 +9,9 @@
 
 use std::collections::HashSet;
 use std::ops::Range;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use device::{IoBuffer, IoSlice};
 use futures_util::{StreamExt, stream};
@@ -264,18 +266,21 @@ impl Shared {
         Ok(batch)
     }
 
-    /// Writes runs in the order of the disk. Those that came to their end, and what came of them.
+    /// Writes runs in the order of the disk. Those that came to their end, and what came of them. When the latency gate closes no
+    /// more are begun, and those that were not go back to their sets: this may take long.
     async fn write_runs(self: &Arc<Self>, gathered: Gathered) -> Result<(Vec<Run>, Batch)> {
         let Gathered { mut runs, at_once, is_urgent, .. } = gathered;
         runs.sort_by_key(|run| run.blocks.first().map(|leaving| leaving.block));
         let is_untold = runs.iter().any(|run| !run.failed.is_empty());
         let failed = is_untold.then(|| why_unhealthy(&self.state.lock()));
         let (mut written, mut batch) = (Vec::with_capacity(runs.len()), Batch { cleaned: 0, failed });
-        let writes = runs.into_iter().map(|mut run| async move {
+        let mut writes = runs.into_iter().map(|mut run| async move {
             let result = self.write_run(&mut run).await;
             (run, result)
         });
-        let mut writes = stream::iter(writes).buffer_unordered(at_once);
+        let is_stopped = AtomicBool::new(false);
+        let next = || if is_stopped.load(Relaxed) { None } else { writes.next() };
+        let mut writes = pin!(stream::iter(std::iter::from_fn(next)).buffer_unordered(at_once));
         while let Some((run, result)) = writes.next().await {
             match result {
                 Err(error) if error.kind() == VolumeErrorKind::Closed => return Err(error),
@@ -284,9 +289,8 @@ impl Shared {
             }
             batch.cleaned += run.blocks.len() - run.failed.len();
             written.push(run);
-            // The rest goes back to its sets: what is on its way cannot be discarded, and this may take long.
             if !is_urgent && self.must_pause() {
-                break;
+                is_stopped.store(true, Relaxed);
             }
         }
         Ok((written, batch))
