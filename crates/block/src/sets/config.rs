@@ -60,7 +60,8 @@ pub struct Tuning {
     pub cleanings_per_set: u16,
     /// Runs of all sets that may be on their way to the disk at once.
     pub cleanings_total: u32,
-    /// Blocks of one cleaning, at most: neighbours on disk go together.
+    /// Blocks of one cleaning, at most: neighbours on disk go together. A volume has 16 MiB of them at most, and fewer if its journal
+    /// is small.
     pub clean_run_blocks: u32,
     /// A stream longer than this is not cached. 0 caches all streams.
     pub sequential_bypass_bytes: u64,

@@ -19,6 +19,9 @@ use crate::sets::{Cleaning, Sets, Slot, Standing, Streams};
 /// Units that may wait for a commit, for each block of the longest run that is cleaned.
 const UNITS_PER_RUN_BLOCK: usize = 16;
 
+/// A run is held in memory while it is on its way.
+const MOST_RUN_BYTES: u32 = 16 << 20;
+
 /// A slot without a page.
 const NO_PAGE: u16 = u16::MAX;
 
@@ -87,9 +90,10 @@ pub(super) struct Written {
 
 impl State {
     pub(super) fn new(superblock: &Superblock, mut sets: Sets, journal: Journal) -> Self {
-        // What a run changes must fit into the journal, beside what requests change meanwhile.
-        sets.limit_runs((journal.most_pending_units() / UNITS_PER_RUN_BLOCK) as u32);
         let layout = superblock.layout;
+        // What a run changes must fit into the journal, beside what requests change meanwhile.
+        let most_told = (journal.most_pending_units() / UNITS_PER_RUN_BLOCK) as u32;
+        sets.limit_runs(most_told.min(MOST_RUN_BYTES / layout.block_bytes));
         let slots = layout.slots() as usize;
         Self {
             sets,

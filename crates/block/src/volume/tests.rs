@@ -10,6 +10,7 @@ use device::wrap::GateDevice;
 use device::{Device, IoBuffer, IoSlice, MemoryDevice, RequestKind};
 
 use super::*;
+use crate::sets::Tuning;
 
 fn data(len: usize, value: u8) -> IoSlice {
     IoBuffer::copy_of(&vec![value; len]).into()
@@ -98,5 +99,23 @@ fn a_discard_looked_for_each_block_of_its_range_among_the_few_that_had_left() {
         volume.trim(1 << 20, 48 << 20).await.unwrap();
         let slots = u64::from(volume.shared.layout.slots());
         assert_eq!(trim::LOOKS.get() - before, slots, "what has left is not in the range");
+    });
+}
+
+/// One had as many blocks as a share of the journal could tell of, 1 GiB of them with flash of 100 GiB, and all were held in memory.
+#[test]
+fn a_run_of_any_length_was_held_in_memory() {
+    let flash: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+    let disk: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+    let tuning = Tuning { clean_run_blocks: u32::MAX, dirty_percent: 0, ..config().tuning };
+    let config = VolumeConfig { tuning, journal_bytes: Some(16 << 20), ..config() };
+    pollster::block_on(async {
+        Volume::create(&flash, &disk, &config, 1).await.unwrap();
+        let (volume, _) = Volume::open(flash, disk, Arc::new(SystemTimer::default())).await.unwrap();
+        volume.write(0, data(20 << 20, 7), true).await.unwrap();
+        let mut state = volume.shared.state.lock();
+        let run = state.next_cleaning().unwrap();
+        assert_eq!(run.slots.len() << 12, 16 << 20);
+        state.sets.end_cleaning(&run, false);
     });
 }

@@ -29,6 +29,9 @@ use crate::sets::{Cleaning, Slot, Tuning};
 /// Runs that share a flush of the disk, at most.
 const RUNS_PER_BATCH: usize = 32;
 
+/// Bytes of runs that are written side by side, about.
+const MOST_BYTES_AT_ONCE: usize = 64 << 20;
+
 /// Blocks of a run that the disk does not take, of which each is tried by itself before the rest is given up for now.
 const MOST_BAD: usize = 8;
 
@@ -343,7 +346,10 @@ impl Shared {
         let running = state.journal.running.then_some(state.journal.taken);
         let untold = (!all_told && (state.health == Health::Healthy || running.is_some()))
             .then(|| state.changes.number());
-        let at_once = if is_urgent || state.cleans_asked_for > 0 { RUNS_PER_BATCH } else { 1 };
+        let longest = runs.iter().map(|run| run.blocks.len()).max().unwrap_or(0);
+        let is_waited_for = is_urgent || state.cleans_asked_for > 0;
+        let at_once =
+            if is_waited_for { side_by_side(longest * self.layout.block_bytes as usize) } else { 1 };
         Gathered { runs, uncommitted: untold.or(running), at_once, is_urgent }
     }
 
@@ -506,6 +512,11 @@ impl Run {
             }
         }
     }
+}
+
+/// Runs of so many bytes to be written at once.
+fn side_by_side(longest_bytes: usize) -> usize {
+    (MOST_BYTES_AT_ONCE / longest_bytes.max(1)).clamp(1, RUNS_PER_BATCH)
 }
 
 /// Sets whose runs were tried, and of which the disk took nothing.
