@@ -48,9 +48,8 @@ impl Shared {
         work: &Arc<Work>,
         superblock: Superblock,
     ) -> Result<()> {
-        let result = self.write_table_parts(work, superblock).await;
-        self.state.lock().table_in_writing = false;
-        result
+        let _writing = TableInWriting(self);
+        self.write_table_parts(work, superblock).await
     }
 
     async fn write_table_parts(self: &Arc<Self>, work: &Arc<Work>, mut superblock: Superblock) -> Result<()> {
@@ -196,6 +195,15 @@ impl Shared {
             self.write_table(&work, Superblock { format: FORMAT_VERSION, ..superblock }).await?;
         }
         Ok(old)
+    }
+}
+
+/// A table that is being written: until this is dropped, whoever went away.
+struct TableInWriting<'a>(&'a Shared);
+
+impl Drop for TableInWriting<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().table_in_writing = false;
     }
 }
 

@@ -119,3 +119,25 @@ fn a_run_of_any_length_was_held_in_memory() {
         state.sets.end_cleaning(&run, false);
     });
 }
+
+/// Each block that was written again left its page only with the next commit, until somebody wrote another table.
+#[test]
+fn a_table_that_was_given_up_counted_as_being_written_for_good() {
+    let gate = Arc::new(GateDevice::new(Arc::new(MemoryDevice::new(16 << 20))));
+    let (flash, disk): (Arc<dyn Device>, Arc<dyn Device>) =
+        (gate.clone(), Arc::new(MemoryDevice::new(64 << 20)));
+    let volume = pollster::block_on(async {
+        let config = VolumeConfig { format: 1, ..config() };
+        Volume::create(&flash, &disk, &config, 1).await.unwrap();
+        Volume::open(flash, disk, Arc::new(SystemTimer::default())).await.unwrap().0
+    });
+    pollster::block_on(volume.write(0, data(4096, 7), true)).unwrap();
+    gate.close(RequestKind::Write);
+    {
+        let mut upgrade = pin!(volume.upgrade());
+        assert!(!is_ready(upgrade.as_mut()));
+        assert!(volume.shared.state.lock().table_in_writing);
+    }
+    gate.open();
+    assert!(!volume.shared.state.lock().table_in_writing);
+}
