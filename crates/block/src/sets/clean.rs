@@ -23,6 +23,20 @@ pub struct Cleaning {
     pub slots: Vec<Slot>,
     /// The set that this counts against.
     set: u32,
+    /// Which of the slots it was begun for, and why.
+    chosen: usize,
+    why: Why,
+}
+
+/// What a cleaning is begun for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// Somebody waits for everything to be clean.
+    Owed,
+    /// The set wants it.
+    Wanted(Wants),
+    /// Nobody has used the block for long.
+    Idle,
 }
 
 impl Cleaning {
@@ -69,8 +83,6 @@ pub(super) struct Cleaner {
     urgent: VecDeque<u32>,
     /// Sets above their threshold or with a dirty tail.
     listed: VecDeque<u32>,
-    /// Where the cleaning of everything has come to, while it is on.
-    everything_from: Option<u32>,
     under_way: u32,
     /// Blocks that the disk has not taken, not to be tried again before a second is over.
     refused: HashSet<Slot>,
@@ -83,7 +95,6 @@ impl Cleaner {
         Self {
             urgent: VecDeque::new(),
             listed: VecDeque::new(),
-            everything_from: None,
             under_way: 0,
             refused: HashSet::new(),
             most_run_blocks: u32::MAX,
@@ -112,23 +123,21 @@ impl Sets {
         if self.owed.is_its_turn()
             && let Some(slot) = self.next_owed()
         {
-            return Some(self.begin_cleaning(slot, joins));
+            return Some(self.begin_cleaning(slot, Why::Owed, joins));
         }
         while let Some(set) = self.next_in_line() {
-            if let Some(slot) = self.wanted_of(set) {
-                let cleaning = self.begin_cleaning(slot, joins);
+            if let Some((slot, want)) = self.wanted_of(set) {
+                let cleaning = self.begin_cleaning(slot, Why::Wanted(want), joins);
                 self.line_up(set);
                 return Some(cleaning);
             }
         }
-        if let Some(slot) = self.next_owed().or_else(|| self.next_of_everything()) {
-            return Some(self.begin_cleaning(slot, joins));
+        if let Some(slot) = self.next_owed() {
+            return Some(self.begin_cleaning(slot, Why::Owed, joins));
         }
         let slot = self.next_idle()?;
         self.spend_on_idle(1);
-        let cleaning = self.begin_cleaning(slot, joins);
-        self.counters.fallow_cleanings += cleaning.slots.len() as u64;
-        Some(cleaning)
+        Some(self.begin_cleaning(slot, Why::Idle, joins))
     }
 
     /// A cleaning came to its end: the disk has the blocks, if `done`, and those not written meanwhile are clean. How many.
@@ -146,7 +155,7 @@ impl Sets {
 
     fn end(&mut self, cleaning: &Cleaning, is_done: impl Fn(Slot) -> bool) -> u32 {
         let (mut cleaned, mut all_done) = (0, 0);
-        for &slot in &cleaning.slots {
+        for (number, &slot) in cleaning.slots.iter().enumerate() {
             let done = is_done(slot);
             let set = self.set_of_slot(slot) as usize;
             let rewritten = self.table.end_cleaning(slot);
@@ -155,6 +164,8 @@ impl Sets {
                 self.states[set].operations.cleaned += 1;
                 self.owed.end(slot);
                 all_done += 1;
+                self.counters.front_merge += u64::from(number < cleaning.chosen);
+                self.counters.back_merge += u64::from(number > cleaning.chosen);
             }
             if done && !rewritten {
                 self.mark_clean(slot);
@@ -163,30 +174,41 @@ impl Sets {
             self.list_if_above_threshold(set as u32);
         }
         self.counters.cleanings += all_done;
+        self.counters.fallow_cleanings += if cleaning.why == Why::Idle { all_done } else { 0 };
+        if all_done == 0 {
+            self.ask_again(cleaning);
+        }
         self.states[cleaning.set as usize].cleanings -= 1;
         self.cleaner.under_way -= 1;
         self.line_up(cleaning.set);
         cleaned
     }
 
-    /// From now on everything dirty is to be cleaned (Flashcache's `do_sync`), or no more than usual (`stop_sync`). It is done
-    /// when [`dirty_blocks`](Self::dirty_blocks) says 0; blocks in use are skipped, so start again if it does not.
-    pub fn clean_everything(&mut self, on: bool) {
-        self.cleaner.everything_from = on.then_some(0);
+    /// Nothing came of it: what asked for it does again. What the disk has refused is not tried again at once.
+    fn ask_again(&mut self, cleaning: &Cleaning) {
+        let slot = cleaning.slots[cleaning.chosen];
+        match cleaning.why {
+            Why::Wanted(want) => self.states[cleaning.set as usize].wants.add(want),
+            Why::Idle if !self.cleaner.refused.contains(&slot) => self.wait_as_idle(slot),
+            Why::Idle | Why::Owed => {}
+        }
     }
 
-    /// In a mode that keeps no dirty blocks, those of an earlier one are all to be cleaned. Passes begin anew as long as there
-    /// are some: a block that was in use is met by the next.
+    /// In a mode that keeps no dirty blocks, those of an earlier one are all [owed](Self::owe_everything), and what the disk has not
+    /// taken of them again.
     pub(super) fn clean_what_the_mode_keeps_not(&mut self) {
-        if self.dirty > 0 && !self.tuning.mode.keeps_dirty() && !self.is_cleaning_everything() {
-            self.clean_everything(true);
+        if self.dirty > 0 && !self.tuning.mode.keeps_dirty() && self.owed_blocks() == 0 {
+            self.owe_everything();
         }
     }
 
     /// What the disk has not taken may be tried again.
     pub(super) fn try_refused(&mut self) {
         for slot in std::mem::take(&mut self.cleaner.refused) {
-            self.list_if_above_threshold(self.set_of_slot(slot));
+            let set = self.set_of_slot(slot);
+            self.list_if_above_threshold(set);
+            self.list(set, Wants::CLEAN_TAIL);
+            self.list_if_idle(slot);
         }
     }
 
@@ -235,12 +257,6 @@ impl Sets {
         let to_take = blocks.saturating_sub(free) as usize;
         let may_leave = self.queues.oldest_first(set).filter(|&slot| self.table.word(slot).may_leave());
         to_take == 0 || may_leave.take(to_take).count() == to_take
-    }
-
-    /// Whether the cleaning of everything has blocks left to look at.
-    #[must_use]
-    pub fn is_cleaning_everything(&self) -> bool {
-        self.cleaner.everything_from.is_some()
     }
 
     /// Cleanings begun and not ended.
@@ -301,8 +317,9 @@ impl Sets {
         }
     }
 
-    /// The block of the set to clean for the most urgent of its wants that still holds; wants that do not are struck out.
-    fn wanted_of(&mut self, set: u32) -> Option<Slot> {
+    /// The block of the set to clean for the most urgent of its wants that still holds, and which that is; wants that do not are
+    /// struck out.
+    fn wanted_of(&mut self, set: u32) -> Option<(Slot, Wants)> {
         let room = self.states[set as usize].wants.take(Wants::ROOM);
         let above = self.is_above_threshold(set);
         if room || above {
@@ -311,11 +328,12 @@ impl Sets {
             if !above || oldest.is_none() {
                 self.states[set as usize].wants.take(Wants::FEWER_DIRTY);
             }
-            return oldest;
+            return oldest.map(|slot| (slot, if room { Wants::ROOM } else { Wants::FEWER_DIRTY }));
         }
         self.states[set as usize].wants.take(Wants::FEWER_DIRTY);
         if self.states[set as usize].wants.take(Wants::CLEAN_TAIL) {
-            return self.oldest_to_clean(set, self.tuning.lazy_depth as usize);
+            let oldest = self.oldest_to_clean(set, self.tuning.lazy_depth as usize);
+            return oldest.map(|slot| (slot, Wants::CLEAN_TAIL));
         }
         None
     }
@@ -330,15 +348,8 @@ impl Sets {
         self.table.word(slot).may_clean() && (refused.is_empty() || !refused.contains(&slot))
     }
 
-    fn next_of_everything(&mut self) -> Option<Slot> {
-        let from = self.cleaner.everything_from?;
-        let next = (from..self.geometry.slots()).map(Slot).find(|&slot| self.table.word(slot).may_clean());
-        self.cleaner.everything_from = next.map(|slot| slot.0 + 1);
-        next
-    }
-
     /// Begins the cleaning of the slot's block and of its neighbours on disk that are dirty and unused, and may join.
-    fn begin_cleaning(&mut self, slot: Slot, joins: impl Fn(Slot, Slot) -> bool) -> Cleaning {
+    fn begin_cleaning(&mut self, slot: Slot, why: Why, joins: impl Fn(Slot, Slot) -> bool) -> Cleaning {
         let block = self.table.word(slot).block().expect("only held slots are dirty");
         let most = self.tuning.clean_run_blocks.min(self.cleaner.most_run_blocks) as usize;
         let joining = |block: u64| self.dirty_and_unused(block).filter(|&neighbour| joins(slot, neighbour));
@@ -346,8 +357,6 @@ impl Sets {
         let rest = most - 1 - before.len();
         let after = (block + 1..).map_while(joining).take(rest);
         let slots: Vec<Slot> = before.iter().rev().copied().chain([slot]).chain(after).collect();
-        self.counters.front_merge += before.len() as u64;
-        self.counters.back_merge += (slots.len() - 1 - before.len()) as u64;
         for &slot in &slots {
             self.table.begin_cleaning(slot);
             let set = self.set_of_slot(slot) as usize;
@@ -356,7 +365,8 @@ impl Sets {
         let set = self.set_of_slot(slot);
         self.states[set as usize].cleanings += 1;
         self.cleaner.under_way += 1;
-        Cleaning { first_block: block - before.len() as u64, slots, set }
+        let chosen = before.len();
+        Cleaning { first_block: block - chosen as u64, slots, set, chosen, why }
     }
 
     fn dirty_and_unused(&self, block: u64) -> Option<Slot> {

@@ -69,10 +69,21 @@ impl Sets {
             return;
         }
         self.table.grow_older(slot);
+        self.list_if_idle(slot);
+    }
+
+    /// An idle block is to be cleaned, unless a second's worth of them is already.
+    pub(super) fn list_if_idle(&mut self, slot: Slot) {
         let room = self.idle.waiting.len() < self.tuning.idle_blocks_per_second as usize;
         if room && self.table.word(slot).age() >= IDLE_AGE {
             self.idle.waiting.push_back(slot);
         }
+    }
+
+    /// The cleaning of an idle block came to nothing: it is the next, and has cost nothing.
+    pub(super) fn wait_as_idle(&mut self, slot: Slot) {
+        self.idle.waiting.push_front(slot);
+        self.idle.allowance = self.idle.allowance.saturating_add(1);
     }
 
     /// The next idle block that may be cleaned now, if this second allows another. One that was used or cleaned since is passed

@@ -267,7 +267,7 @@ impl Sets {
             self.dirty += 1;
             self.states[set as usize].dirty += 1;
             self.list_if_above_threshold(set);
-        } else {
+        } else if self.tuning.mode.keeps_dirty() {
             self.owed.end(slot);
         }
         was_clean

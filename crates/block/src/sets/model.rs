@@ -344,7 +344,7 @@ proptest! {
         while !pair.cleanings.is_empty() {
             pair.end_cleaning(true);
         }
-        pair.sets.clean_everything(true);
+        pair.sets.owe_everything();
         while let Some(cleaning) = pair.sets.next_cleaning() {
             pair.begin_in_twin(cleaning);
             pair.end_cleaning(true);

@@ -1,6 +1,7 @@
 //! What somebody waits for to be cleaned: all that was dirty when he asked.
 //!
-//! What is written again meanwhile is not waited for any more. Else who asked would wait for as long as anybody writes.
+//! What is written again meanwhile is not waited for any more. Else who asked would wait for as long as anybody writes. In a mode
+//! that keeps no dirty blocks everything is owed that is still dirty since another, whatever is written.
 
 use policy::Slot;
 

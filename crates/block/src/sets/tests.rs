@@ -39,9 +39,9 @@ fn above_the_threshold_the_oldest_goes_with_its_neighbours() {
     write(&mut sets, 9);
     let cleaning = sets.next_cleaning().expect("one is too many");
     assert_eq!(blocks(&cleaning), [9, 10, 11], "10 is the oldest");
-    assert_eq!((sets.counters().front_merge, sets.counters().back_merge), (1, 1));
     assert_eq!(sets.next_cleaning(), None, "what is being cleaned counts no more");
     assert_eq!(sets.end_cleaning(&cleaning, true), 3);
+    assert_eq!((sets.counters().front_merge, sets.counters().back_merge), (1, 1));
     assert_eq!((sets.dirty_blocks(), sets.counters().cleanings), (2, 3));
 }
 
@@ -205,6 +205,45 @@ fn a_block_that_nobody_used_for_two_sweeps_is_cleaned() {
     }
     assert!(matches!(cleaned[..], [10..=20]), "after one to two sweeps of 10 seconds, once: {cleaned:?}");
     assert_eq!(sets.counters().fallow_cleanings, 1);
+}
+
+/// It spent what a second allows for idle blocks, counted what had joined it, and the block was not asked for again before another
+/// sweep, or another miss.
+#[test]
+fn a_cleaning_that_was_put_back_counted_and_was_not_asked_for_again() {
+    let mut idle = one_set(Tuning { idle_seconds: 10, idle_blocks_per_second: 1, ..threshold(100) });
+    let first = write(&mut idle, 0);
+    write(&mut idle, 1);
+    let begun = (0..=30).find_map(|second| {
+        idle.age(second);
+        idle.next_cleaning()
+    });
+    let put_back = begun.expect("it is idle");
+    idle.end_cleaning(&put_back, false);
+    let counts = |sets: &Sets| {
+        let Counters { front_merge, back_merge, cleanings, fallow_cleanings, .. } = *sets.counters();
+        (front_merge, back_merge, cleanings, fallow_cleanings)
+    };
+    assert_eq!(counts(&idle), (0, 0, 0, 0));
+    let again = idle.next_cleaning().expect("it is idle, and nothing was done for it");
+    assert_eq!(again, put_back);
+    idle.end_cleaning_of(&again, |slot| slot == first);
+    assert_eq!(counts(&idle), (0, 0, 1, 1));
+
+    let mut tail = one_set(Tuning { lazy_depth: 2, ..threshold(100) });
+    write(&mut tail, 0);
+    for block in 10..18 {
+        assert!(matches!(tail.read(block, Admit::Yes), Read::Fill { .. }));
+    }
+    let put_back = tail.next_cleaning().expect("it is next to leave");
+    tail.end_cleaning(&put_back, false);
+    let again = tail.next_cleaning().expect("it is still");
+    assert_eq!(again, put_back);
+    tail.end_cleaning_of(&again, |_| false);
+    assert_eq!(tail.next_cleaning(), None, "the disk has just refused it");
+    tail.age(1);
+    tail.age(2);
+    assert_eq!(tail.next_cleaning(), Some(put_back));
 }
 
 #[test]
