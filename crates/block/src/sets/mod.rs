@@ -173,7 +173,11 @@ impl Sets {
         let set = self.set_of(block);
         if let Some(slot) = self.table.find(set, block) {
             self.counters.read_hits += 1;
-            self.hit(slot);
+            self.states[set as usize].operations.hits += 1;
+            // Who brings nothing in decides neither who leaves: a backup passes over all that there is, once.
+            if matches!(admit, Admit::Yes | Admit::NoRoom) {
+                self.use_slot(slot);
+            }
             return Read::Hit(slot);
         }
         self.states[set as usize].operations.read_misses += 1;
@@ -231,6 +235,11 @@ impl Sets {
     pub fn hit(&mut self, slot: Slot) {
         let set = self.set_of_slot(slot);
         self.states[set as usize].operations.hits += 1;
+        self.use_slot(slot);
+    }
+
+    #[inline]
+    fn use_slot(&mut self, slot: Slot) {
         self.queues.hit(slot);
         self.table.rejuvenate(slot);
     }

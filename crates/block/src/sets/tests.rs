@@ -246,6 +246,25 @@ fn a_cleaning_that_was_put_back_counted_and_was_not_asked_for_again() {
     assert_eq!(tail.next_cleaning(), Some(put_back));
 }
 
+/// A backup lifted every block that it met, and kept what was idle from the disk.
+#[test]
+fn reads_of_who_brings_nothing_in_changed_who_leaves() {
+    let mut sets = one_set(threshold(100));
+    for block in 0..8 {
+        sets.read(block, Admit::Yes);
+    }
+    for (block, admit) in [(0, Admit::Refused), (1, Admit::Sequential), (2, Admit::NoRoom)] {
+        assert!(matches!(sets.read(block, admit), Read::Hit(_)));
+    }
+    assert_eq!((sets.counters().read_hits, sets.set(0).operations.hits), (3, 3));
+    let evicted = |sets: &mut Sets, block| match sets.read(block, Admit::Yes) {
+        Read::Fill { evicted, .. } => evicted,
+        _ => None,
+    };
+    // Which other blocks there is no room for says nothing of who reads this one.
+    assert_eq!([8, 9, 10].map(|block| evicted(&mut sets, block)), [Some(0), Some(1), Some(3)]);
+}
+
 #[test]
 fn modes_decide_who_comes_in_and_what_is_dirty() {
     let of = |mode| one_set(Tuning { mode, ..threshold(100) });

@@ -78,7 +78,7 @@ impl Shared {
 
     async fn read_piece(self: &Arc<Self>, piece: &Range<u64>, admit: Admit) -> Result<IoSlice> {
         let parts = self.parts(piece);
-        if let Some(plan) = self.plan_hits(&parts) {
+        if let Some(plan) = self.plan_hits(&parts, admit) {
             match self.read_hits(&plan, piece).await {
                 // Bad copies of clean blocks are dropped with the plan; the disk has them.
                 Err(error) if error.kind() == VolumeErrorKind::Flash => self.take_back(&plan),
@@ -111,13 +111,13 @@ impl Shared {
     }
 
     /// The pages of all blocks, if flash has all that is asked for.
-    fn plan_hits(self: &Arc<Self>, parts: &[Part]) -> Option<Plan> {
+    fn plan_hits(self: &Arc<Self>, parts: &[Part], admit: Admit) -> Option<Plan> {
         let mut state = self.state.lock();
         let hits: Option<Vec<Hit>> = parts.iter().map(|part| hit(&state, part)).collect();
         let hits = hits?;
         let work = Work::new(self, None);
         for hit in &hits {
-            state.sets.read(hit.part.block, Admit::Refused);
+            state.sets.read(hit.part.block, admit);
             work.read_page(&mut state, hit.copy.page);
         }
         Some(Plan { work, hits, misses: Vec::new() })
