@@ -356,21 +356,8 @@ impl Shared {
         offset: u64,
         bytes: IoSlice,
     ) -> Result<()> {
-        let unit = u64::from(self.disk.geometry().block_bytes);
         let most = u64::from(self.disk.geometry().max_io_bytes);
-        let (from, to) = (offset / unit * unit, (offset + bytes.len() as u64).next_multiple_of(unit));
-        let mut data = bytes.clone();
-        if (from, to) != (offset, offset + bytes.len() as u64) {
-            let buffer = IoBuffer::zeroed((to - from) as usize);
-            let read = work.start(&*self.disk, Request::Read { offset: from, buffer }).await;
-            let mut around = read
-                .map_err(|error| self.disk_failed(DiskTask::Read, error))?
-                .expect("a read gives its buffer back");
-            around[(offset - from) as usize..][..bytes.len()].copy_from_slice(&bytes);
-            data = around.into();
-        } else if !data.as_ptr().addr().is_multiple_of(unit as usize) {
-            data = IoBuffer::copy_of(&data).into();
-        }
+        let (from, data) = self.in_whole_units(work, offset, bytes).await?;
         self.before_disk_changes().await;
         let mut at = 0;
         while at < data.len() {
@@ -389,6 +376,31 @@ impl Shared {
             at = end;
         }
         Ok(())
+    }
+
+    /// The same bytes in whole blocks of the disk, with what it has around them, and where these begin.
+    async fn in_whole_units(&self, work: &Arc<Work>, offset: u64, bytes: IoSlice) -> Result<(u64, IoSlice)> {
+        let unit = u64::from(self.disk.geometry().block_bytes);
+        let end = offset + bytes.len() as u64;
+        let (from, to) = (offset / unit * unit, end.next_multiple_of(unit));
+        if (from, to) == (offset, end) {
+            let is_aligned = bytes.as_ptr().addr().is_multiple_of(unit as usize);
+            return Ok((from, if is_aligned { bytes } else { IoBuffer::copy_of(&bytes).into() }));
+        }
+        let mut whole = IoBuffer::zeroed((to - from) as usize);
+        let mut edges = vec![from, to - unit];
+        edges.dedup();
+        edges.retain(|&edge| edge < offset || edge + unit > end);
+        for edge in edges {
+            self.state.lock().sets.counters_mut().disk_reads += 1;
+            let buffer = IoBuffer::zeroed(unit as usize);
+            let read = work.start(&*self.disk, Request::Read { offset: edge, buffer }).await;
+            let read = read.map_err(|error| self.disk_failed(DiskTask::Read, error))?;
+            let around = read.expect("a read gives its buffer back");
+            whole[(edge - from) as usize..][..unit as usize].copy_from_slice(&around);
+        }
+        whole[(offset - from) as usize..][..bytes.len()].copy_from_slice(&bytes);
+        Ok((from, whole.into()))
     }
 
     fn finish_write(

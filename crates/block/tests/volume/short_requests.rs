@@ -53,3 +53,27 @@ fn blocks_side_by_side_are_read_from_a_disk_that_takes_short_requests_alone() {
         });
     }
 }
+
+/// Its blocks were larger than our sectors, and a write that ended within one had all of it read with one request.
+#[test]
+fn what_lies_around_a_write_is_read_from_a_disk_that_takes_short_requests_alone() {
+    let flash: Arc<dyn Device> = Arc::new(MemoryDevice::new(32 << 20));
+    let disk: Arc<dyn Device> = Arc::new(Short(MemoryDevice::with_block_bytes(8 << 20, 4096)));
+    pollster::block_on(async {
+        Volume::create(&flash, &disk, &config(), 5).await.unwrap();
+        let (volume, _) = Volume::open(flash, disk, Arc::new(SystemTimer::default())).await.unwrap();
+        let uncached = volume.without_caching();
+        let of = |byte: u8, len: usize| IoBuffer::copy_of(&vec![byte; len]).into();
+        uncached.write(0, of(1, 1 << 20), false).await.unwrap();
+        let reads = volume.stats().counters.disk_reads;
+        uncached.write(512, of(2, 200 << 10), false).await.unwrap();
+        uncached.write(800 << 10, of(3, 512), true).await.unwrap();
+        assert_eq!(volume.stats().counters.disk_reads - reads, 3, "one at each end, and one");
+        let read = uncached.read(0, 1 << 20).await.unwrap();
+        let runs: Vec<(u8, usize)> =
+            read.chunk_by(|one, next| one == next).map(|run| (run[0], run.len())).collect();
+        let rest = (1 << 20) - (800 << 10) - 512;
+        let expected = [(1, 512), (2, 200 << 10), (1, (600 << 10) - 512), (3, 512), (1, rest)];
+        assert_eq!(runs, expected);
+    });
+}
