@@ -98,9 +98,10 @@ async fn perform(volume: &Volume, operation: Operation) -> Answer {
 }
 
 async fn prefetch(volume: &Volume, offset: u64, len: u64) -> Result<(), VolumeError> {
-    let mut at = offset;
-    while at < offset + len {
-        let bytes = (offset + len - at).min(STEP_BYTES as u64);
+    let (mut at, end) = (offset, offset + len);
+    // Else the disk would be read for nobody.
+    while at < end && volume.caches_reads() {
+        let bytes = (end - at).min(STEP_BYTES as u64);
         volume.read(at, bytes as usize).await?;
         at += bytes;
     }

@@ -83,6 +83,8 @@ use ranges::Ranges;
 use state::State;
 use trouble::DiskTrouble;
 
+use crate::sets::Mode;
+
 /// The unit that clients may address: offsets and lengths are multiples of this.
 pub const SECTOR_BYTES: u32 = 512;
 
@@ -144,6 +146,12 @@ impl Volume {
     #[must_use]
     pub fn without_caching(&self) -> Self {
         Self { shared: Arc::clone(&self.shared), may_cache: false }
+    }
+
+    /// Whether blocks that are read come in: not for such a client, nor in write-only mode.
+    #[must_use]
+    pub fn caches_reads(&self) -> bool {
+        self.may_cache && self.shared.state.lock().sets.tuning().mode != Mode::WriteOnly
     }
 
     /// What the volume is, as its superblock says it.

@@ -10,6 +10,7 @@ use flashwright_block::export::{
     Admission, ByteExport, Client as Peer, ClientExport, ClientRules, Export, VolumeExport,
 };
 use flashwright_block::nbd::{Address, Offered, Options, Server};
+use flashwright_block::sets::{Mode, Tuning};
 use flashwright_block::volume::{Volume, VolumeConfig};
 
 use crate::client::*;
@@ -84,6 +85,26 @@ fn a_client_whose_blocks_are_not_cached_reads_and_writes_what_is() {
     assert_eq!(client.call(FLUSH, 0, 0, 0, &[]).error, 0);
     assert_eq!(client.call(READ, 0, 8192, 3, &[]).data, [1, 2, 1]);
     assert_eq!(volume.stats().dirty_blocks, 1);
+}
+
+/// The disk was read, and what it gave thrown away.
+#[test]
+fn a_prefetch_for_who_brings_nothing_in_read_the_disk() {
+    let (volume, admission, export) = by_rules();
+    let served = Served::new(export, Options::default());
+    let mut client = Client::connect(&served.socket(), true, &[]);
+    let mut disk_reads = || {
+        assert_eq!(client.call(CACHE, 0, 0, 1 << 20, &[]).error, 0);
+        volume.stats().counters.disk_reads
+    };
+    admission.set_rules(uncached(&[format!("pid:{}", std::process::id())]));
+    assert_eq!(disk_reads(), 0);
+    admission.set_rules(ClientRules::default());
+    let tuning = Tuning { mode: Mode::WriteOnly, ..VolumeConfig::default().tuning };
+    pollster::block_on(volume.set_tuning(tuning)).unwrap();
+    assert_eq!(disk_reads(), 0);
+    pollster::block_on(volume.set_tuning(VolumeConfig::default().tuning)).unwrap();
+    assert!(disk_reads() > 0);
 }
 
 #[test]
