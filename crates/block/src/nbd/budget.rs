@@ -1,7 +1,8 @@
 //! How much memory all the connections of a server may fill together.
 //!
 //! Each connection may always have one small request under way, whatever the others do: who fills the rest slows the others
-//! down to that and never to nothing.
+//! down to that and never to nothing. For a larger one of a connection that has nothing under way, what others give back is
+//! saved up, for one such connection at a time.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -21,9 +22,34 @@ pub(super) struct Budget {
 
 #[derive(Debug, Default)]
 struct State {
+    /// With what is saved up.
     used_bytes: usize,
+    saving: Option<Saving>,
     /// Bells of connections that wait for bytes to be given back.
     waiting: Vec<Arc<OwnedFd>>,
+}
+
+/// What is kept for the connection that has this bell.
+#[derive(Debug)]
+struct Saving {
+    bell: Arc<OwnedFd>,
+    wanted_bytes: usize,
+    saved_bytes: usize,
+}
+
+impl Saving {
+    fn is_for(&self, bell: &Arc<OwnedFd>) -> bool {
+        Arc::ptr_eq(&self.bell, bell)
+    }
+}
+
+impl State {
+    /// Gives back what was saved for the connection. Whether anything was.
+    fn spend(&mut self, bell: &Arc<OwnedFd>) -> bool {
+        let Some(saved) = self.saving.take_if(|saving| saving.is_for(bell)) else { return false };
+        self.used_bytes -= saved.saved_bytes;
+        true
+    }
 }
 
 impl Budget {
@@ -37,10 +63,16 @@ impl Budget {
             return true;
         }
         let mut state = self.state.lock();
+        state.spend(bell);
         let always = has_nothing && bytes <= ALWAYS_BYTES;
         if always || state.used_bytes + bytes <= self.total_bytes {
             state.used_bytes += bytes;
             return true;
+        }
+        if has_nothing && bytes <= self.total_bytes && state.saving.is_none() {
+            let saved_bytes = self.total_bytes.saturating_sub(state.used_bytes);
+            state.used_bytes += saved_bytes;
+            state.saving = Some(Saving { bell: Arc::clone(bell), wanted_bytes: bytes, saved_bytes });
         }
         state.waiting.push(Arc::clone(bell));
         false
@@ -54,15 +86,51 @@ impl Budget {
         let waiting = {
             let mut state = self.state.lock();
             state.used_bytes -= bytes;
+            let free = self.total_bytes.saturating_sub(state.used_bytes);
+            if let Some(saving) = &mut state.saving {
+                let more = free.min(saving.wanted_bytes - saving.saved_bytes);
+                saving.saved_bytes += more;
+                state.used_bytes += more;
+            }
             std::mem::take(&mut state.waiting)
         };
-        for bell in waiting {
-            bell::ring(&bell);
-        }
+        waiting.iter().for_each(|bell| bell::ring(bell));
+    }
+
+    /// The connection that has this bell asks for nothing more.
+    pub fn forget(&self, bell: &Arc<OwnedFd>) {
+        let waiting = {
+            let mut state = self.state.lock();
+            if state.spend(bell) { std::mem::take(&mut state.waiting) } else { Vec::new() }
+        };
+        waiting.iter().for_each(|bell| bell::ring(bell));
     }
 
     /// Bytes taken at the moment.
     pub fn used_bytes(&self) -> usize {
         self.state.lock().used_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As long as others filled all that there was with small ones, it waited.
+    #[test]
+    fn a_large_request_of_a_connection_with_nothing_under_way_waited_for_ever() {
+        let budget = Budget::new(1 << 20);
+        let [many, large] = [(); 2].map(|()| Arc::new(bell::new().unwrap()));
+        let small = ALWAYS_BYTES;
+        (0..8).for_each(|_| assert!(budget.reserve(small, false, &many)));
+        let mut waited = 0;
+        while !budget.reserve(4 * small, true, &large) {
+            waited += 1;
+            assert!(waited < 10, "whoever gives some back takes it again at once");
+            budget.release(small);
+            budget.reserve(small, false, &many);
+            assert!(budget.used_bytes() <= 1 << 20);
+        }
+        budget.release(4 * small);
     }
 }

@@ -339,6 +339,12 @@ impl Link {
     }
 }
 
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.budget.forget(&self.bell);
+    }
+}
+
 /// To send what is queued.
 impl Errand for Link {
     fn run(&self) {
