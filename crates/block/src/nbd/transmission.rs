@@ -132,7 +132,8 @@ impl Rules {
             ));
         }
         if offset.checked_add(length).is_none_or(|end| end > size) {
-            let errno = if writes { Errno::NoSpace } else { Errno::Invalid };
+            let stores = writes && !matches!(command, Command::Trim { .. });
+            let errno = if stores { Errno::NoSpace } else { Errno::Invalid };
             return Err(Refusal::new(
                 errno,
                 format!("{length} bytes at {offset} reach past the end at {size}"),

@@ -200,7 +200,8 @@ fn a_wrong_request_is_refused_and_the_next_one_done() {
         assert_eq!(refused(WRITE, 0, SIZE_BYTES - 1, 70_000, &[1; 70_000]), enospc);
         assert_eq!(refused(WRITE, 0, 0, (32 << 20) + 1, &vec![1; (32 << 20) + 1]), einval);
         assert_eq!(refused(WRITE, 1 << 5, 0, 3, &[1; 3]), einval);
-        assert_eq!(refused(TRIM, 0, SIZE_BYTES, 1, &[]), enospc);
+        assert_eq!(refused(TRIM, 0, SIZE_BYTES, 1, &[]), einval, "nothing is to be stored");
+        assert_eq!(refused(WRITE_ZEROES, 0, SIZE_BYTES, 1, &[]), enospc);
         assert_eq!(refused(WRITE_ZEROES, FAST_ZERO | NO_HOLE, 0, 4096, &[]), enotsup);
         assert_eq!(refused(WRITE_ZEROES, FAST_ZERO, 0, 4096, &[]), 0, "memory is quickly trimmed to zeros");
         assert_eq!(refused(FLUSH, 0, 1, 0, &[]), einval);
