@@ -92,7 +92,7 @@ impl Volume {
         if superblock::copies(&*flash).await == Copies::Damaged {
             check.add("one of the two superblocks is damaged or cannot be read; the other is used".into());
         }
-        let shared = match verified(flash, disk, timer, traces, !full).await {
+        let shared = match verified(flash, disk, timer, traces).await {
             Ok((shared, found, _)) => {
                 check.found = Ok(found);
                 shared
@@ -101,6 +101,11 @@ impl Volume {
         };
         if full {
             shared.check_blocks(&mut check).await?;
+            return Ok(check);
+        }
+        match shared.check_samples().await {
+            Ok(bad) => bad.into_iter().for_each(|problem| check.add(problem)),
+            Err(error) => return check.refused(error),
         }
         Ok(check)
     }

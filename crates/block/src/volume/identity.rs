@@ -152,33 +152,40 @@ impl Shared {
     }
 
     /// Compares clean blocks of flash with the disk's: all at its ends, and of the others the lowest, the highest, and some
-    /// spread evenly over the flash, in sweeps over the disk for as long as there is time.
-    pub(super) async fn check_samples(&self) -> Result<()> {
+    /// spread evenly over the flash, in sweeps over the disk for as long as there is time. What is wrong with those that flash has not
+    /// kept: they say nothing of the disk, which will serve their blocks.
+    pub(super) async fn check_samples(&self) -> Result<Vec<String>> {
         let begun_ns = self.timer.monotonic_ns();
+        let mut bad = Vec::new();
         for (sweep, samples) in self.samples().into_iter().enumerate() {
             for (slot, block) in samples {
                 if sweep > FIRST_SWEEP && self.timer.monotonic_ns().saturating_sub(begun_ns) > MOST_NS {
-                    return Ok(());
+                    return Ok(bad);
                 }
-                self.check_sample(slot, block).await?;
+                match self.is_same_on_disk(slot, block).await {
+                    Ok(true) => {}
+                    Ok(false) => return Err(self.differs(block)),
+                    Err(error) if error.kind() == VolumeErrorKind::Flash => {
+                        bad.push(format!("block {block}: {error}"));
+                    }
+                    Err(error) => return Err(error),
+                }
             }
         }
-        Ok(())
+        Ok(bad)
     }
 
-    async fn check_sample(&self, slot: Slot, block: u64) -> Result<()> {
-        match self.is_same_on_disk(slot, block).await {
-            Ok(true) => Ok(()),
-            Ok(false) => {
-                let known = self.superblock.lock().disk.clone();
-                let at = block * u64::from(self.layout.block_bytes);
-                let why = format!("it was written to without the cache, at byte {at} among others");
-                Err(wrong_disk(&known, &why))
-            }
-            // A page that cannot be read says nothing of the disk, which will serve its block.
-            Err(error) if error.kind() == VolumeErrorKind::Flash => Ok(()),
-            Err(error) => Err(error),
-        }
+    fn differs(&self, block: u64) -> VolumeError {
+        let superblock = self.superblock.lock();
+        let at = block * u64::from(self.layout.block_bytes);
+        // The page has the bytes that were written there, if anybody can tell.
+        let or = if superblock.checksums {
+            ""
+        } else {
+            "; or the flash is damaged: without checksums nobody can tell"
+        };
+        let why = format!("it was written to without the cache, at byte {at} among others{or}");
+        wrong_disk(&superblock.disk, &why)
     }
 
     /// Those at the ends of the disk, and then a sweep's each, all in the disk's order. Found in two passes: there may be more
@@ -229,6 +236,10 @@ impl Shared {
             self.flash.start(Request::Read { offset: self.layout.page_offset(copy.page), buffer }).await;
         let page = read.map_err(|error| VolumeError::flash("reading the flash", error))?;
         let page = page.expect("a read gives its buffer back");
+        if copy.crc.is_some_and(|known| known != crc32c(&page)) {
+            let why = format!("the checksum of page {} is wrong", copy.page);
+            return Err(VolumeError::new(VolumeErrorKind::Flash, why));
+        }
         let sectors = copy.partial.unwrap_or(self.whole(block));
         let sector = SECTOR_BYTES as usize;
         let same = |run: std::ops::Range<u32>| {

@@ -91,7 +91,7 @@ impl Volume {
         let Pairing { traces, is_forced } = pairing;
         let again = (Arc::clone(&flash), Arc::clone(&disk), Arc::clone(&timer));
         let kept = if is_forced { traces.duplicate() } else { Traces::default() };
-        let loaded = match verified(flash, disk, timer, traces, true).await {
+        let loaded = match sampled(flash, disk, timer, traces).await {
             Err(error) if is_forced && error.kind() == VolumeErrorKind::WrongDisk => {
                 let (flash, disk, timer) = again;
                 let superblock = superblock::read(&*flash).await?;
@@ -122,21 +122,29 @@ pub(super) enum Trust {
 /// A volume as it is found, nothing changed; and the pages of blocks that do not count any more.
 pub(super) type Loaded = (Arc<Shared>, Recovery, Vec<u32>);
 
-/// A volume as it is found, with a disk that is its own as far as can be told; by `samples` of its blocks too.
+/// A volume as it is found, with a disk that is its own as far as can be told without its blocks.
 pub(super) async fn verified(
     flash: Arc<dyn Device>,
     disk: Arc<dyn Device>,
     timer: Arc<dyn Timer>,
     traces: Traces,
-    samples: bool,
 ) -> Result<Loaded> {
     let superblock = superblock::read(&*flash).await?;
     check_flash(&*flash, &superblock)?;
     identity::check_disk(&*disk, &superblock, &traces).await?;
-    let loaded = load(flash, disk, timer, traces, superblock, Trust::Whole).await?;
-    if samples {
-        loaded.0.check_samples().await?;
-    }
+    load(flash, disk, timer, traces, superblock, Trust::Whole).await
+}
+
+/// The same, by some of its blocks too.
+async fn sampled(
+    flash: Arc<dyn Device>,
+    disk: Arc<dyn Device>,
+    timer: Arc<dyn Timer>,
+    traces: Traces,
+) -> Result<Loaded> {
+    let loaded = verified(flash, disk, timer, traces).await?;
+    // What is bad there is counted when somebody reads it.
+    let _bad = loaded.0.check_samples().await?;
     Ok(loaded)
 }
 
