@@ -418,6 +418,10 @@ pub async fn copies(flash: &dyn Device) -> Copies {
 /// [`VolumeErrorKind::Foreign`] with the name of what is there instead, [`VolumeErrorKind::NewerFormat`],
 /// [`VolumeErrorKind::Damaged`] if both copies are, and the flash's own failures.
 pub async fn read(flash: &dyn Device) -> Result<Superblock> {
+    let foreign = || VolumeError::new(VolumeErrorKind::Foreign, "there is no cache on the flash");
+    if flash.geometry().capacity_bytes < SUPERBLOCKS_BYTES {
+        return Err(foreign());
+    }
     let block = (flash.geometry().block_bytes as usize).max(SUPERBLOCK_BYTES);
     let mut found: Vec<Superblock> = Vec::new();
     let mut reasons = Vec::new();
@@ -449,7 +453,7 @@ pub async fn read(flash: &dyn Device) -> Result<Superblock> {
             let why = "both superblocks of the cache on the flash are damaged";
             Err(VolumeError::new(VolumeErrorKind::Damaged, why))
         }
-        None => Err(VolumeError::new(VolumeErrorKind::Foreign, "there is no cache on the flash")),
+        None => Err(foreign()),
     }
 }
 
