@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use block::striped;
+use block::striped::{self, Label, Member};
 use block::ublk;
-use block::volume::{Pairing, Superblock, Volume};
+use block::volume::{Pairing, Superblock, Volume, VolumeErrorKind};
 use clap::Args;
 use device::timer::SystemTimer;
-use device::{Device, IoBuffer, PlacementHandle, Request};
+use device::{Device, IoBuffer, PlacementHandle, Request, contents};
 use serde_json::json;
 
 use super::devices::{Access, Devices, Opened, are_swapped, confirm};
@@ -22,7 +22,7 @@ use crate::signals::Changing;
 pub struct Arguments {
     #[command(flatten)]
     devices: Devices,
-    /// Destroy the cache even if it has, or may have, dirty blocks: they are lost
+    /// Destroy the cache even if it is damaged, or has, or may have, dirty blocks: they are lost
     #[arg(long)]
     force: bool,
     /// Do not ask for confirmation
@@ -51,6 +51,12 @@ fn destroy(arguments: &Arguments) -> Result<Finding, String> {
     let until = match (&superblock, arguments.force) {
         (Ok(superblock), _) => superblock.layout.pages_offset(),
         (Err(error), _) if are_swapped(error, &disk) => return Err(arguments.devices.refused(error, &disk)),
+        (Err(error), _) if error.kind() == VolumeErrorKind::Foreign && !is_labelled(&flash, &members) => {
+            return Err(format!(
+                "--flash {name}: there is no cache on it, and nothing to destroy{}",
+                what(&flash)
+            ));
+        }
         (Err(_), true) => flash.geometry().capacity_bytes.min(BLIND_BYTES),
         (Err(error), false) => {
             return Err(format!("--flash {name}: {error}; --force overwrites it anyway"));
@@ -95,6 +101,17 @@ fn destroy(arguments: &Arguments) -> Result<Finding, String> {
     let text = format!("destroyed the cache on {name}; use {} alone from now on\n", arguments.devices.disk);
     let result = json!({ "world": "real", "dirty_blocks_lost": dirty_blocks.ok() });
     Ok(Finding { result, text, failures: Vec::new() })
+}
+
+/// Whether it is a cache's stripe, though its superblocks are gone.
+fn is_labelled(flash: &Arc<dyn Device>, members: &[Member]) -> bool {
+    let mut devices = members.iter().map(|(_, member)| member).chain([flash]);
+    devices.any(|device| matches!(Label::of(&**device), Ok(Some(_))))
+}
+
+/// What is there instead of a cache, if that is known.
+fn what(flash: &Arc<dyn Device>) -> String {
+    contents::of_device(&**flash).ok().flatten().map_or_else(String::new, |what| format!(": it holds {what}"))
 }
 
 /// Whoever has a block device of this cache mounted would wait for good: nobody else can serve it.
