@@ -1,5 +1,6 @@
 //! From the flags to two devices and the volume on them.
 
+use std::collections::HashSet;
 use std::io::{BufRead, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -167,6 +168,7 @@ impl Opening {
         stripes: Stripes,
     ) -> Result<(Arc<dyn Device>, Vec<Member>), String> {
         text.parse::<DeviceSpec>().map_err(|error| format!("{flag} {text}: {error}"))?;
+        check_files(text).map_err(|why| format!("{flag} {text}: {why}"))?;
         let options = OpenOptions {
             buffered: self.buffered,
             read_only: access == Access::Read,
@@ -183,6 +185,21 @@ impl Opening {
             format!("{flag}: {error}{hint}")
         })
     }
+}
+
+/// Refuses what is no device, and what would be one twice.
+fn check_files(text: &str) -> Result<(), String> {
+    let mut known = HashSet::new();
+    for path in files_of(text).into_iter().flatten() {
+        let Ok(there) = std::fs::metadata(&path) else { continue };
+        if there.is_dir() {
+            return Err(format!("{} is a directory; name a file in it, or a block device", path.display()));
+        }
+        if !known.insert((there.dev(), there.ino())) {
+            return Err(format!("{} is named twice", path.display()));
+        }
+    }
+    Ok(())
 }
 
 /// A device has a block at least, and none is smaller.
