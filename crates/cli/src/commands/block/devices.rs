@@ -113,7 +113,11 @@ impl Devices {
         let timer = Arc::new(SystemTimer::default());
         let opened = pollster::block_on(Volume::open_as(quick, slow, timer, pairing));
         let (volume, recovery) = opened.map_err(|error| {
-            let is_forceable = error.kind() == VolumeErrorKind::WrongDisk && !taking.force_disk;
+            // One of another size is never taken.
+            let has_its_size = pollster::block_on(Volume::identify(&flash))
+                .is_ok_and(|superblock| superblock.disk.bytes == disk.geometry().capacity_bytes);
+            let is_forceable =
+                error.kind() == VolumeErrorKind::WrongDisk && !taking.force_disk && has_its_size;
             let hint = if is_forceable { "; --force-disk takes it all the same" } else { "" };
             format!("{}{hint}", self.refused(&error, &disk))
         })?;
