@@ -17,6 +17,11 @@ pub enum Deed {
 const DEEDS: [(&str, Deed); 3] =
     [("zero_stats", Deed::ZeroStats), ("do_sync", Deed::DoSync), ("stop_sync", Deed::StopSync)];
 
+/// What they are called.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    DEEDS.iter().map(|(name, _)| *name)
+}
+
 const NO_EXPIRY: &str = "a process stays on its list until it is removed: cached_clients=-pid:N";
 
 /// Names of Flashcache's, and what to do.

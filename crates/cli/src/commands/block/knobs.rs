@@ -10,7 +10,7 @@ use device::names;
 use device::open::parse_size;
 use serde_json::{Value, json};
 
-use super::deeds::instead_of;
+use super::deeds::{self, instead_of};
 use super::rules::{RULES, Rule};
 
 /// One setting.
@@ -219,11 +219,15 @@ fn unknown(key: &str) -> String {
     if let Some(words) = instead_of(key) {
         return format!("{key}: has no counterpart here: {words}");
     }
-    let names = KNOBS.iter().flat_map(|knob| std::iter::once(&knob.name).chain(knob.flashcache));
-    match names::nearest(key, names.copied().chain(RULES.iter().map(|rule| rule.name))) {
+    let ours = || {
+        let rules = RULES.iter().map(|rule| rule.name);
+        KNOBS.iter().map(|knob| knob.name).chain(rules).chain(deeds::names())
+    };
+    let flashcaches = KNOBS.iter().flat_map(|knob| knob.flashcache.iter().copied());
+    match names::nearest(key, ours().chain(flashcaches)) {
         Some(nearest) => format!("{key}: unknown setting; did you mean {nearest}?"),
         None => {
-            let names: Vec<&str> = KNOBS.iter().map(|knob| knob.name).collect();
+            let names: Vec<&str> = ours().collect();
             format!("{key}: unknown setting; the settings are {}", names.join(", "))
         }
     }

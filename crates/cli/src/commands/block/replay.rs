@@ -213,13 +213,24 @@ fn caches(arguments: &Arguments) -> Result<Vec<(String, SetsConfig)>, String> {
     };
     let mut caches = Vec::new();
     for preset in presets {
-        let config = cache(arguments, preset)?;
+        let is_one_of_two = arguments.preset.is_none() && arguments.sweep.is_none();
+        let config = cache(arguments, preset).map_err(|why| match is_one_of_two {
+            true => format!(
+                "{why} (in the preset {}, one of two that are replayed; --preset names one)",
+                name(preset)
+            ),
+            false => why,
+        })?;
         match arguments.sweep {
-            None => caches.push((format!("{preset:?}").to_lowercase(), config)),
+            None => caches.push((name(preset), config)),
             Some(Sweep::HotPercent) => caches.extend(SWEEP.map(|percent| swept(config, percent))),
         }
     }
     Ok(caches)
+}
+
+fn name(preset: PresetName) -> String {
+    format!("{preset:?}").to_lowercase()
 }
 
 fn cache(arguments: &Arguments, preset: PresetName) -> Result<SetsConfig, String> {
