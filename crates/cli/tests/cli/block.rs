@@ -15,6 +15,7 @@ mod below;
 mod clients;
 mod fronts;
 mod loops;
+mod mistakes;
 mod pairing;
 mod refusals;
 mod surroundings;

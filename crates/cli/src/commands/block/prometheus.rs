@@ -126,7 +126,7 @@ const METRICS: &[(&str, Kind, &str)] = &[
         "Writes that waited for something to be cleaned, because all in their set was dirty.",
     ),
     ("/counters/disk_read_errors", Counter, "Reads of the disk that failed."),
-    ("/counters/disk_write_errors", Counter, "Writes of the disk that failed."),
+    ("/counters/disk_write_errors", Counter, "Writes, trims and flushes of the disk that failed."),
     ("/counters/ssd_read_errors", Counter, "Reads of flash that failed."),
     ("/counters/ssd_write_errors", Counter, "Writes of flash that failed."),
     ("/counters/checksum_errors", Counter, "Blocks read from flash whose checksum was wrong."),

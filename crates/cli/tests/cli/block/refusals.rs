@@ -223,7 +223,7 @@ fn devices_that_cannot_be_written_are_checked_and_not_served() {
 fn a_request_to_the_control_socket_that_is_cut_off_changes_nothing() {
     let place = Place::new();
     let server = place.serve();
-    let long = format!("set {}dirty_percent=100\n", "idle_seconds=900 ".repeat(300));
+    let long = format!("set {}dirty_percent=100\n", "idle_seconds=900 ".repeat(1200));
     for request in ["set dirty_percent=10", &long] {
         let mut stream = UnixStream::connect(place.path("s.control")).unwrap();
         let _ = stream.write_all(request.as_bytes());
