@@ -8,7 +8,8 @@ pub struct Counters {
     pub reads: u64,
     /// Blocks asked for by writes.
     pub writes: u64,
-    /// Reads that the cache answered.
+    /// Reads of blocks that were in the cache: all that was asked for, or some sectors of them, to which the disk added the others
+    /// ([`disk_reads`](Self::disk_reads)).
     pub read_hits: u64,
     /// Writes to a block that was in the cache.
     pub write_hits: u64,

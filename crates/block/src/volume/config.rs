@@ -8,7 +8,7 @@ use crate::sets::{Placement, Preset, Tuning};
 pub struct VolumeConfig {
     /// Bytes of a block: a power of two from 4096 to 65536. A write of less rewrites a whole block on flash.
     pub block_bytes: u32,
-    /// Blocks of a set: a power of two.
+    /// Blocks of a set, from 1 to 32768.
     pub ways: u32,
     /// How runs of the disk are dealt out to sets.
     pub placement: Placement,

@@ -30,7 +30,7 @@ pub struct IoCounts {
     pub room_waits: u64,
     /// Reads of the disk that failed.
     pub disk_read_errors: u64,
-    /// Writes of the disk that failed.
+    /// Writes, trims and flushes of the disk that failed.
     pub disk_write_errors: u64,
     /// Reads of flash that failed.
     pub ssd_read_errors: u64,

@@ -40,7 +40,7 @@ pub struct BlockExtent {
 
 impl Volume {
     /// Forgets a range: it reads as zeros or as anything it held before. Whole blocks leave the cache, dirty or not, and
-    /// the disk is told, if it can be.
+    /// the disk is told, if it can be. An ordered volume does neither: its disk may need what is discarded.
     ///
     /// # Errors
     /// As [`write`](Self::write).

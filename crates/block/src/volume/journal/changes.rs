@@ -259,7 +259,7 @@ impl Batch {
         !self.records.is_empty() || !self.leaving.is_empty()
     }
 
-    /// The records, and how many of them say "dirty" and "clean or free".
+    /// What it says of each page.
     pub(crate) fn records(&self) -> impl Iterator<Item = Record> + '_ {
         self.records.iter().map(|(&page, &held)| Record { page, held })
     }
