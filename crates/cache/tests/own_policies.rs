@@ -177,7 +177,11 @@ fn an_admission_that_panics_admits_nothing_and_costs_nothing() {
     struct Mistaken;
     impl Admission for Mistaken {
         fn admit(&self, candidate: &Candidate, _now_ns: u64) -> bool {
-            if candidate.hash.is_multiple_of(2) { resume_unwind(Box::new("a mistake in the policy")) } else { true }
+            if candidate.hash.is_multiple_of(2) {
+                resume_unwind(Box::new("a mistake in the policy"))
+            } else {
+                true
+            }
         }
         fn name(&self) -> &'static str {
             "mistaken"

@@ -165,7 +165,8 @@ impl Settlement<'_> {
         let before = self.fingerprint(first_closed);
         let (superblock, place) = old.reopened(layout, before);
         let closed = matches!(old.state, State::Clean(_)).then(|| old.life());
-        let found = |superblock, sections, loss| Found { superblock, sections, closed, loss, is_anothers: false };
+        let found =
+            |superblock, sections, loss| Found { superblock, sections, closed, loss, is_anothers: false };
         let Some(place) = place else {
             let difference = || old.difference(&layout, before, first_closed.is_none()).or(Some(OTHERWISE));
             let loss = if closed.is_some() { difference() } else { Some(NOT_CLOSED) };
