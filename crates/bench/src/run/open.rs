@@ -182,7 +182,7 @@ pub struct OpenCache {
     pub tracker: Option<EventTracker>,
 }
 
-/// Finds out whether [`cache`] would open, on `device` if the plan has flash, without taking memory or looking at what is there.
+/// Finds out whether [`cache()`] would open, on `device` if the plan has flash, without taking memory or looking at what is there.
 /// The answer is where it would not be as asked for.
 ///
 /// # Errors

@@ -78,6 +78,9 @@ fn flash_and_disk_the_wrong_way_round_are_noticed_before_anything_is_written() {
         told(&output)
     };
     let said = ask("disk", "flash");
+    assert!(said.contains("are flash and disk swapped?"), "{said}");
+    std::fs::write(place.path("blank"), vec![0; 8 << 20]).unwrap();
+    let said = ask("blank", "flash");
     assert!(said.contains("--disk flash: is the flash of the cache "), "{said}");
     assert!(std::fs::read(place.path("disk")).unwrap().iter().all(|&byte| byte == 0), "nothing was written");
     // Else a --force that is meant for the cache would fall upon the disk.
