@@ -209,7 +209,7 @@ fn a_drive_whose_medium_does_not_tell_fails_by_years_only_where_it_must() {
     let directory = scratch();
     let named = format!("file:{}", directory.path().join("flash").display());
     let flags =
-        [&named, "--size", "64MiB", "--budget", "10s", "--profile", "kv", "--rates", "200", "--workers", "4"];
+        [&named, "--size", "64MiB", "--budget", "20s", "--profile", "kv", "--rates", "200", "--workers", "4"];
     let result = judged(
         &[&flags[..], &["--max-read-p99", "10s", "--min-reached", "10%", "--tbw", "0.000001"]].concat(),
         1,
