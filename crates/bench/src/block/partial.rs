@@ -61,9 +61,16 @@ impl PartialBlocks {
         let there = there.with(self.touched(bytes));
         let of_sectors = [bytes.start, bytes.end].iter().all(|byte| byte.is_multiple_of(self.sector_bytes));
         let is_whole = was_whole || (of_sectors && there.contains(self.whole));
-        let stays = !is_whole && of_sectors && self.sectors.len() < self.limit;
+        let stays = !is_whole && of_sectors && self.has_room();
         self.written.push((slot, stays.then_some(there)));
         !is_whole && !stays
+    }
+
+    /// Whether one block more may lack sectors: what the request itself brings in counts.
+    fn has_room(&self) -> bool {
+        let is_new =
+            |(slot, there): &&(Slot, Option<Sectors>)| there.is_some() && !self.sectors.contains_key(slot);
+        self.sectors.len() + self.written.iter().filter(is_new).count() < self.limit
     }
 
     /// The request has ended.

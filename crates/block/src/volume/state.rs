@@ -244,11 +244,14 @@ impl State {
         self.promised_blocks += blocks;
     }
 
-    /// A request may bring in one block more without some of its sectors, if so many may.
-    pub(super) fn promise_partial(&mut self) -> bool {
-        let has_room = self.partial.len() + self.promised_partials < self.layout.partial_limit();
-        self.promised_partials += usize::from(has_room);
-        has_room
+    /// Whether one block more may lack sectors, beside those that requests under way may bring in so.
+    pub(super) fn has_room_for_partials(&self) -> bool {
+        self.partial.len() + self.promised_partials < self.layout.partial_limit()
+    }
+
+    /// A request may bring in one more.
+    pub(super) fn promise_partial(&mut self) {
+        self.promised_partials += 1;
     }
 
     /// It has changed so many blocks, of which so many lack sectors, or never will.

@@ -58,10 +58,13 @@ impl Work {
         self.holdings.lock().promised_blocks += blocks;
     }
 
-    /// Keeps room in the tables for one block more that lacks sectors, until the end, if there is any.
-    pub(super) fn promise_partial(&self, state: &mut State) -> bool {
-        let has_room = state.promise_partial();
-        self.holdings.lock().promised_partials += usize::from(has_room);
+    /// Whether the tables have room for blocks that lack sectors; for one that `is_new` among them it is kept until the end.
+    pub(super) fn may_be_partial(&self, state: &mut State, is_new: bool) -> bool {
+        let has_room = state.has_room_for_partials();
+        if has_room && is_new {
+            state.promise_partial();
+            self.holdings.lock().promised_partials += 1;
+        }
         has_room
     }
 

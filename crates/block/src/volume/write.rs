@@ -306,7 +306,9 @@ impl Shared {
             .map_or(Sectors::default(), |(copy, _)| copy.partial.unwrap_or(self.whole(part.block)));
         let mut sectors = has.with(part.sectors());
         let mut bytes = IoBuffer::zeroed(block_bytes);
-        if !sectors.contains(self.whole(part.block)) && !self.may_be_partial(work, sectors) {
+        // In a slot that lacks sectors already it is not one more.
+        let is_new = target.to_disk || old.as_ref().is_none_or(|(copy, _)| copy.partial.is_none());
+        if !sectors.contains(self.whole(part.block)) && !self.may_be_partial(work, sectors, is_new) {
             bytes = self.read_disk_block(part.block).await?;
             sectors = self.whole(part.block);
         }
@@ -320,11 +322,11 @@ impl Shared {
 
     /// Whether a block may be on flash with these sectors alone: the tables have room for it, and the disk can be written in
     /// just these.
-    fn may_be_partial(&self, work: &Work, sectors: Sectors) -> bool {
+    fn may_be_partial(&self, work: &Work, sectors: Sectors, is_new: bool) -> bool {
         let unit = self.disk.geometry().block_bytes / super::SECTOR_BYTES;
         let aligned =
             sectors.runs().all(|run| run.start.is_multiple_of(unit) && run.end.is_multiple_of(unit));
-        aligned && work.promise_partial(&mut self.state.lock())
+        aligned && work.may_be_partial(&mut self.state.lock(), is_new)
     }
 
     /// Writes what goes to the disk, neighbours together.
