@@ -171,8 +171,9 @@ fn nothing_counted(arguments: &Arguments, source: &Source) -> String {
     match source.stats() {
         Some(stats) if stats.requests == 0 && stats.other_devices > 0 => {
             format!(
-                "{files}: the trace has no requests for the device named; {} are for others",
-                stats.other_devices
+                "{files}: the trace has no requests for the device named; {} are for others: {}",
+                stats.other_devices,
+                stats.other_names.join(", ")
             )
         }
         Some(stats) if stats.requests == 0 => format!("{files}: the trace has no requests"),

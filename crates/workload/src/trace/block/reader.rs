@@ -40,14 +40,28 @@ pub struct BlockTraceStats {
     pub rows: u64,
     /// Of those, requests of the device.
     pub requests: u64,
-    /// Of those, requests of other devices.
+    /// Of those, requests of other devices,
     pub other_devices: u64,
+    /// the first of which are called so.
+    pub other_names: Vec<String>,
     /// Of those, wrong and passed over.
     pub wrong_rows: u64,
     /// The first of them: file, row and reason.
     pub first_wrong: Option<String>,
     /// Requests too late to be put in order.
     pub late: u64,
+}
+
+/// Devices that are told by name.
+const OTHER_NAMES: usize = 8;
+
+impl BlockTraceStats {
+    fn pass_over(&mut self, other: String) {
+        self.other_devices += 1;
+        if self.other_names.len() < OTHER_NAMES && !self.other_names.contains(&other) {
+            self.other_names.push(other);
+        }
+    }
 }
 
 /// Why a trace cannot be read, or cannot be read on.
@@ -207,8 +221,9 @@ impl BlockTrace {
 
     fn take_in(&mut self, at: usize, event: Event) -> Result<(), BlockTraceError> {
         if let Some(wanted) = &self.options.device {
-            if event.device.to_string() != *wanted {
-                self.stats.other_devices += 1;
+            let name = event.device.to_string();
+            if name != *wanted {
+                self.stats.pass_over(name);
                 return Ok(());
             }
         } else if *self.device.get_or_insert_with(|| event.device.clone()) != event.device {
@@ -410,6 +425,7 @@ mod tests {
         let options = BlockTraceOptions { device: Some("hm_1".into()), ..BlockTraceOptions::default() };
         let (requests, stats, error) = read(&[bytes], options);
         assert_eq!((places(&requests), stats.other_devices, error), (vec![(0, 8192)], 1, None));
+        assert_eq!(stats.other_names, ["hm_0"]);
     }
 
     #[test]
