@@ -34,7 +34,9 @@ fn read(bytes: &[u8], format: Option<&str>, page: Option<PageSize>) -> Result<u6
     let report = trace.report();
     assert_eq!(report.accesses, accesses);
     let troubles = report.bad_rows + report.zero_sizes + report.backward_times;
-    assert!(report.messages.len() as u64 <= troubles && (troubles == 0 || !report.messages.is_empty()));
+    // That a page size has no effect is said of no row.
+    let told = report.messages.iter().filter(|message| !message.starts_with("a page size")).count() as u64;
+    assert!(told <= troubles && (troubles == 0 || told > 0));
     Ok(accesses)
 }
 
