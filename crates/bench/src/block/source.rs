@@ -21,7 +21,7 @@ pub struct Source {
 }
 
 enum Requests {
-    Trace(BlockTrace),
+    Trace(Box<BlockTrace>),
     Innodb { innodb: Box<Innodb>, operations: u64 },
     MadeUp(Box<dyn Iterator<Item = BlockRequest> + Send>),
 }
@@ -47,7 +47,7 @@ impl Source {
         options: BlockTraceOptions,
         warm_up: u64,
     ) -> Result<Self, BlockTraceError> {
-        let requests = Requests::Trace(BlockTrace::open(paths, options)?);
+        let requests = Requests::Trace(Box::new(BlockTrace::open(paths, options)?));
         Ok(Self { requests, warm_up, done: 0, is_warm: false })
     }
 
