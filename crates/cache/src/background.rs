@@ -75,7 +75,7 @@ impl Background {
 }
 
 impl Background {
-    /// Whether somebody else has to step.
+    /// Whether it is done by threads. If not, somebody else has to step.
     pub(crate) fn has_threads(&self) -> bool {
         !self.threads.is_empty()
     }

@@ -170,7 +170,8 @@ pub struct UpkeepConfig {
     pub rebalance_interval_ms: u64,
     /// Which slab moves where.
     pub rebalance: RebalanceBy,
-    /// Slabs that a class keeps, but for an item that would find none in its class: it may take another's last. With one, classes that nobody uses any more keep as many as there are classes.
+    /// Slabs that a class keeps, but for an item that would find none in its class: it may take another's last. With one, classes
+    /// that nobody uses any more keep as many as there are classes.
     pub rebalance_min_slabs: u32,
     /// Difference below which nothing moves, as a share.
     pub rebalance_min_difference_ratio: f64,

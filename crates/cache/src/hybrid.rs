@@ -176,8 +176,8 @@ impl Cache {
 
     /// Removes `key`; says whether it may have held something (certain for DRAM, a filter's word for flash).
     ///
-    /// It never waits, and of a small key on flash it leaves some 200 bytes in memory, beyond the budget if they must be, until the
-    /// key's bucket is written: whoever removes millions in a row awaits [`settle`](Self::settle) now and then.
+    /// It never waits, and of a small key on flash it leaves a note in memory, beyond the budget if it must be, until the key's
+    /// bucket is written: whoever removes millions in a row awaits [`settle`](Self::settle) now and then.
     pub fn remove(&self, key: &[u8]) -> bool {
         self.engine.remove(key)
     }

@@ -217,6 +217,7 @@ mod tests {
         // Longer than what a cache writes.
         let flags = rustix::fs::XattrFlags::empty();
         if rustix::fs::setxattr(file.path(), CACHED_DISK_MARK, &[b'7'; 100], flags).is_err() {
+            eprintln!("SKIPPED: no attributes of files here");
             return;
         }
         assert_eq!(of_path(file.path()), Some(Contents::CachedDisk));

@@ -1,22 +1,24 @@
 //! A user's files: what of them a run may write over.
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use super::super::loop_device::LoopDevice;
 use super::super::{FLASHWRIGHT, err, flashwright, out};
 use super::{SMALL, config};
+
+/// A run of a few operations with its flash there.
+fn run_on(device: &str, file: &str, more: &[&str]) -> Output {
+    let few = ["--set", "cache_config.flashBuffered=true", "--set", "test_config.numOps=10", "--quiet"];
+    flashwright(&[&["bench", file, "--device", device][..], &few, more].concat())
+}
 
 #[test]
 fn what_is_no_caches_is_not_written_over_unless_forced() {
     let (directory, file) = config("small.json", SMALL);
     let path = directory.path().join("flash");
     let device = path.to_str().unwrap();
-    let run = |more: &[&str]| {
-        let buffered =
-            ["--set", "cache_config.flashBuffered=true", "--set", "test_config.numOps=10", "--quiet"];
-        flashwright(&[&["bench", &file, "--device", device][..], &buffered, more].concat())
-    };
+    let run = |more: &[&str]| run_on(device, &file, more);
     let wanted = 32 << 20;
     let ext4 = [vec![0; 1080], b"\x53\xef".to_vec(), vec![0; wanted - 1082]].concat();
     let block_cache = [b"FWBLKVOL".to_vec(), vec![0; wanted - 8]].concat();
@@ -47,11 +49,7 @@ fn a_users_file_that_begins_with_zeros_was_written_over() {
     let (directory, file) = config("small.json", SMALL);
     let path = directory.path().join("flash");
     let device = path.to_str().unwrap();
-    let run = |more: &[&str]| {
-        let buffered =
-            ["--set", "cache_config.flashBuffered=true", "--set", "test_config.numOps=10", "--quiet"];
-        flashwright(&[&["bench", &file, "--device", device][..], &buffered, more].concat())
-    };
+    let run = |more: &[&str]| run_on(device, &file, more);
     let held = [vec![0; 20 << 20], vec![7; 1 << 20], vec![0; 43 << 20]].concat();
     std::fs::write(&path, &held).unwrap();
     for refused in [run(&[]), run(&["--validate"]), flashwright(&["evaluate", device, "--plan"])] {
