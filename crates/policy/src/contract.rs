@@ -1,7 +1,7 @@
-//! The contract of [`Eviction`], as code: random calls by seed, what the policy holds kept in a plain map beside it.
+//! The contract of [`Eviction`] as executable checks: seeded random calls, with a plain map as the model.
 //!
-//! [`check`] asks of any policy what all must do. [`same_steps`] asks two policies the same and compares every
-//! answer: one is to be the real thing, the other the simplest thing that could be right.
+//! [`check`] tests the requirements on every policy. [`same_steps`] makes the same calls to two policies and compares all answers:
+//! the real policy and its simplest correct twin.
 
 use std::collections::BTreeMap;
 
@@ -97,7 +97,7 @@ struct Session {
 struct Held {
     key: u64,
     entry: Entry,
-    told_seconds: u32,
+    reported_seconds: u32,
 }
 
 type Policies<'a, 'b> = &'a mut [&'b mut dyn Eviction];
@@ -145,7 +145,7 @@ impl Session {
         }
         let slot = self.free.pop().expect("twice as many slots as fit");
         let entry = Entry { hash: hash_of(key), weight };
-        self.held.insert(slot, Held { key, entry, told_seconds: self.now_seconds });
+        self.held.insert(slot, Held { key, entry, reported_seconds: self.now_seconds });
         policies.iter_mut().for_each(|policy| policy.insert(slot, entry, self.now_seconds));
         if !room_first {
             self.make_room(policies, 0);
@@ -155,14 +155,14 @@ impl Session {
     /// Tells a hit the way the policy wants to hear of it.
     fn hit(&mut self, policies: Policies, slot: Slot) {
         let held = self.held.get_mut(&slot).expect("only what is held is hit");
-        let idle_seconds = self.now_seconds - held.told_seconds;
+        let idle_seconds = self.now_seconds - held.reported_seconds;
         for policy in policies.iter_mut() {
             match policy.hit_rule() {
                 HitRule::Ignore => {}
                 HitRule::Mark { marks, at_most } => marks.bump(slot, at_most),
                 HitRule::Refresh { refresh_seconds } if idle_seconds < refresh_seconds => {}
                 HitRule::Refresh { .. } | HitRule::Every => {
-                    held.told_seconds = self.now_seconds;
+                    held.reported_seconds = self.now_seconds;
                     policy.hit(slot, self.now_seconds);
                 }
             }
@@ -214,7 +214,7 @@ impl Session {
     fn evict_and_restore(&mut self, policies: Policies) {
         if let Some((slot, back)) = self.evict(policies) {
             self.free.pop();
-            self.held.insert(slot, Held { told_seconds: self.now_seconds, ..back });
+            self.held.insert(slot, Held { reported_seconds: self.now_seconds, ..back });
             policies.iter_mut().for_each(|policy| policy.restore(slot, back.entry, self.now_seconds));
         }
     }

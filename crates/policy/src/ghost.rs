@@ -33,8 +33,8 @@ struct Line([u32; LINE]);
 /// Keys that left within the last `window` of weight.
 pub struct Ghost {
     lines: Vec<Line>,
-    /// The highest power of two that is not above the number of lines: the keys of all tell that many lines apart, and lines
-    /// added behind them each have taken half the keys of the line so many before.
+    /// The largest power of two up to the number of lines. The low hash bits select among this many lines; each line beyond it has taken
+    /// half of the keys of the line `base_lines` before it.
     base_lines: usize,
     window: u64,
     tick_weight: u64,
@@ -65,7 +65,7 @@ impl Ghost {
         ghost
     }
 
-    /// Changes the window. What is remembered keeps its place in it.
+    /// Changes the window. Remembered keys keep their position in it.
     pub fn set_window(&mut self, window_weight: u64) {
         self.window = window_weight;
         self.tick_weight = window_weight.div_ceil(TICKS).max(1);
@@ -82,12 +82,12 @@ impl Ghost {
     #[cold]
     fn grow(&mut self, lines: usize) {
         if self.lines.capacity() < lines {
-            // Not twice as much: what is spare is memory too.
+            // Not doubled, because spare capacity is memory too.
             self.lines.reserve_exact(lines + lines / 32 - self.lines.len());
         }
         while self.lines.len() < lines {
-            // One more bit of the hash now chooses between this line and the new one, and no entry tells it: each goes to both.
-            // The wrong copy matches nobody and expires.
+            // One more bit of the hash now selects between this line and the new one, but entries do not store it: each is copied to both.
+            // The wrong copy matches no key and expires.
             self.lines.push(self.lines[self.lines.len() - self.base_lines]);
             if self.lines.len() == 2 * self.base_lines {
                 self.base_lines *= 2;
@@ -238,8 +238,8 @@ mod tests {
         }
     }
 
-    /// Between powers of two some lines have twice the keys of others: there are 1, 1.25, 1.5, 1.75 and 2 times 8192 lines here. The
-    /// window is a tenth smaller than what is reserved, as S3-FIFO's is.
+    /// Between powers of two, some lines have twice the keys of others: here lines have 1, 1.25, 1.5, 1.75 and 2 times 8192 keys. The
+    /// window is a tenth smaller than the reservation, as in S3-FIFO.
     #[test]
     fn a_large_window_keeps_nearly_all_and_nothing_older_and_knows_few_strangers() {
         for reserved in [90_200, 112_600, 135_100, 157_600, 180_200_u64] {

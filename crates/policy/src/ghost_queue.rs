@@ -33,8 +33,8 @@ impl GhostQueue {
         self.trim();
     }
 
-    /// A key left. Too old ones are pushed out at the next [`take`](Self::take) only: between a caller's request and what it
-    /// evicts for it, the request's own ghost must not be lost.
+    /// Records an evicted key. Expired ghosts are removed by the next [`take`](Self::take) only, so that a request's own ghost survives the
+    /// evictions that make room for it.
     pub fn insert(&mut self, hash: u64, weight: u32) {
         if u64::from(weight) > self.capacity_weight {
             return;

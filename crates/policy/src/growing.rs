@@ -2,9 +2,9 @@
 
 use std::sync::OnceLock;
 
-/// As many `T` as are asked for, default until changed. Memory comes in chunks as places are first looked at, so that whoever
-/// looks at one never sees the table move and needs no lock; each chunk has twice as many places as the one before, so that
-/// a small table stays small. The first has `FIRST`, a power of two.
+/// A growable table of `T`, default-initialised. Memory is allocated in chunks on first access, so the table never moves and readers
+/// need no lock. Each chunk has twice the entries of the one before, so a small table stays small. The first chunk has `FIRST` entries,
+/// a power of two.
 pub struct Growing<T, const FIRST: usize, const CHUNKS: usize> {
     chunks: [OnceLock<Box<[T]>>; CHUNKS],
 }

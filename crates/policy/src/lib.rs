@@ -1,10 +1,10 @@
-//! Who stays and who goes.
+//! Eviction and admission policies.
 //!
-//! A policy is told events and answers with a value: a victim, yes or no. It does no I/O, reads no clock and owns
-//! no data. Entries are [`Slot`]s, small dense numbers that the caller hands out; the same code therefore serves the
-//! DRAM tier, flash regions, block sets and the simulator.
+//! A policy receives events and returns a decision: a victim, or yes or no. It does no I/O, reads no clock and stores no data. Entries are
+//! [`Slot`]s, small dense numbers assigned by the caller, so the same code serves the DRAM tier, flash regions, block sets and the
+//! simulator.
 //!
-//! This room knows nothing of keys, devices or caches. One paper a file, under [`eviction`] and [`admission`].
+//! This crate does not depend on keys, devices or caches. Each file implements one paper, under [`eviction`] and [`admission`].
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct Entry {
 /// Decides which entry leaves.
 ///
 /// # Contract
-/// * A slot is inserted once, then leaves by [`evict`](Self::evict) or [`remove`](Self::remove); only then may it come again.
+/// * A slot is inserted once, then leaves by [`evict`](Self::evict) or [`remove`](Self::remove); only then can it be inserted again.
 /// * `evict` answers `None` only when the policy holds nothing, and never a slot that it does not hold.
 /// * Times are whole seconds and never go back.
 /// * Memory: list nodes, marks and ghosts only; it grows with the highest slot seen.
@@ -41,7 +41,7 @@ pub trait Eviction: Send {
     /// The entry in `slot` left for another reason than eviction.
     fn remove(&mut self, slot: Slot);
 
-    /// A victim could not leave after all (somebody reads it): back in, as if it had been hit.
+    /// Reinserts a victim that cannot be evicted (it is pinned), as if it had been hit.
     fn restore(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
         self.insert(slot, entry, now_seconds);
     }
@@ -72,7 +72,7 @@ pub trait Eviction: Send {
         let _ = entry;
     }
 
-    /// Which hits must be told, and how.
+    /// Which hits the caller must report, and how.
     fn hit_rule(&self) -> HitRule;
 
     /// The caller keeps the counters of [`HitRule::Mark`] from now on, beside what hits come to anyway. Called while the policy is
@@ -81,14 +81,13 @@ pub trait Eviction: Send {
         let _ = marks;
     }
 
-    /// Bytes that the policy keeps for each slot at most, with what it remembers of entries that have left: what budgets are
-    /// reckoned by.
+    /// The maximum memory in bytes per slot, including the policy's ghosts. Memory budgets are computed from it.
     fn bytes_per_slot(&self) -> u32 {
         16
     }
 
-    /// Whether an entry should leave although all fit: after a hit moved others to where there is no room for them. The
-    /// caller may then evict until it is not so; only a policy that was built for callers who do ever says yes.
+    /// Whether an entry should be evicted although all fit, because a hit moved others to a full segment. The caller may then evict until
+    /// this is false. Only policies made for such callers return true.
     fn is_overfull(&self) -> bool {
         false
     }
@@ -99,9 +98,8 @@ pub trait Eviction: Send {
         let _ = (slot, weight);
     }
 
-    /// These slots, held or not, will be asked about next. Whoever drives millions of requests through a policy calls
-    /// this for some dozens ahead, so that the memory they need is fetched at the same time and not one after the
-    /// other. Changes nothing.
+    /// Announces that these slots, held or not, are accessed next. A caller that makes millions of requests announces dozens ahead, so that
+    /// their memory is fetched in parallel. Changes no state.
     fn look_ahead(&self, slots: &[Slot]) {
         let _ = slots;
     }
@@ -173,10 +171,10 @@ pub enum HitRule {
     /// A hit counts only if the last one that counted is at least `refresh_seconds` old (CacheLib's LRU family);
     /// the caller keeps that time and calls [`Eviction::hit`].
     Refresh {
-        /// Age below which a hit is not told, seconds.
+        /// Age in seconds below which a hit is not reported.
         refresh_seconds: u32,
     },
-    /// Every hit must be told (SLRU-K, GDSF, exact LRU).
+    /// Every hit must be reported (SLRU-K, GDSF, exact LRU).
     Every,
 }
 
@@ -206,13 +204,13 @@ pub struct Candidate {
     pub hash: u64,
     /// Key and value, bytes.
     pub size_bytes: u64,
-    /// Seconds the entry still has to live; `None` is for ever.
+    /// The entry's remaining TTL in seconds; `None` never expires.
     pub ttl_seconds: Option<u32>,
     /// Seconds since the entry was last used.
     pub idle_seconds: u32,
 }
 
-/// Decides who enters. Shared by all threads; a decision takes no lock that a device transfer is held under.
+/// Decides which entries are admitted. Shared by all threads; a decision takes no lock that is held during a device transfer.
 pub trait Admission: Send + Sync {
     /// Whether the candidate may enter.
     fn admit(&self, candidate: &Candidate, now_ns: u64) -> bool;

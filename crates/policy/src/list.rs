@@ -44,7 +44,7 @@ impl Number for u32 {
     }
 }
 
-/// For sets of few slots; whoever makes the table of links checks that both marks are above any slot.
+/// For sets of few slots. The creator of the link table checks that both marks exceed every slot.
 impl Number for u16 {
     const END: Self = Self::MAX;
     const LOOSE: Self = Self::MAX - 1;
@@ -131,7 +131,7 @@ impl Nodes {
         }
     }
 
-    /// Reads the links of these slots and of their neighbours, all at the same time: see
+    /// Prefetches the links of the given slots and of their neighbours: see
     /// [`Eviction::look_ahead`](crate::Eviction::look_ahead).
     pub fn look_ahead(&self, slots: &[Slot]) {
         let link = |slot: u32| self.links.get(slot as usize).copied().unwrap_or(Link::LOOSE);
@@ -218,7 +218,7 @@ impl List {
     }
 }
 
-/// The same over a table of links that somebody else keeps.
+/// The same list over a table of links that the caller owns.
 impl<N: Number> List<N> {
     /// Slots in the list.
     #[must_use]

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_stop_where_told_and_do_not_touch_their_neighbours() {
+    fn counter_saturates_at_its_limit_and_leaves_neighbours_unchanged() {
         let marks = Marks::default();
         for slot in [0, 1023, 1024, 2047, 2048, 500_000, u32::MAX - 1] {
             for hits in 0..6 {

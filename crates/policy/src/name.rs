@@ -17,7 +17,7 @@ pub struct UnknownName {
 }
 
 impl UnknownName {
-    /// A name that is none of `valid`, of which there must be one.
+    /// An error for a name that is not in `valid`, which must not be empty.
     #[must_use]
     pub fn new(what: &'static str, given: &str, valid: impl Iterator<Item = &'static str>) -> Self {
         let valid: Vec<_> = valid.collect();

@@ -1,11 +1,10 @@
-//! Memory that the processor is told to fetch before it is needed: by policies, and by the caches that ask them.
+//! Memory prefetch hints for policies and caches.
 #![allow(unsafe_code, reason = "a prefetch takes an address, and is an intrinsic or an instruction")]
 
-/// What is fetched at once.
+/// Bytes that one prefetch loads.
 pub const CACHE_LINE_BYTES: usize = 64;
 
-/// Has the cache line at `address` fetched, which need not be anybody's memory. Nothing happens where we know no instruction
-/// for it.
+/// Prefetches the cache line at `address`, which may be invalid. Does nothing on architectures without a known instruction.
 #[inline]
 pub fn prefetch(address: *const ()) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

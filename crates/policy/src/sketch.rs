@@ -35,8 +35,8 @@ impl Sketch {
         Self { lines: vec![Line([0; WORDS]); LINES_AT_LEAST], sample_per_entry, additions: 0 }
     }
 
-    /// Makes room for this many entries. The keys of `known` keep their estimates, others are forgotten: no counter tells whose
-    /// it is, and a line copied to both of those that its keys may now be in would keep the strangers' counts as noise.
+    /// Makes room for this many entries. The keys of `known` keep their estimates, others are lost: a counter does not record its key, and
+    /// copying a line to both of its successors would keep the counts of other keys as noise.
     pub fn reserve(&mut self, entries: usize, known: &[u64]) {
         if self.lines.len() * ENTRIES_PER_LINE >= entries {
             return;

@@ -32,7 +32,7 @@ impl Weights {
         u64::from(self.table.get(slot.0 as usize).copied().unwrap_or(usual))
     }
 
-    /// Reads the weights of these slots: see [`Eviction::look_ahead`](crate::Eviction::look_ahead).
+    /// Prefetches the weights of the given slots: see [`Eviction::look_ahead`](crate::Eviction::look_ahead).
     pub(crate) fn look_ahead(&self, slots: &[Slot]) {
         if !self.table.is_empty() {
             std::hint::black_box(slots.iter().fold(0, |read, slot| read ^ self.get(*slot)));

@@ -1,7 +1,7 @@
-//! Tiny traces worked by hand, one larger run pinned, and MIN above all.
+//! Tiny traces worked by hand, one larger pinned run, and MIN as the upper bound.
 //!
-//! A trace is a word. Its letters are keys and `.` is a pause of 30 seconds. The outcome tells of each request: `a` came in,
-//! `A` hit, `b/a` came in and `a` had to go.
+//! A trace is a word: letters are keys, and `.` is a pause of 30 seconds. The expected outcome lists each request: `a` is a miss, `A` a
+//! hit, and `b/a` a miss on b that evicts a.
 
 #![expect(clippy::unwrap_used, reason = "a test: what is missing fails it")]
 
@@ -17,13 +17,18 @@ use flashwright_policy::simulate::{self, Access, Request, Rules, Simulation, Sim
 use flashwright_policy::{Entry, Eviction, HitRule, Slot};
 
 fn outcome(mut policy: impl Eviction, capacity: u64, trace: &str) -> String {
-    outcome_told(&mut policy, capacity, trace, |_| ())
+    outcome_observed(&mut policy, capacity, trace, |_| ())
 }
 
-/// `before` is told each request's number.
-fn outcome_told(policy: &mut impl Eviction, capacity: u64, trace: &str, before: impl Fn(usize)) -> String {
+/// Calls `before` with the number of each request.
+fn outcome_observed(
+    policy: &mut impl Eviction,
+    capacity: u64,
+    trace: &str,
+    before: impl Fn(usize),
+) -> String {
     policy.set_capacity(capacity);
-    let (mut held, mut told, mut now) = (BTreeSet::new(), [0; 26], 0);
+    let (mut held, mut reported, mut now) = (BTreeSet::new(), [0; 26], 0);
     let mut outcome = String::new();
     for (number, letter) in trace.bytes().enumerate() {
         if letter == b'.' {
@@ -33,7 +38,7 @@ fn outcome_told(policy: &mut impl Eviction, capacity: u64, trace: &str, before: 
         before(number);
         let slot = Slot(u32::from(letter - b'a'));
         if held.contains(&slot) {
-            tell(policy, slot, &mut told[slot.0 as usize], now);
+            report_hit(policy, slot, &mut reported[slot.0 as usize], now);
             write!(outcome, "{} ", letter.to_ascii_uppercase() as char).unwrap();
             continue;
         }
@@ -45,19 +50,19 @@ fn outcome_told(policy: &mut impl Eviction, capacity: u64, trace: &str, before: 
         }
         outcome.push(' ');
         held.insert(slot);
-        told[slot.0 as usize] = now;
+        reported[slot.0 as usize] = now;
         policy.insert(slot, Entry { hash: hash_of(slot.0.into()), weight: 1 }, now);
     }
     outcome.trim_end().to_owned()
 }
 
-fn tell(policy: &mut impl Eviction, slot: Slot, told: &mut u32, now: u32) {
+fn report_hit(policy: &mut impl Eviction, slot: Slot, reported: &mut u32, now: u32) {
     match policy.hit_rule() {
         HitRule::Ignore => {}
         HitRule::Mark { marks, at_most } => marks.bump(slot, at_most),
-        HitRule::Refresh { refresh_seconds } if now - *told < refresh_seconds => {}
+        HitRule::Refresh { refresh_seconds } if now - *reported < refresh_seconds => {}
         HitRule::Refresh { .. } | HitRule::Every => {
-            *told = now;
+            *reported = now;
             policy.hit(slot, now);
         }
     }
@@ -107,13 +112,13 @@ fn lru_tunes_its_refresh_time_to_a_tenth_of_the_oldest_age() {
 
 #[test]
 fn lru_with_an_insertion_point_lets_newcomers_push_out_each_other() {
-    // Half way: b and c stay above the point, and what comes in behind it leaves first.
+    // Insertion at the middle: b and c stay above that point, and new entries behind it are evicted first.
     let lru = Lru::new(LruConfig { refresh: Refresh::every_hit(), insertion_point: 1 });
     assert_eq!(outcome(lru, 4, "abcdefgbh"), "a b c d e/a f/d g/e B h/f");
 }
 
 #[test]
-fn lru_2q_keeps_what_was_hit_while_cold_through_a_scan() {
+fn lru_2q_scan_does_not_evict_entries_hit_while_cold() {
     // Of five, one is hot, three are warm, one is cold; of fewer none is hot.
     let config = Lru2qConfig { refresh: Refresh::every_hit(), hot_percent: 20, cold_percent: 20 };
     let trace = "abcdeafghaijkla";
@@ -133,7 +138,7 @@ fn sieve_moves_its_hand_and_not_its_entries() {
 }
 
 #[test]
-fn s3_fifo_keeps_what_was_hit_twice_or_came_back_soon() {
+fn s3_fifo_keeps_entries_hit_twice_or_reinserted_soon() {
     // Of ten the small queue has one. a was hit twice and moves on, b once and leaves; b's ghost brings it to the
     // main queue, and there both outlast the rest.
     let trace = "abcdefghijaabkblmnopqrstab";
@@ -170,7 +175,7 @@ fn tiny_lfu_keeps_popular_entries_through_a_scan() {
 }
 
 #[test]
-fn w_tiny_lfu_admits_only_who_is_seen_more_often_than_whom_it_replaces() {
+fn w_tiny_lfu_admits_candidate_only_if_seen_more_often_than_victim() {
     // The window has one, the main queue 99, all of them seen twice.
     let mut simulation = filled(WTinyLfu::new(100), 100);
     assert!((0..99).all(|key| ask(&mut simulation, key)));
@@ -188,7 +193,7 @@ fn min_makes_the_seven_faults_of_the_textbook_trace() {
     let trace = "abcdabeabcde";
     let next_uses = clairvoyant::next_uses(trace.bytes().map(u64::from));
     let (mut policy, next_use) = Clairvoyant::new();
-    let outcome = outcome_told(&mut policy, 3, trace, |number| {
+    let outcome = outcome_observed(&mut policy, 3, trace, |number| {
         next_use.set(number as u64, next_uses[number]);
     });
     assert_eq!(outcome, "a b c d/c A B e/d A B c/b d/c E");
@@ -235,7 +240,7 @@ fn a_removed_object_is_gone_and_no_request_was_made() {
 }
 
 #[test]
-fn gdsf_evicts_what_earns_least_a_byte_and_ages_by_what_it_evicts() {
+fn gdsf_evicts_lowest_value_per_byte_and_ages_by_evictions() {
     let mut simulation = Simulation::new(Gdsf::new(Cost::Equal), 10);
     let mut ask = |object, weight| ask_sized(&mut simulation, object, weight);
     // Earned a byte: 1 has 1/2, 2 has 1/5 and then 2/5, so 3 pushes out 2 and comes in at 2/5 + 1/4.

@@ -103,7 +103,8 @@ fn check(trace: &str, file: &str) {
         let counts = simulated(ours(&name), &Settings::default(), capacity_bytes, &accesses);
         let ours = [counts.miss_ratio(), counts.weight_miss_ratio()].map(|ratio| format!("{ratio:.6}"));
         if name == "BeladySize" {
-            // It draws lots, and where it holds no more than it would draw, ours looks at all: a lower ceiling is no fault.
+            // The reference samples at random. Where the cache holds fewer entries than the sample, ours examines all of
+            // them: a lower miss ratio is no error.
             assert!(counts.miss_ratio() < printed[0].parse::<f64>().unwrap() + 0.001, "{trace}: {ours:?}");
         } else {
             assert_eq!(ours, printed, "{trace}, {name}, {capacity_bytes} bytes");

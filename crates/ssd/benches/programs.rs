@@ -1,4 +1,4 @@
-//! How many simulated page programs a second of processor time gives, and what the tables take.
+//! Simulated page programs per second of CPU time, and the memory of the mapping tables.
 //!
 //! `cargo bench -p flashwright-ssd`. Under `cargo test` the same code runs small.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]

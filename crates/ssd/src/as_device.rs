@@ -1,11 +1,11 @@
-//! The model drive as a [`Device`]: what an engine writes to, with the mapping, the collection and the wear behind it.
+//! The model drive as a [`Device`] that an engine writes to: mapping, garbage collection and wear are simulated behind it.
 //!
-//! Payload is kept beside the mapping, by logical address (`content.rs`): where a page lies on the medium makes no
-//! difference to what is in it. A study that only writes need not keep any ([`Payload::Discarded`]).
+//! Payload is stored by logical address (`content.rs`), because its physical location does not affect its content. A study that only
+//! writes can discard it ([`Payload::Discarded`]).
 //!
-//! It lives in one of two worlds. By itself requests take effect and end at once, and only counting is slow. In a
-//! [`Simulation`](device::Simulation) ([`SsdDevice::in_world`]) they end when the drive's [`timing`](crate::timing) says:
-//! the mapping changes when a request is submitted, bytes are there when it ends.
+//! Without a simulation, requests complete immediately and only the counters matter. In a [`Simulation`](device::Simulation)
+//! ([`SsdDevice::in_world`]) they complete when the drive's [`timing`](crate::timing) model says so: the mapping changes on
+//! submission, and the bytes of a read are available on completion.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ struct Shared {
 }
 
 impl SsdDevice {
-    /// A drive with one namespace that has all pages and all handles. Requests end at once.
+    /// A drive with one namespace that has all pages and all handles. Requests complete immediately.
     #[must_use]
     pub fn new(layout: Layout, upkeep: Upkeep, payload: Payload) -> Self {
         let all = Namespace::whole(&layout);
@@ -105,7 +105,7 @@ impl SsdDevice {
         Ok(devices.pop().expect("a device for the namespace"))
     }
 
-    /// A drive with several namespaces, one after the other. Requests end at once.
+    /// A drive with several namespaces, laid out one after the other. Requests complete immediately.
     ///
     /// # Errors
     /// A namespace that does not fit, or that names a handle that the drive does not have.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::geometry::{Shape, ShapeError};
 use crate::placement::{HandleKind, Isolation};
 
-/// A drive as its card tells it.
+/// A drive as its card describes it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Card {
@@ -96,7 +96,7 @@ pub struct Nand {
     pub planes: u32,
     /// A page of one plane.
     pub page_bytes: u32,
-    /// An erase block of one plane; a die erases one on all planes at once.
+    /// An erase block of one plane. A die erases one block on each of its planes in parallel.
     pub block_bytes: u64,
     /// Pages of a plane that are programmed together (the bits of a cell).
     pub pages_at_once: u32,
@@ -132,7 +132,7 @@ pub struct Controller {
 pub struct Rated {
     /// Drive writes a day.
     pub dwpd: f64,
-    /// For so many years.
+    /// Warranty period in years.
     pub warranty_years: f64,
 }
 
@@ -219,8 +219,8 @@ impl Card {
         Ok(card)
     }
 
-    /// The same drive with its bytes divided: as many units and handles, each unit so much smaller. What has to do with
-    /// time, the flash and the write buffer, stays as it is.
+    /// The same drive with its capacity divided: the same number of units and handles, each unit smaller by `divisor`. Timing, flash and
+    /// write buffer are unchanged.
     ///
     /// # Errors
     /// If a unit would be divided into fewer than [`MIN_SCALED_PAGES`] pages.
@@ -358,7 +358,7 @@ const LONGEST_STEP_NS: u64 = 10_000_000_000;
 /// For the same reason: a page of 64 KiB then takes 65 ms.
 const SLOWEST_BYTES_PER_SECOND: u64 = 1_000_000;
 
-/// Each die is a queue in memory, and what all planes of one take at once is reckoned in 64 bits.
+/// Each die is a queue in memory, and the bytes of one multi-plane operation must fit in 64 bits.
 const MOST_DIES: u32 = 65_536;
 const MOST_PLANES: u32 = 64;
 const MOST_PAGES_AT_ONCE: u32 = 64;
@@ -419,7 +419,7 @@ impl Nand {
         Ok(())
     }
 
-    /// Bytes that a die programs at once.
+    /// Bytes that a die programs in one operation.
     #[must_use]
     pub fn program_bytes(&self) -> u64 {
         u64::from(self.planes) * u64::from(self.page_bytes) * u64::from(self.pages_at_once)

@@ -16,8 +16,8 @@ impl Ftl {
         self.check_counts()
     }
 
-    /// Each logical page that lies somewhere is what lives there, and units count right what lives in them. With both
-    /// sums equal, no two logical pages lie in one place and nothing lives that nobody points to.
+    /// Each mapped logical page is the owner of its physical page, and units count their live pages correctly. With both sums equal, no
+    /// two logical pages share a physical page, and no page is live without an owner.
     fn check_mapping(&self) -> Result<(), String> {
         let mut live = vec![0_u32; self.units.len()];
         for page in (0..self.mapping.logical_pages()).map(LogicalPage) {

@@ -1,8 +1,8 @@
 //! Collection: making units free again, and opening them.
 //!
-//! Foreground collection runs when the host needs a new unit and more units stand closed than the drive has room for
-//! without its reserve. Background collection is a [step](Ftl::collect_in_background) that somebody calls when there
-//! is time. A victim is collected whole; how its work is spread over time is the business of [`timing`](crate::timing).
+//! Foreground collection runs when the host needs a new unit and more units are closed than the drive can hold without its reserve.
+//! Background collection is a [step](Ftl::collect_in_background) that the caller runs when the drive is idle. A victim is collected
+//! whole; [`timing`](crate::timing) spreads the work over time.
 
 use crate::ftl::{Ftl, Group, Unit, UnitState};
 use crate::geometry::{PhysicalPage, UnitId};
@@ -45,7 +45,7 @@ impl Ftl {
         self.events.add(self.now, EventKind::UnitSwitched { handle, unit: UnitId(unit) });
     }
 
-    /// The group that a host frontier goes on in: the one it is bound to, else the one with the most room. If that is
+    /// The group in which a host frontier continues: the one it is bound to, otherwise the one with the most free units. If that group is
     /// full of live data, the next best.
     fn group_with_room<M: Medium>(&mut self, frontier: usize, medium: &mut M) -> u16 {
         let bound = self.plan.bound_group(frontier);
@@ -73,7 +73,7 @@ impl Ftl {
     fn reclaim_one<M: Medium>(&mut self, group: u16, medium: &mut M) -> bool {
         let unit_pages = self.layout.shape().unit_pages;
         let at = usize::from(group);
-        // FIFO and chance may name units that gain nothing; after as many as there are, FIFO has named all.
+        // FIFO and random selection may name units that free nothing. After `closed` attempts, FIFO has named each unit once.
         for _ in 0..=self.groups[at].closed {
             let Group { first_unit, victims, .. } = &mut self.groups[at];
             let Some(victim) = victims.choose(self.now) else { return false };

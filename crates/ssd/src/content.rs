@@ -1,8 +1,8 @@
-//! The bytes that were written to a model drive, without their zeros.
+//! The payload of a model drive, without its zeros.
 //!
-//! A simulated drive is as large as the memory that its payload takes. Payload of which nothing but keys and headers is looked at
-//! can be zeros, and zeros need not be kept: a block is a map of its pieces, a bit each, and the pieces that hold
-//! something. Random bytes take what they would anyway, and a cache line of bookkeeping for each block.
+//! The memory for the payload limits the size of a simulated drive. A workload that checks only keys and headers can write zeros for
+//! the rest, and zeros are not stored: a block is a bitmap of its pieces and the pieces that are not zero. Random bytes take their own
+//! size plus one cache line per block.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -19,7 +19,7 @@ const CHUNK_BYTES: u64 = (CHUNK_BLOCKS * BLOCK_BYTES) as u64;
 /// Locks that the chunks share. Neighbours have different ones.
 const SHARDS: usize = 64;
 
-/// Bytes by address; what was never written is zeros.
+/// Bytes by address. Unwritten addresses read as zeros.
 pub(crate) struct Content {
     shards: Box<[RwLock<Chunks>]>,
 }
@@ -190,7 +190,7 @@ mod tests {
 
     const SPACE_BYTES: usize = 3 * CHUNK_BYTES as usize;
 
-    /// A write of these bytes, of zeros among them, or a trim.
+    /// A write of data, a write of zeros, or a trim.
     #[derive(Debug, Clone)]
     enum Step {
         Write { offset: usize, len: usize, every: usize },
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_and_what_was_trimmed_take_no_memory() {
+    fn zeros_and_trimmed_blocks_take_no_memory() {
         let kept = |content: &Content| -> usize {
             let blocks = |chunks: &Chunks| {
                 chunks.values().flat_map(|it| it.iter()).map(|it| it.pieces.len() * PIECE_BYTES).sum()

@@ -1,4 +1,4 @@
-//! What a drive does with a request of the host: the mapping changes at once, and the medium tells when the request ends.
+//! Executes host requests: the mapping changes on submission, and the medium returns the completion time.
 
 use std::ops::Range;
 

@@ -26,7 +26,7 @@ impl Default for Upkeep {
     }
 }
 
-/// A page-mapped flash translation layer. It keeps no payload and takes no time: operations are told to a [`Medium`].
+/// A page-mapped flash translation layer. It stores no payload and takes no time: it reports each operation to a [`Medium`].
 pub struct Ftl {
     pub(crate) layout: Layout,
     pub(crate) mapping: Mapping,
@@ -152,7 +152,7 @@ impl Ftl {
         self.mapping.locate(page)
     }
 
-    /// Moves a handle on to another unit (NVMe "reclaim unit handle update"). What is left of its open unit is padded.
+    /// Moves a handle to a new unit (NVMe "reclaim unit handle update"). The rest of its open unit is padded.
     pub fn update_handle<M: Medium>(&mut self, placement: Placement, medium: &mut M) {
         let Some(frontier) = self.plan.host(placement) else { return };
         let Frontier { next, end } = self.frontiers[frontier];

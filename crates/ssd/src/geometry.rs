@@ -13,11 +13,11 @@ pub struct LogicalPage(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PhysicalPage(pub u32);
 
-/// A reclaim unit: what is collected and erased as a whole (a superblock).
+/// A reclaim unit: collected and erased as a whole (a superblock).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnitId(pub u32);
 
-/// What the model is told of a drive. [`Shape::layout`] checks it and works out the rest.
+/// The parameters of a modelled drive. [`Shape::layout`] checks them and computes the rest.
 ///
 /// The space is counted in three parts, because every published figure depends on which of them is called spare:
 /// `logical_pages` is what the host may fill (S); `units` are the reclaim units that stand full when collection is
@@ -51,7 +51,7 @@ pub struct Layout {
     group_limit: u32,
 }
 
-/// Why a drive cannot be as it is told.
+/// The reason why a drive's parameters are invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShapeError {
     /// The key that is wrong.
@@ -218,7 +218,7 @@ impl Layout {
         u64::from(self.shape.logical_pages) * u64::from(self.shape.page_bytes)
     }
 
-    /// Bytes of memory that the mapping of such a drive takes, which is nearly all that a model of it takes.
+    /// Bytes of memory for the drive's mapping, which is nearly all of the model's memory.
     #[must_use]
     pub fn mapping_bytes(&self) -> u64 {
         let physical_pages = u64::from(self.total_units()) * u64::from(self.shape.unit_pages);

@@ -1,4 +1,4 @@
-//! The model SSD: what a workload does to a drive, without the drive.
+//! The model SSD: predicts the effect of a workload on a drive without the drive.
 //!
 //! [`Ftl`] is a page-mapped flash translation layer: reclaim units, garbage collection, placement handles, wear. It
 //! counts and keeps no payload.

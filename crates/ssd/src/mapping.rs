@@ -10,8 +10,8 @@ use crate::geometry::{LogicalPage, PhysicalPage};
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
 pub(crate) struct Mapping {
-    /// One more than there are logical pages: the last is what unwritten physical pages point back to, and it is
-    /// nowhere for ever. That saves a branch on each page that collection looks at.
+    /// One entry more than there are logical pages. Unwritten physical pages point back to the last entry, which is never mapped; that
+    /// saves a branch for each page that collection examines.
     forward: Box<[u32]>,
     reverse: Box<[u32]>,
     unit_of: Divisor,
@@ -66,7 +66,7 @@ impl Mapping {
         std::mem::replace(&mut self.forward[logical as usize], physical)
     }
 
-    /// Maps `count` pages in a row to as many places in a row. `died` is told of the pages that died: unit and count.
+    /// Maps `count` consecutive logical pages to consecutive physical pages. Calls `died` with each unit and its invalidated page count.
     pub(crate) fn place_run(&mut self, logical: u32, physical: u32, count: u32, died: impl FnMut(u32, u32)) {
         for (slot, back) in self.reverse[range(physical, count)].iter_mut().zip(logical..) {
             *slot = back;
@@ -76,7 +76,7 @@ impl Mapping {
         by_unit(old, &self.unit_of, died);
     }
 
-    /// Unmaps `count` pages in a row. `died` is told as in [`place_run`](Self::place_run).
+    /// Unmaps `count` consecutive pages. Calls `died` as [`place_run`](Self::place_run) does.
     pub(crate) fn forget_run(&mut self, logical: u32, count: u32, died: impl FnMut(u32, u32)) {
         let forward = &mut self.forward[range(logical, count)];
         let old = forward.iter_mut().map(|slot| std::mem::replace(slot, NOWHERE));
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn deaths_are_told_unit_by_unit() {
+    fn invalidations_are_reported_once_per_unit() {
         let mut mapping = Mapping::new(8, 16, 4);
         mapping.place_run(0, 2, 4, |_, _| panic!("nothing was there"));
         assert_eq!(mapping.place(7, 9), NOWHERE);

@@ -1,9 +1,9 @@
-//! A model drive with the bytes of another device: what a drive of that kind would have written, erased and moved for what is
-//! really written, and as late as it would have ended that. Where the device under it is slower, its own time counts.
+//! A model drive over the bytes of another device: the writes, erases and relocations that such a drive would have made for the real
+//! traffic, with its latencies. Where the underlying device is slower, its own time counts.
 //!
-//! The drive is as large as the device under it: it has as many reclaim units as its card says, each so much smaller, unless a unit
-//! would have too few pages. What the device holds when it is opened was written in one go, in order, as far as is known: its holes
-//! are empty. The counts begin there, and so does the wear. There is no placement.
+//! The drive has the capacity of the underlying device: the number of reclaim units is that of its card, with smaller units, unless a
+//! unit would have too few pages. Existing content is assumed to have been written once, sequentially; holes are unmapped. Counters and
+//! wear begin at zero when the device is opened. There is no placement.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -164,7 +164,7 @@ impl Device for DriveOver {
         self.inner.trims_to_zeros()
     }
 
-    /// The device's own traffic, and what the drive wrote for it.
+    /// The underlying device's own counters, and the media writes of the modelled drive.
     fn counters(&self) -> Counters {
         let media_bytes = self.controller.lock().media_bytes();
         Counters { media_written_bytes: Some(media_bytes), ..self.inner.counters() }
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_drive_is_as_large_as_its_device_and_full_of_what_that_holds() {
+    fn opened_drive_has_device_capacity_and_maps_existing_content() {
         for card in Card::built_in() {
             let memory = Arc::new(MemoryDevice::with_block_bytes(BYTES, 512));
             for offset in (0..BYTES).step_by(1 << 20) {

@@ -2,9 +2,9 @@
 //!
 //! A *frontier* is an open reclaim unit and the next page in it. The host has one per handle (and one more per handle
 //! and reclaim group, for writes that name a group). Collection has its own, by the rule of the handle type (paper
-//! §3.2.1; NVMe 2.1 §3.2.4): what was written through **initially isolated** handles may be moved together, so all of
-//! these share one frontier a group; what was written through a **persistently isolated** handle stays alone, so each of
-//! these has one a group. A conventional drive has one frontier for all that the host writes.
+//! §3.2.1; NVMe 2.1 §3.2.4): data written through **initially isolated** handles may be mixed when it is moved, so these handles share
+//! one collection frontier per group; data written through a **persistently isolated** handle stays separate, so each such handle has
+//! its own. A conventional drive has one frontier for all host writes.
 
 use crate::geometry::{ShapeError, refuse};
 
@@ -13,7 +13,7 @@ use crate::geometry::{ShapeError, refuse};
 pub enum HandleKind {
     /// Apart when written; moved data of all such handles may meet.
     InitiallyIsolated,
-    /// Apart for ever.
+    /// Collection never mixes the data of this handle with that of others.
     PersistentlyIsolated,
 }
 
@@ -88,7 +88,7 @@ impl Isolation {
         }
     }
 
-    /// Frontiers that may be open in one group at once: the host's may all come to meet in it when the others are full.
+    /// Frontiers that may be open in one group at a time: all host frontiers may share it when the other groups are full.
     pub(crate) fn frontiers_in_a_group(&self, groups: u16) -> u32 {
         let plan = Plan::new(self, groups);
         (plan.host_rows * plan.handles + plan.classes) as u32
@@ -174,7 +174,7 @@ impl Plan {
         }
     }
 
-    /// The collection class of what a host frontier writes.
+    /// The collection class of the data that a host frontier writes.
     pub(crate) fn class_of(&self, frontier: usize) -> u16 {
         self.class_of[frontier % self.handles]
     }

@@ -106,7 +106,7 @@ impl Default for Length {
     }
 }
 
-/// A pattern that goes on for ever.
+/// Generates an endless write pattern.
 pub struct Writer {
     lanes: Vec<Lane>,
     random: SmallRng,
@@ -214,26 +214,26 @@ pub fn drive<M: Medium>(ftl: &mut Ftl, writer: &mut Writer, pages: u64, medium: 
     }
 }
 
-/// How much of what was to be measured is in the counts.
+/// The part of the measurement that the counts cover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counted {
     /// All of it.
     All,
     /// What was written until the run was ended.
     Part,
-    /// Nothing: it was ended before counting began, and the counts are of what came before.
+    /// None of it: the run ended before counting began, and the counts cover the warm-up only.
     Nothing,
 }
 
 impl Counted {
-    /// Of a run that was ended after so many pages beside the filling.
+    /// The coverage of a run that ended after `written` pages beyond the initial fill.
     fn at_end(written: u64, warm_up: u64) -> Self {
         if written > warm_up { Self::Part } else { Self::Nothing }
     }
 }
 
-/// Fills, warms up and measures: afterwards the drive's counts are those of the measured part. `progress` is told, now
-/// and then, how many pages of how many are written, the filling included; it may end the run by answering false.
+/// Fills, warms up and measures. Afterwards the drive's counts cover the measured part. `progress` is called with the pages written and
+/// the total, both including the fill; it ends the run by returning false.
 pub fn run<M: Medium>(
     ftl: &mut Ftl,
     pattern: &Pattern,
@@ -281,9 +281,9 @@ pub struct Load {
 /// When requests come.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Arrival {
-    /// The next as soon as one of so many has ended.
+    /// Submits the next request as soon as fewer than this many are in flight.
     QueueDepth(u32),
-    /// One every so many nanoseconds, whether or not others have ended.
+    /// Submits one request per this many nanoseconds, regardless of completions.
     EveryNs(u64),
 }
 
@@ -305,7 +305,7 @@ pub struct Span {
     pub done_ns: u64,
 }
 
-/// As [`run`], in virtual time: `record` is told how long each request of the measured part took.
+/// As [`run`], in virtual time. `record` is called with the latency of each request of the measured part.
 pub fn run_timed(
     drive: &mut Drive,
     pattern: &Pattern,

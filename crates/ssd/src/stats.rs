@@ -1,4 +1,4 @@
-//! What the model counts: the figures of NVMe's FDP statistics log, and what a drive does not tell.
+//! The model's counters: those of NVMe's FDP statistics log, and some that real drives do not report.
 
 use std::collections::VecDeque;
 
@@ -31,7 +31,7 @@ pub struct Stats {
     pub invalid_placements: u64,
     /// Times that a unit was opened outside of its group, because the group was full of live data.
     pub group_overflows: u64,
-    /// The same for each stream: what was written through one handle.
+    /// The same counters for each stream, that is, for the data written through one handle.
     pub streams: Vec<StreamStats>,
 }
 
@@ -45,7 +45,7 @@ pub struct StreamStats {
 }
 
 impl Stats {
-    /// Pages programmed, for whatever reason.
+    /// Pages programmed, for any reason.
     #[must_use]
     pub fn media_pages(&self) -> u64 {
         self.host_pages + self.relocated_pages + self.levelled_pages + self.padded_pages
@@ -142,7 +142,7 @@ pub(crate) struct EventLog {
 }
 
 impl EventLog {
-    /// As many as anybody will read: 24 bytes each.
+    /// Event records kept, 24 bytes each.
     const KEPT: usize = 4096;
 
     pub(crate) fn add(&mut self, at_host_pages: u64, kind: EventKind) {
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stats_since_earlier_ones_are_what_is_to_be_added_to_those() {
+    fn stats_since_plus_earlier_stats_equal_the_later_stats() {
         let stats = |n: u64| Stats {
             host_bytes: 12 * n,
             host_pages: 11 * n,

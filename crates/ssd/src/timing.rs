@@ -1,20 +1,18 @@
 //! When things end: dies and channels as queues, the write buffer, and how collection's work is spread.
 //!
-//! * **Units are stripes.** A reclaim unit runs over the dies in chunks of what a die programs at once (all planes, all
-//!   pages of a word line). A chunk is programmed when its last page is there.
-//! * **A die does one thing at a time.** Programs, erases and collection's reads wait for each other in turn. A read of the
-//!   host goes before them: it suspends what is under way, which costs `suspend_ns` and puts everything behind it off.
-//!   A die that cannot suspend makes the read wait for all that was sent to it before.
-//! * **Channels and the host's link** (in each direction) have a bandwidth. Each thing they carry takes its share from
-//!   the moment that it was asked for, so that what is ready late does not keep what is ready early.
-//! * **The write buffer** acknowledges a write when its pages are in; a page leaves it when its chunk is programmed. When it is
-//!   full, writes wait for chunks. It is volatile: a flush waits for all chunks under way, and for one more program where
-//!   the host has begun a chunk since it flushed last. What is in the buffer is read from there.
-//! * **Collection is paced.** The mapping empties a victim in one step; its reads, programs and erases are a debt
-//!   that is paid in equal parts with each page that the host writes into the next unit, and faster while the dies are idle.
-//!   Drives do so, since otherwise a write now and then would wait for seconds. A write that meets collection waits
-//!   because dies are busy, not because of a rule.
-
+//! * **Units are stripes.** A reclaim unit spans the dies in chunks of one program operation (all planes, all pages of a word line). A
+//!   chunk is programmed when its last page arrives.
+//! * **A die executes one operation at a time.** Programs, erases and collection's reads queue in order. A host read goes first: it
+//!   suspends the running operation, which costs `suspend_ns` and delays everything behind it. On a die that cannot suspend, the read
+//!   waits for all operations queued before it.
+//! * **Channels and the host link** (per direction) have a bandwidth. A transfer takes its share from the moment of its request, so a
+//!   transfer that becomes ready late does not delay one that is ready early.
+//! * **The write buffer** acknowledges a write when its pages are in; a page leaves it when its chunk is programmed. When the buffer is
+//!   full, writes wait for chunks. The buffer is volatile: a flush waits for all chunks in progress, and for one more program if the host
+//!   has begun a chunk since its last flush. Buffered data is read from the buffer.
+//! * **Collection is paced.** The mapping empties a victim in one step; its reads, programs and erases are a debt that is paid in equal
+//!   parts with each page that the host writes into the next unit, and faster while the dies are idle. Real drives do the same;
+//!   otherwise some writes would stall for seconds. A write that meets collection waits because dies are busy, not because of a rule.
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
@@ -38,8 +36,7 @@ pub struct Timing {
     flushed_ns: u64,
     /// When the request that is being worked on has come as far as it has.
     at_ns: u64,
-    /// When it would have, had there been room for it at once: what carries its data is asked for then, and is not kept from others
-    /// while it waits.
+    /// The request time without waiting for buffer space. The transfer is requested then, so a waiting write does not hold the link.
     asked_ns: u64,
 }
 
@@ -49,11 +46,11 @@ struct Figures {
     chunk_of: Divisor,
     /// Pages of the mapping in a page of the flash, as a power of two.
     nand_page_shift: u32,
-    /// Bytes of a unit, and bytes that a die erases at once.
+    /// Bytes of a unit, and bytes that one erase operation covers.
     unit_bytes: u64,
     erase_bytes: u64,
     unit_pages: u32,
-    /// Sensing all planes of a die at once, and a page of the mapping, which may be more than that.
+    /// Time to sense all planes of a die together, and bytes of a mapping page, which may exceed the bytes of one sense operation.
     read_ns: u64,
     page_read_ns: u64,
     program_ns: u64,
@@ -61,7 +58,7 @@ struct Figures {
     suspend_ns: u64,
     command_ns: u64,
     chunk_transfer_ns: u64,
-    /// Collection reads all planes of a die at once.
+    /// Planes of a die; collection reads them together.
     planes: u64,
     /// Pages of the flash that a page of the mapping fills, 1 where it is a part of one.
     nand_pages_a_page: u64,
@@ -85,7 +82,7 @@ struct Buffer {
     /// Chunks being programmed, by their end.
     under_way: BinaryHeap<Reverse<(u64, u32)>>,
     ends_ns: HashMap<u32, u64>,
-    /// When the room came free that was given away last: who comes later has none before.
+    /// Time when the most recently assigned buffer space became free: later requests get none before it.
     free_ns: u64,
 }
 
@@ -159,8 +156,8 @@ impl Timing {
         self.at_ns
     }
 
-    /// The host reads `bytes` from these places; runs within a page of the flash are read at once. `is_buffered` says of
-    /// which chunks the last page has not come yet.
+    /// Reads `bytes` for the host from these locations. Runs within a page of the flash are read together. `is_buffered` returns the chunks
+    /// whose last page has not arrived.
     pub(crate) fn read_for_host(
         &mut self,
         bytes: u64,
@@ -187,7 +184,7 @@ impl Timing {
     /// Everything that was written is on the flash. `begun` are the next pages of chunks that the host has begun.
     pub(crate) fn flush(&mut self, begun: Vec<PhysicalPage>) {
         let last = self.buffer.under_way.iter().map(|Reverse((end_ns, _))| *end_ns).max();
-        // Chunks whose room was given away before their end, and what an earlier flush has begun, are under way as well.
+        // Chunks whose buffer space was assigned before their completion, and chunks begun by an earlier flush, are in progress as well.
         let others = self.buffer.free_ns.max(self.flushed_ns);
         self.at_ns = self.at_ns.max(last.unwrap_or(0)).max(others);
         let is_news = begun.iter().any(|next| !self.flushed.contains(next));
@@ -412,12 +409,12 @@ impl Work {
         self.settle(pages);
     }
 
-    /// `parts`, of which so many make a piece of work.
+    /// Adds fractions of a unit of work; `parts_per_unit` of them make one.
     #[inline]
-    fn add_parts(&mut self, parts: u64, in_a_piece: u64) {
+    fn add_parts(&mut self, parts: u64, parts_per_unit: u64) {
         self.parts += parts;
-        while self.parts >= in_a_piece {
-            self.parts -= in_a_piece;
+        while self.parts >= parts_per_unit {
+            self.parts -= parts_per_unit;
             self.left += 1;
         }
     }
@@ -432,7 +429,7 @@ impl Work {
         self.due += self.a_page * f64::from(pages);
         let pieces = (self.due as u64).min(self.left);
         self.left -= pieces;
-        // What was done before it fell due is done: it is not owed on top of what comes next.
+        // Work done before it was due reduces the debt of the next step.
         self.due = if self.left > 0 { self.due - pieces as f64 } else { 0.0 };
         pieces
     }
@@ -458,7 +455,7 @@ impl Figures {
         let channel = nand.channel_bytes_per_second;
         let nand_page_bytes = u64::from(nand.page_bytes);
         let nand_pages_a_page = (page_bytes / nand_page_bytes).max(1);
-        // Where a page of the mapping is more than a die programs or senses at once, it takes several turns.
+        // A mapping page larger than one program or sense operation takes several operations.
         let chunk_bytes = u64::from(chunk_pages) * page_bytes;
         let page_reads = nand_pages_a_page.div_ceil(u64::from(nand.planes));
         Self {

@@ -10,8 +10,8 @@ pub enum Levelling {
     Off,
     /// The least worn free unit is taken.
     Dynamic,
-    /// And when a closed unit has fallen so many erases behind the mean of all, its data is moved and it is used
-    /// (static levelling): otherwise cold data would shield its units for ever.
+    /// Additionally, a closed unit that lags the mean erase count by this number is emptied and reused (static wear levelling).
+    /// Otherwise cold data would keep its units from being erased.
     Static {
         /// Erases behind the mean.
         behind: u32,

@@ -209,7 +209,7 @@ fn the_most_that_a_refusal_allows_is_allowed() {
 }
 
 #[test]
-fn an_unknown_name_is_told_the_known_ones_and_a_missing_file_is_told_as_such() {
+fn load_unknown_name_lists_known_cards_and_missing_file_is_reported() {
     let error = Card::load("pm9d4").unwrap_err().to_string();
     assert_eq!(
         error,
@@ -221,6 +221,6 @@ fn an_unknown_name_is_told_the_known_ones_and_a_missing_file_is_told_as_such() {
 #[test]
 fn what_a_model_will_take_of_memory_is_known_before_it_is_made() {
     let layout = Card::load("test").unwrap().shape(true).layout().unwrap();
-    let told = layout.mapping_bytes();
-    assert_eq!(Ftl::new(layout, Upkeep::default()).memory_bytes(), told);
+    let expected = layout.mapping_bytes();
+    assert_eq!(Ftl::new(layout, Upkeep::default()).memory_bytes(), expected);
 }

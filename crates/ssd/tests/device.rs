@@ -65,9 +65,9 @@ fn handles_are_given_out_until_they_are_gone_and_it_is_remembered_to_whom() {
     assert_eq!(device.geometry().placement_handles, 2);
     let given = ["small", "large", "metadata"].map(|consumer| device.allocate_handle(consumer));
     assert_eq!(given, [PlacementHandle(1), PlacementHandle(2), PlacementHandle::DEFAULT]);
-    let told: Vec<(String, bool)> =
+    let reported: Vec<(String, bool)> =
         device.assignments().into_iter().map(|given| (given.consumer, given.is_shared)).collect();
-    assert_eq!(told, [("small".into(), false), ("large".into(), false), ("metadata".into(), true)]);
+    assert_eq!(reported, [("small".into(), false), ("large".into(), false), ("metadata".into(), true)]);
     write(&device, 0, 32 * KIB, given[0]);
     write(&device, 64 * KIB, 16 * KIB, given[1]);
     let streams: Vec<u64> = device.stats().streams.iter().map(|stream| stream.host_pages).collect();

@@ -10,8 +10,8 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 /// The emulator begins to collect in the background when fewer than 6 % of its units are free (four), and four frontiers
-/// are open: two of the host, two of collection. One unit is being collected. What is left, 55 units, is what data
-/// spreads over; the drive here gets the same.
+/// are open: two of the host, two of collection. One unit is being collected. The remaining 55 units hold the data;
+/// the drive here gets the same.
 fn shape() -> Shape {
     let unit_pages = 1024;
     let (free, open, collected) = (4, 4, 1);

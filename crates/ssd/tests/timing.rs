@@ -89,7 +89,7 @@ fn a_page_larger_than_a_die_takes_at_once_is_sensed_and_programmed_in_turns() {
     let shape = Shape { page_bytes: 16_384, ..shape() };
     let mut drive = Drive::new(&card, &shape, Upkeep::default()).unwrap();
     assert_eq!(write(&mut drive, 0, 0, 2), 17, "a command and the link");
-    // A chunk of 32 KiB, of which a die of one plane programs 4 KiB a millisecond.
+    // A chunk of 32 KiB; a die with one plane programs 4 KiB per millisecond.
     assert_eq!(drive.flush(20_000) / 1000, 17 + 32 + 8 * 1000);
     assert_eq!(read(&mut drive, 10_000, 0), 10_000 + 1 + 4 * 100 + 16 + 8);
     card.nand.planes = 4;
@@ -134,7 +134,7 @@ fn writes_that_share_the_room_of_a_chunk_all_wait_for_it() {
 }
 
 #[test]
-fn a_flush_waits_for_what_is_under_way_and_for_a_chunk_that_is_begun() {
+fn flush_waits_for_programs_in_progress_and_for_a_partial_chunk() {
     let mut drive = drive(&card());
     write(&mut drive, 0, 0, 2);
     assert_eq!(drive.flush(10_000) / 1000, 5 + 8 + 1000);
@@ -158,7 +158,7 @@ fn a_read_does_not_wait_for_writes_that_wait_for_room() {
     assert!(read_us < 1000, "{read_us} us, where the last write takes {last_us}");
 }
 
-/// It was answered at once, before the data of both was on the flash.
+/// The flush used to complete before the data of both writes was on flash.
 #[test]
 fn a_flush_during_another_ends_no_earlier() {
     let mut drive = drive(&card());
@@ -181,7 +181,7 @@ fn a_chunk_that_was_flushed_is_not_paid_for_again_before_more_of_it_is_written()
     assert_eq!(drive.flush(60_000_000) / 1000, 60_001 + 8 + 1000, "another is begun");
 }
 
-/// Collection may be in the middle of a chunk; what it moves is still where it was.
+/// Collection may be in the middle of a chunk; pages being moved are still readable at their old location.
 #[test]
 fn a_flush_paid_for_a_chunk_that_collection_had_begun() {
     let mut drive = drive(&card());
@@ -249,7 +249,7 @@ fn without_a_warm_up_the_filling_is_not_measured() {
     assert_eq!(took.came_ns, 96_000_000, "96 requests, a millisecond apart");
 }
 
-/// The rate of arrivals was told as what the drive did, and nothing that it fell behind.
+/// The arrival rate used to be reported as the drive's throughput, without the growing backlog.
 #[test]
 fn a_drive_that_is_asked_for_more_than_it_does_takes_longer_than_the_requests_come() {
     let span = |gap_ns| {

@@ -1,9 +1,9 @@
-//! Holds the flash to a write rate: each candidate enters with a probability that is set anew, again and again, by
-//! comparing what the device wrote with what it may write.
+//! Limits the flash write rate: each candidate is admitted with a probability that is adjusted periodically, from the bytes that the
+//! device wrote and the bytes that it may write.
 //!
-//! The policy of CacheLib's flash side ("dynamic_random"). The budget is an average: what was not written so far may be
-//! written within the next day, up to a highest rate. Larger candidates are less likely to enter, for hits are
-//! counted by entries and many small ones fit where one large does.
+//! The policy of CacheLib's flash tier ("dynamic_random"). The budget is an average: bytes not written so far may be written within the
+//! next day, up to a maximum rate. Larger candidates are less likely to be admitted, because hits are counted per entry and many small
+//! entries fit where one large entry does.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -76,10 +76,10 @@ struct Written {
 }
 
 impl DynamicRandom {
-    /// A controller that has seen nothing yet.
+    /// A controller without history.
     ///
     /// # Panics
-    /// If the target, the interval, the base size or the first factor is 0, or a share is not one.
+    /// If the target, the interval, the base size or the first factor is 0, or if a share is not between 0 and 1.
     #[must_use]
     pub fn new(config: DynamicRandomConfig) -> Self {
         assert!(config.target_bytes_per_second > 0, "the write-rate target must be above 0 bytes/s");
@@ -162,7 +162,7 @@ fn bits(size_bytes: u64) -> u32 {
     u64::BITS - size_bytes.leading_zeros()
 }
 
-/// 1 for the base size, less for larger: sizes are told apart by their highest bit.
+/// 1 for the base size, less for larger sizes. Sizes are compared by their highest set bit.
 fn base_probability(config: &DynamicRandomConfig, size_bits: u32) -> f64 {
     (f64::from(bits(config.base_size_bytes)) / f64::from(size_bits.max(1))).powf(config.size_decay)
 }

@@ -9,7 +9,7 @@ pub struct MinTtl {
 }
 
 impl MinTtl {
-    /// Admits what lives for this long or for ever.
+    /// Admits entries whose TTL is at least this long, and entries without a TTL.
     #[must_use]
     pub fn new(min_ttl_seconds: u32) -> Self {
         Self { min_ttl_seconds }

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn all_passes_on_what_the_device_wrote() {
+    fn all_forwards_device_write_counts_to_each_policy() {
         let target = DynamicRandomConfig { interval_seconds: 1, ..DynamicRandomConfig::new(1) };
         let policy = build(&[AdmissionConfig::Always, AdmissionConfig::DynamicRandom(target)]);
         for second in 0..60 {

@@ -1,8 +1,8 @@
-//! The first time a key is offered it is turned away and remembered; offered again soon, it enters. What is used once only
-//! never costs a flash write.
+//! Rejects a key's first offer and remembers it; a second offer soon after is admitted. An entry that is used only once costs no flash
+//! write.
 //!
-//! What is remembered is a set of hashes in several parts; when the newest part is full the oldest is dropped, so the
-//! memory is bounded and a key is remembered for at least all parts but one of it.
+//! Rejected keys are kept as hashes in several segments. When the newest segment is full, the oldest is dropped. Memory is therefore
+//! bounded, and a key is remembered for at least the length of all segments but one.
 
 use std::collections::{HashSet, VecDeque};
 

@@ -1,11 +1,11 @@
-//! MIN: evict what will not be used for longest. No policy hits more often where all entries weigh the same, so
-//! it is the ceiling that others are measured against. It must be told the future, so it serves simulation only.
+//! MIN: evicts the entry whose next use is furthest in the future. With entries of equal weight no policy has more hits, so it is the
+//! upper bound for the others. It needs the future requests, so it serves simulation only.
 //!
-//! Belady: "A study of replacement algorithms for a virtual-storage computer", IBM Systems Journal 5(2), 1966. It does not
-//! look at weights, and a newcomer always comes in, also where it is the one that will not be used for longest.
+//! Belady: "A study of replacement algorithms for a virtual-storage computer", IBM Systems Journal 5(2), 1966. It ignores weights, and
+//! a new entry is always inserted, even if its own next use is the furthest.
 //!
-//! A hit puts the entry into the heap once more, under its new time; its old time has passed, so the old place lies below
-//! all that are valid and is swept out when such places are the majority.
+//! A hit pushes the entry onto the heap again under its new time. The old heap node has a time in the past, so it lies below all valid
+//! nodes; stale nodes are swept out when they are the majority.
 
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl NextUse {
 
 /// Entries by their next use.
 pub struct Clairvoyant {
-    told: NextUse,
+    future: NextUse,
     next_use: Vec<u64>,
     /// The top is always valid: a held slot at its next use.
     order: BinaryHeap<(u64, Slot)>,
@@ -55,15 +55,15 @@ pub struct Clairvoyant {
 }
 
 impl Clairvoyant {
-    /// A policy, and what to tell it the future by.
+    /// Returns the policy and the handle that feeds it the future requests.
     #[must_use]
     pub fn new() -> (Self, NextUse) {
-        let told = NextUse::default();
-        (Self { told: told.clone(), next_use: Vec::new(), order: BinaryHeap::new(), len: 0 }, told)
+        let future = NextUse::default();
+        (Self { future: future.clone(), next_use: Vec::new(), order: BinaryHeap::new(), len: 0 }, future)
     }
 
     fn enter(&mut self, slot: Slot) {
-        let next_use = self.told.get();
+        let next_use = self.future.get();
         self.next_use[slot.0 as usize] = next_use;
         self.order.push((next_use, slot));
         self.settle();
@@ -109,7 +109,7 @@ impl Eviction for Clairvoyant {
     }
 
     fn hit(&mut self, slot: Slot, _now_seconds: u32) {
-        if self.next_use[slot.0 as usize] != self.told.get() {
+        if self.next_use[slot.0 as usize] != self.future.get() {
             self.enter(slot);
         }
     }

@@ -21,7 +21,7 @@ const GONE: u32 = u32::MAX;
 
 /// Entries in no order.
 pub struct ClairvoyantSized {
-    told: NextUse,
+    future: NextUse,
     next_use: Vec<u64>,
     weights: Weights,
     /// What is held, and where in it each slot is.
@@ -33,12 +33,12 @@ pub struct ClairvoyantSized {
 }
 
 impl ClairvoyantSized {
-    /// A policy that draws by this seed, and what to tell it the future by.
+    /// Returns a policy that samples with this seed, and the handle that feeds it the future requests.
     #[must_use]
     pub fn new(seed: u64) -> (Self, NextUse) {
-        let told = NextUse::default();
+        let future = NextUse::default();
         let policy = Self {
-            told: told.clone(),
+            future: future.clone(),
             next_use: Vec::new(),
             weights: Weights::new(),
             held: Vec::new(),
@@ -46,11 +46,11 @@ impl ClairvoyantSized {
             idle: Vec::new(),
             rng: StdRng::seed_from_u64(seed),
         };
-        (policy, told)
+        (policy, future)
     }
 
     fn note_next_use(&mut self, slot: Slot) {
-        let next_use = self.told.get();
+        let next_use = self.future.get();
         self.next_use[slot.0 as usize] = next_use;
         if next_use == NEVER {
             self.idle.push(slot);
@@ -71,7 +71,7 @@ impl ClairvoyantSized {
     }
 
     fn largest_drawn(&mut self) -> Option<Slot> {
-        let now = self.told.now();
+        let now = self.future.now();
         let mut largest: Option<(f64, Slot)> = None;
         // Few enough to look at all of them: then nothing is left to chance.
         let all = self.held.len() <= SAMPLE;
@@ -126,7 +126,7 @@ impl Eviction for ClairvoyantSized {
         self.held.len()
     }
 
-    /// Any: who is next is decided by lot.
+    /// Any entry: the order is random.
     fn oldest(&self) -> Option<Slot> {
         self.held.first().copied()
     }
@@ -144,13 +144,13 @@ impl Eviction for ClairvoyantSized {
 mod tests {
     use super::*;
 
-    /// Of exactly as many as are drawn, some were drawn twice and others not at all.
+    /// With a sample as large as the cache, some entries used to be drawn twice and others never.
     #[test]
     fn of_as_many_as_it_draws_it_looks_at_all() {
         for seed in 0..20 {
-            let (mut policy, told) = ClairvoyantSized::new(seed);
+            let (mut policy, future) = ClairvoyantSized::new(seed);
             for slot in 0..SAMPLE as u32 {
-                told.set(0, 1000);
+                future.set(0, 1000);
                 policy.insert(Slot(slot), Entry { hash: 0, weight: if slot == 77 { 2 } else { 1 } }, 0);
             }
             assert_eq!(policy.evict(0), Some(Slot(77)), "seed {seed}");

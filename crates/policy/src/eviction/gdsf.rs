@@ -1,13 +1,13 @@
-//! Greedy-Dual-Size-Frequency: evict what earns least a byte. An entry's priority is `L + frequency * cost / size`, where L
-//! is the priority of whatever was evicted last, so that entries age by others leaving and not by being touched.
+//! Greedy-Dual-Size-Frequency: evicts the entry of the lowest value per byte. An entry's priority is `L + frequency * cost / size`, where
+//! L is the priority of the last evicted entry. Entries therefore age by evictions of others, not by hits.
 //!
 //! Cherkasova: "Improving WWW proxies performance with Greedy-Dual-Size-Frequency caching policy", HP Labs report
 //! HPL-98-69 R.1, 1998, section 2. With a cost of 1 it maximises hits. With the size as the cost it is LFU with dynamic
 //! ageing: Arlitt, Cherkasova, Dilley, Friedrich, Jin: "Evaluating content management techniques for web proxy
-//! caches", ACM SIGMETRICS PER 27(4), 2000. Of equal priorities the one that was used longest ago leaves.
+//! caches", ACM SIGMETRICS PER 27(4), 2000. Among equal priorities, the least recently used entry is evicted.
 //!
-//! A hit hardly ever lowers a priority, so it is written down and not yet sorted in: the heap holds priorities as they were,
-//! and an entry that comes up with an old one goes back with the new. A hit then costs two memory accesses.
+//! A hit rarely lowers a priority, so it is recorded without moving the heap node: the heap holds old priorities, and a node that reaches
+//! the top with an old priority is reinserted with the new one. A hit then costs two memory accesses.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -59,7 +59,7 @@ struct Rank {
     event: u64,
 }
 
-/// A place in the heap, whose greatest is who leaves next.
+/// A heap node. The greatest node is evicted next.
 struct Queued {
     rank: Rank,
     slot: Slot,
@@ -97,7 +97,7 @@ impl Gdsf {
         }
     }
 
-    /// Places that no longer count stay in the heap until they come up: no more of them than of those that do.
+    /// Removes stale heap nodes when they outnumber the valid ones; until then they stay in the heap.
     fn sweep(&mut self) {
         if self.heap.len() > 2 * self.len + 64 {
             let entries = &self.entries;
@@ -175,7 +175,7 @@ impl Eviction for Gdsf {
         (size_of::<Standing>() + 2 * size_of::<Queued>()) as u32
     }
 
-    /// The entry keeps its priority until its next hit: a lower one would have to be sorted in at once.
+    /// Keeps the priority until the next hit, because lowering it would require a heap update now.
     fn reweigh(&mut self, slot: Slot, weight: u32) {
         self.entries[slot.0 as usize].weight = weight;
     }

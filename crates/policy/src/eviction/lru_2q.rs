@@ -20,7 +20,7 @@ const COLD: Queue = 2;
 pub struct Lru2qConfig {
     /// Which hits count.
     pub refresh: Refresh,
-    /// The hot queue's share of what is held, percent.
+    /// The hot queue's share of all entries, in percent.
     pub hot_percent: u8,
     /// The cold queue's share, percent. The warm queue has the rest.
     pub cold_percent: u8,
@@ -111,7 +111,7 @@ impl Eviction for Lru2q {
         self.settle();
     }
 
-    /// Into the warm queue and the hot one by turns, so that what they push out for it are all that could leave in its place.
+    /// Alternates between the warm and the hot queue, so that an insert evicts only the entries that these queues push out.
     fn restore(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
         self.restores_to_warm ^= true;
         let queue = if self.restores_to_warm { WARM } else { HOT };

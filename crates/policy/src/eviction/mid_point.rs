@@ -1,18 +1,18 @@
-//! Many small queues, one a set, that Flashcache's three policies share: FIFO, LRU, and LRU with mid-point insertion.
+//! Per-set queues for Flashcache's three policies: FIFO, LRU, and LRU with mid-point insertion.
 //!
-//! A set's entries stand in one order of eviction that is kept in two parts: the *hot* list, and behind it the *warm*
-//! one. A new entry comes in at the front of the warm list: the mid-point. Entries that are used again there are
-//! promoted into the hot list, whose last then fall back to the mid-point; entries read once pass through the warm
-//! list without pushing anything hot. With the hot share at 0 this is LRU, and FIFO is LRU that hears no hits.
+//! A set's entries form one eviction order in two lists: the *hot* list, followed by the *warm* list. A new entry enters at the front of
+//! the warm list, the mid-point. Entries hit there often enough are promoted to the hot list, whose last entries fall back to the
+//! mid-point. Entries read once pass through the warm list and evict nothing hot. With a hot share of 0 this is LRU; FIFO is LRU that
+//! ignores hits.
 //!
-//! After Flashcache 3's "LRU-2Q" (Facebook 2013, `flashcache_reclaim.c`); the mid-point is InnoDB's. Where we differ:
-//! * Slots belong to no list until they are filled. Flashcache deals all slots out to the two lists beforehand, so that
-//!   in a young cache most of what fills the hot list was used once, and the sets serve one-timers until promotions
-//!   have swapped those out; ours lends the hot list's room to the warm one until somebody has earned it.
-//! * A change of the hot share takes effect at once, set by set, in one step.
+//! After Flashcache 3's "LRU-2Q" (Facebook 2013, `flashcache_reclaim.c`); the mid-point is InnoDB's. Differences:
+//! * A slot belongs to no list until it is filled. Flashcache assigns all slots to the two lists in advance, so in a young cache most
+//!   entries of the hot list were used once, and remain until promotions replace them. Here the warm list uses the hot list's space
+//!   until entries are promoted.
+//! * A change of the hot share takes effect immediately, set by set, in one step.
 //!
-//! 5 bytes an entry: two 16-bit links and a byte of use count. Choosing a victim is left to the caller, who walks
-//! [`oldest_first`](SetQueues::oldest_first) to one that may leave.
+//! 5 bytes per entry: two 16-bit links and one byte of use count. The caller selects the victim: it walks
+//! [`oldest_first`](SetQueues::oldest_first) to the first evictable entry.
 
 use crate::Slot;
 use crate::list::{Link, List};
@@ -33,7 +33,7 @@ pub enum SetPolicy {
     },
 }
 
-/// Where an entry stands beside its place in the order: one byte, of which every value makes sense.
+/// An entry's state beside its position: one byte, all of whose values are valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Standing(pub u8);
 
@@ -142,8 +142,7 @@ impl SetQueues {
         }
     }
 
-    /// On which side of the mid-point the entry in `slot` stands, and how many hits it has had on the warm one: what is
-    /// to be kept, beside the order, where the queues outlive the program.
+    /// The list that holds `slot`, and its hits on the warm list. Persistent users store this together with the order.
     #[must_use]
     pub fn standing(&self, slot: Slot) -> Standing {
         Standing(self.marks[slot.0 as usize])
@@ -178,8 +177,7 @@ impl SetQueues {
         self.policy
     }
 
-    /// Changes the policy. The order of eviction stays; what the hot list holds above its new share falls to the
-    /// mid-point.
+    /// Changes the policy. The eviction order stays; hot entries above the new share fall back to the mid-point.
     ///
     /// # Panics
     /// If a hot share is more than 100 percent or a promotion takes no hits.
@@ -301,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn only_fifo_sends_who_is_passed_over_round_again() {
+    fn only_fifo_moves_skipped_entries_to_the_front() {
         let mut fifo = filled(SetPolicy::Fifo);
         fifo.pass_over(Slot(0));
         assert_eq!(order(&fifo, 0), [1, 2, 3, 0]);
@@ -333,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn promotion_takes_as_many_hits_as_told() {
+    fn promotion_requires_the_configured_hits() {
         let mut queues = filled(SetPolicy::Lru2q { hot_percent: 50, promote_hits: 2 });
         queues.hit(Slot(0));
         assert_eq!(queues.hot_and_warm(), (0, 8), "one hit makes it the newest of the warm");

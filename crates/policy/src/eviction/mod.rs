@@ -34,7 +34,7 @@ pub use w_tiny_lfu::WTinyLfu;
 use crate::Eviction;
 use crate::name::{UnknownName, plain};
 
-/// The policies that a name chooses. The clairvoyant ones are not among them: they must be told the future.
+/// The policies that can be chosen by name. The clairvoyant policies are excluded, because they need the future requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// [`Fifo`].
@@ -132,8 +132,8 @@ pub struct EvictionConfig {
     pub kind: Kind,
     /// LRU, LRU-2Q, TinyLFU: which hits count.
     pub refresh: Refresh,
-    /// LRU, LRU-2Q, TinyLFU: whether reads count as use. A policy is told of hits, not of their kind, so whoever
-    /// tells it keeps those of the wrong kind to himself.
+    /// LRU, LRU-2Q, TinyLFU: whether reads count as use. A policy is notified of hits without their kind, so the caller must withhold
+    /// hits of the ignored kind.
     pub update_on_read: bool,
     /// LRU, LRU-2Q, TinyLFU: whether writes over an entry count as use.
     pub update_on_write: bool,

@@ -86,8 +86,8 @@ impl Eviction for Sieve {
         self.hand.or_else(|| self.queue.back())
     }
 
-    /// Where the hand will stop, if it does not go far: it passes over most of what it points at. The step behind is fetched, to be
-    /// there when the next one is foreseen.
+    /// The entry at which the hand will probably stop, if it is close: the hand skips most entries. The entry after it is prefetched for
+    /// the next call.
     fn likely_victim(&self) -> Option<Slot> {
         let ahead = std::iter::successors(self.oldest(), |slot| self.nodes.newer(*slot));
         let next = ahead.take(FORESEEN_STEPS).find(|slot| self.visited.get(*slot) == 0)?;

@@ -16,9 +16,9 @@ pub enum SlruRules {
     /// Newcomers enter the lowest segment, which takes what the others leave it.
     #[default]
     Paper,
-    /// libCacheSim 0.3.5: newcomers enter the lowest segment that has room, and what falls into a full lowest segment
-    /// pushes its oldest out at once ([`Eviction::is_overfull`]), though other segments have room. (There, an object
-    /// larger than a segment never enters; who comes in is not ours to say.)
+    /// libCacheSim 0.3.5: a new entry goes to the lowest segment with free space, and an entry demoted to a full lowest segment
+    /// evicts the oldest there immediately ([`Eviction::is_overfull`]), even if other segments have free space. (libCacheSim also rejects
+    /// objects larger than a segment; this policy does not decide on admission.)
     Reference,
 }
 

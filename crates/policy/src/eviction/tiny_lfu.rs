@@ -13,7 +13,7 @@ use crate::{Entry, Eviction, HitRule, Slot};
 
 const MAIN: Queue = 0;
 const TINY: Queue = 1;
-/// The tiny queue's share of what is held.
+/// The tiny queue's share of all entries, in percent.
 const TINY_PERCENT: u8 = 1;
 /// Counts an entry between two halvings.
 const SAMPLE_PER_ENTRY: usize = 32;
@@ -27,7 +27,7 @@ pub struct TinyLfu {
 }
 
 impl TinyLfu {
-    /// The share of what is held in which newcomers wait.
+    /// The share of all entries that wait in the tiny queue, in percent.
     pub const WAITING_PERCENT: u8 = TINY_PERCENT;
 
     /// Empty queues.

@@ -98,10 +98,8 @@ fn marks_that_the_caller_keeps_change_no_answer() {
             let mut policy = own(capacity);
             let marks = Arc::new(Marks::default());
             policy.keep_marks_in(Arc::clone(&marks) as _);
-            let HitRule::Mark { marks: told, .. } = policy.hit_rule() else {
-                panic!("{kind} counts in marks")
-            };
-            told.set(Slot(0), 1);
+            let HitRule::Mark { marks, .. } = policy.hit_rule() else { panic!("{kind} counts in marks") };
+            marks.set(Slot(0), 1);
             assert_eq!(marks.get(Slot(0)), 1, "{kind} names the marks that it reads");
             policy
         };
@@ -247,7 +245,7 @@ fn the_contract_catches_a_policy_that_loses_entries() {
 
 #[test]
 #[should_panic(expected = "which is not held")]
-fn the_contract_catches_a_policy_that_evicts_what_it_does_not_hold() {
+fn contract_detects_a_policy_that_evicts_an_absent_slot() {
     let draw = Draw { capacity_weight: 3, keys: 100, weight_at_most: 1, ..Draw::from_seed(1) };
     contract::check(&mut Broken { inner: eviction::Fifo::new(), loses: false }, draw);
 }

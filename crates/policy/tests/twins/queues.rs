@@ -57,7 +57,7 @@ impl Refreshing {
     }
 }
 
-/// The parts of a twin that are the same for all: they differ in what they do, not in how they are asked.
+/// The methods that all twins share; twins differ in their decisions, not in their interface.
 #[macro_export]
 macro_rules! plain_counts {
     ($($queue:ident),+) => {

@@ -8,7 +8,7 @@ use flashwright_policy::{Entry, Eviction, HitRule, Slot};
 use crate::plain_counts;
 use crate::queues::{Item, Refreshing, reweigh, take, weight};
 
-/// The real sketch, and what it is asked to keep as it grows: the hash that each slot had last.
+/// The real sketch, and the last hash of each slot, which the sketch must keep when it grows.
 struct Counted {
     sketch: Sketch,
     hashes: Vec<u64>,

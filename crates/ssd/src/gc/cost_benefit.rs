@@ -1,8 +1,8 @@
 //! Cost-benefit: the unit for which age × (1 − u) / 2u is largest, u being the share of its pages that live.
 //!
-//! Reading a unit and writing its live pages back costs 1 + u, of which Kawaguchi, Nishioka and Motoda ("A Flash-Memory
-//! Based File System", USENIX 1995, §2.3) keep 2u; what is gained is 1 − u for as long as it has been quiet. Age is the
-//! time since a page of the unit died last, counted in pages that the host wrote.
+//! Reading a unit and writing its live pages back costs 1 + u; Kawaguchi, Nishioka and Motoda ("A Flash-Memory Based File System",
+//! USENIX 1995, §2.3) use 2u. The benefit is 1 − u for as long as the unit has been quiet. Age is the time since the last page of the
+//! unit was invalidated, counted in pages that the host wrote.
 //!
 //! A list of [`Buckets`] is in the order in which units came to their count, which is the order of age: the first of
 //! each list is the best of its list, and only these are compared.

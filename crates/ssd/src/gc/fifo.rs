@@ -1,4 +1,4 @@
-//! FIFO: the unit that closed first, whatever lives in it.
+//! FIFO: the victim is the unit that closed first, regardless of its live pages.
 //!
 //! The policy that the closed form of [`model::dlwa`](crate::model::dlwa) describes: each unit has the same time for its
 //! pages to die. Desnoyers, "Analytic modeling of SSD write performance", SYSTOR 2012, calls it LRU cleaning.

@@ -1,4 +1,4 @@
-//! Which unit is collected next. A policy is told what happens to closed units and names a victim; it moves nothing.
+//! Victim selection. A policy is notified of changes to closed units and returns a victim; it moves no data.
 
 mod buckets;
 mod cost_benefit;
@@ -24,7 +24,7 @@ pub enum VictimPolicy {
     CostBenefit,
     /// The unit that closed first.
     Fifo,
-    /// The emptiest of so many drawn by chance.
+    /// The emptiest of `d` units drawn at random.
     DChoices(u8),
 }
 
@@ -92,7 +92,7 @@ impl Victims {
         }
     }
 
-    /// `unit` was closed with so many live pages.
+    /// Records that `unit` closed with `live` live pages.
     pub(crate) fn close(&mut self, unit: u32, live: u32, now: u64) {
         match self {
             Self::Greedy(greedy) => greedy.close(unit, live),
@@ -102,7 +102,7 @@ impl Victims {
         }
     }
 
-    /// Pages of the closed `unit` died; so many live on.
+    /// Records that pages of the closed `unit` were invalidated; `live` pages remain.
     #[inline]
     pub(crate) fn invalidate(&mut self, unit: u32, live: u32, now: u64) {
         match self {
@@ -133,8 +133,8 @@ impl Victims {
         }
     }
 
-    /// What the policy holds of `unit`, for the checker: `None` if it holds nothing, else the live pages it believes in
-    /// (`None` again for a policy that does not care).
+    /// The policy's record of `unit`, for the checker: `None` if it has none, otherwise the live pages that it counts (`None` again for a
+    /// policy that does not count them).
     pub(crate) fn believes(&self, unit: u32) -> Option<Option<u32>> {
         match self {
             Self::Greedy(greedy) => greedy.believes(unit).map(Some),
@@ -161,7 +161,7 @@ mod tests {
             assert_eq!(name.parse::<VictimPolicy>().unwrap().to_string(), name);
         }
         assert_eq!("d-choices".parse(), Ok(VictimPolicy::DChoices(2)));
-        for (wrong, told) in [
+        for (wrong, expected) in [
             ("", "valid policies are greedy, cost-benefit"),
             ("greddy", "did you mean `greedy`? valid policies are greedy, cost-benefit"),
             ("FIFO", "did you mean `fifo`? "),
@@ -170,7 +170,7 @@ mod tests {
             ("d-choices:300", "the number of units to draw must be from 1 to 255"),
         ] {
             let error = wrong.parse::<VictimPolicy>().unwrap_err();
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
     }
 }

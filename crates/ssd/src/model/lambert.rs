@@ -1,6 +1,6 @@
 //! The principal branch of Lambert's W: the w ≥ −1 with w·e^w = x.
 
-/// W₀(x) for −1/e ≤ x ≤ 0, to a few units in the last place; `None` outside, where nobody here asks.
+/// W₀(x) for −1/e ≤ x ≤ 0, accurate to a few units in the last place. Returns `None` outside that interval, which no caller needs.
 ///
 /// Halley's iteration (Corless et al., "On the Lambert W function", 1996, eq. 5.9) from the series around the branch
 /// point (eq. 4.22) or, nearer to zero, from x·(1 − x). No crate: ours need one branch on one interval.

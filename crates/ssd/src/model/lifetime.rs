@@ -1,4 +1,4 @@
-//! Years of life: rated endurance against what the host writes and what the drive makes of it.
+//! Years of life: rated endurance divided by host writes times write amplification.
 
 /// Seconds of a day and days of a year, as drive makers count.
 const DAY_SECONDS: f64 = 86_400.0;
@@ -33,7 +33,7 @@ impl Endurance {
         self.host_bytes * self.rated_dlwa
     }
 
-    /// Years until the medium is worn out when the host writes so many bytes a second at a write amplification of `dlwa`.
+    /// Years until the medium is worn out at `host_bytes_per_second` and a write amplification of `dlwa`.
     #[must_use]
     pub fn years(&self, host_bytes_per_second: f64, dlwa: f64) -> f64 {
         self.media_bytes() / (host_bytes_per_second * dlwa) / DAY_SECONDS / YEAR_DAYS
@@ -46,7 +46,7 @@ impl Endurance {
     }
 }
 
-/// Bytes a second that so many drive writes a day are.
+/// Converts drive writes per day to bytes per second.
 #[must_use]
 pub fn dwpd_bytes_per_second(capacity_bytes: f64, dwpd: f64) -> f64 {
     capacity_bytes * dwpd / DAY_SECONDS
