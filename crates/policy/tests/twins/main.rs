@@ -98,8 +98,10 @@ fn marks_that_the_caller_keeps_change_no_answer() {
             let mut policy = own(capacity);
             let marks = Arc::new(Marks::default());
             policy.keep_marks_in(Arc::clone(&marks) as _);
-            let HitRule::Mark { marks, .. } = policy.hit_rule() else { panic!("{kind} counts in marks") };
-            marks.set(Slot(0), 1);
+            let HitRule::Mark { marks: policy_marks, .. } = policy.hit_rule() else {
+                panic!("{kind} counts in marks")
+            };
+            policy_marks.set(Slot(0), 1);
             assert_eq!(marks.get(Slot(0)), 1, "{kind} names the marks that it reads");
             policy
         };
