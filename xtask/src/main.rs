@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to the terminal")]
 
 mod databases;
+mod prose;
 mod rules;
 mod vm;
 

@@ -1,10 +1,10 @@
-//! The rules of the house that no compiler lint covers: which way the arrows point, where `unsafe` may stand, how long a
-//! file may grow, and which names are no names.
+//! The house rules that no compiler lint covers: the direction of dependencies, the files that may contain `unsafe`, the longest
+//! file, meaningless names, and the language of comments and test names ([`prose`](crate::prose)).
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What each room may see of ours. Development dependencies are free.
+/// The workspace crates that each crate may depend on. Development dependencies are not restricted.
 const ARROWS: &[(&str, &[&str])] = &[
     ("device", &[]),
     ("policy", &[]),
@@ -16,7 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cli", &["bench", "block", "device", "ssd"]),
 ];
 
-/// The only files that may hold `unsafe`. Why each must stands beside its `allow`, where the compiler wants a reason.
+/// The only files that may contain `unsafe`. Each states its reason beside its `allow`.
 const UNSAFE: &[&str] = &[
     "crates/block/src/ublk/descriptors.rs",
     "crates/block/src/ublk/ring.rs",
@@ -34,10 +34,10 @@ const UNSAFE: &[&str] = &[
 
 const LONGEST_FILE_LINES: usize = 600;
 
-/// Names that say nothing of what is inside.
+/// Names of files and folders that do not describe their content.
 const EMPTY_NAMES: &[&str] = &["common", "util", "utils", "types", "core", "helpers", "misc"];
 
-/// Checks all rules; the error lists every breach.
+/// Checks all rules. The error lists every breach.
 pub fn check() -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
     let mut breaches = Vec::new();
@@ -56,6 +56,10 @@ pub fn check() -> Result<(), String> {
         }
     }
     breaches.extend(unsafe_files(&with_unsafe));
+    for folder in ["benches", "fuzz", "xtask"] {
+        collect(&root.join(folder), &mut files)?;
+    }
+    breaches.extend(crate::prose::check(root, &files)?);
     if breaches.is_empty() { Ok(()) } else { Err(breaches.join("\n  ")) }
 }
 
@@ -76,7 +80,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     for entry in entries {
         let path = entry.map_err(|error| error.to_string())?.path();
-        if path.is_dir() {
+        if path.is_dir() && !path.ends_with("target") {
             collect(&path, files)?;
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             files.push(path);
