@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// A bell that can be polled beside whatever else the thread waits for.
+/// An event descriptor that can be polled together with the thread's other descriptors.
 ///
 /// # Errors
 /// If there is no descriptor left.

@@ -7,7 +7,7 @@ use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// A zero-filled heap buffer aligned to 4 KiB, whatever its length: what O_DIRECT asks of the strictest device.
+/// A zero-filled heap buffer aligned to 4 KiB for any length: the strictest O_DIRECT requirement.
 pub struct IoBuffer {
     bytes: NonNull<u8>,
     len: usize,
@@ -60,7 +60,7 @@ impl Drop for IoBuffer {
 struct Spares(RefCell<Vec<NonNull<u8>>>);
 
 impl Spares {
-    /// A quarter of a MiB a thread: what a hundred requests need at once come and go by the allocator.
+    /// Buffers kept per thread, 256 KiB in all. Larger bursts use the allocator.
     const MOST: usize = 64;
 
     /// A buffer of `len` zero bytes, if there is one.
@@ -69,7 +69,7 @@ impl Spares {
             return None;
         }
         let bytes = SPARES.try_with(|spares| spares.0.borrow_mut().pop()).ok().flatten()?;
-        // SAFETY: `keep` was given the whole buffer, which has this length, and nobody else knows it.
+        // SAFETY: `keep` received the whole buffer, which has this length, and no other reference to it exists.
         unsafe { bytes.write_bytes(0, len) }
         Some(bytes)
     }
@@ -128,8 +128,8 @@ impl std::fmt::Debug for IoBuffer {
     }
 }
 
-/// A range of a shared buffer: what a write sends. Several writes may send parts of one buffer side by side
-/// while readers look into it.
+/// A range of a shared buffer, the payload of a write. Several writes may send parts of one buffer concurrently, and readers may read it
+/// at the same time.
 #[derive(Debug, Clone)]
 pub struct IoSlice {
     buffer: Arc<IoBuffer>,

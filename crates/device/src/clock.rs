@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Tells the time. The engine asks one of these and never the machine.
+/// A source of time. The engine reads the time from a `Clock` only, never from the machine.
 pub trait Clock: Send + Sync {
     /// Nanoseconds since some fixed moment; never goes back.
     fn monotonic_ns(&self) -> u64;
@@ -28,7 +28,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands until it is told to move.
+/// A clock that advances only when the test sets it.
 #[derive(Debug, Default)]
 pub struct VirtualClock {
     now_ns: AtomicU64,

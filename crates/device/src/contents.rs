@@ -166,7 +166,7 @@ mod tests {
     use crate::PlacementHandle;
 
     #[test]
-    fn each_mark_is_known_and_zeros_are_nobodys() {
+    fn each_signature_is_recognised_and_zeros_are_unknown() {
         assert_eq!(of_head(&[0; HEAD_BYTES]), None);
         for (at, mark, contents) in MARKS {
             let mut head = vec![0; HEAD_BYTES];
@@ -214,7 +214,7 @@ mod tests {
     fn the_mark_of_a_disk_is_found_on_its_file() {
         let file = tempfile::NamedTempFile::new().unwrap();
         assert_eq!(of_path(file.path()), None);
-        // Longer than what a cache writes.
+        // Longer than the mark that a cache writes.
         let flags = rustix::fs::XattrFlags::empty();
         if rustix::fs::setxattr(file.path(), CACHED_DISK_MARK, &[b'7'; 100], flags).is_err() {
             eprintln!("SKIPPED: no attributes of files here");

@@ -25,7 +25,7 @@ impl Join {
         Arc::new(Self { state: Mutex::new(state) })
     }
 
-    /// The end of a part; what a read part brings goes to `range` of the buffer.
+    /// The completion of a part. A read part is copied to `range` of the buffer.
     pub(crate) fn part(self: &Arc<Self>, range: Range<usize>) -> Completion {
         let join = Arc::clone(self);
         Completion::new(move |outcome| join.arrive(range, outcome))

@@ -63,31 +63,29 @@ pub use stripe::StripeDevice;
 ///
 /// # Contract
 ///
-/// * **Alignment.** Offsets and lengths of reads and writes are multiples of [`Geometry::block_bytes`], buffers
-///   are aligned to it or, where blocks are larger, to a page ([`IoBuffer`] is), and no request is longer than
-///   [`Geometry::max_io_bytes`] or reaches past [`Geometry::capacity_bytes`]. Anything else is answered with
-///   [`ErrorKind::Invalid`]; nothing is touched.
-///   Callers split; a device never does so silently.
-/// * **Completion.** Every submitted request is completed exactly once, from any thread, perhaps before `submit`
-///   returns. `submit` itself never waits for the medium. A read is complete only when its whole buffer is
-///   filled, a write only when all of it is taken: short transfers are continued by the device, and a transfer
-///   that cannot be continued is an error.
-/// * **Cancellation.** The request owns its buffer until it completes. Whoever loses interest drops the
-///   [`Pending`]; the transfer still runs to its end, and the buffer is freed then.
-/// * **Ordering.** None between requests in flight at once. A request submitted after another completed sees it.
-/// * **Torn writes.** A write that a crash interrupts may leave any subset of its blocks written, each block whole.
-/// * **Durability.** A completed write survives the process at once, and a power cut after a later [`Request::Flush`]
-///   completed.
-/// * **Trim.** Aligned and inside the device like a write, but of any length. A trimmed range reads as zeros or as
-///   anything it held before; it never fails a read. Where [`trims_to_zeros`](Device::trims_to_zeros) says so, it reads as zeros.
-/// * **Holes.** What [`hole_in`](Device::hole_in) names reads as zeros. Nothing is in it that a write has brought there which had
-///   completed when it was asked, unless that was trimmed since.
+/// * **Alignment.** Offsets and lengths of reads and writes are multiples of [`Geometry::block_bytes`]. Buffers are aligned to it or,
+///   where blocks are larger than a page, to a page ([`IoBuffer`] is). A request does not exceed [`Geometry::max_io_bytes`] or
+///   [`Geometry::capacity_bytes`]. Any other request fails with [`ErrorKind::Invalid`] and has no effect. Callers split requests; a
+///   device never does so silently.
+/// * **Completion.** Every submitted request completes exactly once, on any thread, possibly before `submit` returns. `submit` never
+///   waits for the medium. A read is complete when its whole buffer is filled, a write when all of its data is taken: the device
+///   continues short transfers, and a transfer that cannot be continued is an error.
+/// * **Cancellation.** The request owns its buffer until it completes. A caller that loses interest drops the [`Pending`]; the
+///   transfer still completes, and the buffer is freed then.
+/// * **Ordering.** None between requests in flight together. A request submitted after another completed sees its effect.
+/// * **Torn writes.** A write interrupted by a crash may have written any subset of its blocks, each block whole.
+/// * **Durability.** A completed write survives the end of the process, and survives a power cut once a later [`Request::Flush`]
+///   has completed.
+/// * **Trim.** Aligned and inside the device like a write, but of any length. A trimmed range reads as zeros or as any earlier content;
+///   it never fails a read. Where [`trims_to_zeros`](Device::trims_to_zeros) is true, it reads as zeros.
+/// * **Holes.** A range returned by [`hole_in`](Device::hole_in) reads as zeros. It contains no data of a write that completed before
+///   the call, unless that data was trimmed since.
 /// * **Unwritten space** reads as zeros on files and in memory, and as anything on a raw block device.
 pub trait Device: Send + Sync {
     /// What the device is like. Constant for its life.
     fn geometry(&self) -> Geometry;
 
-    /// Starts `request`; `completion` is told how it ended.
+    /// Submits `request`; `completion` receives its outcome.
     fn submit(&self, request: Request, completion: Completion);
 
     /// Runs `request` to its end on the calling thread. The default submits and waits; a device that has a
@@ -98,18 +96,18 @@ pub trait Device: Send + Sync {
         pending.wait()
     }
 
-    /// Writes at once, on the calling thread, into memory that outlives this process and that the next
-    /// [`Request::Flush`] covers: the operating system's page cache in front of a file. It is as durable as any other write,
-    /// and takes a copy instead of a transfer; reading it back costs one. For small things that somebody waits for, and that are not read soon.
-    /// `None` where there is no such memory: then nothing was done, and the caller submits a write.
+    /// Writes synchronously, on the calling thread, into memory that outlives this process and that the next [`Request::Flush`] covers:
+    /// the operating system's page cache of a file. It is as durable as any other write and costs a copy instead of a transfer; reading the
+    /// data back costs another. For small, latency-critical writes that are not read soon. Returns `None` where there is no such memory:
+    /// then nothing is written, and the caller submits a write.
     fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
         let _ = (offset, data);
         None
     }
 
-    /// The first part of `range` that is known to hold nothing: it takes no space and reads as zeros until somebody writes
-    /// there. In whole blocks, and not necessarily as long as it could be. `None` is unknown, never "none": all of the range may
-    /// hold data. A file asks its file system, which may have to read.
+    /// The first part of `range` that is known to be a hole: it takes no space and reads as zeros until the next write to it. The result is
+    /// in whole blocks and may be shorter than the hole. `None` means unknown, never "no hole": all of the range may contain data. A file
+    /// asks its file system, which may have to read.
     fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {
         let _ = range;
         None
@@ -174,7 +172,7 @@ pub struct Geometry {
 pub struct PlacementHandle(pub u16);
 
 impl PlacementHandle {
-    /// The handle of everyone who has none of his own.
+    /// The handle of all writes without a handle of their own.
     pub const DEFAULT: Self = Self(0);
 }
 

@@ -1,4 +1,4 @@
-//! A device in memory: for tests, for the simulated world, and for what a cache costs without a drive.
+//! A device in memory: for tests, for simulations, and to measure a cache without a drive.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -17,7 +17,7 @@ pub struct MemoryDevice {
     absorbs: bool,
 }
 
-/// Chunks by number. What is not there is zeros.
+/// Chunks by number. Absent chunks read as zeros.
 type Chunks = HashMap<u64, Box<[u8]>>;
 
 /// Bytes that come into being together. Writers of one chunk exclude each other, which also keeps blocks whole.
@@ -42,7 +42,7 @@ impl MemoryDevice {
     /// A device of `capacity_bytes` zeros in blocks of `block_bytes`, a power of two from 512 to 64 KiB.
     ///
     /// # Panics
-    /// If the block size is none of these or the capacity is not in whole blocks.
+    /// If the block size is outside that range or not a power of two, or the capacity is not a multiple of it.
     #[must_use]
     pub fn with_block_bytes(capacity_bytes: u64, block_bytes: u32) -> Self {
         let chunk_holds_block = (512..=CHUNK_BYTES).contains(&u64::from(block_bytes));

@@ -1,18 +1,18 @@
-//! NVMe drives without a file system or the block layer between: who they are, how worn, and where they place data.
+//! NVMe drives without a file system or the block layer between: identity, wear and data placement.
 //!
-//! | file | what it knows |
+//! | file | content |
 //! |---|---|
-//! | `command`, `status` | what is asked, in bytes, and how it ended |
-//! | `identify`, `log_pages`, `fdp` | what a drive's pages say: pure functions over bytes |
-//! | `ioctl` | the way of a single command, behind the [`Transport`] that a test can stand in for |
-//! | `drive` | questions to a drive, answered in those terms |
-//! | `readiness` | whether a namespace can place data, and what is missing |
-//! | `wear` | bytes by host and media, from the best of three sources |
-//! | `locate` | which drive a path means, and the kernel's limits for it |
+//! | `command`, `status` | commands and completion status, in bytes |
+//! | `identify`, `log_pages`, `fdp` | decoders of a drive's data structures: pure functions over bytes |
+//! | `ioctl` | issues one command, behind the [`Transport`] trait that tests replace |
+//! | `drive` | queries to a drive, with decoded answers |
+//! | `readiness` | whether a namespace supports placement, and the missing requirement |
+//! | `wear` | bytes written by host and media, from the best of three sources |
+//! | `locate` | the drive and namespace of a path, and the kernel's limits for it |
 //! | `passthrough`, `streams` | placed writes: by passed-through commands, and by the block layer's write streams |
 //!
-//! Statistics (log pages, features) need `CAP_SYS_ADMIN`; reading, writing, identifying and placement status do not, since
-//! Linux 6.2. Who has only the latter gets a device that works and whose media bytes are unknown.
+//! Statistics (log pages, features) require `CAP_SYS_ADMIN`; reading, writing, identifying and placement status do not, since
+//! Linux 6.2. A process without the capability gets a device that works, with unknown media bytes.
 
 mod bytes;
 pub mod command;

@@ -17,8 +17,8 @@ use crate::{Device, ErrorKind, FileDevice, IoError, MemoryDevice, PassthroughDev
 /// |---|---|
 /// | `memory:` or `memory:SIZE` | memory of that size, or of the size that the configuration asks for |
 /// | `file:PATH` | the file, made if it is not there |
-/// | `hdd:DEVICE` | any other of these behind the one head of a [model disk](crate::wrap::spindle) |
-/// | `sim:CARD:DEVICE` | any other of these with the bytes of a model SSD, where somebody [makes](Maker) such |
+/// | `hdd:DEVICE` | any other of the listed devices, with the timing of a [model disk](crate::wrap::spindle) with one head |
+/// | `sim:CARD:DEVICE` | any other of the listed devices as the storage of a model SSD, if the caller has a [`Maker`] for it |
 /// | `stripe:DEVICE,DEVICE,…` | a [stripe](crate::stripe) of two or more of the others, in units of [`STRIPE_UNIT_BYTES`] |
 /// | `PATH` of a directory | a file in a directory of its own in there, both removed afterwards |
 /// | `PATH` of an NVMe generic device (`/dev/ng0n1`) | the namespace, by passed-through commands |
@@ -39,7 +39,7 @@ pub enum DeviceSpec {
     Path(PathBuf),
 }
 
-/// Unit of a stripe that was named on a command line. What is on one can only be read in the unit that it was written in.
+/// Unit of a stripe named on a command line. A stripe can only be read with the unit that it was written with.
 pub const STRIPE_UNIT_BYTES: u64 = 256 << 10;
 
 /// Makes devices of devices.
@@ -47,7 +47,7 @@ pub trait Maker {
     /// The model SSD of a card with the bytes of `inner`.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] where there are none, and what is wrong with the card.
+    /// [`ErrorKind::Unsupported`] if the program has no model SSDs; otherwise the error of the card.
     fn model(&self, card: &str, inner: Arc<dyn Device>) -> Result<Arc<dyn Device>, IoError> {
         let _ = inner;
         let words = format!("sim:{card}: there are no model SSDs here");
@@ -112,7 +112,7 @@ impl DeviceSpec {
     /// Opens the device. A size in the text comes before the one in `options`.
     ///
     /// # Errors
-    /// As [`FileDevice::open`] and [`PassthroughDevice::open`]; [`ErrorKind::Invalid`] if a size is needed and nobody told one.
+    /// As [`FileDevice::open`] and [`PassthroughDevice::open`]; [`ErrorKind::Invalid`] if a size is required and neither source has one.
     pub fn open(&self, options: &OpenOptions) -> Result<Arc<dyn Device>, IoError> {
         self.open_with(options, &Plain)
     }
@@ -168,7 +168,7 @@ impl DeviceSpec {
         }
     }
 
-    /// Whether any of what it holds is gone with the process.
+    /// Whether any of its content is lost when the process ends.
     #[must_use]
     pub fn is_memory(&self) -> bool {
         match self {
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stripe_is_made_of_its_parts_and_a_model_of_nobodys() {
+    fn stripe_opens_its_members_and_model_requires_a_maker() {
         let stripe: DeviceSpec = "stripe:memory:,memory:".parse().unwrap();
         let options = OpenOptions { size_bytes: Some(2 << 20), ..Default::default() };
         assert_eq!(stripe.open(&options).unwrap().geometry().capacity_bytes, 2 << 20);

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 
 use crate::PlacementHandle;
 
-/// The handles of a device beside its default one, and who asked for them.
+/// The placement handles of a device beside the default handle, and the consumers that requested them.
 #[derive(Debug)]
 pub struct HandleAllocator {
     total: u16,
@@ -28,7 +28,7 @@ impl HandleAllocator {
         handle
     }
 
-    /// Who asked, in order, and what each was given.
+    /// The consumers that requested a handle, in order, each with its handle.
     #[must_use]
     pub fn consumers(&self) -> Vec<(String, PlacementHandle)> {
         self.consumers.lock().clone()

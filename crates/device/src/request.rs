@@ -95,7 +95,7 @@ impl Completion {
         (Self::new(move |outcome| shared.arrive(outcome)), pending)
     }
 
-    /// Takes it out of a request that goes: nobody is told here any more.
+    /// Takes the completion out of a request that is dropped: it is not called here any more.
     pub(crate) fn take(&mut self) -> Self {
         Self(self.0.take())
     }
@@ -109,7 +109,7 @@ impl Completion {
 }
 
 impl Drop for Completion {
-    /// A device that loses a request must not leave its caller waiting for ever.
+    /// A device that drops a request must not leave its caller waiting indefinitely.
     fn drop(&mut self) {
         if let Some(then) = self.0.take() {
             then(Err(IoError::new(ErrorKind::Closed, "the device dropped the request")));

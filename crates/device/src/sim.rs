@@ -26,13 +26,13 @@ use crate::{Clock, VirtualClock};
 use events::Events;
 use tasks::Tasks;
 
-/// A world that somebody runs. Its tasks need not be `Send`.
+/// A simulated world and its scheduler. Its tasks do not have to be `Send`.
 pub struct Simulation {
     world: World,
     tasks: Tasks,
 }
 
-/// A hold on the world for those who live in it: tells the time, schedules, sleeps. Cheap to clone.
+/// A handle to the world for its participants: reads the time, schedules, sleeps. Cheap to clone.
 #[derive(Clone)]
 pub struct World {
     shared: Arc<Shared>,
@@ -65,7 +65,7 @@ impl Simulation {
         Arc::clone(&self.world.shared.clock)
     }
 
-    /// Adds a task. It runs when the world does, whether or not anybody waits for its result.
+    /// Adds a task. It runs when the world runs, even if its result is not awaited.
     pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> Task<T> {
         self.tasks.spawn(future)
     }
@@ -88,12 +88,12 @@ impl Simulation {
         }
     }
 
-    /// Runs the world to rest, as [`run_until_idle`](Self::run_until_idle) does, and answers what `future` came to. The clock then
-    /// stands at the last thing that happened, which may be later than the end of `future`. Work that never ends by itself, as
-    /// a cache's in the background, must end with `future`, as by `select`: spawned beside it, it keeps the world from rest.
+    /// Runs the world until it is idle, as [`run_until_idle`](Self::run_until_idle) does, and returns the result of `future`. The clock then
+    /// shows the time of the last event, which may be later than the completion of `future`. Endless work, such as a cache's background
+    /// tasks, must end with `future`, for example by `select`: spawned beside it, it keeps the world from becoming idle.
     ///
     /// # Panics
-    /// If the world comes to rest before: whatever the future waits for can never happen.
+    /// If the world becomes idle before `future` completes, because the event that it awaits cannot happen.
     pub fn block_on<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> T {
         let task = self.spawn(future);
         self.run_until_idle();
@@ -105,8 +105,8 @@ impl Simulation {
 }
 
 impl World {
-    /// Runs `action` at `at_ns`; at once, but not within this call, if that is past. Actions that are due at the
-    /// same moment run in an order drawn from the seed.
+    /// Runs `action` at `at_ns`; if that is past, as soon as possible but not within this call. Actions due at the same time run in an
+    /// order drawn from the seed.
     pub fn schedule(&self, at_ns: u64, action: impl FnOnce() + Send + 'static) {
         let draw = self.random();
         self.shared.events.lock().add(at_ns, draw, Box::new(action));

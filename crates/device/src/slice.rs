@@ -34,7 +34,7 @@ impl SliceDevice {
         Ok(Self { whole, start_bytes: range.start, geometry, places: true, tally: Arc::default() })
     }
 
-    /// The same for who does not place: there are no handles but the default.
+    /// The same slice without placement: it has only the default handle.
     #[must_use]
     pub fn without_placement(self) -> Self {
         Self { places: false, geometry: Geometry { placement_handles: 0, ..self.geometry }, ..self }
@@ -82,7 +82,7 @@ impl Device for SliceDevice {
         self.whole.trims_to_zeros()
     }
 
-    /// The slice's own traffic. What of the media's writes is owed to it nobody can tell.
+    /// The slice's own traffic. Its share of the media writes is unknown.
     fn counters(&self) -> Counters {
         self.tally.counters()
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::{Completion, Counters, Outcome, Request, RequestKind};
 
-/// [`Counters`] that threads add to. Each number is exact; together they are not one moment's picture.
+/// [`Counters`] that threads add to. Each number is exact; together they are not a consistent snapshot.
 #[derive(Debug, Default)]
 pub struct Tally {
     read_bytes: AtomicU64,
@@ -19,8 +19,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// A request of `kind` over `bytes` ended. To be called before its completion is told, so that whoever saw the
-    /// request end finds it counted. Failed requests count as errors and as nothing else.
+    /// Counts a completed request of `kind` over `bytes`. Call this before the completion, so that the caller finds its request counted.
+    /// Failed requests count as errors only.
     pub fn count(&self, kind: RequestKind, bytes: u64, outcome: &Outcome) {
         let (requests, moved) = match kind {
             _ if outcome.is_err() => (&self.errors, None),
@@ -35,7 +35,7 @@ impl Tally {
         }
     }
 
-    /// `completion` of `request`, counted before it is told.
+    /// Wraps `completion` of `request` so that the request is counted before it completes.
     pub fn counting(self: &Arc<Self>, request: &Request, completion: Completion) -> Completion {
         let (tally, kind, bytes) = (Arc::clone(self), request.kind(), request.len_bytes());
         Completion::new(move |outcome| {

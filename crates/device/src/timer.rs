@@ -23,7 +23,7 @@ pub trait Timer: Clock {
     /// Runs `action` at `due_ns` of this clock, or soon if that is past; never within the call.
     fn at(&self, due_ns: u64, action: Action);
 
-    /// Returns at `due_ns` of this clock. For callers who block.
+    /// Blocks the calling thread until `due_ns` of this clock.
     fn wait_until(&self, due_ns: u64);
 }
 
@@ -208,7 +208,7 @@ mod tests {
         }
     }
 
-    /// Time that stands, and how often somebody asked to be called.
+    /// A stopped clock that counts timer requests.
     #[derive(Default)]
     struct Asked {
         clock: VirtualClock,
@@ -233,7 +233,7 @@ mod tests {
         fn wait_until(&self, _: u64) {}
     }
 
-    /// Sleepers in one task asked anew at each poll, and each of their actions was a poll.
+    /// Sleepers in one task used to register a timer at each poll, and each timer caused a poll.
     #[test]
     fn a_sleeper_asks_once_and_wakes_whoever_polled_it_last() {
         #[derive(Default)]

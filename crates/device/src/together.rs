@@ -1,13 +1,13 @@
-//! What is done once for many requests.
+//! Coalescing of system calls that serve many requests.
 //!
-//! Starting a request and answering one both end in a system call that would serve many just as well: to enter a ring, to
-//! send what is queued. A thread that has several requests at hand takes them [`together`]: such an [`Errand`] is then run
-//! once for a few of them, and after the last. Everybody else's errands are run at once.
+//! Submitting a request and sending a reply both end in a system call that could serve many of them: entering a ring, sending a queue. A
+//! thread that has several requests at hand handles them inside [`together`]: an [`Errand`] then runs once for a few of them, and after
+//! the last. Outside of [`together`] it runs immediately.
 
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Something that, done once, is done for all who asked for it before.
+/// An action that, run once, serves all earlier requests for it.
 pub trait Errand: Send + Sync {
     /// Does it. May be called when there is nothing to be done any more.
     fn run(&self);
@@ -16,8 +16,8 @@ pub trait Errand: Send + Sync {
 /// An errand, and how often it was asked for.
 type PutOff = (Arc<dyn Errand>, u32);
 
-/// Asked for so often, an errand is run at once, so that whom it is for goes on beside the rest. Run only at the end of each burst,
-/// it saved more system calls, and device, server and client waited for each other in turn: an eighth fewer requests a second.
+/// After this number of requests, an action runs immediately, so that its beneficiary proceeds in parallel. Running it only at the end of
+/// each burst saved more system calls, but device, server and client then waited for each other in turn: an eighth fewer requests/s.
 const MOST: u32 = 4;
 
 thread_local! {
@@ -25,10 +25,9 @@ thread_local! {
     static PUT_OFF: RefCell<Option<Vec<PutOff>>> = const { RefCell::new(None) };
 }
 
-/// Runs `body`, and after it each errand that was asked for meanwhile and not run yet. Inside another call, that one runs them.
+/// Runs `body`, then each action that it requested and that has not run yet. In a nested call, the outermost call runs them.
 ///
-/// `body` must not block until somebody else has seen its errands done; to [wait](crate::Pending::wait) for a request is
-/// allowed.
+/// `body` must not block until another thread has seen the effect of its actions; it may [wait](crate::Pending::wait) for a request.
 pub fn together<T>(body: impl FnOnce() -> T) -> T {
     let is_outermost = PUT_OFF.with_borrow_mut(|put_off| {
         let is_outermost = put_off.is_none();
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_in_between_finds_the_errands_done() {
+    fn waiting_inside_a_burst_runs_pending_actions_first() {
         let errand = Arc::new(Counted::default());
         together(|| {
             once(&errand);

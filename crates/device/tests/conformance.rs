@@ -114,7 +114,7 @@ fn a_device_without_faults_keeps_the_contract() {
 }
 
 #[test]
-fn a_gate_keeps_the_contract_open_or_with_somebody_who_lets_pass_what_waits() {
+fn gate_device_conforms_when_open_and_when_its_requests_are_released() {
     conformance::run(|| Box::new(GateDevice::new(memory())));
     conformance::run_driven(|| {
         let device = Arc::new(GateDevice::new(memory()));
@@ -169,7 +169,7 @@ fn devices_that_break_the_contract_are_found_out() {
     }
 }
 
-/// A device that calls everything a hole, whatever was written.
+/// A device that reports everything as a hole, even written data.
 #[test]
 fn a_device_that_calls_data_a_hole_is_found_out() {
     let suite = || conformance::run(|| Box::new(Hollow(memory())));

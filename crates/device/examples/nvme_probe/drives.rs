@@ -1,4 +1,4 @@
-//! The emulated drives, by the serial numbers that `cargo xtask vm` gives them, and what is done to them everywhere.
+//! The emulated drives, by the serial numbers that `cargo xtask vm` assigns, and the setup common to all checks.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use drives::Drives;
 
-/// A check: what it shows, and how. It panics, or says why it does not apply to this kernel.
+/// A check: its title and function. It panics on failure, or returns why it does not apply to this kernel.
 type Check = (&'static str, fn(&Drives) -> Verdict);
 
 /// How a check that did not fail ended.

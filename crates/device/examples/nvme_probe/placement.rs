@@ -1,4 +1,4 @@
-//! Placement: what the drive reports, and where writes land.
+//! Placement: the drive's reports, and the location of writes.
 
 use flashwright_device::nvme::command::Command;
 use flashwright_device::nvme::fdp::{HandleUse, Isolation};

@@ -133,7 +133,7 @@ fn precondition(drives: &Drives) -> Verdict {
     Verdict::Held
 }
 
-/// Runs the bench on `paths` and compares what it counted with what the drives did.
+/// Runs the bench on `paths` and compares its counters with those of the drives.
 fn bench(drives: &Drives, serials: &[&str], paths: &str) -> Verdict {
     let host_bytes = |serial: &&str| drives.drive(serial).fdp_statistics(1).unwrap().host_written_bytes;
     let host_bytes = || serials.iter().map(host_bytes).sum::<u128>();

@@ -14,9 +14,9 @@ use crate::{Check, Verdict};
 const NOBODY: u32 = 65_534;
 
 pub const CHECKS: &[Check] =
-    &[("without privilege the device places, and media bytes are unknown", as_nobody)];
+    &[("without privilege the device places, and media bytes are unknown", as_unprivileged_user)];
 
-fn as_nobody(drives: &Drives) -> Verdict {
+fn as_unprivileged_user(drives: &Drives) -> Verdict {
     let path = drives.generic(PLACING);
     std::fs::set_permissions(path, Permissions::from_mode(0o666)).unwrap();
     let myself = std::env::current_exe().unwrap();

@@ -143,7 +143,7 @@ pub(super) fn trimmed_ranges_live_on(subject: &Subject) {
     check(subject, 2 * unit as u64, unit, 1);
     write(subject, unit as u64, unit, 2);
     check(subject, unit as u64, unit, 2);
-    // A trim may be as long as the device, whatever the longest transfer is.
+    // A trim may cover the whole device, regardless of the longest transfer.
     let all = Request::Trim { offset: 0, len: subject.device.geometry().capacity_bytes };
     subject.device.execute(all).expect("a trim of everything");
 }
@@ -171,7 +171,7 @@ pub(super) fn holes_hold_nothing(subject: &Subject) {
     assert_holes(subject, &left);
 }
 
-/// Every hole is in whole blocks inside the range that was asked about, reads as zeros, and has nothing of what was `written`.
+/// Asserts that every hole is in whole blocks inside the queried range, reads as zeros, and overlaps no range of `written`.
 fn assert_holes(subject: &Subject, written: &[Range<u64>]) {
     let (device, block) = (&subject.device, subject.block() as u64);
     let capacity = device.geometry().capacity_bytes;

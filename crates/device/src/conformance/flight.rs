@@ -1,4 +1,4 @@
-//! Many requests at once.
+//! Many requests in flight together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};

@@ -1,4 +1,4 @@
-//! Little-endian fields of a page that a drive has returned. A field past the end is `None`: what a drive did not send is
+//! Little-endian fields of a data structure that a drive returned. A field past the end is `None`: data that the drive did not send is
 //! unknown, not zero.
 
 use std::fmt;
@@ -71,7 +71,7 @@ impl<'a> Page<'a> {
         u64::from_le_bytes(wide)
     }
 
-    /// Text padded with spaces, without them. What is no ASCII becomes a question mark: it goes to terminals.
+    /// Text without its space padding. Non-ASCII bytes become question marks, because the text is printed to terminals.
     pub(super) fn text(self, at: usize, len: usize) -> String {
         let printable =
             |&byte: &u8| if byte.is_ascii_graphic() || byte == b' ' { char::from(byte) } else { '?' };

@@ -12,7 +12,7 @@ use super::ioctl::{Data, Queue, Transport, namespace_number};
 use super::log_pages::{EnduranceGroup, LOG_PAGE_BYTES, OcpSmart, Smart};
 use crate::IoBuffer;
 
-/// What is read of a log page at once: every drive transfers that much.
+/// Bytes of a log page per command, a length that every drive transfers.
 const LOG_CHUNK_BYTES: usize = 4096;
 
 /// The longest log page worth reading. A length that a drive tells is not to be trusted with all memory.
@@ -146,8 +146,8 @@ impl<T: Transport> Drive<T> {
         Event::decode_all(&self.log(0x23, whose, group, len)?).map_err(senseless)
     }
 
-    /// The namespace's placement identifiers, the first of which is the default one's. Asked twice: the length of the reply
-    /// must be known to the byte before it may be asked for.
+    /// The namespace's placement identifiers; the first is the default. Takes two commands, because the length of the reply must be known
+    /// exactly before the whole is requested.
     ///
     /// # Errors
     /// As [`controller`](Self::controller); [`Status::FDP_DISABLED`](super::Status::FDP_DISABLED) where placement is off.
@@ -159,7 +159,7 @@ impl<T: Transport> Drive<T> {
         PlacementStatus::decode_all(&whole).map_err(senseless)
     }
 
-    /// Lets the placement identifiers go on in fresh reclaim units; what is left of their present ones is given up.
+    /// Moves the placement identifiers to fresh reclaim units; the rest of their present units is padded.
     /// Needs the namespace open for writing.
     ///
     /// # Errors

@@ -6,10 +6,10 @@
 
 use super::bytes::{Malformed, Page, reported};
 
-/// Log page 20h: what the drive could be set to.
+/// Log page 20h: the configurations that the drive supports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Configurations {
-    /// Bytes that the whole page has; what was read may be its beginning.
+    /// Bytes of the whole page; the buffer may hold only its beginning.
     pub page_bytes: u32,
     /// Configurations, by index; those that reach past what was read are left out.
     pub each: Vec<Configuration>,
@@ -39,7 +39,7 @@ pub struct Configuration {
 pub enum Isolation {
     /// Kept apart when written; moved data of different handles may share a reclaim unit.
     Initially,
-    /// Kept apart for good.
+    /// Persistently isolated: the drive never mixes the data of different handles.
     Persistently,
     /// A type of a later specification.
     Other(u8),
@@ -102,7 +102,7 @@ impl Isolation {
     }
 }
 
-/// Log page 21h: who uses each reclaim unit handle.
+/// Log page 21h: the usage of each reclaim unit handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HandleUse {
     /// Nobody.

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_tells_who_it_is_and_what_it_can() {
+    fn controller_page_decodes_identity_and_capabilities() {
         let found = Controller::decode(&controller()).unwrap();
         let expected = Controller {
             model: "PM9D3a 1.92TB?".into(),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_controller_leaves_out_is_unknown() {
+    fn controller_page_of_zeros_decodes_to_unknown_fields() {
         let found = Controller::decode(&vec![0; IDENTIFY_BYTES]).unwrap();
         assert_eq!((found.version, found.max_transfer_pages_log2), (None, None));
         assert_eq!((found.total_capacity_bytes, found.max_endurance_group), (None, None));

@@ -15,8 +15,8 @@ use super::status::Status;
 pub enum Data<'a> {
     /// Nothing.
     None,
-    /// Filled by the drive. As long as what the command asks for, to the byte: a longer one is refused by some drives, a
-    /// shorter one overrun by others.
+    /// Filled by the drive. Its length must be exactly that of the command: some drives refuse a longer buffer, others overrun a shorter
+    /// one.
     From(&'a mut [u8]),
     /// Sent to the drive, likewise.
     To(&'a [u8]),

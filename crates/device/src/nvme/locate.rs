@@ -1,4 +1,4 @@
-//! Which namespace a path means, under which names the system has it, and what the kernel's limits for it are.
+//! Maps a path to its namespace, the namespace's other device nodes, and the kernel's limits for it.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// A memory page of the drive: the unit of its transfer lists.
 const DRIVE_PAGE_BYTES: u64 = 4096;
 
-/// What every drive and kernel transfers at once, where the limits are not to be found.
+/// A transfer length that every drive and kernel supports, for use where the limits are unknown.
 const SAFE_IO_BYTES: u64 = 128 << 10;
 
 /// A namespace as the system has it.
@@ -157,8 +157,8 @@ impl Location {
         u32::try_from(blocks).unwrap_or(u32::MAX).max(1)
     }
 
-    /// The longest transfer that the kernel passes through in every case. It never splits one: what has too many
-    /// segments fails, and how many a buffer has is luck (it depends on which of its pages are neighbours in memory).
+    /// The longest transfer that the kernel always passes through. It never splits one: a buffer with too many segments fails, and the
+    /// number of segments depends on which of its pages are adjacent in physical memory.
     #[must_use]
     pub fn max_passthrough_bytes(&self) -> u64 {
         let limits = (self.queue_limit("max_hw_sectors_kb"), self.queue_limit("max_segments"));

@@ -31,10 +31,10 @@ const URING_CMD_IO: u32 = 0xC048_4E80;
 /// Blocks that a command can count.
 const MAX_COMMAND_BLOCKS: u64 = 1 << 16;
 
-/// A namespace that nobody else uses meanwhile.
+/// A namespace in exclusive use.
 ///
-/// Placement handle `k` is the namespace's placement identifier number `k`; number 0 is where the drive puts what names
-/// none. Handles that were never given out are the default's.
+/// Placement handle `k` is the namespace's placement identifier number `k`; the drive uses number 0 for writes without one. Unassigned
+/// handles map to the default.
 pub struct PassthroughDevice<T: Transport + AsFd + 'static = File> {
     carrier: Carrier<OpenNamespace<T>>,
     handles: HandleAllocator,
@@ -50,7 +50,7 @@ struct OpenNamespace<T> {
     placement_ids: Vec<u16>,
     /// Unknown without privilege.
     media: Option<MediaCounter>,
-    /// The block device, held so that nobody mounts it.
+    /// The block device, kept open exclusively to prevent mounts.
     _block_device: Option<File>,
 }
 
@@ -59,9 +59,9 @@ impl PassthroughDevice {
     ///
     /// # Errors
     /// * [`ErrorKind::Open`]: no such path, no permission, no namespace, a size that it does not have;
-    /// * [`ErrorKind::Busy`]: somebody else has it, or its block device is mounted;
+    /// * [`ErrorKind::Busy`]: another process uses it, or its block device is mounted;
     /// * [`ErrorKind::Unsupported`]: blocks with metadata, a page cache asked for, or
-    ///   [`placement`](OpenOptions::placement) asked for where it is not to be had (and what is missing).
+    ///   [`placement`](OpenOptions::placement) requested but unavailable (with the missing requirement).
     pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, IoError> {
         let path = path.as_ref();
         let Some(location) = Location::of(path).filter(|it| it.kind == PathKind::Generic) else {
@@ -87,7 +87,7 @@ impl PassthroughDevice {
     }
 }
 
-/// What is not the drive's to tell.
+/// Limits that the drive does not report.
 struct Limits {
     max_io_bytes: u64,
     block_device: Option<File>,
@@ -156,7 +156,7 @@ impl<T: Transport + AsFd + 'static> PassthroughDevice<T> {
         &self.carrier.open().medium.placement_ids
     }
 
-    /// Who asked for a placement handle, in order, and what each was given.
+    /// The consumers that requested a placement handle, in order, each with its handle.
     #[must_use]
     pub fn consumers(&self) -> Vec<(String, PlacementHandle)> {
         self.handles.consumers()
@@ -168,10 +168,10 @@ impl<T: Transport + AsFd + 'static> PassthroughDevice<T> {
         self.carrier.engine()
     }
 
-    /// Lets what `handle` writes next begin a fresh reclaim unit.
+    /// Makes the next write through `handle` begin a fresh reclaim unit.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`] without placement; what the drive answers.
+    /// [`ErrorKind::Unsupported`] without placement; otherwise the drive's error.
     pub fn renew(&self, handle: PlacementHandle) -> Result<(), IoError> {
         let open = self.carrier.open();
         let context =
@@ -293,8 +293,8 @@ impl<T: Transport + AsFd + 'static> Medium for OpenNamespace<T> {
     }
 }
 
-/// Keeps mounts, and whoever asks for the block device exclusively, away from the namespace. Where there is no block device,
-/// or we may not open it, the list of mounts must do.
+/// Prevents mounts of the namespace and exclusive opens of its block device. If there is no block device, or it cannot be opened, checks
+/// the list of mounts instead.
 fn claim_block_device(location: &Location) -> Result<Option<File>, IoError> {
     let path = location.block_path();
     if location.block_number().is_none() {

@@ -1,4 +1,4 @@
-//! Whether a namespace can place data, and if not, what is missing and how to come by it.
+//! Checks whether a namespace supports placement, and names the missing requirement with the steps to meet it.
 
 use std::io;
 use std::path::Path;
@@ -89,10 +89,10 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// The steps for the namespace at `location`, with what `drive` tells of itself.
+    /// The checks for the namespace at `location`, from the data structures of `drive`.
     ///
     /// # Errors
-    /// What kept the drive from answering.
+    /// The error of a command that the drive did not answer.
     pub fn new<T: Transport>(location: &Location, drive: &Drive<T>) -> io::Result<Self> {
         let (controller, namespace) = (drive.controller()?, drive.namespace()?);
         Ok(Self {
@@ -143,7 +143,7 @@ pub fn missing<T: Transport>(drive: &Drive<T>, location: &Location) -> io::Resul
     Ok(Readiness::of(drive)?.missing(&Steps::new(location, drive)?))
 }
 
-/// The error of whoever asked for placement at `path` and cannot have it.
+/// The error for an open of `path` that requests unavailable placement.
 pub(crate) fn unsupported(path: &Path, why: &str) -> IoError {
     IoError::new(ErrorKind::Unsupported, format!("{}: no placement: {why}", path.display()))
 }

@@ -12,7 +12,7 @@ pub struct Status(pub u16);
 impl Status {
     /// The command's fields make no sense to the drive.
     pub const INVALID_FIELD: Self = Self(0x002);
-    /// The data that the kernel mapped are longer than what the drive transfers.
+    /// The mapped data buffer is longer than the drive's transfer.
     pub const DATA_LENGTH_INVALID: Self = Self(0x00F);
     /// Placement is not enabled in the endurance group.
     pub const FDP_DISABLED: Self = Self(0x029);

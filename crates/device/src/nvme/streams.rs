@@ -15,7 +15,7 @@ use crate::IoError;
 /// How many write streams the opened block device has.
 ///
 /// # Errors
-/// There are none to give out: what is missing, and how to come by it.
+/// If there are no free streams: the missing requirement, and the steps to meet it.
 pub(crate) fn required(device: &File, path: &Path) -> Result<u16, IoError> {
     let number = device.metadata().map_err(|error| unanswered(path, error))?.rdev();
     let Some(location) = Location::by_number(Path::new("/sys"), "block", number) else {
@@ -33,7 +33,7 @@ pub(crate) fn required(device: &File, path: &Path) -> Result<u16, IoError> {
     }
 }
 
-/// The error of whoever wants placement in a file.
+/// The error for a request of placement on a file.
 pub(crate) fn none_on_files(path: &Path) -> IoError {
     unsupported(
         path,

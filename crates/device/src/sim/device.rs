@@ -23,11 +23,11 @@ pub struct LatencyModel {
     pub trim_ns: u64,
     /// A flush.
     pub flush_ns: u64,
-    /// Each 4096 bytes read or written take so much longer.
+    /// Additional time per 4096 bytes read or written.
     pub per_4k_ns: u64,
-    /// Up to so much is added to each, by chance.
+    /// Maximum random addition to each latency.
     pub jitter_ns: u64,
-    /// Requests that are served at once; the others queue. At least 1.
+    /// Requests served in parallel; further requests queue. At least 1.
     pub channels: usize,
 }
 
@@ -46,13 +46,13 @@ impl Default for LatencyModel {
     }
 }
 
-/// Any device whose requests end later, as events of a simulation.
+/// Wraps any device so that its requests complete later, as events of a simulation.
 ///
-/// A write, trim or flush takes effect when it ends. A read takes effect when it starts or when it ends, by chance: an
-/// engine must live with a read that began before a write and is told after it.
+/// A write, trim or flush takes effect when it completes. A read takes effect at its start or at its completion, at random: an engine
+/// must handle a read that began before a write and completes after it.
 ///
-/// [`execute`](Device::execute) makes the whole world wait: the request is served after those already queued, the clock
-/// moves to its end, and events that were due meanwhile run late. That is one blocking caller on one thread.
+/// [`execute`](Device::execute) blocks the whole world: the request is served after those already queued, the clock moves to its
+/// completion, and events that were due before run late. That models one blocking caller on one thread.
 pub struct SimulatedDevice {
     world: World,
     content: Arc<dyn Device>,
@@ -63,7 +63,7 @@ pub struct SimulatedDevice {
 }
 
 impl SimulatedDevice {
-    /// `content`, which must complete requests at once (memory does), with `latency` in `world`.
+    /// Wraps `content`, which must complete requests synchronously as memory does, with `latency` in `world`.
     pub fn new(world: World, content: Arc<dyn Device>, latency: LatencyModel) -> Self {
         let free_at_ns = Mutex::new(vec![0; latency.channels.max(1)]);
         Self { world, content, latency, free_at_ns, tally: Arc::default() }

@@ -21,7 +21,7 @@ pub(super) struct Tasks {
     runnable: Arc<Mutex<Vec<Arc<TaskWaker>>>>,
 }
 
-/// What a task came to, for whoever spawned it. Dropping it does not stop the task.
+/// The result of a task, for the caller that spawned it. Dropping it does not stop the task.
 pub struct Task<T> {
     slot: Rc<RefCell<Slot<T>>>,
 }
@@ -79,7 +79,7 @@ impl Tasks {
         self.bodies.borrow().len()
     }
 
-    /// Lets one runnable task go on, the one that `choose` picks among so many. False if there was none.
+    /// Polls one runnable task, selected by `choose` from their number. Returns false if there is none.
     pub(super) fn run_one(&self, choose: impl FnOnce(usize) -> usize) -> bool {
         let task = {
             let mut runnable = self.runnable.lock();
@@ -101,7 +101,7 @@ impl Tasks {
     }
 }
 
-/// A task that is woken becomes runnable, once, from wherever it is woken.
+/// Makes a task runnable, once, from any thread that wakes it.
 struct TaskWaker {
     number: u64,
     /// Whether it is among the runnable ones. It changes under their lock.
@@ -111,7 +111,7 @@ struct TaskWaker {
 
 impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
-        // Nobody runs tasks any more: what is woken stays as it is.
+        // The simulation was dropped: woken tasks never run again.
         let Some(runnable) = self.runnable.upgrade() else { return };
         let mut runnable = runnable.lock();
         if !self.is_runnable.swap(true, Ordering::SeqCst) {

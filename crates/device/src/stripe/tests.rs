@@ -1,4 +1,4 @@
-//! Where stripes lie, and what the devices see of a request.
+//! The layout of stripes, and the requests that the members receive.
 
 use std::sync::atomic::{AtomicU16, Ordering::SeqCst};
 

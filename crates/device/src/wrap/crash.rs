@@ -1,9 +1,8 @@
 //! A device whose power can be cut.
 //!
-//! Beside the device as it lives, it keeps what a power cut could not take away (the durable image, as of the last flush)
-//! and every change since. [`CrashDevice::crash`] makes of both an image that the contract of [`Device`] allows: whatever
-//! was flushed is there; of the rest any blocks are, and each block whole. [`CrashDevice::kill`] makes what the end of the
-//! program leaves instead: whatever completed.
+//! Beside the current content, it keeps the durable image (as of the last flush) and every change since. [`CrashDevice::crash`] makes
+//! from both an image that the contract of [`Device`] allows: flushed data is present; of later writes, any subset of the blocks is
+//! present, each block whole. [`CrashDevice::kill`] makes the image that the end of the process leaves: all completed writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -92,7 +91,7 @@ enum Ticket {
 }
 
 impl CrashDevice {
-    /// A device on `memory`; what is there already counts as flushed.
+    /// Wraps `memory`; its present content counts as flushed.
     #[must_use]
     pub fn new(memory: MemoryDevice) -> Self {
         let durable = memory.duplicate();
@@ -132,8 +131,8 @@ impl CrashDevice {
         self.journal.lock().power.requests()
     }
 
-    /// The medium as the next start may find it, had the power been cut now, or when it was. Seeds give different
-    /// images, among them the ones that hold nothing and everything of what was not flushed.
+    /// A possible content of the medium after a power cut now, or after the cut that was made. Seeds give different images, among them
+    /// those with none and with all of the unflushed writes.
     #[must_use]
     pub fn crash(&self, seed: u64) -> MemoryDevice {
         let journal = self.journal.lock();
@@ -146,8 +145,8 @@ impl CrashDevice {
         image
     }
 
-    /// The medium as the next start finds it if not the power was cut but the program killed: everything that completed is
-    /// there, flushed or not, and of what was in flight any blocks are.
+    /// A possible content of the medium after the process is killed without a power cut: all completed writes, flushed or not, and any
+    /// subset of the blocks of requests in flight.
     #[must_use]
     pub fn kill(&self, seed: u64) -> MemoryDevice {
         let journal = self.journal.lock();
@@ -282,7 +281,7 @@ impl Journal {
     }
 }
 
-/// How much of what was not flushed an image holds.
+/// The share of the unflushed writes in an image.
 #[derive(Clone, Copy)]
 enum Luck {
     Nothing,
@@ -329,7 +328,7 @@ impl Change {
                     write(image, Request::Write { offset, data, placement: PlacementHandle::DEFAULT });
                 }
             }
-            // Block by block would take for ever on a large trim.
+            // A large trim is applied as a whole, because block by block it is too slow.
             What::Trim(len) => {
                 let start = random.random_range(0..=len / block) * block;
                 let end = start + random.random_range(0..=(len - start) / block) * block;

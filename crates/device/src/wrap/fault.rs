@@ -45,7 +45,7 @@ pub struct FaultDevice {
     tally: Arc<Tally>,
 }
 
-/// Whether a request is one of those that fail.
+/// Whether a request fails.
 type Fails = Box<dyn Fn(&Request) -> bool + Send>;
 
 enum Fate {
@@ -65,7 +65,7 @@ impl FaultDevice {
         Self { inner, seed, requests, faults, fails, stuck, injected, tally }
     }
 
-    /// From now on those requests end in [`ErrorKind::Medium`] of which this is true, too: a bad block, say.
+    /// Additionally fails all further requests for which this returns true, with [`ErrorKind::Medium`]; models a bad block, for example.
     pub fn fail_where(&self, fails: impl Fn(&Request) -> bool + Send + 'static) {
         *self.fails.lock() = Box::new(fails);
     }
@@ -162,7 +162,7 @@ impl Device for FaultDevice {
         outcome
     }
 
-    /// Requests as they ended here; the media's bytes as the device inside tells them.
+    /// Counts requests by their outcome here; the media bytes are those of the wrapped device.
     fn counters(&self) -> Counters {
         Counters { media_written_bytes: self.inner.counters().media_written_bytes, ..self.tally.counters() }
     }
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn stuck_requests_go_on_when_released_and_are_told_closed_otherwise() {
+    fn stuck_request_completes_on_release_and_fails_as_closed_on_drop() {
         let device = device(7, Faults { stuck: 1.0, ..Default::default() });
         let shared: &dyn Device = &device;
         let (first, second) = (shared.start(Request::Flush), shared.start(Request::Flush));

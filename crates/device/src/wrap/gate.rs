@@ -1,5 +1,4 @@
-//! A device whose requests wait until they are told to go on: how a test brings about the one order of events in which
-//! something once went wrong.
+//! A device that holds its requests until a test releases them, to produce one specific order of events.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,11 +7,11 @@ use parking_lot::Mutex;
 
 use crate::{Completion, Counters, Device, Geometry, Outcome, PlacementHandle, Request, RequestKind};
 
-/// Passes requests on, except for the kinds it is closed for.
+/// Passes requests through, except for the kinds for which it is closed.
 ///
-/// A read that waits has seen the medium when it was asked for and answers later: the harder case for whoever comes back
-/// to it. The other one is to [look late](Self::looking_late). What changes the medium does so when it is let go.
-/// [`execute`](Device::execute) goes past the gate: a test's own thread must not wait for itself.
+/// A held read has read the medium at submission and completes later, which is the harder case for its caller;
+/// [`looking_late`](Self::looking_late) selects the other one. Held writes and trims take effect when they are released.
+/// [`execute`](Device::execute) bypasses the gate, because a test's own thread must not wait for itself.
 pub struct GateDevice {
     inner: Arc<dyn Device>,
     looks_late: bool,
@@ -57,7 +56,7 @@ impl GateDevice {
         self.state.lock().closed_for.clear();
     }
 
-    /// Lets go what waits; what comes later waits again. How many there were.
+    /// Releases the held requests; later requests are held again. Returns their number.
     pub fn let_pass(&self) -> usize {
         let held = std::mem::take(&mut self.state.lock().held);
         let count = held.len();

@@ -1,4 +1,4 @@
-//! How long each request took, what was said of the first that failed, and who asked for which placement handle.
+//! Measures the latency of each request, and records the first error and the assigned placement handles.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
@@ -9,8 +9,8 @@ use crate::{
     Clock, Completion, Counters, Device, Geometry, IoError, Outcome, PlacementHandle, Request, RequestKind,
 };
 
-/// Told of each request that ended well: what it was, its bytes, its latency in nanoseconds. Runs where requests
-/// complete, and must not block. Failed requests have no latency worth knowing; they are in the counters.
+/// Called for each successful request with its kind, bytes and latency in nanoseconds. It runs on the completing thread and must not
+/// block. Failed requests are in the counters only.
 pub type Observer = Arc<dyn Fn(RequestKind, u64, u64) + Send + Sync>;
 
 /// Tells an observer the latency of every request, from `submit` to its completion.
@@ -34,7 +34,7 @@ impl MeasureDevice {
         self.first_failure.get().cloned()
     }
 
-    /// Who asked for a placement handle, in order, and what each was given.
+    /// The consumers that requested a placement handle, in order, each with its handle.
     #[must_use]
     pub fn consumers(&self) -> Vec<(String, PlacementHandle)> {
         self.consumers.lock().clone()
@@ -102,7 +102,7 @@ mod tests {
     use crate::{IoBuffer, MemoryDevice, SimulatedDevice, Simulation};
 
     #[test]
-    fn each_kind_is_told_with_its_bytes_and_its_time() {
+    fn observer_receives_kind_bytes_and_latency_of_each_request() {
         let simulation = Simulation::new(0);
         let latency = LatencyModel {
             read_ns: 70,

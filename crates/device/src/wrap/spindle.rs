@@ -1,8 +1,8 @@
-//! A model disk with one head: what flash in front of it is for.
+//! A model disk with one head, the slow disk behind a flash cache.
 //!
-//! Requests are served one at a time in the order they came. A request that begins where the last one ended pays for
-//! its bytes only; any other pays for a movement of the head first. There is no write cache, so a flush costs nothing,
-//! and no reordering, so a deep queue gains nothing: a plain lower bound of a disk, and the same in both worlds.
+//! Requests are served one at a time in order of arrival. A request that begins where the last one ended takes the time of its bytes
+//! only; any other also takes the time of a head movement. There is no write cache, so a flush takes no time, and no reordering, so a
+//! deep queue gains nothing: a simple lower bound of a disk, equal in real and simulated time.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl Device for SpindleDevice {
     }
 
     fn submit(&self, request: Request, completion: Completion) {
-        // What cannot be is refused at once, and counted, where everything is.
+        // Invalid requests fail immediately, and are counted with all others.
         if self.geometry().check(&request).is_err() {
             return self.inner.submit(request, completion);
         }

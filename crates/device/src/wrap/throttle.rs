@@ -1,4 +1,4 @@
-//! A slower device: so many bytes and requests a second, no more.
+//! Limits a device's bytes and requests per second.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -66,7 +66,7 @@ fn a_descriptor_shorter_than_itself_ends_the_list() {
 }
 
 #[test]
-fn handles_tell_who_uses_them() {
+fn handle_usage_distinguishes_host_and_controller() {
     let mut bytes = vec![0; 8 + 8 * 4];
     bytes[0] = 4;
     for (handle, used) in [1, 2, 0, 3].into_iter().enumerate() {
@@ -113,7 +113,7 @@ fn events() -> Vec<u8> {
 }
 
 #[test]
-fn events_tell_only_what_their_flags_vouch_for() {
+fn event_fields_are_present_only_if_their_flags_are_set() {
     let found = Event::decode_all(&events()).unwrap();
     let whole = Event {
         kind: EventKind::InvalidPlacementId,

@@ -73,7 +73,7 @@ fn a_stripe_gives_each_member_its_own_identifier() {
 }
 
 #[test]
-fn what_is_missing_for_placement_is_named_with_the_steps() {
+fn open_without_placement_names_the_missing_requirement_and_the_steps() {
     let refusal = |change: fn(&mut crate::nvme::fake::State)| {
         let fake = Fake::new();
         change(&mut fake.state.lock());
@@ -101,7 +101,7 @@ fn what_is_missing_for_placement_is_named_with_the_steps() {
 }
 
 #[test]
-fn who_shares_a_drive_and_does_not_place_gets_no_handle_of_it() {
+fn slice_without_placement_takes_no_handle_of_the_drive() {
     let whole: Arc<dyn Device> = Arc::new(over(Fake::new(), &placed()).unwrap());
     let slice = |range| SliceDevice::new(Arc::clone(&whole), range).unwrap();
     let (placing, plain) = (slice(0..4096), slice(4096..8192).without_placement());
@@ -152,7 +152,7 @@ fn a_long_trim_goes_in_ranges_that_the_drive_takes() {
 }
 
 #[test]
-fn what_cannot_be_served_is_refused() {
+fn open_unsupported_namespace_is_refused() {
     let kind = |change: fn(&mut crate::nvme::fake::State), options: OpenOptions| {
         let fake = Fake::new();
         change(&mut fake.state.lock());

@@ -29,7 +29,7 @@ fn contents(device: &dyn Device, blocks: usize) -> Vec<u8> {
 }
 
 #[test]
-fn what_was_flushed_is_in_every_image_and_the_rest_in_any_mixture() {
+fn crash_image_keeps_flushed_blocks_and_any_subset_of_the_others() {
     let device = device();
     device.execute(write_request(0, 3, 1)).unwrap();
     device.execute(Request::Flush).unwrap();
