@@ -88,8 +88,8 @@ impl Simulation {
         }
     }
 
-    /// Runs the world until it is idle, as [`run_until_idle`](Self::run_until_idle) does, and returns the result of `future`. The clock then
-    /// shows the time of the last event, which may be later than the completion of `future`. Endless work, such as a cache's background
+    /// Runs the world until it is idle, as [`run_until_idle`](Self::run_until_idle) does, and returns the result of `future`. The clock
+    /// then shows the time of the last event, which may be later than the completion of `future`. Endless work, such as a cache's background
     /// tasks, must end with `future`, for example by `select`: spawned beside it, it keeps the world from becoming idle.
     ///
     /// # Panics
