@@ -39,10 +39,11 @@ fn main() -> ExitCode {
         "vm-measure" => &[Step { name: "emulated drives beside fio", run: vm::measure }],
         "vm" => &[Step { name: "emulated drives", run: vm::run }],
         "miri" => MIRI,
+        "leaks" => &[Step { name: "leaks", run: leaks }],
         "fuzz" => &[Step { name: "fuzz targets", run: fuzz }],
         _ => {
             eprintln!(
-                "usage: cargo xtask ci | databases [kills] [trial…] | lint | rules | vm [kernel] [probe] | vm-measure | miri [filter…]"
+                "usage: cargo xtask ci | databases [kills] [trial…] | lint | rules | vm [kernel] [probe] | vm-measure | miri [filter…] | leaks"
             );
             eprintln!("       cargo xtask fuzz [seconds [target…]]");
             return ExitCode::from(2);
@@ -97,6 +98,21 @@ fn miri() -> Result<(), String> {
         .args(filters)
         // Files and clocks of the machine are asked for by a test now and then.
         .env("MIRIFLAGS", "-Zmiri-disable-isolation"))
+}
+
+/// The target that the sanitizer is built for. Naming it keeps the sanitizer out of build scripts.
+const SANITIZED_TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// The tests that repeat calls, connections, opens and closes, under LeakSanitizer: it reports each allocation that is unreachable
+/// when the process ends, with the stack that made it. The tests themselves find memory that stays reachable and grows.
+fn leaks() -> Result<(), String> {
+    for room in ["flashwright-device", "flashwright-cache", "flashwright-block"] {
+        run(Command::new("rustup")
+            .args(["run", "nightly", "cargo", "test", "-p", room, "--test", "leaks"])
+            .args(["--target", SANITIZED_TARGET, "--target-dir", "target/leaks"])
+            .env("RUSTFLAGS", "-Zsanitizer=leak"))?;
+    }
+    Ok(())
 }
 
 /// All fuzz targets on their seeds; with a number of seconds, each of them (or those named) under libFuzzer for so long,
