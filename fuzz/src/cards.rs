@@ -1,4 +1,4 @@
-//! Drive cards: whatever a card says, it is refused in words, or makes a drive.
+//! Drive cards: any card is either refused with a message or builds a drive.
 
 use ssd::Card;
 

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bench::config::cachebench::load_text;
 
-/// Loads a config; whatever is refused is refused by file and in words.
+/// Loads a config; a refusal must name the file and the reason.
 pub fn check(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Err(error) = load_text(Path::new("stranger.json"), text, &[]) {

@@ -13,7 +13,7 @@ pub mod striped;
 pub mod traces;
 pub mod volume;
 
-/// One target: its name, which is its file in `fuzz_targets/` and its folder in `seeds/`, and what it does.
+/// One target: its name (its file in `fuzz_targets/` and its folder in `seeds/`) and its function.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.

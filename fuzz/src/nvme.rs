@@ -4,7 +4,7 @@ use device::nvme::fdp::{self, Configurations, Event, Feature, PlacementStatus, S
 use device::nvme::identify::{Controller, Namespace};
 use device::nvme::log_pages::{EnduranceGroup, OcpSmart, Smart};
 
-/// Decodes the bytes as each page; what is listed was there.
+/// Decodes the bytes as each data structure; decoded entries must lie inside the input.
 pub fn check(data: &[u8]) {
     let _ = Controller::decode(data);
     let _ = Namespace::decode(data);

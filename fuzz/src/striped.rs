@@ -1,4 +1,4 @@
-//! Labels of members of a stripe, whose checksums are made right: what is believed for its checksum must be bounded still.
+//! Labels of stripe members with corrected checksums: fields must be bounds-checked even if the checksum is right.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ const MEMBER_BYTES: u64 = 512 << 10;
 const LABEL_BYTES: usize = 512;
 const CRC_AT: usize = LABEL_BYTES - 4;
 
-/// Takes the bytes for the labels of two members; what is a stripe by them can be used.
+/// Uses the bytes as the labels of two members; if they form a stripe, the stripe must be usable.
 pub fn check(data: &[u8]) {
     let (first, second) = data.split_at(data.len().min(LABEL_BYTES));
     let members = [member("first", first), member("second", second)];

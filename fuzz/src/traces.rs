@@ -14,17 +14,17 @@ use crate::scratch::Scratch;
 
 /// Accesses after which a trace of few bytes has asked for enough: a row may well ask for a million pages.
 const ENOUGH: u64 = 20_000;
-/// Accesses in a batch: what a reader holds does not grow with what a row asks for.
+/// Accesses per batch: a reader's memory must not grow with the values of a row.
 const LARGEST_BATCH: usize = 4096;
 
-/// Tables whose columns the header names, or who reads them.
+/// Table formats whose columns come from the header or from the command line.
 const TABLES: [&str; 4] =
     ["csv", "csv:key", "csv:time,key,-,size,op", "csv:key=1,size=a,op=2,ttl=3,tenant=1,count=3"];
 
-/// Reads a trace; what was read reads the same once it is written as a plain trace.
+/// Reads a trace; the requests written as a plain trace must read back equal.
 pub fn check(data: &[u8]) {
     let Some((&[choice, how], bytes)) = data.split_first_chunk::<2>() else { return };
-    // Beyond the formats: nobody tells, and the ending of the name is all there is to go by.
+    // Beyond the registered formats, test detection, which only has the content and the file extension.
     let format = FORMATS.get(usize::from(choice)).map(|format| match format.name {
         "csv" => TABLES[usize::from(how >> 3) % TABLES.len()],
         name => name,

@@ -1,7 +1,6 @@
-//! A flash that holds a volume, with some of its bytes changed and its checksums made right again: what is believed for
-//! its checksum must be bounded still.
+//! A formatted flash with some bytes changed and its checksums corrected: fields must be bounds-checked even if the checksum is right.
 //!
-//! The input is a run of patches: where (3 bytes), how many bytes (1), the bytes.
+//! The input is a sequence of patches: offset (3 bytes), length (1), data.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,10 +1,10 @@
-//! Each target on its seeds, without a fuzzer: what was found once stays found, and targets do not rot.
+//! Runs each target on its seeds, without a fuzzer, as a regression test.
 
 use std::path::{Path, PathBuf};
 
 use flashwright_fuzz::TARGETS;
 
-/// The seeds of a target, and what the product ships of the same kind.
+/// The seeds of a target, and the shipped files of the same kind.
 fn seeds(target: &str) -> Vec<PathBuf> {
     let room = Path::new(env!("CARGO_MANIFEST_DIR"));
     let shipped = match target {

@@ -9,7 +9,7 @@ mod vm;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-/// One step of the chore: what it is called, and how it is run.
+/// One step of a chore: its name and its function.
 struct Step {
     name: &'static str,
     run: fn() -> Result<(), String>,
@@ -115,8 +115,8 @@ fn leaks() -> Result<(), String> {
     Ok(())
 }
 
-/// All fuzz targets on their seeds; with a number of seconds, each of them (or those named) under libFuzzer for so long,
-/// which needs `cargo-fuzz`. No sanitizer: those need a nightly compiler, and what is unsafe is Miri's matter.
+/// Runs all fuzz targets on their seeds; with a number of seconds, runs each of them (or the named ones) under libFuzzer for that time,
+/// which needs `cargo-fuzz`. No sanitizer, because those need a nightly compiler; Miri checks unsafe code.
 fn fuzz() -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
     let room = root.join("fuzz");

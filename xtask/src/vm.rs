@@ -18,7 +18,7 @@ use std::process::Command;
 use guest::{Contents, Job};
 use packages::{Packages, Unavailable};
 
-/// A kernel to boot: what it stands for, the Debian suite whose cloud kernel it is, and the releases that will do.
+/// A kernel to boot: its label, the Debian suite of its cloud kernel, and the accepted releases.
 struct Kernel {
     name: &'static str,
     stands_for: &'static str,
@@ -56,7 +56,7 @@ const PROBES: &[&str] = &["nvme_probe", "ublk_probe"];
 /// What makes and verifies file systems in the guest.
 const E2FS_PROGRAMS: &[&str] = &["usr/sbin/mkfs.ext4", "usr/sbin/e2fsck"];
 
-/// Runs the probes on every kernel, or what the command line names of either.
+/// Runs the probes on every kernel, or the kernel and probe named on the command line.
 pub fn run() -> Result<(), String> {
     let words: Vec<String> = std::env::args().skip(2).collect();
     let asked = |name: &str| words.iter().any(|word| word == name);
@@ -141,8 +141,7 @@ pub fn measure() -> Result<(), String> {
 /// Programs of ours that run in the guest.
 fn build(root: &Path, profile: &str) -> Result<Vec<PathBuf>, String> {
     let mut command = Command::new(env!("CARGO"));
-    // The whole workspace, though little of it is needed: so its parts have the features that they have in tests, and what was
-    // built for these is not built again.
+    // Builds the whole workspace, so that features are unified as in tests and the tests' artifacts are reused.
     command.current_dir(root).args(["build", "--quiet", "--workspace", "--bins", "--examples"]);
     super::run(command.args(["--profile", profile]))?;
     let target =

@@ -31,7 +31,7 @@ pub struct Arguments {
     /// Only comparisons whose title contains this.
     #[arg(long, default_value = "")]
     only: String,
-    /// Measures one peer's memory and prints it: what the run does in processes of their own.
+    /// Measures one peer's memory and prints it; the main run starts this in separate processes.
     #[arg(long, hide = true)]
     memory_of: Option<Peer>,
     /// With `memory_of`: the cache has room for all objects, and gets each.

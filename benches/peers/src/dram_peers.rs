@@ -57,7 +57,7 @@ impl Peer {
         }
     }
 
-    /// The policy of ours; the first is what a builder that is told nothing takes.
+    /// The policy of our cache; the first is the builder's default.
     fn of_ours(self) -> Option<Kind> {
         match self {
             Self::Ours => Some(Kind::S3Fifo),
@@ -98,7 +98,7 @@ struct Ours(Cache);
 
 impl Ours {
     fn open(bytes: u64, kind: Kind) -> Self {
-        // As the others are told how many items to expect, ours is told how large they get.
+        // The peers are configured with the expected number of items, ours with the largest item.
         let builder = Cache::builder().dram_bytes(bytes).max_item_bytes(LARGEST_ITEM_BYTES);
         let builder = builder.eviction(EvictionConfig::new(kind));
         Self(builder.open().expect("a cache in memory opens"))

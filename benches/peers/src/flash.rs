@@ -1,8 +1,8 @@
-//! Hybrid caches: what a file of a given size holds, what it costs to fill it, and what a hit from disk costs.
+//! Hybrid caches: objects held in a file of a given size, the cost of filling it, and the cost of a hit from disk.
 //!
-//! One cache a process, so that resident memory is its own. The cache is filled past its capacity; what it says it held is
-//! what a sample of all keys finds. Then it is closed and opened again, and keys that were inserted lately are read at a fixed
-//! depth: from disk, since nothing is in DRAM, and the drive has had time for what was written.
+//! One cache per process, so that resident memory is its own. The cache is filled beyond its capacity; the number of objects held is
+//! estimated by reading a sample of all keys. Then the cache is closed and reopened, and recently inserted keys are read at a fixed queue
+//! depth: from disk, since DRAM is empty and the drive has finished its writes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ enum Which {
     FoyerUring,
 }
 
-/// Little, so that what is held is held on disk.
+/// Small, so that nearly all objects are on disk.
 const DRAM_BYTES: u64 = 16 << 20;
 const SMALL_BYTES: usize = 300;
 const LARGEST_BYTES: usize = 64 << 10;

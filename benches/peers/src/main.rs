@@ -13,7 +13,7 @@ use clap::Parser;
 enum Command {
     /// Caches in memory: CPU, hit ratio, memory an entry.
     Dram(dram::Arguments),
-    /// One cache on a file: what it holds, writes and costs.
+    /// One cache on a file: objects held, bytes written, CPU time.
     Flash(flash::Arguments),
 }
 

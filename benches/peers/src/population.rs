@@ -1,4 +1,4 @@
-//! The objects, and who asks for them: the same for every peer.
+//! The objects and their popularity, the same for every peer.
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _, seq::SliceRandom as _};

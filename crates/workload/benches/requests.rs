@@ -47,7 +47,7 @@ fn main() {
     report("workload, normal, 1 M keys", &PreparedAccesses::new(&normal, operations).expect("valid"));
 }
 
-/// The best of many short runs: what the code costs while nothing else takes the core.
+/// The best of many short runs, to exclude time in which other processes used the core.
 fn report(name: &str, workload: &impl Workload) {
     const REQUESTS: u32 = 200_000;
     let mut source = workload.sources(1, 1).expect("generators open nothing").remove(0);

@@ -1,12 +1,12 @@
 //! What is asked of a block device.
 
-/// Bytes of a sector, the unit that traces count in whatever the device.
+/// Bytes of a sector, the unit of traces regardless of the device's block size.
 pub const SECTOR_BYTES: u64 = 512;
 
 /// One request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BlockRequest {
-    /// Nanoseconds since the first request, or since whatever the trace counts from.
+    /// Nanoseconds since the first request, or since the origin of the trace's timestamps.
     pub time_ns: u64,
     /// What is asked.
     pub kind: BlockKind,

@@ -57,7 +57,7 @@ pub struct Request<'a> {
     pub value_bytes: u64,
     /// Lengths of the chained items that belong to the key; empty where the workload has none.
     pub chain_bytes: &'a [u32],
-    /// Seconds the value lives once it is set; `None` is for ever.
+    /// TTL of the value in seconds, from when it is set; `None` never expires.
     pub ttl_seconds: Option<u32>,
     /// The cache pool that is asked.
     pub pool: u16,
@@ -89,7 +89,7 @@ pub struct Part {
     pub fetch: Option<Fetch>,
 }
 
-/// What whoever is asked for an object, or for the rest of one, has to send.
+/// The bytes that an origin or a lower cache must send for an object, or for a part of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fetch {
     /// Of the response's header, which comes with every part.
@@ -148,8 +148,8 @@ pub trait Source: Send {
     /// The next request; `None` at the end of the trace. Generators never end.
     fn next(&mut self) -> Option<Request<'_>>;
 
-    /// The key of the request that is handed out [`AHEAD`] requests after the next one, for whoever can prepare for it; `None`
-    /// where the source does not know it yet.
+    /// The key of the request [`AHEAD`] requests after the next one, so that a caller can prefetch for it; `None` if the source does not know
+    /// it yet.
     fn upcoming(&self) -> Option<&[u8]> {
         None
     }

@@ -1,7 +1,6 @@
-//! How fast requests are made.
+//! Request rates.
 //!
-//! Nothing here sleeps or reads a clock: each limiter is told the time and answers until when to wait. Who
-//! waits, and how, is the run's business.
+//! Nothing here sleeps or reads a clock: a limiter receives the time and returns the time to wait until. The caller waits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,9 +8,8 @@ mod arrivals;
 
 pub use arrivals::Arrivals;
 
-/// A token bucket that lends: whoever comes when it is empty takes a token of the future and waits until that
-/// is due. So every caller gets its turn in the order of asking, and the rate holds however many there are.
-/// Shared by all threads of an instance; without a lock.
+/// A token bucket with reservations: a caller that finds it empty takes a future token and waits until its time. Callers are served in
+/// order of arrival, and the rate holds for any number of callers. Shared by all threads of an instance, without a lock.
 #[derive(Debug)]
 pub struct TokenBucket {
     /// Ticks that a token takes to come: an `f64` by its bits, since the rate may change under way.
@@ -44,8 +42,8 @@ impl TokenBucket {
         Self { ticks_per_token, burst_ticks, start_ns, empty_at: AtomicU64::new(0) }
     }
 
-    /// From here on `tokens_per_second` come. What was reserved stays so, and the time that a full bucket bridges too: its
-    /// burst is so much larger or smaller. What was saved up at the old rate is lost.
+    /// Changes the rate to `tokens_per_second`. Reservations stay, and so does the time that a full bucket covers: the burst grows or shrinks
+    /// with the rate. Saved tokens of the old rate are dropped.
     ///
     /// # Panics
     /// If the rate is 0.
@@ -77,7 +75,7 @@ fn ticks_per_token(tokens_per_second: u64) -> f64 {
     1e9 * TICKS_PER_NS as f64 / tokens_per_second as f64
 }
 
-/// A pause after every so many operations of one thread (CacheBench's `opDelayBatch` and `opDelayNs`).
+/// A pause after a fixed number of operations of one thread (CacheBench's `opDelayBatch` and `opDelayNs`).
 #[derive(Debug, Clone)]
 pub struct Pause {
     every_operations: u64,

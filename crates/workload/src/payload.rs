@@ -1,28 +1,27 @@
-//! Value bytes that any reader can verify.
+//! Verifiable value bytes.
 //!
-//! Everything in a value follows from its key's hash, its version and its length, so a reader that knows the
-//! key can tell whether what it got is a whole value of that key, and of which version. The layout:
+//! All bytes of a value are computed from its key's hash, its version and its length, so a reader that knows the key can check that it
+//! got a whole value of that key, and of which version. The layout:
 //!
 //! ```text
 //! 0        4        8                16                       23     24            length
 //! | check  | length | key hash       | version (7 bytes)      | body | body ...    |
 //! ```
 //!
-//! `check` is a hash of the other 20 header bytes; `body` says how the body is made: the percentage of zeros,
-//! 101 more than that where the value's end repeats, or 255 where the rest was left as it was. Where the end repeats, the byte
-//! behind the header says how much of the value that is, percent, and `check` covers it too. Values shorter than the header hold the low bytes of the version
-//! in their front half and a hash in the back half.
+//! `check` is a hash of the other 20 header bytes. `body` is the kind of the body: the percentage of zeros; 101 plus that percentage if
+//! the end of the value repeats; or 255 if the body was left unchanged. If the end repeats, the byte after the header is the repeating
+//! share of the value in percent, and `check` covers it too. A value shorter than the header has the low bytes of the version in its front
+//! half and a hash in its back half.
 //!
-//! CacheBench fills values with an English sentence, which flatters drives that compress. The body here is
-//! random, but for the chosen share of zeros at the end of each 4 KiB of the value: a prepared block of random
-//! bytes, from a place picked by key and version, with every word XORed by a number of the key, the version and
-//! the 4 KiB. So no two blocks are alike either, and drives that deduplicate find nothing.
+//! CacheBench fills values with an English sentence, which favours drives that compress. The body here is random, except for the chosen
+//! share of zeros at the end of each 4 KiB: it is a prepared block of random bytes, from an offset chosen by key and version, with every
+//! word XORed with a number derived from the key, the version and the block. So no two blocks are equal, and a deduplicating drive finds
+//! no duplicates.
 //!
-//! What they are to find is the end of the value: from there on each 4 KiB is the same one of four prepared blocks, by the
-//! key. A cache packs values behind headers and keys, so a drive's block begins anywhere in a value's; but where the
-//! same 4 KiB follow each other, every 4 KiB of them are a rotation of the block, and there are few of these. The first of
-//! them that the drive has whole begins half a block behind in the mean, and as much is lost at the end: the part that
-//! repeats is a block longer than asked for, so that the drive finds the share that was.
+//! With repeats, the end of the value consists of one of four prepared 4 KiB blocks, chosen by the key. A cache packs values behind
+//! headers and keys, so a drive's block begins at any offset of a value; but in a sequence of equal 4 KiB blocks, every 4 KiB window is
+//! a rotation of the block, and there are few rotations. The first whole window begins half a block later on average, and as much is lost
+//! at the end: the repeating part is therefore one block longer than requested, so that the drive finds the requested share.
 
 mod lines;
 #[cfg(test)]
@@ -51,13 +50,13 @@ const BLOCK_BYTES: usize = 4096;
 const WORD_BYTES: usize = 8;
 /// Kinds of bodies from this on repeat at their end.
 const REPEATS: u8 = 101;
-/// Where it is said how much of such a value repeats, and where its body begins.
+/// Offset of the repeating share, in percent; the body follows it.
 const REPEATED_PERCENT: usize = HEADER_BYTES;
 const REPEATING_BODY: usize = HEADER_BYTES + WORD_BYTES;
 /// Blocks that values repeat, and what their words are XORed by, so that they are like no other block.
 const REPEATED_BLOCKS: u64 = 4;
 const REPEATED_MASK: u64 = 0x6465_6475_7065_6421;
-/// Values from this size on are written past the processor's caches, of which they would be most of what a core has for itself.
+/// Values of at least this size are written with non-temporal stores, because they would evict most of a core's cache.
 const PAST_CACHES_BYTES: usize = 32 << 10;
 static ZEROS: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 /// Prepared random bytes: small enough to stay in a second-level cache beside the engine's own data.
@@ -89,7 +88,7 @@ impl Version {
     }
 }
 
-/// How a value differs from what was written.
+/// How a value differs from the written one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Corruption {
     /// The header, or a value shorter than it, is not what any writer wrote for the key.
@@ -120,7 +119,7 @@ pub enum Corruption {
 }
 
 impl Payload {
-    /// Values of which `zeros_percent` of a hundred bytes are zeros, and so can be compressed away.
+    /// Values with `zeros_percent` zeros in each hundred bytes, which can be compressed.
     #[must_use]
     pub fn new(zeros_percent: u8) -> Self {
         assert!(zeros_percent <= 100, "a percentage");
@@ -129,8 +128,8 @@ impl Payload {
         Self { prepared, zeros_percent, repeated_percent: 0 }
     }
 
-    /// The same, of which a drive that deduplicates finds `percent` of a hundred blocks elsewhere. Values of a block and less
-    /// repeat nothing.
+    /// The same values, in which a deduplicating drive finds `percent` of the blocks to be duplicates. Values of at most one block have no
+    /// repeats.
     #[must_use]
     pub fn with_repeats(self, percent: u8) -> Self {
         assert!(percent <= 100, "a percentage");
@@ -157,10 +156,10 @@ impl Payload {
         write_header(value, key_hash, version, NO_BODY);
     }
 
-    /// Whether `value` is a whole value of the key, every byte of it, and of which version.
+    /// Checks every byte of `value` against the key, and returns its version.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The kind of corruption.
     pub fn verify(&self, value: &[u8], key_hash: u64) -> Result<Version, Corruption> {
         let version = Self::verify_header(value, key_hash)?;
         if value.len() < HEADER_BYTES {
@@ -278,7 +277,7 @@ fn tiny_check(version: &[u8], length: usize, key_hash: u64) -> [u8; 16] {
     bytes
 }
 
-/// The body of one value: what it must be, block by block.
+/// The expected body of one value, block by block.
 struct Body<'a> {
     payload: &'a Payload,
     key_hash: u64,
@@ -372,7 +371,7 @@ impl Body<'_> {
         }
     }
 
-    /// The prepared bytes of block `number`, and what each of their words is XORed by.
+    /// The prepared bytes of block `number`, and the number that each word is XORed with.
     fn own(&self, number: usize) -> (&[u8], u64) {
         let mixed = scramble(self.key_hash ^ scramble(self.version ^ (number as u64) << VERSION_BITS));
         let mixed = scramble(mixed.wrapping_add(number as u64));

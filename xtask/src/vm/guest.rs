@@ -17,7 +17,7 @@ const INIT_MEASURE: &str = include_str!("measure.sh");
 /// The hybrid bench, on two drives with placement.
 const BENCH_CONFIG: &str = include_str!("bench.json");
 
-/// Packs busybox and what else the guest has into what the kernel unpacks at boot.
+/// Packs busybox and the guest's files into an initramfs.
 pub fn initramfs(folder: &Path, busybox: &Path, contents: &Contents<'_>) -> Result<PathBuf, String> {
     pack(folder, busybox, contents).map_err(|error| format!("packing the guest: {error}"))
 }

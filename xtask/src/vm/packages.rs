@@ -1,4 +1,4 @@
-//! Debian packages, fetched from wherever this machine's own apt fetches them, and unpacked into a folder.
+//! Debian packages, fetched from the archive that this machine's apt uses, and unpacked into a folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub struct Packages {
 }
 
 impl Packages {
-    /// QEMU of `suite` and busybox in `folder`; what is there already is not fetched again.
+    /// QEMU of `suite` and busybox in `folder`. Existing packages are not fetched again.
     pub fn prepare(folder: &Path, suite: &str) -> Result<Self, Unavailable> {
         if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
             return Err(Unavailable("the emulated machine is for hosts with Linux on x86-64".into()));
@@ -130,7 +130,7 @@ impl Packages {
         let mut fetch = self.apt("apt-get");
         fetch.current_dir(&archives).arg("-qq");
         fetch.arg("-o").arg(format!("Dir::Cache::archives={}", archives.display())).args(arguments()?);
-        // What fails may be lists that are older than the archive: the next run fetches them anew.
+        // The cause may be package lists older than the archive: the next run fetches them again.
         output(&mut fetch).inspect_err(|_| drop(fs::remove_file(self.folder.join("apt/refreshed"))))?;
         for entry in fs::read_dir(&archives)?
             .flatten()
@@ -165,7 +165,7 @@ impl Packages {
         Ok(())
     }
 
-    /// Words that begin with `prefix` and a digit in what the command prints.
+    /// Words of the command's output that begin with `prefix` and a digit.
     fn names_after(
         &self,
         program: &str,
@@ -188,7 +188,7 @@ impl Packages {
     }
 }
 
-/// An apt of its own: lists, cache and an empty list of installed packages, so that what is fetched is complete in itself.
+/// Configures a private apt: its own lists and cache, and an empty list of installed packages, so that all dependencies are fetched.
 fn configure(folder: &Path, suites: &[&str]) -> Result<PathBuf, Unavailable> {
     let apt = folder.join("apt");
     for directory in ["lists/partial", "cache/archives/partial", "etc/sources.d", "etc/preferences.d"] {

@@ -1,15 +1,14 @@
-//! A workload like that of a photo CDN's cache: albums of photos are born, are asked for most while they are young, and
-//! are forgotten.
+//! A workload like that of a photo CDN's cache: albums of photos are created, are requested most while they are new, and are then
+//! forgotten.
 //!
-//! The shape is a shot-noise model (Traverso et al., "Temporal locality in today's content caching: why it matters and how
-//! to model it", CCR 2013). Albums are born by a Poisson process. Each has a *volume*, its expected number of visits,
-//! by Zipf's law (with Mandelbrot's shift), and its visits are a Poisson process whose intensity falls with age as a
-//! Pareto law does: the measured decay of photos (Huang et al., "An analysis of Facebook photo caching", SOSP 2013).
-//! A visit asks for all photos of the album. Sizes are a mixture of log-normals, one a variant that photos are resized to.
+//! The model is shot noise (Traverso et al., "Temporal locality in today's content caching: why it matters and how to model it", CCR
+//! 2013). Albums are created by a Poisson process. Each has a *volume*, its expected number of visits, drawn from Zipf's law (with
+//! Mandelbrot's shift), and its visits are a Poisson process whose intensity falls with age by a Pareto law: the measured decay of
+//! photos (Huang et al., "An analysis of Facebook photo caching", SOSP 2013). A visit requests all photos of the album. Sizes are a
+//! mixture of log-normals, one per variant that photos are resized to.
 //!
-//! The run begins in the steady state: albums born long before it are there, as far as they will be asked for.
-//! The same configuration and seed give the same accesses. Memory is 48 bytes an album that will be asked for again
-//! in the run.
+//! The run begins in the steady state: it includes the older albums that are requested during the run. The same configuration and seed
+//! give the same accesses. Memory is 48 bytes per album with further requests in the run.
 //!
 //! # Calibration
 //! [`CdnConfig::default`] was fitted once, to the hit ratios that Huang et al. give for the Edge and the Origin of
@@ -21,9 +20,9 @@
 //! | Origin, 1x = [`ORIGIN_CACHE_BYTES`] | 33.0 (33) | 38.4 | 49.8 | 57.6 | 41.2 (42.5) | 56.6 |
 //! | Edge, 1x = [`EDGE_CACHE_BYTES`] | 59.2 (59.2) | 63.6 | 70.3 (67.7) | 75.5 | 65.2 (65) | 74.3 (72.0) |
 //!
-//! In brackets what they measured; FIFO hits 68.4 % (68.5) in an Edge cache of three times the size. The ratios hold
-//! within a point for other numbers of requests too, see [`CdnConfig::lasting`]. What is fitted is how steep popularity is and how slowly
-//! it falls: photos live much longer than they stay in a cache.
+//! In brackets: the measured values. FIFO hits 68.4 % (68.5) in an Edge cache of three times the size. The ratios hold within a point for
+//! other numbers of requests too, see [`CdnConfig::lasting`]. The fit determines the skew of popularity and its decay: photos are
+//! requested for much longer than they stay in a cache.
 
 use crate::trace::{Access, AccessKind, Accesses, ReadReport, TraceError};
 
@@ -86,7 +85,7 @@ impl Default for CdnConfig {
 }
 
 impl CdnConfig {
-    /// The same workload for so many requests: as many a day, of photos that live as long.
+    /// The same workload for `requests` requests: the request rate and the decay of photos stay the same.
     #[must_use]
     pub fn lasting(self, requests: u64) -> Self {
         let times = requests as f64 / self.requests as f64;

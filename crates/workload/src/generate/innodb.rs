@@ -49,9 +49,9 @@ pub struct InnodbConfig {
     pub backup_pages_per_operation: f64,
     /// Pages that the backup reads with one request.
     pub backup_request_pages: u32,
-    /// Of so many operations, one makes two extents of a table change places in heat: what is hot moves on. 0 is never.
+    /// One in this many operations exchanges the heat of two extents of a table, so that hot data moves. 0 disables it.
     pub operations_per_drift: u32,
-    /// Of so many operations, the page cleaner gets one.
+    /// One in this many operations is a page write of the page cleaner.
     pub operations_per_flush: u32,
     /// Operations a second.
     pub operations_per_second: u32,
@@ -122,7 +122,7 @@ impl Innodb {
     /// The workload of this seed.
     ///
     /// # Panics
-    /// If a table would have no extent, or a share is not one.
+    /// If a table would have no extent, or if a share is not between 0 and 1.
     #[must_use]
     pub fn new(config: InnodbConfig, seed: u64) -> Self {
         let mut random = stream(seed, 0);
@@ -186,7 +186,7 @@ impl Innodb {
         }
     }
 
-    /// The page cleaner of an instance drawn by its heat: who changes more cleans more.
+    /// The page cleaner writes a page of an instance drawn by heat: an instance with more changes cleans more.
     fn clean_a_page(&mut self) {
         let number = draw(&self.heat, &mut self.random);
         if let Some(page) = self.instances[number].pool.clean_oldest() {

@@ -1,9 +1,8 @@
-//! How keys are spelt.
+//! The spelling of keys.
 //!
-//! A key's bytes are computed from its index and never stored. There are two spellings, after CacheBench's two
-//! generators: `Raw` writes the index itself, so no two keys are ever equal; `Letters` writes
-//! random-looking words, of which the short ones run out.
-
+//! A key's bytes are computed from its index and never stored. There are two spellings, one for each of CacheBench's generators: `Raw`
+//! writes the index itself, so no two keys are equal; `Letters` writes pseudo-random words, and there are fewer short words than
+//! indexes.
 use super::error::Problem;
 use super::guide::Guide;
 use super::population::{KEY_LENGTH_STRIDE, point};
@@ -294,7 +293,7 @@ fn first_word_id(length: usize) -> u64 {
     (1..length).map(words_of).sum()
 }
 
-/// `word` in base 26 to the end of `into`; what is longer than needed begins with `a`.
+/// Writes `word` in base 26 to the end of `into`; leading positions are filled with `a`.
 fn write_word(mut word: u64, into: &mut [u8]) {
     for letter in into.iter_mut().rev() {
         *letter = b'a' + (word % LETTERS) as u8;

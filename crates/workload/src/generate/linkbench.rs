@@ -1,13 +1,12 @@
-//! A social graph in one MySQL server, as a block cache beneath it sees it: `LinkBench`.
+//! `LinkBench`: a social graph in one MySQL server, as seen by a block cache below the server.
 //!
-//! Armstrong, Ponnekanti, Borthakur, Callaghan: "`LinkBench`: a Database Benchmark Based on the Facebook Social Graph",
-//! SIGMOD
-//! 2013. Nodes, links (a table and an index that covers the queries) and counts of links, all in the order of ids. The mix of
-//! operations and the exponents of Zipf's law are the benchmark's own (`FBWorkload.properties`); ids are scattered, so that what is
-//! hot does not lie together. Before the volume stands InnoDB's buffer pool.
+//! Armstrong, Ponnekanti, Borthakur, Callaghan: "`LinkBench`: a Database Benchmark Based on the Facebook Social Graph", SIGMOD 2013.
+//! Nodes, links (a table and an index that covers the queries) and link counts are all stored in the order of ids. The mix of operations
+//! and the exponents of Zipf's law are the benchmark's own (`FBWorkload.properties`). Ids are scattered, so hot entries are not adjacent.
+//! InnoDB's buffer pool lies above the volume.
 //!
-//! Assumed: the tables' shares of the volume; a node's links lie in one page of either index; upper pages of indexes are in
-//! memory. Not modelled: redo log, doublewrite buffer, change buffer.
+//! Assumptions: the tables' shares of the volume; a node's links lie in one page of either index; upper index pages are in memory. Not
+//! modelled: redo log, doublewrite buffer, change buffer.
 
 use std::collections::VecDeque;
 
@@ -29,7 +28,7 @@ pub struct LinkBenchConfig {
     pub page_bytes: u32,
     /// The buffer pool.
     pub buffer_pool_bytes: u64,
-    /// Of so many operations, the page cleaner gets one.
+    /// One in this many operations is a page write of the page cleaner.
     pub operations_per_flush: u32,
     /// Operations a second.
     pub operations_per_second: u32,

@@ -4,8 +4,7 @@ use super::error::Problem;
 use super::guide::Guide;
 use crate::RequestKind;
 
-/// How often each kind of request is made, relative to the others. CacheBench's ratios, which need not sum to
-/// 1.
+/// Relative frequencies of the kinds of requests: CacheBench's ratios, which do not have to sum to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Mix {
     /// Lookups.

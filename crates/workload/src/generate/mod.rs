@@ -1,10 +1,9 @@
 //! Requests from distributions: CacheBench's `online` and `workload` generators.
 //!
-//! Both describe a population of keys, cut into one contiguous range a pool. A pool says which keys are asked
-//! for how often ([`popularity`]), what is done with them ([`mix`]), and how large keys, values and chains are
-//! ([`sizes`]). Nothing is stored per key: whatever belongs to a key (its bytes, its sizes, its TTL) is
-//! computed from its index, so ten trillion keys cost what ten cost. The two generators differ in how keys are
-//! spelt and in how accesses are drawn; [`online`] and [`workload`] say how.
+//! Both describe a population of keys, divided into one contiguous range per pool. A pool defines the popularity of its keys
+//! ([`popularity`]), the mix of operations ([`mix`]), and the sizes of keys, values and chains ([`sizes`]). Nothing is stored per key: its
+//! bytes, sizes and TTL are computed from its index, so ten trillion keys cost the same as ten. The two generators differ in the spelling
+//! of keys and in the drawing of accesses; see [`online`] and [`workload`].
 //!
 //! The properties of a key do not depend on the seed. A run with another seed asks the same population in
 //! another order, so figures of different seeds differ by the order alone.
@@ -33,7 +32,7 @@ pub(crate) use random::{Stream, stream};
 pub use sizes::Table;
 pub use workload::PreparedAccesses;
 
-/// What a generator is told.
+/// The parameters of a generator.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GeneratorConfig {
     /// Keys in all pools together.
@@ -64,7 +63,7 @@ pub struct Distribution {
     pub chain_items: Option<Table>,
     /// Lengths of chained items; needed where `chain_items` is given.
     pub chain_value_bytes: Option<Table>,
-    /// Seconds that values live; `None`: for ever.
+    /// TTLs of values in seconds; `None`: values do not expire.
     pub ttl_seconds: Option<Table>,
     /// Which keys are asked for how often.
     pub popularity: Popularity,

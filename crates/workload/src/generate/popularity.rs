@@ -42,9 +42,8 @@ pub enum Popularity {
 /// How the buckets of a popularity file become keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BucketRule {
-    /// Flattened into [`FLAT_BUCKETS`], each of at least one object, then scaled to the keys of the pool. No
-    /// key is then drawn more often than once in 2048, whatever the file says: an object hotter than that
-    /// becomes several keys.
+    /// Flattened into [`FLAT_BUCKETS`] buckets of at least one object each, then scaled to the keys of the pool. No key is drawn more often
+    /// than once in 2048 requests: an object of the file that is hotter becomes several keys.
     #[default]
     Flattened,
     /// Flattened, drawn, then scaled (CacheBench's `useLegacyKeyGen`): only as many different keys as the file
@@ -231,7 +230,7 @@ mod tests {
     fn normal_keeps_to_the_middle_and_to_the_range() {
         let counts = counted(&Draw::new(&Popularity::Normal, 10_000).unwrap(), 200_000);
         assert!(counts.keys().all(|key| *key < 10_000));
-        // One deviation holds 68.27 % of a normal distribution, of which 95.45 % fall into the range at all.
+        // One standard deviation holds 68.27 % of a normal distribution, and the range holds 95.45 %.
         let middle = share(&counts, 2500..7500);
         assert!((middle - 0.6827 / 0.9545).abs() < 0.005, "{middle}");
     }

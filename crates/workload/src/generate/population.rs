@@ -82,7 +82,7 @@ impl<S: Spelling> Population<S> {
     #[inline]
     pub(super) fn ttl_seconds(&self, index: u64) -> Option<u32> {
         let seconds = self.ttl.as_ref()?.at(point(index, TTL_STRIDE));
-        // CacheBench's 0 is "for ever".
+        // CacheBench's 0 means no TTL.
         if seconds == 0 { None } else { Some(u32::try_from(seconds).unwrap_or(u32::MAX)) }
     }
 

@@ -10,7 +10,7 @@ use super::guide::{Guide, checked_sum};
 /// A distribution as it is written: values or interval edges, and weights of any sum.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
-    /// Single values (as many as weights) or ascending edges of intervals (one more).
+    /// Single values (one per weight) or ascending interval edges (one more than weights).
     pub range: Vec<f64>,
     /// How likely each value or interval is, relative to the others.
     pub weights: Vec<f64>,

@@ -170,7 +170,7 @@ impl<S: Spelling> Generated<S> {
 impl<S: Spelling> Source for Generated<S> {
     #[inline]
     fn next(&mut self) -> Option<Request<'_>> {
-        // In place of the last one, which nobody has any more, comes the one behind all that are drawn.
+        // The last request has been handed out: draw its successor into its place.
         self.draw(self.last);
         self.last = (self.last + 1) % RING;
         let Self { pools, drawn, chain, last, .. } = self;

@@ -25,8 +25,8 @@ pub struct PreparedAccesses {
 }
 
 impl PreparedAccesses {
-    /// The generator that `config` describes, for a run of `operations` requests over all workers together: the
-    /// length of the list of accesses, of which each pool has its share.
+    /// The generator that `config` describes, for a run of `operations` requests over all workers. That is the length of the access list;
+    /// each pool has its share.
     ///
     /// # Errors
     /// A configuration that describes no workload.

@@ -1,4 +1,4 @@
-//! Accesses by Zipf's law, each independent of those before: the textbook's workload.
+//! Independent accesses by Zipf's law, the textbook workload.
 
 use rand_distr::{Distribution, Zipf};
 

@@ -1,11 +1,10 @@
-//! Requests that wait for nobody: an open loop.
+//! An open loop: requests that do not wait for earlier completions.
 //!
-//! A closed loop asks when the answer before is there, so that a slow moment keeps away the very requests that would have
-//! met it. Here each request has a moment at which it is due, whatever became of the others; measured from there, a latency
-//! holds the wait too.
+//! A closed loop sends a request after the previous answer, so a slow phase suppresses the requests that would have measured it. Here each
+//! request has a due time, independent of all others. A latency measured from the due time includes the wait.
 //!
-//! Each worker has arrivals of its own. Independent Poisson processes at an n-th of the rate are together one at the rate;
-//! even arrivals are dealt out in turn.
+//! Each worker has its own arrivals. `n` independent Poisson processes at an n-th of the rate are together one process at the full rate;
+//! uniform arrivals are assigned to the workers in turn.
 
 use rand_distr::{Distribution, Exp1};
 
@@ -43,7 +42,7 @@ impl Arrivals {
         Self::of(gaps, start_ns)
     }
 
-    /// The same, at random: the time from one to the next says nothing of those before.
+    /// Random arrivals: the interval to the next is independent of earlier intervals.
     ///
     /// # Panics
     /// As [`uniform`](Self::uniform).
@@ -67,7 +66,7 @@ impl Arrivals {
         std::mem::replace(&mut self.due_ns, next)
     }
 
-    /// Requests that were not asked for and are due by `now_ns`: their number, or, of random ones, what it is on average.
+    /// The number of requests due by `now_ns` and not made; for random arrivals, its expected value.
     #[must_use]
     pub fn overdue(&self, now_ns: u64) -> u64 {
         let Some(late_ns) = now_ns.checked_sub(self.due_ns) else { return 0 };
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_overdue_is_counted_from_the_first_that_nobody_asked_for() {
+    fn overdue_arrivals_are_counted_from_the_first_that_was_not_made() {
         let mut arrivals = Arrivals::uniform(1000, 0, 1, 0);
         assert_eq!((arrivals.next_due_ns(), arrivals.next_due_ns()), (0, 1_000_000));
         assert_eq!(arrivals.overdue(1_999_999), 0);

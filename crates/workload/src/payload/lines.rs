@@ -1,16 +1,16 @@
 //! Bytes written past the processor's caches, a cache line at a time.
 #![allow(unsafe_code, reason = "stores past the caches are intrinsics that take an address")]
 
-/// What is written at once.
+/// Bytes of one non-temporal store sequence: a cache line.
 pub(super) const LINE_BYTES: usize = 64;
 const VECTOR_BYTES: usize = 16;
 const WORD_BYTES: usize = 8;
 
-/// Fills `to` from front to back, whole lines past the caches. An ordinary store fetches the line that it changes: a value too
-/// large to stay in the caches is then moved over the memory's bus twice, and pushes out what the engine keeps there.
+/// Fills `to` from front to back, with non-temporal stores for whole lines. An ordinary store first loads the line that it changes: a
+/// value larger than the caches would cross the memory bus twice and would evict the engine's data.
 ///
-/// A line that only half of which is written past the caches costs more than all that saves, so what does not fill one is
-/// held back until it does. Dropped, the writer writes what it holds back, and makes all visible to whom the bytes are handed.
+/// A non-temporal store of half a line is slower than an ordinary store of all of it, so the writer buffers an incomplete line. On drop,
+/// it writes the buffered bytes and makes all stores visible to the next owner of the bytes.
 pub(super) struct LineWriter<'a> {
     /// What is not written yet; begins with a line.
     to: &'a mut [u8],
@@ -61,8 +61,8 @@ impl Drop for LineWriter<'_> {
     fn drop(&mut self) {
         self.to[..self.held_bytes].copy_from_slice(&self.held.0[..self.held_bytes]);
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        // SAFETY: every x86-64 processor has this fence. Stores past the caches are not ordered with others, such as that which
-        // unlocks the value.
+        // SAFETY: every x86-64 processor has this fence. Non-temporal stores are not ordered with other stores, such as the one that unlocks
+        // the value.
         unsafe {
             std::arch::x86_64::_mm_sfence();
         }
@@ -77,9 +77,8 @@ fn store(to: &mut [u8], from: &[u8], mask: [u8; WORD_BYTES]) {
     let (from, _) = from.as_chunks::<VECTOR_BYTES>();
     for (to, from) in to.iter_mut().zip(from) {
         debug_assert_eq!(to.as_ptr().align_offset(VECTOR_BYTES), 0);
-        // SAFETY: every x86-64 processor has these instructions. Both are sixteen bytes that we may read and write, `to` aligned to
-        // as many as it is part of a line. The fence that such stores need before others may see them is where the writer is
-        // dropped, and it has borrowed the bytes until then.
+        // SAFETY: every x86-64 processor has these instructions. Both pointers cover sixteen bytes that are valid for the access, and `to` is
+        // aligned because it is part of a line. The required fence runs when the writer is dropped, which borrows the bytes until then.
         unsafe {
             let mask = _mm_set1_epi64x(i64::from_ne_bytes(mask));
             let words = _mm_xor_si128(_mm_loadu_si128(from.as_ptr().cast::<__m128i>()), mask);

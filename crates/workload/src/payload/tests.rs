@@ -11,7 +11,7 @@ fn filled(payload: &Payload, length: usize, version: u64) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_verifies_at_every_length() {
+fn filled_value_verifies_at_every_length() {
     for percent in [0, 1, 50, 99, 100] {
         let payload = Payload::new(percent);
         for length in LENGTHS {
@@ -89,7 +89,7 @@ fn the_chosen_share_is_zeros() {
 }
 
 #[test]
-fn what_should_be_random_does_not_compress_and_what_should_does() {
+fn only_the_zero_share_of_a_value_compresses() {
     let whole: Vec<u8> = (0..64)
         .flat_map(|key| {
             let mut value = vec![0; 8192];
@@ -133,7 +133,7 @@ fn golden_bytes() {
 const GOLDEN: &str = "36fddde928000000efcdab89674523010d0c0b0a000000004de0e31b1c939a9a7577725ec8778e13";
 
 #[test]
-fn what_repeats_verifies_at_every_length_by_any_reader_and_every_flipped_bit_is_noticed() {
+fn repeating_value_verifies_at_every_length_and_detects_every_flipped_bit() {
     for (zeros, repeats) in [(0, 1), (0, 50), (30, 50), (0, 100), (100, 100)] {
         let payload = Payload::new(zeros).with_repeats(repeats);
         for length in [0, 24, 31, 32, 4096, 4127, 4128, 4129, 4200, 8192, 8200, 20_003, 400_001] {
@@ -176,14 +176,14 @@ fn a_drive_finds_the_share_of_blocks_that_was_asked_for_wherever_values_begin() 
 }
 
 #[test]
-fn what_repeats_does_not_compress_more_than_the_rest() {
+fn repeating_blocks_compress_no_better_than_the_rest() {
     let value = filled(&Payload::new(0).with_repeats(100), 4096 + 40, 1);
     assert!(zstd::encode_all(&value[..4096], 3).unwrap().len() > 4096 * 98 / 100);
 }
 
 proptest! {
     #[test]
-    fn versions_are_told_apart(a in 0..=MAX_VERSION, b in 0..=MAX_VERSION, length in 24..5000usize) {
+    fn different_versions_of_a_value_are_distinguished(a in 0..=MAX_VERSION, b in 0..=MAX_VERSION, length in 24..5000usize) {
         let payload = Payload::new(10);
         let read = payload.verify(&filled(&payload, length, a), KEY).unwrap();
         prop_assert!(read.matches(a));

@@ -7,8 +7,8 @@ use super::CdnConfig;
 use super::calendar::Calendar;
 use crate::generate::random::Stream;
 
-/// How visits fall with an album's age `a`: the share that is still to come is `(1 + a / scale)^-exponent`, less what
-/// would come after the end, when nobody asks any more.
+/// The decay of visits with an album's age `a`: the share still to come is `(1 + a / scale)^-exponent`, minus the part after the maximum
+/// age, beyond which there are no visits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ageing {
     /// The age at which the fall begins, as a share of the span.
@@ -35,7 +35,7 @@ pub(super) struct Life {
     /// The next visit, as a share of the span.
     pub(super) at: f64,
     born: f64,
-    /// The share of its visits that come after the next one, by the law, of those that are foreseen.
+    /// The share of the foreseen visits that follow the next one.
     left: f64,
     /// What the law leaves for later than is foreseen.
     rest: f64,
@@ -86,7 +86,7 @@ impl Births {
         let album = config.album_objects.max(1.0);
         let albums = ((config.objects as f64 / album) as u64).max(1);
         let zipf_exponent = config.zipf_exponent;
-        // Below the first rank of all that there ever are there is no album: what the law has there, nobody would ask for.
+        // No album exists below the first rank, although the law assigns visits to it.
         let first_rank = 0.5 / (albums as f64 * (config.ageing.end + 1.0));
         let zipf_shift = config.zipf_shift.max(first_rank);
         let mean_volume = config.requests as f64 / album / albums as f64;
@@ -106,9 +106,9 @@ impl Births {
         }
     }
 
-    /// The albums born before the run, as far as they will be asked for in it. Of most that is not so, so they are not
-    /// made one by one: slice by slice of their ages as many are drawn as may be asked for, and some of these dropped.
-    /// False where they were no longer wanted.
+    /// Creates the albums born before the run that are visited during it. Most are never visited, so they are not created one by one: for
+    /// each slice of ages, the expected maximum number of visited albums is drawn, and some of them are dropped. Returns false if the
+    /// caller stopped the creation.
     pub(super) fn before(
         &mut self,
         calendar: &mut Calendar,
@@ -186,7 +186,7 @@ impl Births {
         ((self.ageing.after(age) - self.ageing.after(until)) / self.whole).max(0.0)
     }
 
-    /// An album of an age that has so many visits within the foresight.
+    /// An album of the given age with `visits` visits within the horizon.
     fn life(&mut self, born: f64, age: f64, visits: u32, random: &mut Stream) -> Life {
         let first_object = self.made;
         let objects = geometric(self.mean_objects, random);
@@ -196,8 +196,8 @@ impl Births {
         self.advance(Life { at: 0.0, born, left, rest, visits, objects, first_object }, random)
     }
 
-    /// Sets the time of the next visit: the earliest of those that are left. Their places in the law are uniform
-    /// in what is left of it, and the largest of `n` uniform numbers is the `n`-th root of one.
+    /// Sets the time of the next visit, the earliest remaining one. The remaining visits are uniform in the rest of the law, and the largest
+    /// of `n` uniform numbers is distributed as the `n`-th root of one.
     #[inline]
     fn advance(&self, mut life: Life, random: &mut Stream) -> Life {
         life.left *= (open_unit(random).ln() / f64::from(life.visits)).exp();
@@ -224,7 +224,7 @@ struct Drawn {
     scale: f64,
     /// Up to here all are drawn.
     certain: f64,
-    /// How many are drawn of those beyond, as a share of all.
+    /// The expected number of draws from the ranks beyond, as a share of all.
     beyond: f64,
 }
 
@@ -357,7 +357,7 @@ mod tests {
         }
     }
 
-    /// Of a slice of ages, what comes of it on average if albums are made one by one: how many are visited, and how often.
+    /// The averages for a slice of ages if albums are created one by one: visited albums, and visits.
     fn one_by_one(births: &Births, youngest: f64, width: f64) -> (f64, f64) {
         let (mut visited, mut visits) = (0.0, 0.0);
         for album in 0..births.albums {
