@@ -1,8 +1,8 @@
-//! Requests that are tried again: what they were counted as is taken back, and the next attempt counts.
+//! Retried requests: the counts of the failed attempt are reverted, and the next attempt counts.
 //!
-//! A block whose bad copy is dropped is asked for a second time, and found in another state. It was requested once, and
-//! what matters is how that came out. What did happen on the way stays counted: the blocks that left for it, and the copies
-//! that were dropped. Nothing goes below zero: in between, all counts may have been begun anew, or the mode changed.
+//! A block whose cached copy is corrupt is dropped and requested again, now as a miss. The client made one request, so only its final
+//! outcome counts. Side effects of the failed attempt stay counted: evictions for it, and dropped copies. Counters saturate at zero,
+//! because they may have been reset, or the mode changed, in between.
 
 use super::{Admit, Mode, Read, SetOperations, Sets, Write};
 

@@ -1,11 +1,11 @@
-//! What is copied to the disk next, and which blocks go with it.
+//! Selects the next blocks to destage, and the neighbours that are written with them.
 //!
-//! Sets that want cleaning stand in two lines: first those that have no room for a block, then those above their dirty
-//! threshold or with a dirty block next to leave. From a set the dirty block that is oldest in the order of eviction is
-//! chosen, and around it whatever else is dirty next to it on disk, in whichever sets that lies: one movement of the
-//! head cleans them all. Flashcache merged within a set only.
+//! Sets that need cleaning wait in two queues: first sets without room for a block, then sets above their dirty threshold or with a
+//! dirty block next in eviction order. The dirty block that is first in a set's eviction order is chosen, together with all adjacent
+//! dirty blocks on the disk, from any set: one head movement cleans them all. Flashcache merged within a set only.
 //!
-//! A threshold is how Flashcache 1 and 2 bounded what is dirty; cleaning only what is about to leave is how version 3 let
+//! Flashcache 1 and 2 limited dirty blocks by a threshold; version 3 cleaned only blocks near eviction, so that writes accumulate
+//! longer. Both are available, see [`Tuning`](super::Tuning).
 //! writes gather longer. Both are here, as [`Tuning`](super::Tuning) says.
 
 use std::collections::{HashSet, VecDeque};
@@ -86,7 +86,7 @@ pub(super) struct Cleaner {
     under_way: u32,
     /// Blocks that the disk has not taken, not to be tried again before a second is over.
     refused: HashSet<Slot>,
-    /// Blocks of a run, whatever the tuning says.
+    /// Limit of a run in blocks, independent of the tuning.
     most_run_blocks: u32,
 }
 
@@ -119,7 +119,7 @@ impl Sets {
         if self.cleaner.under_way >= self.tuning.cleanings_total {
             return None;
         }
-        // By turns: neither waits for the other for good.
+        // The two queues alternate, so that neither starves.
         if self.owed.is_its_turn()
             && let Some(slot) = self.next_owed()
         {
@@ -145,8 +145,8 @@ impl Sets {
         self.end(cleaning, |_| done)
     }
 
-    /// The same where the disk has some of the blocks, those in slots that are done. The others are owed no more: whoever
-    /// asked for them is told by whoever could not clean them.
+    /// Ends a cleaning of which the disk accepted only some blocks: those whose slot satisfies `is_done`. The others are no longer owed: the
+    /// caller reports the failure to the clients that requested their cleaning.
     pub fn end_cleaning_of(&mut self, cleaning: &Cleaning, is_done: impl Fn(Slot) -> bool) -> u32 {
         cleaning.slots.iter().for_each(|&slot| self.owed.end(slot));
         self.cleaner.refused.extend(cleaning.slots.iter().copied().filter(|&slot| !is_done(slot)));
@@ -184,7 +184,7 @@ impl Sets {
         cleaned
     }
 
-    /// Nothing came of it: what asked for it does again. What the disk has refused is not tried again at once.
+    /// Requeues a failed cleaning. Blocks that the disk refused are not retried immediately.
     fn ask_again(&mut self, cleaning: &Cleaning) {
         let slot = cleaning.slots[cleaning.chosen];
         match cleaning.why {
@@ -194,8 +194,8 @@ impl Sets {
         }
     }
 
-    /// In a mode that keeps no dirty blocks, those of an earlier one are all [owed](Self::owe_everything), and what the disk has not
-    /// taken of them again.
+    /// In a mode without dirty blocks, marks all dirty blocks left by an earlier mode as [owed](Self::owe_everything), and those that the
+    /// disk refused again.
     pub(super) fn clean_what_the_mode_keeps_not(&mut self) {
         if self.dirty > 0 && !self.tuning.mode.keeps_dirty() && self.owed_blocks() == 0 {
             self.owe_everything();
@@ -212,7 +212,7 @@ impl Sets {
         }
     }
 
-    /// From now on no run is longer, whatever the [tuning](super::Tuning::clean_run_blocks) says.
+    /// Limits runs to `blocks`, independent of the [tuning](super::Tuning::clean_run_blocks).
     pub fn limit_runs(&mut self, blocks: u32) {
         self.cleaner.most_run_blocks = blocks.max(1);
     }
@@ -242,7 +242,7 @@ impl Sets {
         }
     }
 
-    /// Whether nothing of a set can be cleaned before the disk is asked again for what it has refused.
+    /// Whether all dirty blocks of a set were refused by the disk, so that none can be cleaned before a retry.
     #[must_use]
     pub fn is_hopeless(&self, set: u32) -> bool {
         let mut slots = self.queues.oldest_first(set);
@@ -250,7 +250,7 @@ impl Sets {
             && slots.any(|slot| self.cleaner.refused.contains(&slot))
     }
 
-    /// Whether so many blocks would find slots in this set, free or to be taken.
+    /// Whether `blocks` more blocks would find slots in this set, free or evictable.
     #[must_use]
     pub fn has_room_for(&self, set: u32, blocks: u32) -> bool {
         let free = self.geometry.ways - u32::from(self.states[set as usize].held);

@@ -1,4 +1,4 @@
-//! What a cache is told to be, checked before anything is built from it.
+//! The configuration of a cache, checked before anything is built from it.
 
 use policy::eviction::mid_point::SetPolicy;
 
@@ -49,16 +49,16 @@ pub struct Tuning {
     pub policy: SetPolicy,
     /// Dirty blocks of a set, percent, above which the oldest are cleaned. 100 is no threshold.
     pub dirty_percent: u8,
-    /// On a miss, dirty blocks among this many next to leave are cleaned, whatever the threshold. 0 is none.
+    /// On a miss, dirty blocks among this many next victims are cleaned, independent of the threshold. 0 disables it.
     pub lazy_depth: u32,
-    /// Dirty blocks that nobody used for this long are cleaned (within twice the time). 0 is never. In an ordered volume, all
-    /// that was flushed before them goes with them.
+    /// Dirty blocks unused for this long are cleaned (within twice the time). 0 disables it. In an ordered volume, all data flushed before
+    /// them is cleaned with them.
     pub idle_seconds: u32,
     /// Idle blocks cleaned a second, at most; in an ordered volume, all blocks that are cleaned for their sake.
     pub idle_blocks_per_second: u32,
-    /// Runs of a set that may be on their way to the disk at once.
+    /// Limit of a set's runs in flight to the disk.
     pub cleanings_per_set: u16,
-    /// Runs of all sets that may be on their way to the disk at once.
+    /// Limit of all sets' runs in flight to the disk.
     pub cleanings_total: u32,
     /// Blocks of one cleaning, at most: neighbours on disk go together. A volume has 16 MiB of them at most, and fewer if its journal
     /// is small.
@@ -84,9 +84,9 @@ pub struct SetsConfig {
 pub enum Preset {
     /// Flashcache 1 and 2: FIFO, linear sets, a fifth of each set dirty.
     V2,
-    /// Flashcache 3: LRU-2Q with the mid-point at 75, scattered runs, dirty blocks up to 70 % of a set. Two things are not its:
-    /// runs of 64 KiB are scattered evenly, where it had hashed ones of 256 KiB; and the dirty block that is next to leave is
-    /// not cleaned, for what that writes is often written again, and without it the disk has less to do on every workload tried.
+    /// Flashcache 3: LRU-2Q with the mid-point at 75, scattered runs, dirty blocks up to 70 % of a set. Two differences: runs of 64 KiB are
+    /// scattered evenly, where Flashcache hashes runs of 256 KiB; and a dirty block next in eviction order is not cleaned, because such
+    /// blocks are often rewritten, and the disk does less work without it in every workload tried.
     V3,
 }
 

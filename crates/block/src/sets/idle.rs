@@ -1,8 +1,8 @@
-//! Which dirty blocks nobody uses any more.
+//! Detects idle dirty blocks.
 //!
-//! A hand passes over all slots once in [`idle_seconds`](super::Tuning::idle_seconds), smoothly, and makes dirty blocks one
-//! sweep older; use makes a block young again. A block two sweeps old is idle: it was last used one to two sweeps ago. After
-//! Flashcache's fallow cleaning, whose two flags are the age here.
+//! A hand sweeps all slots once per [`idle_seconds`](super::Tuning::idle_seconds), at a steady rate, and increments the age of dirty
+//! blocks; use resets it. A block with an age of two sweeps is idle: its last use was one to two sweeps ago. After Flashcache's fallow
+//! cleaning, whose two flags are the age here.
 
 use std::collections::VecDeque;
 
@@ -48,12 +48,12 @@ impl Sets {
             return;
         }
         let per_second = i64::from(self.tuning.idle_blocks_per_second);
-        // What a second does not use is not saved up; what it took too much is paid back.
+        // Unused time of a second is not saved; overuse is deducted from the next.
         let paid_back = i64::try_from(passed).unwrap_or(i64::MAX).saturating_mul(per_second);
         self.idle.allowance = self.idle.allowance.min(0).saturating_add(paid_back).min(per_second);
         let slots = u64::from(self.geometry.slots());
         let period = u64::from(self.tuning.idle_seconds);
-        // More than two whole sweeps at once tell nothing that two do not.
+        // More than two whole sweeps find the same blocks as two.
         self.idle.owed = (self.idle.owed + passed * slots).min(2 * slots * period);
         let steps = self.idle.owed / period;
         self.idle.owed %= period;

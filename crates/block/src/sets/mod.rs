@@ -1,26 +1,26 @@
-//! Which set a disk block belongs to, which slot it takes, who leaves, and what is cleaned: decisions only.
+//! Decisions of the block cache: the set of a disk block, its slot, the victim, and the next cleaning.
 //!
-//! [`Sets`] does no I/O and reads no clock. It is told what happens and answers with what to do; the same events in the
-//! same order give the same answers. A volume asks it under a lock and does the I/O outside; a replay asks it in a loop.
+//! [`Sets`] does no I/O and reads no clock. It receives events and returns decisions; the same events in the same order give the same
+//! decisions. A volume calls it under a lock and does the I/O outside; a replay calls it in a loop.
 //!
-//! # The life of a block
+//! # States of a block
 //! ```text
-//! read ---hit--------> (use it)                    pin while I/O on the slot is under way:
-//!      \--fill-------> slot taken, fill it         a pinned block neither leaves nor is cleaned
+//! read ---hit--------> (use it)                    pin while I/O on the slot is in flight:
+//!      \--fill-------> slot taken, fill it         a pinned block is neither evicted nor cleaned
 //!      \--around-----> no slot; the disk answers
 //! write as read, then mark_dirty where the mode keeps dirty blocks
-//! next_cleaning -> blocks to copy to the disk, which may be read and written meanwhile
+//! next_cleaning -> blocks to copy to the disk; they can be read and written during the copy
 //!                  end_cleaning: clean now, unless written again
 //! ```
 //!
 //! # Contract
-//! * A slot is handed out with its block already findable. Whoever fills it pins it first, in the same step, and keeps
-//!   readers waiting until the data is there; the core does not know whether it is.
-//! * If the fill fails, [`forget`](Sets::forget) the slot.
-//! * An eviction is decided at once: what the slot held is gone from here when the answer arrives. It was clean and unused.
-//! * [`age`](Sets::age) is called every second or so; times never go back.
-//! * Cleaning is pulled: after each operation and each end of a cleaning, ask [`next_cleaning`](Sets::next_cleaning) until it
-//!   says `None`. After a failed cleaning, wait before asking again: the same blocks will be chosen.
+//! * A slot is assigned with its block already findable. The caller that fills it pins it first, in the same step, and makes readers
+//!   wait until the data is there; `Sets` does not track that.
+//! * If the fill fails, call [`forget`](Sets::forget) for the slot.
+//! * An eviction takes effect immediately: the slot's old block is unmapped when the call returns. It was clean and unused.
+//! * [`age`](Sets::age) is called about every second; times never go back.
+//! * Cleaning is pulled: after each operation and each completed cleaning, call [`next_cleaning`](Sets::next_cleaning) until it returns
+//!   `None`. After a failed cleaning, wait before the next call, which selects the same blocks.
 //!
 //! Memory: 17 bytes a block, and 66 a set ([`memory_bytes`](Sets::memory_bytes)).
 
@@ -174,7 +174,7 @@ impl Sets {
         if let Some(slot) = self.table.find(set, block) {
             self.counters.read_hits += 1;
             self.states[set as usize].operations.hits += 1;
-            // Who brings nothing in decides neither who leaves: a backup passes over all that there is, once.
+            // A request that inserts nothing does not affect the eviction order: a backup reads every block once.
             if matches!(admit, Admit::Yes | Admit::NoRoom) {
                 self.use_slot(slot);
             }
@@ -336,8 +336,7 @@ impl Sets {
         self.queues.standing(slot)
     }
 
-    /// For recovery: the block in `slot` becomes the newest of those that stand as it does. To be told of all blocks of
-    /// a set, the next to leave first.
+    /// For recovery: the block in `slot` becomes the newest of its list and state. Call this for all blocks of a set in eviction order.
     pub fn reinstate(&mut self, slot: Slot, standing: Standing) {
         self.queues.reinstate(slot, standing);
     }
@@ -386,12 +385,12 @@ impl Sets {
         &self.counters
     }
 
-    /// For who does the I/O, to count his part, or to begin anew.
+    /// The counters, for the volume to add its own counts or to reset them.
     pub fn counters_mut(&mut self) -> &mut Counters {
         &mut self.counters
     }
 
-    /// Begins all counts anew, those of the sets too.
+    /// Resets all counters, those of the sets too.
     pub fn zero_counters(&mut self) {
         self.counters = Counters::default();
         self.queues.zero_promotions_and_demotions();
@@ -412,7 +411,7 @@ impl Sets {
         &self.tuning
     }
 
-    /// Changes settings. Dirty blocks stay, whatever the new mode; one that keeps none has all of them cleaned.
+    /// Changes settings. Dirty blocks stay dirty in any new mode; a mode without dirty blocks has all of them cleaned.
     ///
     /// # Errors
     /// If a setting is out of bounds; then nothing changes.

@@ -1,7 +1,7 @@
-//! What somebody waits for to be cleaned: all that was dirty when he asked.
+//! Blocks whose cleaning was requested explicitly: all that were dirty at the time of the request.
 //!
-//! What is written again meanwhile is not waited for any more. Else who asked would wait for as long as anybody writes. In a mode
-//! that keeps no dirty blocks everything is owed that is still dirty since another, whatever is written.
+//! A block that is written again is no longer owed, because otherwise the request would wait for as long as clients write. In a mode
+//! without dirty blocks, every block left dirty by an earlier mode is owed until it is clean.
 
 use policy::Slot;
 
@@ -58,8 +58,7 @@ impl Owed {
 }
 
 impl Sets {
-    /// Everything that is dirty now is to be cleaned, whatever the thresholds: it is *owed* until it is, or until it is
-    /// written again.
+    /// Marks all dirty blocks as *owed*: they are cleaned independent of thresholds. A block is owed until it is clean or written again.
     pub fn owe_everything(&mut self) {
         let slots = self.geometry.slots();
         let mut owed = vec![0; slots.div_ceil(64) as usize];
@@ -89,7 +88,7 @@ impl Sets {
         self.owed.has(slot)
     }
 
-    /// The next that is owed and may be cleaned now. At the end of a round, none: what was in use is met by the next.
+    /// The next owed block that can be cleaned now; `None` at the end of a round. Blocks in use are visited in the next round.
     pub(super) fn next_owed(&mut self) -> Option<Slot> {
         let mut from = self.owed.from;
         while let Some(slot) = self.owed.first_from(from) {

@@ -1,16 +1,16 @@
-//! Which set a block of the disk belongs to.
+//! Maps a block of the disk to its set.
 //!
-//! The disk is cut into runs of consecutive blocks; a run lies in one set, so that what is written together can be
-//! cleaned together. Three ways to deal runs out to sets:
+//! The disk is divided into runs of consecutive blocks. A run maps to one set, so that blocks written together can be cleaned together.
+//! There are three ways to assign runs to sets:
 //!
 //! * **Linear**: run `n` to set `n mod sets`, as Flashcache 1 and 2 did with runs as long as a set. Data laid out with a
-//!   period then falls on the same few sets over and over.
-//! * **Hashed**: each run to a set of its own choosing, as Flashcache 3. Chance gives some sets more runs than others.
-//! * **Permuted**: the disk in stripes of as many runs as there are sets, each stripe dealt out by a permutation of its
-//!   own. Every set gets exactly one run of every stripe: as scattered as by hashing, without the luck.
+//!   period then maps to the same few sets.
+//! * **Hashed**: each run to the set of its hash, as Flashcache 3. By chance, some sets get more runs than others.
+//! * **Permuted**: the disk is divided into stripes of one run per set, and each stripe has its own permutation of the sets. Every set
+//!   gets exactly one run of every stripe: as scattered as by hashing, and even.
 //!
-//! Cached blocks are found again after a restart by computing their set anew, so what is here is part of the format on
-//! flash: [`PLACEMENT_VERSION`] stands in the superblock, and the golden values in the tests may never change under it.
+//! After a restart, the set of a cached block is computed again, so this mapping is part of the flash format: [`PLACEMENT_VERSION`] is in
+//! the superblock, and the golden values in the tests may never change for one version.
 
 /// The version of everything in this file that decides a block's set.
 pub const PLACEMENT_VERSION: u16 = 1;
@@ -112,8 +112,8 @@ pub(super) fn mix(number: u64) -> u64 {
     number ^ (number >> 31)
 }
 
-/// A permutation of `0..sets`: a Feistel network over the next power of two, walked until it lands inside (Black,
-/// Rogaway: "Ciphers with Arbitrary Finite Domains", CT-RSA'02). Four rounds scatter well; nobody attacks.
+/// A permutation of `0..sets`: a Feistel network over the next power of two, iterated until the result is in range (Black, Rogaway:
+/// "Ciphers with Arbitrary Finite Domains", CT-RSA'02). Four rounds scatter well; resistance to attacks is not required.
 #[inline]
 fn permute(run: u32, sets: u32, (high_bits, low_bits): (u32, u32), key: u64) -> u32 {
     let (high_mask, low_mask) = ((1_u32 << high_bits) - 1, (1_u32 << low_bits) - 1);

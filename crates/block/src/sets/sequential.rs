@@ -1,9 +1,9 @@
-//! Streams: requests that each begin where another ended. A disk serves them well by itself, and in a cache they push
-//! out what it does not.
+//! Detects sequential streams: requests that each begin where another ended. A disk serves them well without a cache, and in a cache
+//! they evict blocks that profit more.
 //!
-//! Requests are matched against the ends of the last [`ESTABLISHED`] streams and the last [`NEWCOMERS`] requests that
-//! continued nothing. The two are kept apart so that random requests, each of which could be a stream's first, do not
-//! drive out the streams: Flashcache's single list of 32 forgets a stream after 32 of them.
+//! Requests are matched with the ends of the last [`ESTABLISHED`] streams and of the last [`NEWCOMERS`] requests that continued no
+//! stream. The two lists are separate, so that random requests, each of which may begin a stream, do not evict the streams: Flashcache's
+//! single list of 32 forgets a stream after 32 random requests.
 
 /// Streams remembered: they have been continued at least once.
 pub const ESTABLISHED: usize = 32;
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_side_by_side_are_told_apart() {
+    fn interleaved_streams_are_detected_separately() {
         let mut streams = Streams::new();
         for request in 0..100 {
             for stream in 0..ESTABLISHED as u64 {

@@ -1,7 +1,7 @@
 //! What the cache counts, under Flashcache's names where it had them.
 
-/// Counts since the cache was opened, in blocks unless a field says otherwise. The core counts what it decides; fields
-/// marked *volume* are counted by whoever does the I/O.
+/// Counters since the cache was opened, in blocks unless a field says otherwise. `Sets` counts its decisions; the volume counts the
+/// fields marked *volume*.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Blocks asked for by reads.
@@ -23,9 +23,9 @@ pub struct Counters {
     pub write_invalidates: u64,
     /// Cached blocks dropped because a read of them from flash failed. *Volume.*
     pub read_invalidates: u64,
-    /// Blocks cleaned, whatever the reason.
+    /// Blocks cleaned, for any reason.
     pub cleanings: u64,
-    /// Of those, blocks cleaned because nobody had used them for long.
+    /// Blocks cleaned because they were idle; included in `cleanings`.
     pub fallow_cleanings: u64,
     /// Blocks not taken in because nothing in their set could leave, and blocks read for which no page of flash was free, or while
     /// too many others were on their way in.

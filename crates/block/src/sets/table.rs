@@ -63,7 +63,7 @@ impl Word {
         (self.0 >> PIN_SHIFT) as u32
     }
 
-    /// Whether the block may leave: the disk has it and nobody uses it.
+    /// Whether the block can be evicted: it is clean and not pinned.
     #[inline]
     pub(crate) fn may_leave(self) -> bool {
         self.0 >> PIN_SHIFT == 0 && self.0 & (DIRTY | CLEANING) == 0

@@ -46,7 +46,7 @@ fn above_the_threshold_the_oldest_goes_with_its_neighbours() {
 }
 
 #[test]
-fn what_is_owed_is_cleaned_beside_what_wants_it_and_is_not_owed_when_written_again() {
+fn owed_blocks_are_cleaned_beside_queued_sets_and_rewritten_ones_are_not_owed() {
     let mut sets = one_set(Tuning { clean_run_blocks: 1, ..threshold(100) });
     for block in [10, 30, 50, 70] {
         write(&mut sets, block);
@@ -190,7 +190,7 @@ fn a_block_in_use_stays_cached_and_is_not_sent_to_the_disk() {
 }
 
 #[test]
-fn a_block_that_nobody_used_for_two_sweeps_is_cleaned() {
+fn dirty_block_unused_for_two_sweeps_is_cleaned() {
     let mut sets = one_set(Tuning { idle_seconds: 10, ..threshold(100) });
     let (idle, used) = (write(&mut sets, 0), write(&mut sets, 100));
     let mut cleaned = Vec::new();
@@ -248,7 +248,7 @@ fn a_cleaning_that_was_put_back_counted_and_was_not_asked_for_again() {
 
 /// A backup lifted every block that it met, and kept what was idle from the disk.
 #[test]
-fn reads_of_who_brings_nothing_in_changed_who_leaves() {
+fn reads_of_an_uncached_client_do_not_change_the_eviction_order() {
     let mut sets = one_set(threshold(100));
     for block in 0..8 {
         sets.read(block, Admit::Yes);
@@ -261,12 +261,12 @@ fn reads_of_who_brings_nothing_in_changed_who_leaves() {
         Read::Fill { evicted, .. } => evicted,
         _ => None,
     };
-    // Which other blocks there is no room for says nothing of who reads this one.
+    // Misses without room for their block do not affect the eviction order of other blocks.
     assert_eq!([8, 9, 10].map(|block| evicted(&mut sets, block)), [Some(0), Some(1), Some(3)]);
 }
 
 #[test]
-fn modes_decide_who_comes_in_and_what_is_dirty() {
+fn mode_decides_admission_and_dirtiness() {
     let of = |mode| one_set(Tuning { mode, ..threshold(100) });
     let mut around = of(Mode::WriteAround);
     let Read::Fill { slot, .. } = around.read(1, Admit::Yes) else { panic!("reads come in") };
@@ -305,9 +305,9 @@ fn policies_change_while_blocks_are_cached() {
     assert_eq!(sets.tuning().policy, policy, "a wrong setting changes nothing");
 }
 
-/// For the second of two who make room, the set would be cleaned for whom the first cleans it.
+/// A second request for room used to trigger a cleaning although the one in flight already frees a slot.
 #[test]
-fn what_is_on_its_way_to_the_disk_is_room_to_come() {
+fn blocks_in_flight_to_the_disk_count_as_future_room() {
     let mut sets = one_set(Tuning { cleanings_per_set: 3, ..threshold(100) });
     for block in 0..u64::from(WAYS) {
         write(&mut sets, block * 2);
@@ -343,9 +343,9 @@ fn at_most_twenty_bytes_a_block() {
     assert!(bytes < 17.5, "{bytes:.2} bytes a block");
 }
 
-/// They began anew after 2^32, which a set that is hit often reaches within days.
+/// The counters used to wrap at 2^32, which a frequently hit set reaches within days.
 #[test]
-fn what_happened_in_a_set_is_counted_past_32_bits() {
+fn set_counters_exceed_32_bits() {
     let mut sets = one_set(threshold(100));
     write(&mut sets, 1);
     sets.states[0].operations = SetOperations {
@@ -365,7 +365,7 @@ fn what_happened_in_a_set_is_counted_past_32_bits() {
     assert_eq!(counts, [1, 1, 1, cleaning.slots.len() as u64]);
 }
 
-/// However it was decided; what left for it or was dropped did so all the same.
+/// The retried attempt counts by its final outcome; evictions and dropped copies stay counted.
 #[test]
 fn a_request_that_is_taken_back_was_never_counted() {
     let counted = |sets: &Sets| {
@@ -405,7 +405,7 @@ fn a_request_that_is_taken_back_was_never_counted() {
 }
 
 #[test]
-fn what_is_taken_back_after_all_counts_began_anew_or_the_mode_changed_leaves_no_count_below_zero() {
+fn reverted_counts_saturate_at_zero_after_a_reset_or_mode_change() {
     let mut sets = one_set(threshold(100));
     write(&mut sets, 1);
     let taken_back = |sets: &mut Sets, mode| {

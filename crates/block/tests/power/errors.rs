@@ -1,4 +1,4 @@
-//! Requests that fail: number 0, 1, 2 … of either device, once or for good, until a history passes untouched.
+//! Failing requests: number 0, 1, 2 … of either device fails, once or permanently, until a history completes without a failure.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -11,7 +11,7 @@ use crate::history::{Shape, Step, draw, read_all, take};
 use crate::ledger::Ledger;
 use crate::stage::{DISK_BYTES, Media, Opens, Stage, config};
 
-/// A device whose request `first` fails, and those after it too, if for good.
+/// A device whose request number `first` fails, and all later requests too if the failure is permanent.
 pub struct Failing {
     inner: Arc<dyn Device>,
     requests: AtomicU64,
@@ -53,7 +53,7 @@ enum Victim {
     Disk,
 }
 
-/// Plays a history through a device that fails, on and on whatever fails. True if nothing did.
+/// Plays a history on a failing device and continues after each error. Returns true if no request failed.
 fn play_on(
     media: &Media,
     mut ledger: Ledger,
@@ -110,7 +110,7 @@ fn play_on(
         }
         Ok(())
     })?;
-    // The process dies, and both devices are sound again: what was acknowledged is there.
+    // The process is killed, and both devices work again: acknowledged writes must be present.
     let found = Stage::new(Media { flash: stage.flash.kill(first), disk: stage.disk.kill(first) });
     pollster::block_on(async {
         let (volume, _) = found.open().await.map_err(|error| format!("opening after a kill: {error}"))?;
@@ -158,7 +158,7 @@ fn until_untouched_from(
 }
 
 #[test]
-fn a_flash_that_fails_once_or_for_good_is_told_and_keeps_what_it_promised() {
+fn flash_failing_once_or_permanently_is_reported_and_loses_no_durable_data() {
     for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround, Mode::WriteOnly] {
         for for_good in [false, true] {
             until_untouched(mode, Victim::Flash, for_good, 0..3);
@@ -167,7 +167,7 @@ fn a_flash_that_fails_once_or_for_good_is_told_and_keeps_what_it_promised() {
 }
 
 #[test]
-fn a_disk_that_fails_once_or_for_good_is_told_and_keeps_what_it_promised() {
+fn disk_failing_once_or_permanently_is_reported_and_loses_no_durable_data() {
     for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround, Mode::WriteOnly] {
         for for_good in [false, true] {
             until_untouched(mode, Victim::Disk, for_good, 0..3);
@@ -200,9 +200,9 @@ fn an_ordered_volume_that_was_killed_tells_of_failures_and_keeps_what_it_promise
     }
 }
 
-/// A server waits for its upkeep to end, and waited for good.
+/// A server waits for its upkeep task, and used to wait forever.
 #[test]
-fn a_volume_whose_closing_fails_is_closed_all_the_same_and_its_upkeep_ends() {
+fn close_with_a_failing_device_closes_the_volume_and_ends_upkeep() {
     for victim in [Victim::Flash, Victim::Disk] {
         let media = Media::created(&config(Mode::WriteBack));
         let mut first = 0;

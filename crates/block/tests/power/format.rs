@@ -1,4 +1,4 @@
-//! Volumes of an older format: what is written into them, and power cuts while they are upgraded.
+//! Volumes of an older format: writes to them, and power cuts during their upgrade.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::stage::{DISK_BYTES, Media, Opens, Stage, config};
 
 const SHAPE: Shape = Shape { steps: 10, sectors: 300, longest: 24, with_trims: true };
 
-/// Blocks rise to the hot list at the first hit, so that there is something to tell.
+/// Blocks enter the hot list at the first hit, so that the recovered lists can be distinguished.
 fn quick(mode: Mode, format: u32) -> VolumeConfig {
     let config = config(mode);
     let policy = SetPolicy::Lru2q { hot_percent: 75, promote_hits: 1 };
@@ -58,7 +58,7 @@ fn played(config: &VolumeConfig, seed: u64, last: &[Step]) -> (Media, Ledger) {
     (Media { flash: stage.flash.kill(0), disk: stage.disk.kill(0) }, ledger)
 }
 
-/// An older program opens it again, for as long as nobody upgrades it.
+/// An older program can open the volume again until it is upgraded.
 #[test]
 fn an_older_volume_stays_one_until_it_is_upgraded() {
     for seed in 0..6 {
@@ -77,7 +77,7 @@ fn an_older_volume_stays_one_until_it_is_upgraded() {
     }
 }
 
-/// Every request from the opening of an old volume on, through its upgrade, what comes after it, and the close.
+/// Cuts power at every request: opening of an old volume, upgrade, writes after it, close.
 #[test]
 fn every_cut_of_an_upgrade_and_a_close() {
     let mut cuts = 0;
@@ -148,7 +148,7 @@ fn either_copy_is_enough(media: &Media, ledger: &Ledger, format: u32) {
     }
 }
 
-/// Whatever is newer than what this program knows, in one copy or in both: refused by name, and not touched.
+/// A format newer than this program supports, in one superblock copy or in both, is refused by name and not modified.
 #[test]
 fn a_newer_format_is_refused_by_name() {
     let (media, _) = played(&quick(Mode::WriteBack, FORMAT_VERSION), 1, &[Step::Close]);

@@ -1,4 +1,4 @@
-//! A history: what one client asks of a volume, and what the ledger says of each answer.
+//! A history: the requests of one client to a volume, and the ledger's check of each answer.
 
 use std::cell::RefCell;
 
@@ -88,7 +88,7 @@ fn must_be_cut(stage: &impl Opens, what: &str) -> std::result::Result<(), String
 }
 
 impl Step {
-    /// The same, so many sectors further on.
+    /// The same operation, moved by `by` sectors.
     pub fn moved(self, by: usize) -> Self {
         match self {
             Self::Write { first, count, durable } => Self::Write { first: first + by, count, durable },

@@ -11,7 +11,7 @@ use crate::long::{Turns, drawn_config, live};
 use crate::short::read_raw;
 use crate::stage::{DISK_BYTES, Media, Opens, Stage, config};
 
-/// Lives of one volume, each ended by a kill: what was acknowledged is there, though nothing flushed it.
+/// Opens one volume repeatedly, with a kill at the end of each life: acknowledged writes must be present without a flush.
 fn lives(seed: u64, count: u64, turns: Turns) {
     let mut random = StdRng::seed_from_u64(seed);
     let mut media = Media::created(&drawn_config(seed));
@@ -45,16 +45,16 @@ fn lives(seed: u64, count: u64, turns: Turns) {
 }
 
 #[test]
-fn what_was_acknowledged_outlives_the_process() {
+fn acknowledged_writes_survive_a_kill() {
     let seeds = std::env::var("FLASHWRIGHT_TEST_SEEDS").map_or(1, |text| text.parse().expect("a number"));
     for seed in 0..24 * seeds {
         lives(seed, 10, Turns::FEW);
     }
 }
 
-/// Only the modes that keep dirty blocks looked for notes, and blocks that are dirty since another mode are told in them.
+/// Only the modes with dirty blocks used to read the journal's notes, which also record blocks left dirty by another mode.
 #[test]
-fn what_was_acknowledged_outlives_the_process_whatever_becomes_of_the_mode() {
+fn acknowledged_writes_survive_a_kill_after_a_mode_change() {
     let seeds = std::env::var("FLASHWRIGHT_TEST_SEEDS").map_or(1, |text| text.parse().expect("a number"));
     for seed in 0..24 * seeds {
         lives(seed, 10, Turns { modes: 0.1, ..Turns::FEW });

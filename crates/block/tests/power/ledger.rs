@@ -68,7 +68,7 @@ impl Ledger {
         }
     }
 
-    /// The write, zeroing or trim of these sectors was acknowledged. One at a time for each sector.
+    /// Records an acknowledged write, zeroing or trim of these sectors. A sector has at most one operation in flight.
     pub fn complete(&mut self, first: usize, count: usize) {
         for sector in &mut self.sectors[first..first + count] {
             sector.completed = sector.events.len();
@@ -126,9 +126,9 @@ impl Ledger {
         }
     }
 
-    /// Whether these bytes are what a plain disk without a cache may hold after a power cut: all that some flush covered,
-    /// and any of what was written until the next one. `flushed` are the last versions before each flush. Only for
-    /// histories of one client without trims and zeros.
+    /// Whether these bytes are a possible content of a plain disk without a cache after a power cut: all data covered by some flush, and any
+    /// subset of the writes up to the next flush. `flushed` are the last versions before each flush. Only for histories of one client
+    /// without trims and zeros.
     pub fn is_stale_but_consistent(&self, bytes: &[u8], flushed: &[u64]) -> Result<(), String> {
         let found: Vec<u64> = bytes
             .chunks_exact(SECTOR)
@@ -157,8 +157,8 @@ impl Ledger {
         self.versions
     }
 
-    /// The longest beginning of the history of writes of which all bytes are there, if what is there is a beginning of
-    /// the history at all. Only for histories of one client without trims and zeros.
+    /// The longest prefix of the write history whose bytes are all present; an error if the content is not a prefix of the history. Only
+    /// for histories of one client without trims and zeros.
     pub fn prefix(&self, bytes: &[u8]) -> Result<(), String> {
         let found: Vec<u64> = bytes
             .chunks_exact(SECTOR)

@@ -1,4 +1,4 @@
-//! Long histories of several clients at once, in virtual time, cut at random; what is found is the beginning of the next.
+//! Long histories of several concurrent clients, in virtual time, cut at random. The recovered content is the start of the next history.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use crate::stage::{DISK_BYTES, Media, Opens, Stage, config};
 
 const CLIENTS: usize = 4;
 
-/// What somebody does to a volume in one of its lives, and how likely.
+/// The operations on a volume in one of its lives, with their probabilities.
 #[derive(Debug, Clone, Copy)]
 pub struct Turns {
     /// It is upgraded.
@@ -209,17 +209,17 @@ fn power_cuts_at_random_under_many_clients() {
     }
 }
 
-/// A write around the cache dropped the block with all that was dirty in it, and one through it made a block clean of which
-/// the disk had got a part.
+/// A write around the cache used to drop the block with all dirty data in it, and a write through the cache marked a block clean that
+/// the disk had in part.
 #[test]
-fn what_was_dirty_when_the_mode_was_changed_outlives_writes_and_power_cuts() {
+fn dirty_data_survives_a_mode_change_followed_by_writes_and_power_cuts() {
     let times = std::env::var("FLASHWRIGHT_TEST_SEEDS").map_or(1, |text| text.parse().unwrap());
     for seed in 0..24 * times {
         lives(&drawn_config(seed), Turns { modes: 0.1, ..Turns::FEW }, 2000 + seed, 10);
     }
 }
 
-/// Writes go on while the table of the newer format is written: they are told in the older one until it counts.
+/// Writes during the upgrade are recorded in the older format until the new table takes effect.
 #[test]
 fn power_cuts_at_random_while_a_volume_is_upgraded_under_many_clients() {
     for seed in 0..60 {

@@ -92,7 +92,7 @@ fn disks_are_consistent(config: &VolumeConfig, seeds: u64) -> Result<(), String>
 }
 
 #[test]
-fn a_disk_whose_flash_is_lost_is_as_it_was_between_two_flushes() {
+fn ordered_disk_without_its_flash_is_in_a_state_between_two_flushes() {
     if let Err(wrong) = disks_are_consistent(&ordered(true), 4) {
         panic!("{wrong}");
     }

@@ -73,7 +73,7 @@ fn every_cut_of_short_histories_in_every_mode() {
     println!("{cuts} cuts");
 }
 
-/// A write-back cache that nothing passes by is cut off like a film: what is missing is the end.
+/// A write-back cache without bypasses loses only the end of the history.
 #[test]
 fn a_cut_takes_the_end_of_the_history_and_nothing_of_its_middle() {
     let shape = Shape { steps: 14, sectors: 300, longest: 24, with_trims: false };

@@ -26,7 +26,7 @@ pub struct Stage {
 
 /// Devices with a volume on them.
 pub trait Opens {
-    /// What they all lose at once.
+    /// The power supply shared by all devices.
     fn power(&self) -> &Power;
 
     async fn open(&self) -> Result<(Volume, Recovery)>;
@@ -95,7 +95,7 @@ pub fn timer() -> Arc<dyn Timer> {
     Arc::new(Standing::default())
 }
 
-/// A clock that jumps when somebody waits.
+/// A clock that jumps ahead when a caller waits.
 #[derive(Default)]
 struct Standing(VirtualClock);
 
