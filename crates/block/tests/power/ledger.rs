@@ -68,7 +68,7 @@ impl Ledger {
         }
     }
 
-    /// Records an acknowledged write, zeroing or trim of these sectors. A sector has at most one operation in flight.
+    /// Records an acknowledged write, zeroing or trim of the sectors. A sector has at most one operation in flight.
     pub fn complete(&mut self, first: usize, count: usize) {
         for sector in &mut self.sectors[first..first + count] {
             sector.completed = sector.events.len();

@@ -1,15 +1,15 @@
-//! Chains: values that grow by children, beyond what one chunk can hold.
+//! Chains: items extended by children, beyond the size of one chunk.
 //!
-//! A child is a chunk of its own. In the place of a key it keeps its parent and the next, older child. The newest
-//! child of a parent stands in a table beside the index, so an ordinary item pays one flag for all of this.
+//! A child occupies its own chunk. In place of a key it stores its parent and the next, older child. The newest child of a parent is in a
+//! table beside the index, so an item without children pays one flag for this feature.
 //!
 //! ```text
 //! child   | header | parent u32 | next u32 | value … |
 //! ```
 //!
-//! A chain only grows at its head, under the shard's lock, and goes as a whole with its parent. Who holds the
-//! parent can therefore walk it without a lock: what it saw first stays as it was. A child that must leave takes the whole
-//! chain along; the evictor then holds the *parent*, and a child is freed before its parent is.
+//! A chain grows only at its head, under the shard's lock, and is freed as a whole with its parent. The holder of a reference to the parent
+//! can therefore walk it without a lock: the part that it has seen does not change. Evicting a child evicts the whole chain; the evictor
+//! then references the *parent*, and a child is freed before its parent.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -133,8 +133,7 @@ impl Dram {
         Ok(Draft { dram: self, item, hash })
     }
 
-    /// Frees the children of an item that is going, before its own chunk is freed or used anew. The caller alone
-    /// has the item.
+    /// Frees the children of an item before its own chunk is freed or reused. The caller has the only reference to the item.
     #[cold]
     pub(super) fn free_chain(&self, parent: Item<'_>) {
         let mut next = self.chains.take_head(parent);
@@ -167,7 +166,7 @@ impl Dram {
         attempt
     }
 
-    /// The chain of `old` becomes that of `new`. Under the shard's lock, with nobody else holding `old`.
+    /// Moves the chain of `old` to `new`. Requires the shard's lock and the only reference to `old`.
     pub(super) fn hand_chain_over(&self, old: Item<'_>, new: Item<'_>) {
         let Some(head) = self.chains.take_head(old) else { return };
         for child in children(&self.pools.arena, Some(head)) {

@@ -1,12 +1,11 @@
-//! Taking everything out at once.
+//! Clearing the tier.
 
 use super::item::State;
 use super::{Dram, Handle};
 
 impl Dram {
-    /// Makes every key lead nowhere, shard by shard, and shows `gone` the items that keys led to, expired or not. What is
-    /// linked while this runs stays or goes; what was before is gone when it ends. No lock is held while `gone` runs.
-    pub fn clear(&self, gone: &mut dyn FnMut(&Handle<'_>)) {
+    /// Unlinks every item, shard by shard, and calls `gone` with each, expired or not. Items linked during the call may stay; all earlier
+    /// ones are removed when it returns. No lock is held during `gone`.
         for shard in 0..self.index.shard_count() {
             self.unlink_all(shard).iter().for_each(&mut *gone);
         }

@@ -1,4 +1,4 @@
-//! What the DRAM tier is told, and the layout computed from it once.
+//! The configuration of the DRAM tier, and the layout computed from it.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use policy::Eviction;
 
 use super::chunks::TABLE_BYTES_PER_SLAB;
 
-/// Makes the eviction policy of one slab class. It is told its capacity, in items, whenever the class gains or loses
-/// a slab.
+/// Creates the eviction policy of one size class. The policy is notified of its capacity, in items, whenever the class gains or loses a
+/// slab.
 pub type PolicyFactory = Arc<dyn Fn() -> Box<dyn Eviction> + Send + Sync>;
 
 /// The DRAM tier, as its owner wants it.
@@ -262,13 +262,13 @@ fn geometric((min, max): (u32, u32), factor: f64) -> Result<Vec<u32>, ConfigErro
     Ok(sizes)
 }
 
-/// The factor for a pool of so many slabs: fine, but with a slab for each class. One that has none takes it from another,
-/// with all that is in it.
+/// The growth factor for a pool of `slabs` slabs: fine, but with at least one slab per class. A class without a slab must take one from
+/// another class, with all items in it.
 fn factor_for(range: (u32, u32), slabs: u64) -> f64 {
     factor_of_count(range, slabs.clamp(1, MAX_SIZES as u64)).max(USUAL_ALLOC_FACTOR)
 }
 
-/// The least factor that makes no more than so many sizes: they are one more than the steps between them.
+/// The smallest factor that yields at most `count` sizes, one more than the steps between them.
 fn factor_of_count((min, max): (u32, u32), count: u64) -> f64 {
     let steps = count.saturating_sub(1).max(1);
     (f64::from(max) / f64::from(min)).powf(1.0 / steps as f64)
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_outright_is_not_capped() {
+    fn explicit_settings_are_not_capped() {
         let slabs = layout(4 << 20, |config| config.slab_bytes = Some(1 << 20));
         assert_eq!((largest(&slabs), slabs.slab_bytes), (1 << 20, 1 << 20));
         let sizes = layout(4 << 20, |config| config.alloc_sizes = vec![64, 1 << 20]);
@@ -465,7 +465,7 @@ mod tests {
         assert_eq!(refused(|config| config.pools = pools.to_vec()), "pools: two pools have the name \"a\"");
     }
 
-    /// They were `min_alloc_bytes`, which the builder does not know, or `allocation sizes`, whatever it was.
+    /// Errors used to name `min_alloc_bytes`, which the builder does not have, or `allocation sizes` for any cause.
     #[test]
     fn errors_named_settings_by_other_names_than_the_builder_does() {
         for (told, setting) in [

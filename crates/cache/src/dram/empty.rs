@@ -1,4 +1,4 @@
-//! Emptying the tier through its spill, as eviction would, coldest first: what a cache does before it is closed for good.
+//! Empties the tier through its spill in eviction order, coldest first, before a cache closes permanently.
 
 use super::evict::{Attempt, Spill, Victim};
 use super::pools::Taken;
@@ -19,8 +19,7 @@ pub enum Emptied {
 }
 
 impl Dram {
-    /// Makes the next items leave through `spill`: those of the class whose next victim is coldest, of those that have any
-    /// that could leave.
+    /// Evicts the next items through `spill`: those of the class with the coldest next victim, among classes with an evictable item.
     pub fn empty_step<S: Spill>(&self, spill: &S) -> Emptied {
         let mut emptied = self.coldest_first().into_iter().map(|class| self.empty_some(class, spill));
         emptied.find(|&emptied| emptied != Emptied::All).unwrap_or(Emptied::All)

@@ -8,12 +8,11 @@ use super::slab::Item;
 use super::{AllocateError, Class, Dram};
 use crate::KeyHash;
 
-/// Where evicted items go.
+/// Receives evicted items.
 ///
-/// An eviction calls [`stage`](Self::stage) once, with no lock held and the item still findable. What it staged is
-/// then either committed, under the lock of the item's shard in the instant the item leaves the index, or abandoned,
-/// because somebody used, replaced or removed the item meanwhile. A key is therefore always in DRAM or beyond the
-/// spill, without a gap between.
+/// An eviction calls [`stage`](Self::stage) once, with no lock held and the item still findable. The staged copy is then either committed,
+/// under the item's shard lock in the step that unlinks the item, or abandoned because the item was used, replaced or removed in between.
+/// A key is therefore always in DRAM or beyond the spill, without a gap.
 pub trait Spill {
     /// What is kept between staging and the end.
     type Staged;
@@ -24,7 +23,7 @@ pub trait Spill {
     /// The item leaves now. Called under its shard's lock: brief, and no calls back into the tier.
     fn commit(&self, staged: Self::Staged, victim: &Victim<'_>);
 
-    /// The item stays, or was removed by somebody else: what was staged must not be seen.
+    /// The item stays, or another thread removed it: the staged copy must not become visible.
     fn abandon(&self, staged: Self::Staged, victim: &Victim<'_>);
 
     /// The item has left; whether what was staged for it was committed. Called with no lock held, while it can still be read.
@@ -155,7 +154,7 @@ impl<'a> Victim<'a> {
         self.now_seconds.saturating_sub(self.item.header().touched_seconds())
     }
 
-    /// Whether what was staged is still all there is to the item, and what flash was known to hold is still there.
+    /// Whether the staged copy still equals the item, and a copy known to be on flash is still there.
     fn is_as_staged(&self) -> bool {
         let header = self.item.header();
         self.dram.chains.head(self.item) == self.head
@@ -242,7 +241,7 @@ impl Dram {
         if let Some(staged) = staged {
             spill.abandon(staged, victim);
         }
-        // Removed by its owner meanwhile, and nobody reads it any more: gone as well.
+        // Another thread removed the item, and no reader is left: it is freed.
         if !linked && references == 1 {
             self.free_chain_of_the_gone(state, item);
             return Attempt::Gone;
@@ -262,7 +261,7 @@ impl Dram {
         self.release(item);
     }
 
-    /// Frees the chain of an item that nobody can reach any more, before its chunk becomes a draft: that forgets the chain.
+    /// Frees the chain of an unreachable item before its chunk becomes a draft, which drops the link to the chain.
     pub(super) fn free_chain_of_the_gone(&self, state: State, item: Item<'_>) {
         if state.has(State::CHAINED) {
             self.free_chain(item);

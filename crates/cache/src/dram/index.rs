@@ -27,8 +27,8 @@ pub const INDEX_LEAST_BYTES: u64 =
 /// All shards.
 pub(super) struct Index {
     shards: Box<[Shard]>,
-    /// Where each shard's table is, for whoever only wants to have memory fetched. Apart from the shards, whose locks change
-    /// all the time: these lines stay in the caches of all cores.
+    /// The location of each shard's table, for prefetches. Separate from the shards, whose locks change constantly: these cache lines stay
+    /// shared by all cores.
     places: Arc<[Place]>,
     /// What is left of a hash, shifted by this, is its shard's number.
     shift: u32,
@@ -117,7 +117,7 @@ impl Place {
         table::Stretch { first, lines }
     }
 
-    /// Written only where it changes, or other cores would have to read it anew each time.
+    /// Writes only changes, so that other cores keep their copy of the cache line.
     fn keep_up(&self, now: table::Stretch) {
         if self.stretch() != now {
             self.first.store(now.first.cast_mut(), Ordering::Relaxed);
@@ -148,7 +148,7 @@ impl Table {
         self.entries.find_map(turned(hash, self.shard_bits), of_key).map(|(_, found)| found)
     }
 
-    /// Puts `item` in; what it replaced.
+    /// Inserts `item` and returns the replaced one.
     pub(super) fn insert<'a>(&mut self, arena: &'a Arena, item: Item<'_>, hash: KeyHash) -> Option<Item<'a>> {
         if let Some(place) = self.place_of_key(arena, item.key(), hash) {
             return Some(arena.item(self.entries.replace(place, item.reference())));
@@ -230,7 +230,7 @@ mod tests {
     use crate::dram::{Discard, Dram, DramConfig, PoolId};
 
     #[test]
-    fn items_of_a_shard_are_told_apart_without_a_look_at_them() {
+    fn items_of_a_shard_are_distinguished_by_hash_without_reading_them() {
         let count = if cfg!(miri) { 100 } else { 3000 };
         for bits in MIN_SHARD_BITS..=MAX_SHARD_BITS {
             let mut rng = StdRng::seed_from_u64(7);

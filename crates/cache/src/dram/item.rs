@@ -29,7 +29,7 @@ impl ItemRef {
     pub(super) const NONE: Self = Self(u32::MAX);
 }
 
-/// The state word: who refers to an item, and where it can be found.
+/// The state word of an item: its reference count, and where it is linked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct State(u32);
 
@@ -46,7 +46,7 @@ impl State {
     pub(super) const CLEAN: u32 = 1 << 28;
     /// Has a chain of children.
     pub(super) const CHAINED: u32 = 1 << 29;
-    /// Is a child in somebody's chain.
+    /// The item is a child in a chain.
     pub(super) const CHILD: u32 = 1 << 30;
     /// On the class's free list. Changes only under the class lock.
     pub(super) const FREE: u32 = 1 << 31;
@@ -89,7 +89,7 @@ impl Header {
         State(self.state.load(Ordering::Acquire))
     }
 
-    /// Overwrites the state of an item that nobody else can reach.
+    /// Overwrites the state of an item without other references.
     pub(super) fn set_state(&self, flags: u32, references: u32) {
         self.state.store(flags | references, Ordering::Release);
     }
@@ -125,8 +125,8 @@ impl Header {
         assert!(before.references() < State::REFERENCES / 2, "handles leak: two million on one item");
     }
 
-    /// One more reference, and a hit counted for the policy, both in one step. A hit is lost if somebody else changes the state at the
-    /// same instant.
+    /// Adds a reference and counts a hit for the policy, in one atomic operation. The hit is lost if another thread changes the state
+    /// concurrently.
     #[inline]
     pub(super) fn pin_marked(&self, at_most: u8) {
         let seen = State(self.state.load(Ordering::Relaxed));
@@ -185,8 +185,7 @@ impl Header {
         free_to_go && self.state.compare_exchange(seen.0, held, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// The item of the only owner becomes a draft, wherever the policy has it by now. Its chain was freed or handed
-    /// over.
+    /// Turns an item with a single owner into a draft, whether or not a policy still contains it. Its chain was freed or moved.
     pub(super) fn become_draft(&self) {
         debug_assert!(!self.state().has(State::CHAINED), "whose chain is forgotten is never freed");
         let draft = |state| Some(state & State::IN_POLICY | State::DRAFT | 1);
@@ -277,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn hits_are_counted_up_to_where_told_and_touch_neither_flags_nor_references() {
+    fn hit_count_saturates_at_its_limit_and_leaves_flags_and_references_unchanged() {
         for at_most in 0..=MOST_HITS {
             let header = linked();
             for hits in 1..=6 {

@@ -1,12 +1,12 @@
-//! How the classes of a pool are judged, and which of them gives a slab to which.
+//! Compares the classes of a pool, and selects the donor and the receiver of a slab.
 //!
-//! CacheLib compares the ages of next victims. Here a policy need not be an LRU, whose next victim tells the age at which
-//! items leave: that of S3-FIFO is now a new item that nobody asked for, now an old one.
-//! * The age is counted: how long the class takes to give each of its chunks to a new item, at the rate of late.
+//! CacheLib compares the ages of next victims. Here a policy may differ from LRU, where the next victim's age is the eviction age:
+//! S3-FIFO's next victim is sometimes a new item without hits, sometimes an old one.
+//! * The age is computed: the time in which the class reassigns each of its chunks, at its recent rate.
 //! * A slab moves only if the donor's items would still be older without it than the receiver's with it.
-//! * Only who evicts and has no room receives.
-//! * Emptying a slab costs what is in it. So slabs in use move once for [`CHURN_PER_MOVE`] slabs that evictions have
-//!   turned over, however often the rebalancer is called; slabs that nobody needs or asks for move at once.
+//! * Only a class that evicts for lack of chunks receives a slab.
+//! * Emptying a slab evicts its content. So slabs in use move once per [`CHURN_PER_MOVE`] slabs that evictions have turned over,
+//!   independent of how often the rebalancer runs; unused slabs without hits move immediately.
 
 use super::rebalance::{Rebalance, Strategy};
 
@@ -26,7 +26,7 @@ pub(super) struct Recent {
 }
 
 impl Recent {
-    /// The same after a step of which `latest` tells.
+    /// The decayed activity after a step with `latest` activity.
     pub(super) fn and_then(&self, latest: &Self) -> Self {
         Self {
             hits: KEPT * self.hits + latest.hits,
@@ -42,7 +42,7 @@ impl Recent {
 pub(super) struct Churn(f64);
 
 impl Churn {
-    /// Adds a step's. What the steps before have not used up is of no use long after.
+    /// Adds the churn of a step. Unused churn of earlier steps expires.
     pub(super) fn add(&mut self, slabs: f64) {
         self.0 = self.0.min(CHURN_PER_MOVE) + slabs;
     }
@@ -96,21 +96,20 @@ impl Judged {
         self.free_slabs() > 0 && self.recent.growth < 1.0
     }
 
-    /// Whether it evicts for want of room: more than what it has room for. One that lost its last slab is not judged by
-    /// what it did before.
+    /// Whether it evicts for lack of chunks: more than it has free. After losing its last slab, a class is not judged by earlier activity.
     fn lacks_room(&self) -> bool {
         let evicted_slabs = self.recent.evictions / f64::from(self.chunks_per_slab);
         let evicts = self.slabs > 0 && self.recent.evictions >= 1.0;
         evicts && self.free_slabs() as f64 <= evicted_slabs.floor()
     }
 
-    /// What nobody evicts may still be what everybody asks for.
+    /// A class without evictions may still have many hits, so those are compared too.
     fn can_spare_a_slab_for(&self, receiver: &Self) -> bool {
         self.recent.evictions >= 1.0 || self.has_spare() || self.hits_per_slab() <= receiver.hits_per_slab()
     }
 }
 
-/// Who gives and who receives: by their places among the judged, which are all classes of a pool.
+/// The donor and the receiver, as indexes into the judged classes, which are all classes of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pair {
     pub donor: usize,
@@ -203,7 +202,7 @@ mod tests {
 
     const CHUNKS_PER_SLAB: u32 = 10;
 
-    /// A full class that evicts for each item it takes, so many a step.
+    /// A full class that evicts one item per allocation, with `allocations` per step.
     fn full(slabs: u32, allocations: f64) -> Judged {
         let recent = Recent { allocations, evictions: allocations, ..Recent::default() };
         let items = u64::from(slabs * CHUNKS_PER_SLAB);
@@ -236,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_room_for_what_it_evicts_of_late_receives_nothing() {
+    fn class_with_room_for_its_recent_evictions_receives_nothing() {
         let roomy = |free_slabs: u64| {
             let mut class = full(4, 20.0);
             class.items -= free_slabs * u64::from(CHUNKS_PER_SLAB);
@@ -269,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hardly_asked_for_costs_nothing() {
+    fn class_with_few_hits_gives_a_slab_at_no_cost() {
         let with_hits = |hits_per_slab: f64| {
             let mut class = full(2, 10.0);
             class.recent.hits = 2.0 * hits_per_slab;

@@ -9,10 +9,10 @@ use super::item::ItemRef;
 use super::slab::Item;
 use super::{Dram, PoolId};
 
-/// A pinned item together with whatever keeps its tier: what a [`Handle`] is to those who can borrow the tier.
+/// A pinned item together with a reference to its tier: the owned form of a [`Handle`], which borrows the tier.
 ///
-/// The chunk stays this item's while it is referred to, so the reference leads to it each time; an address would have to borrow the
-/// tier, which stands beside it.
+/// The chunk belongs to this item while it is referenced, so the item reference can be resolved each time; storing the address would
+/// require a borrow of the tier, which is a field of this struct.
 pub(crate) struct Kept<T: AsRef<Dram>> {
     tier: Arc<T>,
     reference: ItemRef,

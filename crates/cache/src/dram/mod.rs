@@ -1,14 +1,14 @@
-//! The DRAM tier: what is hot, read in place.
+//! The DRAM tier: hot items, read in place.
 //!
 //! Items live in slabs ([`slab`]), found through a sharded index ([`index`]), in pools of size classes that each have an
 //! eviction policy ([`pools`]). [`Dram::get`] hands out a [`Handle`] that pins the item and reads as its value.
 //! [`Dram::allocate`] hands out a [`Draft`] to be filled, and [`KeyLock::link`] makes it visible.
 //!
 //! # Invariants
-//! * A chunk is used anew only when its last reference is dropped. The index holds one, each handle one, an evictor one.
+//! * A chunk is reused only when its last reference is dropped. The index has one reference, each handle one, an evictor one.
 //! * `LINKED` changes under the shard's write lock, `IN_POLICY` and `FREE` under the class lock.
-//! * Locks are taken in the order shard, class, supply. Nothing is called outside of this room under the class lock
-//!   but the policy, and under the shard's lock but [`Spill::commit`].
+//! * Locks are taken in the order shard, class, supply. Under the class lock, the only call out of this module is to the policy; under
+//!   the shard's lock, to [`Spill::commit`].
 
 mod chain;
 mod chunks;
@@ -126,7 +126,7 @@ impl Dram {
         Self { on_expiry: Some(on_expiry), ..self }
     }
 
-    /// The item of `key`, pinned, and the hit told to the policy. An expired item is removed and is no hit.
+    /// Pins and returns the item of `key`, and reports the hit to the policy. An expired item is removed and is no hit.
     #[inline(always)]
     pub fn get(&self, key: &[u8], hash: KeyHash) -> Option<Handle<'_>> {
         // The line comes while the lock is taken, not after.

@@ -42,8 +42,8 @@ pub(super) struct Class {
     inner: Apart<Mutex<Inner>>,
 }
 
-/// On cache lines of its own: every hit reads what stands before it, and must not wait for whoever changes this. Two lines,
-/// for processors fetch them in pairs.
+/// Separate cache lines: every hit reads the fields before it, and must not wait for a core that changes this one. Two lines, because
+/// processors fetch them in pairs.
 #[repr(align(128))]
 struct Apart<T>(T);
 
@@ -67,7 +67,7 @@ pub(super) struct Releasing {
     pub carved: u32,
 }
 
-/// Slabs that nobody uses, and how many each pool has.
+/// Unassigned slabs, and the number of slabs of each pool.
 struct Supply {
     state: Mutex<SupplyState>,
     /// Whether a pool was found to get no more, and nothing has been given back since. Changes under the lock; every insert that
@@ -82,7 +82,7 @@ struct SupplyState {
     used: Vec<u32>,
 }
 
-/// What somebody wants a chunk for.
+/// The purpose of an allocation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wanted {
     pub entry: Entry,
@@ -209,7 +209,7 @@ fn size_table(sizes: &[u32]) -> Box<[u8]> {
     (0..=largest / SIZE_STEP).map(|step| first_at(step * SIZE_STEP) as u8).collect()
 }
 
-/// What a policy is told of an item that it knew before.
+/// The policy entry of an item that is reinserted.
 pub(super) fn entry_of(item: Item<'_>) -> Entry {
     let is_child = item.header().state().has(State::CHILD);
     let hash = if is_child { KeyHash(item.reference().0.into()).remix() } else { KeyHash::of(item.key()).0 };
@@ -225,7 +225,7 @@ impl Supply {
         Self { state: Mutex::new(state), spent, quotas: layout.quotas.clone(), releases }
     }
 
-    /// A slab that nobody uses, counted as the pool's.
+    /// Takes an unassigned slab and counts it for the pool.
     #[inline]
     fn take(&self, pool: PoolId) -> Option<u32> {
         let pool = usize::from(pool.0);
@@ -270,8 +270,8 @@ impl Class {
         self.inner.0.lock()
     }
 
-    /// A chunk: a free one, one of a new slab, or one whose item has to be evicted first. `foresee` is told of the keys that
-    /// will be taken out of the index: the victim's, and the one's that will likely be next.
+    /// Takes a chunk: a free one, one of a new slab, or one whose item has to be evicted first. `foresee` is called with the keys that will be
+    /// removed from the index: the victim's, and that of the likely next victim.
     pub(super) fn take<'a>(
         &'a self,
         pools: &'a Pools,
@@ -284,7 +284,7 @@ impl Class {
             foresee(hash);
         }
         let next = inner.likely_next(pools, self);
-        // Under the lock, for then its chunk is not used anew.
+        // Under the lock, so that its chunk is not reused.
         let next_hash = next.and_then(Item::linked_key).map(KeyHash::of);
         drop(inner);
         if let Some(item) = next {
@@ -361,7 +361,7 @@ impl Inner {
             None if self.carving.is_empty() => {
                 Some(class.chunks.item(self.policy.as_ref()?.likely_victim()?))
             }
-            // Memory that nobody has touched is not there yet.
+            // Memory that was never touched has no pages yet.
             None => None,
         }
     }
@@ -389,7 +389,7 @@ impl Inner {
         Some(item)
     }
 
-    /// Whether there is a free chunk, if need be of a slab that the pool had left.
+    /// Whether there is a free chunk, if necessary in a slab that the pool had not assigned.
     pub(super) fn has_free_chunk(&mut self, pools: &Pools, class: &Class) -> bool {
         if self.free_head.is_some() || !self.carving.is_empty() {
             return true;
@@ -440,8 +440,8 @@ impl Inner {
         self.policy().set_capacity(capacity);
     }
 
-    /// Lets the policy choose, until it chooses an item that nobody uses. Its slot goes to the new entry at once,
-    /// which saves taking the lock again when the item has left.
+    /// Asks the policy for victims until one is unreferenced. Its slot is given to the new entry immediately, which saves a second lock
+    /// acquisition after the item is unlinked.
     fn choose_victim<'a>(&mut self, pools: &'a Pools, class: &'a Class, wanted: Wanted) -> Option<Taken<'a>> {
         // Policies find one that can leave before they have chosen each twice.
         let tries = (2 * self.policy.as_ref()?.len()).min(MOST_TRIES);
@@ -476,7 +476,7 @@ impl Inner {
     ) -> Option<Taken<'a>> {
         let state = item.header().clear(State::IN_POLICY);
         if state.references() == 0 || !state.has(State::LINKED) || state.has(State::EVICTING) {
-            // On its way out already, or a draft, or another evictor's: who holds it brings it back if need be.
+            // Already being evicted, or a draft: its owner reinserts it if necessary.
             return None;
         }
         if self.is_releasing(pools, item) {

@@ -1,4 +1,4 @@
-//! Removing what has expired before anybody asks for it.
+//! Removes expired items before they are requested.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -18,7 +18,7 @@ pub struct Reaped {
     pub visited: u64,
     /// Items removed.
     pub removed: u64,
-    /// Whether the step came to the end of the index; the next one begins anew.
+    /// Whether the step reached the end of the index; the next one starts over.
     pub ended_round: bool,
 }
 

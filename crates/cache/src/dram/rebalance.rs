@@ -1,8 +1,8 @@
-//! Moving slabs between the classes of a pool, from where they do little to where they would do more.
+//! Moves slabs between the classes of a pool, to where they serve more hits.
 //!
-//! The strategies are CacheLib's by name (`LruTailAgeStrategy`, `HitsPerSlabStrategy`, `RandomStrategy`,
-//! `FreeMemStrategy`), and so is the rule that a pool that still has slabs to hand out is left alone. Who gives and who
-//! receives is found by [what the classes have done of late](super::judged).
+//! The strategies are CacheLib's by name (`LruTailAgeStrategy`, `HitsPerSlabStrategy`, `RandomStrategy`, `FreeMemStrategy`), and so is the
+//! rule that a pool with unassigned slabs is left alone. Donor and receiver are selected from the
+//! [recent activity of the classes](super::judged).
 
 use super::evict::Spill;
 use super::judged::{Churn, Judged, Pair, Recent};
@@ -39,7 +39,7 @@ pub enum Strategy {
 /// How to rebalance.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rebalance {
-    /// Who gives, who receives.
+    /// How donor and receiver are selected.
     pub strategy: Strategy,
     /// Slabs that a donor keeps when classes are rebalanced.
     pub min_slabs: u32,
@@ -61,7 +61,7 @@ pub struct Released {
     pub items: ReleaseStats,
 }
 
-/// Of a pool, one slab in so many moves in a step, but at least one.
+/// One in this many slabs of a pool moves per step, but at least one.
 const SLABS_PER_MOVE: u32 = 64;
 
 /// What was known at the last step.
@@ -91,7 +91,7 @@ struct Past {
 }
 
 impl Dram {
-    /// Moves slabs within `pool`, as far as it is worth it: by age and by hits one in 64 at most, else one.
+    /// Moves slabs within `pool` while moves pay off: at most one in 64 by age and by hits, otherwise one.
     pub fn rebalance_step<S: Spill>(&self, pool: PoolId, how: &Rebalance, spill: &S) -> Vec<Released> {
         let _one_at_a_time = self.pools.one_release(pool);
         let mut judged = self.judge(pool);
@@ -133,7 +133,7 @@ impl Dram {
         }
     }
 
-    /// The classes of a pool, by what they have done since the last step.
+    /// Judges the classes of a pool by their activity since the last step.
     fn judge(&self, pool: PoolId) -> Vec<Judged> {
         let mut past = self.rebalancer.classes.lock();
         let mut evicted_slabs = 0.0;
@@ -167,7 +167,7 @@ impl Dram {
         judged
     }
 
-    /// What a move has changed. What was just received is empty, but not to spare.
+    /// Updates the judgement after a move. The received slab is empty, but the class does not give it away.
     fn see_again(&self, pool: PoolId, judged: &mut [Judged], pair: &Pair) {
         let classes = self.pools.classes_of(pool);
         for at in [Some(pair.donor), pair.receiver].into_iter().flatten() {

@@ -1,11 +1,11 @@
-//! Emptying a slab: every item of it is moved to another chunk of its class, or evicted.
+//! Empties a slab: each of its items is moved to another chunk of its class, or evicted.
 //!
-//! Chunks of the slab stop being handed out first, then each item leaves by the same protocol as any victim. Items that
-//! somebody holds are tried again; if they are still held after a few rounds, the slab goes back to work.
+//! First the slab's chunks are no longer allocated, then each item leaves by the same protocol as any victim. Referenced items are retried;
+//! if they are still referenced after a few rounds, the slab is returned to its class.
 //!
-//! A class that gives a slab has room for so many items less, and where items may move, its policy says which: as long as no chunk
-//! is free, the policy's next victim leaves, wherever it lies. If that was in another slab, an item moves into its chunk. So
-//! as many items leave as would without moving, but the coldest of the class and not those that happened to be in the slab.
+//! A class that gives up a slab holds fewer items. If items may move, the policy selects the victims: while no chunk is free, the policy's
+//! next victim is evicted from any slab, and if that was another slab, an item moves into its chunk. The number of evictions is the same
+//! as without moving, but the class loses its coldest items instead of those in the slab.
 
 use super::chain::parent_of;
 use super::evict::{Attempt, Spill, Victim};
@@ -57,7 +57,7 @@ enum Occupant<'a> {
         parent: Item<'a>,
         child: Item<'a>,
     },
-    /// Held by somebody.
+    /// Referenced by a reader.
     InUse,
 }
 
@@ -117,7 +117,7 @@ impl Dram {
         (if done { Ok(releasing.slab) } else { Err(refusal) }, release.stats)
     }
 
-    /// One round over the chunks of a slab: gone, if all are; busy at once, if the spill is.
+    /// One round over the chunks of a slab: done if all are free, busy as soon as the spill is.
     fn empty_slab<S: Spill>(&self, class: &Class, release: &mut Release, spill: &S) -> Attempt {
         let mut round = Attempt::Gone;
         let releasing = release.releasing;
@@ -141,7 +141,7 @@ impl Dram {
         round
     }
 
-    /// Lets the policy's victims leave until a chunk is free for what is in this one, or that was a victim itself.
+    /// Evicts the policy's victims until a chunk is free for the item in this one, or until that item is the victim.
     fn make_room_for<S: Spill>(
         &self,
         class: &Class,
@@ -215,7 +215,7 @@ impl Dram {
         if !(state.has(State::LINKED) && state.references() == 2) {
             drop(table);
             self.release(chunk);
-            // Else removed by its owner meanwhile, and nobody reads it any more: gone, and its chain with it.
+            // Otherwise its owner removed it, and no reader is left: it is freed with its chain.
             if state.has(State::LINKED) || state.references() > 1 {
                 return Attempt::InUse;
             }
@@ -285,8 +285,8 @@ impl Inner {
         Occupant::Leaving(item)
     }
 
-    /// Whether what is in a chunk of the slab could move if only there were a free chunk. What its policy has chosen already, who
-    /// wanted its chunk meanwhile, is to leave, and so is what has expired: no other has to for them.
+    /// Whether an item of the slab could move if there were a free chunk. Items that the policy has already selected for an allocation, and
+    /// expired items, are evicted anyway: no other item is evicted for them.
     fn lacks_room_for(
         &mut self,
         pools: &Pools,

@@ -9,9 +9,9 @@ pub struct Cursor {
 }
 
 impl Dram {
-    /// Shows `visit` the items of the next shards, until at least `at_least` were shown; where to go on, or `None`
-    /// at the end. A shard is shown as it is at one instant; what comes, goes or moves between two shards is seen
-    /// once or never. No lock is held while `visit` runs. Expired items are not shown.
+    /// Calls `visit` with the items of the next shards, at least `at_least` of them. Returns the cursor to continue from, or `None` at the
+    /// end. A shard is visited as a snapshot; an item inserted, removed or moved between shards during the scan is visited once or never.
+    /// No lock is held during `visit`. Expired items are skipped.
     pub fn scan(&self, from: Cursor, at_least: usize, visit: &mut dyn FnMut(&Handle<'_>)) -> Option<Cursor> {
         let mut shown = 0;
         for shard in from.shard..self.index.shard_count() {

@@ -1,12 +1,12 @@
-//! The arena: one stretch of memory, cut in slabs, each slab cut in chunks of one size.
+//! The arena: one memory range, divided into slabs; each slab is divided into chunks of one size.
 //!
-//! An [`ItemRef`] is a slab number and a chunk number in 32 bits. What a slab is cut into stands in a table of one
-//! word a slab, so an address is a load, a multiplication and an addition, and never a division.
+//! An [`ItemRef`] is a slab number and a chunk number in 32 bits. The chunk size of a slab is in a table of one word per slab, so computing
+//! an address takes a load, a multiplication and an addition, and never a division.
 //!
-//! # Who may look into a chunk
-//! [`Item`] is a plain address. Its key and value may be read by whoever keeps the chunk from being used anew:
-//! the holder of a reference, of the shard's lock while the item is linked, or of the class lock while the item
-//! has references and is not marked `EVICTING` or `DRAFT`. They may be written by the owner of a draft alone.
+//! # Access to a chunk
+//! [`Item`] is a plain address. Its key and value may be read by a holder of anything that prevents the chunk's reuse: a reference, the
+//! shard's lock while the item is linked, or the class lock while the item has references and is not marked `EVICTING` or `DRAFT`. They
+//! may be written by the owner of a draft only.
 #![allow(
     unsafe_code,
     reason = "items live at computed places in one mapped arena; this file is all that knows"
@@ -32,7 +32,7 @@ pub(super) struct Arena {
     slabs: Box<[AtomicU64]>,
 }
 
-// SAFETY: the arena hands out addresses; who may use them when is the module's contract.
+// SAFETY: the arena only computes addresses; the module's contract governs access to them.
 unsafe impl Send for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
@@ -40,7 +40,7 @@ unsafe impl Sync for Arena {}
 /// What a slab is cut into, and whose it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SlabUse {
-    /// Bytes of a chunk; 0 for a slab that nobody has.
+    /// Bytes of a chunk; 0 for an unassigned slab.
     pub chunk_bytes: u32,
     /// Index of the class that owns the slab.
     pub class: u16,
@@ -124,7 +124,7 @@ impl Arena {
         (Item { address: address.cast(), reference, arena: PhantomData }, slab_use)
     }
 
-    /// The item in chunk `chunk` of slab `slab`, for a class whose slab it is and who knows what it is cut into.
+    /// The item in chunk `chunk` of slab `slab`, for the class that owns the slab and knows its chunk size.
     ///
     /// # Panics
     /// If there is no such slab, or no such chunk in it.
@@ -180,7 +180,7 @@ impl<'a> Item<'a> {
         unsafe { self.address.as_ref() }
     }
 
-    /// Has header and key fetched, or what the first two cache lines have of them. Who takes a reference writes the header.
+    /// Prefetches header and key, up to two cache lines. Taking a reference writes the header.
     #[inline]
     pub(super) fn prefetch(self) {
         self.prefetch_header();
@@ -204,7 +204,7 @@ impl<'a> Item<'a> {
     /// The key; children have none.
     #[inline]
     pub(super) fn key(self) -> &'a [u8] {
-        // SAFETY: `describe` was given lengths that fit the chunk, and by the module's contract nobody writes now.
+        // SAFETY: `describe` received lengths that fit the chunk, and by the module's contract there is no concurrent writer.
         unsafe { std::slice::from_raw_parts(self.bytes_at(0), self.header().key_len()) }
     }
 
@@ -233,11 +233,11 @@ impl<'a> Item<'a> {
     /// Writes the key of a draft.
     pub(super) fn write_key(self, key: &[u8]) {
         assert_eq!(key.len(), self.header().key_len());
-        // SAFETY: the draft's owner is the only one who touches the chunk; the key's place is `key_len` long.
+        // SAFETY: the draft's owner has exclusive access to the chunk; the space for the key is `key_len` long.
         unsafe { std::ptr::copy_nonoverlapping(key.as_ptr(), self.bytes_at(0), key.len()) }
     }
 
-    /// The value of a draft, to be filled. `&mut` stands for the draft, of which there is one.
+    /// The value of a draft, to be filled. `&mut` guarantees exclusive access, because there is one draft.
     #[inline]
     pub(super) fn value_mut(&mut self) -> &mut [u8] {
         let header = self.header();

@@ -21,7 +21,7 @@ pub struct ClassStats {
     pub chunk_bytes: u32,
     /// Slabs it has.
     pub slabs: u32,
-    /// Items in it: visible ones, drafts, children of chains, and removed ones that somebody still reads.
+    /// Items in it: visible ones, drafts, children of chains, and removed ones that are still referenced.
     pub items: u64,
     /// Bytes those items asked for, headers and keys included.
     pub requested_bytes: u64,
@@ -92,7 +92,7 @@ pub struct MemoryStats {
     pub used_slab_bytes: u64,
     /// Hash tables.
     pub index_bytes: u64,
-    /// Policies: what they [keep for each slot](policy::Eviction::bytes_per_slot), for every chunk of every slab in use.
+    /// Memory of the policies: their [bytes per slot](policy::Eviction::bytes_per_slot) for every chunk of every slab in use.
     pub policy_bytes: u64,
 }
 

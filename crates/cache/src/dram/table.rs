@@ -27,7 +27,7 @@ pub const MOST_BYTES_PER_ENTRY: f64 =
 #[derive(Clone)]
 #[repr(C, align(64))]
 struct Line {
-    /// A tag an entry, and the counter of those that belong here or before and found no place here: one vector.
+    /// One tag per entry, and the count of entries whose probe sequence passed this full line: one vector.
     tags_and_passed_by: [u8; 16],
     references: [ItemRef; ENTRIES],
 }
@@ -91,8 +91,8 @@ impl Table {
         self.find_map(hash, |reference| is_meant(reference).then_some(())).map(|(place, ())| place)
     }
 
-    /// The entry with `hash` that `meant` makes something of, and what that is. Inlined: what is handed on would go through memory
-    /// else, at every get.
+    /// Returns the result of `meant` for the entry with `hash` for which it is `Some`. Inlined, because otherwise the result goes through
+    /// memory at every get.
     #[inline(always)]
     pub(super) fn find_map<T>(
         &self,
@@ -122,7 +122,7 @@ impl Table {
         mut meant: impl FnMut(ItemRef) -> Option<T>,
     ) -> Option<(Place, T)> {
         let tag = tag(hash);
-        // Bounded, for the counters of all lines can be above 0 at once, though not all lines are full.
+        // Bounded, because the counters of all lines can be above 0 although not all lines are full.
         for _ in 0..self.lines.len() {
             let here = &self.lines[line];
             let mut equal = here.equal_bytes(tag);
@@ -145,7 +145,7 @@ impl Table {
         std::mem::replace(&mut self.lines[place.line].references[place.entry], reference)
     }
 
-    /// Puts in what the table does not hold yet. `hash_of` tells the hash of what it holds, should it have to grow.
+    /// Inserts an entry that the table does not contain. `hash_of` returns the hash of an existing entry, for growth.
     pub(super) fn insert(&mut self, hash: u64, reference: ItemRef, hash_of: impl Fn(ItemRef) -> u64) {
         if (self.len + 1) * MAX_LOAD.1 > self.lines.len() * ENTRIES * MAX_LOAD.0 {
             self.grow(hash_of);
@@ -166,7 +166,7 @@ impl Table {
         std::mem::replace(&mut self.lines[line].references[place.entry], ItemRef::NONE)
     }
 
-    /// Takes everything out. The table stays as large as it is: what comes next need not make it grow.
+    /// Removes all entries. The table keeps its size, so that later inserts do not have to grow it.
     pub(super) fn take_all(&mut self) -> Vec<ItemRef> {
         let all = self.iter().collect();
         self.lines.fill(EMPTY);
@@ -212,7 +212,7 @@ impl Table {
     }
 }
 
-/// The line an entry belongs in, of so many, from the upper half of its hash.
+/// The line of an entry among `lines`, from the upper half of its hash.
 #[inline]
 fn home(hash: u64, lines: usize) -> usize {
     ((hash >> 32) as usize * lines) >> 32

@@ -5,7 +5,7 @@ use policy::eviction::{S3Fifo, Sieve};
 use super::*;
 
 #[test]
-fn what_was_put_is_read_in_place_until_removed() {
+fn inserted_value_is_read_in_place_until_removed() {
     let (dram, _) = small(4, HitRule::Ignore);
     put(&dram, b"key", b"value").unwrap();
     assert_eq!(&*get(&dram, b"key").unwrap(), b"value");
@@ -145,7 +145,7 @@ fn the_only_item_that_can_leave_is_found_wherever_it_is() {
         keys.remove(free);
         // Held and not hit.
         let held: Vec<_> = keys.iter().map(|key| dram.peek(key, KeyHash::of(key)).unwrap()).collect();
-        // In every other tier nobody comes before it closes.
+        // In every other tier, nothing is inserted before it closes.
         if free % 2 == 0 {
             (320..330).for_each(|key| assert_eq!(put_next(key), Ok(()), "{free} could leave"));
         }
@@ -195,7 +195,7 @@ fn a_draft_that_is_dropped_was_never_there() {
 }
 
 #[test]
-fn what_cannot_fit_is_refused_with_its_size() {
+fn oversized_item_is_refused_with_its_size() {
     let (dram, _) = small(1, HitRule::Ignore);
     let refused = put(&dram, b"key", &vec![0; 32 << 10]).unwrap_err();
     assert_eq!(refused, AllocateError::TooLarge { bytes: (32 << 10) + 23, max: 32 << 10 });
@@ -205,7 +205,7 @@ fn what_cannot_fit_is_refused_with_its_size() {
 
 /// What is left in DRAM when a cache closes does not come back.
 #[test]
-fn a_class_whose_items_are_in_use_does_not_keep_the_others_from_being_emptied() {
+fn class_with_referenced_items_does_not_block_emptying_the_others() {
     let (dram, _) = small(2, HitRule::Ignore);
     put(&dram, b"small", b"value").unwrap();
     put(&dram, b"large", &[7; 20_000]).unwrap();
@@ -220,7 +220,7 @@ fn a_class_whose_items_are_in_use_does_not_keep_the_others_from_being_emptied() 
 
 /// It was dropped for a copy beyond the spill that had gone between the question and the end: then it was nowhere.
 #[test]
-fn an_item_whose_copy_left_while_it_was_evicted_was_dropped_as_clean() {
+fn item_whose_flash_copy_left_during_eviction_is_not_dropped_as_clean() {
     struct Leaves<'a>(&'a Dram);
     impl Spill for Leaves<'_> {
         type Staged = ();

@@ -66,7 +66,7 @@ fn evicting_a_child_takes_the_chain_along_in_one_piece() {
     drop(pinned);
     let seen = Seen(Default::default());
     put_through(&dram, b"d", b"d", 0, &Discard).unwrap();
-    // FIFO: b went. Next are the children that were put back.
+    // FIFO: b was evicted. The reinserted children are next.
     put_through(&dram, b"e", b"e", 0, &seen).unwrap();
     assert!(get(&dram, b"key").is_none());
     assert_eq!(*seen.0.borrow(), [vec![7; 20 << 10], b"two".to_vec(), b"one".to_vec()]);

@@ -68,7 +68,7 @@ fn at_random(drawn: u64) -> Rebalance {
     Rebalance { strategy: Strategy::Random { drawn }, min_slabs: 1, move_on_release: true }
 }
 
-/// Only free chunks were taken, of which a full class has none: whatever was in the slab left, the hottest too.
+/// Only free chunks used to be taken, and a full class has none: all items of the slab were evicted, the hottest too.
 #[test]
 fn a_full_class_that_gives_a_slab_loses_its_coldest_items_and_not_those_that_are_in_the_slab() {
     let (dram, _) = small(4, HitRule::Every);
@@ -159,9 +159,9 @@ fn free_chunks_worth_a_slab_go_back_to_the_pool() {
     assert_accounted(&dram);
 }
 
-/// It had no next victim, and so was passed over for ever.
+/// A class without a next victim used to be skipped every time.
 #[test]
-fn a_class_whose_items_are_all_gone_gives_its_slabs_to_the_others() {
+fn class_whose_items_were_all_removed_gives_its_slabs_to_the_others() {
     let by_age = Strategy::TailAge { min_difference_ratio: 0.25 };
     let by_hits = Strategy::Hits { min_difference_ratio: 0.1, min_difference: 10 };
     for strategy in [by_age, by_hits] {
@@ -193,7 +193,7 @@ fn slabs(dram: &Dram) -> [u32; 2] {
 
 /// Every class kept one, and a tier that had seen many sizes kept most of its memory for sizes of the past.
 #[test]
-fn a_class_that_nobody_uses_any_more_gives_its_last_slab() {
+fn unused_class_gives_its_last_slab() {
     for (min_slabs, left) in [(0, [0, 3]), (1, [1, 2])] {
         let (dram, _) = small(3, HitRule::Ignore);
         fill(&dram, b's', 4, 100);
@@ -207,7 +207,7 @@ fn a_class_that_nobody_uses_any_more_gives_its_last_slab() {
 }
 
 #[test]
-fn a_class_that_nobody_inserts_into_keeps_what_everybody_asks_for() {
+fn class_without_inserts_keeps_frequently_hit_items() {
     let (dram, _) = small(3, HitRule::Ignore);
     fill(&dram, b's', 4, 100);
     for _ in 0..20 {
@@ -238,7 +238,7 @@ fn classes_that_turn_over_alike_are_left_alone_whatever_the_age_of_their_next_vi
     assert_eq!((slabs(&dram), evictions), ([3, 3], [613, 319]));
 }
 
-/// A tier of 128 slabs of 64 KiB, of which two may move in a step: eight, four and two chunks to a slab.
+/// A tier of 128 slabs of 64 KiB, with at most two moves per step. A slab has eight, four or two chunks.
 fn three_sizes() -> Dram {
     let mut config = DramConfig::new(128 << 16, queue(HitRule::Ignore));
     config.slab_bytes = Some(1 << 16);
@@ -246,7 +246,7 @@ fn three_sizes() -> Dram {
     Dram::new(&config, Arc::new(VirtualClock::default())).unwrap()
 }
 
-/// Items of which `per_slab` fit a slab, under keys of their own.
+/// Inserts items under distinct keys; `per_slab` of them fit a slab.
 fn put_many(dram: &Dram, per_slab: usize, numbers: std::ops::Range<u16>) {
     let value = vec![0; (1 << 16) / per_slab - 100];
     for number in numbers {
@@ -273,7 +273,7 @@ fn a_slab_that_has_just_come_does_not_go_on() {
     assert_accounted(&dram);
 }
 
-/// A tier that is full of large items and has a slab of small ones, which nobody has used for long; and then large items come.
+/// A tier full of large items with one slab of small items unused for long; then large items are inserted.
 fn with_a_slab_of_the_past() -> Dram {
     let dram = three_sizes();
     put_many(&dram, 8, 0..8);
@@ -286,7 +286,7 @@ fn with_a_slab_of_the_past() -> Dram {
 }
 
 #[test]
-fn who_has_given_its_last_slab_is_not_asked_for_another_in_the_same_step() {
+fn class_that_gave_its_last_slab_gives_no_other_in_the_same_step() {
     let dram = with_a_slab_of_the_past();
     let moves = dram.rebalance_step(POOL, &by_age(0), &Discard);
     assert_eq!(moves.iter().map(|moved| moved.completed).collect::<Vec<_>>(), [true]);

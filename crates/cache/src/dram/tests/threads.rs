@@ -1,4 +1,4 @@
-//! What several threads see at once. The interleavings are the machine's; `shuttle` chooses them in `races`.
+//! Concurrent threads. The interleavings are the machine's; `shuttle` chooses them in `races`.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -65,7 +65,7 @@ fn one_thread(dram: &Dram, seed: u64, ops: u32) {
     for version in 0..ops {
         let number = rng.random_range(0..500_u32);
         let key = number.to_le_bytes();
-        // Of the same key, or of another one: whatever else goes on, it only asks for memory.
+        // Of the same key, or of another one: a prefetch never affects the result.
         let soon = KeyHash::of(&(number ^ (version & 1)).to_le_bytes());
         dram.foresee(soon);
         dram.approach(soon);
