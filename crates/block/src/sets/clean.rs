@@ -145,8 +145,8 @@ impl Sets {
         self.end(cleaning, |_| done)
     }
 
-    /// Ends a cleaning of which the disk accepted only the blocks whose slot satisfies `is_done`. The others are no longer owed: the caller
-    /// reports the failure to the clients that requested their cleaning.
+    /// Ends a cleaning of which the disk accepted only the blocks for which `is_done` returns true. The others are no longer owed:
+    /// the caller reports the failure to the clients that requested their cleaning.
     pub fn end_cleaning_of(&mut self, cleaning: &Cleaning, is_done: impl Fn(Slot) -> bool) -> u32 {
         cleaning.slots.iter().for_each(|&slot| self.owed.end(slot));
         self.cleaner.refused.extend(cleaning.slots.iter().copied().filter(|&slot| !is_done(slot)));

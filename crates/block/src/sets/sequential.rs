@@ -2,7 +2,7 @@
 //! they evict blocks that profit more.
 //!
 //! Requests are matched with the ends of the last [`ESTABLISHED`] streams and of the last [`NEWCOMERS`] requests that continued no
-//! stream. The two lists are separate, so that random requests, each of which may begin a stream, do not evict the streams.
+//! stream. The two lists are separate, so that random requests do not evict the streams.
 //! Flashcache's single list of 32 forgets a stream after 32 random requests.
 
 /// Streams remembered: they have been continued at least once.

@@ -6,6 +6,7 @@ use super::{Dram, Handle};
 impl Dram {
     /// Unlinks every item, shard by shard, and calls `gone` with each, expired or not. Items linked during the call may stay; all earlier
     /// ones are removed when it returns. No lock is held during `gone`.
+    pub fn clear(&self, gone: &mut dyn FnMut(&Handle<'_>)) {
         for shard in 0..self.index.shard_count() {
             self.unlink_all(shard).iter().for_each(&mut *gone);
         }

@@ -5,7 +5,7 @@
 //!
 //! A class that gives up a slab holds fewer items. If items may move, the policy selects the victims: while no chunk is free, the policy's
 //! next victim is evicted from any slab, and if that was another slab, an item moves into its chunk. The number of evictions is the same
-//! as without moving, but the class loses its coldest items instead of those in the slab.
+//! as without moving, but the class loses its coldest items instead of the items in the slab.
 
 use super::chain::parent_of;
 use super::evict::{Attempt, Spill, Victim};

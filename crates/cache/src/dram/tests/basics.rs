@@ -218,9 +218,9 @@ fn class_with_referenced_items_does_not_block_emptying_the_others() {
     assert!(dram.is_empty());
 }
 
-/// It was dropped for a copy beyond the spill that had gone between the question and the end: then it was nowhere.
+/// The item used to be dropped for its flash copy, which was evicted between the check and the drop: it was lost.
 #[test]
-fn item_whose_flash_copy_left_during_eviction_is_not_dropped_as_clean() {
+fn item_losing_its_flash_copy_during_eviction_is_not_dropped_as_clean() {
     struct Leaves<'a>(&'a Dram);
     impl Spill for Leaves<'_> {
         type Staged = ();

@@ -161,7 +161,7 @@ fn free_chunks_worth_a_slab_go_back_to_the_pool() {
 
 /// A class without a next victim used to be skipped every time.
 #[test]
-fn class_whose_items_were_all_removed_gives_its_slabs_to_the_others() {
+fn class_without_items_gives_its_slabs_to_the_others() {
     let by_age = Strategy::TailAge { min_difference_ratio: 0.25 };
     let by_hits = Strategy::Hits { min_difference_ratio: 0.1, min_difference: 10 };
     for strategy in [by_age, by_hits] {
