@@ -17,7 +17,7 @@ use flashwright_cache as cache;
 use pollster::block_on;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Takes every write and keeps nothing: what is measured is the store alone.
+/// Accepts every write and stores nothing, so that only the store is measured.
 struct Sink(Geometry);
 
 impl Device for Sink {

@@ -18,7 +18,7 @@ const ITEMS: u32 = 5_000;
 
 async fn fill(cache: &Cache) {
     for number in 0..ITEMS {
-        // Waits, without blocking anybody, while flash is behind with its writes.
+        // Waits asynchronously while flash is behind with its writes.
         cache.insert(&number.to_le_bytes(), &[number as u8; 4000], &InsertOptions::default()).await;
     }
 }

@@ -1,4 +1,4 @@
-//! A cache in DRAM alone: insert, get, replace, remove, time to live, and what leaves when it is full.
+//! A cache in DRAM only: insert, get, replace, remove, TTL, and eviction.
 //!
 //! `cargo run -p flashwright-cache --example memory_only`
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
@@ -11,7 +11,7 @@ use flashwright_cache::policy::eviction::{EvictionConfig, Kind};
 use flashwright_cache::{Cache, InsertOptions};
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
-    // Time comes from outside, so that nobody has to wait for it here. Without `clock` it is the machine's.
+    // The clock is a parameter, so this example does not have to wait. The default is the machine's clock.
     let clock = Arc::new(VirtualClock::default());
     let cache = Cache::builder()
         .dram_bytes(8 << 20)

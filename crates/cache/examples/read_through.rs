@@ -1,4 +1,4 @@
-//! A cache in front of something slow: of many callers that miss at once, one fetches and the others wait for it.
+//! A cache in front of a slow source: of many callers that miss the same key, one fetches and the others wait for it.
 //!
 //! `cargo run -p flashwright-cache --example read_through`
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
@@ -28,7 +28,7 @@ impl Source {
     }
 }
 
-/// What a service does for each request, on whatever executor it has; a thread can wait for it as well.
+/// Serves one request, on any executor; a blocking thread can wait for it as well.
 async fn serve<'a>(cache: &'a Cache, source: &Source, key: &[u8]) -> Result<Fetched<'a>, Arc<String>> {
     cache.get_or_insert_with(key, &InsertOptions::default(), async || source.read(key).await).await
 }

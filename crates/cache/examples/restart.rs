@@ -1,4 +1,4 @@
-//! A cache that is closed comes back with what it held, DRAM included; one that was not closed comes back empty.
+//! A closed cache reopens with its items, DRAM included; a cache that was not closed reopens empty.
 //!
 //! `cargo run --release -p flashwright-cache --example restart`
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
@@ -24,10 +24,10 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     report("first life", &cache);
     cache.close()?;
 
-    // `Recovery::Reopen`, the default, takes back a clean close and refuses a device that holds something else.
+    // `Recovery::Reopen`, the default, recovers a cleanly closed cache and refuses a device with other content.
     let cache = open(&path)?;
     report("after a clean close", &cache);
-    // Dropped, not closed: what a crash comes to. Nothing old can come back, so nothing comes back.
+    // Dropped without a close, as in a crash. The next open is empty, so no stale item can be found.
     drop(cache);
 
     let cache = open(&path)?;

@@ -1,4 +1,4 @@
-//! Sessions that live for as long as they are used, and a day on which all of them end at once.
+//! Sessions that stay alive while they are used, and a clear that ends all of them.
 //!
 //! `cargo run --release -p flashwright-cache --example sessions`
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
@@ -14,7 +14,7 @@ const HALF_AN_HOUR: u32 = 30 * 60;
 const MINUTE_NS: u64 = 60_000_000_000;
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
-    // A clock that is moved by hand, so that nobody has to wait; without it the cache takes the machine's.
+    // A manual clock, so that the example does not have to wait; the default is the machine's clock.
     let clock = Arc::new(VirtualClock::default());
     let flash = Arc::new(MemoryDevice::new(64 << 20));
     let cache = Cache::builder().dram_bytes(4 << 20).flash(flash).clock(Arc::clone(&clock) as _).open()?;
@@ -23,7 +23,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         cache.insert_blocking(&number.to_le_bytes(), &[number as u8; 600], &options);
     }
 
-    // Every tenth user comes back twice an hour, wherever his session is by then: most are on flash.
+    // Every tenth user returns twice an hour; by then most sessions are on flash.
     for _ in 0..4 {
         clock.advance_by(20 * MINUTE_NS);
         for number in (0..SESSIONS).step_by(10) {

@@ -1,4 +1,4 @@
-//! One budget for all memory: kept whatever is put in, and refused where it cannot be.
+//! One memory budget for all parts: never exceeded, and refused at open if it is too small.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn flash(device_mib: u64, soc_share: f64) -> FlashConfig {
     flash
 }
 
-/// Puts in twice what fits, of so many bytes each.
+/// Inserts twice the capacity, in values of `value_bytes`.
 fn fill(cache: &Cache, value_bytes: usize, count: u64) {
     let value = vec![7; value_bytes];
     for number in 0..count {
@@ -60,7 +60,7 @@ fn a_hybrid_cache_keeps_to_its_budget_and_every_part_to_its_share() {
 }
 
 #[test]
-fn what_a_part_takes_is_no_more_than_was_reckoned() {
+fn memory_of_each_part_stays_within_its_estimate() {
     let eviction = eviction(EvictionConfig::new(Kind::S3Fifo));
     let config = CacheConfig {
         dram: DramConfig::new(8 * MIB, eviction),
@@ -108,9 +108,9 @@ fn an_insert_that_was_refused_on_the_callers_own_thread_was_not_counted() {
     assert_eq!(cache.stats().inserts.rejected_too_large, 3);
 }
 
-/// It was told of figures that did not suffice, one after the other.
+/// The message used to name sizes that were still too small.
 #[test]
-fn a_device_of_the_size_that_a_too_small_one_is_told_of_is_large_enough() {
+fn device_of_the_size_named_in_the_error_is_large_enough() {
     let open = |bytes: u64, soc_share: f64, region_bytes: u32| {
         let mut flash = FlashConfig::new(Arc::new(MemoryDevice::new(bytes)));
         flash.pairs[0].soc_share = soc_share;

@@ -33,7 +33,7 @@ fn put(cache: &Cache, number: u64, len: usize) -> Inserted {
     cache.insert_blocking(&number.to_le_bytes(), &vec![number as u8; len], &AS_USUAL)
 }
 
-/// A cache whose evictions are told to `callback` together with the cache itself.
+/// A cache that passes itself to `callback` with each eviction.
 fn told(builder: Builder, callback: impl Fn(&Cache, &[u8], Removal) + Send + Sync + 'static) -> Arc<Cache> {
     let home = Home::default();
     let inside = Arc::clone(&home);
@@ -100,7 +100,7 @@ fn a_callback_looks_and_removes_in_the_cache_that_calls_it() {
 /// The eviction of an item of one size gives its slab to another: the callback ran under the lock of that, and its own
 /// insert waited for it.
 #[test]
-fn an_insert_from_the_callback_is_refused_loudly_and_waits_for_nobody() {
+fn insert_in_an_eviction_callback_is_refused_without_waiting() {
     for builder in [memory_only(), hybrid()] {
         ends(move || {
             let refused = Arc::new(AtomicUsize::new(0));
@@ -124,7 +124,7 @@ fn an_insert_from_the_callback_is_refused_loudly_and_waits_for_nobody() {
 
 /// What the callback stepped was in the middle of a step that waited for it.
 #[test]
-fn a_step_in_the_callback_is_refused_loudly_and_waits_for_nobody() {
+fn step_in_an_eviction_callback_is_refused_without_waiting() {
     ends(|| {
         let refused = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&refused);
@@ -170,7 +170,7 @@ fn a_callback_that_panics_on_a_thread_of_the_cache_ends_nothing() {
     }
 }
 
-/// Until then the eviction went on in the middle, and its chunk was lost for good.
+/// The panic used to abort the eviction half way, and its chunk was leaked.
 #[test]
 fn a_callback_that_panics_under_an_insert_reaches_its_caller_when_the_eviction_has_ended() {
     ends(|| {
@@ -221,7 +221,7 @@ fn the_last_reference_to_a_cache_may_be_dropped_in_its_callback() {
                 outside.lock().recv().unwrap();
             }
         });
-        // While the callback does not come back, the regions take nothing: so nobody waits for an insert.
+        // While the callback blocks, the regions accept nothing, so no insert may wait for them.
         let mut number = 0;
         while entered.try_recv().is_err() {
             let key = u64::to_le_bytes(number);

@@ -1,5 +1,5 @@
-//! Clearing under threads: what was put before a clear began is not found by anybody who asks after it has ended,
-//! however it got from DRAM to flash and back meanwhile, and not by the next cache on the device.
+//! Clearing under threads: an item inserted before a clear began is never found by a get that begins after the clear ended, even if the
+//! item moved between DRAM and flash during the clear, nor by the next cache on the device.
 #![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
 
 use std::sync::Arc;
@@ -61,8 +61,8 @@ fn number_of(key: u64, bytes: &[u8]) -> u64 {
     number
 }
 
-/// A client; how many hits it had. A value that is put is marked with the clears that had begun when it was *in*: nobody can
-/// know that before, so it is noted beside, and until then anything goes.
+/// A client; returns its hits. An inserted value is marked with the number of clears that had begun when its insert *completed*. That
+/// number is unknown before, so it is stored separately, and until then any result is valid.
 fn client(cache: &Cache, clears: &Clears, noted: &[AtomicU64], done: &AtomicBool, seed: u64) -> u64 {
     let mut random = StdRng::seed_from_u64(seed);
     let (mut hits, mut puts) = (0, 0);
@@ -140,12 +140,12 @@ fn clears_under_threads(change: fn(&mut FlashConfig)) {
 }
 
 #[test]
-fn what_was_cleared_does_not_come_back() {
+fn clear_with_default_regions_leaves_nothing_findable() {
     clears_under_threads(|_| {});
 }
 
 #[test]
-fn what_was_cleared_does_not_come_back_from_regions_that_are_written_again() {
+fn clear_with_reinsertion_leaves_nothing_findable() {
     clears_under_threads(|flash| {
         flash.pairs[0].soc_share = 0.0;
         flash.regions.reinsertion = Reinsertion::Percent { percent: 50, seed: 1 };
@@ -155,7 +155,7 @@ fn what_was_cleared_does_not_come_back_from_regions_that_are_written_again() {
 }
 
 #[test]
-fn what_was_cleared_does_not_come_back_from_a_queue_of_items() {
+fn clear_with_ripq_leaves_nothing_findable() {
     clears_under_threads(|flash| {
         flash.pairs[0].soc_share = 0.0;
         let slru = RipqConfig::new(Caching::Slru { segments: 3 });
@@ -165,6 +165,6 @@ fn what_was_cleared_does_not_come_back_from_a_queue_of_items() {
 }
 
 #[test]
-fn what_was_cleared_does_not_come_back_from_buckets_alone() {
+fn clear_with_buckets_only_leaves_nothing_findable() {
     clears_under_threads(|flash| flash.pairs[0].soc_share = 1.0);
 }

@@ -1,4 +1,4 @@
-//! How much of a device is keys and values, with the settings that a device gets if nobody says more.
+//! The share of a device that holds keys and values, with default settings.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::HashSet;

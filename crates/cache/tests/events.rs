@@ -1,4 +1,4 @@
-//! What a sink of events is told, and what it may do.
+//! The events that a sink receives, and the calls that it may make.
 #![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
 
 use std::collections::HashMap;
@@ -19,10 +19,10 @@ const MIB: u64 = 1 << 20;
 /// Buckets take the first, regions the second.
 const LENGTHS: [usize; 2] = [300, 3000];
 
-/// What was told of an item: its key, what happened, bytes of its value, when it expires.
+/// An event of an item: its key, the kind, the value's length, the expiry time.
 type Told = (Vec<u8>, EventKind, Option<usize>, Option<u32>);
 
-/// Writes down what is told of one key in so many.
+/// Records the events of one key in `one_in`.
 struct Log {
     one_in: u64,
     told: Mutex<Vec<Told>>,
@@ -33,7 +33,7 @@ impl Log {
         Arc::new(Self { one_in, told: Mutex::default() })
     }
 
-    /// What was told since it was asked last.
+    /// The events since the last call.
     fn take(&self) -> Vec<Told> {
         std::mem::take(&mut self.told.lock().unwrap())
     }
@@ -105,7 +105,7 @@ fn a_key_in_memory_tells_its_story_in_order() {
 }
 
 #[test]
-fn what_becomes_of_inserts_and_chains_is_told() {
+fn inserts_and_chains_emit_their_events() {
     let log = Log::of_one_in(1);
     let cache = memory_only().events(log.clone()).open().unwrap();
     assert_eq!(cache.add_chained_blocking(b"key", 3, |_| {}), Err(Refusal::NoParent));
@@ -186,7 +186,7 @@ fn counted(cache: &Cache) -> HashMap<EventKind, u64> {
 }
 
 #[test]
-fn as_many_events_are_told_as_are_counted() {
+fn emitted_events_equal_the_counters() {
     let log = Log::of_one_in(1);
     let half = AdmissionConfig::Probability { probability: 0.5, chance: Chance::EachTime { seed: 1 } };
     let builder = hybrid(|flash| flash.admission = Arc::from(policy::admission::build(&[half])));
@@ -224,7 +224,7 @@ fn a_region_tells_of_every_item_that_leaves_with_it_and_reads_no_others() {
         let cache = hybrid(|flash| flash.pairs[0].soc_share = 0.0).events(log.clone()).open().unwrap();
         (0..20_000_u64).for_each(|number| put(&cache, number, 3000));
         pollster::block_on(cache.settle()).unwrap();
-        // What waited is on flash. A region may still be on its way out: until it is gone, it is counted and not all told of.
+        // Pending items are on flash. A region may still be reclaimed: it is counted, and its events are not complete before it is done.
         let regions = || cache.stats().flash.unwrap().regions.unwrap();
         let evictions_later = || {
             pollster::block_on(device::timer::sleep(&SystemTimer::default(), 100_000_000));
@@ -252,7 +252,7 @@ fn a_region_tells_of_every_item_that_leaves_with_it_and_reads_no_others() {
 }
 
 #[test]
-fn all_is_told_of_a_key_that_is_wanted_and_nothing_of_another() {
+fn sink_receives_all_events_of_selected_keys_and_none_of_others() {
     let (whole, part) = (Log::of_one_in(1), Log::of_one_in(10));
     let run = |log: &Arc<Log>| {
         let cache = memory_only().events(log.clone()).open().unwrap();
@@ -268,7 +268,7 @@ fn all_is_told_of_a_key_that_is_wanted_and_nothing_of_another() {
     assert_eq!(run(&part), expected);
 }
 
-/// A cache whose events are told to `tell` together with the cache itself.
+/// A cache that passes itself to `tell` with each event.
 fn told_to(builder: Builder, tell: impl Fn(&Cache, &Event<'_>) + Send + Sync + 'static) -> Arc<Cache> {
     struct Teller<F>(OnceLock<Weak<Cache>>, F);
     impl<F: Fn(&Cache, &Event<'_>) + Send + Sync> EventSink for Teller<F> {
@@ -324,9 +324,9 @@ fn a_sink_that_panics_costs_nothing_but_its_event() {
     assert!(cache.stats().flash.unwrap().puts.stored > 1000);
 }
 
-/// It was asked in the middle of an eviction, and the item stayed marked for ever.
+/// The panic used to leave the item marked as being evicted.
 #[test]
-fn a_sink_that_panics_when_it_is_asked_is_told_nothing_and_costs_nothing() {
+fn sink_that_panics_in_its_key_filter_receives_nothing_and_leaks_nothing() {
     struct Asked;
     impl EventSink for Asked {
         fn wants(&self, _: KeyHash) -> bool {

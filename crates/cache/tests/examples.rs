@@ -1,4 +1,4 @@
-//! The examples run to their end: what is shown to users works.
+//! Runs the examples to completion.
 
 #[path = "../examples/async_tasks.rs"]
 mod async_tasks;

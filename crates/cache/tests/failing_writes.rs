@@ -27,7 +27,7 @@ fn filled(soc_share: f64, value_bytes: usize, failed_writes: f64) -> FlashStats 
 
 /// They counted as stored, though they were never on flash.
 #[test]
-fn items_whose_write_failed_end_as_dropped() {
+fn items_of_a_failed_write_are_counted_as_dropped() {
     for (soc_share, value_bytes) in [(0.0, 4000), (1.0, 1000)] {
         let end = |stats: &FlashStats, name: &str| {
             stats.put_ends().iter().find(|(end, _)| *end == name).expect("it is an end").1

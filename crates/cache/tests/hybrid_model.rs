@@ -1,5 +1,5 @@
-//! The cache beside a plain map, both ways: whatever it returns is what was last put under that key, and what was
-//! removed stays removed, however often items cross between DRAM and flash.
+//! Compares the cache with a plain map, in both directions: a returned value is the last one inserted under its key, and a removed key
+//! is never found, while items move between DRAM and flash.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn len_of(key: u64) -> usize {
 }
 
 #[test]
-fn what_is_found_is_what_was_put_last() {
+fn get_returns_only_the_last_inserted_value() {
     for seed in 0..4 {
         let cache = cache(seed);
         let mut random = StdRng::seed_from_u64(seed);
@@ -87,7 +87,7 @@ fn threads_never_see_a_version_older_than_one_that_was_acknowledged() {
             scope.spawn(move || {
                 let mut random = StdRng::seed_from_u64(thread);
                 for version in 1..15_000_u64 {
-                    // Each key has one writer, so its versions only grow; everybody reads all of them.
+                    // Each key has one writer, so its versions only grow; every thread reads all keys.
                     let own = random.random_range(0..KEYS / 4) * 4 + thread;
                     let name = format!("key-{own}");
                     if version % 3 == 0 {

@@ -2,7 +2,7 @@
 
 use flashwright_cache::{Cache, InsertOptions, Refusal};
 
-/// It was said that every item was in use, when nobody held any.
+/// The error used to claim that every item was in use, although none was.
 #[test]
 fn a_chain_that_is_full_is_refused_with_the_reason() {
     let cache = Cache::builder().dram_bytes(1 << 20).max_item_bytes(16 << 10).open().unwrap();

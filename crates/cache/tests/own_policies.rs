@@ -1,4 +1,4 @@
-//! Policies from outside: who wants another one than there are needs no change of this crate.
+//! Custom policies: an application adds one without changes to this crate.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::panic::resume_unwind;
@@ -49,7 +49,7 @@ impl Eviction for Lifo {
 }
 
 #[test]
-fn an_eviction_policy_of_ones_own_decides_who_leaves_dram() {
+fn custom_eviction_policy_selects_the_victims() {
     let builder = Cache::builder().dram_bytes(4 * MIB).max_item_bytes(64 << 10);
     let cache = builder.eviction_policy(Arc::new(|| Box::<Lifo>::default())).open().unwrap();
     let put = |number: u32| cache.insert_blocking(&number.to_le_bytes(), &[7; 3000], &AS_USUAL);
@@ -103,7 +103,7 @@ fn a_caching_policy_from_outside_is_asked_like_one_of_the_queues_own() {
 }
 
 #[test]
-fn a_caching_policy_whose_single_point_is_nowhere_is_refused() {
+fn caching_policy_with_an_invalid_insertion_point_is_refused() {
     let Caching::Own(own) = RECENT else { unreachable!() };
     let nowhere = Caching::Own(OwnCaching { single_point: f64::NAN, ..own });
     let refused = RegionConfig::ripq(64 * MIB, nowhere);
@@ -171,7 +171,7 @@ fn an_order_of_ones_own_comes_back_with_the_cache() {
     assert_eq!(oldest(&cache), 3000);
 }
 
-/// A mistake in somebody's policy left items in DRAM that could neither be evicted nor found room by others.
+/// A faulty custom policy used to leave items in DRAM that could not be evicted.
 #[test]
 fn an_admission_that_panics_admits_nothing_and_costs_nothing() {
     struct Mistaken;
@@ -198,7 +198,7 @@ fn an_admission_that_panics_admits_nothing_and_costs_nothing() {
     assert!(puts.rejected_admission > 10_000 && puts.stored > 10_000, "{puts:?}");
 }
 
-/// Lets all in, and counts how often it is told what was written.
+/// Admits everything, and counts notifications of written bytes.
 #[derive(Default)]
 struct Listening(AtomicU64);
 

@@ -47,7 +47,7 @@ fn a_kept_item_stays_as_it_was_while_others_replace_and_push_it_out() {
 
 /// What is let go of makes room again: nothing else could, for all of the class was held.
 #[test]
-fn what_is_kept_no_longer_makes_room() {
+fn dropped_owned_item_frees_its_space() {
     let cache = cache();
     let insert = |number: u32| cache.insert_blocking(&number.to_le_bytes(), &[3; 5000], &AS_USUAL);
     let mut held = Vec::new();
@@ -73,7 +73,7 @@ fn an_item_read_from_flash_is_kept_as_well() {
     }
 }
 
-/// What is held when a cache closes cannot leave DRAM. Behind many of those nothing else left either.
+/// An item that is referenced while its cache closes cannot leave DRAM. Items behind many of those used to stay too.
 #[test]
 fn items_held_at_the_close_keep_no_others_from_the_restart() {
     let device = Arc::new(MemoryDevice::new(64 * MIB));

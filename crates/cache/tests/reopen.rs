@@ -1,4 +1,4 @@
-//! What a clean close keeps, and what a crash must not bring back.
+//! Recovery: a clean close keeps items, and a crash must not bring back stale ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -86,7 +86,7 @@ fn a_clean_close_takes_what_was_in_dram_along() {
 }
 
 #[test]
-fn what_dram_takes_along_drives_out_the_oldest_of_a_full_flash() {
+fn close_of_a_full_cache_evicts_the_oldest_flash_items_for_those_in_dram() {
     let device = Arc::new(MemoryDevice::new(16 * MIB));
     let cache = open(&device);
     fill(&cache);
@@ -114,7 +114,7 @@ fn a_cache_without_threads_takes_dram_along_too() {
 }
 
 #[test]
-fn what_was_removed_stays_removed_after_a_restart() {
+fn removed_items_stay_removed_after_a_reopen() {
     let device = Arc::new(MemoryDevice::new(64 * MIB));
     let cache = open(&device);
     fill(&cache);
@@ -200,7 +200,7 @@ fn a_foreign_device_is_refused_by_name() {
     assert!(reason.contains("ext"), "{reason}");
 }
 
-/// Once a panic, a silent cut, and words about a slice of the device that nobody had asked for.
+/// This used to panic, to truncate the device silently, or to report a slice of the device that the caller had not requested.
 #[test]
 fn a_device_that_cannot_be_divided_so_is_refused_by_the_setting() {
     let refused = |change: fn(&mut FlashConfig)| {
@@ -324,7 +324,7 @@ fn open_split_on(device: Arc<dyn Device>, shares: &[f64]) -> Result<Cache, Cache
 
 /// Once the items of the second part came back, or those that were its own later came back in the first.
 #[test]
-fn what_was_removed_stays_removed_though_the_cache_had_other_parts_then() {
+fn removed_items_stay_removed_after_a_reopen_with_other_shares() {
     for (shares, meanwhile) in [(&[0.5, 0.5][..], &[0.5][..]), (&[0.5, 0.5], &[1.0]), (&[0.5], &[0.5, 0.5])] {
         let device = Arc::new(MemoryDevice::new(64 * MIB));
         let cache = open_split(&device, shares).unwrap();
@@ -340,7 +340,7 @@ fn what_was_removed_stays_removed_though_the_cache_had_other_parts_then() {
     }
 }
 
-/// Its parts began where an earlier cache had its items, and those were refused as somebody else's data.
+/// Its parts begin where an earlier cache stored items, and those used to be refused as foreign data.
 #[test]
 fn a_cache_with_other_shares_was_taken_for_unknown_data() {
     for (before, after) in [
@@ -370,7 +370,7 @@ fn a_cache_with_other_shares_was_taken_for_unknown_data() {
 
 /// What lies behind all parts of an earlier cache is not ours.
 #[test]
-fn what_lies_behind_an_earlier_cache_is_refused_still() {
+fn foreign_data_behind_an_earlier_cache_is_refused() {
     let device = Arc::new(MemoryDevice::new(64 * MIB));
     open_split(&device, &[0.5]).unwrap().close().unwrap();
     let head = device::IoBuffer::copy_of(&[7; 4096]);
@@ -407,7 +407,7 @@ fn a_second_part_that_is_refused_leaves_the_first_alone() {
     assert!(open_split(&device, &[0.5]).unwrap().stats().flash.unwrap().recovered);
 }
 
-/// The cache was emptied, or some of its parts were, and nobody was told but by `loss`.
+/// The cache, or some of its parts, used to be emptied without a report except by `loss`.
 #[test]
 fn one_read_that_failed_at_the_opening_cost_all_that_was_in_the_cache() {
     let shares = [0.6, 0.4];

@@ -1,4 +1,4 @@
-//! A budget is kept by the process, not by its own bookkeeping alone: what the kernel says that a cache has touched.
+//! The process keeps within the memory budget, measured by the kernel's count of resident pages.
 #![allow(clippy::print_stdout, reason = "a process tells the one that asked it")]
 #![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
 
@@ -46,7 +46,7 @@ fn a_cache_full_of_the_smallest_items_keeps_to_its_budget_under_every_policy() {
     }
 }
 
-/// In a process of its own. It passes at once unless it is told a policy.
+/// Runs in its own process. Without a policy in the environment it returns immediately.
 #[test]
 fn one_cache_full_of_the_smallest_items() {
     let Ok(name) = std::env::var(KIND_VARIABLE) else { return };
@@ -73,7 +73,7 @@ fn small_items_that_wait_for_their_buckets_take_what_they_are_accounted_with() {
     assert!(said.contains("waiting items took "), "{said}");
 }
 
-/// In a process of its own. It passes at once unless it is told to run.
+/// Runs in its own process. Without the variable in the environment it returns immediately.
 #[test]
 fn one_cache_full_of_waiting_items() {
     if std::env::var_os(WAITING_VARIABLE).is_none() {
@@ -106,7 +106,7 @@ fn a_close_takes_little_memory_beside_that_of_the_cache() {
     assert!(said.contains("the close took "), "{said}");
 }
 
-/// In a process of its own. It passes at once unless it is told to run.
+/// Runs in its own process. Without the variable in the environment it returns immediately.
 #[test]
 fn one_cache_that_closes() {
     if std::env::var_os(CLOSING_VARIABLE).is_none() {

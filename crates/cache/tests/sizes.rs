@@ -30,7 +30,7 @@ fn filled_with_small_items(builder: Builder) -> FlashStats {
     cache.stats().flash.expect("it has flash")
 }
 
-/// Small items used a tenth of flash, and nothing said that there was a choice, or what was in use.
+/// Small items used a tenth of flash, without a hint at the setting or at the space in use.
 #[test]
 fn small_items_use_the_share_of_flash_that_is_theirs() {
     let by_default = filled_with_small_items(hybrid(64 * MIB));
@@ -68,7 +68,7 @@ fn a_largest_item_that_dram_cannot_keep_is_refused_with_what_it_takes() {
 }
 
 #[test]
-fn a_largest_item_that_nobody_asked_for_is_lowered_and_told() {
+fn default_largest_item_is_lowered_to_fit_and_reported() {
     let cache = Cache::builder().dram_bytes(16 * MIB).open().unwrap();
     assert_eq!(cache.max_item_bytes() as u64, 256 * KIB);
     let config = CacheConfig { seed: 7, ..CacheConfig::default() };

@@ -1,4 +1,4 @@
-//! Clearing, told as stories: what was there before never comes back, wherever it was at that moment.
+//! Clearing: an item inserted before a clear is never found after it, at whichever step of its way the clear happened.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ fn assert_is_gone(stage: Stage, len: usize) {
 }
 
 #[test]
-fn what_lies_in_dram_or_on_flash_is_gone_and_stays_gone_after_a_restart() {
+fn items_in_dram_or_on_flash_are_gone_after_a_clear_and_after_a_reopen() {
     for len in LENGTHS {
         for leaves_dram in [false, true] {
             let stage = Stage::new(|_| {});
@@ -132,7 +132,7 @@ fn an_item_being_written_when_all_is_cleared_is_gone_after_a_restart() {
     }
 }
 
-/// The bucket's or region's write is under way, and whoever waited for it goes away.
+/// The write of the bucket or region is in flight, and the task that waited for it is dropped.
 #[test]
 fn a_step_given_up_after_a_clear_leaves_nothing_behind() {
     for len in LENGTHS {
@@ -201,7 +201,7 @@ fn a_value_fetched_before_a_clear_is_not_kept() {
 }
 
 #[test]
-fn whoever_holds_an_item_goes_on_reading_it() {
+fn clear_does_not_invalidate_pinned_items() {
     for len in LENGTHS {
         let stage = Stage::new(|_| {});
         stage.put(HERO, &version(1, len));
@@ -294,7 +294,7 @@ fn cleared_regions_are_trimmed_before_they_are_filled_again_if_that_is_asked_for
 }
 
 #[test]
-fn what_is_cleared_from_dram_is_told_and_a_panic_of_the_callback_does_not_keep_the_rest() {
+fn clear_reports_items_in_dram_and_survives_a_panicking_callback() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&told);
     let stage = Stage::new(|config| {
@@ -322,7 +322,7 @@ fn what_is_cleared_from_dram_is_told_and_a_panic_of_the_callback_does_not_keep_t
     assert_is_gone(stage, 150);
 }
 
-/// Whoever is told of an eviction may clear the cache that calls him.
+/// An eviction callback may clear the cache that calls it.
 #[test]
 fn a_callback_may_clear_the_cache_in_the_middle_of_an_eviction() {
     for (why, len) in [
@@ -355,7 +355,7 @@ fn a_callback_may_clear_the_cache_in_the_middle_of_an_eviction() {
     }
 }
 
-/// Two clears at once, one of which ends while the other goes on: whoever begins to fetch in between is overtaken by both.
+/// Two overlapping clears: a fetch that begins between the end of one and the end of the other is invalidated by both.
 #[test]
 fn a_clear_within_a_clear_leaves_nothing() {
     let len = LENGTHS[0];

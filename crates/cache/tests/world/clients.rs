@@ -38,11 +38,11 @@ pub struct Plan {
     pub requests_a_client: u64,
     pub latency: LatencyModel,
     pub faults: Faults,
-    /// Nothing ever has to make room: what is not found is an error.
+    /// The cache never has to evict: a miss of an inserted key is an error.
     pub is_roomy: bool,
     /// Whether everything is dropped now and then.
     pub clears: bool,
-    /// Whether steps, inserts and other waits are given up half way, and what they began lands late.
+    /// Whether futures of steps, inserts and waits are dropped half way, so that their device requests complete later.
     pub drops: bool,
     pub flash: fn(&mut FlashConfig),
 }
@@ -133,7 +133,7 @@ pub fn run(plan: &Plan) -> Outcome {
     if plan.drops {
         slow = Arc::new(LateDevice { inner: slow, world: simulation.world() });
     }
-    // Opening on a failing device may fail; what is shown is how a cache that runs takes it.
+    // Opening on a failing device may fail; this test is about a running cache.
     let faulty = Arc::new(FaultDevice::new(slow, plan.seed, Faults::default()));
     let scene = Rc::new(Scene::new(plan, &simulation, Arc::clone(&faulty) as _));
     faulty.set_faults(plan.faults);
@@ -246,7 +246,7 @@ impl Scene {
         let began_seconds = self.world.unix_seconds();
         let (key, value) = (key(number), value(number, version));
         let insert = self.cache.insert(&key, &value, &options);
-        // Readers who fetch have the new version from its source: who has changed that must tell the cache.
+        // Readers that fetch get the new version from the source: the writer that changed the source must notify the cache.
         let ended = if is_loaded(number) { Some(insert.await) } else { self.patiently(insert).await };
         let Some(ended) = ended else {
             self.seen.borrow_mut().dropped_inserts += 1;
@@ -271,7 +271,7 @@ impl Scene {
         self.note((2, number, version, may_have_held));
     }
 
-    /// Where readers fetch from has the new version already; the cache is told a little later.
+    /// Updates the source of fetches first; the cache is updated a little later.
     async fn change_source(&self, number: u64, random: &mut StdRng) {
         if is_loaded(number) {
             self.world.sleep(random.random_range(0..100_000)).await;
@@ -353,7 +353,7 @@ impl Scene {
         let loaded = self.cache.get_or_insert_with(&key(number), &options, fetch).await;
         let loaded = loaded.expect("this fetch never fails");
         let version = version_of(number, &loaded);
-        // What was fetched and not found says nothing of what the cache holds.
+        // A fetch that found nothing does not constrain the cache's content.
         let floor_only = matches!(loaded, Fetched::Made(_));
         self.seen.borrow_mut().loads += 1;
         if !floor_only {

@@ -1,4 +1,4 @@
-//! Closing a cache whose background work is somebody's tasks.
+//! Closing a cache whose background work runs as tasks of the caller.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

@@ -1,5 +1,5 @@
-//! The power is cut at every write, trim and flush in turn: before it, in the middle of it, with any part of what was not
-//! flushed lost. Whoever opens the cache next finds what an earlier clean close left, or nothing: never something old.
+//! Cuts the power at every write, trim and flush: before it or in the middle of it, with any part of the unflushed data lost. The next
+//! cache on the device finds the content of the last clean close, or nothing; never a stale item.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ const LATE_KEYS: u64 = 400;
 const ALL_KEYS: u64 = KEYS + LATE_KEYS;
 const IMAGES_A_MOMENT: u64 = 3;
 
-/// A device that lets somebody look whenever it is about to change.
+/// A device that calls a function before each change.
 struct Watched {
     inner: Arc<dyn Device>,
     watcher: Mutex<Option<Watcher>>,
@@ -86,7 +86,7 @@ struct Story {
     ledger: Arc<Mutex<Ledger>>,
 }
 
-/// A first life, closed; a second one, watched at every change, closed too; what was found on the way and at the end.
+/// Opens and closes a cache, then opens another with a check at every change, and closes it. Returns the found items at each check.
 fn tell(story: &Story) -> (Found, usize, usize) {
     let memory = Arc::new(MemoryDevice::new(6 * MIB));
     let cache = life::open((story.config)(Arc::clone(&memory) as _));
@@ -125,14 +125,14 @@ fn tell(story: &Story) -> (Found, usize, usize) {
     (Arc::into_inner(found).expect("the watcher is gone"), back, on_flash)
 }
 
-/// Those on their way included: after so many new keys no removal is among what waits.
+/// Counts items being written too: after this many new keys, no removal is among the pending changes.
 fn items_on_flash(life: &Life) -> usize {
     let stats = life.cache.stats().flash.expect("there is a flash tier");
     let soc = stats.soc.map_or(0, |soc| soc.items.cast_unsigned() + soc.pending_entries);
     (soc + stats.items_in_regions) as usize
 }
 
-/// Once a cache is closed, everything is there whatever the power does.
+/// After a close, all items are present after any power cut.
 fn back_after_close(crashing: &CrashDevice, story: &Story) -> usize {
     let mut backs: Vec<_> = (0..IMAGES_A_MOMENT)
         .map(|image| {

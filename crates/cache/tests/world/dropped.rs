@@ -1,4 +1,4 @@
-//! Whoever loses interest half way, in anything: what was begun on the device lands when it likes, and nobody notices.
+//! Futures dropped half way, in every operation: their device requests complete at any later time, without visible effect.
 
 use device::sim::LatencyModel;
 use flashwright_cache::FlashConfig;
@@ -27,7 +27,7 @@ fn hurry(flash: &mut FlashConfig) {
 }
 
 #[test]
-fn what_is_dropped_half_way_loses_nothing_where_nothing_has_to_make_room() {
+fn dropped_futures_lose_no_items_in_a_roomy_cache() {
     let mut dropped = 0;
     for seed in seeds(8) {
         let flash = |flash: &mut FlashConfig| {
@@ -45,7 +45,7 @@ fn what_is_dropped_half_way_loses_nothing_where_nothing_has_to_make_room() {
 }
 
 #[test]
-fn what_is_dropped_half_way_shows_nothing_old_and_damages_nothing() {
+fn dropped_futures_cause_no_stale_reads_and_no_damage() {
     let orders: [fn(&mut FlashConfig); 4] = [
         |flash| {
             hurry(flash);

@@ -26,7 +26,7 @@ pub const NO_FAULTS: Faults = Faults {
     stuck: 0.0,
 };
 
-/// Every item that DRAM offered to flash ended in exactly one way, and the engines took as many as the tier gave them.
+/// Every item offered to flash has exactly one recorded outcome, and the engines accepted the number that the tier passed to them.
 pub fn assert_accounts_balance(stats: &Stats, label: &str) {
     let flash = stats.flash.as_ref().expect("there is a flash tier");
     let puts = &flash.puts;
@@ -121,7 +121,7 @@ fn a_device_that_takes_no_write_any_more_leaves_a_cache_in_dram() {
     }
 }
 
-/// A sparse file on a full disk: what was never written cannot be written.
+/// A sparse file on a full disk: blocks without data cannot be written.
 struct FullDisk {
     inner: MemoryDevice,
     free_from_bytes: AtomicU64,
@@ -177,7 +177,7 @@ fn a_full_disk_costs_what_lies_behind_its_end_and_no_more() {
         assert!(soc.write_errors > 0 && regions.regions_lost > 0, "seed {seed}: {flash:?}");
         assert!(found > 500 && regions.hits > 100 && soc.lost_items > 0, "seed {seed}: {found}, {flash:?}");
         assert_accounts_balance(&stats, &format!("seed {seed}"));
-        // Somebody makes room: everything is used again but regions given up for good.
+        // Space becomes available: all regions are used again except those retired permanently.
         disk.free_from_bytes.store(u64::MAX, Ordering::Relaxed);
         life.requests(4000);
         assert!(life.cache.stats().flash.unwrap().soc.unwrap().hits > soc.hits + 100, "seed {seed}");
@@ -186,9 +186,9 @@ fn a_full_disk_costs_what_lies_behind_its_end_and_no_more() {
     }
 }
 
-/// What a failing device took is gone for good: nothing of it comes back when the cache is closed and opened again.
+/// Items lost to a failing device are lost permanently: none is found after a close and reopen.
 #[test]
-fn what_failed_to_be_written_does_not_come_back_after_a_restart() {
+fn items_of_failed_writes_are_not_found_after_a_reopen() {
     const KEYS: u64 = 400;
     for seed in seeds(3) {
         let faults = Faults { failed_writes: 0.2, flipped_writes: 0.05, ..NO_FAULTS };

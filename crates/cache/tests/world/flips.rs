@@ -16,11 +16,11 @@ const KEYS: u64 = 200;
 const DEVICE_BYTES: u64 = 2 * MIB;
 const SUPERBLOCK_COPY_BYTES: u64 = 64 << 10;
 const SUPERBLOCK_BYTES: u64 = 256;
-/// Where a superblock says whether it is clean, and what that looks like; the place of the snapshot follows.
+/// Offset and value of the superblock's clean state; the location of the snapshot follows.
 const STATE_AT: usize = 128;
 const CLEAN: u64 = 2;
 
-/// A device as a cache left it when it was closed, and what the next one finds there.
+/// A device after a clean close, and the items that the next cache finds on it.
 struct Closed {
     medium: MemoryDevice,
     ledger: Arc<Mutex<Ledger>>,
@@ -41,7 +41,7 @@ fn closed(seed: u64) -> Closed {
 }
 
 impl Closed {
-    /// Opens a cache on a copy with `flips`, each a place and what is flipped there; how many keys it finds.
+    /// Opens a cache on a copy with `flips` (offset and mask); returns the number of keys found.
     fn back(&self, flips: &[(u64, u8)], label: &str) -> usize {
         let medium = self.medium.duplicate();
         flips.iter().for_each(|&(at, mask)| flip(&medium, at, mask));

@@ -25,9 +25,9 @@ use crate::setup::{KIB, MIB, cache_config, flash, key, seeds, value, version_of}
 const ROUNDS: u64 = 50;
 const KEYS: u64 = 600;
 const WRITERS: u64 = 2;
-/// The victim opens, serves so many requests a writer, closes, and begins again.
+/// The victim opens, serves this many requests per writer, closes, and starts over.
 const REQUESTS_A_LIFE: u64 = 1500;
-/// It says so whenever it has served so many, and when it opens and closes.
+/// The victim prints a line after this many requests, and when it opens and closes.
 const REQUESTS_A_SIGN: u64 = 25;
 const DIRECTORY_VARIABLE: &str = "FLASHWRIGHT_TEST_VICTIM_DIRECTORY";
 const SEED_VARIABLE: &str = "FLASHWRIGHT_TEST_VICTIM_SEED";
@@ -108,7 +108,7 @@ fn audit(cache: &Cache, notes: &Notes, label: &str) -> usize {
     found.count()
 }
 
-/// The victim's part. It is no test of its own, and passes at once unless it is called as the victim.
+/// The victim's code. Not a test of its own: it returns immediately unless it is started as the victim.
 #[test]
 fn victim() {
     let Ok(directory) = std::env::var(DIRECTORY_VARIABLE) else { return };
@@ -176,7 +176,7 @@ fn start_victim(directory: &Path, seed: u64) -> Child {
         .expect("a program can run itself")
 }
 
-/// Waits for so many signs of life, and kills.
+/// Waits for `signs` lines of the victim, then kills it.
 fn kill_after(mut victim: Child, signs: u64, label: &str) {
     let mut out = victim.stdout.take().expect("piped");
     let (mut seen, mut bytes) = (0, [0; 256]);

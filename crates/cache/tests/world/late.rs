@@ -5,9 +5,9 @@ use std::sync::Arc;
 use device::sim::World;
 use device::{Clock, Completion, Counters, Device, Geometry, Outcome, PlacementHandle, Request, RequestKind};
 
-/// One change in so many is late,
+/// One change in this many is delayed,
 const LATE_ONE_IN: u64 = 10;
-/// by so much at most: long enough for its place to be used again.
+/// by at most this time: long enough for its location to be reused.
 const LONGEST_NS: u64 = 3_000_000_000;
 
 /// Keeps some writes and trims back for a while. Reads are as quick as ever.

@@ -1,4 +1,4 @@
-//! Who is told of what leaves: with both callbacks an owner who only listens knows what the cache holds.
+//! Eviction and removal callbacks: from both together, a listener can derive the content of the cache.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn listen(told: &Told) -> Option<RemoveCallback> {
     Some(Arc::new(move |key: &[u8], value: &[u8], why| told.lock().push((key.into(), value.into(), why))))
 }
 
-/// A twin that hears of what leaves and of nothing else.
+/// A model that is updated by the callbacks only.
 struct Listener {
     told: Told,
     /// The version of each key in the cache.
@@ -32,7 +32,7 @@ struct Listener {
 }
 
 impl Listener {
-    /// Takes note of what left. An item that was replaced or removed while on flash leaves without a word.
+    /// Records items that left. An item replaced or removed while on flash has no callback.
     fn hear(&mut self, seed: u64) {
         for (key, value, why) in std::mem::take(&mut *self.told.lock()) {
             let number = u64::from_le_bytes(key[4..].try_into().unwrap());
@@ -51,7 +51,7 @@ impl Listener {
 }
 
 #[test]
-fn who_listens_knows_what_the_cache_holds() {
+fn listener_model_equals_the_cache_content() {
     let mut heard = HashMap::<&str, usize>::new();
     for seed in seeds(6) {
         let told = Told::default();
@@ -113,7 +113,7 @@ fn of_a_chain_its_own_value_is_told() {
 }
 
 #[test]
-fn an_item_whose_copy_on_flash_made_room_while_it_was_read_is_written_again() {
+fn item_losing_its_flash_copy_while_read_is_written_again() {
     // Without filters every bucket may contain everything, the copy that has gone too.
     let stage = Stage::new(|config| config.flash.as_mut().unwrap().filter_bytes_per_bucket = 0);
     stage.put(HERO, &version(1, 150));
@@ -127,9 +127,9 @@ fn an_item_whose_copy_on_flash_made_room_while_it_was_read_is_written_again() {
     stage.assert_hero_is(Some(&version(1, 150)), 150);
 }
 
-/// Whether it was clean was asked of the buckets too, and what they say of a large item is chance.
+/// The clean check used to ask the buckets too, and their answer for a large item is random.
 #[test]
-fn a_large_item_whose_copy_on_flash_made_room_was_dropped_for_what_a_bucket_said() {
+fn large_item_losing_its_flash_copy_is_not_dropped_by_a_bucket_filter() {
     let stage = Stage::new(|config| config.flash.as_mut().unwrap().filter_bytes_per_bucket = 0);
     stage.put(HERO, &version(1, 3000));
     stage.push_out(3000);

@@ -1,8 +1,8 @@
 //! The plain twin: for each key, which versions may be found.
 //!
-//! Each key has one writer, whose versions only grow. A write that was acknowledged, and a version that was seen, set a
-//! floor for every read that begins later: an older version is never found again. The other way round, a key that
-//! nobody writes to and that has not expired must be found wherever nothing has to make room.
+//! Each key has one writer, whose versions only grow. An acknowledged write, and a version that was read, set a lower bound for every read
+//! that begins later: an older version is never found again. In the other direction, an unexpired key without a write in progress must be
+//! found if the cache never has to evict.
 
 /// The twin of a cache.
 pub struct Ledger {
@@ -11,7 +11,7 @@ pub struct Ledger {
 
 #[derive(Clone, Default)]
 struct Entry {
-    /// The newest version that somebody began to write. Removes take a version too.
+    /// The newest version whose write has begun. Removes have versions too.
     begun: u64,
     /// The newest version acknowledged or seen.
     floor: u64,
@@ -151,7 +151,7 @@ impl Ledger {
         self.entries[key as usize].begun
     }
 
-    /// Nobody can tell any more whether the key is there: somebody else may have loaded it.
+    /// The key may be present or absent, because another reader may have loaded it.
     pub fn may_have_been_loaded(&mut self, key: u64) {
         self.entry(key).content = Content::Unknown;
     }

@@ -13,7 +13,7 @@ use rand::{RngExt, SeedableRng};
 use crate::ledger::{Ended, Ledger};
 use crate::setup::{KIB, cache_config, flash, key, open_stepped, value, version_of};
 
-/// A cache, its twin, and who uses both.
+/// A cache, its model, and its clients.
 pub struct Life {
     pub cache: Cache,
     pub ledger: Arc<Mutex<Ledger>>,

@@ -1,4 +1,4 @@
-//! Another time to live, told as stories: the new one holds wherever the item goes, and the old one nowhere.
+//! Changed TTLs: the new TTL holds wherever the item moves, and the old one nowhere.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// What the hero has to live at first.
 const AT_FIRST: u32 = 50;
 
-/// A hero who is to live for a while, in DRAM or on flash alone.
+/// An item with a TTL, in DRAM or on flash only.
 fn hero_for_a_while(len: usize, layer: Layer) -> Stage {
     let stage = Stage::new(|_| {});
     let options = InsertOptions { ttl_seconds: Some(AT_FIRST), ..AS_USUAL };
@@ -161,7 +161,7 @@ fn an_item_removed_or_replaced_while_its_time_is_set_is_not_brought_back() {
 }
 
 #[test]
-fn who_loses_interest_while_it_waits_has_changed_nothing() {
+fn set_ttl_dropped_while_waiting_changes_nothing() {
     for len in LENGTHS {
         let stage = hero_for_a_while(len, Layer::Flash);
         stage.gate.close(Read);
@@ -173,7 +173,7 @@ fn who_loses_interest_while_it_waits_has_changed_nothing() {
 }
 
 #[test]
-fn an_item_on_flash_whose_room_in_dram_is_all_in_use_stays_as_it_was() {
+fn set_ttl_without_free_dram_leaves_a_flash_item_unchanged() {
     let len = LENGTHS[0];
     let stage = hero_for_a_while(len, Layer::Flash);
     let expiry = stage.clock.unix_seconds() + AT_FIRST;
@@ -244,7 +244,7 @@ fn a_chain_keeps_its_links_and_has_the_time_of_its_parent() {
 
 /// Flash refused what had not long to live any more, and so all that stayed in DRAM for long.
 #[test]
-fn what_flash_is_too_good_for_is_told_by_the_time_given_and_not_by_that_left() {
+fn short_ttl_admission_uses_the_given_ttl_and_not_the_remaining_one() {
     for (ttl_seconds, then, is_written) in [
         (Some(50), None, true),
         (Some(39), None, false),

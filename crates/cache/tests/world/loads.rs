@@ -58,7 +58,7 @@ fn many_callers_that_miss_at_once_fetch_once() {
 
 /// Each caller asked a source that was down, one after the other: the last of a thousand waited for a thousand timeouts.
 #[test]
-fn a_fetch_that_fails_fails_for_all_that_waited_for_it_and_for_nobody_after() {
+fn failed_fetch_fails_for_its_waiters_and_for_no_later_caller() {
     let (stage, source) = (Stage::new(|_| {}), Source::default());
     let mut loads: Vec<_> = (0..10).map(|_| waiting(source.load(&stage.cache, 1))).collect();
     source.answers.set(true);
@@ -117,7 +117,7 @@ fn an_error_from_before_a_remove_is_its_callers_alone() {
 }
 
 #[test]
-fn who_waits_for_errors_of_another_type_fetches() {
+fn waiter_with_another_error_type_fetches_itself() {
     let (stage, source) = (Stage::new(|_| {}), Source::default());
     let mut first = waiting(source.load(&stage.cache, 1));
     let of_numbers = async || Err::<Vec<u8>, u64>(7);
@@ -208,9 +208,9 @@ fn a_value_fetched_before_a_remove_is_not_kept_without_flash_either() {
     assert!(stage.get(HERO).is_none());
 }
 
-/// The caller's miss took so long that somebody else's fetch began and ended meanwhile.
+/// The caller's miss took so long that another fetch began and completed in between.
 #[test]
-fn a_caller_whose_miss_is_older_than_anothers_fetch_does_not_fetch_again() {
+fn caller_with_a_miss_older_than_a_completed_fetch_does_not_fetch_again() {
     let len = LENGTHS[0];
     let (stage, source) = (Stage::with_hero_on_flash(len), Source::default());
     stage.gate.close(Read);

@@ -1,4 +1,4 @@
-//! Races, told as stories: each makes one order of events happen that could return something old, or nothing for ever.
+//! Races: each test produces one order of events that could return a stale value, or lose an item permanently.
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock, Weak};
@@ -68,8 +68,7 @@ fn a_read_that_is_older_than_two_crossings_does_not_bring_the_old_value_back() {
     }
 }
 
-/// Fills DRAM until the hero, who came first, has just left for flash, whose writes are held back; the step that waits for
-/// the write.
+/// Fills DRAM until the first item has just been evicted to flash, and flash writes are held. Returns the step that waits for the write.
 pub fn hero_being_written(stage: &Stage, len: usize) -> Pin<Box<impl Future<Output = bool> + '_>> {
     stage.put(HERO, &version(1, len));
     while stage.cache.stats().flash.unwrap().puts.stored == 0 {
@@ -165,7 +164,7 @@ fn a_step_given_up_half_way_loses_nothing_and_leaves_nothing_old_behind() {
     }
 }
 
-/// Lets somebody meddle with an item that is being copied to flash.
+/// Runs a function on an item while it is being copied to flash.
 struct Meddler {
     /// Which item; none is the next one, whichever that is.
     whose: Option<KeyHash>,
@@ -191,7 +190,7 @@ impl Admission for Meddler {
 }
 
 impl Meddler {
-    /// One who does nothing so far.
+    /// An instance without a function yet.
     fn on_stage(whose: Option<KeyHash>, change: impl FnOnce(&mut FlashConfig)) -> (Arc<Self>, Stage) {
         let meddler = Arc::new(Self { whose, cache: OnceLock::new(), meddle: Mutex::new(None) });
         let stage = Stage::new(|config| {
@@ -237,10 +236,10 @@ fn an_item_removed_while_it_is_evicted_does_not_reach_flash() {
     }
 }
 
-/// Flash gives the hero up between the end of its read and its arrival in DRAM. A get had missed it then, and the next one found
-/// it, as if somebody had put it there in between.
+/// Flash evicts the item between the end of its read and its insertion into DRAM. A get used to miss it then, and the next one found it
+/// although it had not been inserted in between.
 #[test]
-fn nobody_misses_what_an_earlier_get_is_bringing_to_dram() {
+fn get_does_not_miss_an_item_that_an_earlier_get_is_promoting() {
     let len = LENGTHS[1];
     let (meddler, stage) = Meddler::on_stage(None, |flash| flash.pairs[0].soc_share = 0.0);
     stage.put(HERO, &version(1, len));
@@ -311,7 +310,7 @@ pub fn hero_being_reclaimed(meanwhile: impl FnOnce(&Stage)) -> Stage {
 }
 
 #[test]
-fn an_item_that_nobody_touches_survives_the_reclaim_of_its_region() {
+fn untouched_item_survives_the_reclaim_of_its_region() {
     let stage = hero_being_reinserted(|_| {});
     assert_eq!(*stage.get(HERO).expect("it was written again"), version(1, LENGTHS[1]));
 }
@@ -366,7 +365,7 @@ fn many_gets_of_one_key_read_it_once() {
     }
 }
 
-/// The device still reads for a caller who is gone, from a cache that is closed, when the next one is open.
+/// The device is still reading for a dropped caller of a closed cache when the next cache is open.
 #[test]
 fn a_cache_closed_while_a_read_is_under_way_leaves_nothing_dangling() {
     for len in LENGTHS {
@@ -424,7 +423,7 @@ fn an_insert_does_not_wait_for_regions_that_are_worn_out() {
             break insert;
         }
         others += 1;
-        // Any of these may be the one that has to wait.
+        // Any of these may have to wait.
         let _ = poll(&mut Box::pin(stage.cache.insert(&others.to_be_bytes(), b"other", &AS_USUAL)));
     };
     stage.step();

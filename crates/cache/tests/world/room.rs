@@ -1,4 +1,4 @@
-//! Waiting for room on flash, told as a story: what is waited for comes.
+//! Waiting for space on flash: every wait ends.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use policy::{Admission, Candidate};
 
 use crate::stage::{HERO, LENGTHS, Stage, version};
 
-/// The least number of buffers that a queue of items may have. While each of its points has a region open, one buffer is left,
-/// and that is for items that are written again. A region is closed by an item that does not fit into it any more; but those
-/// who waited for a bucket waited for a region too, and so for themselves.
+/// The minimum number of buffers of an item queue. While each insertion point has an open region, one buffer is left, and that is
+/// reserved for reinserted items. A region is closed by an item that does not fit into it; but the tasks that waited for a bucket also
+/// waited for a region, and so for themselves.
 #[test]
-fn an_insert_that_waits_for_a_bucket_waited_for_a_region_that_nobody_closes() {
+fn insert_waiting_for_a_bucket_does_not_wait_for_an_open_region() {
     let [small, large] = LENGTHS;
     let stage = Stage::new(|config| {
         let regions = &mut config.flash.as_mut().unwrap().regions;
@@ -36,7 +36,7 @@ fn an_insert_that_waits_for_a_bucket_waited_for_a_region_that_nobody_closes() {
     assert!(held_back() > before, "no insert had to wait");
 }
 
-/// Admits all, and knows whom it was asked about more than once.
+/// Admits everything, and records keys that were offered more than once.
 #[derive(Default)]
 struct Asked {
     about: Mutex<HashSet<u64>>,

@@ -1,5 +1,4 @@
-//! Settling, told as stories: whoever waits for what had left DRAM waits for all of that, for nothing that came later, and for
-//! nobody who does not come.
+//! Settling: a `settle` waits for all items evicted from DRAM before it, for no later item, and never for a dropped task.
 
 use std::sync::Arc;
 
@@ -36,7 +35,7 @@ fn waits(stage: &Stage) -> u64 {
 }
 
 #[test]
-fn what_has_left_dram_is_on_flash_though_there_is_too_little_of_it_to_be_written_otherwise() {
+fn settle_writes_a_partly_filled_region_or_bucket() {
     let orders: [fn(&mut flashwright_cache::FlashConfig); 3] =
         [|_| {}, |flash| ripq(flash, Caching::Slru { segments: 3 }), blockcache];
     for (len, order) in LENGTHS.into_iter().flat_map(|len| orders.map(|order| (len, order))) {
@@ -76,7 +75,7 @@ fn a_write_under_way_is_waited_for_and_so_is_what_came_to_its_bucket_since() {
 }
 
 #[test]
-fn nobody_waits_for_what_comes_later() {
+fn settle_does_not_wait_for_later_items() {
     for len in LENGTHS {
         let stage = with_some_waiting(len, |_| {});
         let mut settling = waiting(stage.cache.settle());
@@ -91,7 +90,7 @@ fn nobody_waits_for_what_comes_later() {
 }
 
 #[test]
-fn whoever_loses_interest_leaves_nothing_behind() {
+fn dropped_settle_leaves_no_waiter() {
     for len in LENGTHS {
         let stage = with_some_waiting(len, |_| {});
         drop(waiting(stage.cache.settle()));
@@ -108,7 +107,7 @@ fn whoever_loses_interest_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_clear_is_as_good_as_a_write_for_those_who_wait() {
+fn clear_completes_a_pending_settle() {
     for len in LENGTHS {
         let stage = eager();
         let step = hero_being_written(&stage, len);
@@ -125,7 +124,7 @@ fn a_clear_is_as_good_as_a_write_for_those_who_wait() {
 }
 
 #[test]
-fn what_is_lost_to_a_failing_device_is_told_and_not_waited_for() {
+fn settle_on_a_failing_device_returns_and_reports_lost_items() {
     for len in LENGTHS {
         let faulty = std::sync::OnceLock::new();
         let stage = with_some_waiting(len, |config| {

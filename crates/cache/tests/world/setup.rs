@@ -1,4 +1,4 @@
-//! Small caches on small devices, and values that anybody can verify.
+//! Small caches on small devices, and verifiable values.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ pub fn cache_config(flash: FlashConfig, dram_bytes: u64, seed: u64) -> CacheConf
     }
 }
 
-/// Opens a cache that somebody steps.
+/// Opens a cache whose background steps are called by the test.
 pub fn open_stepped(config: CacheConfig, clock: Arc<dyn Clock>) -> Result<Cache, CacheError> {
     Cache::builder().config(config).clock(clock).open_stepped()
 }

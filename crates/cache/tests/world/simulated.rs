@@ -22,7 +22,7 @@ fn crowded_clients_never_see_what_was_replaced_or_removed() {
 }
 
 #[test]
-fn what_nothing_has_to_make_room_for_is_always_found() {
+fn roomy_cache_always_finds_every_item() {
     for seed in seeds(12) {
         let outcome = run(&Plan::roomy(seed));
         let seen = &outcome.seen;
@@ -70,7 +70,7 @@ fn crowded_clients_never_see_what_was_cleared() {
 }
 
 #[test]
-fn what_came_since_a_clear_is_always_found_where_nothing_has_to_make_room() {
+fn roomy_cache_always_finds_every_item_inserted_since_a_clear() {
     for seed in seeds(6) {
         let outcome = run(&Plan { clears: true, ..Plan::roomy(seed) });
         let seen = &outcome.seen;

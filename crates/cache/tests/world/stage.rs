@@ -40,7 +40,7 @@ impl Stage {
         Self { cache, gate, clock, config, extras: std::cell::Cell::new(0) }
     }
 
-    /// A stage on whose flash the hero's first version lies, of so many bytes, and is nowhere else.
+    /// A stage with the first version of the tested item, of `len` bytes, on flash only.
     pub fn with_hero_on_flash(len: usize) -> Self {
         let stage = Self::new(|_| {});
         stage.put(HERO, &version(1, len));
@@ -58,7 +58,7 @@ impl Stage {
         assert_eq!(ended, Some(Inserted::Stored));
     }
 
-    /// One more item that nobody asks for.
+    /// Inserts one more item that is never read.
     pub fn put_extra(&self, len: usize) {
         let number = self.extras.replace(self.extras.get() + 1);
         self.put(&number.to_le_bytes(), &vec![number as u8; len]);
@@ -69,7 +69,7 @@ impl Stage {
         self.extras.get()
     }
 
-    /// Puts so many others of this length in that whatever is in DRAM now leaves it, and flash settles.
+    /// Inserts enough other items of this length to evict all items in DRAM, and settles flash.
     pub fn push_out(&self, len: usize) {
         let times = if len > 1000 { 150 } else { 1300 };
         for _ in 0..times {
