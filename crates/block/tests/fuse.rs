@@ -142,7 +142,7 @@ fn requests_go_the_way_of_the_process_and_the_user_that_make_them_from_the_chang
     place.mounted.unmount().unwrap();
 }
 
-/// They were refused, and a loop device on the file could not be told what its file system had freed.
+/// Hole punching used to be refused, so a loop device on the file could not pass on its file system's trims.
 #[test]
 fn holes_could_not_be_punched() {
     let Some(place) = mount() else { return };
@@ -183,7 +183,7 @@ fn a_long_hole_is_refused_by_a_device_that_trims_to_anything() {
     drop(alone);
 }
 
-/// `umount` of the directory, or of what has been mounted over it.
+/// Unmounts the directory, or the file system mounted over it.
 fn unmount(directory: &tempfile::TempDir) {
     rustix::mount::unmount(directory.path(), UnmountFlags::empty()).unwrap();
 }
@@ -198,14 +198,14 @@ fn mount_another(directory: &tempfile::TempDir) -> bool {
 }
 
 #[test]
-fn one_that_somebody_else_has_unmounted_is_done_with() {
+fn mount_removed_by_another_process_ends_the_session() {
     let Some(place) = mount() else { return };
     unmount(&place.directory);
     place.mounted.unmount().unwrap();
 }
 
 #[test]
-fn what_is_mounted_there_since_is_left_alone() {
+fn later_mount_on_the_same_directory_is_not_unmounted() {
     let Some(place) = mount() else { return };
     unmount(&place.directory);
     if mount_another(&place.directory) {
@@ -218,7 +218,7 @@ fn what_is_mounted_there_since_is_left_alone() {
 
 /// The session unmounted once more when it was dropped, and the file system went on which it had been mounted.
 #[test]
-fn what_lies_beneath_stays_mounted() {
+fn mount_below_stays_mounted() {
     let directory = tempfile::tempdir().unwrap();
     if !mount_another(&directory) {
         return;
@@ -249,7 +249,7 @@ fn under_another_file_system_it_is_not_waited_for() {
 
 /// It stayed, dead, once the process had ended, and the next server refused the directory.
 #[test]
-fn one_whose_file_is_open_is_gone_from_its_place_all_the_same() {
+fn unmount_with_an_open_file_detaches_the_mount() {
     let Some(place) = mount() else { return };
     let file = open(&place.directory);
     file.write_all_at(&[5; 4096], 0).unwrap();
@@ -261,7 +261,7 @@ fn one_whose_file_is_open_is_gone_from_its_place_all_the_same() {
 }
 
 #[test]
-fn what_is_not_broken_off_is_not_cleared_away() {
+fn mount_with_a_live_server_is_not_cleared() {
     let Some(place) = mount() else { return };
     assert!(!clear_broken_off(place.directory.path()).unwrap());
     assert!(place.directory.path().join("disk").exists());

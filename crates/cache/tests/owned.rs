@@ -73,7 +73,7 @@ fn an_item_read_from_flash_is_kept_as_well() {
     }
 }
 
-/// An item that is referenced while its cache closes cannot leave DRAM. Items behind many of those used to stay too.
+/// An item that is referenced while its cache closes cannot leave DRAM. It used to keep the items behind it from leaving, too.
 #[test]
 fn items_held_at_the_close_keep_no_others_from_the_restart() {
     let device = Arc::new(MemoryDevice::new(64 * MIB));

@@ -81,7 +81,7 @@ impl Client {
         Self::over(UnixStream::connect(path).unwrap(), name, structured, contexts)
     }
 
-    /// The same over a socket that is connected already, of whatever kind.
+    /// Connects over an existing socket of any kind.
     pub fn over(socket: impl Into<OwnedFd>, name: &str, structured: bool, contexts: &[&str]) -> Self {
         let mut counted = (name.len() as u32).to_be_bytes().to_vec();
         counted.extend(name.as_bytes());

@@ -73,7 +73,7 @@ fn a_client_at_a_unix_socket_is_known_by_its_process_and_user_and_rules_change_u
 
 /// What flash alone has is nowhere else.
 #[test]
-fn a_client_whose_blocks_are_not_cached_reads_and_writes_what_is() {
+fn uncached_client_reads_and_writes_cached_blocks_of_others() {
     let (volume, admission, export) = by_rules();
     let served = Served::new(export, Options::default());
     let mut client = Client::connect(&served.socket(), true, &[]);
@@ -87,9 +87,9 @@ fn a_client_whose_blocks_are_not_cached_reads_and_writes_what_is() {
     assert_eq!(volume.stats().dirty_blocks, 1);
 }
 
-/// The disk was read, and what it gave thrown away.
+/// The disk used to be read, and the data dropped.
 #[test]
-fn a_prefetch_for_who_brings_nothing_in_read_the_disk() {
+fn prefetch_of_an_uncached_client_does_not_read_the_disk() {
     let (volume, admission, export) = by_rules();
     let served = Served::new(export, Options::default());
     let mut client = Client::connect(&served.socket(), true, &[]);

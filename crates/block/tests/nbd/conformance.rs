@@ -86,7 +86,7 @@ fn a_client_of_the_uncached_export_sees_what_others_write_and_brings_nothing_in(
     assert_eq!(backup.call(READ, 0, 40_961, 3, &[]).data, [1, 2, 1]);
 }
 
-/// Memory whose callers who wait are let go one by one, and counted.
+/// Memory that releases waiting callers one by one, and counts them.
 struct Held {
     memory: MemoryDevice,
     came: Mutex<mpsc::Sender<()>>,
@@ -149,7 +149,7 @@ fn a_thread_stays_with_a_lone_request_and_with_none_of_a_client_that_asks_for_se
     assert!(has_come.try_recv().is_err(), "the others went their own way");
 }
 
-/// A file in memory ends many at once, which are answered a few at a time.
+/// A file in memory completes many requests together; the replies are sent in small groups.
 #[test]
 fn a_burst_of_reads_is_answered_whole_and_a_client_may_take_its_leave_behind_it() {
     let file = tempfile::NamedTempFile::new().unwrap();

@@ -23,7 +23,7 @@ fn assert_serves(served: &Served) {
 }
 
 #[test]
-fn what_is_no_request_ends_the_connection() {
+fn malformed_request_closes_the_connection() {
     let served = served(Options::default());
     let mut client = Client::connect(&served.socket(), true, &[]);
     client.socket.write_all(&[0x55; 28]).unwrap();
@@ -51,7 +51,7 @@ fn a_client_that_stalls_is_hung_up_on() {
 }
 
 #[test]
-fn who_does_not_listen_fills_his_own_bounds_and_starves_nobody() {
+fn client_that_does_not_read_replies_is_limited_to_its_own_budget() {
     let options = Options { total_bytes: TOTAL_BYTES, bytes_per_connection: 24 << 20, ..Options::default() };
     let served = served(options);
     let mut deaf: Vec<Client> = (0..4).map(|_| Client::connect(&served.socket(), true, &[])).collect();
@@ -71,7 +71,7 @@ fn who_does_not_listen_fills_his_own_bounds_and_starves_nobody() {
     }
 }
 
-/// Its thread spun for good with what it had sent in part, and the server did not stop.
+/// Its thread used to spin on a partly sent reply, and the server did not stop.
 #[test]
 fn a_client_that_goes_with_replies_half_taken_is_forgotten() {
     for (patience_seconds, dies) in [(60, true), (1, false)] {
@@ -100,7 +100,7 @@ fn refused_requests_do_not_pile_up_their_refusals() {
     client.socket.set_nonblocking(true).unwrap();
     let flood = request(READ, 0, 1, SIZE_BYTES, 512).repeat(1000);
     let mut sent = 0u64;
-    // The server ends this by not reading on: were every refusal kept, it would go on for ever.
+    // The server must stop reading: if it stored every refusal, this loop would not end.
     let mut idle = 0;
     while idle < 50 && sent < 1 << 30 {
         match client.socket.write(&flood) {
@@ -131,7 +131,7 @@ fn a_refused_write_was_answered_before_all_of_it_had_come() {
 
 /// As `nbdinfo --list` does.
 #[test]
-fn who_left_the_handshake_without_waiting_for_leave_was_counted_as_dropped() {
+fn client_aborting_the_handshake_is_counted_as_dropped() {
     let served = served(Options::default());
     let mut client = Client::greeted(&served.socket());
     client.socket.shutdown(std::net::Shutdown::Read).unwrap();

@@ -1,4 +1,4 @@
-//! The NBD server from outside: by a client of our own that can be rude, and by everybody else's.
+//! The NBD server seen from outside: with a test client that can violate the protocol, and with third-party clients.
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 #![allow(clippy::print_stdout, reason = "tests say what they skip")]
 

@@ -105,7 +105,7 @@ fn nbdcopy_brings_back_what_it_took_there() {
     }
 }
 
-/// What is cached and what is dirty is told as the extents of contexts of our own.
+/// Cached and dirty ranges are reported as extents of our own metadata contexts.
 #[test]
 fn nbdinfo_maps_what_a_cache_has() {
     let served = cached();
@@ -124,7 +124,7 @@ fn nbdinfo_maps_what_a_cache_has() {
 
 /// All of it was called data: every copy of a disk that is nearly empty was as long as the disk.
 #[test]
-fn nbdinfo_and_qemu_img_were_not_told_of_holes() {
+fn nbdinfo_and_qemu_img_report_holes() {
     let file = tempfile::NamedTempFile::new().unwrap();
     for (served, data_bytes) in [(on_file(&file), 8192), (cached(), 8192), (memory(), 65536)] {
         let uri = served.uri();

@@ -68,7 +68,7 @@ impl Rotten {
 
 /// It found one of them with each attempt, and gave up after a few.
 #[test]
-fn a_read_of_many_blocks_whose_pages_are_all_bad_is_answered_by_the_disk() {
+fn read_of_many_blocks_with_corrupt_pages_is_served_from_the_disk() {
     let rotten = Rotten::new();
     let expected = rotten.read(0, BLOCKS);
     assert_eq!(rotten.volume.stats().held_blocks, BLOCKS);
@@ -89,14 +89,14 @@ fn blocks_that_leave_because_their_pages_are_bad_are_counted() {
 
 /// The block was in use by the read that should have dropped it.
 #[test]
-fn a_block_of_which_flash_has_some_sectors_is_read_though_their_page_is_bad() {
+fn partial_block_with_a_corrupt_page_is_read_from_the_disk() {
     let rotten = Rotten::new().with_a_sector_of(5);
     rotten.rot();
     let block = rotten.read(5, 1);
     assert_eq!((&block[..512], &block[512..]), (&[0xaa; 512][..], &[6; 3584][..]));
 }
 
-/// As above, of a write, which failed until somebody read the block.
+/// As above for a write, which used to fail until the block was read.
 #[test]
 fn a_part_of_a_clean_block_is_written_though_its_page_is_bad() {
     let write = |rotten: &Rotten, offset: u64, len: usize| {

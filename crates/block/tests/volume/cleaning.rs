@@ -1,4 +1,4 @@
-//! Cleaning that meets what cannot be read or written, or others who write on meanwhile.
+//! Cleaning that meets unreadable or unwritable blocks, or concurrent writes.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::world::{Shape, World, config, smallest_journal};
 
 const BLOCK: u64 = 4096;
 
-/// Nothing is cleaned that nobody asked for.
+/// Cleans only on request.
 fn lazy() -> VolumeConfig {
     let tuning = Tuning { dirty_percent: 100, lazy_depth: 0, ..config().tuning };
     VolumeConfig { ways: 512, tuning, ..config() }
@@ -63,7 +63,7 @@ impl Pair {
     }
 }
 
-/// Whatever was to be cleaned with it stayed on flash for good, and its neighbours with it.
+/// All blocks of the same cleaning used to stay on flash permanently, and their neighbours with them.
 #[test]
 fn a_dirty_block_that_cannot_be_read_keeps_no_other_from_the_disk() {
     let pair = Pair::with_dirty_blocks();
@@ -97,7 +97,7 @@ fn a_place_of_the_disk_that_cannot_be_written_keeps_no_other_block_from_it() {
     assert_eq!((pair.on_disk(), pair.volume.stats().dirty_blocks), (expected, 1));
 }
 
-/// It went on for as long as somebody wrote, and kept all that was written from being gathered.
+/// The request used to continue for as long as clients wrote, and new writes were cleaned before they could accumulate.
 #[test]
 fn cleaning_ends_though_others_go_on_writing() {
     for ordered in [false, true] {
@@ -130,7 +130,7 @@ fn cleaning_ends_though_others_go_on_writing() {
     }
 }
 
-/// All of the run was told to be clean at once, and no commit had room for that.
+/// All blocks of the run used to be recorded as clean together, and no commit had room for that.
 #[test]
 fn flush_did_not_end_after_a_run_was_cleaned_that_is_longer_than_the_journal() {
     const BLOCKS: u64 = 4500;
@@ -151,7 +151,7 @@ fn flush_did_not_end_after_a_run_was_cleaned_that_is_longer_than_the_journal() {
     world.run(async move { assert_eq!(volume.read(BLOCK, 4096).await.unwrap()[..], block_of(1)) });
 }
 
-/// Blocks that go down in the order of flushes were never looked at for idleness, whatever the setting said.
+/// Blocks that are cleaned in flush order were never checked for idleness, independent of the setting.
 #[test]
 fn idle_blocks_of_an_ordered_volume_stayed_dirty_for_ever() {
     let world = World::new(1, Shape { flash_bytes: 16 << 20, disk_bytes: 64 << 20, ..Shape::default() });
@@ -160,7 +160,7 @@ fn idle_blocks_of_an_ordered_volume_stayed_dirty_for_ever() {
     let (upkeep, writer, sleeper) = (volume.clone(), volume.clone(), world.simulation.world());
     world.simulation.spawn(async move { upkeep.run_upkeep().await });
     world.simulation.spawn(async move {
-        // Flushed, in two epochs; and never flushed by anybody.
+        // Flushed, in two epochs, and never flushed.
         for (number, flushed) in [(30, true), (60, true), (90, false)] {
             write(&writer, number).await;
             if flushed {
@@ -192,7 +192,7 @@ fn idle_blocks_of_an_ordered_volume_stayed_dirty_for_ever() {
     assert!(on_disk(2000) && volume.stats().dirty_blocks == 0, "in use no more");
 }
 
-/// An epoch goes down whole, however large: the seconds after it pay for what it took too much.
+/// An epoch is cleaned as a whole, of any size: its excess over the rate is deducted from the following seconds.
 #[test]
 fn idle_epochs_take_no_more_blocks_a_second_than_are_allowed() {
     let world = World::new(1, Shape { flash_bytes: 16 << 20, disk_bytes: 64 << 20, ..Shape::default() });
@@ -224,7 +224,7 @@ fn idle_epochs_take_no_more_blocks_a_second_than_are_allowed() {
 
 const DISK_WRITE_NS: u64 = 1_000_000;
 
-/// A volume over a disk that serves many requests at once, each of which takes [`DISK_WRITE_NS`].
+/// A volume over a disk that serves many requests in parallel, each in [`DISK_WRITE_NS`].
 fn over_a_disk_of_many_channels(simulation: &Simulation, tuning: Tuning) -> Volume {
     let model = LatencyModel {
         write_ns: DISK_WRITE_NS,
@@ -241,9 +241,9 @@ fn over_a_disk_of_many_channels(simulation: &Simulation, tuning: Tuning) -> Volu
     simulation.block_on(async move { opened(devices, &VolumeConfig { tuning, ..lazy() }, timer).await })
 }
 
-/// One after the other, as those are that nobody waits for.
+/// They used to run one after the other, like background cleanings.
 #[test]
-fn runs_that_somebody_waited_for_went_to_the_disk_one_by_one() {
+fn requested_cleaning_sends_runs_to_the_disk_in_parallel() {
     let simulation = Simulation::new(1);
     let volume = over_a_disk_of_many_channels(&simulation, lazy().tuning);
     let clock = simulation.clock();
@@ -267,7 +267,7 @@ fn runs_that_somebody_waited_for_went_to_the_disk_one_by_one() {
         (took_ns[0], took_ns[1])
     });
     assert!(by_upkeep_ns >= 64 * DISK_WRITE_NS, "{by_upkeep_ns} ns");
-    // Four at once are what `cleanings_total` allows.
+    // `cleanings_total` allows four runs in flight.
     assert!((16 * DISK_WRITE_NS..32 * DISK_WRITE_NS).contains(&asked_for_ns), "{asked_for_ns} ns");
 }
 

@@ -22,7 +22,7 @@ async fn dirty(volume: Volume) {
     volume.flush().await.unwrap();
 }
 
-/// It was refused: what was being cleaned went on going to the disk after its ends had been noted.
+/// The close used to be refused, because cleanings continued after their completion had been recorded.
 #[test]
 fn a_volume_closed_while_it_is_cleaned_knows_its_disk_again() {
     for ordered in [false, true] {
@@ -52,9 +52,9 @@ fn a_volume_closed_while_it_is_cleaned_knows_its_disk_again() {
     }
 }
 
-/// It was told that all was well, of a write that no commit had told of.
+/// The flush used to succeed although no commit covered its write.
 #[test]
-fn a_flush_that_waits_while_closing_fails_is_not_told_that_it_was_done() {
+fn flush_waiting_during_a_failed_close_fails() {
     let gate = Arc::new(GateDevice::new(Arc::new(MemoryDevice::new(4 << 20))));
     let disk = Faulty::new(4 << 20);
     let (flash, behind): (Arc<dyn Device>, Arc<dyn Device>) = (gate.clone(), disk.clone());

@@ -1,4 +1,4 @@
-//! What a volume does while its disk fails, and what it says of that.
+//! The behaviour and the health reports of a volume with a failing disk.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -34,7 +34,7 @@ fn a_disk_that_could_not_be_flushed_made_writes_to_sound_flash_fail() {
         volume.write(BLOCK, data(1), false).await.unwrap();
         volume.without_caching().write(1 << 20, data(9), false).await.unwrap();
         disk.fail(|request| matches!(request, Request::Flush));
-        // This one is told of by nothing but the commit that fails.
+        // Only the commit that fails records this write.
         assert_eq!(volume.write(2 * BLOCK, data(2), true).await.unwrap_err().kind(), VolumeErrorKind::Disk);
         for byte in 3..20 {
             volume.write(BLOCK, data(byte), false).await.unwrap();
@@ -57,7 +57,7 @@ fn a_disk_that_could_not_be_flushed_made_writes_to_sound_flash_fail() {
     });
 }
 
-/// It was called healthy, whatever the disk did.
+/// The health used to be good, independent of disk errors.
 #[test]
 fn a_disk_that_failed_was_not_seen_in_the_health_of_its_volume() {
     const SECOND: u64 = 1_000_000_000;
@@ -78,7 +78,7 @@ fn a_disk_that_failed_was_not_seen_in_the_health_of_its_volume() {
         assert_eq!((health(), trouble.errors, trouble.elapsed_ns / SECOND), (is(Health::DiskErrors), 2, 3));
         assert!(!trouble.first_error.is_empty());
 
-        // It is not well because nobody asks it, nor because it takes writes.
+        // The health stays bad without requests to the disk, and with writes that the flash accepts.
         disk.fail(|_| false);
         world.sleep(100 * SECOND).await;
         volume.without_caching().write(1 << 20, data(1), true).await.unwrap();
@@ -112,7 +112,7 @@ fn is_flush(request: &Request) -> bool {
 
 /// The disk may have dropped what the cleaning had written. Its own flush succeeded, and the blocks were called clean.
 #[test]
-fn what_was_cleaned_was_lost_to_a_flush_that_failed_for_a_client() {
+fn cleaned_blocks_survive_a_failed_flush_requested_by_a_client() {
     let (flash, disk) = (Faulty::new(4 << 20), Faulty::new(8 << 20));
     let gate = Arc::new(GateDevice::new(disk.clone()));
     pollster::block_on(async {
@@ -136,7 +136,7 @@ fn what_was_cleaned_was_lost_to_a_flush_that_failed_for_a_client() {
 
 /// The disk may have dropped it. The client's own flush succeeded, and he heard nothing of the other.
 #[test]
-fn what_a_client_wrote_past_the_cache_was_lost_to_a_flush_that_failed_for_the_cleaning() {
+fn client_writes_around_the_cache_survive_a_failed_flush_of_the_cleaning() {
     let (flash, disk) = (Faulty::new(4 << 20), Faulty::new(8 << 20));
     pollster::block_on(async {
         let volume = opened((flash, disk.clone()), &config(), Arc::new(SystemTimer::default())).await;

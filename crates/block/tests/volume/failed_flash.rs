@@ -42,7 +42,7 @@ impl Pair {
     }
 }
 
-/// They failed, though flash had nothing of what they were to make durable: a file system would have gone read-only.
+/// Flushes used to fail although flash held no data that they had to make durable: a file system would have become read-only.
 #[test]
 fn flushes_that_need_only_the_disk_succeed_after_the_flash_has_failed() {
     for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround] {
@@ -60,7 +60,7 @@ fn flushes_that_need_only_the_disk_succeed_after_the_flash_has_failed() {
             pair.volume.write(7 * BLOCK, data(8), true).await.unwrap();
             assert_eq!(pair.volume.read(5 * BLOCK, 1024).await.unwrap()[..], [5; 1024]);
             assert_eq!(pair.volume.read(7 * BLOCK, 1024).await.unwrap()[..], [8; 1024]);
-            // That it is clean cannot be told any more, and need not be.
+            // The clean state cannot be recorded any more, and does not have to be.
             pair.volume.clean().await.unwrap();
             assert!(!pair.disk.places_of(&[5; 16]).is_empty());
             pair.volume.flush().await.unwrap();
@@ -74,7 +74,7 @@ fn flushes_that_need_only_the_disk_succeed_after_the_flash_has_failed() {
 
 /// What was not durable when the flash failed kept all that was to be cleaned with it from the disk.
 #[test]
-fn what_a_failed_flash_has_committed_is_cleaned() {
+fn blocks_committed_before_flash_failed_are_cleaned() {
     let pair = Pair::new(&config());
     pollster::block_on(pair.volume.write(5 * BLOCK, data(5), true)).unwrap();
     pollster::block_on(pair.volume.write(6 * BLOCK, data(6), false)).unwrap();
@@ -95,7 +95,7 @@ fn flushes_that_need_a_failed_flash_fail() {
         let told = pollster::block_on(pair.volume.flush()).unwrap_err();
         assert_eq!(told.kind(), VolumeErrorKind::Flash);
     }
-    // Nor can it be told that a block left it.
+    // The removal of a block cannot be recorded either.
     let pair = Pair::new(&config());
     pollster::block_on(pair.volume.write(5 * BLOCK, data(5), true)).unwrap();
     pair.fail();
@@ -103,9 +103,9 @@ fn flushes_that_need_a_failed_flash_fail() {
     assert_eq!(told.kind(), VolumeErrorKind::Flash);
 }
 
-/// It would be cleaned in its turn, and cannot be told to be: nothing may go to the disk before it.
+/// An older block must reach the disk first, and its cleaning cannot be recorded.
 #[test]
-fn an_ordered_volume_whose_flash_has_failed_takes_writes_if_nothing_is_before_them() {
+fn ordered_volume_with_failed_flash_accepts_writes_if_nothing_older_is_dirty() {
     let pair = Pair::new(&VolumeConfig { ordered: true, ..config() });
     pair.fail();
     pollster::block_on(async {
@@ -181,7 +181,7 @@ fn a_flash_that_fails_while_the_mode_is_changed_brings_nothing_stale_back() {
     }
 }
 
-/// Fails the flash's change number `first`, and those after it too, if for good. Whether there were as many.
+/// Fails change number `first` of the flash, and all later ones if `for_good`. Returns whether there was a change of that number.
 fn fails_while_modes_change(modes: [Mode; 2], first: u64, for_good: bool) -> bool {
     let what = format!("{modes:?}, change {first}, for good: {for_good}");
     let tuning = |mode| Tuning { mode, ..config().tuning };
@@ -230,7 +230,7 @@ fn fails_while_modes_change(modes: [Mode; 2], first: u64, for_good: bool) -> boo
     asked.load(SeqCst) > first
 }
 
-/// What was not told of could not be committed any more, and so nothing was brought to the disk at all.
+/// Blocks that no commit covered could not be committed any more, so nothing at all was cleaned.
 #[test]
 fn an_ordered_flash_that_failed_kept_from_the_disk_what_it_had_committed() {
     let pair = Pair::new(&VolumeConfig { ordered: true, ..config() });
@@ -260,7 +260,7 @@ fn the_write_during_which_the_flash_failed_was_refused() {
             volume.write(10 * BLOCK, eight(1), flushed).await.unwrap();
             assert_eq!(volume.stats().health, Health::FlashFailed);
             assert_eq!(disk.places_of(&[1; 16]).len(), 8);
-            // One of these is on the flash alone, and would come back from there.
+            // One of these is on the flash only, and recovery would restore it from there.
             let told = volume.write(4 * BLOCK, eight(2), false).await.unwrap_err();
             assert_eq!(told.kind(), VolumeErrorKind::Flash);
             volume.flush().await.unwrap();
@@ -276,10 +276,10 @@ fn the_write_during_which_the_flash_failed_was_refused() {
     }
 }
 
-/// They were taken for pages that flash had never been told of: the trim succeeded, later writes went to the disk, and after a crash
-/// the commit counted, whose flush had failed.
+/// The blocks were considered unknown to flash: the trim succeeded, later writes went to the disk, and after a crash the commit whose
+/// flush had failed took effect.
 #[test]
-fn what_left_after_the_flush_failed_that_told_of_it_came_back_over_newer_writes() {
+fn blocks_recorded_by_a_commit_with_a_failed_flush_do_not_overwrite_newer_writes() {
     for (block, is_dirty) in [(5, true), (1000, false)] {
         let Pair { flash, disk, volume } = Pair::new(&config());
         let placement = device::PlacementHandle::DEFAULT;

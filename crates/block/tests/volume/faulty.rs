@@ -1,4 +1,4 @@
-//! A device that fails the requests it is told to.
+//! A device that fails the requests selected by a test.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ impl Faulty {
         Self::over(Arc::new(MemoryDevice::new(bytes)))
     }
 
-    /// The same of what this memory holds.
+    /// A faulty device over existing memory.
     pub fn over(memory: Arc<MemoryDevice>) -> Arc<Self> {
         let device = FaultDevice::new(memory.clone(), 0, Faults::default());
         Arc::new(Self { memory, device })
     }
 
-    /// From now on those fail of which this is true.
+    /// Fails all further requests for which this returns true.
     pub fn fail(&self, fails: impl Fn(&Request) -> bool + Send + 'static) {
         self.device.fail_where(fails);
     }

@@ -10,7 +10,7 @@ use crate::world::{Shape, World, config};
 
 /// Flushes of flash, and flushes that clients had acknowledged.
 fn count(clients: u64, flush_ns: u64) -> (u64, u64) {
-    // Nobody waits for the disk: then they would not all wait for the flash at once.
+    // No client waits for the disk, so all of them wait for the flash together.
     let world = World::new(clients, Shape { flush_ns, flash_bytes: 16 << 20, ..Shape::default() });
     let volume = world.volume(&config());
     let before = world.flash.counters().flushes;
@@ -33,7 +33,7 @@ fn count(clients: u64, flush_ns: u64) -> (u64, u64) {
 }
 
 #[test]
-fn one_flush_of_flash_a_client_flush_at_most_and_shared_by_all_who_wait() {
+fn client_flushes_share_flash_flushes_of_at_most_one_each() {
     for flush_ns in [500_000, 3_000_000] {
         assert_eq!(count(1, flush_ns), (40, 40));
         for clients in [2, 8, 32] {
@@ -87,11 +87,11 @@ fn a_client_that_never_flushes_costs_a_flush_for_many_writes() {
     assert!(flushes * 32 <= 4000, "{flushes} flushes for 4000 writes");
 }
 
-/// Cleaning committed what it was about to send to the disk, although clients would have a moment later; and what had changed
-/// while their commit was under way.
+/// Cleaning used to commit the blocks that it was about to send to the disk, although a client commit followed a moment later, and again
+/// the changes made during that commit.
 #[test]
 fn cleaning_flushed_the_flash_though_clients_did_so_all_the_time() {
-    // With 0 what was just written is to be cleaned at once.
+    // With 0, new dirty blocks are cleaned immediately.
     for (writes_a_flush, dirty_percent) in [(4, 20), (16, 20), (64, 20), (4, 0), (16, 0)] {
         let world = World::new(5, Shape { flash_bytes: 16 << 20, disk_bytes: 64 << 20, ..Shape::default() });
         let tuning = Tuning { dirty_percent, lazy_depth: 0, ..config().tuning };
@@ -143,7 +143,7 @@ fn a_committed_block_took_neighbours_along_to_the_disk_that_were_not() {
         let before = flash.counters().flushes;
         assert!(volume.upkeep().await.unwrap());
         assert_eq!((volume.stats().counters.cleanings, flash.counters().flushes - before), (8, 0));
-        // The others need it, and it is not waited for for ever.
+        // The other blocks require it, so it ends.
         while volume.upkeep().await.unwrap() {}
         assert_eq!((volume.stats().dirty_blocks, flash.counters().flushes - before), (0, 1));
     });

@@ -92,7 +92,7 @@ proptest! {
         }
     }
 
-    /// A superblock whose checksum is right, whatever it says: decoded as it is encoded again, or named.
+    /// A superblock with a correct checksum and any content is decoded to the content that encodes to it, or refused with a reason.
     #[test]
     fn any_superblock_is_read_or_refused(words in proptest::collection::vec((0..62_usize, any::<u64>()), 0..6), small in any::<bool>()) {
         let (flash, _) = with_table(FORMAT_VERSION, false, &[]);
@@ -109,8 +109,8 @@ proptest! {
         }
     }
 
-    /// A table whose checksums are right, whatever it says: opened, or refused as damaged, and never believed in a format
-    /// that cannot say it.
+    /// A table with correct checksums and any content is loaded or refused as damaged, and never accepted with entries that its format
+    /// cannot express.
     #[test]
     fn any_table_is_opened_or_refused(records in records(), ordered in any::<bool>(), raw in any::<bool>()) {
         for format in OLDEST_FORMAT..=FORMAT_VERSION {

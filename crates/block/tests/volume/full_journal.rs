@@ -22,7 +22,7 @@ async fn fill_journal(volume: &Volume) {
     assert_eq!(volume.stats().io.checkpoints, 0);
 }
 
-/// All that was written is there, flushed or not, when the volume is opened anew.
+/// Asserts that all writes, flushed or not, are present after the volume is reopened.
 fn is_found_again(world: &World, volume: Volume, blocks: u64, byte: u8) {
     drop(volume);
     let volume = world.open();

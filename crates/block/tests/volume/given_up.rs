@@ -54,7 +54,7 @@ async fn client(number: u64, volume: Volume, legal: Legal, world: device::sim::W
 }
 
 #[test]
-fn what_is_given_up_happened_or_not_and_nothing_is_held_for_ever() {
+fn dropped_request_takes_effect_or_not_and_releases_its_locks() {
     let modes = [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround, Mode::WriteOnly];
     for (seed, mode) in (0_u64..8).zip(modes.into_iter().cycle()) {
         let world = World::new(seed, Shape { flash_bytes: 5 << 19, ..Shape::default() });
@@ -92,10 +92,10 @@ fn what_is_given_up_happened_or_not_and_nothing_is_held_for_ever() {
     }
 }
 
-/// The disk had its change, and the volume did not know of it: what was then read from there was told to be clean without a
-/// flush of the disk, which lost it with the power. Flash had what the disk never held, and the disk was refused.
+/// The disk had changed without a record in the volume: data read from there was then marked clean without a flush of the disk, which
+/// lost it in a power cut. Flash had content that the disk never held, and the disk was refused.
 #[test]
-fn a_change_of_the_disk_that_was_given_up_is_durable_before_a_read_of_it_is_told_to_be_clean() {
+fn disk_change_of_a_dropped_request_is_durable_before_a_read_of_it_is_marked_clean() {
     for kind in [RequestKind::Write, RequestKind::Trim] {
         let flash: Arc<dyn Device> = Arc::new(MemoryDevice::new(4 << 20));
         let crash = Arc::new(CrashDevice::new(MemoryDevice::new(8 << 20)));
@@ -129,7 +129,7 @@ fn a_change_of_the_disk_that_was_given_up_is_durable_before_a_read_of_it_is_told
     }
 }
 
-/// What it had asked for was owed for good, and the upkeep went on with it.
+/// The blocks of its request stayed owed permanently, and the upkeep continued with them.
 #[test]
 fn a_cleaning_that_was_given_up_went_on_by_itself() {
     for (others, is_left) in [(0, true), (1, false)] {

@@ -57,7 +57,7 @@ impl Stage {
         Self { crash, gate, power, disk, volume }
     }
 
-    /// Begins `request` and goes away after so many of its writes, while the next one is under way. Whether there was one.
+    /// Starts `request` and drops it after `writes` writes, with the next one in flight. Returns whether there was a next one.
     fn give_up_after(&self, writes: u64, request: impl Future<Output = Result<()>>) -> bool {
         self.gate.close(RequestKind::Write);
         let mut request = pin!(request);
@@ -84,7 +84,7 @@ impl Stage {
     }
 }
 
-/// The superblock pointed at the table, and nobody knew: the next table was written over it.
+/// The superblock pointed at the table without a record of that in memory: the next table was written over it.
 #[test]
 fn a_table_that_a_superblock_points_at_is_not_written_over() {
     for writes in 0.. {
@@ -113,10 +113,10 @@ fn a_table_that_a_superblock_points_at_is_not_written_over() {
     }
 }
 
-/// The superblock said that the volume was closed, and its clients went on writing: the next opening did not look for what
-/// they had been told was written.
+/// The superblock marked the volume as closed while clients continued to write: the next opening did not search for their acknowledged
+/// writes.
 #[test]
-fn a_volume_whose_closing_was_given_up_is_closed_or_goes_on() {
+fn dropped_close_closes_the_volume_or_leaves_it_open() {
     let mut outcomes = [0, 0];
     for writes in 0.. {
         let stage = Stage::with_a_full_journal();

@@ -45,7 +45,7 @@ fn a_dirty_block_over_a_hole_of_the_disk_is_data_and_so_it_is_once_it_is_on_the_
 
 /// Whatever is asked of it: a hole reads as zeros, and a range that was made zeros does.
 #[test]
-fn what_is_called_a_hole_reads_as_zeros_after_anything() {
+fn reported_holes_read_as_zeros_after_any_history() {
     for (seed, mode) in (0..).zip([Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround, Mode::WriteOnly]) {
         let world = World::new(seed, Shape { flash_bytes: 3 << 20, ..Shape::default() });
         let mut tuning = config().tuning;

@@ -1,4 +1,4 @@
-//! Blocks of the journal that are lost after they had been on flash: what can be told, and what cannot.
+//! Journal blocks lost after they were on flash: detectable and undetectable cases.
 
 use std::sync::Arc;
 

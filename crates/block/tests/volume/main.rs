@@ -1,4 +1,4 @@
-//! The volume in virtual time: against a plain twin, by the flushes it needs, and by what it refuses.
+//! The volume in virtual time: compared with a plain model, its number of flushes, and its refusals.
 
 #![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
 

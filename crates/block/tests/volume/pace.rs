@@ -93,7 +93,7 @@ fn with_a_gate_misses_are_held_up_less_and_cleaning_still_ends() {
     assert_eq!(writes, 600);
 }
 
-/// It could be set by a test and by nobody else, and was forgotten.
+/// The setting was available to tests only, and was not stored.
 #[test]
 fn the_latency_gate_is_a_setting_like_others_and_is_remembered() {
     let world = World::new(1, Shape::default());

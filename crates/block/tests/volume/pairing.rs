@@ -84,7 +84,7 @@ fn byte_at(volume: &Volume, offset: u64) -> u8 {
     pollster::block_on(volume.read(offset, 4096)).unwrap()[0]
 }
 
-/// As `dd` would, and so that nobody takes it for the same moment.
+/// Writes as `dd` would, with a modification time different from the last.
 fn write_alone(path: &Path, offset: u64, bytes: &[u8]) {
     use std::os::unix::fs::FileExt;
     let file = std::fs::File::options().write(true).open(path).unwrap();
@@ -123,7 +123,7 @@ fn a_foreign_disk_of_the_same_size_and_with_equal_ends_was_taken_for_the_caches(
     std::fs::File::create_new(&foreign).unwrap().set_len(DISK_BYTES).unwrap();
     let said = cached.refusal(&foreign);
     assert!(said.contains("lacks the mark of the cache"), "{said}");
-    // A copy without attributes looks the same, and is taken by who says so; then it is the cache's.
+    // A copy without attributes looks the same, and is accepted with `force`; then it belongs to the cache.
     let (volume, recovery) = cached.open_with(&foreign, true).unwrap();
     assert_eq!((recovery.was_forced, recovery.dirty_blocks, byte_at(&volume, MIDDLE)), (true, 1, 1));
     drop(volume);
@@ -155,7 +155,7 @@ fn a_disk_written_in_its_middle_after_a_close_was_called_sound() {
 }
 
 #[test]
-fn what_the_cache_itself_writes_to_its_disk_is_not_held_against_it() {
+fn disk_changed_by_its_own_cache_is_accepted() {
     let Some(cached) = Cached::new(7) else { return };
     let volume = cached.open();
     assert!(cached.superblock().disk.holds);

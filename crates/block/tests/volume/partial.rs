@@ -1,4 +1,4 @@
-//! Blocks of which the cache has some sectors alone.
+//! Blocks with only some sectors in the cache.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn is_ready(future: Pin<&mut impl Future>) -> bool {
 /// Each saw that there was memory for one more before any of them had taken it. No table had room for all of them, and no cache
 /// that had them could be closed.
 #[test]
-fn writes_of_sectors_at_once_made_more_partial_blocks_than_a_table_can_tell_of() {
+fn concurrent_sector_writes_create_no_more_partial_blocks_than_a_table_can_record() {
     let gate = Arc::new(GateDevice::new(Arc::new(MemoryDevice::new(32 << 20))));
     let flash: Arc<dyn Device> = gate.clone();
     let disk: Arc<dyn Device> = Arc::new(MemoryDevice::new(128 << 20));

@@ -1,4 +1,4 @@
-//! A full cache that is only read from: what it reads next comes in, although nobody writes or flushes.
+//! A full cache with reads only: read misses are inserted without writes or flushes.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn read_hits_of_a_shifted_working_set(config: &VolumeConfig) -> (u64, Stats) {
     let upkept = volume.clone();
     world.simulation.spawn(async move { upkept.run_upkeep().await });
     world.run(async move {
-        // More than the cache holds, all of it told to flash. Then a working set of which it can hold all.
+        // More than the cache holds, all of it committed. Then a working set that fits.
         read_each(&volume, 0..2048).await;
         volume.flush().await.unwrap();
         for _ in 0..4 {
@@ -42,14 +42,14 @@ fn read_hits_of_a_shifted_working_set(config: &VolumeConfig) -> (u64, Stats) {
     })
 }
 
-/// It took in as many blocks as there were pages to spare, and then none until somebody flushed.
+/// The cache used to insert as many blocks as there were spare pages, and then none until a client flushed.
 #[test]
-fn a_full_cache_goes_over_to_what_is_read_now_although_nobody_writes() {
+fn full_cache_adapts_to_a_new_working_set_without_writes() {
     for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround] {
         let tuning = flashwright_block::sets::Tuning { mode, ..config().tuning };
         let (hits, stats) = read_hits_of_a_shifted_working_set(&VolumeConfig { tuning, ..config() });
         assert_eq!(hits, 256, "{mode:?}");
-        // A commit for each half of the spare pages, and not one for each miss.
+        // One commit per half of the spare pages, not one per miss.
         assert!(stats.io.commits <= stats.counters.replacement / 32, "{mode:?}: {}", stats.io.commits);
     }
 }
@@ -77,7 +77,7 @@ fn blocks_that_find_no_free_page_are_counted_and_drive_nothing_out() {
         }
     });
     let before = volume.stats().counters;
-    // No commit ends before all of these have been read.
+    // No commit completes before all of these have been read.
     let reader = volume.clone();
     world.run(async move { read_each(&reader, 1024..2048).await });
     let stats = volume.stats();
@@ -91,7 +91,7 @@ fn blocks_that_find_no_free_page_are_counted_and_drive_nothing_out() {
 
 /// A mode that takes in nothing that is read lacks no room for it.
 #[test]
-fn what_is_not_to_come_in_is_not_kept_out_for_want_of_room() {
+fn bypassed_reads_do_not_count_as_refused_for_lack_of_room() {
     let world = World::new(1, Shape::default());
     let volume = world.volume(&config());
     world.run(async move {

@@ -65,7 +65,7 @@ impl Pair {
     }
 }
 
-/// The hits of each request, with the volume ended and opened again before each of these requests.
+/// The hits of each request, with the volume ended and reopened before each of the requests in `ends`.
 fn hits(config: &VolumeConfig, seed: u64, requests: usize, ends: &[(usize, End)]) -> Vec<u64> {
     let pair = Pair::new(config);
     let (trace, ends) = (trace(seed, requests), ends.to_vec());
@@ -92,7 +92,7 @@ fn hits(config: &VolumeConfig, seed: u64, requests: usize, ends: &[(usize, End)]
             }
             // Cleaning waits for clients that have just flushed, to do so again. A close does it for them.
             world.sleep(2_000_000_000).await;
-            // What the sets want cleaned is forgotten at a close: a set that missed had its tail cleaned at once.
+            // Queued cleanings are lost in a close: a set with a miss had its tail cleaned immediately.
             while volume.upkeep().await.unwrap() {}
             let after = volume.stats().counters;
             told.push(after.read_hits + after.write_hits - before.read_hits - before.write_hits);
@@ -154,9 +154,9 @@ fn a_volume_of_format_1_keeps_the_order_too() {
     }
 }
 
-/// Else the tests above would show nothing: what is lost shows in the hits.
+/// Validates the tests above: a lost order changes the hits.
 #[test]
-fn what_is_forgotten_shows() {
+fn lost_recency_changes_the_hits() {
     let policy = POLICIES[2];
     let window = |format: u32, ends: &[(usize, End)]| -> u64 {
         let config = VolumeConfig { format, ..config(policy, PLACEMENTS[2]) };

@@ -1,4 +1,4 @@
-//! What is not opened, and by what name; what a check says; what a damaged copy costs.
+//! Volumes that are refused, with the reason; the results of a check; the effect of a damaged copy.
 
 use std::sync::Arc;
 
@@ -134,7 +134,7 @@ fn a_disk_written_in_its_upper_half_alone_was_not_noticed() {
 }
 
 #[test]
-fn after_a_crash_clean_blocks_still_tell_whether_the_disk_is_the_same() {
+fn clean_blocks_identify_the_disk_after_a_crash() {
     let pair = Pair::used(&config());
     pollster::block_on(async { drop(pair.open().await.unwrap()) });
     pollster::block_on(async { drop(pair.open().await.unwrap()) });
@@ -157,7 +157,7 @@ fn a_check_of_a_sound_volume_finds_nothing_and_changes_nothing() {
     }
 }
 
-/// It was told as damage, in one of some fifty servers killed while settings changed.
+/// It used to be reported as damage, for one in about fifty servers killed during a change of settings.
 #[test]
 fn a_check_finds_nothing_wrong_with_a_superblock_that_a_crash_left_half_written() {
     let pair = Pair::used(&config());
@@ -171,7 +171,7 @@ fn a_check_finds_nothing_wrong_with_a_superblock_that_a_crash_left_half_written(
     let old = read(&earlier).unwrap().unwrap();
     poke(&*pair.flash, second, |bytes| bytes.copy_from_slice(&old[..bytes.len()]));
     assert_eq!((pair.check(true).problems, pair.check(true).found.unwrap().was_clean), (Vec::new(), false));
-    // The other way round nobody writes them.
+    // In the other order they are never written.
     poke(&*pair.flash, 0, |bytes| bytes.copy_from_slice(&old[..bytes.len()]));
     let newer = pair.copy();
     pollster::block_on(async { newer.open().await.unwrap().close().await.unwrap() });
@@ -207,7 +207,7 @@ fn a_full_check_finds_every_damaged_page_and_every_clean_block_that_differs() {
     assert_eq!(found, 76, "one for each page that holds a block");
 }
 
-/// One copy of the superblock is enough, whichever; damage to both is told for what it is.
+/// One intact copy of the superblock is enough; damage to both is reported as such.
 #[test]
 fn every_byte_of_a_superblock_may_be_flipped_in_one_copy() {
     let pair = Pair::used(&config());
@@ -230,7 +230,7 @@ fn every_byte_of_a_superblock_may_be_flipped_in_one_copy() {
     }
 }
 
-/// A flipped bit in the table is refused, in what tells of the order of use as anywhere else.
+/// A flipped bit in the table is refused, in the eviction order as in all other parts.
 #[test]
 fn every_flipped_byte_of_a_table_is_found() {
     for format in OLDEST_FORMAT..=FORMAT_VERSION {
@@ -248,7 +248,7 @@ fn every_flipped_byte_of_a_table_is_found() {
     }
 }
 
-/// A flipped bit in the journal ends it: what came before counts, the note that followed it too, and nothing is made up.
+/// A flipped bit in the journal ends the replay: all earlier commits and their notes count, and no content is invented.
 #[test]
 fn flipped_bytes_of_the_journal_are_never_believed() {
     let pair = Pair::used(&config());

@@ -24,7 +24,7 @@ async fn write(volume: &Volume, block: u64, byte: u8) {
     volume.write(block * BLOCK, IoBuffer::copy_of(&[byte; BLOCK as usize]).into(), false).await.unwrap();
 }
 
-/// A volume of which each block is dirty.
+/// A volume with every block dirty.
 fn all_dirty(world: &World) -> Volume {
     let volume = world.volume(&lazy());
     let writer = volume.clone();
@@ -43,10 +43,10 @@ fn all_dirty(world: &World) -> Volume {
     volume
 }
 
-/// Nine in ten went to the disk past the cache, which was full of what nobody wrote any more; and as they took the disk
-/// from the cleaning, it stayed so.
+/// Nine in ten writes used to bypass a cache full of cold dirty blocks, and because they took the disk's time from the cleaning, the
+/// cache stayed full.
 #[test]
-fn what_was_written_often_found_no_room_in_a_cache_full_of_cold_dirty_blocks() {
+fn hot_writes_find_room_in_a_cache_full_of_cold_dirty_blocks() {
     let world = World::new(1, Shape { disk_bytes: 64 << 20, ..Shape::default() });
     let volume = all_dirty(&world);
     let before = volume.stats();
@@ -98,7 +98,7 @@ fn writes_that_waited_for_room_held_up_the_cleaning_that_makes_it() {
     assert!(took_ns < 200 * 10_000_000, "{} ms", took_ns / 1_000_000);
 }
 
-/// Whoever waits for it would wait for ever.
+/// Waiting for such room would never end.
 #[test]
 fn a_write_does_not_wait_for_a_disk_that_takes_nothing_of_what_is_dirty() {
     let simulation = Simulation::new(1);
@@ -153,7 +153,7 @@ fn the_disk_stood_idle_while_writes_waited_for_room() {
     assert!(moving_ns * 5 >= took_ns * 4, "{} of {} ms", moving_ns / 1_000_000, took_ns / 1_000_000);
 }
 
-/// Who came when something was clean took it, and who had waited for it waited on.
+/// New requests used to take freshly cleaned slots, ahead of the waiting ones.
 #[test]
 fn a_write_that_waited_for_room_was_outrun_by_those_that_came_later() {
     let world = World::new(1, Shape { disk_bytes: 64 << 20, ..Shape::default() });
@@ -175,13 +175,13 @@ fn a_write_that_waited_for_room_was_outrun_by_those_that_came_later() {
     }
     world.simulation.run_until_idle();
     assert!(volume.stats().io.room_waits >= 600, "{:?}", volume.stats().io);
-    // 16 wait, so each on average for 16 movements of the head; many in one set, of which two blocks are cleaned at once, for longer.
+    // 16 wait, so 16 head movements each on average; those of a set that is cleaned two blocks at a time wait longer.
     assert!(longest_ns.get() <= 40 * 7_100_000, "{} ms", longest_ns.get() / 1_000_000);
 }
 
-/// Whichever of those who waited cleaned for the others was told that the disk had failed a flush, as if he had asked for it.
+/// The waiting request that ran the cleaning for all used to receive the error of a failed disk flush that it had not requested.
 #[test]
-fn a_write_that_waited_for_room_was_told_of_a_flush_that_failed_for_the_cleaning() {
+fn write_waiting_for_room_does_not_fail_with_the_flush_of_the_cleaning() {
     let simulation = Simulation::new(1);
     let world = simulation.world();
     let (flash, disk) = (Faulty::new(4 << 20), Faulty::new(64 << 20));

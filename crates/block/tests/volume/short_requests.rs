@@ -9,7 +9,7 @@ use flashwright_block::volume::{Volume, VolumeConfig};
 
 use crate::world::config;
 
-/// Refuses more than 128 KiB at once.
+/// Refuses requests over 128 KiB.
 struct Short(MemoryDevice);
 
 impl Device for Short {
@@ -29,7 +29,7 @@ impl Device for Short {
     }
 }
 
-/// A read of what was not cached asked the disk for more at once than it takes, and failed.
+/// A read miss used to request more from the disk than its largest transfer, and failed.
 #[test]
 fn blocks_side_by_side_are_read_from_a_disk_that_takes_short_requests_alone() {
     for (mode, block_bytes) in [(Mode::WriteBack, 4096), (Mode::WriteAround, 4096), (Mode::WriteBack, 65536)]
@@ -56,7 +56,7 @@ fn blocks_side_by_side_are_read_from_a_disk_that_takes_short_requests_alone() {
 
 /// Its blocks were larger than our sectors, and a write that ended within one had all of it read with one request.
 #[test]
-fn what_lies_around_a_write_is_read_from_a_disk_that_takes_short_requests_alone() {
+fn surroundings_of_an_unaligned_write_are_read_within_the_largest_transfer() {
     let flash: Arc<dyn Device> = Arc::new(MemoryDevice::new(32 << 20));
     let disk: Arc<dyn Device> = Arc::new(Short(MemoryDevice::with_block_bytes(8 << 20, 4096)));
     pollster::block_on(async {

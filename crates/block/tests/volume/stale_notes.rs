@@ -56,8 +56,8 @@ fn flash_without_its_commit(disk: &Arc<dyn Device>) -> MemoryDevice {
     after
 }
 
-/// Recovery's own commit told the same as the one that was lost, in the same place, so notes that had followed that one
-/// followed this one too: the next recovery took them for what was noted since.
+/// Recovery's own commit equalled the lost one, at the same location, so notes that had followed that one followed this one too: the next
+/// recovery replayed them.
 #[test]
 fn a_write_was_lost_to_a_note_of_before_the_last_recovery() {
     let disk: Arc<dyn Device> = Arc::new(MemoryDevice::new(DISK_BYTES));
@@ -81,9 +81,9 @@ fn a_write_was_lost_to_a_note_of_before_the_last_recovery() {
     assert_eq!([1, 2, 3].map(|block| read(&volume, block)), [1, 0, 3]);
 }
 
-/// What notes told of stood twice in the epoch that recovery makes of it, and went to the disk twice.
+/// Blocks recorded in notes were twice in the epoch that recovery creates, and were written to the disk twice.
 #[test]
-fn what_an_ordered_volume_found_in_notes_goes_to_the_disk_once() {
+fn ordered_volume_writes_blocks_recovered_from_notes_to_the_disk_once() {
     let disk: Arc<dyn Device> = Arc::new(MemoryDevice::new(DISK_BYTES));
     let flash: Arc<dyn Device> = Arc::new(MemoryDevice::new(FLASH_BYTES));
     let config = VolumeConfig { ordered: true, ..config() };
@@ -98,8 +98,8 @@ fn what_an_ordered_volume_found_in_notes_goes_to_the_disk_once() {
     assert_eq!((counters.cleanings, counters.disk_writes), (1, 1));
 }
 
-/// Makes the checksums of all notes equal, which are chained as before: the last four bytes of each block, which mean nothing,
-/// become the checksum of those before them. Notes that this was done to.
+/// Makes the checksums of all notes equal while they stay chained: the last four bytes of each block, which are unused, become the
+/// checksum of those before them. Returns the number of notes changed.
 fn equalise_notes(flash: &MemoryDevice, layout: &Layout, uuid: u128) -> u32 {
     let crc32c = |bytes: &[u8]| crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32;
     let (mut count, mut chain) = (0, None);
@@ -126,7 +126,7 @@ fn equalise_notes(flash: &MemoryDevice, layout: &Layout, uuid: u128) -> u32 {
 
 /// Notes were looked for by their predecessor's checksum alone: of two with the same one was found, and nothing after it.
 #[test]
-fn notes_were_lost_after_one_whose_checksum_another_has_too() {
+fn notes_after_one_with_a_duplicate_checksum_are_recovered() {
     let disk: Arc<dyn Device> = Arc::new(MemoryDevice::new(DISK_BYTES));
     let memory = Arc::new(MemoryDevice::new(FLASH_BYTES));
     let flash: Arc<dyn Device> = memory.clone();

@@ -17,7 +17,7 @@ const CLIENTS: u64 = 5;
 /// Bytes of a stripe; stripes belong to the clients in turn, so that blocks have several owners.
 const STRIPE: u64 = 3 * 512;
 
-/// One client: writes, reads, zeroes and flushes its own stripes, and reads everybody's.
+/// One client: writes, reads, zeroes and flushes its own stripes, and reads those of all clients.
 async fn client(number: u64, volume: Volume, twin: Rc<RefCell<Vec<u8>>>, seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let stripes = volume.size_bytes() / STRIPE;
@@ -44,7 +44,7 @@ async fn client(number: u64, volume: Volume, twin: Rc<RefCell<Vec<u8>>>, seed: u
                 assert_eq!(bytes[..], twin.borrow()[range], "client {number} at {offset}");
             }
             8 => {
-                // Of others this says nothing, but it brings in what they write meanwhile.
+                // Reads of other stripes check nothing, but insert blocks that are being written.
                 let len = random.random_range(1..200) * 512;
                 let offset = offset.min(volume.size_bytes() - len);
                 volume.read(offset, len as usize).await.unwrap();
@@ -127,7 +127,7 @@ fn sets_of_any_number_of_blocks_agree_with_a_vector() {
     }
 }
 
-/// It waited for good for room in a set of fewer blocks than it was long.
+/// The request used to wait forever for room in a set with fewer blocks than the request.
 #[test]
 fn a_long_write_of_an_ordered_volume_with_small_sets_ends() {
     let world = World::new(7, Shape { flash_bytes: 1 << 20, ..Shape::default() });

@@ -5,7 +5,7 @@ use flashwright_block::volume::Volume;
 
 use crate::world::{World, with_smallest_journal};
 
-/// Three times as many as a commit in the smallest journal has room for.
+/// Three times the capacity of a commit in the smallest journal.
 const BLOCKS: u64 = 4500;
 
 /// Writes all blocks and makes them durable.
@@ -17,7 +17,7 @@ async fn written(volume: Volume) -> Volume {
     volume
 }
 
-/// The last block is written, flushed, and there after the flash was opened anew.
+/// Asserts that a write to the last block, flushed, is present after the flash is reopened.
 fn goes_on(world: &World, volume: Volume) {
     world.run(async move {
         volume.write(0, IoBuffer::copy_of(&[7; 4096]).into(), false).await.unwrap();

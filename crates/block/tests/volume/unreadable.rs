@@ -19,7 +19,7 @@ struct Killed {
 }
 
 impl Killed {
-    /// A volume that was killed after writes of so many blocks, each noted; and after a flush and so many more, if any.
+    /// A volume that was killed after `flushed` writes, a flush, and `noted` writes that have notes only.
     fn after(flushed: u64, noted: u64) -> Self {
         let (flash, disk) = (Faulty::new(4 << 20), Arc::new(MemoryDevice::new(8 << 20)));
         let (one, other): (Arc<dyn Device>, Arc<dyn Device>) = (flash.clone(), disk.clone());
@@ -77,7 +77,7 @@ fn a_superblock_that_cannot_be_read_kept_a_killed_volume_from_being_opened_with_
         let killed = killed.duplicate();
         let (_, found) = killed.open_without(unreadable).unwrap();
         assert_eq!((found.dirty_blocks, found.notes), (3, 1));
-        // Both were written anew.
+        // Both were written again.
         killed.flash.fail(|_| false);
         assert_eq!(pollster::block_on(copies(&*killed.flash)), Copies::Agree);
         let timer = Arc::new(SystemTimer::default());
@@ -112,7 +112,7 @@ fn a_note_that_cannot_be_read_and_is_not_needed_keeps_nothing_from_being_opened(
 
 #[test]
 fn a_note_that_may_be_the_only_one_is_needed() {
-    // Whoever cannot read the last of the older ones cannot tell it from the first after the commit.
+    // With the last of the older ones unreadable, it cannot be distinguished from the first after the commit.
     for (killed, needed) in [(Killed::after(0, 0), vec![0]), (Killed::after(5, 0), vec![0, 4, 5])] {
         for place in 0..8 {
             let killed = killed.duplicate();
