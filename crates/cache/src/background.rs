@@ -11,6 +11,7 @@ use device::desk;
 use device::timer::{self, Timer};
 use event_listener::{Event, Listener};
 use futures_util::future::select;
+use parking_lot::Mutex;
 
 use crate::error::CacheError;
 use crate::flash::Waiting;
@@ -25,16 +26,29 @@ pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 #[derive(Default)]
 pub(crate) struct Background {
     stop: Arc<Stop>,
-    threads: Vec<JoinHandle<()>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
 struct Stop {
     asked: AtomicBool,
     rung: Event,
-    /// Steps under way.
+    /// Steps in progress.
     working: AtomicUsize,
+    /// Threads that have not ended.
+    running: AtomicUsize,
+    /// Notified when one of the two counts becomes 0.
     rested: Event,
+}
+
+/// A thread that has not ended.
+struct Running(Arc<Stop>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::SeqCst);
+        self.0.rested.notify(usize::MAX);
+    }
 }
 
 /// A step under way.
@@ -44,7 +58,7 @@ impl Background {
     /// Starts the threads: for each pair of flash engines one that writes regions and one that writes buckets, and one
     /// for upkeep.
     pub(crate) fn start(engine: &Arc<Engine>) -> Result<Self, CacheError> {
-        let mut background = Self::default();
+        let background = Self::default();
         let pairs = engine.flash.as_ref().map_or(0, |flash| flash.pairs.len());
         for pair in 0..pairs {
             background.spawn("flash-regions", engine, move |engine, stop| {
@@ -59,43 +73,60 @@ impl Background {
     }
 
     fn spawn(
-        &mut self,
+        &self,
         name: &str,
         engine: &Arc<Engine>,
         body: impl FnOnce(&Engine, &Stop) + Send + 'static,
     ) -> Result<(), CacheError> {
         let (engine, stop) = (Arc::clone(engine), Arc::clone(&self.stop));
+        stop.running.fetch_add(1, Ordering::SeqCst);
+        let running = Running(Arc::clone(&stop));
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
-            .spawn(move || body(&engine, &stop))
+            .spawn(move || {
+                let _running = running;
+                body(&engine, &stop);
+                drop(engine);
+            })
             .map_err(CacheError::Threads)?;
-        self.threads.push(thread);
+        self.threads.lock().push(thread);
         Ok(())
     }
 }
 
 impl Background {
-    /// Whether it is done by threads. If not, somebody else has to step.
+    /// Whether there are threads. If not, the cache's user has to step.
     pub(crate) fn has_threads(&self) -> bool {
-        !self.threads.is_empty()
+        !self.threads.lock().is_empty()
     }
 
-    /// Ends it, and comes back when no step is under way: of a task that nobody runs any more and nobody drops, never.
-    pub(crate) async fn end(&mut self) {
+    /// Ends it, and returns when no step is in progress and all threads have ended. Blocks no thread. It never returns if a task of
+    /// the cache's user is neither polled nor dropped within a step.
+    pub(crate) async fn end(&self) {
         self.ask_to_end();
         self.stop.rest().await;
+        self.join();
     }
 
-    fn ask_to_end(&mut self) {
+    /// Detaches the threads, so that a drop does not wait for them: they may be blocked by a device that does not respond.
+    pub(crate) fn detach(&self) {
+        self.ask_to_end();
+        self.threads.lock().clear();
+    }
+
+    fn ask_to_end(&self) {
         self.stop.asked.store(true, Ordering::SeqCst);
         self.stop.rung.notify(usize::MAX);
+    }
+
+    fn join(&self) {
         let own = std::thread::current().id();
-        for thread in self.threads.drain(..) {
+        for thread in std::mem::take(&mut *self.threads.lock()) {
             // A callback may hold the last reference to its cache. Its thread ends when it comes back from there.
             if thread.thread().id() == own {
                 continue;
             }
-            // A thread that panicked has said so itself; the cache is going away.
+            // A thread that panicked has printed that itself; the cache is going away.
             let _ = thread.join();
         }
     }
@@ -104,6 +135,7 @@ impl Background {
 impl Drop for Background {
     fn drop(&mut self) {
         self.ask_to_end();
+        self.join();
     }
 }
 
@@ -123,11 +155,13 @@ impl Stop {
         }
     }
 
-    /// Waits until no step is under way. None may begin.
+    /// Waits until no step is in progress and no thread runs. None may begin.
     async fn rest(&self) {
+        let is_at_rest =
+            || self.working.load(Ordering::SeqCst) == 0 && self.running.load(Ordering::SeqCst) == 0;
         loop {
             let rested = self.rested.listen();
-            if self.working.load(Ordering::SeqCst) == 0 {
+            if is_at_rest() {
                 return;
             }
             rested.await;

@@ -50,6 +50,9 @@ impl Engine {
         waiting: Waiting,
     ) -> Result<(), Refusal> {
         self.assert_not_telling("bring an item into");
+        if self.closing.has_begun() {
+            return Err(Refusal::Closed);
+        }
         let hash = KeyHash::of(key);
         let chained = self.chain(key, hash, value_len, fill, waiting).await;
         self.counters.chained(chained);

@@ -12,8 +12,9 @@
 use crate::config::Removal;
 use crate::event::{Event, EventKind};
 use crate::hybrid::Engine;
+use crate::in_flight::Clearing;
 use crate::listener::Outcry;
-use crate::{Cache, KeyHash};
+use crate::{Cache, KeyHash, coop};
 
 impl Cache {
     /// Drops everything, in DRAM and on flash. No key that was inserted before the call is found after it, not after a
@@ -44,26 +45,75 @@ impl Cache {
     /// # Ok::<(), flashwright_cache::CacheError>(())
     /// ```
     pub fn clear(&self) {
-        self.engine.clear();
+        let mut clearing = Clear::begin(&self.engine);
+        while clearing.step() {}
+        clearing.end();
+    }
+
+    /// As [`clear`](Self::clear), in steps of a few thousand items, between which other tasks run. With millions of items in DRAM,
+    /// `clear` holds its thread for as long as it takes to free them.
+    ///
+    /// Dropped before it has ended, some keys are gone, and the others can be found again.
+    pub async fn clear_async(&self) {
+        let mut clearing = Clear::begin(&self.engine);
+        while clearing.step() {
+            coop::yield_now().await;
+        }
+        clearing.end();
     }
 }
 
-impl Engine {
-    fn clear(&self) {
-        let outcry = Outcry::default();
-        let _nothing_comes_back = (self.in_flight.overtake_all(), self.loads.overtake_all());
-        self.dram.clear(&mut |item| {
-            if let Some(events) = &self.events {
+/// A clear in progress. Meanwhile, every fetch is overtaken.
+struct Clear<'a> {
+    engine: &'a Engine,
+    /// Panics of the callback.
+    outcry: Outcry,
+    _overtaken: [Clearing<'a>; 2],
+    next_shard: usize,
+    /// The steps of flash, which begin when DRAM is empty.
+    flash: Option<Box<dyn Iterator<Item = ()> + Send + 'a>>,
+}
+
+impl<'a> Clear<'a> {
+    fn begin(engine: &'a Engine) -> Self {
+        let _overtaken = [engine.in_flight.overtake_all(), engine.loads.overtake_all()];
+        Self { engine, outcry: Outcry::default(), _overtaken, next_shard: 0, flash: None }
+    }
+
+    /// Whether there was anything left to do.
+    fn step(&mut self) -> bool {
+        if self.next_shard < self.engine.dram.shard_count() {
+            self.clear_dram(self.next_shard);
+            self.next_shard += 1;
+            return true;
+        }
+        let Some(flash) = &self.engine.flash else { return false };
+        self.flash.get_or_insert_with(|| Box::new(flash.clear_in_steps())).next().is_some()
+    }
+
+    fn clear_dram(&self, shard: usize) {
+        let Self { engine, outcry, .. } = self;
+        engine.dram.clear_shard(shard, &mut |item| {
+            if let Some(events) = &engine.events {
                 let event = Event::new(EventKind::Cleared, item.key(), KeyHash::of(item.key()));
                 events.tell(&event.of(item.len(), item.expiry_seconds()));
             }
-            if let Some(callback) = &self.on_remove {
+            if let Some(callback) = &engine.on_remove {
                 outcry.keep(|| callback(item.key(), item, Removal::Cleared));
             }
         });
-        if let Some(flash) = &self.flash {
-            flash.clear();
-        }
-        outcry.let_out();
+    }
+
+    /// Lets a panic of the callback go on.
+    fn end(self) {
+        self.engine.closing.note_removal();
+        self.outcry.let_out();
+    }
+}
+
+impl Drop for Clear<'_> {
+    /// Regions that were taken out of the policy must become clean.
+    fn drop(&mut self) {
+        self.flash.iter_mut().flatten().for_each(drop);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use device::{Clock, Device, SystemClock};
+use device::{Clock, Device, SystemClock, desk};
 use policy::Admission;
 use policy::admission::Always;
 use policy::eviction::{EvictionConfig, Kind, build};
@@ -11,6 +11,7 @@ use crate::Cache;
 use crate::dram::{DramConfig, PolicyFactory, PoolConfig, Rebalance};
 use crate::error::CacheError;
 use crate::event::EventSink;
+use crate::flash::Waiting;
 use crate::flash::region::RegionConfig;
 
 /// A cache as asked for. [`Cache::builder`] fills one in; the default is what that begins with.
@@ -442,7 +443,17 @@ impl Builder {
     /// If the configuration contradicts itself or the device, or the device holds something else.
     pub fn open(self) -> Result<Cache, CacheError> {
         let clock = Arc::clone(&self.clock);
-        Cache::open(&self.finished()?, &clock, true)
+        desk::wait_for(Cache::open(&self.finished()?, &clock, true, Waiting::Thread))
+    }
+
+    /// As [`open`](Self::open), as a task: recovery reads the device without blocking the thread. Dropping the future before it is
+    /// ready has the effect of a crash: the next cache on the device may start empty.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn open_async(self) -> Result<Cache, CacheError> {
+        let clock = Arc::clone(&self.clock);
+        Cache::open(&self.finished()?, &clock, true, Waiting::Task).await
     }
 
     /// Opens the cache without threads: somebody calls [`Cache::step`], or runs [`Cache::background_tasks`]. Its blocking
@@ -452,7 +463,7 @@ impl Builder {
     /// As [`open`](Self::open).
     pub fn open_stepped(self) -> Result<Cache, CacheError> {
         let clock = Arc::clone(&self.clock);
-        Cache::open(&self.finished()?, &clock, false)
+        desk::wait_for(Cache::open(&self.finished()?, &clock, false, Waiting::Thread))
     }
 
     /// What was said apart from its place, put there, in whatever order it was said; and what was said outright is kept or refused.

@@ -35,6 +35,11 @@ pub enum Refusal {
     NoParent,
     /// The pool does not exist.
     NoSuchPool(u8),
+    /// Flash is behind with its writes, and the caller does not wait, or has waited as long as it would: see
+    /// [`try_insert`](crate::Cache::try_insert) and [`insert_within`](crate::Cache::insert_within).
+    FlashBehind,
+    /// The cache is closed, or is being closed.
+    Closed,
 }
 
 impl fmt::Display for Refusal {
@@ -51,6 +56,10 @@ impl fmt::Display for Refusal {
             }
             Self::NoParent => f.write_str("there is no item to chain to"),
             Self::NoSuchPool(pool) => write!(f, "there is no pool {pool}"),
+            Self::FlashBehind => f.write_str(
+                "DRAM is full, and flash has not taken what must leave it within the time allowed",
+            ),
+            Self::Closed => f.write_str("the cache is closed"),
         }
     }
 }
@@ -92,6 +101,23 @@ pub enum CacheError {
         /// How many, as far as they could be counted.
         items: u64,
     },
+    /// The deadline passed before everything was written: the device does not respond, or is too slow.
+    #[error(
+        "the cache was not closed before the deadline: {dram_items} items in DRAM and {waiting_bytes} bytes of items on their way to \
+         flash were not written, and the next cache on the device starts empty; close it again once the device responds"
+    )]
+    Unfinished {
+        /// Items in DRAM, those included that flash has as well.
+        dram_items: usize,
+        /// Bytes of keys and values that have left DRAM and are not on flash.
+        waiting_bytes: u64,
+    },
+    /// Another call is closing the cache.
+    #[error("the cache is being closed by another call")]
+    Closing,
+    /// Keys were removed again and again while the snapshot was written. It would bring them back, so it does not count.
+    #[error("keys were removed while the snapshot was written: stop removing, and close the cache again")]
+    StillRemoving,
     /// What a restart needs could not be written: the cache will come back empty.
     #[error("writing the snapshot: {0}")]
     Snapshot(#[from] crate::flash::superblock::SnapshotError),

@@ -16,6 +16,9 @@ use std::sync::Arc;
 
 use device::{Clock, desk};
 
+use crate::bounded::RemoveOnDrop;
+use crate::close::Closing;
+
 use crate::config::{Removal, RemoveCallback};
 use crate::dram::{AllocateError, Cursor, Draft, Dram, Handle, PoolId};
 use crate::error::{Inserted, Refusal};
@@ -25,9 +28,9 @@ use crate::flash::{FlashItem, FlashValue, Waiting, chain, region};
 use crate::in_flight::{InFlight, Joined, Turn};
 use crate::item::{Item, Layer};
 use crate::listener::{Listener, Outcry};
-use crate::stats::{Counters, GetStats, Stats};
+use crate::stats::Counters;
 use crate::upkeep::Upkeep;
-use crate::{Cache, KeyHash};
+use crate::{Cache, KeyHash, coop};
 
 /// How an item is to be kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -146,9 +149,12 @@ impl Cache {
 
     /// Stores `value` under `key`: bytes both, of any length from 0 on, up to [65,535](crate::dram::MAX_KEY_BYTES) of the key and
     /// to the [largest item](crate::Builder::max_item_bytes) together. Waits while flash is behind with its writes. If it is
-    /// dropped while it waits, nothing has changed.
+    /// dropped while it waits, the old value is removed, as by an insert that is refused.
     pub async fn insert(&self, key: &[u8], value: &[u8], options: &InsertOptions) -> Inserted {
-        self.fill(self.allocate(key, value.len(), options).await, key, value)
+        let cancelled = RemoveOnDrop::new(&self.engine, key);
+        let room = self.allocate(key, value.len(), options).await;
+        cancelled.disarm();
+        self.fill(room, key, value)
     }
 
     /// As [`insert`](Self::insert), on this thread.
@@ -159,7 +165,7 @@ impl Cache {
     /// Inlined, and so all that the item is handed to: moved through memory in pieces of other sizes, it could be read back only
     /// when everything written before has arrived there, and the value is written into memory that no cache holds.
     #[inline]
-    fn fill(&self, room: Result<NewItem<'_>, Refusal>, key: &[u8], value: &[u8]) -> Inserted {
+    pub(crate) fn fill(&self, room: Result<NewItem<'_>, Refusal>, key: &[u8], value: &[u8]) -> Inserted {
         match room {
             Ok(mut item) => {
                 item.copy_from_slice(value);
@@ -222,6 +228,9 @@ pub(crate) struct Engine {
     pub(crate) on_remove: Option<RemoveCallback>,
     pub(crate) on_evict: Option<Listener>,
     pub(crate) events: Option<Arc<Events>>,
+    pub(crate) closing: Closing,
+    /// Whether async operations yield now and then: not in a simulated world, where a thread's count would change the run.
+    pub(crate) yields: bool,
 }
 
 impl Engine {
@@ -237,6 +246,9 @@ impl Engine {
     /// A hit is counted where it is made and told here, a miss by [`missed`](Self::missed): who finds nothing may look again.
     #[inline]
     pub(crate) async fn find(&self, key: &[u8], hash: KeyHash, waiting: Waiting) -> Option<Item<'_>> {
+        if self.yields && waiting == Waiting::Task {
+            coop::spend().await;
+        }
         let found = match self.dram.get(key, hash) {
             // DRAM counted it.
             Some(handle) => Some(Item::in_dram(handle, Layer::Dram)),
@@ -395,6 +407,9 @@ impl Engine {
         value_len: usize,
         options: &InsertOptions,
     ) -> Result<NewItem<'_>, Refusal> {
+        if self.yields {
+            coop::spend().await;
+        }
         loop {
             if let Some(item) = self.allocate_now(key, value_len, options)? {
                 return Ok(item);
@@ -406,17 +421,20 @@ impl Engine {
     }
 
     /// Room for an item; `None` while flash is behind with its writes. A refusal is how the insert ended.
-    fn allocate_now(
+    pub(crate) fn allocate_now(
         &self,
         key: &[u8],
         value_len: usize,
         options: &InsertOptions,
     ) -> Result<Option<NewItem<'_>>, Refusal> {
-        let room = self.try_allocate(key, value_len, options);
-        room.inspect_err(|&refusal| {
-            self.counters.rejected(refusal);
-            self.tell(EventKind::Refused(refusal), key, KeyHash::of(key));
-        })
+        self.try_allocate(key, value_len, options).map_err(|refusal| self.refused(key, refusal))
+    }
+
+    /// Counts and reports an insert that is refused.
+    pub(crate) fn refused(&self, key: &[u8], refusal: Refusal) -> Refusal {
+        self.counters.rejected(refusal);
+        self.tell(EventKind::Refused(refusal), key, KeyHash::of(key));
+        refusal
     }
 
     fn try_allocate(
@@ -426,6 +444,9 @@ impl Engine {
         options: &InsertOptions,
     ) -> Result<Option<NewItem<'_>>, Refusal> {
         self.assert_not_telling("bring an item into");
+        if self.closing.has_begun() {
+            return Err(Refusal::Closed);
+        }
         if usize::from(options.pool) >= self.pools {
             return Err(Refusal::NoSuchPool(options.pool));
         }
@@ -483,7 +504,7 @@ impl Engine {
         true
     }
 
-    fn remove(&self, key: &[u8]) -> bool {
+    pub(crate) fn remove(&self, key: &[u8]) -> bool {
         let hash = KeyHash::of(key);
         let mut lock = self.dram.lock(hash);
         let on_flash = self.displace(hash, key);
@@ -551,6 +572,7 @@ impl Engine {
     pub(crate) fn displace(&self, hash: KeyHash, key: &[u8]) -> bool {
         self.loads.overtake(hash);
         let Some(flash) = &self.flash else { return false };
+        self.closing.note_removal();
         self.in_flight.overtake(hash);
         flash.may_contain(hash) && flash.forget(hash, key)
     }
@@ -572,24 +594,5 @@ impl Engine {
             }
         }
         worked
-    }
-
-    /// A DRAM hit at the first look is counted by DRAM alone, one at the second by us: a get counts once.
-    fn gets(&self) -> GetStats {
-        let mut gets = self.counters.snapshot();
-        gets.hits_dram += self.dram.hits();
-        gets
-    }
-
-    pub(crate) fn stats(&self) -> Stats {
-        Stats {
-            gets: self.gets(),
-            inserts: self.counters.inserts(),
-            chained: self.counters.chains(),
-            pools: self.dram.stats(),
-            dram_memory: self.dram.memory(),
-            flash: self.flash.as_ref().map(FlashTier::stats),
-            upkeep: self.upkeep.stats(),
-        }
     }
 }

@@ -24,16 +24,23 @@
 //!
 //! * It may lose anything at any time, and returns nothing older than the last acknowledged insert or remove of a key. An insert
 //!   that is refused takes the old value with it.
-//! * [`Cache::close`] keeps the content for the next start; a cache that is dropped, or whose process dies, comes back empty. An
+//! * [`Cache::close`] keeps the content for the next start, and [`Cache::close_within`] does so for a cache that is shared, with a
+//!   deadline. A cache that is dropped, or whose process dies, comes back empty. An
 //!   [`OwnedItem`] that is held meanwhile stays in DRAM, and does not come back.
 //! * A tenth of flash is for items of up to 2 KiB, and the rest for larger ones: [`Builder::small_item_share`] divides it otherwise. A
 //!   cache of small items alone leaves nine tenths of its flash empty with the default.
-//! * [`Cache::clear`] drops everything at once, and waits for no device.
+//! * Async operations yield to their executor once in 128 operations of a thread, even if none has to wait. Caches without threads
+//!   ([`Builder::open_stepped`]) do not.
+//! * [`Cache::clear`] drops all items without device I/O. [`Cache::clear_async`] does it in steps.
 //! * [`Cache::set_ttl`] gives an item that is there another time to live.
 //! * [`Cache::settle`] waits until what has left DRAM is on flash. No get has to wait for that: what is on its way is found.
 //! * An [`Item`] that is held is pinned. While all of a size class is held, inserts into it are
 //!   [refused](Refusal::AllPinned). It borrows the cache; an [`OwnedItem`] ([`Cache::get_owned`]) can be returned, or sent to another
 //!   task.
+//! * Expiry follows the machine's date forward, and never back: where the date is set back, time goes on at the pace of the monotonic
+//!   clock, also from a clean close to the next start. A suspend counts as time that has passed.
+//! * An insert waits while flash is behind with its writes; [`Cache::insert_within`] waits for a limited time, and
+//!   [`Cache::try_insert`] not at all. An insert that is dropped while it waits takes the old value with it, as a refused one does.
 //! * Everything async can be dropped half-way. It needs no runtime; `_blocking` is the same on the calling thread, which it may
 //!   hold up for as long as flash is behind with its writes. A get that was begun and is neither polled on nor dropped holds up
 //!   every other get of that key: do not wait for one on the thread that should poll the other.
@@ -48,12 +55,16 @@
 //! restart, lives that are prolonged and all ended at once, and virtual time.
 
 mod background;
+mod bounded;
 mod chained;
 mod clear;
+mod close;
 pub mod config;
+mod coop;
 pub mod dram;
 pub mod error;
 pub mod event;
+mod expiry_clock;
 pub mod flash;
 mod hybrid;
 mod in_flight;
@@ -117,6 +128,9 @@ impl Cache {
     /// It is called in a callback of this cache that hears of evictions or events: there it would wait for itself.
     pub async fn step(&self) -> bool {
         self.engine.assert_not_telling("step");
+        if self.engine.closing.has_begun() {
+            return false;
+        }
         self.engine.step(flash::Waiting::Task).await
     }
 
@@ -150,6 +164,12 @@ impl Cache {
     #[must_use]
     pub fn max_item_bytes(&self) -> usize {
         self.engine.dram.max_item_bytes()
+    }
+
+    /// Whether flash takes writes; `None` without a flash tier. Also part of [`stats`](Self::stats).
+    #[must_use]
+    pub fn health(&self) -> Option<stats::FlashHealth> {
+        self.engine.flash.as_ref().map(|flash| flash.stats().health)
     }
 
     /// Everything counted since the cache was opened.

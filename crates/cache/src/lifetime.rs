@@ -23,7 +23,8 @@ impl Cache {
     ///
     /// # Errors
     /// Why an item on flash cannot be brought to DRAM: everything there is [in use](Refusal::AllPinned), or a cache that was
-    /// opened with other sizes since has no room [so large](Refusal::TooLarge). The item stays as it was.
+    /// opened with other sizes since has no room [so large](Refusal::TooLarge), or the cache is [closed](Refusal::Closed). The item
+    /// stays as it was.
     ///
     /// ```
     /// # use flashwright_cache::{Cache, InsertOptions};
@@ -57,6 +58,9 @@ impl Engine {
 
     async fn set_ttl(&self, key: &[u8], ttl_seconds: Option<u32>, waiting: Waiting) -> Result<bool, Refusal> {
         self.assert_not_telling("bring an item into");
+        if self.closing.has_begun() {
+            return Err(Refusal::Closed);
+        }
         let hash = KeyHash::of(key);
         loop {
             let Some(found) = self.find(key, hash, waiting).await else {

@@ -1,15 +1,17 @@
-//! Opening and closing a cache.
+//! Opening a cache.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock, Weak};
 
-use device::{Clock, Device, SliceDevice, VirtualClock, desk};
+use device::{Clock, Device, SliceDevice, VirtualClock};
 
 use crate::background::Background;
+use crate::close::Closing;
 use crate::config::{CacheConfig, FlashConfig, PairConfig};
 use crate::dram::{Dram, OnExpiry};
 use crate::error::CacheError;
 use crate::event::{Event, EventKind, Events};
+use crate::expiry_clock::ExpiryClock;
 use crate::flash::home::{Found, Settlement, inherited_end};
 use crate::flash::soc::SocConfig;
 use crate::flash::tier::{FlashTier, Pair, Parts};
@@ -22,12 +24,15 @@ use crate::upkeep::Upkeep;
 use crate::{Cache, KeyHash};
 
 impl Cache {
-    pub(crate) fn open(
+    pub(crate) async fn open(
         config: &CacheConfig,
         clock: &Arc<dyn Clock>,
         threads: bool,
+        waiting: Waiting,
     ) -> Result<Self, CacheError> {
         let config = &config.clone().within_budget()?;
+        let expiry_clock = Arc::new(ExpiryClock::new(Arc::clone(clock)));
+        let clock = &(Arc::clone(&expiry_clock) as Arc<dyn Clock>);
         let events = config.events.clone().map(|sink| Arc::new(Events::new(sink)));
         let mut dram = Dram::new(&config.dram, Arc::clone(clock)).map_err(wrong)?;
         if let Some(events) = &events {
@@ -36,9 +41,15 @@ impl Cache {
         // The engine has the flash tier, and the flash tier tells the engine.
         let home = Arc::new(OnceLock::new());
         let flash = match &config.flash {
-            Some(flash) => Some(open_flash(flash, clock, config, &told_to(&home), events.as_ref())?),
+            Some(flash) => {
+                let on_eviction = told_to(&home);
+                Some(open_flash(flash, clock, config, &on_eviction, events.as_ref(), waiting).await?)
+            }
             None => None,
         };
+        let closed_seconds =
+            flash.iter().flat_map(|flash| &flash.pairs).filter_map(|pair| pair.home.closed_seconds);
+        closed_seconds.for_each(|seconds| expiry_clock.not_before(seconds));
         let pools = config.dram.pools.len();
         let engine = Arc::new(Engine {
             upkeep: Upkeep::new(&config.upkeep, pools, config.seed, clock.monotonic_ns()),
@@ -52,47 +63,12 @@ impl Cache {
             on_remove: config.on_remove.clone(),
             on_evict: config.on_evict.clone().map(Listener::new),
             events,
+            closing: Closing::default(),
+            yields: threads,
         });
         let _ = home.set(Arc::downgrade(&engine));
         let background = if threads { Background::start(&engine)? } else { Background::default() };
         Ok(Self { background, engine })
-    }
-}
-
-impl Cache {
-    /// Closes the cache so that the next one on the device comes back with everything that flash can hold: what is in
-    /// DRAM goes there first, as if it were evicted.
-    ///
-    /// # Errors
-    /// [`CacheError::Lost`] if items were lost to writes that failed: the cache is closed all the same, and the next one on the
-    /// device comes back with all others. After any other error it starts empty.
-    pub fn close(self) -> Result<(), CacheError> {
-        desk::wait_for(self.close_waiting(Waiting::Thread))
-    }
-
-    /// As [`close`](Self::close), as a task: what a cache in a simulated world needs, where a thread that waits stops
-    /// the world. Its [background tasks](Self::background_tasks) end with it; those that nobody runs any more must be dropped
-    /// before, or it waits for them. Dropped before it has ended, it leaves a cache that was not closed: the next one on the device comes back empty.
-    ///
-    /// # Errors
-    /// As [`close`](Self::close).
-    pub async fn close_async(self) -> Result<(), CacheError> {
-        self.close_waiting(Waiting::Task).await
-    }
-
-    async fn close_waiting(mut self, waiting: Waiting) -> Result<(), CacheError> {
-        self.engine.assert_not_telling("close");
-        let alone = !self.background.has_threads();
-        let Some(flash) = &self.engine.flash else { return Ok(()) };
-        let lost_before = flash.stats().lost_items();
-        self.engine.empty_dram(waiting, alone).await;
-        // Its threads and tasks must have ended before the engines are drained for good.
-        self.background.end().await;
-        let now_seconds = self.engine.clock.unix_seconds();
-        for pair in &flash.pairs {
-            pair.close(now_seconds, waiting).await?;
-        }
-        flash.lost_since(lost_before)
     }
 }
 
@@ -124,16 +100,17 @@ fn told_of_regions(config: &CacheConfig, events: Option<&Arc<Events>>) -> Option
     }
 }
 
-fn open_flash(
+async fn open_flash(
     config: &FlashConfig,
     clock: &Arc<dyn Clock>,
     whole: &CacheConfig,
     on_eviction: &OnEviction,
     events: Option<&Arc<Events>>,
+    waiting: Waiting,
 ) -> Result<FlashTier, CacheError> {
     let settlements =
         settlements(config, clock, whole.seed, on_eviction, told_of_regions(whole, events).as_ref())?;
-    let pairs = desk::wait_for(settle(config, settlements, Waiting::Thread))?;
+    let pairs = settle(config, settlements, waiting).await?;
     Ok(FlashTier::new(Parts {
         pairs,
         device: Arc::clone(&config.device),

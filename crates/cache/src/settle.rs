@@ -17,7 +17,8 @@ impl Cache {
     /// If it is dropped while it waits, nothing is lost.
     ///
     /// # Errors
-    /// [`CacheError::Lost`] if items were lost to the device meanwhile. All others that waited are on flash.
+    /// [`CacheError::Lost`] if items were lost to the device meanwhile. All others that waited are on flash. A region whose write fails
+    /// is written again with growing pauses, and lost after 30 seconds of failures.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -35,7 +36,7 @@ impl Cache {
     pub async fn settle(&self) -> Result<(), CacheError> {
         self.engine.assert_not_telling("wait for");
         let Some(flash) = &self.engine.flash else { return Ok(()) };
-        let lost_before = flash.stats().lost_items();
+        let lost_before = flash.lost_items();
         flash.settle().await;
         flash.lost_since(lost_before)
     }

@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::dram::{MemoryStats, PoolStats};
 use crate::error::Refusal;
-use crate::flash::region::RegionStats;
+use crate::flash::region::{RegionStats, RegionStore, Troubles};
 use crate::flash::soc::SocStats;
-use crate::flash::tier::PutStats;
+use crate::flash::tier::{FlashTier, PutStats};
+use crate::hybrid::Engine;
 use crate::thread_counters::ThreadCounters;
 
 /// A snapshot of everything counted since the cache was opened.
@@ -87,12 +88,16 @@ pub struct InsertStats {
     pub rejected_all_pinned: u64,
     /// Refused: there is no such pool.
     pub rejected_no_such_pool: u64,
+    /// Refused: flash is behind with its writes, and the caller did not wait any longer.
+    pub rejected_flash_behind: u64,
+    /// Refused: the cache is closed.
+    pub rejected_closed: u64,
 }
 
 impl InsertStats {
     /// Each end by its name in reports, `stored` first.
     #[must_use]
-    pub fn ends(&self) -> [(&'static str, u64); 7] {
+    pub fn ends(&self) -> [(&'static str, u64); 9] {
         [
             ("stored", self.stored),
             ("present", self.present),
@@ -101,6 +106,8 @@ impl InsertStats {
             ("rejected_key_length", self.rejected_key_length),
             ("rejected_all_pinned", self.rejected_all_pinned),
             ("rejected_no_such_pool", self.rejected_no_such_pool),
+            ("rejected_flash_behind", self.rejected_flash_behind),
+            ("rejected_closed", self.rejected_closed),
         ]
     }
 
@@ -117,6 +124,8 @@ impl InsertStats {
             + self.rejected_key_length
             + self.rejected_all_pinned
             + self.rejected_no_such_pool
+            + self.rejected_flash_behind
+            + self.rejected_closed
     }
 }
 
@@ -161,7 +170,7 @@ pub struct FlashStats {
     pub regions: Option<RegionStats>,
     /// The small-object engines' part of flash; a bucket with anything in it is used.
     pub soc_room: Room,
-    /// The region stores' part of flash; a region that is not clean is used.
+    /// The region stores' part of flash; a region that is neither clean nor retired is used.
     pub regions_room: Room,
     /// Items in the region stores.
     pub items_in_regions: u64,
@@ -173,6 +182,43 @@ pub struct FlashStats {
     pub recovered: bool,
     /// Why it did not, where an earlier one had left something; of several pairs, the first that did not.
     pub loss: Option<&'static str>,
+    /// Whether the region stores can write.
+    pub health: FlashHealth,
+}
+
+/// Whether flash takes writes. Small items are not retried and have no part in this: [`SocStats::write_errors`] counts theirs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FlashHealth {
+    /// Region writes fail, and are made again with pauses of up to 5 seconds. Large items that leave DRAM meanwhile are dropped once
+    /// the buffers are full.
+    pub is_failing: bool,
+    /// Regions in memory whose last write failed.
+    pub regions_to_retry: u64,
+    /// Regions out of service now, because they failed repeatedly while others could be written. Each is tested by a write
+    /// after 10 seconds, then ever more rarely up to once an hour, and soon after every start.
+    pub retired_regions: u64,
+    /// Bytes of the retired regions.
+    pub retired_bytes: u64,
+    /// The last failed write since the cache was opened.
+    pub last_error: Option<String>,
+}
+
+impl FlashHealth {
+    /// Whether all regions are in service and no write waits to be made again.
+    #[must_use]
+    pub fn is_healthy(&self) -> bool {
+        !self.is_failing && self.regions_to_retry == 0 && self.retired_regions == 0
+    }
+
+    pub(crate) fn add(&mut self, regions: &RegionStore) {
+        let Troubles { is_failing, regions_to_retry, last_error } = regions.troubles();
+        let retired_regions = regions.retired_regions() as u64;
+        self.is_failing |= is_failing;
+        self.regions_to_retry += regions_to_retry as u64;
+        self.retired_regions += retired_regions;
+        self.retired_bytes += retired_regions * u64::from(regions.layout().region_bytes);
+        self.last_error = last_error.or(self.last_error.take());
+    }
 }
 
 /// A part of flash.
@@ -208,7 +254,7 @@ impl FlashStats {
 
     /// Each end of an offer to flash by its name in reports, `stored` first; each offer has exactly one.
     #[must_use]
-    pub fn put_ends(&self) -> [(&'static str, u64); 9] {
+    pub fn put_ends(&self) -> [(&'static str, u64); 10] {
         self.puts.ends(self.unwritten_items())
     }
 
@@ -282,6 +328,8 @@ struct Unusual {
     key_length: AtomicU64,
     all_pinned: AtomicU64,
     no_such_pool: AtomicU64,
+    flash_behind: AtomicU64,
+    closed: AtomicU64,
     unchained_no_parent: AtomicU64,
     unchained_too_large: AtomicU64,
     unchained_all_pinned: AtomicU64,
@@ -310,6 +358,8 @@ impl Counters {
             Refusal::KeyLength(_) => &self.unusual.key_length,
             Refusal::AllPinned => &self.unusual.all_pinned,
             Refusal::NoSuchPool(_) => &self.unusual.no_such_pool,
+            Refusal::FlashBehind => &self.unusual.flash_behind,
+            Refusal::Closed => &self.unusual.closed,
             Refusal::NoParent => unreachable!("an insert needs no parent"),
         };
         counter.fetch_add(1, Ordering::Relaxed);
@@ -326,6 +376,8 @@ impl Counters {
             rejected_key_length: read(&unusual.key_length),
             rejected_all_pinned: read(&unusual.all_pinned),
             rejected_no_such_pool: read(&unusual.no_such_pool),
+            rejected_flash_behind: read(&unusual.flash_behind),
+            rejected_closed: read(&unusual.closed),
         }
     }
 
@@ -334,10 +386,14 @@ impl Counters {
             Ok(()) => return self.usual.count(Usual::Chained as usize),
             Err(Refusal::TooLarge { .. }) => &self.unusual.unchained_too_large,
             Err(Refusal::AllPinned) => &self.unusual.unchained_all_pinned,
-            // No item has such a key or is in such a pool.
-            Err(Refusal::NoParent | Refusal::KeyLength(_) | Refusal::NoSuchPool(_)) => {
-                &self.unusual.unchained_no_parent
-            }
+            // No item has such a key or is in such a pool, and a closed cache takes no piece.
+            Err(
+                Refusal::NoParent
+                | Refusal::KeyLength(_)
+                | Refusal::NoSuchPool(_)
+                | Refusal::FlashBehind
+                | Refusal::Closed,
+            ) => &self.unusual.unchained_no_parent,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -384,5 +440,26 @@ impl Counters {
 
     fn sum(&self, end: Usual) -> u64 {
         self.usual.sum(end as usize)
+    }
+}
+
+impl Engine {
+    /// DRAM counts its hits at the first look, and the engine those at the second: a get counts once.
+    fn gets(&self) -> GetStats {
+        let mut gets = self.counters.snapshot();
+        gets.hits_dram += self.dram.hits();
+        gets
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        Stats {
+            gets: self.gets(),
+            inserts: self.counters.inserts(),
+            chained: self.counters.chains(),
+            pools: self.dram.stats(),
+            dram_memory: self.dram.memory(),
+            flash: self.flash.as_ref().map(FlashTier::stats),
+            upkeep: self.upkeep.stats(),
+        }
     }
 }

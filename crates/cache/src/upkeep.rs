@@ -107,7 +107,7 @@ impl Engine {
         let longest_ns = match &self.flash {
             Some(flash) => {
                 flash.observe(now_ns);
-                LONGEST_PAUSE_WITH_FLASH_NS
+                flash.wake_if_due(now_ns).min(LONGEST_PAUSE_WITH_FLASH_NS)
             }
             None => LONGEST_PAUSE_NS,
         };

@@ -117,6 +117,7 @@ fn put_end(end: PutEnd) -> &'static str {
         PutEnd::NotAdmitted => "REJECTED_ADMISSION",
         PutEnd::TooLarge => "REJECTED_TOO_LARGE",
         PutEnd::WornOut => "REJECTED_WORN_OUT",
+        PutEnd::Failing => "REJECTED_FAILING",
         PutEnd::Overtaken => "ABORTED",
         PutEnd::HeldBack => "HELD_BACK",
     }

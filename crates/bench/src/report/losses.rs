@@ -47,7 +47,7 @@ pub fn remarks(snapshot: &Snapshot) -> Vec<String> {
 }
 
 /// What the configuration or the drive kept from flash. What a policy or a time to live kept from it was asked for.
-fn of_flash(flash: &FlashCounts) -> [Option<String>; 3] {
+fn of_flash(flash: &FlashCounts) -> [Option<String>; 4] {
     let offers = Offers { ends: &flash.put_ends, to: "on their way to flash", one: "item" };
     [
         offers.remark("rejected_too_large", NOTABLE_PERCENT, || {
@@ -67,6 +67,9 @@ fn of_flash(flash: &FlashCounts) -> [Option<String>; 3] {
         }),
         offers.remark("rejected_worn_out", NOTABLE_PERCENT, || {
             "dropped because too many regions of flash could not be written: replace the drive".to_owned()
+        }),
+        offers.remark("rejected_failing", NOTABLE_PERCENT, || {
+            "dropped while writes of regions failed: see the first failed transfer, and whether the file system is full".to_owned()
         }),
         offers.remark("dropped_write_failed", NOTABLE_PERCENT, || {
             "dropped because their write failed: see the first failed transfer, and the drive".to_owned()

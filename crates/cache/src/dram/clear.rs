@@ -7,9 +7,17 @@ impl Dram {
     /// Unlinks every item, shard by shard, and calls `gone` with each, expired or not. Items linked during the call may stay; all earlier
     /// ones are removed when it returns. No lock is held during `gone`.
     pub fn clear(&self, gone: &mut dyn FnMut(&Handle<'_>)) {
-        for shard in 0..self.index.shard_count() {
-            self.unlink_all(shard).iter().for_each(&mut *gone);
-        }
+        (0..self.shard_count()).for_each(|shard| self.clear_shard(shard, gone));
+    }
+
+    /// Shards that [`clear_shard`](Self::clear_shard) takes.
+    pub(crate) fn shard_count(&self) -> usize {
+        self.index.shard_count()
+    }
+
+    /// As [`clear`](Self::clear), of one shard.
+    pub(crate) fn clear_shard(&self, shard: usize, gone: &mut dyn FnMut(&Handle<'_>)) {
+        self.unlink_all(shard).iter().for_each(gone);
     }
 
     fn unlink_all(&self, shard: usize) -> Vec<Handle<'_>> {

@@ -23,6 +23,10 @@ use crate::error::CacheError;
 
 const SOC_SECTION: &str = "soc";
 const REGIONS_SECTION: &str = "regions";
+/// The Unix second of the close, in 4 bytes.
+const CLOCK_SECTION: &str = "clock";
+/// Bytes that it takes with its name, length and checksum, at most.
+const CLOCK_SECTION_BYTES: u64 = 32;
 
 /// Items that go to regions though there are no buckets are seldom smaller; the snapshot area is sized by it. Where they
 /// are, and where keys too long for buckets have small values, the snapshot leaves out the regions that would go first.
@@ -44,6 +48,8 @@ pub(crate) struct Home {
     pub(crate) recovered: bool,
     /// Why what one left was not taken up; `None` where it was, or where there was nothing.
     pub(crate) loss: Option<&'static str>,
+    /// Unix second at which the recovered cache was closed, by its own clock.
+    pub(crate) closed_seconds: Option<u32>,
 }
 
 const NOT_CLOSED: &str =
@@ -200,6 +206,7 @@ impl Settlement<'_> {
         let recovered = sections.is_some();
         let mut taken = sections.unwrap_or_default();
         let layout = superblock.layout;
+        let closed_seconds = taken_clock(&mut taken);
         let mut regions = self.open_regions(&layout, &superblock, &mut taken, waiting).await?;
         if let Some(is_told) = &self.tells_of_regions {
             let told = |it: RegionStore| it.with_eviction_callback(Arc::clone(&self.on_eviction));
@@ -208,7 +215,8 @@ impl Settlement<'_> {
         let soc = self.open_soc(&layout, &superblock, &mut taken)?;
         let soc = soc.map(|it| it.with_eviction_callback(Arc::clone(&self.on_eviction)));
         let life = superblock.life();
-        let home = Home { metadata, superblock: Mutex::new(superblock), life, recovered, loss };
+        let superblock = Mutex::new(superblock);
+        let home = Home { metadata, superblock, life, recovered, loss, closed_seconds };
         Ok(Pair { soc, regions, home })
     }
 
@@ -367,6 +375,12 @@ fn taken(sections: &mut Vec<Section>, name: &str) -> Option<Section> {
     Some(sections.swap_remove(at))
 }
 
+/// When the snapshot was written. Snapshots of earlier versions lack it.
+fn taken_clock(sections: &mut Vec<Section>) -> Option<u32> {
+    let section = taken(sections, CLOCK_SECTION)?;
+    Some(u32::from_le_bytes(section.payload.as_slice().try_into().ok()?))
+}
+
 impl Pair {
     /// Writes out what waits.
     pub(crate) async fn drain(&self, waiting: Waiting, now_seconds: u32) {
@@ -392,8 +406,13 @@ impl Pair {
             writer.section(SOC_SECTION, bytes, soc.snapshot()).await?;
         }
         if let Some(regions) = &self.regions {
-            let snapshot = regions.snapshot_within(writer.room_bytes(REGIONS_SECTION));
+            let room_bytes = writer.room_bytes(REGIONS_SECTION).saturating_sub(CLOCK_SECTION_BYTES);
+            let snapshot = regions.snapshot_within(room_bytes);
             writer.section(REGIONS_SECTION, snapshot.bytes(), snapshot.pieces()).await?;
+        }
+        // An area that an earlier version divided may be full.
+        if writer.room_bytes(CLOCK_SECTION) >= 4 {
+            writer.section(CLOCK_SECTION, 4, [now_seconds.to_le_bytes()]).await?;
         }
         let place = writer.finish().await?;
         let marked = superblock.mark_clean(place, &*home.metadata, waiting).await;

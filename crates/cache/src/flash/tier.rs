@@ -73,8 +73,10 @@ pub enum PutEnd {
     NotAdmitted,
     /// Larger than the engine's largest item.
     TooLarge,
-    /// The regions take nothing any more.
+    /// Too few regions are in service, as the others are retired.
     WornOut,
+    /// Region writes fail, and the buffers are full of regions that await a retry.
+    Failing,
     /// Changed or used while on the way: the copy was abandoned.
     Overtaken,
     /// None yet: flash is behind with its writes, the item stayed in DRAM and is offered again.
@@ -113,8 +115,10 @@ pub struct PutStats {
     pub rejected_admission: u64,
     /// Larger than the engine's largest item.
     pub rejected_too_large: u64,
-    /// The regions take nothing any more: too many of them could not be written and were given up.
+    /// Too few regions are in service: the others could not be written and are retired.
     pub rejected_worn_out: u64,
+    /// Region writes fail, and the buffers are full of regions that await a retry.
+    pub rejected_failing: u64,
     /// Replaced, removed or picked up by a reader while on the way: the copy was abandoned, the item stayed in DRAM
     /// or had gone.
     pub overtaken: u64,
@@ -129,7 +133,7 @@ pub struct PutStats {
 impl PutStats {
     /// Each end of an offer by its name in reports, `stored` first, if so many of those taken could not be written.
     #[must_use]
-    pub fn ends(&self, unwritten_items: u64) -> [(&'static str, u64); 9] {
+    pub fn ends(&self, unwritten_items: u64) -> [(&'static str, u64); 10] {
         [
             ("stored", self.stored.saturating_sub(unwritten_items)),
             ("clean", self.clean),
@@ -140,6 +144,7 @@ impl PutStats {
             ("rejected_admission", self.rejected_admission),
             ("rejected_too_large", self.rejected_too_large),
             ("rejected_worn_out", self.rejected_worn_out),
+            ("rejected_failing", self.rejected_failing),
         ]
     }
 }
@@ -231,12 +236,13 @@ impl FlashTier {
         in_regions || in_soc
     }
 
-    /// Makes everything unreachable that was committed before.
-    pub(crate) fn clear(&self) {
-        for pair in &self.pairs {
-            pair.regions.iter().for_each(RegionStore::clear);
-            pair.soc.iter().for_each(Soc::clear);
-        }
+    /// Makes everything unreachable that was committed before, in short steps, one for each item of the iterator. It must be run to
+    /// its end.
+    pub(crate) fn clear_in_steps(&self) -> impl Iterator<Item = ()> {
+        self.pairs.iter().flat_map(|pair| {
+            let regions = pair.regions.iter().flat_map(RegionStore::clear_in_steps);
+            regions.chain(pair.soc.iter().map(Soc::clear))
+        })
     }
 
     /// Reads the key's value.
@@ -251,6 +257,12 @@ impl FlashTier {
             Some(soc) => soc.read(hash, key, waiting, self.clock.unix_seconds()).await,
             None => None,
         }
+    }
+
+    /// Wakes background work whose pause is over. How many nanoseconds until the next pause ends.
+    pub(crate) fn wake_if_due(&self, now_ns: u64) -> u64 {
+        let regions = self.pairs.iter().filter_map(|pair| pair.regions.as_ref());
+        regions.filter_map(|regions| regions.wake_if_due(now_ns)).min().unwrap_or(u64::MAX)
     }
 
     /// Waits until each engine has had room for another item, or can never have any again. Others may be quicker to take
@@ -285,9 +297,14 @@ impl FlashTier {
         }
     }
 
+    /// Items lost so far: to damage and failed writes, and those that left DRAM while writes failed.
+    pub(crate) fn lost_items(&self) -> u64 {
+        self.stats().lost_items() + self.put_stats().rejected_failing
+    }
+
     /// Whether no more items were lost than had been before.
     pub(crate) fn lost_since(&self, lost_before: u64) -> Result<(), CacheError> {
-        match self.stats().lost_items() - lost_before {
+        match self.lost_items() - lost_before {
             0 => Ok(()),
             items => Err(CacheError::Lost { items }),
         }
@@ -317,6 +334,7 @@ impl FlashTier {
                 *stats.regions.get_or_insert_default() += regions.stats();
                 stats.regions_room.add(regions.room_bytes());
                 stats.items_in_regions += regions.len() as u64;
+                stats.health.add(regions);
             }
         }
         stats
@@ -337,6 +355,7 @@ impl FlashTier {
             rejected_admission: ended(PutEnd::NotAdmitted),
             rejected_too_large: ended(PutEnd::TooLarge),
             rejected_worn_out: ended(PutEnd::WornOut),
+            rejected_failing: ended(PutEnd::Failing),
             overtaken: ended(PutEnd::Overtaken),
             stayed: self.puts.stayed.load(Ordering::Relaxed),
             held_back: ended(PutEnd::HeldBack),
@@ -381,6 +400,7 @@ impl FlashTier {
                     region::Refusal::Full => PutEnd::HeldBack,
                     region::Refusal::TooLarge => PutEnd::TooLarge,
                     region::Refusal::WornOut => PutEnd::WornOut,
+                    region::Refusal::Failing => PutEnd::Failing,
                 })?;
                 InEngine::Region(regions, staged)
             }

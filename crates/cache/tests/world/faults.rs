@@ -34,7 +34,8 @@ pub fn assert_accounts_balance(stats: &Stats, label: &str) {
         + puts.rejected_short_lived
         + puts.rejected_admission
         + puts.rejected_too_large
-        + puts.rejected_worn_out;
+        + puts.rejected_worn_out
+        + puts.rejected_failing;
     let ends = puts.stored + puts.clean + rejected + puts.overtaken;
     assert_eq!(puts.offered, ends, "{label}: {puts:?}");
     assert_eq!(flash.put_ends().iter().map(|(_, count)| count).sum::<u64>(), ends, "{label}: {puts:?}");
@@ -95,8 +96,7 @@ fn flipped_bits_are_noticed_and_never_returned() {
     }
 }
 
-/// Every write fails from some moment on: regions are given up one after another until none is left. Inserts must not wait
-/// for a room that never comes.
+/// All writes fail. No region is to blame, so none is retired, and inserts do not wait for the device.
 #[test]
 fn a_device_that_takes_no_write_any_more_leaves_a_cache_in_dram() {
     for seed in seeds(2) {
@@ -113,8 +113,8 @@ fn a_device_that_takes_no_write_any_more_leaves_a_cache_in_dram() {
             ..Plan::crowded(seed)
         });
         let flash = outcome.stats.flash.as_ref().unwrap();
-        assert!(flash.regions.unwrap().regions_retired == 7, "seed {seed}: {flash:?}");
-        assert!(flash.puts.rejected_worn_out > 0, "seed {seed}: {:?}", flash.puts);
+        assert!(flash.regions.unwrap().regions_retired == 0, "seed {seed}: {flash:?}");
+        assert!(flash.puts.rejected_failing > 0, "seed {seed}: {:?}", flash.puts);
         assert!(!outcome.closed, "seed {seed}: what cannot be written is no clean close");
         assert!(outcome.seen.hits > 1000, "seed {seed}: {:?}", outcome.seen);
         assert_accounts_balance(&outcome.stats, &format!("seed {seed}"));

@@ -44,7 +44,7 @@ pub enum Ended {
     Stored { lifetime: Option<(u32, u32)> },
     /// Removed, or refused, which leaves nothing either.
     Gone,
-    /// Its writer gave up: nothing has changed.
+    /// Dropped while it waited: neither the new value nor the old one is left.
     Dropped,
 }
 
@@ -89,8 +89,6 @@ impl Ledger {
         entry.is_being_written = false;
         if ended == Ended::Dropped {
             entry.never_written.push(entry.begun);
-            entry.content = if entry.is_cleared { Content::Nothing } else { entry.content };
-            return;
         }
         entry.floor = entry.begun;
         (entry.content, entry.expired_from) = match ended {

@@ -206,9 +206,11 @@ fn an_item_is_given_another_time_though_dram_has_no_room_for_it_yet() {
         let stage = hero_for_a_while(len, Layer::Flash);
         stage.gate.close(Write);
         let cache = Arc::clone(&stage.cache);
-        while poll(&mut Box::pin(cache.insert(b"another", &version(2, len), &AS_USUAL))).is_some() {
-            stage.put_extra(len);
-        }
+        // New keys: an insert that is dropped removes its key, and would make room.
+        let mut others = (0_u64..).map(|number| [*b"another ", number.to_be_bytes()].concat());
+        while others.next().is_some_and(|other| {
+            poll(&mut Box::pin(cache.insert(&other, &version(2, len), &AS_USUAL))).is_some()
+        }) {}
         let mut setting = waiting(cache.set_ttl(HERO, Some(100)));
         stage.gate.open();
         stage.step();

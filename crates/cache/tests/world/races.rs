@@ -396,9 +396,9 @@ fn an_item_in_use_stays_as_it_is() {
     }
 }
 
-/// The regions are worn out, and the buckets' memory is full: the insert waits for the buckets alone.
+/// Regions cannot be written, and the memory of the buckets is full: the insert waits for the buckets alone.
 #[test]
-fn an_insert_does_not_wait_for_regions_that_are_worn_out() {
+fn insert_does_not_wait_for_regions_that_fail() {
     let faulty = OnceLock::new();
     let stage = Stage::new(|config| {
         let flash = config.flash.as_mut().unwrap();
@@ -414,7 +414,7 @@ fn an_insert_does_not_wait_for_regions_that_are_worn_out() {
         stage.put_extra(LENGTHS[1]);
         stage.step();
     }
-    assert!(puts().rejected_worn_out > 100, "{:?}", puts());
+    assert!(puts().rejected_failing > 100, "{:?}", puts());
     // Nobody steps any more, so the memory for small items fills up.
     let mut others = 0_u64;
     let mut insert = loop {

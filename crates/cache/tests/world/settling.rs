@@ -136,7 +136,11 @@ fn settle_on_a_failing_device_returns_and_reports_lost_items() {
         let waited = stage.cache.stats().flash.unwrap().puts.stored;
         faulty.get().unwrap().set_faults(Faults { failed_writes: 1.0, ..Faults::default() });
         let mut settling = waiting(stage.cache.settle());
-        stage.step();
+        // Regions are written again for 30 seconds.
+        for _ in 0..40 {
+            stage.step();
+            stage.clock.advance_by(1_000_000_000);
+        }
         let Some(Err(CacheError::Lost { items })) = poll(&mut settling) else { panic!("all writes fail") };
         assert_eq!(items, waited);
         drop(settling);

@@ -336,7 +336,7 @@ impl Service {
             match self.store.stage(&item) {
                 Ok(staged) => return self.store.commit(staged),
                 Err(Refusal::Full) => self.store.wait_ready().await,
-                Err(Refusal::TooLarge | Refusal::WornOut) => return,
+                Err(Refusal::TooLarge | Refusal::Failing | Refusal::WornOut) => return,
             }
         }
     }

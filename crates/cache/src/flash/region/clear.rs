@@ -11,11 +11,16 @@ use super::store::RegionStore;
 impl RegionStore {
     /// Forgets every item that was committed before this is called, and makes the regions on flash clean.
     pub fn clear(&self) {
-        let regions = self.policy.lock().give_all_up();
-        for shard in 0..Index::SHARDS {
-            self.clear_shard(shard);
-        }
-        regions.into_iter().for_each(|region| self.give_up(region));
+        self.clear_in_steps().for_each(drop);
+    }
+
+    /// The same in short steps, one for each item of the iterator. It must be run to its end, or regions are missing.
+    pub(crate) fn clear_in_steps(&self) -> impl Iterator<Item = ()> {
+        let begin = std::iter::once_with(|| self.policy.lock().give_all_up());
+        begin.flat_map(move |regions| {
+            let shards = (0..Index::SHARDS).map(|shard| self.clear_shard(shard));
+            shards.chain(regions.into_iter().map(|region| self.give_up(region)))
+        })
     }
 
     fn clear_shard(&self, shard: usize) {

@@ -50,9 +50,10 @@ pub struct RegionConfig {
     /// Transfers of a flush or a reclaim that are under way at once; 0 is all of them. Few at a time leave the device free
     /// for reads in between.
     pub transfers_at_once: u32,
-    /// How often a failed write is tried in all.
+    /// Attempts to write a region, made one after another. If all fail, it is written again after a pause.
     pub write_attempts: u8,
-    /// Failed flushes after which a region is never used again.
+    /// Failures after which a region is retired, counted only while other regions can be written. A retired region is tested by a
+    /// write from time to time, and used again when that succeeds.
     pub retire_after_failures: u8,
 }
 

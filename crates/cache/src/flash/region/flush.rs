@@ -12,6 +12,7 @@ use crate::flash::Waiting;
 
 use super::buffer::RegionBuffer;
 use super::layout::{Layout, RegionId};
+use super::outage::{Failures, Verdict};
 use super::stats::Counters;
 use super::store::{Content, RegionStore};
 use super::table::Record;
@@ -21,6 +22,19 @@ pub(crate) struct Flush {
     buffer: Arc<RegionBuffer>,
     /// `None` before its first step.
     writing: Option<Writing>,
+    /// Of this filling.
+    pub(super) failures: Option<Failures>,
+    /// It pauses until then.
+    pub(super) due_ns: u64,
+}
+
+/// What becomes of a region that could not be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Persistence {
+    /// It is written again later.
+    Retry,
+    /// Its items are lost: the store is being closed.
+    Lose,
 }
 
 /// An attempt to write a region.
@@ -47,6 +61,8 @@ struct Piece {
 struct Unflushed<'a> {
     store: &'a RegionStore,
     flush: Option<Flush>,
+    /// Whether its last write had failed when it was taken.
+    had_failed: bool,
 }
 
 impl Drop for Unflushed<'_> {
@@ -54,14 +70,14 @@ impl Drop for Unflushed<'_> {
         if let Some(flush) = self.flush.take() {
             self.store.supply.put_back(flush);
         }
-        self.store.supply.flush_ended();
+        self.store.supply.flush_ended(self.had_failed);
     }
 }
 
 impl Flush {
     /// Of a region of which nothing was written yet.
     pub(crate) fn new(buffer: Arc<RegionBuffer>) -> Self {
-        Self { buffer, writing: None }
+        Self { buffer, writing: None, failures: None, due_ns: 0 }
     }
 }
 
@@ -83,15 +99,22 @@ impl Piece {
 }
 
 impl RegionStore {
-    /// Writes a sealed region. If the device refuses to the end, its items are forgotten.
-    pub(super) async fn flush(&self, flush: Flush, waiting: Waiting) {
+    /// Writes a sealed region. If the write fails, the region returns to the queue, or its items are lost.
+    pub(super) async fn flush(&self, flush: Flush, waiting: Waiting, persistence: Persistence) {
         let (buffer, records) = (Arc::clone(&flush.buffer), flush.buffer.records());
         let live = records.iter().any(|record| record.live);
-        let mut unflushed = Unflushed { store: self, flush: Some(flush) };
+        let had_failed = flush.failures.is_some();
+        let mut unflushed = Unflushed { store: self, flush: Some(flush), had_failed };
         let written = match &mut unflushed.flush {
             Some(flush) if live => self.write(flush, &records, waiting).await,
             _ => Ok(()),
         };
+        if let (Err(error), Some(flush)) = (&written, &mut unflushed.flush)
+            && self.is_retried(flush, error, persistence)
+        {
+            Counters::one(&self.counters.flushes_postponed);
+            return;
+        }
         unflushed.flush = None;
         match written {
             Ok(()) if live => self.settle_region(&buffer, &records),
@@ -100,15 +123,32 @@ impl RegionStore {
         }
     }
 
+    /// Whether a region that could not be written is written again later. If it has failed alone too often, it is marked for
+    /// [`lose`](Self::lose) to retire.
+    fn is_retried(&self, flush: &mut Flush, error: &IoError, persistence: Persistence) -> bool {
+        let region = self.region(flush.buffer.region);
+        match self.supply.write_failed(flush, error.to_string(), self.clock.monotonic_ns()) {
+            Verdict::GiveUp => false,
+            Verdict::Again { alone, .. } => {
+                let is_broken = alone && region.count_failure() >= self.config.retire_after_failures;
+                persistence == Persistence::Retry && !is_broken
+            }
+        }
+    }
+
     /// Entries and table, in pieces side by side; failed pieces again, as often as configured.
     async fn write(&self, flush: &mut Flush, records: &[Record], waiting: Waiting) -> Result<(), IoError> {
-        let Flush { buffer, writing } = flush;
+        let Flush { buffer, writing, .. } = flush;
         let writing = writing.get_or_insert_with(|| self.begin_writing(buffer, records));
         loop {
             self.attempt(buffer, writing, waiting).await;
             match writing.last_error.take() {
                 None => return Ok(()),
-                Some(error) if writing.attempts_left == 0 => return Err(error),
+                Some(error) if writing.attempts_left == 0 => {
+                    writing.left = std::mem::take(&mut writing.failed);
+                    writing.attempts_left = u32::from(self.config.write_attempts) - 1;
+                    return Err(error);
+                }
                 Some(_) => writing.left = std::mem::take(&mut writing.failed),
             }
             writing.attempts_left -= 1;
@@ -167,6 +207,8 @@ impl RegionStore {
 
     /// The region is on flash: readers go there from now on, and the policy may choose it.
     fn settle_region(&self, buffer: &RegionBuffer, records: &[Record]) {
+        self.supply.write_succeeded();
+        self.region(buffer.region).reset_failures();
         // First: whoever sees that nothing is in memory any more finds it counted.
         self.count_settled(buffer);
         let entries = u32::try_from(records.len()).expect("a region has less than 2^32 entries");
@@ -198,10 +240,8 @@ impl RegionStore {
         self.count_settled(buffer);
         Counters::add(&self.counters.unwritten_bytes, buffer.payload_bytes.load(Ordering::Relaxed));
         Counters::add(&self.counters.unwritten_items, buffer.new_items.load(Ordering::Relaxed));
-        if self.region(buffer.region).count_failure() >= self.config.retire_after_failures {
-            *self.region(buffer.region).content.lock() = Content::Retired;
-            Counters::one(&self.counters.regions_retired);
-            self.supply.retire_region();
+        if self.region(buffer.region).failures() >= self.config.retire_after_failures {
+            self.retire(buffer.region);
         } else {
             self.give_back(buffer.region);
         }

@@ -29,10 +29,12 @@ pub(in crate::flash) mod fuzzing;
 mod index;
 mod layout;
 mod order;
+mod outage;
 mod policy;
 mod read;
 mod reclaim;
 mod recovery;
+mod retired;
 mod ripq;
 mod snapshot;
 mod stats;
@@ -42,6 +44,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod trim;
+mod work;
 
 pub use config::{ConfigError, MAX_POINTS, RegionConfig, Reinsertion};
 pub use dry::{DryStore, Packing};
@@ -58,6 +61,7 @@ pub use ripq::{
 };
 pub use stats::{Memory, RegionStats};
 pub use store::{OnEviction, Progress, Refusal, RegionStore, Staged, StoreId};
+pub(crate) use supply::Troubles;
 
 /// Where items go in: each point fills a region of its own, of its own priority, written with its own placement handle.
 /// Where there are several, higher points are for items that are to stay longer.

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 
 use super::InsertionPoint;
 use super::entry::{Entry, Seal, expired};
+use super::flush::Persistence;
 use super::index::Found;
 use super::layout::{Address, Layout, RegionId};
 use super::policy::{Needs, Placing};
@@ -357,15 +358,16 @@ impl RegionStore {
                 return Some(staged);
             }
             let came_back = self.supply.came_back.listen();
-            if let Some(sealed) = self.supply.next_sealed() {
-                self.flush(sealed, waiting).await;
+            let now_ns = self.clock.monotonic_ns();
+            if let Some(sealed) = self.supply.next_sealed(now_ns) {
+                self.flush(sealed, waiting, Persistence::Retry).await;
             } else if !self.needs.items {
                 return None;
             } else if let Some(staged) = self.stage_beside(item, placing) {
                 return Some(staged);
             } else if self.supply.is_flushing() {
                 came_back.await;
-            } else if !self.supply.has_sealed() {
+            } else if !self.supply.has_sealed(now_ns) {
                 return None;
             }
         }

@@ -18,6 +18,7 @@ use crate::flash::Waiting;
 use super::config::{ConfigError, RegionConfig};
 use super::index::Found;
 use super::layout::{RegionId, SizeHint};
+use super::outage::TestPlan;
 use super::policy::Rank;
 use super::snapshot::{CHECKSUM_BYTES, Head, Held, HeldBytes, Live, Snapshot, Tail};
 use super::stats::Counters;
@@ -238,7 +239,7 @@ impl RegionStore {
         store.policy.lock().restore(&in_order);
         for &region in &snapshot.tail.retired {
             *store.region(region).content.lock() = Content::Retired;
-            store.supply.retire_region();
+            store.supply.retire_region(region, TestPlan::after_restart());
         }
         let is_clean = |id: &RegionId| matches!(*store.region(*id).content.lock(), Content::Clean);
         let clean = (0..store.layout.region_count).map(RegionId).filter(is_clean);

@@ -85,8 +85,12 @@ counters! {
     write_errors,
     /// Regions whose content was lost to failed writes.
     regions_lost,
-    /// Regions given up for good after repeated failures.
+    /// Region writes that failed and were put off to be made again.
+    flushes_postponed,
+    /// Regions taken out of service because they failed repeatedly while others could be written.
     regions_retired,
+    /// Retired regions returned to service, because a test write succeeded.
+    regions_returned,
     /// Regions reclaimed.
     regions_reclaimed,
     /// Bytes read to reclaim.

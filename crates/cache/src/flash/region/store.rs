@@ -7,7 +7,7 @@ use device::{Clock, Device, PlacementHandle};
 use parking_lot::Mutex;
 
 use crate::KeyHash;
-use crate::flash::{FlashItem, IsTold, Waiting};
+use crate::flash::{FlashItem, IsTold};
 
 use super::buffer::{RegionBuffer, Reservation};
 use super::config::{ConfigError, RegionConfig, Reinsertion};
@@ -16,7 +16,7 @@ use super::index::{Found, Index};
 use super::layout::{Layout, RegionId, SizeHint};
 use super::policy::{self, Needs, Placing, Rank, RegionPolicy, Resident};
 use super::stats::{Counters, Memory, RegionStats};
-use super::supply::{Claim, Supply};
+use super::supply::{Claim, Supply, Troubles};
 use super::table::{self, Filling};
 use super::{InsertionPoint, MAX_KEY_BYTES};
 
@@ -32,7 +32,7 @@ pub struct RegionStore {
     pub(super) id: StoreId,
     pub(super) index: Index,
     pub(super) regions: Box<[Region]>,
-    points: Box<[Point]>,
+    pub(super) points: Box<[Point]>,
     pub(super) supply: Arc<Supply>,
     /// Locked before a shard of the index, where both are.
     pub(super) policy: Mutex<Box<dyn RegionPolicy>>,
@@ -66,9 +66,17 @@ impl Region {
         Self { content: Mutex::new(Content::Clean), failures: AtomicU8::new(0) }
     }
 
-    /// Counts a failed flush and answers how many there were.
+    /// Counts a write that failed while other regions could be written; how many there were since the last success.
     pub(super) fn count_failure(&self) -> u8 {
         self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1)
+    }
+
+    pub(super) fn failures(&self) -> u8 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn reset_failures(&self) {
+        self.failures.store(0, Ordering::Relaxed);
     }
 }
 
@@ -81,12 +89,12 @@ pub(super) enum Content {
     Buffered(Arc<RegionBuffer>),
     /// Entries on flash.
     Flash { filling: Filling, entries: u32, point: InsertionPoint },
-    /// Nothing, and nothing will be: writes fail.
+    /// Nothing, until a test write succeeds.
     Retired,
 }
 
-struct Point {
-    open: Mutex<Option<Arc<RegionBuffer>>>,
+pub(super) struct Point {
+    pub open: Mutex<Option<Arc<RegionBuffer>>>,
     placement: PlacementHandle,
 }
 
@@ -110,7 +118,10 @@ pub enum Refusal {
     /// The item is larger than a region holds, or its key longer than [`MAX_KEY_BYTES`].
     #[error("the item is larger than a region holds")]
     TooLarge,
-    /// So many regions were retired that the store can take nothing any more.
+    /// The buffers are full of regions whose writes fail. The caller should not wait.
+    #[error("the device fails, and the buffers are full")]
+    Failing,
+    /// So many regions are retired that the store takes nothing until one of them can be written again.
     #[error("too few writable regions are left")]
     WornOut,
 }
@@ -124,6 +135,8 @@ pub enum Progress {
     Flushed,
     /// A region was reclaimed, or trimmed after all was cleared.
     Reclaimed,
+    /// A retired region was tested.
+    Tested,
 }
 
 impl RegionStore {
@@ -194,7 +207,7 @@ impl RegionStore {
         });
         staged.inspect_err(|refusal| match refusal {
             Refusal::TooLarge => Counters::one(&self.counters.refused_too_large),
-            Refusal::Full | Refusal::WornOut => Counters::one(&self.counters.refused_full),
+            Refusal::Full | Refusal::Failing | Refusal::WornOut => Counters::one(&self.counters.refused_full),
         })
     }
 
@@ -258,7 +271,7 @@ impl RegionStore {
         claim: Claim,
     ) -> Result<Reservation, Refusal> {
         if claim == Claim::New && self.is_held_back() {
-            return Err(if self.is_worn_out() { Refusal::WornOut } else { Refusal::Full });
+            return Err(self.why_full());
         }
         let mut open = self.points[usize::from(point.0)].open.lock();
         if let Some(buffer) = open.as_ref() {
@@ -273,6 +286,15 @@ impl RegionStore {
         Ok(reservation.expect("an item that is not too large fits an empty region"))
     }
 
+    /// Why there is no region or no buffer.
+    fn why_full(&self) -> Refusal {
+        match () {
+            () if self.is_worn_out() => Refusal::WornOut,
+            () if self.supply.is_failing() => Refusal::Failing,
+            () => Refusal::Full,
+        }
+    }
+
     /// Whether new items wait: while a reclaim that must not lose an item lives on the reserve, they would take the room
     /// that it counts on.
     fn is_held_back(&self) -> bool {
@@ -281,7 +303,7 @@ impl RegionStore {
 
     fn open_region(&self, point: InsertionPoint, claim: Claim) -> Result<Arc<RegionBuffer>, Refusal> {
         let Some((region, bytes)) = self.supply.take(claim) else {
-            return Err(if self.is_worn_out() { Refusal::WornOut } else { Refusal::Full });
+            return Err(self.why_full());
         };
         let sequence = self.next_sequence.fetch_add(1, Ordering::Relaxed);
         let filling = Filling { store: self.id.0, sequence };
@@ -381,114 +403,21 @@ impl RegionStore {
         !self.is_held_back() && (self.supply.has(Claim::New) || self.points.iter().all(is_open))
     }
 
-    /// Waits until the store is [`ready`](Self::ready), or can never be again: the next [`stage`](Self::stage) says which.
+    /// Waits until the store is [`ready`](Self::ready), or will not be soon: the next [`stage`](Self::stage) says which.
     pub async fn wait_ready(&self) {
-        while !self.ready() && !self.is_worn_out() {
+        let is_over = || self.ready() || self.is_worn_out() || self.supply.is_failing();
+        while !is_over() {
             let came_back = self.supply.came_back.listen();
-            if self.ready() || self.is_worn_out() {
+            if is_over() {
                 return;
             }
             came_back.await;
         }
     }
 
-    /// Whether so many regions failed that there is no room for new items ever again.
+    /// Whether too few regions are in service for new items.
     pub(crate) fn is_worn_out(&self) -> bool {
         self.supply.in_service() <= self.points.len() + reserve(&self.config)
-    }
-
-    /// Does one piece of background work, the most urgent first: flushes a sealed region, or reclaims one.
-    ///
-    /// Dropping the future half way leaves the region to a later step, which goes on with its flush, or begins its reclaim anew.
-    /// What it asked of the device runs to its end all the same, and the region is not filled anew before.
-    pub async fn step(&self, waiting: Waiting) -> Progress {
-        if let Some(sealed) = self.supply.next_sealed() {
-            self.flush(sealed, waiting).await;
-            return Progress::Flushed;
-        }
-        if self.trim_next(waiting).await {
-            return Progress::Reclaimed;
-        }
-        let reclaimed = match self.supply.start_reclaim(self.clean_target()) {
-            Some(_reclaiming) => self.reclaim_one(waiting).await,
-            None => false,
-        };
-        if !reclaimed {
-            return Progress::Idle;
-        }
-        self.trim_next(waiting).await;
-        Progress::Reclaimed
-    }
-
-    /// Waits until there is something for [`step`](Self::step) to do.
-    pub async fn wait_work(&self) {
-        while !self.has_work() {
-            let work = self.supply.work.listen();
-            if self.has_work() {
-                return;
-            }
-            work.await;
-        }
-    }
-
-    fn has_work(&self) -> bool {
-        self.supply.has_sealed()
-            || self.supply.has_untrimmed()
-            || (self.supply.needs_reclaim(self.clean_target()) && !self.policy.lock().is_empty())
-    }
-
-    fn clean_target(&self) -> usize {
-        self.config.clean_regions as usize + reserve(&self.config)
-    }
-
-    /// Closes the open regions and writes out everything that is in memory. What dropped steps left under way has ended then
-    /// too: it could spoil what the next store puts there.
-    ///
-    /// For a clean shutdown; the device is not flushed. Items staged but not committed are not waited for.
-    pub async fn drain(&self, waiting: Waiting) {
-        self.close_regions();
-        while let Some(sealed) = self.supply.next_sealed() {
-            self.flush(sealed, waiting).await;
-        }
-        while self.trim_next(waiting).await {}
-        loop {
-            let came_back = self.supply.came_back.listen();
-            if !self.supply.is_changing() {
-                return;
-            }
-            came_back.await;
-        }
-    }
-
-    /// Waits until every item that is committed now has left memory: it is on flash, or lost. The open regions are written
-    /// as they are. Somebody else must be stepping.
-    pub async fn settle(&self) {
-        let filling = |region: &Region| match &*region.content.lock() {
-            Content::Buffered(buffer) => Some(buffer.filling),
-            _ => None,
-        };
-        // Who is waited for first, then the closing: a region that was opened in between would be waited for and stay open.
-        let in_memory: Vec<_> =
-            self.regions.iter().filter_map(|region| Some((region, filling(region)?))).collect();
-        self.close_regions();
-        for (region, now) in in_memory {
-            loop {
-                let came_back = self.supply.came_back.listen();
-                if filling(region) != Some(now) {
-                    break;
-                }
-                came_back.await;
-            }
-        }
-    }
-
-    /// No region that is open takes any more: all go to flash.
-    fn close_regions(&self) {
-        for point in &self.points {
-            if let Some(buffer) = point.open.lock().take() {
-                buffer.close();
-            }
-        }
     }
 
     pub(super) fn region(&self, region: RegionId) -> &Region {
@@ -510,12 +439,23 @@ impl RegionStore {
         space / self.layout.unit_bytes as usize * self.layout.unit_bytes as usize - entry::HEADER_BYTES
     }
 
-    /// Bytes of regions, and those of the ones that are not clean.
+    /// Bytes of regions, and those of the ones in service that are not clean.
     #[must_use]
     pub fn room_bytes(&self) -> (u64, u64) {
-        let (regions, clean) = (self.regions.len() as u64, self.supply.clean() as u64);
+        let (in_service, clean) = (self.supply.in_service() as u64, self.supply.clean() as u64);
         let region_bytes = u64::from(self.layout.region_bytes);
-        (regions * region_bytes, regions.saturating_sub(clean) * region_bytes)
+        (self.regions.len() as u64 * region_bytes, in_service.saturating_sub(clean) * region_bytes)
+    }
+
+    /// Regions out of service, because their writes failed.
+    #[must_use]
+    pub fn retired_regions(&self) -> usize {
+        self.regions.len() - self.supply.in_service()
+    }
+
+    /// What failed writes say of the device.
+    pub(crate) fn troubles(&self) -> Troubles {
+        self.supply.troubles()
     }
 
     /// Items that readers find.

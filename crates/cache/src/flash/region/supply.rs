@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use super::buffer::RegionBuffer;
 use super::flush::Flush;
 use super::layout::RegionId;
+use super::outage::{Outage, TestPlan, Verdict};
 
 /// Who asks for a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +44,8 @@ struct Stock {
     changing: HashMap<RegionId, Changing>,
     /// Full regions, oldest first, whose writers are all done.
     sealed: VecDeque<Flush>,
+    /// What failed writes say of the device.
+    outage: Outage,
     spare: Vec<IoBuffer>,
     /// Buffers that may still be allocated.
     unallocated: usize,
@@ -52,10 +55,25 @@ struct Stock {
     reclaiming: usize,
     /// Regions that may be reclaimed at once.
     most_reclaiming: usize,
-    /// Regions being flushed now.
+    /// Regions being flushed now,
     flushing: usize,
-    /// Regions that were not given up as broken.
+    /// and those of them whose last write failed.
+    flushing_again: usize,
+    /// Regions that are not retired.
     in_service: usize,
+    /// Retired regions that are not being tested.
+    retired: Vec<(RegionId, TestPlan)>,
+}
+
+/// What a store's health is made of.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Troubles {
+    /// Whether writes fail, so that new items are refused.
+    pub(crate) is_failing: bool,
+    /// Sealed regions whose last write failed.
+    pub(crate) regions_to_retry: usize,
+    /// The last failed write since the store was opened.
+    pub(crate) last_error: Option<String>,
 }
 
 /// What the device is doing to a region.
@@ -80,13 +98,16 @@ impl Supply {
             untrimmed: VecDeque::new(),
             changing: HashMap::new(),
             sealed: VecDeque::new(),
+            outage: Outage::default(),
             spare: Vec::new(),
             unallocated: buffers,
             reserve,
             reclaiming: 0,
             most_reclaiming,
             flushing: 0,
+            flushing_again: 0,
             in_service: regions,
+            retired: Vec::new(),
         };
         Self {
             stock: Mutex::new(stock),
@@ -192,10 +213,72 @@ impl Supply {
         self.below_reserve.load(Ordering::Relaxed)
     }
 
-    /// A region is broken and will not come back.
-    pub(crate) fn retire_region(&self) {
-        self.stock.lock().in_service -= 1;
+    /// A region is out of service until a [test](Self::next_test) of it succeeds.
+    pub(crate) fn retire_region(&self, region: RegionId, plan: TestPlan) {
+        let mut stock = self.stock.lock();
+        stock.in_service -= 1;
+        stock.retired.push((region, plan));
+        drop(stock);
         self.came_back.notify(usize::MAX);
+    }
+
+    /// A retired region whose test is due. The caller tests it, and then [returns it to service](Self::return_to_service) or
+    /// [puts it back](Self::put_back_retired).
+    pub(crate) fn next_test(&self, now_ns: u64) -> Option<(RegionId, TestPlan)> {
+        let mut stock = self.stock.lock();
+        let at = stock.retired.iter().position(|(_, plan)| plan.due_ns <= now_ns)?;
+        Some(stock.retired.swap_remove(at))
+    }
+
+    /// The test of a retired region failed or was dropped.
+    pub(crate) fn put_back_retired(&self, region: RegionId, plan: TestPlan) {
+        self.stock.lock().retired.push((region, plan));
+    }
+
+    /// A retired region was written again: it is clean.
+    pub(crate) fn return_to_service(&self, region: RegionId) {
+        self.stock.lock().in_service += 1;
+        self.give_region(region);
+    }
+
+    /// Counts a region that was written. At the end of an outage, the pauses of all failed regions end too.
+    pub(crate) fn write_succeeded(&self) {
+        let mut stock = self.stock.lock();
+        if stock.outage.succeeded() {
+            stock.sealed.iter_mut().for_each(|flush| flush.due_ns = 0);
+        }
+    }
+
+    /// Counts a region write that failed, and decides what happens to the region.
+    pub(crate) fn write_failed(&self, flush: &mut Flush, error: String, now_ns: u64) -> Verdict {
+        let verdict = self.stock.lock().outage.failed(&mut flush.failures, error, now_ns);
+        if let Verdict::Again { due_ns, .. } = verdict {
+            flush.due_ns = due_ns;
+        }
+        verdict
+    }
+
+    /// Whether all buffers in the queue depend on the retry of a failed write. New items do not wait for that.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.stock.lock().is_failing()
+    }
+
+    /// The store's part of the health report.
+    pub(crate) fn troubles(&self) -> Troubles {
+        let stock = self.stock.lock();
+        let to_retry = stock.sealed.iter().filter(|flush| flush.failures.is_some()).count();
+        Troubles {
+            is_failing: stock.is_failing(),
+            regions_to_retry: to_retry + stock.flushing_again,
+            last_error: stock.outage.last_error().map(str::to_owned),
+        }
+    }
+
+    /// When the next pause ends or the next test is due, if that is why there is nothing to do.
+    pub(crate) fn next_due_ns(&self) -> Option<u64> {
+        let stock = self.stock.lock();
+        let retry = stock.sealed.iter().map(|flush| flush.due_ns.max(stock.outage.resume_ns()));
+        retry.chain(stock.retired.iter().map(|(_, plan)| plan.due_ns)).min()
     }
 
     /// Nobody needs the buffer any more. `None` if the device still holds it: then it is freed when the device lets go,
@@ -222,17 +305,24 @@ impl Supply {
         self.work.notify(usize::MAX);
     }
 
-    /// The next region to flush. Whoever takes it says when the [flush has ended](Self::flush_ended).
-    pub(crate) fn next_sealed(&self) -> Option<Flush> {
+    /// The next region to flush, none while writes pause. The caller reports the [end of the flush](Self::flush_ended).
+    pub(crate) fn next_sealed(&self, now_ns: u64) -> Option<Flush> {
         let mut stock = self.stock.lock();
-        let sealed = stock.sealed.pop_front();
-        stock.flushing += usize::from(sealed.is_some());
-        sealed
+        let at = stock.due(now_ns)?;
+        stock.take_sealed(at)
     }
 
-    /// A flush ended, well or badly.
-    pub(crate) fn flush_ended(&self) {
-        self.stock.lock().flushing -= 1;
+    /// The same, however long it is to pause: for a store that is closed.
+    pub(crate) fn next_sealed_or_paused(&self) -> Option<Flush> {
+        self.stock.lock().take_sealed(0)
+    }
+
+    /// A flush ended, well or badly; whether its last write had failed before.
+    pub(crate) fn flush_ended(&self, had_failed: bool) {
+        let mut stock = self.stock.lock();
+        stock.flushing -= 1;
+        stock.flushing_again -= usize::from(had_failed);
+        drop(stock);
         self.came_back.notify(usize::MAX);
     }
 
@@ -241,9 +331,14 @@ impl Supply {
         self.stock.lock().flushing > 0
     }
 
-    /// Whether there are sealed regions that nobody flushes yet.
-    pub(crate) fn has_sealed(&self) -> bool {
-        !self.stock.lock().sealed.is_empty()
+    /// Whether there are sealed regions to be flushed now.
+    pub(crate) fn has_sealed(&self, now_ns: u64) -> bool {
+        self.stock.lock().due(now_ns).is_some()
+    }
+
+    /// Whether there are retired regions to be tested now.
+    pub(crate) fn has_test(&self, now_ns: u64) -> bool {
+        self.stock.lock().retired.iter().any(|(_, plan)| plan.due_ns <= now_ns)
     }
 
     /// Whether fewer regions than `target` are clean or about to be, and another may be reclaimed.
@@ -259,7 +354,7 @@ impl Supply {
         needed.then(|| Reclaiming(self))
     }
 
-    /// Regions that were not given up.
+    /// Regions that are not retired.
     pub(crate) fn in_service(&self) -> usize {
         self.stock.lock().in_service
     }
@@ -288,6 +383,27 @@ impl Drop for Reclaiming<'_> {
 }
 
 impl Stock {
+    /// The first sealed region that does not pause.
+    fn due(&self, now_ns: u64) -> Option<usize> {
+        let due = || self.sealed.iter().position(|flush| flush.due_ns <= now_ns);
+        if self.outage.pauses(now_ns) { None } else { due() }
+    }
+
+    fn take_sealed(&mut self, at: usize) -> Option<Flush> {
+        let flush = self.sealed.remove(at)?;
+        self.flushing += 1;
+        self.flushing_again += usize::from(flush.failures.is_some());
+        Some(flush)
+    }
+
+    fn is_failing(&self) -> bool {
+        let has_any = self.flushing + self.sealed.len() > 0;
+        let all_failed = || {
+            self.flushing == self.flushing_again && self.sealed.iter().all(|flush| flush.failures.is_some())
+        };
+        has_any && (self.outage.is_on() || all_failed())
+    }
+
     fn needs_reclaim(&self, target: usize) -> bool {
         let given = self.changing.values().filter(|changing| changing.is_given).count();
         let about_to_be_clean = self.untrimmed.len() + given + self.reclaiming;

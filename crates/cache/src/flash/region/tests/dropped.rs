@@ -104,7 +104,7 @@ fn a_trim_that_lands_after_a_clear_and_a_dropped_step_wipes_no_new_items() {
 #[test]
 fn a_flush_that_was_dropped_ends_with_the_writes_that_it_began() {
     let scene = Scene::new(small());
-    while !scene.store.supply.has_sealed() {
+    while !scene.store.supply.has_sealed(0) {
         put_version(&scene.store, scene.store.len() as u64, 0);
     }
     assert!(scene.drop_step_during(RequestKind::Write) > 1);
@@ -121,7 +121,7 @@ fn a_flush_that_was_dropped_ends_with_the_writes_that_it_began() {
 fn a_flush_whose_every_step_is_dropped_ends_and_writes_nothing_twice() {
     for transfers_at_once in 0..4 {
         let scene = Scene::new(RegionConfig { transfers_at_once, ..small() });
-        while !scene.store.supply.has_sealed() {
+        while !scene.store.supply.has_sealed(0) {
             put_version(&scene.store, scene.store.len() as u64, 0);
         }
         scene.gate.close(RequestKind::Write);

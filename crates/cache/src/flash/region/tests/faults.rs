@@ -1,6 +1,7 @@
 //! A device that fails and lies: what was damaged is noticed or harmless, never served.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use device::wrap::{FaultDevice, Faults};
 use device::{IoBuffer, IoSlice, MemoryDevice, PlacementHandle};
@@ -112,7 +113,7 @@ fn a_failed_write_is_tried_again() {
 }
 
 #[test]
-fn a_region_that_cannot_be_written_takes_its_items_with_it() {
+fn region_that_cannot_be_written_at_the_end_loses_its_items() {
     let device = faulty(0, NONE);
     let store = open(Arc::clone(&device) as Arc<dyn Device>, small());
     (0..10).for_each(|key| put_version(&store, key, 0));
@@ -121,28 +122,178 @@ fn a_region_that_cannot_be_written_takes_its_items_with_it() {
     device.set_faults(NONE);
     assert_eq!((store.stats().regions_lost, store.stats().items_lost), (1, 10));
     (0..10).for_each(|key| assert!(matches!(get(&store, key), Lookup::Miss)));
-    assert_eq!(store.clean_regions(), 24, "the region gets another chance");
+    assert_eq!(store.clean_regions(), 24, "the region is used again");
     assert_accounts_balance(&store);
     (0..500).for_each(|key| put_version(&store, key, 1));
 }
 
+const SECOND: u64 = 1_000_000_000;
+
+/// Puts items until the store takes none; how many it took. Does the background work, though no time passes.
+fn fill_until_refused(store: &RegionStore, first_key: u64) -> (u64, Refusal) {
+    for key in first_key.. {
+        let (name, value) = (key.to_le_bytes(), value(key, 0));
+        let item =
+            FlashItem { key: &name, hash: KeyHash::of(&name), value: &[&value], expiry_seconds: 0, tag: 3 };
+        loop {
+            match store.stage(&item) {
+                Ok(staged) => break store.commit(staged),
+                Err(Refusal::Full) => assert_ne!(step(store), Progress::Idle, "full and nothing to do"),
+                Err(refusal) => return (key - first_key, refusal),
+            }
+        }
+    }
+    unreachable!("keys do not end")
+}
+
+/// A file system that was full for 20 seconds permanently retired 114 regions, each after three failures.
 #[test]
-fn regions_that_keep_failing_are_retired_until_the_store_says_it_is_worn_out() {
-    let device = faulty(0, NONE);
-    let store = open(Arc::clone(&device) as Arc<dyn Device>, small());
+fn writes_that_fail_for_20_seconds_lose_nothing_in_memory_and_retire_nothing() {
+    let (device, clock) = (faulty(0, NONE), Arc::new(VirtualClock::default()));
+    let store = open_at(Arc::clone(&device) as Arc<dyn Device>, small(), Arc::clone(&clock) as _);
     device.set_faults(WRITES_FAIL);
+    let (taken, refusal) = fill_until_refused(&store, 0);
+    assert_eq!(refusal, Refusal::Failing, "new items need not wait for the device");
+    block_on(store.wait_ready());
+    let troubles = store.troubles();
+    assert!(troubles.is_failing && troubles.regions_to_retry > 0, "{troubles:?}");
+    assert!(troubles.last_error.is_some_and(|error| error.contains("injected")));
+    let attempts = |store: &RegionStore| store.stats().write_errors;
+    for second in 0..20 {
+        let before = attempts(&store);
+        clock.advance_by(SECOND);
+        work_until_idle(&store);
+        assert!(
+            attempts(&store) - before < 100,
+            "pauses grow: {} in second {second}",
+            attempts(&store) - before
+        );
+    }
+    assert!((0..taken).all(|key| get(&store, key).found().is_some()), "they are readable in memory");
+    device.set_faults(NONE);
+    clock.advance_by(6 * SECOND);
+    work_until_idle(&store);
+    let stats = store.stats();
+    assert_eq!((stats.items_lost, stats.regions_lost, stats.regions_retired), (0, 0, 0), "{stats:?}");
+    assert!(!store.troubles().is_failing && store.troubles().regions_to_retry == 0);
+    drain(&store);
+    (0..taken).for_each(|key| assert_eq!(*get(&store, key).found().unwrap(), value(key, 0)));
+    (taken..taken + 500).for_each(|key| put_version(&store, key, 0));
+    assert_accounts_balance(&store);
+}
+
+/// A permanent failure must not occupy the buffers permanently.
+#[test]
+fn writes_that_fail_for_an_hour_lose_their_items_and_retire_nothing() {
+    let (device, clock) = (faulty(0, NONE), Arc::new(VirtualClock::default()));
+    let store = open_at(Arc::clone(&device) as Arc<dyn Device>, small(), Arc::clone(&clock) as _);
+    device.set_faults(WRITES_FAIL);
+    let mut key = 0;
+    for _ in 0..720 {
+        key += fill_until_refused(&store, key).0;
+        clock.advance_by(5 * SECOND);
+        work_until_idle(&store);
+    }
+    let stats = store.stats();
+    assert!(stats.regions_lost > 100 && stats.regions_retired == 0, "{stats:?}");
+    device.set_faults(NONE);
+    clock.advance_by(6 * SECOND);
+    work_until_idle(&store);
+    (key..key + 500).for_each(|key| put_version(&store, key, 0));
+    assert_accounts_balance(&store);
+}
+
+/// Fails writes of region `bad` until told otherwise.
+fn fail_writes_of(device: &FaultDevice, bad: &Arc<AtomicU64>) {
+    let (bad, region_bytes) = (Arc::clone(bad), u64::from(small().region_bytes));
+    device.fail_where(move |request| match request {
+        device::Request::Write { offset, .. } => offset / region_bytes < bad.load(Ordering::Relaxed),
+        _ => false,
+    });
+}
+
+#[test]
+fn region_that_fails_alone_is_retired_and_returns_after_a_test_write() {
+    let (device, bad) = (faulty(0, NONE), Arc::new(AtomicU64::new(1)));
+    let store = open(Arc::clone(&device) as Arc<dyn Device>, small());
+    fail_writes_of(&device, &bad);
+    let mut key = 0;
+    while store.retired_regions() == 0 {
+        put_version(&store, key, 0);
+        key += 1;
+        work_until_idle(&store);
+    }
+    let stats = store.stats();
+    assert_eq!((stats.regions_retired, stats.regions_lost, stats.regions_returned), (1, 1, 0), "{stats:?}");
+    let (bytes, used) = store.room_bytes();
+    assert!(bytes == 24 << 16 && used < 24 << 16, "a retired region is not in use");
+    bad.store(0, Ordering::Relaxed);
+    while store.retired_regions() > 0 {
+        step(&store);
+    }
+    assert_eq!(store.stats().regions_returned, 1);
+    (key..key + 1500).for_each(|key| put_version(&store, key, 0));
+    assert_accounts_balance(&store);
+}
+
+#[test]
+fn retired_regions_come_back_from_a_snapshot_and_are_tested_at_once() {
+    let (device, bad) = (faulty(0, NONE), Arc::new(AtomicU64::new(1)));
+    let store = open(Arc::clone(&device) as Arc<dyn Device>, small());
+    fail_writes_of(&device, &bad);
+    for key in 0.. {
+        if store.retired_regions() > 0 {
+            break;
+        }
+        put_version(&store, key, 0);
+        work_until_idle(&store);
+    }
+    drain(&store);
+    let snapshot = store.snapshot();
+    drop(store);
+    let restored = || {
+        let clock = Arc::new(VirtualClock::default());
+        let device = Arc::clone(&device) as Arc<dyn Device>;
+        block_on(RegionStore::restore(device, clock, small(), &snapshot, Waiting::Thread)).unwrap()
+    };
+    let still_bad = restored();
+    assert_eq!(still_bad.retired_regions(), 1);
+    assert_eq!(
+        (step(&still_bad), step(&still_bad)),
+        (Progress::Tested, Progress::Idle),
+        "the next test is later"
+    );
+    assert_eq!((still_bad.retired_regions(), still_bad.stats().regions_returned), (1, 0));
+    drop(still_bad);
+    bad.store(0, Ordering::Relaxed);
+    let good = restored();
+    work_until_idle(&good);
+    assert_eq!((good.retired_regions(), good.stats().regions_returned), (0, 1));
+}
+
+/// Each region goes bad after the one before it was retired.
+#[test]
+fn regions_that_fail_one_after_another_wear_the_store_out() {
+    let (device, bad) = (faulty(0, NONE), Arc::new(AtomicU64::new(1)));
+    let store = open(Arc::clone(&device) as Arc<dyn Device>, small());
+    fail_writes_of(&device, &bad);
     let bytes = [0; 60_000];
     let item = FlashItem { key: b"k", hash: KeyHash::of(b"k"), value: &[&bytes], expiry_seconds: 0, tag: 0 };
-    let refusal = loop {
+    loop {
         match store.stage(&item) {
             Ok(staged) => store.commit(staged),
-            Err(Refusal::Full) => assert_ne!(step(&store), Progress::Idle),
-            Err(refusal) => break refusal,
+            Err(Refusal::Full | Refusal::Failing) => drop(step(&store)),
+            Err(refusal) => break assert_eq!(refusal, Refusal::WornOut),
         }
-    };
-    assert_eq!(refusal, Refusal::WornOut);
-    assert_eq!(store.stats().regions_retired, 23);
+        bad.store(store.stats().regions_retired + 1, Ordering::Relaxed);
+    }
+    assert_eq!((store.retired_regions(), store.stats().regions_retired), (23, 23));
     block_on(store.wait_ready());
+    bad.store(0, Ordering::Relaxed);
+    while store.retired_regions() > 0 {
+        step(&store);
+    }
+    assert!(store.ready());
 }
 
 #[test]

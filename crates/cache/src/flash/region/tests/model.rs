@@ -210,7 +210,7 @@ fn an_expired_item_is_neither_found_nor_written_again() {
     let reinsertion = Reinsertion::Percent { percent: 100, seed: 0 };
     let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
     let config = RegionConfig { reinsertion, separate_reinserted: true, ..small() };
-    let store = open_at(device, config, Arc::clone(&clock));
+    let store = open_at(device, config, Arc::clone(&clock) as _);
     let expiry = VirtualClock::EPOCH_UNIX_SECONDS + 10;
     for key in 0..60_u64 {
         put(&store, &key.to_le_bytes(), &value(key, 0), expiry);

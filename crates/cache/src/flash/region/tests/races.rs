@@ -205,7 +205,7 @@ fn a_region_that_was_sealed_a_moment_ago_was_waited_for_as_if_somebody_flushed_i
     let gate = gate(small().capacity_bytes);
     let store = open(Arc::clone(&gate) as Arc<dyn Device>, ripq(|_| ()));
     let mut key = 0;
-    while !store.supply.has_sealed() {
+    while !store.supply.has_sealed(0) {
         put_version(&store, key, 0);
         key += 1;
     }

@@ -1,0 +1,76 @@
+//! Inserts that wait for a limited time while flash is behind with its writes, and inserts that are dropped while they wait.
+
+use std::time::Duration;
+
+use device::desk;
+
+use crate::Cache;
+use crate::close::within;
+use crate::error::{Inserted, Refusal};
+use crate::hybrid::{Engine, InsertOptions};
+
+impl Cache {
+    /// As [`insert`](Self::insert), but it does not wait: while flash is behind with its writes, and DRAM has no room without it, the
+    /// item is refused as [`FlashBehind`](Refusal::FlashBehind), and the old value removed.
+    pub fn try_insert(&self, key: &[u8], value: &[u8], options: &InsertOptions) -> Inserted {
+        let room = self.engine.allocate_now(key, value.len(), options);
+        let room = room.and_then(|room| room.ok_or_else(|| self.engine.refused(key, Refusal::FlashBehind)));
+        self.fill(room, key, value)
+    }
+
+    /// As [`insert`](Self::insert), but it waits for at most `limit` by the machine's clock, and then refuses the item as
+    /// [`FlashBehind`](Refusal::FlashBehind).
+    pub async fn insert_within(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        options: &InsertOptions,
+        limit: Duration,
+    ) -> Inserted {
+        let cancelled = RemoveOnDrop::new(&self.engine, key);
+        let room = match self.engine.allocate_now(key, value.len(), options) {
+            Ok(None) => within(limit, self.engine.allocate(key, value.len(), options)).await,
+            Ok(Some(room)) => Some(Ok(room)),
+            Err(refusal) => Some(Err(refusal)),
+        };
+        cancelled.disarm();
+        let room = room.unwrap_or_else(|| Err(self.engine.refused(key, Refusal::FlashBehind)));
+        self.fill(room, key, value)
+    }
+
+    /// As [`insert_within`](Self::insert_within), on this thread.
+    pub fn insert_within_blocking(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        options: &InsertOptions,
+        limit: Duration,
+    ) -> Inserted {
+        desk::wait_for(self.insert_within(key, value, options, limit))
+    }
+}
+
+/// Removes the key of an insert that is dropped while it waits: its caller means to replace the old value, and must not find it
+/// afterwards.
+pub(crate) struct RemoveOnDrop<'a> {
+    /// `None` once the insert has ended.
+    pending: Option<(&'a Engine, &'a [u8])>,
+}
+
+impl<'a> RemoveOnDrop<'a> {
+    pub(crate) fn new(engine: &'a Engine, key: &'a [u8]) -> Self {
+        Self { pending: Some((engine, key)) }
+    }
+
+    pub(crate) fn disarm(mut self) {
+        self.pending = None;
+    }
+}
+
+impl Drop for RemoveOnDrop<'_> {
+    fn drop(&mut self) {
+        if let Some((engine, key)) = self.pending {
+            engine.remove(key);
+        }
+    }
+}

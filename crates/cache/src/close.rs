@@ -1,0 +1,187 @@
+//! Closing a cache: DRAM is written to flash, background work ends, and a snapshot makes the next start find everything.
+//!
+//! A cache that is shared can be closed too. From then on it takes no items in, and reads still find what it has. A key that is removed
+//! while the snapshot is written must not come back with it, so the snapshot is then written again.
+
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::Duration;
+
+use device::desk;
+use device::timer::{self, SystemTimer};
+use futures_util::future::{Either, select};
+
+use crate::Cache;
+use crate::error::CacheError;
+use crate::flash::Waiting;
+use crate::flash::tier::FlashTier;
+
+/// Waits with a deadline, for all caches of the process. Its thread starts with the first wait.
+static TIMER: LazyLock<SystemTimer> = LazyLock::new(SystemTimer::default);
+
+/// Snapshots written at most, because keys were removed meanwhile.
+const MOST_SNAPSHOTS: usize = 8;
+
+/// How far a cache is closed.
+#[derive(Default)]
+pub(crate) struct Closing {
+    state: AtomicU8,
+    /// Keys were removed since the snapshot was begun.
+    has_removed: AtomicBool,
+}
+
+const OPEN: u8 = 0;
+/// A call is closing it.
+const IN_PROGRESS: u8 = 1;
+/// Closing began and did not end.
+const UNFINISHED: u8 = 2;
+const CLOSED: u8 = 3;
+
+impl Closing {
+    /// Whether the cache takes no more items.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.state.load(Ordering::Relaxed) != OPEN
+    }
+
+    /// A key is about to be removed.
+    pub(crate) fn note_removal(&self) {
+        if self.has_begun() {
+            self.has_removed.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Begins to close, unless it is done: then `None`.
+    fn begin(&self) -> Result<Option<InProgress<'_>>, CacheError> {
+        let begin = |state| matches!(state, OPEN | UNFINISHED).then_some(IN_PROGRESS);
+        match self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, begin) {
+            Ok(_) => Ok(Some(InProgress(self))),
+            Err(CLOSED) => Ok(None),
+            Err(_) => Err(CacheError::Closing),
+        }
+    }
+}
+
+/// A call that closes the cache. Dropped before [`end`](Self::end), it leaves closing unfinished.
+struct InProgress<'a>(&'a Closing);
+
+impl InProgress<'_> {
+    fn end(self) {
+        self.0.state.store(CLOSED, Ordering::SeqCst);
+    }
+}
+
+impl Drop for InProgress<'_> {
+    fn drop(&mut self) {
+        let unfinished = |state| (state == IN_PROGRESS).then_some(UNFINISHED);
+        let _ = self.0.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, unfinished);
+    }
+}
+
+impl Cache {
+    /// Closes the cache so that the next one on the device comes back with everything that flash can hold: the items in
+    /// DRAM go there first, as if they were evicted.
+    ///
+    /// It waits for the device, however long that takes: see [`close_within`](Self::close_within).
+    ///
+    /// # Errors
+    /// [`CacheError::Lost`] if items were lost to writes that failed: the cache is closed all the same, and the next one on the
+    /// device comes back with all others. After any other error it starts empty.
+    pub fn close(self) -> Result<(), CacheError> {
+        desk::wait_for(self.close_waiting(Waiting::Thread))
+    }
+
+    /// As [`close`](Self::close), as a task: no thread is blocked meanwhile. Its [background tasks](Self::background_tasks) end with
+    /// it; tasks that are no longer polled must be dropped before, or it waits for them. Dropped before it has ended, it leaves a
+    /// cache that was not closed: the next one on the device comes back empty.
+    ///
+    /// # Errors
+    /// As [`close`](Self::close).
+    pub async fn close_async(self) -> Result<(), CacheError> {
+        self.close_waiting(Waiting::Task).await
+    }
+
+    /// As [`close`](Self::close), for a cache that is shared, and with a deadline: for a shutdown that must end though the device
+    /// does not respond. Blocks the thread for at most `limit`.
+    ///
+    /// From the call on, inserts are refused as [`Closed`](crate::Refusal::Closed); gets and removes go on. A remove that comes after
+    /// this has returned is not kept: the key is back after the next start. A cache that is closed already stays so.
+    ///
+    /// After [`CacheError::Unfinished`] the call can be repeated. Dropping the cache then does not wait for its threads: they end
+    /// when the device responds, and keep the device open until then.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use std::time::Duration;
+    /// # use flashwright_cache::device::MemoryDevice;
+    /// # use flashwright_cache::{Cache, CacheError, InsertOptions};
+    /// # let flash = Arc::new(MemoryDevice::new(64 << 20));
+    /// let cache = Arc::new(Cache::builder().dram_bytes(4 << 20).flash(flash).open()?);
+    /// let for_handlers = Arc::clone(&cache);
+    /// for_handlers.insert_blocking(b"key", b"value", &InsertOptions::default());
+    /// match cache.close_within(Duration::from_secs(10)) {
+    ///     Err(CacheError::Unfinished { dram_items, waiting_bytes }) => println!("{dram_items} items, {waiting_bytes} bytes"),
+    ///     closed => closed?,
+    /// }
+    /// # Ok::<(), CacheError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`close`](Self::close), and [`CacheError::Unfinished`] with the items that were not written in time, and
+    /// [`CacheError::Closing`] while another call closes the cache.
+    pub fn close_within(&self, limit: Duration) -> Result<(), CacheError> {
+        desk::wait_for(self.close_within_async(limit))
+    }
+
+    /// As [`close_within`](Self::close_within), as a task. The deadline is by the machine's clock.
+    ///
+    /// # Errors
+    /// As [`close_within`](Self::close_within).
+    pub async fn close_within_async(&self, limit: Duration) -> Result<(), CacheError> {
+        within(limit, self.close_waiting(Waiting::Task)).await.unwrap_or_else(|| {
+            self.background.detach();
+            let waiting_bytes = self.stats().flash.map_or(0, |flash| flash.waiting_bytes());
+            Err(CacheError::Unfinished { dram_items: self.engine.dram.len(), waiting_bytes })
+        })
+    }
+
+    async fn close_waiting(&self, waiting: Waiting) -> Result<(), CacheError> {
+        self.engine.assert_not_telling("close");
+        let Some(in_progress) = self.engine.closing.begin()? else { return Ok(()) };
+        let alone = !self.background.has_threads();
+        let Some(flash) = &self.engine.flash else {
+            in_progress.end();
+            return Ok(());
+        };
+        let lost_before = flash.lost_items();
+        self.engine.empty_dram(waiting, alone).await;
+        // Threads and tasks must end before the final drain, or they would write after it.
+        self.background.end().await;
+        self.write_snapshots(flash, waiting).await?;
+        in_progress.end();
+        flash.lost_since(lost_before)
+    }
+
+    async fn write_snapshots(&self, flash: &FlashTier, waiting: Waiting) -> Result<(), CacheError> {
+        let has_removed = &self.engine.closing.has_removed;
+        for _ in 0..MOST_SNAPSHOTS {
+            has_removed.store(false, Ordering::SeqCst);
+            let now_seconds = self.engine.clock.unix_seconds();
+            for pair in &flash.pairs {
+                pair.close(now_seconds, waiting).await?;
+            }
+            if !has_removed.load(Ordering::SeqCst) {
+                return Ok(());
+            }
+        }
+        Err(CacheError::StillRemoving)
+    }
+}
+
+/// Waits for `future` at most so long.
+pub(crate) async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+    let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+    match select(std::pin::pin!(future), timer::sleep(&*TIMER, limit_ns)).await {
+        Either::Left((output, _)) => Some(output),
+        Either::Right(_) => None,
+    }
+}

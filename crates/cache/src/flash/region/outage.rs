@@ -1,0 +1,203 @@
+//! When a failed region write is repeated, and when its region is retired.
+//!
+//! A full file system, a burst of I/O errors and a device that was away all pass. So a failed write is repeated with growing pauses,
+//! while its items stay readable in memory. Once two writes in a row have failed, the device is assumed to fail, and all region
+//! writes pause together. A region is retired only if it fails alone: other regions were written between its failures. Retired
+//! regions are tested by a write from time to time and return to service when it succeeds.
+//!
+//! These are decisions only: [`Supply`](super::supply) keeps the queue, [`flush`](super::flush) does the writing.
+
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1000 * MS;
+
+/// Pause after the first failure; it doubles up to the longest.
+const FIRST_PAUSE_NS: u64 = 50 * MS;
+const LONGEST_PAUSE_NS: u64 = 5 * SECOND;
+
+/// Time after which the items of a region that cannot be written are lost, so that its buffer is free again.
+const GIVE_UP_NS: u64 = 30 * SECOND;
+
+/// Time until a region retired in this run is tested; it doubles up to the longest.
+const FIRST_TEST_NS: u64 = 10 * SECOND;
+const LONGEST_TEST_NS: u64 = 3600 * SECOND;
+
+/// Failures in a row, of whichever regions, after which all writes pause.
+const FAILURES_OF_A_DEVICE: u32 = 2;
+
+/// The state of the device, as the outcomes of region writes show it.
+#[derive(Debug, Default)]
+pub(super) struct Outage {
+    /// Since the last success.
+    failures_in_row: u32,
+    /// When writes may start again; 0 without a pause.
+    resume_ns: u64,
+    /// Writes that succeeded.
+    successes: u64,
+    last_error: Option<String>,
+}
+
+/// Failed writes of one filling of a region.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Failures {
+    since_ns: u64,
+    count: u32,
+    /// [`Outage::successes`] at the last failure.
+    successes: u64,
+}
+
+/// What happens to a region after a failed write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is written again, not before this time.
+    Again {
+        due_ns: u64,
+        /// Whether other regions were written since its last failure.
+        alone: bool,
+    },
+    /// It has failed for too long, and so have the others: its items are lost.
+    GiveUp,
+}
+
+/// When a retired region is tested.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TestPlan {
+    pub due_ns: u64,
+    pause_ns: u64,
+}
+
+impl Outage {
+    /// Whether the device fails, as far as is known.
+    pub fn is_on(&self) -> bool {
+        self.failures_in_row >= FAILURES_OF_A_DEVICE
+    }
+
+    /// Whether all writes pause now.
+    pub fn pauses(&self, now_ns: u64) -> bool {
+        now_ns < self.resume_ns
+    }
+
+    /// When the pause of all writes ends; 0 without one.
+    pub fn resume_ns(&self) -> u64 {
+        self.resume_ns
+    }
+
+    pub fn last_error(&self) -> Option<&str> {
+        self.last_error.as_deref()
+    }
+
+    /// A region was written. Whether that ends an outage.
+    pub fn succeeded(&mut self) -> bool {
+        let ends = self.is_on();
+        self.successes += 1;
+        (self.failures_in_row, self.resume_ns) = (0, 0);
+        ends
+    }
+
+    /// A region could not be written; `failures` are those of its filling.
+    pub fn failed(&mut self, failures: &mut Option<Failures>, error: String, now_ns: u64) -> Verdict {
+        self.failures_in_row = self.failures_in_row.saturating_add(1);
+        self.last_error = Some(error);
+        if self.is_on() {
+            self.resume_ns = now_ns.saturating_add(pause_ns(self.failures_in_row - FAILURES_OF_A_DEVICE));
+        }
+        let successes = self.successes;
+        let before = failures.unwrap_or(Failures { since_ns: now_ns, count: 0, successes });
+        let now = Failures { count: before.count.saturating_add(1), successes, ..before };
+        *failures = Some(now);
+        if now_ns.saturating_sub(now.since_ns) >= GIVE_UP_NS {
+            return Verdict::GiveUp;
+        }
+        let due_ns = now_ns.saturating_add(pause_ns(now.count - 1));
+        Verdict::Again { due_ns, alone: successes > before.successes }
+    }
+}
+
+impl TestPlan {
+    /// Of a region that was retired just now.
+    pub fn after_retirement(now_ns: u64) -> Self {
+        Self { due_ns: now_ns.saturating_add(FIRST_TEST_NS), pause_ns: FIRST_TEST_NS }
+    }
+
+    /// Of a region that an earlier run retired.
+    pub fn after_restart() -> Self {
+        Self { due_ns: 0, pause_ns: FIRST_TEST_NS / 2 }
+    }
+
+    /// After a test that failed.
+    pub fn after_failure(self, now_ns: u64) -> Self {
+        let pause_ns = (self.pause_ns * 2).min(LONGEST_TEST_NS);
+        Self { due_ns: now_ns.saturating_add(pause_ns), pause_ns }
+    }
+}
+
+fn pause_ns(earlier_pauses: u32) -> u64 {
+    (FIRST_PAUSE_NS << earlier_pauses.min(16)).min(LONGEST_PAUSE_NS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn due_ns(verdict: Verdict) -> u64 {
+        match verdict {
+            Verdict::Again { due_ns, .. } => due_ns,
+            Verdict::GiveUp => panic!("it is too early to give up"),
+        }
+    }
+
+    #[test]
+    fn pauses_double_from_50_ms_to_5_s() {
+        let (mut outage, mut failures, mut now_ns) = (Outage::default(), None, 0);
+        let pauses: Vec<u64> = std::iter::repeat_with(|| {
+            let due_ns = due_ns(outage.failed(&mut failures, String::new(), now_ns));
+            let pause_ns = due_ns - now_ns;
+            now_ns = due_ns;
+            pause_ns / MS
+        })
+        .take(10)
+        .collect();
+        assert_eq!(pauses, [50, 100, 200, 400, 800, 1600, 3200, 5000, 5000, 5000]);
+    }
+
+    #[test]
+    fn one_failure_pauses_its_own_region_and_two_in_a_row_pause_all() {
+        let (mut outage, mut first, mut second) = (Outage::default(), None, None);
+        outage.failed(&mut first, String::new(), 1000);
+        assert!(!outage.is_on() && !outage.pauses(1000));
+        outage.failed(&mut second, "no space".into(), 1000);
+        assert!(outage.is_on() && outage.pauses(1000) && !outage.pauses(1000 + FIRST_PAUSE_NS));
+        assert_eq!(outage.last_error(), Some("no space"));
+        assert!(outage.succeeded() && !outage.is_on() && !outage.pauses(1000));
+    }
+
+    #[test]
+    fn a_region_fails_alone_only_if_others_were_written_since_its_last_failure() {
+        let (mut outage, mut failures) = (Outage::default(), None);
+        let mut fails_alone = |outage: &mut Outage| {
+            matches!(outage.failed(&mut failures, String::new(), 0), Verdict::Again { alone: true, .. })
+        };
+        outage.succeeded();
+        assert!(!fails_alone(&mut outage), "the first failure says nothing of the others");
+        assert!(!fails_alone(&mut outage), "nothing was written in between");
+        outage.succeeded();
+        assert!(fails_alone(&mut outage));
+        assert!(!fails_alone(&mut outage));
+    }
+
+    #[test]
+    fn items_are_lost_after_30_seconds_of_failures() {
+        let (mut outage, mut failures) = (Outage::default(), None);
+        outage.failed(&mut failures, String::new(), SECOND);
+        assert_ne!(outage.failed(&mut failures, String::new(), 30 * SECOND), Verdict::GiveUp);
+        assert_eq!(outage.failed(&mut failures, String::new(), 31 * SECOND), Verdict::GiveUp);
+    }
+
+    #[test]
+    fn tests_of_a_retired_region_grow_rarer_up_to_an_hour() {
+        let mut plan = TestPlan::after_retirement(0);
+        assert_eq!(plan.due_ns, FIRST_TEST_NS);
+        (0..20).for_each(|_| plan = plan.after_failure(0));
+        assert_eq!(plan.due_ns, LONGEST_TEST_NS);
+        assert_eq!(TestPlan::after_restart().due_ns, 0);
+    }
+}

@@ -1,0 +1,118 @@
+//! Background work, one step at a time: flushes, reclaims, trims and tests, and waiting until there is some.
+
+use crate::flash::Waiting;
+
+use super::flush::Persistence;
+use super::store::{Content, Progress, Region, RegionStore, reserve};
+
+/// Time between two wake-ups for the same retry or test.
+const WAKE_AGAIN_NS: u64 = 10_000_000;
+
+impl RegionStore {
+    /// Does one piece of background work, the most urgent first: flushes a sealed region, reclaims one, or tests a retired one.
+    ///
+    /// Dropping the future half way leaves the region to a later step, which goes on with its flush, or begins its reclaim anew.
+    /// Its device requests complete all the same, and the region is not filled anew before.
+    pub async fn step(&self, waiting: Waiting) -> Progress {
+        if let Some(sealed) = self.supply.next_sealed(self.clock.monotonic_ns()) {
+            self.flush(sealed, waiting, Persistence::Retry).await;
+            return Progress::Flushed;
+        }
+        if self.trim_next(waiting).await {
+            return Progress::Reclaimed;
+        }
+        let reclaimed = match self.supply.start_reclaim(self.clean_target()) {
+            Some(_reclaiming) => self.reclaim_one(waiting).await,
+            None => false,
+        };
+        if reclaimed {
+            self.trim_next(waiting).await;
+            return Progress::Reclaimed;
+        }
+        if self.test_retired(waiting).await { Progress::Tested } else { Progress::Idle }
+    }
+
+    /// Wakes [`wait_work`](Self::wait_work) if a pause has ended or a test is due. How many nanoseconds until the next one ends.
+    ///
+    /// The store has no timer of its own: this is called at least that often.
+    pub(crate) fn wake_if_due(&self, now_ns: u64) -> Option<u64> {
+        let due_ns = self.supply.next_due_ns()?;
+        if due_ns <= now_ns {
+            self.supply.work.notify(usize::MAX);
+        }
+        Some(due_ns.saturating_sub(now_ns).max(WAKE_AGAIN_NS))
+    }
+
+    /// Waits until there is something for [`step`](Self::step) to do.
+    pub async fn wait_work(&self) {
+        while !self.has_work() {
+            let work = self.supply.work.listen();
+            if self.has_work() {
+                return;
+            }
+            work.await;
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        let now_ns = self.clock.monotonic_ns();
+        self.supply.has_sealed(now_ns)
+            || self.supply.has_test(now_ns)
+            || self.supply.has_untrimmed()
+            || (self.supply.needs_reclaim(self.clean_target()) && !self.policy.lock().is_empty())
+    }
+
+    fn clean_target(&self) -> usize {
+        self.config.clean_regions as usize + reserve(&self.config)
+    }
+
+    /// Closes the open regions and writes out everything that is in memory. What dropped steps left under way has ended then
+    /// too: it could spoil what the next store puts there.
+    ///
+    /// For a clean shutdown: a region that cannot be written now is lost. The device is not flushed. Items staged but not committed are not waited for.
+    pub async fn drain(&self, waiting: Waiting) {
+        self.close_regions();
+        while let Some(sealed) = self.supply.next_sealed_or_paused() {
+            self.flush(sealed, waiting, Persistence::Lose).await;
+        }
+        while self.trim_next(waiting).await {}
+        loop {
+            let came_back = self.supply.came_back.listen();
+            if !self.supply.is_changing() {
+                return;
+            }
+            came_back.await;
+        }
+    }
+
+    /// Waits until every item that is committed now has left memory: it is on flash, or lost. The open regions are written
+    /// as they are. Somebody else must be stepping.
+    pub async fn settle(&self) {
+        let filling = |region: &Region| match &*region.content.lock() {
+            Content::Buffered(buffer) => Some(buffer.filling),
+            _ => None,
+        };
+        // Who is waited for first, then the closing: a region that was opened in between would be waited for and stay open.
+        let in_memory: Vec<_> =
+            self.regions.iter().filter_map(|region| Some((region, filling(region)?))).collect();
+        self.close_regions();
+        for (region, now) in in_memory {
+            loop {
+                let came_back = self.supply.came_back.listen();
+                if filling(region) != Some(now) {
+                    break;
+                }
+                came_back.await;
+            }
+        }
+    }
+
+    /// No region that is open takes any more: all go to flash.
+    fn close_regions(&self) {
+        for point in &self.points {
+            if let Some(buffer) = point.open.lock().take() {
+                buffer.close();
+            }
+        }
+    }
+}
