@@ -82,6 +82,7 @@ pub fn text(named: &[(String, Summary)]) -> String {
     }
     row("blocks cached", &|it| grouped(it.held_blocks));
     row("blocks dirty, peak", &|it| grouped(it.highest_dirty_blocks));
+    row("blocks dirty, at the end", &|it| grouped(it.dirty_blocks));
     out
 }
 

@@ -12,6 +12,7 @@ use device::{Clock, IoBuffer};
 use super::handshake::{Agreed, Handshake, Offer, Step, context_id};
 use super::intake::{Intake, Next};
 use super::link::{Frame, Link, Payload, Until, Woken};
+use super::slots::Slot;
 use super::transmission::{Command, MOST_EXTENTS, Refusal, Rules, status_payload};
 use super::wire::{Errno, ReplyHead, RequestHead, chunk};
 use crate::export::{Answer, Caller, Client, Context, Export, Operation, staying};
@@ -22,8 +23,10 @@ pub(super) struct Hall {
     /// The export behind each offer.
     pub exports: Vec<Arc<dyn Export>>,
     pub clock: Arc<dyn Clock>,
-    /// How long a client may take to finish what it began: a handshake, a request, taking a reply.
-    pub patience_ns: u64,
+    /// Time limit for a client to send a request that it began, or to take a reply.
+    pub client_timeout_ns: u64,
+    /// Time limit for a handshake.
+    pub handshake_timeout_ns: u64,
     /// No more requests are taken.
     pub closing: AtomicBool,
 }
@@ -33,6 +36,8 @@ pub(super) struct Hall {
 pub(super) enum End {
     /// The client left, or the server did, with every request answered.
     Left,
+    /// All slots were taken by clients that are at work.
+    TurnedAway,
     /// The client broke the protocol or kept us waiting for too long.
     Dropped(&'static str),
     /// The socket failed.
@@ -49,7 +54,7 @@ impl End {
     /// What went wrong, if anything did.
     pub fn reason(&self) -> Option<String> {
         match self {
-            Self::Left => None,
+            Self::Left | Self::TurnedAway => None,
             Self::Dropped(why) => Some(format!("a client was dropped: {why}")),
             Self::Failed(error) => Some(format!("a client's socket failed: {error}")),
         }
@@ -74,12 +79,13 @@ const READS_ENDED_AT_ONCE: usize = 6;
 const REQUESTS_AT_ONCE: usize = 64;
 
 /// Serves one client to the end. Every request that was started has ended when this returns.
-pub(super) fn serve(hall: &Arc<Hall>, link: &Arc<Link>, client: Client) -> End {
-    let (agreed, already) = match shake_hands(hall, link.socket()) {
+pub(super) fn serve(hall: &Arc<Hall>, link: &Arc<Link>, client: Client, slot: &Slot) -> End {
+    let (agreed, already) = match shake_hands(hall, link.socket(), slot) {
         Ok(Some(agreed)) => agreed,
         Ok(None) => return End::Left,
         Err(end) => return end,
     };
+    link.begin_serving();
     let has_contexts = !agreed.contexts.is_empty();
     let shape = hall.offers[agreed.place].shape;
     let rules = Rules { shape, structured: agreed.structured, has_contexts };
@@ -110,8 +116,8 @@ pub(super) fn serve(hall: &Arc<Hall>, link: &Arc<Link>, client: Client) -> End {
 }
 
 /// What was agreed on, and what came right after it; nothing if the client left.
-fn shake_hands(hall: &Hall, socket: &OwnedFd) -> Result<Option<(Agreed, Vec<u8>)>, End> {
-    let deadline_ns = hall.clock.monotonic_ns().saturating_add(hall.patience_ns);
+fn shake_hands(hall: &Hall, socket: &OwnedFd, slot: &Slot) -> Result<Option<(Agreed, Vec<u8>)>, End> {
+    let deadline_ns = hall.clock.monotonic_ns().saturating_add(hall.handshake_timeout_ns);
     let mut handshake = Handshake::new(&hall.offers);
     let (mut input, mut output) = (Vec::new(), Vec::new());
     handshake.greet(&mut output);
@@ -127,6 +133,12 @@ fn shake_hands(hall: &Hall, socket: &OwnedFd) -> Result<Option<(Agreed, Vec<u8>)
             match step {
                 Step::More if taken == 0 => break,
                 Step::More => {}
+                Step::Transmit(_) if !slot.begin_serving(deadline_ns, &hall.closing) => {
+                    handshake.refuse_export(&mut output, "too many clients are connected");
+                    // A client that has gone meanwhile misses nothing.
+                    let _ = exchange::send(hall, socket, &mut output, deadline_ns);
+                    return Err(End::TurnedAway);
+                }
                 Step::Transmit(agreed) => {
                     exchange::send(hall, socket, &mut output, deadline_ns)?;
                     return Ok(Some((agreed, input)));
@@ -174,14 +186,14 @@ struct Owed {
 }
 
 impl Owed {
-    /// What is left of our patience, 0 if it is over.
+    /// Time left until the client's limit, 0 if it is over.
     fn time_left_ns(&mut self, hall: &Hall, stuck_after: Option<u64>) -> u64 {
         let now_ns = hall.clock.monotonic_ns();
         if stuck_after > self.stuck_after {
             (self.since_ns, self.stuck_after) = (None, stuck_after);
         }
         let since_ns = *self.since_ns.get_or_insert(now_ns);
-        since_ns.saturating_add(hall.patience_ns).saturating_sub(now_ns)
+        since_ns.saturating_add(hall.client_timeout_ns).saturating_sub(now_ns)
     }
 }
 
@@ -242,14 +254,17 @@ impl Server<'_> {
         }
     }
 
-    /// What is left of our patience. None is needed while the client owes nothing.
+    /// Time left until the client's limit. There is none while the client owes nothing.
     fn time_left_ns(&mut self) -> Result<Option<u64>, End> {
         let stuck_after = self.talk.link.stuck_after();
         if !self.intake.is_amid() && stuck_after.is_none() {
             self.owed = Owed::default();
+            self.talk.link.client_owes_since(None);
             return Ok(None);
         }
-        match self.owed.time_left_ns(self.hall, stuck_after) {
+        let left_ns = self.owed.time_left_ns(self.hall, stuck_after);
+        self.talk.link.client_owes_since(self.owed.since_ns);
+        match left_ns {
             0 => Err(End::Dropped("it did not finish a request or take its replies in time")),
             left_ns => Ok(Some(left_ns)),
         }

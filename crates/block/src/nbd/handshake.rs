@@ -53,6 +53,8 @@ pub(super) struct Handshake<'a> {
     /// The export that contexts were set for: they count only if the client then goes to that one.
     contexts_of: Vec<u8>,
     contexts: Vec<Context>,
+    /// The option that was answered last.
+    answered: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +68,8 @@ enum Stage {
 impl<'a> Handshake<'a> {
     pub fn new(offers: &'a [Offer]) -> Self {
         let (contexts_of, contexts) = (Vec::new(), Vec::new());
-        Self { offers, stage: Stage::Flags, no_zeroes: false, structured: false, contexts_of, contexts }
+        let (no_zeroes, structured, answered) = (false, false, 0);
+        Self { offers, stage: Stage::Flags, no_zeroes, structured, contexts_of, contexts, answered }
     }
 
     /// What the server says first.
@@ -128,7 +131,16 @@ impl<'a> Handshake<'a> {
         (OPTION_HEAD_BYTES, Step::More)
     }
 
+    /// Replaces the answer that would begin the transmission by a refusal. The oldest way in has no room for one.
+    pub fn refuse_export(&self, output: &mut Vec<u8>, why: &str) {
+        output.clear();
+        if self.answered != option::EXPORT_NAME {
+            refuse(output, self.answered, answer::POLICY, why);
+        }
+    }
+
     fn answer(&mut self, code: u32, data: &[u8], output: &mut Vec<u8>) -> Step {
+        self.answered = code;
         match code {
             option::EXPORT_NAME => return self.export_name(data, output),
             option::ABORT => {

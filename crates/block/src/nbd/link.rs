@@ -9,10 +9,11 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use device::bell;
 use device::desk::{Desk, Watched};
 use device::together::{self, Errand};
+use device::{Clock, bell};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -55,7 +56,10 @@ pub(super) struct Link {
     bell: Arc<OwnedFd>,
     budget: Arc<Budget>,
     limits: InFlight,
+    clock: Arc<dyn Clock>,
     state: Mutex<State>,
+    /// Since when the client has not finished a request or taken its replies; 0 if it owes nothing.
+    owes_since_ns: AtomicU64,
 }
 
 /// Requests started whose replies were not sent yet.
@@ -82,6 +86,8 @@ struct State {
     sent_frames: u64,
     /// Whether the socket takes no more for ever.
     broken: bool,
+    /// When the last request under way ended.
+    idle_since_ns: u64,
 }
 
 /// Frames being sent, the first of them in part.
@@ -113,7 +119,12 @@ pub(super) struct Woken {
 const FRAMES_AT_ONCE: usize = 64;
 
 impl Link {
-    pub fn new(socket: OwnedFd, budget: Arc<Budget>, limits: InFlight) -> io::Result<Self> {
+    pub fn new(
+        socket: OwnedFd,
+        budget: Arc<Budget>,
+        limits: InFlight,
+        clock: Arc<dyn Clock>,
+    ) -> io::Result<Self> {
         let state = State {
             queue: VecDeque::new(),
             batch: Some(Batch::default()),
@@ -124,8 +135,35 @@ impl Link {
             blocked: false,
             sent_frames: 0,
             broken: false,
+            idle_since_ns: 0,
         };
-        Ok(Self { socket, bell: Arc::new(bell::new()?), budget, limits, state: Mutex::new(state) })
+        let (bell, state) = (Arc::new(bell::new()?), Mutex::new(state));
+        Ok(Self { socket, bell, budget, limits, clock, state, owes_since_ns: AtomicU64::new(0) })
+    }
+
+    /// The handshake is over: idle time counts from now on.
+    pub fn begin_serving(&self) {
+        self.state.lock().idle_since_ns = self.clock.monotonic_ns();
+    }
+
+    /// Records since when the client has not finished a request or taken its replies, if that is so.
+    pub fn client_owes_since(&self, since_ns: Option<u64>) {
+        self.owes_since_ns.store(since_ns.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Since when the connection has been idle, if for `idle_ns`, or its client has stalled, if for `stalled_ns`.
+    pub fn quiet_since(&self, now_ns: u64, idle_ns: u64, stalled_ns: u64) -> Option<u64> {
+        let owes_since_ns = self.owes_since_ns.load(Ordering::Relaxed);
+        if owes_since_ns > 0 {
+            return (now_ns.saturating_sub(owes_since_ns) >= stalled_ns).then_some(owes_since_ns);
+        }
+        let state = self.state.lock();
+        // Without room for its next request it waits for the server.
+        let is_idle = state.is_idle() && !state.lacks_room && state.idle_since_ns > 0;
+        let since_ns = state.idle_since_ns;
+        drop(state);
+        let is_long = is_idle && now_ns.saturating_sub(since_ns) >= idle_ns;
+        (is_long && !self.has_input()).then_some(since_ns)
     }
 
     pub fn socket(&self) -> &OwnedFd {
@@ -335,6 +373,9 @@ impl Link {
         state.in_flight.bytes -= ended.bytes;
         state.sent_frames += ended.frames;
         state.lacks_room = false;
+        if state.in_flight.requests == 0 {
+            state.idle_since_ns = self.clock.monotonic_ns();
+        }
         self.budget.release(ended.bytes);
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! `wire`, `handshake`, `transmission` and `intake` are bytes in, values out, and know no socket. `connection` and `link`
-//! are one client's thread and its way out; `budget` bounds what all clients together can make us hold.
+//! are one client's thread and its way out; `budget` bounds what all clients together can make us hold, `slots` how many there are.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -32,6 +32,7 @@ mod handshake;
 mod intake;
 mod link;
 mod server;
+mod slots;
 pub mod socket;
 mod transmission;
 mod wire;

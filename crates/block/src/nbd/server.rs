@@ -15,9 +15,10 @@ use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::budget::Budget;
-use super::connection::{Hall, serve};
+use super::connection::{End, Hall, serve};
 use super::handshake::Offer;
 use super::link::{InFlight, Link};
+use super::slots::{Limits, Slot, Slots};
 use super::socket;
 use crate::export::{Client, Export};
 
@@ -56,26 +57,57 @@ pub struct Offered {
 /// How a server serves.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Clients served at once; who comes later is turned away.
+    /// Maximum number of clients. One more displaces the connection with the longest idle time. If none is idle, the new client
+    /// is refused.
     pub max_connections: usize,
+    /// Maximum number of clients at one IP address (IPv6: in one /64 network). `None` is three quarters of `max_connections`.
+    pub max_connections_per_address: Option<usize>,
     /// Requests of one connection under way at once; the rest stays in the socket.
     pub requests_per_connection: usize,
     /// Bytes of data in requests of one connection under way at once. One request is always let in.
     pub bytes_per_connection: usize,
     /// The same, of all connections.
     pub total_bytes: usize,
-    /// Time that a client has to finish what it began: the handshake, a request, taking its replies.
-    pub patience_seconds: u32,
+    /// Time limit for a client to send a request that it began, or to take its replies.
+    pub client_timeout_seconds: u32,
+    /// Time limit for a client to finish its handshake.
+    pub handshake_timeout_seconds: u32,
+}
+
+impl Options {
+    /// Maximum number of concurrent handshakes, which do not count towards [`max_connections`](Self::max_connections).
+    fn handshakes(&self) -> usize {
+        (self.max_connections / 4).max(16)
+    }
+
+    /// Maximum number of open sockets.
+    #[must_use]
+    pub fn most_sockets(&self) -> usize {
+        self.max_connections + 2 * self.handshakes()
+    }
+
+    fn limits(&self) -> Limits {
+        let three_quarters = (self.max_connections - self.max_connections / 4).max(1);
+        Limits {
+            connections: self.max_connections,
+            connections_per_address: self.max_connections_per_address.unwrap_or(three_quarters),
+            handshakes: self.handshakes(),
+            idle_ns: 1_000_000_000,
+            stalled_ns: u64::from(self.handshake_timeout_seconds) * 1_000_000_000,
+        }
+    }
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             max_connections: 64,
+            max_connections_per_address: None,
             requests_per_connection: 256,
             bytes_per_connection: 64 << 20,
             total_bytes: 256 << 20,
-            patience_seconds: 60,
+            client_timeout_seconds: 60,
+            handshake_timeout_seconds: 5,
         }
     }
 }
@@ -96,6 +128,7 @@ struct Shared {
     bell: OwnedFd,
     stopping: AtomicBool,
     guests: Mutex<Vec<Guest>>,
+    slots: Arc<Slots>,
     tally: Tally,
     last_dropped: Mutex<Option<String>>,
 }
@@ -121,9 +154,11 @@ pub struct ConnectionCounts {
     pub open: u64,
     /// Ever let in.
     pub accepted: u64,
-    /// Turned away since there were too many.
+    /// Refused because too many clients were connected and none was idle.
     pub turned_away: u64,
-    /// Ended for breaking the protocol, for keeping us waiting, or by the socket's failure.
+    /// Closed to make room for new clients: idle the longest, or slow in the handshake.
+    pub displaced: u64,
+    /// Closed for breaking the protocol, by a time limit, or by the socket's failure.
     pub dropped: u64,
     /// Bytes of requests under way.
     pub bytes_under_way: u64,
@@ -149,16 +184,20 @@ impl Server {
             shape: offered.export.shape(),
             contexts: offered.export.contexts().to_vec(),
         };
+        let clock = Arc::new(SystemClock) as Arc<dyn Clock>;
+        let seconds = |seconds: u32| u64::from(seconds) * 1_000_000_000;
         let hall = Hall {
             offers: offered.iter().map(offer).collect(),
             exports: offered.into_iter().map(|offered| offered.export).collect(),
-            clock: Arc::new(SystemClock) as Arc<dyn Clock>,
-            patience_ns: u64::from(options.patience_seconds) * 1_000_000_000,
+            clock: Arc::clone(&clock),
+            client_timeout_ns: seconds(options.client_timeout_seconds),
+            handshake_timeout_ns: seconds(options.handshake_timeout_seconds),
             closing: AtomicBool::new(false),
         };
         let shared = Arc::new(Shared {
             hall: Arc::new(hall),
             budget: Arc::new(Budget::new(options.total_bytes)),
+            slots: Arc::new(Slots::new(options.limits(), clock)),
             options,
             bell: bell::new()?,
             stopping: AtomicBool::new(false),
@@ -186,6 +225,7 @@ impl Server {
             open: self.clients().len() as u64,
             accepted: tally.accepted.load(Ordering::Relaxed),
             turned_away: tally.turned_away.load(Ordering::Relaxed),
+            displaced: self.shared.slots.displaced(),
             dropped: tally.dropped.load(Ordering::Relaxed),
             bytes_under_way: self.shared.budget.used_bytes() as u64,
         }
@@ -270,29 +310,43 @@ impl Shared {
     fn welcome(self: &Arc<Self>, socket: OwnedFd, client: Client) {
         let mut guests = self.guests.lock();
         guests.retain(|guest| !guest.thread.is_finished());
-        let has_room = guests.len() < self.options.max_connections;
-        let started = if has_room { self.seat(socket, client).ok() } else { None };
-        let counter = if started.is_some() { &self.tally.accepted } else { &self.tally.turned_away };
-        counter.fetch_add(1, Ordering::Relaxed);
-        guests.extend(started);
+        match self.start_connection(socket, client) {
+            Ok(guest) => guests.push(guest),
+            Err(_) => drop(self.tally.turned_away.fetch_add(1, Ordering::Relaxed)),
+        }
     }
 
-    fn seat(self: &Arc<Self>, socket: OwnedFd, client: Client) -> io::Result<Guest> {
+    fn start_connection(self: &Arc<Self>, socket: OwnedFd, client: Client) -> io::Result<Guest> {
         rustix::io::ioctl_fionbio(&socket, true)?;
         let limits = InFlight {
             requests: self.options.requests_per_connection,
             bytes: self.options.bytes_per_connection,
         };
-        let link = Arc::new(Link::new(socket, Arc::clone(&self.budget), limits)?);
+        let clock = Arc::clone(&self.hall.clock);
+        let link = Arc::new(Link::new(socket, Arc::clone(&self.budget), limits, clock)?);
+        let slot = self.slots.begin_handshake(&client, &link).ok_or(ErrorKind::ConnectionRefused)?;
         let (shared, served) = (Arc::clone(self), Arc::clone(&link));
         let thread = std::thread::Builder::new().name("nbd-connection".into()).spawn(move || {
-            if let Some(why) = serve(&shared.hall, &served, client).reason() {
-                shared.tally.dropped.fetch_add(1, Ordering::Relaxed);
-                *shared.last_dropped.lock() = Some(why);
-            }
+            let end = serve(&shared.hall, &served, client, &slot);
+            shared.count_end(&end, &slot);
             served.hang_up();
         })?;
         Ok(Guest { client, link, thread })
+    }
+
+    fn count_end(&self, end: &End, slot: &Slot) {
+        let (counter, reason) = match end {
+            // Counted when it was closed.
+            _ if slot.is_displaced() => return,
+            End::TurnedAway => (&self.tally.turned_away, None),
+            end => (&self.tally.dropped, end.reason()),
+        };
+        if reason.is_some() || matches!(end, End::TurnedAway) {
+            counter.fetch_add(1, Ordering::Relaxed);
+        }
+        if reason.is_some() {
+            *self.last_dropped.lock() = reason;
+        }
     }
 }
 

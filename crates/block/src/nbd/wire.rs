@@ -64,6 +64,7 @@ pub(super) mod answer {
     pub const INFO: u32 = 3;
     pub const META_CONTEXT: u32 = 4;
     pub const UNSUPPORTED: u32 = ERROR | 1;
+    pub const POLICY: u32 = ERROR | 2;
     pub const INVALID: u32 = ERROR | 3;
     pub const UNKNOWN: u32 = ERROR | 6;
     pub const TOO_BIG: u32 = ERROR | 9;

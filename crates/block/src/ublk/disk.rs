@@ -214,7 +214,7 @@ impl Drop for Disk {
     }
 }
 
-fn block_path(number: u32) -> PathBuf {
+pub(super) fn block_path(number: u32) -> PathBuf {
     PathBuf::from(format!("/dev/ublkb{number}"))
 }
 
@@ -291,7 +291,7 @@ fn of_identity(control: &mut Control, identity: u64) -> Option<u32> {
 }
 
 /// Of all devices of the driver.
-fn numbers() -> Vec<u32> {
+pub(super) fn numbers() -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/sys/class/ublk-char") else { return Vec::new() };
     let name = |entry: fs::DirEntry| entry.file_name().into_string().ok();
     entries.flatten().filter_map(name).filter_map(|name| name.strip_prefix("ublkc")?.parse().ok()).collect()
@@ -312,7 +312,7 @@ fn take_over(control: &mut Control, info: DeviceInfo, shape: &Shape) -> Result<D
     Err(busy(info.number, "is still held by the server that ended"))
 }
 
-fn busy(number: u32, why: &str) -> IoError {
+pub(super) fn busy(number: u32, why: &str) -> IoError {
     IoError::new(ErrorKind::Busy, format!("{} {why}", block_path(number).display()))
 }
 

@@ -12,6 +12,7 @@
 //! | `request` | descriptors as operations, answers as results: no I/O |
 //! | `control` | the driver's control device: make, start, hand over, remove |
 //! | `disk` | the life of a device, in those terms |
+//! | `left` | all devices of the driver, and the removal of one without a server |
 //! | `queue`, `outbox` | a queue's thread, and the answers on their way to it |
 //! | `ticket` | a request under way: its data, and what becomes of it |
 //! | `ring`, `descriptors` | io_uring, and the memory shared with the kernel |
@@ -36,6 +37,7 @@
 mod control;
 mod descriptors;
 mod disk;
+mod left;
 mod outbox;
 mod queue;
 mod request;
@@ -44,3 +46,4 @@ mod ticket;
 mod uapi;
 
 pub use disk::{Disk, Driver, Left, Options, waiting};
+pub use left::{DeviceState, DeviceStatus, delete, devices};

@@ -64,8 +64,12 @@ pub(super) mod feature {
 pub(super) mod state {
     /// Not started yet, or stopped.
     pub(in super::super) const DEAD: u16 = 0;
+    /// Its server answers requests.
+    pub(in super::super) const LIVE: u16 = 1;
     /// Without a server: requests wait for the next one.
     pub(in super::super) const QUIESCED: u16 = 2;
+    /// Without a server: requests fail.
+    pub(in super::super) const FAILING: u16 = 3;
 }
 
 /// `UBLK_IO_OP_*`, the low byte of a descriptor's first word.

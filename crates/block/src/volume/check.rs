@@ -95,6 +95,13 @@ impl Volume {
         let shared = match verified(flash, disk, timer, traces).await {
             Ok((shared, found, _)) => {
                 check.found = Ok(found);
+                if found.damaged_blocks > 0 {
+                    check.add(format!(
+                        "{} of the blocks that the last acknowledged flush covers are damaged on flash: reads of them fail \
+                         until they are written again",
+                        found.damaged_blocks
+                    ));
+                }
                 shared
             }
             Err(error) => return check.refused(error),

@@ -4,7 +4,7 @@
 //! were told of. A table has the blocks of a set in the order in which they would leave, and the journal tells of what came
 //! later, so ranks are the order of the sets' queues.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::journal::Journal;
@@ -33,6 +33,10 @@ pub(super) struct Found {
     epochs: Vec<u64>,
     /// What notes told last of each page: the commit that ends recovery tells it again.
     pub(super) noted: BTreeMap<u32, Record>,
+    /// Pages written by the dropped commit and dropped notes, except those that an applied note wrote.
+    pub(super) dropped: BTreeSet<u32>,
+    /// Expected checksums of pages that recovery found damaged, in a volume without checksums.
+    pub(super) damaged: HashMap<u32, u32>,
     pub(super) journal: Journal,
 }
 
@@ -59,6 +63,8 @@ impl Found {
             partial: HashMap::new(),
             epochs: vec![0; if superblock.ordered { pages } else { 0 }],
             noted: BTreeMap::new(),
+            dropped: BTreeSet::new(),
+            damaged: HashMap::new(),
             journal: Journal::at(&layout, &superblock.checkpoint),
         }
     }
@@ -68,6 +74,7 @@ impl Found {
         self.check_record(record)?;
         let page = record.page as usize;
         self.partial.remove(&record.page);
+        self.damaged.remove(&record.page);
         let Some(Held { block, dirty, partial, crc, fresh, epoch, standing }) = record.held else {
             self.words[page] = 0;
             return Ok(());
@@ -92,11 +99,12 @@ impl Found {
         {
             *place = commit.max(epoch);
         }
-        // A record that is not fresh may not know the checksum; where they are kept it does.
-        if let Some(place) = self.crcs.get_mut(page)
-            && (fresh || crc != 0)
-        {
-            *place = crc;
+        // A record that is not fresh may not know the checksum; where they are kept it does. Where they are not, it knows that of
+        // a damaged page alone.
+        match self.crcs.get_mut(page) {
+            Some(place) if fresh || crc != 0 => *place = crc,
+            None if !fresh && crc != 0 => drop(self.damaged.insert(record.page, crc)),
+            _ => {}
         }
         Ok(())
     }
@@ -219,6 +227,7 @@ impl Found {
         if is_out_of_order {
             reinstate(&mut state, &self.words, &self.ranks);
         }
+        state.damaged = self.damaged;
         state.changes.restore(self.noted.into_values());
         recovery.dropped_blocks = dropped.len() as u64;
         Ok((state, dropped))

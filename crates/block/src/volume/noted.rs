@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use device::Device;
 
 use super::error::{Result, VolumeError};
-use super::found::Found;
+use super::found::{Found, damaged};
 use super::journal::block::{self, BlockKind, JOURNAL_BLOCK_BYTES};
 use super::record::Record;
 use super::recovery::{READ_BYTES, Recovery, read_blocks, records_in};
@@ -34,6 +34,10 @@ struct Ring {
     following: BTreeMap<u64, NoteBlock>,
     /// The newest block that follows an earlier commit: the commit and the sequence.
     earlier: Option<(u64, u64)>,
+    /// The last commit that any block says was flushed.
+    confirmed: u64,
+    /// Pages written according to notes that follow a later commit than the last one.
+    written_later: Vec<u32>,
     /// Places that cannot be read, and why.
     unreadable: HashMap<u64, VolumeError>,
 }
@@ -46,25 +50,45 @@ impl Found {
         uuid: u128,
         recovery: &mut Recovery,
     ) -> Result<()> {
-        let notes = self.chained_notes(flash, uuid).await?;
+        let (notes, written_later) = self.chained_notes(flash, uuid).await?;
         let count = self.notes_that_count(flash, &notes).await?;
+        if recovery.rolled_back {
+            self.dropped.extend(written_later);
+        }
+        self.dropped.extend(written_pages(notes[count..].iter().flatten()));
         let commit = self.journal.next_commit;
         for record in notes[..count].iter().flatten() {
             self.apply(record, commit)?;
             self.noted.insert(record.page, *record);
+            // A note may tell again what the commit that was dropped did.
+            self.dropped.remove(&record.page);
         }
-        recovery.notes = count as u64;
+        recovery.rolled_back_blocks = self.dropped.len() as u64;
+        recovery.notes = notes[..count].iter().filter(|records| !records.is_empty()).count() as u64;
         recovery.rolled_back |= count < notes.len();
         Ok(())
     }
 
-    /// The notes after the last commit, in order, each as its records.
-    async fn chained_notes(&self, flash: &dyn Device, uuid: u128) -> Result<Vec<Vec<Record>>> {
-        let (_, mut chain) = self.journal.notes.start();
+    /// The last commit that notes say was flushed.
+    pub(super) async fn confirmed_by_notes(&self, flash: &dyn Device, uuid: u128) -> Result<u64> {
+        Ok(self.read_ring(flash, uuid).await?.confirmed)
+    }
+
+    /// The notes after the last commit, in order, each as its records; and the pages that those after a later one wrote.
+    async fn chained_notes(&self, flash: &dyn Device, uuid: u128) -> Result<(Vec<Vec<Record>>, Vec<u32>)> {
+        let (base, mut chain) = self.journal.notes.start();
         let mut ring = self.read_ring(flash, uuid).await?;
+        if ring.confirmed > base {
+            let confirmed = ring.confirmed;
+            return Err(damaged(&format!(
+                "the journal ends with commit {base}, but commit {confirmed} was flushed: what was acknowledged since is lost. \
+                 Copy the flash, restore the disk if it lacks anything (in write-back it does), and make the cache anew with \
+                 `block create --force`"
+            )));
+        }
         let Some(mut next) = ring.first(chain) else {
             ring.first_places().try_for_each(|sequence| ring.must_be_readable(sequence))?;
-            return Ok(Vec::new());
+            return Ok((Vec::new(), ring.written_later));
         };
         let (mut notes, mut open) = (Vec::new(), Vec::new());
         while let Some(block) = ring.following.remove(&next).filter(|block| block.chain == chain) {
@@ -75,7 +99,7 @@ impl Found {
             }
         }
         ring.must_be_readable(next)?;
-        Ok(notes)
+        Ok((notes, ring.written_later))
     }
 
     async fn read_ring(&self, flash: &dyn Device, uuid: u128) -> Result<Ring> {
@@ -103,11 +127,14 @@ impl Found {
         let (base, _) = self.journal.notes.start();
         for bytes in bytes.chunks_exact(JOURNAL_BLOCK_BYTES) {
             let Some((header, crc, units)) = block::decode(BlockKind::Note, uuid, bytes) else { continue };
+            ring.confirmed = ring.confirmed.max(header.confirmed);
             if header.commit < base {
                 ring.earlier = ring.earlier.max(Some((header.commit, header.sequence)));
             } else if header.commit == base {
                 let (chain, ends_note, records) = (header.chain, header.ends_commit, records_in(units)?);
                 ring.following.insert(header.sequence, NoteBlock { chain, crc, ends_note, records });
+            } else {
+                ring.written_later.extend(written_pages(&records_in(units)?));
             }
         }
         Ok(())
@@ -139,6 +166,12 @@ impl Found {
         }
         Ok(counts.iter().rposition(|counts| *counts).unwrap_or(0))
     }
+}
+
+/// Pages to which clients' blocks were written, according to these records.
+pub(super) fn written_pages<'a>(records: impl IntoIterator<Item = &'a Record>) -> impl Iterator<Item = u32> {
+    let is_written = |record: &&Record| record.held.is_some_and(|held| held.fresh && held.dirty);
+    records.into_iter().filter(is_written).map(|record| record.page)
 }
 
 impl Ring {

@@ -177,18 +177,20 @@ impl Shared {
                 state.order.as_ref().and_then(Order::oldest).filter(|(epoch, _)| *epoch <= confirmed);
             let Some((epoch, mut versions)) = oldest else { return Ok(0) };
             versions.sort_by_key(|version| version.block);
+            let damaged: Vec<_> = versions.iter().map(|version| state.damaged_crc(version.page)).collect();
             for version in &versions {
                 work.read_page(&mut state, version.page);
             }
-            (epoch, versions)
+            (epoch, versions, damaged)
         };
-        let (epoch, versions) = oldest;
+        let (epoch, versions, damaged) = oldest;
         let keeps_checksums = self.superblock.lock().checksums;
-        let crc = |version: &Version| keeps_checksums.then_some(version.crc);
         let blocks: Vec<(u64, Copy)> = versions
             .iter()
-            .map(|version| {
-                (version.block, Copy { page: version.page, crc: crc(version), partial: version.partial })
+            .zip(damaged)
+            .map(|(version, damaged)| {
+                let crc = keeps_checksums.then_some(version.crc).or(damaged);
+                (version.block, Copy { page: version.page, crc, partial: version.partial })
             })
             .collect();
         let (begun_ns, failed_before) = (self.timer.monotonic_ns(), self.disk_trouble.flushes_failed());

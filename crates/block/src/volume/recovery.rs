@@ -26,6 +26,7 @@ use super::found::{Found, damaged};
 use super::identity;
 use super::journal::block::{self, BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES};
 use super::journal::commit::{Committed, Why};
+use super::noted::written_pages;
 use super::read::crc32c;
 use super::record::Record;
 use super::superblock::{self, Superblock};
@@ -48,8 +49,14 @@ pub struct Recovery {
     pub commits: u64,
     /// Notes that were applied: what was written since the last commit.
     pub notes: u64,
-    /// The last commit had not all reached the flash, and does not count. Nobody was told that it had.
+    /// The last commit, or notes after it, were dropped because their pages do not have the recorded checksums. A power cut
+    /// before the flush ended leaves this state; no flush was acknowledged then. Otherwise the flash lost data.
     pub rolled_back: bool,
+    /// Blocks written by clients and dropped with that commit and those notes.
+    pub rolled_back_blocks: u64,
+    /// Blocks of the last commit that the flash lost although the flush was acknowledged. The rest of the commit is kept. Reads of
+    /// these blocks fail until a client writes them again.
+    pub damaged_blocks: u64,
     /// Clean blocks that were dropped because the mode writes to the disk directly and the disk may be newer, or the disk was
     /// taken though it seemed wrong.
     pub dropped_blocks: u64,
@@ -76,8 +83,21 @@ impl Volume {
         Self::open_as(flash, disk, timer, Pairing::default()).await
     }
 
-    /// The same, with a disk of which the system knows something, or that is to be taken though it seems wrong. The disk gets
-    /// the volume's mark.
+    /// Reads the state on `flash` without its disk: the superblock, and the numbers of blocks that [`open`](Self::open) would find.
+    /// Writes nothing. The volume must be closed.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), but for those of the disk.
+    pub async fn survey(flash: &Arc<dyn Device>) -> Result<(Superblock, Recovery)> {
+        let superblock = superblock::read(&**flash).await?;
+        check_flash(&**flash, &superblock)?;
+        let (found, mut recovery) = Found::read(&**flash, &superblock).await?;
+        found.into_state(&superblock, &mut recovery, Trust::Whole)?;
+        Ok((superblock, recovery))
+    }
+
+    /// Opens a volume as [`open`](Self::open) does, given the system's knowledge of the disk. `is_forced` accepts a wrong
+    /// disk. Sets the volume's mark on the disk.
     ///
     /// # Errors
     /// As [`open`](Self::open). A disk of another size is refused in any case.
@@ -221,6 +241,8 @@ impl Shared {
             let state = self.state.lock();
             recovery.was_forced
                 || !dropped.is_empty()
+                // The commit that ends recovery would make the damaged one look whole.
+                || !state.damaged.is_empty()
                 || !state.journal.has_room_for_units(state.changes.units())
         };
         if needs_table {
@@ -254,6 +276,16 @@ struct ReadCommit {
     chain: u32,
 }
 
+/// A page whose checksum is wrong, or that cannot be read.
+struct DamagedPage {
+    page: u32,
+    /// The expected checksum.
+    crc: u32,
+    dirty: bool,
+    /// The error, if the read failed.
+    error: Option<VolumeError>,
+}
+
 impl Found {
     async fn read(flash: &dyn Device, superblock: &Superblock) -> Result<(Self, Recovery)> {
         let mut found = Self::nothing(superblock);
@@ -285,6 +317,7 @@ impl Found {
                     commit: checkpoint.number,
                     chain,
                     ends_commit: read + 1 == checkpoint.table_blocks,
+                    confirmed: 0,
                 };
                 let decoded = block::decode(BlockKind::Table, superblock.uuid, bytes);
                 let Some((_, crc, units)) = decoded.filter(|(header, ..)| *header == expected) else {
@@ -315,14 +348,27 @@ impl Found {
             // Whatever there is of the next commit was written after the flush of this one.
             let is_confirmed = next.is_some();
             if let Some(commit) = last.take() {
-                let counts = is_confirmed
-                    || commit.number <= superblock.checkpoint.confirmed_commit
-                    || self.has_its_pages(flash, &commit).await?;
-                if !counts {
+                let damaged = match is_confirmed || commit.number <= superblock.checkpoint.confirmed_commit {
+                    true => Vec::new(),
+                    false => self.damaged_pages(flash, &commit).await?,
+                };
+                if !damaged.is_empty()
+                    && self.confirmed_by_notes(flash, superblock.uuid).await? < commit.number
+                {
+                    // An unreadable page may hold acknowledged data.
+                    if let Some(error) = damaged.into_iter().find_map(|page| page.error) {
+                        return Err(error);
+                    }
                     recovery.rolled_back = true;
+                    self.dropped.extend(written_pages(&commit.records));
                     return Ok(());
                 }
                 self.take_commit(&commit, recovery)?;
+                // The disk has the clean ones.
+                recovery.damaged_blocks = damaged.iter().filter(|page| page.dirty).count() as u64;
+                if !superblock.checksums {
+                    self.damaged.extend(damaged.iter().map(|page| (page.page, page.crc)));
+                }
             }
             match next {
                 Some(commit) if commit.is_whole => last = Some(commit),
@@ -411,16 +457,20 @@ impl Found {
         Ok(any.then_some(commit))
     }
 
-    /// Whether every page that the commit brought is on flash as it was written.
-    async fn has_its_pages(&self, flash: &dyn Device, commit: &ReadCommit) -> Result<bool> {
+    /// Pages of the commit whose checksums are wrong, or that cannot be read.
+    async fn damaged_pages(&self, flash: &dyn Device, commit: &ReadCommit) -> Result<Vec<DamagedPage>> {
+        let mut damaged = Vec::new();
         for record in &commit.records {
             let Some(held) = record.held.filter(|held| held.fresh) else { continue };
             self.check_record(record)?;
-            if !self.is_as_written(flash, record.page, held.crc).await? {
-                return Ok(false);
-            }
+            let error = match self.is_as_written(flash, record.page, held.crc).await {
+                Ok(true) => continue,
+                Ok(false) => None,
+                Err(error) => Some(error),
+            };
+            damaged.push(DamagedPage { page: record.page, crc: held.crc, dirty: held.dirty, error });
         }
-        Ok(true)
+        Ok(damaged)
     }
 
     pub(super) async fn is_as_written(&self, flash: &dyn Device, page: u32, crc: u32) -> Result<bool> {

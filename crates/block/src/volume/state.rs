@@ -63,6 +63,8 @@ pub(super) struct State {
     page_of: Vec<u16>,
     /// Checksum of each slot's page, if they are kept.
     crc_of: Option<Vec<u32>>,
+    /// Expected checksums of pages that recovery found damaged, in a volume without checksums: reading one fails.
+    pub(super) damaged: HashMap<u32, u32>,
     /// Slots whose block lacks sectors.
     partial: HashMap<u32, Sectors>,
 }
@@ -118,6 +120,7 @@ impl State {
             layout,
             page_of: vec![NO_PAGE; slots],
             crc_of: superblock.checksums.then(|| vec![0; slots]),
+            damaged: HashMap::new(),
             partial: HashMap::new(),
         }
     }
@@ -141,17 +144,27 @@ impl State {
     /// Where the block in `slot` lies; `None` while it is being brought in.
     pub(super) fn copy(&self, slot: Slot) -> Option<Copy> {
         let page = self.page_of[slot.0 as usize];
-        (page != NO_PAGE).then(|| Copy {
-            page: self.first_page(slot) + u32::from(page),
-            crc: self.crc_of.as_ref().map(|crcs| crcs[slot.0 as usize]),
-            partial: self.partial.get(&slot.0).copied(),
+        (page != NO_PAGE).then(|| {
+            let page = self.first_page(slot) + u32::from(page);
+            let crc = self.crc_of.as_ref().map(|crcs| crcs[slot.0 as usize]);
+            Copy {
+                page,
+                crc: crc.or_else(|| self.damaged_crc(page)),
+                partial: self.partial.get(&slot.0).copied(),
+            }
         })
+    }
+
+    /// The expected checksum of a page that recovery found damaged.
+    pub(super) fn damaged_crc(&self, page: u32) -> Option<u32> {
+        if self.damaged.is_empty() { None } else { self.damaged.get(&page).copied() }
     }
 
     /// The page written is the slot's from now on; the one it had leaves.
     pub(super) fn install(&mut self, written: &Written) {
         let &Written { slot, block, page, crc, partial, dirty } = written;
         self.vacate(slot, block);
+        self.damaged.remove(&page);
         self.place(slot, page, crc, partial);
         let standing = self.told_standing(slot, self.format);
         self.changes.hold(page, Held { block, dirty, partial, crc, fresh: true, epoch: 0, standing });

@@ -120,6 +120,7 @@ impl Volume {
         // What a table that cannot be written does not concern goes to the disk all the same.
         let Batch { cleaned, failed } = self.shared.clean_batch().await?;
         table?;
+        self.shared.confirm_last_commit();
         match failed {
             Some(error) if cleaned == 0 => Err(error),
             _ => Ok(cleaned > 0 || table_due),

@@ -121,6 +121,10 @@ impl Client {
         Self::greeted_over(UnixStream::connect(path).unwrap())
     }
 
+    pub fn over_greeted(socket: impl Into<OwnedFd>) -> Self {
+        Self::greeted_over(UnixStream::from(socket.into()))
+    }
+
     fn greeted_over(mut socket: UnixStream) -> Self {
         let mut greeting = [0; 18];
         socket.read_exact(&mut greeting).unwrap();

@@ -12,11 +12,11 @@ use crate::client::*;
 const SIZE_BYTES: u64 = 64 << 20;
 const TOTAL_BYTES: usize = 40 << 20;
 
-fn served(options: Options) -> Served {
+pub fn served(options: Options) -> Served {
     Served::new(Arc::new(DeviceExport::new(Arc::new(MemoryDevice::new(SIZE_BYTES)))), options)
 }
 
-fn assert_serves(served: &Served) {
+pub fn assert_serves(served: &Served) {
     let mut client = Client::connect(&served.socket(), true, &[]);
     assert_eq!(client.call(READ, 0, 4096, 4096, &[]).data, [0; 4096]);
     assert_eq!(client.call(WRITE, 0, 4096, 4096, &[0; 4096]).error, 0);
@@ -37,7 +37,8 @@ fn malformed_request_closes_the_connection() {
 
 #[test]
 fn a_client_that_stalls_is_hung_up_on() {
-    let served = served(Options { patience_seconds: 1, ..Options::default() });
+    let limits = Options { client_timeout_seconds: 1, handshake_timeout_seconds: 1, ..Options::default() };
+    let served = served(limits);
     let mut amid_handshake = Client::greeted(&served.socket());
     let mut amid_head = Client::connect(&served.socket(), true, &[]);
     amid_head.socket.write_all(&request(READ, 0, 1, 0, 512)[..20]).unwrap();
@@ -74,8 +75,8 @@ fn client_that_does_not_read_replies_is_limited_to_its_own_budget() {
 /// Its thread used to spin on a partly sent reply, and the server did not stop.
 #[test]
 fn a_client_that_goes_with_replies_half_taken_is_forgotten() {
-    for (patience_seconds, dies) in [(60, true), (1, false)] {
-        let served = served(Options { patience_seconds, ..Options::default() });
+    for (client_timeout_seconds, dies) in [(60, true), (1, false)] {
+        let served = served(Options { client_timeout_seconds, ..Options::default() });
         let mut client = Client::connect(&served.socket(), true, &[]);
         for cookie in 0..4 {
             client.send(READ, 0, cookie, 0, 8 << 20, &[]);
@@ -95,7 +96,7 @@ fn a_client_that_goes_with_replies_half_taken_is_forgotten() {
 
 #[test]
 fn refused_requests_do_not_pile_up_their_refusals() {
-    let served = served(Options { patience_seconds: 2, ..Options::default() });
+    let served = served(Options { client_timeout_seconds: 2, ..Options::default() });
     let mut client = Client::connect(&served.socket(), true, &[]);
     client.socket.set_nonblocking(true).unwrap();
     let flood = request(READ, 0, 1, SIZE_BYTES, 512).repeat(1000);
@@ -143,23 +144,9 @@ fn client_aborting_the_handshake_is_counted_as_dropped() {
     assert_eq!(served.server.counts().dropped, 0, "{:?}", served.server.last_dropped());
 }
 
-#[test]
-fn a_connection_too_many_is_turned_away() {
-    let served = served(Options { max_connections: 2, ..Options::default() });
-    let _first = Client::connect(&served.socket(), true, &[]);
-    let second = Client::connect(&served.socket(), true, &[]);
-    let mut third = std::os::unix::net::UnixStream::connect(served.socket()).unwrap();
-    assert_eq!(std::io::Read::read(&mut third, &mut [0; 1]).unwrap_or(0), 0);
-    drop(second);
-    while served.server.counts().open == 2 {
-        std::thread::yield_now();
-    }
-    assert_serves(&served);
-}
-
-/// Answers nothing before it is let go.
+/// Keeps every request until the test answers it.
 #[derive(Default)]
-struct Holding(Mutex<Vec<Caller>>);
+pub struct Holding(pub Mutex<Vec<Caller>>);
 
 impl Export for Holding {
     fn shape(&self) -> Shape {

@@ -6,4 +6,5 @@ mod client;
 mod clients;
 mod conformance;
 mod hostile;
+mod slots;
 mod tools;

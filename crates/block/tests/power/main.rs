@@ -12,6 +12,7 @@ mod history;
 mod killed;
 mod ledger;
 mod long;
+mod lost_flush;
 mod order;
 mod short;
 mod stage;

@@ -248,7 +248,8 @@ fn every_flipped_byte_of_a_table_is_found() {
     }
 }
 
-/// A flipped bit in the journal ends the replay: all earlier commits and their notes count, and no content is invented.
+/// A flipped bit in the last commit ends the journal before it; the note before that commit still counts. If a note confirms the
+/// commit with the flipped bit, the volume is refused.
 #[test]
 fn flipped_bytes_of_the_journal_are_never_believed() {
     let pair = Pair::used(&config());
@@ -260,14 +261,20 @@ fn flipped_bytes_of_the_journal_are_never_believed() {
             volume.flush().await.unwrap();
         }
     });
-    let place = superblock.checkpoint.journal_sequence + 2;
-    let journal = superblock.layout.journal_offset() + place * 4096;
+    let block = |number| {
+        let place = superblock.checkpoint.journal_sequence + number;
+        superblock.layout.journal_offset() + place * 4096
+    };
+    let (second, last) = (block(2), block(3));
     for byte in (0..4096).step_by(7) {
         let damaged = pair.copy();
-        poke(&*damaged.flash, journal, |bytes| bytes[byte] ^= 0x10);
+        poke(&*damaged.flash, last, |bytes| bytes[byte] ^= 0x10);
         let volume = pollster::block_on(damaged.open()).unwrap();
         let bytes = pollster::block_on(volume.read(3 * 4096, 4096)).unwrap();
-        assert!(bytes.iter().all(|&byte| byte == 2), "byte {byte}: {:?}", &bytes[..4]);
+        assert!(bytes.iter().all(|&byte| byte == 3), "byte {byte}: {:?}", &bytes[..4]);
+        let damaged = pair.copy();
+        poke(&*damaged.flash, second, |bytes| bytes[byte] ^= 0x10);
+        assert_eq!(damaged.refusal(), VolumeErrorKind::Damaged, "byte {byte}");
     }
 }
 

@@ -13,6 +13,8 @@ pub const CHECKS: &[Check] = &[
     ("serving by ublk without the right says so in a line", unprivileged),
     ("a disk that waits for its server is refused to any other", foreign),
     ("a disk that waits is not made a second time under another number, nor its cache destroyed", twice),
+    ("a disk whose server is gone is listed and deleted, and its readers get errors", stale),
+    ("the disk of a cache that is destroyed by force is deleted with it", orphan),
 ];
 
 /// Serves a file that is there for the purpose.
@@ -50,6 +52,44 @@ fn foreign() {
     assert!(server.ready.contains("taken over"), "{}", server.ready);
     server.stop();
     assert!(!is_there());
+}
+
+/// Readers hung forever, and Debian has no tool that deletes the device.
+fn stale() {
+    let place = Place::new();
+    let server = place.serve();
+    let refused = ublk(&["delete", "0", "--yes"]);
+    assert!(
+        !refused.status.success() && told(&refused).contains("is being served by process"),
+        "{}",
+        told(&refused)
+    );
+    server.kill();
+    let mut reader = Command::new("dd");
+    reader.args([&format!("if={DISK}"), "of=/dev/null", "bs=4096", "count=1", "iflag=direct"]);
+    let mut reader = reader.spawn().unwrap();
+    crate::place::pause(1000);
+    let listed = told(&ublk(&["list"]));
+    assert!(listed.contains(DISK) && listed.contains(" waiting "), "{listed}");
+    assert!(reader.try_wait().unwrap().is_none(), "the reader waits for the next server");
+    succeeded(&ublk(&["delete", "0", "--yes"]));
+    assert!(!reader.wait().unwrap().success() && !is_there());
+    assert_eq!(told(&ublk(&["list"])), "there are no ublk devices\n");
+    let server = place.serve();
+    assert!(!server.ready.contains("taken over"), "{}", server.ready);
+    server.stop();
+}
+
+fn ublk(arguments: &[&str]) -> std::process::Output {
+    Command::new("/bin/flashwright").args(["block", "ublk"]).args(arguments).output().unwrap()
+}
+
+fn orphan() {
+    let place = Place::new();
+    place.serve().kill();
+    let destroyed = place.command("destroy").args(["--yes", "--force"]).output().unwrap();
+    succeeded(&destroyed);
+    assert!(told(&destroyed).contains(&format!("deleted {DISK}")) && !is_there(), "{}", told(&destroyed));
 }
 
 /// A file system that was mounted as the one and as the other would be written over by itself.

@@ -15,10 +15,12 @@ mod below;
 mod clients;
 mod fronts;
 mod loops;
+mod lost_flush;
 mod mistakes;
 mod pairing;
 mod refusals;
 mod surroundings;
+mod ublk;
 
 /// Two files in a directory of their own, and the commands on them.
 struct Place {
@@ -235,6 +237,12 @@ fn what_was_recorded_over_two_servers_is_replayed() {
     assert!(replayed.status.success(), "{}", told(&replayed));
     let result: Value = serde_json::from_slice(&replayed.stdout).unwrap();
     assert_eq!(result["trace"]["requests"], asked, "{result}");
+    let mut replayed = Command::new(FLASHWRIGHT);
+    replayed.args(["block", "replay", "--preset", "v3"]);
+    let words = told(&replayed.arg(place.path("requests.csv")).output().unwrap());
+    let dirty = result["caches"][0]["dirty_blocks"].to_string();
+    let line = words.lines().find(|line| line.starts_with("blocks dirty, at the end")).unwrap();
+    assert_eq!(line.split_whitespace().last(), Some(&*dirty), "{words}");
     std::fs::write(place.path("other.csv"), "a,b\n1,2\n").unwrap();
     let mut other = place.command("serve", true);
     let refused = other
@@ -308,6 +316,7 @@ fn a_status_has_numbers_as_numbers_and_prometheus_gets_every_figure_that_was_ask
         offline.contains("\n# TYPE flashwright_block_closed gauge\n") && !offline.contains("healthy"),
         "{offline}"
     );
+    assert!(offline.contains("\nflashwright_block_dirty_blocks{"), "{offline}");
     let server = place.serve();
     let status = place.status();
     let prometheus = told(&place.ask("status", &["--prometheus"]));
@@ -328,7 +337,7 @@ fn a_status_has_numbers_as_numbers_and_prometheus_gets_every_figure_that_was_ask
         [("state", "", ""), ("counters", "", "_total"), ("connections", "connections_", "")]
     {
         for (name, _) in status[part].as_object().unwrap().iter().filter(|(_, value)| value.is_number()) {
-            let is_counter = ["accepted", "turned_away", "dropped"].contains(&name.as_str());
+            let is_counter = ["accepted", "turned_away", "displaced", "dropped"].contains(&name.as_str());
             let suffix = if is_counter { "_total" } else { suffix };
             let told = prometheus.contains(&format!("\n# HELP flashwright_block_{prefix}{name}{suffix} "));
             assert_eq!(told, !name.ends_with("_percent"), "{name}");

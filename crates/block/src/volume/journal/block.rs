@@ -1,17 +1,18 @@
 //! What the journal, the notes and the tables are made of: blocks of 4 KiB that hold units of 16 bytes.
 //!
 //! ```text
-//!      0       4       8          16        24      28      30      32      48        64                      4096
-//!      +-------+-------+----------+---------+-------+-------+-------+-------+---------+------+------+-- ··· --+
-//!      | magic | crc   | sequence | commit  | chain | units | flags | uuid  | nothing | unit | unit |         |
-//!      | u32   | u32   | u64      | u64     | u32   | u16   | u16   | u128  | zeros   | 16 B | 16 B |         |
-//!      +-------+-------+----------+---------+-------+-------+-------+-------+---------+------+------+-- ··· --+
+//!      0       4       8          16        24      28      30      32      48          56      64                      4096
+//!      +-------+-------+----------+---------+-------+-------+-------+-------+-----------+-------+------+------+-- ··· --+
+//!      | magic | crc   | sequence | commit  | chain | units | flags | uuid  | confirmed | zeros | unit | unit |         |
+//!      | u32   | u32   | u64      | u64     | u32   | u16   | u16   | u128  | u64       |       | 16 B | 16 B |         |
+//!      +-------+-------+----------+---------+-------+-------+-------+-------+-----------+-------+------+------+-- ··· --+
 //! ```
 //!
 //! Little-endian. `crc` is CRC-32C of the whole block with itself zero: a block that a power cut tore is found out.
 //! `sequence` is the block's number since the volume was made; `chain` is the `crc` of the block before it, so that a
 //! block left over from an abandoned future never continues a newer past. `flags` bit 0 ends a commit. `uuid` keeps
-//! out the blocks of a volume that was here before.
+//! out the blocks of a volume that was here before. `confirmed`, of notes alone, is the last commit whose flush had ended
+//! when the note was written; programs that do not know it write 0 there and ignore it.
 
 use crate::volume::record::UNIT_BYTES;
 
@@ -26,6 +27,7 @@ const CHAIN_AT: usize = COMMIT_AT + 8;
 const UNITS_AT: usize = CHAIN_AT + 4;
 const FLAGS_AT: usize = UNITS_AT + 2;
 const UUID_AT: usize = FLAGS_AT + 2;
+const CONFIRMED_AT: usize = UUID_AT + 16;
 const HEADER_BYTES: usize = 64;
 
 /// Units that fit into a block.
@@ -65,6 +67,8 @@ pub struct BlockHeader {
     pub chain: u32,
     /// Whether the commit (the table) ends here.
     pub ends_commit: bool,
+    /// Of a note: the last commit whose flush had ended; 0 is none.
+    pub confirmed: u64,
 }
 
 /// Writes a block into `into`, of [`JOURNAL_BLOCK_BYTES`]; the answer is its checksum, the next one's chain.
@@ -82,6 +86,7 @@ pub fn encode(kind: BlockKind, uuid: u128, header: &BlockHeader, units: &[u8], i
     into[UNITS_AT..][..2].copy_from_slice(&count.to_le_bytes());
     into[FLAGS_AT..][..2].copy_from_slice(&u16::from(header.ends_commit).to_le_bytes());
     into[UUID_AT..][..16].copy_from_slice(&uuid.to_le_bytes());
+    into[CONFIRMED_AT..][..8].copy_from_slice(&header.confirmed.to_le_bytes());
     into[HEADER_BYTES..][..units.len()].copy_from_slice(units);
     let crc = crc_of(into);
     into[CRC_AT..][..4].copy_from_slice(&crc.to_le_bytes());
@@ -110,6 +115,7 @@ pub fn decode(kind: BlockKind, uuid: u128, block: &[u8]) -> Option<(BlockHeader,
         commit: u64_at(COMMIT_AT),
         chain: u32_at(CHAIN_AT),
         ends_commit: u16_at(FLAGS_AT) & FLAG_ENDS_COMMIT != 0,
+        confirmed: u64_at(CONFIRMED_AT),
     };
     Some((header, crc, &block[HEADER_BYTES..HEADER_BYTES + units * UNIT_BYTES]))
 }
@@ -128,7 +134,7 @@ mod tests {
 
     const UUID: u128 = 0x1234_5678_9abc_def0;
     const HEADER: BlockHeader =
-        BlockHeader { sequence: 77, commit: 9, chain: 0xdead_beef, ends_commit: true };
+        BlockHeader { sequence: 77, commit: 9, chain: 0xdead_beef, ends_commit: true, confirmed: 8 };
 
     fn block() -> Vec<u8> {
         let units: Vec<u8> = (0..48).collect();
@@ -171,6 +177,11 @@ mod tests {
         assert_eq!(
             block[8..32],
             [77, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0xef, 0xbe, 0xad, 0xde, 3, 0, 1, 0]
+        );
+        assert_eq!(
+            block[48..56],
+            [8, 0, 0, 0, 0, 0, 0, 0],
+            "zeros where nothing is confirmed, as in version 1"
         );
         assert_eq!(crc_of(&block), u32::from_le_bytes(block[4..8].try_into().unwrap()));
     }

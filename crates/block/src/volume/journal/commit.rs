@@ -167,6 +167,7 @@ impl Shared {
                 commit: journal.next_commit,
                 chain: journal.chain,
                 ends_commit: number + 1 == chunks.len(),
+                confirmed: 0,
             };
             let into = &mut buffer[number * JOURNAL_BLOCK_BYTES..][..JOURNAL_BLOCK_BYTES];
             journal.chain = block::encode(BlockKind::Journal, self.uuid, &header, units, into);
@@ -323,6 +324,7 @@ impl Commit {
             let mut state = shared.state.lock();
             let state = &mut *state;
             state.journal.running = false;
+            state.journal.committed_ns = shared.timer.monotonic_ns();
             state.journal.durable = batch.number;
             state.io.ssd_flushes += u64::from(flush_flash);
             state.io.disk_flushes += u64::from(batch.flush_disk.is_some());

@@ -40,6 +40,8 @@ pub(super) struct Journal {
     pub(super) durable: u64,
     /// All up to this one are, or are in the commit under way.
     pub(super) taken: u64,
+    /// When the last commit ended.
+    pub(super) committed_ns: u64,
     /// When a client last had something made durable.
     pub(super) client_flushed_ns: Option<u64>,
     /// Commits tried.
@@ -57,7 +59,12 @@ impl Journal {
         let last_commit = checkpoint.next_commit.saturating_sub(1);
         Self {
             blocks: layout.journal_blocks,
-            notes: Notes::new(layout.notes_blocks(), last_commit, checkpoint.journal_chain),
+            notes: Notes::new(
+                layout.notes_blocks(),
+                last_commit,
+                checkpoint.journal_chain,
+                checkpoint.confirmed_commit,
+            ),
             next_sequence: checkpoint.journal_sequence,
             chain: checkpoint.journal_chain,
             next_commit: checkpoint.next_commit,
@@ -67,6 +74,7 @@ impl Journal {
             is_laying_out: false,
             durable: 0,
             taken: 0,
+            committed_ns: 0,
             client_flushed_ns: None,
             attempts: 0,
             flushed: 0,

@@ -12,6 +12,10 @@
 //! last block of that commit. No note follows a commit whose blocks are not written yet. What recovery makes of them is in
 //! [`recovery`](super::super::recovery).
 //!
+//! Each note also records the last commit whose flush had ended, which proves that this commit was on flash. So recovery
+//! can distinguish damage from a power cut before the flush ended. If no note follows a commit for a while, an empty
+//! note is written to record its number.
+//!
 //! A note tells of dirty blocks that were written and of pages that they replaced. It never says that a block became clean:
 //! nothing is lost if it is dirty again. That a clean one left it may say, for the disk was flushed before it was called so.
 
@@ -26,6 +30,10 @@ use crate::volume::config::Health;
 use crate::volume::error::{Result, VolumeError, VolumeErrorKind};
 use crate::volume::record::Record;
 use crate::volume::state::State;
+
+/// Idle time after a commit before an empty note confirms it. A client that flushes all the time thus causes no extra
+/// writes.
+const CONFIRM_AFTER_NS: u64 = 100_000_000;
 
 /// The ring of notes.
 pub(in crate::volume) struct Notes {
@@ -44,11 +52,13 @@ pub(in crate::volume) struct Notes {
     running: bool,
     /// All changes up to this one outlive the process.
     told: u64,
+    /// The last commit that a note (or a superblock) says was flushed.
+    confirmed: u64,
 }
 
 impl Notes {
-    /// None yet, after commit `base` whose last block has the checksum `chain`.
-    pub(super) fn new(blocks: u64, base: u64, chain: u32) -> Self {
+    /// None yet, after commit `base` whose last block has the checksum `chain`. Commits up to `confirmed` are known to be on flash.
+    pub(super) fn new(blocks: u64, base: u64, chain: u32, confirmed: u64) -> Self {
         Self {
             blocks,
             next_sequence: 0,
@@ -58,6 +68,7 @@ impl Notes {
             chain,
             running: false,
             told: 0,
+            confirmed,
         }
     }
 
@@ -159,10 +170,31 @@ impl Shared {
         Begin::Run(Note { shared: Arc::clone(self), parts, number })
     }
 
+    /// Writes an empty note that confirms the last commit, if no note or superblock does so yet and the journal is idle.
+    pub(in crate::volume) fn confirm_last_commit(self: &Arc<Self>) {
+        let now_ns = self.timer.monotonic_ns();
+        let note = {
+            let mut state = self.state.lock();
+            let journal = &state.journal;
+            let is_busy = journal.running || journal.notes.running || state.health != Health::Healthy;
+            let is_news = journal.notes.confirmed < journal.confirmed_commit;
+            let is_quiet = now_ns.saturating_sub(journal.committed_ns) >= CONFIRM_AFTER_NS;
+            if is_busy || !is_news || !is_quiet || !journal.notes.has_room_for(1) {
+                return;
+            }
+            let parts = self.lay_out_note(&mut state, &[]);
+            state.journal.notes.running = true;
+            Note { shared: Arc::clone(self), parts, number: state.journal.notes.told }
+        };
+        note.run();
+    }
+
     fn lay_out_note(&self, state: &mut State, records: &[Record]) -> Vec<(u64, IoSlice)> {
         let chunks = chunks_of(records.iter().copied());
         let mut buffer = IoBuffer::zeroed(chunks.len() * JOURNAL_BLOCK_BYTES);
+        let confirmed = state.journal.confirmed_commit;
         let notes = &mut state.journal.notes;
+        notes.confirmed = confirmed;
         let first_sequence = notes.next_sequence;
         for (number, units) in chunks.iter().enumerate() {
             let header = BlockHeader {
@@ -170,12 +202,13 @@ impl Shared {
                 commit: notes.base,
                 chain: notes.chain,
                 ends_commit: number + 1 == chunks.len(),
+                confirmed,
             };
             let into = &mut buffer[number * JOURNAL_BLOCK_BYTES..][..JOURNAL_BLOCK_BYTES];
             notes.chain = block::encode(BlockKind::Note, self.uuid, &header, units, into);
             notes.next_sequence += 1;
         }
-        state.io.notes += 1;
+        state.io.notes += u64::from(!records.is_empty());
         state.io.metadata_ssd_writes += chunks.len() as u64;
         let ring = (self.layout.notes_offset(), self.layout.notes_blocks());
         let mut parts = self.ring_parts(ring, first_sequence, &buffer.into());

@@ -66,6 +66,9 @@ fn words(full: bool, check: &Check) -> String {
         Ok(Recovery { was_clean, blocks, dirty_blocks, .. }) => {
             let how = if was_clean { "closed cleanly" } else { "not closed cleanly: opening it recovers it" };
             let _ = writeln!(text, "{how}; {blocks} {}, {dirty_blocks} of them dirty", noun(blocks, "block"));
+            for words in check.found.iter().flat_map(|found| figures::losses(&figures::of_recovery(found))) {
+                let _ = writeln!(text, "WARNING: {words}");
+            }
         }
         Err(VolumeErrorKind::WrongDisk) => {
             text +=
@@ -82,7 +85,13 @@ fn words(full: bool, check: &Check) -> String {
             check.blocks_compared
         );
     }
-    let _ = writeln!(text, "{}", if check.is_sound() { "sound" } else { "NOT sound" });
+    let lacks_end = check.found.is_ok_and(|found| found.rolled_back_blocks > 0);
+    let verdict = match (check.is_sound(), lacks_end) {
+        (false, _) => "NOT sound",
+        (true, true) => "sound but for the end that is missing",
+        (true, false) => "sound",
+    };
+    let _ = writeln!(text, "{verdict}");
     text
 }
 

@@ -8,10 +8,11 @@ const PER_CONNECTION: u64 = 2;
 /// What the server itself takes at most: devices and their rings, its fronts, and who asks by the control socket.
 const FOR_ITSELF: u64 = 128;
 
-/// Has the system let this process open as much as `connections` clients take. Who comes when nothing can be opened any more is
-/// neither served nor turned away, and what is usual, 1024, is less than may be asked for.
-pub fn allow(connections: usize) -> Result<(), String> {
-    let needed = connections as u64 * PER_CONNECTION + FOR_ITSELF;
+/// Raises the limit of open files for a server with up to `sockets` sockets, including those in a handshake. `connections` is the
+/// user's setting, for the error. The usual limit, 1024, can be too low; without a free descriptor, a client is neither served nor
+/// refused.
+pub fn allow(connections: usize, sockets: usize) -> Result<(), String> {
+    let needed = sockets as u64 * PER_CONNECTION + FOR_ITSELF;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current.is_none_or(|current| current >= needed) {
         return Ok(());

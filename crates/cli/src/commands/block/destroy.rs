@@ -1,11 +1,12 @@
 //! `flashwright block destroy`.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use block::striped::{self, Label, Member};
 use block::ublk;
-use block::volume::{Pairing, Superblock, Volume, VolumeErrorKind};
+use block::volume::{Pairing, Volume, VolumeErrorKind};
 use clap::Args;
 use device::timer::SystemTimer;
 use device::{Device, IoBuffer, PlacementHandle, Request, contents};
@@ -14,6 +15,7 @@ use serde_json::json;
 use super::devices::{Access, Devices, Opened, are_swapped, confirm};
 use super::named::{Stripes, traces};
 use super::serve::identity_of;
+use super::ublk::delete_orphan;
 use crate::output::{Common, Finding};
 use crate::signals::Changing;
 
@@ -62,8 +64,11 @@ fn destroy(arguments: &Arguments) -> Result<Finding, String> {
             return Err(format!("--flash {name}: {error}; --force overwrites it anyway"));
         }
     };
-    if let (Ok(superblock), false) = (&superblock, arguments.force) {
-        refuse_waited_for(superblock)?;
+    // Without permission to query ublk, the user cannot have created a device.
+    let waiting =
+        superblock.as_ref().ok().and_then(|superblock| ublk::waiting(identity_of(superblock)).ok().flatten());
+    if let (Some(path), false) = (&waiting, arguments.force) {
+        return Err(waited_for(path));
     }
     let dirty_blocks = pollster::block_on(count_dirty(&flash, &disk, &arguments.devices.disk));
     let lost = match (&dirty_blocks, arguments.force) {
@@ -82,7 +87,10 @@ fn destroy(arguments: &Arguments) -> Result<Finding, String> {
         (Ok(dirty), true) => format!(" {dirty} blocks that are newer than on the disk will be lost."),
         (Err(_), true) => " Blocks that are newer than on the disk will be lost.".into(),
     };
-    confirm(arguments.yes, &format!("The cache on {name} will be destroyed.{lost}"), &changing)?;
+    let deleted = waiting.as_ref().map_or_else(String::new, |path| {
+        format!(" {} will be deleted, and requests that wait for it fail.", path.display())
+    });
+    confirm(arguments.yes, &format!("The cache on {name} will be destroyed.{lost}{deleted}"), &changing)?;
     changing.begin()?;
     // First the mark: of a process that is killed before the end, a cache is left that refuses the disk and can be destroyed again.
     // A disk with the mark of a cache that is gone would be refused for ever.
@@ -98,9 +106,16 @@ fn destroy(arguments: &Arguments) -> Result<Finding, String> {
         }
         format!("--flash {name}: {error}")
     })?;
-    let text = format!("destroyed the cache on {name}; use {} alone from now on\n", arguments.devices.disk);
+    let mut text =
+        format!("destroyed the cache on {name}; use {} alone from now on\n", arguments.devices.disk);
+    let mut failures = Vec::new();
+    match waiting.as_deref().map(delete_orphan) {
+        Some(Ok(words)) => text += &words,
+        Some(Err(error)) => failures.push(error),
+        None => {}
+    }
     let result = json!({ "world": "real", "dirty_blocks_lost": dirty_blocks.ok() });
-    Ok(Finding { result, text, failures: Vec::new() })
+    Ok(Finding { result, text, failures })
 }
 
 /// Whether it is a cache's stripe, though its superblocks are gone.
@@ -114,15 +129,15 @@ fn what(flash: &Arc<dyn Device>) -> String {
     contents::of_device(&**flash).ok().flatten().map_or_else(String::new, |what| format!(": it holds {what}"))
 }
 
-/// Whoever has a block device of this cache mounted would wait for good: nobody else can serve it.
-fn refuse_waited_for(superblock: &Superblock) -> Result<(), String> {
-    // Who may not ask has made none.
-    let Ok(Some(path)) = ublk::waiting(identity_of(superblock)) else { return Ok(()) };
-    Err(format!(
-        "{} waits for a server of this cache, and would wait forever: serve it (--ublk), unmount it and stop the server; \
-         --force destroys the cache anyway",
-        path.display()
-    ))
+/// The message for a ublk device that only a server of this cache can serve.
+fn waited_for(path: &Path) -> String {
+    let path = path.display();
+    let number = path.to_string().replace("/dev/ublkb", "");
+    format!(
+        "{path} waits for a server of this cache, and would wait forever: serve it (--ublk {number}), unmount it and stop the \
+         server. If nobody needs it any more, `flashwright block ublk delete {number}` deletes it, or --force does together with \
+         the cache"
+    )
 }
 
 /// Overwritten where nobody can tell how far the volume's own structures reach: its superblocks and more.

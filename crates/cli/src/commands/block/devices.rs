@@ -17,9 +17,10 @@ use device::file::{OpenOptions, reserve_space, set_length};
 use device::timer::SystemTimer;
 use device::{Device, DeviceSpec, ErrorKind};
 
+use super::figures;
 use super::named::{self, KINDS, Stripes, file_of, files_of, has_kind, traces};
 use crate::files::Files;
-use crate::output::Common;
+use crate::output::{Common, say_error};
 use crate::signals::{Changing, INTERRUPTED};
 
 /// Which devices.
@@ -121,6 +122,9 @@ impl Devices {
             let hint = if is_forceable { "; --force-disk takes it all the same" } else { "" };
             format!("{}{hint}", self.refused(&error, &disk))
         })?;
+        for words in figures::losses(&figures::of_recovery(&recovery)) {
+            say_error(format_args!("warning: --flash {}: {words}", self.flash));
+        }
         Ok(OpenedVolume { volume, recovery, flash, disk })
     }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use bench::report::text::noun;
 use block::nbd::Server;
 use block::sets::{SetPolicy, Tuning};
 use block::volume::superblock::FORMAT_VERSION;
@@ -38,6 +39,8 @@ pub fn of_recovery(recovery: &Recovery) -> Value {
         "commits": recovery.commits,
         "notes": recovery.notes,
         "rolled_back": recovery.rolled_back,
+        "rolled_back_blocks": recovery.rolled_back_blocks,
+        "damaged_blocks": recovery.damaged_blocks,
         "dropped_blocks": recovery.dropped_blocks,
     })
 }
@@ -172,6 +175,7 @@ pub fn of_connections(server: &Server) -> Value {
         "open": counts.open,
         "accepted": counts.accepted,
         "turned_away": counts.turned_away,
+        "displaced": counts.displaced,
         "dropped": counts.dropped,
         "bytes_under_way": counts.bytes_under_way,
         "last_dropped": server.last_dropped(),
@@ -206,10 +210,36 @@ pub fn text(status: &Value) -> String {
     if !asked.is_empty() {
         let _ = write!(text, "requests\n{asked}");
     }
+    for words in losses(&status["recovery"]) {
+        let _ = writeln!(text, "WARNING: {words}");
+    }
     if let Some(words) = status["volume"]["format"].as_u64().and_then(older) {
         let _ = writeln!(text, "{words}");
     }
     text
+}
+
+/// What recovery lost, from its figures, one sentence for each kind of loss.
+pub fn losses(recovery: &Value) -> Vec<String> {
+    let blocks = |name: &str| recovery[name].as_u64().filter(|&blocks| blocks > 0);
+    let rolled_back = blocks("rolled_back_blocks").map(|blocks| {
+        format!(
+            "the last flush was not on flash as it was written, and {blocks} written {} of it {} dropped. After a power cut \
+             that is correct: the flush had not been acknowledged. If the machine kept its power, flash has lost \
+             acknowledged writes: check the data on the disk, and replace the flash",
+            noun(blocks, "block"),
+            if blocks == 1 { "was" } else { "were" }
+        )
+    });
+    let damaged = blocks("damaged_blocks").map(|blocks| {
+        format!(
+            "{blocks} {} of the last acknowledged flush {} damaged on flash: reads fail until they are written again. \
+             `block check --full` names them; restore them from a backup, and replace the flash",
+            noun(blocks, "block"),
+            if blocks == 1 { "is" } else { "are" }
+        )
+    });
+    rolled_back.into_iter().chain(damaged).collect()
 }
 
 /// What is to be said of a volume that an older program made.

@@ -24,6 +24,7 @@ mod set;
 mod shape;
 mod status;
 mod sync;
+mod ublk;
 mod upgrade;
 mod watch;
 
@@ -50,6 +51,9 @@ pub enum Command {
     Check(check::Arguments),
     /// Destroy a cache, so that the disk can be used alone.
     Destroy(destroy::Arguments),
+    /// List ublk devices, or delete one whose server is gone.
+    #[command(subcommand)]
+    Ublk(ublk::Command),
     /// Replay recorded or generated requests through the cache, in virtual time.
     Replay(replay::Arguments),
 }
@@ -65,6 +69,7 @@ pub fn run(command: &Command) -> ExitCode {
         Command::Upgrade(arguments) => upgrade::run(arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Destroy(arguments) => destroy::run(arguments),
+        Command::Ublk(command) => ublk::run(command),
         Command::Replay(arguments) => replay::run(arguments),
     }
 }

@@ -28,6 +28,16 @@ const METRICS: &[(&str, Kind, &str)] = &[
         Gauge,
         "Seconds that opening the cache took, with recovery if it was not closed.",
     ),
+    (
+        "/recovery/rolled_back_blocks",
+        Gauge,
+        "Written blocks that opening the cache dropped because the last flush was not whole on flash.",
+    ),
+    (
+        "/recovery/damaged_blocks",
+        Gauge,
+        "Blocks of the last acknowledged flush that opening the cache found damaged on flash.",
+    ),
     ("/state/closed", Gauge, "1 if the cache was closed cleanly, 0 if opening it recovers it."),
     ("/state/flash_errors", Gauge, "Errors of flash that keep it from being written, if there are any."),
     ("/state/flash_errors_seconds", Gauge, "Seconds since the first of them."),
@@ -140,7 +150,16 @@ const METRICS: &[(&str, Kind, &str)] = &[
     ("/disk/bytes_media", Counter, "Bytes that the medium of the disk wrote since, where that is known."),
     ("/connections/open", Gauge, "Connections open now."),
     ("/connections/accepted", Counter, "Connections accepted."),
-    ("/connections/turned_away", Counter, "Connections refused because there were too many."),
+    (
+        "/connections/turned_away",
+        Counter,
+        "Connections refused because there were too many and none was idle.",
+    ),
+    (
+        "/connections/displaced",
+        Counter,
+        "Connections closed to make room for new ones: the longest idle, or slow in the handshake.",
+    ),
     (
         "/connections/dropped",
         Counter,

@@ -85,9 +85,13 @@ pub struct Arguments {
     /// disk without caching new blocks, for backups and scans
     #[arg(long, help_heading = ACCESS, value_name = "NAME", default_value = "flashwright", value_parser = export_name)]
     name: String,
-    /// Maximum number of NBD clients, 1 to 4096; each takes a thread
+    /// Maximum number of NBD clients, 1 to 4096; each takes a thread. For one more, the connection that has been idle the
+    /// longest is closed; if none has been idle for a second, the new client is refused
     #[arg(long, help_heading = ACCESS, value_name = "N", default_value_t = Options::default().max_connections, value_parser = connections)]
     connections: usize,
+    /// Maximum number of NBD clients at one IP address (IPv6: in one /64 network) [default: three quarters of --connections]
+    #[arg(long, help_heading = ACCESS, value_name = "N", value_parser = connections, requires = "listen")]
+    connections_per_address: Option<usize>,
     #[command(flatten)]
     clients: rules::Flags,
     #[command(flatten)]
@@ -151,7 +155,7 @@ fn serve(arguments: &Arguments) -> Result<Finding, String> {
     let rules = arguments.clients.rules()?;
     spare(&arguments.common, arguments.flash.iter().chain([&arguments.disk]))?;
     Files::default().writing([arguments.record.as_deref(), arguments.common.result_file()]).keep_apart()?;
-    descriptors::allow(arguments.connections)?;
+    descriptors::allow(arguments.connections, nbd_options(arguments).most_sockets())?;
     let driver =
         arguments.ublk.map(|_| Driver::open().map_err(|error| format!("--ublk: {error}"))).transpose()?;
     // Before the first client: a signal that comes while the volume is opened is not lost either.
@@ -228,13 +232,12 @@ impl Fronts {
         driver: Option<Driver>,
         served: &Served,
     ) -> Result<Self, String> {
-        let options = Options { max_connections: arguments.connections, ..Options::default() };
         let start = |address: &Address| {
             let flag = match address {
                 Address::Unix(path) => format!("--socket {}", path.display()),
                 Address::Tcp(address) => format!("--listen {address}"),
             };
-            Server::start(address, offered(arguments, served), options)
+            Server::start(address, offered(arguments, served), nbd_options(arguments))
                 .map_err(|error| format!("{flag}: {error}"))
         };
         let server = address.map(start).transpose()?.map(Arc::new);
@@ -270,6 +273,14 @@ impl Fronts {
         let mounted = arguments.fuse.as_deref().map(|place| mount(place, arguments, served)).transpose()?;
         let disk = driver.map(|driver| disk(driver, arguments, served)).transpose()?;
         Ok(Self { server: server.cloned(), control, mounted, disk })
+    }
+}
+
+fn nbd_options(arguments: &Arguments) -> Options {
+    Options {
+        max_connections: arguments.connections,
+        max_connections_per_address: arguments.connections_per_address,
+        ..Options::default()
     }
 }
 

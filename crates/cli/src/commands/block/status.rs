@@ -10,7 +10,7 @@ use super::control::{self, Target};
 use super::devices::{Access, Opening, spare};
 use super::named::{files_of, traces};
 use super::{figures, prometheus, watch};
-use crate::output::{Common, Finding, name_of};
+use crate::output::{Common, Finding, name_of, say_error};
 
 /// The command line of `block status`.
 #[derive(Debug, Args)]
@@ -89,13 +89,24 @@ fn of_disk(disk: &str, uuid: Option<&str>) -> Result<(Value, String, Vec<String>
 
 fn of_flash(arguments: &Arguments, flash: &str) -> Result<Value, String> {
     let device = arguments.opening.open_flash(flash, Access::Read)?;
-    let superblock =
-        pollster::block_on(Volume::identify(&device)).map_err(|error| format!("--flash {flash}: {error}"))?;
+    let failed = |error| format!("--flash {flash}: {error}");
+    let superblock = pollster::block_on(Volume::identify(&device)).map_err(failed)?;
     let mut status = figures::of_superblock(&superblock);
     status["world"] = "real".into();
     status["state"] = json!({
         "closed": superblock.clean,
         "capacity_blocks": superblock.layout.slots(),
+        "held_blocks": null,
+        "dirty_blocks": null,
     });
+    match pollster::block_on(Volume::survey(&device)) {
+        Ok((_, recovery)) => {
+            status["state"]["held_blocks"] = recovery.blocks.into();
+            status["state"]["dirty_blocks"] = recovery.dirty_blocks.into();
+            status["recovery"] = figures::of_recovery(&recovery);
+        }
+        // What the superblock says is worth having all the same.
+        Err(error) => say_error(format_args!("warning: --flash {flash}: blocks cannot be counted: {error}")),
+    }
     Ok(status)
 }

@@ -45,7 +45,7 @@ fn more_clients_than_the_system_has_descriptors_for_are_refused_by_their_flag() 
     let place = Place::new();
     let refused = limited(&place, "-n 300", &["--connections", "100"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
-    let words = "--connections 100: needs 328 file descriptors, but the limit is 300";
+    let words = "--connections 100: needs 428 file descriptors, but the limit is 300";
     assert!(told(&refused).contains(words), "{}", told(&refused));
 }
 

@@ -1,0 +1,187 @@
+//! Damage to the last flush on flash: recovery distinguishes an acknowledged flush from one that a power cut interrupted.
+
+use std::sync::Arc;
+
+use device::timer::Timer;
+use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request};
+use flashwright_block::sets::Mode;
+use flashwright_block::volume::{Check, Recovery, Result, Volume, VolumeConfig, VolumeErrorKind};
+
+use crate::stage::{Media, Stage, config, timer};
+
+/// Events between the last flush and the kill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// None.
+    AtOnce,
+    /// One idle second, with upkeep.
+    Idle,
+    /// One more write, without a flush.
+    Write,
+}
+
+fn open(media: &Media, timer: Arc<dyn Timer>) -> Result<(Volume, Recovery)> {
+    let stage = Stage::new(media.duplicate());
+    pollster::block_on(Volume::open(stage.flash, stage.disk, timer))
+}
+
+fn check(media: &Media) -> Check {
+    let stage = Stage::new(media.duplicate());
+    pollster::block_on(Volume::check(stage.flash, stage.disk, timer(), true)).unwrap()
+}
+
+fn block(byte: u8) -> device::IoSlice {
+    IoBuffer::copy_of(&[byte; 4096]).into()
+}
+
+/// What a killed server leaves: block 1 with 1s, then in a later flush blocks 1 to 3 with 11s, 12s and 13s.
+fn killed(config: &VolumeConfig, ending: Ending) -> Media {
+    let stage = Stage::new(Media::created(config));
+    let timer = timer();
+    pollster::block_on(async {
+        let (volume, _) = Volume::open(stage.flash.clone(), stage.disk.clone(), timer.clone()).await.unwrap();
+        volume.write(4096, block(1), true).await.unwrap();
+        for number in 1..=3 {
+            volume.write(number * 4096, block(10 + number as u8), false).await.unwrap();
+        }
+        volume.flush().await.unwrap();
+        match ending {
+            Ending::AtOnce => {}
+            Ending::Idle => {
+                timer.wait_until(timer.monotonic_ns() + 1_000_000_000);
+                volume.upkeep().await.unwrap();
+            }
+            Ending::Write => volume.write(4 * 4096, block(14), false).await.unwrap(),
+        }
+    });
+    Media { flash: stage.flash.kill(0), disk: stage.disk.kill(0) }
+}
+
+fn read(flash: &MemoryDevice, offset: u64) -> IoBuffer {
+    flash.execute(Request::Read { offset, buffer: IoBuffer::zeroed(4096) }).unwrap().unwrap()
+}
+
+fn overwrite(flash: &MemoryDevice, offset: u64, bytes: IoBuffer) {
+    let placement = PlacementHandle::DEFAULT;
+    flash.execute(Request::Write { offset, data: bytes.into(), placement }).unwrap();
+}
+
+/// Flips a bit of the page that holds this block's bytes.
+fn damage_page(media: &Media, byte: u8) {
+    let flash: Arc<dyn Device> = Arc::new(media.flash.duplicate());
+    let layout = pollster::block_on(Volume::identify(&flash)).unwrap().layout;
+    let pages = (layout.pages_offset()..layout.end()).step_by(4096);
+    let offset = pages.into_iter().find(|&offset| read(&media.flash, offset)[..] == [byte; 4096]).unwrap();
+    let mut bytes = read(&media.flash, offset);
+    bytes[77] ^= 4;
+    overwrite(&media.flash, offset, bytes);
+}
+
+fn first_byte(volume: &Volume, number: u64) -> Result<u8> {
+    pollster::block_on(volume.read(number * 4096, 4096)).map(|bytes| bytes[0])
+}
+
+fn variants() -> Vec<VolumeConfig> {
+    let flags = [(false, false), (true, false), (false, true), (true, true)];
+    let config = |(checksums, ordered)| VolumeConfig { checksums, ordered, ..config(Mode::WriteBack) };
+    flags.map(config).into()
+}
+
+/// The flash has no record that the flush ended. The notes still have the write before the damaged page.
+#[test]
+fn damage_right_after_a_flush_rolls_it_back_and_counts_its_blocks() {
+    for config in variants() {
+        let media = killed(&config, Ending::AtOnce);
+        damage_page(&media, 12);
+        let found = check(&media).found.unwrap();
+        assert!(found.rolled_back);
+        assert_eq!((found.rolled_back_blocks, found.damaged_blocks), (2, 0));
+        let (volume, recovery) = open(&media, timer()).unwrap();
+        assert_eq!((recovery.rolled_back, recovery.rolled_back_blocks), (true, 2));
+        assert_eq!([1, 2, 3].map(|number| first_byte(&volume, number).unwrap()), [11, 0, 0]);
+    }
+}
+
+/// Recovery dropped the whole flush. Replaced blocks came back, although their pages may have been reused.
+#[test]
+fn damage_to_an_acknowledged_flush_keeps_the_rest_and_fails_reads_of_the_block() {
+    for (config, ending) in variants().into_iter().zip([Ending::Idle, Ending::Write].into_iter().cycle()) {
+        let media = killed(&config, ending);
+        damage_page(&media, 12);
+        let found = check(&media);
+        assert!(!found.is_sound(), "{config:?}");
+        assert!(found.problems[0].contains("1 of the blocks that the last acknowledged flush covers"));
+        let stage = Stage::new(media);
+        let open = || pollster::block_on(Volume::open(stage.flash.clone(), stage.disk.clone(), timer()));
+        let (volume, recovery) = open().unwrap();
+        assert!(!recovery.rolled_back);
+        assert_eq!((recovery.rolled_back_blocks, recovery.damaged_blocks), (0, 1));
+        assert_eq!([1, 3].map(|number| first_byte(&volume, number).unwrap()), [11, 13]);
+        assert_eq!(first_byte(&volume, 2).unwrap_err().kind(), VolumeErrorKind::Flash);
+        // It is known to be damaged after another crash, and after a close.
+        drop(volume);
+        let (volume, _) = open().unwrap();
+        first_byte(&volume, 2).unwrap_err();
+        pollster::block_on(volume.close()).unwrap();
+        let (volume, _) = open().unwrap();
+        first_byte(&volume, 2).unwrap_err();
+        pollster::block_on(volume.clean()).unwrap_err();
+        assert!(volume.stats().dirty_blocks > 0, "the damaged block does not go to the disk");
+        pollster::block_on(volume.write(2 * 4096, block(9), true)).unwrap();
+        assert_eq!(first_byte(&volume, 2).unwrap(), 9);
+        if !config.ordered {
+            pollster::block_on(volume.clean()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_undamaged_flush_is_found_whole_however_it_ended() {
+    for config in variants() {
+        for ending in [Ending::AtOnce, Ending::Idle, Ending::Write] {
+            let media = killed(&config, ending);
+            assert!(check(&media).is_sound());
+            let (volume, recovery) = open(&media, timer()).unwrap();
+            assert!(!recovery.rolled_back);
+            assert_eq!((recovery.rolled_back_blocks, recovery.damaged_blocks), (0, 0));
+            assert_eq!(recovery.notes, u64::from(ending == Ending::Write));
+            assert_eq!([1, 2, 3].map(|number| first_byte(&volume, number).unwrap()), [11, 12, 13]);
+        }
+    }
+}
+
+/// The volume was opened without the acknowledged commit.
+#[test]
+fn a_lost_journal_block_of_an_acknowledged_flush_is_refused_as_damage() {
+    for config in variants() {
+        for (ending, is_known) in [(Ending::Idle, true), (Ending::Write, true), (Ending::AtOnce, false)] {
+            let media = killed(&config, ending);
+            let (volume, _) = open(&media, timer()).unwrap();
+            let superblock = volume.superblock();
+            let layout = superblock.layout;
+            let blocks = (layout.journal_offset()..layout.notes_offset()).step_by(4096);
+            let is_written = |&offset: &u64| read(&media.flash, offset)[..] != [0; 4096];
+            let last = blocks.into_iter().take_while(is_written).last().unwrap();
+            overwrite(&media.flash, last, IoBuffer::zeroed(4096));
+            let opened = open(&media, timer()).map(drop);
+            assert_eq!(opened.is_err(), is_known, "{ending:?}");
+            if let Err(error) = opened {
+                assert_eq!(error.kind(), VolumeErrorKind::Damaged);
+                assert!(error.to_string().contains("what was acknowledged since is lost"), "{error}");
+                assert_eq!(check(&media).found.unwrap_err(), VolumeErrorKind::Damaged);
+            }
+        }
+    }
+}
+
+/// A write without a flush survives a killed server, but not a power cut.
+#[test]
+fn damage_to_an_unflushed_write_is_counted() {
+    for config in variants() {
+        let media = killed(&config, Ending::Write);
+        damage_page(&media, 14);
+        let (volume, recovery) = open(&media, timer()).unwrap();
+        assert_eq!((recovery.rolled_back, recovery.rolled_back_blocks, recovery.notes), (true, 1, 0));
+        assert_eq!([3, 4].map(|number| first_byte(&volume, number).unwrap()), [13, 0]);
+    }
+}

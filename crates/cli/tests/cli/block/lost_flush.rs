@@ -1,0 +1,120 @@
+//! Flash that lost a part of the last flush: `check`, `serve` and `status` say so, and how much.
+
+use std::os::unix::fs::FileExt;
+use std::process::Stdio;
+
+use super::{Client, Place, Server, told};
+
+/// Writes three blocks to a cache, flushes, and kills the server after `pause_ms`; then damages the page of the second block.
+#[expect(clippy::disallowed_methods, reason = "the server is given time to become idle")]
+fn damaged(pause_ms: u64) -> Place {
+    let place = Place::new();
+    let server: Server = place.serve();
+    let mut client = Client::connect(&place.path("s"));
+    for byte in 1..=3_u8 {
+        client.call(1, u64::from(byte) << 20, 4096, &[byte; 4096]);
+    }
+    client.call(3, 0, 0, &[]);
+    std::thread::sleep(std::time::Duration::from_millis(pause_ms));
+    server.kill();
+    let flash = std::fs::read(place.path("flash")).unwrap();
+    let page = flash.chunks(4096).position(|page| page == [2; 4096]).unwrap();
+    let file = std::fs::File::options().write(true).open(place.path("flash")).unwrap();
+    file.write_all_at(b"damage", page as u64 * 4096 + 100).unwrap();
+    place
+}
+
+/// What `serve` prints on standard error, and `status` while it serves.
+fn served(place: &Place) -> (String, String, serde_json::Value, String) {
+    let mut command = place.command("serve", true);
+    command.arg("--socket").arg(place.path("s")).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut server = super::Ending(command.spawn().unwrap());
+    let mut ready = String::new();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(server.0.stdout.as_mut().unwrap()), &mut ready)
+        .unwrap();
+    let status = place.status();
+    let words = told(&place.ask("status", &[]));
+    let metrics = told(&place.ask("status", &["--prometheus"]));
+    server.0.kill().unwrap();
+    let mut warned = String::new();
+    std::io::Read::read_to_string(server.0.stderr.as_mut().unwrap(), &mut warned).unwrap();
+    (warned, words, status, metrics)
+}
+
+/// It was called recovered and sound.
+#[test]
+fn a_flush_that_may_not_have_ended_is_dropped_loudly() {
+    let place = damaged(0);
+    let check = place.run("check", &["--full"], true);
+    let words = told(&check);
+    assert!(check.status.success(), "a power cut leaves the same: {words}");
+    let warning =
+        "the last flush was not on flash as it was written, and 2 written blocks of it were dropped";
+    assert!(words.contains(&format!("WARNING: {warning}")), "{words}");
+    assert!(words.contains("sound but for the end that is missing"), "{words}");
+    let (warned, words, status, metrics) = served(&place);
+    assert!(
+        warned.contains(&format!("warning: --flash {}: {warning}", place.path("flash").display())),
+        "{warned}"
+    );
+    assert!(words.contains(&format!("WARNING: {warning}")), "{words}");
+    let recovery = &status["recovery"];
+    assert_eq!((&recovery["rolled_back"], &recovery["rolled_back_blocks"]), (&true.into(), &2.into()));
+    assert!(metrics.contains("flashwright_block_rolled_back_blocks{"), "{metrics}");
+}
+
+#[test]
+fn damage_to_a_flush_that_was_acknowledged_is_not_sound() {
+    let place = damaged(1500);
+    let check = place.run("check", &["--full"], true);
+    let words = told(&check);
+    assert_eq!(check.status.code(), Some(1), "{words}");
+    let warning = "1 block of the last acknowledged flush is damaged on flash";
+    assert!(words.contains(&format!("WARNING: {warning}")) && words.contains("NOT sound"), "{words}");
+    assert!(words.contains("the checksum of page"), "{words}");
+    let (warned, words, status, _) = served(&place);
+    assert!(warned.contains(warning) && words.contains(warning), "{warned}{words}");
+    let recovery = &status["recovery"];
+    assert_eq!((&recovery["rolled_back_blocks"], &recovery["damaged_blocks"]), (&0.into(), &1.into()));
+    // A reader is not given other bytes than were written.
+    let server = place.serve();
+    let mut client = Client::connect(&place.path("s"));
+    assert_eq!(client.call(0, 3 << 20, 4096, &[]), [3; 4096]);
+    assert_eq!(client.error_of(0, 2 << 20, 4096, &[]), 5);
+    server.kill();
+}
+
+/// How much would be lost with it is what one wants to know of flash that is not in use.
+#[test]
+fn status_of_flash_counts_dirty_blocks_of_a_stopped_cache() {
+    for end in [Server::kill as fn(Server), Server::stop] {
+        let place = Place::new();
+        let server = place.serve();
+        let mut client = Client::connect(&place.path("s"));
+        for block in 0..5_u64 {
+            client.call(1, block << 20, 4096, &[7; 4096]);
+        }
+        client.call(0, 20 << 20, 4096, &[]);
+        drop(client);
+        end(server);
+        let mut status = place.command("status", false);
+        status.arg("--flash").arg(place.path("flash")).args(&place.flags);
+        let status = status.args(["--json", "-", "--quiet"]).output().unwrap();
+        let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+        let state = &status["state"];
+        assert_eq!(
+            (&state["dirty_blocks"], &state["capacity_blocks"].is_u64()),
+            (&5.into(), &true),
+            "{state}"
+        );
+        let text = place
+            .command("status", false)
+            .arg("--flash")
+            .arg(place.path("flash"))
+            .args(&place.flags)
+            .output();
+        let text = told(&text.unwrap());
+        let line = text.lines().find(|line| line.trim_start().starts_with("dirty_blocks")).unwrap();
+        assert!(line.ends_with(" 5"), "{text}");
+    }
+}
