@@ -47,7 +47,7 @@ fn on_streams_the_disk_is_asked_no_oftener_than_without_a_cache() {
     let Some(file) = recording("libcachesim/cloudPhysicsIO.vscsi.zst") else { return };
     for preset in [Preset::V2, Preset::V3] {
         let mut config = preset.config(48 << 20);
-        config.tuning.sequential_bypass_bytes = 256 << 10;
+        config.tuning.write_bypass_bytes = 256 << 10;
         let summary = &replay(&file, &[config])[0];
         let ratio = summary.disk.operations() as f64 / summary.bare.operations() as f64;
         assert!(ratio <= 1.05, "{preset:?}: {ratio:.3}");

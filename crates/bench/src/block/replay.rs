@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use block::sets::{Admit, ConfigError, Counters, Read, Sets, SetsConfig, Slot, Streams, Word, Write};
+use block::sets::{Admit, ConfigError, Counters, Read, Sets, SetsConfig, Slot, Streams, Tuning, Word, Write};
 use block::volume::record::Sectors;
 use workload::block::{BlockKind, BlockRequest};
 
@@ -161,15 +161,15 @@ impl Replay {
         self.seconds = Some(now);
     }
 
-    fn admit(&mut self, request: &BlockRequest) -> Admit {
-        let limit = self.sets.tuning().sequential_bypass_bytes;
-        let in_stream = limit > 0 && self.streams.see(request.first_byte, request.bytes) > limit;
-        if in_stream { Admit::Sequential } else { Admit::Yes }
+    fn admit(&mut self, request: &BlockRequest, limit: fn(&Tuning) -> u64) -> Admit {
+        let limit = limit(self.sets.tuning());
+        let stream_bytes = self.streams.see(request.first_byte, request.bytes);
+        if limit > 0 && stream_bytes > limit { Admit::Sequential } else { Admit::Yes }
     }
 
     fn read(&mut self, request: &BlockRequest) {
         self.bare.read(request.first_byte, request.bytes);
-        let admit = self.admit(request);
+        let admit = self.admit(request, |tuning| tuning.read_bypass_bytes);
         for block in request.blocks(self.block_bytes()) {
             let fills = match self.sets.read(block, admit) {
                 Read::Hit(slot) => {
@@ -193,7 +193,7 @@ impl Replay {
 
     fn write(&mut self, request: &BlockRequest) {
         self.bare.write(request.first_byte, request.bytes);
-        let admit = self.admit(request);
+        let admit = self.admit(request, |tuning| tuning.write_bypass_bytes);
         let alone = self.sets.tuning().mode.keeps_dirty();
         // All blocks find their places, then the disk is read, then it is written.
         let (mut to_flash, mut to_disk) = (Vec::new(), Vec::new());

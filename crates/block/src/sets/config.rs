@@ -63,8 +63,10 @@ pub struct Tuning {
     /// Blocks of one cleaning, at most: neighbours on disk go together. A volume has 16 MiB of them at most, and fewer if its journal
     /// is small.
     pub clean_run_blocks: u32,
-    /// A stream longer than this is not cached. 0 caches all streams.
-    pub sequential_bypass_bytes: u64,
+    /// A stream of reads longer than this is not cached. 0 caches all streams.
+    pub read_bypass_bytes: u64,
+    /// The same of writes.
+    pub write_bypass_bytes: u64,
     /// Cleaning pauses when more than one read or write in a hundred takes longer than this, and while they do; 0 cleans at full
     /// speed. The volume's affair: the sets do not measure.
     pub latency_gate_ms: u32,
@@ -123,7 +125,8 @@ impl Preset {
             cleanings_per_set: 2,
             cleanings_total: 4,
             clean_run_blocks: 256,
-            sequential_bypass_bytes: 0,
+            read_bypass_bytes: 0,
+            write_bypass_bytes: 0,
             latency_gate_ms: 0,
         };
         match self {

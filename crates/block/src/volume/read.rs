@@ -11,7 +11,7 @@ use super::state::{Copy, State, Written};
 use super::trouble::DiskTask;
 use super::work::Work;
 use super::{Health, Shared};
-use crate::sets::{Admit, Read};
+use crate::sets::{Admit, Read, Tuning};
 
 /// A page of a block that is to be read.
 #[derive(Debug, Clone)]
@@ -61,7 +61,7 @@ impl Shared {
         let admit = {
             let mut state = self.state.lock();
             self.check_open(&state)?;
-            admit(&mut state, offset, len, may_cache)
+            admit(&mut state, offset, len, may_cache, |tuning| tuning.read_bypass_bytes)
         };
         let mut pieces = self.pieces(offset, len);
         let Some(first) = pieces.next() else { return Ok(IoBuffer::zeroed(0).into()) };
@@ -369,13 +369,19 @@ impl Shared {
     }
 }
 
-/// Notes the request among the streams; whether its blocks may come in.
-pub(super) fn admit(state: &mut State, offset: u64, len: usize, may_cache: bool) -> Admit {
+/// Adds the request to the known streams; whether its blocks may be cached. `limit` is the setting for the length of a stream.
+pub(super) fn admit(
+    state: &mut State,
+    offset: u64,
+    len: usize,
+    may_cache: bool,
+    limit: fn(&Tuning) -> u64,
+) -> Admit {
     if !may_cache {
         return Admit::Refused;
     }
     let stream_bytes = state.streams.see(offset, len as u64);
-    let limit = state.sets.tuning().sequential_bypass_bytes;
+    let limit = limit(state.sets.tuning());
     if limit > 0 && stream_bytes > limit { Admit::Sequential } else { Admit::Yes }
 }
 

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!      0        8         12      16                                     16 + 8 n
-//!      +--------+---------+-------+------------+--------+-- ··· --------+------------+------------+
-//!      | magic  | version | crc   | sequence   | uuid   | words         | label      | traces     |
-//!      | 8 B    | u32     | u32   | u64        | 2 words| u64 each      | 128 B      | 3 words    |
-//!      +--------+---------+-------+------------+--------+-- ··· --------+------------+------------+
+//!      +--------+---------+-------+------------+--------+-- ··· --------+------------+------------+--------------+
+//!      | magic  | version | crc   | sequence   | uuid   | words         | label      | traces     | write bypass |
+//!      | 8 B    | u32     | u32   | u64        | 2 words| u64 each      | 128 B      | 3 words    | u64          |
+//!      +--------+---------+-------+------------+--------+-- ··· --------+------------+------------+--------------+
 //! ```
 //!
 //! Two copies, each at the start of 64 KiB, each within 512 bytes: a device writes it whole or not at all. Little-endian;
@@ -49,7 +49,8 @@ pub const LABEL_BYTES: usize = 128;
 const MOST_COUNTED: u64 = 1 << 62;
 const TRACES_AT: usize = LABEL_AT + LABEL_BYTES;
 const TRACES: usize = 3;
-const _: () = assert!(TRACES_AT + TRACES * 8 <= SUPERBLOCK_BYTES);
+const WRITE_BYPASS_AT: usize = TRACES_AT + TRACES * 8;
+const _: () = assert!(WRITE_BYPASS_AT + 8 <= SUPERBLOCK_BYTES);
 /// The first of the words of the traces.
 const IS_MARKED: u64 = 1;
 const HOLDS: u64 = 2;
@@ -170,7 +171,7 @@ impl Superblock {
             u64::from(tuning.cleanings_per_set),
             u64::from(tuning.cleanings_total),
             u64::from(tuning.clean_run_blocks),
-            tuning.sequential_bypass_bytes,
+            tuning.read_bypass_bytes,
             u64::from(self.ordered),
             u64::from(checkpoint.table),
             checkpoint.number,
@@ -187,7 +188,13 @@ impl Superblock {
         ]
     }
 
-    fn from_words(format: u32, words: &[u64; WORDS], label: &[u8], traces: [u64; TRACES]) -> Option<Self> {
+    fn from_words(
+        format: u32,
+        words: &[u64; WORDS],
+        label: &[u8],
+        traces: [u64; TRACES],
+        write_bypass: u64,
+    ) -> Option<Self> {
         let small = |at: usize| u32::try_from(words[at]).ok();
         let flag = |at: usize| match words[at] {
             0 => Some(false),
@@ -238,7 +245,9 @@ impl Superblock {
                 cleanings_per_set: u16::try_from(words[22]).ok()?,
                 cleanings_total: small(23)?,
                 clean_run_blocks: small(24)?,
-                sequential_bypass_bytes: words[25],
+                read_bypass_bytes: words[25],
+                // Programs that do not know it write 0, which is the limit for reads.
+                write_bypass_bytes: write_bypass.checked_sub(1).unwrap_or(words[25]),
                 // Programs that do not know it write 0, which is none.
                 latency_gate_ms: small(37)?,
             },
@@ -292,9 +301,16 @@ impl Superblock {
         for (word, place) in self.disk.traces().iter().zip(bytes[TRACES_AT..].chunks_exact_mut(8)) {
             place.copy_from_slice(&word.to_le_bytes());
         }
+        bytes[WRITE_BYPASS_AT..][..8].copy_from_slice(&self.write_bypass_word().to_le_bytes());
         let crc = crc_of(&bytes);
         bytes[CRC_AT..][..4].copy_from_slice(&crc.to_le_bytes());
         bytes
+    }
+
+    /// 0 if the limit is that for reads, else one more than the limit.
+    fn write_bypass_word(&self) -> u64 {
+        let Tuning { read_bypass_bytes, write_bypass_bytes, .. } = self.tuning;
+        if write_bypass_bytes == read_bypass_bytes { 0 } else { write_bypass_bytes.saturating_add(1) }
     }
 
     /// What 512 bytes say.
@@ -321,7 +337,7 @@ impl Superblock {
         let words = std::array::from_fn(|i| word(WORDS_AT + i * 8));
         let traces = std::array::from_fn(|i| word(TRACES_AT + i * 8));
         let label = &bytes[LABEL_AT..][..LABEL_BYTES];
-        Self::from_words(format, &words, label, traces).ok_or(Unreadable::Damaged)
+        Self::from_words(format, &words, label, traces, word(WRITE_BYPASS_AT)).ok_or(Unreadable::Damaged)
     }
 }
 
@@ -501,6 +517,7 @@ mod tests {
             for placement in [Placement::Linear, Placement::Hashed { run_bytes: 4096 }] {
                 let tuning =
                     Tuning { mode, policy: SetPolicy::Lru, latency_gate_ms: 8, ..Preset::V2.tuning() };
+                let tuning = Tuning { read_bypass_bytes: 7, write_bypass_bytes: 0, ..tuning };
                 for format in OLDEST_FORMAT..=FORMAT_VERSION {
                     let superblock = Superblock { format, placement, tuning, ..superblock() };
                     assert_eq!(Superblock::decode(&superblock.encode()).unwrap(), superblock);
@@ -560,6 +577,26 @@ mod tests {
         assert_eq!(bytes[24..40], 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff_u128.to_le_bytes());
         assert_eq!(bytes[LABEL_AT..][..10], *b"wwn-0x5000");
         assert_eq!(bytes[456..480].iter().step_by(8).collect::<Vec<_>>(), [&3, &10, &11]);
+    }
+
+    #[test]
+    fn write_bypass_missing_in_the_bytes_is_that_of_reads() {
+        for (read_bypass_bytes, write_bypass_bytes, word) in
+            [(7, 7, 0), (7, 0, 1), (0, 9, 10), (0, u64::MAX - 1, u64::MAX)]
+        {
+            let tuning = Tuning { read_bypass_bytes, write_bypass_bytes, ..superblock().tuning };
+            let mut bytes = Superblock { tuning, ..superblock() }.encode();
+            assert_eq!(bytes[WRITE_BYPASS_AT..][..8], u64::to_le_bytes(word));
+            assert_eq!(Superblock::decode(&bytes).unwrap().tuning, tuning);
+            bytes[WRITE_BYPASS_AT..].fill(0);
+            let crc = crc_of(&bytes);
+            bytes[CRC_AT..][..4].copy_from_slice(&crc.to_le_bytes());
+            let read = Superblock::decode(&bytes).unwrap().tuning;
+            assert_eq!(
+                (read.read_bypass_bytes, read.write_bypass_bytes),
+                (read_bypass_bytes, read_bypass_bytes)
+            );
+        }
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl Shared {
         let admit = {
             let mut state = self.state.lock();
             self.check_open(&state)?;
-            admit(&mut state, offset, data.len(), may_cache)
+            admit(&mut state, offset, data.len(), may_cache, |tuning| tuning.write_bypass_bytes)
         };
         let mut is_on_flash_alone = false;
         for piece in self.pieces(offset, data.len()) {

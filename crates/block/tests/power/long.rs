@@ -53,7 +53,8 @@ pub fn drawn_config(seed: u64) -> VolumeConfig {
         policy: if random.random_bool(0.5) { SetPolicy::Fifo } else { config.tuning.policy },
         dirty_percent: [10, 50, 100][random.random_range(0..3)],
         // Long requests go around the cache.
-        sequential_bypass_bytes: [0, 6 << 10][random.random_range(0..2)],
+        read_bypass_bytes: [0, 6 << 10][random.random_range(0..2)],
+        write_bypass_bytes: [0, 6 << 10][random.random_range(0..2)],
         ..config.tuning
     };
     if random.random_bool(0.2) {

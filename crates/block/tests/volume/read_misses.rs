@@ -114,7 +114,7 @@ fn only_so_much_that_was_read_waits_to_be_written_to_flash() {
     let flash = Arc::new(GateDevice::new(Arc::new(MemoryDevice::new(160 << 20))));
     let any_flash: Arc<dyn Device> = flash.clone();
     let disk: Arc<dyn Device> = Arc::new(MemoryDevice::new(96 << 20));
-    let tuning = flashwright_block::sets::Tuning { sequential_bypass_bytes: 0, ..config().tuning };
+    let tuning = flashwright_block::sets::Tuning { read_bypass_bytes: 0, ..config().tuning };
     let config = VolumeConfig { tuning, ways: 512, journal_bytes: Some(16 << 20), ..config() };
     pollster::block_on(async {
         Volume::create(&any_flash, &disk, &config, 5).await.unwrap();

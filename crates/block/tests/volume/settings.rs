@@ -1,6 +1,7 @@
 //! Settings that are changed while the volume is used.
 
 use device::IoBuffer;
+use flashwright_block::sets::Tuning;
 use flashwright_block::volume::VolumeConfig;
 
 use crate::world::{Shape, World, config};
@@ -19,4 +20,27 @@ fn settings_are_changed_when_the_journal_is_full() {
         assert!(volume.stats().io.checkpoints > 0, "the journal was never full");
     };
     world.run(work(volume));
+}
+
+/// One limit for both kept a client's long writes out with a backup's long reads.
+#[test]
+fn streams_of_reads_and_of_writes_bypass_the_cache_by_limits_of_their_own() {
+    for (read_bypass_bytes, write_bypass_bytes) in [(16 << 10, 0), (0, 16 << 10), (16 << 10, 32 << 10)] {
+        let world = World::new(1, Shape::default());
+        let tuning = Tuning { read_bypass_bytes, write_bypass_bytes, ..config().tuning };
+        let volume = world.volume(&VolumeConfig { tuning, ..config() });
+        let counters = world.run(async move {
+            for block in 0..16 {
+                volume.read(block * 4096, 4096).await.unwrap();
+            }
+            for block in 100..116 {
+                volume.write(block * 4096, IoBuffer::copy_of(&[1; 4096]).into(), false).await.unwrap();
+            }
+            volume.stats().counters
+        });
+        let past = |limit: u64| if limit == 0 { 0 } else { 16 - limit / 4096 };
+        let [reads, writes] = [read_bypass_bytes, write_bypass_bytes].map(past);
+        let found = (counters.uncached_sequential_reads, counters.uncached_sequential_writes);
+        assert_eq!(found, (reads, writes), "limits {read_bypass_bytes} and {write_bypass_bytes}");
+    }
 }

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::FLASHWRIGHT;
 
+mod alerts;
 mod answers;
 mod below;
 mod clients;

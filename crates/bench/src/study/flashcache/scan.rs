@@ -24,7 +24,8 @@ pub(in super::super) fn run(runner: &Runner) -> Result<Outcome, StudyError> {
     let of = |policy: SetPolicy, bypass_bytes: u64| -> SetsConfig {
         let mut config = v3();
         config.tuning.policy = policy;
-        config.tuning.sequential_bypass_bytes = bypass_bytes;
+        config.tuning.read_bypass_bytes = bypass_bytes;
+        config.tuning.write_bypass_bytes = bypass_bytes;
         config
     };
     let two_queues = SetPolicy::Lru2q { hot_percent: 75, promote_hits: 2 };

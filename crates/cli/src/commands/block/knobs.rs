@@ -114,23 +114,35 @@ pub const KNOBS: &[Knob] = &[
         name: "sequential_bypass",
         flashcache: &[],
         about: "sequential streams longer than this size bypass the cache; 0 caches all",
-        get: |tuning| tuning.sequential_bypass_bytes.into(),
+        get: |tuning| bypass(tuning).into(),
         set: |tuning, text| {
-            let bytes = parse_size(text).map_err(|error| error.to_string())?;
-            tuning.sequential_bypass_bytes = bytes;
-            Ok(())
+            size(text).map(|bytes| (tuning.read_bypass_bytes, tuning.write_bypass_bytes) = (bytes, bytes))
         },
+    },
+    Knob {
+        name: "sequential_bypass_reads",
+        flashcache: &[],
+        about: "sequential_bypass for streams of reads alone",
+        get: |tuning| tuning.read_bypass_bytes.into(),
+        set: |tuning, text| size(text).map(|bytes| tuning.read_bypass_bytes = bytes),
+    },
+    Knob {
+        name: "sequential_bypass_writes",
+        flashcache: &[],
+        about: "sequential_bypass for streams of writes alone",
+        get: |tuning| tuning.write_bypass_bytes.into(),
+        set: |tuning, text| size(text).map(|bytes| tuning.write_bypass_bytes = bytes),
     },
     Knob {
         name: "skip_seq_thresh_kb",
         flashcache: &[],
         about: "sequential_bypass in KiB, as Flashcache has it",
         get: |tuning| {
-            let bytes = tuning.sequential_bypass_bytes;
-            bytes.is_multiple_of(1 << 10).then_some(bytes >> 10).into()
+            bypass(tuning).filter(|bytes| bytes.is_multiple_of(1 << 10)).map(|bytes| bytes >> 10).into()
         },
         set: |tuning, text| {
-            number(text, 0..=u64::MAX >> 10).map(|value| tuning.sequential_bypass_bytes = value << 10)
+            let bytes = number(text, 0..=u64::MAX >> 10).map(|value| value << 10);
+            bytes.map(|bytes| (tuning.read_bypass_bytes, tuning.write_bypass_bytes) = (bytes, bytes))
         },
     },
     Knob {
@@ -238,6 +250,15 @@ fn number<T: FromStr + PartialOrd + Display>(text: &str, bounds: RangeInclusive<
         .ok()
         .filter(|value| bounds.contains(value))
         .ok_or_else(|| format!("must be a whole number from {} to {}", bounds.start(), bounds.end()))
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    parse_size(text).map_err(|error| error.to_string())
+}
+
+/// The limit for streams, if it is the same for reads and writes.
+fn bypass(tuning: &Tuning) -> Option<u64> {
+    (tuning.read_bypass_bytes == tuning.write_bypass_bytes).then_some(tuning.read_bypass_bytes)
 }
 
 fn only_lru2q(policy: SetPolicy) -> String {
@@ -382,6 +403,7 @@ mod tests {
             ("policy=lru2q", "reclaim_policy=0"),
             ("mode=write-back", "mode=write-around"),
             ("sequential_bypass=1000", "skip_seq_thresh_kb=1"),
+            ("sequential_bypass=1MiB", "sequential_bypass_writes=0"),
             ("clean_on_read_miss=1", "clean_on_write_miss=0"),
             ("hot_percent=80", "policy=lru"),
         ] {
@@ -390,6 +412,7 @@ mod tests {
         }
         for agreeing in [
             ["policy=lru2q", "hot_percent=80"],
+            ["sequential_bypass_reads=1MiB", "sequential_bypass_writes=0"],
             ["reclaim_policy=1", "policy=lru"],
             ["sequential_bypass=1KiB", "skip_seq_thresh_kb=1"],
             ["mode=back", "mode=write-back"],

@@ -168,6 +168,9 @@ const METRICS: &[(&str, Kind, &str)] = &[
     ("/connections/bytes_under_way", Gauge, "Bytes of requests in flight."),
 ];
 
+/// Alert rules on these metrics, as Prometheus reads them.
+pub const ALERT_RULES: &str = include_str!("alerts.yml");
+
 /// Labels of the one metric that is always 1, and where their values stand.
 const INFO: [(&str, &str); 8] = [
     ("version", "/version"),
@@ -241,6 +244,23 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn alert_rules_use_metrics_that_status_has() {
+        let suffix = |kind: Kind| if kind == Counter { "_total" } else { "" };
+        let names = METRICS.iter().map(|(at, kind, _)| format!("{}{}", name_of(at), suffix(*kind)));
+        let names: Vec<String> =
+            names.chain(["info", "healthy", "request_errors_total"].map(str::to_owned)).collect();
+        let mut used = 0;
+        for line in ALERT_RULES.lines().filter(|line| line.trim_start().starts_with("expr:")) {
+            for rest in line.split("flashwright_block_").skip(1) {
+                let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+                assert!(names.iter().any(|name| *name == rest[..end]), "{} in {line}", &rest[..end]);
+                used += 1;
+            }
+        }
+        assert!(used >= 13, "{used} metrics");
+    }
 
     #[test]
     fn a_figure_is_told_with_its_meaning_and_kind_and_a_label_can_be_any_text() {
