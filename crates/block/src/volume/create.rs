@@ -156,6 +156,6 @@ fn check_disk_shape(disk: &dyn Device, config: &VolumeConfig) -> Result<()> {
     Ok(())
 }
 
-fn config_error(why: String) -> VolumeError {
+pub(super) fn config_error(why: String) -> VolumeError {
     VolumeError::new(VolumeErrorKind::Config, why)
 }

@@ -11,6 +11,7 @@ use super::journal::Journal;
 use super::order::Version;
 use super::record::{Held, Record, Sectors};
 use super::recovery::{Recovery, Trust};
+use super::replace::Move;
 use super::state::State;
 use super::superblock::{FORMAT_WITH_STANDING, Superblock};
 use super::{Layout, SECTOR_BYTES};
@@ -160,6 +161,51 @@ impl Found {
             });
         }
         pages
+    }
+
+    /// The pages that hold something, those first that a smaller cache must keep: dirty ones, then the newest.
+    pub(super) fn pages_to_keep_first(&self) -> Vec<u32> {
+        let mut pages: Vec<u32> =
+            (0..).zip(&self.words).filter(|(_, word)| **word & HELD != 0).map(|(page, _)| page).collect();
+        pages.sort_by_key(|&page| {
+            let is_clean = self.words[page as usize] & DIRTY == 0;
+            (is_clean, u32::MAX - self.ranks[page as usize])
+        });
+        pages
+    }
+
+    /// The block that a page holds, and whether it is dirty.
+    pub(super) fn block_of(&self, page: u32) -> (u64, bool) {
+        let word = self.words[page as usize];
+        (word & BLOCK_MASK, word & DIRTY != 0)
+    }
+
+    /// The checksum that a page should have, if that is known.
+    pub(super) fn known_crc(&self, page: u32) -> Option<u32> {
+        self.crcs.get(page as usize).or_else(|| self.damaged.get(&page)).copied()
+    }
+
+    /// The same contents on another flash, each page where `moves` takes it.
+    pub(super) fn moved(self, superblock: &Superblock, moves: &[Move]) -> Self {
+        let mut moved = Self::nothing(superblock);
+        moved.last_rank = self.last_rank;
+        for step in moves {
+            let (from, to) = (step.from as usize, step.to as usize);
+            (moved.words[to], moved.ranks[to]) = (self.words[from], self.ranks[from]);
+            if let (Some(place), Some(crc)) = (moved.crcs.get_mut(to), self.crcs.get(from)) {
+                *place = *crc;
+            }
+            if let Some(sectors) = self.partial.get(&step.from) {
+                moved.partial.insert(step.to, *sectors);
+            }
+        }
+        moved
+    }
+
+    /// Nothing is on the page.
+    pub(super) fn drop_page(&mut self, page: u32) {
+        self.words[page as usize] = 0;
+        self.partial.remove(&page);
     }
 
     /// The state, and the pages of blocks that were dropped: free once flash says so.

@@ -45,11 +45,15 @@ const MOST_NS: u64 = 500_000_000;
 
 /// Checksums of the disk's first and last bytes.
 pub(super) async fn ends_crc(disk: &dyn device::Device) -> Result<[u32; 2]> {
-    let geometry = disk.geometry();
-    let unit = u64::from(geometry.block_bytes);
-    let len = END_BYTES.min(geometry.capacity_bytes) / unit * unit;
+    ends_crc_of(disk, disk.geometry().capacity_bytes).await
+}
+
+/// The same of the first `bytes` of it.
+async fn ends_crc_of(disk: &dyn device::Device, bytes: u64) -> Result<[u32; 2]> {
+    let unit = u64::from(disk.geometry().block_bytes);
+    let len = END_BYTES.min(bytes) / unit * unit;
     let mut crcs = [0; 2];
-    for (crc, offset) in crcs.iter_mut().zip([0, (geometry.capacity_bytes - len) / unit * unit]) {
+    for (crc, offset) in crcs.iter_mut().zip([0, (bytes - len) / unit * unit]) {
         let read = disk.start(Request::Read { offset, buffer: IoBuffer::zeroed(len as usize) }).await;
         let bytes = read.map_err(|error| VolumeError::disk("reading the ends of the disk", error))?;
         *crc = crc32c(&bytes.expect("a read gives its buffer back"));
@@ -83,6 +87,25 @@ pub(super) async fn check_disk(
         return Err(wrong_disk(known, "its file was changed after the cache had written to it last"));
     }
     if ends_crc(disk).await? != known.ends_crc {
+        return Err(wrong_disk(known, "it was written to after the cache was closed"));
+    }
+    Ok(())
+}
+
+/// Refuses a disk that is smaller than it was, another's, or whose old part was changed since the last close and not by the cache.
+/// The time of a file says nothing: growing changes it.
+pub(super) async fn check_grown_disk(
+    disk: &dyn device::Device,
+    superblock: &Superblock,
+    traces: &Traces,
+) -> Result<()> {
+    let (known, bytes) = (&superblock.disk, disk.geometry().capacity_bytes);
+    if bytes < known.bytes {
+        return Err(wrong_disk(known, &format!("it has only {bytes} bytes, not {}", known.bytes)));
+    }
+    check_traces(superblock, traces)?;
+    let is_known = superblock.clean || known.holds && !traces.is_written();
+    if is_known && ends_crc_of(disk, known.bytes).await? != known.ends_crc {
         return Err(wrong_disk(known, "it was written to after the cache was closed"));
     }
     Ok(())

@@ -29,6 +29,7 @@ use super::journal::commit::{Committed, Why};
 use super::noted::written_pages;
 use super::read::crc32c;
 use super::record::Record;
+use super::state::State;
 use super::superblock::{self, Superblock};
 use super::trouble::{DiskTrouble, WatchedDisk};
 use super::work::Work;
@@ -168,7 +169,7 @@ async fn sampled(
     Ok(loaded)
 }
 
-async fn load(
+pub(super) async fn load(
     flash: Arc<dyn Device>,
     disk: Arc<dyn Device>,
     timer: Arc<dyn Timer>,
@@ -185,9 +186,21 @@ async fn load(
     let (found, mut recovery) = Found::read(&*flash, &superblock).await?;
     let (state, dropped) = found.into_state(&superblock, &mut recovery, trust)?;
     recovery.was_forced = trust == Trust::DirtyAlone;
+    Ok((shared_of(flash, disk, timer, traces, superblock, state), recovery, dropped))
+}
+
+/// A volume in this state, not yet at work.
+pub(super) fn shared_of(
+    flash: Arc<dyn Device>,
+    disk: Arc<dyn Device>,
+    timer: Arc<dyn Timer>,
+    traces: Traces,
+    superblock: Superblock,
+    state: State,
+) -> Arc<Shared> {
     let disk_trouble = Arc::<DiskTrouble>::default();
     let watched = WatchedDisk { disk, timer: Arc::clone(&timer), trouble: Arc::clone(&disk_trouble) };
-    let shared = Shared {
+    Arc::new(Shared {
         uuid: superblock.uuid,
         layout: superblock.layout,
         disk_bytes: superblock.disk.bytes,
@@ -207,11 +220,10 @@ async fn load(
         state: Mutex::new(state),
         changed: Event::new(),
         room: Event::new(),
-    };
-    Ok((Arc::new(shared), recovery, dropped))
+    })
 }
 
-fn check_flash(flash: &dyn Device, superblock: &Superblock) -> Result<()> {
+pub(super) fn check_flash(flash: &dyn Device, superblock: &Superblock) -> Result<()> {
     let has = flash.geometry().capacity_bytes;
     if !superblock.layout.is_possible_on(has) {
         let why =
@@ -255,13 +267,18 @@ impl Shared {
         if !needs_table && self.commit_once(0, Why::Table).await? == Committed::JournalFull {
             return Err(damaged("the journal has no room for the commit that ends recovery"));
         }
+        self.give_back_dropped(dropped);
+        // What the process before wrote to the disk may not be durable there, and a flush is asked of this one.
+        self.state.lock().changes.disk_written(self.disk_trouble.flushes_failed());
+        Ok(())
+    }
+
+    /// Flash says now that these pages, of blocks that were dropped, hold nothing.
+    pub(super) fn give_back_dropped(&self, dropped: &[u32]) {
         let mut state = self.state.lock();
         for &page in dropped {
             state.pages.give_back(page);
         }
-        // What the process before wrote to the disk may not be durable there, and a flush is asked of this one.
-        state.changes.disk_written(self.disk_trouble.flushes_failed());
-        Ok(())
     }
 }
 
@@ -287,7 +304,7 @@ struct DamagedPage {
 }
 
 impl Found {
-    async fn read(flash: &dyn Device, superblock: &Superblock) -> Result<(Self, Recovery)> {
+    pub(super) async fn read(flash: &dyn Device, superblock: &Superblock) -> Result<(Self, Recovery)> {
         let mut found = Self::nothing(superblock);
         let mut recovery = Recovery { was_clean: superblock.clean, ..Recovery::default() };
         found.read_table(flash, superblock).await?;

@@ -13,6 +13,7 @@ mod killed;
 mod ledger;
 mod long;
 mod lost_flush;
+mod moved;
 mod order;
 mod short;
 mod stage;

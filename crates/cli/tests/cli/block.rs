@@ -18,6 +18,7 @@ mod fronts;
 mod loops;
 mod lost_flush;
 mod mistakes;
+mod moved;
 mod pairing;
 mod refusals;
 mod surroundings;

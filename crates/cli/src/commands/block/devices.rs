@@ -24,7 +24,7 @@ use crate::output::{Common, say_error};
 use crate::signals::{Changing, INTERRUPTED};
 
 /// Which devices.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Devices {
     /// Flash: a block device or a file, used whole, or a stripe (stripe:A,B) or a model SSD (sim:CARD:PATH)
     #[arg(long, value_name = "PATH")]
@@ -104,6 +104,21 @@ impl Devices {
         let (flash, members) = self.opening.open_all("--flash", &self.flash, access, stripes)?;
         let disk = self.opening.open("--disk", &self.disk, access)?;
         Ok(Opened { flash, members, disk })
+    }
+
+    /// Opens the flash for a cache whose present flash is `other`, which must not share a device with it, nor may the disk.
+    pub fn open_flash_apart(
+        &self,
+        other: &str,
+        stripes: Stripes,
+    ) -> Result<(Arc<dyn Device>, Vec<Member>), String> {
+        let with = |disk: &str| Self { disk: disk.to_owned(), ..self.clone() }.share_a_file();
+        for used in [other, &self.disk] {
+            if self.flash == used || with(used) {
+                return Err(format!("--to {}: is in use by this cache already, as {used}", self.flash));
+            }
+        }
+        self.opening.open_all("--to", &self.flash, Access::Write, stripes)
     }
 
     /// Opens both, and the volume on them.

@@ -11,11 +11,13 @@ mod destroy;
 mod devices;
 mod figures;
 mod flush;
+mod grow;
 mod health;
 mod knobs;
 mod named;
 mod prometheus;
 mod recording;
+mod replace;
 mod replay;
 mod requests;
 mod rules;
@@ -51,6 +53,10 @@ pub enum Command {
     Check(check::Arguments),
     /// Destroy a cache, so that the disk can be used alone.
     Destroy(destroy::Arguments),
+    /// Record the size of a disk that was made larger, of a cache that is not served.
+    Grow(grow::Arguments),
+    /// Move a cache that is not served to another flash, larger or smaller, with all its blocks.
+    ReplaceFlash(replace::Arguments),
     /// List ublk devices, or delete one whose server is gone.
     #[command(subcommand)]
     Ublk(ublk::Command),
@@ -69,6 +75,8 @@ pub fn run(command: &Command) -> ExitCode {
         Command::Upgrade(arguments) => upgrade::run(arguments),
         Command::Check(arguments) => check::run(arguments),
         Command::Destroy(arguments) => destroy::run(arguments),
+        Command::Grow(arguments) => grow::run(arguments),
+        Command::ReplaceFlash(arguments) => replace::run(arguments),
         Command::Ublk(command) => ublk::run(command),
         Command::Replay(arguments) => replay::run(arguments),
     }

@@ -5,7 +5,7 @@ use std::process::Command;
 use super::told;
 use crate::flashwright;
 
-/// Series over time, and which alerts fire after so many minutes.
+/// Test series, and the alerts expected at given times.
 const CASES: &str = r#"
 rule_files: [rules.yml]
 evaluation_interval: 1m

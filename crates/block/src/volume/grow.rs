@@ -1,0 +1,123 @@
+//! Growing the disk of a closed or crashed volume.
+//!
+//! The cache keeps its blocks, except one at the old end of the disk that is shorter than the others: its page lacks the
+//! sectors that the disk gained. That block is cleaned and dropped. Then a table and the superblock are written. A power cut
+//! leaves the old size or the new one.
+
+use std::sync::Arc;
+
+use device::Device;
+use device::timer::Timer;
+
+use super::create::config_error;
+use super::error::Result;
+use super::record::Sectors;
+use super::recovery::{Trust, check_flash, load};
+use super::state::Copy;
+use super::superblock::{self, DiskIdentity, Superblock};
+use super::work::Work;
+use super::{SECTOR_BYTES, Shared, Traces, Volume, identity};
+use crate::sets::{MAX_DISK_BLOCKS, Slot};
+
+impl Volume {
+    /// Records the size of a disk that was made larger. Returns the old size and the new one. The volume must be closed; it is
+    /// recovered first if it crashed, and closed again.
+    ///
+    /// # Errors
+    /// [`VolumeErrorKind::WrongDisk`](super::VolumeErrorKind::WrongDisk) if the disk is smaller than the volume knows it, or another one;
+    /// [`VolumeErrorKind::Config`](super::VolumeErrorKind::Config) if it has not grown, or not to a size that a volume can have; and as [`open`](Self::open).
+    pub async fn grow_disk(
+        flash: Arc<dyn Device>,
+        disk: Arc<dyn Device>,
+        timer: Arc<dyn Timer>,
+        traces: Traces,
+    ) -> Result<(u64, u64)> {
+        let mut superblock = superblock::read(&*flash).await?;
+        check_flash(&*flash, &superblock)?;
+        let (old_bytes, new_bytes) = (superblock.disk.bytes, disk.geometry().capacity_bytes);
+        identity::check_grown_disk(&*disk, &superblock, &traces).await?;
+        check_size(new_bytes, old_bytes, superblock.layout.block_bytes)?;
+        superblock.disk.bytes = new_bytes;
+        let (shared, _, dropped) = load(flash, disk, timer, traces, superblock, Trust::Whole).await?;
+        let work = Work::new(&shared, Some(shared.keeper.lock(0..1).await));
+        let dirty = shared.drop_clean_last_block(old_bytes);
+        // Before anything is written, to a disk that may be a wrong one.
+        shared.check_samples().await?;
+        if let Some((slot, block)) = dirty {
+            shared.clean_last_block(&work, slot, block, old_bytes).await?;
+            shared.state.lock().forget(slot, block);
+        }
+        // The disk has other ends than at the last close.
+        shared.adopt_disk(false);
+        let disk = DiskIdentity { holds: false, ..shared.superblock.lock().disk.clone() };
+        let open = Superblock { clean: false, disk, ..shared.superblock.lock().clone() };
+        *shared.superblock.lock() = open;
+        shared.write_found(&work).await?;
+        drop(work);
+        shared.give_back_dropped(&dropped);
+        shared.close().await?;
+        Ok((old_bytes, new_bytes))
+    }
+}
+
+fn check_size(new_bytes: u64, old_bytes: u64, block_bytes: u32) -> Result<()> {
+    if new_bytes == old_bytes {
+        return Err(config_error(format!(
+            "the disk has not grown: it has {new_bytes} bytes, as the cache knows"
+        )));
+    }
+    if !new_bytes.is_multiple_of(u64::from(SECTOR_BYTES)) {
+        return Err(config_error(format!("a disk of {new_bytes} bytes is not a whole number of sectors")));
+    }
+    if new_bytes / u64::from(block_bytes) >= MAX_DISK_BLOCKS {
+        return Err(config_error("the disk is too large for blocks of this size".into()));
+    }
+    Ok(())
+}
+
+impl Shared {
+    /// Drops the block at the old end of the disk, if it is shorter than the others and clean. Returns it if it is dirty.
+    fn drop_clean_last_block(&self, old_bytes: u64) -> Option<(Slot, u64)> {
+        let block_bytes = u64::from(self.layout.block_bytes);
+        let (block, rest) = (old_bytes / block_bytes, old_bytes % block_bytes);
+        let mut state = self.state.lock();
+        let slot = state.sets.find(block).filter(|_| rest > 0)?;
+        if state.sets.word(slot).is_dirty() {
+            return Some((slot, block));
+        }
+        state.forget(slot, block);
+        None
+    }
+
+    /// Writes the sectors of the block that lie before the old end to the disk.
+    async fn clean_last_block(
+        self: &Arc<Self>,
+        work: &Arc<Work>,
+        slot: Slot,
+        block: u64,
+        old_bytes: u64,
+    ) -> Result<()> {
+        if self.is_ordered() {
+            let why = format!(
+                "block {block} at the old end of the disk is dirty, and its turn in the order has not come: make the disk as large \
+                 as it was, write everything to it (block flush), and grow it then"
+            );
+            return Err(config_error(why));
+        }
+        // The ends of the disk change. A power cut before the table leaves the old size.
+        let grown = self.superblock.lock().clone();
+        let disk = DiskIdentity { bytes: old_bytes, holds: false, ..grown.disk.clone() };
+        self.write_superblock(work, Superblock { clean: false, disk, ..grown }).await?;
+        self.superblock.lock().disk.bytes = self.disk_bytes;
+        let copy = self.state.lock().copy(slot);
+        let Some(copy) = copy else { return Ok(()) };
+        let rest = old_bytes % u64::from(self.layout.block_bytes);
+        let has = Sectors::range(0, (rest / u64::from(SECTOR_BYTES)) as u32);
+        let has = copy.partial.map_or(has, |known| Sectors(known.0 & has.0));
+        let failed_before = self.disk_trouble.flushes_failed();
+        self.write_copies(work, &[(block, Copy { partial: Some(has), ..copy })]).await?;
+        self.flush_disk(failed_before).await?;
+        self.state.lock().sets.mark_clean(slot);
+        Ok(())
+    }
+}

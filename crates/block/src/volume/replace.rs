@@ -1,0 +1,232 @@
+//! Moving a volume to another flash, larger or smaller, with all that it holds.
+//!
+//! The pages are copied and a table is written, both to places that nothing points at; then the superblock. Until that is there,
+//! the old flash has the volume, and it is not written at all. Blocks keep their order and their standing with the policy.
+//!
+//! A flash of another size has another number of sets, so blocks may meet others in their new set. Where a set is full, the
+//! dirty blocks stay, and of the clean ones those that would leave last.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use device::timer::Timer;
+use device::{Device, IoBuffer, PlacementHandle, Request};
+use futures_util::future::join_all;
+
+use super::create::config_error;
+use super::error::{Result, VolumeError, VolumeErrorKind};
+use super::found::Found;
+use super::layout::{Layout, SUPERBLOCKS_BYTES};
+use super::read::crc32c;
+use super::recovery::{Recovery, Trust, check_flash, shared_of};
+use super::superblock::{self, Checkpoint, Superblock};
+use super::work::Work;
+use super::{Traces, Volume, identity};
+use crate::sets::{Sets, SetsConfig};
+
+/// Concurrent page copies.
+const PAGES_AT_ONCE: usize = 64;
+
+/// The result of a move to another flash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Replaced {
+    /// The superblock on the new flash.
+    pub superblock: Superblock,
+    /// Blocks copied.
+    pub blocks: u64,
+    /// Of these, dirty ones.
+    pub dirty_blocks: u64,
+    /// Clean blocks left out, because their new set was full or they could not be read.
+    pub left_out_blocks: u64,
+    /// Dirty blocks lost, because they could not be read.
+    pub lost_blocks: u64,
+    /// The state of the old flash.
+    pub recovery: Recovery,
+}
+
+/// A page to be copied.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Move {
+    pub block: u64,
+    pub dirty: bool,
+    pub from: u32,
+    pub to: u32,
+    /// The checksum of the page, if known.
+    pub crc: Option<u32>,
+}
+
+impl Volume {
+    /// Copies the closed or crashed volume on `old` to `new`, whose contents are lost. `old` is only read: afterwards both have the
+    /// volume, and one of them must be overwritten. With `accepts_loss`, dirty blocks that cannot be read are left out.
+    ///
+    /// # Errors
+    /// [`VolumeErrorKind::Config`] if `new` is too small for the dirty blocks, or if an ordered volume has dirty blocks;
+    /// [`VolumeErrorKind::Flash`] if a dirty block cannot be read; and as [`open`](Self::open). Then `new` has no volume.
+    pub async fn replace_flash(
+        old: &Arc<dyn Device>,
+        new: &Arc<dyn Device>,
+        disk: Arc<dyn Device>,
+        timer: Arc<dyn Timer>,
+        traces: Traces,
+        accepts_loss: bool,
+    ) -> Result<Replaced> {
+        let known = superblock::read(&**old).await?;
+        check_flash(&**old, &known)?;
+        identity::check_disk(&*disk, &known, &traces).await?;
+        let (found, mut recovery) = Found::read(&**old, &known).await?;
+        let mut superblock = moved_superblock(&known, &**new)?;
+        let (mut moved, moves) = moved(found, &known, &superblock, &mut recovery)?;
+        wipe(&**new, &superblock.layout).await?;
+        let mut replaced = Replaced {
+            superblock: superblock.clone(),
+            blocks: 0,
+            dirty_blocks: 0,
+            left_out_blocks: recovery.dropped_blocks,
+            lost_blocks: 0,
+            recovery,
+        };
+        copy(old, new, &known, &mut moved, &moves, accepts_loss, &mut replaced).await?;
+        superblock.clean = true;
+        let mut found = Recovery { was_clean: true, ..Recovery::default() };
+        let (state, _) = moved.into_state(&superblock, &mut found, Trust::Whole)?;
+        (replaced.blocks, replaced.dirty_blocks) = (found.blocks, found.dirty_blocks);
+        let shared = shared_of(Arc::clone(new), disk, timer, traces, superblock, state);
+        shared.adopt_disk(known.clean);
+        shared.note_disk_ends().await?;
+        let work = Work::new(&shared, Some(shared.keeper.lock(0..1).await));
+        shared.write_found(&work).await?;
+        replaced.superblock = shared.superblock.lock().clone();
+        Ok(replaced)
+    }
+}
+
+/// The superblock for a new flash, with an empty journal and no table.
+fn moved_superblock(known: &Superblock, new: &dyn Device) -> Result<Superblock> {
+    let layout =
+        Layout::compute(&new.geometry(), known.layout.block_bytes, known.layout.ways, None, known.ordered)?;
+    let checkpoint = Checkpoint { next_commit: 1, ..Checkpoint::default() };
+    // Higher than on the old flash, which keeps a superblock of this volume until it is overwritten.
+    Ok(Superblock { layout, checkpoint, sequence: known.sequence + 1, ..known.clone() })
+}
+
+/// The contents of `found` as they will be on the new flash, without the pages' own checksums, and the pages to copy.
+fn moved(
+    found: Found,
+    known: &Superblock,
+    superblock: &Superblock,
+    recovery: &mut Recovery,
+) -> Result<(Found, Vec<Move>)> {
+    let keeps_clean = known.clean || known.tuning.mode.keeps_dirty();
+    let config = SetsConfig { geometry: superblock.geometry(), tuning: superblock.tuning };
+    let sets = Sets::new(config).map_err(|error| config_error(error.to_string()))?;
+    let layout = superblock.layout;
+    let mut held: HashMap<u32, u32> = HashMap::new();
+    let mut taken: HashMap<u32, u32> = HashMap::new();
+    let mut moves = Vec::new();
+    for page in found.pages_to_keep_first() {
+        let (block, dirty) = found.block_of(page);
+        if dirty && known.ordered {
+            let why = "an ordered cache with dirty blocks cannot be moved: write them to the disk first (block flush)";
+            return Err(config_error(why.into()));
+        }
+        let set = sets.set_of(block);
+        let in_set = held.entry(set).or_default();
+        if *in_set >= layout.ways || (!dirty && !keeps_clean) {
+            if dirty {
+                let why = "the new flash is too small for the dirty blocks: write them to the disk first (block flush)";
+                return Err(config_error(why.into()));
+            }
+            recovery.dropped_blocks += 1;
+            continue;
+        }
+        *in_set += 1;
+        let group = set / layout.sets_per_group();
+        let place = taken.entry(group).or_default();
+        let to = group * layout.pages_per_group() + *place;
+        *place += 1;
+        moves.push(Move { block, dirty, from: page, to, crc: found.known_crc(page) });
+    }
+    let moved = found.moved(superblock, &moves);
+    moves.sort_unstable_by_key(|step| step.from);
+    Ok((moved, moves))
+}
+
+/// Overwrites the superblocks of a volume that was here before, and discards the rest.
+async fn wipe(new: &dyn Device, layout: &Layout) -> Result<()> {
+    let failed = |error| VolumeError::flash("preparing the new flash", error);
+    let (data, placement) = (IoBuffer::zeroed(SUPERBLOCKS_BYTES as usize).into(), PlacementHandle::DEFAULT);
+    new.start(Request::Write { offset: 0, data, placement }).await.map_err(failed)?;
+    new.start(Request::Flush).await.map_err(failed)?;
+    // Advice: a flash that cannot be trimmed is as good.
+    let (offset, len) = (SUPERBLOCKS_BYTES, layout.end() - SUPERBLOCKS_BYTES);
+    let _ = new.start(Request::Trim { offset, len }).await;
+    // Blocks of a journal that was here before have another UUID, unless it was this very volume's.
+    zero(new, layout.table_offset(0), layout.pages_offset()).await.map_err(failed)
+}
+
+async fn zero(new: &dyn Device, from: u64, to: u64) -> std::result::Result<(), device::IoError> {
+    let zeros: device::IoSlice = IoBuffer::zeroed((1 << 20).min(new.geometry().max_io_bytes as usize)).into();
+    let mut at = from;
+    while at < to {
+        let len = (to - at).min(zeros.len() as u64) as usize;
+        let (data, placement) = (zeros.part(0..len), PlacementHandle::DEFAULT);
+        new.start(Request::Write { offset: at, data, placement }).await?;
+        at += len as u64;
+    }
+    Ok(())
+}
+
+async fn copy(
+    old: &Arc<dyn Device>,
+    new: &Arc<dyn Device>,
+    known: &Superblock,
+    moved: &mut Found,
+    moves: &[Move],
+    accepts_loss: bool,
+    replaced: &mut Replaced,
+) -> Result<()> {
+    for part in moves.chunks(PAGES_AT_ONCE) {
+        let reads = part.iter().map(|step| {
+            let buffer = IoBuffer::zeroed(known.layout.block_bytes as usize);
+            old.start(Request::Read { offset: known.layout.page_offset(step.from), buffer })
+        });
+        let mut writes = Vec::new();
+        for (step, read) in part.iter().zip(join_all(reads).await) {
+            let page = match read {
+                Ok(page) => page.expect("a read gives its buffer back"),
+                Err(error) => {
+                    leave_out(moved, step, &error.to_string(), accepts_loss, replaced)?;
+                    continue;
+                }
+            };
+            let crc = crc32c(&page);
+            if step.crc.is_some_and(|known| known != crc) {
+                leave_out(moved, step, "its checksum is wrong", accepts_loss, replaced)?;
+                continue;
+            }
+            let offset = replaced.superblock.layout.page_offset(step.to);
+            let (data, placement) = (page.into(), PlacementHandle::DEFAULT);
+            writes.push(new.start(Request::Write { offset, data, placement }));
+        }
+        let written: std::result::Result<Vec<_>, _> = join_all(writes).await.into_iter().collect();
+        written.map_err(|error| VolumeError::flash("copying to the new flash", error))?;
+    }
+    Ok(())
+}
+
+/// A page that cannot be read is not moved. The disk has a clean block.
+fn leave_out(
+    moved: &mut Found,
+    step: &Move,
+    why: &str,
+    accepts_loss: bool,
+    replaced: &mut Replaced,
+) -> Result<()> {
+    if step.dirty && !accepts_loss {
+        let why = format!("dirty block {} on page {} of the old flash is lost: {why}", step.block, step.from);
+        return Err(VolumeError::new(VolumeErrorKind::Flash, why));
+    }
+    *(if step.dirty { &mut replaced.lost_blocks } else { &mut replaced.left_out_blocks }) += 1;
+    moved.drop_page(step.to);
+    Ok(())
+}

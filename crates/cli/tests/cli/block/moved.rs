@@ -1,0 +1,124 @@
+//! A disk that grows under its cache, and a cache that moves to another flash.
+
+use std::fs::File;
+
+use super::{Client, Place, Server, told};
+
+const DISK_BYTES: u64 = 32 << 20;
+
+/// A cache with five dirty blocks and ten clean ones, whose server ended.
+fn used(end: fn(Server)) -> Place {
+    let place = Place::new();
+    let server = place.serve();
+    let mut client = Client::connect(&place.path("s"));
+    for block in 0..10_u64 {
+        client.call(0, block << 20, 4096, &[]);
+    }
+    for block in 0..5_u8 {
+        client.call(1, u64::from(block) << 21 | 8192, 4096, &[block + 1; 4096]);
+    }
+    client.call(3, 0, 0, &[]);
+    drop(client);
+    end(server);
+    place
+}
+
+fn check_blocks(client: &mut Client) {
+    for block in 0..5_u8 {
+        assert_eq!(client.call(0, u64::from(block) << 21 | 8192, 4096, &[]), [block + 1; 4096]);
+    }
+}
+
+fn resize(place: &Place, name: &str, bytes: u64) {
+    File::options().write(true).open(place.path(name)).unwrap().set_len(bytes).unwrap();
+}
+
+/// Its cache had to be destroyed first.
+#[test]
+fn a_grown_disk_is_served_with_its_blocks_at_its_new_size() {
+    for end in [Server::kill as fn(Server), Server::stop] {
+        let place = used(end);
+        let not_yet = place.run("grow", &[], true);
+        assert_eq!(not_yet.status.code(), Some(2));
+        assert!(told(&not_yet).contains("the disk has not grown"), "{}", told(&not_yet));
+        resize(&place, "disk", DISK_BYTES + (4 << 20));
+        let grown = place.run("grow", &[], true);
+        assert!(grown.status.success(), "{}", told(&grown));
+        assert_eq!(told(&grown), "the disk has 37748736 bytes now; it had 33554432\n");
+        let server = place.serve();
+        let state = &place.status()["state"];
+        assert_eq!((&state["dirty_blocks"], &state["held_blocks"]), (&5.into(), &15.into()));
+        let mut client = Client::connect(&place.path("s"));
+        check_blocks(&mut client);
+        client.call(1, DISK_BYTES, 4096, &[9; 4096]);
+        assert_eq!(client.call(0, DISK_BYTES, 4096, &[]), [9; 4096]);
+        drop(client);
+        assert!(place.ask("flush", &[]).status.success());
+        server.stop();
+        assert_eq!(std::fs::read(place.path("disk")).unwrap()[DISK_BYTES as usize..][..4096], [9; 4096]);
+        let check = place.run("check", &["--full"], true);
+        assert!(check.status.success(), "{}", told(&check));
+    }
+}
+
+#[test]
+fn a_shrunk_disk_is_refused_and_nothing_changes() {
+    let place = used(Server::stop);
+    resize(&place, "disk", DISK_BYTES - 4096);
+    let refused = place.run("grow", &[], true);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(told(&refused).contains("it has only 33550336 bytes, not 33554432"), "{}", told(&refused));
+}
+
+#[test]
+fn a_cache_moves_to_a_larger_flash_with_hits_and_writes_and_leaves_the_old_one() {
+    for end in [Server::kill as fn(Server), Server::stop] {
+        let place = used(end);
+        let new = place.path("new");
+        let to = ["--to", new.to_str().unwrap(), "--to-size", "16MiB", "--yes"];
+        let moved = place.run("replace-flash", &to, true);
+        assert!(moved.status.success(), "{}", told(&moved));
+        assert!(told(&moved).contains("15 blocks, 5 of them dirty"), "{}", told(&moved));
+        let old = place
+            .command("status", false)
+            .arg("--flash")
+            .arg(place.path("flash"))
+            .args(&place.flags)
+            .output();
+        assert!(told(&old.unwrap()).contains("there is no cache on the flash"));
+        let server = place.serve_with(&["--flash", "new", "--disk", "disk"]);
+        let mut client = Client::connect(&place.path("s"));
+        check_blocks(&mut client);
+        for block in 0..10_u64 {
+            client.call(0, block << 20, 4096, &[]);
+        }
+        let status = place.status();
+        assert_eq!(
+            (&status["counters"]["read_hits"], &status["counters"]["disk_reads"]),
+            (&15.into(), &0.into())
+        );
+        assert_eq!(status["state"]["dirty_blocks"], 5);
+        drop(client);
+        server.stop();
+    }
+}
+
+#[test]
+fn a_move_to_a_flash_in_use_or_not_empty_is_refused() {
+    let place = used(Server::stop);
+    for to in [place.path("flash"), place.path("disk")] {
+        let refused = place.run("replace-flash", &["--to", to.to_str().unwrap(), "--yes"], true);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(told(&refused).contains("is in use by this cache already"), "{}", told(&refused));
+    }
+    let mut file_system = vec![0; 16 << 20];
+    file_system[1080..1082].copy_from_slice(b"\x53\xef");
+    std::fs::write(place.path("ext4"), &file_system).unwrap();
+    let to = place.path("ext4");
+    let refused = place.run("replace-flash", &["--to", to.to_str().unwrap(), "--yes"], true);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(told(&refused).contains("ext4 file system"), "{}", told(&refused));
+    assert!(std::fs::read(&to).unwrap() == file_system);
+    let forced = place.run("replace-flash", &["--to", to.to_str().unwrap(), "--yes", "--force"], true);
+    assert!(forced.status.success(), "{}", told(&forced));
+}
