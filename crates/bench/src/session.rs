@@ -23,7 +23,7 @@ use crate::run::in_memory;
 use crate::run::item_sizes::ItemSizes;
 use crate::run::listed_drives;
 use crate::run::misses;
-use crate::run::model_drive::ModelDrive;
+use crate::run::model_drive::{self, ModelDrive};
 use crate::run::open::{self, Beside, OpenWorkload, World};
 use crate::run::room;
 use crate::run::simulated::run_simulated;
@@ -309,7 +309,13 @@ impl Session {
 
 /// The plan on a fraction of the bytes, if that leaves any.
 fn scaled(config: &Config, plan: RunPlan, scale: u32) -> Result<RunPlan, SessionError> {
-    let plan = plan.scaled(scale);
+    let full_bytes: Vec<u64> =
+        plan.instances.iter().filter_map(|it| Some(it.cache.flash.as_ref()?.bytes_per_device)).collect();
+    let mut plan = plan.scaled(scale);
+    if let Some(card) = plan.card.clone() {
+        let flash = plan.instances.iter_mut().filter_map(|it| it.cache.flash.as_mut());
+        model_drive::round_to_scaled_card(&card, scale, &full_bytes, flash.collect());
+    }
     let has_none =
         |it: &InstancePlan| it.cache.flash.as_ref().is_some_and(|flash| flash.bytes_per_device == 0);
     match plan.instances.iter().position(has_none).filter(|_| scale > 1) {

@@ -140,7 +140,11 @@ impl Common {
         });
         if let (Value::Object(envelope), Value::Object(result)) = (&mut envelope, result) {
             envelope.extend(result);
-            let verdict = json!({ "passed": failures.is_empty(), "failures": failures });
+            let mut verdict = json!({ "passed": failures.is_empty(), "failures": failures });
+            // Why a run ended early stands with its verdict, as in the result of `bench`.
+            if let Some(stopped) = envelope.remove("stopped") {
+                verdict["stopped"] = stopped;
+            }
             envelope.insert("verdict".into(), verdict);
         }
         envelope

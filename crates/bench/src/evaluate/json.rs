@@ -97,7 +97,8 @@ fn wear(run: &Measured) -> Value {
 }
 
 fn row_json(run: &Measured, row: &Row, criteria: &Criteria) -> Value {
-    let missed = criteria.missed(row);
+    // The stage at full speed is not judged.
+    let missed = if row.offered.is_some() { criteria.missed(row) } else { Vec::new() };
     let years = row.years.figure();
     let mut fields = instance(&row.report, &[]);
     // Of a whole run only.

@@ -50,8 +50,10 @@ pub struct Found {
     pub filled: Option<Outcome>,
     /// Every run, in the plan's order.
     pub measured: Vec<Measured>,
-    /// Whether somebody ended it.
+    /// Whether the user interrupted it.
     pub interrupted: bool,
+    /// Profiles with a run that the interrupt ended or prevented. They are not judged.
+    pub unfinished: Vec<&'static str>,
     /// What was not as asked for.
     pub notes: Vec<String>,
     /// The runs that failed or were not made any more, and why.
@@ -68,10 +70,25 @@ pub(crate) const MAX_PASSES: f64 = 4.0;
 /// # Errors
 /// What cannot be opened, written or run. What was found before is lost only if nothing was.
 pub fn evaluate(subject: &Subject, plan: &Plan, asked: &Asked) -> Result<Found, String> {
-    match subject {
+    let mut found = match subject {
         Subject::Model(_) => side_by_side(subject, plan, asked),
         Subject::Real(real) => one_by_one(subject, real, plan, asked),
+    }?;
+    if found.interrupted {
+        found.unfinished = unfinished(&plan.jobs, &found.measured);
     }
+    Ok(found)
+}
+
+/// The profiles that lack a whole run, each once.
+fn unfinished(jobs: &[Job], measured: &[Measured]) -> Vec<&'static str> {
+    let is_whole = |job: &&Job| {
+        let of_job = |it: &&Measured| it.profile == job.profile.name && it.placement == job.room.placement;
+        measured.iter().find(of_job).is_some_and(|it| !it.interrupted)
+    };
+    let mut names: Vec<&str> = jobs.iter().filter(|job| !is_whole(job)).map(|job| job.profile.name).collect();
+    names.dedup();
+    names
 }
 
 /// Each model is a drive of its own: they run together, and what came of them does not depend on it.
@@ -224,21 +241,16 @@ mod tests {
         let jobs = PROFILES.each_ref().map(|profile| Job { profile, room });
         let mut found = Found::default();
         let ran = run_each(&jobs, &Stop::default(), &mut found, |number, job| match number {
-            0 => Ok(Measured {
-                profile: job.profile.name,
-                placement: false,
-                warm_up: WarmUp::default(),
-                rows: Vec::new(),
-                interrupted: false,
-                failures: Vec::new(),
-                warnings: Vec::new(),
-                wear: None,
-            }),
+            0 => Ok(measured(job.profile.name, false, Vec::new())),
             _ => Err("no such device".to_owned()),
         });
         assert_eq!((ran, found.measured.len()), (Ok(()), 1), "what was measured is not thrown away");
+        assert_eq!(text::failures(&found, &asked()), ["cdn: no such device", "graph: not run"]);
+    }
+
+    fn asked() -> Asked {
         let second = std::time::Duration::from_secs(1);
-        let asked = Asked {
+        Asked {
             how: How {
                 seed: 1,
                 lengths: Lengths { by_time: true, warm_up: 1.0, stage: 1.0 },
@@ -257,7 +269,38 @@ mod tests {
             rated: None,
             notes: Vec::new(),
             quiet: true,
+        }
+    }
+
+    fn measured(profile: &'static str, interrupted: bool, failures: Vec<String>) -> Measured {
+        Measured {
+            profile,
+            placement: false,
+            warm_up: WarmUp::default(),
+            rows: Vec::new(),
+            interrupted,
+            failures,
+            warnings: Vec::new(),
+            wear: None,
+        }
+    }
+
+    /// An interrupt was a failure, which it is not in `bench`.
+    #[test]
+    fn interrupt_is_no_failure_and_leaves_those_that_were_found() {
+        let room = Room { flash_mib: 64, scale: 1, placement: false, workers: 1, checked: false };
+        let jobs = PROFILES.each_ref().map(|profile| Job { profile, room });
+        let mut found = Found {
+            measured: vec![measured("kv", false, Vec::new()), measured("cdn", true, Vec::new())],
+            interrupted: true,
+            ..Found::default()
         };
-        assert_eq!(text::failures(&found, &asked), ["cdn: no such device", "graph: not run"]);
+        found.unfinished = unfinished(&jobs, &found.measured);
+        assert_eq!(found.unfinished, ["cdn", "graph"]);
+        assert_eq!(text::failures(&found, &asked()), [""; 0]);
+        let verdict = text::verdict(&found, &asked());
+        assert!(verdict.contains("interrupted: cdn and graph are not judged"), "{verdict}");
+        found.measured[0].failures.push("3 checksum errors".to_owned());
+        assert_eq!(text::failures(&found, &asked()), ["kv without placement: 3 checksum errors"]);
     }
 }

@@ -215,3 +215,60 @@ fn time_words(seconds: f64) -> String {
         seconds => format!("{:.1} h", seconds / 3600.0),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use ssd::Card;
+    use ssd::card::MIN_SCALED_PAGES;
+
+    use super::*;
+    use crate::evaluate::profile::PROFILES;
+    use crate::evaluate::subject::{LEAST_BYTES, Model};
+
+    /// Scales from about a gigabyte down to the smallest drive that a cache fits on, among them some that divide neither a
+    /// reclaim unit nor a mapping page evenly.
+    fn scales(card: &Card) -> Vec<u32> {
+        let least = card.space.usable_bytes.div_ceil(1_500_000_000);
+        let unit_pages = card.space.unit_bytes / u64::from(card.space.page_bytes);
+        let most = (card.space.usable_bytes / LEAST_BYTES).min(unit_pages / MIN_SCALED_PAGES).max(least);
+        let steps = (0..12).map(|step| least + (most - least) * step / 11);
+        let odd = steps.clone().map(|scale| (scale | 1).min(most));
+        let mut all: Vec<u32> = steps.chain(odd).map(|scale| u32::try_from(scale).unwrap()).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// `evaluate qlc` was refused at every scale: its cache was rounded to blocks of 4 KiB and its drive to pages of 16 KiB.
+    #[test]
+    fn every_profile_plans_on_every_card_at_every_scale() {
+        let wishes = |share| Wishes {
+            profiles: PROFILES.iter().collect(),
+            ways: Ways::Both,
+            share,
+            workers: 64,
+            checked: false,
+            budget: Duration::from_secs(3600),
+            rates: 5,
+        };
+        let mut planned = 0;
+        for card in Card::built_in() {
+            let scales = scales(&card).into_iter().map(Some).chain([None]);
+            // The smallest scales leave less than a cache needs, which is said in other words.
+            for model in scales.filter_map(|scale| Model::new(&card.name, scale).ok()) {
+                let scale = model.scale;
+                let subject = Subject::Model(Box::new(model));
+                for share in [1.0, 0.999, 0.37, 0.05] {
+                    let plan = Plan::new(&subject, &wishes(share));
+                    let plan = plan.unwrap_or_else(|why| panic!("{} 1/{scale}, {share}: {why}", card.name));
+                    let ways = if card.placement.is_some() { 2 } else { 1 };
+                    assert_eq!(plan.jobs.len(), PROFILES.len() * ways);
+                    planned += plan.jobs.len();
+                }
+            }
+        }
+        assert!(planned > 500, "{planned}");
+    }
+}

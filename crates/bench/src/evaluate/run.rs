@@ -194,10 +194,11 @@ impl Row {
         self.report.counts.ops as f64 / self.report.seconds.max(1e-9)
     }
 
-    /// What share of the offered operations was done; none was as fast as it goes.
+    /// The share of the offered operations that was done, at most 1; `None` at full speed. A request that begins before the stage
+    /// and ends in it is counted, but does not make the drive faster than the load.
     #[must_use]
     pub fn reached(&self) -> Option<f64> {
-        self.offered.map(|offered| self.throughput() / offered as f64)
+        self.offered.map(|offered| (self.throughput() / offered as f64).min(1.0))
     }
 
     /// A quantile of the drive's reads and of its writes.

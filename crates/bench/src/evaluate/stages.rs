@@ -277,6 +277,9 @@ impl Watcher for Stages<'_> {
                 }
             }
             Phase::Settling(offered, from) if self.has_passed(SETTLING, &from, &now) => {
+                // Requests that a stall held up while settling are dropped, or the stage would do more than it is offered.
+                let rate = offered.unwrap_or(UNLIMITED);
+                instances.iter().for_each(|instance| instance.set_rate(rate));
                 let counted = self.counted(instances, elapsed);
                 self.progress.phase = Phase::Measuring(offered, now, Box::new(counted));
             }

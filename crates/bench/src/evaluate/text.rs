@@ -128,6 +128,13 @@ pub fn verdict(found: &Found, asked: &Asked) -> String {
             let _ = writeln!(out, "{:<6} {with:<15} {}", profile.name, one(run, criteria));
         }
     }
+    match found.unfinished.as_slice() {
+        [] => {}
+        [one] => out += &format!("interrupted: {one} is not judged\n"),
+        [others @ .., last] => {
+            let _ = writeln!(out, "interrupted: {} and {last} are not judged", others.join(", "));
+        }
+    }
     for note in asked.notes.iter().chain(&found.notes) {
         let _ = writeln!(out, "note: {note}");
     }
@@ -187,7 +194,9 @@ pub fn failures(found: &Found, asked: &Asked) -> Vec<String> {
     for profile in &PROFILES {
         let runs: Vec<&Measured> = found.measured.iter().filter(|it| it.profile == profile.name).collect();
         let enough = |run: &&&Measured| criteria.best(run).is_some_and(|best| criteria.is_enough(best));
-        if runs.iter().any(|run| run.rows.len() > 1) && !runs.iter().any(|run| enough(&run)) {
+        let is_judged =
+            runs.iter().any(|run| run.rows.len() > 1) && !found.unfinished.contains(&profile.name);
+        if is_judged && !runs.iter().any(|run| enough(&run)) {
             let told = runs.iter().filter(|run| run.rows.len() > 1);
             let told: Vec<String> =
                 told.map(|run| format!("{}, {}", way(run), at_most(run, criteria))).collect();
@@ -202,9 +211,6 @@ pub fn failures(found: &Found, asked: &Asked) -> Vec<String> {
         }
     }
     failures.extend(found.unmeasured.iter().cloned());
-    if found.interrupted {
-        failures.push("interrupted".to_owned());
-    }
     failures
 }
 

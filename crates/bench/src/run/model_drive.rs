@@ -102,6 +102,26 @@ impl Supply for ModelDrive {
     }
 }
 
+/// Reduces scaled caches that fit the whole drive of `card` but, by rounding, not the scaled one. A scaled drive has whole
+/// mapping pages and whole units, so it can have less than its share of the bytes. `full_bytes` are the sizes before scaling.
+/// Leaves caches alone that fit, or that do not fit the whole drive either.
+pub fn round_to_scaled_card(card: &str, scale: u32, full_bytes: &[u64], mut plans: Vec<&mut FlashPlan>) {
+    let Ok(full) = Card::load(card) else { return };
+    let Ok(scaled) = full.scaled(scale) else { return };
+    let (full_usable, usable) = (full.space.usable_bytes, scaled.space.usable_bytes);
+    let wanted: u64 = plans.iter().map(|plan| plan.bytes_per_device).sum();
+    let fits_full = full_bytes.iter().fold(0_u64, |sum, bytes| sum.saturating_add(*bytes)) <= full_usable;
+    if wanted <= usable || !fits_full {
+        return;
+    }
+    let unit_bytes = u64::from(scaled.space.page_bytes.max(scaled.space.block_bytes));
+    for (plan, full_bytes) in plans.iter_mut().zip(full_bytes) {
+        let share = u128::from(usable) * u128::from(*full_bytes) / u128::from(full_usable.max(1));
+        let share = u64::try_from(share).unwrap_or(usable) / unit_bytes * unit_bytes;
+        plan.bytes_per_device = plan.bytes_per_device.min(share);
+    }
+}
+
 /// The card, scaled, and the shape of its drive, on which all of `plans` fit.
 fn fitting(card: &str, scale: u32, plans: &[&FlashPlan]) -> Result<(Card, Shape), OpenError> {
     let loaded = Card::load(card).map_err(|error| wrong(card, &error))?;
@@ -114,8 +134,9 @@ fn fitting(card: &str, scale: u32, plans: &[&FlashPlan]) -> Result<(Card, Shape)
     let wanted: u64 = plans.iter().map(|it| it.bytes_per_device).sum();
     let usable = u64::from(shape.logical_pages) * u64::from(shape.page_bytes);
     if wanted > usable {
-        let key = "nvmCacheSizeMB";
-        return Err(wrong(card, &format!("{key}: needs {wanted} bytes, and the drive has {usable}")));
+        let at = if scale > 1 { format!(" at 1/{scale}") } else { String::new() };
+        let words = format!("nvmCacheSizeMB: needs {wanted} bytes{at}, and the drive has {usable}");
+        return Err(wrong(card, &words));
     }
     Ok((card_in_use, shape))
 }

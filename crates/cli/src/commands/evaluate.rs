@@ -341,8 +341,11 @@ fn world(subject: &Subject) -> &'static str {
 
 fn finding(subject: &Subject, found: &Found, asked: &Asked) -> Finding {
     let failures = text::failures(found, asked);
-    let ran = if found.interrupted { "INTERRUPTED" } else { "FAILED" };
-    let word = if failures.is_empty() { "passed" } else { ran };
+    let word = match (failures.is_empty(), found.interrupted) {
+        (false, _) => "FAILED",
+        (true, true) => "INTERRUPTED",
+        (true, false) => "passed",
+    };
     let verdict = text::verdict(found, asked);
     let text = format!("{}{verdict}{}: {word}\n", text::table(found, &asked.criteria), subject.name());
     let mut result = json!({
@@ -350,6 +353,8 @@ fn finding(subject: &Subject, found: &Found, asked: &Asked) -> Finding {
         "profiles": json::profiles(found, asked),
         "precondition": found.filled.as_ref().map(drive::json::outcome),
         "notes": asked.notes.iter().chain(&found.notes).collect::<Vec<_>>(),
+        "not_judged": found.unfinished,
+        "stopped": found.interrupted.then_some("interrupt"),
     });
     if let Subject::Real(real) = subject {
         let now = bench::drive::clock().unix_seconds();
