@@ -135,10 +135,10 @@ impl Ftl {
     /// # Panics
     /// If the range reaches past the drive.
     pub fn trim(&mut self, first: LogicalPage, count: u32) {
-        let Self { mapping, units, groups, stats, now, .. } = self;
+        let Self { mapping, units, groups, stats, .. } = self;
         mapping.forget_run(first.0, count, |unit, dead| {
             stats.trimmed_pages += u64::from(dead);
-            invalidate(units, groups, unit, dead, *now);
+            invalidate(units, groups, unit, dead);
         });
     }
 
@@ -272,17 +272,16 @@ impl Ftl {
 
     #[inline]
     fn place(&mut self, logical: u32, physical: u32, count: u32) {
-        let Self { mapping, units, groups, now, .. } = self;
+        let Self { mapping, units, groups, .. } = self;
         let unit = mapping.unit_of(physical);
         units[unit as usize].live += count;
         if count > 1 {
-            mapping
-                .place_run(logical, physical, count, |old, dead| invalidate(units, groups, old, dead, *now));
+            mapping.place_run(logical, physical, count, |old, dead| invalidate(units, groups, old, dead));
             return;
         }
         let old = mapping.place(logical, physical);
         if old != NOWHERE {
-            invalidate(units, groups, mapping.unit_of(old), 1, *now);
+            invalidate(units, groups, mapping.unit_of(old), 1);
         }
     }
 
@@ -331,11 +330,11 @@ fn next_pages(frontiers: &[Frontier]) -> impl Iterator<Item = PhysicalPage> {
 
 /// `dead` pages of `unit` died.
 #[inline]
-fn invalidate(units: &mut [Unit], groups: &mut [Group], unit: u32, dead: u32, now: u64) {
+fn invalidate(units: &mut [Unit], groups: &mut [Group], unit: u32, dead: u32) {
     let at = &mut units[unit as usize];
     at.live -= dead;
     if at.state == UnitState::Closed {
         let group = &mut groups[usize::from(at.group)];
-        group.victims.invalidate(unit - group.first_unit, at.live, now);
+        group.victims.invalidate(unit - group.first_unit, at.live);
     }
 }

@@ -81,6 +81,21 @@ fn the_other_policies_lie_where_they_should() {
     assert!(of(VictimPolicy::CostBenefit, &skewed) < of(VictimPolicy::Greedy, &skewed));
 }
 
+/// Counting age from the last page that died made it cost more than FIFO.
+#[test]
+fn cost_benefit_lies_between_greedy_and_fifo_under_uniform_writes() {
+    let shape = shape(0.07, 32, Isolation::CONVENTIONAL);
+    let of = |victims| {
+        let ftl = measure(&shape, victims, &Pattern::one(Order::Uniform), Length::default());
+        ftl.stats().dlwa(4096).unwrap()
+    };
+    let [greedy, benefit, fifo] =
+        [VictimPolicy::Greedy, VictimPolicy::CostBenefit, VictimPolicy::Fifo].map(of);
+    assert!(greedy < benefit && benefit < fifo, "{greedy} {benefit} {fifo}");
+    // The value that this model gives; larger units cost more, up to 7.6.
+    near("cost-benefit", benefit, 6.605, 0.01);
+}
+
 #[test]
 fn a_ring_costs_exactly_one_under_every_policy() {
     for victims in [VictimPolicy::Greedy, VictimPolicy::CostBenefit, VictimPolicy::Fifo] {

@@ -68,11 +68,6 @@ impl Buckets {
         Some(self.lists[self.lowest as usize].last)
     }
 
-    /// The longest-standing unit of each list that holds any, from the emptiest on.
-    pub(super) fn heads(&self) -> impl Iterator<Item = u32> {
-        self.lists[self.lowest as usize..].iter().map(|list| list.first).filter(|&unit| unit != NONE)
-    }
-
     pub(super) fn live(&self, unit: u32) -> Option<u32> {
         Some(self.nodes[unit as usize].live).filter(|&live| live != ABSENT)
     }
@@ -121,7 +116,6 @@ mod tests {
         buckets.update(2, 5);
         buckets.update(1, 5);
         assert_eq!(buckets.emptiest(), Some(1));
-        assert_eq!(buckets.heads().collect::<Vec<_>>(), [2, 0], "and the longest-standing of each list");
         buckets.update(2, 4);
         buckets.update(2, 3);
         buckets.remove(2);

@@ -1,66 +1,71 @@
 //! Cost-benefit: the unit for which age × (1 − u) / 2u is largest, u being the share of its pages that live.
 //!
-//! Reading a unit and writing its live pages back costs 1 + u; Kawaguchi, Nishioka and Motoda ("A Flash-Memory Based File System",
-//! USENIX 1995, §2.3) use 2u. The benefit is 1 − u for as long as the unit has been quiet. Age is the time since the last page of the
-//! unit was invalidated, counted in pages that the host wrote.
+//! The formula is that of Kawaguchi, Nishioka and Motoda ("A Flash-Memory Based File System", USENIX 1995, §2.3): 2u is the
+//! cost of reading the live pages and writing them back. The gain is 1 − u for as long as the space stays free, which is estimated by
+//! the age of the data: the longer a unit has kept its live pages, the longer it is likely to keep the rest. Age is the
+//! time since the unit's youngest data was written, as in Rosenblum and Ousterhout ("The Design and Implementation of a
+//! Log-Structured File System", SOSP 1991, §3.5). A unit is filled in order, so that is the time since it closed, counted in
+//! pages that the host wrote.
 //!
-//! A list of [`Buckets`] is in the order in which units came to their count, which is the order of age: the first of
-//! each list is the best of its list, and only these are compared.
+//! Time since the last page died is no such age: under uniform writes it prefers units that lost few pages lately, which are
+//! the full ones, and collects at a higher cost than FIFO.
+//!
+//! Ages change with every write, so units are compared when one is chosen, which is once for every unit that is written.
 
-use super::buckets::Buckets;
+const ABSENT: u32 = u32::MAX;
 
 pub(crate) struct CostBenefit {
-    buckets: Buckets,
-    changed_at: Box<[u64]>,
+    /// Live pages of each closed unit, [`ABSENT`] for others.
+    live: Box<[u32]>,
+    closed_at: Box<[u64]>,
     unit_pages: u32,
 }
 
 impl CostBenefit {
     pub(super) fn new(units: u32, unit_pages: u32) -> Self {
-        let changed_at = vec![0; units as usize].into();
-        Self { buckets: Buckets::new(units, unit_pages), changed_at, unit_pages }
+        let units = units as usize;
+        Self { live: vec![ABSENT; units].into(), closed_at: vec![0; units].into(), unit_pages }
     }
 
     pub(super) fn close(&mut self, unit: u32, live: u32, now: u64) {
-        self.changed_at[unit as usize] = now;
-        self.buckets.insert(unit, live);
+        self.closed_at[unit as usize] = now;
+        self.live[unit as usize] = live;
     }
 
     #[inline]
-    pub(super) fn invalidate(&mut self, unit: u32, live: u32, now: u64) {
-        self.changed_at[unit as usize] = now;
-        self.buckets.update(unit, live);
+    pub(super) fn invalidate(&mut self, unit: u32, live: u32) {
+        self.live[unit as usize] = live;
     }
 
-    pub(super) fn choose(&mut self, now: u64) -> Option<u32> {
-        let emptiest = self.buckets.emptiest()?;
-        if self.buckets.live(emptiest) == Some(0) {
-            return Some(emptiest);
-        }
-        let mut best = (f64::NEG_INFINITY, emptiest);
-        for unit in self.buckets.heads() {
-            let worth = self.worth(unit, now);
-            if worth > best.0 {
-                best = (worth, unit);
+    /// The unit with the highest worth, among equals the first. A unit without live pages costs nothing and comes before all.
+    pub(super) fn choose(&self, now: u64) -> Option<u32> {
+        let closed = self.live.iter().enumerate().filter(|(_, live)| **live != ABSENT);
+        let mut best = None;
+        for (unit, &live) in closed {
+            let worth = self.worth(unit, live, now);
+            if best.is_none_or(|(most, _)| worth > most) {
+                best = Some((worth, unit as u32));
+            }
+            if live == 0 {
+                break;
             }
         }
-        Some(best.1)
+        best.map(|(_, unit)| unit)
     }
 
-    fn worth(&self, unit: u32, now: u64) -> f64 {
-        let live = self.buckets.live(unit).unwrap_or(self.unit_pages);
+    fn worth(&self, unit: usize, live: u32, now: u64) -> f64 {
         let u = f64::from(live) / f64::from(self.unit_pages);
-        // A unit closed within this very page of the host still has an age, or all new units would be worth nothing.
-        let age = (now - self.changed_at[unit as usize] + 1) as f64;
+        // A unit that closed during this very page of the host still has an age, or all new units would be worth nothing.
+        let age = (now - self.closed_at[unit] + 1) as f64;
         age * (1.0 - u) / (2.0 * u)
     }
 
     pub(super) fn remove(&mut self, unit: u32) {
-        self.buckets.remove(unit);
+        self.live[unit as usize] = ABSENT;
     }
 
     pub(super) fn believes(&self, unit: u32) -> Option<u32> {
-        self.buckets.live(unit)
+        Some(self.live[unit as usize]).filter(|live| *live != ABSENT)
     }
 }
 
@@ -69,18 +74,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_old_unit_may_go_before_an_emptier_young_one() {
+    fn old_unit_is_chosen_before_an_emptier_young_one() {
         let mut benefit = CostBenefit::new(3, 10);
         benefit.close(0, 10, 0);
-        benefit.close(1, 10, 0);
-        benefit.invalidate(0, 6, 10); // at 100: age 91 × 0.4 / 1.2 = 30.3
-        benefit.invalidate(1, 4, 95); // at 100: age  6 × 0.6 / 0.8 =  4.5
+        benefit.close(1, 10, 90);
+        benefit.invalidate(0, 6); // at 100: age 101 × 0.4 / 1.2 = 33.7
+        benefit.invalidate(1, 4); // at 100: age  11 × 0.6 / 0.8 =  8.3
         assert_eq!(benefit.choose(100), Some(0));
         // Later their ages are nearly equal, and the emptier one is worth more.
-        assert_eq!(benefit.choose(161), Some(0)); // 152 / 3 = 50.7, 67 × 3 / 4 = 50.3
-        assert_eq!(benefit.choose(163), Some(1)); // 154 / 3 = 51.3, 69 × 3 / 4 = 51.8
-        assert_eq!(benefit.choose(1_000), Some(1));
+        assert_eq!(benefit.choose(160), Some(0)); // 161 / 3 = 53.7, 71 × 3 / 4 = 53.3
+        assert_eq!(benefit.choose(162), Some(1)); // 163 / 3 = 54.3, 73 × 3 / 4 = 54.8
         benefit.close(2, 0, 1_000);
-        assert_eq!(benefit.choose(1_000), Some(2), "what costs nothing goes first");
+        assert_eq!(benefit.choose(1_000), Some(2), "a unit without live pages costs nothing");
+        benefit.remove(2);
+        benefit.remove(1);
+        assert_eq!(
+            (benefit.choose(1_000), benefit.believes(1), benefit.believes(0)),
+            (Some(0), None, Some(6))
+        );
+        benefit.remove(0);
+        assert_eq!(benefit.choose(1_000), None);
+    }
+
+    /// Age was the time since a page died last, so a unit grew younger with each page that it lost.
+    #[test]
+    fn losing_a_page_leaves_the_age_alone() {
+        let mut benefit = CostBenefit::new(2, 10);
+        benefit.close(0, 10, 0);
+        benefit.close(1, 10, 50);
+        benefit.invalidate(1, 5);
+        benefit.invalidate(0, 5);
+        assert_eq!(benefit.choose(100), Some(0));
     }
 }

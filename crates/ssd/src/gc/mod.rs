@@ -104,10 +104,10 @@ impl Victims {
 
     /// Records that pages of the closed `unit` were invalidated; `live` pages remain.
     #[inline]
-    pub(crate) fn invalidate(&mut self, unit: u32, live: u32, now: u64) {
+    pub(crate) fn invalidate(&mut self, unit: u32, live: u32) {
         match self {
             Self::Greedy(greedy) => greedy.invalidate(unit, live),
-            Self::CostBenefit(benefit) => benefit.invalidate(unit, live, now),
+            Self::CostBenefit(benefit) => benefit.invalidate(unit, live),
             Self::Fifo(_) => (),
             Self::DChoices(choices) => choices.invalidate(unit, live),
         }

@@ -35,7 +35,7 @@ pub struct Arguments {
     /// Over-provisioning, (P - S) / S, instead of the card's; the raw capacity stays
     #[arg(long, help_heading = DRIVE, value_name = "SHARE", value_parser = quantity::share)]
     op: Option<f64>,
-    /// Victim policy of garbage collection: greedy, cost-benefit, fifo, d-choices or d-choices:N
+    /// Victim policy of garbage collection: greedy, cost-benefit, fifo, or d-choices:D, the emptiest of D units drawn at random; d-choices is d-choices:2
     #[arg(long, help_heading = DRIVE, value_name = "POLICY", default_value = "greedy")]
     gc: VictimPolicy,
     /// Pages per reclaim unit, instead of the card's; the number of units stays

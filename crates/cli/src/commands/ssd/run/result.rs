@@ -31,6 +31,7 @@ pub(super) fn json(arguments: &Arguments, shape: &Shape, stats: &Stats, latency_
     json!({
         "pattern": arguments.pattern.to_possible_value().map(|value| value.get_name().to_owned()),
         "op_ratio": shape.op_ratio(),
+        "gc": arguments.gc.to_string(),
         "host_pages": stats.host_pages,
         "media_pages": stats.media_pages(),
         "dlwa": dlwa,
@@ -65,7 +66,8 @@ pub(super) fn words(result: &Value) -> String {
     }
     let _ = writeln!(
         text,
-        "over-provisioning    {:.2} %\nhost pages           {}\nmedia pages          {}\nunits collected      {} with live pages, {} erased",
+        "victim policy        {}\nover-provisioning    {:.2} %\nhost pages           {}\nmedia pages          {}\nunits collected      {} with live pages, {} erased",
+        result["gc"].as_str().unwrap_or(""),
         number(&result["op_ratio"]) * 100.0,
         result["host_pages"],
         result["media_pages"],
