@@ -1,16 +1,28 @@
-//! A figure and where it lies.
+//! A predicted figure with the interval of its error, and its spread over time.
 
 use serde_json::{Value, json};
 
-/// What is foretold: a value, and between what it lies.
+/// A predicted value and the interval of its error: where the engine's value is expected for the same trace.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figure {
-    /// The best guess.
+    /// The prediction.
     pub value: f64,
-    /// It is not lower.
+    /// The lower end.
     pub low: f64,
-    /// It is not higher.
+    /// The upper end.
     pub high: f64,
+}
+
+/// The lowest and highest of ten equal parts of the counted accesses. This is how much the trace itself changes, and no error
+/// of the prediction. `None` where no part has the ratio.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct OverTime {
+    /// Hits over gets.
+    pub hit_ratio: Option<(f64, f64)>,
+    /// Hits in DRAM over gets.
+    pub hit_ratio_dram: Option<(f64, f64)>,
+    /// Host bytes over bytes of the objects taken.
+    pub alwa: Option<(f64, f64)>,
 }
 
 impl Figure {

@@ -17,7 +17,7 @@ use ssd::model::lifetime::Endurance;
 use workload::trace::{Accesses, ReadReport};
 
 pub use candidate::{Layout, SET_BYTES, SMALL_AT_MOST};
-pub use figure::Figure;
+pub use figure::{Figure, OverTime};
 pub use point::{Inputs, Point};
 pub use wear::{ReadLatency, Reads};
 
@@ -38,7 +38,8 @@ pub struct Plan {
     /// The trace is this part of what the drive would serve; `None` is one at which the drive holds [`HELD`] of the trace's
     /// bytes.
     pub scale: Option<u32>,
-    /// Requests a second that the drive's cache serves; `None` is the trace's own rate, times the scale.
+    /// Requests a second that the drive's cache serves. `None` is the trace's own rate times the scale if `scale` is given, and
+    /// unknown otherwise: the scale that fits the drive says nothing about its load.
     pub requests_per_second: Option<f64>,
     /// DRAM of the cache.
     pub dram: Vec<Dram>,
@@ -100,8 +101,10 @@ pub struct Outcome {
     pub scale: u32,
     /// Accesses that were not counted.
     pub warm_up_accesses: u64,
-    /// Requests a second at full size; `None` where the trace tells no time and nobody said.
+    /// Requests a second at full size; `None` without a rate in the plan, and without a scale there or times in the trace.
     pub requests_per_second: Option<f64>,
+    /// Requests a second of the trace itself; `None` without times.
+    pub trace_requests_per_second: Option<f64>,
     /// One a layout and placement.
     pub points: Vec<Point>,
 }
@@ -151,9 +154,10 @@ pub fn run(
     let layouts = plan.layouts(scale)?;
     let traffic = traffic(plan, &layouts, scale, &mut spool, stop, |done| progress(done, Some(accesses)))?;
     let timed_accesses = accesses.saturating_sub(numbered.report().untimed);
-    let own_rate =
-        numbered.report().has_time.then(|| timed_accesses as f64 / totals.span_seconds * f64::from(scale));
-    let rate = plan.requests_per_second.or(own_rate.filter(|rate| rate.is_finite()));
+    let own_rate = numbered.report().has_time.then(|| timed_accesses as f64 / totals.span_seconds);
+    let own_rate = own_rate.filter(|rate| rate.is_finite());
+    let scaled_rate = own_rate.zip(plan.scale).map(|(rate, scale)| rate * f64::from(scale));
+    let rate = plan.requests_per_second.or(scaled_rate);
     let cases: Vec<Case> = layouts
         .into_iter()
         .zip(traffic)
@@ -166,6 +170,7 @@ pub fn run(
         scale,
         warm_up_accesses: (accesses as f64 * plan.warm_up) as u64,
         requests_per_second: rate,
+        trace_requests_per_second: own_rate,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::candidate::{Layout, Traffic};
 use super::wear::Reads;
-use super::{Figure, Plan};
+use super::{Figure, OverTime, Plan};
 
 /// What is foretold of.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -25,6 +25,8 @@ pub struct Point {
     pub hit_ratio_dram: Option<Figure>,
     /// Bytes that the host writes over bytes of keys and values taken.
     pub alwa: Option<Figure>,
+    /// How these three vary over time.
+    pub over_time: OverTime,
     /// Bytes that the medium writes over bytes that the host does.
     pub dlwa: Option<Figure>,
     /// Megabytes (10^6) a second that the medium writes, at full size.
@@ -53,6 +55,11 @@ impl Point {
         rate: Option<f64>,
         plan: &Plan,
     ) -> Self {
+        // A drive that is not full yet relocates less than the model, which is written until it is steady, and may relocate nothing.
+        let dlwa = dlwa.map(|dlwa| match traffic.is_filled {
+            true => dlwa,
+            false => Figure { low: dlwa.low.min(1.0), ..dlwa },
+        });
         let written = rate.map(|rate| traffic.host_bytes.map(|bytes| bytes * rate));
         // What is not written is not amplified.
         let nand = written.map(|written| written.times(dlwa.unwrap_or(Figure::exact(1.0))));
@@ -70,6 +77,7 @@ impl Point {
             hit_ratio: traffic.hit_ratio,
             hit_ratio_dram: traffic.hit_ratio_dram,
             alwa: traffic.alwa,
+            over_time: traffic.over_time,
             dlwa,
             nand_mb_per_second: nand.map(|nand| nand.map(|bytes| bytes / 1e6)),
             life_years: years.filter(|years| years.value.is_finite()),
@@ -114,6 +122,7 @@ mod tests {
             hit_ratio: Some(Figure::exact(hit_ratio)),
             hit_ratio_dram: None,
             alwa: None,
+            over_time: OverTime::default(),
             dlwa: None,
             nand_mb_per_second: None,
             life_years: None,
@@ -173,6 +182,7 @@ mod tests {
             hit_ratio: None,
             hit_ratio_dram: None,
             alwa: None,
+            over_time: OverTime::default(),
             host_bytes: Figure { value: bytes, low: bytes / 2.0, high: bytes * 2.0 },
             set_bytes: 0.0,
             reads: 0.0,
@@ -196,6 +206,14 @@ mod tests {
         near(point.price, 2.0 * 100.0 + 40.0, 100.0 + 40.0, 4.0 * 100.0 + 40.0);
         let idle = of(Some(1e-6));
         near(idle.kgco2e, 255.0, 255.0, 255.0);
+        let filling = Point::new(
+            Inputs { layout, placement: true },
+            &Traffic { is_filled: false, ..traffic },
+            (Some(Figure { value: 3.6, low: 3.0, high: 4.2 }), Reads::Unknown),
+            Some(1000.0),
+            &plan(),
+        );
+        assert_eq!(filling.dlwa, Some(Figure { value: 3.6, low: 1.0, high: 4.2 }), "not yet relocating");
         let unknown = of(None);
         let told = [unknown.nand_mb_per_second, unknown.life_years, unknown.kgco2e, unknown.price];
         assert_eq!((told, unknown.dlwa), ([None; 4], Some(Figure::exact(2.0))));
@@ -212,6 +230,7 @@ mod tests {
                 hit_ratio: None,
                 hit_ratio_dram: None,
                 alwa: None,
+                over_time: OverTime::default(),
                 host_bytes,
                 set_bytes: 0.0,
                 reads: 0.0,

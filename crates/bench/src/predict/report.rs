@@ -1,11 +1,11 @@
-//! What was foretold as JSON and as a table for people.
+//! A prediction as JSON and as a table for people.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::candidate::{DRAM_HITS_OFF, HITS_OFF, SETS_LESS, WRITES_MORE};
+use super::candidate::{DRAM_HITS_OFF, HITS_OFF, SETS_LESS, WINDOWS, WRITES_MORE};
 use super::{Figure, Outcome, Plan, Point, ReadLatency, Reads, SET_BYTES, SMALL_AT_MOST};
 use crate::evaluate::criteria::{time_words, years_words};
 use crate::report::amount::trimmed;
@@ -25,6 +25,7 @@ pub fn json(outcome: &Outcome, plan: &Plan) -> Value {
         "scale": format!("1/{}", outcome.scale),
         "warmup_accesses": outcome.warm_up_accesses,
         "requests_per_second": outcome.requests_per_second,
+        "trace_requests_per_second": outcome.trace_requests_per_second,
         "points": outcome.points.iter().map(point).collect::<Vec<Value>>(),
         "pareto": best.map(|(number, _)| number).collect::<Vec<usize>>(),
         "warning": outcome.warning(plan),
@@ -34,6 +35,13 @@ pub fn json(outcome: &Outcome, plan: &Plan) -> Value {
 
 fn point(point: &Point) -> Value {
     let figure = |figure: Option<Figure>| figure.as_ref().map(Figure::json);
+    let varying = |of: Option<Figure>, over_time: Option<(f64, f64)>| {
+        let mut json = figure(of)?;
+        json["over_time"] =
+            json!(over_time.map(|(lowest, highest)| json!({ "low": lowest, "high": highest })));
+        Some(json)
+    };
+    let over_time = &point.over_time;
     let layout = &point.inputs.layout;
     json!({
         "dram_bytes": layout.dram_bytes,
@@ -42,9 +50,9 @@ fn point(point: &Point) -> Value {
         "soc_share": layout.small_share,
         "admission": layout.admission,
         "placement": point.inputs.placement,
-        "hit_ratio": figure(point.hit_ratio),
-        "hit_ratio_dram": figure(point.hit_ratio_dram),
-        "alwa": figure(point.alwa),
+        "hit_ratio": varying(point.hit_ratio, over_time.hit_ratio),
+        "hit_ratio_dram": varying(point.hit_ratio_dram, over_time.hit_ratio_dram),
+        "alwa": varying(point.alwa, over_time.alwa),
         "dlwa": figure(point.dlwa),
         "nand_mb_per_second": figure(point.nand_mb_per_second),
         "life_years": figure(point.life_years),
@@ -78,13 +86,14 @@ fn assumptions(plan: &Plan) -> Vec<String> {
         }
         .into(),
         format!(
-            "low and high of hit_ratio, hit_ratio_dram and alwa: the range in 19 of 20 stretches like this one, by batch \
-             means, widened by the measured deviations of the engine: {HITS_OFF}, {DRAM_HITS_OFF}, {} % more and of sets {} % less",
+            "low and high of hit_ratio, hit_ratio_dram and alwa: the interval of the error, by the largest deviations measured \
+             between the engine and this simulation: {HITS_OFF}, {DRAM_HITS_OFF}, and {} % more and of sets {} % less",
             WRITES_MORE * 100.0,
             SETS_LESS * 100.0
         ),
+        format!("over_time: lowest and highest of {WINDOWS} equal parts of the counted accesses"),
         "dlwa: of the model drive, with random writes of small objects and cyclic writes of large ones; low and high: over its \
-         seeds, widened by the deviations measured at other scales and of the engine"
+         seeds, widened by the deviations measured at other scales and of the engine; low is 1 where flash was not full"
             .into(),
         "latency_ns: of a page read from flash at an even rate; low and high are the 1st and 99th percentiles".into(),
         format!(
@@ -107,28 +116,58 @@ fn assumptions(plan: &Plan) -> Vec<String> {
     ]
 }
 
-const COLUMNS: [&str; 15] = [
-    "",
-    "DRAM",
-    "flash",
-    "of drive",
-    "SOC",
-    "admit",
-    "placed",
-    "hits",
-    "ALWA",
-    "DLWA",
-    "NAND MB/s",
-    "years",
-    "kgCO2e",
-    "USD",
-    "read",
+/// A column of the table.
+struct Column {
+    head: &'static str,
+    width: usize,
+    cell: fn(&Point) -> String,
+    /// It is left out where the rate is unknown.
+    needs_rate: bool,
+}
+
+const fn column(head: &'static str, width: usize, cell: fn(&Point) -> String) -> Column {
+    Column { head, width, cell, needs_rate: false }
+}
+
+const fn with_rate(head: &'static str, width: usize, cell: fn(&Point) -> String) -> Column {
+    Column { head, width, cell, needs_rate: true }
+}
+
+const COLUMNS: [Column; 16] = [
+    column("", 1, |point| if point.is_best { "*" } else { "" }.to_owned()),
+    column("DRAM", 9, |point| bytes(point.inputs.layout.dram_bytes)),
+    column("flash", 9, |point| bytes(point.inputs.layout.flash_bytes)),
+    column("of drive", 8, |point| percent(point.inputs.layout.utilization)),
+    column("SOC", 5, |point| percent(point.inputs.layout.small_share)),
+    column("admit", 6, |point| percent(point.inputs.layout.admission)),
+    column("placed", 6, |point| if point.inputs.placement { "on" } else { "off" }.to_owned()),
+    column("hits %", 18, |point| {
+        let hits = point.hit_ratio.map(|it| it.map(|hits| hits * 100.0));
+        format!("{}{}", not_filled(point), shown(hits, |it| format!("{it:.1}")))
+    }),
+    column("over time", 11, |point| {
+        point.over_time.hit_ratio.map_or_else(
+            || "-".to_owned(),
+            |(lowest, highest)| format!("{:.1}-{:.1}", lowest * 100.0, highest * 100.0),
+        )
+    }),
+    column("ALWA", 17, |point| shown(point.alwa, |it| format!("{it:.2}"))),
+    column("DLWA", 17, |point| {
+        format!("{}{}", not_filled(point), shown(point.dlwa, |it| format!("{it:.2}")))
+    }),
+    with_rate("NAND MB/s", 21, |point| shown(point.nand_mb_per_second, |it| format!("{it:.1}"))),
+    with_rate("years", 19, |point| shown(point.life_years, years_words)),
+    with_rate("kgCO2e", 19, |point| shown(point.kgco2e, |it| format!("{it:.0}"))),
+    with_rate("USD", 19, |point| shown(point.price, |it| format!("{it:.0}"))),
+    with_rate("read", 16, reads),
 ];
-const WIDTHS: [usize; 15] = [1, 9, 9, 8, 5, 6, 6, 14, 12, 12, 15, 12, 13, 13, 16];
 const LEGEND: &str = "
 of drive: share that the cache uses; SOC: share of flash for small objects; admit: probability of admission to flash
-placed: whether with placement handles; hits: % of gets; ALWA, DLWA: write amplification of cache and drive
-NAND: media writes; read: latency of a page from flash, mean and p99; ranges are low to high
+placed: whether with placement handles; hits: of gets; ALWA, DLWA: write amplification of cache and drive
+in brackets: the interval of the error, where the engine's figure is expected for this trace
+over time: hits % of the worst and of the best tenth of what was counted; it says how much the trace changes, not how far off the hits are
+";
+const LEGEND_OF_RATE: &str = "NAND: media writes; read: latency of a page from flash, mean and p99
 *  no other row has as many hits for as little carbon and money
 ";
 
@@ -155,22 +194,30 @@ pub fn text(outcome: &Outcome, plan: &Plan) -> String {
         ),
         None => writeln!(
             out,
-            "{}, {}: the trace is 1/{} of its load; it has no timestamps, so rates are unknown (give --rate)",
+            "{}, {}: the trace is taken as 1/{} of its load; {}",
             plan.card.name,
             bytes(plan.card.space.usable_bytes),
             outcome.scale,
+            no_rate_words(outcome),
         ),
     };
     if totals.ttl_requests > 0 {
         let _ = writeln!(out, "{}", ttl_words(totals, &outcome.read, plan.ignore_ttl));
     }
     out.push('\n');
-    row(&mut out, &COLUMNS.map(str::to_owned));
-    outcome.points.iter().for_each(|point| row(&mut out, &cells(point)));
+    let has_rate = outcome.requests_per_second.is_some();
+    let columns = || COLUMNS.iter().filter(|column| has_rate || !column.needs_rate);
+    row(&mut out, columns().map(|column| (column.head.to_owned(), column.width)));
+    for point in &outcome.points {
+        row(&mut out, columns().map(|column| ((column.cell)(point), column.width)));
+    }
     out += LEGEND;
+    if has_rate {
+        out += LEGEND_OF_RATE;
+    }
     if outcome.points.iter().any(|point| !point.is_filled) {
-        out +=
-            "~  flash was not full when counting began: use a longer trace, or a greater N in --scale 1/N\n";
+        out += "~  flash was not full when counting began, so hits and DLWA of a longer trace differ, and the drive may relocate less than \
+             predicted: use a longer trace, or a greater N in --scale 1/N\n";
     }
     if outcome.points.iter().any(|point| point.reads == Reads::TooMany) {
         out += "!  more than the drive can serve\n";
@@ -178,58 +225,62 @@ pub fn text(outcome: &Outcome, plan: &Plan) -> String {
     out
 }
 
-fn row(out: &mut String, cells: &[String; 15]) {
+/// Why figures that depend on time are missing.
+fn no_rate_words(outcome: &Outcome) -> String {
+    const MISSING: &str = "give --rate, the requests/s of the whole drive's cache, for media writes, years, carbon, cost and latency";
+    match outcome.trace_requests_per_second {
+        Some(own) => format!("the trace itself has {own:.1} requests/s: {MISSING}"),
+        None => format!("it has no timestamps, so rates are unknown: {MISSING}"),
+    }
+}
+
+fn row(out: &mut String, cells: impl Iterator<Item = (String, usize)>) {
     let mut line = String::new();
-    for (cell, width) in cells.iter().zip(WIDTHS) {
+    for (cell, width) in cells {
         let _ = write!(line, "{cell:>width$} ");
     }
     let _ = writeln!(out, "{}", line.trim_end());
 }
 
-fn cells(point: &Point) -> [String; 15] {
-    let layout = &point.inputs.layout;
-    let hits = point.hit_ratio.map(|it| it.map(|hits| hits * 100.0));
-    let filling = if point.is_filled { "" } else { "~" };
+fn not_filled(point: &Point) -> &'static str {
+    if point.is_filled { "" } else { "~" }
+}
+
+fn reads(point: &Point) -> String {
     let latency = |ns: u64| time_words(Duration::from_nanos(ns));
-    [
-        if point.is_best { "*" } else { "" }.to_owned(),
-        bytes(layout.dram_bytes),
-        bytes(layout.flash_bytes),
-        percent(layout.utilization),
-        percent(layout.small_share),
-        percent(layout.admission),
-        if point.inputs.placement { "on" } else { "off" }.to_owned(),
-        format!("{filling}{}", range(hits, |it| format!("{it:.1}"))),
-        range(point.alwa, |it| format!("{it:.2}")),
-        range(point.dlwa, |it| format!("{it:.2}")),
-        range(point.nand_mb_per_second, |it| format!("{it:.1}")),
-        range(point.life_years, years_words),
-        range(point.kgco2e, |it| format!("{it:.0}")),
-        range(point.price, |it| format!("{it:.0}")),
-        match point.reads {
-            Reads::Take(ReadLatency { mean_ns, p99_ns, .. }) => {
-                format!("{}, p99 {}", latency(mean_ns), latency(p99_ns))
-            }
-            Reads::TooMany => "!".to_owned(),
-            Reads::Unknown => "-".to_owned(),
-        },
-    ]
+    match point.reads {
+        Reads::Take(ReadLatency { mean_ns, p99_ns, .. }) => {
+            format!("{}, p99 {}", latency(mean_ns), latency(p99_ns))
+        }
+        Reads::TooMany => "!".to_owned(),
+        Reads::Unknown => "-".to_owned(),
+    }
 }
 
 fn percent(share: f64) -> String {
     format!("{}%", trimmed(share * 100.0))
 }
 
-/// Low to high, or once what is the same in as many digits.
-fn range(figure: Option<Figure>, words: impl Fn(f64) -> String) -> String {
-    let Some(Figure { low, high, .. }) = figure else { return "-".to_owned() };
-    let (low, high) = (words(low), words(high));
-    if low == high { low } else { format!("{low}-{high}") }
+/// The value, and in brackets the interval of its error unless that has the same digits.
+fn shown(figure: Option<Figure>, words: impl Fn(f64) -> String) -> String {
+    let Some(Figure { value, low, high }) = figure else { return "-".to_owned() };
+    let (value, low, high) = (words(value), words(low), words(high));
+    if value == low && value == high { value } else { format!("{value} ({low}-{high})") }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Only the interval was printed.
+    #[test]
+    fn a_figure_is_shown_with_its_value_first() {
+        let figure = Figure { value: 85.04, low: 82.5, high: 87.5 };
+        let tenths = |it: f64| format!("{it:.1}");
+        assert_eq!(shown(Some(figure), tenths), "85.0 (82.5-87.5)");
+        assert_eq!(shown(Some(Figure::exact(1.0)), tenths), "1.0");
+        assert_eq!(shown(None, tenths), "-");
+    }
 
     /// Rows of 1 % and 1.4 % looked alike, and 0.4 % was 0 %.
     #[test]

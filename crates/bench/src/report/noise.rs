@@ -69,7 +69,7 @@ pub fn steady(name: &str, intervals: &[Interval], warmup_seconds: Option<f64>) -
 }
 
 /// The ratio of the sums of `parts`, in the order of time; `None` where they are too few, or below there is nothing.
-pub(crate) fn ratio_of_sums(parts: &[(f64, f64)]) -> Option<Estimate> {
+fn ratio_of_sums(parts: &[(f64, f64)]) -> Option<Estimate> {
     if parts.len() < FEWEST {
         return None;
     }
@@ -148,15 +148,6 @@ fn of_runs(values: &[f64]) -> Option<Estimate> {
 #[must_use]
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
-}
-
-impl Estimate {
-    /// Low and high: where it is but for a chance of `outside`.
-    #[must_use]
-    pub fn within(&self, outside: f64) -> (f64, f64) {
-        let margin = self.variance.sqrt() * student(outside, self.freedom);
-        (self.value - margin, self.value + margin)
-    }
 }
 
 impl Difference {

@@ -34,7 +34,7 @@ pub struct Arguments {
     /// bytes]
     #[arg(long, value_name = "1/N", value_parser = quantity::scale)]
     scale: Option<u32>,
-    /// Requests per second at full scale [default: the trace's own rate, times N of --scale]
+    /// Requests per second of the whole drive's cache [default: the trace's own rate times N if --scale is given, else unknown]
     #[arg(long, value_name = "N", value_parser = quantity::positive)]
     rate: Option<f64>,
     /// DRAM sizes, separated by commas: bytes at full scale (42GiB), or a percentage of the flash (4%)
@@ -190,7 +190,7 @@ fn predicted(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
             Some(svg) => drop(write_picture(folder, "hits-for-carbon", &svg)?),
             None => arguments
                 .common
-                .warn("--plot: nothing to plot: without a request rate (--rate), carbon is unknown"),
+                .warn("--plot: nothing to plot: carbon is unknown without a request rate (--rate)"),
         }
     }
     let result = report::json(&outcome, plan);

@@ -97,12 +97,14 @@ fn the_engine_does_what_was_foretold() {
 fn what_expires_is_foretold_to_be_missed() {
     let directory = tempfile::tempdir().unwrap();
     let (ran, foretold) = both(directory.path(), 200_000, |object| [0, 3, 5, 9][(object % 4) as usize]);
-    // Flash is not full after so few, and the drive's write amplification is that of one that is.
-    assert_eq!(outside(&ran, &foretold), ["dlwa"], "{ran} {foretold}");
+    // Flash is not full after so few, and the drive relocates less than one that is. The interval was that of a full one.
+    assert_eq!(foretold["points"][0]["is_filled"], false);
+    assert_eq!(figure(&foretold["points"][0], "dlwa")[0], 1.0);
+    assert_eq!(outside(&ran, &foretold), [""; 0], "{ran} {foretold}");
     let trace = &foretold["trace"];
     assert!(trace["ttl_requests_honoured"].as_u64().unwrap() > 100_000, "{trace}");
     let ignoring = json(&[&PREDICT[..], &["--ignore-ttl", &path(directory.path())]].concat());
-    assert_eq!(outside(&ran, &ignoring), ["hit_ratio", "alwa", "dlwa"], "{ran} {ignoring}");
+    assert_eq!(outside(&ran, &ignoring), ["hit_ratio", "alwa"], "{ran} {ignoring}");
 }
 
 const PREDICT: [&str; 11] = [
@@ -158,10 +160,79 @@ fn rows_without_a_time_at_the_beginning_do_not_slow_a_trace_down() {
     let path = path.to_str().unwrap();
     let result = super::json(&["predict", path, "--drive", "test"]);
     assert_eq!(result["trace"]["seconds"], 60.0);
-    let rate = result["requests_per_second"].as_f64().unwrap();
-    let scale: f64 = result["scale"].as_str().unwrap()[2..].parse().unwrap();
-    assert!((rate / scale - 200.0).abs() < 0.1, "{rate}");
+    let rate = result["trace_requests_per_second"].as_f64().unwrap();
+    assert!((rate - 200.0).abs() < 0.1, "{rate}");
+    let scaled = super::json(&["predict", path, "--drive", "test", "--scale", "1/7"]);
+    let rate = scaled["requests_per_second"].as_f64().unwrap();
+    assert!((rate / 7.0 - 200.0).abs() < 0.1, "{rate}");
     assert_eq!(super::json(&["trace", "info", path])["span_seconds"], 60.0);
+}
+
+/// A trace of some megabytes was given 57 million requests a second and a price of two million dollars, since the drive was
+/// assumed to serve as many such traces as its size allows.
+#[test]
+fn rate_is_unknown_unless_the_scale_or_the_rate_is_given() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace(directory.path(), 50_000, 20_000, |_| 0);
+    let asked =
+        ["predict", &trace, "--drive", "pm9d3", "--utilization", "100%", "--dram", "4%", "--placement", "on"];
+    let unknown = json(&asked);
+    assert!((unknown["trace_requests_per_second"].as_f64().unwrap() / 5000.0 - 1.0).abs() < 0.2, "{unknown}");
+    let point = &unknown["points"][0];
+    assert!(unknown["requests_per_second"].is_null(), "{unknown}");
+    for name in ["nand_mb_per_second", "life_years", "kgco2e", "price", "latency_ns"] {
+        assert!(point[name].is_null(), "{name}: {point}");
+    }
+    let words = out(&flashwright(&asked));
+    assert!(words.contains("the trace itself has ") && words.contains("give --rate"), "{words}");
+    assert!(!words.contains("USD") && !words.contains("NAND MB/s"), "{words}");
+    let scale = unknown["scale"].as_str().unwrap();
+    for more in [&["--scale", scale][..], &["--rate", "150000"]] {
+        let asked = [&asked[..], more].concat();
+        let known = json(&asked);
+        assert!(known["points"][0]["life_years"]["value"].as_f64().unwrap() > 0.0, "{known}");
+        assert!(out(&flashwright(&asked)).contains("NAND MB/s"));
+    }
+}
+
+/// Only the interval was printed, and it was wide where the trace changed over time.
+#[test]
+fn value_and_interval_are_printed_and_the_spread_over_time_apart() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace(directory.path(), 50_000, 20_000, |_| 0);
+    let asked =
+        ["predict", &trace, "--drive", "pm9d3", "--utilization", "100%", "--dram", "4%", "--placement", "on"];
+    let result = json(&asked);
+    let point = &result["points"][0];
+    let [low, value, high] = figure(point, "hit_ratio");
+    assert!((high - low - 0.05).abs() < 1e-9, "the deviation measured of the engine: {point}");
+    let over_time = &point["hit_ratio"]["over_time"];
+    let [lowest, highest] = ["low", "high"].map(|end| over_time[end].as_f64().unwrap());
+    assert!(lowest < value && value < highest, "{point}");
+    for name in ["hit_ratio_dram", "alwa"] {
+        assert!(point[name]["over_time"]["low"].is_number(), "{name}: {point}");
+    }
+    let words = out(&flashwright(&asked));
+    let [low, value, high, lowest, highest] = [low, value, high, lowest, highest].map(|it| it * 100.0);
+    let expected = format!("{value:.1} ({low:.1}-{high:.1})");
+    assert!(words.contains(&expected), "{expected}: {words}");
+    assert!(words.contains(&format!(" {lowest:.1}-{highest:.1} ")), "{words}");
+}
+
+/// `~` stood at every trace without small objects, and went with `--soc 0%`.
+#[test]
+fn trace_without_small_objects_fills_flash() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("large.csv");
+    let rows: String = (0..40_000_u32).map(|row| format!("k{},GET,8000\n", row * 7919 % 20_011)).collect();
+    std::fs::write(&file, format!("key,op,size\n{rows}")).unwrap();
+    let asked = ["predict", file.to_str().unwrap(), "--drive", "pm9d3", "--dram", "1%", "--placement", "off"];
+    for soc in ["4%", "0%", "50%"] {
+        let result = json(&[&asked[..], &["--soc", soc]].concat());
+        for point in result["points"].as_array().unwrap() {
+            assert_eq!(point["is_filled"], true, "{soc}: {point}");
+        }
+    }
 }
 
 #[test]
@@ -175,12 +246,12 @@ fn without_a_clock_nothing_is_said_of_years() {
     let output = flashwright(&asked);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert!(
-        out(&output).contains("it has no timestamps, so rates are unknown (give --rate)"),
+        out(&output).contains("it has no timestamps, so rates are unknown: give --rate"),
         "{}",
         out(&output)
     );
     assert!(
-        err(&output).contains("--plot: nothing to plot: without a request rate (--rate), carbon is unknown"),
+        err(&output).contains("--plot: nothing to plot: carbon is unknown without a request rate (--rate)"),
         "{}",
         err(&output)
     );
