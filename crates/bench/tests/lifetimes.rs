@@ -19,6 +19,7 @@ fn plan(policies: &[&str], size_bytes: u64) -> Plan {
         flash: FlashSettings::default(),
         warmup: Warmup::Accesses(0),
         first_size: false,
+        ignore_size: false,
         ignore_ttl: false,
         sample: None,
         tenants: None,

@@ -69,6 +69,7 @@ fn plan(policies: &[&str], sizes: &[Size]) -> Plan {
         flash: FlashSettings { block_bytes: Some(400), ..FlashSettings::default() },
         warmup: Warmup::Accesses(0),
         first_size: false,
+        ignore_size: false,
         ignore_ttl: false,
         sample: None,
         tenants: None,

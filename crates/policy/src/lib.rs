@@ -32,6 +32,11 @@ pub trait Eviction: Send {
     /// A new entry took `slot`.
     fn insert(&mut self, slot: Slot, entry: Entry, now_seconds: u32);
 
+    /// A request for an entry missed, and the caller does not insert it.
+    fn refuse(&mut self, entry: Entry) {
+        let _ = entry;
+    }
+
     /// The entry in `slot` was used. Which hits a policy must hear of is its [`hit_rule`](Self::hit_rule).
     fn hit(&mut self, slot: Slot, now_seconds: u32);
 

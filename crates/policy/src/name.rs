@@ -3,15 +3,17 @@
 use std::error::Error;
 use std::fmt;
 
-/// A name that is no policy's.
+/// A name that no policy has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownName {
-    /// What the name was to choose: "eviction policy", "admission policy".
+    /// What the name chooses: "eviction policy", "admission policy".
     pub what: &'static str,
-    /// The name as it was given.
+    /// The name as typed.
     pub given: String,
-    /// The valid name that looks most like it.
+    /// The valid name with the smallest edit distance.
     pub nearest: &'static str,
+    /// Why the name is not valid, where it names a known policy that is not here.
+    pub reason: Option<&'static str>,
     /// All valid names.
     pub valid: Vec<&'static str>,
 }
@@ -23,14 +25,32 @@ impl UnknownName {
         let valid: Vec<_> = valid.collect();
         let distance = |name: &&str| strsim::damerau_levenshtein(&plain(name), &plain(given));
         let nearest = valid.iter().copied().min_by_key(distance).expect("there are names");
-        Self { what, given: given.to_owned(), nearest, valid }
+        Self { what, given: given.to_owned(), nearest, reason: None, valid }
+    }
+
+    /// A known policy that is not here, with the one that comes nearest to it.
+    #[must_use]
+    pub fn known_elsewhere(self, nearest: &'static str, reason: &'static str) -> Self {
+        Self { nearest, reason: Some(reason), ..self }
+    }
+
+    /// Whether the nearest name differs in less than half of its letters. A suggestion further off would be a guess.
+    fn is_near(&self) -> bool {
+        let (given, nearest) = (plain(&self.given), plain(self.nearest));
+        2 * strsim::damerau_levenshtein(&nearest, &given) <= given.len().max(nearest.len())
     }
 }
 
 impl fmt::Display for UnknownName {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, given, nearest, valid } = self;
-        write!(out, "no {what} is named `{given}`: did you mean `{nearest}`? (valid: {})", valid.join(", "))
+        let Self { what, given, nearest, reason, valid } = self;
+        write!(out, "no {what} is named `{given}`: ")?;
+        match reason {
+            Some(reason) => write!(out, "{reason} ")?,
+            None if self.is_near() => write!(out, "did you mean `{nearest}`? ")?,
+            None => {}
+        }
+        write!(out, "(valid: {})", valid.join(", "))
     }
 }
 

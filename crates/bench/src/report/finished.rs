@@ -301,7 +301,11 @@ fn label(value: &Value) -> Option<String> {
     if let Some(name) = value["tenant"].as_str() {
         return Some(name.to_owned());
     }
-    Some(format!("{}, {}", value["policy"].as_str()?, value["size_bytes"].as_u64()?))
+    Some(format!(
+        "{}, {}",
+        value["policy"].as_str()?,
+        value["size_bytes"].as_u64().or(value["size_objects"].as_u64())?
+    ))
 }
 
 fn unit_by_name(name: &str) -> &'static str {

@@ -29,6 +29,7 @@ pub(crate) trait Work: Send {
 /// A simulation in the crew.
 pub(super) struct Seat {
     policy: String,
+    asked: String,
     size_bytes: u64,
     is_flash: bool,
     /// What a request costs, roughly: see [`Named::cost`].
@@ -58,6 +59,7 @@ impl Seat {
     ) -> Self {
         Self {
             policy: named.to_string(),
+            asked: named.asked().to_owned(),
             size_bytes,
             is_flash: named.is_flash(),
             cost: named.cost(),
@@ -81,6 +83,7 @@ impl Seat {
         let counts = self.warmed.counted(&self.total());
         Row {
             policy: self.policy,
+            asked: self.asked,
             size_bytes: self.size_bytes,
             counts,
             is_flash: self.is_flash,

@@ -42,7 +42,7 @@ use spool::Spool;
 /// What to simulate.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The policies. One that is named twice is simulated once.
+    /// The policies. One whose name is typed twice is simulated once; each alias has rows of its own.
     pub policies: Vec<Named>,
     /// The sizes that each is simulated at. Those that are the same bytes are one.
     pub sizes: Vec<Size>,
@@ -54,6 +54,8 @@ pub struct Plan {
     pub warmup: Warmup,
     /// Every object has the size of its first request for ever.
     pub first_size: bool,
+    /// Every object weighs 1 instead of its size. [`Size::Bytes`] and all counts of bytes are then numbers of objects.
+    pub ignore_size: bool,
     /// Objects live for ever, whatever the trace says.
     pub ignore_ttl: bool,
     /// Simulate this share of the objects only, and those asked for most; `None` is all.
@@ -88,6 +90,8 @@ pub struct Outcome {
     pub tenants: Vec<Tenant>,
     /// How reading went.
     pub read: ReadReport,
+    /// Every object weighed 1: sizes and bytes are numbers of objects.
+    pub ignored_size: bool,
     /// Nothing expired, as was asked for.
     pub ignored_ttl: bool,
     /// Somebody stopped it early: the counts are of what was seen until then.
@@ -97,8 +101,10 @@ pub struct Outcome {
 /// A policy at a size.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// The policy as it was named.
+    /// The policy's canonical name.
     pub policy: String,
+    /// The name that was typed, which may be an alias.
+    pub asked: String,
     /// Bytes of the cache.
     pub size_bytes: u64,
     /// Counts after warming up.
@@ -109,6 +115,25 @@ pub struct Row {
     pub interval: Option<Interval>,
     /// Why that is not known of a policy that treats a sample otherwise than the whole.
     pub doubt: Option<Doubt>,
+}
+
+impl Row {
+    /// The canonical name, and the alias if one was typed.
+    #[must_use]
+    pub fn label(&self) -> String {
+        let plain = |name: &str| name.replace(['-', '_'], "");
+        if plain(&self.policy) == plain(&self.asked) {
+            self.policy.clone()
+        } else {
+            format!("{} ({})", self.policy, self.asked)
+        }
+    }
+
+    /// Whether both rows are for the same name as typed.
+    #[must_use]
+    pub fn has_policy_of(&self, other: &Self) -> bool {
+        self.policy == other.policy && self.asked == other.asked
+    }
 }
 
 /// Why nobody knows how far a sample's ratios are off, however many objects it has.
@@ -206,6 +231,23 @@ pub enum SimulateError {
     /// A sample of the objects is none of the tenants.
     #[error("--by-tenant cannot be combined with --sample")]
     NoTenantsInSample,
+    /// A flash cache without sizes.
+    #[error("{name} has blocks or sets of bytes, and cannot ignore the sizes of objects")]
+    NeedsSizes {
+        /// The policy.
+        name: String,
+    },
+    /// No cache has room for any object.
+    #[error(
+        "no object fits into {size_bytes} {}: the smallest has {smallest_bytes}; a size is in bytes, and {size_bytes}obj is a cache of so \
+         many objects", noun(*size_bytes, "byte")
+    )]
+    NothingFits {
+        /// The largest cache.
+        size_bytes: u64,
+        /// The smallest object.
+        smallest_bytes: u64,
+    },
     /// There is nothing in the trace.
     #[error("the trace has no requests")]
     Empty,
@@ -232,7 +274,11 @@ pub fn run(
     stop: &Stop,
     mut progress: impl FnMut(u64, Option<u64>),
 ) -> Result<Outcome, SimulateError> {
+    if let Some(flash) = plan.policies.iter().find(|named| plan.ignore_size && named.is_flash()) {
+        return Err(SimulateError::NeedsSizes { name: flash.to_string() });
+    }
     let mut numbered = Numbered::new(trace, plan.first_size)
+        .with_unit_sizes(plan.ignore_size)
         .with_tenants(plan.tenants.is_some())
         .with_ttls(!plan.ignore_ttl);
     let outcome = match plan.sample {
@@ -250,7 +296,27 @@ pub fn run(
         _ if counted == 0 && outcome.was_stopped => Err(SimulateError::Interrupted),
         0 => Err(SimulateError::Empty),
         requests if counted == 0 => Err(SimulateError::AllWarmup { requests }),
-        _ => Ok(outcome),
+        _ => match outcome.nothing_fits() {
+            Some(error) => Err(error),
+            None => Ok(outcome),
+        },
+    }
+}
+
+impl Outcome {
+    /// The error if every cache is smaller than the smallest object.
+    fn nothing_fits(&self) -> Option<SimulateError> {
+        let size_bytes = self.rows.iter().map(|row| row.size_bytes).max()?;
+        let smallest_bytes = self.totals.smallest_bytes?;
+        // A trace whose sizes change may have a smaller object later.
+        let none_fits = size_bytes < smallest_bytes && self.rows.iter().all(|row| row.counts.hits == 0);
+        none_fits.then_some(SimulateError::NothingFits { size_bytes, smallest_bytes })
+    }
+
+    /// Rows whose policy admitted nothing at their size although others may have.
+    pub fn empty_rows(&self) -> impl Iterator<Item = &Row> {
+        let is_counted = self.sampled.is_none();
+        self.rows.iter().filter(move |row| is_counted && row.counts.inserts == 0 && row.counts.hits == 0)
     }
 }
 
@@ -288,6 +354,7 @@ fn run_all(
         sampled: None,
         tenants: tenants::told(&tallies, &numbered.tenants().all(), plan.tenants.unwrap_or(0)),
         read: numbered.report().clone(),
+        ignored_size: plan.ignore_size,
         ignored_ttl: plan.ignore_ttl,
         was_stopped: stop.is_set(),
     })
@@ -312,10 +379,11 @@ impl Plan {
         self.policies.iter().any(Named::needs_future)
     }
 
-    /// Each policy once, whatever names it was given.
+    /// Each name once.
     fn different_policies(&self) -> impl Iterator<Item = &Named> {
-        let is_first =
-            |(place, named): &(usize, &Named)| !self.policies[..*place].iter().any(|it| it.is(named));
+        let is_first = |(place, named): &(usize, &Named)| {
+            !self.policies[..*place].iter().any(|it| it.is_asked_as(named))
+        };
         self.policies.iter().enumerate().filter(is_first).map(|(_, named)| named)
     }
 }

@@ -18,6 +18,8 @@ pub struct Totals {
     pub objects: u64,
     /// Bytes that all of them take together, each as large as when it was first asked for.
     pub footprint_bytes: u64,
+    /// Bytes of the smallest, at its first request; `None` without requests.
+    pub smallest_bytes: Option<u64>,
     /// From the first access that has a time to the last, where the trace tells any.
     pub span_seconds: f64,
     /// Requests for objects of 4 GiB and more, which were taken to be a byte smaller than that.
@@ -38,6 +40,8 @@ pub(crate) struct Numbered {
     only_removed: HashSet<u32>,
     /// The size of each object at first, where that is to stay.
     first_sizes: Option<Vec<u32>>,
+    /// Every object weighs 1.
+    unit_sizes: bool,
     raw: Vec<trace::Access>,
     numbers: Vec<u32>,
     /// Times are counted from here, wrapping around 0: those of the trace go on where its accesses without a time ended.
@@ -59,6 +63,7 @@ impl Numbered {
             keys: 0,
             only_removed: HashSet::new(),
             first_sizes: first_size.then(Vec::new),
+            unit_sizes: false,
             raw: Vec::new(),
             numbers: Vec::new(),
             start_ns: 0,
@@ -79,6 +84,11 @@ impl Numbered {
     /// The same, telling how long objects live if `with_ttls`.
     pub(crate) fn with_ttls(self, with_ttls: bool) -> Self {
         Self { with_ttls, ..self }
+    }
+
+    /// The same with objects that all weigh 1 if `unit_sizes`.
+    pub(crate) fn with_unit_sizes(self, unit_sizes: bool) -> Self {
+        Self { unit_sizes, ..self }
     }
 
     pub(crate) fn tenants(&self) -> TenantNames {
@@ -109,7 +119,8 @@ impl Numbered {
             (raw.time_ns.wrapping_sub(self.start_ns) / 1_000_000_000).min(u32::MAX.into()) as u32;
         self.totals.span_seconds = raw.time_ns.saturating_sub(self.first_ns) as f64 / 1e9;
         let is_removal = raw.kind == AccessKind::Delete;
-        let weight = self.weight(raw.size_bytes, object, is_removal);
+        let size_bytes = if self.unit_sizes { 1 } else { raw.size_bytes };
+        let weight = self.weight(size_bytes, object, is_removal);
         self.totals.accesses += 1;
         self.totals.requests += u64::from(!is_removal);
         self.totals.ttl_requests += u64::from(!is_removal && raw.ttl_seconds.is_some());
@@ -132,6 +143,8 @@ impl Numbered {
         } else if is_new || (!self.only_removed.is_empty() && self.only_removed.remove(&object)) {
             self.totals.objects += 1;
             self.totals.footprint_bytes += u64::from(weight);
+            let smallest = self.totals.smallest_bytes.unwrap_or(u64::MAX);
+            self.totals.smallest_bytes = Some(smallest.min(u64::from(weight)));
             self.first_sizes.iter_mut().for_each(|sizes| sizes[object as usize] = weight);
         }
         self.first_sizes.as_ref().map_or(weight, |sizes| sizes[object as usize])

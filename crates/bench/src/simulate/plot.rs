@@ -2,7 +2,6 @@
 
 use plotters::prelude::*;
 
-use super::report::bytes;
 use super::{Interval, Outcome, Row};
 use crate::chart::{Key, with_legend};
 use crate::palette::{FONT, GRID, INK, Look};
@@ -17,19 +16,20 @@ pub struct Picture {
     pub svg: String,
 }
 
-/// The pictures of what was simulated: hits by requests and by bytes.
+/// Pictures of the hit ratios: by requests and, unless sizes were ignored, by bytes.
 ///
 /// # Errors
 /// What the drawing library says.
 pub fn pictures(outcome: &Outcome) -> Result<Vec<Picture>, Box<dyn std::error::Error>> {
     let by_requests =
         picture(outcome, "Hits, share of the requests", (Row::object_hit_ratio, |it| it.object_hit_ratio))?;
-    let by_bytes =
-        picture(outcome, "Hits, share of the bytes", (Row::byte_hit_ratio, |it| it.byte_hit_ratio))?;
-    Ok(vec![
-        Picture { name: "object-hit-ratio", svg: by_requests },
-        Picture { name: "byte-hit-ratio", svg: by_bytes },
-    ])
+    let mut pictures = vec![Picture { name: "object-hit-ratio", svg: by_requests }];
+    if !outcome.ignored_size {
+        let by_bytes =
+            picture(outcome, "Hits, share of the bytes", (Row::byte_hit_ratio, |it| it.byte_hit_ratio))?;
+        pictures.push(Picture { name: "byte-hit-ratio", svg: by_bytes });
+    }
+    Ok(pictures)
 }
 
 /// The ratio that is drawn, and where it lies if it is an estimate.
@@ -73,14 +73,9 @@ fn picture(
     {
         let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         root.fill(&WHITE)?;
-        let of_policy = || outcome.rows.chunk_by(|a, b| a.policy == b.policy).enumerate();
+        let of_policy = || outcome.rows.chunk_by(Row::has_policy_of).enumerate();
         let keys: Vec<Key> = of_policy()
-            .map(|(number, rows)| Key {
-                name: rows[0].policy.clone(),
-                look: Look::of(number),
-                width: 3,
-                mark: None,
-            })
+            .map(|(number, rows)| Key { name: rows[0].label(), look: Look::of(number), width: 3, mark: None })
             .collect();
         let field = with_legend(&root, &keys)?;
         let mut chart = ChartBuilder::on(&field)
@@ -99,7 +94,7 @@ fn picture(
             .bold_line_style(GRID)
             .light_line_style(TRANSPARENT)
             .label_style((FONT, 12).into_font().color(&INK))
-            .x_label_formatter(&|size| bytes(*size as u64))
+            .x_label_formatter(&|size| outcome.size_words(*size as u64))
             .draw()?;
         for (number, rows) in of_policy() {
             let look = Look::of(number);

@@ -10,10 +10,11 @@ use policy::simulate::{Policy, Simulator};
 use super::Plan;
 use super::designs::Design;
 
-/// A policy with the name it was given.
+/// A policy, by its canonical name and by the name that was typed, which may be an alias.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Named {
     name: String,
+    asked: String,
     what: What,
 }
 
@@ -42,15 +43,16 @@ const fn about(name: &'static str, aliases: &'static [&'static str], about: &'st
 /// All of them. `slruK` stands for any number of segments.
 pub static POLICIES: &[About] = &[
     about("fifo", &[], "first in, first out"),
-    about("lru", &["exact-lru"], "least recently used"),
+    about("lru", &[], "least recently used"),
+    about("exact-lru", &[], "LRU that counts every hit, also with --refresh"),
     about("slru4", &["slru", "s4lru"], "segmented LRU of four segments; slruK for K"),
-    about("lru2q", &["2q"], "hot, warm and cold queues, as in CacheLib"),
+    about("lru2q", &[], "CacheLib's LRU-2Q: hot, warm and cold queues"),
     about("tinylfu", &[], "TinyLFU as in CacheLib: a tiny queue in front of the main one, and a sketch"),
     about("wtinylfu", &["w-tinylfu"], "Window-TinyLFU"),
     about("s3fifo", &["s3-fifo"], "small, main and ghost FIFO queues"),
     about("sieve", &[], "a FIFO queue with a hand that spares objects that were hit"),
     about("gdsf", &[], "Greedy-Dual-Size-Frequency"),
-    about("lfuda", &["lfu"], "least frequently used with dynamic ageing"),
+    about("lfuda", &["lfu-da"], "least frequently used with dynamic ageing"),
     about(
         "clairvoyant",
         &["belady", "min", "opt"],
@@ -71,6 +73,21 @@ pub static POLICIES: &[About] = &[
     about("sipq", &[], "flash: SIPQ, RIPQ with a single insertion point"),
     about("log", &["log-structured"], "flash: log of small blocks behind DRAM"),
     about("set-associative", &["sets"], "flash: sets written as a whole, behind DRAM"),
+];
+
+/// Policies that others simulate and this program does not: name, the nearest one here, and how that differs.
+static ELSEWHERE: &[(&str, &str, &str)] = &[
+    ("lfu", "lfuda", "plain LFU is not simulated; the nearest is `lfuda`, LFU with dynamic ageing"),
+    (
+        "2q",
+        "lru2q",
+        "2Q is not simulated; the nearest is `lru2q`, CacheLib's LRU with three queues and no ghosts",
+    ),
+    (
+        "twoq",
+        "lru2q",
+        "2Q is not simulated; the nearest is `lru2q`, CacheLib's LRU with three queues and no ghosts",
+    ),
 ];
 
 impl Named {
@@ -131,10 +148,16 @@ impl Named {
         }
     }
 
-    /// Whether it is the same policy, by whichever name.
+    /// The name that was typed, in lower case.
     #[must_use]
-    pub fn is(&self, other: &Self) -> bool {
-        self.what == other.what
+    pub fn asked(&self) -> &str {
+        &self.asked
+    }
+
+    /// Whether both were typed as the same name, apart from case and dashes.
+    #[must_use]
+    pub fn is_asked_as(&self, other: &Self) -> bool {
+        plain(&self.asked) == plain(&other.asked)
     }
 
     /// The policy that this is exactly; `None` for models of flash caches.
@@ -188,7 +211,20 @@ impl FromStr for Named {
             },
             None => of_a_family(&name_plain).ok_or_else(|| unknown(name))?,
         };
-        Ok(Self { name: name.to_ascii_lowercase(), what })
+        let name_known = known.map(|about| about.name.to_owned());
+        let name_canonical = name_known.unwrap_or_else(|| what.family_name());
+        Ok(Self { name: name_canonical, asked: name.to_ascii_lowercase(), what })
+    }
+}
+
+impl What {
+    /// The canonical name of a member of a family: `slru8`, `ripq16-gdsf`.
+    fn family_name(&self) -> String {
+        match self {
+            Self::Design(Design::Regions(regions)) => regions.to_string(),
+            Self::Policy(Policy::Eviction(kind)) => plain(&kind.to_string()),
+            Self::Policy(_) | Self::Design(_) => unreachable!("all others are in the table"),
+        }
     }
 }
 
@@ -207,7 +243,11 @@ impl fmt::Display for Named {
 }
 
 fn unknown(name: &str) -> UnknownName {
-    UnknownName::new("policy", name, POLICIES.iter().map(|about| about.name))
+    let error = UnknownName::new("policy", name, POLICIES.iter().map(|about| about.name));
+    match ELSEWHERE.iter().find(|(elsewhere, ..)| plain(name) == *elsewhere) {
+        Some((_, nearest, reason)) => error.known_elsewhere(nearest, reason),
+        None => error,
+    }
 }
 
 fn plain(name: &str) -> String {
@@ -228,12 +268,59 @@ mod tests {
                 assert!(name.to_uppercase().parse::<Named>().is_ok(), "{name}");
             }
         }
-        assert_eq!("SLRU-8".parse::<Named>().map(|named| named.to_string()), Ok("slru-8".to_owned()));
         for (given, nearest) in
             [("seive", "sieve"), ("gdfs", "gdsf"), ("clarvoyant", "clairvoyant"), ("slru0", "slru4")]
         {
             let error = given.parse::<Named>().unwrap_err();
             assert_eq!((error.what, error.nearest), ("policy", nearest), "{given}");
+        }
+    }
+
+    /// `lfu` ran LFU with dynamic ageing and `2q` CacheLib's LRU-2Q, printed as `lfu` and `2q`.
+    #[test]
+    fn policies_that_are_not_here_are_refused_with_the_nearest() {
+        for (given, nearest) in
+            [("lfu", "lfuda"), ("LFU", "lfuda"), ("2q", "lru2q"), ("twoQ", "lru2q"), ("2-Q", "lru2q")]
+        {
+            let error = given.parse::<Named>().unwrap_err();
+            assert_eq!(error.nearest, nearest, "{given}");
+            assert!(
+                error.to_string().contains(&format!("not simulated; the nearest is `{nearest}`")),
+                "{error}"
+            );
+        }
+        assert!("ripq-lfu".parse::<Named>().is_err(), "LFU-DA is no LFU here either");
+        let error = "hyperbolic".parse::<Named>().unwrap_err().to_string();
+        assert!(!error.contains("did you mean"), "nothing is near: {error}");
+    }
+
+    #[test]
+    fn aliases_print_the_canonical_name() {
+        for (asked, canonical) in [
+            ("SLRU", "slru4"),
+            ("s4lru", "slru4"),
+            ("SLRU-8", "slru8"),
+            ("belady", "clairvoyant"),
+            ("opt", "clairvoyant"),
+            ("BeladySize", "clairvoyant-size"),
+            ("s3-fifo", "s3fifo"),
+            ("W-TinyLFU", "wtinylfu"),
+            ("lfu-da", "lfuda"),
+            ("exact-lru", "exact-lru"),
+            ("block-cache", "blockcache"),
+            ("McDipper_LRU", "mcdipper-lru"),
+            ("ripq8", "ripq"),
+            ("ripq16gdsf", "ripq16-gdsf"),
+            ("ripq-slru2", "ripq-slru2"),
+            ("sipq-lfuda", "sipq-lfuda"),
+            ("sets", "set-associative"),
+        ] {
+            let named = asked.parse::<Named>().unwrap();
+            assert_eq!(
+                (named.to_string().as_str(), named.asked()),
+                (canonical, asked.to_lowercase().as_str())
+            );
+            assert_eq!(canonical.parse::<Named>().unwrap().to_string(), canonical);
         }
     }
 }

@@ -3,6 +3,8 @@
 //! `mcdipper`, `mcdipper-lru`, `blockcache`, `ripq`, `sipq`; a queue of items with another number of insertion points or
 //! another caching policy is `ripq16`, `ripq-gdsf`, `ripq4-lru`, and so on.
 
+use std::fmt;
+
 use cache::flash::region::{
     Caching, DryStore, MAX_POINTS, OrderConfig, Packing, RegionConfig, Reinsertion, RipqConfig,
 };
@@ -24,6 +26,10 @@ const MOST_BLOCK_BYTES: u64 = 64 << 20;
 const BLOCKS: u64 = 512;
 const LEAST_BLOCK_BYTES: u64 = 256 << 10;
 
+/// Sections and caching policy of a name that says neither.
+const USUAL_SECTIONS: u8 = 8;
+const USUAL_CACHING: Caching = Caching::Slru { segments: 4 };
+
 /// `ripq` or `sipq`, then perhaps a number of sections, then perhaps a caching policy.
 fn ripq(plain: &str) -> Option<RipqConfig> {
     let (single_point, rest) = match plain.strip_prefix("ripq") {
@@ -32,10 +38,10 @@ fn ripq(plain: &str) -> Option<RipqConfig> {
     };
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
     let (sections, caching) = rest.split_at(digits);
-    let sections = if sections.is_empty() { 8 } else { sections.parse().ok()? };
+    let sections = if sections.is_empty() { USUAL_SECTIONS } else { sections.parse().ok()? };
     let caching = match caching {
-        "" => Caching::Slru { segments: 4 },
-        "lfuda" | "lfu" => Caching::LfuDa,
+        "" => USUAL_CACHING,
+        "lfuda" => Caching::LfuDa,
         name => {
             let letters = name.bytes().take_while(u8::is_ascii_alphabetic).count();
             let (head, number) = name.split_at(letters);
@@ -91,6 +97,26 @@ impl Regions {
     }
 }
 
+/// The canonical name: `ripq` and `ripq16-gdsf`, without the usual number of sections and caching policy.
+impl fmt::Display for Regions {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ripq = match &self.order {
+            OrderConfig::Ripq(ripq) => ripq,
+            OrderConfig::Fifo if self.reinsertion == Reinsertion::Never => return out.write_str("mcdipper"),
+            OrderConfig::Fifo => return out.write_str("mcdipper-lru"),
+            _ => return out.write_str("blockcache"),
+        };
+        out.write_str(if ripq.single_point { "sipq" } else { "ripq" })?;
+        if ripq.sections != USUAL_SECTIONS {
+            write!(out, "{}", ripq.sections)?;
+        }
+        match ripq.caching {
+            USUAL_CACHING => Ok(()),
+            caching => write!(out, "-{}", caching.to_string().replace('-', "")),
+        }
+    }
+}
+
 /// A cache with room for nothing.
 #[derive(Default)]
 struct Nothing(policy::simulate::Counts);
@@ -127,7 +153,7 @@ mod tests {
         assert_eq!(of("ripq4slru2"), Some(OrderConfig::Ripq(four)));
         let single = RipqConfig { single_point: true, ..RipqConfig::new(Caching::GDSF) };
         assert_eq!(of("sipqgdsf"), Some(OrderConfig::Ripq(single)));
-        for wrong in ["ripq0", "ripq17", "ripqfoo", "ripq4slru", "rip", "blockcach", "ripqgdsf0"] {
+        for wrong in ["ripq0", "ripq17", "ripqfoo", "ripq4slru", "rip", "blockcach", "ripqgdsf0", "ripqlfu"] {
             assert_eq!(of(wrong), None, "{wrong}");
         }
     }

@@ -89,6 +89,7 @@ pub(super) fn run(
         sampled: Some(sampled),
         tenants: Vec::new(),
         read: numbered.report().clone(),
+        ignored_size: plan.ignore_size,
         ignored_ttl: plan.ignore_ttl,
         was_stopped: stop.is_set(),
     })

@@ -12,7 +12,7 @@ use bench::simulate::{
     self, FlashSettings, Named, Plan, RuleBook, Settings, SimulateError, Size, SizeOnHit, Warmup, plot,
     report,
 };
-use bench::trace::open;
+use bench::trace::{ZeroSize, open};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
@@ -38,9 +38,13 @@ pub struct Arguments {
         default_value = "fifo,lru,s3fifo,sieve"
     )]
     policy: Vec<String>,
-    /// Cache sizes, separated by commas: bytes (2922721, 64MiB, 2GiB) or a percentage of the footprint (10%)
-    #[arg(long, short, value_name = "SIZE,...", value_delimiter = ',', default_value = "1%,10%", value_parser = size)]
-    size: Vec<Size>,
+    /// Cache sizes, separated by commas: bytes (2922721, 64MiB, 2GiB), a percentage of the footprint (10%), or a number of objects
+    /// (1000obj)
+    #[arg(long, short, value_name = "SIZE,...", value_delimiter = ',', default_value = "1%,10%", value_parser = typed_size)]
+    size: Vec<TypedSize>,
+    /// Count every object as 1 instead of its size; --size is then in objects. A size such as 1000obj implies it
+    #[arg(long, conflicts_with_all = ["first_size", "size_on_hit", "by_tenant"])]
+    ignore_size: bool,
     /// Requests that warm up the caches and are not counted: a number or a percentage
     #[arg(long, alias = "warm-up", value_name = "N|N%", default_value = "20%", value_parser = warmup)]
     warmup: Warmup,
@@ -60,7 +64,8 @@ pub struct Arguments {
     /// lru, lru2q, tinylfu: ignore hits within this many seconds of the last one that counted [default: 0]
     #[arg(long, value_name = "SECONDS", value_parser = quantity::number::<u32>)]
     refresh: Option<u32>,
-    /// Simulate a sample of the objects (such as 1%) and the most popular ones, and estimate ratios with confidence intervals
+    /// Simulate a sample of the objects (such as 1%) and the most popular ones, and estimate ratios, with the interval of the
+    /// sampling error alone
     #[arg(long, value_name = "N%", value_parser = quantity::share)]
     sample: Option<f64>,
     /// Report hit ratios by tenant too, naming the N with the most requests [default N: 20]
@@ -83,6 +88,16 @@ pub struct Arguments {
     flash: FlashArguments,
     #[command(flatten)]
     common: Common,
+}
+
+/// A cache size as typed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum TypedSize {
+    /// A number without a unit: bytes, or objects with `--ignore-size`.
+    Number(u64),
+    Bytes(u64),
+    Objects(u64),
+    Footprint(f64),
 }
 
 /// What flash caches are made of.
@@ -140,6 +155,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         "rules": format!("{:?}", arguments.rules.unwrap_or_default()).to_lowercase(),
         "size_on_hit": format!("{:?}", arguments.size_on_hit.unwrap_or_default()).to_lowercase(),
         "first_size": arguments.first_size,
+        "ignore_size": plan.ignore_size,
         "ignore_ttl": arguments.ignore_ttl,
         "refresh_seconds": arguments.refresh.unwrap_or(0),
     });
@@ -153,6 +169,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
     if arguments.by_tenant.is_none() && !arguments.tenants.tenant_columns.is_empty() {
         return Err("--tenant-columns: needs --by-tenant".to_owned());
     }
+    let (sizes, ignore_size) = arguments.sizes()?;
     let policies: Result<Vec<Named>, _> = arguments.policy.iter().map(|name| name.trim().parse()).collect();
     let policies = policies.map_err(|error| error.to_string())?;
     unheeded::warnings(arguments, &policies).iter().for_each(|words| arguments.common.warn(words));
@@ -177,16 +194,45 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     Ok(Plan {
         policies,
-        sizes: arguments.size.clone(),
+        sizes,
         settings,
         flash: arguments.flash.settings()?,
         warmup: arguments.warmup,
         first_size: arguments.first_size,
+        ignore_size,
         ignore_ttl: arguments.ignore_ttl,
         sample: arguments.sample,
         tenants: arguments.by_tenant.map(|shown| shown as usize),
         threads: arguments.threads.map_or_else(cores, |threads| threads as usize),
     })
+}
+
+impl Arguments {
+    /// The sizes, and whether they are in objects.
+    fn sizes(&self) -> Result<(Vec<Size>, bool), String> {
+        let in_objects = |size: &&TypedSize| matches!(size, TypedSize::Objects(_));
+        let ignore_size = self.ignore_size || self.size.iter().any(|size| in_objects(&size));
+        let flags = [
+            ("--first-size", self.first_size),
+            ("--size-on-hit", self.size_on_hit.is_some()),
+            ("--by-tenant", self.by_tenant.is_some()),
+        ];
+        if let Some((flag, _)) = flags.iter().find(|(_, given)| *given && ignore_size) {
+            return Err(format!(
+                "{flag}: cannot be combined with --size in objects, which ignores the sizes of objects"
+            ));
+        }
+        let size = |size: &TypedSize| match *size {
+            TypedSize::Footprint(share) => Ok(Size::Footprint(share)),
+            TypedSize::Number(number) | TypedSize::Objects(number) => Ok(Size::Bytes(number)),
+            TypedSize::Bytes(bytes) if !ignore_size => Ok(Size::Bytes(bytes)),
+            TypedSize::Bytes(bytes) => Err(format!(
+                "--size: {bytes} bytes cannot be combined with --ignore-size or a size in objects: write 1000obj or 10%"
+            )),
+        };
+        let sizes: Result<Vec<Size>, String> = self.size.iter().map(size).collect();
+        Ok((sizes?, ignore_size))
+    }
 }
 
 impl FlashArguments {
@@ -217,6 +263,9 @@ fn simulated(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
     if arguments.by_tenant.is_some() {
         input.options.tenants = arguments.tenants.told();
     }
+    if plan.ignore_size && arguments.reading.zero_size.is_none() {
+        input.options.zero_size = ZeroSize::Keep;
+    }
     let trace = open(&input.paths, Some(&input.format), &input.options).map_err(|error| error.to_string())?;
     let stop = Stop::default();
     stop_on_signals(&stop).map_err(|error| error.to_string())?;
@@ -233,6 +282,10 @@ fn simulated(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
     outcome.read.messages.iter().for_each(|message| arguments.common.warn(message));
     if arguments.by_tenant.is_some() && outcome.tenants.is_empty() {
         arguments.common.warn("--by-tenant: none of the counted requests names a tenant");
+    }
+    for row in outcome.empty_rows() {
+        let (policy, size) = (row.label(), outcome.size_words(row.size_bytes));
+        arguments.common.warn(format_args!("--size: {policy} of {size} admits no object of this trace"));
     }
     for (policy, size, block) in plan.smaller_blocks(&outcome.rows) {
         let (size, block) = (report::bytes(size), report::bytes(block));
@@ -251,16 +304,23 @@ fn simulated(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
     Ok(Finding { result: report::json(&outcome), text: report::text(&outcome), failures: Vec::new() })
 }
 
-fn size(text: &str) -> Result<Size, String> {
-    match text.trim() {
-        share if share.ends_with('%') => match quantity::share(share)? {
-            share if share > 0.0 => Ok(Size::Footprint(share)),
+fn typed_size(text: &str) -> Result<TypedSize, String> {
+    let text = text.trim();
+    if text.ends_with('%') {
+        return match quantity::share(text)? {
+            share if share > 0.0 => Ok(TypedSize::Footprint(share)),
             _ => Err("a cache of 0 % holds nothing".to_owned()),
-        },
-        bytes => match quantity::bytes(bytes).map_err(|error| format!("{error}, or 10% of the footprint"))? {
-            0 => Err("a cache of 0 bytes holds nothing".to_owned()),
-            bytes => Ok(Size::Bytes(bytes)),
-        },
+        };
+    }
+    if let Some(number) = text.strip_suffix("obj") {
+        return quantity::count(number.trim_end()).map(TypedSize::Objects);
+    }
+    match quantity::bytes(text)
+        .map_err(|error| format!("{error}, 10% of the footprint, or 1000obj for objects"))?
+    {
+        0 => Err("a cache of 0 bytes holds nothing".to_owned()),
+        number if text.bytes().all(|byte| byte.is_ascii_digit()) => Ok(TypedSize::Number(number)),
+        bytes => Ok(TypedSize::Bytes(bytes)),
     }
 }
 

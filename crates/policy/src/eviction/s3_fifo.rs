@@ -196,6 +196,13 @@ impl Eviction for S3Fifo {
         self.enter(slot, entry, was_known || spills);
     }
 
+    /// libCacheSim looks ghosts up, and takes them out, before it decides about admission.
+    fn refuse(&mut self, entry: Entry) {
+        if let Memory::Queue(ghost) = &mut self.ghost {
+            ghost.take(ghost_hash((entry.hash >> 32) as u32));
+        }
+    }
+
     fn hit(&mut self, slot: Slot, _now_seconds: u32) {
         self.frequency.bump(slot, FREQUENCY_AT_MOST);
     }

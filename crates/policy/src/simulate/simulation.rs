@@ -119,6 +119,7 @@ impl<P: Eviction> Simulation<P> {
     fn miss(&mut self, slot: Slot, access: &Access) {
         let weight = u64::from(access.weight);
         if weight > self.capacity_weight.min(self.rules.weight_at_most) {
+            self.policy.refuse(Entry { hash: hash_of_object(access.object), weight: access.weight });
             return;
         }
         if !self.rules.newcomer_first {

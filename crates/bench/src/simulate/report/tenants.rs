@@ -87,8 +87,8 @@ pub(super) fn text(outcome: &Outcome, out: &mut String) {
         return;
     }
     let mut first = 0;
-    for of_policy in outcome.rows.chunk_by(|a, b| a.policy == b.policy) {
-        let _ = writeln!(out, "\n{} by tenant: object hit ratio, byte hit ratio", of_policy[0].policy);
+    for of_policy in outcome.rows.chunk_by(Row::has_policy_of) {
+        let _ = writeln!(out, "\n{} by tenant: object hit ratio, byte hit ratio", of_policy[0].label());
         let sizes: String = of_policy.iter().map(|row| format!(" {:>19}", bytes(row.size_bytes))).collect();
         let _ = writeln!(out, "  {:LONGEST_NAME$} {:>15}{sizes}", "", "requests");
         for tenant in &outcome.tenants {
