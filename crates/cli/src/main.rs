@@ -130,7 +130,7 @@ mod tests {
         let mut lines =
             examples::TRACE.lines().filter_map(|line| line.trim().strip_prefix("flashwright trace convert "));
         let out = lines.next().and_then(|line| line.split_whitespace().last()).expect("there is one");
-        assert_eq!(Target::of_name(Path::new(out)), Target::Binary);
+        assert_eq!(Target::of_name(Path::new(out)), Some(Target::Binary));
     }
 
     #[test]

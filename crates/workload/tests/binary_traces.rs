@@ -210,7 +210,7 @@ fn what_is_generated_is_read_back() {
         ][i as usize % 3],
     };
     let all: Vec<_> = (0..ROWS).map(made).collect();
-    let mut writer = Writer::create(&path, Target::of_name(&path)).unwrap();
+    let mut writer = Writer::create(&path, Target::of_name(&path).unwrap()).unwrap();
     all.chunks(999).for_each(|some| writer.write(some).unwrap());
     assert_eq!(writer.finish().unwrap().accesses, ROWS);
     assert_eq!(accesses(&path, "auto", &options()).0, all);

@@ -54,7 +54,7 @@ pub struct ConvertArguments {
     /// Output file, compressed if it ends in .gz, .zst or .xz
     #[arg(value_name = "OUT", required = true)]
     output: PathBuf,
-    /// Format to write: plain, oracle-general, webcachesim or binary [default: by OUT's extension (.oracleGeneral, .tr, .fwt), else plain]
+    /// Format to write: plain, oracle-general, webcachesim or binary [default: by OUT's extension: .csv, .txt, .oracleGeneral, .tr, .fwt]
     #[arg(long, value_name = "FORMAT", value_parser = target)]
     to: Option<Target>,
     /// plain: add a time-to-live column
@@ -217,15 +217,22 @@ fn reading_words(report: &ReadReport, kept: bool) -> String {
 }
 
 impl ConvertArguments {
-    /// The form that is written.
-    fn target(&self) -> Target {
-        self.to.unwrap_or_else(|| Target::of_name(&self.output))
-    }
-
-    /// A binary trace holds rows and judges none: what those without a size come to is for who reads it, unless it is said.
+    /// A binary trace keeps rows of 0 bytes unless `--zero-size` says otherwise: its readers decide about them.
     fn keeps_zero_sizes(&self) -> bool {
-        self.target() == Target::Binary && self.reading.zero_size.is_none()
+        target_for(self.to, &self.output) == Ok(Target::Binary) && self.reading.zero_size.is_none()
     }
+}
+
+/// The form that is written to `output`: the one that `--to` names, else by the ending of its name.
+pub fn target_for(to: Option<Target>, output: &Path) -> Result<Target, String> {
+    to.or_else(|| Target::of_name(output)).ok_or_else(|| {
+        format!(
+            "{}: no format that can be written has this ending; name it .csv, .oracleGeneral, .tr or .fwt, or choose a format with \
+             --to ({})",
+            output.display(),
+            Target::NAMES.join(", ")
+        )
+    })
 }
 
 fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
@@ -235,7 +242,7 @@ fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
     arguments.common.check_result_file().map_err(|error| error.to_string())?;
     let mut input = arguments.reading.input(arguments.inputs.clone());
     input.options.tenants = arguments.tenants.told();
-    let target = match arguments.target() {
+    let target = match target_for(arguments.to, &arguments.output)? {
         Target::Plain { .. } => Target::Plain { ttl: arguments.ttl, tenant: arguments.tenant },
         _ if arguments.ttl => return Err("--ttl: only --to plain has a time-to-live column".to_owned()),
         Target::Binary if arguments.tenant => {

@@ -11,7 +11,7 @@ use bench::trace::{self, Accesses, Ageing, Cdn, CdnConfig, Target, ZipfAccesses,
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::trace::{target, wrote};
+use super::trace::{target, target_for, wrote};
 use crate::files::Files;
 use crate::output::{Common, Finding, name_of, usage_error};
 use crate::quantity;
@@ -219,7 +219,7 @@ fn write(
     let quiet = writing.common.quiet;
     let stop = Stop::default();
     stop_on_signals(&stop).map_err(|error| error.to_string())?;
-    let target = writing.to.unwrap_or_else(|| Target::of_name(&writing.output));
+    let target = target_for(writing.to, &writing.output)?;
     let mut workload = make(&stop).ok_or_else(|| trace::Error::Interrupted.to_string())?;
     let written = trace::write(&mut *workload, Some(requests), &writing.output, target, &stop, quiet);
     let (written, _) = written.map_err(|error| error.to_string())?;

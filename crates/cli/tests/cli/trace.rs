@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use super::{FLASHWRIGHT, err, flashwright, json};
+use super::{FLASHWRIGHT, err, flashwright, json, out};
 
 fn at(folder: &Path, name: &str) -> String {
     folder.join(name).to_str().unwrap().to_owned()
@@ -84,6 +84,64 @@ fn a_converted_trace_is_what_its_name_says_unless_another_form_is_named() {
         assert_eq!(json(&["trace", "info", &other])["reading"]["format"], form);
         json(&["trace", "convert", &made, &other, "--to", "plain"]);
         assert_eq!(json(&["trace", "info", &other])["reading"]["format"], "plain");
+    }
+}
+
+/// `convert x.csv out.lcs` wrote CSV under that name.
+#[test]
+fn output_name_of_an_unknown_format_is_refused_unless_the_format_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = at(folder.path(), "made.csv");
+    json(&["trace", "generate", "zipf", "--requests", "1000", "--objects", "100", "-o", &made]);
+    for name in ["out.lcs", "out.lcs.zst", "out.jsonl", "out.bin", "out.LIS", "out.parquet"] {
+        let out = at(folder.path(), name);
+        for command in [
+            &["trace", "convert", &made, &out][..],
+            &["trace", "generate", "zipf", "--requests", "9", "-o", &out],
+        ] {
+            let output = flashwright(command);
+            assert_eq!(output.status.code(), Some(2), "{name}");
+            let said = err(&output);
+            assert!(said.contains(name) && said.contains("--to (plain, oracle-general"), "{said}");
+            assert!(!std::path::Path::new(&out).exists(), "{name}");
+        }
+        json(&["trace", "convert", &made, &out, "--to", "plain"]);
+    }
+    for name in ["out", "out.2024-05-01", "out.5", "out.txt", "out.csv.gz"] {
+        json(&["trace", "convert", &made, &at(folder.path(), name)]);
+    }
+}
+
+/// The flag was accepted and did nothing.
+#[test]
+fn time_units_of_a_format_with_fixed_units_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = at(folder.path(), "made.csv");
+    std::fs::write(&made, "ts,key,op,size\n0,1,GET,10\n2000,2,GET,10\n5000,1,GET,10\n").unwrap();
+    let span = |more: &[&str]| json(&[&["trace", "info", &made][..], more].concat())["span_seconds"].as_f64();
+    assert_eq!(
+        (span(&[]), span(&["--time-units", "1000"])),
+        (Some(5000.0), Some(5.0)),
+        "plain leaves its unit open"
+    );
+    for (name, format) in [("x.oracleGeneral", "oracle-general"), ("x.fwt", "binary")] {
+        let fixed = at(folder.path(), name);
+        json(&["trace", "convert", &made, &fixed]);
+        for command in [
+            &["trace", "info", &fixed][..],
+            &["simulate", &fixed],
+            &["predict", &fixed, "--drive", "test"],
+            &["trace", "convert", &fixed, &at(folder.path(), "again.fwt")],
+            &["trace", "convert", &fixed, &at(folder.path(), "again.csv")],
+        ] {
+            let output = flashwright(&[command, &["--time-units", "1000"]].concat());
+            assert_eq!(output.status.code(), Some(2), "{command:?}: {}", out(&output));
+            let said = err(&output);
+            assert!(
+                said.contains(&format!("--time-units: `{format}` traces have a time unit of their own")),
+                "{said}"
+            );
+        }
     }
 }
 

@@ -54,6 +54,12 @@ pub enum TraceError {
         /// How it is read.
         way: String,
     },
+    /// A time unit is given for a format that defines its own, or has no times.
+    #[error("--time-units: `{format}` traces have a time unit of their own or no times; leave the flag out")]
+    FixedTimeUnits {
+        /// The format.
+        format: &'static str,
+    },
     /// The file is empty, so that its format cannot be told.
     #[error("{}: the file is empty", path.display())]
     Empty {

@@ -115,6 +115,13 @@ impl Format {
         self.page_bytes.is_some() || ["cdn", "vscsi"].contains(&self.name)
     }
 
+    /// Whether the format leaves the unit of its times open, so that the reader can choose it.
+    pub(super) fn has_time_units(&self) -> bool {
+        const OPEN: [&str; 9] =
+            ["cdn", "csv", "ibm-cos", "kvcache", "mooncake", "plain", "storage", "twitter", "webcachesim"];
+        OPEN.contains(&self.name)
+    }
+
     /// The format called `name`.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {

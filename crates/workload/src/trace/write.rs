@@ -41,25 +41,43 @@ pub enum Target {
     Binary,
 }
 
+/// Whether an ending is a word such as `lcs` or `bin`, and no part of a date or number.
+fn is_format_ending(ending: &str) -> bool {
+    ending.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        && ending.bytes().any(|byte| byte.is_ascii_alphabetic())
+}
+
 impl Target {
     /// Without columns that need not be there.
     pub const PLAIN: Self = Self::Plain { ttl: false, tenant: false };
     /// The names of the forms that can be written.
     pub const NAMES: [&'static str; 4] = ["plain", "oracle-general", "webcachesim", "binary"];
 
-    /// The form that a file of this name is in, by its ending; plain where that says nothing.
+    /// Endings of text files.
+    const TEXT_ENDINGS: [&'static str; 3] = ["csv", "txt", "plain"];
+
+    /// The form that a file of this name is in, by its ending; plain where it has none. `None` for the ending of a format that
+    /// cannot be written, or of no format that is known: text under such a name would be read wrong.
     #[must_use]
-    pub fn of_name(path: &Path) -> Self {
+    pub fn of_name(path: &Path) -> Option<Self> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
         let compressed = COMPRESSED.iter().find_map(|ending| name.strip_suffix(ending));
         let name = compressed.unwrap_or(&name);
         let ends_like =
             |format: &super::Format| format.extensions.iter().any(|it| name.ends_with(&format!(".{it}")));
         match () {
-            () if ends_like(&super::oracle_general::FORMAT) => Self::OracleGeneral,
-            () if ends_like(&super::webcachesim::FORMAT) => Self::Webcachesim,
-            () if ends_like(&super::binary::FORMAT) => Self::Binary,
-            () => Self::PLAIN,
+            () if ends_like(&super::oracle_general::FORMAT) => Some(Self::OracleGeneral),
+            () if ends_like(&super::webcachesim::FORMAT) => Some(Self::Webcachesim),
+            () if ends_like(&super::binary::FORMAT) => Some(Self::Binary),
+            () => match name.rsplit_once('.') {
+                // Those of other compressors the writer refuses in words of its own.
+                Some((stem, ending))
+                    if !stem.is_empty() && !FOREIGN.contains(&ending) && is_format_ending(ending) =>
+                {
+                    Self::TEXT_ENDINGS.contains(&ending).then_some(Self::PLAIN)
+                }
+                _ => Some(Self::PLAIN),
+            },
         }
     }
 

@@ -44,7 +44,7 @@ fn write(arguments: &Arguments, workload: InnodbConfig) -> Result<Finding, Strin
     let Arguments { operations, output, common } = arguments;
     Files::default().writing([Some(output.as_path()), common.result_file()]).keep_apart()?;
     common.check_result_file().map_err(|error| error.to_string())?;
-    if Target::of_name(output) != Target::PLAIN {
+    if Target::of_name(output) != Some(Target::PLAIN) {
         let name = output.display();
         return Err(format!(
             "--output {name}: requests to a block device are written as CSV, and the name says otherwise"

@@ -71,6 +71,9 @@ impl Reader {
             Some(PageSize::Bytes(bytes)) => Some(bytes.max(1)),
             Some(PageSize::Whole) => None,
         };
+        if options.time_units_per_second.is_some() && !format.has_time_units() {
+            return Err(TraceError::FixedTimeUnits { format: format.name });
+        }
         let units = options.time_units_per_second.unwrap_or(format.time_units_per_second).max(1);
         let mut parser =
             (format.reader)(&ReaderOptions { time_units_per_second: units, page_bytes, cut: Cut::Pages });
