@@ -127,6 +127,19 @@ impl Point {
     }
 }
 
+/// A row of a table in `docs/studies.md`: study, value, published, ours, accepted.
+#[must_use]
+pub fn table_row(study: &str, point: &Point) -> String {
+    let paper = point.paper.map_or_else(|| "-".to_owned(), |paper| format!("{paper:.2}"));
+    let accepted = point
+        .accepted
+        .map_or_else(|| REPORTED_ONLY.to_owned(), |(low, high)| format!("{low:.2} to {high:.2}"));
+    format!("| {study} | {} | {paper} | {:.3} | {accepted} |\n", point.name, point.ours)
+}
+
+/// Stands in place of the accepted range where a value is compared with nothing.
+pub const REPORTED_ONLY: &str = "reported only";
+
 /// All studies, each paper's in its order: `fdp-`, "Towards Efficient Flash Caches with Emerging NVMe Flexible Data
 /// Placement SSDs", EuroSys '25; `cdn-`, "The Evolution of Advanced Caching in the Facebook CDN", Facebook Research, 2016;
 /// `flashcache-`, "Flashcache at Facebook: From 2010 to 2013 and beyond", 2013.

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bench::run::stop::Stop;
-use bench::study::{GivenTrace, Outcome, Point, Progress, Runner, STUDIES, Study, StudyError, scale_warning};
+use bench::study::{
+    GivenTrace, Outcome, Point, Progress, REPORTED_ONLY, Runner, STUDIES, Study, StudyError, scale_warning,
+};
 use clap::Args;
 use device::names;
 use serde_json::{Value, json};
@@ -188,7 +190,7 @@ fn to_json(study: &Study, outcome: &Outcome, figures: &[PathBuf]) -> Value {
         let (low, high) = it.accepted.unzip();
         json!({
             "name": it.name, "paper": it.paper, "ours": it.ours, "unit": it.unit,
-            "low": low, "high": high, "ok": it.ok(),
+            "low": low, "high": high, "ok": it.ok(), "reported_only": it.accepted.is_none(),
         })
     };
     json!({
@@ -214,7 +216,7 @@ fn words(study: &Study, outcome: &Outcome, figures: &[PathBuf]) -> String {
             (Some((low, high)), Some(ok)) => {
                 format!("{low:.2} to {high:.2}{}", if ok { "" } else { "  MISSED" })
             }
-            _ => String::new(),
+            _ => REPORTED_ONLY.to_owned(),
         };
         let (name, ours) = (&point.name, point.ours);
         let _ = writeln!(out, "  {name:<width$} {paper:>9} {ours:>9.3} {differ:>8}  {accepted}");
@@ -283,6 +285,7 @@ mod tests {
         let told = words(&STUDIES[0], &Outcome { points: points.into(), ..Outcome::default() }, &[]);
         let ends: Vec<_> = told.lines().skip(2).map(|line| line.find("0.500")).collect();
         assert!(ends.len() == 2 && ends[0] == ends[1] && ends[0].is_some(), "{told}");
+        assert!(told.lines().skip(2).all(|line| line.ends_with("  reported only")), "{told}");
     }
 
     #[test]

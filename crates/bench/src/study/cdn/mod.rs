@@ -53,7 +53,7 @@ pub(super) fn fig8(runner: &Runner) -> Result<Outcome, StudyError> {
         Point::shown("hit ratio, BlockCache", None, blocks.hit_ratio),
         Point::shown("hit ratio, RIPQ", None, items.hit_ratio),
         over_blocks(&blocks, &items),
-        Point::within("backend reads, RIPQ over BlockCache", -7.0, backend, (-100.0, -7.0)).in_unit("%"),
+        Point::within("backend reads, RIPQ over BlockCache", -7.0, backend, (-25.0, -7.0)).in_unit("%"),
     ];
     Ok(Outcome { points, charts: Vec::new(), notes: vec![runner.demand()?.note()] })
 }
@@ -73,7 +73,7 @@ pub(super) fn fig9(runner: &Runner) -> Result<Outcome, StudyError> {
         Point::within("dlwa, McDipper", 1.0, fifo.dlwa, (1.0, 1.02)),
         Point::within("dlwa, BlockCache", 3.9, blocks.dlwa, (3.3, 4.5)),
         Point::shown("dlwa, RIPQ without the refinements", Some(1.2), plain.dlwa),
-        Point::within("dlwa, RIPQ", 1.2, items.dlwa, (1.0, 1.3)),
+        Point::within("dlwa, RIPQ", 1.2, items.dlwa, (1.1, 1.3)),
     ];
     Ok(Outcome { points, charts: Vec::new(), notes: vec![runner.demand()?.note()] })
 }
@@ -93,7 +93,7 @@ pub(super) fn fig10(runner: &Runner) -> Result<Outcome, StudyError> {
     }
     let plain = Point::shown("p95 without the refinements, against BlockCache", None, less(&plain));
     points.push(plain.in_unit("%"));
-    let all = Point::within("p95, RIPQ against BlockCache", -60.0, less(&items), (-100.0, -60.0));
+    let all = Point::within("p95, RIPQ against BlockCache", -60.0, less(&items), (-92.0, -60.0));
     points.push(all.in_unit("%"));
     Ok(Outcome { points, charts: Vec::new(), notes: vec![runner.demand()?.note()] })
 }

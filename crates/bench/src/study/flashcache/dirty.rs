@@ -39,18 +39,18 @@ pub(in super::super) fn run(runner: &Runner) -> Result<Outcome, StudyError> {
         Point::expected(
             "disk writes, 80 % dirty over 20 %",
             writes(of(80, 0)) / writes(of(20, 0)),
-            (0.0, 0.6),
+            (0.2, 0.6),
         ),
         Point::shown("disk writes, 60 % and lazy over 20 %", None, writes(of(60, 1)) / writes(of(20, 0))),
         Point::shown("hits, 20 %", None, hit(of(20, 0))).in_unit("%"),
         Point::shown("hits, 60 % and lazy", None, hit(of(60, 1))).in_unit("%"),
-        Point::expected("hits lost at 95 % against the best", best - hit(of(95, 0)), (0.2, 100.0))
+        Point::expected("hits lost at 95 % against the best", best - hit(of(95, 0)), (0.2, 15.0))
             .in_unit("%"),
-        Point::expected("hits lost at 60 % and lazy", best - hit(of(60, 1)), (-100.0, 0.5)).in_unit("%"),
+        Point::expected("hits lost at 60 % and lazy", best - hit(of(60, 1)), (-2.0, 0.5)).in_unit("%"),
         Point::expected(
             "writes without neighbours over with",
             writes(unmerged) / writes(of(60, 1)),
-            (2.0, 100.0),
+            (2.0, 12.0),
         ),
     ];
     let line = |name: &str, lazy: usize, value: &dyn Fn(&[Summary]) -> f64| {

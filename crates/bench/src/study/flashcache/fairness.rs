@@ -39,7 +39,7 @@ pub(in super::super) fn run(runner: &Runner) -> Result<Outcome, StudyError> {
             .in_unit("%"),
             Point::expected(format!("lost against an empty cache, {name}, at most"), most, (-2.0, 2.0))
                 .in_unit("%"),
-            Point::expected(format!("turnovers since, {name}, at least"), least, (3.0, 1000.0)),
+            Point::expected(format!("turnovers since, {name}, at least"), least, (3.0, 20.0)),
         ]);
     }
     let note = format!(

@@ -1,0 +1,65 @@
+//! Writes the result of `flashwright study --all --json FILE` into the tables of `docs/studies.md`:
+//!
+//!     cargo run --release -p flashwright -- study --all --json studies.json
+//!     cargo run --release -p flashwright-bench --example study_tables -- studies.json docs/studies.md
+//!
+//! The rows of each study in the result replace those in the document. Rows of other studies and the text stay.
+#![allow(clippy::print_stdout, reason = "an example reports on standard output")]
+
+use std::error::Error;
+use std::fs;
+
+use flashwright_bench::study::{Point, table_row};
+use serde_json::Value;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [result, document] = arguments.as_slice() else {
+        return Err("usage: study_tables RESULT.json DOCUMENT.md".into());
+    };
+    let parsed: Value = serde_json::from_slice(&fs::read(result)?)?;
+    if parsed["seed"] != 1 || parsed["config"]["scale"] != "1/2048" {
+        return Err(format!("{result}: the tables are of seed 1 and scale 1/2048").into());
+    }
+    let studies = match parsed["studies"].as_array() {
+        Some(several) => several.clone(),
+        None => vec![parsed],
+    };
+    let mut text = fs::read_to_string(document)?;
+    for study in &studies {
+        let name = study["study"].as_str().ok_or_else(|| format!("{result}: a study without a name"))?;
+        text = with_rows(&text, name, &rows(name, study))
+            .ok_or_else(|| format!("{document}: no row of {name}"))?;
+        println!("{name}");
+    }
+    fs::write(document, text)?;
+    Ok(())
+}
+
+fn rows(name: &str, study: &Value) -> String {
+    let point = |it: &Value| Point {
+        name: it["name"].as_str().unwrap_or_default().to_owned(),
+        paper: it["paper"].as_f64(),
+        ours: it["ours"].as_f64().unwrap_or(f64::NAN),
+        unit: "",
+        accepted: it["low"].as_f64().zip(it["high"].as_f64()),
+    };
+    study["points"].as_array().into_iter().flatten().map(|it| table_row(name, &point(it))).collect()
+}
+
+/// The document with the rows of one study replaced, at the place of its first row; `None` if it has none.
+fn with_rows(text: &str, study: &str, rows: &str) -> Option<String> {
+    let start = format!("| {study} |");
+    let is_row = |line: &&str| line.starts_with(&start);
+    let at = text.split_inclusive('\n').position(|line| is_row(&line))?;
+    let mut out = String::new();
+    for (number, line) in text.split_inclusive('\n').enumerate() {
+        if number == at {
+            out += rows;
+        }
+        if !is_row(&line) {
+            out += line;
+        }
+    }
+    Some(out)
+}
