@@ -41,6 +41,10 @@ struct Stop {
     rested: Event,
 }
 
+/// Time that dropping a cache waits for its threads. A step ends when the device completes its requests; a device that does not respond
+/// must not block the drop permanently.
+const DROP_LIMIT: Duration = Duration::from_secs(30);
+
 /// A thread that has not ended.
 struct Running(Arc<Stop>);
 
@@ -114,6 +118,22 @@ impl Background {
         self.threads.lock().clear();
     }
 
+    /// Whether all threads end in time, but for this one.
+    fn rest_within(&self, limit: Duration) -> bool {
+        let own = std::thread::current().id();
+        let own = self.threads.lock().iter().filter(|thread| thread.thread().id() == own).count();
+        loop {
+            let rested = self.stop.rested.listen();
+            if self.stop.running.load(Ordering::SeqCst) <= own {
+                return true;
+            }
+            // Each thread notifies once, at its end.
+            if rested.wait_timeout(limit).is_none() {
+                return self.stop.running.load(Ordering::SeqCst) <= own;
+            }
+        }
+    }
+
     fn ask_to_end(&self) {
         self.stop.asked.store(true, Ordering::SeqCst);
         self.stop.rung.notify(usize::MAX);
@@ -135,7 +155,11 @@ impl Background {
 impl Drop for Background {
     fn drop(&mut self) {
         self.ask_to_end();
-        self.join();
+        if self.rest_within(DROP_LIMIT) {
+            self.join();
+        } else {
+            self.detach();
+        }
     }
 }
 
@@ -238,5 +262,39 @@ fn upkeep(engine: &Engine, stop: &Stop) {
         let pause_ns = engine.upkeep_step();
         drop(working);
         rung.wait_timeout(Duration::from_nanos(pause_ns));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use device::wrap::GateDevice;
+    use device::{MemoryDevice, RequestKind};
+
+    use crate::{Cache, InsertOptions};
+
+    const LIMIT: Duration = Duration::from_millis(50);
+
+    /// Dropping a cache joined threads that waited for a device without a limit.
+    #[test]
+    fn drop_waits_for_threads_within_its_limit_and_detaches_them_after_it() {
+        let gate = Arc::new(GateDevice::new(Arc::new(MemoryDevice::new(32 << 20))));
+        let cache =
+            Cache::builder().dram_bytes(4 << 20).flash(Arc::clone(&gate) as _).open().expect("it fits");
+        gate.close(RequestKind::Write);
+        for number in 0_u32.. {
+            if gate.held() > 0 {
+                break;
+            }
+            cache.try_insert(&number.to_le_bytes(), &[7; 4000], &InsertOptions::default());
+        }
+        cache.background.ask_to_end();
+        assert!(!cache.background.rest_within(LIMIT), "a write hangs");
+        gate.open();
+        assert!(cache.background.rest_within(Duration::from_secs(60)));
+        assert!(cache.background.has_threads(), "not joined yet");
+        drop(cache);
     }
 }

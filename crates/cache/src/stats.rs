@@ -186,11 +186,11 @@ pub struct FlashStats {
     pub health: FlashHealth,
 }
 
-/// Whether flash takes writes. Small items are not retried and have no part in this: [`SocStats::write_errors`] counts theirs.
+/// Whether flash takes writes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FlashHealth {
-    /// Region writes fail, and are made again with pauses of up to 5 seconds. Large items that leave DRAM meanwhile are dropped once
-    /// the buffers are full.
+    /// Writes fail, and others pause for up to 5 seconds each time. Items that leave DRAM meanwhile are dropped once the buffers are
+    /// full.
     pub is_failing: bool,
     /// Regions in memory whose last write failed.
     pub regions_to_retry: u64,
@@ -208,6 +208,11 @@ impl FlashHealth {
     #[must_use]
     pub fn is_healthy(&self) -> bool {
         !self.is_failing && self.regions_to_retry == 0 && self.retired_regions == 0
+    }
+
+    pub(crate) fn add_buckets(&mut self, is_failing: bool, last_error: Option<String>) {
+        self.is_failing |= is_failing;
+        self.last_error = last_error.or(self.last_error.take());
     }
 
     pub(crate) fn add(&mut self, regions: &RegionStore) {

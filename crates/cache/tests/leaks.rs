@@ -4,7 +4,7 @@ use std::alloc::System;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use device::file::OpenOptions;
-use device::{Device, FileDevice, MemoryDevice};
+use device::{Device, FileDevice, IoBuffer, MemoryDevice, PlacementHandle};
 use flashwright_cache::{Cache, FlashConfig, InsertOptions, block_on};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
@@ -98,6 +98,11 @@ fn loads_that_succeed_fail_or_are_dropped_free_all() {
 fn opening_and_closing_a_cache_frees_all() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(32 * MIB));
+    // The device allocates its memory at the first write of each part.
+    for offset in (0..32 * MIB).step_by(MIB as usize) {
+        let data = IoBuffer::zeroed(MIB as usize).into();
+        device.write(offset, data, PlacementHandle::DEFAULT).wait().expect("memory takes writes");
+    }
     // A clean close and a drop, in turn.
     assert_frees_all(60, |number| {
         let cache = open(Arc::clone(&device));

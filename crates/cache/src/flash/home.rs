@@ -360,7 +360,8 @@ impl Settlement<'_> {
         }
         let config = self.soc_config(layout, superblock.generation_mark());
         let soc = Soc::new(Arc::clone(&self.device), config)
-            .map_err(|error| CacheError::Config(error.to_string()))?;
+            .map_err(|error| CacheError::Config(error.to_string()))?
+            .with_clock(Arc::clone(self.clock));
         if let Some(section) = taken(sections, SOC_SECTION) {
             // Refused only if the shape differs, which the fingerprint rules out; then it starts empty.
             let _ = soc.restore(&section.payload);

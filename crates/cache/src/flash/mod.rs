@@ -9,6 +9,7 @@ pub mod chain;
 pub mod fuzzing;
 mod held_back;
 pub(crate) mod home;
+pub(crate) mod outage;
 pub mod region;
 pub mod soc;
 pub mod superblock;

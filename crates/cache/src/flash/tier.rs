@@ -75,7 +75,7 @@ pub enum PutEnd {
     TooLarge,
     /// Too few regions are in service, as the others are retired.
     WornOut,
-    /// Region writes fail, and the buffers are full of regions that await a retry.
+    /// Writes fail, and the buffers are full: of regions that await a retry, or of small items.
     Failing,
     /// Changed or used while on the way: the copy was abandoned.
     Overtaken,
@@ -117,7 +117,7 @@ pub struct PutStats {
     pub rejected_too_large: u64,
     /// Too few regions are in service: the others could not be written and are retired.
     pub rejected_worn_out: u64,
-    /// Region writes fail, and the buffers are full of regions that await a retry.
+    /// Writes fail, and the buffers are full: of regions that await a retry, or of small items.
     pub rejected_failing: u64,
     /// Replaced, removed or picked up by a reader while on the way: the copy was abandoned, the item stayed in DRAM
     /// or had gone.
@@ -261,8 +261,9 @@ impl FlashTier {
 
     /// Wakes background work whose pause is over. How many nanoseconds until the next pause ends.
     pub(crate) fn wake_if_due(&self, now_ns: u64) -> u64 {
-        let regions = self.pairs.iter().filter_map(|pair| pair.regions.as_ref());
-        regions.filter_map(|regions| regions.wake_if_due(now_ns)).min().unwrap_or(u64::MAX)
+        let regions = self.pairs.iter().filter_map(|pair| pair.regions.as_ref()?.wake_if_due(now_ns));
+        let buckets = self.pairs.iter().filter_map(|pair| pair.soc.as_ref()?.wake_if_due(now_ns));
+        regions.chain(buckets.map(|due_ns| due_ns - now_ns)).min().unwrap_or(u64::MAX)
     }
 
     /// Waits until each engine has had room for another item, or can never have any again. Others may be quicker to take
@@ -329,6 +330,7 @@ impl FlashTier {
             if let Some(soc) = &pair.soc {
                 *stats.soc.get_or_insert_default() += &soc.stats();
                 stats.soc_room.add(soc.room_bytes());
+                stats.health.add_buckets(soc.is_failing(), soc.last_error());
             }
             if let Some(regions) = &pair.regions {
                 *stats.regions.get_or_insert_default() += regions.stats();
@@ -394,7 +396,13 @@ impl FlashTier {
     fn stage_in_engine(&self, item: &FlashItem<'_>, bytes: usize) -> Result<Staged<'_>, PutEnd> {
         let engine = self.engine_of(item.hash, item.key.len(), item.value_len()).ok_or(PutEnd::TooLarge)?;
         let engine = match engine {
-            Engine::Soc(soc) => InEngine::Soc(soc, soc.stage(item).map_err(|_| PutEnd::HeldBack)?),
+            Engine::Soc(soc) => {
+                let staged = soc.stage(item).map_err(|refusal| match refusal {
+                    soc::NotStaged::Failing => PutEnd::Failing,
+                    soc::NotStaged::Full | soc::NotStaged::TooLarge => PutEnd::HeldBack,
+                })?;
+                InEngine::Soc(soc, staged)
+            }
             Engine::Region(regions) => {
                 let staged = regions.stage(item).map_err(|refusal| match refusal {
                     region::Refusal::Full => PutEnd::HeldBack,

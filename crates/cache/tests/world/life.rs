@@ -12,6 +12,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::ledger::{Ended, Ledger};
+use crate::polled::poll;
 use crate::setup::{KIB, cache_config, flash, key, open_stepped, value, version_of};
 
 /// A cache, its model, and its clients.
@@ -79,7 +80,16 @@ impl Life {
     pub fn insert(&mut self, number: u64) {
         let version = self.ledger.lock().begin_write(number);
         let bytes = value(number, version);
-        let ended = block_on(self.cache.insert(&key(number), &bytes, &InsertOptions::default()));
+        let (name, options) = (key(number), InsertOptions::default());
+        let mut insert = Box::pin(self.cache.insert(&name, &bytes, &options));
+        // While writes fail, buffers are scarce, and the insert may wait for a step.
+        let ended = loop {
+            if let Some(ended) = poll(&mut insert) {
+                break ended;
+            }
+            self.step();
+        };
+        drop(insert);
         let stored = ended == Inserted::Stored;
         self.inserts += 1;
         self.refused += u64::from(!stored);

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock, Weak};
 
+use device::Request;
 use device::RequestKind::{Read, Write};
 use device::wrap::{FaultDevice, Faults};
 use flashwright_cache::flash::region::Reinsertion;
@@ -12,6 +13,7 @@ use policy::{Admission, Candidate};
 use pollster::block_on;
 
 use crate::polled::{poll, waiting};
+use crate::setup::MIB;
 use crate::stage::{AS_USUAL, HERO, LENGTHS, Stage, version};
 
 #[test]
@@ -408,7 +410,11 @@ fn insert_does_not_wait_for_regions_that_fail() {
         flash.regions.retire_after_failures = 1;
     });
     let faulty = faulty.get().expect("made above");
-    faulty.set_faults(Faults { failed_writes: 1.0, ..Faults::default() });
+    // The regions lie in front of the buckets, which have four tenths of the device.
+    faulty.fail_where(|request| match request {
+        Request::Write { offset, .. } => *offset < 2 * MIB * 6 / 10,
+        _ => false,
+    });
     let puts = || stage.cache.stats().flash.unwrap().puts;
     for _ in 0..2000 {
         stage.put_extra(LENGTHS[1]);

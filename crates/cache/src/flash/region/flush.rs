@@ -12,10 +12,10 @@ use crate::flash::Waiting;
 
 use super::buffer::RegionBuffer;
 use super::layout::{Layout, RegionId};
-use super::outage::{Failures, Verdict};
 use super::stats::Counters;
 use super::store::{Content, RegionStore};
 use super::table::Record;
+use crate::flash::outage::{Failures, Verdict};
 
 /// A sealed region, and how much of it is on flash. Whoever takes it goes on where another left it.
 pub(crate) struct Flush {

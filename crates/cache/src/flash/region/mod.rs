@@ -29,7 +29,6 @@ pub(in crate::flash) mod fuzzing;
 mod index;
 mod layout;
 mod order;
-mod outage;
 mod policy;
 mod read;
 mod reclaim;

@@ -18,12 +18,12 @@ use crate::flash::Waiting;
 use super::config::{ConfigError, RegionConfig};
 use super::index::Found;
 use super::layout::{RegionId, SizeHint};
-use super::outage::TestPlan;
 use super::policy::Rank;
 use super::snapshot::{CHECKSUM_BYTES, Head, Held, HeldBytes, Live, Snapshot, Tail};
 use super::stats::Counters;
 use super::store::{Content, RegionStore, StoreId};
 use super::table::{Filling, Record};
+use crate::flash::outage::TestPlan;
 
 /// Tables read side by side at a restart.
 const TABLES_AT_ONCE: usize = 32;

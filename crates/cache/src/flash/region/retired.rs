@@ -7,9 +7,9 @@ use device::{IoBuffer, IoError, IoSlice, Request};
 use crate::flash::Waiting;
 
 use super::layout::{Layout, RegionId};
-use super::outage::TestPlan;
 use super::stats::Counters;
 use super::store::{Content, RegionStore};
+use crate::flash::outage::TestPlan;
 
 /// A retired region that is being tested. Puts it back into the list if the test fails or is dropped.
 struct Tested<'a> {

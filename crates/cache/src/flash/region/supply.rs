@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use super::buffer::RegionBuffer;
 use super::flush::Flush;
 use super::layout::RegionId;
-use super::outage::{Outage, TestPlan, Verdict};
+use crate::flash::outage::{Outage, TestPlan, Verdict};
 
 /// Who asks for a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

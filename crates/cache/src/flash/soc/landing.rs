@@ -87,6 +87,10 @@ impl Write {
     fn transfer_ended(&mut self, soc: &Soc, ended: &Result<(), IoError>, waiting: Waiting) {
         self.under_way = None;
         count_transfer(soc, self.group.first, ended);
+        // Of a group whose parts fail one by one, the first failure says it all.
+        if ended.is_ok() || matches!(self.outcome, Outcome::Whole) {
+            soc.note_write(ended);
+        }
         match &mut self.outcome {
             Outcome::Whole if ended.is_ok() => return,
             Outcome::Whole if self.changes.len() == 1 => {

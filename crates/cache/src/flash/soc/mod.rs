@@ -32,7 +32,7 @@ mod write_back;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use device::{Device, IoBuffer, PlacementHandle, Request};
+use device::{Clock, Device, IoBuffer, IoError, PlacementHandle, Request};
 use event_listener::{Event, Listener};
 use parking_lot::Mutex;
 
@@ -42,6 +42,7 @@ pub use persist::{RestoreError, snapshot_bytes};
 pub use stats::SocStats;
 pub use write_back::Progress;
 
+use super::outage::Outage;
 use super::{FlashItem, OnEviction, Waiting};
 use crate::KeyHash;
 use bits::Bits;
@@ -75,6 +76,9 @@ pub struct Soc {
     room: Event,
     work: Event,
     on_eviction: Option<OnEviction>,
+    /// What writes say of the device, and the clock that pauses are measured by.
+    outage: Mutex<Outage>,
+    clock: Option<Arc<dyn Clock>>,
 }
 
 /// Why an item was not staged.
@@ -83,6 +87,9 @@ pub enum NotStaged {
     /// Too many bytes wait for their buckets to be written. [`Soc::wait_ready`] waits for room.
     #[error("the memory for items that wait to be written to flash is full")]
     Full,
+    /// The same, and writes fail: the caller should not wait.
+    #[error("the device fails, and the memory for items that wait to be written to flash is full")]
+    Failing,
     /// No bucket can hold the item ([`Soc::fits`]).
     #[error("the item is larger than a bucket can hold")]
     TooLarge,
@@ -128,6 +135,8 @@ impl Soc {
             room: Event::new(),
             work: Event::new(),
             on_eviction: None,
+            outage: Mutex::default(),
+            clock: None,
         })
     }
 
@@ -247,11 +256,55 @@ impl Soc {
         self.pending_bytes() < self.config.pending_limit_bytes
     }
 
-    /// Waits until there is [room](Self::ready). Somebody else must be stepping.
+    /// The same cache, whose writes pause while the device fails: for 50 ms up to 5 s by this clock.
+    #[must_use]
+    pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = Some(clock);
+        self
+    }
+
+    /// Whether writes fail, and others pause for it.
+    pub(in crate::flash) fn is_failing(&self) -> bool {
+        self.clock.is_some() && self.outage.lock().is_on()
+    }
+
+    /// The last failed write.
+    pub(in crate::flash) fn last_error(&self) -> Option<String> {
+        self.outage.lock().last_error().map(str::to_owned)
+    }
+
+    fn pauses(&self) -> bool {
+        self.clock.as_ref().is_some_and(|clock| self.outage.lock().pauses(clock.monotonic_ns()))
+    }
+
+    /// Wakes [`wait_work`](Self::wait_work) if a pause has ended. When the current one ends.
+    pub(in crate::flash) fn wake_if_due(&self, now_ns: u64) -> Option<u64> {
+        let resume_ns = self.outage.lock().resume_ns();
+        if resume_ns > 0 && resume_ns <= now_ns {
+            self.work.notify(usize::MAX);
+        }
+        (resume_ns > now_ns).then_some(resume_ns)
+    }
+
+    /// Counts a write that ended.
+    fn note_write(&self, ended: &Result<(), IoError>) {
+        let mut outage = self.outage.lock();
+        match (ended, &self.clock) {
+            (Err(error), Some(clock)) => outage.note_failure(error.to_string(), clock.monotonic_ns()),
+            (Ok(()), _) if outage.succeeded() => {
+                drop(outage);
+                self.wake();
+            }
+            _ => {}
+        }
+    }
+
+    /// Waits until there is [room](Self::ready), or writes fail: then there will be none soon. Somebody else must be stepping.
     pub async fn wait_ready(&self, waiting: Waiting) {
-        while !self.ready() {
+        let is_over = || self.ready() || self.is_failing();
+        while !is_over() {
             let listener = self.room.listen();
-            if self.ready() {
+            if is_over() {
                 return;
             }
             match waiting {
@@ -267,7 +320,7 @@ impl Soc {
     #[must_use]
     pub fn wants_step(&self) -> bool {
         let is_waited_for = || self.has_left_over() || self.shards.iter().any(|shard| shard.lock().has_due());
-        self.pending_bytes() >= self.config.pending_limit_bytes / 2
+        (self.pending_bytes() >= self.config.pending_limit_bytes / 2 && !self.pauses())
             || (self.settling.load(Ordering::Acquire) > 0 && is_waited_for())
     }
 
@@ -381,7 +434,7 @@ impl Soc {
         let limit = self.config.pending_limit_bytes;
         let take = |pending: usize| (pending < limit).then_some(pending + bytes);
         let taken = self.pending_bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, take);
-        taken.map(|_| ()).map_err(|_| NotStaged::Full)
+        taken.map(|_| ()).map_err(|_| if self.is_failing() { NotStaged::Failing } else { NotStaged::Full })
     }
 
     fn give_back(&self, bytes: usize) {

@@ -41,7 +41,9 @@ impl Soc {
         let mut started = 0;
         let mut progress = Progress::default();
         loop {
-            while in_flight.len() < self.config.writes_in_flight && started < self.config.writes_per_step {
+            // While the device fails, one write at a time finds out whether it still does.
+            let most = if self.is_failing() { 1 } else { self.config.writes_per_step };
+            while in_flight.len() < self.config.writes_in_flight && started < most {
                 let Some(claim) = self.take_group() else { break };
                 in_flight.push(Either::Right(self.write_back(claim, waiting, now_seconds)));
                 started += 1;
@@ -83,9 +85,11 @@ impl Soc {
 
     /// The shards take turns, so that steps side by side do not meet and no shard waits for ever.
     fn take_group(&self) -> Option<Claim<'_>> {
+        // What cannot be written is lost: while the device fails, as little as possible is tried.
+        let most = if self.is_failing() { 1 } else { self.group_buckets };
         for _ in 0..self.shards.len() {
             let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-            if let Some(group) = self.shards[turn % self.shards.len()].lock().take_group(self.group_buckets) {
+            if let Some(group) = self.shards[turn % self.shards.len()].lock().take_group(most) {
                 return Some(Claim { soc: self, group: Some(group) });
             }
         }

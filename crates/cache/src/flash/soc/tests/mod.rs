@@ -2,6 +2,7 @@
 
 mod bad_block;
 mod model;
+mod outage;
 mod settle;
 mod threads;
 

@@ -1,11 +1,14 @@
-//! When a failed region write is repeated, and when its region is retired.
+//! When a failed write is repeated, when all writes pause, and when a region is retired.
 //!
 //! A full file system, a burst of I/O errors and a device that was away all pass. So a failed write is repeated with growing pauses,
 //! while its items stay readable in memory. Once two writes in a row have failed, the device is assumed to fail, and all region
 //! writes pause together. A region is retired only if it fails alone: other regions were written between its failures. Retired
 //! regions are tested by a write from time to time and return to service when it succeeds.
 //!
-//! These are decisions only: [`Supply`](super::supply) keeps the queue, [`flush`](super::flush) does the writing.
+//! Buckets pause in the same way, and are not retried: a bucket whose write failed is empty, as its content is unknown. The others keep
+//! theirs while writes pause.
+//!
+//! These are decisions only: the engines keep the queues and do the writing.
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;
@@ -26,7 +29,7 @@ const FAILURES_OF_A_DEVICE: u32 = 2;
 
 /// The state of the device, as the outcomes of region writes show it.
 #[derive(Debug, Default)]
-pub(super) struct Outage {
+pub(crate) struct Outage {
     /// Since the last success.
     failures_in_row: u32,
     /// When writes may start again; 0 without a pause.
@@ -38,7 +41,7 @@ pub(super) struct Outage {
 
 /// Failed writes of one filling of a region.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Failures {
+pub(crate) struct Failures {
     since_ns: u64,
     count: u32,
     /// [`Outage::successes`] at the last failure.
@@ -47,7 +50,7 @@ pub(super) struct Failures {
 
 /// What happens to a region after a failed write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// It is written again, not before this time.
     Again {
         due_ns: u64,
@@ -60,7 +63,7 @@ pub(super) enum Verdict {
 
 /// When a retired region is tested.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct TestPlan {
+pub(crate) struct TestPlan {
     pub due_ns: u64,
     pause_ns: u64,
 }
@@ -93,13 +96,18 @@ impl Outage {
         ends
     }
 
-    /// A region could not be written; `failures` are those of its filling.
-    pub fn failed(&mut self, failures: &mut Option<Failures>, error: String, now_ns: u64) -> Verdict {
+    /// A write failed. After two in a row, all writes pause.
+    pub fn note_failure(&mut self, error: String, now_ns: u64) {
         self.failures_in_row = self.failures_in_row.saturating_add(1);
         self.last_error = Some(error);
         if self.is_on() {
             self.resume_ns = now_ns.saturating_add(pause_ns(self.failures_in_row - FAILURES_OF_A_DEVICE));
         }
+    }
+
+    /// A region could not be written; `failures` are those of its filling.
+    pub fn failed(&mut self, failures: &mut Option<Failures>, error: String, now_ns: u64) -> Verdict {
+        self.note_failure(error, now_ns);
         let successes = self.successes;
         let before = failures.unwrap_or(Failures { since_ns: now_ns, count: 0, successes });
         let now = Failures { count: before.count.saturating_add(1), successes, ..before };
