@@ -103,11 +103,8 @@ fn run(mix: Mix, mib: u64, factor: f64, min_slabs: u32, requests: u64) -> (f64, 
         let name = format!("{generation}{key:016}");
         let hit = cache.get_blocking(name.as_bytes()).is_some();
         if !hit
-            && let Ok(item) = cache.allocate_blocking(
-                name.as_bytes(),
-                Mix::value_len(kinds, key),
-                &InsertOptions::default(),
-            )
+            && let Ok(item) =
+                cache.allocate_blocking(name.as_bytes(), Mix::value_len(kinds, key), InsertOptions::default())
         {
             cache.insert_new(item);
         }

@@ -19,7 +19,7 @@ const ITEMS: u32 = 5_000;
 async fn fill(cache: &Cache) {
     for number in 0..ITEMS {
         // Waits asynchronously while flash is behind with its writes.
-        cache.insert(&number.to_le_bytes(), &[number as u8; 4000], &InsertOptions::default()).await;
+        cache.insert(&number.to_le_bytes(), &[number as u8; 4000], InsertOptions::default()).await;
     }
 }
 

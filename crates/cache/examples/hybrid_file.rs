@@ -22,7 +22,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     for number in 0..50_000_u32 {
         // Small items go to buckets, larger ones to regions.
         let bytes = if number % 5 == 0 { 5000 } else { 300 };
-        cache.insert_blocking(&number.to_le_bytes(), &vec![number as u8; bytes], &forever);
+        cache.insert_blocking(&number.to_le_bytes(), &vec![number as u8; bytes], forever);
     }
     // The newest first: they are in DRAM still.
     let found =
@@ -33,7 +33,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     println!("removed item found: {}", cache.get_blocking(&5_u32.to_le_bytes()).is_some());
 
     let second = InsertOptions { ttl_seconds: Some(1), ..forever };
-    cache.insert_blocking(b"session", b"alice", &second);
+    cache.insert_blocking(b"session", b"alice", second);
     println!("session at once: {}", cache.get_blocking(b"session").is_some());
     let timer = SystemTimer::default();
     timer.wait_until(timer.monotonic_ns() + 2_000_000_000);

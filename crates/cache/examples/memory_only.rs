@@ -21,8 +21,8 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
         .open()?;
 
     let forever = InsertOptions::default();
-    cache.insert_blocking(b"planet", b"Mars", &forever);
-    cache.insert_blocking(b"planet", b"Venus", &forever);
+    cache.insert_blocking(b"planet", b"Mars", forever);
+    cache.insert_blocking(b"planet", b"Venus", forever);
     let planet = cache.get_blocking(b"planet").ok_or("just inserted")?;
     println!("planet is {}", String::from_utf8_lossy(&planet));
     // A found item pins its bytes: they stay as they are even if the key is removed meanwhile.
@@ -31,13 +31,13 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     drop(planet);
 
     let minute = InsertOptions { ttl_seconds: Some(60), ..forever };
-    cache.insert_blocking(b"session", b"alice", &minute);
+    cache.insert_blocking(b"session", b"alice", minute);
     println!("session at once: {}", cache.get_blocking(b"session").is_some());
     clock.advance_by(61_000_000_000);
     println!("session after 61 s: {}", cache.get_blocking(b"session").is_some());
 
     for number in 0..20_000_u32 {
-        cache.insert_blocking(&number.to_le_bytes(), &[7; 1000], &forever);
+        cache.insert_blocking(&number.to_le_bytes(), &[7; 1000], forever);
     }
     let kept = (0..20_000_u32).filter(|number| cache.contains(&number.to_le_bytes())).count();
     let stats = cache.stats();

@@ -29,12 +29,17 @@ impl Source {
 }
 
 /// Serves one request, on any executor; a blocking thread can wait for it as well.
-async fn serve<'a>(cache: &'a Cache, source: &Source, key: &[u8]) -> Result<Fetched<'a>, Arc<String>> {
-    cache.get_or_insert_with(key, &InsertOptions::default(), async || source.read(key).await).await
+async fn serve<'a>(
+    cache: &'a Cache,
+    source: &Arc<Source>,
+    key: &'static [u8],
+) -> Result<Fetched<'a>, Arc<String>> {
+    let source = Arc::clone(source);
+    cache.get_or_insert_with(key, InsertOptions::default(), async move || source.read(key).await).await
 }
 
 pub(crate) fn main() -> Result<(), Box<dyn Error>> {
-    let (cache, source) = (Cache::builder().dram_bytes(8 << 20).open()?, Source::default());
+    let (cache, source) = (Cache::builder().dram_bytes(8 << 20).open()?, Arc::<Source>::default());
     let together = Barrier::new(16);
     let client = || {
         together.wait();

@@ -19,7 +19,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
 
     let cache = open(&path)?;
     for number in 0..ITEMS {
-        cache.insert_blocking(&number.to_le_bytes(), &[number as u8; 3000], &InsertOptions::default());
+        cache.insert_blocking(&number.to_le_bytes(), &[number as u8; 3000], InsertOptions::default());
     }
     report("first life", &cache);
     cache.close()?;

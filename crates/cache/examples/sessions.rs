@@ -20,7 +20,7 @@ pub(crate) fn main() -> Result<(), Box<dyn Error>> {
     let cache = Cache::builder().dram_bytes(4 << 20).flash(flash).clock(Arc::clone(&clock) as _).open()?;
     let options = InsertOptions { ttl_seconds: Some(HALF_AN_HOUR), ..InsertOptions::default() };
     for number in 0..SESSIONS {
-        cache.insert_blocking(&number.to_le_bytes(), &[number as u8; 600], &options);
+        cache.insert_blocking(&number.to_le_bytes(), &[number as u8; 600], options);
     }
 
     // Every tenth user returns twice an hour; by then most sessions are on flash.

@@ -18,7 +18,7 @@ const ITEMS: u32 = 5_000;
 /// Fills the cache and reads it, the newest first; says what flash answered, how slow it was at most, and when all was done.
 async fn program(cache: Arc<Cache>, clock: Arc<dyn Clock>) -> String {
     for number in 0..ITEMS {
-        cache.insert(&number.to_le_bytes(), &[number as u8; 4000], &InsertOptions::default()).await;
+        cache.insert(&number.to_le_bytes(), &[number as u8; 4000], InsertOptions::default()).await;
     }
     let (mut slowest_ns, mut hits) = (0, 0);
     for number in (0..ITEMS).rev() {

@@ -1,9 +1,9 @@
 //! The rim: the only threads of this room. They call the engine's steps and sleep when there is nothing to do. Where
 //! threads are not wanted, the same loops are tasks for somebody's executor ([`tasks`]).
 
-use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -18,19 +18,19 @@ use crate::flash::Waiting;
 use crate::flash::region::{self, RegionStore};
 use crate::flash::soc::Soc;
 use crate::hybrid::Engine;
-
-/// Background work that ends when its cache is closed or dropped: or by being dropped itself, between two steps or within one.
-pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+use crate::spawner::Task;
 
 /// Who does the background work of one cache: its threads, and whoever runs its tasks. All end when this is dropped.
-#[derive(Default)]
 pub(crate) struct Background {
     stop: Arc<Stop>,
+    /// Whose fetches end as well.
+    engine: Weak<Engine>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
+/// Whether the cache closes, and the steps that it waits for.
 #[derive(Default)]
-struct Stop {
+pub(crate) struct Stop {
     asked: AtomicBool,
     rung: Event,
     /// Steps in progress.
@@ -46,7 +46,14 @@ struct Stop {
 const DROP_LIMIT: Duration = Duration::from_secs(30);
 
 /// A thread that has not ended.
-struct Running(Arc<Stop>);
+pub(crate) struct Running(Arc<Stop>);
+
+impl Running {
+    pub(crate) fn new(stop: &Arc<Stop>) -> Self {
+        stop.running.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(stop))
+    }
+}
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -56,13 +63,13 @@ impl Drop for Running {
 }
 
 /// A step under way.
-struct Working<'a>(&'a Stop);
+pub(crate) struct Working<'a>(&'a Stop);
 
 impl Background {
     /// Starts the threads: for each pair of flash engines one that writes regions and one that writes buckets, and one
     /// for upkeep.
     pub(crate) fn start(engine: &Arc<Engine>) -> Result<Self, CacheError> {
-        let background = Self::default();
+        let background = Self::without_threads(engine);
         let pairs = engine.flash.as_ref().map_or(0, |flash| flash.pairs.len());
         for pair in 0..pairs {
             background.spawn("flash-regions", engine, move |engine, stop| {
@@ -76,6 +83,11 @@ impl Background {
         Ok(background)
     }
 
+    /// Without threads: the caller steps the cache, or runs its tasks.
+    pub(crate) fn without_threads(engine: &Arc<Engine>) -> Self {
+        Self { stop: Arc::clone(&engine.stop), engine: Arc::downgrade(engine), threads: Mutex::default() }
+    }
+
     fn spawn(
         &self,
         name: &str,
@@ -83,8 +95,7 @@ impl Background {
         body: impl FnOnce(&Engine, &Stop) + Send + 'static,
     ) -> Result<(), CacheError> {
         let (engine, stop) = (Arc::clone(engine), Arc::clone(&self.stop));
-        stop.running.fetch_add(1, Ordering::SeqCst);
-        let running = Running(Arc::clone(&stop));
+        let running = Running::new(&stop);
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || {
@@ -116,12 +127,22 @@ impl Background {
     pub(crate) fn detach(&self) {
         self.ask_to_end();
         self.threads.lock().clear();
+        if let Some(engine) = self.engine.upgrade() {
+            engine.spawner.detach();
+        }
     }
 
-    /// Whether all threads end in time, but for this one.
+    /// Whether all threads end in time, but for this one. Threads that are detached are not waited for.
     fn rest_within(&self, limit: Duration) -> bool {
         let own = std::thread::current().id();
-        let own = self.threads.lock().iter().filter(|thread| thread.thread().id() == own).count();
+        let is_fetching = self.engine.upgrade().is_some_and(|engine| engine.spawner.runs_on(own));
+        let threads = self.threads.lock();
+        let own =
+            threads.iter().filter(|thread| thread.thread().id() == own).count() + usize::from(is_fetching);
+        if threads.is_empty() {
+            return self.stop.running.load(Ordering::SeqCst) <= own;
+        }
+        drop(threads);
         loop {
             let rested = self.stop.rested.listen();
             if self.stop.running.load(Ordering::SeqCst) <= own {
@@ -137,9 +158,15 @@ impl Background {
     fn ask_to_end(&self) {
         self.stop.asked.store(true, Ordering::SeqCst);
         self.stop.rung.notify(usize::MAX);
+        if let Some(engine) = self.engine.upgrade() {
+            engine.spawner.stop();
+        }
     }
 
     fn join(&self) {
+        if let Some(engine) = self.engine.upgrade() {
+            engine.spawner.join();
+        }
         let own = std::thread::current().id();
         for thread in std::mem::take(&mut *self.threads.lock()) {
             // A callback may hold the last reference to its cache. Its thread ends when it comes back from there.
@@ -165,14 +192,14 @@ impl Drop for Background {
 
 impl Stop {
     /// A step may begin, unless the cache closes.
-    fn begin(&self) -> Option<Working<'_>> {
+    pub(crate) fn begin(&self) -> Option<Working<'_>> {
         self.working.fetch_add(1, Ordering::SeqCst);
         let working = Working(self);
         (!self.asked.load(Ordering::SeqCst)).then_some(working)
     }
 
     /// Waits until `work` is there or the cache closes.
-    async fn or(&self, work: impl Future<Output = ()>) {
+    pub(crate) async fn or(&self, work: impl Future<Output = ()>) {
         let rung = self.rung.listen();
         if !self.asked.load(Ordering::SeqCst) {
             select(rung, pin!(work)).await;
@@ -288,7 +315,7 @@ mod tests {
             if gate.held() > 0 {
                 break;
             }
-            cache.try_insert(&number.to_le_bytes(), &[7; 4000], &InsertOptions::default());
+            cache.try_insert(&number.to_le_bytes(), &[7; 4000], InsertOptions::default());
         }
         cache.background.ask_to_end();
         assert!(!cache.background.rest_within(LIMIT), "a write hangs");

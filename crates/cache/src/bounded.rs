@@ -12,7 +12,8 @@ use crate::hybrid::{Engine, InsertOptions};
 impl Cache {
     /// As [`insert`](Self::insert), but it does not wait: while flash is behind with its writes, and DRAM has no room without it, the
     /// item is refused as [`FlashBehind`](Refusal::FlashBehind), and the old value removed.
-    pub fn try_insert(&self, key: &[u8], value: &[u8], options: &InsertOptions) -> Inserted {
+    pub fn try_insert(&self, key: &[u8], value: &[u8], options: impl Into<InsertOptions>) -> Inserted {
+        let options = options.into();
         let room = self.engine.allocate_now(key, value.len(), options);
         let room = room.and_then(|room| room.ok_or_else(|| self.engine.refused(key, Refusal::FlashBehind)));
         self.fill(room, key, value)
@@ -24,9 +25,10 @@ impl Cache {
         &self,
         key: &[u8],
         value: &[u8],
-        options: &InsertOptions,
+        options: impl Into<InsertOptions>,
         limit: Duration,
     ) -> Inserted {
+        let options = options.into();
         let cancelled = RemoveOnDrop::new(&self.engine, key);
         let room = match self.engine.allocate_now(key, value.len(), options) {
             Ok(None) => within(limit, self.engine.allocate(key, value.len(), options)).await,
@@ -43,7 +45,7 @@ impl Cache {
         &self,
         key: &[u8],
         value: &[u8],
-        options: &InsertOptions,
+        options: impl Into<InsertOptions>,
         limit: Duration,
     ) -> Inserted {
         desk::wait_for(self.insert_within(key, value, options, limit))

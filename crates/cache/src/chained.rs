@@ -53,7 +53,7 @@ impl Engine {
         if self.closing.has_begun() {
             return Err(Refusal::Closed);
         }
-        let hash = KeyHash::of(key);
+        let hash = self.hash_of(key);
         let chained = self.chain(key, hash, value_len, fill, waiting).await;
         self.counters.chained(chained);
         let kind = chained.map_or_else(EventKind::NotChained, |()| EventKind::Chained);

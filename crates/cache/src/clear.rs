@@ -14,7 +14,7 @@ use crate::event::{Event, EventKind};
 use crate::hybrid::Engine;
 use crate::in_flight::Clearing;
 use crate::listener::Outcry;
-use crate::{Cache, KeyHash, coop};
+use crate::{Cache, coop};
 
 impl Cache {
     /// Drops everything, in DRAM and on flash. No key that was inserted before the call is found after it, not after a
@@ -39,7 +39,7 @@ impl Cache {
     /// # use flashwright_cache::{Cache, InsertOptions};
     /// # let flash = Arc::new(MemoryDevice::new(64 << 20));
     /// # let cache = Cache::builder().dram_bytes(16 << 20).flash(flash).open()?;
-    /// cache.insert_blocking(b"key", b"of the old catalogue", &InsertOptions::default());
+    /// cache.insert_blocking(b"key", b"of the old catalogue", InsertOptions::default());
     /// cache.clear();
     /// assert!(cache.get_blocking(b"key").is_none());
     /// # Ok::<(), flashwright_cache::CacheError>(())
@@ -95,7 +95,7 @@ impl<'a> Clear<'a> {
         let Self { engine, outcry, .. } = self;
         engine.dram.clear_shard(shard, &mut |item| {
             if let Some(events) = &engine.events {
-                let event = Event::new(EventKind::Cleared, item.key(), KeyHash::of(item.key()));
+                let event = Event::new(EventKind::Cleared, item.key(), engine.hash_of(item.key()));
                 events.tell(&event.of(item.len(), item.expiry_seconds()));
             }
             if let Some(callback) = &engine.on_remove {

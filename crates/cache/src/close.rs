@@ -117,7 +117,7 @@ impl Cache {
     /// # let flash = Arc::new(MemoryDevice::new(64 << 20));
     /// let cache = Arc::new(Cache::builder().dram_bytes(4 << 20).flash(flash).open()?);
     /// let for_handlers = Arc::clone(&cache);
-    /// for_handlers.insert_blocking(b"key", b"value", &InsertOptions::default());
+    /// for_handlers.insert_blocking(b"key", b"value", InsertOptions::default());
     /// match cache.close_within(Duration::from_secs(10)) {
     ///     Err(CacheError::Unfinished { dram_items, waiting_bytes }) => println!("{dram_items} items, {waiting_bytes} bytes"),
     ///     closed => closed?,

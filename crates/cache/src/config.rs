@@ -13,6 +13,7 @@ use crate::error::CacheError;
 use crate::event::EventSink;
 use crate::flash::Waiting;
 use crate::flash::region::RegionConfig;
+use crate::spawner::{Spawn, Task};
 
 /// A cache as asked for. [`Cache::builder`] fills one in; the default is what that begins with.
 #[derive(Clone)]
@@ -26,12 +27,16 @@ pub struct CacheConfig {
     /// Seed of what is random in upkeep (policies and reinsertion have their own), and what tells this life of the cache from
     /// others on the same device.
     pub seed: u64,
+    /// Seed of the keys' hashes: see [`Builder::hash_seed`].
+    pub hash_seed: Option<u64>,
     /// Told of items that are removed, replaced or cleared while in DRAM.
     pub on_remove: Option<RemoveCallback>,
     /// Told of items that leave the cache to make room.
     pub on_evict: Option<RemoveCallback>,
     /// Told of whatever happens to keys.
     pub events: Option<Arc<dyn EventSink>>,
+    /// Where fetches run: see [`Builder::spawner`].
+    pub spawner: Option<Spawn>,
     /// Memory for everything; the tier in DRAM gets what the rest leaves, whatever [`DramConfig::dram_bytes`] says.
     pub memory_budget_bytes: Option<u64>,
 }
@@ -44,9 +49,11 @@ impl Default for CacheConfig {
             flash: None,
             upkeep: UpkeepConfig::default(),
             seed: 0,
+            hash_seed: None,
             on_remove: None,
             on_evict: None,
             events: None,
+            spawner: None,
             memory_budget_bytes: None,
         }
     }
@@ -75,8 +82,8 @@ pub enum Removal {
 /// The flash tier.
 #[derive(Clone)]
 pub struct FlashConfig {
-    /// Where it lies: of one cache at a time. Of a file or block device that is seen to when it is opened; two caches on one
-    /// device in the program would each cost the other its items.
+    /// Where it lies: of one cache at a time. A second one on the same device object is refused; a file or block device is locked
+    /// against other programs when it is opened.
     pub device: Arc<dyn Device>,
     /// Engine pairs that share the key space; one, unless the key space is to be split into arenas.
     pub pairs: Vec<PairConfig>,
@@ -404,9 +411,9 @@ impl Builder {
     ///
     /// let log = Arc::new(Log::default());
     /// let cache = Cache::builder().dram_bytes(16 << 20).events(log.clone()).open()?;
-    /// let followed = (0..).map(|n| format!("key {n}").into_bytes()).find(|key| KeyHash::of(key).one_in(2)).unwrap();
+    /// let followed = (0..).map(|n| format!("key {n}").into_bytes()).find(|key| cache.key_hash(key).one_in(2)).unwrap();
     /// assert!(cache.get_blocking(&followed).is_none());
-    /// cache.insert_blocking(&followed, b"value", &InsertOptions::default());
+    /// cache.insert_blocking(&followed, b"value", InsertOptions::default());
     /// let told: Vec<EventKind> = log.0.lock().unwrap().iter().map(|(_, kind)| *kind).collect();
     /// assert_eq!(told, [EventKind::NotFound, EventKind::Inserted]);
     /// # Ok::<(), flashwright_cache::CacheError>(())
@@ -421,6 +428,41 @@ impl Builder {
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.config.seed = seed;
+        self
+    }
+
+    /// Seed of the key hash. By default it is random for each cache that is [opened](Self::open), so that clients cannot choose keys
+    /// that collide in a shard, a bucket or a line of the index; it is 0 for a [stepped](Self::open_stepped) cache, so that
+    /// simulations repeat. The superblock on flash stores the seed: a cache that recovers its items keeps the seed they were stored
+    /// with.
+    ///
+    /// The hash is not cryptographic: keep the seed secret from such clients.
+    #[must_use]
+    pub fn hash_seed(mut self, seed: u64) -> Self {
+        self.config.hash_seed = Some(seed);
+        self
+    }
+
+    /// Runs every fetch of [`Cache::get_or_insert_with`] and [`Cache::get_or_fetch`] on an executor from its start, so that it makes
+    /// progress while none of its callers is polled.
+    ///
+    /// Without a spawner, and with the feature `tokio`, a fetch that starts within a tokio runtime runs there. Otherwise its callers
+    /// drive it, and a thread of the cache continues it when the last of them is dropped.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use flashwright_cache::{BackgroundTask, Cache, InsertOptions};
+    /// # let spawn = |task: BackgroundTask| drop(std::thread::spawn(|| flashwright_cache::block_on(task)));
+    /// // With tokio: let handle = Handle::current(); ….spawner(move |task| drop(handle.spawn(task)))
+    /// let cache = Cache::builder().dram_bytes(16 << 20).spawner(spawn).open()?;
+    /// let fetch = async || Ok::<_, std::io::Error>(b"value".to_vec());
+    /// let fetched = flashwright_cache::block_on(cache.get_or_insert_with(b"key", InsertOptions::default(), fetch));
+    /// assert_eq!(*fetched.unwrap(), *b"value");
+    /// # Ok::<(), flashwright_cache::CacheError>(())
+    /// ```
+    #[must_use]
+    pub fn spawner(mut self, spawn: impl Fn(Task) + Send + Sync + 'static) -> Self {
+        self.config.spawner = Some(Arc::new(spawn));
         self
     }
 

@@ -36,7 +36,7 @@ pub struct Event<'a> {
     pub kind: EventKind,
     /// To whom.
     pub key: &'a [u8],
-    /// The key's hash.
+    /// The key's hash: [`Cache::key_hash`](crate::Cache::key_hash).
     pub hash: KeyHash,
     /// Bytes of the item's value, of a chained item its own; `None` where there is no item.
     pub value_bytes: Option<usize>,

@@ -12,22 +12,24 @@
 //! Each call has an async and a blocking face over the same code: the blocking one lets its own thread do the
 //! transfers ([`Waiting::Thread`]).
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use device::{Clock, desk};
 
+use crate::background::Stop;
 use crate::bounded::RemoveOnDrop;
 use crate::close::Closing;
-
 use crate::config::{Removal, RemoveCallback};
 use crate::dram::{AllocateError, Cursor, Draft, Dram, Handle, PoolId};
 use crate::error::{Inserted, Refusal};
 use crate::event::{Event, EventKind, Events};
 use crate::flash::tier::{self, Crossing, FlashTier};
-use crate::flash::{FlashItem, FlashValue, Waiting, chain, region};
-use crate::in_flight::{InFlight, Joined, Turn};
+use crate::flash::{FlashItem, Waiting, chain, region};
+use crate::in_flight::InFlight;
 use crate::item::{Item, Layer};
+use crate::keys::Removals;
 use crate::listener::{Listener, Outcry};
+use crate::spawner::Spawner;
 use crate::stats::Counters;
 use crate::upkeep::Upkeep;
 use crate::{Cache, KeyHash, coop};
@@ -40,6 +42,13 @@ pub struct InsertOptions {
     /// Seconds it may be returned for; `None` is for ever, 0 not even once. The clock is read in whole
     /// seconds, so the item may be gone up to one second early.
     pub ttl_seconds: Option<u32>,
+}
+
+/// Methods that take options take them by value or by reference.
+impl From<&InsertOptions> for InsertOptions {
+    fn from(options: &InsertOptions) -> Self {
+        *options
+    }
 }
 
 /// An item under construction: write its value through it, then insert it.
@@ -85,7 +94,7 @@ impl Cache {
     /// As [`get`](Self::get), on this thread.
     #[must_use]
     pub fn get_blocking(&self, key: &[u8]) -> Option<Item<'_>> {
-        let (hash, engine) = (KeyHash::of(key), &self.engine);
+        let (hash, engine) = (self.engine.hash_of(key), &self.engine);
         match engine.dram.get(key, hash) {
             Some(handle) => {
                 let found = Some(Item::in_dram(handle, Layer::Dram));
@@ -107,9 +116,9 @@ impl Cache {
         &self,
         key: &[u8],
         value_len: usize,
-        options: &InsertOptions,
+        options: impl Into<InsertOptions>,
     ) -> Result<NewItem<'_>, Refusal> {
-        self.engine.allocate(key, value_len, options).await
+        self.engine.allocate(key, value_len, options.into()).await
     }
 
     /// As [`allocate`](Self::allocate), on this thread.
@@ -120,8 +129,9 @@ impl Cache {
         &self,
         key: &[u8],
         value_len: usize,
-        options: &InsertOptions,
+        options: impl Into<InsertOptions>,
     ) -> Result<NewItem<'_>, Refusal> {
+        let options = options.into();
         // Nearly always there is room at once, and then nothing has to be made that can be woken.
         match self.engine.allocate_now(key, value_len, options)? {
             Some(item) => Ok(item),
@@ -150,7 +160,7 @@ impl Cache {
     /// Stores `value` under `key`: bytes both, of any length from 0 on, up to [65,535](crate::dram::MAX_KEY_BYTES) of the key and
     /// to the [largest item](crate::Builder::max_item_bytes) together. Waits while flash is behind with its writes. If it is
     /// dropped while it waits, the old value is removed, as by an insert that is refused.
-    pub async fn insert(&self, key: &[u8], value: &[u8], options: &InsertOptions) -> Inserted {
+    pub async fn insert(&self, key: &[u8], value: &[u8], options: impl Into<InsertOptions>) -> Inserted {
         let cancelled = RemoveOnDrop::new(&self.engine, key);
         let room = self.allocate(key, value.len(), options).await;
         cancelled.disarm();
@@ -158,7 +168,7 @@ impl Cache {
     }
 
     /// As [`insert`](Self::insert), on this thread.
-    pub fn insert_blocking(&self, key: &[u8], value: &[u8], options: &InsertOptions) -> Inserted {
+    pub fn insert_blocking(&self, key: &[u8], value: &[u8], options: impl Into<InsertOptions>) -> Inserted {
         self.fill(self.allocate_blocking(key, value.len(), options), key, value)
     }
 
@@ -188,10 +198,16 @@ impl Cache {
         self.engine.remove(key)
     }
 
+    /// The hash of `key` in this cache: what [`EventSink::wants`](crate::EventSink::wants) and the admission policy see.
+    #[must_use]
+    pub fn key_hash(&self, key: &[u8]) -> KeyHash {
+        self.engine.hash_of(key)
+    }
+
     /// Whether a get would probably find `key`; no is certain. Reads no flash.
     #[must_use]
     pub fn contains(&self, key: &[u8]) -> bool {
-        let hash = KeyHash::of(key);
+        let hash = self.engine.hash_of(key);
         self.engine.dram.peek(key, hash).is_some() || self.engine.may_be_on_flash(key, hash)
     }
 
@@ -215,6 +231,12 @@ impl Cache {
 
 /// The tiers and what ties them together. Knows no threads.
 pub(crate) struct Engine {
+    /// This engine, for tasks that outlive the call that starts them.
+    pub(crate) me: Weak<Self>,
+    /// Whether the cache closes.
+    pub(crate) stop: Arc<Stop>,
+    /// Where fetches run that no caller drives.
+    pub(crate) spawner: Spawner,
     pub(crate) dram: Dram,
     pub(crate) flash: Option<FlashTier>,
     /// Reads of flash under way.
@@ -225,6 +247,8 @@ pub(crate) struct Engine {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) upkeep: Upkeep,
     pub(crate) pools: usize,
+    /// Prefixes whose keys are being removed.
+    pub(crate) removals: Removals,
     pub(crate) on_remove: Option<RemoveCallback>,
     pub(crate) on_evict: Option<Listener>,
     pub(crate) events: Option<Arc<Events>>,
@@ -234,8 +258,13 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
+    #[inline]
+    pub(crate) fn hash_of(&self, key: &[u8]) -> KeyHash {
+        self.dram.hash_of(key)
+    }
+
     pub(crate) async fn get(&self, key: &[u8], waiting: Waiting) -> Option<Item<'_>> {
-        let hash = KeyHash::of(key);
+        let hash = self.hash_of(key);
         let found = self.find(key, hash, waiting).await;
         if found.is_none() {
             self.missed(key, hash);
@@ -289,107 +318,6 @@ impl Engine {
         let lock = self.dram.lock(hash);
         lock.find(key).is_some() || self.in_flight.under_way(hash).is_some() || flash.may_contain(hash)
     }
-
-    /// DRAM missed; flash may have it.
-    async fn find_on_flash(&self, key: &[u8], hash: KeyHash, waiting: Waiting) -> Option<Item<'_>> {
-        let flash = self.flash.as_ref()?;
-        let turn = loop {
-            let fetch = {
-                let lock = self.dram.lock(hash);
-                if let Some(handle) = lock.find(key) {
-                    self.counters.hit_dram();
-                    return Some(Item::in_dram(handle, Layer::Dram));
-                }
-                // What flash gave up while it was being read may still come to DRAM. A get that missed meanwhile would be
-                // followed by one that finds it, as if somebody had put it there.
-                let under_way = if self.is_telling() { None } else { self.in_flight.under_way(hash) };
-                match under_way {
-                    Some(fetch) => fetch,
-                    None if !flash.may_contain(hash) => return None,
-                    // A fetch that is waited for here might itself wait for the eviction that this thread is in.
-                    None if self.is_telling() => break None,
-                    None => match self.in_flight.join(hash) {
-                        Joined::Lead(turn) => break Some(turn),
-                        Joined::Follow(fetch) => fetch,
-                    },
-                }
-            };
-            self.counters.coalesced();
-            fetch.ended().await;
-        };
-        let mut value = flash.read(hash, key, waiting).await?;
-        value.tag = tier::within(value.tag, self.pools);
-        self.counters.hit_flash();
-        Some(match turn {
-            Some(turn) => self.promote(key, hash, value, &turn),
-            None => {
-                let pieces = pieces_of(&value);
-                Item::from_flash(value, pieces)
-            }
-        })
-    }
-
-    /// Takes a value read from flash into DRAM if there is room at once and nobody overtook the fetch; else the
-    /// caller gets the value alone.
-    fn promote<'a>(&'a self, key: &[u8], hash: KeyHash, value: FlashValue, turn: &Turn<'_>) -> Item<'a> {
-        let pieces = pieces_of(&value);
-        let Ok((draft, links)) = self.drafts_of(key, hash, &value, &pieces) else {
-            return Item::from_flash(value, pieces);
-        };
-        let mut lock = self.dram.lock(hash);
-        if turn.overtaken() || lock.find(key).is_some() {
-            drop(lock);
-            return Item::from_flash(value, pieces);
-        }
-        let replaced = lock.link(draft);
-        debug_assert!(replaced.is_none(), "nothing was linked under this lock");
-        for link in links {
-            // The parent is linked and locked, so it takes them all, unless it has expired this very second.
-            drop(lock.add_child(key, link));
-        }
-        let Some(handle) = lock.find(key) else { return Item::from_flash(value, pieces) };
-        handle.mark_clean();
-        drop(lock);
-        self.counters.promoted();
-        self.tell_of(EventKind::Promoted, key, hash, handle.len(), handle.expiry_seconds());
-        Item::in_dram(handle, Layer::Flash)
-    }
-
-    /// What flash holds of an item, as drafts: the item and what is chained to it, oldest first, so that the newest ends up
-    /// in front again.
-    pub(crate) fn drafts_of(
-        &self,
-        key: &[u8],
-        hash: KeyHash,
-        value: &FlashValue,
-        pieces: &[std::ops::Range<usize>],
-    ) -> Result<(Draft<'_>, Vec<Draft<'_>>), AllocateError> {
-        let crossing = self.crossing();
-        let pool = PoolId(tier::pool_of(value.tag));
-        let parent = &value[pieces.first().cloned().unwrap_or(0..value.len())];
-        let room = self.dram.allocate(pool, key, hash, parent.len(), value.expiry_seconds, &crossing);
-        let drafts = room.and_then(|room| {
-            let links = pieces.iter().skip(1).rev().map(|link| &value[link.clone()]);
-            let links = links.map(|link| {
-                let room = self.dram.allocate_child(pool, hash, link.len(), &crossing)?;
-                Ok(filled(room, link))
-            });
-            Ok((filled(room, parent), links.collect::<Result<_, _>>()?))
-        });
-        crossing.outcry.let_out();
-        drafts
-    }
-}
-
-fn filled<'a>(mut draft: Draft<'a>, bytes: &[u8]) -> Draft<'a> {
-    draft.copy_from_slice(bytes);
-    draft
-}
-
-/// Where the pieces of a chain are in what flash holds of it; none if it is no chain.
-fn pieces_of(value: &FlashValue) -> Vec<std::ops::Range<usize>> {
-    let pieces = if tier::is_chained(value.tag) { chain::pieces(value) } else { None };
-    pieces.unwrap_or_default()
 }
 
 /// The value of an item that flash holds in one piece, without what is chained to it.
@@ -405,7 +333,7 @@ impl Engine {
         &self,
         key: &[u8],
         value_len: usize,
-        options: &InsertOptions,
+        options: InsertOptions,
     ) -> Result<NewItem<'_>, Refusal> {
         if self.yields {
             coop::spend().await;
@@ -425,7 +353,7 @@ impl Engine {
         &self,
         key: &[u8],
         value_len: usize,
-        options: &InsertOptions,
+        options: InsertOptions,
     ) -> Result<Option<NewItem<'_>>, Refusal> {
         self.try_allocate(key, value_len, options).map_err(|refusal| self.refused(key, refusal))
     }
@@ -433,7 +361,7 @@ impl Engine {
     /// Counts and reports an insert that is refused.
     pub(crate) fn refused(&self, key: &[u8], refusal: Refusal) -> Refusal {
         self.counters.rejected(refusal);
-        self.tell(EventKind::Refused(refusal), key, KeyHash::of(key));
+        self.tell(EventKind::Refused(refusal), key, self.hash_of(key));
         refusal
     }
 
@@ -441,7 +369,7 @@ impl Engine {
         &self,
         key: &[u8],
         value_len: usize,
-        options: &InsertOptions,
+        options: InsertOptions,
     ) -> Result<Option<NewItem<'_>>, Refusal> {
         self.assert_not_telling("bring an item into");
         if self.closing.has_begun() {
@@ -450,7 +378,7 @@ impl Engine {
         if usize::from(options.pool) >= self.pools {
             return Err(Refusal::NoSuchPool(options.pool));
         }
-        let hash = KeyHash::of(key);
+        let hash = self.hash_of(key);
         let expiry_seconds = self.expiry_seconds(options.ttl_seconds);
         let (pool, crossing) = (PoolId(options.pool), self.crossing());
         let room = self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &crossing);
@@ -505,7 +433,7 @@ impl Engine {
     }
 
     pub(crate) fn remove(&self, key: &[u8]) -> bool {
-        let hash = KeyHash::of(key);
+        let hash = self.hash_of(key);
         let mut lock = self.dram.lock(hash);
         let on_flash = self.displace(hash, key);
         let unlinked = lock.unlink(key);
@@ -526,7 +454,7 @@ impl Engine {
     }
 
     /// Whether this thread is in the callback that hears of evictions, or in the sink of events.
-    fn is_telling(&self) -> bool {
+    pub(crate) fn is_telling(&self) -> bool {
         self.on_evict.as_ref().is_some_and(Listener::is_being_told)
             || self.events.as_ref().is_some_and(|events| events.is_being_told())
     }

@@ -1,28 +1,34 @@
-//! Work under way for a key: one flash read for many callers, and no late promotion.
+//! One flash read or fetch per key for many callers, without stale promotions.
 //!
 //! A flash read takes a thousand times as long as a DRAM access, so the key may be replaced or removed while it
-//! runs. Whoever replaces or removes a key *overtakes* the fetch in flight, and an overtaken fetch does not enter
-//! DRAM. Both sides decide under the key's lock, so there is no moment in between. Whoever clears the cache overtakes
-//! every fetch that is under way or begins before he has done.
+//! runs. An insert or remove *overtakes* the fetch of its key, and an overtaken fetch does not enter DRAM. Both sides
+//! decide under the key's lock. A clear overtakes every fetch that is running or starts before the clear ends.
 //!
-//! What a fetch brought can be left for those who waited for it. Of an overtaken one they get nothing: some of them may have come
-//! after whoever overtook it.
+//! An async fetch belongs to no caller: its future is stored in the [`Fetch`], and every caller that is polled drives it. A caller
+//! that is dropped, or no longer polled, therefore delays no other. A blocking caller fetches on its own thread, and the others
+//! wait for it.
+//!
+//! A fetch can leave its result to the callers that joined it. Callers of an overtaken fetch get nothing, because some of them may
+//! have started after the key changed; only the first caller, whose fetch it is, gets the result.
 
 use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
 
-use event_listener::Event;
 use parking_lot::Mutex;
 
 use crate::KeyHash;
+use crate::spawner::{Spawner, Task};
 
 const SHARD_BITS: u32 = 6;
 
 /// The fetches under way. All methods are called under the lock of the key they name.
 pub struct InFlight {
-    shards: Box<[Shard]>,
-    /// Those who are [overtaking all](Self::overtake_all).
+    shards: Arc<[Shard]>,
+    /// Number of running [`overtake_all`](Self::overtake_all) calls.
     clearing: AtomicUsize,
 }
 
@@ -38,46 +44,67 @@ struct Shard {
 pub struct Fetch {
     hash: KeyHash,
     overtaken: AtomicBool,
-    finished: AtomicBool,
-    done: Event,
+    /// Callers stop waiting: the turn has ended, or its result is available and only the insertion is pending.
+    answered: AtomicBool,
     left: OnceLock<Left>,
+    /// The future that fetches; `None` if a blocking caller fetches, and once it has ended.
+    work: Mutex<Option<Task>>,
+    /// The work was woken since its last poll began.
+    woken: AtomicBool,
+    callers: Mutex<Callers>,
 }
 
-/// What a fetch brought, and of which key: another may have the same hash.
+/// Callers that wait for a fetch.
+#[derive(Default)]
+struct Callers {
+    waiting: usize,
+    next_id: u64,
+    wakers: Vec<(u64, Waker)>,
+}
+
+/// The result of a fetch. It names the key, because another key may have the same hash.
 struct Left {
     key: Box<[u8]>,
     brought: Brought,
 }
 
-/// A value, or an error of whatever type.
+/// A value, or an error of any type.
 type Brought = Result<Arc<Vec<u8>>, Arc<dyn Any + Send + Sync>>;
 
-/// What a caller who wants a key fetched is to do.
-pub enum Joined<'a> {
-    /// Nobody fetches it yet: fetch it, then drop the turn.
-    Lead(Turn<'a>),
-    /// Somebody does: wait, then look again.
+/// The role of a caller that wants a key fetched.
+pub enum Joined {
+    /// No fetch is running: fetch the key, then drop the turn.
+    Lead(Turn),
+    /// A fetch is running: wait for it, then look again.
     Follow(Arc<Fetch>),
 }
 
-/// While it lives, every fetch is overtaken from its beginning.
+/// While this lives, every fetch is overtaken from its start.
 pub struct Clearing<'a>(&'a InFlight);
 
-/// The right and duty to fetch a key. Ends when dropped, however the fetch went.
-pub struct Turn<'a> {
-    shard: &'a Shard,
+/// The exclusive right to fetch a key. Dropping it ends the fetch.
+pub struct Turn {
+    shards: Arc<[Shard]>,
     fetch: Arc<Fetch>,
 }
 
+/// A caller that waits for a fetch, and drives it while it is polled. The last caller that leaves hands an unfinished fetch to the
+/// spawner; without one, the fetch is dropped.
+pub struct Caller<'a> {
+    fetch: Arc<Fetch>,
+    id: u64,
+    spawner: Option<&'a Spawner>,
+}
+
 impl InFlight {
-    /// None under way.
+    /// No fetch under way.
     #[must_use]
     pub fn new() -> Self {
         let shards = std::iter::repeat_with(Shard::default).take(1 << SHARD_BITS).collect();
         Self { shards, clearing: AtomicUsize::new(0) }
     }
 
-    /// The fetch of the key that is under way and will end in DRAM, if there is one: not if it was overtaken.
+    /// The running fetch of the key, unless it was overtaken.
     pub fn under_way(&self, hash: KeyHash) -> Option<Arc<Fetch>> {
         let shard = self.shard(hash);
         if shard.count.load(Ordering::Acquire) == 0 {
@@ -88,26 +115,21 @@ impl InFlight {
         fetches.iter().find(counts).cloned()
     }
 
-    /// Asks to fetch the key.
-    pub fn join(&self, hash: KeyHash) -> Joined<'_> {
+    /// Joins the running fetch of the key, or starts one.
+    pub fn join(&self, hash: KeyHash, key: &[u8]) -> Joined {
         let shard = self.shard(hash);
         let mut fetches = shard.fetches.lock();
-        if let Some(fetch) = fetches.iter().find(|fetch| fetch.hash == hash) {
+        if let Some(fetch) = fetches.iter().find(|fetch| fetch.hash == hash && fetch.can_serve(key)) {
             return Joined::Follow(Arc::clone(fetch));
         }
-        let fetch = Arc::new(Fetch {
-            hash,
-            overtaken: AtomicBool::new(self.clearing.load(Ordering::Acquire) > 0),
-            finished: AtomicBool::new(false),
-            done: Event::new(),
-            left: OnceLock::new(),
-        });
+        let overtaken = self.clearing.load(Ordering::Acquire) > 0;
+        let fetch = Arc::new(Fetch::new(hash, overtaken));
         fetches.push(Arc::clone(&fetch));
         shard.count.fetch_add(1, Ordering::Release);
-        Joined::Lead(Turn { shard, fetch })
+        Joined::Lead(Turn { shards: Arc::clone(&self.shards), fetch })
     }
 
-    /// The key has a new value, or none: what is being fetched is old.
+    /// The key has a new value, or none: the value being fetched is old.
     pub fn overtake(&self, hash: KeyHash) {
         let shard = self.shard(hash);
         // The key's lock orders this load after the `join` of any fetch of this key.
@@ -119,12 +141,12 @@ impl InFlight {
         }
     }
 
-    /// No key has a value any more: what is being fetched is old, and so is whatever is fetched before the answer is
-    /// dropped. Called without any key's lock.
+    /// No key has a value any more: overtakes every fetch that is running or starts before the returned guard is dropped. Called
+    /// without any key's lock.
     pub fn overtake_all(&self) -> Clearing<'_> {
         self.clearing.fetch_add(1, Ordering::AcqRel);
-        for shard in &self.shards {
-            // Who joins under this lock later sees the count.
+        for shard in &*self.shards {
+            // A later `join` takes this lock and sees the count.
             for fetch in shard.fetches.lock().iter() {
                 fetch.overtaken.store(true, Ordering::Release);
             }
@@ -149,18 +171,24 @@ impl Default for InFlight {
     }
 }
 
-impl Turn<'_> {
+impl Turn {
+    /// The fetch that this turn carries out.
+    #[must_use]
+    pub fn fetch(&self) -> Arc<Fetch> {
+        Arc::clone(&self.fetch)
+    }
+
     /// Whether the key was replaced or removed since the turn began.
     #[must_use]
     pub fn overtaken(&self) -> bool {
         self.fetch.overtaken.load(Ordering::Acquire)
     }
 
-    /// Whether what was fetched is to become visible: not if it was overtaken. From then on nobody joins the fetch or overtakes it,
-    /// as the insert that follows would, under the same lock of the key.
+    /// Whether the fetched value may become visible: not if it was overtaken. From then on no caller joins the fetch or overtakes
+    /// it, as the insert that follows would, under the same lock of the key.
     #[must_use]
     pub fn conclude(&self) -> bool {
-        let mut fetches = self.shard.fetches.lock();
+        let mut fetches = self.shard().fetches.lock();
         if self.overtaken() {
             return false;
         }
@@ -168,46 +196,177 @@ impl Turn<'_> {
         true
     }
 
-    /// Leaves what was fetched to those who wait for the end of the turn.
+    /// Leaves the result to the callers that wait for the turn to end.
     pub fn leave<E: Send + Sync + 'static>(&self, key: &[u8], brought: Result<Arc<Vec<u8>>, Arc<E>>) {
         let brought = brought.map_err(|error| error as Arc<dyn Any + Send + Sync>);
         let first = self.fetch.left.set(Left { key: key.into(), brought }).is_ok();
         debug_assert!(first, "a turn is one fetch");
     }
+
+    /// Lets callers have what was left, and those that join until the turn ends.
+    pub fn answer(&self) {
+        self.fetch.answered.store(true, Ordering::Release);
+        self.fetch.wake_callers();
+    }
+
+    fn shard(&self) -> &Shard {
+        &self.shards[self.fetch.hash.shard(SHARD_BITS)]
+    }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Turn {
     fn drop(&mut self) {
-        self.shard.fetches.lock().retain(|fetch| !Arc::ptr_eq(fetch, &self.fetch));
-        self.shard.count.fetch_sub(1, Ordering::Release);
-        self.fetch.finished.store(true, Ordering::Release);
-        self.fetch.done.notify(usize::MAX);
+        self.shard().fetches.lock().retain(|fetch| !Arc::ptr_eq(fetch, &self.fetch));
+        self.shard().count.fetch_sub(1, Ordering::Release);
+        self.answer();
     }
 }
 
 impl Fetch {
-    /// Waits, as a task, until the fetch has ended.
-    pub async fn ended(&self) {
-        while !self.finished.load(Ordering::Acquire) {
-            let listener = self.done.listen();
-            if !self.finished.load(Ordering::Acquire) {
-                listener.await;
-            }
+    fn new(hash: KeyHash, overtaken: bool) -> Self {
+        Self {
+            hash,
+            overtaken: AtomicBool::new(overtaken),
+            answered: AtomicBool::new(false),
+            left: OnceLock::new(),
+            work: Mutex::new(None),
+            woken: AtomicBool::new(false),
+            callers: Mutex::default(),
         }
     }
 
-    /// What a fetch of `key` that has ended left to those who joined it. Nothing if it was given up or overtaken, or if its
-    /// error is none of type `E`.
+    /// Makes `work`, which owns the turn, the future that callers drive.
+    pub fn carry_out(&self, work: Task) {
+        *self.work.lock() = Some(work);
+    }
+
+    /// Waits, as a task, until the fetch is answered, and drives it meanwhile.
+    pub fn wait<'a>(self: &Arc<Self>, spawner: Option<&'a Spawner>) -> Caller<'a> {
+        let mut callers = self.callers.lock();
+        callers.waiting += 1;
+        callers.next_id += 1;
+        Caller { fetch: Arc::clone(self), id: callers.next_id, spawner }
+    }
+
+    /// Whether a new caller can join: not if the fetch has answered with a value that is out of date or of another key.
+    fn can_serve(&self, key: &[u8]) -> bool {
+        let is_usable = || {
+            let is_old = self.overtaken.load(Ordering::Acquire);
+            !is_old && self.left.get().is_some_and(|left| *left.key == *key)
+        };
+        !self.is_answered() || is_usable()
+    }
+
+    fn is_answered(&self) -> bool {
+        self.answered.load(Ordering::Acquire)
+    }
+
+    /// The result that an answered fetch of `key` left to the callers that joined it. Nothing if it was dropped or overtaken, or if
+    /// its error is not of type `E`.
     #[must_use]
     pub fn left<E: Send + Sync + 'static>(&self, key: &[u8]) -> Option<Result<Arc<Vec<u8>>, Arc<E>>> {
+        let left = self.left_to_first(key)?;
+        // A caller that joined after the key changed did so under the key's lock, or after the clear: this sees it.
+        if self.overtaken.load(Ordering::Acquire) { None } else { Some(left) }
+    }
+
+    /// The same for the caller that started the fetch, overtaken or not.
+    #[must_use]
+    pub fn left_to_first<E: Send + Sync + 'static>(
+        &self,
+        key: &[u8],
+    ) -> Option<Result<Arc<Vec<u8>>, Arc<E>>> {
         let left = self.left.get().filter(|left| *left.key == *key)?;
-        // Who joined after it was overtaken did so under the key's lock, or after the clear: this sees it.
-        if self.overtaken.load(Ordering::Acquire) {
-            return None;
-        }
         match &left.brought {
             Ok(value) => Some(Ok(Arc::clone(value))),
             Err(error) => Arc::clone(error).downcast().ok().map(Err),
+        }
+    }
+
+    /// Wakes every caller: whichever is polled goes on with the work.
+    fn wake_callers(&self) {
+        let wakers = std::mem::take(&mut self.callers.lock().wakers);
+        wakers.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+
+    /// Polls the work, unless another caller does so now.
+    fn drive(self: &Arc<Self>) {
+        let Some(mut work) = self.work.try_lock() else { return };
+        let Some(task) = work.as_mut() else { return };
+        self.woken.store(false, Ordering::Release);
+        let waker = Waker::from(Arc::clone(self));
+        let polled = catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(&mut Context::from_waker(&waker))));
+        if !matches!(polled, Ok(Poll::Pending)) {
+            let ended = work.take();
+            drop(work);
+            // Ends the turn, so that no other caller waits for a task that panicked.
+            drop(ended);
+            return polled.map(drop).unwrap_or_else(|panic| resume_unwind(panic));
+        }
+        drop(work);
+        // Callers that came meanwhile found the work locked. The caller that polls here may never be polled again.
+        if self.woken.load(Ordering::Acquire) {
+            self.wake_callers();
+        }
+    }
+}
+
+impl Wake for Fetch {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.store(true, Ordering::Release);
+        self.wake_callers();
+    }
+}
+
+impl Future for Caller<'_> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.fetch.is_answered() {
+            return Poll::Ready(());
+        }
+        {
+            let wakers = &mut self.fetch.callers.lock().wakers;
+            match wakers.iter_mut().find(|(id, _)| *id == self.id) {
+                Some((_, waker)) => waker.clone_from(context.waker()),
+                None => wakers.push((self.id, context.waker().clone())),
+            }
+        }
+        self.fetch.drive();
+        // Also after registering, or the answer could come in between.
+        if self.fetch.is_answered() { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl Drop for Caller<'_> {
+    fn drop(&mut self) {
+        let is_last = {
+            let mut callers = self.fetch.callers.lock();
+            callers.wakers.retain(|(id, _)| *id != self.id);
+            callers.waiting -= 1;
+            callers.waiting == 0
+        };
+        if self.fetch.is_answered() {
+            return;
+        }
+        if !is_last {
+            // This caller may have been woken to go on with the work.
+            return self.fetch.wake_callers();
+        }
+        match self.spawner {
+            Some(spawner) if self.fetch.work.lock().is_some() => {
+                let caller = self.fetch.wait(None);
+                // Where it cannot be spawned, it is dropped: that ends here too.
+                spawner.spawn(Box::pin(caller));
+            }
+            _ => {
+                let abandoned = self.fetch.work.lock().take();
+                drop(abandoned);
+            }
         }
     }
 }
@@ -218,20 +377,53 @@ mod tests {
 
     const KEY: KeyHash = KeyHash(7);
 
-    fn lead(in_flight: &InFlight) -> Turn<'_> {
-        match in_flight.join(KEY) {
+    fn lead(in_flight: &InFlight) -> Turn {
+        match in_flight.join(KEY, b"key") {
             Joined::Lead(turn) => turn,
-            Joined::Follow(_) => panic!("nobody else fetches the key"),
+            Joined::Follow(_) => panic!("no fetch of the key is running"),
         }
     }
 
+    fn follow(in_flight: &InFlight) -> Arc<Fetch> {
+        match in_flight.join(KEY, b"key") {
+            Joined::Lead(_) => panic!("a fetch of the key is running"),
+            Joined::Follow(fetch) => fetch,
+        }
+    }
+
+    /// Counts its wakes.
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn poll(caller: &mut Caller<'_>, waker: &Waker) -> bool {
+        Pin::new(caller).poll(&mut Context::from_waker(waker)).is_ready()
+    }
+
+    /// Work that ends when `ends` is set, and keeps the last waker it was polled with.
+    fn work(turn: Turn, ends: Arc<AtomicBool>, last: Arc<Mutex<Option<Waker>>>) -> Task {
+        Box::pin(async move {
+            std::future::poll_fn(|context| {
+                *last.lock() = Some(context.waker().clone());
+                if ends.load(Ordering::SeqCst) { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+            drop(turn);
+        })
+    }
+
     #[test]
-    fn the_second_caller_follows_and_is_told_when_the_first_is_done() {
+    fn second_caller_follows_and_is_woken_when_the_turn_ends() {
         let in_flight = InFlight::new();
         let turn = lead(&in_flight);
-        let Joined::Follow(fetch) = in_flight.join(KEY) else { panic!("the key is being fetched") };
+        let fetch = follow(&in_flight);
         std::thread::scope(|scope| {
-            let follower = scope.spawn(|| pollster::block_on(fetch.ended()));
+            let follower = scope.spawn(|| pollster::block_on(fetch.wait(None)));
             drop(turn);
             follower.join().unwrap();
         });
@@ -239,7 +431,55 @@ mod tests {
     }
 
     #[test]
-    fn a_fetch_is_overtaken_by_its_own_key_only() {
+    fn any_caller_drives_the_work_and_all_are_woken() {
+        let in_flight = InFlight::new();
+        let turn = lead(&in_flight);
+        let (fetch, ends, last) = (turn.fetch(), Arc::new(AtomicBool::new(false)), Arc::default());
+        fetch.carry_out(work(turn, Arc::clone(&ends), Arc::clone(&last)));
+        let (mut first, mut second) = (fetch.wait(None), follow(&in_flight).wait(None));
+        let counts = [Arc::new(Count::default()), Arc::new(Count::default())];
+        let wakers = counts.each_ref().map(|count| Waker::from(Arc::clone(count)));
+        assert!(!poll(&mut first, &wakers[0]) && !poll(&mut second, &wakers[1]));
+        last.lock().take().unwrap().wake();
+        assert_eq!(counts.each_ref().map(|count| count.0.load(Ordering::SeqCst)), [1, 1]);
+        ends.store(true, Ordering::SeqCst);
+        assert!(poll(&mut second, &wakers[1]), "the first caller is not polled");
+        assert!(poll(&mut first, &wakers[0]));
+    }
+
+    /// The work was woken for a caller that is then dropped.
+    #[test]
+    fn dropped_caller_passes_its_wake_on() {
+        let in_flight = InFlight::new();
+        let turn = lead(&in_flight);
+        let (fetch, last) = (turn.fetch(), Arc::default());
+        fetch.carry_out(work(turn, Arc::default(), Arc::clone(&last)));
+        let (mut first, mut second) = (fetch.wait(None), fetch.wait(None));
+        let count = Arc::new(Count::default());
+        assert!(!poll(&mut second, &Waker::from(Arc::clone(&count))) && !poll(&mut first, Waker::noop()));
+        drop(first);
+        assert_eq!(count.0.load(Ordering::SeqCst), 1);
+        drop(second);
+        drop(lead(&in_flight));
+    }
+
+    #[test]
+    fn last_caller_drops_the_work_and_the_turn_is_free() {
+        let in_flight = InFlight::new();
+        let turn = lead(&in_flight);
+        let (fetch, ends, last) = (turn.fetch(), Arc::<AtomicBool>::default(), Arc::default());
+        fetch.carry_out(work(turn, Arc::clone(&ends), last));
+        let (mut first, second) = (fetch.wait(None), fetch.wait(None));
+        assert!(!poll(&mut first, Waker::noop()));
+        drop(second);
+        assert_eq!(Arc::strong_count(&ends), 2, "the first caller still waits");
+        drop(first);
+        assert_eq!(Arc::strong_count(&ends), 1);
+        drop(lead(&in_flight));
+    }
+
+    #[test]
+    fn fetch_is_overtaken_by_its_own_key_only() {
         let in_flight = InFlight::new();
         let turn = lead(&in_flight);
         in_flight.overtake(KeyHash(KEY.0 + 1));
@@ -249,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overtaken_fetch_brings_nothing_to_wait_for() {
+    fn overtaken_fetch_is_not_under_way() {
         let in_flight = InFlight::new();
         assert!(in_flight.under_way(KEY).is_none());
         let turn = lead(&in_flight);
@@ -260,21 +500,23 @@ mod tests {
     }
 
     #[test]
-    fn whoever_overtakes_all_overtakes_those_who_come_before_he_has_done() {
+    fn overtake_all_covers_fetches_that_start_before_it_ends() {
         let in_flight = InFlight::new();
         let before = lead(&in_flight);
         let clearing = in_flight.overtake_all();
-        let Joined::Lead(meanwhile) = in_flight.join(KeyHash(8)) else { panic!("nobody fetches it") };
+        let Joined::Lead(meanwhile) = in_flight.join(KeyHash(8), b"another") else {
+            panic!("no fetch of it is running")
+        };
         assert!(before.overtaken() && meanwhile.overtaken());
         drop((before, clearing));
         assert!(meanwhile.overtaken() && !lead(&in_flight).overtaken());
     }
 
     #[test]
-    fn what_a_fetch_left_is_for_its_key_its_type_of_error_and_those_before_it_was_overtaken() {
+    fn result_is_left_to_its_key_its_error_type_and_callers_before_it_was_overtaken() {
         let in_flight = InFlight::new();
         let turn = lead(&in_flight);
-        let Joined::Follow(fetch) = in_flight.join(KEY) else { panic!("the key is being fetched") };
+        let fetch = follow(&in_flight);
         assert!(fetch.left::<String>(b"key").is_none());
         turn.leave(b"key", Err(Arc::new("down".to_owned())));
         assert_eq!(**fetch.left::<String>(b"key").unwrap().as_ref().unwrap_err(), "down");
@@ -282,12 +524,30 @@ mod tests {
         assert!(fetch.left::<u8>(b"key").is_none());
         in_flight.overtake(KEY);
         assert!(fetch.left::<String>(b"key").is_none());
+        assert!(fetch.left_to_first::<String>(b"key").is_some());
         drop(turn);
     }
 
-    /// A loaded value that became visible overtook its own fetch, and who waited for that got nothing of it.
     #[test]
-    fn a_fetch_that_is_concluded_is_neither_joined_nor_overtaken() {
+    fn answered_fetch_can_be_joined_until_its_turn_ends() {
+        let in_flight = InFlight::new();
+        let turn = lead(&in_flight);
+        turn.leave::<()>(b"key", Ok(Arc::new(vec![1])));
+        turn.answer();
+        let fetch = follow(&in_flight);
+        pollster::block_on(fetch.wait(None));
+        assert_eq!(**fetch.left::<()>(b"key").unwrap().unwrap(), [1]);
+        assert!(matches!(in_flight.join(KEY, b"another of the same hash"), Joined::Lead(_)));
+        // Callers that came later waited for a fetch that had nothing for them, again and again.
+        in_flight.overtake(KEY);
+        drop(lead(&in_flight));
+        drop(turn);
+        drop(lead(&in_flight));
+    }
+
+    /// A loaded value that became visible overtook its own fetch, and the callers that waited for it got nothing.
+    #[test]
+    fn concluded_fetch_is_neither_joined_nor_overtaken() {
         let in_flight = InFlight::new();
         let turn = lead(&in_flight);
         assert!(turn.conclude());
@@ -300,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_after_an_overtaken_one_starts_clean() {
+    fn turn_after_an_overtaken_one_starts_clean() {
         let in_flight = InFlight::new();
         let turn = lead(&in_flight);
         in_flight.overtake(KEY);

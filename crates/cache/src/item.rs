@@ -62,7 +62,11 @@ impl<'a> Item<'a> {
     }
 
     pub(crate) fn from_flash(value: FlashValue, pieces: Vec<Range<usize>>) -> Self {
-        Self { held: Held::Flash(Box::new(OnFlash { value, pieces })), layer: Layer::Flash }
+        Self::of_flash(Box::new(OnFlash { value, pieces }))
+    }
+
+    pub(crate) fn of_flash(flash: Box<OnFlash>) -> Self {
+        Self { held: Held::Flash(flash), layer: Layer::Flash }
     }
 
     /// What was read from flash and where its pieces are, if DRAM did not take it.

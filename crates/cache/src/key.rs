@@ -1,17 +1,23 @@
 //! A key's hash, taken once a request.
 
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// XXH3-64 of a key. Shards, indexes, filters and buckets all draw their bits from it, each from its own part; it is
-/// also what flash formats store, so it never changes between versions.
+/// XXH3-64 of a key, with the [seed](crate::Builder::hash_seed) of its cache. Shards, indexes, filters and buckets all draw their
+/// bits from it, each from its own part; it is also what flash formats store, so it never changes between versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyHash(pub u64);
 
 impl KeyHash {
-    /// The hash of `key`.
+    /// The hash of `key` in a cache whose seed is 0.
     #[must_use]
     pub fn of(key: &[u8]) -> Self {
         Self(xxh3_64(key))
+    }
+
+    /// The hash of `key` in a cache with this seed.
+    #[must_use]
+    pub fn seeded(key: &[u8], seed: u64) -> Self {
+        Self(xxh3_64_with_seed(key, seed))
     }
 
     /// One of `2^bits` shards, from the top bits.

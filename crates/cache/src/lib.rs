@@ -13,7 +13,7 @@
 //! flash.pending_bytes = 1 << 20;
 //! let cache = Cache::builder().dram_bytes(16 << 20).flash_config(flash).open()?;
 //! let for_an_hour = InsertOptions { ttl_seconds: Some(3600), ..InsertOptions::default() };
-//! cache.insert_blocking(b"key", b"value", &for_an_hour);
+//! cache.insert_blocking(b"key", b"value", for_an_hour);
 //! assert_eq!(cache.get_blocking(b"key").as_deref(), Some(&b"value"[..]));
 //! assert!(cache.remove(b"key"));
 //! cache.close()?;
@@ -31,7 +31,9 @@
 //!   cache of small items alone leaves nine tenths of its flash empty with the default.
 //! * Async operations yield to their executor once in 128 operations of a thread, even if none has to wait. Caches without threads
 //!   ([`Builder::open_stepped`]) do not.
-//! * [`Cache::clear`] drops all items without device I/O. [`Cache::clear_async`] does it in steps.
+//! * [`Cache::clear`] drops all items without device I/O. [`Cache::clear_async`] does it in steps. [`Cache::remove_prefix`] removes all keys with a prefix,
+//!   and [`Cache::for_each_key_on_flash`] lists the keys on flash; both read all of it.
+//! * [`Cache::insert_parts`] stores a value of any length, larger than DRAM, as a stream of parts.
 //! * [`Cache::set_ttl`] gives an item that is there another time to live.
 //! * [`Cache::settle`] waits until what has left DRAM is on flash. No get has to wait for that: what is on its way is found.
 //! * An [`Item`] that is held is pinned. While all of a size class is held, inserts into it are
@@ -42,8 +44,9 @@
 //! * An insert waits while flash is behind with its writes; [`Cache::insert_within`] waits for a limited time, and
 //!   [`Cache::try_insert`] not at all. An insert that is dropped while it waits takes the old value with it, as a refused one does.
 //! * Everything async can be dropped half-way. It needs no runtime; `_blocking` is the same on the calling thread, which it may
-//!   hold up for as long as flash is behind with its writes. A get that was begun and is neither polled on nor dropped holds up
-//!   every other get of that key: do not wait for one on the thread that should poll the other.
+//!   hold up for as long as flash is behind with its writes. A `get` that is dropped, or not polled any more, delays no other: any
+//!   caller that waits for the same key takes its read over. A [fetch](Cache::get_or_insert_with) goes on without its caller, on the
+//!   [spawner](Builder::spawner) or a thread of the cache.
 //! * [`block_on`] runs a program without a runtime, with its gets from a file ending on its own thread: with many under way they take
 //!   two fifths of the CPU that they take where another thread wakes it.
 //! * A failing device costs misses, not errors: [`Stats`] counts what was lost, and [`Cache::close`] says whether it came
@@ -57,6 +60,7 @@
 mod background;
 mod bounded;
 mod chained;
+mod claim;
 mod clear;
 mod close;
 pub mod config;
@@ -66,10 +70,12 @@ pub mod error;
 pub mod event;
 mod expiry_clock;
 pub mod flash;
+mod flash_read;
 mod hybrid;
 mod in_flight;
 pub mod item;
 pub mod key;
+mod keys;
 mod largest_item;
 mod lifetime;
 mod listener;
@@ -78,7 +84,9 @@ mod lookahead;
 mod memory;
 mod open;
 pub mod owned;
+mod parts;
 mod settle;
+mod spawner;
 pub mod stats;
 mod thread_counters;
 mod upkeep;
@@ -91,17 +99,18 @@ pub use device::desk::block_on;
 /// Who leaves and who is let in: what the [`Builder`] is given.
 pub use policy;
 
-pub use background::Task as BackgroundTask;
 pub use config::{Builder, CacheConfig, FlashConfig, Recovery, UpkeepConfig};
 pub use error::{CacheError, Inserted, Refusal};
 pub use event::{Event, EventKind, EventSink};
 pub use hybrid::{InsertOptions, NewItem};
 pub use item::{Item, Layer};
 pub use key::KeyHash;
-pub use load::Fetched;
+pub use load::{Fetched, OwnedFetched};
 pub use lookahead::Lookahead;
 pub use memory::Memory;
 pub use owned::OwnedItem;
+pub use parts::{PartMissing, PartsReader, PartsWriter};
+pub use spawner::{Spawn, Task as BackgroundTask};
 pub use stats::Stats;
 
 /// A cache of bytes under keys, in DRAM and on flash. Shared by all threads.
@@ -109,6 +118,8 @@ pub struct Cache {
     // Dropped first: its threads use the engine.
     background: background::Background,
     engine: Arc<hybrid::Engine>,
+    /// Dropped last: the next cache may have the flash device then.
+    _claim: Option<claim::Claim>,
 }
 
 impl Cache {

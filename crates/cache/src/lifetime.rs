@@ -30,7 +30,7 @@ impl Cache {
     /// # use flashwright_cache::{Cache, InsertOptions};
     /// # let cache = Cache::builder().dram_bytes(16 << 20).open()?;
     /// let for_an_hour = InsertOptions { ttl_seconds: Some(3600), ..InsertOptions::default() };
-    /// cache.insert_blocking(b"session", b"of a user", &for_an_hour);
+    /// cache.insert_blocking(b"session", b"of a user", for_an_hour);
     /// assert!(cache.set_ttl_blocking(b"session", Some(2 * 3600))?);
     /// assert!(cache.set_ttl_blocking(b"session", None)?);
     /// assert_eq!(cache.get_blocking(b"session").and_then(|item| item.expiry_seconds()), None);
@@ -61,7 +61,7 @@ impl Engine {
         if self.closing.has_begun() {
             return Err(Refusal::Closed);
         }
-        let hash = KeyHash::of(key);
+        let hash = self.hash_of(key);
         loop {
             let Some(found) = self.find(key, hash, waiting).await else {
                 self.missed(key, hash);

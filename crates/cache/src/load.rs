@@ -1,22 +1,26 @@
 //! Get, or fetch and insert: one fetch for many callers, and no late insert.
 //!
-//! A fetch from wherever the data comes from takes longer still than a flash read, and its source may change while it runs.
-//! Whoever inserts or removes the key meanwhile *overtakes* the fetch, as in [`crate::in_flight`]: its value still
+//! A fetch from the data's source takes longer still than a flash read, and its source may change while it runs.
+//! An insert or remove of the key meanwhile *overtakes* the fetch, as in [`crate::in_flight`]: its value still
 //! serves the caller who fetched it, and does not enter the cache.
 //!
-//! Those who waited look in the cache first, and take what the fetch left them if it is not there: the error, or a value that the
-//! cache could not keep. If each of them asked in turn instead, a source that is down would be asked as often as it is wanted, each
-//! time after the last has failed. What an overtaken fetch brought is nobody's but its caller's: who joined it may have begun
-//! after the key changed. They fetch anew, again one for all.
+//! Callers that waited look in the cache first, and take the result that the fetch left if it is not there: the error, or a value
+//! that the cache could not keep. If each of them asked in turn instead, a source that is down would be asked as often as it is
+//! wanted, each time after the last has failed. The result of an overtaken fetch is its caller's alone: the others may have
+//! started after the key changed. They fetch anew, again one for all.
 
-use std::sync::Arc;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, resume_unwind};
+use std::sync::{Arc, Weak};
 
 use device::desk;
+use futures_util::{FutureExt, TryFutureExt};
+use parking_lot::Mutex;
 
 use crate::flash::Waiting;
 use crate::hybrid::{Engine, InsertOptions};
 use crate::in_flight::{Joined, Turn};
-use crate::{Cache, Item, KeyHash};
+use crate::{Cache, Item, KeyHash, OwnedItem};
 
 /// What [`Cache::get_or_insert_with`] and [`Cache::get_or_fetch`] returned: both deref to the value.
 #[derive(Debug)]
@@ -37,24 +41,83 @@ impl std::ops::Deref for Fetched<'_> {
     }
 }
 
+/// As [`Fetched`], without the borrow of the cache: see [`Cache::keep_fetched`].
+#[derive(Debug)]
+pub enum OwnedFetched {
+    /// It was in the cache.
+    Found(OwnedItem),
+    /// It was made, by this call or by one that it waited for, and offered to the cache.
+    Made(Arc<Vec<u8>>),
+}
+
+impl std::ops::Deref for OwnedFetched {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Found(item) => item,
+            Self::Made(value) => value,
+        }
+    }
+}
+
+impl AsRef<[u8]> for OwnedFetched {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
 impl Cache {
+    /// The same value, to be returned or sent to another task or thread, without a copy.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use flashwright_cache::{Cache, InsertOptions, OwnedFetched};
+    /// async fn body(cache: Arc<Cache>, path: String) -> Result<OwnedFetched, Arc<std::io::Error>> {
+    ///     let render = async || Ok(b"page".to_vec());
+    ///     let fetched = cache.get_or_insert_with(path.as_bytes(), InsertOptions::default(), render).await?;
+    ///     Ok(cache.keep_fetched(fetched))
+    /// }
+    /// # let cache = Arc::new(Cache::builder().dram_bytes(4 << 20).open().unwrap());
+    /// # for _ in 0..2 {
+    /// # let page = flashwright_cache::block_on(body(Arc::clone(&cache), "/".to_owned())).unwrap();
+    /// # assert_eq!(std::thread::spawn(move || page.to_vec()).join().unwrap(), b"page");
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// If it is of another cache.
+    #[must_use]
+    pub fn keep_fetched(&self, fetched: Fetched<'_>) -> OwnedFetched {
+        match fetched {
+            Fetched::Found(item) => OwnedFetched::Found(self.keep(item)),
+            Fetched::Made(value) => OwnedFetched::Made(value),
+        }
+    }
+
     /// The item under `key`, or the one that `fetch` makes. Of many callers that miss at once one fetches and the others
-    /// wait for it: all get what it makes, and if it fails, all get that error. Nothing of it is kept for those who come after it
+    /// wait for it: all get what it makes, and if it fails, all get that error. Nothing of it is kept for callers that come after it
     /// ended: they try again. A call counts as one get: a hit if the cache had the item, at once or after that wait, else a miss.
     ///
-    /// If the key is inserted or removed, or the cache cleared, while `fetch` runs, what it makes is returned but not kept, and those
-    /// who wait fetch anew, one for all of them: change the source first and the cache second, and no old value stays behind.
+    /// The fetch outlives its caller. It runs on the [spawner](crate::Builder::spawner) if there is one. Otherwise the callers that
+    /// wait for it drive it, whichever of them is polled, and a thread of the cache continues it once the last of them is dropped: a
+    /// fetch that needs the context of a runtime on every poll, as tokio's timers and sockets do, needs the spawner or the feature
+    /// `tokio`. A cache without threads ([`open_stepped`](crate::Builder::open_stepped)) and without a spawner drops the fetch with
+    /// its last caller. The cache does not wait for fetches when it closes.
     ///
-    /// What the cache does not keep serves all who waited as well: a value that is larger than the
+    /// The value is returned as soon as it is fetched. While flash is behind with its writes, it is stored later, when there is room.
+    ///
+    /// If the key is inserted or removed, or the cache cleared, while `fetch` runs, the fetched value is returned but not kept, and the
+    /// other callers fetch anew, one for all of them: change the source first and the cache second, and no old value stays behind.
+    ///
+    /// A value that the cache does not keep serves all callers that waited as well: one that is larger than the
     /// [largest item](crate::Builder::max_item_bytes), expires at once or cannot have room.
     ///
     /// A `fetch` that asks for its own key in this way waits for itself, and two that ask for each other's wait for ever; `get`,
-    /// `insert` and `remove` of any key are free to it.
+    /// `insert` and `remove` of any key are free to it. It must not block the thread that polls it, and it
+    /// needs a time limit of its own: as long as it runs, all callers of the key wait for it.
     ///
-    /// Dropped before it is ready, or if `fetch` panics, it leaves nothing behind, and the next caller fetches. So does one whose
-    /// errors are of another type than those of the fetch that it waited for.
-    ///
-    /// A function that is given an `F: FnOnce() -> Fut` passes it on as `async || f().await`:
+    /// If `fetch` panics, so does the call that passed it, and the next caller fetches. So does a caller whose errors are of another
+    /// type than those of the fetch that it waited for.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -63,25 +126,30 @@ impl Cache {
     /// async fn row<'a, F, Fut>(cache: &'a Cache, key: &[u8], read: F) -> Result<Fetched<'a>, Arc<std::io::Error>>
     /// where
     ///     F: FnOnce() -> Fut,
-    ///     Fut: Future<Output = std::io::Result<Vec<u8>>>,
+    ///     Fut: Future<Output = std::io::Result<Vec<u8>>> + Send + 'static,
     /// {
-    ///     cache.get_or_insert_with(key, &InsertOptions::default(), async || read().await).await
+    ///     cache.get_or_insert_with(key, InsertOptions::default(), read).await
     /// }
     /// # let cache = Cache::builder().dram_bytes(4 << 20).open().unwrap();
-    /// # let read = || async { Ok(b"value".to_vec()) };
+    /// # let read = async || Ok(b"value".to_vec());
     /// # assert_eq!(*flashwright_cache::block_on(row(&cache, b"key", read)).unwrap(), *b"value");
     /// ```
     ///
     /// # Errors
     /// What `fetch` returned, shared with all that waited for it.
-    pub async fn get_or_insert_with<E: Send + Sync + 'static>(
+    pub async fn get_or_insert_with<E, Fut>(
         &self,
         key: &[u8],
-        options: &InsertOptions,
-        fetch: impl AsyncFnOnce() -> Result<Vec<u8>, E>,
-    ) -> Result<Fetched<'_>, Arc<E>> {
-        let fetch = async || fetch().await.map(|value| (value, *options));
-        self.engine.get_or_load(key, Waiting::Task, fetch).await
+        options: impl Into<InsertOptions>,
+        fetch: impl FnOnce() -> Fut,
+    ) -> Result<Fetched<'_>, Arc<E>>
+    where
+        E: Send + Sync + 'static,
+        Fut: Future<Output = Result<Vec<u8>, E>> + Send + 'static,
+    {
+        let options = options.into();
+        let fetch = || fetch().map_ok(move |value| (value, options));
+        self.engine.get_or_load(key, fetch).await
     }
 
     /// As [`get_or_insert_with`](Self::get_or_insert_with), on this thread.
@@ -91,10 +159,11 @@ impl Cache {
     pub fn get_or_insert_with_blocking<E: Send + Sync + 'static>(
         &self,
         key: &[u8],
-        options: &InsertOptions,
+        options: impl Into<InsertOptions>,
         fetch: impl FnOnce() -> Result<Vec<u8>, E>,
     ) -> Result<Fetched<'_>, Arc<E>> {
-        self.get_or_fetch_blocking(key, || fetch().map(|value| (value, *options)))
+        let options = options.into();
+        self.get_or_fetch_blocking(key, || fetch().map(|value| (value, options)))
     }
 
     /// As [`get_or_insert_with`](Self::get_or_insert_with), for a source that says how long its answer holds (HTTP, DNS, tokens):
@@ -103,27 +172,32 @@ impl Cache {
     /// ```
     /// # use flashwright_cache::{Cache, InsertOptions};
     /// # struct Answer { bytes: Vec<u8>, max_age_seconds: u32 }
-    /// # async fn ask(_: &[u8]) -> std::io::Result<Answer> { Ok(Answer { bytes: vec![1], max_age_seconds: 60 }) }
-    /// # async fn serve(cache: &Cache, name: &[u8]) -> Result<(), std::sync::Arc<std::io::Error>> {
-    /// let address = cache.get_or_fetch(name, async || {
-    ///     let answer = ask(name).await?;
+    /// # async fn ask(_: &str) -> std::io::Result<Answer> { Ok(Answer { bytes: vec![1], max_age_seconds: 60 }) }
+    /// # async fn serve(cache: &Cache, name: String) -> Result<(), std::sync::Arc<std::io::Error>> {
+    /// let key = name.clone().into_bytes();
+    /// let address = cache.get_or_fetch(&key, async move || {
+    ///     let answer = ask(&name).await?;
     ///     let for_its_age = InsertOptions { ttl_seconds: Some(answer.max_age_seconds), ..InsertOptions::default() };
     ///     Ok::<_, std::io::Error>((answer.bytes, for_its_age))
     /// });
     /// assert_eq!(*address.await?, [1]);
     /// # Ok(())
     /// # }
-    /// # flashwright_cache::block_on(serve(&Cache::builder().dram_bytes(4 << 20).open().unwrap(), b"localhost")).unwrap();
+    /// # flashwright_cache::block_on(serve(&Cache::builder().dram_bytes(4 << 20).open().unwrap(), "localhost".to_owned())).unwrap();
     /// ```
     ///
     /// # Errors
     /// As [`get_or_insert_with`](Self::get_or_insert_with).
-    pub async fn get_or_fetch<E: Send + Sync + 'static>(
+    pub async fn get_or_fetch<E, Fut>(
         &self,
         key: &[u8],
-        fetch: impl AsyncFnOnce() -> Result<(Vec<u8>, InsertOptions), E>,
-    ) -> Result<Fetched<'_>, Arc<E>> {
-        self.engine.get_or_load(key, Waiting::Task, fetch).await
+        fetch: impl FnOnce() -> Fut,
+    ) -> Result<Fetched<'_>, Arc<E>>
+    where
+        E: Send + Sync + 'static,
+        Fut: Future<Output = Result<(Vec<u8>, InsertOptions), E>> + Send + 'static,
+    {
+        self.engine.get_or_load(key, fetch).await
     }
 
     /// As [`get_or_fetch`](Self::get_or_fetch), on this thread.
@@ -135,54 +209,100 @@ impl Cache {
         key: &[u8],
         fetch: impl FnOnce() -> Result<(Vec<u8>, InsertOptions), E>,
     ) -> Result<Fetched<'_>, Arc<E>> {
-        desk::wait_for(self.engine.get_or_load(key, Waiting::Thread, async || fetch()))
+        desk::wait_for(self.engine.get_or_load_on_thread(key, fetch))
     }
 }
 
+/// How a look for a key ended that may have to be loaded.
+enum Look<'a, E> {
+    Done(Result<Fetched<'a>, Arc<E>>),
+    /// This caller fetches.
+    Lead(Turn),
+}
+
 impl Engine {
-    async fn get_or_load<E: Send + Sync + 'static>(
+    async fn get_or_load<E, Fut>(
         &self,
         key: &[u8],
-        waiting: Waiting,
-        fetch: impl AsyncFnOnce() -> Result<(Vec<u8>, InsertOptions), E>,
+        fetch: impl FnOnce() -> Fut,
+    ) -> Result<Fetched<'_>, Arc<E>>
+    where
+        E: Send + Sync + 'static,
+        Fut: Future<Output = Result<(Vec<u8>, InsertOptions), E>> + Send + 'static,
+    {
+        let turn = match self.look_or_lead(key, Waiting::Task).await {
+            Look::Done(found) => return found,
+            Look::Lead(turn) => turn,
+        };
+        let (load, panic) = (turn.fetch(), Arc::new(Mutex::new(None)));
+        load.carry_out(Box::pin(load_and_store(
+            self.me.clone(),
+            key.into(),
+            fetch(),
+            turn,
+            Arc::clone(&panic),
+        )));
+        if let Some(spawn) = self.spawner.at_start() {
+            spawn(Box::pin(load.wait(None)));
+        }
+        load.wait(Some(&self.spawner)).await;
+        if let Some(panic) = panic.lock().take() {
+            resume_unwind(panic);
+        }
+        let left = load.left_to_first(key);
+        left.expect("a fetch whose caller waits ends with a result or a panic").map(Fetched::Made)
+    }
+
+    async fn get_or_load_on_thread<E: Send + Sync + 'static>(
+        &self,
+        key: &[u8],
+        fetch: impl FnOnce() -> Result<(Vec<u8>, InsertOptions), E>,
     ) -> Result<Fetched<'_>, Arc<E>> {
-        let hash = KeyHash::of(key);
+        match self.look_or_lead(key, Waiting::Thread).await {
+            Look::Done(found) => found,
+            Look::Lead(turn) => self.take_in(key, fetch(), turn).await.map(Fetched::Made),
+        }
+    }
+
+    /// Finds the key, or waits for its load; otherwise this caller loads it.
+    async fn look_or_lead<E: Send + Sync + 'static>(&self, key: &[u8], waiting: Waiting) -> Look<'_, E> {
+        let hash = self.hash_of(key);
         loop {
             if let Some(item) = self.find(key, hash, waiting).await {
-                return Ok(Fetched::Found(item));
+                return Look::Done(Ok(Fetched::Found(item)));
             }
             let load = match self.join_load(key, hash) {
                 Some(Joined::Lead(turn)) => {
                     self.missed(key, hash);
-                    return self.load(key, fetch().await, turn).await.map(Fetched::Made);
+                    return Look::Lead(turn);
                 }
                 Some(Joined::Follow(load)) => load,
                 None => continue,
             };
-            load.ended().await;
+            load.wait(Some(&self.spawner)).await;
             if let Some(item) = self.find(key, hash, waiting).await {
-                return Ok(Fetched::Found(item));
+                return Look::Done(Ok(Fetched::Found(item)));
             }
             if let Some(left) = load.left(key) {
                 self.missed(key, hash);
-                return left.map(Fetched::Made);
+                return Look::Done(left.map(Fetched::Made));
             }
         }
     }
 
     /// Asks to load the key; `None` if it is in DRAM by now, where a load that ended since the caller's miss left it.
-    fn join_load(&self, key: &[u8], hash: KeyHash) -> Option<Joined<'_>> {
+    fn join_load(&self, key: &[u8], hash: KeyHash) -> Option<Joined> {
         let lock = self.dram.lock(hash);
-        if lock.find(key).is_some() { None } else { Some(self.loads.join(hash)) }
+        if lock.find(key).is_some() { None } else { Some(self.loads.join(hash, key)) }
     }
 
-    /// Takes in what was fetched, and leaves it to those who wait until that is done. It is left before there is room for it: if
-    /// who fetched is given up while he waits for that, they have it all the same.
-    async fn load<E: Send + Sync + 'static>(
+    /// Leaves what was fetched to all callers, and stores it. While flash is behind with its writes, a task of the spawner stores it
+    /// later; without a spawner this call waits.
+    async fn take_in<E: Send + Sync + 'static>(
         &self,
         key: &[u8],
         fetched: Result<(Vec<u8>, InsertOptions), E>,
-        turn: Turn<'_>,
+        turn: Turn,
     ) -> Result<Arc<Vec<u8>>, Arc<E>> {
         let (value, options) = match fetched {
             Ok((value, options)) => (Arc::new(value), options),
@@ -193,15 +313,69 @@ impl Engine {
             }
         };
         turn.leave::<E>(key, Ok(Arc::clone(&value)));
-        self.insert_loaded(key, &value, &options, &turn).await;
+        if self.store_now(key, &value, options, &turn) {
+            return Ok(value);
+        }
+        turn.answer();
+        let store = store_when_there_is_room(self.me.clone(), key.into(), Arc::clone(&value), options, turn);
+        if self.spawner.runs() {
+            self.spawner.spawn(Box::pin(store));
+        } else {
+            store.await;
+        }
         Ok(value)
     }
 
-    /// Takes what was loaded in, unless the key was inserted or removed since the load began. If there is no room, the
-    /// load has served its callers all the same.
-    async fn insert_loaded(&self, key: &[u8], value: &[u8], options: &InsertOptions, turn: &Turn<'_>) {
-        let Ok(mut item) = self.allocate(key, value.len(), options).await else { return };
+    /// Stores what was loaded, unless the key was inserted or removed since the load began; whether that has ended. It has not while
+    /// flash is behind with its writes. If there is no room, the load has served its callers all the same.
+    fn store_now(&self, key: &[u8], value: &[u8], options: InsertOptions, turn: &Turn) -> bool {
+        // A cache that closes takes nothing in.
+        let Some(_working) = self.stop.begin() else { return true };
+        let mut item = match self.allocate_now(key, value.len(), options) {
+            Ok(Some(item)) => item,
+            Ok(None) => return turn.overtaken(),
+            Err(_) => return true,
+        };
         item.copy_from_slice(value);
         self.insert_unless(item, || !turn.conclude());
+        true
+    }
+}
+
+/// A load, from its fetch to the stored item. It does not keep the cache from being dropped while it fetches.
+async fn load_and_store<E: Send + Sync + 'static>(
+    engine: Weak<Engine>,
+    key: Box<[u8]>,
+    fetch: impl Future<Output = Result<(Vec<u8>, InsertOptions), E>>,
+    turn: Turn,
+    panic: Arc<Mutex<Option<Box<dyn Any + Send>>>>,
+) {
+    let load = async {
+        let fetched = fetch.await;
+        if let Some(engine) = engine.upgrade() {
+            // The result is left to all callers.
+            drop(engine.take_in(&key, fetched, turn).await);
+        }
+    };
+    if let Err(why) = AssertUnwindSafe(load).catch_unwind().await {
+        *panic.lock() = Some(why);
+    }
+}
+
+/// Stores what was loaded once flash has caught up with its writes, unless the cache closes before.
+async fn store_when_there_is_room(
+    engine: Weak<Engine>,
+    key: Box<[u8]>,
+    value: Arc<Vec<u8>>,
+    options: InsertOptions,
+    turn: Turn,
+) {
+    while let Some(engine) = engine.upgrade() {
+        if engine.store_now(&key, &value, options, &turn) {
+            return;
+        }
+        if let Some(flash) = &engine.flash {
+            engine.stop.or(flash.wait_ready()).await;
+        }
     }
 }

@@ -21,7 +21,7 @@ impl Cache {
     /// ```
     /// # use flashwright_cache::{Cache, InsertOptions, Lookahead};
     /// # let cache = Cache::builder().dram_bytes(16 << 20).open()?;
-    /// # cache.insert_blocking(b"two", b"2", &InsertOptions::default());
+    /// # cache.insert_blocking(b"two", b"2", InsertOptions::default());
     /// let keys = [&b"one"[..], b"two", b"three", b"four", b"five"];
     /// let mut ahead = Lookahead::default();
     /// let mut coming = keys.iter();
@@ -35,7 +35,7 @@ impl Cache {
     /// ```
     #[inline]
     pub fn look_ahead(&self, ahead: &mut Lookahead, key: &[u8]) {
-        let (hash, dram) = (KeyHash::of(key), &self.engine.dram);
+        let (hash, dram) = (self.key_hash(key), &self.engine.dram);
         dram.foresee(hash);
         let [arrived, on_its_way] = ahead.foreseen;
         ahead.foreseen = [on_its_way, Some(hash)];

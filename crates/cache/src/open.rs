@@ -1,11 +1,13 @@
 //! Opening a cache.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock, Weak};
 
 use device::{Clock, Device, SliceDevice, VirtualClock};
 
-use crate::background::Background;
+use crate::background::{Background, Stop};
+use crate::claim::Claim;
 use crate::close::Closing;
 use crate::config::{CacheConfig, FlashConfig, PairConfig};
 use crate::dram::{Dram, OnExpiry};
@@ -18,7 +20,9 @@ use crate::flash::tier::{FlashTier, Pair, Parts};
 use crate::flash::{IsTold, OnEviction, Waiting};
 use crate::hybrid::Engine;
 use crate::in_flight::InFlight;
+use crate::keys::Removals;
 use crate::listener::Listener;
+use crate::spawner::{OwnThread, Spawner};
 use crate::stats::Counters;
 use crate::upkeep::Upkeep;
 use crate::{Cache, KeyHash};
@@ -31,27 +35,43 @@ impl Cache {
         waiting: Waiting,
     ) -> Result<Self, CacheError> {
         let config = &config.clone().within_budget()?;
+        let claim = config.flash.as_ref().map(|flash| Claim::on(&flash.device)).transpose()?;
         let expiry_clock = Arc::new(ExpiryClock::new(Arc::clone(clock)));
         let clock = &(Arc::clone(&expiry_clock) as Arc<dyn Clock>);
         let events = config.events.clone().map(|sink| Arc::new(Events::new(sink)));
         let mut dram = Dram::new(&config.dram, Arc::clone(clock)).map_err(wrong)?;
-        if let Some(events) = &events {
-            dram = dram.with_expiry_callback(told_of_expiry(Arc::clone(events)));
-        }
         // The engine has the flash tier, and the flash tier tells the engine.
         let home = Arc::new(OnceLock::new());
-        let flash = match &config.flash {
+        // A simulated world is the same each time.
+        let new_seed = config.hash_seed.unwrap_or_else(|| if threads { random_seed() } else { 0 });
+        let (flash, hash_seed) = match &config.flash {
             Some(flash) => {
                 let on_eviction = told_to(&home);
-                Some(open_flash(flash, clock, config, &on_eviction, events.as_ref(), waiting).await?)
+                let opened =
+                    open_flash(flash, clock, config, new_seed, &on_eviction, events.as_ref(), waiting)
+                        .await?;
+                (Some(opened.0), opened.1)
             }
-            None => None,
+            None => (None, new_seed),
         };
+        dram = dram.with_hash_seed(hash_seed);
+        if let Some(events) = &events {
+            dram = dram.with_expiry_callback(told_of_expiry(Arc::clone(events), hash_seed));
+        }
         let closed_seconds =
             flash.iter().flat_map(|flash| &flash.pairs).filter_map(|pair| pair.home.closed_seconds);
         closed_seconds.for_each(|seconds| expiry_clock.not_before(seconds));
         let pools = config.dram.pools.len();
-        let engine = Arc::new(Engine {
+        let stop = Arc::<Stop>::default();
+        let spawner = match &config.spawner {
+            Some(spawn) => Spawner::Given(Arc::clone(spawn)),
+            None if threads => Spawner::OwnThread(OwnThread::new(Arc::clone(&stop))),
+            None => Spawner::None,
+        };
+        let engine = Arc::new_cyclic(|me| Engine {
+            me: me.clone(),
+            stop,
+            spawner,
             upkeep: Upkeep::new(&config.upkeep, pools, config.seed, clock.monotonic_ns()),
             dram,
             flash,
@@ -60,6 +80,7 @@ impl Cache {
             counters: Counters::new(),
             clock: Arc::clone(clock),
             pools,
+            removals: Removals::default(),
             on_remove: config.on_remove.clone(),
             on_evict: config.on_evict.clone().map(Listener::new),
             events,
@@ -67,8 +88,9 @@ impl Cache {
             yields: threads,
         });
         let _ = home.set(Arc::downgrade(&engine));
-        let background = if threads { Background::start(&engine)? } else { Background::default() };
-        Ok(Self { background, engine })
+        let background =
+            if threads { Background::start(&engine)? } else { Background::without_threads(&engine) };
+        Ok(Self { background, engine, _claim: claim })
     }
 }
 
@@ -81,9 +103,9 @@ fn told_to(home: &Arc<OnceLock<Weak<Engine>>>) -> OnEviction {
     })
 }
 
-fn told_of_expiry(events: Arc<Events>) -> OnExpiry {
+fn told_of_expiry(events: Arc<Events>, hash_seed: u64) -> OnExpiry {
     Arc::new(move |item| {
-        let event = Event::new(EventKind::Expired, item.key(), KeyHash::of(item.key()));
+        let event = Event::new(EventKind::Expired, item.key(), KeyHash::seeded(item.key(), hash_seed));
         events.tell(&event.of(item.len(), item.expiry_seconds()));
     })
 }
@@ -104,21 +126,23 @@ async fn open_flash(
     config: &FlashConfig,
     clock: &Arc<dyn Clock>,
     whole: &CacheConfig,
+    new_seed: u64,
     on_eviction: &OnEviction,
     events: Option<&Arc<Events>>,
     waiting: Waiting,
-) -> Result<FlashTier, CacheError> {
+) -> Result<(FlashTier, u64), CacheError> {
     let settlements =
         settlements(config, clock, whole.seed, on_eviction, told_of_regions(whole, events).as_ref())?;
-    let pairs = settle(config, settlements, waiting).await?;
-    Ok(FlashTier::new(Parts {
+    let (pairs, hash_seed) = settle(config, settlements, new_seed, waiting).await?;
+    let tier = FlashTier::new(Parts {
         pairs,
         device: Arc::clone(&config.device),
         admission: Arc::clone(&config.admission),
         clock: Arc::clone(clock),
         small_item_max_bytes: config.small_item_max_bytes,
         min_ttl_seconds: config.min_ttl_seconds,
-    }))
+    });
+    Ok((tier, hash_seed))
 }
 
 impl FlashConfig {
@@ -163,12 +187,14 @@ fn settlements<'a>(
     config.pairs.iter().enumerate().map(settle).collect()
 }
 
-/// Opens all pairs, or changes none: unless the device fails when they are written.
+/// Opens all pairs, or changes none: unless the device fails when they are written. Also answers the seed of their hashes: that of
+/// the items that come back, or `new_seed` where there are none.
 async fn settle(
     config: &FlashConfig,
     mut settlements: Vec<Settlement<'_>>,
+    new_seed: u64,
     waiting: Waiting,
-) -> Result<Vec<Pair>, CacheError> {
+) -> Result<(Vec<Pair>, u64), CacheError> {
     let inherited = 1..inherited_end(&config.device, waiting).await;
     for settlement in &mut settlements {
         settlement.is_inherited = inherited.contains(&settlement.offset_bytes);
@@ -182,12 +208,19 @@ async fn settle(
         let closed = finds.first().map(|first| first.closed.unwrap_or_default());
         finds.push(settlement.find(closed, waiting).await?);
     }
+    // Pairs that come back were closed by one cache.
+    let hash_seed = finds.iter().find_map(Found::hash_seed).unwrap_or(new_seed);
     let mut pairs: Vec<Pair> = Vec::with_capacity(settlements.len());
     for (settlement, found) in settlements.into_iter().zip(finds) {
         let first = pairs.first().map(|first| first.home.life);
-        pairs.push(settlement.open(found, first, waiting).await?);
+        pairs.push(settlement.open(found, first, hash_seed, waiting).await?);
     }
-    Ok(pairs)
+    Ok((pairs, hash_seed))
+}
+
+/// What clients cannot know: hashers of the standard library are seeded by the system.
+fn random_seed() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 /// A name for a store that is made now; no other has it.

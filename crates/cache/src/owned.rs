@@ -32,7 +32,7 @@ impl Cache {
     ///     cache.get_owned(path.as_bytes()).await
     /// }
     /// # let cache = Arc::new(Cache::builder().dram_bytes(4 << 20).open().unwrap());
-    /// # cache.insert_blocking(b"/", b"page", &InsertOptions::default());
+    /// # cache.insert_blocking(b"/", b"page", InsertOptions::default());
     /// # let item = flashwright_cache::block_on(body(Arc::clone(&cache), "/".to_owned())).unwrap();
     /// # drop(cache);
     /// # assert_eq!(std::thread::spawn(move || item.to_vec()).join().unwrap(), b"page");
@@ -53,12 +53,7 @@ impl Cache {
     /// If it is of another cache.
     #[must_use]
     pub fn keep(&self, item: Item<'_>) -> OwnedItem {
-        let layer = item.layer();
-        let held = match item.into_held() {
-            Held::Dram(handle) => Owned::Dram(Kept::new(Arc::clone(&self.engine), &handle)),
-            Held::Flash(flash) => Owned::Flash(flash),
-        };
-        OwnedItem { held, layer }
+        OwnedItem::new(&self.engine, item)
     }
 }
 
@@ -69,6 +64,23 @@ impl AsRef<Dram> for Engine {
 }
 
 impl OwnedItem {
+    pub(crate) fn new(engine: &Arc<Engine>, item: Item<'_>) -> Self {
+        let layer = item.layer();
+        let held = match item.into_held() {
+            Held::Dram(handle) => Owned::Dram(Kept::new(Arc::clone(engine), &handle)),
+            Held::Flash(flash) => Owned::Flash(flash),
+        };
+        Self { held, layer }
+    }
+
+    /// The same item, borrowing its cache's `dram`.
+    pub(crate) fn lend(self, dram: &Dram) -> Item<'_> {
+        match self.held {
+            Owned::Dram(kept) => Item::in_dram(kept.lend(dram), self.layer),
+            Owned::Flash(flash) => Item::of_flash(flash),
+        }
+    }
+
     /// Where the item was found.
     #[must_use]
     pub fn layer(&self) -> Layer {

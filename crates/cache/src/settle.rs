@@ -27,7 +27,7 @@ impl Cache {
     /// # let flash = Arc::new(MemoryDevice::new(64 << 20));
     /// # let cache = Cache::builder().dram_bytes(4 << 20).flash(flash).open()?;
     /// for number in 0..20_000_u32 {
-    ///     cache.insert_blocking(&number.to_le_bytes(), &[0; 300], &InsertOptions::default());
+    ///     cache.insert_blocking(&number.to_le_bytes(), &[0; 300], InsertOptions::default());
     /// }
     /// cache.settle_blocking()?;
     /// assert_eq!(cache.stats().flash.map(|flash| flash.waiting_bytes()), Some(0));

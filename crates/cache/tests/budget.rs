@@ -26,7 +26,7 @@ fn flash(device_mib: u64, soc_share: f64) -> FlashConfig {
 fn fill(cache: &Cache, value_bytes: usize, count: u64) {
     let value = vec![7; value_bytes];
     for number in 0..count {
-        let _ = cache.insert_blocking(&number.to_le_bytes(), &value, &InsertOptions::default());
+        let _ = cache.insert_blocking(&number.to_le_bytes(), &value, InsertOptions::default());
     }
 }
 
@@ -100,11 +100,11 @@ fn an_insert_that_was_refused_on_the_callers_own_thread_was_not_counted() {
     let options = InsertOptions::default();
     let value = vec![7; 16 << 20];
     let ends = [
-        cache.insert_blocking(b"blocking", &value, &options),
-        pollster::block_on(cache.insert(b"async", &value, &options)),
+        cache.insert_blocking(b"blocking", &value, options),
+        pollster::block_on(cache.insert(b"async", &value, options)),
     ];
     assert!(ends.iter().all(|end| matches!(end, Inserted::Rejected(Refusal::TooLarge { .. }))), "{ends:?}");
-    assert!(cache.allocate_blocking(b"draft", value.len(), &options).is_err());
+    assert!(cache.allocate_blocking(b"draft", value.len(), options).is_err());
     assert_eq!(cache.stats().inserts.rejected_too_large, 3);
 }
 

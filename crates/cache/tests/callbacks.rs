@@ -30,7 +30,7 @@ fn hybrid() -> Builder {
 }
 
 fn put(cache: &Cache, number: u64, len: usize) -> Inserted {
-    cache.insert_blocking(&number.to_le_bytes(), &vec![number as u8; len], &AS_USUAL)
+    cache.insert_blocking(&number.to_le_bytes(), &vec![number as u8; len], AS_USUAL)
 }
 
 /// A cache that passes itself to `callback` with each eviction.
@@ -107,7 +107,7 @@ fn insert_in_an_eviction_callback_is_refused_without_waiting() {
             let counted = Arc::clone(&refused);
             let cache = told(builder, move |cache, key, _| {
                 let note = [b"a note of ", key].concat();
-                let insert = || cache.insert_blocking(&note, b"it was here", &AS_USUAL);
+                let insert = || cache.insert_blocking(&note, b"it was here", AS_USUAL);
                 let panic = catch_unwind(AssertUnwindSafe(insert)).unwrap_err();
                 let words = panic.downcast_ref::<String>().unwrap();
                 assert!(
@@ -225,7 +225,7 @@ fn the_last_reference_to_a_cache_may_be_dropped_in_its_callback() {
         let mut number = 0;
         while entered.try_recv().is_err() {
             let key = u64::to_le_bytes(number);
-            let _ = cache.insert(&key, &[7; 3000], &AS_USUAL).now_or_never();
+            let _ = cache.insert(&key, &[7; 3000], AS_USUAL).now_or_never();
             number += 1;
         }
         let engine = Arc::downgrade(&cache);
@@ -243,7 +243,7 @@ fn the_last_reference_to_a_cache_may_be_dropped_in_its_callback() {
 #[should_panic(expected = "in the tier that allocated it")]
 fn a_new_item_goes_into_the_cache_that_made_room_for_it() {
     let (here, there) = (memory_only().open().unwrap(), memory_only().open().unwrap());
-    let mut item = there.allocate_blocking(b"key", 5, &AS_USUAL).unwrap();
+    let mut item = there.allocate_blocking(b"key", 5, AS_USUAL).unwrap();
     item.copy_from_slice(b"value");
     here.insert_new(item);
 }

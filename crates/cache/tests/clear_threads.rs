@@ -63,7 +63,7 @@ fn number_of(key: u64, bytes: &[u8]) -> u64 {
 
 /// A client; returns its hits. An inserted value is marked with the number of clears that had begun when its insert *completed*. That
 /// number is unknown before, so it is stored separately, and until then any result is valid.
-fn client(cache: &Cache, clears: &Clears, noted: &[AtomicU64], done: &AtomicBool, seed: u64) -> u64 {
+fn client(cache: &Cache, clears: &Arc<Clears>, noted: &[AtomicU64], done: &AtomicBool, seed: u64) -> u64 {
     let mut random = StdRng::seed_from_u64(seed);
     let (mut hits, mut puts) = (0, 0);
     while !done.load(Ordering::Relaxed) {
@@ -74,15 +74,16 @@ fn client(cache: &Cache, clears: &Clears, noted: &[AtomicU64], done: &AtomicBool
             0..3 if puts + 1 < PUTS_A_CLIENT => {
                 puts += 1;
                 let number = seed * PUTS_A_CLIENT + puts;
-                if cache.insert_blocking(&name, &value(key, number), &AS_USUAL) == Inserted::Stored {
+                if cache.insert_blocking(&name, &value(key, number), AS_USUAL) == Inserted::Stored {
                     noted[number as usize].store(clears.begun() + 1, Ordering::SeqCst);
                 }
                 None
             }
             3 => {
                 // What is loaded while a clear goes on is not kept: here the mark is known before.
-                let fetch = async || Ok::<_, ()>(value(key, LOADED + clears.begun()));
-                match pollster::block_on(cache.get_or_insert_with(&name, &AS_USUAL, fetch)).unwrap() {
+                let clears = Arc::clone(clears);
+                let fetch = async move || Ok::<_, ()>(value(key, LOADED + clears.begun()));
+                match pollster::block_on(cache.get_or_insert_with(&name, AS_USUAL, fetch)).unwrap() {
                     Fetched::Found(item) => Some(number_of(key, &item)),
                     Fetched::Made(_) => None,
                 }
@@ -108,7 +109,7 @@ const LOADED: u64 = 1 << 32;
 
 fn clears_under_threads(change: fn(&mut FlashConfig)) {
     let device = Arc::new(MemoryDevice::new(8 * MIB));
-    let (clears, done) = (Clears::default(), AtomicBool::new(false));
+    let (clears, done) = (Arc::<Clears>::default(), AtomicBool::new(false));
     let noted: Vec<_> = (0..THREADS * PUTS_A_CLIENT).map(|_| AtomicU64::new(0)).collect();
     let cache = cache(&device, change);
     let (clears_ref, done_ref, noted_ref, cache_ref) = (&clears, &done, &noted[..], &cache);
@@ -131,7 +132,7 @@ fn clears_under_threads(change: fn(&mut FlashConfig)) {
     });
     assert!(cache.stats().gets.hits_flash > 100, "{:?}", cache.stats().gets);
     clears.clear(&cache);
-    cache.insert_blocking(b"since", b"the last clear", &AS_USUAL);
+    cache.insert_blocking(b"since", b"the last clear", AS_USUAL);
     cache.close().unwrap();
     let next = self::cache(&device, change);
     assert!(next.stats().flash.unwrap().recovered);

@@ -37,7 +37,7 @@ impl Filling {
         while inserted_bytes < bytes {
             let value = &value[..value_len(self.keys)];
             let stored =
-                self.cache.insert_blocking(&self.keys.to_le_bytes(), value, &InsertOptions::default());
+                self.cache.insert_blocking(&self.keys.to_le_bytes(), value, InsertOptions::default());
             assert_eq!(stored, Inserted::Stored);
             (self.keys, inserted_bytes) = (self.keys + 1, inserted_bytes + 8 + value.len() as u64);
         }

@@ -49,14 +49,16 @@ impl EventSink for Log {
     }
 
     fn tell(&self, event: &Event<'_>) {
-        assert_eq!(event.hash, KeyHash::of(event.key));
+        assert_eq!(event.hash, KeyHash::seeded(event.key, SEED));
         let told = (event.key.to_vec(), event.kind, event.value_bytes, event.expiry_seconds);
         self.told.lock().unwrap().push(told);
     }
 }
 
+const SEED: u64 = 7;
+
 fn memory_only() -> Builder {
-    Cache::builder().dram_bytes(4 * MIB).max_item_bytes(16 << 10)
+    Cache::builder().hash_seed(SEED).dram_bytes(4 * MIB).max_item_bytes(16 << 10)
 }
 
 fn hybrid(change: impl FnOnce(&mut FlashConfig)) -> Builder {
@@ -68,7 +70,7 @@ fn hybrid(change: impl FnOnce(&mut FlashConfig)) -> Builder {
 }
 
 fn put(cache: &Cache, number: u64, len: usize) {
-    assert_eq!(cache.insert_blocking(&number.to_le_bytes(), &vec![7; len], &AS_USUAL), Inserted::Stored);
+    assert_eq!(cache.insert_blocking(&number.to_le_bytes(), &vec![7; len], AS_USUAL), Inserted::Stored);
 }
 
 fn has(cache: &Cache, number: u64) -> bool {
@@ -82,13 +84,13 @@ fn a_key_in_memory_tells_its_story_in_order() {
     let cache = memory_only().clock(clock.clone()).events(log.clone()).open_stepped().unwrap();
     let for_ten = InsertOptions { ttl_seconds: Some(10), ..AS_USUAL };
     let expiry = {
-        cache.insert_blocking(b"key", b"value", &for_ten);
+        cache.insert_blocking(b"key", b"value", for_ten);
         cache.get_blocking(b"key").unwrap().expiry_seconds()
     };
     let item = |kind, bytes| (b"key".to_vec(), kind, Some(bytes), expiry);
     let none = |kind| (b"key".to_vec(), kind, None, None);
     assert_eq!(log.take(), [item(EventKind::Inserted, 5), item(EventKind::Found(Layer::Dram), 5)]);
-    cache.insert_blocking(b"key", b"another", &for_ten);
+    cache.insert_blocking(b"key", b"another", for_ten);
     assert!(cache.remove(b"key") && !cache.remove(b"key") && cache.get_blocking(b"key").is_none());
     let story = [
         item(EventKind::Replaced, 7),
@@ -97,7 +99,7 @@ fn a_key_in_memory_tells_its_story_in_order() {
         none(EventKind::NotFound),
     ];
     assert_eq!(log.take(), story);
-    cache.insert_blocking(b"key", b"v", &for_ten);
+    cache.insert_blocking(b"key", b"v", for_ten);
     clock.advance_by(11_000_000_000);
     assert!(cache.get_blocking(b"key").is_none());
     let story = [item(EventKind::Inserted, 1), item(EventKind::Expired, 1), none(EventKind::NotFound)];
@@ -113,11 +115,9 @@ fn inserts_and_chains_emit_their_events() {
     assert_eq!(told, [EventKind::NotFound, EventKind::NotChained(Refusal::NoParent)]);
     put(&cache, 1, 10);
     cache.add_chained_blocking(&1_u64.to_le_bytes(), 3, |piece| piece.fill(1)).unwrap();
-    assert!(
-        !cache.insert_new_if_absent(cache.allocate_blocking(&1_u64.to_le_bytes(), 4, &AS_USUAL).unwrap())
-    );
-    assert!(cache.insert_new_if_absent(cache.allocate_blocking(b"other", 4, &AS_USUAL).unwrap()));
-    let Err(refusal) = cache.allocate_blocking(b"key", 1 << 20, &AS_USUAL) else { panic!("it is too large") };
+    assert!(!cache.insert_new_if_absent(cache.allocate_blocking(&1_u64.to_le_bytes(), 4, AS_USUAL).unwrap()));
+    assert!(cache.insert_new_if_absent(cache.allocate_blocking(b"other", 4, AS_USUAL).unwrap()));
+    let Err(refusal) = cache.allocate_blocking(b"key", 1 << 20, AS_USUAL) else { panic!("it is too large") };
     cache.clear();
     let told = log.kinds();
     let expected = [
@@ -137,9 +137,10 @@ fn inserts_and_chains_emit_their_events() {
 #[test]
 fn a_load_that_is_overtaken_is_told() {
     let log = Log::of_one_in(1);
-    let cache = memory_only().events(log.clone()).open().unwrap();
-    let fetched = pollster::block_on(cache.get_or_insert_with(b"key", &AS_USUAL, async || {
-        cache.insert(b"key", b"newer", &AS_USUAL).await;
+    let cache = Arc::new(memory_only().events(log.clone()).open().unwrap());
+    let inserts = Arc::clone(&cache);
+    let fetched = pollster::block_on(cache.get_or_insert_with(b"key", AS_USUAL, async move || {
+        inserts.insert(b"key", b"newer", AS_USUAL).await;
         Ok::<_, ()>(b"older".to_vec())
     }));
     assert_eq!(&*fetched.unwrap(), b"older");
@@ -152,12 +153,12 @@ fn the_reaper_and_evictions_of_expired_items_are_told() {
     clock.advance_by(1_000_000_000);
     let cache = memory_only().clock(clock.clone()).events(log.clone()).open_stepped().unwrap();
     let for_a_second = InsertOptions { ttl_seconds: Some(1), ..AS_USUAL };
-    cache.insert_blocking(b"key", b"value", &for_a_second);
+    cache.insert_blocking(b"key", b"value", for_a_second);
     clock.advance_by(20_000_000_000);
     pollster::block_on(cache.step());
     assert_eq!(log.kinds(), [EventKind::Inserted, EventKind::Expired]);
     let room =
-        (0..2000).map(|number: u64| cache.insert_blocking(&number.to_le_bytes(), &[1; 3000], &for_a_second));
+        (0..2000).map(|number: u64| cache.insert_blocking(&number.to_le_bytes(), &[1; 3000], for_a_second));
     assert_eq!(room.filter(|ended| *ended == Inserted::Stored).count(), 2000);
     log.take();
     clock.advance_by(5_000_000_000);
@@ -244,7 +245,7 @@ fn a_region_tells_of_every_item_that_leaves_with_it_and_reads_no_others() {
     let (all, evictions, read_bytes) = run(1);
     assert_eq!((all.len() as u64, evictions > 1000), (evictions, true));
     let (some, evictions, read_for_some) = run(100);
-    let wanted = |number: &u64| KeyHash::of(&number.to_le_bytes()).one_in(100);
+    let wanted = |number: &u64| KeyHash::seeded(&number.to_le_bytes(), SEED).one_in(100);
     assert!(some.iter().all(wanted) && !some.is_empty() && (some.len() as u64) < evictions / 20);
     let (_, _, read_for_none) = run(0);
     let (whole, part) = (read_bytes - read_for_none, read_for_some - read_for_none);
@@ -262,7 +263,7 @@ fn sink_receives_all_events_of_selected_keys_and_none_of_others() {
         }
         log.take()
     };
-    let wanted = |told: &Told| KeyHash::of(&told.0).one_in(10);
+    let wanted = |told: &Told| KeyHash::seeded(&told.0, SEED).one_in(10);
     let expected: Vec<Told> = run(&whole).into_iter().filter(wanted).collect();
     assert!(expected.len() > 1000);
     assert_eq!(run(&part), expected);

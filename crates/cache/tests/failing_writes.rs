@@ -43,7 +43,7 @@ fn filled(soc_share: f64, value_bytes: usize, failing_fifths: u64) -> FlashStats
         _ => false,
     });
     for number in 0..(48 * MIB / value_bytes as u64) {
-        cache.insert_blocking(&number.to_le_bytes(), &vec![7; value_bytes], &InsertOptions::default());
+        cache.insert_blocking(&number.to_le_bytes(), &vec![7; value_bytes], InsertOptions::default());
     }
     let _ = cache.settle_blocking();
     cache.stats().flash.expect("it has flash")

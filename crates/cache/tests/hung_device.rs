@@ -42,7 +42,7 @@ fn fill_until_behind(cache: &Cache) -> Vec<u32> {
     let mut stored = Vec::new();
     let mut refused_in_a_row = 0;
     for number in 0.. {
-        match cache.try_insert(&key(number), &value(number), &AS_USUAL) {
+        match cache.try_insert(&key(number), &value(number), AS_USUAL) {
             Inserted::Stored => {
                 stored.push(number);
                 refused_in_a_row = 0;
@@ -84,10 +84,10 @@ fn bounded_inserts_are_refused_and_counted_while_the_device_hangs() {
     let large = value(1);
     let before = cache.stats().inserts;
     assert!(before.rejected_flash_behind >= 20 && before.rejected() == before.rejected_flash_behind);
-    let within = cache.insert_within_blocking(&victim, &large, &AS_USUAL, SHORT);
+    let within = cache.insert_within_blocking(&victim, &large, AS_USUAL, SHORT);
     assert_eq!(within, Inserted::Rejected(Refusal::FlashBehind));
     assert!(cache.get_blocking(&key(newest)).is_some());
-    let replaced = cache.insert_within_blocking(&key(newest), &vec![9; 6000], &AS_USUAL, SHORT);
+    let replaced = cache.insert_within_blocking(&key(newest), &vec![9; 6000], AS_USUAL, SHORT);
     if replaced == Inserted::Rejected(Refusal::FlashBehind) {
         assert!(cache.get_blocking(&key(newest)).is_none(), "the old value goes with the refused one");
     }
@@ -95,7 +95,7 @@ fn bounded_inserts_are_refused_and_counted_while_the_device_hangs() {
     assert!(after.rejected_flash_behind > before.rejected_flash_behind);
     assert_eq!(after.ends().iter().map(|(_, count)| count).sum::<u64>(), after.total());
     gate.open();
-    let inserted = cache.insert_within_blocking(&victim, &large, &AS_USUAL, LONG);
+    let inserted = cache.insert_within_blocking(&victim, &large, AS_USUAL, LONG);
     assert_eq!(inserted, Inserted::Stored);
 }
 
@@ -111,7 +111,7 @@ fn insert_dropped_while_it_waits_takes_the_old_value_with_it() {
         assert!(cache.get_blocking(&key(number)).is_some());
         let large = vec![9; 6000];
         let name = key(number);
-        let mut insert = Box::pin(cache.insert(&name, &large, &AS_USUAL));
+        let mut insert = Box::pin(cache.insert(&name, &large, AS_USUAL));
         match poll_once(insert.as_mut()) {
             Poll::Ready(ended) => assert_eq!(ended, Inserted::Stored),
             Poll::Pending => {
@@ -137,7 +137,7 @@ fn close_within_returns_at_the_deadline_though_the_device_hangs() {
     let Err(CacheError::Unfinished { dram_items, waiting_bytes }) = closed else { panic!("{closed:?}") };
     assert!(dram_items > 100 && waiting_bytes > 100_000, "{dram_items} items, {waiting_bytes} bytes");
     assert!(dram_items <= stored.len());
-    assert_eq!(cache.try_insert(b"key", b"value", &AS_USUAL), Inserted::Rejected(Refusal::Closed));
+    assert_eq!(cache.try_insert(b"key", b"value", AS_USUAL), Inserted::Rejected(Refusal::Closed));
     // Its threads wait for the device; dropping the cache does not wait for them.
     in_time(move || drop(cache));
     gate.open();
@@ -148,7 +148,7 @@ fn close_within_can_be_repeated_when_the_device_responds_again() {
     let gate = gated();
     let cache = Arc::new(open(&gate));
     (0..2000).for_each(|number| {
-        cache.insert_blocking(&key(number), &value(number), &AS_USUAL);
+        cache.insert_blocking(&key(number), &value(number), AS_USUAL);
     });
     gate.close(RequestKind::Write);
     assert!(matches!(cache.close_within(SHORT), Err(CacheError::Unfinished { .. })));
@@ -173,7 +173,7 @@ fn close_async_does_not_block_the_thread_that_polls_it() {
     // A region is full, and its write hangs. Nothing else is left in DRAM.
     let mut inserted = 0;
     while gate.held() == 0 {
-        let _ = cache.try_insert(&key(inserted), &value(1), &AS_USUAL);
+        let _ = cache.try_insert(&key(inserted), &value(1), AS_USUAL);
         inserted += 1;
     }
     for number in 0..inserted {
@@ -195,7 +195,7 @@ fn key_removed_while_the_cache_closes_does_not_come_back() {
         let gate = gated();
         let cache = Arc::new(open(&gate));
         (0..300).for_each(|number| {
-            cache.insert_blocking(&key(number), &value(number), &AS_USUAL);
+            cache.insert_blocking(&key(number), &value(number), AS_USUAL);
         });
         gate.close(RequestKind::Write);
         let (shared, hero) = (Arc::clone(&cache), key(7));

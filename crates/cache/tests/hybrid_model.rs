@@ -50,7 +50,7 @@ fn get_returns_only_the_last_inserted_value() {
                     cache.insert_blocking(
                         name.as_bytes(),
                         &value(key, version, len_of(key)),
-                        &InsertOptions::default(),
+                        InsertOptions::default(),
                     );
                     model.insert(key, version);
                 }
@@ -92,7 +92,7 @@ fn threads_never_see_a_version_older_than_one_that_was_acknowledged() {
                     let name = format!("key-{own}");
                     if version % 3 == 0 {
                         let bytes = value(own, version, len_of(own));
-                        cache.insert_blocking(name.as_bytes(), &bytes, &InsertOptions::default());
+                        cache.insert_blocking(name.as_bytes(), &bytes, InsertOptions::default());
                         acknowledged[own as usize].store(version, Ordering::SeqCst);
                     } else {
                         let key = random.random_range(0..KEYS);

@@ -2,6 +2,7 @@
 
 use std::alloc::System;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
 
 use device::file::OpenOptions;
 use device::{Device, FileDevice, IoBuffer, MemoryDevice, PlacementHandle};
@@ -44,7 +45,7 @@ fn open(device: Arc<dyn Device>) -> Cache {
 fn insert(cache: &Cache, numbers: std::ops::Range<u32>) {
     for number in numbers {
         let len = if number.is_multiple_of(2) { 200 } else { 4000 };
-        cache.insert_blocking(&number.to_le_bytes(), &vec![7; len], &InsertOptions::default());
+        cache.insert_blocking(&number.to_le_bytes(), &vec![7; len], InsertOptions::default());
     }
 }
 
@@ -80,13 +81,19 @@ fn loads_that_succeed_fail_or_are_dropped_free_all() {
             cache.remove(&key);
         }
         match number % 3 {
-            0 => drop(block_on(cache.get_or_insert_with(&key, &options, async || Ok::<_, ()>(vec![1; 200])))),
-            1 => drop(block_on(cache.get_or_insert_with(&key, &options, async || Err::<Vec<u8>, _>("down")))),
+            0 => drop(block_on(cache.get_or_insert_with(&key, options, async || Ok::<_, ()>(vec![1; 200])))),
+            1 => drop(block_on(cache.get_or_insert_with(&key, options, async || Err::<Vec<u8>, _>("down")))),
             _ => {
-                let fetch = cache.get_or_insert_with(&key, &options, async || {
-                    std::future::pending::<()>().await;
-                    Ok::<_, ()>(Vec::new())
+                let fetch = cache.get_or_insert_with(&key, options, async || {
+                    let mut is_ready = false;
+                    std::future::poll_fn(|context| {
+                        context.waker().wake_by_ref();
+                        if std::mem::replace(&mut is_ready, true) { Poll::Ready(()) } else { Poll::Pending }
+                    })
+                    .await;
+                    Ok::<_, ()>(vec![2; 200])
                 });
+                // Dropped after one poll: a thread of the cache continues the fetch.
                 let polled = block_on(futures_util::future::poll_immediate(fetch));
                 assert!(polled.is_none_or(|found| found.is_ok()));
             }

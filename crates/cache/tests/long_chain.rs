@@ -6,7 +6,7 @@ use flashwright_cache::{Cache, InsertOptions, Refusal};
 #[test]
 fn a_chain_that_is_full_is_refused_with_the_reason() {
     let cache = Cache::builder().dram_bytes(1 << 20).max_item_bytes(16 << 10).open().unwrap();
-    cache.insert_blocking(b"key", b"value", &InsertOptions::default());
+    cache.insert_blocking(b"key", b"value", InsertOptions::default());
     let pieces = std::iter::repeat_with(|| cache.add_chained_blocking(b"key", 8000, |link| link.fill(7)));
     let refusal = pieces.take(1000).find_map(Result::err).expect("a thousand do not fit");
     assert_eq!(refusal, Refusal::AllPinned);

@@ -46,7 +46,7 @@ fn open(disk: &Arc<FullDisk>) -> Cache {
 
 fn insert(cache: &Cache, numbers: std::ops::Range<u32>) {
     for number in numbers {
-        cache.insert_blocking(&number.to_le_bytes(), &VALUE, &InsertOptions::default());
+        cache.insert_blocking(&number.to_le_bytes(), &VALUE, InsertOptions::default());
     }
 }
 

@@ -52,7 +52,7 @@ impl Eviction for Lifo {
 fn custom_eviction_policy_selects_the_victims() {
     let builder = Cache::builder().dram_bytes(4 * MIB).max_item_bytes(64 << 10);
     let cache = builder.eviction_policy(Arc::new(|| Box::<Lifo>::default())).open().unwrap();
-    let put = |number: u32| cache.insert_blocking(&number.to_le_bytes(), &[7; 3000], &AS_USUAL);
+    let put = |number: u32| cache.insert_blocking(&number.to_le_bytes(), &[7; 3000], AS_USUAL);
     (0..4000).for_each(|number| {
         put(number);
     });
@@ -158,7 +158,7 @@ fn an_order_of_ones_own_comes_back_with_the_cache() {
     };
     let fill = |cache: &Cache, numbers: std::ops::Range<u32>| {
         numbers.for_each(|number| {
-            cache.insert_blocking(&number.to_le_bytes(), &[7; 3000], &AS_USUAL);
+            cache.insert_blocking(&number.to_le_bytes(), &[7; 3000], AS_USUAL);
         });
     };
     let oldest = |cache: &Cache| (0..3000_u32).filter(|number| cache.contains(&number.to_le_bytes())).count();
@@ -191,7 +191,7 @@ fn an_admission_that_panics_admits_nothing_and_costs_nothing() {
     flash.admission = Arc::new(Mistaken);
     let cache = Cache::builder().dram_bytes(4 * MIB).flash_config(flash).open().unwrap();
     for number in 0..60_000_u32 {
-        let inserted = cache.insert_blocking(&number.to_le_bytes(), &[7; 300], &AS_USUAL);
+        let inserted = cache.insert_blocking(&number.to_le_bytes(), &[7; 300], AS_USUAL);
         assert_eq!(inserted, Inserted::Stored, "item {number}");
     }
     let puts = cache.stats().flash.unwrap().puts;

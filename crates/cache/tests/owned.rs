@@ -19,7 +19,7 @@ fn an_item_outlives_the_borrow_of_its_cache_and_the_cache() {
         cache.get_owned_blocking(b"key").expect("it is there")
     }
     let cache = Arc::new(cache());
-    cache.insert_blocking(b"key", &[7; 10_000], &InsertOptions { ttl_seconds: Some(60), ..AS_USUAL });
+    cache.insert_blocking(b"key", &[7; 10_000], InsertOptions { ttl_seconds: Some(60), ..AS_USUAL });
     cache.add_chained_blocking(b"key", 100, |link| link.fill(8)).unwrap();
     let item = handler(&cache);
     assert_eq!((item.layer(), item.pool().0, item.expiry_seconds().is_some()), (Layer::Dram, 0, true));
@@ -34,13 +34,13 @@ fn an_item_outlives_the_borrow_of_its_cache_and_the_cache() {
 #[test]
 fn a_kept_item_stays_as_it_was_while_others_replace_and_push_it_out() {
     let cache = cache();
-    cache.insert_blocking(b"key", &[1; 5000], &AS_USUAL);
+    cache.insert_blocking(b"key", &[1; 5000], AS_USUAL);
     let held = pollster::block_on(cache.get_owned(b"key")).unwrap();
     let item = cache.get_blocking(b"key").unwrap();
     let kept = cache.keep(item);
-    cache.insert_blocking(b"key", &[2; 5000], &AS_USUAL);
+    cache.insert_blocking(b"key", &[2; 5000], AS_USUAL);
     for number in 0..2000_u32 {
-        cache.insert_blocking(&number.to_le_bytes(), &[3; 5000], &AS_USUAL);
+        cache.insert_blocking(&number.to_le_bytes(), &[3; 5000], AS_USUAL);
     }
     assert!(*held == [1; 5000] && *kept == [1; 5000]);
 }
@@ -49,7 +49,7 @@ fn a_kept_item_stays_as_it_was_while_others_replace_and_push_it_out() {
 #[test]
 fn dropped_owned_item_frees_its_space() {
     let cache = cache();
-    let insert = |number: u32| cache.insert_blocking(&number.to_le_bytes(), &[3; 5000], &AS_USUAL);
+    let insert = |number: u32| cache.insert_blocking(&number.to_le_bytes(), &[3; 5000], AS_USUAL);
     let mut held = Vec::new();
     let stored = flashwright_cache::Inserted::Stored;
     while insert(held.len() as u32) == stored {
@@ -65,7 +65,7 @@ fn an_item_read_from_flash_is_kept_as_well() {
     flash.pending_bytes = 1 << 20;
     let cache = Cache::builder().dram_bytes(MIB).max_item_bytes(16 << 10).flash_config(flash).open().unwrap();
     for number in 0..500_u32 {
-        cache.insert_blocking(&number.to_le_bytes(), &[number as u8; 8000], &AS_USUAL);
+        cache.insert_blocking(&number.to_le_bytes(), &[number as u8; 8000], AS_USUAL);
     }
     for number in 0..500_u32 {
         let item = cache.get_owned_blocking(&number.to_le_bytes()).expect("all fit flash");
@@ -82,7 +82,7 @@ fn items_held_at_the_close_keep_no_others_from_the_restart() {
     };
     let cache = open();
     for number in 0..300_u32 {
-        cache.insert_blocking(&number.to_le_bytes(), &[7; 5000], &AS_USUAL);
+        cache.insert_blocking(&number.to_le_bytes(), &[7; 5000], AS_USUAL);
     }
     let held: Vec<_> = (0..150_u32).map(|number| cache.get_owned_blocking(&number.to_le_bytes())).collect();
     cache.close().unwrap();
@@ -96,7 +96,7 @@ fn items_held_at_the_close_keep_no_others_from_the_restart() {
 #[should_panic(expected = "an item is kept by the cache that it is of")]
 fn an_item_of_another_cache_cannot_be_kept() {
     let (mine, other) = (cache(), cache());
-    other.insert_blocking(b"key", b"value", &AS_USUAL);
+    other.insert_blocking(b"key", b"value", AS_USUAL);
     let item = other.get_blocking(b"key").unwrap();
     drop(mine.keep(item));
 }

@@ -35,7 +35,7 @@ fn value(number: u64) -> Vec<u8> {
 
 fn fill(cache: &Cache) {
     for number in 0..ITEMS {
-        cache.insert_blocking(&key(number), &value(number), &InsertOptions::default());
+        cache.insert_blocking(&key(number), &value(number), InsertOptions::default());
     }
 }
 
@@ -69,7 +69,7 @@ fn a_clean_close_takes_what_was_in_dram_along() {
     // Fits in DRAM: nothing has been on flash before the close.
     let few = 1_000;
     for number in 0..few {
-        cache.insert_blocking(&key(number), &value(number), &InsertOptions::default());
+        cache.insert_blocking(&key(number), &value(number), InsertOptions::default());
     }
     for number in 0..few / 10 {
         cache.add_chained_blocking(&key(number), 300, |link| link.fill(7)).unwrap();
@@ -106,7 +106,7 @@ fn a_cache_without_threads_takes_dram_along_too() {
     let cache = builder().open_stepped().unwrap();
     for number in 0..5_000 {
         let inserted =
-            pollster::block_on(cache.insert(&key(number), &value(number), &InsertOptions::default()));
+            pollster::block_on(cache.insert(&key(number), &value(number), InsertOptions::default()));
         assert_eq!(inserted, flashwright_cache::Inserted::Stored);
     }
     cache.close().unwrap();
@@ -249,7 +249,7 @@ fn a_close_that_loses_items_says_so_and_the_others_come_back() {
         let cache = Cache::builder().dram_bytes(16 * MIB).flash(Arc::clone(&failing) as _).open().unwrap();
         let items = 2_000;
         for number in 0..items {
-            cache.insert_blocking(&key(number), &[7; 300], &InsertOptions::default());
+            cache.insert_blocking(&key(number), &[7; 300], InsertOptions::default());
         }
         failing.set_faults(Faults { failed_writes: 0.3, ..Faults::default() });
         let lost = match cache.close() {
@@ -277,7 +277,7 @@ fn an_item_of_a_pool_that_is_gone_comes_back_in_the_first() {
     let cache = open(&["first", "second"]);
     for number in 0..100 {
         let options = InsertOptions { pool: (number % 2) as u8, ..InsertOptions::default() };
-        cache.insert_blocking(&key(number), &value(number), &options);
+        cache.insert_blocking(&key(number), &value(number), options);
         cache.add_chained_blocking(&key(number), 300, |link| link.fill(7)).unwrap();
     }
     cache.close().unwrap();
@@ -298,7 +298,7 @@ fn a_cache_full_of_long_keys_comes_back_as_far_as_its_snapshot_has_room() {
     let long = |number: u64| format!("{number:0300}").into_bytes();
     let cache = open();
     for number in 0..200_000 {
-        cache.insert_blocking(&long(number), &number.to_le_bytes(), &InsertOptions::default());
+        cache.insert_blocking(&long(number), &number.to_le_bytes(), InsertOptions::default());
     }
     let before = cache.stats().flash.unwrap().items_in_regions;
     cache.close().unwrap();
@@ -353,7 +353,7 @@ fn a_cache_with_other_shares_was_taken_for_unknown_data() {
         let cache = open_split(&device, before).unwrap();
         // More than the device holds, so that there is something everywhere.
         for number in 0..6 * ITEMS {
-            cache.insert_blocking(&key(number), &value(number), &InsertOptions::default());
+            cache.insert_blocking(&key(number), &value(number), InsertOptions::default());
         }
         cache.close().unwrap();
         let cache = open_split(&device, after).unwrap();

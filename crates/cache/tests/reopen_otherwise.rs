@@ -19,7 +19,7 @@ fn open(device: &Arc<MemoryDevice>, change: impl FnOnce(&mut FlashConfig)) -> Ca
 fn loss(change: impl FnOnce(&mut FlashConfig)) -> &'static str {
     let device = Arc::new(MemoryDevice::new(64 * MIB));
     let cache = open(&device, |_| ());
-    cache.insert_blocking(b"key", b"value", &InsertOptions::default());
+    cache.insert_blocking(b"key", b"value", InsertOptions::default());
     cache.close().expect("the device works");
     open(&device, change).stats().flash.and_then(|flash| flash.loss).expect("nothing came back")
 }

@@ -54,7 +54,7 @@ fn one_cache_full_of_the_smallest_items() {
     let builder = Cache::builder().memory_budget_bytes(BUDGET_BYTES).max_item_bytes(4096);
     let cache = builder.eviction(EvictionConfig::new(name.parse().unwrap())).open().unwrap();
     for number in 0..300_000_u64 {
-        cache.insert_blocking(&number.to_le_bytes(), &[7; 8], &InsertOptions::default());
+        cache.insert_blocking(&number.to_le_bytes(), &[7; 8], InsertOptions::default());
         let _ = cache.get_blocking(&(number / 2).to_le_bytes());
         let _ = cache.get_blocking(&number.saturating_sub(number % 1000).to_le_bytes());
     }
@@ -85,9 +85,8 @@ fn one_cache_full_of_waiting_items() {
     flash.pending_bytes = 32 << 20;
     let cache = Cache::builder().dram_bytes(4 << 20).flash_config(flash).open_stepped().unwrap();
     let insert = |number: u64| {
-        let mut insert = Box::pin(async {
-            cache.insert(&number.to_le_bytes(), &[7; 50], &InsertOptions::default()).await
-        });
+        let mut insert =
+            Box::pin(async { cache.insert(&number.to_le_bytes(), &[7; 50], InsertOptions::default()).await });
         insert.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
     };
     let items = (0..).take_while(|&number| insert(number)).count();
@@ -117,7 +116,7 @@ fn one_cache_that_closes() {
     flash.pairs[0].soc_share = 0.0;
     let cache = Cache::builder().dram_bytes(4 << 20).flash_config(flash).open().unwrap();
     for number in 0..items {
-        cache.insert_blocking(&u64::to_le_bytes(number), &[7; 8], &InsertOptions::default());
+        cache.insert_blocking(&u64::to_le_bytes(number), &[7; 8], InsertOptions::default());
     }
     cache.settle_blocking().unwrap();
     // The peak is that of now.

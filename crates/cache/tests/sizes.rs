@@ -24,7 +24,7 @@ fn refused(builder: Builder) -> String {
 fn filled_with_small_items(builder: Builder) -> FlashStats {
     let cache = builder.open().expect("it fits");
     for number in 0..60_000_u32 {
-        cache.insert_blocking(&number.to_le_bytes(), &[7; 1000], &InsertOptions::default());
+        cache.insert_blocking(&number.to_le_bytes(), &[7; 1000], InsertOptions::default());
     }
     cache.settle_blocking().expect("nothing is lost");
     cache.stats().flash.expect("it has flash")
@@ -62,7 +62,7 @@ fn a_largest_item_that_dram_cannot_keep_is_refused_with_what_it_takes() {
     let cache = asked(64 * MIB).open().unwrap();
     assert_eq!(cache.max_item_bytes() as u64, MIB);
     let value = vec![7; MIB as usize - 100];
-    assert_eq!(cache.insert_blocking(b"key", &value, &InsertOptions::default()), Inserted::Stored);
+    assert_eq!(cache.insert_blocking(b"key", &value, InsertOptions::default()), Inserted::Stored);
     let words = refused(Cache::builder().memory_budget_bytes(64 * MIB).max_item_bytes(1 << 20));
     assert!(words.contains("left by memory_budget_bytes"), "{words}");
 }
@@ -92,7 +92,7 @@ fn a_largest_item_that_no_region_takes_is_refused_with_what_it_takes() {
     let cache = builder.flash_config(flash).open().unwrap();
     let value = vec![7; cache.max_item_bytes() - 100];
     for number in 0..200_u32 {
-        cache.insert_blocking(&number.to_le_bytes(), &value, &InsertOptions::default());
+        cache.insert_blocking(&number.to_le_bytes(), &value, InsertOptions::default());
     }
     let puts = cache.stats().flash.unwrap().puts;
     assert!(puts.stored > 0 && puts.rejected_too_large == 0, "{puts:?}");
@@ -111,7 +111,7 @@ fn a_largest_item_that_no_region_takes_is_refused_with_what_it_takes() {
 #[test]
 fn a_cache_says_how_many_items_it_has() {
     let insert = |cache: &Cache, number: u32| {
-        cache.insert_blocking(&number.to_le_bytes(), &[7; 1000], &InsertOptions::default());
+        cache.insert_blocking(&number.to_le_bytes(), &[7; 1000], InsertOptions::default());
     };
     let cache = Cache::builder().dram_bytes(4 * MIB).open().unwrap();
     assert!(cache.is_empty());

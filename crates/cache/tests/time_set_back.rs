@@ -54,7 +54,7 @@ fn fill(cache: &Cache, ttl_seconds: Option<u32>) {
     let options = InsertOptions { ttl_seconds, ..InsertOptions::default() };
     for number in 0..ITEMS {
         let len = if number.is_multiple_of(2) { 300 } else { 8000 };
-        cache.insert_blocking(&number.to_le_bytes(), &vec![7; len], &options);
+        cache.insert_blocking(&number.to_le_bytes(), &vec![7; len], options);
     }
 }
 

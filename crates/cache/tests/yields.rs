@@ -47,7 +47,7 @@ fn loops_of_gets_inserts_and_loads_yield_at_least_once_in_128_operations() {
     let key = |number: u32| (number % 100).to_le_bytes();
     let inserts = pendings(async {
         for number in 0..OPERATIONS {
-            cache.insert(&key(number), b"value", &AS_USUAL).await;
+            cache.insert(&key(number), b"value", AS_USUAL).await;
         }
     });
     let gets = pendings(async {
@@ -82,13 +82,13 @@ fn clear_async_yields_between_steps_and_drops_everything() {
     let cache = Cache::builder().dram_bytes(8 * MIB).flash(device).open().expect("it fits");
     for number in 0..20_000_u32 {
         let len = if number.is_multiple_of(2) { 100 } else { 4000 };
-        cache.insert_blocking(&number.to_le_bytes(), &vec![7; len], &AS_USUAL);
+        cache.insert_blocking(&number.to_le_bytes(), &vec![7; len], AS_USUAL);
     }
     let yields = pendings(cache.clear_async());
     assert!(yields > 64, "{yields} steps");
     assert!(cache.is_empty());
     assert!((0..20_000_u32).all(|number| cache.get_blocking(&number.to_le_bytes()).is_none()));
-    cache.insert_blocking(b"key", b"value", &AS_USUAL);
+    cache.insert_blocking(b"key", b"value", AS_USUAL);
     assert!(cache.get_blocking(b"key").is_some());
 }
 
@@ -98,7 +98,7 @@ fn clear_async_dropped_half_way_leaves_a_cache_that_works() {
     let cache = Cache::builder().dram_bytes(4 * MIB).flash(device).open().expect("it fits");
     let fill = || {
         for number in 0..10_000_u32 {
-            cache.insert_blocking(&number.to_le_bytes(), &[7; 3000], &AS_USUAL);
+            cache.insert_blocking(&number.to_le_bytes(), &[7; 3000], AS_USUAL);
         }
     };
     let waker = Waker::from(Arc::new(Counted::default()));
@@ -124,7 +124,7 @@ fn open_async_does_not_block_the_thread_that_polls_it() {
     let builder = || Cache::builder().dram_bytes(4 * MIB).flash(Arc::clone(&gate) as Arc<dyn Device>);
     let cache = builder().open().expect("it fits");
     (0..5000_u32).for_each(|number| {
-        cache.insert_blocking(&number.to_le_bytes(), &[7; 4000], &AS_USUAL);
+        cache.insert_blocking(&number.to_le_bytes(), &[7; 4000], AS_USUAL);
     });
     cache.close().expect("memory takes writes");
     gate.close(RequestKind::Read);

@@ -293,7 +293,7 @@ mod tests {
     fn insert(tracker: &EventTracker, keys: u32) {
         let cache = Cache::builder().events(tracker.sink()).open().unwrap();
         for number in 0..keys {
-            cache.insert_blocking(&number.to_le_bytes(), b"value", &InsertOptions::default());
+            cache.insert_blocking(&number.to_le_bytes(), b"value", InsertOptions::default());
         }
     }
 

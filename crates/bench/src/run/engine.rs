@@ -171,8 +171,8 @@ impl Target for EngineTarget {
             return SetOutcome::Kept;
         }
         let room = match self.face {
-            Face::Blocking => self.cache.allocate_blocking(key, value_bytes, &options),
-            Face::Task => self.cache.allocate(key, value_bytes, &options).await,
+            Face::Blocking => self.cache.allocate_blocking(key, value_bytes, options),
+            Face::Task => self.cache.allocate(key, value_bytes, options).await,
         };
         let Ok(mut item) = room else { return SetOutcome::Refused };
         fill(&mut item);

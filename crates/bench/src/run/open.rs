@@ -81,9 +81,11 @@ pub fn cache(
         flash: None,
         upkeep: upkeep(plan.rebalance.as_ref()),
         seed,
+        hash_seed: Some(0),
         on_remove: None,
         on_evict: None,
         events: None,
+        spawner: None,
         memory_budget_bytes: None,
     };
     let mut measured = None;

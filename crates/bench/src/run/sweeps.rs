@@ -142,7 +142,7 @@ mod tests {
     fn seen(sweeper: &Sweeper, enough: impl Fn(Sweeps) -> bool) -> Sweeps {
         let cache = Cache::builder().dram_bytes(8 << 20).open().unwrap();
         let insert = |key: u32| {
-            cache.insert_blocking(format!("{key:05}").as_bytes(), &[7; 100], &InsertOptions::default())
+            cache.insert_blocking(format!("{key:05}").as_bytes(), &[7; 100], InsertOptions::default())
         };
         assert!((0..300).all(|key| insert(key) == Inserted::Stored));
         let scan = |from: Cursor, visit: &mut dyn FnMut(u64)| {

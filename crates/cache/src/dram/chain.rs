@@ -154,7 +154,7 @@ impl Dram {
         now_seconds: u32,
         spill: &S,
     ) -> Attempt {
-        let victim = Victim::new(self, parent, KeyHash::of(parent.key()), now_seconds);
+        let victim = Victim::new(self, parent, self.hash_of(parent.key()), now_seconds);
         let attempt = self.evict(&victim, spill);
         let has_left = attempt == Attempt::Gone;
         if !has_left {

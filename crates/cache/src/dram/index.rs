@@ -40,7 +40,6 @@ struct Shard(RwLock<Table>);
 /// The table of one shard, seen under its lock.
 pub(super) struct Table {
     entries: table::Table,
-    shard_bits: u32,
     shard: usize,
     places: Arc<[Place]>,
 }
@@ -58,7 +57,7 @@ impl Index {
         let places: Arc<[Place]> = std::iter::repeat_with(Place::default).take(1 << bits).collect();
         let shard = |shard| {
             let (entries, places) = (table::Table::default(), Arc::clone(&places));
-            Shard(RwLock::new(Table { entries, shard_bits: bits, shard, places }))
+            Shard(RwLock::new(Table { entries, shard, places }))
         };
         Self { shards: (0..1 << bits).map(shard).collect(), places, shift: u64::BITS - bits }
     }
@@ -68,7 +67,7 @@ impl Index {
     pub(super) fn prefetch_line(&self, hash: KeyHash) {
         let shard = (hash.0 >> self.shift) as usize;
         prefetch_to_write(std::ptr::from_ref(&self.shards[shard]).cast());
-        prefetch(self.places[shard].stretch().home(turned(hash, u64::BITS - self.shift)));
+        prefetch(self.places[shard].stretch().home(hash.0));
     }
 
     /// Has the item fetched that a lookup of `hash` would look at first.
@@ -76,7 +75,7 @@ impl Index {
     pub(super) fn prefetch_item(&self, arena: &Arena, hash: KeyHash) {
         // Under the lock to the end: only while the item is linked is it certain that its slab is still cut as it was.
         let table = self.read(hash);
-        if let Some(reference) = table.entries.likely(turned(hash, table.shard_bits)) {
+        if let Some(reference) = table.entries.likely(hash.0) {
             arena.item(reference).prefetch();
         }
     }
@@ -145,7 +144,7 @@ impl Table {
         hash: KeyHash,
     ) -> Option<(Item<'a>, SlabUse)> {
         let of_key = |entry| Some(arena.item_and_slab(entry)).filter(|(item, _)| is_same(item.key(), key));
-        self.entries.find_map(turned(hash, self.shard_bits), of_key).map(|(_, found)| found)
+        self.entries.find_map(hash.0, of_key).map(|(_, found)| found)
     }
 
     /// Inserts `item` and returns the replaced one.
@@ -153,9 +152,8 @@ impl Table {
         if let Some(place) = self.place_of_key(arena, item.key(), hash) {
             return Some(arena.item(self.entries.replace(place, item.reference())));
         }
-        let bits = self.shard_bits;
-        let hash_of = |entry| turned(KeyHash::of(arena.item(entry).key()), bits);
-        self.entries.insert(turned(hash, bits), item.reference(), hash_of);
+        let hash_of = |entry| arena.hash_of(arena.item(entry).key()).0;
+        self.entries.insert(hash.0, item.reference(), hash_of);
         self.places[self.shard].keep_up(self.entries.stretch());
         None
     }
@@ -169,13 +167,13 @@ impl Table {
     /// Takes exactly this item out; whether it was there.
     pub(super) fn remove_item(&mut self, item: Item<'_>, hash: KeyHash) -> bool {
         let place = self.place_of_item(item, hash);
-        place.map(|place| self.entries.remove(turned(hash, self.shard_bits), place)).is_some()
+        place.map(|place| self.entries.remove(hash.0, place)).is_some()
     }
 
     /// Takes the item of `key` out.
     pub(super) fn remove_key<'a>(&mut self, arena: &'a Arena, key: &[u8], hash: KeyHash) -> Option<Item<'a>> {
         let place = self.place_of_key(arena, key, hash)?;
-        Some(arena.item(self.entries.remove(turned(hash, self.shard_bits), place)))
+        Some(arena.item(self.entries.remove(hash.0, place)))
     }
 
     /// Takes every item of the shard out.
@@ -190,18 +188,12 @@ impl Table {
 
     #[inline]
     fn place_of_key(&self, arena: &Arena, key: &[u8], hash: KeyHash) -> Option<table::Place> {
-        self.entries.find(turned(hash, self.shard_bits), |entry| is_same(arena.item(entry).key(), key))
+        self.entries.find(hash.0, |entry| is_same(arena.item(entry).key(), key))
     }
 
     fn place_of_item(&self, item: Item<'_>, hash: KeyHash) -> Option<table::Place> {
-        self.entries.find(turned(hash, self.shard_bits), |entry| entry == item.reference())
+        self.entries.find(hash.0, |entry| entry == item.reference())
     }
-}
-
-/// The shard took the top bits, which are the same for all of its keys. The table takes top bits too: the next ones.
-#[inline]
-fn turned(hash: KeyHash, shard_bits: u32) -> u64 {
-    hash.0.rotate_left(shard_bits)
 }
 
 /// Whether two keys are the same. Most are short: two words that may overlap say so, where `==` calls a function.
@@ -234,7 +226,7 @@ mod tests {
         let count = if cfg!(miri) { 100 } else { 3000 };
         for bits in MIN_SHARD_BITS..=MAX_SHARD_BITS {
             let mut rng = StdRng::seed_from_u64(7);
-            let mut in_shard = || turned(KeyHash(5 << (64 - bits) | rng.random::<u64>() >> bits), bits);
+            let mut in_shard = || 5 << (64 - bits) | rng.random::<u64>() >> bits;
             let hashes: Vec<u64> = (0..count).map(|_| in_shard()).collect();
             let mut table = table::Table::default();
             let hash_of = |entry: ItemRef| hashes[entry.0 as usize];
@@ -269,10 +261,9 @@ mod tests {
             dram.lock(hash).link(draft);
             let table = dram.index.read(hash);
             let shard = (hash.0 >> dram.index.shift) as usize;
-            let turned = turned(hash, table.shard_bits);
-            assert_eq!(dram.index.places[shard].stretch().home(turned), table.entries.stretch().home(turned));
+            assert_eq!(dram.index.places[shard].stretch().home(hash.0), table.entries.stretch().home(hash.0));
             let found = table.find(&dram.pools.arena, &key, hash).unwrap();
-            likely += u32::from(table.entries.likely(turned) == Some(found.reference()));
+            likely += u32::from(table.entries.likely(hash.0) == Some(found.reference()));
         }
         assert!(likely > keys / 10 * 9, "{likely} of {keys} are where they are looked for first");
     }

@@ -30,6 +30,16 @@ impl<T: AsRef<Dram>> Kept<T> {
         Self { tier, reference }
     }
 
+    /// A handle of the item in the same tier.
+    ///
+    /// # Panics
+    /// If it is of another tier.
+    pub(crate) fn lend(self, dram: &Dram) -> Handle<'_> {
+        assert!(std::ptr::eq((*self.tier).as_ref(), dram), "an item is lent by the cache that it is of");
+        // Pinned once more: dropping `self` lets go of the first pin.
+        Handle::pin(dram, dram.pools.arena.item(self.reference))
+    }
+
     fn item(&self) -> Item<'_> {
         (*self.tier).as_ref().pools.arena.item(self.reference)
     }

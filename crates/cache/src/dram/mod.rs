@@ -126,6 +126,20 @@ impl Dram {
         Self { on_expiry: Some(on_expiry), ..self }
     }
 
+    /// The same tier, empty, with another seed of the keys' hashes than 0.
+    #[must_use]
+    pub fn with_hash_seed(self, seed: u64) -> Self {
+        self.pools.arena.set_hash_seed(seed);
+        self
+    }
+
+    /// The hash of `key` that all calls about it take.
+    #[inline]
+    #[must_use]
+    pub fn hash_of(&self, key: &[u8]) -> KeyHash {
+        self.pools.arena.hash_of(key)
+    }
+
     /// Pins and returns the item of `key`, and reports the hit to the policy. An expired item is removed and is no hit.
     #[inline(always)]
     pub fn get(&self, key: &[u8], hash: KeyHash) -> Option<Handle<'_>> {

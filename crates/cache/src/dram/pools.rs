@@ -114,12 +114,20 @@ pub(super) enum Taken<'a> {
 
 impl<'a> Taken<'a> {
     /// An item that the caller holds.
-    fn victim(item: Item<'a>) -> Self {
-        Self::Victim { item, hash: KeyHash::of(item.key()) }
+    fn victim(pools: &Pools, item: Item<'a>) -> Self {
+        Self::Victim { item, hash: pools.arena.hash_of(item.key()) }
     }
 }
 
 impl Pools {
+    /// The policy's entry of an item that it knew before.
+    pub(super) fn entry_of(&self, item: Item<'_>) -> Entry {
+        let is_child = item.header().state().has(State::CHILD);
+        let of_key = || self.arena.hash_of(item.key()).0;
+        let hash = if is_child { KeyHash(item.reference().0.into()).remix() } else { of_key() };
+        Entry { hash, weight: 1 }
+    }
+
     pub(super) fn new(config: &DramConfig) -> Result<Self, ConfigError> {
         let layout = Layout::of(config)?;
         let bytes = u64::from(layout.slab_count) * u64::from(layout.slab_bytes);
@@ -209,13 +217,6 @@ fn size_table(sizes: &[u32]) -> Box<[u8]> {
     (0..=largest / SIZE_STEP).map(|step| first_at(step * SIZE_STEP) as u8).collect()
 }
 
-/// The policy entry of an item that is reinserted.
-pub(super) fn entry_of(item: Item<'_>) -> Entry {
-    let is_child = item.header().state().has(State::CHILD);
-    let hash = if is_child { KeyHash(item.reference().0.into()).remix() } else { KeyHash::of(item.key()).0 };
-    Entry { hash, weight: 1 }
-}
-
 impl Supply {
     fn new(layout: &Layout) -> Self {
         let free = (0..layout.slab_count).rev().collect();
@@ -285,7 +286,7 @@ impl Class {
         }
         let next = inner.likely_next(pools, self);
         // Under the lock, so that its chunk is not reused.
-        let next_hash = next.and_then(Item::linked_key).map(KeyHash::of);
+        let next_hash = next.and_then(Item::linked_key).map(|key| pools.arena.hash_of(key));
         drop(inner);
         if let Some(item) = next {
             item.prefetch_chunk(self.chunk_bytes);
@@ -303,7 +304,7 @@ impl Class {
         if item.header().clear(State::EVICTING).has(State::IN_POLICY) {
             inner.policy().remove(slot);
         }
-        inner.policy().restore(slot, entry_of(item), wanted.now_seconds);
+        inner.policy().restore(slot, pools.entry_of(item), wanted.now_seconds);
         item.header().set(State::IN_POLICY);
         inner.counters.evictions -= 1;
         inner.counters.eviction_failures += 1;
@@ -318,7 +319,7 @@ impl Class {
         let state = item.header().state();
         if state.has(State::LINKED) && !state.has(State::IN_POLICY | State::EVICTING) {
             let (_, slot) = pools.class_of(item.reference());
-            inner.policy().insert(slot, entry_of(item), now_seconds);
+            inner.policy().insert(slot, pools.entry_of(item), now_seconds);
             item.header().set(State::IN_POLICY);
         }
     }
@@ -456,7 +457,7 @@ impl Inner {
                 self.counters.evictions += 1;
                 self.counters.requested_bytes -= item.header().item_bytes();
                 self.counters.requested_bytes += wanted.bytes;
-                return Some(Taken::victim(item));
+                return Some(Taken::victim(pools, item));
             }
             if let Some(chain) = self.pass_over(pools, item, slot, wanted.now_seconds) {
                 return Some(chain);
@@ -488,7 +489,7 @@ impl Inner {
                 return Some(Taken::Chain { parent, child: item });
             }
         }
-        self.policy().restore(slot, entry_of(item), now_seconds);
+        self.policy().restore(slot, pools.entry_of(item), now_seconds);
         item.header().set(State::IN_POLICY);
         self.counters.eviction_failures += 1;
         None
@@ -511,7 +512,7 @@ impl Inner {
         let seen = item.header().state();
         if !seen.has(State::CHILD) && item.header().begin_eviction_of(seen) {
             item.header().clear(State::IN_POLICY);
-            return Some(Taken::victim(item));
+            return Some(Taken::victim(pools, item));
         }
         Some(self.pass_over(pools, item, slot, now_seconds).unwrap_or(Taken::Nothing))
     }

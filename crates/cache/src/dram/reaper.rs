@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Dram, Handle};
-use crate::KeyHash;
 
 /// Where the next step begins.
 #[derive(Debug, Default)]
@@ -50,7 +49,7 @@ impl Dram {
                 .collect()
         };
         for handle in expired {
-            let hash = KeyHash::of(handle.key());
+            let hash = self.hash_of(handle.key());
             reaped.removed += u64::from(self.remove_expired(&handle, hash));
         }
     }

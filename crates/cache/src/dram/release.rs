@@ -10,10 +10,9 @@
 use super::chain::parent_of;
 use super::evict::{Attempt, Spill, Victim};
 use super::item::State;
-use super::pools::{Class, Inner, Pools, Releasing, entry_of};
+use super::pools::{Class, Inner, Pools, Releasing};
 use super::slab::Item;
 use super::{AllocateError, Dram};
-use crate::KeyHash;
 
 /// Rounds over the items of a slab before it is given up.
 const ROUNDS: u32 = 3;
@@ -174,7 +173,7 @@ impl Dram {
         spill: &S,
     ) -> Attempt {
         let now_seconds = self.now_seconds();
-        let victim = Victim::new(self, item, KeyHash::of(item.key()), now_seconds);
+        let victim = Victim::new(self, item, self.hash_of(item.key()), now_seconds);
         let is_child = occupant.reference() != item.reference();
         let chunk = if release.move_items {
             class.lock().chunk_for_move(&self.pools, class, occupant, now_seconds)
@@ -312,7 +311,7 @@ impl Inner {
         let item = self.free_chunk(pools, class)?;
         item.header().set_state(State::DRAFT | State::IN_POLICY, 1);
         let (_, slot) = pools.class_of(item.reference());
-        self.policy().insert(slot, entry_of(moved), now_seconds);
+        self.policy().insert(slot, pools.entry_of(moved), now_seconds);
         item.header().set_marks(moved.header().marks());
         self.counters.items += 1;
         self.counters.requested_bytes += moved.header().item_bytes();
@@ -337,7 +336,7 @@ impl Inner {
                 self.push_free(item);
             } else if state.has(State::LINKED) && !state.has(State::IN_POLICY | State::EVICTING) {
                 let (_, slot) = pools.class_of(item.reference());
-                self.policy().insert(slot, entry_of(item), now_seconds);
+                self.policy().insert(slot, pools.entry_of(item), now_seconds);
                 item.header().set(State::IN_POLICY);
             }
         }

@@ -20,6 +20,7 @@ use policy::prefetch::{CACHE_LINE_BYTES, prefetch, prefetch_to_write};
 
 use super::chain::Links;
 use super::item::{HEADER_BYTES, Header, ItemRef, State};
+use crate::KeyHash;
 
 /// The mapped memory and the table of slabs.
 pub(super) struct Arena {
@@ -30,6 +31,8 @@ pub(super) struct Arena {
     /// The bits of a reference that are the chunk's number.
     chunk_mask: u32,
     slabs: Box<[AtomicU64]>,
+    /// Seed of the keys' hashes. Set before there is an item.
+    hash_seed: AtomicU64,
 }
 
 // SAFETY: the arena only computes addresses; the module's contract governs access to them.
@@ -65,7 +68,19 @@ impl Arena {
         let mapping = mapping::Mapping::new((slab_count as usize) << slab_shift)?;
         let slabs = std::iter::repeat_with(|| AtomicU64::new(0)).take(slab_count as usize).collect();
         let chunk_mask = (1 << chunk_bits) - 1;
-        Ok(Self { base: mapping.aligned_base(), mapping, slab_shift, chunk_bits, chunk_mask, slabs })
+        let (base, hash_seed) = (mapping.aligned_base(), AtomicU64::new(0));
+        Ok(Self { base, mapping, slab_shift, chunk_bits, chunk_mask, slabs, hash_seed })
+    }
+
+    /// Hashes keys with `seed` from here on. Called before there is an item.
+    pub(super) fn set_hash_seed(&self, seed: u64) {
+        self.hash_seed.store(seed, Ordering::Relaxed);
+    }
+
+    /// The hash of `key`.
+    #[inline]
+    pub(super) fn hash_of(&self, key: &[u8]) -> KeyHash {
+        KeyHash::seeded(key, self.hash_seed.load(Ordering::Relaxed))
     }
 
     /// Bytes of address space taken.

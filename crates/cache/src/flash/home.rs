@@ -111,6 +111,13 @@ pub(crate) struct Found {
     is_anothers: bool,
 }
 
+impl Found {
+    /// Hash seed of the recovered items, if there are any.
+    pub(crate) fn hash_seed(&self) -> Option<u64> {
+        self.sections.as_ref().map(|_| self.superblock.hash_seed)
+    }
+}
+
 impl Settlement<'_> {
     /// Whether the pair can be opened. Changes nothing: a configuration that is refused must not cost what is there, in this
     /// pair or in another.
@@ -168,7 +175,7 @@ impl Settlement<'_> {
         first_closed: FirstLife,
         waiting: Waiting,
     ) -> Result<Found, CacheError> {
-        let before = self.fingerprint(first_closed);
+        let before = self.fingerprint(first_closed, old.hash_seed);
         let (superblock, place) = old.reopened(layout, before);
         let closed = matches!(old.state, State::Clean(_)).then(|| old.life());
         let found =
@@ -192,6 +199,7 @@ impl Settlement<'_> {
         self,
         found: Found,
         first: FirstLife,
+        hash_seed: u64,
         waiting: Waiting,
     ) -> Result<Pair, CacheError> {
         let Found { mut superblock, sections, loss, is_anothers, .. } = found;
@@ -200,7 +208,8 @@ impl Settlement<'_> {
         }
         // From here on a crash leaves nothing to be believed.
         let metadata = self.metadata_device();
-        superblock.fingerprint = self.fingerprint(first);
+        superblock.hash_seed = hash_seed;
+        superblock.fingerprint = self.fingerprint(first, hash_seed);
         let marked = superblock.mark_open(&*metadata, waiting).await;
         marked.map_err(|source| CacheError::Device { context: "writing the superblock", source })?;
         let recovered = sections.is_some();
@@ -284,7 +293,7 @@ impl Settlement<'_> {
 
     /// Of everything that must not change under a snapshot beside the layout: with other pairs, keys belong elsewhere. Of all
     /// pairs but the first also the cache that closes them.
-    fn fingerprint(&self, first: FirstLife) -> u64 {
+    fn fingerprint(&self, first: FirstLife, hash_seed: u64) -> u64 {
         let regions = &self.config.regions;
         let words = [self.config.filter_bytes_per_bucket, regions.unit_bytes, regions.region_bytes];
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -293,6 +302,10 @@ impl Settlement<'_> {
             bytes.extend((self.config.pairs.len() as u64).to_le_bytes());
         }
         bytes.extend(first.iter().flat_map(|life| life.to_le_bytes()));
+        // An earlier version of this program, which knows no seeds, must not take up what lies under other hashes.
+        if hash_seed != 0 {
+            bytes.extend(hash_seed.to_le_bytes());
+        }
         KeyHash::of(&bytes).0
     }
 
@@ -303,7 +316,7 @@ impl Settlement<'_> {
             self.regions_config(layout).check(&geometry).map_err(|error| wrong(&error))?;
         }
         if layout.soc_bytes > 0 {
-            self.soc_config(layout, 0).check(&geometry).map_err(|error| wrong(&error))?;
+            self.soc_config(layout, 0, 0).check(&geometry).map_err(|error| wrong(&error))?;
         }
         Ok(())
     }
@@ -316,8 +329,9 @@ impl Settlement<'_> {
         }
     }
 
-    fn soc_config(&self, layout: &Layout, generation: u64) -> SocConfig {
+    fn soc_config(&self, layout: &Layout, generation: u64, hash_seed: u64) -> SocConfig {
         let mut config = SocConfig::new(layout.soc_offset, layout.soc_bytes, generation);
+        config.hash_seed = hash_seed;
         config.bucket_bytes = self.config.bucket_bytes;
         config.filter_bytes_per_bucket = self.config.filter_bytes_per_bucket;
         config.pending_limit_bytes = (self.config.pending_bytes / self.config.pairs.len().max(1)).max(1);
@@ -358,7 +372,7 @@ impl Settlement<'_> {
         if layout.soc_bytes == 0 {
             return Ok(None);
         }
-        let config = self.soc_config(layout, superblock.generation_mark());
+        let config = self.soc_config(layout, superblock.generation_mark(), superblock.hash_seed);
         let soc = Soc::new(Arc::clone(&self.device), config)
             .map_err(|error| CacheError::Config(error.to_string()))?
             .with_clock(Arc::clone(self.clock));

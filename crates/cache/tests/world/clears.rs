@@ -177,20 +177,22 @@ fn a_value_fetched_before_a_clear_is_not_kept() {
                 config.flash = None;
             }
         });
-        let answer = std::cell::Cell::new(false);
-        let slow = async || {
+        let answer = Arc::new(AtomicBool::new(false));
+        let answers = Arc::clone(&answer);
+        let slow = async move || {
             std::future::poll_fn(|_| {
-                if answer.get() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+                let answers = answers.load(Ordering::SeqCst);
+                if answers { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
             })
             .await;
             Ok::<_, ()>(version(1, 200))
         };
         let options = crate::stage::AS_USUAL;
-        let mut load = waiting(stage.cache.get_or_insert_with(HERO, &options, slow));
+        let mut load = waiting(stage.cache.get_or_insert_with(HERO, options, slow));
         let mut follower =
-            waiting(stage.cache.get_or_insert_with(HERO, &options, async || Ok::<_, ()>(version(2, 200))));
+            waiting(stage.cache.get_or_insert_with(HERO, options, async || Ok::<_, ()>(version(2, 200))));
         stage.cache.clear();
-        answer.set(true);
+        answer.store(true, Ordering::SeqCst);
         assert_eq!(*poll(&mut load).expect("it has ended").unwrap(), version(1, 200));
         assert!(stage.get(HERO).is_none());
         assert_eq!(*poll(&mut follower).expect("it fetched anew").unwrap(), version(2, 200));

@@ -245,7 +245,7 @@ impl Scene {
         let options = InsertOptions { ttl_seconds, ..InsertOptions::default() };
         let began_seconds = self.world.unix_seconds();
         let (key, value) = (key(number), value(number, version));
-        let insert = self.cache.insert(&key, &value, &options);
+        let insert = self.cache.insert(&key, &value, options);
         // Readers that fetch get the new version from the source: the writer that changed the source must notify the cache.
         let ended = if is_loaded(number) { Some(insert.await) } else { self.patiently(insert).await };
         let Some(ended) = ended else {
@@ -337,20 +337,23 @@ impl Scene {
         }
     }
 
-    async fn load(&self, number: u64, random: &mut StdRng) {
+    async fn load(self: &Rc<Self>, number: u64, random: &mut StdRng) {
         let reading = self.ledger.borrow().begin_read(number, self.world.unix_seconds());
         let patience_ns = random.random_range(0..500_000);
-        let fetch = async || {
-            let alone = !std::mem::replace(&mut self.fetching.borrow_mut()[number as usize], true);
-            assert!(alone, "{}: two callers fetch key {number} at once", self.label);
-            let version = self.ledger.borrow().newest(number);
-            self.seen.borrow_mut().fetches += 1;
-            self.world.sleep(patience_ns).await;
-            self.fetching.borrow_mut()[number as usize] = false;
+        let scene = Rc::clone(self);
+        let fetch = async move {
+            let alone = !std::mem::replace(&mut scene.fetching.borrow_mut()[number as usize], true);
+            assert!(alone, "{}: two callers fetch key {number} at once", scene.label);
+            let version = scene.ledger.borrow().newest(number);
+            scene.seen.borrow_mut().fetches += 1;
+            scene.world.sleep(patience_ns).await;
+            scene.fetching.borrow_mut()[number as usize] = false;
             Ok::<_, ()>(value(number, version))
         };
+        // The world has one thread.
+        let fetch = || send_wrapper::SendWrapper::new(fetch);
         let options = InsertOptions::default();
-        let loaded = self.cache.get_or_insert_with(&key(number), &options, fetch).await;
+        let loaded = self.cache.get_or_insert_with(&key(number), options, fetch).await;
         let loaded = loaded.expect("this fetch never fails");
         let version = version_of(number, &loaded);
         // A fetch that found nothing does not constrain the cache's content.

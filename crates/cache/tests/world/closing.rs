@@ -45,7 +45,7 @@ fn tasks_went_on_after_their_cache_was_closed() {
         let (cache, ended, count) = opened(&simulation, &memory, seed);
         simulation.block_on(async move {
             for number in 0..KEYS {
-                cache.insert(&key(number), &value(number, 1), &InsertOptions::default()).await;
+                cache.insert(&key(number), &value(number, 1), InsertOptions::default()).await;
             }
             cache.close_async().await.unwrap();
         });

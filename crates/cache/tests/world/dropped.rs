@@ -36,7 +36,7 @@ fn dropped_futures_lose_no_items_in_a_roomy_cache() {
         };
         let outcome = run(&Plan { drops: true, latency: SLOW, flash, ..Plan::roomy(seed) });
         let (seen, flash) = (&outcome.seen, outcome.stats.flash.unwrap());
-        assert!(outcome.closed && seen.hits_flash > 100, "seed {seed}: {seen:?}");
+        assert!(outcome.closed && seen.hits_flash > 50, "seed {seed}: {seen:?}");
         assert_eq!(flash.lost_items(), 0, "seed {seed}: {flash:?}");
         assert!(seen.dropped_steps > 1000, "seed {seed}: {seen:?}");
         dropped += seen.dropped_inserts;

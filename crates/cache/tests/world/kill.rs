@@ -146,7 +146,7 @@ fn serve(cache: &Cache, notes: &Notes, writer: u64, seed: u64) {
             0..5 => {
                 let version = notes.begin(number);
                 let bytes = value(number, version);
-                cache.insert_blocking(&key(number), &bytes, &InsertOptions::default());
+                cache.insert_blocking(&key(number), &bytes, InsertOptions::default());
                 notes.acknowledge(number, version, false);
             }
             5 => {

@@ -81,7 +81,7 @@ impl Life {
         let version = self.ledger.lock().begin_write(number);
         let bytes = value(number, version);
         let (name, options) = (key(number), InsertOptions::default());
-        let mut insert = Box::pin(self.cache.insert(&name, &bytes, &options));
+        let mut insert = Box::pin(self.cache.insert(&name, &bytes, options));
         // While writes fail, buffers are scarce, and the insert may wait for a step.
         let ended = loop {
             if let Some(ended) = poll(&mut insert) {

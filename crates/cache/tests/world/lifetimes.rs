@@ -19,7 +19,7 @@ const AT_FIRST: u32 = 50;
 fn hero_for_a_while(len: usize, layer: Layer) -> Stage {
     let stage = Stage::new(|_| {});
     let options = InsertOptions { ttl_seconds: Some(AT_FIRST), ..AS_USUAL };
-    assert_eq!(block_on(stage.cache.insert(HERO, &version(1, len), &options)), Inserted::Stored);
+    assert_eq!(block_on(stage.cache.insert(HERO, &version(1, len), options)), Inserted::Stored);
     if layer == Layer::Flash {
         stage.push_out(len);
     }
@@ -180,7 +180,7 @@ fn set_ttl_without_free_dram_leaves_a_flash_item_unchanged() {
     let mut held = Vec::new();
     for number in 0_u64.. {
         let (key, bytes) = (number.to_be_bytes(), version(2, len));
-        let mut insert = Box::pin(stage.cache.insert(&key, &bytes, &AS_USUAL));
+        let mut insert = Box::pin(stage.cache.insert(&key, &bytes, AS_USUAL));
         let inserted = poll(&mut insert).or_else(|| {
             stage.step();
             poll(&mut insert)
@@ -209,7 +209,7 @@ fn an_item_is_given_another_time_though_dram_has_no_room_for_it_yet() {
         // New keys: an insert that is dropped removes its key, and would make room.
         let mut others = (0_u64..).map(|number| [*b"another ", number.to_be_bytes()].concat());
         while others.next().is_some_and(|other| {
-            poll(&mut Box::pin(cache.insert(&other, &version(2, len), &AS_USUAL))).is_some()
+            poll(&mut Box::pin(cache.insert(&other, &version(2, len), AS_USUAL))).is_some()
         }) {}
         let mut setting = waiting(cache.set_ttl(HERO, Some(100)));
         stage.gate.open();
@@ -257,7 +257,7 @@ fn short_ttl_admission_uses_the_given_ttl_and_not_the_remaining_one() {
         for len in LENGTHS {
             let stage = Stage::new(|config| config.flash.as_mut().unwrap().min_ttl_seconds = 40);
             let options = InsertOptions { ttl_seconds, ..AS_USUAL };
-            assert_eq!(block_on(stage.cache.insert(HERO, &version(1, len), &options)), Inserted::Stored);
+            assert_eq!(block_on(stage.cache.insert(HERO, &version(1, len), options)), Inserted::Stored);
             if then.is_some() {
                 assert_eq!(set_ttl(&stage, then), Ok(true));
             }

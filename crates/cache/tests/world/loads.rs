@@ -1,30 +1,47 @@
 //! Get-or-insert, told as stories: one fetch for many callers, and no value from before a newer write.
 
-use std::cell::Cell;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
 
 use device::RequestKind::Read;
 use flashwright_cache::{Cache, Fetched, InsertOptions};
+use futures_util::TryFutureExt;
 
 use crate::polled::{poll, waiting};
 use crate::stage::{AS_USUAL, HERO, LENGTHS, Stage, version};
 
 /// Where values come from: slow, counted, and able to fail.
+#[derive(Default, Clone)]
+struct Source(Arc<State>);
+
 #[derive(Default)]
-struct Source {
-    answers: Cell<bool>,
-    fails: Cell<bool>,
-    fetches: Cell<usize>,
+struct State {
+    answers: AtomicBool,
+    fails: AtomicBool,
+    fetches: AtomicUsize,
 }
 
 impl Source {
-    async fn fetch(&self, bytes: Vec<u8>) -> Result<Vec<u8>, &'static str> {
-        self.fetches.set(self.fetches.get() + 1);
-        poll_fn(|_| if self.answers.get() { Poll::Ready(()) } else { Poll::Pending }).await;
-        if self.fails.get() { Err("the source is down") } else { Ok(bytes) }
+    fn answer(&self) {
+        self.0.answers.store(true, Ordering::SeqCst);
+    }
+
+    fn fail(&self, fails: bool) {
+        self.0.fails.store(fails, Ordering::SeqCst);
+    }
+
+    fn fetches(&self) -> usize {
+        self.0.fetches.load(Ordering::SeqCst)
+    }
+
+    async fn fetch(self, bytes: Vec<u8>) -> Result<Vec<u8>, &'static str> {
+        self.0.fetches.fetch_add(1, Ordering::SeqCst);
+        let answers = || self.0.answers.load(Ordering::SeqCst);
+        poll_fn(|_| if answers() { Poll::Ready(()) } else { Poll::Pending }).await;
+        if self.0.fails.load(Ordering::SeqCst) { Err("the source is down") } else { Ok(bytes) }
     }
 
     async fn load<'a>(&self, cache: &'a Cache, number: u8) -> Result<Fetched<'a>, Arc<&'static str>> {
@@ -37,8 +54,7 @@ impl Source {
         number: u8,
         len: usize,
     ) -> Result<Fetched<'a>, Arc<&'static str>> {
-        let fetch = async || self.fetch(version(number, len)).await;
-        cache.get_or_insert_with(HERO, &AS_USUAL, fetch).await
+        cache.get_or_insert_with(HERO, AS_USUAL, || self.clone().fetch(version(number, len))).await
     }
 }
 
@@ -46,13 +62,13 @@ impl Source {
 fn many_callers_that_miss_at_once_fetch_once() {
     let (stage, source) = (Stage::new(|_| {}), Source::default());
     let mut loads: Vec<_> = (0..10).map(|_| waiting(source.load(&stage.cache, 1))).collect();
-    source.answers.set(true);
+    source.answer();
     for (number, load) in loads.iter_mut().enumerate() {
         let loaded = poll(load).expect("the source has answered").expect("with a value");
         assert_eq!(matches!(loaded, Fetched::Made(_)), number == 0);
         assert_eq!(*loaded, version(1, 200));
     }
-    assert_eq!(source.fetches.get(), 1);
+    assert_eq!(source.fetches(), 1);
     assert_eq!(stage.cache.stats().inserts.total(), 1);
 }
 
@@ -61,16 +77,16 @@ fn many_callers_that_miss_at_once_fetch_once() {
 fn failed_fetch_fails_for_its_waiters_and_for_no_later_caller() {
     let (stage, source) = (Stage::new(|_| {}), Source::default());
     let mut loads: Vec<_> = (0..10).map(|_| waiting(source.load(&stage.cache, 1))).collect();
-    source.answers.set(true);
-    source.fails.set(true);
+    source.answer();
+    source.fail(true);
     for load in &mut loads {
         assert_eq!(*poll(load).expect("the source has answered").unwrap_err(), "the source is down");
     }
-    assert_eq!((source.fetches.get(), stage.cache.stats().gets.misses), (1, 10));
-    source.fails.set(false);
+    assert_eq!((source.fetches(), stage.cache.stats().gets.misses), (1, 10));
+    source.fail(false);
     let mut next = Box::pin(source.load(&stage.cache, 2));
     assert_eq!(*poll(&mut next).expect("it fetched anew").unwrap(), version(2, 200));
-    assert_eq!(source.fetches.get(), 2);
+    assert_eq!(source.fetches(), 2);
 }
 
 /// Those that waited fetched in turn what the cache could not keep.
@@ -79,12 +95,12 @@ fn a_value_too_large_to_be_kept_is_fetched_once_for_all_that_wait() {
     let (stage, source) = (Stage::new(|_| {}), Source::default());
     let len = stage.cache.max_item_bytes();
     let mut loads: Vec<_> = (0..10).map(|_| waiting(source.load_of(&stage.cache, 1, len))).collect();
-    source.answers.set(true);
+    source.answer();
     for load in &mut loads {
         assert_eq!(*poll(load).expect("the source has answered").unwrap(), version(1, len));
     }
     drop(loads);
-    assert_eq!((source.fetches.get(), stage.cache.stats().inserts.rejected_too_large), (1, 1));
+    assert_eq!((source.fetches(), stage.cache.stats().inserts.rejected_too_large), (1, 1));
     let mut next = Box::pin(source.load_of(&stage.cache, 2, len));
     assert_eq!(*poll(&mut next).expect("it fetched anew").unwrap(), version(2, len));
 }
@@ -93,13 +109,13 @@ fn a_value_too_large_to_be_kept_is_fetched_once_for_all_that_wait() {
 fn a_value_that_expires_at_once_is_fetched_once_for_all_that_wait() {
     let (stage, source) = (Stage::new(|_| {}), Source::default());
     let at_once = InsertOptions { ttl_seconds: Some(0), ..AS_USUAL };
-    let fetch = async || source.fetch(version(1, 200)).await.map(|value| (value, at_once));
+    let fetch = || source.clone().fetch(version(1, 200)).map_ok(move |value| (value, at_once));
     let mut loads: Vec<_> = (0..10).map(|_| waiting(stage.cache.get_or_fetch(HERO, fetch))).collect();
-    source.answers.set(true);
+    source.answer();
     for load in &mut loads {
         assert_eq!(*poll(load).expect("the source has answered").unwrap(), version(1, 200));
     }
-    assert_eq!(source.fetches.get(), 1);
+    assert_eq!(source.fetches(), 1);
 }
 
 /// What was wanted before and after a remove must not be one answer: the source may have changed in between.
@@ -109,10 +125,10 @@ fn an_error_from_before_a_remove_is_its_callers_alone() {
     let mut first = waiting(source.load(&stage.cache, 1));
     stage.cache.remove(HERO);
     let mut after = waiting(source.load(&stage.cache, 2));
-    source.answers.set(true);
-    source.fails.set(true);
+    source.answer();
+    source.fail(true);
     assert_eq!(*poll(&mut first).expect("it has ended").unwrap_err(), "the source is down");
-    source.fails.set(false);
+    source.fail(false);
     assert_eq!(*poll(&mut after).expect("it fetched anew").unwrap(), version(2, 200));
 }
 
@@ -121,9 +137,9 @@ fn waiter_with_another_error_type_fetches_itself() {
     let (stage, source) = (Stage::new(|_| {}), Source::default());
     let mut first = waiting(source.load(&stage.cache, 1));
     let of_numbers = async || Err::<Vec<u8>, u64>(7);
-    let mut second = waiting(stage.cache.get_or_insert_with(HERO, &AS_USUAL, of_numbers));
-    source.answers.set(true);
-    source.fails.set(true);
+    let mut second = waiting(stage.cache.get_or_insert_with(HERO, AS_USUAL, of_numbers));
+    source.answer();
+    source.fail(true);
     assert_eq!(*poll(&mut first).expect("it has ended").unwrap_err(), "the source is down");
     assert_eq!(*poll(&mut second).expect("it has ended").unwrap_err(), 7_u64);
 }
@@ -131,16 +147,17 @@ fn waiter_with_another_error_type_fetches_itself() {
 #[test]
 fn a_fetch_that_panics_hands_over_to_the_next_caller() {
     let (stage, source) = (Stage::new(|_| {}), Source::default());
-    let fetch = async || -> Result<Vec<u8>, &'static str> {
-        source.fetch(Vec::new()).await?;
+    let slow = source.clone();
+    let fetch = async move || -> Result<Vec<u8>, &'static str> {
+        slow.fetch(Vec::new()).await?;
         panic!("the fetch panics");
     };
-    let mut first = waiting(stage.cache.get_or_insert_with(HERO, &AS_USUAL, fetch));
+    let mut first = waiting(stage.cache.get_or_insert_with(HERO, AS_USUAL, fetch));
     let mut second = waiting(source.load(&stage.cache, 2));
-    source.answers.set(true);
+    source.answer();
     assert!(catch_unwind(AssertUnwindSafe(|| poll(&mut first).is_some())).is_err());
     assert_eq!(*poll(&mut second).expect("it has ended").unwrap(), version(2, 200));
-    assert_eq!(source.fetches.get(), 2);
+    assert_eq!(source.fetches(), 2);
 }
 
 #[test]
@@ -151,19 +168,64 @@ fn an_answer_is_kept_as_it_says() {
         stage.cache.get_or_fetch_blocking(HERO, || Ok::<_, ()>((version(1, 200), for_a_minute))).unwrap();
     assert_eq!(*fetched, version(1, 200));
     assert!(stage.get(HERO).expect("it is kept").expiry_seconds().is_some());
-    let again = stage.cache.get_or_insert_with_blocking(HERO, &AS_USUAL, || Err("it was fetched again"));
+    let again = stage.cache.get_or_insert_with_blocking(HERO, AS_USUAL, || Err("it was fetched again"));
     assert!(matches!(again, Ok(Fetched::Found(_))));
 }
 
 #[test]
-fn a_fetch_that_is_given_up_hands_over_to_the_next_caller() {
+fn dropped_callers_fetch_serves_those_that_wait() {
     let (stage, source) = (Stage::new(|_| {}), Source::default());
     let first = waiting(source.load(&stage.cache, 1));
     let mut second = waiting(source.load(&stage.cache, 2));
     drop(first);
-    source.answers.set(true);
-    assert_eq!(*poll(&mut second).expect("it has ended").unwrap(), version(2, 200));
-    assert_eq!(source.fetches.get(), 2);
+    source.answer();
+    assert_eq!(*poll(&mut second).expect("it has ended").unwrap(), version(1, 200));
+    assert_eq!(source.fetches(), 1);
+}
+
+#[test]
+fn fetch_of_a_caller_that_is_not_polled_serves_those_that_wait() {
+    let (stage, source) = (Stage::new(|_| {}), Source::default());
+    let first = waiting(source.load(&stage.cache, 1));
+    let mut others: Vec<_> = (0..5).map(|_| waiting(source.load(&stage.cache, 2))).collect();
+    source.answer();
+    for other in &mut others {
+        assert_eq!(*poll(other).expect("it has ended").unwrap(), version(1, 200));
+    }
+    assert_eq!(source.fetches(), 1);
+    drop(first);
+}
+
+/// A stepped cache has no thread that could continue the fetch.
+#[test]
+fn fetch_without_callers_and_spawner_is_dropped() {
+    let (stage, source) = (Stage::new(|_| {}), Source::default());
+    let loads = [1, 2].map(|number| waiting(source.load(&stage.cache, number)));
+    drop(loads);
+    assert_eq!(Arc::strong_count(&source.0), 1);
+    source.answer();
+    assert_eq!(*poll(&mut Box::pin(source.load(&stage.cache, 3))).unwrap().unwrap(), version(3, 200));
+}
+
+/// Every get of the key waited for the first one, which is no longer polled.
+#[test]
+fn flash_read_of_a_get_that_is_not_polled_serves_those_that_wait() {
+    for len in LENGTHS {
+        let stage = Stage::with_hero_on_flash(len);
+        stage.gate.close(Read);
+        let first = waiting(stage.cache.get(HERO));
+        let mut others: Vec<_> = (0..5).map(|_| waiting(stage.cache.get(HERO))).collect();
+        stage.gate.open();
+        for other in &mut others {
+            assert_eq!(poll(other).expect("the read has ended").as_deref(), Some(&version(1, len)[..]));
+        }
+        drop(others);
+        let mut first = first;
+        assert_eq!(poll(&mut first).expect("the read has ended").as_deref(), Some(&version(1, len)[..]));
+        drop(first);
+        let gets = stage.cache.stats().gets;
+        assert_eq!((gets.hits_flash, gets.hits_dram), (1, 5));
+    }
 }
 
 #[test]
@@ -172,7 +234,7 @@ fn a_value_fetched_before_a_newer_insert_does_not_replace_it() {
     let cache = Arc::clone(&stage.cache);
     let mut load = waiting(source.load(&cache, 1));
     stage.put(HERO, &version(2, 200));
-    source.answers.set(true);
+    source.answer();
     let loaded = poll(&mut load).expect("it has ended").unwrap();
     assert_eq!(*loaded, version(1, 200), "its caller asked before the insert");
     drop((loaded, load));
@@ -188,7 +250,7 @@ fn a_value_fetched_before_a_remove_is_not_kept() {
     let mut load = waiting(source.load(&cache, 1));
     let mut follower = waiting(source.load(&cache, 2));
     stage.cache.remove(HERO);
-    source.answers.set(true);
+    source.answer();
     assert_eq!(*poll(&mut load).expect("it has ended").unwrap(), version(1, 200));
     assert!(stage.get(HERO).is_none());
     assert_eq!(*poll(&mut follower).expect("it fetched anew").unwrap(), version(2, 200));
@@ -203,7 +265,7 @@ fn a_value_fetched_before_a_remove_is_not_kept_without_flash_either() {
     let (stage, source) = (Stage::new(|config| config.flash = None), Source::default());
     let mut load = waiting(source.load(&stage.cache, 1));
     stage.cache.remove(HERO);
-    source.answers.set(true);
+    source.answer();
     assert!(poll(&mut load).expect("it has ended").is_ok());
     assert!(stage.get(HERO).is_none());
 }
@@ -216,12 +278,12 @@ fn caller_with_a_miss_older_than_a_completed_fetch_does_not_fetch_again() {
     stage.gate.close(Read);
     let mut slow = waiting(source.load(&stage.cache, 3));
     stage.cache.remove(HERO);
-    source.answers.set(true);
+    source.answer();
     let mut quick = Box::pin(source.load(&stage.cache, 2));
     assert!(matches!(poll(&mut quick), Some(Ok(Fetched::Made(_)))));
     stage.gate.open();
     assert_eq!(*poll(&mut slow).expect("the read has ended").unwrap(), version(2, 200));
-    assert_eq!(source.fetches.get(), 1);
+    assert_eq!(source.fetches(), 1);
 }
 
 /// Who waited for another's fetch was counted twice: as a miss when it looked first, as a hit when it looked again.
@@ -236,7 +298,7 @@ fn a_load_counts_as_one_get_however_often_it_looks() {
         let (stage, source) = (Stage::new(change), Source::default());
         let mut loads: Vec<_> = (0..10).map(|_| waiting(source.load(&stage.cache, 1))).collect();
         assert_eq!(stage.cache.stats().gets.total(), 1, "the one that fetches");
-        source.answers.set(true);
+        source.answer();
         for load in &mut loads {
             assert_eq!(*poll(load).expect("the source has answered").unwrap(), version(1, 200));
         }

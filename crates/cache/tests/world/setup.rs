@@ -59,9 +59,11 @@ pub fn cache_config(flash: FlashConfig, dram_bytes: u64, seed: u64) -> CacheConf
         flash: Some(flash),
         upkeep: UpkeepConfig::default(),
         seed,
+        hash_seed: None,
         on_remove: None,
         on_evict: None,
         events: None,
+        spawner: None,
         memory_budget_bytes: None,
     }
 }

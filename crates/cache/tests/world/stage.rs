@@ -50,7 +50,7 @@ impl Stage {
 
     /// Inserts; if there is no room on the way to flash, makes some.
     pub fn put(&self, key: &[u8], bytes: &[u8]) {
-        let mut insert = Box::pin(self.cache.insert(key, bytes, &AS_USUAL));
+        let mut insert = Box::pin(self.cache.insert(key, bytes, AS_USUAL));
         let ended = crate::polled::poll(&mut insert).or_else(|| {
             self.step();
             crate::polled::poll(&mut insert)

@@ -27,6 +27,7 @@ mod flush;
 #[cfg(feature = "fuzzing")]
 pub(in crate::flash) mod fuzzing;
 mod index;
+mod keys;
 mod layout;
 mod order;
 mod policy;

@@ -27,6 +27,8 @@ pub struct SocConfig {
     /// What tells this life of the store from all others on this device, earlier stores included
     /// ([`Superblock::generation_mark`](crate::flash::superblock::Superblock::generation_mark)).
     pub generation: u64,
+    /// Seed of the keys' hashes.
+    pub hash_seed: u64,
 }
 
 impl SocConfig {
@@ -43,6 +45,7 @@ impl SocConfig {
             writes_in_flight: 16,
             writes_per_step: 64,
             generation,
+            hash_seed: 0,
         }
     }
 

@@ -21,6 +21,7 @@ mod config;
 mod filter;
 #[cfg(feature = "fuzzing")]
 pub(in crate::flash) mod fuzzing;
+mod keys;
 mod landing;
 mod lookup;
 mod pending;

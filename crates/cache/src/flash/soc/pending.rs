@@ -168,6 +168,18 @@ impl Shard {
         Some(newest.bytes.is_some())
     }
 
+    /// The keys of the items that wait for `bucket`.
+    pub fn waiting_keys(&self, bucket: BucketId) -> Vec<Box<[u8]>> {
+        let Some(list) = self.buckets.get(&bucket) else { return Vec::new() };
+        let key = |waiter: &Waiter| {
+            let newest = list.newest(|other| other.fingerprint == waiter.fingerprint)?;
+            // A tombstone came after it.
+            newest.bytes.as_ref()?;
+            Some(waiter.bytes.as_ref()?[..usize::from(waiter.key_len)].into())
+        };
+        list.fresh.iter().chain(list.frozen()).filter_map(key).collect()
+    }
+
     /// Appends an item, replacing an older fresh one of the same key. The memory taken for it is its own and a bucket's;
     /// answers how much of that was not needed, or was set free.
     pub fn insert(&mut self, bucket: BucketId, item: Waiter) -> usize {

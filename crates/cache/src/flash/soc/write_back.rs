@@ -157,7 +157,7 @@ impl Soc {
         let Some(on_eviction) = &self.on_eviction else { return };
         for Left { fingerprint, expiry_seconds, tag, key, value } in left {
             if self.shard(id).lock().waits(id, *fingerprint).is_none() {
-                let (hash, value): (_, &[&[u8]]) = (KeyHash::of(key), &[value]);
+                let (hash, value): (_, &[&[u8]]) = (KeyHash::seeded(key, self.config.hash_seed), &[value]);
                 on_eviction(&FlashItem { key, hash, value, expiry_seconds: *expiry_seconds, tag: *tag });
             }
         }

@@ -4,10 +4,10 @@
 //!
 //! ```text
 //!      0        8         12         16         24         40           48
-//!      +--------+---------+----------+----------+----------+------------+--------+-------------+-------+----------+
-//!      | magic  | version | checksum | sequence | store id | generation | layout | fingerprint | state | snapshot |
-//!      | 8 B    | u32     | u32      | u64      | u128     | u64        | 72 B   | u64         | u64   | 3 × u64  |
-//!      +--------+---------+----------+----------+----------+------------+--------+-------------+-------+----------+
+//!      +--------+---------+----------+----------+----------+------------+--------+-------------+-------+----------+------+
+//!      | magic  | version | checksum | sequence | store id | generation | layout | fingerprint | state | snapshot | seed |
+//!      | 8 B    | u32     | u32      | u64      | u128     | u64        | 72 B   | u64         | u64   | 3 × u64  | u64  |
+//!      +--------+---------+----------+----------+----------+------------+--------+-------------+-------+----------+------+
 //! ```
 //!
 //! Little-endian. The checksum is CRC-32C of the first 256 bytes but itself. Magic, version and checksum stay where they
@@ -69,6 +69,8 @@ pub struct Superblock {
     pub fingerprint: u64,
     /// Whether the store is in use.
     pub state: State,
+    /// Seed of the keys' hashes. Stores written before there was one have 0 here, the seed that they were written with.
+    pub hash_seed: u64,
 }
 
 /// Whether the store is in use.
@@ -105,7 +107,7 @@ impl Superblock {
     /// The first superblock of a new store, in use. `store_id` is random.
     #[must_use]
     pub fn new(store_id: u128, layout: Layout, fingerprint: u64) -> Self {
-        Self { sequence: 0, store_id, generation: 1, layout, fingerprint, state: State::Open }
+        Self { sequence: 0, store_id, generation: 1, layout, fingerprint, state: State::Open, hash_seed: 0 }
     }
 
     /// How to go on with a store found on a device: with its snapshot, if it was closed cleanly and the layout and
@@ -217,6 +219,7 @@ impl Superblock {
             place.offset,
             place.bytes,
             place.mark,
+            self.hash_seed,
         ];
         for number in parts.into_iter().chain(rest) {
             writer.put(&number.to_le_bytes());
@@ -245,6 +248,7 @@ impl Superblock {
         };
         let (fingerprint, state) = (reader.u64(), reader.u64());
         let place = SnapshotPlace { offset: reader.u64(), bytes: reader.u64(), mark: reader.u64() };
+        let hash_seed = reader.u64();
         let state = match state {
             OPEN => State::Open,
             CLEAN => State::Clean(place),
@@ -253,7 +257,7 @@ impl Superblock {
         };
         // Nobody counts so far, and what comes next must have a number too.
         let counts = [sequence, generation].into_iter().all(|count| count < u64::MAX / 2);
-        counts.then_some(Self { sequence, store_id, generation, layout, fingerprint, state })
+        counts.then_some(Self { sequence, store_id, generation, layout, fingerprint, state, hash_seed })
     }
 }
 

@@ -93,22 +93,32 @@ fn golden_bytes() {
         soc_bytes: 10,
     };
     let state = State::Clean(SnapshotPlace { offset: 12, bytes: 13, mark: 14 });
-    let superblock =
-        Superblock { sequence: 15, store_id: 16, generation: 17, layout, fingerprint: 11, state };
-    let mut expected = b"FLSHWRT\0\x01\0\0\0".to_vec();
-    expected.extend(GOLDEN_CHECKSUM);
-    let u64s = |numbers: &[u64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>();
-    expected.extend(u64s(&[15, 16, 0, 17, 1]));
-    expected.extend([2, 0, 0, 0, 3, 0, 0, 0]);
-    expected.extend(u64s(&[4, 5, 6, 7, 8, 9, 10, 11, 2, 12, 13, 14]));
-    expected.resize(ENCODED_BYTES, 0);
-    let encoded = superblock.encode();
-    assert_eq!(encoded[..], expected);
-    assert_eq!(Superblock::decode(&encoded), Some(superblock));
+    for (hash_seed, checksum) in GOLDEN_CHECKSUMS {
+        let superblock = Superblock {
+            sequence: 15,
+            store_id: 16,
+            generation: 17,
+            layout,
+            fingerprint: 11,
+            state,
+            hash_seed,
+        };
+        let mut expected = b"FLSHWRT\0\x01\0\0\0".to_vec();
+        expected.extend(checksum);
+        let u64s =
+            |numbers: &[u64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>();
+        expected.extend(u64s(&[15, 16, 0, 17, 1]));
+        expected.extend([2, 0, 0, 0, 3, 0, 0, 0]);
+        expected.extend(u64s(&[4, 5, 6, 7, 8, 9, 10, 11, 2, 12, 13, 14, hash_seed]));
+        expected.resize(ENCODED_BYTES, 0);
+        let encoded = superblock.encode();
+        assert_eq!(encoded[..], expected);
+        assert_eq!(Superblock::decode(&encoded), Some(superblock));
+    }
 }
 
-/// Computed by another CRC-32C.
-const GOLDEN_CHECKSUM: [u8; 4] = [137, 164, 201, 170];
+/// By hash seed; computed by another CRC-32C. Stores that were written before there were seeds read as seed 0.
+const GOLDEN_CHECKSUMS: [(u64, [u8; 4]); 2] = [(0, [137, 164, 201, 170]), (18, [138, 214, 61, 87])];
 
 #[test]
 fn every_flipped_byte_is_found_and_the_other_copy_takes_over() {

@@ -1,0 +1,45 @@
+//! One cache at a time on a device of this program. A file or block device is locked against other programs as it is opened; of two
+//! caches on one device object, each would overwrite the other's items.
+
+use std::sync::Arc;
+
+use device::Device;
+use parking_lot::Mutex;
+
+use crate::error::CacheError;
+
+/// Addresses of the devices that caches of this program use.
+static CLAIMED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+/// The right to use a device, until this is dropped.
+pub(crate) struct Claim(Arc<dyn Device>);
+
+impl Claim {
+    pub(crate) fn on(device: &Arc<dyn Device>) -> Result<Self, CacheError> {
+        let mut claimed = CLAIMED.lock();
+        let address = address(device);
+        if claimed.contains(&address) {
+            return Err(CacheError::Occupied(
+                "the flash device is in use by another cache of this program: close or drop that one first, or give each cache a \
+                 part of the device (SliceDevice)"
+                    .to_owned(),
+            ));
+        }
+        claimed.push(address);
+        Ok(Self(Arc::clone(device)))
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut claimed = CLAIMED.lock();
+        if let Some(at) = claimed.iter().position(|&claimed| claimed == address(&self.0)) {
+            claimed.swap_remove(at);
+        }
+    }
+}
+
+/// Of the device, without what tells its type. It stays the device's while the claim holds it.
+fn address(device: &Arc<dyn Device>) -> usize {
+    Arc::as_ptr(device).cast::<()>() as usize
+}

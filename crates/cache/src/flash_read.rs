@@ -1,0 +1,155 @@
+//! The part of a get that DRAM cannot answer: one read of flash for all callers of the key, and back into DRAM.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::KeyHash;
+use crate::dram::{AllocateError, Draft, PoolId};
+use crate::event::EventKind;
+use crate::flash::tier;
+use crate::flash::{FlashValue, Waiting, chain};
+use crate::hybrid::Engine;
+use crate::in_flight::{Joined, Turn};
+use crate::item::{Item, Layer};
+use crate::owned::OwnedItem;
+
+impl Engine {
+    /// DRAM missed; flash may have it.
+    pub(crate) async fn find_on_flash(
+        &self,
+        key: &[u8],
+        hash: KeyHash,
+        waiting: Waiting,
+    ) -> Option<Item<'_>> {
+        let flash = self.flash.as_ref()?;
+        let turn = loop {
+            let fetch = {
+                let lock = self.dram.lock(hash);
+                if let Some(handle) = lock.find(key) {
+                    self.counters.hit_dram();
+                    return Some(Item::in_dram(handle, Layer::Dram));
+                }
+                // What flash gave up while it was being read may still come to DRAM. A get that missed meanwhile would be
+                // followed by one that finds it, as if it had been inserted.
+                let under_way = if self.is_telling() { None } else { self.in_flight.under_way(hash) };
+                match under_way {
+                    Some(fetch) => fetch,
+                    None if !flash.may_contain(hash) => return None,
+                    // A fetch that is waited for here might itself wait for the eviction that this thread is in.
+                    None if self.is_telling() => break None,
+                    None => match self.in_flight.join(hash, key) {
+                        Joined::Lead(turn) => break Some(turn),
+                        Joined::Follow(fetch) => fetch,
+                    },
+                }
+            };
+            self.counters.coalesced();
+            fetch.wait(None).await;
+        };
+        let found = match turn {
+            Some(turn) if waiting == Waiting::Task => self.read_for_all(key, hash, turn).await?,
+            turn => {
+                let value = self.read_flash(key, hash, waiting).await?;
+                match turn {
+                    Some(turn) => self.promote(key, hash, value, &turn),
+                    None => {
+                        let pieces = pieces_of(&value);
+                        Item::from_flash(value, pieces)
+                    }
+                }
+            }
+        };
+        self.counters.hit_flash();
+        Some(found)
+    }
+
+    async fn read_flash(&self, key: &[u8], hash: KeyHash, waiting: Waiting) -> Option<FlashValue> {
+        let mut value = self.flash.as_ref()?.read(hash, key, waiting).await?;
+        if self.removals.contain(key) {
+            self.remove(key);
+            return None;
+        }
+        value.tag = tier::within(value.tag, self.pools);
+        Some(value)
+    }
+
+    /// Reads a value from flash in a task that every caller of the key drives.
+    async fn read_for_all(&self, key: &[u8], hash: KeyHash, turn: Turn) -> Option<Item<'_>> {
+        let engine = self.me.upgrade()?;
+        let (fetch, found) = (turn.fetch(), Arc::new(Mutex::new(None)));
+        let (key, result): (Box<[u8]>, _) = (key.into(), Arc::clone(&found));
+        fetch.carry_out(Box::pin(async move {
+            if let Some(value) = engine.read_flash(&key, hash, Waiting::Task).await {
+                let item = engine.promote(&key, hash, value, &turn);
+                *result.lock() = Some(OwnedItem::new(&engine, item));
+            }
+        }));
+        fetch.wait(None).await;
+        let found = found.lock().take()?;
+        Some(found.lend(&self.dram))
+    }
+
+    /// Copies a value read from flash to DRAM, if there is room at once and the fetch was not overtaken. Otherwise only the
+    /// caller gets the value.
+    fn promote<'a>(&'a self, key: &[u8], hash: KeyHash, value: FlashValue, turn: &Turn) -> Item<'a> {
+        let pieces = pieces_of(&value);
+        let Ok((draft, links)) = self.drafts_of(key, hash, &value, &pieces) else {
+            return Item::from_flash(value, pieces);
+        };
+        let mut lock = self.dram.lock(hash);
+        if turn.overtaken() || lock.find(key).is_some() {
+            drop(lock);
+            return Item::from_flash(value, pieces);
+        }
+        let replaced = lock.link(draft);
+        debug_assert!(replaced.is_none(), "nothing was linked under this lock");
+        for link in links {
+            // The parent is linked and locked, so it takes them all, unless it has expired this very second.
+            drop(lock.add_child(key, link));
+        }
+        let Some(handle) = lock.find(key) else { return Item::from_flash(value, pieces) };
+        handle.mark_clean();
+        drop(lock);
+        self.counters.promoted();
+        self.tell_of(EventKind::Promoted, key, hash, handle.len(), handle.expiry_seconds());
+        Item::in_dram(handle, Layer::Flash)
+    }
+
+    /// Copies an item read from flash to drafts: the item itself and its chained items, oldest first, so that the newest ends up
+    /// in front again.
+    pub(crate) fn drafts_of(
+        &self,
+        key: &[u8],
+        hash: KeyHash,
+        value: &FlashValue,
+        pieces: &[Range<usize>],
+    ) -> Result<(Draft<'_>, Vec<Draft<'_>>), AllocateError> {
+        let crossing = self.crossing();
+        let pool = PoolId(tier::pool_of(value.tag));
+        let parent = &value[pieces.first().cloned().unwrap_or(0..value.len())];
+        let room = self.dram.allocate(pool, key, hash, parent.len(), value.expiry_seconds, &crossing);
+        let drafts = room.and_then(|room| {
+            let links = pieces.iter().skip(1).rev().map(|link| &value[link.clone()]);
+            let links = links.map(|link| {
+                let room = self.dram.allocate_child(pool, hash, link.len(), &crossing)?;
+                Ok(filled(room, link))
+            });
+            Ok((filled(room, parent), links.collect::<Result<_, _>>()?))
+        });
+        crossing.outcry.let_out();
+        drafts
+    }
+}
+
+fn filled<'a>(mut draft: Draft<'a>, bytes: &[u8]) -> Draft<'a> {
+    draft.copy_from_slice(bytes);
+    draft
+}
+
+/// The ranges of a chain's pieces in its value on flash; none if it is not a chain.
+fn pieces_of(value: &FlashValue) -> Vec<Range<usize>> {
+    let pieces = if tier::is_chained(value.tag) { chain::pieces(value) } else { None };
+    pieces.unwrap_or_default()
+}

@@ -1,0 +1,118 @@
+//! The keys on flash, and removing all keys with a prefix.
+//!
+//! Memory holds no keys of items on flash, only parts of their hashes. So both read all of the flash tier, in large transfers.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use device::desk;
+use parking_lot::RwLock;
+
+use crate::Cache;
+use crate::flash::Waiting;
+use crate::hybrid::Engine;
+
+/// Prefixes whose keys are being removed.
+#[derive(Default)]
+pub(crate) struct Removals {
+    count: AtomicUsize,
+    prefixes: RwLock<Vec<Box<[u8]>>>,
+}
+
+/// A prefix is being removed while this lives.
+struct Removing<'a> {
+    removals: &'a Removals,
+    prefix: &'a [u8],
+}
+
+impl Cache {
+    /// Shows `visit` the keys of all items on flash and on the way there, in no order. It reads all of the flash tier: a second for
+    /// every few GB. Nothing is locked while it runs. A key that is inserted, removed or moved meanwhile is seen once, several times or never;
+    /// a key that stays on flash is seen at least once. The keys of items in DRAM, which may be on flash as well, are visited by
+    /// [`for_each_key_in_dram`](Self::for_each_key_in_dram).
+    pub async fn for_each_key_on_flash(&self, visit: impl FnMut(&[u8])) {
+        self.engine.visit_flash(Waiting::Task, visit).await;
+    }
+
+    /// As [`for_each_key_on_flash`](Self::for_each_key_on_flash), on this thread.
+    pub fn for_each_key_on_flash_blocking(&self, visit: impl FnMut(&[u8])) {
+        desk::wait_for(self.engine.visit_flash(Waiting::Thread, visit));
+    }
+
+    /// Removes every key that starts with `prefix`, in DRAM and on flash; answers how many removals that took, at least one for each
+    /// key. No such key that was inserted before the call is found after it. What others insert under such keys while it runs stays
+    /// or goes. A fetch of any key that began before the call is not stored.
+    ///
+    /// It reads all of the flash tier, as [`for_each_key_on_flash`](Self::for_each_key_on_flash) does. Dropped half way, it has removed
+    /// some.
+    ///
+    /// ```
+    /// # use flashwright_cache::{Cache, InsertOptions};
+    /// # let cache = Cache::builder().dram_bytes(4 << 20).open()?;
+    /// cache.insert_blocking(b"user/7/name", b"Ada", InsertOptions::default());
+    /// cache.insert_blocking(b"user/8/name", b"Bob", InsertOptions::default());
+    /// assert_eq!(cache.remove_prefix_blocking(b"user/7/"), 1);
+    /// assert!(cache.get_blocking(b"user/7/name").is_none() && cache.get_blocking(b"user/8/name").is_some());
+    /// # Ok::<(), flashwright_cache::CacheError>(())
+    /// ```
+    pub async fn remove_prefix(&self, prefix: &[u8]) -> u64 {
+        self.remove_all(prefix, Waiting::Task).await
+    }
+
+    /// As [`remove_prefix`](Self::remove_prefix), on this thread.
+    pub fn remove_prefix_blocking(&self, prefix: &[u8]) -> u64 {
+        desk::wait_for(self.remove_all(prefix, Waiting::Thread))
+    }
+
+    async fn remove_all(&self, prefix: &[u8], waiting: Waiting) -> u64 {
+        // From here on, no such key comes back from flash to DRAM, where it could be passed over.
+        let _removing = self.engine.removals.begin(prefix);
+        drop((self.engine.loads.overtake_all(), self.engine.in_flight.overtake_all()));
+        let mut removed = 0;
+        let mut remove = |key: &[u8]| {
+            if key.starts_with(prefix) {
+                removed += u64::from(self.remove(key));
+            }
+        };
+        self.for_each_key_in_dram(&mut remove);
+        self.engine.visit_flash(waiting, remove).await;
+        removed
+    }
+}
+
+impl Engine {
+    async fn visit_flash(&self, waiting: Waiting, mut visit: impl FnMut(&[u8])) {
+        let Some(flash) = &self.flash else { return };
+        for pair in &flash.pairs {
+            if let Some(regions) = &pair.regions {
+                regions.visit_keys(waiting, &mut visit).await;
+            }
+            if let Some(soc) = &pair.soc {
+                soc.visit_keys(waiting, &mut visit).await;
+            }
+        }
+    }
+}
+
+impl Removals {
+    fn begin<'a>(&'a self, prefix: &'a [u8]) -> Removing<'a> {
+        self.prefixes.write().push(prefix.into());
+        self.count.fetch_add(1, Ordering::SeqCst);
+        Removing { removals: self, prefix }
+    }
+
+    /// Whether the key is being removed.
+    pub(crate) fn contain(&self, key: &[u8]) -> bool {
+        self.count.load(Ordering::SeqCst) > 0
+            && self.prefixes.read().iter().any(|prefix| key.starts_with(prefix))
+    }
+}
+
+impl Drop for Removing<'_> {
+    fn drop(&mut self) {
+        let mut prefixes = self.removals.prefixes.write();
+        if let Some(at) = prefixes.iter().position(|prefix| **prefix == *self.prefix) {
+            prefixes.swap_remove(at);
+        }
+        self.removals.count.fetch_sub(1, Ordering::SeqCst);
+    }
+}

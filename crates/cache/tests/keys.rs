@@ -1,0 +1,135 @@
+//! Listing the keys on flash, and removing all keys with a prefix.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use device::MemoryDevice;
+use flashwright_cache::{Cache, CacheError, FlashConfig, InsertOptions};
+use pollster::block_on;
+
+const MIB: u64 = 1 << 20;
+const AS_USUAL: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };
+
+fn config(device: &Arc<MemoryDevice>) -> FlashConfig {
+    let mut flash = FlashConfig::new(Arc::clone(device) as _);
+    flash.regions.region_bytes = 256 << 10;
+    flash.pending_bytes = 256 << 10;
+    // Room in every bucket for all items that hash to it.
+    flash.pairs[0].soc_share = 0.5;
+    flash
+}
+
+fn open(device: &Arc<MemoryDevice>) -> Cache {
+    Cache::builder()
+        .dram_bytes(2 * MIB)
+        .max_item_bytes(16 << 10)
+        .flash_config(config(device))
+        .open()
+        .expect("it fits")
+}
+
+fn key(number: u32) -> Vec<u8> {
+    format!("user/{}/{number}", number % 10).into_bytes()
+}
+
+/// Inserts small and large items; most of them are evicted to flash.
+fn fill(cache: &Cache) {
+    for number in 0..6000_u32 {
+        let value = vec![number as u8; if number.is_multiple_of(5) { 3000 } else { 300 }];
+        cache.insert_blocking(&key(number), &value, AS_USUAL);
+    }
+}
+
+fn found(cache: &Cache) -> Vec<u32> {
+    (0..6000).filter(|&number| cache.get_blocking(&key(number)).is_some()).collect()
+}
+
+#[test]
+fn keys_in_dram_and_on_flash_are_all_that_gets_find() {
+    let device = Arc::new(MemoryDevice::new(64 * MIB));
+    let cache = open(&device);
+    fill(&cache);
+    for number in (0..6000).step_by(7) {
+        cache.remove(&key(number));
+    }
+    for settled in [false, true] {
+        if settled {
+            cache.settle_blocking().unwrap();
+        }
+        let (mut in_dram, mut on_flash) = (HashSet::new(), HashSet::new());
+        cache.for_each_key_in_dram(|key| _ = in_dram.insert(key.to_vec()));
+        block_on(cache.for_each_key_on_flash(|key| _ = on_flash.insert(key.to_vec())));
+        let mut again = HashSet::new();
+        cache.for_each_key_on_flash_blocking(|key| _ = again.insert(key.to_vec()));
+        assert_eq!(on_flash, again);
+        assert!(on_flash.len() > 3000, "{} on flash", on_flash.len());
+        let listed: HashSet<Vec<u8>> = in_dram.union(&on_flash).cloned().collect();
+        assert_eq!(listed.len(), 6000 - 858, "settled: {settled}");
+        let expected: HashSet<Vec<u8>> = (0..6000).filter(|number| number % 7 != 0).map(key).collect();
+        assert_eq!(listed, expected, "settled: {settled}");
+    }
+}
+
+#[test]
+fn removed_prefix_is_gone_from_dram_and_flash_and_stays_gone_after_a_restart() {
+    let device = Arc::new(MemoryDevice::new(64 * MIB));
+    let cache = open(&device);
+    fill(&cache);
+    let before = found(&cache);
+    assert!(before.len() > 5900, "{}", before.len());
+    assert!(cache.remove_prefix_blocking(b"user/3/") >= 590);
+    assert!(block_on(cache.remove_prefix(b"user/4/")) >= 590);
+    assert_eq!(cache.remove_prefix_blocking(b"nobody"), 0);
+    let expected: Vec<u32> = before.into_iter().filter(|number| ![3, 4].contains(&(number % 10))).collect();
+    assert_eq!(found(&cache), expected);
+    cache.insert_blocking(&key(3), b"new", AS_USUAL);
+    assert_eq!(cache.get_blocking(&key(3)).as_deref(), Some(&b"new"[..]));
+    cache.close().unwrap();
+    let cache = open(&device);
+    assert!(found(&cache).iter().all(|number| *number == 3 || ![3, 4].contains(&(number % 10))));
+}
+
+#[test]
+fn empty_prefix_removes_every_key() {
+    let cache = open(&Arc::new(MemoryDevice::new(64 * MIB)));
+    fill(&cache);
+    cache.remove_prefix_blocking(b"");
+    assert_eq!(found(&cache), []);
+}
+
+/// The fetch read its source before the keys were removed.
+#[test]
+fn fetch_that_began_before_its_prefix_was_removed_is_not_stored() {
+    let cache = open(&Arc::new(MemoryDevice::new(64 * MIB)));
+    let answered = event_listener::Event::new();
+    let answer = answered.listen();
+    let mut load = Box::pin(cache.get_or_insert_with(b"user/1", AS_USUAL, async move || {
+        answer.await;
+        Ok::<_, ()>(b"old".to_vec())
+    }));
+    assert!(futures_util::FutureExt::now_or_never(&mut load).is_none());
+    cache.remove_prefix_blocking(b"user/");
+    answered.notify(1);
+    assert_eq!(*block_on(load).unwrap(), *b"old");
+    assert!(cache.get_blocking(b"user/1").is_none());
+}
+
+/// Of two caches on one device, each wrote over the other's items.
+#[test]
+fn second_cache_on_a_device_is_refused_until_the_first_is_closed() {
+    let device = Arc::new(MemoryDevice::new(64 * MIB));
+    let cache = open(&device);
+    let second =
+        Cache::builder().dram_bytes(2 * MIB).max_item_bytes(16 << 10).flash_config(config(&device)).open();
+    let Err(CacheError::Occupied(why)) = second else { panic!("it was opened") };
+    assert!(why.starts_with("the flash device is in use by another cache"), "{why}");
+    cache.insert_blocking(b"key", b"value", AS_USUAL);
+    cache.close().unwrap();
+    let cache = open(&device);
+    assert!(cache.get_blocking(b"key").is_some());
+    drop(cache);
+    drop(open(&device));
+    let two: Vec<Arc<MemoryDevice>> = (0..2).map(|_| Arc::new(MemoryDevice::new(64 * MIB))).collect();
+    let caches: Vec<Cache> = two.iter().map(open).collect();
+    drop(caches);
+}
