@@ -13,10 +13,11 @@ use device::{Device, IoBuffer, PlacementHandle, Request, contents};
 use serde_json::json;
 
 use super::devices::{Access, Devices, Opened, are_swapped, confirm};
+use super::figures;
 use super::named::{Stripes, traces};
 use super::serve::identity_of;
 use super::ublk::delete_orphan;
-use crate::output::{Common, Finding};
+use crate::output::{Common, Finding, say_error};
 use crate::signals::Changing;
 
 /// The command line of `block destroy`.
@@ -147,7 +148,10 @@ async fn count_dirty(flash: &Arc<dyn Device>, disk: &Arc<dyn Device>, named: &st
     let pairing = Pairing { traces: traces(named), is_forced: false };
     let timer = Arc::new(SystemTimer::default());
     let opened = Volume::open_as(Arc::clone(flash), Arc::clone(disk), timer, pairing).await;
-    let (volume, _) = opened.map_err(|error| error.to_string())?;
+    let (volume, recovery) = opened.map_err(|error| error.to_string())?;
+    for words in figures::losses(&figures::of_recovery(&recovery)) {
+        say_error(format_args!("warning: {words}"));
+    }
     let dirty = volume.stats().dirty_blocks;
     volume.close().await.map_err(|error| error.to_string())?;
     Ok(dirty)

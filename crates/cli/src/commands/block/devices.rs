@@ -1,5 +1,6 @@
 //! From the flags to two devices and the volume on them.
 
+use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::io::{BufRead, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
@@ -93,6 +94,17 @@ impl Devices {
 
     /// Opens both, and what the flash is made of.
     pub fn open_all(&self, access: Access, stripes: Stripes) -> Result<Opened, String> {
+        self.open_with([access, access], stripes)
+    }
+
+    /// Opens both: the disk for writing, and the flash for reading if it cannot be written.
+    pub fn open_readable_flash(&self) -> Result<Opened, String> {
+        self.open_with([Access::Write, Access::Write], Stripes::Labelled)
+            .or_else(|why| self.open_with([Access::Read, Access::Write], Stripes::Labelled).map_err(|_| why))
+    }
+
+    /// Opens both, the flash and the disk with this access.
+    fn open_with(&self, access: [Access; 2], stripes: Stripes) -> Result<Opened, String> {
         let are_several = is_several(&self.flash) || is_several(&self.disk);
         if self.flash != self.disk && are_several && self.share_a_file() {
             return Err(format!("--flash {} and --disk {} have a device in common", self.flash, self.disk));
@@ -101,8 +113,8 @@ impl Devices {
             let name = if self.flash == self.disk { "" } else { &format!(", which is {},", self.disk) };
             return Err(format!("{}{name} cannot be both the flash and the disk", self.flash));
         }
-        let (flash, members) = self.opening.open_all("--flash", &self.flash, access, stripes)?;
-        let disk = self.opening.open("--disk", &self.disk, access)?;
+        let (flash, members) = self.opening.open_all("--flash", &self.flash, access[0], stripes)?;
+        let disk = self.opening.open("--disk", &self.disk, access[1])?;
         Ok(Opened { flash, members, disk })
     }
 
@@ -130,11 +142,18 @@ impl Devices {
         let opened = pollster::block_on(Volume::open_as(quick, slow, timer, pairing));
         let (volume, recovery) = opened.map_err(|error| {
             // One of another size is never taken.
-            let has_its_size = pollster::block_on(Volume::identify(&flash))
-                .is_ok_and(|superblock| superblock.disk.bytes == disk.geometry().capacity_bytes);
-            let is_forceable =
-                error.kind() == VolumeErrorKind::WrongDisk && !taking.force_disk && has_its_size;
-            let hint = if is_forceable { "; --force-disk takes it all the same" } else { "" };
+            let known_bytes =
+                pollster::block_on(Volume::identify(&flash)).map(|superblock| superblock.disk.bytes);
+            let size = known_bytes.map(|bytes| disk.geometry().capacity_bytes.cmp(&bytes));
+            let hint = match (error.kind(), size) {
+                (VolumeErrorKind::WrongDisk, Ok(Ordering::Equal)) if !taking.force_disk => {
+                    "; --force-disk takes it all the same"
+                }
+                (VolumeErrorKind::WrongDisk, Ok(Ordering::Greater)) => {
+                    "; if the disk was made larger, `block grow` records its new size"
+                }
+                _ => "",
+            };
             format!("{}{hint}", self.refused(&error, &disk))
         })?;
         for words in figures::losses(&figures::of_recovery(&recovery)) {

@@ -15,7 +15,7 @@ use device::{Device, IoBuffer, PlacementHandle, Request};
 use serde_json::json;
 
 use super::contents;
-use super::devices::{Access, Devices, NewFiles, Opened, confirm};
+use super::devices::{Devices, NewFiles, Opened, confirm};
 use super::figures;
 use super::named::{Stripes, is_memory, traces};
 use crate::output::{Common, Finding, say_error};
@@ -65,8 +65,7 @@ fn replace(arguments: &Arguments) -> Result<Finding, String> {
         Changing::heeding("the flash is replaced to its end; kill -9 leaves the cache on the old one")?;
     let mut files = NewFiles::default();
     let is_blank = files.make("--to-size", to, arguments.to_size)?;
-    let Opened { flash: old, members: old_members, disk } =
-        devices.open_all(Access::Write, Stripes::Labelled)?;
+    let Opened { flash: old, members: old_members, disk } = devices.open_readable_flash()?;
     let refused = |error| devices.refused(&error, &disk);
     let known = pollster::block_on(Volume::identify(&old)).map_err(refused)?;
     let (new, members) = new_devices.open_flash_apart(&devices.flash, Stripes::ToBeLabelled)?;
@@ -101,17 +100,15 @@ fn replace(arguments: &Arguments) -> Result<Finding, String> {
         say_error(format_args!("warning: --flash {}: {words}", devices.flash));
     }
     let retired = pollster::block_on(retire(&old)).and_then(|()| striped::unlabel(&old_members));
-    let failures = retired.err().map(|error| {
-        format!(
-            "--flash {0}: its superblock could not be overwritten ({error}): never serve {0} with this disk again",
+    let mut result = told(&known, &replaced);
+    result["old_flash_overwritten"] = retired.is_ok().into();
+    if let Err(error) = retired {
+        say_error(format_args!(
+            "warning: --flash {0}: its superblock cannot be overwritten ({error}): never serve {0} with this disk again",
             devices.flash
-        )
-    });
-    Ok(Finding {
-        result: told(&known, &replaced),
-        text: words(arguments, &known, &replaced),
-        failures: failures.into_iter().collect(),
-    })
+        ));
+    }
+    Ok(Finding { result, text: words(arguments, &known, &replaced), failures: Vec::new() })
 }
 
 fn refuse_contents(to: &str, new: &Arc<dyn Device>, members: &[Member]) -> Result<(), String> {

@@ -17,6 +17,10 @@ fn used(end: fn(Server)) -> Place {
     for block in 0..5_u8 {
         client.call(1, u64::from(block) << 21 | 8192, 4096, &[block + 1; 4096]);
     }
+    // Blocks that were read are cached in the background, and only a flush after that keeps them past a kill.
+    while place.status()["state"]["held_blocks"] != 15 {
+        std::thread::yield_now();
+    }
     client.call(3, 0, 0, &[]);
     drop(client);
     end(server);
@@ -42,6 +46,8 @@ fn a_grown_disk_is_served_with_its_blocks_at_its_new_size() {
         assert_eq!(not_yet.status.code(), Some(2));
         assert!(told(&not_yet).contains("the disk has not grown"), "{}", told(&not_yet));
         resize(&place, "disk", DISK_BYTES + (4 << 20));
+        let refused = place.run("flush", &[], true);
+        assert!(told(&refused).contains("`block grow` records its new size"), "{}", told(&refused));
         let grown = place.run("grow", &[], true);
         assert!(grown.status.success(), "{}", told(&grown));
         assert_eq!(told(&grown), "the disk has 37748736 bytes now; it had 33554432\n");
@@ -121,4 +127,35 @@ fn a_move_to_a_flash_in_use_or_not_empty_is_refused() {
     assert!(std::fs::read(&to).unwrap() == file_system);
     let forced = place.run("replace-flash", &["--to", to.to_str().unwrap(), "--yes", "--force"], true);
     assert!(forced.status.success(), "{}", told(&forced));
+}
+
+/// Worn-out flash refuses writes, and a cache on it could not be opened at all.
+#[test]
+fn a_cache_moves_from_a_flash_that_can_only_be_read() {
+    let place = used(Server::kill);
+    let [directory, flash, new] = ["old", "old/flash", "new"].map(|name| place.path(name));
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::rename(place.path("flash"), &flash).unwrap();
+    let old = directory.display();
+    let script = format!("mount --bind {old} {old} && mount -o remount,ro,bind {old} && exec \"$@\"");
+    let mut moving = place.command("replace-flash", false);
+    moving.arg("--flash").arg(&flash).arg("--disk").arg(place.path("disk")).args(&place.flags);
+    moving.arg("--to").arg(&new).args(["--to-size", "16MiB", "--yes", "--json", "-"]);
+    let mut alone = std::process::Command::new("unshare");
+    alone.args(["-m", "sh", "-c", &script, "sh"]).arg(moving.get_program()).args(moving.get_args());
+    let Ok(moved) = alone.output() else {
+        println!("SKIPPED: there is no unshare");
+        return;
+    };
+    if told(&moved).contains("unshare") || told(&moved).contains("mount:") {
+        println!("SKIPPED: mounting is not permitted: {}", told(&moved));
+        return;
+    }
+    assert!(moved.status.success(), "{}", told(&moved));
+    assert!(
+        told(&moved).contains("never serve") && told(&moved).contains("\"old_flash_overwritten\": false")
+    );
+    let server = place.serve_with(&["--flash", "new", "--disk", "disk"]);
+    check_blocks(&mut Client::connect(&place.path("s")));
+    server.stop();
 }
