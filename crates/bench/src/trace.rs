@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 pub use workload::generate::cdn::{Ageing, Cdn, CdnConfig};
 pub use workload::generate::zipf::{ZipfAccesses, ZipfConfig};
+pub use workload::trace::block::Events;
 pub use workload::trace::survey::TenantSurvey;
 pub use workload::trace::{
     Accesses, FORMATS, Format, OnBadRow, OpenOptions, PageSize, ReadReport, Survey, Target, TenantNames,
@@ -33,6 +34,9 @@ pub enum Error {
     /// Somebody ended it. Nothing was written then.
     #[error("interrupted: nothing was written")]
     Interrupted,
+    /// There is nothing to count.
+    #[error("the trace has no requests, not even one row")]
+    NoRequests,
     /// Somebody ended it before anything was counted.
     #[error("interrupted: nothing was counted yet")]
     NothingCounted,
@@ -90,8 +94,11 @@ pub fn survey(
         survey.add(accesses);
         Ok(!stop.is_set())
     })?;
-    if stop.is_set() && survey.requests() == 0 {
-        return Err(Error::NothingCounted);
+    match survey.requests() {
+        0 if stop.is_set() => return Err(Error::NothingCounted),
+        // Objects of 0 bytes are said to be left out, with how to keep them.
+        0 if report.zero_sizes == 0 => return Err(Error::NoRequests),
+        _ => {}
     }
     Ok((survey, trace.tenants(), report))
 }
@@ -243,6 +250,7 @@ pub fn report_json(report: &ReadReport) -> Value {
         "backward_times": report.backward_times,
         "has_time": report.has_time,
         "messages": report.messages,
+        "notes": report.notes,
     })
 }
 

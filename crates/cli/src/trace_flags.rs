@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use bench::trace::{
-    FORMATS, Format, Input, OnBadRow, OpenOptions, PageSize, TenantsFrom, TraceError, ZeroSize,
+    Events, FORMATS, Format, Input, OnBadRow, OpenOptions, PageSize, TenantsFrom, TraceError, ZeroSize,
 };
 use clap::{Args, ValueEnum};
 use device::names;
@@ -38,6 +38,9 @@ pub struct TraceFlags {
     /// Clock ticks per second, where the format does not define them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub time_units: Option<u64>,
+    /// blktrace, blkparse: events that count as requests [default: queue, or what the recording has]
+    #[arg(long, value_name = "queue|issue|complete", value_parser = events)]
+    pub events: Option<Events>,
     /// Stop after this many accesses
     #[arg(long, value_name = "N", value_parser = quantity::count::<u64>)]
     pub limit: Option<u64>,
@@ -84,6 +87,7 @@ impl TraceFlags {
             zero_size: self.zero_size.unwrap_or(ZeroSize::Skip),
             limit: self.limit,
             tenants: TenantsFrom::Nothing,
+            events: self.events,
         };
         Input { paths, format: self.format.clone(), options }
     }
@@ -105,6 +109,7 @@ impl TraceFlags {
                 ZeroSize::As(bytes) => json!(bytes),
             },
             "time_units": self.time_units,
+            "events": self.events.map(Events::name),
             "limit": self.limit,
         })
     }
@@ -122,6 +127,14 @@ fn format_name(text: &str) -> Result<String, String> {
         }
         Err(error) => Err(error.to_string()),
     }
+}
+
+/// Events of the block layer, by their name.
+pub fn events(text: &str) -> Result<Events, String> {
+    Events::named(text).ok_or_else(|| {
+        let known = Events::ALL.map(Events::name);
+        format!("unknown events `{text}`: {}they are {}", names::hint(text, known.into_iter()), known.join(", "))
+    })
 }
 
 fn page_size(text: &str) -> Result<PageSize, String> {

@@ -198,7 +198,7 @@ fn a_file_that_breaks_off_is_a_failure_and_not_the_end() {
     let rows = drain_all(&replay, 1)[0].len();
     assert!(rows < 100_000);
     let failure = replay.stats().failure.expect("it broke off");
-    assert!(failure.contains("cut.zst: after line "), "{failure}");
+    assert!(failure.contains("cut.zst: after row "), "{failure}");
 }
 
 #[test]

@@ -89,7 +89,7 @@ pub fn text(named: &[(String, Summary)]) -> String {
 /// What was odd about the trace; nothing where all was well.
 #[must_use]
 pub fn oddities(stats: &BlockTraceStats) -> Vec<String> {
-    let mut odd = Vec::new();
+    let mut odd = stats.notes.clone();
     if stats.wrong_rows > 0 {
         let first = stats.first_wrong.as_deref().unwrap_or_default();
         let are = if stats.wrong_rows == 1 { "is" } else { "are" };

@@ -73,7 +73,7 @@ pub(crate) fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
         let rejected = |it: &Rejected| json!({ "reason": it.reason, "rows": it.rows, "first": it.first });
         let rejected: Vec<Value> = trace.rejected.iter().map(rejected).collect();
         let read = json!({ "rows": trace.rows, "rejected_rows": trace.rejected_rows, "rejected": rejected,
-            "messages": trace.messages, "failure": trace.failure });
+            "messages": trace.messages, "notes": trace.notes, "failure": trace.failure });
         fields.insert("trace".to_owned(), read);
     }
     if let Some(Sweeps { mode, sweeps, items, bytes, ns, last_items }) = report.sweeps {

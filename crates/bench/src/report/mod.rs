@@ -90,7 +90,8 @@ impl RunReport {
                 steadiness::unfilled_remark(report),
                 events::remark(report),
             ];
-            let all = remarks.into_iter().flatten().chain(losses::remarks(&report.snapshot));
+            let notes = report.trace.iter().flat_map(|trace| trace.notes.clone());
+            let all = remarks.into_iter().flatten().chain(notes).chain(losses::remarks(&report.snapshot));
             all.map(move |remark| (number, remark))
         };
         let steadiness = Steadiness::of(self).remark();

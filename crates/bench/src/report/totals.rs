@@ -114,6 +114,11 @@ fn add_traces(a: Option<ReplayStats>, b: Option<&ReplayStats>) -> Option<ReplayS
     sum.rows += b.rows;
     sum.rejected_rows += b.rejected_rows;
     sum.messages.extend(b.messages.iter().cloned());
+    for note in &b.notes {
+        if !sum.notes.contains(note) {
+            sum.notes.push(note.clone());
+        }
+    }
     for theirs in &b.rejected {
         match sum.rejected.iter_mut().find(|mine| mine.reason == theirs.reason) {
             Some(mine) => mine.rows += theirs.rows,

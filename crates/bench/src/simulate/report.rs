@@ -80,6 +80,7 @@ pub fn trace(totals: &Totals, read: &ReadReport) -> Value {
         "bad_rows": read.bad_rows,
         "zero_sizes": read.zero_sizes,
         "backward_times": read.backward_times,
+        "notes": read.notes,
         "clamped_sizes": totals.clamped_sizes,
         "ttl_requests": totals.ttl_requests,
         "ttl_requests_honoured": totals.ttl_requests_honoured,

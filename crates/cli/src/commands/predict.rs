@@ -24,7 +24,7 @@ const COSTS: &str = "Carbon and cost";
 /// The command line of `predict`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Trace files, read one after the other; - is standard input
+    /// Trace files, block traces merged by time, others read one after the other; - is standard input
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// Drive card: a name from `ssd cards`, or the path of a TOML file
@@ -183,7 +183,7 @@ fn predicted(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
         PredictError::TooShort { .. } => format!("{}: {error}", input.names()),
         other => other.to_string(),
     })?;
-    outcome.read.messages.iter().for_each(|message| arguments.common.warn(message));
+    outcome.read.notes.iter().chain(&outcome.read.messages).for_each(|message| arguments.common.warn(message));
     outcome.warning(plan).iter().for_each(|warning| arguments.common.warn(warning));
     if let Some(folder) = &arguments.plot {
         match plot::svg(&outcome).map_err(|error| error.to_string())? {

@@ -26,7 +26,7 @@ use crate::trace_flags::{TenantColumns, TraceFlags};
 #[derive(Debug, Args)]
 #[command(after_help = policies_help(), after_long_help = format!("{}\n{}", policies_help(), crate::examples::SIMULATE))]
 pub struct Arguments {
-    /// Trace files, read one after the other; - is standard input
+    /// Trace files, block traces merged by time, others read one after the other; - is standard input
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// Policies to simulate, separated by commas
@@ -279,7 +279,7 @@ fn simulated(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
         SimulateError::Empty => format!("{}: {error}", input.names()),
         other => other.to_string(),
     })?;
-    outcome.read.messages.iter().for_each(|message| arguments.common.warn(message));
+    outcome.read.notes.iter().chain(&outcome.read.messages).for_each(|message| arguments.common.warn(message));
     if arguments.by_tenant.is_some() && outcome.tenants.is_empty() {
         arguments.common.warn("--by-tenant: none of the counted requests names a tenant");
     }

@@ -34,7 +34,7 @@ pub enum Command {
 /// The command line of `trace info`.
 #[derive(Debug, Args)]
 pub struct InfoArguments {
-    /// Trace files, read one after the other; - is standard input
+    /// Trace files, block traces merged by time, others read one after the other; - is standard input
     #[arg(required = true, value_name = "TRACE")]
     trace: Vec<PathBuf>,
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub struct InfoArguments {
 /// The command line of `trace convert`.
 #[derive(Debug, Args)]
 pub struct ConvertArguments {
-    /// Trace files, read one after the other; - is standard input
+    /// Trace files, block traces merged by time, others read one after the other; - is standard input
     #[arg(value_name = "IN", required = true)]
     inputs: Vec<PathBuf>,
     /// Output file, compressed if it ends in .gz, .zst or .xz
@@ -110,7 +110,10 @@ fn info(arguments: &InfoArguments) -> Result<Finding, String> {
     let stop = Stop::default();
     stop_on_signals(&stop).map_err(|error| error.to_string())?;
     let surveyed = trace::survey(&mut *trace, &stop, arguments.common.quiet);
-    let (survey, names, report) = surveyed.map_err(|error| error.to_string())?;
+    let (survey, names, report) = surveyed.map_err(|error| match error {
+        trace::Error::NoRequests => format!("{}: {error}", input.names()),
+        other => other.to_string(),
+    })?;
     // Whoever feeds a pipe may have been interrupted too, and the end was none.
     let was_stopped = stop.is_set();
     let mut result = trace::survey_json(&survey);
@@ -212,6 +215,9 @@ fn reading_words(report: &ReadReport, kept: bool) -> String {
     }
     for message in &report.messages {
         let _ = writeln!(words, "  {message}");
+    }
+    for note in &report.notes {
+        let _ = writeln!(words, "note: {note}");
     }
     words
 }

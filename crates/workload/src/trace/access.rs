@@ -21,6 +21,7 @@
 use std::path::{Path, PathBuf};
 
 use super::Format;
+use super::block::Events;
 use super::error::TraceError;
 use super::tenants::{Tenant, TenantNames};
 use super::write::{WriteError, Writer};
@@ -98,6 +99,8 @@ pub struct ReadReport {
     pub untimed: u64,
     /// File, row, what was wrong and what was done, of the first few.
     pub messages: Vec<String>,
+    /// Remarks about whole files, such as that they are merged by time.
+    pub notes: Vec<String>,
 }
 
 /// How a trace is read.
@@ -118,6 +121,8 @@ pub struct OpenOptions {
     pub limit: Option<u64>,
     /// Which columns tell who asks.
     pub tenants: TenantsFrom,
+    /// Which events of a recording of the block layer are requests; `None` takes what there is, the queue events first.
+    pub events: Option<Events>,
 }
 
 impl Default for OpenOptions {
@@ -130,6 +135,7 @@ impl Default for OpenOptions {
             zero_size: ZeroSize::Skip,
             limit: None,
             tenants: TenantsFrom::default(),
+            events: None,
         }
     }
 }

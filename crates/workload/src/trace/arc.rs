@@ -6,7 +6,7 @@
 
 use super::columns::{RowError, words};
 use super::detect::Head;
-use super::{Format, Object, ReaderOptions, Row, RowReader, Rows};
+use super::{FileOrder, Format, Object, ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
 pub(super) static FORMAT: Format = Format {
@@ -15,6 +15,7 @@ pub(super) static FORMAT: Format = Format {
     extensions: &["lis"],
     page_bytes: Some(4096),
     time_units_per_second: 1,
+    files: FileOrder::InTurn,
     plausible,
     reader,
 };

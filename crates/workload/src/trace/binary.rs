@@ -19,7 +19,7 @@ use std::io::{self, BufRead, Read as _};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::columns::RowError;
-use super::{Format, Framing, ReaderOptions, RowReader, Rows};
+use super::{FileOrder, Format, Framing, ReaderOptions, RowReader, Rows};
 
 mod block;
 mod encode;
@@ -34,6 +34,7 @@ pub(super) static FORMAT: Format = Format {
     extensions: &["fwt"],
     page_bytes: None,
     time_units_per_second: 1,
+    files: FileOrder::InTurn,
     plausible: |head| head.bytes.starts_with(&MAGIC),
     reader,
 };

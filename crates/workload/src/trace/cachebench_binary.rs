@@ -14,7 +14,7 @@ use std::io::{self, BufRead, Read as _};
 
 use super::columns::RowError;
 use super::detect::Head;
-use super::{Format, Framing, ReaderOptions, Row, RowReader, Rows};
+use super::{FileOrder, Format, Framing, ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
 pub(super) static FORMAT: Format = Format {
@@ -23,6 +23,7 @@ pub(super) static FORMAT: Format = Format {
     extensions: &[],
     page_bytes: None,
     time_units_per_second: 1,
+    files: FileOrder::InTurn,
     plausible,
     reader,
 };

@@ -26,7 +26,7 @@ use super::cut::{Cut, Items, Shape, Span};
 use super::detect::Head;
 use super::rows::{Extent, MAX_OBJECT_BYTES};
 use super::table::{Order, Table, reader};
-use super::{Format, ReaderOptions, Row, Rows};
+use super::{FileOrder, Format, ReaderOptions, Row, Rows};
 use crate::RequestKind;
 
 pub(super) static FORMAT: Format = Format {
@@ -35,6 +35,7 @@ pub(super) static FORMAT: Format = Format {
     extensions: &[],
     page_bytes: None,
     time_units_per_second: 1000,
+    files: FileOrder::InTurn,
     plausible,
     reader: reader::<Cdn, { NAMES.len() }>,
 };
@@ -211,7 +212,7 @@ mod tests {
     }
 
     fn read_cut(line: &str, page_bytes: Option<u64>, cut: Cut) -> Result<Row, RowError> {
-        let options = ReaderOptions { time_units_per_second: 1000, page_bytes, cut };
+        let options = ReaderOptions { time_units_per_second: 1000, page_bytes, cut, ..ReaderOptions::default() };
         let mut reader = (FORMAT.reader)(&options);
         assert_eq!(reader.takes_header(HEADER.as_bytes()), Ok(true));
         Ok(only(reader.as_mut(), line.as_bytes())?.0)

@@ -19,7 +19,7 @@
 //! columns. Between quotes they divide nothing. A name of the time may end in its unit, as `time_ms` does.
 
 use super::columns::{RowError, bare, column_words, lossy, number, units_with_decimals};
-use super::{Format, ReaderOptions, Row, RowReader, Rows};
+use super::{FileOrder, Format, ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
 mod cells;
@@ -35,6 +35,7 @@ pub(super) static FORMAT: Format = Format {
     extensions: &[],
     page_bytes: Some(4096),
     time_units_per_second: 1,
+    files: FileOrder::InTurn,
     plausible: |head| head.table().is_some_and(|table| table.is_told()),
     reader: |options| Box::new(Reader { columns: CsvColumns::default(), layout: None, options: *options }),
 };

@@ -6,6 +6,8 @@
 
 use std::path::Path;
 
+use super::block::Events;
+use super::block::events::EventCounts;
 use super::columns::{RowError, bare, looks_like_header};
 use super::csv::{self, Header};
 use super::cut::Cut;
@@ -270,6 +272,7 @@ fn tried(format: &Format, head: &Head<'_>) -> Result<Trial, RowError> {
         time_units_per_second: format.time_units_per_second,
         page_bytes: format.page_bytes,
         cut: Cut::Pages,
+        events: events_in(format, head),
     };
     let mut reader = (format.reader)(&options);
     let mut trial = Trial::default();
@@ -297,6 +300,12 @@ fn tried(format: &Format, head: &Head<'_>) -> Result<Trial, RowError> {
         }
     }
     Ok(trial)
+}
+
+/// The events that a recording of the block layer begins with.
+fn events_in(format: &Format, head: &Head<'_>) -> Events {
+    let counts = |format| EventCounts::of(format, head.bytes, head.is_whole);
+    format.with_events().map_or(Events::Queue, |format| counts(format).choose().0)
 }
 
 /// How trying a format goes.

@@ -82,6 +82,14 @@ pub enum TraceError {
         /// How many columns the tenant may have.
         most: usize,
     },
+    /// Events were chosen of a format that has but one of each request.
+    #[error("`{}` events cannot be chosen: only blktrace and blkparse recordings have several events of each request, and this is a `{format}` trace", events.name())]
+    NoEvents {
+        /// The format.
+        format: &'static str,
+        /// What was asked for.
+        events: super::block::Events,
+    },
     /// The file may be in one of several formats.
     #[error("{}: the format could be {candidates}; name the right one", path.display())]
     Ambiguous {
@@ -132,6 +140,16 @@ pub enum TraceError {
         /// The first of them, what is wrong with it, and in which order its columns were read.
         why: String,
     },
+    /// A file behind the first has rows, and not one of them is valid.
+    #[error("{}: none of its rows is valid: row {row}: {reason}; all files of a trace must be in the format of the first", path.display())]
+    NothingInFile {
+        /// The file.
+        path: PathBuf,
+        /// The first wrong row, from 1.
+        row: u64,
+        /// What is wrong with it.
+        reason: RowError,
+    },
     /// The files of a trace are in more than one format.
     #[error("{}: a `{found}` trace after a `{wanted}` trace: all files of a trace must be in one format; convert it, or name the format of all", path.display())]
     MixedFormats {
@@ -175,6 +193,14 @@ pub enum TraceError {
         rows: u64,
         /// File, row and reason.
         first: String,
+    },
+    /// There are rows, all of which are valid, and none of which is a request.
+    #[error("{}: the trace has no requests: none of its {rows} rows is one", path.display())]
+    OnlyOtherRows {
+        /// The file, or the first of several.
+        path: PathBuf,
+        /// How many there are.
+        rows: u64,
     },
     /// There is not one row, at most a header.
     #[error("{}{}: the trace has no requests, not even one row", path.display(), and_others(*others))]

@@ -17,7 +17,7 @@
 
 use super::columns::{RowError, lossy, nanoseconds, number};
 use super::table::{Order, Table, reader};
-use super::{Format, ReaderOptions, Row, Rows};
+use super::{FileOrder, Format, ReaderOptions, Row, Rows};
 use crate::RequestKind;
 
 const NAMES: [&str; 9] =
@@ -38,6 +38,7 @@ pub(super) static FORMAT: Format = Format {
     extensions: &[],
     page_bytes: None,
     time_units_per_second: 1,
+    files: FileOrder::InTurn,
     // A time of another name would be left out; a plain trace has `ts`, and any other is a table.
     plausible: |head| head.header_names("op_time") || !head.header_names_time(),
     reader: reader::<Kv, { NAMES.len() }>,

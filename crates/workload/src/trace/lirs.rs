@@ -3,7 +3,7 @@
 //! A line with `*` marks a place in the trace, for plots, and asks for nothing. There is no time, and no size.
 
 use super::columns::{RowError, whole_number};
-use super::{Format, Object, ReaderOptions, Row, RowReader, Rows};
+use super::{FileOrder, Format, Object, ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
 pub(super) static FORMAT: Format = Format {
@@ -12,6 +12,7 @@ pub(super) static FORMAT: Format = Format {
     extensions: &["trc"],
     page_bytes: Some(4096),
     time_units_per_second: 1,
+    files: FileOrder::InTurn,
     plausible: |_| true,
     reader,
 };

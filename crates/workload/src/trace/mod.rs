@@ -18,6 +18,7 @@ mod csv;
 mod cut;
 mod detect;
 mod error;
+mod files;
 mod input;
 mod kv;
 mod lines;
@@ -56,6 +57,7 @@ pub use write::{Miss, MissWriter, Target, WriteError, Writer, Written};
 use std::path::PathBuf;
 
 use detect::Head;
+use files::FileOrder;
 use records::{Framing, Records};
 use rows::{Object, ReaderOptions, Row, RowReader, Rows};
 
@@ -72,6 +74,8 @@ pub struct Format {
     pub page_bytes: Option<u64>,
     /// Its time units in a second, where the published traces agree on one.
     pub time_units_per_second: u64,
+    /// How several files belong together.
+    files: FileOrder,
     /// Whether a file that its reader can read looks like this format and not by chance.
     plausible: fn(&Head<'_>) -> bool,
     reader: fn(&ReaderOptions) -> Box<dyn RowReader>,

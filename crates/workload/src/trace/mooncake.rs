@@ -6,7 +6,7 @@
 use memchr::memmem;
 
 use super::columns::{RowError, lossy, nanoseconds, whole_number};
-use super::{Format, Object, ReaderOptions, Row, RowReader, Rows};
+use super::{FileOrder, Format, Object, ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
 pub(super) static FORMAT: Format = Format {
@@ -15,6 +15,7 @@ pub(super) static FORMAT: Format = Format {
     extensions: &["jsonl"],
     page_bytes: Some(512 << 10),
     time_units_per_second: 1000,
+    files: FileOrder::InTurn,
     plausible: |head| head.first_line().is_some_and(|line| line.starts_with(b"{")),
     reader,
 };
@@ -86,7 +87,7 @@ mod tests {
 
     fn read(line: &str) -> Result<Vec<(Object, Option<u64>)>, RowError> {
         let mut rows = Rows::default();
-        let options = ReaderOptions { time_units_per_second: 1000, page_bytes: None, cut: Cut::Pages };
+        let options = ReaderOptions { time_units_per_second: 1000, page_bytes: None, ..ReaderOptions::default() };
         reader(&options).read(line.as_bytes(), &mut rows)?;
         Ok((0..rows.len()).map(|row| (rows.row(row).object.clone(), rows.row(row).time_ns)).collect())
     }

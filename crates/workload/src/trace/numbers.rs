@@ -2,7 +2,7 @@
 //! file tells it from another, so its format has to be named.
 
 use super::columns::RowError;
-use super::{Format, Framing, Object, ReaderOptions, Row, RowReader, Rows};
+use super::{FileOrder, Format, Framing, Object, ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
 pub(super) static U32_LE: Format = format("u32le", "binary object numbers, 32 bits, little-endian", u32_le);
@@ -24,6 +24,7 @@ const fn format(
         extensions: &[],
         page_bytes: Some(1024),
         time_units_per_second: 1,
+        files: FileOrder::InTurn,
         plausible: |_| false,
         reader,
     }

@@ -13,7 +13,7 @@
 
 use super::columns::RowError;
 use super::detect::Head;
-use super::{Format, Framing, Object, ReaderOptions, Row, RowReader, Rows};
+use super::{FileOrder, Format, Framing, Object, ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
 pub(super) static FORMAT: Format = Format {
@@ -22,6 +22,7 @@ pub(super) static FORMAT: Format = Format {
     extensions: &["oraclegeneral", "oraclegeneral.bin"],
     page_bytes: None,
     time_units_per_second: 1,
+    files: FileOrder::InTurn,
     plausible,
     reader,
 };

@@ -6,7 +6,7 @@
 
 use super::columns::{RowError, lossy, number, units_with_decimals};
 use super::table::{Order, Table, reader};
-use super::{Format, ReaderOptions, Row, Rows};
+use super::{FileOrder, Format, ReaderOptions, Row, Rows};
 use crate::RequestKind;
 
 const NAMES: [&str; 6] = ["ts", "key", "op", "size", "ttl", "tenant"];
@@ -23,6 +23,7 @@ pub(super) static FORMAT: Format = Format {
     extensions: &[],
     page_bytes: None,
     time_units_per_second: 1,
+    files: FileOrder::InTurn,
     // Without `ts` it reads as CacheBench's, which is the same then; and repetitions would be left out.
     plausible: |head| {
         let repeats = head.header_names("op_count") || head.header_names("count");

@@ -19,6 +19,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use super::amplify::Amplify;
+use super::block::Events;
 use super::cut::Cut;
 use super::rows::{ReaderOptions, Row, RowReader};
 use super::{CsvColumns, Format, Strangers, TenantNames, TraceError};
@@ -65,6 +66,8 @@ pub struct ReplayConfig {
     /// Whether requests are made at the times of the trace: each row must have one, and a worker gets its rows though another's
     /// are not wanted yet.
     pub timed: bool,
+    /// Which events of a recording of the block layer are requests; `None` takes what there is, the queue events first.
+    pub events: Option<Events>,
     /// Whether each row must have a time, without which nothing of the run would mean anything.
     pub needs_times: bool,
     /// Whether one thread asks for all workers. Rows that are read for workers who do not ask yet stay in memory.
@@ -89,17 +92,19 @@ impl ReplayConfig {
             ignore_op_count: false,
             order: Order::default(),
             timed: false,
+            events: None,
             needs_times: false,
             one_thread: false,
         }
     }
 
     /// The format's reader, told what the replay wants of it.
-    fn reader(&self) -> Box<dyn RowReader> {
+    fn reader(&self, events: Events) -> Box<dyn RowReader> {
         let mut reader = (self.format.reader)(&ReaderOptions {
             time_units_per_second: self.time_units_per_second.max(1),
             page_bytes: self.format.page_bytes,
             cut: self.cut,
+            events,
         });
         if let Some(columns) = &self.columns {
             reader.choose_columns(columns);
@@ -142,7 +147,7 @@ impl Replay {
     /// A file that cannot be opened, or none of whose first rows can be read; files that have none. One of several may be
     /// without.
     pub fn check_beginnings(&self) -> Result<Vec<(PathBuf, Strangers)>, TraceError> {
-        let (mut any_row, mut reader) = (false, self.config.reader());
+        let (mut any_row, mut reader) = (false, self.config.reader(self.config.events.unwrap_or_default()));
         let mut told: Vec<(PathBuf, Strangers)> = Vec::new();
         for path in &self.config.files {
             let beginning = beginning::check(path, &self.config, reader.as_mut())?;

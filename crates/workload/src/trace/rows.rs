@@ -3,6 +3,7 @@
 use std::io::{self, BufRead};
 
 use super::Framing;
+use super::block::Events;
 use super::columns::RowError;
 use super::csv::CsvColumns;
 use super::cut::{Cut, Items};
@@ -109,12 +110,14 @@ pub(super) struct ReaderOptions {
     pub(super) page_bytes: Option<u64>,
     /// Whether ranges are requests for several items of a cache, where the format knows how.
     pub(super) cut: Cut,
+    /// Which events of a recording of the block layer are requests.
+    pub(super) events: Events,
 }
 
 #[cfg(test)]
 impl Default for ReaderOptions {
     fn default() -> Self {
-        Self { time_units_per_second: 1, page_bytes: Some(4096), cut: Cut::Pages }
+        Self { time_units_per_second: 1, page_bytes: Some(4096), cut: Cut::Pages, events: Events::Queue }
     }
 }
 

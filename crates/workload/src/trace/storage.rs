@@ -18,7 +18,7 @@ use super::columns::{RowError, lossy, nanoseconds, number};
 use super::cut::{Cut, chunks};
 use super::rows::{Extent, MAX_IO_BYTES, numbered};
 use super::table::{Order, Table, reader};
-use super::{Format, ReaderOptions, Row, Rows};
+use super::{FileOrder, Format, ReaderOptions, Row, Rows};
 use crate::RequestKind;
 
 pub(super) static FORMAT: Format = Format {
@@ -27,6 +27,7 @@ pub(super) static FORMAT: Format = Format {
     extensions: &[],
     page_bytes: Some(128 << 10),
     time_units_per_second: 1,
+    files: FileOrder::InTurn,
     plausible: |head| head.header_names("block_id"),
     reader: reader::<Storage, { NAMES.len() }>,
 };

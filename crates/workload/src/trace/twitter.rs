@@ -5,7 +5,7 @@
 //! the paper counts it. The client is the tenant.
 
 use super::columns::{RowError, bare, lossy, number};
-use super::{Format, ReaderOptions, Row, RowReader, Rows};
+use super::{FileOrder, Format, ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
 pub(super) static FORMAT: Format = Format {
@@ -14,6 +14,7 @@ pub(super) static FORMAT: Format = Format {
     extensions: &["sort"],
     page_bytes: None,
     time_units_per_second: 1,
+    files: FileOrder::InTurn,
     plausible: |_| true,
     reader: |options: &ReaderOptions| Box::new(Reader { units_per_second: options.time_units_per_second }),
 };

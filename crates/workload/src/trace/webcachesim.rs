@@ -3,7 +3,7 @@
 
 use super::columns::{RowError, nanoseconds, number, seconds, words};
 use super::csv::Header;
-use super::{Format, ReaderOptions, Row, RowReader, Rows};
+use super::{FileOrder, Format, ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
 pub(super) static FORMAT: Format = Format {
@@ -12,6 +12,7 @@ pub(super) static FORMAT: Format = Format {
     extensions: &["tr"],
     page_bytes: None,
     time_units_per_second: 1,
+    files: FileOrder::InTurn,
     // With features behind, it could be any table of numbers.
     plausible: |head| {
         head.ends_like(&FORMAT) || head.first_line().is_some_and(|line| words::<3>(line).1 == 3)

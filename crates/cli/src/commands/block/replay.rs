@@ -9,6 +9,7 @@ use bench::block::{DiskModel, Outcome, Source, Summary, heat, report, side_by_si
 use bench::chart::{Chart, Line};
 use bench::drive::parse_size;
 use bench::run::stop::Stop;
+use bench::trace::Events;
 use block::sets::{Preset, SetPolicy, SetsConfig};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
@@ -20,6 +21,7 @@ use crate::files::Files;
 use crate::output::{Common, Finding, make_folder, names_of, write_picture};
 use crate::quantity;
 use crate::signals::stop_on_signals;
+use crate::trace_flags::events;
 
 /// Insertion points of a sweep.
 const SWEEP: [u8; 13] = [0, 10, 25, 40, 50, 60, 65, 70, 75, 80, 85, 90, 95];
@@ -46,6 +48,9 @@ pub struct Arguments {
     /// Device to replay, if the trace has several
     #[arg(long, help_heading = REQUESTS, value_name = "NAME", conflicts_with = "generate")]
     device: Option<String>,
+    /// blktrace, blkparse: events that count as requests [default: queue, or what the recording has]
+    #[arg(long, help_heading = REQUESTS, value_name = "queue|issue|complete", conflicts_with = "generate", value_parser = events)]
+    events: Option<Events>,
     /// Bad rows to skip before giving up
     #[arg(long, visible_alias = "bad-rows", help_heading = REQUESTS, value_name = "N", default_value_t = 0, conflicts_with = "generate", value_parser = quantity::number::<u64>)]
     wrong_rows: u64,
@@ -99,6 +104,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         "trace": names_of(&arguments.trace), "format": arguments.format, "device": arguments.device,
         "generate": arguments.generate.map(|_| "mysql8"), "operations": arguments.generate.map(|_| arguments.operations),
         "cache_size_bytes": arguments.cache_size, "settings": arguments.settings, "warm_up": arguments.warm_up,
+        "events": arguments.events.map(Events::name),
     });
     arguments.common.conclude("block replay", &config, replay(arguments))
 }
@@ -194,8 +200,12 @@ fn source(arguments: &Arguments) -> Result<Source, String> {
         "auto" => None,
         name => Some(BlockFormat::named(name).ok_or_else(|| unknown_format(name))?),
     };
-    let options =
-        BlockTraceOptions { format, device: arguments.device.clone(), wrong_rows: arguments.wrong_rows };
+    let options = BlockTraceOptions {
+        format,
+        device: arguments.device.clone(),
+        wrong_rows: arguments.wrong_rows,
+        events: arguments.events,
+    };
     Source::trace(&arguments.trace, options, arguments.warm_up.unwrap_or(0))
         .map_err(|error| error.to_string())
 }

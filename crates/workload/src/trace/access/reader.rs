@@ -12,9 +12,10 @@ use crate::trace::columns::{RowError, whole_number};
 use crate::trace::cut::Cut;
 use crate::trace::detect::{check_further, told_by};
 use crate::trace::error::TraceError;
+use crate::trace::files::TraceFiles;
 use crate::trace::lines::Fed;
 use crate::trace::records::Records;
-use crate::trace::rows::{MAX_OBJECT_BYTES, Object, ReaderOptions, Row, RowReader, Rows, numbered};
+use crate::trace::rows::{MAX_OBJECT_BYTES, Object, ReaderOptions, Row, Rows, numbered};
 use crate::trace::tenants::TenantNames;
 use crate::trace::{CsvColumns, Format};
 
@@ -30,11 +31,9 @@ const NUMBER_NS: u64 = 1_000_000;
 /// The files of a trace, one after the other.
 pub(super) struct Reader {
     options: OpenOptions,
-    paths: Vec<PathBuf>,
-    /// The file being read.
-    file: usize,
-    records: Records,
-    reader: Box<dyn RowReader>,
+    files: TraceFiles,
+    /// The file of the last row with a time.
+    timed_file: usize,
     /// What the current record asks for, which row is next, and what is left of the one before it.
     rows: Rows,
     tenants: TenantNames,
@@ -75,16 +74,21 @@ impl Reader {
             return Err(TraceError::FixedTimeUnits { format: format.name });
         }
         let units = options.time_units_per_second.unwrap_or(format.time_units_per_second).max(1);
-        let mut parser =
-            (format.reader)(&ReaderOptions { time_units_per_second: units, page_bytes, cut: Cut::Pages });
-        if let Some(columns) = &columns {
-            parser.choose_columns(columns);
-        }
-        if let TenantsFrom::Columns(names) = &options.tenants {
-            let asked =
-                |most| TraceError::NoTenantColumns { format: format.name, asked: names.join(","), most };
-            parser.choose_tenant(names).map_err(asked)?;
-        }
+        let make = |events| {
+            let cut = Cut::Pages;
+            let mut reader =
+                (format.reader)(&ReaderOptions { time_units_per_second: units, page_bytes, cut, events });
+            if let Some(columns) = &columns {
+                reader.choose_columns(columns);
+            }
+            if let TenantsFrom::Columns(names) = &options.tenants {
+                let asked =
+                    |most| TraceError::NoTenantColumns { format: format.name, asked: names.join(","), most };
+                reader.choose_tenant(names).map_err(asked)?;
+            }
+            Ok(reader)
+        };
+        let files = TraceFiles::open(format, paths, Some(records), options.events, &make)?;
         let mut messages = Vec::new();
         if options.page.is_some() && !format.has_pages() {
             messages.push(format!(
@@ -93,17 +97,16 @@ impl Reader {
             ));
         }
         let tenants = TenantNames::default();
-        let mut reader = Self {
+        let notes = files.notes().to_vec();
+        Ok(Self {
             rows: match options.tenants {
                 TenantsFrom::Nothing => Rows::default(),
                 _ => Rows::with_tenants(tenants.clone()),
             },
             tenants,
             options,
-            paths,
-            file: 0,
-            records,
-            reader: parser,
+            files,
+            timed_file: 0,
             next_row: 0,
             row: HandingOut::NOTHING,
             last_ns: 0,
@@ -111,19 +114,8 @@ impl Reader {
             ended: false,
             failure: None,
             first_bad: None,
-            report: ReadReport { format: format.name, messages, ..ReadReport::default() },
-        };
-        reader.begin_file()?;
-        Ok(reader)
-    }
-
-    fn begin_file(&mut self) -> Result<(), TraceError> {
-        let path = &self.paths[self.file];
-        let failed = |source| TraceError::Read { path: path.clone(), row: 0, source };
-        let (head, _) = self.records.head().map_err(failed)?;
-        let framing = self.reader.framing(head);
-        self.records.cut(framing.map_err(|reason| TraceError::Header { path: path.clone(), reason })?);
-        Ok(())
+            report: ReadReport { format: format.name, messages, notes, ..ReadReport::default() },
+        })
     }
 
     /// Fills the batch. False at the end of the trace.
@@ -148,44 +140,34 @@ impl Reader {
             }
             self.rows.clear();
             self.next_row = 0;
-            if !self.read_record()? && !self.next_file()? {
+            if !self.read_record()? {
                 return Ok(false);
             }
         }
     }
 
-    /// Reads a record into the empty `rows`. False at the end of the file.
+    /// Reads a record into the empty `rows`. False at the end of the trace.
     #[inline]
     fn read_record(&mut self) -> Result<bool, TraceError> {
-        let row = self.records.number();
-        let path = || self.paths[self.file].clone();
-        let fed = self.records.feed(self.reader.as_mut(), &mut self.rows);
-        match fed.map_err(|source| TraceError::Read { path: path(), row, source })? {
-            Fed::Row => self.report.rows += 1,
+        let fed = self.files.feed(&mut self.rows)?;
+        let had_rows = self.report.rows > 0;
+        self.report.rows = self.files.rows();
+        match fed {
+            Fed::Row | Fed::Remark => {}
             // What stands above the rows last is their header.
-            Fed::Header if self.report.columns.is_none() || self.report.rows == 0 => {
-                self.report.columns = self.reader.columns(self.records.header());
+            Fed::Header if self.report.columns.is_none() || !had_rows => {
+                self.report.columns = self.files.header().and_then(|(reader, header)| reader.columns(header));
             }
             Fed::Header => {}
-            Fed::Remark => {}
             Fed::Wrong(reason) => {
-                self.report.rows += 1;
                 self.rows.clear();
                 self.bad_row(reason)?;
             }
-            Fed::WrongHeader(reason) => return Err(TraceError::Header { path: path(), reason }),
+            Fed::WrongHeader(reason) => {
+                return Err(TraceError::Header { path: self.files.path().to_owned(), reason });
+            }
             Fed::End => return Ok(false),
         }
-        Ok(true)
-    }
-
-    fn next_file(&mut self) -> Result<bool, TraceError> {
-        if self.file + 1 == self.paths.len() {
-            return Ok(false);
-        }
-        self.file += 1;
-        self.records = open_file(&self.paths[self.file])?;
-        self.begin_file()?;
         Ok(true)
     }
 
@@ -218,6 +200,10 @@ impl Reader {
                 self.last_ns = handing_out.access.time_ns;
             }
             let back_ns = self.last_ns.saturating_sub(handing_out.access.time_ns);
+            let is_new_file = std::mem::replace(&mut self.timed_file, self.files.file()) != self.timed_file;
+            if back_ns > 0 && is_new_file && !self.files.are_merged() {
+                self.note_overlap(back_ns);
+            }
             if back_ns > 0 {
                 self.report.backward_times += 1;
                 handing_out.access.time_ns = self.last_ns;
@@ -231,33 +217,52 @@ impl Reader {
         Ok(())
     }
 
+    /// The file begins before the end of the one ahead of it, though files are read one after the other.
+    #[cold]
+    fn note_overlap(&mut self, back_ns: u64) {
+        if self.report.notes.len() < KEPT_MESSAGES {
+            self.report.notes.push(format!(
+                "{}: its first timestamp is {} s before the last one of the files ahead of it; the files are read one after \
+                 the other in the order given, and not merged",
+                self.files.path().display(),
+                back_ns as f64 / 1e9
+            ));
+        }
+    }
+
     /// A row that describes no request.
     fn bad_row(&mut self, reason: RowError) -> Result<(), TraceError> {
         self.report.bad_rows += 1;
         let limit = self.options.bad_rows_limit;
         if self.options.on_bad_row == OnBadRow::Skip && self.report.bad_rows > limit {
-            let (path, row) = (self.paths[self.file].clone(), self.records.number());
+            let (path, row) = (self.files.path().to_owned(), self.files.number());
             let first = self.first_bad.take().unwrap_or_else(|| message(&path, row, &reason));
             return Err(TraceError::TooManyBadRows { path, row, reason, limit, first });
         }
-        self.first_bad.get_or_insert_with(|| message(&self.paths[self.file], self.records.number(), &reason));
+        self.first_bad.get_or_insert_with(|| message(self.files.path(), self.files.number(), &reason));
         self.tell(reason, "skipped")
     }
 
-    /// A trace in which nothing could be read is in another form than it is taken for. Its statistics would be those of
-    /// nothing, and look like a result.
-    fn nothing_but_wrong_rows(&mut self) -> Option<TraceError> {
-        let first =
-            self.first_bad.take().filter(|_| self.report.accesses == 0 && self.options.limit != Some(0))?;
-        Some(TraceError::NoRequests { path: self.paths[0].clone(), rows: self.report.rows, first })
+    /// A trace that has rows, and no request, is in another format than it is taken for, or lacks what was to be counted. Its
+    /// statistics would be those of nothing, and look like a result.
+    fn without_requests(&mut self) -> Option<TraceError> {
+        if self.report.accesses > 0 || self.report.zero_sizes > 0 || self.options.limit == Some(0) {
+            return None;
+        }
+        let (path, rows) = (self.files.paths()[0].clone(), self.report.rows);
+        match self.first_bad.take() {
+            Some(first) => Some(TraceError::NoRequests { path, rows, first }),
+            None if rows > 0 => Some(TraceError::OnlyOtherRows { path, rows }),
+            None => None,
+        }
     }
 
     /// Notes what is wrong with the current record and what was done, or stops.
     #[cold]
     fn tell(&mut self, reason: RowError, done: &str) -> Result<(), TraceError> {
-        let (path, row) = (&self.paths[self.file], self.records.number());
+        let (path, row) = (self.files.path(), self.files.number());
         if self.options.on_bad_row == OnBadRow::Stop {
-            return Err(TraceError::BadRow { path: path.clone(), row, reason });
+            return Err(TraceError::BadRow { path: path.to_owned(), row, reason });
         }
         if self.report.messages.len() < KEPT_MESSAGES {
             self.report.messages.push(format!("{}; {done}", message(path, row, &reason)));
@@ -370,7 +375,7 @@ impl Accesses for Reader {
                 Ok(true) => {}
                 Ok(false) => {
                     self.ended = true;
-                    self.failure = self.nothing_but_wrong_rows();
+                    self.failure = self.without_requests();
                 }
                 Err(failure) => {
                     self.ended = true;

@@ -5,7 +5,7 @@
 //! CPU, or of the total, and ends with the next event: of another file, if several were put one behind the other.
 
 use super::fields::{event, lines, lossy, number, seconds, sectors};
-use super::{Device, Found, LineDecoder, RowProblem};
+use super::{Device, Events, Found, LineDecoder, RowProblem};
 use crate::block::BlockKind;
 
 pub(super) fn knows(head: &[u8]) -> bool {
@@ -34,23 +34,31 @@ impl LineDecoder for Blkparse {
         let (_cpu, _sequence) = (next("cpu")?, next("sequence")?);
         let time_ns = seconds(next("time")?, "time")?;
         let (_pid, action) = (next("pid")?, next("action")?);
-        if action != b"Q" {
-            return Ok(Found::Other);
-        }
+        let events = match action {
+            b"Q" => Events::Queue,
+            b"D" => Events::Issue,
+            b"C" => Events::Complete,
+            _ => return Ok(Found::Other),
+        };
         let rwbs = next("RWBS")?;
         let kind = kind_of(rwbs)?;
         let place = next("sector")?;
         // A flush alone: the command follows at once.
         if kind == BlockKind::Flush || place.starts_with(b"[") {
-            return event(time_ns, BlockKind::Flush, 0, 0, device);
+            return Ok(event(time_ns, BlockKind::Flush, 0, 0, device)?.at(events));
         }
         let sector = number(place, "sector")?;
-        if next("+")? != b"+" {
+        match next("+")? {
+            b"+" => {}
+            // The completion of a flush: `0 [0]`.
+            status if status.starts_with(b"[") => {
+                return Ok(event(time_ns, BlockKind::Flush, 0, 0, device)?.at(events));
+            }
             // A packet command: bytes of a command, no place on the disk.
-            return Ok(Found::Other);
+            _ => return Ok(Found::Other),
         }
         let bytes = sectors(number(next("sectors")?, "sectors")?)?;
-        event(time_ns, kind, sectors(sector)?, bytes, device)
+        Ok(event(time_ns, kind, sectors(sector)?, bytes, device)?.at(events))
     }
 }
 
@@ -121,12 +129,24 @@ mod tests {
 
     #[test]
     fn other_events_are_passed_over() {
-        assert_eq!(read("  8,0 3 1 0.5 697 C W 223490 + 8 [0]"), Ok(Found::Other));
         assert_eq!(read("  8,0 3 1 0.5 697 A R 223490 + 8 <- (8,1) 44"), Ok(Found::Other));
         assert_eq!(read("  8,0 3 0 0.5 0 m N cfq697 put_queue"), Ok(Found::Other));
         assert_eq!(read("  8,0 3 1 0.5 697 Q R 36 (12 00 00 00 24 00) [hald]"), Ok(Found::Other));
         assert_eq!(read("  8,0 3 1 0.5 697 Q R 223490 +"), Err(RowProblem::Missing("sectors")));
         assert_eq!(read("  8,0 3 1 0.5 697 Q XY 223490 + 8 [a]"), Err(RowProblem::Operation("XY".into())));
+    }
+
+    #[test]
+    fn issue_and_completion_events_are_told_from_queue_events() {
+        for (line, events, expected) in [
+            ("  8,0 3 1 0.5 697 D W 223490 + 8 [a]", Events::Issue, (BlockKind::Write, 223_490 * 512, 4096)),
+            ("  8,0 3 1 0.5 697 C W 223490 + 8 [0]", Events::Complete, (BlockKind::Write, 223_490 * 512, 4096)),
+            ("  8,0 3 1 0.5 697 C FWS 0 [0]", Events::Complete, (BlockKind::Flush, 0, 0)),
+            ("  8,0 3 1 0.5 697 D FN [kworker/0:1H]", Events::Issue, (BlockKind::Flush, 0, 0)),
+        ] {
+            let Ok(Found::Later(found, event)) = read(line) else { panic!("{line}") };
+            assert_eq!((found, (event.kind, event.first_byte, event.bytes)), (events, expected), "{line}");
+        }
     }
 
     #[test]

@@ -9,12 +9,14 @@
 use std::io::{self, BufRead, Read as _};
 
 use super::fields::event;
-use super::{Device, Found, RecordDecoder, RowProblem};
+use super::{Device, Events, Found, RecordDecoder, RowProblem};
 use crate::block::{BlockKind, SECTOR_BYTES};
 
 const MAGIC: u32 = 0x6561_7407;
 const HEADER_BYTES: usize = 48;
 const QUEUE: u32 = 1;
+const ISSUE: u32 = 7;
+const COMPLETE: u32 = 8;
 const HAS_CGROUP: u32 = 1 << 8;
 
 const READ: u32 = 1 << 16;
@@ -100,8 +102,13 @@ impl Header {
     }
 
     fn found(&self) -> Result<Found, RowProblem> {
-        let queued = self.action & 0xffff & !HAS_CGROUP == QUEUE;
-        if !queued || self.action & (NOTIFY | PACKET) != 0 {
+        let events = match self.action & 0xffff & !HAS_CGROUP {
+            QUEUE => Events::Queue,
+            ISSUE => Events::Issue,
+            COMPLETE => Events::Complete,
+            _ => return Ok(Found::Other),
+        };
+        if self.action & (NOTIFY | PACKET) != 0 {
             return Ok(Found::Other);
         }
         let kind = match self.action {
@@ -115,7 +122,7 @@ impl Header {
         let first_byte = self.sector.saturating_mul(SECTOR_BYTES);
         // The kernel's dev_t in this structure: 12 bits of major above 20 of minor.
         let device = Device::Numbered(self.device >> 20, self.device & 0xf_ffff);
-        event(self.time_ns, kind, first_byte, self.bytes.into(), device)
+        Ok(event(self.time_ns, kind, first_byte, self.bytes.into(), device)?.at(events))
     }
 }
 
@@ -155,6 +162,7 @@ mod tests {
             record(NOTIFY, 0, 0, b"mysqld\0\0"),
             record(READ | QUEUE, 100, 4096, &[]),
             record(READ | 4, 100, 4096, &[]),
+            record(READ | COMPLETE, 100, 4096, &[]),
             record(WRITE | QUEUE | HAS_CGROUP, 200, 512, &[0; 8]),
             record(DISCARD | WRITE | QUEUE, 0, 8192, &[]),
             record(FLUSH | WRITE | QUEUE, 0, 0, &[]),
@@ -166,6 +174,10 @@ mod tests {
                 Ok(Found::Event(Event { kind, first_byte, bytes, device, time_ns })) => {
                     assert_eq!((device, time_ns), (Device::Numbered(8, 17), 1000));
                     Some((kind, first_byte, bytes))
+                }
+                Ok(Found::Later(Events::Complete, event)) => {
+                    assert_eq!((event.kind, event.first_byte), (BlockKind::Read, 51_200));
+                    None
                 }
                 other => {
                     assert_eq!(other, Ok(Found::Other));

@@ -4,12 +4,13 @@
 //! is common to all lives in [`reader`]: decompression, several files in the order of their times, events that stand a little
 //! out of order, devices to choose among, rows that are wrong.
 //!
-//! Only what enters the queue counts (blktrace's Q): not how the kernel split, merged and moved it afterwards.
+//! Of a recording of the kernel's block layer one kind of event counts: what enters the queue, unless it has none ([`Events`]).
 
 mod alibaba;
 mod blkparse;
 mod blktrace;
 mod cloudphysics;
+pub(super) mod events;
 mod fields;
 mod fio;
 mod msr;
@@ -22,6 +23,7 @@ mod tencent;
 mod vscsi;
 pub mod write;
 
+pub use events::Events;
 pub use reader::{BlockTrace, BlockTraceError, BlockTraceOptions, BlockTraceStats};
 pub use write::{BlockWriter, BlockWritten};
 
@@ -39,6 +41,8 @@ pub struct BlockFormat {
     /// Whether a file that begins so is one.
     knows: fn(&[u8]) -> bool,
     decoder: Decoder,
+    /// Whether it has several events of each request, of which [`Events`] choose.
+    has_events: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -54,66 +58,77 @@ pub static BLOCK_FORMATS: [BlockFormat; 11] = [
         about: "binary blktrace, version 7, of either byte order",
         knows: blktrace::knows,
         decoder: Decoder::Records(|| Box::<blktrace::Blktrace>::default()),
+        has_events: true,
     },
     BlockFormat {
         name: "blkparse",
         about: "blkparse's default text output",
         knows: blkparse::knows,
         decoder: Decoder::Lines(|| Box::<blkparse::Blkparse>::default()),
+        has_events: true,
     },
     BlockFormat {
         name: "fio-iolog",
         about: "fio's iolog, versions 2 and 3",
         knows: fio::knows,
         decoder: Decoder::Lines(|| Box::<fio::Iolog>::default()),
+        has_events: false,
     },
     BlockFormat {
         name: "msr",
         about: "MSR Cambridge CSV: Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime",
         knows: msr::knows,
         decoder: Decoder::Lines(|| Box::new(msr::Msr)),
+        has_events: false,
     },
     BlockFormat {
         name: "systor",
         about: "SYSTOR '17 CSV: Timestamp,Response,IOType,LUN,Offset,Size",
         knows: systor::knows,
         decoder: Decoder::Lines(|| Box::new(systor::Systor)),
+        has_events: false,
     },
     BlockFormat {
         name: "alibaba",
         about: "Alibaba's CSV: device_id,opcode,offset,length,timestamp",
         knows: alibaba::knows,
         decoder: Decoder::Lines(|| Box::new(alibaba::Alibaba)),
+        has_events: false,
     },
     BlockFormat {
         name: "tencent",
         about: "Tencent CBS's CSV: Timestamp,Offset,Size,IOType,VolumeID",
         knows: tencent::knows,
         decoder: Decoder::Lines(|| Box::new(tencent::Tencent)),
+        has_events: false,
     },
     BlockFormat {
         name: "cloudphysics-csv",
         about: "CloudPhysics CSV: version,time,op,size,lbn; times in seconds",
         knows: cloudphysics::knows,
         decoder: Decoder::Lines(|| Box::new(cloudphysics::CloudPhysics)),
+        has_events: false,
     },
     BlockFormat {
         name: "vscsi",
         about: "CloudPhysics binary records of SCSI commands, versions 1 and 2",
         knows: vscsi::knows,
         decoder: Decoder::Records(|| Box::<vscsi::Vscsi>::default()),
+        has_events: false,
     },
     BlockFormat {
         name: "block-csv",
         about: "CSV with a header: time_us (or _ns, _ms, _s), op, offset and bytes, in any order",
         knows: plain::knows,
         decoder: Decoder::Lines(|| Box::<plain::Plain>::default()),
+        has_events: false,
     },
     BlockFormat {
         name: "spc",
         about: "SPC's CSV: ASU,LBA,Size,Opcode,Timestamp",
         knows: spc::knows,
         decoder: Decoder::Lines(|| Box::new(spc::Spc)),
+        has_events: false,
     },
 ];
 
@@ -129,6 +144,12 @@ impl BlockFormat {
     #[must_use]
     pub fn of(head: &[u8]) -> Option<&'static Self> {
         BLOCK_FORMATS.iter().find(|format| (format.knows)(head))
+    }
+
+    /// Whether it has several events of each request, one kind of which counts ([`Events`]).
+    #[must_use]
+    pub fn has_events(&self) -> bool {
+        self.has_events
     }
 
     /// The names of all.
@@ -181,8 +202,20 @@ impl std::fmt::Display for Device {
 enum Found {
     /// A request.
     Event(Event),
+    /// A request further on its way: issued or completed.
+    Later(Events, Event),
     /// Something else that the format has: a header, another kind of event.
     Other,
+}
+
+impl Found {
+    /// The same request at this point of its way.
+    fn at(self, events: Events) -> Self {
+        match self {
+            Self::Event(event) if events != Events::Queue => Self::Later(events, event),
+            other => other,
+        }
+    }
 }
 
 /// Turns lines into events.

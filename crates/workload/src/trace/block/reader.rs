@@ -8,13 +8,14 @@ use std::collections::BinaryHeap;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
-use super::{BlockFormat, Decoder, Device, Event, Found, LineDecoder, RecordDecoder, RowProblem};
+use super::events::EventCounts;
+use super::{BlockFormat, Decoder, Device, Event, Events, Found, LineDecoder, RecordDecoder, RowProblem};
 use crate::block::BlockRequest;
 use crate::trace::input;
 use crate::trace::records::mark_bytes;
 
 /// Requests held back so that those out of order find their place.
-pub const WINDOW: usize = 4096;
+pub const WINDOW: usize = crate::trace::files::WINDOW;
 /// What is looked at to tell the format.
 const HEAD_BYTES: u64 = 64 << 10;
 /// No line of a trace is longer.
@@ -29,6 +30,8 @@ pub struct BlockTraceOptions {
     pub device: Option<String>,
     /// Wrong rows to pass over before giving up.
     pub wrong_rows: u64,
+    /// Which events of a recording of the block layer count; `None` takes what there is, the queue events first.
+    pub events: Option<Events>,
 }
 
 /// What was read so far.
@@ -50,6 +53,8 @@ pub struct BlockTraceStats {
     pub first_wrong: Option<String>,
     /// Requests too late to be put in order.
     pub late: u64,
+    /// Remarks about whole files, such as that other events than the usual ones are used.
+    pub notes: Vec<String>,
 }
 
 /// Devices that are told by name.
@@ -83,6 +88,26 @@ pub enum BlockTraceError {
         path: PathBuf,
         /// What there is.
         known: String,
+    },
+    /// The files are in more than one format.
+    #[error("{}: a `{found}` trace after a `{wanted}` trace: all files of a trace must be in one format", path.display())]
+    MixedFormats {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+        /// What the first file is.
+        wanted: &'static str,
+    },
+    /// Events were chosen of a format that has but one of each request.
+    #[error("{}: `{}` events cannot be chosen: only blktrace and blkparse recordings have several events of each request, and this is a `{format}` trace", path.display(), events.name())]
+    NoEvents {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        format: &'static str,
+        /// What was asked for.
+        events: Events,
     },
     /// A row is wrong, and no more wrong rows may be passed over.
     #[error("{}: row {row}: {problem}; stopped there", path.display())]
@@ -122,6 +147,8 @@ pub enum BlockTraceError {
 pub struct BlockTrace {
     files: Vec<TraceFile>,
     options: BlockTraceOptions,
+    /// The events that count.
+    events: Events,
     stats: BlockTraceStats,
     /// The device of the first request, where none was named.
     device: Option<Device>,
@@ -171,13 +198,27 @@ impl BlockTrace {
     /// If one cannot be opened, or looks like no format.
     pub fn open(paths: &[impl AsRef<Path>], options: BlockTraceOptions) -> Result<Self, BlockTraceError> {
         let mut stats = BlockTraceStats::default();
-        let mut files = Vec::new();
+        let (mut files, mut counts) = (Vec::new(), EventCounts::default());
         for path in paths {
-            let (file, format) = TraceFile::open(path.as_ref(), options.format)?;
+            let path = path.as_ref();
+            let (file, format, counted) = TraceFile::open(path, options.format)?;
+            if let Some(&wanted) = stats.formats.first().filter(|wanted| **wanted != format.name) {
+                return Err(BlockTraceError::MixedFormats { path: path.to_owned(), found: format.name, wanted });
+            }
+            match options.events {
+                Some(events) if !format.has_events => {
+                    return Err(BlockTraceError::NoEvents { path: path.to_owned(), format: format.name, events });
+                }
+                _ => counts.merge(counted),
+            }
             files.push(file);
             stats.formats.push(format.name);
         }
-        Ok(Self { files, options, stats, device: None, first_time_ns: None, last_time_ns: 0, failed: false })
+        let (found, note) = counts.choose();
+        let events = options.events.unwrap_or(found);
+        stats.notes.extend(note.filter(|_| options.events.is_none()));
+        let (device, first_time_ns) = (None, None);
+        Ok(Self { files, options, events, stats, device, first_time_ns, last_time_ns: 0, failed: false })
     }
 
     /// What was read so far.
@@ -211,8 +252,11 @@ impl BlockTrace {
             };
             self.stats.rows += 1;
             match found {
-                Ok(Found::Event(event)) => self.take_in(at, event)?,
-                Ok(Found::Other) => {}
+                Ok(found) => {
+                    if let Found::Event(event) = self.events.select(found) {
+                        self.take_in(at, event)?;
+                    }
+                }
                 Err(problem) => self.pass_over(at, problem)?,
             }
         }
@@ -289,7 +333,7 @@ impl TraceFile {
     fn open(
         path: &Path,
         format: Option<&'static BlockFormat>,
-    ) -> Result<(Self, &'static BlockFormat), BlockTraceError> {
+    ) -> Result<(Self, &'static BlockFormat, EventCounts), BlockTraceError> {
         let failed = |source| BlockTraceError::Open { path: path.to_owned(), source };
         let mut input = input::open(path).map_err(failed)?;
         let mut head = Vec::new();
@@ -301,13 +345,15 @@ impl TraceFile {
         if matches!(format.decoder, Decoder::Lines(_)) {
             head.drain(..mark_bytes(&head));
         }
+        let is_whole = (head.len() as u64) < HEAD_BYTES;
+        let counts = if format.has_events { EventCounts::of(format, &head, is_whole) } else { EventCounts::default() };
         let input = Box::new(BufReader::with_capacity(1 << 20, Cursor::new(head).chain(input)));
         let rows = match format.decoder {
             Decoder::Lines(make) => Rows::Lines { input, decoder: make(), line: Vec::new() },
             Decoder::Records(make) => Rows::Records { input, decoder: make() },
         };
         let file = Self { path: path.to_owned(), rows, row: 0, ended: false, window: BinaryHeap::new() };
-        Ok((file, format))
+        Ok((file, format, counts))
     }
 
     fn next_row(&mut self) -> io::Result<Option<Result<Found, RowProblem>>> {
@@ -463,7 +509,7 @@ mod tests {
             noise in prop::collection::vec(any::<u8>(), 0..2000),
         ) {
             let format = Some(&BLOCK_FORMATS[format]);
-            let lenient = BlockTraceOptions { format, device: None, wrong_rows: u64::MAX };
+            let lenient = BlockTraceOptions { format, wrong_rows: u64::MAX, ..BlockTraceOptions::default() };
             read(&[&noise], lenient);
         }
 
@@ -483,7 +529,7 @@ mod tests {
                 bytes[at] = byte;
             }
             bytes.truncate(cut.index(bytes.len() + 1));
-            let lenient = BlockTraceOptions { format: BlockFormat::named(name), device: None, wrong_rows: u64::MAX };
+            let lenient = BlockTraceOptions { format: BlockFormat::named(name), wrong_rows: u64::MAX, ..BlockTraceOptions::default() };
             read(&[&bytes], lenient);
         }
     }

@@ -10,11 +10,12 @@ use std::io::{self, BufRead};
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::{Device, Event, Found, LineDecoder, RecordDecoder, RowProblem};
+use super::{Device, Event, Events, Found, LineDecoder, RecordDecoder, RowProblem};
 use crate::RequestKind;
 use crate::block::BlockKind;
 use crate::trace::columns::RowError;
 use crate::trace::detect::Head;
+use crate::trace::files::FileOrder;
 use crate::trace::rows::{Extent, ReaderOptions, Row, RowReader, Rows};
 use crate::trace::{Format, Framing};
 
@@ -32,6 +33,7 @@ const fn format(
         extensions: &[],
         page_bytes: Some(PAGE_BYTES),
         time_units_per_second: 1_000_000_000,
+        files: FileOrder::ByTime,
         plausible,
         reader,
     }
@@ -136,11 +138,12 @@ struct Decoding<D> {
     make: fn() -> D,
     decoder: D,
     page_bytes: Option<u64>,
+    events: Events,
 }
 
 impl<D> Decoding<D> {
     fn new(make: fn() -> D, options: &ReaderOptions) -> Self {
-        Self { make, decoder: make(), page_bytes: options.page_bytes }
+        Self { make, decoder: make(), page_bytes: options.page_bytes, events: options.events }
     }
 
     fn begin_file(&mut self) {
@@ -148,7 +151,7 @@ impl<D> Decoding<D> {
     }
 
     fn take(&self, found: Found, rows: &mut Rows) {
-        push(found, self.page_bytes, rows);
+        push(self.events.select(found), self.page_bytes, rows);
     }
 }
 

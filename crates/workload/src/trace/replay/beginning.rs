@@ -47,7 +47,7 @@ pub(super) fn check(
 
 /// The same of the first file, and answers when that row was recorded.
 pub(super) fn time_ns(path: &Path, config: &ReplayConfig) -> Result<Option<u64>, TraceError> {
-    match first(path, config, config.reader().as_mut())?.0 {
+    match first(path, config, config.reader(config.events.unwrap_or_default()).as_mut())?.0 {
         First::Row(time_ns) => Ok(time_ns),
         First::Wrong | First::End => Ok(None),
     }

@@ -1,16 +1,16 @@
 //! The thread that reads the trace, and what becomes of a row before it is dealt out.
 
 use std::io::Write;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::super::cut::Items;
+use super::super::error::TraceError;
+use super::super::files::TraceFiles;
 use super::super::lines::Fed;
-use super::super::records::Records;
-use super::super::rows::{Object, Row, RowReader, Rows, numbered};
+use super::super::rows::{Object, Row, Rows, numbered};
 use super::dealer::{Dealer, Demands, Ended, Outlet};
 use super::report::Report;
 use super::{BATCH_ROWS, Batch, Queued, ReplayConfig};
@@ -30,7 +30,6 @@ pub(super) fn run(
         let _ = demands.demanded.recv();
     }
     let mut parser = Parser {
-        reader: config.reader(),
         dealer: Dealer::new(outlets, returned, demands, &config),
         rows_to_skip: config.skip_rows,
         rows: 0,
@@ -50,7 +49,6 @@ pub(super) fn run(
 struct Parser<'a> {
     config: ReplayConfig,
     report: &'a Report,
-    reader: Box<dyn RowReader>,
     dealer: Dealer,
     rows_to_skip: u64,
     /// Rows not yet reported.
@@ -77,11 +75,8 @@ impl Parser<'_> {
         let mut passes = 0_u64;
         loop {
             let skips = self.rows_to_skip > 0;
-            for file in 0..self.config.files.len() {
-                let path = self.config.files[file].clone();
-                if self.read_file(&path).is_err() {
-                    return;
-                }
+            if self.read_files().is_err() {
+                return;
             }
             // A trace without rows would repeat for ever without anybody noticing.
             passes += 1;
@@ -96,23 +91,26 @@ impl Parser<'_> {
         }
     }
 
-    fn read_file(&mut self, path: &Path) -> Result<(), Ended> {
-        let mut records = Records::open(path).map_err(|error| self.fail(path, 0, &error))?;
-        let head = records.head().map_err(|error| self.fail(path, 0, &error))?.0;
-        let framing = self.reader.framing(head).map_err(|error| self.fail(path, 0, &error))?;
-        records.cut(framing);
+    /// Reads all files once.
+    fn read_files(&mut self) -> Result<(), Ended> {
+        let make = |events| Ok(self.config.reader(events));
+        let config = &self.config;
+        let opened = TraceFiles::open(config.format, config.files.clone(), None, config.events, &make);
+        let mut files = opened.map_err(|error| self.fail(&error))?;
+        self.report.note(files.notes());
         loop {
-            let number = records.number();
             self.parsed.clear();
-            let fed = records.feed(self.reader.as_mut(), &mut self.parsed);
+            let fed = files.feed(&mut self.parsed);
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Ended);
             }
-            match fed.map_err(|error| self.fail(path, number, &error))? {
+            match fed.map_err(|error| self.fail(&error))? {
                 Fed::Row => self.take_all()?,
                 Fed::Header | Fed::Remark => {}
-                Fed::Wrong(error) => self.report.reject(path, records.number(), &error),
-                Fed::WrongHeader(error) => return Err(self.fail(path, records.number(), &error)),
+                Fed::Wrong(error) => self.report.reject(files.path(), files.number(), &error),
+                Fed::WrongHeader(reason) => {
+                    return Err(self.fail(&TraceError::Header { path: files.path().to_owned(), reason }));
+                }
                 Fed::End => return Ok(()),
             }
         }
@@ -170,8 +168,8 @@ impl Parser<'_> {
         taken
     }
 
-    fn fail(&self, path: &Path, line: u64, reason: &impl std::fmt::Display) -> Ended {
-        self.report.fail(format!("{}: after line {line}: {reason}", path.display()));
+    fn fail(&self, error: &TraceError) -> Ended {
+        self.report.fail(error.to_string());
         Ended
     }
 

@@ -32,6 +32,8 @@ pub struct ReplayStats {
     pub rejected: Vec<Rejected>,
     /// File, line and reason of the first of those.
     pub messages: Vec<String>,
+    /// Remarks about whole files, such as that they are merged by time.
+    pub notes: Vec<String>,
     /// Why reading ended before the trace did, if it did.
     pub failure: Option<String>,
     /// What its requests were cut into.
@@ -53,6 +55,7 @@ pub(super) struct Report {
 struct Texts {
     messages: Vec<String>,
     rejected: Vec<Rejected>,
+    notes: Vec<String>,
     failure: Option<String>,
 }
 
@@ -64,6 +67,7 @@ impl Report {
             rejected_rows: self.rejected_rows.load(Ordering::Relaxed),
             rejected: texts.rejected.clone(),
             messages: texts.messages.clone(),
+            notes: texts.notes.clone(),
             failure: texts.failure.clone(),
             cut,
         }
@@ -86,6 +90,16 @@ impl Report {
             None => {
                 let reason = reason.into_owned();
                 texts.rejected.push(Rejected { reason, rows: 1, first: message() });
+            }
+        }
+    }
+
+    /// Keeps remarks, each once.
+    pub(super) fn note(&self, notes: &[String]) {
+        let mut texts = self.texts.lock().expect("writers only push strings");
+        for note in notes {
+            if texts.notes.len() < KEPT_MESSAGES && !texts.notes.contains(note) {
+                texts.notes.push(note.clone());
             }
         }
     }

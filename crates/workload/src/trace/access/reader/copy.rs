@@ -24,8 +24,8 @@ impl Reader {
             }
             self.rows.clear();
             self.next_row = 0;
-            if !self.read_record()? && !self.next_file()? {
-                return self.nothing_but_wrong_rows().map_or(Ok(false), |failure| Err(failure.into()));
+            if !self.read_record()? {
+                return self.without_requests().map_or(Ok(false), |failure| Err(failure.into()));
             }
         }
         Ok(true)

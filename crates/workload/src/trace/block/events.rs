@@ -1,0 +1,109 @@
+//! Which events of a block layer's recording count as requests.
+//!
+//! blktrace records a request several times on its way: when it enters the queue (Q), when it is issued to the driver (D), and
+//! when it completes (C). Exactly one of the three is counted. Queue events are what programs asked for; the others come after
+//! the kernel has split and merged. A recording made with a filter (`blktrace -a issue`) may lack some of them.
+
+use super::{BlockFormat, Decoder, Found};
+use crate::trace::lines::remark;
+
+/// The events that count as requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Events {
+    /// Requests that enter the queue (Q).
+    #[default]
+    Queue,
+    /// Requests that are issued to the driver (D).
+    Issue,
+    /// Requests that are completed (C).
+    Complete,
+}
+
+impl Events {
+    /// All of them, the preferred one first.
+    pub const ALL: [Self; 3] = [Self::Queue, Self::Issue, Self::Complete];
+
+    /// The name on the command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::Issue => "issue",
+            Self::Complete => "complete",
+        }
+    }
+
+    /// The events called `name`.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|events| events.name() == name)
+    }
+
+    /// `found` if these are the events that it is one of, and nothing otherwise.
+    pub(super) fn select(self, found: Found) -> Found {
+        match found {
+            Found::Event(event) if self == Self::Queue => Found::Event(event),
+            Found::Later(events, event) if self == events => Found::Event(event),
+            _ => Found::Other,
+        }
+    }
+}
+
+/// How many requests of each kind of event a recording has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(in crate::trace) struct EventCounts([u64; 3]);
+
+/// Queue events are used unless there are so many times more of the others: then they are stray ones, of a recording that was
+/// made without them. A request that is split on its way is issued and completed several times.
+const STRAY_FACTOR: u64 = 32;
+
+impl EventCounts {
+    /// Counts the events in the first bytes of a file.
+    pub(in crate::trace) fn of(format: &BlockFormat, head: &[u8], is_whole: bool) -> Self {
+        let mut counts = Self::default();
+        match format.decoder {
+            Decoder::Lines(make) => {
+                let mut decoder = make();
+                let end = if is_whole { None } else { head.iter().rposition(|byte| *byte == b'\n') };
+                let lines = head[..end.unwrap_or(head.len())].split(|byte| *byte == b'\n');
+                let lines = lines.filter(|line| !line.trim_ascii().is_empty() && remark(line).is_none());
+                lines.filter_map(|line| decoder.line(line.trim_ascii_end()).ok()).for_each(|found| counts.add(&found));
+            }
+            Decoder::Records(make) => {
+                let (mut decoder, mut input) = (make(), head);
+                while let Ok(Some(Ok(found))) = decoder.record(&mut input) {
+                    counts.add(&found);
+                }
+            }
+        }
+        counts
+    }
+
+    pub(super) fn add(&mut self, found: &Found) {
+        match found {
+            Found::Event(_) => self.0[0] += 1,
+            Found::Later(events, _) => self.0[*events as usize] += 1,
+            Found::Other => {}
+        }
+    }
+
+    /// Adds what another file has.
+    pub(in crate::trace) fn merge(&mut self, other: Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(mine, theirs)| *mine += theirs);
+    }
+
+    /// The events to use, and a remark if these are not the queue events.
+    pub(in crate::trace) fn choose(self) -> (Events, Option<String>) {
+        let [queue, issue, complete] = self.0;
+        if queue.saturating_mul(STRAY_FACTOR) >= issue.max(complete) {
+            return (Events::Queue, None);
+        }
+        let (used, name) = if issue > 0 { (Events::Issue, "issue (D)") } else { (Events::Complete, "completion (C)") };
+        let lacking = match queue {
+            0 => "no queue (Q) events".to_owned(),
+            1 => "only 1 queue (Q) event".to_owned(),
+            _ => format!("only {queue} queue (Q) events"),
+        };
+        (used, Some(format!("the recording begins with {lacking}: {name} events are used")))
+    }
+}

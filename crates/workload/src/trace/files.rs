@@ -1,0 +1,363 @@
+//! The files of a trace: read one after the other, or merged by time.
+//!
+//! The files of a key-value trace are parts that follow each other. The files of a block trace are recordings made side by
+//! side: blktrace writes one per CPU, other recorders one per disk, host or job. Those are merged by time. Within a file a
+//! request may stand up to [`WINDOW`] rows late and is still put in its place, since blktrace's buffers are not sorted.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::path::{Path, PathBuf};
+
+use super::Format;
+use super::block::events::EventCounts;
+use super::block::{BlockFormat, Events};
+use super::error::TraceError;
+use super::lines::Fed;
+use super::records::Records;
+use super::rows::{Row, RowReader, Rows};
+use super::row_error::RowError;
+
+/// Rows of a file that are held back while it is merged with others, so that rows out of order find their place.
+pub(super) const WINDOW: usize = 4096;
+
+/// How several files of one format belong together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FileOrder {
+    /// One is the continuation of the other.
+    InTurn,
+    /// They were recorded at the same time.
+    ByTime,
+}
+
+/// Makes the reader of a file, for these events of the block layer.
+type MakeReader<'a> = &'a dyn Fn(Events) -> Result<Box<dyn RowReader>, TraceError>;
+
+/// The files of a trace as one stream of rows.
+pub(super) struct TraceFiles {
+    paths: Vec<PathBuf>,
+    /// The file of the last row.
+    file: usize,
+    /// Lines or records read, headers and remarks aside.
+    rows: u64,
+    source: Source,
+    notes: Vec<String>,
+}
+
+enum Source {
+    InTurn { records: Box<Records>, reader: Box<dyn RowReader>, right: u64, first_wrong: Option<(u64, RowError)> },
+    ByTime { files: Vec<Merged>, number: u64 },
+}
+
+impl TraceFiles {
+    /// Opens the first file, or all of them if they are to be merged. `first` is the first file, if it is open already and
+    /// nothing was read of it. `events` are those of the block layer that count; `None` takes what there is.
+    ///
+    /// # Errors
+    /// A file cannot be opened, or does not begin as a file of its format does, or the format has no events to choose.
+    pub(super) fn open(
+        format: &'static Format,
+        paths: Vec<PathBuf>,
+        first: Option<Records>,
+        events: Option<Events>,
+        make: MakeReader<'_>,
+    ) -> Result<Self, TraceError> {
+        let is_merged = format.merges(paths.len());
+        let begun = if is_merged { paths.len() } else { 1 };
+        let first_path = paths.first().ok_or(TraceError::NoFiles)?;
+        let mut opened = vec![first.map_or_else(|| open(first_path), Ok)?];
+        for path in &paths[1..begun] {
+            opened.push(open(path)?);
+        }
+        let mut notes = Vec::new();
+        if is_merged && paths.len() > 1 {
+            notes.push(format!("{} files are merged by time", paths.len()));
+        }
+        let events = events_of(format, events, &paths, &mut opened, &mut notes)?;
+        let mut readers = paths.iter().zip(opened).map(|(path, mut records)| {
+            let mut reader = make(events)?;
+            begin(path, &mut records, reader.as_mut())?;
+            Ok((records, reader))
+        });
+        let source = if is_merged {
+            let files: Result<Vec<Merged>, TraceError> =
+                readers.map(|read| read.map(|(records, reader)| Merged::new(records, reader))).collect();
+            Source::ByTime { files: files?, number: 0 }
+        } else {
+            let (records, reader) = readers.next().ok_or(TraceError::NoFiles)??;
+            Source::InTurn { records: Box::new(records), reader, right: 0, first_wrong: None }
+        };
+        Ok(Self { paths, file: 0, rows: 0, source, notes })
+    }
+
+    /// Remarks about whole files.
+    pub(super) fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Adds the rows of the next record to `rows`. [`Fed::End`] comes after the last file.
+    ///
+    /// # Errors
+    /// A file cannot be read on, or the next one cannot be opened or is in another format.
+    #[inline]
+    pub(super) fn feed(&mut self, rows: &mut Rows) -> Result<Fed, TraceError> {
+        match &mut self.source {
+            Source::InTurn { records, reader, right, first_wrong } => {
+                let row = records.number();
+                let fed = records.feed(reader.as_mut(), rows);
+                let fed = fed.map_err(|source| TraceError::Read { path: self.paths[self.file].clone(), row, source })?;
+                match &fed {
+                    Fed::Row => (self.rows, *right) = (self.rows + 1, *right + 1),
+                    Fed::Wrong(reason) => {
+                        self.rows += 1;
+                        first_wrong.get_or_insert_with(|| (records.number(), reason.clone()));
+                    }
+                    Fed::End => return self.next_file(rows),
+                    _ => {}
+                }
+                Ok(fed)
+            }
+            Source::ByTime { .. } => self.feed_earliest(rows),
+        }
+    }
+
+    /// Goes on in the next file. One that has rows, none of which is valid, is in another format than the files before it.
+    #[cold]
+    fn next_file(&mut self, rows: &mut Rows) -> Result<Fed, TraceError> {
+        let Source::InTurn { records, reader, right, first_wrong } = &mut self.source else { return Ok(Fed::End) };
+        if let (true, 0, Some((row, reason))) = (self.file > 0, *right, first_wrong.take()) {
+            let path = self.paths[self.file].clone();
+            return Err(TraceError::NothingInFile { path, row, reason });
+        }
+        let Some(path) = self.paths.get(self.file + 1) else { return Ok(Fed::End) };
+        **records = open(path)?;
+        begin(path, records, reader.as_mut())?;
+        (*right, self.file) = (0, self.file + 1);
+        self.feed(rows)
+    }
+
+    fn feed_earliest(&mut self, rows: &mut Rows) -> Result<Fed, TraceError> {
+        let Source::ByTime { files, number } = &mut self.source else { return Ok(Fed::End) };
+        files.iter_mut().zip(&self.paths).for_each(|(file, path)| file.fill(path));
+        let earliest = (0..files.len()).filter(|at| files[*at].next_ns().is_some());
+        let Some(at) = earliest.min_by_key(|at| files[*at].next_ns()) else {
+            self.rows += files.iter_mut().map(|file| std::mem::take(&mut file.unused)).sum::<u64>();
+            return Ok(Fed::End);
+        };
+        let Some(held) = files[at].window.pop() else { return Ok(Fed::End) };
+        (self.file, *number) = (at, held.number);
+        self.rows += held.records;
+        match held.item {
+            Item::Row(row) => {
+                rows.push(row);
+                Ok(Fed::Row)
+            }
+            Item::Wrong(reason) => Ok(Fed::Wrong(reason)),
+            Item::Failed(failure) => Err(*failure),
+        }
+    }
+
+    /// The file of the last record.
+    pub(super) fn path(&self) -> &Path {
+        &self.paths[self.file]
+    }
+
+    /// The place of that file among all, from 0.
+    pub(super) fn file(&self) -> usize {
+        self.file
+    }
+
+    /// The files.
+    pub(super) fn paths(&self) -> &[PathBuf] {
+        &self.paths
+    }
+
+    /// Number of the last record in its file, from 1.
+    pub(super) fn number(&self) -> u64 {
+        match &self.source {
+            Source::InTurn { records, .. } => records.number(),
+            Source::ByTime { number, .. } => *number,
+        }
+    }
+
+    /// Lines or records read so far, headers and remarks aside.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Whether rows of several files come in the order of their times.
+    pub(super) fn are_merged(&self) -> bool {
+        self.paths.len() > 1 && matches!(self.source, Source::ByTime { .. })
+    }
+
+    /// The reader of the current file with its header, which is empty where there is none.
+    pub(super) fn header(&self) -> Option<(&dyn RowReader, &[u8])> {
+        match &self.source {
+            Source::InTurn { records, reader, .. } => Some((reader.as_ref(), records.header())),
+            Source::ByTime { .. } => None,
+        }
+    }
+}
+
+impl Format {
+    /// The format of block traces that this is, if it has several events of each request.
+    pub(super) fn with_events(&self) -> Option<&'static BlockFormat> {
+        BlockFormat::named(self.name).filter(|format| format.has_events())
+    }
+
+    /// Whether so many files are merged. A single blktrace file too, since one that several CPUs wrote (`blktrace -o -`) is in
+    /// the order of their buffers.
+    fn merges(&self, files: usize) -> bool {
+        self.files == FileOrder::ByTime && (files > 1 || self.name == "blktrace")
+    }
+}
+
+/// Which events of the block layer count: those asked for, or what the files begin with.
+fn events_of(
+    format: &Format,
+    asked: Option<Events>,
+    paths: &[PathBuf],
+    opened: &mut [Records],
+    notes: &mut Vec<String>,
+) -> Result<Events, TraceError> {
+    let Some(block) = format.with_events() else {
+        return match asked {
+            Some(events) => Err(TraceError::NoEvents { format: format.name, events }),
+            None => Ok(Events::Queue),
+        };
+    };
+    if let Some(events) = asked {
+        return Ok(events);
+    }
+    let mut counts = EventCounts::default();
+    for (path, records) in paths.iter().zip(opened) {
+        let failed = |source| TraceError::Read { path: path.clone(), row: 0, source };
+        let (head, is_whole) = records.head().map_err(failed)?;
+        counts.merge(EventCounts::of(block, head, is_whole));
+    }
+    let (events, note) = counts.choose();
+    notes.extend(note);
+    Ok(events)
+}
+
+fn open(path: &Path) -> Result<Records, TraceError> {
+    Records::open(path).map_err(|source| TraceError::Open { path: path.to_owned(), source })
+}
+
+fn begin(path: &Path, records: &mut Records, reader: &mut dyn RowReader) -> Result<(), TraceError> {
+    let failed = |source| TraceError::Read { path: path.to_owned(), row: 0, source };
+    let (head, _) = records.head().map_err(failed)?;
+    let framing = reader.framing(head);
+    records.cut(framing.map_err(|reason| TraceError::Header { path: path.to_owned(), reason })?);
+    Ok(())
+}
+
+/// A file that is merged with others.
+struct Merged {
+    records: Records,
+    reader: Box<dyn RowReader>,
+    rows: Rows,
+    window: BinaryHeap<Held>,
+    /// Items put into the window so far.
+    sequence: u64,
+    /// Records read since the last item, which ask for nothing.
+    unused: u64,
+    last_ns: u64,
+    ended: bool,
+}
+
+/// A row in the window, or what is wrong with one. The greatest is the earliest: that is the one that a heap hands out.
+struct Held {
+    time_ns: u64,
+    sequence: u64,
+    number: u64,
+    /// Records that it stands for: itself, and those before it that ask for nothing.
+    records: u64,
+    item: Item,
+}
+
+enum Item {
+    Row(Row),
+    Wrong(RowError),
+    Failed(Box<TraceError>),
+}
+
+impl Merged {
+    fn new(records: Records, reader: Box<dyn RowReader>) -> Self {
+        Self {
+            records,
+            reader,
+            rows: Rows::default(),
+            window: BinaryHeap::new(),
+            sequence: 0,
+            unused: 0,
+            last_ns: 0,
+            ended: false,
+        }
+    }
+
+    fn next_ns(&self) -> Option<u64> {
+        self.window.peek().map(|held| held.time_ns)
+    }
+
+    /// Reads on until the window is full or the file ends.
+    fn fill(&mut self, path: &Path) {
+        while !self.ended && self.window.len() < WINDOW {
+            let row = self.records.number();
+            self.rows.clear();
+            match self.records.feed(self.reader.as_mut(), &mut self.rows) {
+                Ok(Fed::Row) => {
+                    self.unused += 1;
+                    for index in 0..self.rows.len() {
+                        let row = self.rows.row(index).clone();
+                        let time_ns = row.time_ns.unwrap_or(self.last_ns);
+                        self.last_ns = time_ns;
+                        self.hold(time_ns, Item::Row(row));
+                    }
+                }
+                Ok(Fed::Wrong(reason)) => {
+                    self.unused += 1;
+                    self.hold(self.last_ns, Item::Wrong(reason));
+                }
+                Ok(Fed::WrongHeader(reason)) => {
+                    self.fail(TraceError::Header { path: path.to_owned(), reason });
+                }
+                Ok(Fed::Header | Fed::Remark) => {}
+                Ok(Fed::End) => self.ended = true,
+                Err(source) => self.fail(TraceError::Read { path: path.to_owned(), row, source }),
+            }
+        }
+    }
+
+    fn hold(&mut self, time_ns: u64, item: Item) {
+        let (number, records) = (self.records.number(), std::mem::take(&mut self.unused));
+        self.window.push(Held { time_ns, sequence: self.sequence, number, records, item });
+        self.sequence += 1;
+    }
+
+    fn fail(&mut self, failure: TraceError) {
+        self.ended = true;
+        // After all that was read before it.
+        let last_ns = self.window.iter().map(|held| held.time_ns).max().unwrap_or(self.last_ns);
+        self.hold(last_ns, Item::Failed(Box::new(failure)));
+    }
+}
+
+impl Ord for Held {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.time_ns, other.sequence).cmp(&(self.time_ns, self.sequence))
+    }
+}
+
+impl PartialOrd for Held {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Held {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Held {}
