@@ -12,7 +12,7 @@ pub fn check(data: &[u8]) {
     let path = scratch.file("recording.bin", bytes);
     let format = BLOCK_FORMATS.get(usize::from(choice & 15));
     let wrong_rows = if choice & 16 == 0 { 1000 } else { 0 };
-    let options = BlockTraceOptions { format, device: None, wrong_rows };
+    let options = BlockTraceOptions { format, wrong_rows, ..BlockTraceOptions::default() };
     let mut trace = match BlockTrace::open(&[&path], options) {
         Ok(trace) => trace,
         Err(error) => return assert!(error.to_string().contains("recording.bin"), "no file in: {error}"),

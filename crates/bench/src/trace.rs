@@ -12,7 +12,7 @@ pub use workload::trace::block::Events;
 pub use workload::trace::survey::TenantSurvey;
 pub use workload::trace::{
     Accesses, FORMATS, Format, OnBadRow, OpenOptions, PageSize, ReadReport, Survey, Target, TenantNames,
-    TenantsFrom, TraceError, Written, ZeroSize, open,
+    TenantsFrom, TraceError, Unreadable, Written, ZeroSize, open,
 };
 use workload::trace::{CopyError, WriteError, Writer};
 
@@ -34,9 +34,6 @@ pub enum Error {
     /// Somebody ended it. Nothing was written then.
     #[error("interrupted: nothing was written")]
     Interrupted,
-    /// There is nothing to count.
-    #[error("the trace has no requests, not even one row")]
-    NoRequests,
     /// Somebody ended it before anything was counted.
     #[error("interrupted: nothing was counted yet")]
     NothingCounted,
@@ -94,11 +91,8 @@ pub fn survey(
         survey.add(accesses);
         Ok(!stop.is_set())
     })?;
-    match survey.requests() {
-        0 if stop.is_set() => return Err(Error::NothingCounted),
-        // Objects of 0 bytes are said to be left out, with how to keep them.
-        0 if report.zero_sizes == 0 => return Err(Error::NoRequests),
-        _ => {}
+    if stop.is_set() && survey.requests() == 0 {
+        return Err(Error::NothingCounted);
     }
     Ok((survey, trace.tenants(), report))
 }
@@ -251,7 +245,15 @@ pub fn report_json(report: &ReadReport) -> Value {
         "has_time": report.has_time,
         "messages": report.messages,
         "notes": report.notes,
+        "unreadable": unreadable_json(&report.unreadable),
     })
+}
+
+/// Values of optional columns that were taken as absent, as the result file has them.
+#[must_use]
+pub fn unreadable_json(unreadable: &[Unreadable]) -> Value {
+    let each = |it: &Unreadable| json!({ "column": it.column, "values": it.values, "first": it.first });
+    unreadable.iter().map(each).collect()
 }
 
 /// What a new trace lacks of the old one, a line each.

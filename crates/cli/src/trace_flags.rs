@@ -38,7 +38,7 @@ pub struct TraceFlags {
     /// Clock ticks per second, where the format does not define them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub time_units: Option<u64>,
-    /// blktrace, blkparse: events that count as requests [default: queue, or what the recording has]
+    /// blktrace, blkparse: events that count as requests [default: queue; issue or complete if the recording lacks queue events]
     #[arg(long, value_name = "queue|issue|complete", value_parser = events)]
     pub events: Option<Events>,
     /// Stop after this many accesses
@@ -133,7 +133,11 @@ fn format_name(text: &str) -> Result<String, String> {
 pub fn events(text: &str) -> Result<Events, String> {
     Events::named(text).ok_or_else(|| {
         let known = Events::ALL.map(Events::name);
-        format!("unknown events `{text}`: {}they are {}", names::hint(text, known.into_iter()), known.join(", "))
+        format!(
+            "unknown events `{text}`: {}they are {}",
+            names::hint(text, known.into_iter()),
+            known.join(", ")
+        )
     })
 }
 

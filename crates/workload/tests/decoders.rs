@@ -92,6 +92,11 @@ fn fragment() -> impl Strategy<Value = Vec<u8>> {
         b"\x1f\x8b",
         b"\x28\xb5\x2f\xfd",
         b"\xfd7zXZ\0",
+        b"\xf0\xde\xbc\x9a\x78\x56\x34\x12",
+        b"REST.GET.OBJECT",
+        b"TCP_MISS/200",
+        b"[10/Oct/2000:13:55:36 -0700] \"GET ",
+        b"2007-02-22 17:00:03.5",
     ];
     prop_oneof![
         8 => proptest::sample::select(words).prop_map(<[u8]>::to_vec),
@@ -100,7 +105,7 @@ fn fragment() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// A good row of each text format.
-const ROWS: [&str; 10] = [
+const ROWS: [&str; 17] = [
     "1,7,GET,100",
     "op_time,key,key_size,op,op_count,size\n1,7,20,GET,2,100",
     "1,k,1,1000,1000,300,-1,-1,60,1,0,0",
@@ -111,6 +116,13 @@ const ROWS: [&str; 10] = [
     "0,20941264,8192,W,0.551706",
     "230027 8 0 12",
     "{\"timestamp\": 1, \"hash_ids\": [1, 2]}",
+    "0.5 0 8 8 1",
+    "500000 0 8 8 1",
+    "1000 42 nfsd 8 8 W 6 0 8f5fbb8b9ab7ae9ab9a8cb3df4b8f1d4",
+    "1.5 3 10.0.0.1 TCP_MISS/200 100 GET http://a/ - DIRECT/1.1.1.1 text/html",
+    "10.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET /a HTTP/1.0\" 200 100",
+    "1232488 REST.GET.OBJECT 95d363d3fbdc0b03 1168 0 1167",
+    "1,5633898368802,2a,512,8",
 ];
 
 proptest! {

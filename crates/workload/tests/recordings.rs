@@ -7,12 +7,12 @@
 
 use std::path::{Path, PathBuf};
 
+use flashwright_workload::Workload as _;
 use flashwright_workload::trace::block::{BlockTrace, BlockTraceOptions, Events};
 use flashwright_workload::trace::{
-    Access, Format, OpenOptions, Order, PageSize, ReadReport, Replay, ReplayConfig, Target, TraceError, Writer,
-    copy, open,
+    Access, Format, OpenOptions, Order, PageSize, ReadReport, Replay, ReplayConfig, Target, TraceError,
+    Writer, copy, open,
 };
-use flashwright_workload::Workload as _;
 
 const QUEUE: u32 = 1;
 const ISSUE: u32 = 7;
@@ -51,7 +51,9 @@ fn read(paths: &[PathBuf], options: &OpenOptions) -> Result<(Vec<Access>, ReadRe
 
 /// Two CPUs take turns on page 0, 1, 2 …: each page is requested by one right after the other.
 fn two_cpus(folder: &Path) -> [PathBuf; 2] {
-    let of = |cpu: u64| (0..100_u64).flat_map(move |page| record(QUEUE, page * 100 + cpu, page * 8)).collect::<Vec<u8>>();
+    let of = |cpu: u64| {
+        (0..100_u64).flat_map(move |page| record(QUEUE, page * 100 + cpu, page * 8)).collect::<Vec<u8>>()
+    };
     [file(folder, "sda.blktrace.0", &of(0)), file(folder, "sda.blktrace.1", &of(1))]
 }
 
@@ -82,7 +84,10 @@ fn per_cpu_files_are_merged_by_time_for_copies_and_replays() {
     let (accesses, _) = read(&[copied], &OpenOptions::default()).unwrap();
     assert_eq!(keys(&accesses).len(), 100, "as the copy has them");
 
-    let config = ReplayConfig { order: Order::Strict, ..ReplayConfig::new(paths.to_vec(), Format::named("blktrace").unwrap()) };
+    let config = ReplayConfig {
+        order: Order::Strict,
+        ..ReplayConfig::new(paths.to_vec(), Format::named("blktrace").unwrap())
+    };
     let replay = Replay::new(config);
     let mut sources = replay.sources(1, 0).unwrap();
     let mut replayed = Vec::new();
@@ -154,7 +159,9 @@ fn a_recording_without_queue_events_is_read_by_its_issue_events() {
 #[test]
 fn blkparse_text_without_queue_events_is_detected_and_read() {
     let folder = tempfile::tempdir().unwrap();
-    let line = |at: u64, action: &str| format!("  8,0    3 {at:8}     0.{at:09}   697  {action}   R {} + 8 [a]\n", at * 8);
+    let line = |at: u64, action: &str| {
+        format!("  8,0    3 {at:8}     0.{at:09}   697  {action}   R {} + 8 [a]\n", at * 8)
+    };
     let text: String = (0..100).flat_map(|at| [line(at, "D"), line(at, "C")]).collect();
     let paths = [file(folder.path(), "trace.txt", text.as_bytes())];
     let (accesses, report) = read(&paths, &OpenOptions::default()).unwrap();

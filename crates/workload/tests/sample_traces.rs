@@ -102,12 +102,20 @@ fn the_same_recording_of_a_database_in_two_formats() {
 #[test]
 fn tables_of_numbers_that_are_no_trace_we_know_are_not_guessed_at() {
     let Some(folder) = shared() else { return };
-    for name in
-        ["mqsim/tpcc-small.trace", "reference_flash_designs.csv", "MANIFEST.md", "caffeine/orm-busy.trace.xz"]
-    {
+    for name in ["reference_flash_designs.csv", "MANIFEST.md", "caffeine/orm-busy.trace.xz"] {
         let told = open(&[folder.join(name)], None, &OpenOptions::default()).err();
         let told = told.unwrap_or_else(|| panic!("{name} was taken for something")).to_string();
         assert!(told.contains("matches none of the formats"), "{told}");
+    }
+}
+
+#[test]
+fn the_traces_of_a_drive_simulator() {
+    let Some(folder) = shared() else { return };
+    for name in ["mqsim/tpcc-small.trace", "mqsim/wsrch-small.trace"] {
+        let (survey, report) = survey(&folder.join(name), None, &OpenOptions::default());
+        assert_eq!((report.format, report.bad_rows), ("mqsim", 0), "{name}");
+        assert!(survey.requests() > report.rows && survey.gets > 0, "{name}: {report:?}");
     }
 }
 

@@ -81,6 +81,7 @@ pub fn trace(totals: &Totals, read: &ReadReport) -> Value {
         "zero_sizes": read.zero_sizes,
         "backward_times": read.backward_times,
         "notes": read.notes,
+        "unreadable": crate::trace::unreadable_json(&read.unreadable),
         "clamped_sizes": totals.clamped_sizes,
         "ttl_requests": totals.ttl_requests,
         "ttl_requests_honoured": totals.ttl_requests_honoured,

@@ -183,7 +183,12 @@ fn predicted(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
         PredictError::TooShort { .. } => format!("{}: {error}", input.names()),
         other => other.to_string(),
     })?;
-    outcome.read.notes.iter().chain(&outcome.read.messages).for_each(|message| arguments.common.warn(message));
+    outcome
+        .read
+        .remarks()
+        .iter()
+        .chain(&outcome.read.messages)
+        .for_each(|message| arguments.common.warn(message));
     outcome.warning(plan).iter().for_each(|warning| arguments.common.warn(warning));
     if let Some(folder) = &arguments.plot {
         match plot::svg(&outcome).map_err(|error| error.to_string())? {

@@ -279,7 +279,12 @@ fn simulated(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
         SimulateError::Empty => format!("{}: {error}", input.names()),
         other => other.to_string(),
     })?;
-    outcome.read.notes.iter().chain(&outcome.read.messages).for_each(|message| arguments.common.warn(message));
+    outcome
+        .read
+        .remarks()
+        .iter()
+        .chain(&outcome.read.messages)
+        .for_each(|message| arguments.common.warn(message));
     if arguments.by_tenant.is_some() && outcome.tenants.is_empty() {
         arguments.common.warn("--by-tenant: none of the counted requests names a tenant");
     }

@@ -108,7 +108,7 @@ impl Arguments {
         }
         let given = GivenTrace::survey(self.reading.input(self.trace.clone()), stop, quiet);
         let given = given.map_err(|error| error.to_string())?;
-        given.read.notes.iter().chain(&given.read.messages).for_each(|message| self.common.warn(message));
+        given.read.remarks().iter().chain(&given.read.messages).for_each(|message| self.common.warn(message));
         Ok(runner.on_trace(given))
     }
 

@@ -110,12 +110,12 @@ fn info(arguments: &InfoArguments) -> Result<Finding, String> {
     let stop = Stop::default();
     stop_on_signals(&stop).map_err(|error| error.to_string())?;
     let surveyed = trace::survey(&mut *trace, &stop, arguments.common.quiet);
-    let (survey, names, report) = surveyed.map_err(|error| match error {
-        trace::Error::NoRequests => format!("{}: {error}", input.names()),
-        other => other.to_string(),
-    })?;
+    let (survey, names, report) = surveyed.map_err(|error| error.to_string())?;
     // Whoever feeds a pipe may have been interrupted too, and the end was none.
     let was_stopped = stop.is_set();
+    if survey.requests() == 0 {
+        return Err(format!("{}: {}", input.names(), without_requests(&report)));
+    }
     let mut result = trace::survey_json(&survey);
     result["was_stopped"] = was_stopped.into();
     let tenants = trace::tenants(&survey, &names);
@@ -127,6 +127,16 @@ fn info(arguments: &InfoArguments) -> Result<Finding, String> {
     let words = survey_words(&survey, &report);
     let text = format!("{words}{tenants}{stopped}{}", reading_words(&report, false));
     Ok(Finding { result, text, failures: Vec::new() })
+}
+
+/// Why there is nothing to count.
+fn without_requests(report: &ReadReport) -> String {
+    match report.zero_sizes {
+        0 => "the trace has no requests".to_owned(),
+        zero => {
+            format!("no request is counted: {zero} are for 0-byte objects (--zero-size keep counts them)")
+        }
+    }
 }
 
 fn survey_words(survey: &Survey, report: &ReadReport) -> String {
@@ -178,6 +188,7 @@ const TENANTS_IN_TEXT: usize = 10;
 fn tenant_words(tenants: &ByTenant<TenantSurvey>) -> String {
     let mut words = format!("{:18} {}\n", "tenants", tenants.named.len());
     let mut told = |name: &str, it: &TenantSurvey| {
+        let name: String = name.chars().map(|it| if it.is_control() { '?' } else { it }).collect();
         let _ = writeln!(
             words,
             "  {name:40} {} {} for {} {}, {} {} of {} {}",
@@ -216,7 +227,7 @@ fn reading_words(report: &ReadReport, kept: bool) -> String {
     for message in &report.messages {
         let _ = writeln!(words, "  {message}");
     }
-    for note in &report.notes {
+    for note in report.remarks() {
         let _ = writeln!(words, "note: {note}");
     }
     words

@@ -10,6 +10,7 @@ mod interrupt;
 mod loop_device;
 mod names;
 mod predict;
+mod recordings;
 mod reports;
 mod simulate;
 mod ssd;

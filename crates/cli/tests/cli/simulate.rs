@@ -246,15 +246,16 @@ fn commands_that_need_requests_did_not_name_the_file_that_has_none() {
         ),
         (&["study", "cdn-fig1", "--trace", &objects], 2, &objects, "the trace has no requests"),
         (&["block", "replay", &blocks], 1, &blocks, "the trace has no requests"),
+        (&["trace", "info", &objects], 2, &objects, "the trace has no requests"),
     ] {
         let output = flashwright(arguments);
         let told = err(&output);
         assert_eq!(output.status.code(), Some(code), "{told}");
         assert!(told.contains(&format!("{file}: {words}")), "{told}");
     }
-    let info = flashwright(&["trace", "info", &objects]);
-    assert_eq!(info.status.code(), Some(0), "{}", err(&info));
-    assert!(out(&info).contains("requests           0 "), "{}", out(&info));
+    let zero = made("zero.csv", "key,op,size\n7,GET,0\n");
+    let told = err(&flashwright(&["trace", "info", &zero]));
+    assert!(told.contains("1 are for 0-byte objects (--zero-size keep counts them)"), "{told}");
 }
 
 #[test]

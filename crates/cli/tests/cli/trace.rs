@@ -346,7 +346,9 @@ fn a_file_of_no_format_is_told_which_it_may_be_and_which_must_be_named() {
     let told = err(&output);
     let (apart, named) = told.split_once("); the others must be named (").unwrap_or_else(|| panic!("{told}"));
     assert!(
-        apart.ends_with("mooncake, csv, binary, cachebench-binary") && !apart.contains("u32le"),
+        apart.ends_with(
+            "csv, binary, cachebench-binary, lcs, disksim, mqsim, fiu, squid, common-log, ibm-cos"
+        ) && !apart.contains("u32le"),
         "{apart}"
     );
     assert_eq!(named, "u32le, u32be, u64le, u64be)\n");

@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use super::Format;
 use super::block::Events;
 use super::error::TraceError;
+use super::rows::Unreadable;
 use super::tenants::{Tenant, TenantNames};
 use super::write::{WriteError, Writer};
 
@@ -99,8 +100,18 @@ pub struct ReadReport {
     pub untimed: u64,
     /// File, row, what was wrong and what was done, of the first few.
     pub messages: Vec<String>,
+    /// Values of optional columns that could not be read, by column.
+    pub unreadable: Vec<Unreadable>,
     /// Remarks about whole files, such as that they are merged by time.
     pub notes: Vec<String>,
+}
+
+impl ReadReport {
+    /// Remarks about whole files and columns, one line each.
+    #[must_use]
+    pub fn remarks(&self) -> Vec<String> {
+        self.notes.iter().cloned().chain(self.unreadable.iter().map(ToString::to_string)).collect()
+    }
 }
 
 /// How a trace is read.

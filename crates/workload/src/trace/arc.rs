@@ -56,14 +56,23 @@ fn numbers(line: &[u8]) -> Option<[u64; 4]> {
     numbers.iter().all(Option::is_some).then(|| numbers.map(Option::unwrap_or_default))
 }
 
-/// Requests are numbered one after the other, except in OLTP, where only the name says what it is.
+/// Rows that are looked at to detect the format.
+const TRIED_ROWS: usize = 32;
+
+/// The third column is always 0, and the numbers of the requests never go down: those of OLTP stay the same, others go up by one.
 fn plausible(head: &Head<'_>) -> bool {
     if head.ends_like(&FORMAT) {
         return true;
     }
-    let mut numbered = head.rows().take(8).map(|line| numbers(line).map(|numbers| numbers[3]));
-    let Some(Some(first)) = numbered.next() else { return false };
-    numbered.enumerate().all(|(index, number)| number == Some(first + 1 + index as u64))
+    let (mut last, mut rows) = (0, 0);
+    for line in head.rows().take(TRIED_ROWS) {
+        let Some([_, count, ignored, number]) = numbers(line) else { return false };
+        if count == 0 || ignored != 0 || number < last {
+            return false;
+        }
+        (last, rows) = (number, rows + 1);
+    }
+    rows > 0
 }
 
 #[cfg(test)]

@@ -110,16 +110,18 @@ impl Table<{ NAMES.len() }> for Cdn {
         }
         let known = |field: usize| known(fields[field], NAMES[field], MAX_OBJECT_BYTES);
         let time = number(fields[TIMESTAMP], "timestamp", u64::MAX)?.ok_or(RowError::Missing("timestamp"))?;
-        known(OP_TYPE)?;
-        let header_bytes = known(RESPONSE_HEADER_SIZE)?.unwrap_or(0);
-        let response_bytes = known(RESPONSE_SIZE)?.unwrap_or(0);
+        let mut optional = |field: usize| rows.optional(NAMES[field], known(field));
+        optional(OP_TYPE)?;
+        let header_bytes = optional(RESPONSE_HEADER_SIZE)?.unwrap_or(0);
+        let response_bytes = optional(RESPONSE_SIZE)?.unwrap_or(0);
+        let ttl = optional(TTL)?.unwrap_or(0).min(u64::from(u32::MAX)) as u32;
         let body_bytes = match known(OBJECT_SIZE)? {
             None | Some(0) => response_bytes.saturating_sub(header_bytes),
             Some(bytes) => bytes,
         };
-        let ttl = known(TTL)?.unwrap_or(0).min(u64::from(u32::MAX)) as u32;
         // Who wants all from somewhere on may well ask up to the largest number there is.
-        let end = |field: usize| self::known(fields[field], NAMES[field], u64::MAX);
+        let mut end =
+            |field: usize| rows.optional(NAMES[field], self::known(fields[field], NAMES[field], u64::MAX));
         let range = (end(RANGE_START)?, end(RANGE_END)?);
         let (object, size) = match (options.cut, options.page_bytes.filter(|page| body_bytes > *page)) {
             (Cut::Pieces { piece_bytes, most }, _) => {
@@ -212,7 +214,8 @@ mod tests {
     }
 
     fn read_cut(line: &str, page_bytes: Option<u64>, cut: Cut) -> Result<Row, RowError> {
-        let options = ReaderOptions { time_units_per_second: 1000, page_bytes, cut, ..ReaderOptions::default() };
+        let options =
+            ReaderOptions { time_units_per_second: 1000, page_bytes, cut, ..ReaderOptions::default() };
         let mut reader = (FORMAT.reader)(&options);
         assert_eq!(reader.takes_header(HEADER.as_bytes()), Ok(true));
         Ok(only(reader.as_mut(), line.as_bytes())?.0)

@@ -23,6 +23,12 @@ impl<const N: usize> Columns<N> {
         let position =
             |column: &[u8]| names.iter().position(|name| bare(column).eq_ignore_ascii_case(name.as_bytes()));
         let mut fields: Vec<Option<usize>> = line.split(|byte| *byte == b',').map(position).collect();
+        // Of several columns with one name the first counts.
+        for place in 1..fields.len() {
+            if fields[..place].contains(&fields[place]) {
+                fields[place] = None;
+            }
+        }
         let used = fields.iter().rposition(Option::is_some)? + 1;
         fields.truncate(used);
         Some(Self { fields })
@@ -119,6 +125,25 @@ pub(super) fn column_words<'a>(columns: impl Iterator<Item = (Option<&'static st
         true => used.join(","),
         false => format!("{}; not used: {}", used.join(","), unused.join(", ")),
     }
+}
+
+/// Names that a header contains more than once.
+pub(super) fn duplicates<'a>(cells: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
+    let (mut met, mut twice): (Vec<Vec<u8>>, Vec<String>) = (Vec::new(), Vec::new());
+    for cell in cells.filter(|cell| !cell.is_empty()) {
+        let name = cell.to_ascii_lowercase();
+        if met.contains(&name) && !twice.iter().any(|known| known.eq_ignore_ascii_case(&lossy(cell))) {
+            twice.push(lossy(cell));
+        }
+        met.push(name);
+    }
+    twice
+}
+
+/// Whether a field is a mark for an unknown size.
+pub(super) fn is_unknown_size(field: &[u8]) -> bool {
+    const MARKS: [&str; 11] = ["-", "-1", "-1.0", "null", "none", "nan", "n/a", "na", "\\N", "?", "unknown"];
+    MARKS.iter().any(|mark| field.eq_ignore_ascii_case(mark.as_bytes()))
 }
 
 /// A field without the spaces and the quotes around it.
@@ -330,8 +355,27 @@ pub(super) fn nanoseconds(units: u64, units_per_second: u64) -> u64 {
 /// A field for a message: as text, and not endless.
 pub(super) fn lossy(field: &[u8]) -> String {
     const SHOWN_BYTES: usize = 60;
-    let shown = String::from_utf8_lossy(&field[..field.len().min(SHOWN_BYTES)]);
-    if field.len() > SHOWN_BYTES { format!("{shown}…") } else { shown.into_owned() }
+    let shown = escaped(&field[..field.len().min(SHOWN_BYTES)]);
+    if field.len() > SHOWN_BYTES { format!("{shown}…") } else { shown }
+}
+
+/// Bytes as text that is safe to print: control characters and invalid UTF-8 are escaped.
+pub(super) fn escaped(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            if character.is_control() {
+                text.extend(character.escape_default());
+            } else {
+                text.push(character);
+            }
+        }
+        chunk
+            .invalid()
+            .iter()
+            .for_each(|byte| text.extend(std::ascii::escape_default(*byte).map(char::from)));
+    }
+    text
 }
 
 #[cfg(test)]

@@ -18,7 +18,10 @@
 //! Between columns stand commas, semicolons, tabs, bars or blanks: the first of them with which the first line has all
 //! columns. Between quotes they divide nothing. A name of the time may end in its unit, as `time_ms` does.
 
-use super::columns::{RowError, bare, column_words, lossy, number, units_with_decimals};
+use super::calendar::iso_time_ns;
+use super::columns::{
+    RowError, bare, column_words, duplicates, is_unknown_size, lossy, number, units_with_decimals,
+};
 use super::{FileOrder, Format, ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
@@ -243,7 +246,12 @@ impl Layout {
     fn has_no_strangers(&self, line: &[u8]) -> bool {
         let is_used = |place| self.places.iter().any(|(at, _)| *at == place);
         let mut cells = self.cells(line).enumerate();
-        cells.all(|(place, cell)| is_used(place) || cell.is_empty() || header::field_called(cell).is_some())
+        cells.all(|(place, cell)| {
+            is_used(place)
+                || cell.is_empty()
+                || header::field_called(cell).is_some()
+                || header::is_unused(cell)
+        })
     }
 
     /// Whether every field of the line has the usual name of one.
@@ -326,21 +334,26 @@ impl Reader {
 
     fn read_as(&self, layout: &Layout, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
         let fields = layout.split(line);
-        let kind = if layout.has[OP] { kind(fields[OP])? } else { Some(RequestKind::Get) };
+        let kind =
+            if layout.has[OP] { optional_operation(fields[OP], rows)? } else { Some(RequestKind::Get) };
+        let page_bytes = self.options.page_bytes.unwrap_or(4096);
         let size = match layout.has[SIZE] {
-            true => number(fields[SIZE], "size", u64::MAX)?,
-            false => Some(self.options.page_bytes.unwrap_or(4096)),
+            true if kind == Some(RequestKind::Delete) && fields[SIZE].is_empty() => Some(0),
+            true => Some(optional_size(fields[SIZE], page_bytes, rows)?),
+            false => Some(page_bytes),
         };
         let time = Some(fields[TIME]).filter(|time| !time.is_empty());
         let units = layout.time_units_per_second.unwrap_or(self.options.time_units_per_second);
-        let time_ns = time.map(|time| units_with_decimals(time, "time", units)).transpose()?;
-        let ttl = number(fields[TTL], "ttl", u64::from(u32::MAX))?.unwrap_or(0);
-        let repeat = number(fields[COUNT], "count", u64::from(u32::MAX))?.unwrap_or(1);
+        let time_ns = time.map(|time| time_or_date(time, "time", units)).transpose();
+        let time_ns = rows.optional("time", time_ns)?;
+        let most = u64::from(u32::MAX);
+        let ttl = rows.optional("ttl", number(fields[TTL], "ttl", most))?.unwrap_or(0);
+        let repeat = rows.optional("count", number(fields[COUNT], "count", most))?.unwrap_or(1);
         if repeat == 0 {
             return Err(RowError::Zero("count"));
         }
         let Some(kind) = kind else { return Ok(()) };
-        let size = size.or((kind == RequestKind::Delete).then_some(0)).ok_or(RowError::Missing("size"))?;
+        let size = size.ok_or(RowError::Missing("size"))?;
         let object = rows.name(fields[KEY], 0)?;
         let tenant = rows.tenant(&[fields[TENANT]]);
         rows.push(Row {
@@ -410,6 +423,10 @@ impl RowReader for Reader {
         Some(column_words(cells.map(|(place, cell)| (field(place), cell))))
     }
 
+    fn duplicates(&self, header: &[u8]) -> Vec<String> {
+        self.layout.iter().flat_map(|layout| duplicates(layout.cells(header))).collect()
+    }
+
     fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
         match &self.layout {
             Some(layout) => self.read_as(layout, line, rows),
@@ -418,44 +435,83 @@ impl RowReader for Reader {
     }
 }
 
+/// A time in units of the format, or a date and time as in ISO 8601.
+#[inline]
+pub(super) fn time_or_date(time: &[u8], column: &'static str, units: u64) -> Result<u64, RowError> {
+    units_with_decimals(time, column, units).or_else(|reason| iso_time_ns(time).ok_or(reason))
+}
+
+/// The operation of a row; a number, or `-`, is an absent one: a get. Formats are not detected by such rows.
+pub(super) fn optional_operation(op: &[u8], rows: &mut Rows) -> Result<Option<RequestKind>, RowError> {
+    let found = operation(op);
+    let is_absent = !op.is_empty() && op.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-');
+    match found {
+        Err(reason) if is_absent && !rows.is_detecting() => {
+            Ok(rows.optional("op", Err(reason))?.unwrap_or(Some(RequestKind::Get)))
+        }
+        other => other,
+    }
+}
+
+/// The size of an object, `absent_bytes` where it says that it is not known.
+pub(super) fn optional_size(field: &[u8], absent_bytes: u64, rows: &mut Rows) -> Result<u64, RowError> {
+    let size = number(field, "size", u64::MAX).and_then(|size| size.ok_or(RowError::Missing("size")));
+    match size {
+        Err(reason) if is_unknown_size(field) => {
+            Ok(rows.optional("size", Err(reason))?.unwrap_or(absent_bytes))
+        }
+        other => other,
+    }
+}
+
+/// The words that operations are called by, in small letters. `None` asks for no object's bytes.
+const OPERATIONS: [(Option<RequestKind>, &[&str]); 5] = [
+    (Some(RequestKind::Get), &["get", "gets", "read", "r", "lookup", "load", "l", "fetch"]),
+    (
+        Some(RequestKind::Set),
+        &["set", "put", "post", "copy", "write", "w", "insert", "add", "replace", "cas", "store", "s"],
+    ),
+    (Some(RequestKind::Update), &["update", "append", "prepend", "incr", "decr", "patch"]),
+    (
+        Some(RequestKind::Delete),
+        &["delete", "del", "remove", "d", "purge", "ban", "evict", "invalidate", "unlink", "unset"],
+    ),
+    (
+        None,
+        &[
+            "head",
+            "touch",
+            "flush",
+            "options",
+            "connect",
+            "trace",
+            "propfind",
+            "proppatch",
+            "mkcol",
+            "lock",
+            "unlock",
+            "report",
+            "search",
+            "exists",
+            "expire",
+            "ttl",
+            "nop",
+            "ping",
+        ],
+    ),
+];
+
 /// What the first word of `op` that is known asks for, of whatever it is made: `GET`, `get_lease`, `REST.GET.OBJECT`.
 /// `None` for what asks for no object's bytes.
-fn kind(op: &[u8]) -> Result<Option<RequestKind>, RowError> {
-    const WORDS: [(&str, Option<RequestKind>); 27] = [
-        ("get", Some(RequestKind::Get)),
-        ("gets", Some(RequestKind::Get)),
-        ("read", Some(RequestKind::Get)),
-        ("r", Some(RequestKind::Get)),
-        ("lookup", Some(RequestKind::Get)),
-        ("set", Some(RequestKind::Set)),
-        ("put", Some(RequestKind::Set)),
-        ("post", Some(RequestKind::Set)),
-        ("copy", Some(RequestKind::Set)),
-        ("write", Some(RequestKind::Set)),
-        ("w", Some(RequestKind::Set)),
-        ("insert", Some(RequestKind::Set)),
-        ("add", Some(RequestKind::Set)),
-        ("replace", Some(RequestKind::Set)),
-        ("cas", Some(RequestKind::Set)),
-        ("update", Some(RequestKind::Update)),
-        ("append", Some(RequestKind::Update)),
-        ("prepend", Some(RequestKind::Update)),
-        ("incr", Some(RequestKind::Update)),
-        ("decr", Some(RequestKind::Update)),
-        ("delete", Some(RequestKind::Delete)),
-        ("del", Some(RequestKind::Delete)),
-        ("remove", Some(RequestKind::Delete)),
-        ("d", Some(RequestKind::Delete)),
-        ("head", None),
-        ("touch", None),
-        ("flush", None),
-    ];
+pub(super) fn operation(op: &[u8]) -> Result<Option<RequestKind>, RowError> {
     if op.is_empty() {
         return Err(RowError::Missing("op"));
     }
-    let known = |word: &[u8]| WORDS.iter().find(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()));
+    let names =
+        |word: &[u8], names: &[&str]| names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()));
+    let known = |word: &[u8]| OPERATIONS.iter().find(|(_, known)| names(word, known));
     let found = op.split(|byte| !byte.is_ascii_alphabetic()).find_map(known);
-    found.map(|(_, kind)| *kind).ok_or_else(|| RowError::Operation(lossy(op)))
+    found.map(|(kind, _)| *kind).ok_or_else(|| RowError::Operation(lossy(op)))
 }
 
 #[cfg(test)]
@@ -525,7 +581,7 @@ mod tests {
 
     #[test]
     fn operations_are_known_in_many_spellings() {
-        let kind_of = |op: &str| kind(op.as_bytes());
+        let kind_of = |op: &str| operation(op.as_bytes());
         for op in ["GET", "get_lease", "REST.GET.OBJECT", "Read", "r"] {
             assert_eq!(kind_of(op), Ok(Some(RequestKind::Get)), "{op}");
         }

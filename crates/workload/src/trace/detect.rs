@@ -12,7 +12,7 @@ use super::columns::{RowError, bare, looks_like_header};
 use super::csv::{self, Header};
 use super::cut::Cut;
 use super::error::TraceError;
-use super::input::{GZIP_MAGIC, XZ_MAGIC, ZSTD_MAGIC};
+use super::foreign;
 use super::lines::{Fed, Lines, remark};
 use super::records::{Framing, Records, mark_bytes};
 use super::rows::{ReaderOptions, RowReader, Rows};
@@ -108,8 +108,15 @@ impl<'a> Head<'a> {
     }
 }
 
+/// Whether there is nothing in it that text would not have, but for a stray zero byte as a crash leaves them in a log.
 fn is_text(bytes: &[u8]) -> bool {
-    !bytes.iter().any(|byte| *byte < b' ' && !b"\t\n\r".contains(byte))
+    const ZEROS_PER_BYTE: usize = 1024;
+    let zeros = bytes.iter().filter(|byte| **byte == 0).count();
+    zeros <= 1 + bytes.len() / ZEROS_PER_BYTE && is_text_but_for_zeros(bytes)
+}
+
+fn is_text_but_for_zeros(bytes: &[u8]) -> bool {
+    !bytes.iter().any(|byte| (1..b' ').contains(byte) && !b"\t\n\r".contains(byte))
 }
 
 /// The format of the file at `path`, of whose `records` none was read yet.
@@ -143,8 +150,10 @@ pub(super) fn check_further(path: &Path, told: Option<&'static Format>) -> Resul
 /// The format of the file at `path`, which begins with `head`.
 pub(super) fn detect(path: &Path, head: &Head<'_>) -> Result<&'static Format, TraceError> {
     let (mut complaint, mut nearest) = (None, None);
-    let mut reads = |format: &'static Format| match tried(format, head) {
-        Ok(trial) if trial.succeeded() => Some((format, trial.is_clean())),
+    let mut reads = |format: &'static Format| match tried(format, head, false) {
+        Ok(trial) if trial.is_clean() => Some((format, true)),
+        // The header matches; unreadable optional values do not count against the rows.
+        Ok(trial) if trial.succeeded() => Some((format, is_clean(format, head))),
         Ok(trial) => {
             nearest =
                 nearest.take().into_iter().chain(trial.nearly(format)).max_by_key(|near: &Nearly| near.read);
@@ -160,6 +169,10 @@ pub(super) fn detect(path: &Path, head: &Head<'_>) -> Result<&'static Format, Tr
         }
     };
     let mut candidates: Vec<_> = FORMATS.into_iter().filter_map(&mut reads).collect();
+    if candidates.is_empty() && complaint.is_none() {
+        let reads = FORMATS.into_iter().filter(|format| is_clean(format, head));
+        candidates = reads.map(|format| (format, true)).collect();
+    }
     // What makes requests of the rows knows the header better.
     if candidates.iter().any(|(_, is_clean)| *is_clean) {
         candidates.retain(|(_, is_clean)| *is_clean);
@@ -182,6 +195,11 @@ pub(super) fn detect(path: &Path, head: &Head<'_>) -> Result<&'static Format, Tr
     }
 }
 
+/// Whether most rows are right once unreadable optional values are taken as absent.
+fn is_clean(format: &'static Format, head: &Head<'_>) -> bool {
+    tried(format, head, true).is_ok_and(|trial| trial.is_clean())
+}
+
 /// Why a file is in no format: a header that one of them knows in part, or what its rows are most like.
 fn unrecognised(
     path: &Path,
@@ -195,8 +213,8 @@ fn unrecognised(
         (None | Some((_, RowError::Header(_))), Some(table)) => TraceError::Table { path, way: table.way() },
         (Some((format, reason)), _) => TraceError::HeaderOf { path, format, reason },
         (None, None) => TraceError::Unrecognised {
+            hint: nearest.map_or_else(|| hint(&path, head.bytes), |near| near.words()),
             path,
-            hint: nearest.map_or_else(|| hint(head.bytes).to_owned(), |near| near.words()),
             known: names(true),
             unmarked: names(false),
         },
@@ -209,7 +227,9 @@ pub(super) fn other_than(wanted: &'static Format, path: &Path, head: &Head<'_>) 
     if !wanted.is_told_apart() || (wanted.name == csv::FORMAT.name && head.is_text()) {
         return None;
     }
-    let reads = tried(wanted, head).is_ok_and(|trial| trial.succeeded());
+    let reads = [false, true]
+        .into_iter()
+        .any(|is_lenient| tried(wanted, head, is_lenient).is_ok_and(|trial| trial.succeeded()));
     detect(path, head).ok().filter(|found| !reads && found.name != wanted.name)
 }
 
@@ -220,28 +240,18 @@ fn names(told_apart: bool) -> String {
 }
 
 /// What keeps many a file from being read, where its first bytes tell.
-fn hint(head: &[u8]) -> &'static str {
-    const FOREIGN: [(&[u8], &str); 10] = [
-        (b"BZh", "it is bzip2 data: unpack it first; "),
-        (b"PK\x03\x04", "it is a ZIP archive: unpack it first; "),
-        (b"\x04\x22\x4d\x18", "it is LZ4 data: unpack it first; "),
-        (b"]\0\0", "it is LZMA data without xz around it: unpack it first; "),
-        (&GZIP_MAGIC, "it was compressed twice: unpack it once; "),
-        (&ZSTD_MAGIC, "it was compressed twice: unpack it once; "),
-        (&XZ_MAGIC, "it was compressed twice: unpack it once; "),
-        (b"\xff\xfe", "it is UTF-16 text: convert it to UTF-8 first; "),
-        (b"\xfe\xff", "it is UTF-16 text: convert it to UTF-8 first; "),
-        (b"PAR1", "it is a Parquet file: convert it to CSV first; "),
-    ];
-    if let Some((_, hint)) = FOREIGN.iter().find(|(magic, _)| head.starts_with(magic)) {
-        return hint;
+fn hint(path: &Path, head: &[u8]) -> String {
+    if let Some(foreign) = foreign::hint(path, head, true) {
+        return format!("{foreign}; ");
     }
-    if head.get(257..262) == Some(b"ustar") {
-        return "it is a tar archive: unpack it first; ";
+    if let Some(at) = head.iter().position(|byte| *byte == 0).filter(|_| is_text_but_for_zeros(head)) {
+        let line = head[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+        return format!("line {line} has a NUL byte (tr -d '\\000' removes them); ");
     }
     let first = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let has = |byte| is_text(head) && first.contains(&byte) && !first.contains(&b',');
-    match () {
+    let numbers = || first.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect::<Vec<_>>();
+    let words = match () {
         () if is_text(head) && head.contains(&b'\r') && !head.contains(&b'\n') => {
             "its lines end in carriage returns alone: convert them to line feeds; "
         }
@@ -258,13 +268,20 @@ fn hint(head: &[u8]) -> &'static str {
         () if is_text(head) && first.contains(&b',') => {
             "it may be a table without a header: name its columns to read it (as in csv:time,key,-,size); "
         }
+        () if has(b' ') && numbers().len() == 4 => {
+            "it could be ARC's lists of blocks (--format arc), or a table with a feature (--format webcachesim); "
+        }
+        () if has(b' ') && numbers().len() > 1 => {
+            "it may be a table without a header: name its columns to read it (as in csv:time,key,size); "
+        }
         () => "",
-    }
+    };
+    words.to_owned()
 }
 
-/// How the format's reader fares with the first records. An error is a header that names some of its columns and lacks
+/// How the format's reader fares with the first records, if unreadable optional values are taken as absent or not. An error is a header that names some of its columns and lacks
 /// others.
-fn tried(format: &Format, head: &Head<'_>) -> Result<Trial, RowError> {
+fn tried(format: &Format, head: &Head<'_>, is_lenient: bool) -> Result<Trial, RowError> {
     if !(format.plausible)(head) {
         return Ok(Trial::default());
     }
@@ -275,7 +292,8 @@ fn tried(format: &Format, head: &Head<'_>) -> Result<Trial, RowError> {
         events: events_in(format, head),
     };
     let mut reader = (format.reader)(&options);
-    let mut trial = Trial::default();
+    let rows = if is_lenient { Rows::detecting() } else { Rows::default() };
+    let mut trial = Trial { rows, ..Trial::default() };
     match reader.framing(head.bytes)? {
         Framing::Fixed(_) | Framing::Streamed if head.is_text() => return Ok(trial),
         // Text in the middle of something else, such as an archive in an archive, is no header.

@@ -87,11 +87,11 @@ pub enum TraceError {
     NoEvents {
         /// The format.
         format: &'static str,
-        /// What was asked for.
+        /// The requested events.
         events: super::block::Events,
     },
     /// The file may be in one of several formats.
-    #[error("{}: the format could be {candidates}; name the right one", path.display())]
+    #[error("{}: the format could be {candidates}; name the right one with --format", path.display())]
     Ambiguous {
         /// The file.
         path: PathBuf,
@@ -140,14 +140,22 @@ pub enum TraceError {
         /// The first of them, what is wrong with it, and in which order its columns were read.
         why: String,
     },
-    /// A file behind the first has rows, and not one of them is valid.
+    /// The file must be unpacked or converted first.
+    #[error("{}: {hint}", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// The file type and the command that unpacks it.
+        hint: String,
+    },
+    /// A file after the first has rows, and none of them is valid.
     #[error("{}: none of its rows is valid: row {row}: {reason}; all files of a trace must be in the format of the first", path.display())]
     NothingInFile {
         /// The file.
         path: PathBuf,
         /// The first wrong row, from 1.
         row: u64,
-        /// What is wrong with it.
+        /// The error of that row.
         reason: RowError,
     },
     /// The files of a trace are in more than one format.
@@ -194,7 +202,7 @@ pub enum TraceError {
         /// File, row and reason.
         first: String,
     },
-    /// There are rows, all of which are valid, and none of which is a request.
+    /// All rows are valid, but none is a request.
     #[error("{}: the trace has no requests: none of its {rows} rows is one", path.display())]
     OnlyOtherRows {
         /// The file, or the first of several.

@@ -12,10 +12,11 @@ use super::Format;
 use super::block::events::EventCounts;
 use super::block::{BlockFormat, Events};
 use super::error::TraceError;
+use super::foreign;
 use super::lines::Fed;
-use super::records::Records;
-use super::rows::{Row, RowReader, Rows};
+use super::records::{Framing, Records};
 use super::row_error::RowError;
+use super::rows::{Row, RowReader, Rows};
 
 /// Rows of a file that are held back while it is merged with others, so that rows out of order find their place.
 pub(super) const WINDOW: usize = 4096;
@@ -44,8 +45,16 @@ pub(super) struct TraceFiles {
 }
 
 enum Source {
-    InTurn { records: Box<Records>, reader: Box<dyn RowReader>, right: u64, first_wrong: Option<(u64, RowError)> },
-    ByTime { files: Vec<Merged>, number: u64 },
+    InTurn {
+        records: Box<Records>,
+        reader: Box<dyn RowReader>,
+        right: u64,
+        first_wrong: Option<(u64, RowError)>,
+    },
+    ByTime {
+        files: Vec<Merged>,
+        number: u64,
+    },
 }
 
 impl TraceFiles {
@@ -104,7 +113,11 @@ impl TraceFiles {
             Source::InTurn { records, reader, right, first_wrong } => {
                 let row = records.number();
                 let fed = records.feed(reader.as_mut(), rows);
-                let fed = fed.map_err(|source| TraceError::Read { path: self.paths[self.file].clone(), row, source })?;
+                let fed = fed.map_err(|source| TraceError::Read {
+                    path: self.paths[self.file].clone(),
+                    row,
+                    source,
+                })?;
                 match &fed {
                     Fed::Row => (self.rows, *right) = (self.rows + 1, *right + 1),
                     Fed::Wrong(reason) => {
@@ -120,10 +133,12 @@ impl TraceFiles {
         }
     }
 
-    /// Goes on in the next file. One that has rows, none of which is valid, is in another format than the files before it.
+    /// Opens the next file. Fails if the current file is not the first and none of its rows was valid: its format is another one.
     #[cold]
     fn next_file(&mut self, rows: &mut Rows) -> Result<Fed, TraceError> {
-        let Source::InTurn { records, reader, right, first_wrong } = &mut self.source else { return Ok(Fed::End) };
+        let Source::InTurn { records, reader, right, first_wrong } = &mut self.source else {
+            return Ok(Fed::End);
+        };
         if let (true, 0, Some((row, reason))) = (self.file > 0, *right, first_wrong.take()) {
             let path = self.paths[self.file].clone();
             return Err(TraceError::NothingInFile { path, row, reason });
@@ -137,7 +152,9 @@ impl TraceFiles {
 
     fn feed_earliest(&mut self, rows: &mut Rows) -> Result<Fed, TraceError> {
         let Source::ByTime { files, number } = &mut self.source else { return Ok(Fed::End) };
-        files.iter_mut().zip(&self.paths).for_each(|(file, path)| file.fill(path));
+        for (at, (file, path)) in files.iter_mut().zip(&self.paths).enumerate() {
+            file.fill(path, at > 0);
+        }
         let earliest = (0..files.len()).filter(|at| files[*at].next_ns().is_some());
         let Some(at) = earliest.min_by_key(|at| files[*at].next_ns()) else {
             self.rows += files.iter_mut().map(|file| std::mem::take(&mut file.unused)).sum::<u64>();
@@ -198,20 +215,30 @@ impl TraceFiles {
     }
 }
 
+impl TraceFiles {
+    /// A remark for each name that the header of the current file gives to several columns.
+    pub(super) fn duplicate_columns(&self) -> Vec<String> {
+        let Some((reader, header)) = self.header() else { return Vec::new() };
+        let path = self.path().display();
+        let words = |name| format!("{path}: the header has several columns `{name}`; the first one is used");
+        reader.duplicates(header).into_iter().map(words).collect()
+    }
+}
+
 impl Format {
     /// The format of block traces that this is, if it has several events of each request.
     pub(super) fn with_events(&self) -> Option<&'static BlockFormat> {
         BlockFormat::named(self.name).filter(|format| format.has_events())
     }
 
-    /// Whether so many files are merged. A single blktrace file too, since one that several CPUs wrote (`blktrace -o -`) is in
-    /// the order of their buffers.
+    /// Whether this number of files is merged. A single blktrace file is sorted too: `blktrace -o -` writes the buffers of all
+    /// CPUs into one file.
     fn merges(&self, files: usize) -> bool {
         self.files == FileOrder::ByTime && (files > 1 || self.name == "blktrace")
     }
 }
 
-/// Which events of the block layer count: those asked for, or what the files begin with.
+/// The events that count: the requested ones, or those that the beginnings of the files contain.
 fn events_of(
     format: &Format,
     asked: Option<Events>,
@@ -247,6 +274,10 @@ fn begin(path: &Path, records: &mut Records, reader: &mut dyn RowReader) -> Resu
     let failed = |source| TraceError::Read { path: path.to_owned(), row: 0, source };
     let (head, _) = records.head().map_err(failed)?;
     let framing = reader.framing(head);
+    let is_text = !matches!(framing, Ok(Framing::Fixed(_) | Framing::Streamed));
+    if let Some(hint) = foreign::hint(path, head, is_text) {
+        return Err(TraceError::Foreign { path: path.to_owned(), hint });
+    }
     records.cut(framing.map_err(|reason| TraceError::Header { path: path.to_owned(), reason })?);
     Ok(())
 }
@@ -259,18 +290,21 @@ struct Merged {
     window: BinaryHeap<Held>,
     /// Items put into the window so far.
     sequence: u64,
-    /// Records read since the last item, which ask for nothing.
+    /// Records read since the last item that are no requests.
     unused: u64,
     last_ns: u64,
+    /// Whether a row was valid, and the first that was not.
+    has_right: bool,
+    first_wrong: Option<(u64, RowError)>,
     ended: bool,
 }
 
-/// A row in the window, or what is wrong with one. The greatest is the earliest: that is the one that a heap hands out.
+/// A row in the window, or the error of one. Ordered so that the earliest is the greatest, since a heap pops the greatest.
 struct Held {
     time_ns: u64,
     sequence: u64,
     number: u64,
-    /// Records that it stands for: itself, and those before it that ask for nothing.
+    /// Records that it accounts for: itself and the preceding ones that are no requests.
     records: u64,
     item: Item,
 }
@@ -291,6 +325,8 @@ impl Merged {
             sequence: 0,
             unused: 0,
             last_ns: 0,
+            has_right: false,
+            first_wrong: None,
             ended: false,
         }
     }
@@ -299,14 +335,15 @@ impl Merged {
         self.window.peek().map(|held| held.time_ns)
     }
 
-    /// Reads on until the window is full or the file ends.
-    fn fill(&mut self, path: &Path) {
+    /// Reads on until the window is full or the file ends. `is_further`: it is not the first of several files.
+    fn fill(&mut self, path: &Path, is_further: bool) {
         while !self.ended && self.window.len() < WINDOW {
             let row = self.records.number();
             self.rows.clear();
             match self.records.feed(self.reader.as_mut(), &mut self.rows) {
                 Ok(Fed::Row) => {
                     self.unused += 1;
+                    self.has_right = true;
                     for index in 0..self.rows.len() {
                         let row = self.rows.row(index).clone();
                         let time_ns = row.time_ns.unwrap_or(self.last_ns);
@@ -316,13 +353,21 @@ impl Merged {
                 }
                 Ok(Fed::Wrong(reason)) => {
                     self.unused += 1;
+                    self.first_wrong.get_or_insert_with(|| (self.records.number(), reason.clone()));
                     self.hold(self.last_ns, Item::Wrong(reason));
                 }
                 Ok(Fed::WrongHeader(reason)) => {
                     self.fail(TraceError::Header { path: path.to_owned(), reason });
                 }
                 Ok(Fed::Header | Fed::Remark) => {}
-                Ok(Fed::End) => self.ended = true,
+                Ok(Fed::End) => {
+                    self.ended = true;
+                    if let Some((row, reason)) =
+                        self.first_wrong.take().filter(|_| !self.has_right && is_further)
+                    {
+                        self.fail(TraceError::NothingInFile { path: path.to_owned(), row, reason });
+                    }
+                }
                 Err(source) => self.fail(TraceError::Read { path: path.to_owned(), row, source }),
             }
         }

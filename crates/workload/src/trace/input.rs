@@ -19,6 +19,9 @@ pub(super) const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const ZSTD_SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
 pub(super) const XZ_MAGIC: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
 
+/// The largest window of `zstd --long`: 2 GiB. The decoder allocates the window that the data declares.
+const LARGEST_ZSTD_WINDOW_LOG: u32 = 31;
+
 /// What stands for standard input.
 pub(super) const STANDARD_INPUT: &str = "-";
 
@@ -56,7 +59,9 @@ fn decompressed(mut file: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Sen
     }
     let is_skippable = magic[0] >> 4 == 5 && magic[1..].starts_with(&ZSTD_SKIPPABLE);
     if magic[..known].starts_with(&ZSTD_MAGIC) || is_skippable {
-        return Ahead::start("zstd", Box::new(zstd::Decoder::with_buffer(buffered(whole))?));
+        let mut decoder = zstd::Decoder::with_buffer(buffered(whole))?;
+        decoder.window_log_max(LARGEST_ZSTD_WINDOW_LOG)?;
+        return Ahead::start("zstd", Box::new(decoder));
     }
     if magic[..known].starts_with(&XZ_MAGIC) {
         return Ahead::start("xz", Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(buffered(whole))));
@@ -248,6 +253,18 @@ mod tests {
         }
         assert_eq!(read(b""), (Vec::new(), None));
         assert_eq!(read(b"x"), (b"x".to_vec(), None));
+    }
+
+    #[test]
+    fn zstd_data_of_a_long_window_is_read() {
+        let text = text();
+        let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+        encoder.window_log(30).unwrap();
+        encoder.include_contentsize(false).unwrap();
+        encoder.write_all(&text).unwrap();
+        let (found, error) = read(&encoder.finish().unwrap());
+        assert_eq!(error, None);
+        assert!(found == text);
     }
 
     /// The zeros were taken for the header of another member.

@@ -15,7 +15,7 @@
 //! rows then tell which order they are in: `key, op, size, op_count, key_size, ttl` (2022), or `op_time, key, key_size, op,
 //! op_count, size, cache_hits, ttl, usecase, sub_usecase` (2024), or that of the file before.
 
-use super::columns::{RowError, lossy, nanoseconds, number};
+use super::columns::{RowError, is_unknown_size, lossy, nanoseconds, number};
 use super::table::{Order, Table, reader};
 use super::{FileOrder, Format, ReaderOptions, Row, Rows};
 use crate::RequestKind;
@@ -78,14 +78,22 @@ impl Table<{ NAMES.len() }> for Kv {
     #[inline]
     fn read(fields: &[&[u8]; NAMES.len()], options: &ReaderOptions, rows: &mut Rows) -> Result<(), RowError> {
         let kind = kind(fields[OP])?;
-        let value_bytes = number(fields[SIZE], "size", u64::MAX)?.ok_or(RowError::Missing("size"))?;
-        let repeat = number(fields[OP_COUNT], "op_count", u64::from(u32::MAX))?.unwrap_or(1);
+        // A set needs a size; a get or delete does not.
+        let value_bytes = match (number(fields[SIZE], "size", u64::MAX), kind) {
+            (Err(reason), RequestKind::Get | RequestKind::Delete) if is_unknown_size(fields[SIZE]) => {
+                rows.optional("size", Err(reason))?.unwrap_or(0)
+            }
+            (size, _) => size?.ok_or(RowError::Missing("size"))?,
+        };
+        let most = u64::from(u32::MAX);
+        let repeat = rows.optional("op_count", number(fields[OP_COUNT], "op_count", most))?.unwrap_or(1);
         if repeat == 0 {
             return Err(RowError::NoRequest);
         }
-        let key_bytes = number(fields[KEY_SIZE], "key_size", u64::MAX)?.unwrap_or(0);
-        let ttl = number(fields[TTL], "ttl", u64::from(u32::MAX))?.unwrap_or(0);
-        let time = number(fields[OP_TIME], "op_time", u64::MAX)?;
+        let key_bytes =
+            rows.optional("key_size", number(fields[KEY_SIZE], "key_size", u64::MAX))?.unwrap_or(0);
+        let ttl = rows.optional("ttl", number(fields[TTL], "ttl", most))?.unwrap_or(0);
+        let time = rows.optional("op_time", number(fields[OP_TIME], "op_time", u64::MAX))?;
         let object = rows.name(fields[KEY], key_bytes)?;
         let tenant = rows.tenant(&[fields[USECASE], fields[SUB_USECASE]]);
         rows.push(Row {

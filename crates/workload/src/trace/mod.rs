@@ -12,6 +12,7 @@ mod arc;
 mod binary;
 pub mod block;
 mod cachebench_binary;
+mod calendar;
 mod cdn;
 mod columns;
 mod csv;
@@ -19,8 +20,11 @@ mod cut;
 mod detect;
 mod error;
 mod files;
+mod foreign;
+mod ibm_cos;
 mod input;
 mod kv;
+mod lcs;
 mod lines;
 mod lirs;
 mod mooncake;
@@ -37,6 +41,7 @@ mod table;
 pub mod tenants;
 mod twitter;
 mod webcachesim;
+mod weblog;
 pub mod write;
 
 pub use access::{
@@ -49,7 +54,7 @@ pub use cut::Cut;
 pub use error::TraceError;
 pub use replay::{Order, Rejected, Replay, ReplayConfig, ReplayStats};
 pub use row_error::RowError;
-pub use rows::Strangers;
+pub use rows::{Strangers, Unreadable};
 pub use survey::Survey;
 pub use tenants::TenantNames;
 pub use write::{Miss, MissWriter, Target, WriteError, Writer, Written};
@@ -82,7 +87,7 @@ pub struct Format {
 }
 
 /// The formats that can be read.
-pub static FORMATS: [&Format; 28] = [
+pub static FORMATS: [&Format; 35] = [
     &plain::FORMAT,
     &kv::FORMAT,
     &cdn::FORMAT,
@@ -111,6 +116,13 @@ pub static FORMATS: [&Format; 28] = [
     &csv::FORMAT,
     &binary::FORMAT,
     &cachebench_binary::FORMAT,
+    &lcs::FORMAT,
+    &block::rows::DISKSIM,
+    &block::rows::MQSIM,
+    &block::rows::FIU,
+    &weblog::SQUID,
+    &weblog::COMMON_LOG,
+    &ibm_cos::FORMAT,
 ];
 
 impl Format {

@@ -82,12 +82,12 @@ fn array<'a>(line: &'a [u8], name: &'static str) -> Result<&'a [u8], RowError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cut::Cut;
     use super::*;
 
     fn read(line: &str) -> Result<Vec<(Object, Option<u64>)>, RowError> {
         let mut rows = Rows::default();
-        let options = ReaderOptions { time_units_per_second: 1000, page_bytes: None, ..ReaderOptions::default() };
+        let options =
+            ReaderOptions { time_units_per_second: 1000, page_bytes: None, ..ReaderOptions::default() };
         reader(&options).read(line.as_bytes(), &mut rows)?;
         Ok((0..rows.len()).map(|row| (rows.row(row).object.clone(), rows.row(row).time_ns)).collect())
     }

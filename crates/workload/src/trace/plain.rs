@@ -1,10 +1,11 @@
 //! Plain traces: CSV with the header `ts,key,op,size`.
 //!
 //! The form that traces from elsewhere are brought into. `ts` is in seconds, or what is said to be one, with decimals; `op`
-//! is `GET`, `SET` or `DELETE` in any case; `size` is the value's length. Columns `ttl` (seconds) and `tenant` may stand
+//! is `GET`, `SET` or `DELETE` in any case, or another word that tables use; `size` is the value's length. Columns `ttl` (seconds) and `tenant` may stand
 //! beside them. Columns come in any order, named by the header; without one they are `ts,key,op,size`.
 
-use super::columns::{RowError, lossy, number, units_with_decimals};
+use super::columns::{RowError, lossy, number};
+use super::csv::{optional_operation, optional_size, time_or_date};
 use super::table::{Order, Table, reader};
 use super::{FileOrder, Format, ReaderOptions, Row, Rows};
 use crate::RequestKind;
@@ -32,6 +33,9 @@ pub(super) static FORMAT: Format = Format {
     reader: reader::<Plain, { NAMES.len() }>,
 };
 
+/// Size of an object whose size is unknown.
+const UNKNOWN_SIZE_BYTES: u64 = 4096;
+
 struct Plain;
 
 impl Table<{ NAMES.len() }> for Plain {
@@ -45,12 +49,12 @@ impl Table<{ NAMES.len() }> for Plain {
 
     #[inline]
     fn read(fields: &[&[u8]; NAMES.len()], options: &ReaderOptions, rows: &mut Rows) -> Result<(), RowError> {
-        let kind = kind(fields[OP])?;
-        let value_bytes = number(fields[SIZE], "size", u64::MAX)?.ok_or(RowError::Missing("size"))?;
-        let ttl = number(fields[TTL], "ttl", u64::from(u32::MAX))?.unwrap_or(0);
+        let Some(kind) = kind(fields[OP], rows)? else { return Ok(()) };
+        let value_bytes = optional_size(fields[SIZE], UNKNOWN_SIZE_BYTES, rows)?;
+        let ttl = rows.optional("ttl", number(fields[TTL], "ttl", u64::from(u32::MAX)))?.unwrap_or(0);
         let time = Some(fields[TS]).filter(|time| !time.is_empty());
-        let time_ns =
-            time.map(|time| units_with_decimals(time, "ts", options.time_units_per_second)).transpose()?;
+        let time_ns = time.map(|time| time_or_date(time, "ts", options.time_units_per_second)).transpose();
+        let time_ns = rows.optional("ts", time_ns)?;
         let object = rows.name(fields[KEY], 0)?;
         let ttl_seconds = if ttl == 0 { None } else { Some(ttl as u32) };
         let tenant = rows.tenant(&[fields[TENANT]]);
@@ -59,18 +63,21 @@ impl Table<{ NAMES.len() }> for Plain {
     }
 }
 
-fn kind(op: &[u8]) -> Result<RequestKind, RowError> {
-    if op.eq_ignore_ascii_case(b"get") {
-        Ok(RequestKind::Get)
-    } else if op.eq_ignore_ascii_case(b"set") {
-        Ok(RequestKind::Set)
-    } else if op.eq_ignore_ascii_case(b"delete") {
-        Ok(RequestKind::Delete)
-    } else if op.is_empty() {
-        Err(RowError::Missing("op"))
-    } else {
-        Err(RowError::Operation(lossy(op)))
+#[inline]
+fn kind(op: &[u8], rows: &mut Rows) -> Result<Option<RequestKind>, RowError> {
+    // The usual ones first, for they cost the most.
+    match op {
+        b"GET" => Ok(Some(RequestKind::Get)),
+        b"SET" => Ok(Some(RequestKind::Set)),
+        b"DELETE" => Ok(Some(RequestKind::Delete)),
+        other if rows.is_detecting() && !is_own(other) => Err(RowError::Operation(lossy(other))),
+        other => optional_operation(other, rows),
     }
+}
+
+/// Whether the operation is one of the format's own. Letters such as `W` are in many tables, and no sign of this format.
+fn is_own(op: &[u8]) -> bool {
+    op.is_empty() || ["get", "set", "delete"].iter().any(|own| op.eq_ignore_ascii_case(own.as_bytes()))
 }
 
 #[cfg(test)]

@@ -55,6 +55,12 @@ pub(super) trait RowReader: Send {
         Strangers::default()
     }
 
+    /// Column names that occur more than once in the header. The first column of each is used.
+    fn duplicates(&self, header: &[u8]) -> Vec<String> {
+        let _ = header;
+        Vec::new()
+    }
+
     /// In which order the columns of the file are read, for a message; `None` where they have none.
     fn order(&self) -> Option<String> {
         None
@@ -221,6 +227,45 @@ pub(super) struct Rows {
     items: Vec<Items>,
     /// `None` where nobody asks for tenants.
     tenants: Option<Box<Interner>>,
+    /// Whether an unreadable optional value is taken as absent. Otherwise it makes the row wrong, as it does while the format is
+    /// detected.
+    is_lenient: bool,
+    /// Whether a trace is read whose format is known. Otherwise its format is being detected.
+    is_reading: bool,
+    /// Optional values of the record that were taken as absent.
+    unreadable: Vec<(&'static str, RowError)>,
+}
+
+/// Values of an optional column that could not be read and were taken as absent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// The column.
+    pub column: &'static str,
+    /// How many.
+    pub values: u64,
+    /// File, row and reason of the first.
+    pub first: String,
+}
+
+impl Unreadable {
+    /// Adds one to the count of its column.
+    pub(super) fn count(all: &mut Vec<Self>, column: &'static str, first: impl FnOnce() -> String) {
+        match all.iter_mut().find(|it| it.column == column) {
+            Some(known) => known.values += 1,
+            None => all.push(Self { column, values: 1, first: first() }),
+        }
+    }
+}
+
+impl std::fmt::Display for Unreadable {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { column, values, first } = self;
+        let (noun, was) = if *values == 1 { ("value", "was") } else { ("values", "were") };
+        write!(
+            out,
+            "{values} {noun} of the column `{column}` {was} unreadable and taken as absent; the first: {first}"
+        )
+    }
 }
 
 impl Rows {
@@ -235,10 +280,48 @@ impl Rows {
         self.tenants.as_mut()?.tenant(columns)
     }
 
+    /// Rows of a trace whose format is known. Unreadable optional values are taken as absent if `is_lenient`.
+    pub(super) fn lenient(self, is_lenient: bool) -> Self {
+        Self { is_lenient, is_reading: true, ..self }
+    }
+
+    /// Rows by which a format is detected, with optional values that cannot be read.
+    pub(super) fn detecting() -> Self {
+        Self { is_lenient: true, ..Self::default() }
+    }
+
+    /// Whether the format is only being detected.
+    pub(super) fn is_detecting(&self) -> bool {
+        !self.is_reading
+    }
+
+    /// The value of an optional column, absent if it cannot be read and may be left out.
+    #[inline]
+    pub(super) fn optional<T>(
+        &mut self,
+        column: &'static str,
+        value: Result<Option<T>, RowError>,
+    ) -> Result<Option<T>, RowError> {
+        match value {
+            Err(reason) if self.is_lenient => {
+                self.unreadable.push((column, reason));
+                Ok(None)
+            }
+            other => other,
+        }
+    }
+
+    /// The optional values of the record that were taken as absent.
+    #[inline]
+    pub(super) fn unreadable(&self) -> &[(&'static str, RowError)] {
+        &self.unreadable
+    }
+
     pub(super) fn clear(&mut self) {
         self.rows.clear();
         self.names.clear();
         self.items.clear();
+        self.unreadable.clear();
     }
 
     pub(super) fn len(&self) -> usize {
@@ -279,6 +362,15 @@ impl Rows {
         }
         let padded = (length.min(MAX_KEY_BYTES as u64) as usize).max(bytes);
         Ok(self.append_name(raw, padded - end.len(), end))
+    }
+
+    /// The object at this URL. One that is longer than a key is known by its hash.
+    pub(super) fn url(&mut self, url: &[u8]) -> Result<Object, RowError> {
+        if url.len() <= MAX_KEY_BYTES {
+            self.name(url, 0)
+        } else {
+            Ok(Object::number(xxhash_rust::xxh3::xxh3_64(url)))
+        }
     }
 
     /// The object called `raw`, padded with `0` to `length` bytes, however long it is.

@@ -75,15 +75,17 @@ impl Table<{ NAMES.len() }> for Storage {
             number(fields[field], NAMES[field], max)?.ok_or(RowError::Missing(NAMES[field]))
         };
         let (start_bytes, bytes) = (needed(IO_OFFSET, u64::MAX)?, needed(IO_SIZE, MAX_IO_BYTES)?);
-        let time = number(fields[OP_TIME], "op_time", u64::MAX)?;
+        let time = rows.optional("op_time", number(fields[OP_TIME], "op_time", u64::MAX))?;
         let shard = number(fields[RS_SHARD_ID], "rs_shard_id", u64::MAX)?.unwrap_or(0);
-        let repeat = number(fields[OP_COUNT], "op_count", u64::from(u32::MAX))?.unwrap_or(1);
+        let most = u64::from(u32::MAX);
+        let repeat = rows.optional("op_count", number(fields[OP_COUNT], "op_count", most))?.unwrap_or(1);
         if repeat == 0 {
             return Err(RowError::NoRequest);
         }
         let (object, size) = match options.cut {
             Cut::Chunks { chunk_bytes, block_bytes } => {
-                let length = number(fields[BLOCK_ID_SIZE], "block_id_size", u64::MAX)?.unwrap_or(0);
+                let length = number(fields[BLOCK_ID_SIZE], "block_id_size", u64::MAX);
+                let length = rows.optional("block_id_size", length)?.unwrap_or(0);
                 let block = (fields[BLOCK_ID], shard, length);
                 let items = chunks(block, (start_bytes, bytes), (chunk_bytes, block_bytes), rows)?;
                 (rows.several(items), chunk_bytes)

@@ -6,7 +6,7 @@
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 
-use super::columns::{Columns, RowError, bare, lossy};
+use super::columns::{Columns, RowError, bare, duplicates, lossy};
 use super::csv;
 use super::cut::Items;
 use super::lines::{Fed, Lines, remark};
@@ -122,6 +122,10 @@ impl<T: Table<N>, const N: usize> RowReader for Reader<T, N> {
         }
     }
 
+    fn duplicates(&self, header: &[u8]) -> Vec<String> {
+        duplicates(header.split(|byte| *byte == b',').map(bare))
+    }
+
     fn order(&self) -> Option<String> {
         let orders =
             || T::HEADERLESS.iter().map(|order| Columns::<N>::positional(order.fields).order(&T::NAMES));
@@ -164,11 +168,18 @@ impl<T: Table<N>, const N: usize> Reader<T, N> {
         let published = published.map(|it| (Columns::positional(it.fields), it.columns.clone()));
         let before =
             self.has_header.then(|| (self.columns.clone(), self.header_columns..=self.header_columns));
-        let ways = before.into_iter().chain(published).map(|(columns, widths)| {
-            let readings = self.readings(&columns, &rows);
-            (columns, widths, readings)
-        });
-        let mut ways: Vec<_> = ways.collect();
+        let known: Vec<_> = before.into_iter().chain(published).collect();
+        let read = |is_lenient| {
+            let ways = known.iter().map(|(columns, widths)| {
+                let readings = self.readings(columns, &rows, is_lenient);
+                (columns.clone(), widths.clone(), readings)
+            });
+            ways.collect::<Vec<_>>()
+        };
+        let mut ways = read(false);
+        if ways.iter().all(|(.., readings)| count(readings) == 0) {
+            ways = read(true);
+        }
         let most = ways.iter().map(|(.., readings)| count(readings)).max().unwrap_or(0);
         ways.retain(|(.., readings)| most > 0 && count(readings) == most);
         let differs = |ways: &[(Columns<N>, RangeInclusive<usize>, Vec<Reading>)]| {
@@ -198,9 +209,9 @@ impl<T: Table<N>, const N: usize> Reader<T, N> {
         false
     }
 
-    /// What the lines are by these columns.
-    fn readings(&self, columns: &Columns<N>, lines: &[&[u8]]) -> Vec<Reading> {
-        let mut rows = Rows::default();
+    /// What the lines are by these columns, their unreadable optional values taken as absent if `is_lenient`.
+    fn readings(&self, columns: &Columns<N>, lines: &[&[u8]], is_lenient: bool) -> Vec<Reading> {
+        let mut rows = if is_lenient { Rows::detecting() } else { Rows::default() };
         let mut reading = |line: &[u8]| {
             rows.clear();
             T::read(&columns.split(line), &self.options, &mut rows).ok()?;

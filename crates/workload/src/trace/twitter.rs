@@ -38,8 +38,8 @@ impl RowReader for Reader {
         let needed = |field, column| number(field, column, max)?.ok_or(RowError::Missing(column));
         let time = number(time, "time", u64::MAX)?.ok_or(RowError::Missing("time"))?;
         let (key_bytes, value_bytes) = (needed(key_size, "key size")?, needed(value_size, "value size")?);
-        let ttl = number(ttl, "TTL", max)?.unwrap_or(0) as u32;
-        number(client, "client", u64::MAX)?;
+        let ttl = rows.optional("TTL", number(ttl, "TTL", max))?.unwrap_or(0) as u32;
+        rows.optional("client", number(client, "client", u64::MAX))?;
         let tenant = rows.tenant(&[client]);
         let object = rows.name(key, 0)?;
         rows.push(Row {

@@ -1,8 +1,9 @@
 //! webcachesim's text traces: `time id size` between spaces, and any number of features behind them, which are
 //! not used.
 
-use super::columns::{RowError, nanoseconds, number, seconds, words};
+use super::columns::{RowError, nanoseconds, number, seconds, whole_number, words};
 use super::csv::Header;
+use super::detect::Head;
 use super::{FileOrder, Format, ReaderOptions, Row, RowReader, Rows};
 use crate::RequestKind;
 
@@ -13,12 +14,29 @@ pub(super) static FORMAT: Format = Format {
     page_bytes: None,
     time_units_per_second: 1,
     files: FileOrder::InTurn,
-    // With features behind, it could be any table of numbers.
     plausible: |head| {
-        head.ends_like(&FORMAT) || head.first_line().is_some_and(|line| words::<3>(line).1 == 3)
+        head.ends_like(&FORMAT)
+            || head.first_line().is_some_and(|line| words::<3>(line).1 == 3)
+            || has_one_feature(head)
     },
     reader: |options: &ReaderOptions| Box::new(Reader { units_per_second: options.time_units_per_second }),
 };
+
+/// Whether the rows look like LRB's: four numbers, the first a time that never decreases, the third a size above 0. A table with
+/// more columns could be anything.
+fn has_one_feature(head: &Head<'_>) -> bool {
+    const TRIED_ROWS: usize = 32;
+    let (mut last, mut rows) = (0, 0);
+    for line in head.rows().filter(|line| Header::of(line).is_none()).take(TRIED_ROWS) {
+        let (cells, count) = words::<4>(line);
+        let [Some(time), Some(_), Some(size), Some(_)] = cells.map(whole_number) else { return false };
+        if count != 4 || size == 0 || time < last {
+            return false;
+        }
+        (last, rows) = (time, rows + 1);
+    }
+    rows > 1
+}
 
 struct Reader {
     units_per_second: u64,

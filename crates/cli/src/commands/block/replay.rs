@@ -48,7 +48,7 @@ pub struct Arguments {
     /// Device to replay, if the trace has several
     #[arg(long, help_heading = REQUESTS, value_name = "NAME", conflicts_with = "generate")]
     device: Option<String>,
-    /// blktrace, blkparse: events that count as requests [default: queue, or what the recording has]
+    /// blktrace, blkparse: events that count as requests [default: queue; issue or complete if the recording lacks queue events]
     #[arg(long, help_heading = REQUESTS, value_name = "queue|issue|complete", conflicts_with = "generate", value_parser = events)]
     events: Option<Events>,
     /// Bad rows to skip before giving up

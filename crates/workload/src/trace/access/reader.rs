@@ -15,7 +15,7 @@ use crate::trace::error::TraceError;
 use crate::trace::files::TraceFiles;
 use crate::trace::lines::Fed;
 use crate::trace::records::Records;
-use crate::trace::rows::{MAX_OBJECT_BYTES, Object, ReaderOptions, Row, Rows, numbered};
+use crate::trace::rows::{MAX_OBJECT_BYTES, Object, ReaderOptions, Row, Rows, Unreadable, numbered};
 use crate::trace::tenants::TenantNames;
 use crate::trace::{CsvColumns, Format};
 
@@ -102,7 +102,8 @@ impl Reader {
             rows: match options.tenants {
                 TenantsFrom::Nothing => Rows::default(),
                 _ => Rows::with_tenants(tenants.clone()),
-            },
+            }
+            .lenient(options.on_bad_row == OnBadRow::Skip),
             tenants,
             options,
             files,
@@ -153,12 +154,13 @@ impl Reader {
         let had_rows = self.report.rows > 0;
         self.report.rows = self.files.rows();
         match fed {
-            Fed::Row | Fed::Remark => {}
-            // What stands above the rows last is their header.
-            Fed::Header if self.report.columns.is_none() || !had_rows => {
-                self.report.columns = self.files.header().and_then(|(reader, header)| reader.columns(header));
+            Fed::Row => {
+                if !self.rows.unreadable().is_empty() {
+                    self.count_unreadable();
+                }
             }
-            Fed::Header => {}
+            Fed::Remark => {}
+            Fed::Header => self.take_header(had_rows),
             Fed::Wrong(reason) => {
                 self.rows.clear();
                 self.bad_row(reason)?;
@@ -217,6 +219,30 @@ impl Reader {
         Ok(())
     }
 
+    #[cold]
+    fn count_unreadable(&mut self) {
+        let Self { rows, report, files, .. } = self;
+        for (column, reason) in rows.unreadable() {
+            Unreadable::count(&mut report.unreadable, column, || {
+                message(files.path(), files.number(), reason)
+            });
+        }
+    }
+
+    #[cold]
+    fn take_header(&mut self, had_rows: bool) {
+        let Some((reader, header)) = self.files.header() else { return };
+        // What stands above the rows last is their header.
+        if self.report.columns.is_none() || !had_rows {
+            self.report.columns = reader.columns(header);
+        }
+        for note in self.files.duplicate_columns() {
+            if self.report.notes.len() < KEPT_MESSAGES && !self.report.notes.contains(&note) {
+                self.report.notes.push(note);
+            }
+        }
+    }
+
     /// The file begins before the end of the one ahead of it, though files are read one after the other.
     #[cold]
     fn note_overlap(&mut self, back_ns: u64) {
@@ -251,10 +277,23 @@ impl Reader {
         }
         let (path, rows) = (self.files.paths()[0].clone(), self.report.rows);
         match self.first_bad.take() {
-            Some(first) => Some(TraceError::NoRequests { path, rows, first }),
+            Some(first) => {
+                let first = format!("{first}{}", self.other_format());
+                Some(TraceError::NoRequests { path, rows, first })
+            }
             None if rows > 0 => Some(TraceError::OnlyOtherRows { path, rows }),
             None => None,
         }
+    }
+
+    /// A hint at the format that the first file is detected as, if it is another one than it was read as.
+    fn other_format(&self) -> String {
+        let path = &self.files.paths()[..1];
+        let found =
+            Format::told_by(path).ok().filter(|found| found.name != self.report.format && path[0].is_file());
+        found.map_or_else(String::new, |found| {
+            format!("; by its content it is a `{0}` trace: --format {0}", found.name)
+        })
     }
 
     /// Notes what is wrong with the current record and what was done, or stops.

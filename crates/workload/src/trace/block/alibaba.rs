@@ -4,10 +4,22 @@
 
 use super::fields::{commas, event, lines, lossy, number};
 use super::{Device, Found, LineDecoder, RowProblem};
-use crate::block::BlockKind;
+use crate::block::{BlockKind, SECTOR_BYTES};
 
+/// Four numbers and a letter are of this format only if the time is of this century: 2001.
+const EARLIEST_NS: u64 = 1_000_000_000 * 1_000_000_000;
+
+/// Whether there is a header with a row below it, or the first row is of whole sectors and of this century.
 pub(super) fn knows(head: &[u8]) -> bool {
-    lines(head).take(2).any(|line| matches!(Alibaba.line(line), Ok(Found::Event(_))))
+    let mut first = lines(head).take(2).map(|line| Alibaba.line(line));
+    match (first.next(), first.next()) {
+        (Some(Ok(Found::Other)), Some(Ok(Found::Event(_)))) => true,
+        (Some(Ok(Found::Event(event))), _) => {
+            let has_sectors = event.first_byte % SECTOR_BYTES == 0 && event.bytes % SECTOR_BYTES == 0;
+            has_sectors && event.time_ns >= EARLIEST_NS
+        }
+        _ => false,
+    }
 }
 
 pub(super) struct Alibaba;

@@ -137,10 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn issue_and_completion_events_are_told_from_queue_events() {
+    fn issue_and_completion_lines_are_decoded_with_their_event() {
         for (line, events, expected) in [
             ("  8,0 3 1 0.5 697 D W 223490 + 8 [a]", Events::Issue, (BlockKind::Write, 223_490 * 512, 4096)),
-            ("  8,0 3 1 0.5 697 C W 223490 + 8 [0]", Events::Complete, (BlockKind::Write, 223_490 * 512, 4096)),
+            (
+                "  8,0 3 1 0.5 697 C W 223490 + 8 [0]",
+                Events::Complete,
+                (BlockKind::Write, 223_490 * 512, 4096),
+            ),
             ("  8,0 3 1 0.5 697 C FWS 0 [0]", Events::Complete, (BlockKind::Flush, 0, 0)),
             ("  8,0 3 1 0.5 697 D FN [kworker/0:1H]", Events::Issue, (BlockKind::Flush, 0, 0)),
         ] {

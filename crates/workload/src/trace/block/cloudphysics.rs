@@ -1,14 +1,62 @@
-//! CloudPhysics as text: `version,time,op,size,lbn`: seconds, a SCSI operation code, bytes, a sector.
+//! CloudPhysics as text: `version,time,op,size,lbn`: a time, a SCSI operation code, bytes, a sector.
+//!
+//! Times are seconds, or microseconds as in PyMimircache's copy: whole numbers that would be beyond the year 5000 as seconds. Codes
+//! are hexadecimal (`2a`), or decimal (`42`) where a hexadecimal one would be no read or write. Headers differ in their names.
 //!
 //! Waldspurger, Park, Garthwaite, Ahmad: "Efficient MRC Construction with SHARDS", FAST'15.
 
 use super::fields::{commas, event, hexadecimal, lines, number, scsi, seconds, sectors};
 use super::{Device, Found, LineDecoder, RowProblem};
+use crate::block::{BlockKind, SECTOR_BYTES};
 
-const HEADER: [&[u8]; 5] = [b"version", b"time", b"op", b"size", b"lbn"];
+/// The names of each column.
+const HEADER: [&[&str]; 5] = [
+    &["version", "ver"],
+    &["time", "ts", "timestamp", "real_time"],
+    &["op", "cmd", "command"],
+    &["size", "len", "length"],
+    &["lbn", "lba", "block", "label"],
+];
+/// Times from here on are microseconds.
+const LEAST_MICROSECONDS: u64 = 100_000_000_000;
+/// Rows that are looked at to detect the format.
+const TRIED_ROWS: usize = 32;
 
+/// Whether there is a header, or the first rows can be nothing else: a version, a SCSI code and whole sectors. The last line may be
+/// cut off, unless it is the only one.
 pub(super) fn knows(head: &[u8]) -> bool {
-    lines(head).next().is_some_and(|line| commas(line) == HEADER)
+    if lines(head).next().is_some_and(is_header) {
+        return true;
+    }
+    let whole = head.iter().rposition(|byte| *byte == b'\n').map_or(head, |last| &head[..last]);
+    let is_row = |line: &[u8]| {
+        let is_version = matches!(commas(line)[..], [b"1" | b"2", _, _, _, _]);
+        let whole_sectors =
+            |found| matches!(found, Ok(Found::Event(event)) if event.bytes % SECTOR_BYTES == 0);
+        is_version && whole_sectors(CloudPhysics.line(line))
+    };
+    let mut rows = lines(whole).take(TRIED_ROWS).peekable();
+    rows.peek().is_some() && rows.all(is_row)
+}
+
+fn is_header(line: &[u8]) -> bool {
+    let fields = commas(line);
+    let is_called = |(field, names): (&&[u8], &&[&str])| {
+        names.iter().any(|name| field.eq_ignore_ascii_case(name.as_bytes()))
+    };
+    fields.len() == HEADER.len() && fields.iter().zip(&HEADER).all(is_called)
+}
+
+fn kind(code: &[u8]) -> Result<Option<BlockKind>, RowProblem> {
+    let decimal = || number(code, "op").ok().and_then(scsi);
+    Ok(scsi(hexadecimal(code, "op")?).or_else(decimal))
+}
+
+fn time_ns(time: &[u8]) -> Result<u64, RowProblem> {
+    match number(time, "time") {
+        Ok(microseconds) if microseconds >= LEAST_MICROSECONDS => Ok(microseconds.saturating_mul(1000)),
+        _ => seconds(time, "time"),
+    }
 }
 
 pub(super) struct CloudPhysics;
@@ -16,15 +64,15 @@ pub(super) struct CloudPhysics;
 impl LineDecoder for CloudPhysics {
     fn line(&mut self, line: &[u8]) -> Result<Found, RowProblem> {
         let fields = commas(line);
-        if fields == HEADER {
-            return Ok(Found::Other);
-        }
         let [_version, time, code, size, block] = fields[..] else {
             return Err(RowProblem::Missing("lbn"));
         };
-        let Some(kind) = scsi(hexadecimal(code, "op")?) else { return Ok(Found::Other) };
+        if is_header(line) {
+            return Ok(Found::Other);
+        }
+        let Some(kind) = kind(code)? else { return Ok(Found::Other) };
         let first_byte = sectors(number(block, "lbn")?)?;
-        event(seconds(time, "time")?, kind, first_byte, number(size, "size")?, Device::Only)
+        event(time_ns(time)?, kind, first_byte, number(size, "size")?, Device::Only)
     }
 }
 
@@ -46,9 +94,15 @@ mod tests {
     }
 
     #[test]
-    fn a_time_in_microseconds_was_called_no_number() {
-        let problem = CloudPhysics.line(b"1,1446336000123456,2a,6656,40409911").unwrap_err();
-        let said = "`time` is `1446336000123456`, which is not a number of seconds, or is beyond 584 years";
-        assert_eq!(problem.to_string(), said);
+    fn pymimircache_rows_have_microseconds_and_decimal_codes() {
+        let time = |line: &[u8]| match CloudPhysics.line(line) {
+            Ok(Found::Event(event)) => (event.time_ns, event.kind),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(time(b"1,5633898368802,2a,512,42932745"), (5_633_898_368_802_000, BlockKind::Write));
+        assert_eq!(time(b"1,5633898368802,40,512,42932745"), (5_633_898_368_802_000, BlockKind::Read));
+        assert_eq!(time(b"1,5633898.368802,42,512,42932745"), (5_633_898_368_802_000, BlockKind::Write));
+        assert!(knows(b"ver,ts,cmd,len,lbn\n") && knows(b"1,5633898368802,2a,512,42932745\n"));
+        assert!(!knows(b"1,5,2a,500,7\n") && !knows(b"3,5,2a,512,7\n"));
     }
 }

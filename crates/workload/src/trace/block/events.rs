@@ -53,9 +53,9 @@ impl Events {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::trace) struct EventCounts([u64; 3]);
 
-/// Queue events are used unless there are so many times more of the others: then they are stray ones, of a recording that was
-/// made without them. A request that is split on its way is issued and completed several times.
-const STRAY_FACTOR: u64 = 32;
+/// Queue events are used unless the others outnumber them by this factor: then the few queue events are stray. The factor is
+/// large because one queued request may be split and issued many times.
+const STRAY_FACTOR: u64 = 100;
 
 impl EventCounts {
     /// Counts the events in the first bytes of a file.
@@ -67,7 +67,9 @@ impl EventCounts {
                 let end = if is_whole { None } else { head.iter().rposition(|byte| *byte == b'\n') };
                 let lines = head[..end.unwrap_or(head.len())].split(|byte| *byte == b'\n');
                 let lines = lines.filter(|line| !line.trim_ascii().is_empty() && remark(line).is_none());
-                lines.filter_map(|line| decoder.line(line.trim_ascii_end()).ok()).for_each(|found| counts.add(&found));
+                lines
+                    .filter_map(|line| decoder.line(line.trim_ascii_end()).ok())
+                    .for_each(|found| counts.add(&found));
             }
             Decoder::Records(make) => {
                 let (mut decoder, mut input) = (make(), head);
@@ -98,7 +100,8 @@ impl EventCounts {
         if queue.saturating_mul(STRAY_FACTOR) >= issue.max(complete) {
             return (Events::Queue, None);
         }
-        let (used, name) = if issue > 0 { (Events::Issue, "issue (D)") } else { (Events::Complete, "completion (C)") };
+        let (used, name) =
+            if issue > 0 { (Events::Issue, "issue (D)") } else { (Events::Complete, "completion (C)") };
         let lacking = match queue {
             0 => "no queue (Q) events".to_owned(),
             1 => "only 1 queue (Q) event".to_owned(),

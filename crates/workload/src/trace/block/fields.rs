@@ -2,7 +2,7 @@
 
 use super::{Device, Event, Found, RowProblem};
 use crate::block::{BlockKind, SECTOR_BYTES};
-use crate::trace::columns::{bare, without_decimals_of_zero};
+use crate::trace::columns::{bare, escaped, without_decimals_of_zero};
 
 /// Nothing lies beyond: 2^44 sectors, of which a block cache keeps the last number for no block at all.
 const MOST_BYTES: u64 = ((1 << 44) - 1) * SECTOR_BYTES;
@@ -12,13 +12,12 @@ const LONGEST_BYTES: u64 = 1 << 30;
 /// A field as it may be quoted in an error.
 pub(super) fn lossy(field: &[u8]) -> String {
     const SHOWN: usize = 40;
-    let shown = &field[..field.len().min(SHOWN)];
-    String::from_utf8_lossy(shown).into_owned()
+    escaped(&field[..field.len().min(SHOWN)])
 }
 
 /// The device of this name, however long it is.
 pub(super) fn named(device: &[u8]) -> Device {
-    Device::Named(String::from_utf8_lossy(device).into_owned())
+    Device::Named(escaped(device))
 }
 
 /// The whole number in a field.

@@ -4,7 +4,7 @@
 //! is common to all lives in [`reader`]: decompression, several files in the order of their times, events that stand a little
 //! out of order, devices to choose among, rows that are wrong.
 //!
-//! Of a recording of the kernel's block layer one kind of event counts: what enters the queue, unless it has none ([`Events`]).
+//! In recordings of the kernel's block layer one kind of event counts: queue events, or others if there are none ([`Events`]).
 
 mod alibaba;
 mod blkparse;
@@ -13,10 +13,12 @@ mod cloudphysics;
 pub(super) mod events;
 mod fields;
 mod fio;
+mod fiu;
 mod msr;
 mod plain;
 pub mod reader;
 pub(super) mod rows;
+mod simulators;
 mod spc;
 mod systor;
 mod tencent;
@@ -41,7 +43,7 @@ pub struct BlockFormat {
     /// Whether a file that begins so is one.
     knows: fn(&[u8]) -> bool,
     decoder: Decoder,
-    /// Whether it has several events of each request, of which [`Events`] choose.
+    /// Whether it records several events per request; [`Events`] selects one kind.
     has_events: bool,
 }
 
@@ -52,7 +54,7 @@ enum Decoder {
 }
 
 /// The formats that can be read. The first that knows a file is the one.
-pub static BLOCK_FORMATS: [BlockFormat; 11] = [
+pub static BLOCK_FORMATS: [BlockFormat; 14] = [
     BlockFormat {
         name: "blktrace",
         about: "binary blktrace, version 7, of either byte order",
@@ -130,6 +132,27 @@ pub static BLOCK_FORMATS: [BlockFormat; 11] = [
         decoder: Decoder::Lines(|| Box::new(spc::Spc)),
         has_events: false,
     },
+    BlockFormat {
+        name: "disksim",
+        about: "DiskSim's ASCII traces: time (ms) device sector sectors flags",
+        knows: simulators::knows_disksim,
+        decoder: Decoder::Lines(|| Box::new(simulators::DiskSim)),
+        has_events: false,
+    },
+    BlockFormat {
+        name: "mqsim",
+        about: "MQSim's ASCII traces: time (ns) device sector sectors type",
+        knows: simulators::knows_mqsim,
+        decoder: Decoder::Lines(|| Box::new(simulators::MqSim)),
+        has_events: false,
+    },
+    BlockFormat {
+        name: "fiu",
+        about: "FIU's traces: time (ns) pid process sector sectors W|R major minor md5",
+        knows: fiu::knows,
+        decoder: Decoder::Lines(|| Box::new(fiu::Fiu)),
+        has_events: false,
+    },
 ];
 
 impl BlockFormat {
@@ -146,7 +169,7 @@ impl BlockFormat {
         BLOCK_FORMATS.iter().find(|format| (format.knows)(head))
     }
 
-    /// Whether it has several events of each request, one kind of which counts ([`Events`]).
+    /// Whether it records several events per request; [`Events`] selects one kind.
     #[must_use]
     pub fn has_events(&self) -> bool {
         self.has_events
@@ -202,14 +225,14 @@ impl std::fmt::Display for Device {
 enum Found {
     /// A request.
     Event(Event),
-    /// A request further on its way: issued or completed.
+    /// The same request at a later event: issued or completed.
     Later(Events, Event),
     /// Something else that the format has: a header, another kind of event.
     Other,
 }
 
 impl Found {
-    /// The same request at this point of its way.
+    /// The same request, recorded at this event.
     fn at(self, events: Events) -> Self {
         match self {
             Self::Event(event) if events != Events::Queue => Self::Later(events, event),
@@ -270,6 +293,14 @@ pub enum RowProblem {
     /// A line that begins with no device, and is nothing else that the format has.
     #[error("`{0}` is not a device number, such as `8,16`")]
     Device(String),
+    /// A row of another number of columns.
+    #[error("the row has {has} columns and not {needs}")]
+    Columns {
+        /// Those that there are.
+        has: usize,
+        /// Those that a row has.
+        needs: usize,
+    },
     /// An operation that nobody knows.
     #[error("`{0}` is not a known operation")]
     Operation(String),
@@ -314,6 +345,7 @@ impl RowProblem {
             Self::TooFar(_) => "the request ends past the limit of 8 PiB less one sector",
             Self::TooLong(_) => "the request is longer than 1 GiB",
             Self::Cut { .. } => "the record is cut off",
+            Self::Columns { .. } => "the row has another number of columns",
             other => return other.to_string().into(),
         };
         fixed.into()

@@ -1,12 +1,16 @@
-//! MSR Cambridge: `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`, times in Windows' tenths of a microsecond.
+//! MSR Cambridge: `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`, times in Windows' tenths of a microsecond, or in
+//! copies as dates (`2007-02-22 17:00:03.061629`).
 //!
 //! Narayanan, Donnelly, Rowstron: "Write Off-Loading", FAST'08.
 
 use super::fields::{commas, event, lines, lossy, named, number};
 use super::{Found, LineDecoder, RowProblem};
 use crate::block::BlockKind;
+use crate::trace::calendar::iso_time_ns;
 
 const TICK_NS: u64 = 100;
+/// What headers call the first column. The published files have none.
+const HEADERS: [&[u8]; 4] = [b"Timestamp", b"datetime", b"date", b"time"];
 
 pub(super) fn knows(head: &[u8]) -> bool {
     let of_two: Vec<_> = lines(head).take(2).map(|line| Msr.line(line)).collect();
@@ -18,7 +22,7 @@ pub(super) struct Msr;
 impl LineDecoder for Msr {
     fn line(&mut self, line: &[u8]) -> Result<Found, RowProblem> {
         let fields = commas(line);
-        if fields[0].eq_ignore_ascii_case(b"Timestamp") {
+        if HEADERS.iter().any(|name| fields[0].eq_ignore_ascii_case(name)) {
             return Ok(Found::Other);
         }
         let [time, host, disk, kind, offset, size, ..] = fields[..] else {
@@ -30,7 +34,8 @@ impl LineDecoder for Msr {
             other => return Err(RowProblem::Operation(lossy(other))),
         };
         // Absolute times: nanoseconds since 1601 need 64 bits, whole.
-        let time_ns = number(time, "Timestamp")?.saturating_mul(TICK_NS);
+        let ticks = number(time, "Timestamp").map(|ticks| ticks.saturating_mul(TICK_NS));
+        let time_ns = ticks.or_else(|reason| iso_time_ns(time).ok_or(reason))?;
         let device = named(&[host, disk].join(&b'_'));
         event(time_ns, kind, number(offset, "Offset")?, number(size, "Size")?, device)
     }
@@ -53,6 +58,14 @@ mod tests {
         let row = b"128166372003061629,hm,1,Read,7014609920,24576,41286";
         assert_eq!(Msr.line(row), Ok(Found::Event(event)));
         assert!(knows(row));
+        let dated =
+            b"datetime,host,disk,type,offset,size,latency\n2007-02-22 17:00:03.5,hm,1,Read,512,4096,1\n";
+        assert!(knows(dated));
+        let Ok(Found::Event(Event { time_ns, .. })) = Msr.line(b"2007-02-22 17:00:03.5,hm,1,Read,512,4096,1")
+        else {
+            panic!("a date is a time")
+        };
+        assert_eq!(time_ns, 1_172_163_603_500_000_000);
         assert!(!knows(b"128166372003061629,hm,1,Steal,7014609920,24576,41286"));
     }
 }

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use super::events::EventCounts;
 use super::{BlockFormat, Decoder, Device, Event, Events, Found, LineDecoder, RecordDecoder, RowProblem};
 use crate::block::BlockRequest;
-use crate::trace::input;
 use crate::trace::records::mark_bytes;
+use crate::trace::{foreign, input};
 
 /// Requests held back so that those out of order find their place.
 pub const WINDOW: usize = crate::trace::files::WINDOW;
@@ -89,14 +89,22 @@ pub enum BlockTraceError {
         /// What there is.
         known: String,
     },
+    /// The file must be unpacked or converted first.
+    #[error("{}: {hint}", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// The file type and the command that unpacks it.
+        hint: String,
+    },
     /// The files are in more than one format.
     #[error("{}: a `{found}` trace after a `{wanted}` trace: all files of a trace must be in one format", path.display())]
     MixedFormats {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// Its format.
         found: &'static str,
-        /// What the first file is.
+        /// The format of the first file.
         wanted: &'static str,
     },
     /// Events were chosen of a format that has but one of each request.
@@ -106,7 +114,7 @@ pub enum BlockTraceError {
         path: PathBuf,
         /// Its format.
         format: &'static str,
-        /// What was asked for.
+        /// The requested events.
         events: Events,
     },
     /// A row is wrong, and no more wrong rows may be passed over.
@@ -203,11 +211,19 @@ impl BlockTrace {
             let path = path.as_ref();
             let (file, format, counted) = TraceFile::open(path, options.format)?;
             if let Some(&wanted) = stats.formats.first().filter(|wanted| **wanted != format.name) {
-                return Err(BlockTraceError::MixedFormats { path: path.to_owned(), found: format.name, wanted });
+                return Err(BlockTraceError::MixedFormats {
+                    path: path.to_owned(),
+                    found: format.name,
+                    wanted,
+                });
             }
             match options.events {
                 Some(events) if !format.has_events => {
-                    return Err(BlockTraceError::NoEvents { path: path.to_owned(), format: format.name, events });
+                    return Err(BlockTraceError::NoEvents {
+                        path: path.to_owned(),
+                        format: format.name,
+                        events,
+                    });
                 }
                 _ => counts.merge(counted),
             }
@@ -339,6 +355,10 @@ impl TraceFile {
         let mut head = Vec::new();
         input.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(failed)?;
         let text = &head[mark_bytes(&head)..];
+        let is_text = !matches!(format, Some(BlockFormat { decoder: Decoder::Records(_), .. }));
+        if let Some(hint) = foreign::hint(path, &head, is_text) {
+            return Err(BlockTraceError::Foreign { path: path.to_owned(), hint });
+        }
         let format = format.or_else(|| BlockFormat::of(text)).ok_or_else(|| {
             BlockTraceError::Unrecognised { path: path.to_owned(), known: BlockFormat::names() }
         })?;
@@ -346,7 +366,8 @@ impl TraceFile {
             head.drain(..mark_bytes(&head));
         }
         let is_whole = (head.len() as u64) < HEAD_BYTES;
-        let counts = if format.has_events { EventCounts::of(format, &head, is_whole) } else { EventCounts::default() };
+        let counts =
+            if format.has_events { EventCounts::of(format, &head, is_whole) } else { EventCounts::default() };
         let input = Box::new(BufReader::with_capacity(1 << 20, Cursor::new(head).chain(input)));
         let rows = match format.decoder {
             Decoder::Lines(make) => Rows::Lines { input, decoder: make(), line: Vec::new() },

@@ -79,7 +79,7 @@ pub(in crate::trace) static SPC: Format = Format {
     ..format(
         "spc",
         "SPC's block CSV: ASU,LBA,Size,Opcode,Timestamp",
-        |head| super::spc::knows(head.bytes),
+        |head| super::spc::knows(head.bytes) || (head.ends_like(&SPC) && super::spc::reads(head.bytes)),
         |options| lines(|| super::spc::Spc, options),
     )
 };
@@ -123,6 +123,27 @@ pub(in crate::trace) static FIO_IOLOG: Format = format(
     "fio's iolog, versions 2 and 3",
     |head| super::fio::knows(head.bytes),
     |options| lines(super::fio::Iolog::default, options),
+);
+
+pub(in crate::trace) static DISKSIM: Format = format(
+    "disksim",
+    "DiskSim's ASCII block traces: time (ms) device sector sectors flags",
+    |head| super::simulators::knows_disksim(head.bytes),
+    |options| lines(|| super::simulators::DiskSim, options),
+);
+
+pub(in crate::trace) static MQSIM: Format = format(
+    "mqsim",
+    "MQSim's ASCII block traces: time (ns) device sector sectors type",
+    |head| super::simulators::knows_mqsim(head.bytes),
+    |options| lines(|| super::simulators::MqSim, options),
+);
+
+pub(in crate::trace) static FIU: Format = format(
+    "fiu",
+    "FIU's block traces: time (ns) pid process sector sectors W|R major minor md5",
+    |head| super::fiu::knows(head.bytes),
+    |options| lines(|| super::fiu::Fiu, options),
 );
 
 fn lines<D: LineDecoder + 'static>(make: fn() -> D, options: &ReaderOptions) -> Box<dyn RowReader> {

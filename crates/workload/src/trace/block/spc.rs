@@ -6,9 +6,29 @@
 
 use super::fields::{commas, event, lines, lossy, number, seconds, sectors};
 use super::{Device, Found, LineDecoder, RowProblem};
-use crate::block::BlockKind;
+use crate::block::{BlockKind, SECTOR_BYTES};
 
+/// Rows that are looked at to detect the format.
+const TRIED_ROWS: usize = 32;
+
+/// Whether the first rows are of whole sectors, in the order of their times, and one of the times has decimals: any table may
+/// have four numbers and a letter. The last line may be cut off, unless it is the only one.
 pub(super) fn knows(head: &[u8]) -> bool {
+    let whole = head.iter().rposition(|byte| *byte == b'\n').map_or(head, |last| &head[..last]);
+    let (mut last_ns, mut has_decimals) = (0, false);
+    for line in lines(whole).take(TRIED_ROWS) {
+        let Ok(Found::Event(event)) = Spc.line(line) else { return false };
+        if event.bytes % SECTOR_BYTES != 0 || event.time_ns < last_ns {
+            return false;
+        }
+        last_ns = event.time_ns;
+        has_decimals |= commas(line).get(4).is_some_and(|time| time.contains(&b'.'));
+    }
+    has_decimals
+}
+
+/// Whether the first row can be read, of a file whose name says that it is one.
+pub(super) fn reads(head: &[u8]) -> bool {
     lines(head).next().is_some_and(|line| Spc.line(line).is_ok())
 }
 
@@ -50,6 +70,13 @@ mod tests {
         assert_eq!(Spc.line(b"0,20941264,8192,W,0.551706,x"), Ok(Found::Event(event)));
         assert!(Spc.line(b"0, 1, 512, r, 0").is_ok(), "some of the files have spaces behind the commas");
         assert!(knows(b"0,20941264,8192,W,0.551706\r\n1,2,") && !knows(b"0,20941264,8192,W"));
+    }
+
+    #[test]
+    fn a_table_of_numbers_and_a_letter_is_not_taken_for_spc() {
+        assert!(!knows(b"0,7,2549,W,0\n1,8,100,R,1\n"), "no sectors, no decimals");
+        assert!(!knows(b"0,7,512,W,5.0\n1,8,512,R,1.0\n"), "times go back");
+        assert!(!knows(b"0,7,512,W,0\n"));
     }
 
     #[test]

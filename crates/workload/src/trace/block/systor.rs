@@ -7,15 +7,20 @@
 
 use super::fields::{commas, event, lines, lossy, named, number, seconds};
 use super::{Found, LineDecoder, RowProblem};
-use crate::block::BlockKind;
+use crate::block::{BlockKind, SECTOR_BYTES};
 
 const HEADER: [&[u8]; 6] = [b"timestamp", b"response", b"iotype", b"lun", b"offset", b"size"];
 /// Of the first rows, those that may be blank.
 const LOOKED_AT: usize = 8;
 
+/// Whether there is a header, or one of the first rows is of whole sectors, at a time with decimals.
 pub(super) fn knows(head: &[u8]) -> bool {
-    let is_row = |line: &[u8]| is_header(line) || matches!(Systor.line(line), Ok(Found::Event(_)));
-    lines(head).take(LOOKED_AT).any(is_row)
+    let has_decimals = |line: &[u8]| commas(line)[0].contains(&b'.');
+    let is_row = |line: &[u8]| match Systor.line(line) {
+        Ok(Found::Event(event)) => event.bytes % SECTOR_BYTES == 0 && has_decimals(line),
+        _ => false,
+    };
+    lines(head).take(LOOKED_AT).any(|line| is_header(line) || is_row(line))
 }
 
 fn is_header(line: &[u8]) -> bool {

@@ -5,14 +5,29 @@ use crate::trace::columns::{RowError, bare, lossy};
 
 /// What published traces call the fields, besides our own names: in small letters, with `_` for blanks, hyphens and brackets.
 const USUAL: [(usize, &[&str]); FIELDS] = [
-    (TIME, &["ts", "timestamp", "op_time"]),
-    (KEY, &["id", "obj_id", "object_id", "obj", "object"]),
-    (SIZE, &["obj_size", "object_size", "bytes", "size_bytes", "value_size"]),
+    (TIME, &["ts", "timestamp", "op_time", "relative_unix", "datetime"]),
+    (
+        KEY,
+        &[
+            "id",
+            "obj_id",
+            "object_id",
+            "obj",
+            "object",
+            "hashed_path_query",
+            "hashed_host_path_query",
+            "hashed_host_path",
+        ],
+    ),
+    (SIZE, &["obj_size", "object_size", "bytes", "size_bytes", "value_size", "response_size"]),
     (OP, &["operation", "method", "cmd"]),
     (TTL, &[]),
     (TENANT, &["client", "client_id", "user"]),
     (COUNT, &["op_count"]),
 ];
+
+/// Unused columns of published traces. A comment that contains them can still be recognised as a header.
+const UNUSED: [&str; 4] = ["next_access_vtime", "image_type", "time_firstbyte", "cache_hit"];
 
 /// A column that the header calls otherwise than it was taken for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -100,6 +115,22 @@ fn order<'a>(cells: impl Iterator<Item = &'a [u8]>) -> String {
     fields.join(",")
 }
 
+/// Whether published traces have a column of this name that is not used.
+pub(super) fn is_unused(name: &[u8]) -> bool {
+    UNUSED.contains(&plain(name).as_str())
+}
+
+/// Whether a column of this name may well be an object: a URL or a hash is, a date or a length is not.
+fn is_like_object(name: &[u8]) -> bool {
+    const PARTS: [&str; 16] = [
+        "key", "url", "uri", "path", "file", "hash", "obj", "item", "block", "page", "lba", "lbn", "content",
+        "name", "doc", "video",
+    ];
+    const NOT: [&str; 8] = ["host", "size", "len", "time", "date", "type", "user", "count"];
+    let name = plain(name);
+    PARTS.iter().any(|part| name.contains(part)) && !NOT.iter().any(|part| name.contains(part))
+}
+
 fn known(name: &str) -> Option<usize> {
     let usual = || USUAL.iter().find(|(_, names)| names.contains(&name)).map(|(field, _)| *field);
     NAMES.iter().position(|known| *known == name).or_else(usual)
@@ -141,23 +172,39 @@ impl<'a> Header<'a> {
         self.has(KEY) && self.has(SIZE)
     }
 
-    /// Whether every column that has a name has a usual one. A remark that has others is a sentence.
+    /// Whether every column that has a name has a usual one, or one of a published trace. A remark that has others is a sentence.
     pub(in crate::trace) fn is_all_usual(&self) -> bool {
-        self.cells.iter().zip(&self.fields).all(|(cell, field)| field.is_some() || cell.is_empty())
+        let is_known =
+            |(cell, field): (&&[u8], &Option<usize>)| field.is_some() || cell.is_empty() || is_unused(cell);
+        self.cells.iter().zip(&self.fields).all(is_known)
     }
 
     /// How such a table is read, for a message.
     pub(in crate::trace) fn way(&self) -> String {
         if self.has(KEY) {
-            return "--format csv, each object with the page size (--page-size), since no column is called size".to_owned();
+            return match self.has(SIZE) {
+                true => "--format csv".to_owned(),
+                false => "--format csv, each object with the page size (--page-size), since no column is called size".to_owned(),
+            };
         }
-        let unknown =
-            self.cells.iter().zip(&self.fields).find(|(cell, field)| field.is_none() && !cell.is_empty());
-        let key = unknown.map_or_else(|| "COLUMN".to_owned(), |(cell, _)| lossy(cell));
+        let key = self
+            .cells
+            .iter()
+            .zip(&self.fields)
+            .find_map(|(cell, field)| (field.is_none() && is_like_object(cell)).then(|| lossy(cell)));
         let known =
             self.cells.iter().zip(&self.fields).filter_map(|(cell, field)| Some((lossy(cell), (*field)?)));
         let known: String = known.map(|(cell, field)| format!(",{}={cell}", NAMES[field])).collect();
-        format!("--format csv:key={key}{known}, if `{key}` is the object")
+        match key {
+            Some(key) => format!("--format csv:key={key}{known}, if `{key}` is the object"),
+            None => {
+                let all: Vec<String> = self.cells.iter().map(|cell| lossy(cell)).collect();
+                format!(
+                    "--format csv:key=COLUMN{known}, COLUMN being the one of the object among {}",
+                    all.join(", ")
+                )
+            }
+        }
     }
 
     /// Whether a column is the object.
@@ -229,5 +276,11 @@ mod tests {
         let way = |line: &'static str| Header::of(line.as_bytes()).unwrap().way();
         assert_eq!(way("ts,url,bytes"), "--format csv:key=url,time=ts,size=bytes, if `url` is the object");
         assert!(way("ts,id,op").starts_with("--format csv, each object with the page size"));
+        assert_eq!(way("ts,id,size"), "--format csv");
+        let none = way("datetime,host,op,size");
+        assert!(
+            none.starts_with("--format csv:key=COLUMN,time=datetime,op=op,size=size, COLUMN being"),
+            "{none}"
+        );
     }
 }

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use super::super::columns::RowError;
 use super::super::detect::{self, Head};
+use super::super::foreign;
 use super::super::lines::Fed;
-use super::super::records::Records;
+use super::super::records::{Framing, Records};
 use super::super::rows::{RowReader, Rows, Strangers};
 use super::ReplayConfig;
 use crate::trace::{Format, TraceError};
@@ -62,10 +63,15 @@ fn first(
     let reading = |source: io::Error| TraceError::Read { path: path.to_owned(), row: 0, source };
     let mut records = open(path)?;
     let (head, _) = records.head().map_err(reading)?;
-    let framing = reader.framing(head).map_err(|reason| unreadable(path, config.format, reason))?;
+    let framing = reader.framing(head);
+    let is_text = !matches!(framing, Ok(Framing::Fixed(_) | Framing::Streamed));
+    if let Some(hint) = foreign::hint(path, head, is_text) {
+        return Err(TraceError::Foreign { path: path.to_owned(), hint });
+    }
+    let framing = framing.map_err(|reason| unreadable(path, config.format, reason))?;
     records.cut(framing);
     let first = loop {
-        let mut rows = Rows::default();
+        let mut rows = Rows::default().lenient(true);
         match records.feed(reader, &mut rows).map_err(reading)? {
             Fed::Header | Fed::Remark => {}
             Fed::WrongHeader(reason) => return Err(unreadable(path, config.format, reason)),
@@ -113,7 +119,7 @@ fn any_right(
     reason: &RowError,
 ) -> Result<First, TraceError> {
     let (row, mut tried) = (records.number(), 1);
-    let mut rows = Rows::default();
+    let mut rows = Rows::default().lenient(true);
     while tried < TRIED_ROWS {
         rows.clear();
         // What cannot be read is told in its turn, with the row.

@@ -34,7 +34,7 @@ pub(super) fn run(
         rows_to_skip: config.skip_rows,
         rows: 0,
         pass: Pass::default(),
-        parsed: Rows::with_tenants(report.tenants.clone()),
+        parsed: Rows::with_tenants(report.tenants.clone()).lenient(true),
         number: Vec::new(),
         copied_key: Vec::new(),
         config,
@@ -105,8 +105,14 @@ impl Parser<'_> {
                 return Err(Ended);
             }
             match fed.map_err(|error| self.fail(&error))? {
-                Fed::Row => self.take_all()?,
-                Fed::Header | Fed::Remark => {}
+                Fed::Row => {
+                    if !self.parsed.unreadable().is_empty() {
+                        self.report.count_unreadable(&files, self.parsed.unreadable());
+                    }
+                    self.take_all()?;
+                }
+                Fed::Header => self.report.note(&files.duplicate_columns()),
+                Fed::Remark => {}
                 Fed::Wrong(error) => self.report.reject(files.path(), files.number(), &error),
                 Fed::WrongHeader(reason) => {
                     return Err(self.fail(&TraceError::Header { path: files.path().to_owned(), reason }));

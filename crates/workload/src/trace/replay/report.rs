@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-use crate::trace::{Cut, RowError, TenantNames};
+use crate::trace::files::TraceFiles;
+use crate::trace::{Cut, RowError, TenantNames, Unreadable};
 
 /// Messages kept; a trace in the wrong format would fill memory with them.
 const KEPT_MESSAGES: usize = 8;
@@ -32,7 +33,8 @@ pub struct ReplayStats {
     pub rejected: Vec<Rejected>,
     /// File, line and reason of the first of those.
     pub messages: Vec<String>,
-    /// Remarks about whole files, such as that they are merged by time.
+    /// Remarks about whole files and columns: that files are merged by time, or how many values of an optional column could not
+    /// be read.
     pub notes: Vec<String>,
     /// Why reading ended before the trace did, if it did.
     pub failure: Option<String>,
@@ -56,6 +58,7 @@ struct Texts {
     messages: Vec<String>,
     rejected: Vec<Rejected>,
     notes: Vec<String>,
+    unreadable: Vec<Unreadable>,
     failure: Option<String>,
 }
 
@@ -67,7 +70,12 @@ impl Report {
             rejected_rows: self.rejected_rows.load(Ordering::Relaxed),
             rejected: texts.rejected.clone(),
             messages: texts.messages.clone(),
-            notes: texts.notes.clone(),
+            notes: texts
+                .notes
+                .iter()
+                .cloned()
+                .chain(texts.unreadable.iter().map(ToString::to_string))
+                .collect(),
             failure: texts.failure.clone(),
             cut,
         }
@@ -91,6 +99,16 @@ impl Report {
                 let reason = reason.into_owned();
                 texts.rejected.push(Rejected { reason, rows: 1, first: message() });
             }
+        }
+    }
+
+    /// Counts optional values of a row that were taken as absent.
+    #[cold]
+    pub(super) fn count_unreadable(&self, files: &TraceFiles, values: &[(&'static str, RowError)]) {
+        let mut texts = self.texts.lock().expect("writers only push strings");
+        for (column, reason) in values {
+            let first = || format!("{}:{}: {reason}", files.path().display(), files.number());
+            Unreadable::count(&mut texts.unreadable, column, first);
         }
     }
 

@@ -1,0 +1,67 @@
+//! Florida International University's traces with the contents' digests (Koller and Rangaswami, FAST '10; SNIA IOTTA 391, 414):
+//! `ns pid process sector sectors W|R major minor md5`.
+//!
+//! Between blanks. The process may have blanks in its name, so that a line is read from both ends.
+
+use super::fields::{event, lines, lossy, number, sectors};
+use super::{Device, Found, LineDecoder, RowProblem};
+use crate::block::BlockKind;
+
+/// Digits of an MD5 digest.
+const DIGEST_DIGITS: usize = 32;
+
+pub(super) fn knows(head: &[u8]) -> bool {
+    let first = lines(head).next();
+    first.is_some_and(|line| {
+        let digest = line.rsplit(u8::is_ascii_whitespace).next().unwrap_or_default();
+        let is_digest = digest.len() == DIGEST_DIGITS && digest.iter().all(u8::is_ascii_hexdigit);
+        is_digest && matches!(Fiu.line(line), Ok(Found::Event(_)))
+    })
+}
+
+pub(super) struct Fiu;
+
+impl LineDecoder for Fiu {
+    fn line(&mut self, line: &[u8]) -> Result<Found, RowProblem> {
+        let words: Vec<&[u8]> = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
+        let [time, _pid, _process, .., sector, count, kind, major, minor, _digest] = words[..] else {
+            return Err(RowProblem::Columns { has: words.len(), needs: 9 });
+        };
+        let kind = match kind {
+            b"R" | b"r" => BlockKind::Read,
+            b"W" | b"w" => BlockKind::Write,
+            other => return Err(RowProblem::Operation(lossy(other))),
+        };
+        let part = |word: &[u8], field| {
+            let found = number(word, field)?;
+            u32::try_from(found).map_err(|_| RowProblem::Number { field, text: lossy(word) })
+        };
+        let device = Device::Numbered(part(major, "major")?, part(minor, "minor")?);
+        let (first_byte, bytes) = (sectors(number(sector, "sector")?)?, sectors(number(count, "sectors")?)?);
+        event(number(time, "time")?, kind, first_byte, bytes, device)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::block::Event;
+
+    #[test]
+    fn a_row_of_the_published_traces() {
+        let line = b"89966047790 4253 nfsd 508420976 8 W 6 0 8f5fbb8b9ab7ae9ab9a8cb3df4b8f1d4";
+        let event = Event {
+            time_ns: 89_966_047_790,
+            kind: BlockKind::Write,
+            first_byte: 508_420_976 * 512,
+            bytes: 4096,
+            device: Device::Numbered(6, 0),
+        };
+        assert_eq!(Fiu.line(line), Ok(Found::Event(event)));
+        assert!(knows(line));
+        let spaced = b"1 2 kworker u8:1 x 8 8 R 8 1 8f5fbb8b9ab7ae9ab9a8cb3df4b8f1d4";
+        assert!(matches!(Fiu.line(spaced), Ok(Found::Event(Event { first_byte: 4096, .. }))));
+        assert_eq!(Fiu.line(b"1 2 a 8 8 R 8 1"), Err(RowProblem::Columns { has: 8, needs: 9 }));
+        assert!(!knows(b"89966047790 4253 nfsd 508420976 8 W 6 0 word"));
+    }
+}

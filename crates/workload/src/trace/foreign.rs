@@ -1,0 +1,79 @@
+//! Files that must be unpacked or converted before they can be read, recognised by their first bytes, with the command to use.
+
+use std::path::Path;
+
+use super::input::{GZIP_MAGIC, XZ_MAGIC, ZSTD_MAGIC};
+
+/// A file type, and the command that unpacks it; `FILE` is replaced by the file name.
+struct Foreign {
+    what: &'static str,
+    command: &'static str,
+}
+
+/// Magic numbers long enough to be checked in files of any format.
+const MARKS: [(&[u8], Foreign); 8] = [
+    (b"PK\x03\x04", Foreign { what: "a ZIP archive", command: "unzip -p FILE" }),
+    (b"\x04\x22\x4d\x18", Foreign { what: "LZ4 data", command: "lz4 -dc FILE" }),
+    (b"7z\xbc\xaf\x27\x1c", Foreign { what: "a 7z archive", command: "7z x -so FILE" }),
+    (b"PAR1", Foreign { what: "a Parquet file", command: "duckdb -csv -c \"FROM 'FILE'\"" }),
+    (&ZSTD_MAGIC, Foreign { what: "zstd data in compressed data", command: TWICE }),
+    (&XZ_MAGIC, Foreign { what: "xz data in compressed data", command: TWICE }),
+    (b"\x1f\x8b\x08", Foreign { what: "gzip data in compressed data", command: TWICE }),
+    (b"\x89HDF\r\n\x1a\n", Foreign { what: "an HDF5 file", command: "h5dump FILE" }),
+];
+/// Short magic numbers, checked in text files only: a binary trace may begin with the same bytes.
+const TEXT_MARKS: [(&[u8], Foreign); 5] = [
+    (b"BZh", Foreign { what: "bzip2 data", command: "bzip2 -dc FILE" }),
+    (b"]\0\0", Foreign { what: "LZMA data without xz around it", command: "xz --format=lzma -dc FILE" }),
+    (&GZIP_MAGIC, Foreign { what: "gzip data in compressed data", command: TWICE }),
+    (b"\xff\xfe", Foreign { what: "UTF-16 text", command: "iconv -f UTF-16 -t UTF-8 FILE" }),
+    (b"\xfe\xff", Foreign { what: "UTF-16 text", command: "iconv -f UTF-16 -t UTF-8 FILE" }),
+];
+const TWICE: &str = "";
+const TAR: Foreign = Foreign { what: "a tar archive", command: "tar -xOf FILE" };
+
+/// The type of a file that begins with `head`, and how to unpack it; `None` if it is not recognised. `is_text`: it would be read as
+/// text.
+pub(super) fn hint(path: &Path, head: &[u8], is_text: bool) -> Option<String> {
+    let marked = |marks: &'static [(&[u8], Foreign)]| {
+        marks.iter().find(|(mark, _)| head.starts_with(mark)).map(|(_, foreign)| foreign)
+    };
+    let foreign = marked(&MARKS)
+        .or_else(|| (head.get(257..262) == Some(b"ustar")).then_some(&TAR))
+        .or_else(|| if is_text { marked(&TEXT_MARKS) } else { None })
+        .or_else(|| (is_text && is_utf16(head)).then_some(&TEXT_MARKS[3].1))?;
+    let Foreign { what, command } = foreign;
+    if command.is_empty() {
+        return Some(format!("it is {what}: unpack it once"));
+    }
+    let command = command.replace("FILE", &path.display().to_string());
+    Some(format!("it is {what}, which is not read directly: {command} | flashwright ... -"))
+}
+
+/// Whether every other byte is zero and the rest is ASCII text.
+fn is_utf16(head: &[u8]) -> bool {
+    let (pairs, _) = head.as_chunks::<2>();
+    let is_text = |byte: u8| (b' '..0x7f).contains(&byte) || b"\t\r\n".contains(&byte);
+    let is = |zero: usize| pairs.iter().all(|pair| pair[zero] == 0 && is_text(pair[1 - zero]));
+    pairs.len() > 4 && (is(0) || is(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn archives_and_utf16_are_named_with_the_command_that_unpacks_them() {
+        let told = |head: &[u8], is_text| hint(Path::new("t.bin"), head, is_text);
+        let bzip2 = "it is bzip2 data, which is not read directly: bzip2 -dc t.bin | flashwright ... -";
+        assert_eq!(told(b"BZh91AY&SY", true).as_deref(), Some(bzip2));
+        assert_eq!(told(b"BZh91AY&SY", false), None, "any binary trace may begin so");
+        assert!(told(b"PK\x03\x04", false).is_some_and(|it| it.contains("unzip -p t.bin")));
+        let mut tar = vec![b'a'; 512];
+        tar[257..262].copy_from_slice(b"ustar");
+        assert!(told(&tar, false).is_some_and(|it| it.contains("tar -xOf t.bin")));
+        let utf16: Vec<u8> = "ts,key,op,size".bytes().flat_map(|byte| [byte, 0]).collect();
+        assert!(told(&utf16, true).is_some_and(|it| it.contains("iconv -f UTF-16")));
+        assert_eq!(told(b"ts,key,op,size\n", true), None);
+    }
+}

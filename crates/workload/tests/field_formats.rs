@@ -1,0 +1,302 @@
+//! Traces as they are found in the field: formats told from each other by their contents, files that are no traces, and optional
+//! columns with values that cannot be read.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failed unwrap is a failed test; the exception in clippy.toml covers test functions only"
+)]
+
+use std::path::PathBuf;
+
+use flashwright_workload::Workload as _;
+use flashwright_workload::trace::block::{BlockTrace, BlockTraceOptions};
+use flashwright_workload::trace::{
+    Access, AccessKind, Format, OnBadRow, OpenOptions, ReadReport, Replay, ReplayConfig, TraceError, open,
+};
+use tempfile::TempDir;
+
+fn write(folder: &TempDir, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = folder.path().join(name);
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn read_files(
+    files: &[(&str, &[u8])],
+    format: Option<&str>,
+    options: &OpenOptions,
+) -> Result<(Vec<Access>, ReadReport), TraceError> {
+    let folder = TempDir::new().unwrap();
+    let paths: Vec<PathBuf> = files.iter().map(|(name, bytes)| write(&folder, name, bytes)).collect();
+    let mut trace = open(&paths, format, options)?;
+    let (mut all, mut batch) = (Vec::new(), Vec::new());
+    while trace.next_batch(&mut batch)? {
+        all.extend_from_slice(&batch);
+    }
+    Ok((all, trace.report().clone()))
+}
+
+fn read(name: &str, bytes: &[u8]) -> Result<(Vec<Access>, ReadReport), TraceError> {
+    read_files(&[(name, bytes)], None, &OpenOptions::default())
+}
+
+fn refusal(name: &str, bytes: &[u8]) -> String {
+    read(name, bytes).expect_err("it is refused").to_string()
+}
+
+fn lcs(version: u64) -> Vec<u8> {
+    let mut bytes = vec![0; 8192];
+    let magic = 0x1234_5678_9abc_def0_u64.to_le_bytes();
+    bytes[..8].copy_from_slice(&magic);
+    bytes[8..16].copy_from_slice(&version.to_le_bytes());
+    bytes[8184..].copy_from_slice(&magic);
+    for (seconds, object) in [(1_u32, 7_u64), (2, 8)] {
+        bytes.extend(seconds.to_le_bytes());
+        bytes.extend(object.to_le_bytes());
+        bytes.extend(100_u32.to_le_bytes());
+        bytes.extend((-1_i64).to_le_bytes());
+    }
+    bytes
+}
+
+const DIGEST: &str = "8f5fbb8b9ab7ae9ab9a8cb3df4b8f1d4";
+
+#[test]
+fn formats_of_the_field_are_detected_and_read() {
+    let fiu = format!("1000 42 nfsd 8 8 W 6 0 {DIGEST}\n2000 42 nfsd 16 8 R 6 0 {DIGEST}\n");
+    let squid = "1.5 3 10.0.0.1 TCP_MISS/200 100 GET http://a/ - DIRECT/1.1.1.1 text/html\n\
+                 2.5 3 10.0.0.1 TCP_HIT/200 100 GET http://a/ - NONE/- text/html\n";
+    let log = "10.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET /a HTTP/1.0\" 200 100\n\
+               10.0.0.1 - - [10/Oct/2000:13:55:37 -0700] \"GET /a HTTP/1.0\" 200 100\n";
+    let cos = "10 REST.PUT.OBJECT 8d4fcda3d675bac9 100\n20 REST.GET.OBJECT 8d4fcda3d675bac9 100 0 99\n";
+    let wikimedia = "relative_unix\thashed_path_query\timage_type\tresponse_size\ttime_firstbyte\n\
+                     1\t-77\tjpeg\t100\t0.1\n2\t88\tpng\t100\t0.2\n";
+    let wikimedia_text = "relative_unix\thashed_host_path_query\tresponse_size\ttime_firstbyte\n1\t7\t100\t0.1\n2\t8\t100\t0.1\n";
+    for (format, name, bytes) in [
+        ("lcs", "a", lcs(1)),
+        ("disksim", "a", b"0.5 0 8 8 1\n1.25 0 16 8 0\n".to_vec()),
+        ("mqsim", "a", b"938513000 4 264719032 8 0\n938828000 3 197570568 8 1\n".to_vec()),
+        ("fiu", "a", fiu.into_bytes()),
+        ("squid", "access.log", squid.into()),
+        ("common-log", "access_log", log.into()),
+        ("ibm-cos", "a", cos.into()),
+        ("csv", "u.tsv", wikimedia.into()),
+        ("csv", "t.tsv", wikimedia_text.into()),
+        ("cloudphysics-csv", "trace.csv", b"1,5633898368802,2a,512,8\n1,5633898368803,28,512,16\n".to_vec()),
+        (
+            "msr",
+            "a",
+            b"datetime,host,disk,type,offset,size,lat\n2007-02-22 17:00:03.5,hm,1,Read,0,512,1\n\
+                       2007-02-22 17:00:04.5,hm,1,Read,4096,512,1\n"
+                .to_vec(),
+        ),
+    ] {
+        let (accesses, report) = read(name, &bytes).unwrap_or_else(|error| panic!("{format}: {error}"));
+        assert_eq!((accesses.len(), report.format, report.bad_rows), (2, format, 0), "{report:?}");
+        assert!(report.has_time && accesses[0].time_ns < accesses[1].time_ns, "{format}: {accesses:?}");
+    }
+}
+
+#[test]
+fn the_same_block_formats_are_read_by_block_traces() {
+    let folder = TempDir::new().unwrap();
+    let fiu = format!("1000 42 nfsd 8 8 W 6 0 {DIGEST}\n");
+    for (format, bytes) in [("disksim", "0.5 0 8 8 1\n"), ("mqsim", "500000 0 8 8 1\n"), ("fiu", &fiu)] {
+        let path = write(&folder, format, bytes.as_bytes());
+        let mut trace = BlockTrace::open(&[path], BlockTraceOptions::default()).unwrap();
+        let request = trace.next().unwrap().unwrap();
+        assert_eq!(
+            (request.first_byte, request.bytes, trace.stats().formats.clone()),
+            (4096, 4096, vec![format])
+        );
+    }
+}
+
+#[test]
+fn libcachesims_header_in_a_remark_is_a_header() {
+    for (text, format) in [
+        ("# time, object, size, next_access_vtime\n1, 7, 100, 3\n2, 8, 200, -1\n", "csv"),
+        ("# time object size next_access_vtime\n1 7 100 3\n2 8 200 4\n", "webcachesim"),
+        ("time, object, size, next_access_vtime\n1, 7, 100, 3\n2, 8, 200, -1\n", "csv"),
+    ] {
+        let (accesses, report) = read("cloudPhysicsIO.csv", text.as_bytes()).unwrap();
+        let seen: Vec<(u64, u64)> = accesses.iter().map(|it| (it.key, it.size_bytes)).collect();
+        assert_eq!((seen, report.bad_rows, report.format), (vec![(7, 100), (8, 200)], 0, format), "{text}");
+    }
+}
+
+#[test]
+fn four_columns_of_numbers_are_detected_as_arc_or_webcachesim() {
+    let arc = b"230027 8 0 12\n5 1 0 13\n99 4 0 14\n";
+    let lrb = b"0 230027 800 12\n0 5 100 13\n7 99 400 14\n";
+    assert_eq!(read("a.txt", arc).unwrap().1.format, "arc");
+    assert_eq!(read("a.txt", lrb).unwrap().1.format, "webcachesim");
+    let neither = refusal("a.txt", b"9 230027 800 12\n4 5 100 13\n7 99 400 14\n");
+    assert!(neither.contains("--format arc") && neither.contains("--format webcachesim"), "{neither}");
+}
+
+#[test]
+fn a_table_without_a_header_is_not_taken_for_spc() {
+    let text: String = (0..8).map(|row| format!("{row},7,2549,W,0\n")).collect();
+    let refused = refusal("t.csv", text.as_bytes());
+    assert!(refused.contains("it may be a table without a header: name its columns"), "{refused}");
+    let spc = b"0,20941264,8192,W,0.551706\n0,20939840,8192,W,0.554041\n";
+    assert_eq!(read("Financial1", spc).unwrap().1.format, "spc");
+    for other in
+        ["3,R,7,2549,0\n4,W,8,100,1\n", "0,7,W,3,100,50\n1,7,R,3,200,50\n", "1,7,100,0,3\n2,8,100,1,3\n"]
+    {
+        let refused = refusal("t.csv", other.as_bytes());
+        assert!(
+            refused.contains("it may be a table without a header"),
+            "alibaba, systor, tencent: {refused}"
+        );
+    }
+}
+
+#[test]
+fn second_file_without_valid_rows_is_refused() {
+    let first: (&str, &[u8]) = ("1.csv", b"ts,key,op,size\n1,7,GET,100\n");
+    for (second, format) in [
+        (&b"some words\nand more words\n"[..], None),
+        (b"1 2 3\n2 3 4\n", Some("plain")),
+        (b"alpha;beta\n1;2\n", Some("plain")),
+    ] {
+        let error =
+            read_files(&[first, ("2.csv", second)], format, &OpenOptions::default()).unwrap_err().to_string();
+        assert!(error.contains("2.csv: none of its rows is valid: row "), "{error}");
+    }
+    let block: (&str, &[u8]) = ("1.csv", b"time_ns,op,offset,bytes\n1,R,0,512\n");
+    let words: (&str, &[u8]) = ("2.csv", b"time_ns,op,offset,bytes\nx,R,0,512\ny,R,0,512\n");
+    let error = read_files(&[block, words], None, &OpenOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("2.csv: none of its rows is valid: row 2: "), "merged: {error}");
+    let other: (&str, &[u8]) = ("2.csv", b"0,20941264,8192,W,0.551706\n");
+    let error = read_files(&[first, other], None, &OpenOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("2.csv: a `spc` trace after a `plain` trace"), "{error}");
+}
+
+#[test]
+fn a_wrong_format_is_refused_with_the_one_that_the_content_has() {
+    let spc = b"0,20941264,8192,W,0.551706\n0,20939840,8192,W,0.554041\n";
+    let error = read_files(&[("t", spc)], Some("plain"), &OpenOptions::default()).unwrap_err().to_string();
+    assert!(
+        error.contains("none of 2 rows is a valid request") && error.ends_with("--format spc"),
+        "{error}"
+    );
+}
+
+#[test]
+fn dates_are_times_of_tables() {
+    let text = b"datetime,key,size\n2007-02-22 17:00:03.5,7,100\n2007-02-22T17:00:04Z,8,100\n";
+    let (accesses, report) = read("t.csv", text).unwrap();
+    assert_eq!((accesses[1].time_ns - accesses[0].time_ns, report.format), (500_000_000, "csv"));
+}
+
+#[test]
+fn archives_are_named_under_a_format_too() {
+    let mut tar = vec![b'a'; 512];
+    tar[257..262].copy_from_slice(b"ustar");
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut encoder, &tar).unwrap();
+    let gzip = encoder.finish().unwrap();
+    let utf16: Vec<u8> =
+        b"\xff\xfe".iter().copied().chain("1,7,GET,5\n".bytes().flat_map(|it| [it, 0])).collect();
+    for (bytes, what) in [
+        (gzip, "a tar archive, which is not read directly: tar -xOf"),
+        (b"BZh91AY&SY".to_vec(), "bzip2 data, which is not read directly: bzip2 -dc"),
+        (b"PK\x03\x04".to_vec(), "a ZIP archive, which is not read directly: unzip -p"),
+        (utf16, "UTF-16 text, which is not read directly: iconv -f UTF-16 -t UTF-8"),
+    ] {
+        for format in [None, Some("plain"), Some("csv:time,key,-,size")] {
+            let read = read_files(&[("t.csv", &bytes)], format, &OpenOptions::default());
+            let error = read.unwrap_err().to_string();
+            assert!(error.contains(what), "{format:?}: {error}");
+        }
+        let folder = TempDir::new().unwrap();
+        let path = write(&folder, "t.csv", &bytes);
+        let error = BlockTrace::open(&[&path], BlockTraceOptions::default()).err().unwrap().to_string();
+        assert!(error.contains(what), "block trace: {error}");
+        let replay = Replay::new(ReplayConfig::new(vec![path], Format::named("kvcache").unwrap()));
+        let error = replay.check_beginnings().unwrap_err().to_string();
+        assert!(error.contains(what), "replay: {error}");
+    }
+}
+
+#[test]
+fn a_zero_byte_makes_one_wrong_row_and_is_not_written_to_the_terminal() {
+    let text = b"ts,key,op,size\n1,7,GET,100\n2,8,G\0ET,100\n3,9,GET,100\n4,9,GET,100\n5,9,GET,100\n";
+    let (accesses, report) = read("t.csv", text).unwrap();
+    assert_eq!((accesses.len(), report.bad_rows), (4, 1));
+    assert!(!report.messages[0].contains('\0'), "{:?}", report.messages);
+    let (_, report) = read("t.csv", b"ts,key,op,size\n1,7,GET,1\n2,8,\x1b[31mred,1\n").unwrap();
+    assert!(report.messages[0].contains("`\\u{1b}[31mred` is not"), "{:?}", report.messages);
+}
+
+#[test]
+fn unreadable_optional_values_are_absent_and_counted_by_column() {
+    let text =
+        "ts,key,op,size,ttl\n1,7,SET,10,60\n2,7,SET,10,-1\n3,7,SET,10,3600.5\n4,7,SET,10,99999999999999\n";
+    let (accesses, report) = read("t.csv", text.as_bytes()).unwrap();
+    let ttls: Vec<Option<u32>> = accesses.iter().map(|it| it.ttl_seconds).collect();
+    assert_eq!((ttls, report.bad_rows), (vec![Some(60), None, None, None], 0));
+    let [unreadable] = report.unreadable.as_slice() else { panic!("{report:?}") };
+    assert_eq!((unreadable.column, unreadable.values), ("ttl", 3));
+    assert!(unreadable.first.contains("t.csv: row 3: column `ttl` is `-1`"), "{unreadable}");
+    let stop = OpenOptions { on_bad_row: OnBadRow::Stop, ..OpenOptions::default() };
+    assert!(read_files(&[("t.csv", text.as_bytes())], None, &stop).is_err());
+}
+
+#[test]
+fn a_count_a_size_or_a_time_that_cannot_be_read_drops_no_row() {
+    let kv = "key,op,size,op_count,op_time\n7,GET,10,-3,1\n7,GET,10,2,1.5\n7,GET,10,1,3\n";
+    let (accesses, report) =
+        read_files(&[("t.csv", kv.as_bytes())], Some("kvcache"), &OpenOptions::default()).unwrap();
+    assert_eq!((accesses.len(), report.bad_rows), (4, 0), "{report:?}");
+    let columns: Vec<_> = report.unreadable.iter().map(|it| (it.column, it.values)).collect();
+    assert_eq!(columns, [("op_count", 1), ("op_time", 1)]);
+    let apache = "time,url_id,size\n1,7,-\n2,7,100\n3,8,-\n";
+    let (accesses, report) =
+        read_files(&[("t.csv", apache.as_bytes())], Some("csv:time,key,size"), &OpenOptions::default())
+            .unwrap();
+    let sizes: Vec<u64> = accesses.iter().map(|it| it.size_bytes).collect();
+    assert_eq!((sizes, report.unreadable[0].values), (vec![4096, 100, 4096], 2));
+    let ten = "time,key,size\n1,7,ten\n2,7,100\n";
+    assert_eq!(read("t.csv", ten.as_bytes()).unwrap().1.bad_rows, 1, "what is stored is unknown");
+}
+
+#[test]
+fn operations_of_http_and_of_stores_are_known_and_numbers_are_gets() {
+    let text = "time,key,op,size\n1,7,PURGE,10\n2,7,OPTIONS,10\n3,7,s,10\n4,7,l,10\n5,7,3,10\n";
+    let (accesses, report) = read("t.csv", text.as_bytes()).unwrap();
+    let kinds: Vec<AccessKind> = accesses.iter().map(|it| it.kind).collect();
+    assert_eq!(kinds, [AccessKind::Delete, AccessKind::Set, AccessKind::Get, AccessKind::Get]);
+    assert_eq!((report.bad_rows, report.unreadable[0].column, report.unreadable[0].values), (0, "op", 1));
+    let unknown = read("t.csv", b"time,key,op,size\n1,7,GET,10\n2,7,frobnicate,10\n").unwrap().1;
+    assert_eq!(unknown.bad_rows, 1, "what is asked for is unknown");
+}
+
+#[test]
+fn of_columns_with_one_name_the_first_counts_and_a_note_says_so() {
+    for text in ["ts,key,op,size,size\n1,7,GET,100,999\n", "time;key;size;size\n1;7;100;999\n"] {
+        let (accesses, report) = read("t.csv", text.as_bytes()).unwrap();
+        assert_eq!(accesses[0].size_bytes, 100, "{text}");
+        assert!(report.notes[0].contains("several columns `size`; the first one is used"), "{report:?}");
+    }
+}
+
+#[test]
+fn a_replay_counts_unreadable_values_too() {
+    let folder = TempDir::new().unwrap();
+    let path = write(&folder, "t.csv", b"key,op,size,ttl,ttl\na,GET,10,-1,5\nb,GET,10,60,5\n");
+    let replay = Replay::new(ReplayConfig::new(vec![path], Format::named("kvcache").unwrap()));
+    replay.check_beginnings().unwrap();
+    let mut source = replay.sources(1, 0).unwrap().remove(0);
+    let mut ttls = Vec::new();
+    while let Some(request) = source.next() {
+        ttls.push(request.ttl_seconds);
+    }
+    drop(source);
+    let stats = replay.stats();
+    assert_eq!((ttls, stats.rejected_rows), (vec![None, Some(60)], 0));
+    assert!(stats.notes.iter().any(|it| it.contains("several columns `ttl`")), "{:?}", stats.notes);
+    assert!(stats.notes.iter().any(|it| it.contains("1 value of the column `ttl`")), "{:?}", stats.notes);
+}
