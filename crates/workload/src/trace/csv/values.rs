@@ -1,0 +1,92 @@
+//! Values of a table's columns: times, sizes and operations, in the spellings that tables have.
+
+use crate::RequestKind;
+use crate::trace::calendar::iso_time_ns;
+use crate::trace::columns::{RowError, is_unknown_size, lossy, number, units_with_decimals};
+use crate::trace::rows::Rows;
+
+/// A time in units of the format, or a date and time as in ISO 8601.
+#[inline]
+pub(in crate::trace) fn time_or_date(time: &[u8], column: &'static str, units: u64) -> Result<u64, RowError> {
+    units_with_decimals(time, column, units).or_else(|reason| iso_time_ns(time).ok_or(reason))
+}
+
+/// The operation of a row; a number, or `-`, is an absent one: a get. Formats are not detected by such rows.
+pub(in crate::trace) fn optional_operation(
+    op: &[u8],
+    rows: &mut Rows,
+) -> Result<Option<RequestKind>, RowError> {
+    let found = operation(op);
+    let is_absent = !op.is_empty() && op.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-');
+    match found {
+        Err(reason) if is_absent && !rows.is_detecting() => {
+            Ok(rows.optional("op", Err(reason))?.unwrap_or(Some(RequestKind::Get)))
+        }
+        other => other,
+    }
+}
+
+/// The size of an object, `absent_bytes` where it says that it is not known.
+pub(in crate::trace) fn optional_size(
+    field: &[u8],
+    absent_bytes: u64,
+    rows: &mut Rows,
+) -> Result<u64, RowError> {
+    let size = number(field, "size", u64::MAX).and_then(|size| size.ok_or(RowError::Missing("size")));
+    match size {
+        Err(reason) if is_unknown_size(field) => {
+            Ok(rows.optional("size", Err(reason))?.unwrap_or(absent_bytes))
+        }
+        other => other,
+    }
+}
+
+/// The words that operations are called by, in small letters. `None` asks for no object's bytes.
+const OPERATIONS: [(Option<RequestKind>, &[&str]); 5] = [
+    (Some(RequestKind::Get), &["get", "gets", "read", "r", "lookup", "load", "l", "fetch"]),
+    (
+        Some(RequestKind::Set),
+        &["set", "put", "post", "copy", "write", "w", "insert", "add", "replace", "cas", "store", "s"],
+    ),
+    (Some(RequestKind::Update), &["update", "append", "prepend", "incr", "decr", "patch"]),
+    (
+        Some(RequestKind::Delete),
+        &["delete", "del", "remove", "d", "purge", "ban", "evict", "invalidate", "unlink", "unset"],
+    ),
+    (
+        None,
+        &[
+            "head",
+            "touch",
+            "flush",
+            "options",
+            "connect",
+            "trace",
+            "propfind",
+            "proppatch",
+            "mkcol",
+            "lock",
+            "unlock",
+            "report",
+            "search",
+            "exists",
+            "expire",
+            "ttl",
+            "nop",
+            "ping",
+        ],
+    ),
+];
+
+/// What the first word of `op` that is known asks for, of whatever it is made: `GET`, `get_lease`, `REST.GET.OBJECT`.
+/// `None` for what asks for no object's bytes.
+pub(in crate::trace) fn operation(op: &[u8]) -> Result<Option<RequestKind>, RowError> {
+    if op.is_empty() {
+        return Err(RowError::Missing("op"));
+    }
+    let names =
+        |word: &[u8], names: &[&str]| names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()));
+    let known = |word: &[u8]| OPERATIONS.iter().find(|(_, known)| names(word, known));
+    let found = op.split(|byte| !byte.is_ascii_alphabetic()).find_map(known);
+    found.map(|(kind, _)| *kind).ok_or_else(|| RowError::Operation(lossy(op)))
+}
