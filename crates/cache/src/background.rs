@@ -14,9 +14,9 @@ use futures_util::future::select;
 use parking_lot::Mutex;
 
 use crate::error::CacheError;
+use crate::flash::SmallEngine;
 use crate::flash::Waiting;
 use crate::flash::region::{self, RegionStore};
-use crate::flash::soc::Soc;
 use crate::hybrid::Engine;
 use crate::spawner::Task;
 
@@ -254,7 +254,7 @@ fn regions_of(engine: &Engine, pair: usize) -> Option<&RegionStore> {
     engine.flash.as_ref()?.pairs[pair].regions.as_ref()
 }
 
-fn soc_of(engine: &Engine, pair: usize) -> Option<&Soc> {
+fn soc_of(engine: &Engine, pair: usize) -> Option<&SmallEngine> {
     engine.flash.as_ref()?.pairs[pair].soc.as_ref()
 }
 

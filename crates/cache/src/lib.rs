@@ -99,7 +99,7 @@ pub use device::desk::block_on;
 /// Who leaves and who is let in: what the [`Builder`] is given.
 pub use policy;
 
-pub use config::{Builder, CacheConfig, FlashConfig, Recovery, UpkeepConfig};
+pub use config::{Builder, CacheConfig, FlashConfig, LogOptions, Recovery, SmallItems, UpkeepConfig};
 pub use error::{CacheError, Inserted, Refusal};
 pub use event::{Event, EventKind, EventSink};
 pub use hybrid::{InsertOptions, NewItem};

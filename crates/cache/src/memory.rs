@@ -4,9 +4,10 @@
 use std::fmt;
 
 use crate::Cache;
-use crate::config::{CacheConfig, FlashConfig};
+use crate::config::{CacheConfig, FlashConfig, LogOptions, SmallItems};
 use crate::dram::{INDEX_LEAST_BYTES, INDEX_MOST_BYTES_PER_ITEM};
 use crate::error::CacheError;
+use crate::flash::log::{self, LogConfig};
 use crate::flash::region::OrderConfig;
 
 /// Memory by what it is for, bytes.
@@ -74,6 +75,15 @@ impl Memory {
         };
         let (bucket_space, region_space) = (share(|soc| soc), share(|soc| 1.0 - soc));
         let buckets = bucket_space / u64::from(flash.bucket_bytes.max(1));
+        let (small_index_bytes, small_buffer_bytes) = match &flash.small_items {
+            // And a bit per bucket.
+            SmallItems::Sets if buckets > 0 => (
+                buckets * u64::from(flash.filter_bytes_per_bucket) + buckets.div_ceil(64) * 8,
+                flash.pending_bytes as u64,
+            ),
+            SmallItems::Sets => (0, 0),
+            SmallItems::Log(options) => of_logs(flash, options),
+        };
         let with_regions = flash.pairs.iter().filter(|pair| pair.soc_share < 1.0).count() as u64;
         let least = if buckets > 0 { flash.small_item_max_bytes as u64 } else { 0 };
         let items = region_space / least.max(LEAST_REGION_ITEM_BYTES);
@@ -85,13 +95,28 @@ impl Memory {
             flash_index_bytes: items * record_bytes
                 + region_count * REGION_BYTES
                 + with_regions * REGION_INDEX_BYTES,
-            // And a bit a bucket.
-            filter_bytes: buckets * u64::from(flash.filter_bytes_per_bucket) + buckets.div_ceil(64) * 8,
-            waiting_bytes: if buckets > 0 { flash.pending_bytes as u64 } else { 0 },
+            filter_bytes: small_index_bytes,
+            waiting_bytes: small_buffer_bytes,
             buffer_bytes: with_regions * u64::from(regions.buffers) * u64::from(regions.region_bytes),
             ..Self::default()
         }
     }
+}
+
+/// Memory of the logs of all pairs: index, and items that are not written.
+fn of_logs(flash: &FlashConfig, options: &LogOptions) -> (u64, u64) {
+    let capacity = flash.device.geometry().capacity_bytes as f64;
+    let shares =
+        flash.pairs.iter().map(|pair| pair.device_share * pair.soc_share).filter(|share| *share > 0.0);
+    let configs = shares.map(|share| LogConfig {
+        page_bytes: flash.bucket_bytes,
+        regions: options.regions,
+        expected_item_bytes: options.expected_item_bytes,
+        ..LogConfig::new(0, (capacity * share) as u64, 0)
+    });
+    let geometry = flash.device.geometry();
+    let valid = configs.filter(|config| config.check(&geometry).is_ok());
+    valid.map(|config| log::memory_of(&config)).fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1))
 }
 
 impl CacheConfig {
@@ -155,8 +180,8 @@ impl Cache {
         };
         for pair in self.engine.flash.iter().flat_map(|flash| flash.pairs.iter()) {
             if let Some(soc) = &pair.soc {
-                memory.waiting_bytes += soc.config().pending_limit_bytes as u64;
-                memory.filter_bytes += (soc.memory_bytes() - soc.config().pending_limit_bytes) as u64;
+                memory.waiting_bytes += soc.buffer_limit_bytes() as u64;
+                memory.filter_bytes += soc.index_bytes() as u64;
             }
             if let Some(regions) = &pair.regions {
                 let regions = regions.memory();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use device::MemoryDevice;
 use flashwright_cache::flash::region::{Caching, OrderConfig, Reinsertion, RipqConfig};
-use flashwright_cache::{Cache, Fetched, FlashConfig, InsertOptions, Inserted};
+use flashwright_cache::{Cache, Fetched, FlashConfig, InsertOptions, Inserted, LogOptions, SmallItems};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -162,6 +162,14 @@ fn clear_with_ripq_leaves_nothing_findable() {
         let slru = RipqConfig::new(Caching::Slru { segments: 3 });
         flash.regions.order = OrderConfig::Ripq(RipqConfig { sections: 3, ..slru });
         flash.regions.buffers = 5;
+    });
+}
+
+#[test]
+fn clear_with_a_small_item_log_leaves_nothing_findable() {
+    clears_under_threads(|flash| {
+        flash.pairs[0].soc_share = 1.0;
+        flash.small_items = SmallItems::Log(LogOptions::default());
     });
 }
 

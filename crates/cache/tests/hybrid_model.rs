@@ -6,17 +6,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use device::MemoryDevice;
-use flashwright_cache::{Cache, FlashConfig, InsertOptions, Layer};
+use flashwright_cache::{Cache, FlashConfig, InsertOptions, Layer, LogOptions, SmallItems};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 const MIB: u64 = 1 << 20;
 
-fn cache(seed: u64) -> Cache {
+const LOG: SmallItems =
+    SmallItems::Log(LogOptions { expected_item_bytes: 400, readmission_share: 0.25, regions: None });
+
+fn cache(seed: u64, small_items: SmallItems) -> Cache {
     let mut flash = FlashConfig::new(Arc::new(MemoryDevice::new(64 * MIB)));
     flash.pairs[0].soc_share = 0.5;
     flash.regions.region_bytes = MIB as u32;
     flash.pending_bytes = 256 << 10;
+    flash.small_items = small_items;
     Cache::builder()
         .dram_bytes(4 * MIB)
         .flash_config(flash)
@@ -37,8 +41,8 @@ fn len_of(key: u64) -> usize {
 
 #[test]
 fn get_returns_only_the_last_inserted_value() {
-    for seed in 0..4 {
-        let cache = cache(seed);
+    for (seed, small_items) in (0..4).map(|seed| (seed, if seed < 2 { SmallItems::Sets } else { LOG })) {
+        let cache = cache(seed, small_items);
         let mut random = StdRng::seed_from_u64(seed);
         let mut model: HashMap<u64, u64> = HashMap::new();
         let (mut hits_flash, mut hits) = (0, 0);
@@ -77,13 +81,18 @@ fn get_returns_only_the_last_inserted_value() {
 }
 
 #[test]
-fn threads_never_see_a_version_older_than_one_that_was_acknowledged() {
+fn threads_never_read_a_version_older_than_an_acknowledged_one() {
+    for small_items in [SmallItems::Sets, LOG] {
+        threads_read_acknowledged_versions(&cache(9, small_items));
+    }
+}
+
+fn threads_read_acknowledged_versions(cache: &Cache) {
     const KEYS: u64 = 3_000;
-    let cache = cache(9);
     let acknowledged: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
     std::thread::scope(|scope| {
         for thread in 0..4_u64 {
-            let (cache, acknowledged) = (&cache, &acknowledged);
+            let acknowledged = &acknowledged;
             scope.spawn(move || {
                 let mut random = StdRng::seed_from_u64(thread);
                 for version in 1..15_000_u64 {

@@ -35,6 +35,7 @@ pub const GENERATORS: [&str; 7] = [
 pub(super) const REPLAYS: [&str; 4] = ["replay", "binary-replay", "piecewise-replay", "block-replay"];
 /// What `arrivals` takes.
 const ARRIVALS: [&str; 3] = ["closed", "uniform", "poisson"];
+pub(super) const SMALL_ITEM_ENGINES: [&str; 2] = ["bighash", "log"];
 pub(super) const REGION_POLICIES: [&str; 5] = ["mcdipper", "mcdipper-lru", "blockcache", "ripq", "sipq"];
 pub(super) const PLACEMENT_HANDLES: [&str; 3] = ["insertion-points", "reinserted", "metadata"];
 /// What `flashAdmission` takes, one of them with a number behind it.
@@ -214,6 +215,16 @@ fn flash(cache: &CacheConfig, at: &str, findings: &mut Findings) {
     refuse(!(1..=1024).contains(&cache.navy_region_mib), "navyRegionSizeMB", "must be 1 to 1024");
     refuse(cache.navy_big_hash_percent > 100, "navyBigHashSizePct", "must be 0 to 100");
     refuse(!bucket.is_power_of_two(), "navyBigHashBucketSize", "must be a power of two");
+    refuse(
+        !(1..=2048).contains(&cache.small_item_log_item_bytes),
+        "navySmallItemLogItemSize",
+        "must be 1 to 2048 bytes",
+    );
+    refuse(
+        cache.small_item_log_readmission_percent > 90,
+        "navySmallItemLogReadmissionPct",
+        "must be 0 to 90",
+    );
     let small = cache.navy_small_item_max_bytes;
     refuse(
         cache.navy_big_hash_percent > 0 && small >= bucket,
@@ -246,6 +257,7 @@ fn flash(cache: &CacheConfig, at: &str, findings: &mut Findings) {
     refuse(cache.device_max_write_bytes == 0, "deviceMaxWriteSize", "must be above 0");
     admission(cache, at, findings);
     arenas(cache, at, findings);
+    one_of(&cache.small_item_engine, &SMALL_ITEM_ENGINES, &join(at, "navySmallItemEngine"), findings);
     region_policy(cache, at, findings);
 }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use cache::{LogOptions, SmallItems};
 use workload::generate::{self, BucketRule, GeneratorConfig, Mix, PoolConfig, Popularity, Table};
 use workload::trace::Cut;
 
@@ -189,6 +190,7 @@ fn flash(typed: &CacheConfig) -> Result<FlashPlan, String> {
         bucket_bytes: narrow(typed.navy_bucket_bytes, "cache_config.navyBigHashBucketSize")?,
         filter_bytes: narrow(typed.navy_bloom_bytes, "cache_config.navyBloomFilterPerBucketSize")?,
         small_item_max_bytes: narrow(typed.navy_small_item_max_bytes, "cache_config.navySmallItemMaxSize")?,
+        small_items: small_items(typed)?,
         clean_regions: narrow(typed.navy_clean_regions, "cache_config.navyCleanRegions")?,
         order: region_policy::order(typed)?,
         admission: admission(typed)?,
@@ -207,6 +209,18 @@ fn flash(typed: &CacheConfig) -> Result<FlashPlan, String> {
         write_whole: region_policy::write_whole(typed),
         pending_divisor: 1,
     })
+}
+
+fn small_items(typed: &CacheConfig) -> Result<SmallItems, String> {
+    if typed.small_item_engine != "log" {
+        return Ok(SmallItems::Sets);
+    }
+    let item_bytes = typed.small_item_log_item_bytes;
+    Ok(SmallItems::Log(LogOptions {
+        expected_item_bytes: narrow(item_bytes, "cache_config.navySmallItemLogItemSize")?,
+        readmission_share: typed.small_item_log_readmission_percent as f64 / 100.0,
+        ..LogOptions::default()
+    }))
 }
 
 /// The arenas; without them one pair with everything.

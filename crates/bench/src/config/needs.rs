@@ -60,6 +60,10 @@ pub(super) const BUCKETS: Needs = needs("with a small-object engine", |it| {
         if arenas.is_empty() { alone > 0 } else { arenas.iter().any(|arena| arena.big_hash_percent > 0) };
     (FLASH.missing)(it).or(unless(has, "navyBigHashSizePct is 0, there is no small-object engine"))
 });
+pub(super) const SMALL_ITEM_LOG: Needs = needs("with `log`", |it| {
+    let is_log = it.cache.small_item_engine == "log";
+    (BUCKETS.missing)(it).or(unless(is_log, "navySmallItemEngine is not `log`"))
+});
 pub(super) const REGIONS: Needs = needs("with a large-object engine", |it| {
     let has = !it.cache.navy_arenas.is_empty() || it.cache.navy_big_hash_percent < 100;
     (FLASH.missing)(it).or(unless(has, "navyBigHashSizePct is 100, there is no large-object engine"))

@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cache::SmallItems;
 use workload::generate::{GeneratorConfig, Table};
 use workload::trace::Cut;
 
@@ -139,6 +140,8 @@ pub struct FlashPlan {
     pub filter_bytes: u32,
     /// Largest key and value of the small-object engine.
     pub small_item_max_bytes: u32,
+    /// The engine for small items.
+    pub small_items: SmallItems,
     /// Regions kept clean.
     pub clean_regions: u32,
     /// Region order.

@@ -59,6 +59,7 @@ pub(super) mod tests {
             bucket_bytes: 4096,
             filter_bytes: 8,
             small_item_max_bytes: 2048,
+            small_items: cache::SmallItems::Sets,
             clean_regions: 1,
             order: OrderPlan::Fifo,
             admission: AdmissionPlan::Always,

@@ -9,8 +9,10 @@ use std::sync::Arc;
 use device::{Clock, Device, SliceDevice};
 use parking_lot::Mutex;
 
+use super::log::{self, HashLog, LogConfig};
 use super::region::{RegionConfig, RegionStore, StoreId};
-use super::soc::{Soc, SocConfig, snapshot_bytes};
+use super::small::SmallEngine;
+use super::soc::{self, Soc, SocConfig};
 use super::superblock::{
     Layout, LayoutConfig, Placed, Recognised, Section, SnapshotError, SnapshotWriter, State, Superblock,
     read_snapshot, recognise,
@@ -18,7 +20,7 @@ use super::superblock::{
 use super::tier::Pair;
 use super::{IsTold, OnEviction, Waiting};
 use crate::KeyHash;
-use crate::config::{FlashConfig, Recovery};
+use crate::config::{FlashConfig, Recovery, SmallItems};
 use crate::error::CacheError;
 
 const SOC_SECTION: &str = "soc";
@@ -221,8 +223,7 @@ impl Settlement<'_> {
             let told = |it: RegionStore| it.with_eviction_callback(Arc::clone(&self.on_eviction));
             regions = regions.map(|it| told(it).with_eviction_callback_for(Arc::clone(is_told)));
         }
-        let soc = self.open_soc(&layout, &superblock, &mut taken)?;
-        let soc = soc.map(|it| it.with_eviction_callback(Arc::clone(&self.on_eviction)));
+        let soc = self.open_small_engine(&layout, &superblock, &mut taken)?;
         let life = superblock.life();
         let superblock = Mutex::new(superblock);
         let home = Home { metadata, superblock, life, recovered, loss, closed_seconds };
@@ -249,7 +250,7 @@ impl Settlement<'_> {
         let mut config = LayoutConfig {
             soc_bytes,
             bucket_bytes,
-            soc_snapshot_bytes: snapshot_bytes(buckets, self.config.filter_bytes_per_bucket),
+            soc_snapshot_bytes: self.small_snapshot_bytes(soc_bytes, buckets),
             region_bytes,
             least_regions: self.config.regions.least_regions(),
             snapshot_bytes_per_region: self.snapshot_bytes_per_region(items),
@@ -301,6 +302,11 @@ impl Settlement<'_> {
         if self.config.pairs.len() > 1 {
             bytes.extend((self.config.pairs.len() as u64).to_le_bytes());
         }
+        if let SmallItems::Log(options) = &self.config.small_items {
+            bytes.extend(b"log");
+            bytes.extend(options.expected_item_bytes.to_le_bytes());
+            bytes.extend(options.regions.unwrap_or(0).to_le_bytes());
+        }
         bytes.extend(first.iter().flat_map(|life| life.to_le_bytes()));
         // An earlier version of this program, which knows no seeds, must not take up what lies under other hashes.
         if hash_seed != 0 {
@@ -316,7 +322,10 @@ impl Settlement<'_> {
             self.regions_config(layout).check(&geometry).map_err(|error| wrong(&error))?;
         }
         if layout.soc_bytes > 0 {
-            self.soc_config(layout, 0, 0).check(&geometry).map_err(|error| wrong(&error))?;
+            match self.log_config(layout.soc_offset, layout.soc_bytes, 0, 0) {
+                Some(config) => config.check(&geometry).map_err(|error| wrong(&error))?,
+                None => self.soc_config(layout, 0, 0).check(&geometry).map_err(|error| wrong(&error))?,
+            }
         }
         Ok(())
     }
@@ -363,24 +372,71 @@ impl Settlement<'_> {
         store.map(Some).map_err(|error| CacheError::Config(error.to_string()))
     }
 
-    fn open_soc(
+    /// The configuration of the log for small items; `None` if small items are in sets.
+    fn log_config(
+        &self,
+        offset_bytes: u64,
+        log_bytes: u64,
+        generation: u64,
+        hash_seed: u64,
+    ) -> Option<LogConfig> {
+        let SmallItems::Log(options) = &self.config.small_items else { return None };
+        Some(LogConfig {
+            page_bytes: self.config.bucket_bytes,
+            regions: options.regions,
+            expected_item_bytes: options.expected_item_bytes,
+            readmission_share: options.readmission_share,
+            hash_seed,
+            ..LogConfig::new(offset_bytes, log_bytes, generation)
+        })
+    }
+
+    /// Bytes for the snapshot of the engine for small items.
+    fn small_snapshot_bytes(&self, soc_bytes: u64, buckets: u64) -> u64 {
+        let geometry = self.device.geometry();
+        match self.log_config(0, soc_bytes, 0, 0) {
+            // A configuration that is refused later needs no snapshot.
+            Some(config) => config.check(&geometry).map_or(0, |()| log::snapshot_bytes(&config)),
+            None => soc::snapshot_bytes(buckets, self.config.filter_bytes_per_bucket),
+        }
+    }
+
+    fn open_small_engine(
         &self,
         layout: &Layout,
         superblock: &Superblock,
         sections: &mut Vec<Section>,
-    ) -> Result<Option<Soc>, CacheError> {
+    ) -> Result<Option<SmallEngine>, CacheError> {
         if layout.soc_bytes == 0 {
             return Ok(None);
         }
-        let config = self.soc_config(layout, superblock.generation_mark(), superblock.hash_seed);
-        let soc = Soc::new(Arc::clone(&self.device), config)
+        let generation = superblock.generation_mark();
+        let device = Arc::clone(&self.device);
+        let section = taken(sections, SOC_SECTION);
+        if let Some(config) =
+            self.log_config(layout.soc_offset, layout.soc_bytes, generation, superblock.hash_seed)
+        {
+            let log = HashLog::new(device, config)
+                .map_err(|error| CacheError::Config(error.to_string()))?
+                .with_clock(Arc::clone(self.clock));
+            if let Some(section) = section {
+                // Refused only if the shape differs, which the fingerprint rules out; then the log starts empty.
+                let _ = log.restore(&section.payload);
+            }
+            let log = match &self.tells_of_regions {
+                Some(wants) => log.with_eviction_callback(Arc::clone(&self.on_eviction), Arc::clone(wants)),
+                None => log,
+            };
+            return Ok(Some(SmallEngine::Log(Box::new(log))));
+        }
+        let config = self.soc_config(layout, generation, superblock.hash_seed);
+        let soc = Soc::new(device, config)
             .map_err(|error| CacheError::Config(error.to_string()))?
             .with_clock(Arc::clone(self.clock));
-        if let Some(section) = taken(sections, SOC_SECTION) {
-            // Refused only if the shape differs, which the fingerprint rules out; then it starts empty.
+        if let Some(section) = section {
             let _ = soc.restore(&section.payload);
         }
-        Ok(Some(soc))
+        Ok(Some(SmallEngine::Sets(soc.with_eviction_callback(Arc::clone(&self.on_eviction)))))
     }
 }
 
@@ -415,10 +471,7 @@ impl Pair {
         let mut writer =
             SnapshotWriter::new(&*home.metadata, &superblock.layout, superblock.next_mark(), waiting);
         if let Some(soc) = &self.soc {
-            let config = soc.config();
-            let buckets = config.soc_bytes / u64::from(config.bucket_bytes);
-            let bytes = snapshot_bytes(buckets, config.filter_bytes_per_bucket);
-            writer.section(SOC_SECTION, bytes, soc.snapshot()).await?;
+            writer.section(SOC_SECTION, soc.snapshot_bytes(), soc.snapshot()).await?;
         }
         if let Some(regions) = &self.regions {
             let room_bytes = writer.room_bytes(REGIONS_SECTION).saturating_sub(CLOCK_SECTION_BYTES);

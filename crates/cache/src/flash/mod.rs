@@ -1,16 +1,18 @@
 //! The flash tier: what fell out of DRAM.
 //!
-//! Two engines share a device: [`soc`] for small objects (set-associative buckets), [`region`] for the rest
-//! (log-structured regions). Both speak the same language, defined here: an item on its way in, a value on its way
-//! out, and how to wait for the device.
+//! A device has one engine for small items, either [`soc`] (set-associative buckets) or [`log`] (a log in hash order), and [`region`] for
+//! all larger ones (a log of regions). This module defines their common interface: an item to be written, a value that was read, and how
+//! a caller waits for the device.
 
 pub mod chain;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod held_back;
 pub(crate) mod home;
+pub mod log;
 pub(crate) mod outage;
 pub mod region;
+mod small;
 pub mod soc;
 pub mod superblock;
 pub(crate) mod tier;
@@ -19,6 +21,8 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use device::{Device, IoBuffer, Pending, Request};
+
+pub(crate) use small::SmallEngine;
 
 use crate::KeyHash;
 

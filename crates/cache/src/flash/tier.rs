@@ -14,7 +14,8 @@ use policy::{Admission, Candidate};
 use super::held_back::HeldBack;
 use super::home::Home;
 use super::region::{self, Lookup, RegionStore};
-use super::soc::{self, Soc};
+use super::small::{SmallEngine, StagedSmall};
+use super::soc;
 use super::{FlashItem, FlashValue, Waiting, chain};
 use crate::KeyHash;
 use crate::config::Removal;
@@ -45,7 +46,7 @@ pub(crate) struct FlashTier {
 
 /// The two engines that share a part of the key space. At least one of them is there.
 pub(crate) struct Pair {
-    pub(crate) soc: Option<Soc>,
+    pub(crate) soc: Option<SmallEngine>,
     pub(crate) regions: Option<RegionStore>,
     pub(crate) home: Home,
 }
@@ -53,7 +54,7 @@ pub(crate) struct Pair {
 impl Pair {
     /// Key and value of the largest item that one of its engines takes.
     fn max_item_bytes(&self) -> usize {
-        let soc = self.soc.as_ref().map_or(0, Soc::max_item_bytes);
+        let soc = self.soc.as_ref().map_or(0, SmallEngine::max_item_bytes);
         soc.max(self.regions.as_ref().map_or(0, RegionStore::max_item_bytes))
     }
 }
@@ -156,13 +157,13 @@ pub(crate) struct Staged<'a> {
 }
 
 enum InEngine<'a> {
-    Soc(&'a Soc, soc::Staged<'a>),
+    Small(&'a SmallEngine, StagedSmall<'a>),
     Region(&'a RegionStore, region::Staged),
 }
 
 /// Where an item belongs.
 enum Engine<'a> {
-    Soc(&'a Soc),
+    Small(&'a SmallEngine),
     Region(&'a RegionStore),
 }
 
@@ -214,7 +215,7 @@ impl FlashTier {
         let is_small = bytes <= self.small_item_max_bytes || pair.regions.is_none();
         let soc = pair.soc.as_ref().filter(|soc| is_small && soc.fits(key_bytes, value_bytes));
         let regions = || pair.regions.as_ref().filter(|regions| bytes <= regions.max_item_bytes());
-        soc.map(Engine::Soc).or_else(|| regions().map(Engine::Region))
+        soc.map(Engine::Small).or_else(|| regions().map(Engine::Region))
     }
 
     /// Whether flash still has what a clean item of DRAM was read from. Only the engine that it belongs to is asked: what the
@@ -222,7 +223,7 @@ impl FlashTier {
     fn has_copy_of(&self, victim: &Victim<'_>) -> bool {
         let value_bytes = chain::value_bytes(victim.value());
         match self.engine_of(victim.hash(), victim.key().len(), value_bytes) {
-            Some(Engine::Soc(soc)) => soc.may_contain(victim.hash()),
+            Some(Engine::Small(soc)) => soc.may_contain(victim.hash()),
             Some(Engine::Region(regions)) => regions.may_contain(victim.hash()),
             None => false,
         }
@@ -241,7 +242,7 @@ impl FlashTier {
     pub(crate) fn clear_in_steps(&self) -> impl Iterator<Item = ()> {
         self.pairs.iter().flat_map(|pair| {
             let regions = pair.regions.iter().flat_map(RegionStore::clear_in_steps);
-            regions.chain(pair.soc.iter().map(Soc::clear))
+            regions.chain(pair.soc.iter().map(SmallEngine::clear))
         })
     }
 
@@ -396,12 +397,12 @@ impl FlashTier {
     fn stage_in_engine(&self, item: &FlashItem<'_>, bytes: usize) -> Result<Staged<'_>, PutEnd> {
         let engine = self.engine_of(item.hash, item.key.len(), item.value_len()).ok_or(PutEnd::TooLarge)?;
         let engine = match engine {
-            Engine::Soc(soc) => {
+            Engine::Small(soc) => {
                 let staged = soc.stage(item).map_err(|refusal| match refusal {
                     soc::NotStaged::Failing => PutEnd::Failing,
                     soc::NotStaged::Full | soc::NotStaged::TooLarge => PutEnd::HeldBack,
                 })?;
-                InEngine::Soc(soc, staged)
+                InEngine::Small(soc, staged)
             }
             Engine::Region(regions) => {
                 let staged = regions.stage(item).map_err(|refusal| match refusal {
@@ -446,7 +447,7 @@ impl FlashTier {
         self.puts.count(PutEnd::Stored);
         self.puts.logical_bytes.fetch_add(staged.bytes, Ordering::Relaxed);
         match staged.engine {
-            InEngine::Soc(soc, staged) => soc.commit(staged),
+            InEngine::Small(soc, staged) => soc.commit(staged),
             InEngine::Region(regions, staged) => regions.commit(staged),
         }
     }
@@ -457,7 +458,7 @@ impl FlashTier {
             count(&self.puts.stayed);
         }
         match staged.engine {
-            InEngine::Soc(soc, staged) => soc.abandon(staged),
+            InEngine::Small(_, staged) => drop(staged),
             InEngine::Region(regions, staged) => regions.abandon(staged),
         }
     }

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::ledger::Ledger;
 use crate::life::{self, Life, audit};
-use crate::setup::{MIB, ripq, seeds};
+use crate::setup::{MIB, ripq, seeds, small_item_log};
 
 const KEYS: u64 = 400;
 /// Keys that are inserted once, at the end.
@@ -207,6 +207,19 @@ fn a_power_cut_while_regions_are_reinserted_and_trimmed_brings_nothing_old_back(
         config
     };
     seeds(2).for_each(|seed| survives_every_cut(config, seed));
+}
+
+#[test]
+fn power_cut_under_a_small_item_log_exposes_no_old_version() {
+    let config = |device| {
+        let mut config = life::config(device);
+        small_item_log(config.flash.as_mut().expect("it has flash"));
+        config
+    };
+    for seed in seeds(2) {
+        survives_every_cut(config, seed);
+        tell_and_check(&Story { seed, config, clears: true, ledger: ledger() });
+    }
 }
 
 #[test]

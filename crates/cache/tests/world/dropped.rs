@@ -6,7 +6,7 @@ use flashwright_cache::flash::region::Caching;
 
 use crate::clients::{Plan, run};
 use crate::faults::assert_accounts_balance;
-use crate::setup::{KIB, MIB, blockcache, ripq, seeds};
+use crate::setup::{KIB, MIB, blockcache, ripq, seeds, small_item_log};
 
 /// So slow that inserts wait for their turn, and lose interest.
 const SLOW: LatencyModel = LatencyModel {
@@ -46,10 +46,14 @@ fn dropped_futures_lose_no_items_in_a_roomy_cache() {
 
 #[test]
 fn dropped_futures_cause_no_stale_reads_and_no_damage() {
-    let orders: [fn(&mut FlashConfig); 4] = [
+    let orders: [fn(&mut FlashConfig); 5] = [
         |flash| {
             hurry(flash);
             flash.regions.trim = true;
+        },
+        |flash| {
+            hurry(flash);
+            small_item_log(flash);
         },
         |flash| {
             hurry(flash);

@@ -6,7 +6,7 @@ use device::{Clock, Device};
 use flashwright_cache::config::{self, CacheConfig};
 use flashwright_cache::dram::DramConfig;
 use flashwright_cache::flash::region::{Caching, OrderConfig, RipqConfig};
-use flashwright_cache::{Cache, CacheError, FlashConfig, KeyHash, UpkeepConfig};
+use flashwright_cache::{Cache, CacheError, FlashConfig, KeyHash, LogOptions, SmallItems, UpkeepConfig};
 use policy::eviction::{EvictionConfig, Kind};
 
 pub const KIB: u64 = 1 << 10;
@@ -45,6 +45,11 @@ pub fn ripq(flash: &mut FlashConfig, caching: Caching) {
 pub fn blockcache(flash: &mut FlashConfig) {
     flash.pairs[0].soc_share = 0.0;
     flash.regions.order = OrderConfig::SegmentedLru { segments: 3 };
+}
+
+/// Small items in a log in hash order.
+pub fn small_item_log(flash: &mut FlashConfig) {
+    flash.small_items = SmallItems::Log(LogOptions { expected_item_bytes: 200, ..LogOptions::default() });
 }
 
 /// A cache with `dram_bytes` in slabs of 64 KiB before `flash`.

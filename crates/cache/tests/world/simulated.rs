@@ -2,11 +2,12 @@
 
 use device::sim::LatencyModel;
 use device::wrap::Faults;
+use flashwright_cache::FlashConfig;
 use flashwright_cache::flash::region::{Caching, Reinsertion};
 
 use crate::clients::{Plan, run};
 use crate::faults::NO_FAULTS;
-use crate::setup::{MIB, blockcache, ripq, seeds};
+use crate::setup::{MIB, blockcache, ripq, seeds, small_item_log};
 
 #[test]
 fn crowded_clients_never_see_what_was_replaced_or_removed() {
@@ -91,6 +92,25 @@ fn a_queue_of_items_answers_as_any_order_of_regions() {
         assert!(regions.reinsertions > 20 && regions.reinsertions_failed == 0, "seed {seed}: {regions:?}");
         run(&Plan { flash: |flash| ripq(flash, Caching::GDSF), faults, ..crowded() });
         run(&Plan { flash: blockcache, faults, ..crowded() });
+    }
+}
+
+#[test]
+fn small_item_log_never_returns_replaced_removed_or_cleared_items() {
+    let faults = Faults { failed_reads: 0.01, failed_writes: 0.01, flipped_reads: 0.01, ..NO_FAULTS };
+    for seed in seeds(6) {
+        let flash = |flash: &mut FlashConfig| {
+            small_item_log(flash);
+            flash.pairs[0].soc_share = 0.06;
+        };
+        let crowded = || Plan { flash, ..Plan::crowded(seed) };
+        let outcome = run(&crowded());
+        let small = outcome.stats.flash.unwrap().soc.unwrap();
+        assert!(outcome.closed && small.hits > 100 && small.evictions > 100, "seed {seed}: {small:?}");
+        assert!(small.readmitted_items > 0, "seed {seed}: {small:?}");
+        assert!(outcome.back > 50, "seed {seed}: {} keys came back", outcome.back);
+        run(&Plan { clears: true, ..crowded() });
+        run(&Plan { faults, clears: true, ..crowded() });
     }
 }
 

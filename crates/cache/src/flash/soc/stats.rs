@@ -69,6 +69,10 @@ pub struct SocStats {
     pub unwritten_bytes: u64,
     /// How many items these are.
     pub unwritten_items: u64,
+    /// Items of an evicted region that were written again because they had been read; only a log has any.
+    pub readmitted_items: u64,
+    /// Their keys and values.
+    pub readmitted_bytes: u64,
 }
 
 impl SocStats {
@@ -142,6 +146,8 @@ impl AddAssign<&Self> for SocStats {
             replaced_bytes,
             unwritten_bytes,
             unwritten_items,
+            readmitted_items,
+            readmitted_bytes,
         } = other;
         self.items += items;
         self.pending_entries += pending_entries;
@@ -172,5 +178,7 @@ impl AddAssign<&Self> for SocStats {
         self.replaced_bytes += replaced_bytes;
         self.unwritten_bytes += unwritten_bytes;
         self.unwritten_items += unwritten_items;
+        self.readmitted_items += readmitted_items;
+        self.readmitted_bytes += readmitted_bytes;
     }
 }

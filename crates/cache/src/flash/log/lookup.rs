@@ -1,0 +1,132 @@
+//! A lookup: items in memory, then the candidate regions, one page each, from new to old.
+
+use std::sync::Arc;
+
+use device::{IoBuffer, Request};
+
+use super::index::{Address, Candidates};
+use super::page::{Page, Unusable};
+use super::{HashLog, Region, Shard};
+use crate::KeyHash;
+use crate::flash::{FlashValue, Waiting};
+
+/// Attempts of a lookup that evictions and removals overtake, before it returns a miss.
+const ATTEMPTS: usize = 8;
+
+/// The result of reading the candidates.
+enum Outcome {
+    Done(Option<FlashValue>),
+    /// A candidate changed during the read.
+    Overtaken,
+}
+
+struct Lookup<'a> {
+    log: &'a HashLog,
+    hash: KeyHash,
+    key: &'a [u8],
+    address: Address,
+    waiting: Waiting,
+    now_seconds: u32,
+}
+
+impl HashLog {
+    /// Looks `key` up, usually by one read of a page.
+    pub async fn read(
+        &self,
+        hash: KeyHash,
+        key: &[u8],
+        waiting: Waiting,
+        now_seconds: u32,
+    ) -> Option<FlashValue> {
+        let address = self.address(hash);
+        let lookup = Lookup { log: self, hash, key, address, waiting, now_seconds };
+        self.shard(hash).lock().stats.lookups += 1;
+        for _ in 0..ATTEMPTS {
+            let candidates = match lookup.search_memory() {
+                Ok(answer) => return answer,
+                Err(candidates) => candidates,
+            };
+            if let Outcome::Done(answer) = lookup.read_candidates(candidates).await {
+                return answer;
+            }
+        }
+        self.shard(hash).lock().stats.lookups_given_up += 1;
+        None
+    }
+}
+
+impl Lookup<'_> {
+    fn shard(&self) -> parking_lot::MutexGuard<'_, Shard> {
+        self.log.shard(self.hash).lock()
+    }
+
+    /// The answer if the key is in memory or absent, otherwise the regions to read.
+    fn search_memory(&self) -> Result<Option<FlashValue>, Candidates> {
+        let mut shard = self.shard();
+        let Some(item) = shard.tables.find(self.hash, self.key) else {
+            let candidates = shard.lines.candidates(&self.address, self.log.live());
+            return if candidates.as_slice().is_empty() { Ok(None) } else { Err(candidates) };
+        };
+        let value = usize::from(item.key_len)..item.bytes.len();
+        let (bytes, expiry_seconds, tag) = (Arc::clone(&item.bytes), item.expiry_seconds, item.tag);
+        if is_expired(expiry_seconds, self.now_seconds) {
+            shard.stats.expired_lookups += 1;
+            return Ok(None);
+        }
+        shard.stats.hits += 1;
+        shard.stats.hits_pending += 1;
+        Ok(Some(FlashValue::in_memory(bytes, value, expiry_seconds, tag)))
+    }
+
+    async fn read_candidates(&self, candidates: Candidates) -> Outcome {
+        for &sequence in candidates.as_slice() {
+            let Some(region) = self.log.region(sequence) else { return Outcome::Overtaken };
+            let Some(page) = region.fences.page_of(self.hash) else { continue };
+            let read = self.read_page(&region, page).await;
+            let mut shard = self.shard();
+            shard.stats.bucket_reads += 1;
+            let live = self.log.live();
+            if sequence < live.min || shard.lines.hits(&self.address, sequence, live).is_none() {
+                return Outcome::Overtaken;
+            }
+            // A page that cannot be verified may have held the key: an older region must not answer in its place.
+            let Some(buffer) = read else {
+                shard.stats.read_errors += 1;
+                return Outcome::Done(None);
+            };
+            let found = match Page::open(&buffer, self.log.identity(sequence, page)) {
+                Ok(page) => page.find(self.key).map(|it| (it.value_range(), it.expiry_seconds, it.tag)),
+                Err(why) => {
+                    match why {
+                        Unusable::Other => shard.stats.stale_buckets += 1,
+                        Unusable::Damaged => shard.stats.checksum_errors += 1,
+                    }
+                    return Outcome::Done(None);
+                }
+            };
+            let Some((value, expiry_seconds, tag)) = found else {
+                shard.stats.filter_false_positives += 1;
+                continue;
+            };
+            if is_expired(expiry_seconds, self.now_seconds) {
+                shard.stats.expired_lookups += 1;
+                return Outcome::Done(None);
+            }
+            shard.stats.hits += 1;
+            shard.lines.mark_hit(&self.address, sequence, live);
+            return Outcome::Done(Some(FlashValue::read(buffer, value, expiry_seconds, tag)));
+        }
+        Outcome::Done(None)
+    }
+
+    async fn read_page(&self, region: &Region, page: u32) -> Option<IoBuffer> {
+        let buffer = IoBuffer::zeroed(self.log.shape.page_bytes as usize);
+        let request = Request::Read { offset: self.log.page_offset(region.sequence, page), buffer };
+        self.waiting.start(&*self.log.device, request).await.ok().flatten()
+    }
+}
+
+/// Whether an item with this expiry time is expired.
+pub(super) fn is_expired(expiry_seconds: u32, now_seconds: u32) -> bool {
+    expiry_seconds != 0 && expiry_seconds <= now_seconds
+}

@@ -1,0 +1,145 @@
+//! The items of a shard that are in memory: one table for each region that is not written yet.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+
+use super::index::Address;
+use crate::KeyHash;
+
+/// Memory of a buffered item beside its bytes: table entry, reference counts and the allocator's rounding.
+pub const OVERHEAD_BYTES: usize = 96;
+
+/// An item in memory.
+#[derive(Debug, Clone)]
+pub struct Buffered {
+    pub hash: KeyHash,
+    /// Key, then value.
+    pub bytes: Arc<[u8]>,
+    pub key_len: u8,
+    pub tag: u16,
+    pub expiry_seconds: u32,
+}
+
+impl Buffered {
+    pub fn key(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.key_len)]
+    }
+
+    /// Memory that the item takes.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.len() + OVERHEAD_BYTES
+    }
+
+    /// Bytes of the item in a page.
+    pub fn page_bytes(&self) -> usize {
+        super::page::entry_bytes(self.bytes.len(), self.expiry_seconds, self.tag)
+    }
+}
+
+/// The items of one region.
+struct Table {
+    sequence: u64,
+    items: HashTable<Buffered>,
+    /// Whether the items may have been copied into pages.
+    is_packed: bool,
+    /// Keys removed since then. Their old versions are in the pages, so no other item of the region may lead a lookup there.
+    removed: Vec<Address>,
+}
+
+/// The tables of a shard, oldest region first.
+#[derive(Default)]
+pub struct Tables {
+    tables: VecDeque<Table>,
+}
+
+impl Tables {
+    /// The newest version of a key.
+    pub fn find(&self, hash: KeyHash, key: &[u8]) -> Option<&Buffered> {
+        self.tables.iter().rev().find_map(|table| table.items.find(hash.0, |item| item.key() == key))
+    }
+
+    /// Whether there is an item with this hash.
+    pub fn contains_hash(&self, hash: KeyHash) -> bool {
+        self.tables.iter().any(|table| table.items.find(hash.0, |item| item.hash == hash).is_some())
+    }
+
+    /// Adds an item to the open region `sequence`. The key must not be in any table.
+    pub fn insert(&mut self, sequence: u64, item: Buffered) {
+        if self.tables.back().is_none_or(|table| table.sequence < sequence) {
+            self.tables.push_back(Table {
+                sequence,
+                items: HashTable::new(),
+                is_packed: false,
+                removed: Vec::new(),
+            });
+        }
+        let table = self.tables.iter_mut().rev().find(|table| table.sequence == sequence);
+        let table = table.expect("the open region is the newest");
+        table.items.insert_unique(item.hash.0, item, |item| item.hash.0);
+    }
+
+    /// Removes a key from all tables; returns its items, each with its region.
+    pub fn remove(&mut self, hash: KeyHash, key: &[u8], address: &Address) -> Option<(u64, Buffered)> {
+        let mut newest = None;
+        for table in &mut self.tables {
+            let Ok(entry) = table.items.find_entry(hash.0, |item| item.key() == key) else { continue };
+            let item = entry.remove().0;
+            if table.is_packed {
+                table.removed.push(*address);
+            }
+            newest = Some((table.sequence, item));
+        }
+        newest
+    }
+
+    /// Marks region `sequence` as packed, and calls `visit` with its items.
+    pub fn pack(&mut self, sequence: u64, mut visit: impl FnMut(&Buffered)) {
+        if let Some(table) = self.table(sequence) {
+            table.is_packed = true;
+            table.items.iter().for_each(&mut visit);
+        }
+    }
+
+    /// Takes a packed item out of region `sequence`, if it was not removed or replaced since. The flag is whether an entry of it in the
+    /// index could lead to a removed key.
+    pub fn take(&mut self, sequence: u64, item: &Buffered, address: &Address) -> Option<bool> {
+        let table = self.table(sequence)?;
+        let entry = table.items.find_entry(item.hash.0, |it| Arc::ptr_eq(&it.bytes, &item.bytes)).ok()?;
+        entry.remove();
+        Some(table.removed.iter().any(|removed| removed.collides_with(address)))
+    }
+
+    /// Drops the table of region `sequence`; returns the items that were left in it.
+    pub fn drop_region(&mut self, sequence: u64) -> Vec<Buffered> {
+        let Some(at) = self.tables.iter().position(|table| table.sequence == sequence) else {
+            return Vec::new();
+        };
+        self.tables.remove(at).map_or_else(Vec::new, |table| table.items.into_iter().collect())
+    }
+
+    /// Removes all items. Tables of regions being written stay, empty.
+    pub fn clear(&mut self, mut removed: impl FnMut(u64, &Buffered)) {
+        for table in &mut self.tables {
+            let sequence = table.sequence;
+            table.items.iter().for_each(|item| removed(sequence, item));
+            table.items.clear();
+            table.removed.clear();
+        }
+    }
+
+    /// The keys of all items.
+    pub fn keys(&self) -> Vec<Vec<u8>> {
+        self.tables.iter().flat_map(|table| table.items.iter().map(|item| item.key().to_vec())).collect()
+    }
+
+    /// The number of items.
+    pub fn len(&self) -> usize {
+        self.tables.iter().map(|table| table.items.len()).sum()
+    }
+
+    fn table(&mut self, sequence: u64) -> Option<&mut Table> {
+        self.tables.iter_mut().find(|table| table.sequence == sequence)
+    }
+}

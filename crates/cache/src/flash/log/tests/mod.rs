@@ -1,0 +1,69 @@
+//! The log as its caller sees it.
+
+mod behaviour;
+mod model;
+
+use std::sync::Arc;
+
+use device::{Device, MemoryDevice};
+use pollster::block_on;
+
+use super::*;
+
+const NOW: u32 = 1_000;
+
+/// 16 regions of 12 pages of 4 KiB, without readmission.
+fn config() -> LogConfig {
+    LogConfig {
+        regions: Some(16),
+        expected_item_bytes: 100,
+        readmission_share: 0.0,
+        ..LogConfig::new(4096, 16 * 12 * 4096, 42)
+    }
+}
+
+fn memory() -> Arc<MemoryDevice> {
+    Arc::new(MemoryDevice::with_block_bytes(1 << 20, 4096))
+}
+
+fn log_on(device: &Arc<impl Device + 'static>, config: LogConfig) -> HashLog {
+    HashLog::new(Arc::clone(device) as Arc<dyn Device>, config).expect("a valid configuration")
+}
+
+/// A log with fingerprints of a few bits, so that they collide.
+fn colliding_log(device: &Arc<impl Device + 'static>, config: LogConfig, fingerprint_bits: u32) -> HashLog {
+    config.check(&device.geometry()).expect("a valid configuration");
+    let shape = Shape { fingerprint_bits, ..config.shape(SHARDS) };
+    HashLog::with_shape(Arc::clone(device) as Arc<dyn Device>, config, shape)
+}
+
+fn put(log: &HashLog, key: &str, value: &str, expiry_seconds: u32) {
+    block_on(async {
+        while !log.ready() {
+            log.step(Waiting::Thread, NOW).await;
+        }
+    });
+    let hash = KeyHash::of(key.as_bytes());
+    let value: &[&[u8]] = &[value.as_bytes()];
+    let item = FlashItem { key: key.as_bytes(), hash, value, expiry_seconds, tag: 9 };
+    log.commit(log.stage(&item).expect("the log is ready"));
+}
+
+fn forget(log: &HashLog, key: &str) -> bool {
+    log.forget(KeyHash::of(key.as_bytes()), key.as_bytes())
+}
+
+fn get_at(log: &HashLog, key: &str, now: u32) -> Option<String> {
+    let hash = KeyHash::of(key.as_bytes());
+    let value = block_on(log.read(hash, key.as_bytes(), Waiting::Thread, now))?;
+    assert_eq!(value.tag, 9);
+    Some(String::from_utf8(value.to_vec()).expect("a value is text"))
+}
+
+fn get(log: &HashLog, key: &str) -> Option<String> {
+    get_at(log, key, NOW)
+}
+
+fn drain(log: &HashLog) {
+    block_on(log.drain(Waiting::Thread, NOW));
+}

@@ -1,0 +1,156 @@
+//! The engine for small items of a pair: sets or a log, by configuration.
+
+use super::log::{self, HashLog};
+use super::soc::{self, NotStaged, Progress, Soc, SocStats};
+use super::{FlashItem, FlashValue, Waiting};
+use crate::KeyHash;
+
+/// An engine for small items.
+pub(crate) enum SmallEngine {
+    Sets(Soc),
+    Log(Box<HashLog>),
+}
+
+/// An item copied to the engine's memory, not visible yet.
+pub(crate) enum StagedSmall<'a> {
+    Sets(soc::Staged<'a>),
+    Log(log::Staged),
+}
+
+/// Calls the same method of either engine.
+macro_rules! either {
+    ($engine:expr, $it:ident => $call:expr) => {
+        match $engine {
+            SmallEngine::Sets($it) => $call,
+            SmallEngine::Log($it) => $call,
+        }
+    };
+}
+
+impl SmallEngine {
+    pub(crate) fn fits(&self, key_bytes: usize, value_bytes: usize) -> bool {
+        either!(self, it => it.fits(key_bytes, value_bytes))
+    }
+
+    pub(crate) fn max_item_bytes(&self) -> usize {
+        either!(self, it => it.max_item_bytes())
+    }
+
+    pub(crate) fn stage(&self, item: &FlashItem<'_>) -> Result<StagedSmall<'_>, NotStaged> {
+        match self {
+            Self::Sets(sets) => sets.stage(item).map(StagedSmall::Sets),
+            Self::Log(log) => log.stage(item).map(StagedSmall::Log),
+        }
+    }
+
+    /// Makes an item visible that this engine staged.
+    pub(crate) fn commit(&self, staged: StagedSmall<'_>) {
+        match (self, staged) {
+            (Self::Sets(sets), StagedSmall::Sets(staged)) => sets.commit(staged),
+            (Self::Log(log), StagedSmall::Log(staged)) => log.commit(staged),
+            _ => unreachable!("an item is committed to the engine that staged it"),
+        }
+    }
+
+    pub(crate) fn forget(&self, hash: KeyHash, key: &[u8]) -> bool {
+        either!(self, it => it.forget(hash, key))
+    }
+
+    pub(crate) fn clear(&self) {
+        either!(self, it => it.clear());
+    }
+
+    pub(crate) fn may_contain(&self, hash: KeyHash) -> bool {
+        either!(self, it => it.may_contain(hash))
+    }
+
+    pub(crate) async fn read(
+        &self,
+        hash: KeyHash,
+        key: &[u8],
+        waiting: Waiting,
+        now_seconds: u32,
+    ) -> Option<FlashValue> {
+        either!(self, it => it.read(hash, key, waiting, now_seconds).await)
+    }
+
+    pub(crate) async fn wait_ready(&self, waiting: Waiting) {
+        either!(self, it => it.wait_ready(waiting).await);
+    }
+
+    pub(crate) fn wants_step(&self) -> bool {
+        either!(self, it => it.wants_step())
+    }
+
+    pub(crate) async fn wait_work(&self, waiting: Waiting) {
+        either!(self, it => it.wait_work(waiting).await);
+    }
+
+    pub(crate) async fn step(&self, waiting: Waiting, now_seconds: u32) -> Progress {
+        either!(self, it => it.step(waiting, now_seconds).await)
+    }
+
+    pub(crate) async fn settle(&self) {
+        either!(self, it => it.settle().await);
+    }
+
+    pub(crate) async fn drain(&self, waiting: Waiting, now_seconds: u32) {
+        either!(self, it => it.drain(waiting, now_seconds).await);
+    }
+
+    pub(crate) async fn visit_keys(&self, waiting: Waiting, visit: &mut impl FnMut(&[u8])) {
+        either!(self, it => it.visit_keys(waiting, visit).await);
+    }
+
+    pub(crate) fn is_failing(&self) -> bool {
+        either!(self, it => it.is_failing())
+    }
+
+    pub(crate) fn last_error(&self) -> Option<String> {
+        either!(self, it => it.last_error())
+    }
+
+    pub(crate) fn wake_if_due(&self, now_ns: u64) -> Option<u64> {
+        either!(self, it => it.wake_if_due(now_ns))
+    }
+
+    pub(crate) fn stats(&self) -> SocStats {
+        either!(self, it => it.stats())
+    }
+
+    pub(crate) fn room_bytes(&self) -> (u64, u64) {
+        either!(self, it => it.room_bytes())
+    }
+
+    /// Memory for items that wait to be written, at most.
+    pub(crate) fn buffer_limit_bytes(&self) -> usize {
+        match self {
+            Self::Sets(sets) => sets.config().pending_limit_bytes,
+            Self::Log(log) => log.buffer_limit_bytes(),
+        }
+    }
+
+    /// Memory of filters or index.
+    pub(crate) fn index_bytes(&self) -> usize {
+        match self {
+            Self::Sets(sets) => sets.memory_bytes() - sets.config().pending_limit_bytes,
+            Self::Log(log) => log.index_bytes(),
+        }
+    }
+
+    /// Bytes of the snapshot.
+    pub(crate) fn snapshot_bytes(&self) -> u64 {
+        match self {
+            Self::Sets(sets) => sets.config().snapshot_bytes(),
+            Self::Log(log) => log::snapshot_bytes(log.config()),
+        }
+    }
+
+    /// The snapshot, in pieces. The engine must be drained.
+    pub(crate) fn snapshot(&self) -> Box<dyn Iterator<Item = Vec<u8>> + Send + '_> {
+        match self {
+            Self::Sets(sets) => Box::new(sets.snapshot()),
+            Self::Log(log) => Box::new(log.snapshot()),
+        }
+    }
+}
