@@ -36,7 +36,7 @@ pub struct FileDevice {
 }
 
 /// What carries submitted requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Engine {
     /// io_uring and one thread that sleeps until something has ended.
     IoUring,
@@ -109,6 +109,10 @@ impl Device for FileDevice {
 
     fn submit(&self, request: Request, completion: Completion) {
         self.carrier.submit(request, completion);
+    }
+
+    fn engine(&self) -> Option<Engine> {
+        Some(self.carrier.engine())
     }
 
     fn execute(&self, request: Request) -> Outcome {

@@ -50,7 +50,7 @@ use std::ops::Range;
 pub use buffer::{IoBuffer, IoSlice};
 pub use clock::{Clock, SystemClock, VirtualClock};
 pub use error::{ErrorKind, IoError};
-pub use file::FileDevice;
+pub use file::{Engine, FileDevice};
 pub use memory::MemoryDevice;
 pub use nvme::PassthroughDevice;
 pub use open::DeviceSpec;
@@ -116,6 +116,11 @@ pub trait Device: Send + Sync {
     /// Whether what a completed trim leaves reads as zeros. `false` is unknown.
     fn trims_to_zeros(&self) -> bool {
         false
+    }
+
+    /// What carries submitted requests to the kernel; `None` where none does, as in memory. Of several devices the slower one.
+    fn engine(&self) -> Option<Engine> {
+        None
     }
 
     /// Bytes and requests so far.

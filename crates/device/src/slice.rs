@@ -4,7 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::tally::Tally;
-use crate::{Completion, Counters, Device, ErrorKind, Geometry, IoError, Outcome, PlacementHandle, Request};
+use crate::{
+    Completion, Counters, Device, Engine, ErrorKind, Geometry, IoError, Outcome, PlacementHandle, Request,
+};
 
 /// A range of another device. Offsets count from the slice's start, and nothing outside of it can be reached.
 pub struct SliceDevice {
@@ -63,6 +65,10 @@ impl Device for SliceDevice {
             Ok(request) => self.whole.submit(request, completion),
             Err(error) => completion.complete(Err(error)),
         }
+    }
+
+    fn engine(&self) -> Option<Engine> {
+        self.whole.engine()
     }
 
     fn execute(&self, request: Request) -> Outcome {

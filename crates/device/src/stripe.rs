@@ -9,8 +9,8 @@ use parking_lot::RwLock;
 use crate::join::Join;
 use crate::tally::Tally;
 use crate::{
-    Completion, Counters, Device, ErrorKind, Geometry, IoBuffer, IoError, IoSlice, Outcome, PlacementHandle,
-    Request,
+    Completion, Counters, Device, Engine, ErrorKind, Geometry, IoBuffer, IoError, IoSlice, Outcome,
+    PlacementHandle, Request,
 };
 
 /// Devices side by side: stripe 0 on the first, stripe 1 on the second, and so on round.
@@ -190,6 +190,10 @@ impl Device for StripeDevice {
                 }
             }
         }
+    }
+
+    fn engine(&self) -> Option<Engine> {
+        self.devices.iter().filter_map(|device| device.engine()).max()
     }
 
     /// A request that crosses stripes is done piece by piece on the calling thread.

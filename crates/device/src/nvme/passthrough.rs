@@ -194,6 +194,10 @@ impl<T: Transport + AsFd + 'static> Device for PassthroughDevice<T> {
         self.carrier.submit(request, completion);
     }
 
+    fn engine(&self) -> Option<Engine> {
+        Some(self.carrier.engine())
+    }
+
     fn execute(&self, request: Request) -> Outcome {
         self.carrier.execute(request)
     }

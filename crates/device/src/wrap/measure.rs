@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 
 use crate::{
-    Clock, Completion, Counters, Device, Geometry, IoError, Outcome, PlacementHandle, Request, RequestKind,
+    Clock, Completion, Counters, Device, Engine, Geometry, IoError, Outcome, PlacementHandle, Request,
+    RequestKind,
 };
 
 /// Called for each successful request with its kind, bytes and latency in nanoseconds. It runs on the completing thread and must not
@@ -70,6 +71,10 @@ impl Device for MeasureDevice {
             Err(error) => remember(&self.first_failure, error),
         }
         outcome
+    }
+
+    fn engine(&self) -> Option<Engine> {
+        self.inner.engine()
     }
 
     fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {
