@@ -278,6 +278,18 @@ impl FlashStats {
         soc + self.regions.as_ref().map_or(0, |regions| regions.unwritten_bytes)
     }
 
+    /// Completed writes of buckets and regions: bytes of keys and values, then bytes written. Both grow in the same step,
+    /// so the ratio of their growth over any interval is a write amplification. [`PutStats::logical_bytes`] and the device's
+    /// counters grow at different times.
+    #[must_use]
+    pub fn settled_bytes(&self) -> (u64, u64) {
+        let soc = self.soc.as_ref().map_or((0, 0), |soc| (soc.settled_bytes, soc.physical_written_bytes));
+        let regions = self.regions.as_ref().map_or((0, 0), |regions| {
+            (regions.settled_bytes.saturating_sub(regions.unwritten_bytes), regions.settled_written_bytes)
+        });
+        (soc.0 + regions.0, soc.1 + regions.1)
+    }
+
     /// Bytes the cache wrote to the device over the bytes of the items that it took and that neither wait nor were
     /// [given up](Self::unwritten_bytes) on the way (application-level write amplification); `None` before the first.
     #[must_use]

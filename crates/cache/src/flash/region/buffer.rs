@@ -36,6 +36,8 @@ pub(crate) struct RegionBuffer {
     state: Mutex<State>,
     /// Keys and values of new items, for the statistics.
     pub(crate) payload_bytes: AtomicUsize,
+    /// Bytes of the region written to the device so far.
+    pub(crate) written_bytes: AtomicUsize,
     /// How many these are.
     pub(crate) new_items: AtomicUsize,
     supply: Arc<Supply>,
@@ -97,6 +99,7 @@ impl RegionBuffer {
             start,
             state: Mutex::new(state),
             payload_bytes: AtomicUsize::new(0),
+            written_bytes: AtomicUsize::new(0),
             new_items: AtomicUsize::new(0),
             supply,
         })

@@ -173,7 +173,10 @@ impl RegionStore {
             writing.wait(waiting).await;
             for Piece { range, outcome, .. } in writing.under_way.drain(..) {
                 match outcome.expect("all were waited for") {
-                    Ok(_) => Counters::add(&self.counters.written_bytes, range.len()),
+                    Ok(_) => {
+                        Counters::add(&self.counters.written_bytes, range.len());
+                        buffer.written_bytes.fetch_add(range.len(), Ordering::Relaxed);
+                    }
                     Err(error) => {
                         Counters::one(&self.counters.write_errors);
                         writing.failed.push_back(range);
@@ -209,7 +212,9 @@ impl RegionStore {
     fn settle_region(&self, buffer: &RegionBuffer, records: &[Record]) {
         self.supply.write_succeeded();
         self.region(buffer.region).reset_failures();
-        // First: whoever sees that nothing is in memory any more finds it counted.
+        // Counted before the region's content becomes `Flash`: once nothing waits in memory, all is counted.
+        let written_bytes = buffer.written_bytes.load(Ordering::Relaxed);
+        Counters::add(&self.counters.settled_written_bytes, written_bytes);
         self.count_settled(buffer);
         let entries = u32::try_from(records.len()).expect("a region has less than 2^32 entries");
         let content = Content::Flash { filling: buffer.filling, entries, point: buffer.point };

@@ -35,6 +35,8 @@ counters! {
     settled_bytes,
     /// Of these, those lost to failed writes.
     unwritten_bytes,
+    /// Bytes written for regions that have left memory: `written_bytes` without the regions being written.
+    settled_written_bytes,
     /// Items committed whose region could not be written, dead ones too.
     unwritten_items,
     /// Items brought back by a restart.

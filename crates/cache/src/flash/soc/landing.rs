@@ -184,6 +184,8 @@ fn count_settled(stats: &mut SocStats, change: &Change, waiters: &[Waiter], writ
     stats.written_entries += waiters.len() as u64;
     stats.bucket_writes += u64::from(written_bytes > 0);
     stats.physical_written_bytes += written_bytes as u64;
+    let items = waiters.iter().filter_map(|waiter| waiter.bytes.as_ref());
+    stats.settled_bytes += items.map(|bytes| bytes.len() as u64).sum::<u64>();
 }
 
 fn count_lost(stats: &mut SocStats, change: &Change, waiters: &[Waiter]) {

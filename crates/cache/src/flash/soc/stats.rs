@@ -43,6 +43,8 @@ pub struct SocStats {
     pub evictions_expired: u64,
     /// Bytes of keys and values committed.
     pub logical_written_bytes: u64,
+    /// Of these, bytes in buckets that were written: counted with the bucket's own bytes below.
+    pub settled_bytes: u64,
     /// Bytes of buckets written to the device.
     pub physical_written_bytes: u64,
     /// Buckets written.
@@ -134,6 +136,7 @@ impl AddAssign<&Self> for SocStats {
             evictions,
             evictions_expired,
             logical_written_bytes,
+            settled_bytes,
             physical_written_bytes,
             bucket_writes,
             written_entries,
@@ -166,6 +169,7 @@ impl AddAssign<&Self> for SocStats {
         self.evictions += evictions;
         self.evictions_expired += evictions_expired;
         self.logical_written_bytes += logical_written_bytes;
+        self.settled_bytes += settled_bytes;
         self.physical_written_bytes += physical_written_bytes;
         self.bucket_writes += bucket_writes;
         self.written_entries += written_entries;
