@@ -7,6 +7,8 @@
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use super::Format;
 use super::block::events::EventCounts;
@@ -42,6 +44,8 @@ pub(super) struct TraceFiles {
     rows: u64,
     source: Source,
     notes: Vec<String>,
+    /// Counts the bytes read from the files.
+    taken: Option<Arc<AtomicU64>>,
 }
 
 enum Source {
@@ -60,6 +64,7 @@ enum Source {
 impl TraceFiles {
     /// Opens the first file, or all of them if they are to be merged. `first` is the first file, if it is open already and
     /// nothing was read of it. `events` are those of the block layer that count; `None` takes what there is.
+    /// The bytes read from the files are added to `taken`.
     ///
     /// # Errors
     /// A file cannot be opened, or does not begin as a file of its format does, or the format has no events to choose.
@@ -68,14 +73,15 @@ impl TraceFiles {
         paths: Vec<PathBuf>,
         first: Option<Records>,
         events: Option<Events>,
+        taken: Option<Arc<AtomicU64>>,
         make: MakeReader<'_>,
     ) -> Result<Self, TraceError> {
         let is_merged = format.merges(paths.len());
         let begun = if is_merged { paths.len() } else { 1 };
         let first_path = paths.first().ok_or(TraceError::NoFiles)?;
-        let mut opened = vec![first.map_or_else(|| open(first_path), Ok)?];
+        let mut opened = vec![first.map_or_else(|| open(first_path, taken.as_ref()), Ok)?];
         for path in &paths[1..begun] {
-            opened.push(open(path)?);
+            opened.push(open(path, taken.as_ref())?);
         }
         let mut notes = Vec::new();
         if is_merged && paths.len() > 1 {
@@ -95,7 +101,7 @@ impl TraceFiles {
             let (records, reader) = readers.next().ok_or(TraceError::NoFiles)??;
             Source::InTurn { records: Box::new(records), reader, right: 0, first_wrong: None }
         };
-        Ok(Self { paths, file: 0, rows: 0, source, notes })
+        Ok(Self { paths, file: 0, rows: 0, source, notes, taken })
     }
 
     /// Remarks about whole files.
@@ -144,7 +150,7 @@ impl TraceFiles {
             return Err(TraceError::NothingInFile { path, row, reason });
         }
         let Some(path) = self.paths.get(self.file + 1) else { return Ok(Fed::End) };
-        **records = open(path)?;
+        **records = open(path, self.taken.as_ref())?;
         begin(path, records, reader.as_mut())?;
         (*right, self.file) = (0, self.file + 1);
         self.feed(rows)
@@ -266,8 +272,12 @@ fn events_of(
     Ok(events)
 }
 
-fn open(path: &Path) -> Result<Records, TraceError> {
-    Records::open(path).map_err(|source| TraceError::Open { path: path.to_owned(), source })
+fn open(path: &Path, taken: Option<&Arc<AtomicU64>>) -> Result<Records, TraceError> {
+    let opened = match taken {
+        Some(taken) => Records::open_counting(path, Arc::clone(taken)),
+        None => Records::open(path),
+    };
+    opened.map_err(|source| TraceError::Open { path: path.to_owned(), source })
 }
 
 fn begin(path: &Path, records: &mut Records, reader: &mut dyn RowReader) -> Result<(), TraceError> {

@@ -5,6 +5,8 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use flate2::bufread::GzDecoder;
@@ -31,6 +33,28 @@ pub(super) fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
         return decompressed(Box::new(io::stdin()));
     }
     decompressed(Box::new(File::open(path)?))
+}
+
+/// The same, with the bytes taken from the file added to `taken` as they are.
+pub(super) fn open_counting(path: &Path, taken: Arc<AtomicU64>) -> io::Result<Box<dyn Read + Send>> {
+    if path == Path::new(STANDARD_INPUT) {
+        return open(path);
+    }
+    decompressed(Box::new(Counting { file: File::open(path)?, taken }))
+}
+
+/// A file that counts what is read of it.
+struct Counting {
+    file: File,
+    taken: Arc<AtomicU64>,
+}
+
+impl Read for Counting {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        self.taken.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
 }
 
 /// Reads until something came, or the end.

@@ -3,6 +3,8 @@
 
 use std::io::{self, BufRead, Read};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use memchr::memchr;
 
@@ -41,8 +43,17 @@ pub(super) struct Records {
 
 impl Records {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self {
-            reader: input::open(path)?,
+        Ok(Self::of(input::open(path)?))
+    }
+
+    /// The same, with the bytes taken from the file added to `taken`.
+    pub(super) fn open_counting(path: &Path, taken: Arc<AtomicU64>) -> io::Result<Self> {
+        Ok(Self::of(input::open_counting(path, taken)?))
+    }
+
+    fn of(reader: Box<dyn Read + Send>) -> Self {
+        Self {
+            reader,
             framing: Framing::Lines,
             buffer: vec![0; BUFFER_BYTES],
             unread: 0..0,
@@ -50,7 +61,7 @@ impl Records {
             lines: Lines::default(),
             ended: false,
             failure: None,
-        })
+        }
     }
 
     /// The first bytes of a file of which nothing was handed out yet, and whether these are all. A file that is

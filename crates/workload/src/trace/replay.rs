@@ -59,6 +59,8 @@ pub struct ReplayConfig {
     pub repeat: bool,
     /// Passes after which a repeated trace ends; `None` is without end.
     pub passes: Option<u64>,
+    /// Operations that become requests, rows with others being left out; `None` is all.
+    pub kinds: Option<Vec<RequestKind>>,
     /// Whether every row counts once, whatever its `op_count` says.
     pub ignore_op_count: bool,
     /// Which worker gets which row.
@@ -89,6 +91,7 @@ impl ReplayConfig {
             skip_rows: 0,
             repeat: false,
             passes: None,
+            kinds: None,
             ignore_op_count: false,
             order: Order::default(),
             timed: false,
@@ -187,10 +190,22 @@ impl Replay {
         self.report.tenants.clone()
     }
 
+    /// How much of the trace was read, all its passes together, 0 to 1; `None` where it has no end.
+    #[must_use]
+    pub fn share_read(&self) -> Option<f64> {
+        let passes = if self.config.repeat { self.config.passes? } else { 1 };
+        let bytes_of =
+            |path: &PathBuf| std::fs::metadata(path).ok().filter(|it| it.is_file()).map(|it| it.len());
+        let bytes: u64 = self.config.files.iter().map(bytes_of).sum::<Option<u64>>()?;
+        let taken = self.report.bytes_taken().load(Ordering::Relaxed);
+        Some((taken as f64 / (bytes as f64 * passes as f64).max(1.0)).min(1.0))
+    }
+
     /// How reading goes so far.
     #[must_use]
     pub fn stats(&self) -> ReplayStats {
-        self.report.stats(self.config.cut)
+        let is_endless = self.config.repeat && self.config.passes.is_none();
+        self.report.stats(self.config.cut, is_endless)
     }
 }
 
@@ -217,6 +232,8 @@ impl Workload for Replay {
             returns: returns.clone(),
             batch: Batch::default(),
             next_row: 0,
+            handed_out: 0,
+            report: Arc::clone(&self.report),
             _thread: Arc::clone(&thread),
         };
         Ok(queues.into_iter().map(|queue| Box::new(source(queue)) as Box<dyn Source>).collect())
@@ -287,6 +304,8 @@ struct Queued {
     key_id: u64,
     value_bytes: u64,
     time_ns: u64,
+    /// Requests of the trace up to and including this row's.
+    requests: u64,
     tenant: Option<Tenant>,
     key_start: u32,
     key_end: u32,
@@ -305,6 +324,7 @@ impl Queued {
             key_id: 0,
             value_bytes: row.value_bytes,
             time_ns: row.time_ns.unwrap_or(0),
+            requests: 0,
             tenant: row.tenant,
             key_start: 0,
             key_end: 0,
@@ -376,6 +396,9 @@ struct QueueSource {
     returns: Sender<Batch>,
     batch: Batch,
     next_row: usize,
+    /// Requests of the trace up to and including the last row that the worker was given.
+    handed_out: u64,
+    report: Arc<Report>,
     _thread: Arc<ParserThread>,
 }
 
@@ -407,6 +430,7 @@ impl Source for QueueSource {
         let queued = &self.batch.rows[self.next_row];
         let part = self.batch.parts.get(self.next_row);
         self.next_row += 1;
+        self.handed_out = queued.requests;
         Some(Request {
             kind: queued.kind,
             key: &self.batch.keys[queued.key_start as usize..queued.key_end as usize],
@@ -426,5 +450,11 @@ impl Source for QueueSource {
     fn upcoming(&self) -> Option<&[u8]> {
         let queued = self.batch.rows.get(self.next_row + AHEAD)?;
         Some(&self.batch.keys[queued.key_start as usize..queued.key_end as usize])
+    }
+}
+
+impl Drop for QueueSource {
+    fn drop(&mut self) {
+        self.report.handed_out(self.handed_out);
     }
 }

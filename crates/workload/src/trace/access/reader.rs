@@ -88,7 +88,7 @@ impl Reader {
             }
             Ok(reader)
         };
-        let files = TraceFiles::open(format, paths, Some(records), options.events, &make)?;
+        let files = TraceFiles::open(format, paths, Some(records), options.events, None, &make)?;
         let mut messages = Vec::new();
         if options.page.is_some() && !format.has_pages() {
             messages.push(format!(

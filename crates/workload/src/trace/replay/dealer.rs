@@ -21,6 +21,8 @@ pub(super) struct Dealer {
     timed: bool,
     /// Lanes whose worker still listens.
     open: usize,
+    /// Requests of the rows so far, including those whose worker has ended.
+    requests: u64,
     /// In any order: the lane being filled; in turns: the next.
     turn: usize,
 }
@@ -75,7 +77,7 @@ impl Dealer {
         let lane = |outlet| Lane { sender: Some(outlet), filling: Batch::default(), was_dealt: false };
         let lanes: Vec<Lane> = outlets.into_iter().map(lane).collect();
         let (open, order, timed) = (lanes.len(), config.order, config.timed);
-        Self { lanes, returned, demands, order, timed, open, turn: 0 }
+        Self { lanes, returned, demands, order, timed, open, requests: 0, turn: 0 }
     }
 
     /// Whether another pass would give anybody anything, after one of which nothing was left out. A worker to whom none of its keys
@@ -112,6 +114,16 @@ impl Dealer {
         }
     }
 
+    /// Requests of the rows so far, including those whose worker has ended.
+    pub(super) fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// Counts requests that are not queued because their worker has ended.
+    pub(super) fn skip(&mut self, requests: u64) {
+        self.requests = self.requests.saturating_add(requests);
+    }
+
     /// Whether the only worker who is given what is called so has gone.
     #[inline]
     pub(super) fn is_done_with(&self, key_id: u64) -> bool {
@@ -131,6 +143,8 @@ impl Dealer {
         if self.open == 0 {
             return Err(Ended);
         }
+        self.skip(u64::from(queued.repeat));
+        queued.requests = self.requests;
         let Lane { sender, filling: batch, was_dealt } = &mut self.lanes[lane];
         if sender.is_none() {
             // The worker that these keys belong to, or whose turn it is, has made all its requests.

@@ -43,6 +43,7 @@ pub(super) fn run(
     };
     parser.read_all();
     parser.dealer.flush();
+    report.read_requests(parser.dealer.requests());
     report.add_rows(std::mem::take(&mut parser.rows));
 }
 
@@ -82,6 +83,7 @@ impl Parser<'_> {
             passes += 1;
             let is_last = self.config.passes.is_some_and(|most| passes >= most);
             if !self.config.repeat || is_last || self.pass.rows == 0 {
+                self.report.reached_end();
                 return;
             }
             if !skips && !self.dealer.another_pass() {
@@ -95,7 +97,8 @@ impl Parser<'_> {
     fn read_files(&mut self) -> Result<(), Ended> {
         let make = |events| Ok(self.config.reader(events));
         let config = &self.config;
-        let opened = TraceFiles::open(config.format, config.files.clone(), None, config.events, &make);
+        let taken = Some(self.report.bytes_taken());
+        let opened = TraceFiles::open(config.format, config.files.clone(), None, config.events, taken, &make);
         let mut files = opened.map_err(|error| self.fail(&error))?;
         self.report.note(files.notes());
         loop {
@@ -131,6 +134,10 @@ impl Parser<'_> {
             let row = parsed.row(index);
             let time_ns = row.time_ns.map(|time| self.pass.moved(time));
             if left_out {
+                continue;
+            }
+            if self.config.kinds.as_ref().is_some_and(|kinds| !kinds.contains(&row.kind)) {
+                self.report.filter_out();
                 continue;
             }
             let queued = self.begin(row, time_ns);
@@ -203,11 +210,13 @@ impl Parser<'_> {
         for copy in 0..self.config.amplify.copies.max(1) {
             self.copy_key(name, copy);
             self.give_ttl(&mut queued, row, &self.copied_key);
-            for _ in 0..repeat {
+            for made in 0..repeat {
                 if self.stop.load(Ordering::Relaxed) {
                     return Err(Ended);
                 }
                 if self.dealer.is_done_with(xxh3_64(&self.copied_key)) {
+                    let each = items.parts(u64::from(self.config.amplify.size_factor)).count() as u64;
+                    self.dealer.skip(each.saturating_mul(u64::from(repeat - made)));
                     break;
                 }
                 self.deal_items(queued, items)?;

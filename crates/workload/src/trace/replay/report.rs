@@ -1,8 +1,8 @@
 //! What the parser tells of its work while it runs.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::trace::files::TraceFiles;
 use crate::trace::{Cut, RowError, TenantNames, Unreadable};
@@ -36,6 +36,15 @@ pub struct ReplayStats {
     /// Remarks about whole files and columns: that files are merged by time, or how many values of an optional column could not
     /// be read.
     pub notes: Vec<String>,
+    /// Rows whose operation is not among those that are replayed.
+    pub filtered_rows: u64,
+    /// Requests that the replay asked for, repetitions and copies included: all of the trace if it was read to its end, else
+    /// those up to the last one that a worker began.
+    pub requests: u64,
+    /// Whether the trace was read to the end of its last pass.
+    pub read_to_end: bool,
+    /// Whether the trace begins again at its end, any number of times.
+    pub is_endless: bool,
     /// Why reading ended before the trace did, if it did.
     pub failure: Option<String>,
     /// What its requests were cut into.
@@ -46,6 +55,14 @@ pub struct ReplayStats {
 pub(super) struct Report {
     rows: AtomicU64,
     rejected_rows: AtomicU64,
+    filtered_rows: AtomicU64,
+    /// Requests of all rows that were read.
+    requests_read: AtomicU64,
+    /// Bytes taken from the files, compressed as they are.
+    bytes_taken: Arc<AtomicU64>,
+    /// Requests up to the last row that a worker was given.
+    requests_handed_out: AtomicU64,
+    read_to_end: AtomicBool,
     /// When the first row that was not skipped was recorded; set before any worker is given one.
     pub(super) first_time_ns: OnceLock<u64>,
     /// Who was met.
@@ -63,11 +80,14 @@ struct Texts {
 }
 
 impl Report {
-    pub(super) fn stats(&self, cut: Cut) -> ReplayStats {
+    pub(super) fn stats(&self, cut: Cut, is_endless: bool) -> ReplayStats {
+        let read_to_end = self.read_to_end.load(Ordering::Relaxed);
+        let requests = if read_to_end { &self.requests_read } else { &self.requests_handed_out };
         let texts = self.texts.lock().expect("writers only push strings");
         ReplayStats {
             rows: self.rows.load(Ordering::Relaxed),
             rejected_rows: self.rejected_rows.load(Ordering::Relaxed),
+            filtered_rows: self.filtered_rows.load(Ordering::Relaxed),
             rejected: texts.rejected.clone(),
             messages: texts.messages.clone(),
             notes: texts
@@ -76,6 +96,9 @@ impl Report {
                 .cloned()
                 .chain(texts.unreadable.iter().map(ToString::to_string))
                 .collect(),
+            requests: requests.load(Ordering::Relaxed),
+            read_to_end,
+            is_endless,
             failure: texts.failure.clone(),
             cut,
         }
@@ -83,6 +106,26 @@ impl Report {
 
     pub(super) fn add_rows(&self, rows: u64) {
         self.rows.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    pub(super) fn filter_out(&self) {
+        self.filtered_rows.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn bytes_taken(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.bytes_taken)
+    }
+
+    pub(super) fn read_requests(&self, requests: u64) {
+        self.requests_read.store(requests, Ordering::Relaxed);
+    }
+
+    pub(super) fn handed_out(&self, requests: u64) {
+        self.requests_handed_out.fetch_max(requests, Ordering::Relaxed);
+    }
+
+    pub(super) fn reached_end(&self) {
+        self.read_to_end.store(true, Ordering::Relaxed);
     }
 
     pub(super) fn reject(&self, path: &Path, line: u64, error: &RowError) {
