@@ -30,6 +30,12 @@ impl Bar {
         Self { bar: watched.then(|| ProgressBar::hidden().with_style(unit.style())), quiet }
     }
 
+    /// Whether the bar is shown on a terminal.
+    #[must_use]
+    pub fn is_watched(&self) -> bool {
+        self.bar.is_some()
+    }
+
     /// `done` of `total`, with some words.
     pub fn set(&self, done: u64, total: u64, words: impl Into<Cow<'static, str>>) {
         let Some(bar) = &self.bar else { return };

@@ -34,6 +34,58 @@ pub(crate) fn memory_bytes() -> Option<u64> {
     Some(kib * 1024)
 }
 
+/// Memory that this process can still have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FreeMemory {
+    pub(crate) bytes: u64,
+    /// A cgroup leaves less than the machine has.
+    pub(crate) is_cgroup: bool,
+}
+
+/// Memory that the machine and the cgroups of this process leave it, without swap; `None` where neither tells.
+pub(crate) fn free_memory() -> Option<FreeMemory> {
+    let available = field("/proc/meminfo", "MemAvailable");
+    let kib: Option<u64> = available.and_then(|words| words.strip_suffix(" kB")?.parse().ok());
+    let of_machine = kib.map(|kib| kib * 1024);
+    let membership = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let of_cgroup = cgroup_free_bytes(Path::new("/sys/fs/cgroup"), &membership);
+    let bytes = of_machine.into_iter().chain(of_cgroup).min()?;
+    Some(FreeMemory { bytes, is_cgroup: of_machine.is_none_or(|machine| bytes < machine) })
+}
+
+/// Free bytes below the memory limits of the cgroups in `membership` (`/proc/self/cgroup`) and of their parents.
+fn cgroup_free_bytes(mount: &Path, membership: &str) -> Option<u64> {
+    let line = |line: &str| {
+        let mut parts = line.splitn(3, ':');
+        let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+        let path = path.trim_start_matches('/');
+        match controllers {
+            "" => Some(free_in(mount, path, ["memory.max", "memory.current", "inactive_file"])),
+            controllers if controllers.split(',').any(|name| name == "memory") => {
+                let files = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"];
+                Some(free_in(&mount.join("memory"), path, files))
+            }
+            _ => None,
+        }
+    };
+    membership.lines().filter_map(line).flatten().min()
+}
+
+/// The smallest number of free bytes in the cgroup `path` below `mount` and in its parents. In a container the path may be that of
+/// the host, where only the mount point exists. Inactive page cache counts as free: the kernel reclaims it.
+fn free_in(mount: &Path, path: &str, [limit, usage, inactive]: [&str; 3]) -> Option<u64> {
+    let group = mount.join(path);
+    let above = group.ancestors().take_while(|group| group.starts_with(mount));
+    let free = |group: &Path| {
+        let read = |name: &str| read_trimmed(&group.join(name))?.parse::<u64>().ok();
+        let stat = std::fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
+        let value = |line: &str| line.strip_prefix(inactive)?.trim().parse::<u64>().ok();
+        let cached = stat.lines().find_map(value).unwrap_or(0);
+        Some(read(limit)?.saturating_sub(read(usage)?.saturating_sub(cached)))
+    };
+    above.filter_map(free).min()
+}
+
 /// The block device that holds `path`, or the one that it is.
 fn device(path: &Path) -> Value {
     let queue = block_device(path);
@@ -64,6 +116,30 @@ fn read_trimmed(file: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cgroup_limits_count_down_from_the_tightest_group() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |group: &str, files: [(&str, &str); 3]| {
+            let folder = root.path().join(group);
+            std::fs::create_dir_all(&folder).unwrap();
+            files.iter().for_each(|(name, words)| std::fs::write(folder.join(name), words).unwrap());
+        };
+        let stat = "anon 5\ninactive_file 100\n";
+        write("a", [("memory.max", "1000\n"), ("memory.current", "400\n"), ("memory.stat", stat)]);
+        write("a/b", [("memory.max", "max\n"), ("memory.current", "300\n"), ("memory.stat", stat)]);
+        assert_eq!(cgroup_free_bytes(root.path(), "0::/a/b\n"), Some(700));
+        assert_eq!(cgroup_free_bytes(root.path(), "0::/gone/a\n"), None, "no limit is set at the mount");
+        let files = [
+            ("memory.limit_in_bytes", "900"),
+            ("memory.usage_in_bytes", "200"),
+            ("memory.stat", "total_inactive_file 50"),
+        ];
+        write("memory/c", files);
+        assert_eq!(cgroup_free_bytes(root.path(), "4:cpu,memory:/c\n0::/a/b\n"), Some(700));
+        assert_eq!(cgroup_free_bytes(root.path(), "4:memory:/c\n"), Some(750));
+        assert_eq!(cgroup_free_bytes(root.path(), "1:cpu:/a\n"), None);
+    }
 
     #[test]
     fn what_linux_always_tells_is_there() {

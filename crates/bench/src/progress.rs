@@ -1,5 +1,6 @@
 //! What the user sees while a run lasts: a bar on a terminal, plain lines elsewhere, and the stats file.
 
+use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -9,8 +10,11 @@ use std::time::Duration;
 use device::Clock;
 
 use crate::bar::{Bar, Unit};
+use crate::report::amount::duration;
 use crate::report::interval::Last;
+use crate::report::intervals::write_whole;
 use crate::run::counts::Counts;
+use crate::run::latency::Latencies;
 use crate::run::{Observable, Watcher};
 
 /// What to show.
@@ -20,8 +24,18 @@ pub struct ProgressOptions {
     pub interval: Duration,
     /// Where the blocks go; the lines go there too then. With several instances each has its own file.
     pub stats_file: Option<PathBuf>,
+    /// When the run is ended, if it lasts so long.
+    pub timeout: Option<Duration>,
     /// Show nothing on the terminal.
     pub quiet: bool,
+}
+
+/// A stats file.
+struct StatsFile {
+    path: PathBuf,
+    file: File,
+    /// Why an interval is missing; the first reason.
+    failed: Option<std::io::Error>,
 }
 
 /// Shows how far a run is. The lines go to `lines`, which is standard output, or standard error where that is taken.
@@ -29,7 +43,7 @@ pub struct Progress<W> {
     options: ProgressOptions,
     clock: Arc<dyn Clock>,
     lines: W,
-    files: Vec<(PathBuf, File)>,
+    files: Vec<StatsFile>,
     last: Vec<Last>,
     shown: Duration,
     bar: Bar,
@@ -52,7 +66,7 @@ impl<W: Write> Progress<W> {
                 let mut file =
                     OpenOptions::new().create(true).append(true).open(&path).map_err(failed(&path))?;
                 writeln!(file, "=== Starting new run ===").map_err(failed(&path))?;
-                files.push((path, file));
+                files.push(StatsFile { path, file, failed: None });
             }
         }
         let bar = Bar::new(Unit::Told, options.quiet);
@@ -63,11 +77,17 @@ impl<W: Write> Progress<W> {
     /// Appends the final results to the stats files and takes the bar away.
     ///
     /// # Errors
-    /// A stats file cannot be written.
+    /// A stats file could not be written, now or during the run.
     pub fn finish(mut self, results: &[String]) -> std::io::Result<()> {
         self.bar.finish();
-        for ((path, file), words) in self.files.iter_mut().zip(results) {
-            file.write_all(words.as_bytes()).map_err(failed(path))?;
+        for (StatsFile { path, file, failed: before }, words) in self.files.iter_mut().zip(results) {
+            write_whole(file, words.as_bytes()).map_err(failed(path))?;
+            if let Some(error) = before.take() {
+                return Err(std::io::Error::new(
+                    error.kind(),
+                    format!("{error}: some intervals are missing"),
+                ));
+            }
         }
         Ok(())
     }
@@ -78,12 +98,23 @@ impl<W: Write> Progress<W> {
         let now = self.clock.unix_seconds();
         for (number, instance) in instances.iter().enumerate() {
             let interval = self.last[number].advance(*instance);
-            let line = interval.progress_line(number, now);
-            match self.files.get_mut(number) {
-                // A full disk must not end the run; the final write reports it.
-                Some((_, file)) => drop(file.write_all(interval.block(&line, seconds).as_bytes())),
+            let line = interval.progress_line(number, now, seconds);
+            let block = (!self.files.is_empty()).then(|| interval.block(&line, seconds));
+            match block {
+                Some(block) => self.write_block(number, &block),
                 None => self.print(&line),
             }
+        }
+    }
+
+    /// A full disk must not end the run: the interval is left out, and the first time that is a warning.
+    fn write_block(&mut self, number: usize, block: &str) {
+        let Some(StatsFile { path, file, failed: before }) = self.files.get_mut(number) else { return };
+        let Err(error) = write_whole(file, block.as_bytes()).map_err(failed(path)) else { return };
+        if before.is_none() {
+            let words = format!("warning: {error}; the interval is left out");
+            *before = Some(error);
+            self.bar.line(&words);
         }
     }
 
@@ -95,13 +126,20 @@ impl<W: Write> Progress<W> {
 
 impl<W: Write> Watcher for Progress<W> {
     fn look(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
-        update(&self.bar, instances, elapsed);
+        if self.bar.is_watched() {
+            let (share, words) = how_far(instances, elapsed, self.options.timeout);
+            self.bar.set((share * BAR_STEPS) as u64, BAR_STEPS as u64, words);
+        }
     }
 
     fn moment(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
         if !self.options.interval.is_zero() && elapsed - self.shown >= self.options.interval {
             self.show_interval(instances, elapsed);
         }
+    }
+
+    fn warn(&mut self, words: &str) {
+        self.bar.line(&format!("warning: {words}"));
     }
 }
 
@@ -110,23 +148,54 @@ fn failed(path: &Path) -> impl Fn(std::io::Error) -> std::io::Error {
     move |error| std::io::Error::new(error.kind(), format!("writing {}: {error}", path.display()))
 }
 
-fn update(bar: &Bar, instances: &[&dyn Observable], elapsed: Duration) {
-    let (ops, total, words) = how_far(instances, elapsed);
-    bar.set(ops, total, words);
+/// Of the bar.
+const BAR_STEPS: f64 = 10_000.0;
+
+/// An end of a run, and how much of the way to it is done, 0 to 1.
+type End = (&'static str, f64);
+
+/// The end that comes first at the pace so far. All instances have to end, unless the time limit ends all of them.
+fn nearest_end(instances: &[&dyn Observable], elapsed: Duration, timeout: Option<Duration>) -> Option<End> {
+    let nearer = |a: End, b: End| if b.1 > a.1 { b } else { a };
+    let of_instance = |instance: &&dyn Observable| {
+        let (ops, total) = (instance.counts().ops, instance.total_ops());
+        let limits = instance.limits();
+        let ends = [
+            (total > 0).then(|| ("numOps", ops as f64 / total as f64)),
+            limits.flash_written.map(|share| ("maxFlashWriteMB", share)),
+            limits.trace.map(|share| ("the end of the trace", share)),
+        ];
+        ends.into_iter().flatten().reduce(nearer)
+    };
+    let last = instances.iter().filter_map(of_instance).reduce(|a, b| if b.1 < a.1 { b } else { a });
+    let timeout =
+        timeout.map(|timeout| ("the time limit", elapsed.as_secs_f64() / timeout.as_secs_f64().max(1e-9)));
+    last.into_iter().chain(timeout).reduce(nearer).map(|(name, share)| (name, share.clamp(0.0, 1.0)))
 }
 
-/// Operations done, of how many, and the rest in words.
-fn how_far(instances: &[&dyn Observable], elapsed: Duration) -> (u64, u64, String) {
-    let total = instances.iter().map(|it| it.total_ops()).fold(0, u64::saturating_add);
-    let mut counts = Counts::default();
-    instances.iter().for_each(|it| counts.add(&it.counts()));
-    let ops = counts.ops;
-    let rate = ops as f64 / elapsed.as_secs_f64().max(1e-9);
+/// The share of the run that is done, and its rates in words.
+fn how_far(instances: &[&dyn Observable], elapsed: Duration, timeout: Option<Duration>) -> (f64, String) {
+    let (mut counts, mut latencies) = (Counts::default(), Latencies::default());
+    instances.iter().for_each(|it| {
+        counts.add(&it.counts());
+        latencies.merge(&it.latencies());
+    });
+    let seconds = elapsed.as_secs_f64();
+    let rate = counts.ops as f64 / seconds.max(1e-9);
     let hits = counts.hit_ratio().unwrap_or(0.0);
-    let left = if rate > 0.0 { (total.saturating_sub(ops)) as f64 / rate } else { 0.0 };
-    let words =
-        format!("{:.0}k ops/s  hit ratio {:.1}%  {} left", rate / 1e3, hits * 100.0, clock_words(left));
-    (ops, total, words)
+    let mut words = format!("{:.0}k ops/s  ", rate / 1e3);
+    if let Some(bytes) = instances.iter().filter_map(|it| it.flash_bytes()?.host).reduce(|a, b| a + b) {
+        let _ = write!(words, "{:.1} MB/s to flash  ", bytes as f64 / seconds.max(1e-9) / 1e6);
+    }
+    let _ = write!(words, "hit ratio {:.1}%  ", hits * 100.0);
+    if let Some(ns) = latencies.gets().quantile_ns(0.99) {
+        let _ = write!(words, "get p99 {}  ", duration(ns as f64));
+    }
+    let end = nearest_end(instances, elapsed, timeout);
+    if let Some((name, share)) = end.filter(|(_, share)| *share > 0.0) {
+        let _ = write!(words, "{} left to {name}", clock_words(seconds * (1.0 - share) / share));
+    }
+    (end.map_or(0.0, |(_, share)| share), words)
 }
 
 fn clock_words(seconds: f64) -> String {
@@ -152,16 +221,23 @@ fn numbered(path: &Path, number: usize) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
     use super::*;
-    use crate::run::latency::Latencies;
+    use crate::run::Limits;
     use crate::run::target::Snapshot;
 
-    /// An instance that is to do more than can be counted.
-    struct Endless(Counts);
+    /// An instance at a standstill.
+    #[derive(Default)]
+    struct Frozen {
+        counts: Counts,
+        total_ops: u64,
+        limits: Limits,
+    }
 
-    impl Observable for Endless {
+    impl Observable for Frozen {
         fn counts(&self) -> Counts {
-            self.0
+            self.counts
         }
         fn latencies(&self) -> Latencies {
             Latencies::default()
@@ -170,20 +246,62 @@ mod tests {
             Snapshot::default()
         }
         fn total_ops(&self) -> u64 {
-            u64::MAX
+            self.total_ops
+        }
+        fn limits(&self) -> Limits {
+            self.limits
         }
         fn set_rate(&self, _: u64) {}
     }
 
-    /// A get counts when it begins and as a miss when it ends: who reads in between reads more misses than gets.
+    fn frozen(ops: u64, total_ops: u64) -> Frozen {
+        Frozen { counts: Counts { ops, ..Counts::default() }, total_ops, limits: Limits::default() }
+    }
+
+    /// A get counts when it begins and as a miss when it ends: a look in between reads more misses than gets.
     #[test]
-    fn a_look_at_more_misses_than_gets_ended_the_run() {
-        let looks = [(10, 4, 60.0), (10, 11, 0.0), (0, 0, 0.0)];
-        for (gets, get_misses, percent) in looks {
-            let instance = Endless(Counts { ops: gets, gets, get_misses, ..Counts::default() });
-            let (ops, total, words) = how_far(&[&instance, &instance], Duration::from_secs(1));
-            assert_eq!((ops, total), (2 * gets, u64::MAX));
+    fn more_misses_than_gets_are_a_hit_ratio_of_zero() {
+        for (gets, get_misses, percent) in [(10, 4, 60.0), (10, 11, 0.0), (0, 0, 0.0)] {
+            let counts = Counts { ops: gets, gets, get_misses, ..Counts::default() };
+            let instance = Frozen { counts, total_ops: u64::MAX, limits: Limits::default() };
+            let (share, words) = how_far(&[&instance, &instance], Duration::from_secs(1), None);
+            assert!((0.0..1e-9).contains(&share));
             assert!(words.contains(&format!("hit ratio {percent:.1}%")), "{words}");
         }
+    }
+
+    #[test]
+    fn time_left_is_to_the_nearest_end() {
+        let left = |instances: &[&dyn Observable], timeout: Option<u64>| {
+            let timeout = timeout.map(Duration::from_secs);
+            how_far(instances, Duration::from_secs(10), timeout).1
+        };
+        let endless = frozen(1_000_000, 900_000_000_000);
+        assert!(left(&[&endless], Some(40)).ends_with("0:00:30 left to the time limit"));
+        assert!(left(&[&endless], None).ends_with("left to numOps"));
+        let limits = Limits { flash_written: Some(0.25), trace: Some(0.1) };
+        assert!(
+            left(&[&Frozen { limits, ..frozen(1, u64::MAX) }], None)
+                .ends_with("0:00:30 left to maxFlashWriteMB")
+        );
+        let limits = Limits { flash_written: None, trace: Some(0.5) };
+        let in_trace = Frozen { limits, ..frozen(1, u64::MAX) };
+        assert!(left(&[&in_trace], None).ends_with("0:00:10 left to the end of the trace"));
+        // Both must end.
+        assert!(left(&[&in_trace, &frozen(1, 5)], None).ends_with("0:00:40 left to numOps"));
+    }
+
+    #[test]
+    fn an_interval_that_cannot_be_written_is_left_out_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("stats");
+        std::fs::write(&path, "whole\n").unwrap();
+        let mut reading = File::open(&path).unwrap();
+        assert!(write_whole(&mut reading, b"more\n").is_err());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "whole\n");
+        let options = ProgressOptions { stats_file: Some("/dev/full".into()), ..ProgressOptions::default() };
+        let clock = Arc::new(device::SystemClock);
+        let error = Progress::new(options, clock, 1, std::io::sink()).err().unwrap();
+        assert!(error.to_string().starts_with("writing /dev/full: "), "{error}");
     }
 }

@@ -20,8 +20,10 @@ use crate::run::devices::{self, Devices, Supply};
 use crate::run::engine::EngineTarget;
 use crate::run::error::OpenError;
 use crate::run::in_memory;
+use crate::run::io_path;
 use crate::run::item_sizes::ItemSizes;
 use crate::run::listed_drives;
+use crate::run::memory;
 use crate::run::misses;
 use crate::run::model_drive::{self, ModelDrive};
 use crate::run::open::{self, Beside, OpenWorkload, World};
@@ -63,6 +65,15 @@ pub struct Session {
     warnings: Vec<String>,
 }
 
+/// The flash of a config in this machine.
+#[derive(Debug, Default)]
+pub struct FlashCheck {
+    /// Where it is not as it should be.
+    pub warnings: Vec<String>,
+    /// Devices and directories that are not there: the config may be for another machine.
+    pub absent: Vec<String>,
+}
+
 /// Why a session could not be.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
@@ -78,6 +89,14 @@ pub enum SessionError {
         instance: usize,
         /// What.
         source: OpenError,
+    },
+    /// The machine has too little memory.
+    #[error("{}: {words}", file.display())]
+    Memory {
+        /// The config.
+        file: PathBuf,
+        /// The key with the largest share, the bytes needed and the bytes available.
+        words: String,
     },
     /// The model drive cannot be.
     #[error(transparent)]
@@ -97,6 +116,8 @@ impl Session {
     /// A feature that is not here, or something that cannot be opened.
     pub fn open(config: &Config, options: SessionOptions) -> Result<Self, SessionError> {
         let plan = scaled(config, lower(config)?, options.scale)?;
+        check_world(config, &plan, options.scale)?;
+        check_memory(config, &plan)?;
         let flash_paths = flash_paths(&plan);
         let persistent = plan.instances.iter().map(|it| it.cache.persist_dir.is_some()).collect();
         let one_thread = plan.card.is_some();
@@ -116,6 +137,9 @@ impl Session {
         warnings.extend(unlisted);
         warnings.extend(place_warnings(&plan));
         let devices = open_devices(config, &flash, supply)?;
+        let opened = flash.iter().zip(&devices);
+        let io_paths = opened.filter_map(|(plan, device)| io_path::warning((*plan)?, &**device.as_ref()?));
+        warnings.extend(io_paths);
         let several = plan.instances.len() > 1;
         let mut instances = Vec::new();
         let mut trackers = Vec::new();
@@ -166,27 +190,31 @@ impl Session {
     }
 
     /// Finds out whether the flash of `config` would open, without making or changing anything. What lies there may be lost if the
-    /// options force it. The answer is where it is not as it should be, and what is not there at all if that may be `elsewhere`.
+    /// options force it.
     ///
     /// # Errors
-    /// As [`open`](Self::open), of flash.
-    pub fn check_flash(
-        config: &Config,
-        options: &SessionOptions,
-        elsewhere: bool,
-    ) -> Result<Vec<String>, SessionError> {
+    /// As [`open`](Self::open), of flash, but for devices that are not there, which the answer has.
+    pub fn check_flash(config: &Config, options: &SessionOptions) -> Result<FlashCheck, SessionError> {
         let plan = scaled(config, lower_but_traces(config)?, options.scale)?;
-        let mut warnings = place_warnings(&plan);
+        let mut check = FlashCheck { warnings: place_warnings(&plan), absent: Vec::new() };
         if plan.card.is_some() {
-            return Ok(warnings);
+            return Ok(check);
         }
         let devices = Devices::of(plan.instances.iter().map(|it| &it.cache), options.force);
         for (number, instance) in plan.instances.iter().enumerate() {
             let Some(flash) = &instance.cache.flash else { continue };
-            let told = devices.check(flash, elsewhere);
-            warnings.extend(told.map_err(|source| open_error(config, number, source))?);
+            let absent = devices.check(flash).map_err(|source| open_error(config, number, source))?;
+            check.absent.extend(absent.into_iter().map(|it| open_error(config, number, it).to_string()));
         }
-        Ok(warnings)
+        Ok(check)
+    }
+
+    /// Checks the memory that a run of `config` would take.
+    ///
+    /// # Errors
+    /// There is not enough, or the config cannot be planned.
+    pub fn check_memory(config: &Config, scale: u32) -> Result<(), SessionError> {
+        check_memory(config, &scaled(config, lower_but_traces(config)?, scale)?)
     }
 
     /// The time of the world that it runs in.
@@ -258,6 +286,7 @@ impl Session {
         errors.extend(self.close());
         Ok(RunReport {
             errors,
+            unwritten: Vec::new(),
             instances,
             series,
             warnings,
@@ -327,6 +356,10 @@ fn scaled(config: &Config, plan: RunPlan, scale: u32) -> Result<RunPlan, Session
     }
 }
 
+fn check_memory(config: &Config, plan: &RunPlan) -> Result<(), SessionError> {
+    memory::check(plan).map_err(|words| SessionError::Memory { file: config.file.clone(), words })
+}
+
 fn open_workloads(
     config: &Config,
     plan: &RunPlan,
@@ -353,9 +386,15 @@ fn place_warnings(plan: &RunPlan) -> Vec<String> {
     if plan.card.is_some() {
         return Vec::new();
     }
+    // An absent path is refused elsewhere; a warning about its parent directory would add nothing.
+    let present = |flash: &FlashPlan| {
+        let paths = flash.paths.iter().filter(|path| !devices::is_nowhere(path));
+        FlashPlan { paths: paths.cloned().collect(), ..flash.clone() }
+    };
     let caches = plan.instances.iter().map(|it| &it.cache);
-    let caches = caches.filter_map(|it| Some((it.flash.as_ref()?, it.persist_dir.is_some())));
+    let caches = caches.filter_map(|it| Some((present(it.flash.as_ref()?), it.persist_dir.is_some())));
     let caches: Vec<_> = caches.collect();
+    let caches: Vec<_> = caches.iter().map(|(flash, is_kept)| (flash, *is_kept)).collect();
     let mut warnings = room::warnings(&caches);
     warnings.extend(in_memory::warnings(caches.iter().flat_map(|(flash, _)| &flash.paths)));
     warnings

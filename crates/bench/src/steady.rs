@@ -5,7 +5,7 @@
 //! 10 % of the mean from the first round to the last.
 
 use crate::run::counts::{Counts, ratio};
-use crate::run::target::{FlashCounts, Snapshot};
+use crate::run::target::{Settled, Snapshot};
 
 /// Rounds that are looked at.
 pub const ROUNDS: usize = 5;
@@ -45,7 +45,7 @@ struct Ended {
     seconds: f64,
     counts: Counts,
     host_bytes: u64,
-    settled_bytes: u64,
+    settled: Settled,
     media_bytes: u64,
 }
 
@@ -64,7 +64,7 @@ impl Rounds {
             seconds,
             counts,
             host_bytes: flash.and_then(|it| it.host_bytes).unwrap_or(0),
-            settled_bytes: flash.and_then(FlashCounts::settled_bytes).unwrap_or(0),
+            settled: flash.and_then(|it| it.settled).unwrap_or_default(),
             media_bytes: flash.and_then(|it| it.media_bytes).unwrap_or(0),
         };
         if flash.is_none_or(|it| it.is_filled_by(now.host_bytes) != Some(false)) {
@@ -79,7 +79,8 @@ impl Rounds {
         let of = |part: u64, whole: u64| ratio(part, whole).unwrap_or(0.0);
         self.hit_ratios.push(now.counts.since(&before.counts).hit_ratio().unwrap_or(0.0));
         self.write_rates.push(written as f64 / (now.seconds - before.seconds).max(1e-9));
-        self.app_amplifications.push(of(written, now.settled_bytes.saturating_sub(before.settled_bytes)));
+        let settled = now.settled.since(before.settled);
+        self.app_amplifications.push(of(settled.host, settled.items));
         self.drive_amplifications.push(of(now.media_bytes.saturating_sub(before.media_bytes), written));
     }
 
@@ -97,6 +98,7 @@ impl Rounds {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::target::FlashCounts;
 
     #[test]
     fn five_alike_are_steady_and_four_are_not() {
@@ -151,8 +153,7 @@ mod tests {
             gets += 100 * times;
             let flash = FlashCounts {
                 capacity_bytes,
-                logical_bytes: Some(sum.settled_bytes),
-                waiting_bytes: Some(0),
+                settled: Some(Settled { items: sum.settled_bytes, host: sum.host_bytes }),
                 host_bytes: Some(sum.host_bytes),
                 media_bytes: Some(sum.media_bytes),
                 ..FlashCounts::default()

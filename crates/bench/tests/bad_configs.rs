@@ -62,15 +62,15 @@ fn a_key_in_the_wrong_section_is_sent_home() {
 #[test]
 fn a_wrong_type_is_told_with_its_path() {
     refused(
-        &[r#"cache_config.cacheSizeMB="64""#],
-        r#"cache_config.cacheSizeMB: expected a whole number, 0 or more, found the string "64""#,
+        &[r#"cache_config.cacheSizeMB="64 MB""#],
+        r#"cache_config.cacheSizeMB: expected a whole number, 0 or more, found the string "64 MB""#,
     );
     refused(&["cache_config.cacheSizeMB=-1"], "expected a whole number, 0 or more, found `-1`");
     refused(
-        &["test_config.valSizeRange=[1,true]"],
-        "test_config.valSizeRange[1]: expected a number, found `true`",
+        &["test_config.valSizeRange=[1,null]"],
+        "test_config.valSizeRange[1]: expected a number, found null",
     );
-    refused(&["cache_config.moveOnSlabRelease=1"], "cache_config.moveOnSlabRelease: expected true or false");
+    refused(&["cache_config.moveOnSlabRelease=[]"], "cache_config.moveOnSlabRelease: expected true or false");
 }
 
 #[test]

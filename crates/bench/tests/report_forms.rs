@@ -66,7 +66,7 @@ fn snapshot() -> Snapshot {
         vec![("stored", 2_559_000), ("present", 0), ("dropped_overtaken", 6), ("rejected_too_large", 170)];
     let chain_ends = vec![("stored", 400), ("rejected_no_parent", 1)];
     let details = vec![Detail::state("navy_bc_items", 5)];
-    Snapshot { dram, flash: Some(flash), insert_ends, chain_ends, details }
+    Snapshot { dram, flash: Some(flash), insert_ends, chain_ends, item_limit: None, details }
 }
 
 fn instance() -> InstanceReport {
@@ -79,6 +79,7 @@ fn instance() -> InstanceReport {
         latencies,
         timed_all: false,
         snapshot: snapshot(),
+        largest_refused_bytes: 0,
         inconsistencies: Vec::new(),
         stopped: None,
         punctuality: None,
@@ -339,11 +340,11 @@ fn the_progress_line_counts_from_the_start_and_its_ratios_from_the_last_line() {
     later.get_hits_dram += 75;
     later.get_misses += 25;
     let interval = last.advance(&Frozen(later));
-    let line = interval.progress_line(3, 12 * 3600 + 7 * 60 + 12);
+    let line = interval.progress_line(3, 12 * 3600 + 7 * 60 + 12, 2.0);
     assert_eq!(
         line,
         "Instance   3: 12:07:12       4.00M ops completed. 96,995 items in cache. 1,000 items in nvm cache. unknown items \
-         evicted from nvm cache. Hit Ratio  75.00% (RAM  75.00%, NVM   0.00%)."
+         evicted from nvm cache. Hit Ratio  75.00% (RAM  75.00%, NVM   0.00%). 400,000 ops/s, 0.0 MB/s written to nvm."
     );
     let block = interval.block(&line, Duration::from_secs(1).as_secs_f64());
     assert!(

@@ -9,7 +9,7 @@ use flashwright_bench::report::{RunReport, Steadiness};
 use flashwright_bench::run::InstanceReport;
 use flashwright_bench::run::counts::Counts;
 use flashwright_bench::run::course::Warmup;
-use flashwright_bench::run::target::{FlashBytes, FlashCounts, Snapshot};
+use flashwright_bench::run::target::{FlashBytes, FlashCounts, Settled, Snapshot};
 use serde_json::json;
 
 /// What a second adds; the bytes are the same in all but those that flash took and the ones that wait.
@@ -37,9 +37,9 @@ fn run(second: impl Fn(u32) -> Second, unseen: &[u32], has_flash: bool) -> RunRe
         media += it.host_bytes * 3 / 2;
         let flash = FlashBytes {
             logical: Some(100 * (u64::from(number) + 1)),
-            // Of a hundred bytes a second thirty stay behind, every other time.
             waiting: Some(if number % 2 == 0 { 30 } else { 0 }),
             host: Some(host),
+            settled: Some(Settled { items: 100 * (u64::from(number) + 1), host }),
             media: Some(media),
             is_listed: false,
         };

@@ -128,8 +128,8 @@ fn keys_of_a_generator_were_ignored_silently_in_a_replay() {
         let (name, change) = (key.split('=').next().unwrap(), format!("test_config.{key}"));
         let changes = [change.as_str(), "test_config.keySizeRangeProbability=[1.0]"];
         let said = told(REPLAY, &changes[..if name == "keySizeRange" { 2 } else { 1 }]);
-        let why = format!("test_config.{name}: has no effect: a replay requests what is in its trace");
-        assert_eq!(said[0], why);
+        let why = ": has no effect: a replay requests what is in its trace";
+        assert!(said[0].starts_with(&format!("test_config.{name}")) && said[0].ends_with(why), "{said:?}");
     }
     let pool = "test_config.poolDistributions=[{\"getRatio\": 0.5}]";
     assert!(told(REPLAY, &[pool])[0].starts_with("test_config.poolDistributions[0].getRatio: has no effect"));
@@ -170,8 +170,8 @@ fn keys_of_a_run_beside_what_they_need_were_ignored_silently() {
 fn keys_of_a_distribution_that_others_replace_were_ignored_silently() {
     let pool = r#"test_config.poolDistributions=[{"getRatio": 1, "keySizeRange": [8, 9], "keySizeRangeProbability": [1]}]"#;
     let said = told(DRAM_ALONE, &[pool]);
-    assert_eq!(said.len(), 3, "{said:?}");
-    assert!(said.contains(&"test_config.getRatio: has no effect: poolDistributions replaces it".to_owned()));
+    let keys = "test_config.keySizeRange, keySizeRangeProbability, getRatio";
+    assert_eq!(said, [format!("{keys}: has no effect: poolDistributions replaces it")]);
     let chain =
         ["test_config.chainedItemLengthRange=[1]", "test_config.chainedItemLengthRangeProbability=[1]"];
     assert!(told(DRAM_ALONE, &chain).iter().all(|it| it.ends_with("has no effect: addChainedRatio is 0")));

@@ -79,8 +79,34 @@ fn spelled(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
         .collect()
 }
 
+/// Dashes that text processors make of `--`: em dash, en dash, horizontal bar.
+const TYPOGRAPHIC_DASHES: [char; 3] = ['\u{2014}', '\u{2013}', '\u{2015}'];
+
+/// `—progress_stats_file` as `progress_stats_file`: a guide copied from a web page has such flags.
+fn after_typographic_dash(words: &str) -> Option<&str> {
+    let name = words
+        .strip_prefix(TYPOGRAPHIC_DASHES)?
+        .trim_start_matches(['-'])
+        .trim_start_matches(TYPOGRAPHIC_DASHES);
+    name.starts_with(|letter: char| letter.is_ascii_alphabetic()).then_some(name)
+}
+
+/// A warning for each flag with a typographic dash.
+pub fn dash_warnings(arguments: impl Iterator<Item = OsString>) -> Vec<String> {
+    let flags = arguments.skip(1).take_while(|argument| argument != "--");
+    let flags: Vec<String> = flags.filter_map(|argument| argument.into_string().ok()).collect();
+    let warning = |typed: &String| {
+        let read = format!("--{}", after_typographic_dash(typed)?);
+        let (typed, read) = (typed.split('=').next()?, read.split('=').next()?);
+        Some(format!("`{typed}` begins with a typographic dash, and is read as `{read}`"))
+    };
+    flags.iter().filter_map(warning).collect()
+}
+
 fn flag(words: &str) -> Option<String> {
-    let name = words.strip_prefix("--").or_else(|| words.strip_prefix('-'))?;
+    let name = after_typographic_dash(words)
+        .or_else(|| words.strip_prefix("--"))
+        .or_else(|| words.strip_prefix('-'))?;
     let (name, value) = match name.split_once('=') {
         Some((name, value)) => (name, Some(value)),
         None => (name, None),
@@ -195,6 +221,17 @@ mod tests {
         ];
         let kept = repeatable(typed.into_iter().map(OsString::from));
         assert_eq!(kept, ["bench", "a b.json", "--seed", "7", "--set", "a=--json"]);
+    }
+
+    #[test]
+    fn flags_with_an_em_dash_are_read_and_named() {
+        let typed =
+            ["p", "bench", "\u{2014}progress_stats_file=/a_b", "\u{2013}quiet", "\u{2014}", "a\u{2014}b"];
+        let read = normalise(typed.iter().map(OsString::from));
+        assert_eq!(read, ["p", "bench", "--progress-stats-file=/a_b", "--quiet", "\u{2014}", "a\u{2014}b"]);
+        let warnings = dash_warnings(typed.iter().map(OsString::from));
+        assert_eq!(warnings.len(), 2, "{warnings:?}");
+        assert!(warnings[0].starts_with("`\u{2014}progress_stats_file` begins with"), "{warnings:?}");
     }
 
     #[test]

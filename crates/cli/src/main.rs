@@ -59,6 +59,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    for warning in arguments::dash_warnings(std::env::args_os()) {
+        output::say_error(format_args!("warning: {warning}"));
+    }
     let cli = match Cli::try_parse_from(arguments::normalise(std::env::args_os())) {
         Ok(cli) => cli,
         Err(answer) => return not_run(&answer),

@@ -112,19 +112,30 @@ impl Common {
 
     /// Prints and writes what was found.
     pub fn conclude(&self, command: &str, config: &Value, found: Result<Finding, String>) -> ExitCode {
-        let Finding { result, text, failures } = match found {
-            Ok(finding) => finding,
-            Err(error) => return usage_error(&error),
-        };
+        match found {
+            Ok(finding) => self.conclude_as(command, config, finding, ("failed", FAILED)),
+            Err(error) => usage_error(&error),
+        }
+    }
+
+    /// The same, with failures as lines that begin with `word`, and the exit code where there are some.
+    pub fn conclude_as(
+        &self,
+        command: &str,
+        config: &Value,
+        found: Finding,
+        (word, code): (&str, u8),
+    ) -> ExitCode {
+        let Finding { result, text, failures } = found;
         let told = self.lines().tell(&text);
         let kept = self.write_json(&self.envelope(command, config, result, &failures));
         if let Err(error) = kept.and(told) {
             return usage_error(&error);
         }
         for failure in &failures {
-            say_error(format_args!("failed: {failure}"));
+            say_error(format_args!("{word}: {failure}"));
         }
-        ExitCode::from(if failures.is_empty() { PASSED } else { FAILED })
+        ExitCode::from(if failures.is_empty() { PASSED } else { code })
     }
 
     /// The top level of every result. Nothing in it depends on the machine or the hour: what is worked out is the same

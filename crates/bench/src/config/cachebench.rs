@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::check;
 use super::distribution_files;
+use super::grouped::grouped;
 use super::keys::{CacheConfig, Distribution, PopularityFile, SizesFile, TestConfig};
 use super::knob::{Findings, Remark, Section, check_names};
 use super::names::spell;
@@ -23,7 +24,7 @@ pub struct Config {
     pub text: String,
     /// One for each cache to run.
     pub instances: Vec<InstanceConfig>,
-    /// Accepted, but the user should know.
+    /// Accepted, but the user should know; the same words of several keys are one.
     pub warnings: Vec<Remark>,
     /// The model drive that was named in place of the config's paths.
     pub card: Option<String>,
@@ -111,6 +112,7 @@ fn read(
         distribution_files::check_alone(&value, kind, findings);
         return Some(Loaded::Part(kind, findings.warnings.clone()));
     }
+    findings.ignore_unknown = overrides.contains(&Override::IgnoreUnknown);
     overrides::apply(overrides, &mut value, findings);
     let instances = read_instances(file, &value, findings)?;
     let misread = findings.problems.len();
@@ -119,11 +121,12 @@ fn read(
     }
     check::together(&instances, findings);
     findings.drop_consequences(misread);
+    findings.summarise();
     Some(Loaded::Config(Box::new(Config {
         file: file.to_owned(),
         text: text.to_owned(),
         instances,
-        warnings: findings.warnings.clone(),
+        warnings: grouped(&findings.warnings),
         card: overrides.iter().rev().find_map(Override::card),
         later: distinct(&findings.later),
     })))
@@ -186,19 +189,38 @@ fn read_instance(
     let pools = distribution_files::resolve(&test, &distribution, &directory, &test_at, findings);
     let mut cache = CacheConfig::read(cache_object, &cache_at, findings);
     spell(&mut cache, &mut test);
+    clamp(&mut cache, &cache_at, findings);
     let names_time_units = test_object.contains_key("timestampFactor");
     InstanceConfig { at: at.to_owned(), cache, test, distribution, pools, names_time_units, directory }
+}
+
+/// Limits that CacheLib keeps in 32 bits, and that are as good as none where they are larger.
+fn clamp(cache: &mut CacheConfig, at: &str, findings: &mut Findings) {
+    const MOST: u64 = u32::MAX as u64;
+    for (key, value) in [
+        ("lruRefreshSec", &mut cache.lru_refresh_seconds),
+        ("memoryOnlyTTL", &mut cache.memory_only_ttl_seconds),
+        ("nvmAdmissionRetentionTimeThreshold", &mut cache.retention_seconds),
+        ("deviceMaxWriteSize", &mut cache.device_max_write_bytes),
+        ("eventTrackerQueueSize", &mut cache.event_queue),
+    ] {
+        if *value > MOST {
+            findings.warning(
+                &text::join(at, key),
+                format!("{value} is above the maximum, {MOST}, which is used"),
+            );
+            *value = MOST;
+        }
+    }
 }
 
 fn check_top_level(object: &Map<String, Value>, at: &str, findings: &mut Findings) {
     const PARTS: [&str; 2] = ["cache_config", "test_config"];
     for name in object.keys().filter(|name| !PARTS.contains(&name.as_str())) {
-        let words = match (super::keys::home_of(name), names::nearest(name, PARTS.into_iter())) {
-            (Some(home), _) => format!("unknown key here: it belongs in {home}"),
-            (None, Some(near)) => format!("unknown key; did you mean `{near}`?"),
-            (None, None) => "unknown key; a config has only cache_config and test_config".to_owned(),
-        };
-        findings.problem(&text::join(at, name), words);
+        match super::keys::home_of(name) {
+            Some(home) => findings.misplaced_key(&text::join(at, name), home),
+            None => findings.unknown_key(&text::join(at, name), names::nearest(name, PARTS.into_iter())),
+        }
     }
     if !object.contains_key("test_config") {
         findings.problem(at, "test_config is missing");

@@ -42,6 +42,8 @@ pub(super) const PLACEMENT_HANDLES: [&str; 3] = ["insertion-points", "reinserted
 pub(super) const ADMISSIONS: [&str; 4] = ["always", "probability", "dynamic-random", "reject-first"];
 /// What `replaySerializationMode` takes.
 pub(super) const SERIALIZATIONS: [&str; 3] = ["strict", "relaxed", "none"];
+/// What `replayOps` takes.
+const REPLAY_OPS: [&str; 3] = ["GET", "SET", "DELETE"];
 const COMPONENTS: [&str; 3] = ["RAM", "flash", "consistent_flash"];
 pub(super) const STRESSORS: [&str; 8] = [
     "stressor",
@@ -367,6 +369,9 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
         &join(at, "replayGeneratorConfig.replaySerializationMode"),
         findings,
     );
+    for (number, op) in test.replay_ops.iter().enumerate() {
+        one_of(op, &REPLAY_OPS, &join(at, &format!("replayOps[{number}]")), findings);
+    }
     sweeps::check(test, at, findings);
     missing_features(test, at, findings);
     let mut refuse = |broken: bool, key: &str, words: &str| {
@@ -407,10 +412,11 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
     }
     let pools = cache.pool_count;
     let pools_in_use = needs_distribution(test);
+    let op_pools = test.op_pools.len() as u64;
     refuse(
-        pools_in_use && test.op_pools.len() as u64 != pools,
+        pools_in_use && (op_pools > pools || op_pools == 0),
         "opPoolDistribution",
-        &format!("has {} share(s) for numPools {pools}", test.op_pools.len()),
+        &format!("has {op_pools} share(s) for numPools {pools}"),
     );
     refuse(
         pools_in_use && test.key_pools.len() as u64 != pools,
@@ -424,6 +430,12 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
         "replayGeneratorConfig.binaryFileName",
         "only for the generators `replay`, which writes it, and `binary-replay`, which reads it",
     );
+    if pools_in_use && (1..pools).contains(&op_pools) {
+        let words = format!(
+            "has {op_pools} share(s) for numPools {pools}: the other pools get no requests, as in CacheBench"
+        );
+        findings.warning(&join(at, "opPoolDistribution"), words);
+    }
     cuts::check(test, at, findings);
     arrivals(test, at, findings);
     lengths_of_run(test, cache, at, findings);

@@ -60,6 +60,12 @@ impl fmt::Display for Remark {
 /// All that reading a config brought up: everything is collected, so that one look shows every mistake.
 #[derive(Debug, Default, Clone)]
 pub struct Findings {
+    /// Unknown keys are skipped with a warning instead of being problems (`--ignore-unknown`).
+    pub ignore_unknown: bool,
+    /// Unknown keys that were skipped: paths, with the nearest known name where there is one.
+    pub ignored: Vec<String>,
+    /// Values of another JSON type than the key's, which are converted as CacheBench does: `"64" as 64`, by path.
+    pub conversions: Vec<Remark>,
     /// Mistakes: the config is refused.
     pub problems: Vec<Remark>,
     /// Accepted, but the user should know.
@@ -90,6 +96,49 @@ impl Findings {
     /// Notes something the user should know.
     pub fn warning(&mut self, at: &str, words: impl Into<String>) {
         self.warnings.push(Remark { at: at.to_owned(), words: words.into() });
+    }
+
+    /// Notes an unknown key: a mistake, unless unknown keys are to be skipped.
+    pub fn unknown_key(&mut self, at: &str, near: Option<&str>) {
+        match (self.ignore_unknown, near) {
+            (true, Some(near)) => self.ignored.push(format!("{at} (similar to `{near}`)")),
+            (true, None) => self.ignored.push(at.to_owned()),
+            (false, Some(near)) => self.problem(at, format!("unknown key; did you mean `{near}`?")),
+            (false, None) => self.problem(at, "unknown key (--ignore-unknown skips it)"),
+        }
+    }
+
+    /// Notes a key that stands in another object than it belongs in.
+    pub fn misplaced_key(&mut self, at: &str, home: &str) {
+        match self.ignore_unknown {
+            true => self.ignored.push(format!("{at} (which belongs in {home})")),
+            false => self.problem(at, format!("unknown key here: it belongs in {home}")),
+        }
+    }
+
+    /// Notes a value that was converted to the key's type.
+    fn converted(&mut self, at: &str, value: &Value, typed: &impl Typed) {
+        self.conversions.push(Remark { at: at.to_owned(), words: format!("{value} as {}", typed.write()) });
+    }
+
+    /// Turns what concerns many keys alike into one warning each.
+    pub fn summarise(&mut self) {
+        const NAMED: usize = 4;
+        let ignored = std::mem::take(&mut self.ignored);
+        if !ignored.is_empty() {
+            let noun = if ignored.len() == 1 { "an unknown key" } else { "unknown keys" };
+            self.warning("--ignore-unknown", format!("skips {noun}: {}", ignored.join(", ")));
+        }
+        let conversions = std::mem::take(&mut self.conversions);
+        let Some((first, others)) = conversions.split_first() else { return };
+        let mut words =
+            format!("has a value of another type, which is read as CacheBench reads it: {}", first.words);
+        let named = others.iter().take(NAMED).map(|it| format!("; {}: {}", it.at, it.words));
+        words.extend(named);
+        if others.len() > NAMED {
+            words += &format!("; and {} more", others.len() - NAMED);
+        }
+        self.warning(&first.at, words);
     }
 
     /// Notes a feature that a run of this config would need.
@@ -153,15 +202,13 @@ pub fn check_names(object: &Map<String, Value>, sections: &[&[Knob]], at: &str, 
             continue;
         }
         let here = sections.iter().flat_map(|knobs| knobs.iter().map(|knob| knob.key));
-        let new_name = super::keys::new_name_of(name);
-        let words = match super::keys::home_of(name) {
-            Some(home) => format!("unknown key here: it belongs in {home}"),
-            None => match new_name.or_else(|| nearest(name, here)) {
-                Some(near) => format!("unknown key; did you mean `{near}`?"),
-                None => "unknown key".to_owned(),
-            },
-        };
-        findings.problem(&join(at, name), words);
+        match super::keys::home_of(name) {
+            Some(home) => findings.misplaced_key(&join(at, name), home),
+            None => {
+                let near = super::keys::new_name_of(name).or_else(|| nearest(name, here));
+                findings.unknown_key(&join(at, name), near);
+            }
+        }
     }
 }
 
@@ -176,31 +223,65 @@ fn mistyped(value: &Value, expected: &str, at: &str, findings: &mut Findings) {
     findings.problem(at, format!("expected {expected}, found {found}"));
 }
 
+/// Reads a value of the type that `is_exact` tells, or converts it; the conversion is noted.
+fn converting<T: Typed>(
+    value: &Value,
+    at: &str,
+    findings: &mut Findings,
+    is_exact: bool,
+    read: Option<T>,
+    expected: &str,
+) -> Option<T> {
+    match &read {
+        None => mistyped(value, expected, at, findings),
+        Some(typed) if !is_exact => findings.converted(at, value, typed),
+        Some(_) => {}
+    }
+    read
+}
+
 impl Typed for bool {
     const KIND: &'static str = "boolean";
     fn read(value: &Value, at: &str, findings: &mut Findings) -> Option<Self> {
-        let read = value.as_bool();
-        if read.is_none() {
-            mistyped(value, "true or false", at, findings);
-        }
-        read
+        converting(value, at, findings, value.is_boolean(), truth(value), "true or false")
     }
     fn write(&self) -> Value {
         Value::Bool(*self)
     }
 }
 
+/// A truth value as `folly::dynamic::asBool` reads it: any number but 0 is true, and so are some words.
+fn truth(value: &Value) -> Option<bool> {
+    let is_one_of =
+        |words: [&str; 5], text: &str| words.iter().any(|word| word.eq_ignore_ascii_case(text.trim()));
+    match value {
+        Value::Bool(truth) => Some(*truth),
+        Value::Number(number) => number.as_f64().map(|number| number != 0.0),
+        Value::String(text) if is_one_of(["1", "true", "t", "yes", "y"], text) => Some(true),
+        Value::String(text) if is_one_of(["0", "false", "f", "no", "n"], text) => Some(false),
+        Value::String(text) if text.trim().eq_ignore_ascii_case("on") => Some(true),
+        Value::String(text) if text.trim().eq_ignore_ascii_case("off") => Some(false),
+        _ => None,
+    }
+}
+
 impl Typed for u64 {
     const KIND: &'static str = "integer";
     fn read(value: &Value, at: &str, findings: &mut Findings) -> Option<Self> {
-        let read = value.as_u64().or_else(|| value.as_f64().and_then(whole));
-        if read.is_none() {
-            mistyped(value, "a whole number, 0 or more", at, findings);
-        }
-        read
+        converting(value, at, findings, value.is_u64(), integer(value), "a whole number, 0 or more")
     }
     fn write(&self) -> Value {
         Value::from(*self)
+    }
+}
+
+/// A whole number as `folly::dynamic::asInt` reads it: from a number without a fraction, a string or a truth value.
+pub(super) fn integer(value: &Value) -> Option<u64> {
+    match value {
+        Value::Bool(truth) => Some(u64::from(*truth)),
+        Value::Number(number) => number.as_u64().or_else(|| number.as_f64().and_then(whole)),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
     }
 }
 
@@ -217,11 +298,12 @@ fn whole(number: f64) -> Option<u64> {
 impl Typed for f64 {
     const KIND: &'static str = "number";
     fn read(value: &Value, at: &str, findings: &mut Findings) -> Option<Self> {
-        let read = value.as_f64();
-        if read.is_none() {
-            mistyped(value, "a number", at, findings);
-        }
-        read
+        let read = match value {
+            Value::Bool(truth) => Some(f64::from(u8::from(*truth))),
+            Value::String(text) => text.trim().parse().ok().filter(|number: &f64| number.is_finite()),
+            _ => value.as_f64(),
+        };
+        converting(value, at, findings, value.is_number(), read, "a number")
     }
     fn write(&self) -> Value {
         Value::from(*self)
@@ -232,10 +314,7 @@ impl Typed for String {
     const KIND: &'static str = "string";
     fn read(value: &Value, at: &str, findings: &mut Findings) -> Option<Self> {
         let read = value.as_str().map(str::to_owned);
-        if read.is_none() {
-            mistyped(value, "a string", at, findings);
-        }
-        read
+        converting(value, at, findings, true, read, "a string")
     }
     fn write(&self) -> Value {
         Value::String(self.clone())

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cache::{LogOptions, SmallItems};
+use workload::RequestKind;
 use workload::generate::{self, BucketRule, GeneratorConfig, Mix, PoolConfig, Popularity, Table};
 use workload::trace::Cut;
 
@@ -386,6 +387,7 @@ fn replay(instance: &InstanceConfig) -> Result<ReplayPlan, String> {
             (0, true) => None,
             (loops, _) => Some(loops.max(1)),
         },
+        ops: (!test.replay_ops.is_empty()).then(|| replay_ops(&test.replay_ops)),
         ignore_op_count: test.ignore_op_count,
         strict_order: test.replay.serialization == "strict",
         timed: test.trace_speed > 0.0,
@@ -394,6 +396,16 @@ fn replay(instance: &InstanceConfig) -> Result<ReplayPlan, String> {
         miss_trace: instance.miss_trace(),
         time_units_per_second: instance.time_units_per_second(),
     })
+}
+
+/// Names that were checked when they were read.
+fn replay_ops(names: &[String]) -> Vec<RequestKind> {
+    let kind = |name: &String| match name.to_ascii_uppercase().as_str() {
+        "GET" => RequestKind::Get,
+        "SET" => RequestKind::Set,
+        _ => RequestKind::Delete,
+    };
+    names.iter().map(kind).collect()
 }
 
 /// Those of a replay, whose rows may have their own.
@@ -425,7 +437,8 @@ fn trace_kind(test: &TestConfig) -> (TraceFormat, Cut) {
 
 fn generator(instance: &InstanceConfig) -> Result<GeneratorConfig, String> {
     let test = &instance.test;
-    let shares = test.op_pools.iter().zip(&test.key_pools).enumerate();
+    let op_shares = test.op_pools.iter().chain(std::iter::repeat(&0.0));
+    let shares = op_shares.zip(&test.key_pools).enumerate();
     let pools = shares.map(|(i, (op_share, key_share))| PoolConfig {
         op_share: *op_share,
         key_share: *key_share,

@@ -8,6 +8,7 @@ pub mod cachebench;
 pub mod check;
 pub mod distribution_files;
 mod files;
+pub mod grouped;
 pub mod keys;
 pub mod knob;
 pub mod lower;

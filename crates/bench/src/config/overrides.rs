@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde_json::{Map, Value};
 
-use super::knob::Findings;
+use super::knob::{Findings, integer};
 
 /// A change to the JSON before it is read.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +21,8 @@ pub enum Override {
     },
     /// `--device SPEC`: where flash is, in place of the config's own paths.
     Device(DeviceSpec),
+    /// `--ignore-unknown`: unknown keys are skipped.
+    IgnoreUnknown,
 }
 
 /// What `--device` takes.
@@ -106,6 +108,7 @@ pub fn apply(overrides: &[Override], config: &mut Value, findings: &mut Findings
         let wanted = match change {
             Override::Set { instance, .. } => *instance,
             Override::Device(_) => None,
+            Override::IgnoreUnknown => continue,
         };
         let mut instances: Vec<&mut Value> = match &mut *config {
             Value::Array(list) => list.iter_mut().collect(),
@@ -124,6 +127,8 @@ pub fn apply(overrides: &[Override], config: &mut Value, findings: &mut Findings
 
 fn apply_one(change: &Override, instance: &mut Value, findings: &mut Findings) {
     match change {
+        Override::IgnoreUnknown => {}
+        Override::Set { path, value: Value::Null, .. } => remove(instance, path, findings),
         Override::Set { path, value, .. } => set(instance, path, value.clone(), findings),
         Override::Device(_) if !has_flash(instance) => {
             findings.warning("--device", "has no effect: nvmCacheSizeMB is 0, there is no flash");
@@ -141,7 +146,7 @@ fn apply_one(change: &Override, instance: &mut Value, findings: &mut Findings) {
 fn has_flash(instance: &Value) -> bool {
     let cache = &instance["cache_config"];
     let is_component = cache["allocator"].as_str().is_some_and(|it| it.ends_with("flash"));
-    is_component || cache["nvmCacheSizeMB"].as_f64().is_some_and(|mib| mib > 0.0)
+    is_component || integer(&cache["nvmCacheSizeMB"]).is_some_and(|mib| mib > 0)
 }
 
 fn set_paths(instance: &mut Value, paths: Value, findings: &mut Findings) {
@@ -153,6 +158,26 @@ fn set_paths(instance: &mut Value, paths: Value, findings: &mut Findings) {
         findings.warning("cache_config.writeAmpDeviceList", words);
     }
     set(instance, &["cache_config".to_owned(), "nvmCachePaths".to_owned()], paths, findings);
+}
+
+/// Removes the key at `path`, which then has its default; an element of a list has none.
+fn remove(root: &mut Value, path: &[String], findings: &mut Findings) {
+    let Some((name, parents)) = path.split_last() else { return };
+    let parent = parents.iter().try_fold(root, |here, name| match here {
+        Value::Array(list) => list.get_mut(name.parse::<usize>().ok()?),
+        here => here.get_mut(name),
+    });
+    let is_removed = match parent {
+        Some(Value::Array(_)) => {
+            let words = "--set: null removes a key, and this is an element of a list";
+            return findings.problem(&path.join("."), words);
+        }
+        Some(Value::Object(map)) => map.remove(name).is_some(),
+        _ => false,
+    };
+    if !is_removed {
+        findings.warning(&path.join("."), "--set: null removes a key, and the config does not have this one");
+    }
 }
 
 /// Sets the value at `path`; a part of it that is a number goes into a list.

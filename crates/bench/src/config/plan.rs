@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cache::SmallItems;
+use workload::RequestKind;
 use workload::generate::{GeneratorConfig, Table};
 use workload::trace::Cut;
 
@@ -275,6 +276,8 @@ pub struct ReplayPlan {
     pub fast_forward: u64,
     /// How often it is replayed; `None` is without end.
     pub loops: Option<u64>,
+    /// Operations that are replayed; `None` is all.
+    pub ops: Option<Vec<RequestKind>>,
     /// Whether repeat counts are taken as 1.
     pub ignore_op_count: bool,
     /// Whether requests of one key keep their order.

@@ -193,7 +193,7 @@ impl Plan {
 fn threads(subject: &Subject) -> Result<usize, String> {
     let Subject::Model(model) = subject else { return Ok(1) };
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-    let free = crate::environment::memory_bytes();
+    let free = crate::environment::free_memory().map(|free| free.bytes);
     // Contents, mapping and the cache's indexes.
     let one = model.scaled_bytes.saturating_add(model.scaled_bytes / 4);
     if let Some(has) = free.filter(|has| *has < one) {

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::figures::{Better, FIGURES};
+use super::intervals::Form;
 
 /// No result is as long; what is, is something else.
 const LONGEST_BYTES: u64 = 1 << 28;
@@ -65,8 +66,9 @@ pub struct Interval {
     pub get_hits_flash: Option<f64>,
     pub flash_bytes_host: Option<f64>,
     pub flash_bytes_media: Option<f64>,
-    /// Bytes of keys and values that were written: those taken and those that waited before, but for those that wait.
+    /// Completed writes: bytes of keys and values, then bytes written to the device. `None` in results of older versions.
     pub flash_bytes_settled: Option<f64>,
+    pub flash_bytes_settled_host: Option<f64>,
     pub get_p99_ns: Option<f64>,
     pub device_read_p99_ns: Option<f64>,
 }
@@ -84,6 +86,7 @@ impl Finished {
             Ok(_) if bytes.len() as u64 > LONGEST_BYTES => {
                 Err("too long to be a flashwright result".to_owned())
             }
+            Ok(_) if Form::of(file).is_some() => Self::parse_intervals(file, &bytes),
             Ok(_) => Self::parse(file, &bytes),
         };
         checked.map_err(|reason| ReadError { file: file.to_owned(), reason })
@@ -106,6 +109,27 @@ impl Finished {
         }
         check(&result)?;
         let intervals = intervals(result.get("intervals"))?;
+        Ok(Self { file: file.to_owned(), result, intervals })
+    }
+
+    /// Reads a file of `bench --intervals`: the figures over time without config and verdict.
+    fn parse_intervals(file: &Path, bytes: &[u8]) -> Result<Self, String> {
+        let text = std::str::from_utf8(bytes).map_err(|_| "is not text".to_owned())?;
+        let (rows, is_cut) = match Form::of(file) {
+            Some(Form::JsonLines) => json_lines(text)?,
+            _ => csv_rows(text)?,
+        };
+        let first = rows.first().ok_or_else(|| "has no intervals".to_owned())?;
+        if first["until_seconds"].is_null() || first["seconds"].is_null() {
+            return Err(
+                "not an interval file of flashwright (`bench --intervals FILE` writes one)".to_owned()
+            );
+        }
+        let intervals = intervals(Some(&Value::Array(rows)))?;
+        let warnings = if is_cut { vec!["the last line is cut off and left out"] } else { Vec::new() };
+        let totals = totals(&intervals, &warnings);
+        let result = serde_json::json!({ "flashwright": env!("CARGO_PKG_VERSION"), "command": "bench --intervals", "totals": totals });
+        let Value::Object(result) = result else { unreachable!("it is an object") };
         Ok(Self { file: file.to_owned(), result, intervals })
     }
 
@@ -145,7 +169,7 @@ impl Finished {
     #[must_use]
     pub fn figures(&self) -> Vec<Found> {
         let mut found = Vec::new();
-        if self.command() == "bench" {
+        if matches!(self.command(), "bench" | "bench --intervals") {
             let totals = self.part(&["totals"]);
             found.extend(FIGURES.iter().map(|figure| Found {
                 name: figure.name.to_owned(),
@@ -167,6 +191,67 @@ impl Finished {
         }
         found
     }
+}
+
+/// The rows of a table by its header, and whether the last line has no end and was left out.
+fn csv_rows(text: &str) -> Result<(Vec<Value>, bool), String> {
+    let is_cut = !text.is_empty() && !text.ends_with('\n');
+    let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
+    let mut lines = whole.lines();
+    let names: Vec<&str> = lines.next().unwrap_or_default().split(',').map(str::trim).collect();
+    let row = |(number, line): (usize, &str)| {
+        let cells: Vec<&str> = line.split(',').collect();
+        if cells.len() != names.len() {
+            let (has, header) = (cells.len(), names.len());
+            return Err(format!("line {}: has {has} fields, and the header {header}", number + 2));
+        }
+        let value = |cell: &str| match cell.trim() {
+            "" => Ok(Value::Null),
+            cell => serde_json::from_str::<Value>(cell)
+                .map_err(|_| format!("line {}: {} is not a number", number + 2, short(&Value::from(cell)))),
+        };
+        let fields = names.iter().zip(cells).map(|(name, cell)| Ok(((*name).to_owned(), value(cell)?)));
+        fields.collect::<Result<Map<_, _>, String>>().map(Value::Object)
+    };
+    let rows = lines.enumerate().filter(|(_, line)| !line.trim().is_empty()).map(row);
+    Ok((rows.collect::<Result<_, _>>()?, is_cut))
+}
+
+/// The objects of a file with one in each line, likewise.
+fn json_lines(text: &str) -> Result<(Vec<Value>, bool), String> {
+    let is_cut = !text.is_empty() && !text.ends_with('\n');
+    let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
+    let row = |(number, line): (usize, &str)| {
+        serde_json::from_str(line).map_err(|error| format!("line {}: not JSON: {error}", number + 1))
+    };
+    let rows = whole.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).map(row);
+    Ok((rows.collect::<Result<_, _>>()?, is_cut))
+}
+
+/// The figures of a run that its intervals tell.
+fn totals(intervals: &[Interval], warnings: &[&str]) -> Value {
+    let sum = |of: fn(&Interval) -> Option<f64>| -> Option<f64> { intervals.iter().map(of).sum() };
+    let ratio = |part: Option<f64>, whole: Option<f64>| -> Option<f64> {
+        Some(part? / whole.filter(|it| *it > 0.0)?)
+    };
+    let (seconds, ops) = (sum(|it| Some(it.seconds)), sum(|it| it.ops));
+    let (gets, in_dram) = (sum(|it| it.gets), sum(|it| it.get_hits_dram));
+    let hits = sum(|it| Some(it.gets? - it.get_misses?));
+    let (host, media) = (sum(|it| it.flash_bytes_host), sum(|it| it.flash_bytes_media));
+    serde_json::json!({
+        "warnings": warnings,
+        "ops": ops,
+        "seconds": seconds,
+        "throughput_ops_per_second": ratio(ops, seconds),
+        "gets": gets,
+        "hit_ratio": ratio(hits, gets),
+        "hit_ratio_dram": ratio(in_dram, gets),
+        "hit_ratio_flash": ratio(sum(|it| it.get_hits_flash), gets.zip(in_dram).map(|(gets, dram)| gets - dram)),
+        "flash_bytes_host": host,
+        "flash_bytes_media": media,
+        "alwa": ratio(sum(|it| it.flash_bytes_settled_host), sum(|it| it.flash_bytes_settled)),
+        "dlwa": ratio(media, host),
+    })
 }
 
 /// `1.2.3` and whatever follows.
@@ -226,7 +311,6 @@ fn short(value: &Value) -> String {
 fn intervals(told: Option<&Value>) -> Result<Vec<Interval>, String> {
     let Some(told) = told else { return Ok(Vec::new()) };
     let list = told.as_array().ok_or_else(|| format!("intervals: {} is not a list", short(told)))?;
-    let mut waited = Some(0.0);
     let mut intervals = Vec::new();
     for (number, told) in list.iter().enumerate() {
         let at = format!("intervals[{number}]");
@@ -234,8 +318,6 @@ fn intervals(told: Option<&Value>) -> Result<Vec<Interval>, String> {
         number_or_null(&at, columns.iter().map(|(name, value)| (name.as_str(), value)))?;
         let read = |name: &str| told[name].as_f64();
         let time = |name: &str| read(name).ok_or_else(|| format!("{at}.{name}: missing"));
-        let waits = read("flash_bytes_waiting");
-        let settled = |logical: f64| Some(logical + waited? - waits?);
         intervals.push(Interval {
             until_seconds: time("until_seconds")?,
             seconds: time("seconds")?,
@@ -246,11 +328,11 @@ fn intervals(told: Option<&Value>) -> Result<Vec<Interval>, String> {
             get_hits_flash: read("get_hits_flash"),
             flash_bytes_host: read("flash_bytes_host"),
             flash_bytes_media: read("flash_bytes_media"),
-            flash_bytes_settled: read("flash_bytes_logical").and_then(settled),
+            flash_bytes_settled: read("flash_bytes_settled"),
+            flash_bytes_settled_host: read("flash_bytes_settled_host"),
             get_p99_ns: read("get_p99_ns"),
             device_read_p99_ns: read("device_read_p99_ns"),
         });
-        waited = waits;
     }
     Ok(intervals)
 }
@@ -321,7 +403,38 @@ fn unit_by_name(name: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
     use super::*;
+
+    fn read(name: &str, text: &str) -> Result<Finished, String> {
+        Finished::parse_intervals(Path::new(name), text.as_bytes())
+    }
+
+    #[test]
+    fn interval_files_give_the_course_and_the_figures_of_a_run() {
+        let csv = "until_seconds,seconds,ops,gets,get_misses\n0.2,0.2,10,8,2\n0.4,0.2,30,12,3\n0.6,0.2,";
+        let run = read("run.csv", csv).unwrap();
+        assert_eq!((run.intervals.len(), run.part(&["totals", "ops"])), (2, &Value::from(40.0)));
+        assert_eq!(run.part(&["totals", "hit_ratio"]), &Value::from(0.75));
+        assert_eq!(run.part(&["totals", "flash_bytes_host"]), &Value::Null, "the columns are not there");
+        assert!(run.part(&["totals", "warnings"])[0].as_str().unwrap().contains("cut off"));
+        let lines = "{\"until_seconds\":0.2,\"seconds\":0.2,\"ops\":5}\n";
+        assert_eq!(
+            read("run.jsonl", lines).unwrap().part(&["totals", "throughput_ops_per_second"]),
+            &Value::from(25.0)
+        );
+        for (name, text, words) in [
+            ("trace.csv", "key,op,size\n1,2,3\n", "not an interval file of flashwright"),
+            ("run.csv", "until_seconds,seconds\n0.2\n", "line 2: has 1 fields, and the header 2"),
+            ("run.csv", "until_seconds,seconds\nx,1\n", "line 2: \"x\" is not a number"),
+            ("run.csv", "until_seconds,seconds\n", "has no intervals"),
+            ("run.jsonl", "{]\n", "line 1: not JSON"),
+        ] {
+            let error = read(name, text).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        }
+    }
 
     #[test]
     fn a_count_was_a_time() {

@@ -1,5 +1,8 @@
 //! What is said in between: CacheBench's progress line, and the detailed block of `--progress_stats_file`.
 
+use std::fmt::Write as _;
+
+use super::amount::duration;
 use super::text::{allocator, grouped, line, percent, throughput};
 use crate::run::Observable;
 use crate::run::counts::Counts;
@@ -13,6 +16,7 @@ pub struct Last {
     counts: Counts,
     latencies: Latencies,
     device: Option<(Histogram, Histogram)>,
+    flash_written_bytes: Option<u64>,
     sweeps: u64,
 }
 
@@ -27,6 +31,8 @@ pub struct Interval {
     pub latencies: Latencies,
     /// The target's counters since the start; the device's latencies since the last interval.
     pub snapshot: Snapshot,
+    /// Bytes written to flash since the last interval; `None` without flash.
+    pub flash_written_bytes: Option<u64>,
     /// What walks over DRAM saw since the start, and how many walks there were since the last interval.
     pub sweeps: Option<(Sweeps, u64)>,
 }
@@ -50,14 +56,18 @@ impl Last {
         let sweeps = instance.sweeps().map(|seen| (seen, seen.sweeps - self.sweeps));
         self.sweeps = sweeps.map_or(0, |(seen, _)| seen.sweeps);
         (self.counts, self.latencies) = (total, all_latencies);
-        Interval { total, since, latencies, snapshot, sweeps }
+        let written = snapshot.flash.as_ref().and_then(|flash| flash.host_bytes);
+        let before = std::mem::replace(&mut self.flash_written_bytes, written).unwrap_or(0);
+        let flash_written_bytes = written.map(|written| written.saturating_sub(before));
+        Interval { total, since, latencies, snapshot, flash_written_bytes, sweeps }
     }
 }
 
 impl Interval {
-    /// CacheBench's line, for instance `number` at Unix time `unix_seconds` (shown as UTC).
+    /// CacheBench's line, for instance `number` at Unix time `unix_seconds` (shown as UTC), with the rates of an interval of
+    /// `interval_seconds` behind it.
     #[must_use]
-    pub fn progress_line(&self, number: usize, unix_seconds: u32) -> String {
+    pub fn progress_line(&self, number: usize, unix_seconds: u32, interval_seconds: f64) -> String {
         let (hours, minutes, seconds) = (unix_seconds / 3600 % 24, unix_seconds / 60 % 60, unix_seconds % 60);
         let unknown = |count: Option<u64>| count.map_or_else(|| "unknown".to_owned(), grouped);
         let flash = self.snapshot.flash.as_ref();
@@ -74,7 +84,21 @@ impl Interval {
             percent(self.since.hit_ratio()),
             percent(self.since.hit_ratio_dram()),
             percent(self.since.hit_ratio_flash()),
-        ) + &self.sweeps_words()
+        ) + &self.rates(interval_seconds)
+            + &self.sweeps_words()
+    }
+
+    /// Operations, bytes written to flash and the slowest hundredth of gets, of the interval.
+    fn rates(&self, seconds: f64) -> String {
+        let seconds = seconds.max(1e-9);
+        let mut words = format!(" {} ops/s", grouped((self.since.ops as f64 / seconds).round() as u64));
+        if let Some(bytes) = self.flash_written_bytes {
+            let _ = write!(words, ", {:.1} MB/s written to nvm", bytes as f64 / seconds / 1e6);
+        }
+        if let Some(ns) = self.latencies.gets().quantile_ns(0.99) {
+            let _ = write!(words, ", get p99 {}", duration(ns as f64));
+        }
+        words + "."
     }
 
     /// What it says of walks over DRAM; they never fail here.

@@ -42,6 +42,8 @@ pub const COLUMNS: &[Column] = &[
     ("device_read_p99_ns", |span| latency(span, Layer::DeviceRead, 0.99)),
     ("device_write_p50_ns", |span| latency(span, Layer::DeviceWrite, 0.5)),
     ("device_write_p99_ns", |span| latency(span, Layer::DeviceWrite, 0.99)),
+    ("flash_bytes_settled", |span| of_flash(span, |flash| Some(flash.settled?.items))),
+    ("flash_bytes_settled_host", |span| of_flash(span, |flash| Some(flash.settled?.host))),
 ];
 
 fn whole(count: u64) -> Option<Reading> {
@@ -155,11 +157,31 @@ impl Watcher for IntervalFile<'_> {
         self.failed.is_none()
     }
 
-    /// A full disk must not end the run. A line goes out whole, so that who reads along never sees half of one.
+    /// A full disk must not end the run. A line is written whole or not at all.
     fn interval(&mut self, span: &Span) {
         let line = self.form.line(span) + "\n";
-        self.failed = self.file.write_all(line.as_bytes()).err();
+        if let Err(error) = write_whole(&mut self.file, line.as_bytes()) {
+            self.watcher.warn(&format!("{}: the file has no more intervals", named(&self.path, &error)));
+            self.failed = Some(error);
+        }
     }
+
+    fn warn(&mut self, words: &str) {
+        self.watcher.warn(words);
+    }
+}
+
+/// Writes all of `bytes` at the end of `file`, or leaves it as it was.
+///
+/// # Errors
+/// What kept it from being written.
+pub fn write_whole(file: &mut File, bytes: &[u8]) -> std::io::Result<()> {
+    let before = file.metadata().map(|it| it.len());
+    file.write_all(bytes).inspect_err(|_| {
+        if let Ok(length) = before {
+            let _ = file.set_len(length);
+        }
+    })
 }
 
 fn named(path: &Path, error: &Error) -> Error {
@@ -173,12 +195,14 @@ mod tests {
     use super::super::tails::Tails;
     use super::*;
     use crate::run::counts::Counts;
+    use crate::run::target::Settled;
 
     fn span() -> Span {
         let flash = FlashBytes {
             logical: Some(900),
             waiting: Some(5),
             host: Some(4096),
+            settled: Some(Settled { items: 800, host: 1000 }),
             media: None,
             is_listed: false,
         };
@@ -190,7 +214,7 @@ mod tests {
     #[test]
     fn both_forms_say_the_same_and_what_is_unknown_is_not_zero() {
         let line = Form::Csv.line(&span());
-        assert_eq!(line, "0.4,0.2,7,5,2,0,0,0,0,0,0,900,5,4096,,,,,,,,,");
+        assert_eq!(line, "0.4,0.2,7,5,2,0,0,0,0,0,0,900,5,4096,,,,,,,,,,800,1000");
         let object: Value = serde_json::from_str(&Form::JsonLines.line(&span())).unwrap();
         for (name, cell) in Form::Csv.header().trim_end().split(',').zip(line.split(',')) {
             let expected = if cell.is_empty() { Value::Null } else { serde_json::from_str(cell).unwrap() };
@@ -198,7 +222,7 @@ mod tests {
         }
         let without = Span { flash: None, ..span() };
         assert!(
-            Form::Csv.line(&without).ends_with(",0,0,0,0,,,,,,,,"),
+            Form::Csv.line(&without).ends_with(",0,0,0,0,,,,,,,,,0,0"),
             "without flash nothing was written to it"
         );
     }

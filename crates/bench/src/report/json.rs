@@ -1,7 +1,6 @@
 //! The result file. Names are stable; ratios are 0 to 1; what is not known is `null`.
 
 use serde_json::{Map, Value, json};
-use workload::trace::Rejected;
 
 use super::figures::FIGURES;
 use super::intervals;
@@ -34,6 +33,7 @@ pub fn render(report: &RunReport) -> Value {
             "passed": report.passed(),
             "failures": report.failures(),
             "remarks": report.remarks(),
+            "unwritten": report.unwritten.iter().cloned().chain(report.lost_events()).collect::<Vec<_>>(),
             "stopped": report.instances.iter().find_map(|it| it.stopped).map(reason),
         },
     })
@@ -65,16 +65,13 @@ pub(crate) fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
         fields.insert("flash_items_lost".to_owned(), flash.lost.into());
         fields.insert("flash_first_io_error".to_owned(), flash.first_io_error.clone().into());
         fields.insert("flash_buffered".to_owned(), flash.buffered.into());
+        fields.insert("flash_io".to_owned(), flash.engine.map(super::text::engine_words).into());
         fields.insert("flash_recovered".to_owned(), flash.recovered.into());
         let given = |(consumer, handle): &(String, u16)| json!({ "consumer": consumer, "handle": handle });
         fields.insert("placement".to_owned(), flash.placement.iter().map(given).collect());
     }
-    if let Some(trace) = &report.trace {
-        let rejected = |it: &Rejected| json!({ "reason": it.reason, "rows": it.rows, "first": it.first });
-        let rejected: Vec<Value> = trace.rejected.iter().map(rejected).collect();
-        let read = json!({ "rows": trace.rows, "rejected_rows": trace.rejected_rows, "rejected": rejected,
-            "messages": trace.messages, "notes": trace.notes, "failure": trace.failure });
-        fields.insert("trace".to_owned(), read);
+    if let Some(trace) = super::trace::to_json(report) {
+        fields.insert("trace".to_owned(), trace);
     }
     if let Some(Sweeps { mode, sweeps, items, bytes, ns, last_items }) = report.sweeps {
         let seen = json!({ "mode": mode, "sweeps": sweeps, "items": items, "bytes": bytes, "ns": ns,

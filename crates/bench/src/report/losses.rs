@@ -2,22 +2,20 @@
 //! would change it.
 
 use super::text::{counted, grouped, noun, share, was};
+use crate::run::InstanceReport;
 use crate::run::target::{End, FlashCounts, Snapshot};
 
 /// Losses for one reason below this share, in hundredths, are counted and not remarked on.
 const NOTABLE_PERCENT: u64 = 1;
 
 /// A remark on each reason that was notable.
-pub fn remarks(snapshot: &Snapshot) -> Vec<String> {
+pub fn remarks(report: &InstanceReport) -> Vec<String> {
+    let snapshot = &report.snapshot;
     let dram = Offers { ends: &snapshot.insert_ends, to: "into DRAM", one: "insert" };
     let chained = Offers { ends: &snapshot.chain_ends, to: "to chains", one: "addition" };
     let mut remarks = vec![
         // Any: the DRAM that a workload is given is to take all of its items.
-        dram.remark("rejected_too_large", 0, || {
-            "refused as too large for a chunk of DRAM, which has at most 4 MiB: raise allocSizes if they are given, or else \
-             maxAllocSize, or cacheSizeMB if it is small"
-                .to_owned()
-        }),
+        dram.remark("rejected_too_large", 0, || too_large_for_dram(report)),
         dram.remark("rejected_all_pinned", NOTABLE_PERCENT, || {
             "refused because everything that could make room was in use: raise cacheSizeMB, or lower numThreads or the \
              number of size classes (allocFactor)"
@@ -44,6 +42,28 @@ pub fn remarks(snapshot: &Snapshot) -> Vec<String> {
         remarks.extend(of_flash(flash));
     }
     remarks.into_iter().flatten().collect()
+}
+
+/// The reason and the remedy for items too large for DRAM, in the words of the warning before the run.
+fn too_large_for_dram(report: &InstanceReport) -> String {
+    let Some(limit) = &report.snapshot.item_limit else {
+        return "refused as too large for a chunk of DRAM, which has at most 4 MiB: raise allocSizes if they are given, or else \
+                maxAllocSize, or cacheSizeMB if it is small"
+            .to_owned();
+    };
+    let largest = report.largest_refused_bytes.max(limit.largest_chunk_bytes + 1);
+    let (key, remedy) = limit.remedy(largest);
+    format!(
+        "refused as too large for a chunk of DRAM (the largest has {} bytes, and items of up to {} were refused): {}: {remedy}",
+        grouped(limit.largest_chunk_bytes),
+        counted(largest, "byte"),
+        key.trim_start_matches("cache_config."),
+    )
+}
+
+/// A cache that refused every insert: it holds nothing, and its figures measure nothing.
+pub fn failure(snapshot: &Snapshot) -> Option<String> {
+    Offers { ends: &snapshot.insert_ends, to: "into DRAM", one: "insert" }.failure()
 }
 
 /// What the configuration or the drive kept from flash. What a policy or a time to live kept from it was asked for.
@@ -85,6 +105,19 @@ struct Offers<'a> {
 }
 
 impl Offers<'_> {
+    /// Says that all were refused, and for which reason most were.
+    fn failure(&self) -> Option<String> {
+        let all: u64 = self.ends.iter().filter(|(name, _)| *name != "present").map(|(_, count)| count).sum();
+        let refused = self.ends.iter().filter(|(name, _)| name.starts_with("rejected_"));
+        let refused_count: u64 = refused.clone().map(|(_, count)| count).sum();
+        let (reason, _) = refused.max_by_key(|(_, count)| *count)?;
+        let Self { to, one, .. } = self;
+        (all > 0 && refused_count == all).then(|| {
+            let reason = reason.trim_start_matches("rejected_").replace('_', " ");
+            format!("All {} {to} were refused ({reason}): nothing was stored", counted(all, one))
+        })
+    }
+
     /// Says that so many ended so, if that is more than `percent` of those that were not there already.
     fn remark(&self, end: &str, percent: u64, words: impl FnOnce() -> String) -> Option<String> {
         let count = |wanted: &str| self.ends.iter().find(|(name, _)| *name == wanted).map_or(0, |(_, n)| *n);

@@ -22,12 +22,11 @@ pub mod tails;
 pub mod tenants;
 pub mod text;
 mod totals;
+mod trace;
 
 pub use drive::DriveReport;
 pub use steadiness::Steadiness;
 pub use totals::totals;
-
-use workload::trace::Rejected;
 
 use crate::run::InstanceReport;
 
@@ -42,6 +41,8 @@ pub struct RunReport {
     pub warnings: Vec<String>,
     /// What went wrong after the run: caches that could not be closed.
     pub errors: Vec<String>,
+    /// Files beside the result that could not be written: name and reason.
+    pub unwritten: Vec<String>,
     /// The seed it all followed from.
     pub seed: u64,
     /// The model drive underneath, in the simulated world.
@@ -85,22 +86,23 @@ impl RunReport {
             let remarks = [
                 warmup_remark(report),
                 loss_remark(report),
-                trace_remark(report),
+                trace::rejected_rows_remark(report),
+                trace::missing_requests_remark(report),
                 arrivals::remark(report),
                 steadiness::unfilled_remark(report),
                 events::remark(report),
             ];
             let notes = report.trace.iter().flat_map(|trace| trace.notes.clone());
-            let all = remarks.into_iter().flatten().chain(notes).chain(losses::remarks(&report.snapshot));
+            let all = remarks.into_iter().flatten().chain(notes).chain(losses::remarks(report));
             all.map(move |remark| (number, remark))
         };
         let steadiness = Steadiness::of(self).remark();
         self.instances.iter().enumerate().flat_map(of).map(named).chain(steadiness).collect()
     }
 
-    /// Why what was to be written while it ran is not all there.
+    /// Why the file of events is not complete.
     #[must_use]
-    pub fn unwritten(&self) -> Option<String> {
+    pub fn lost_events(&self) -> Option<String> {
         self.instances.iter().find_map(|report| events::unwritten(report.events.as_ref()?))
     }
 
@@ -123,31 +125,6 @@ fn loss_remark(report: &InstanceReport) -> Option<String> {
     Some(format!("The cache of the earlier run was not recovered, this one began empty: {why}"))
 }
 
-/// Rows of the trace that are not in the figures, by what is wrong with them.
-fn trace_remark(report: &InstanceReport) -> Option<String> {
-    const TOLD: usize = 3;
-    let trace = report.trace.as_ref().filter(|trace| trace.rejected_rows > 0)?;
-    let (wrong, all) = (trace.rejected_rows, trace.rows + trace.rejected_rows);
-    let mut reasons: Vec<&Rejected> = trace.rejected.iter().collect();
-    reasons.sort_by_key(|it| std::cmp::Reverse(it.rows));
-    let words = |it: &&Rejected| {
-        format!("{} because {} (the first: {})", text::grouped(it.rows), it.reason, it.first)
-    };
-    let mut told: Vec<String> = reasons.iter().take(TOLD).map(words).collect();
-    let others: u64 = reasons.iter().skip(TOLD).map(|it| it.rows).sum();
-    if others > 0 {
-        told.push(format!("{} for other reasons", text::grouped(others)));
-    }
-    Some(format!(
-        "{} of {} of the trace ({}) {} left out, since they describe no request: {}",
-        text::grouped(wrong),
-        text::counted(all, "row"),
-        text::share(wrong, all),
-        text::was(wrong),
-        told.join("; ")
-    ))
-}
-
 /// Which checks one instance failed.
 fn failures_of(report: &InstanceReport) -> Vec<String> {
     let mut failures = Vec::new();
@@ -162,14 +139,21 @@ fn failures_of(report: &InstanceReport) -> Vec<String> {
     {
         let (rows, wrong) = (trace.rows, trace.rejected_rows);
         failures.push(if rows > 0 {
-            format!(
-                "None of the {rows} requests read from the trace was made: fastForwardCount skipped them, or the run ended first"
-            )
+            let key = if trace.filtered_rows > 0 {
+                "replayOps left them out"
+            } else {
+                "fastForwardCount skipped them"
+            };
+            format!("None of the {rows} requests read from the trace was made: {key}, or the run ended first")
         } else {
             let first = trace.messages.first().map(|first| format!(", the first: {first}"));
-            format!("The trace had no valid request; {wrong} of its rows are bad{}", first.unwrap_or_default())
+            format!(
+                "The trace had no valid request; {wrong} of its rows are bad{}",
+                first.unwrap_or_default()
+            )
         });
     }
+    failures.extend(losses::failure(&report.snapshot));
     let Some(flash) = &report.snapshot.flash else { return failures };
     if let Some(count) = flash.io_errors.filter(|count| *count > 0) {
         let first = flash.first_io_error.as_ref().map(|words| format!(", the first: {words}"));

@@ -51,7 +51,7 @@ const SUMS: &[Sums] = &[
     ("hit_ratio", |it| Some(it.gets? - it.get_misses?), |it| it.gets),
     ("hit_ratio_dram", |it| it.get_hits_dram, |it| it.gets),
     ("hit_ratio_flash", |it| it.get_hits_flash, |it| Some(it.gets? - it.get_hits_dram?)),
-    ("alwa", |it| it.flash_bytes_host, |it| it.flash_bytes_settled),
+    ("alwa", |it| it.flash_bytes_settled_host, |it| it.flash_bytes_settled),
     ("dlwa", |it| it.flash_bytes_media, |it| it.flash_bytes_host),
 ];
 
@@ -343,6 +343,7 @@ mod tests {
             flash_bytes_host: Some(300.0),
             flash_bytes_media: Some(360.0),
             flash_bytes_settled: Some(200.0),
+            flash_bytes_settled_host: Some(300.0),
             ..Interval::default()
         };
         let all: Vec<Interval> = (0..40).map(second).collect();

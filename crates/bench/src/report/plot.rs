@@ -1,5 +1,6 @@
 //! A run as a picture: throughput, hit ratio and slow requests over time, and the latencies percentile by percentile.
 
+use std::fmt::Write as _;
 use std::ops::Range;
 
 use plotters::coord::Shift;
@@ -9,6 +10,8 @@ use plotters::prelude::*;
 
 use super::RunReport;
 use super::amount::{duration, trimmed, with_prefix};
+use super::html::escape;
+use super::page::years_words;
 use super::series::Span;
 use super::tails::Layer;
 use super::text::grouped;
@@ -21,8 +24,11 @@ const SIZE: (u32, u32) = (960, 1130);
 /// Points of a latency curve for each nine.
 const POINTS_A_NINE: u32 = 20;
 
+/// Maximum number of tooltips on a curve.
+const HOVERS: usize = 120;
+
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn = Result<(), Box<dyn std::error::Error>>;
+type Drawn<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 /// The picture, an SVG file's text. `name` is what ran.
 ///
@@ -31,6 +37,7 @@ type Drawn = Result<(), Box<dyn std::error::Error>>;
 pub fn render(report: &RunReport, name: &str) -> Result<String, Box<dyn std::error::Error>> {
     let mut svg = String::new();
     let all = report.totals();
+    let mut hovers = Vec::new();
     {
         let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         root.fill(&WHITE)?;
@@ -40,13 +47,13 @@ pub fn render(report: &RunReport, name: &str) -> Result<String, Box<dyn std::err
         let (ratios, below) = below.split_vertically(230);
         let (slow, latencies) = below.split_vertically(230);
         let spans: Vec<Span> = report.series.spans().collect();
-        throughput(&over_time, &spans)?;
-        hit_ratio(&ratios, &spans, all.snapshot.flash.is_some())?;
-        slowest(&slow, &slow_curves(&spans))?;
-        percentiles(&latencies, "Latency, share of operations below", &curves(&all))?;
+        hovers.extend(throughput(&over_time, &spans)?);
+        hovers.extend(hit_ratio(&ratios, &spans, all.snapshot.flash.is_some())?);
+        hovers.extend(slowest(&slow, &slow_curves(&spans))?);
+        hovers.extend(percentiles(&latencies, "Latency, share of operations below", &curves(&all))?);
         root.present()?;
     }
-    Ok(svg)
+    Ok(with_hovers(svg, &hovers))
 }
 
 fn title(area: &Area<'_>, name: &str, all: &InstanceReport) -> Drawn {
@@ -74,6 +81,51 @@ pub(super) struct Curve {
     pub(super) points: Vec<(f64, f64)>,
 }
 
+/// A point of a curve and its values in words.
+struct Hover {
+    x: i32,
+    y: i32,
+    words: String,
+}
+
+/// Tooltips for the points of a curve, evenly thinned out on a long one.
+fn hovers<X, Y>(
+    chart: &ChartContext<'_, SVGBackend<'_>, Cartesian2d<X, Y>>,
+    curve: &Curve,
+    x_words: &dyn Fn(f64) -> String,
+    y_words: &dyn Fn(f64) -> String,
+) -> Vec<Hover>
+where
+    X: Ranged<ValueType = f64>,
+    Y: Ranged<ValueType = f64>,
+{
+    let step = curve.points.len().div_ceil(HOVERS).max(1);
+    let name = if curve.name.is_empty() { String::new() } else { format!("{}, ", curve.name) };
+    let hover = |point: &(f64, f64)| {
+        let (x, y) = chart.backend_coord(point);
+        Hover { x, y, words: format!("{name}{}: {}", x_words(point.0), y_words(point.1)) }
+    };
+    curve.points.iter().step_by(step).map(hover).collect()
+}
+
+/// Adds an SVG title at each point, which browsers show as a tooltip.
+fn with_hovers(mut svg: String, hovers: &[Hover]) -> String {
+    const HALF: i32 = 5;
+    let mut titles = String::new();
+    for Hover { x, y, words } in hovers {
+        let (left, top, side) = (x - HALF, y - HALF, 2 * HALF);
+        let _ = writeln!(
+            titles,
+            "<rect x=\"{left}\" y=\"{top}\" width=\"{side}\" height=\"{side}\" fill=\"none\" pointer-events=\"all\">\
+             <title>{}</title></rect>",
+            escape(words)
+        );
+    }
+    let end = svg.rfind("</svg>").unwrap_or(svg.len());
+    svg.insert_str(end, &titles);
+    svg
+}
+
 /// What is drawn over time in a picture of its own.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Over {
@@ -91,42 +143,111 @@ pub(super) enum Over {
 /// A picture of `what` over time.
 pub(super) fn panel_over_time(what: Over, curves: &[Curve]) -> Result<String, Box<dyn std::error::Error>> {
     let most = curves.iter().flat_map(|curve| &curve.points).map(|(_, value)| *value).fold(1.0, f64::max);
+    if let Over::SlowGets | Over::SlowDeviceReads = what {
+        let title = match what {
+            Over::SlowGets => "Gets, p99 of each interval",
+            _ => "Reads of the device, p99 of each interval",
+        };
+        return panel(|area| slow_over_time(area, title, curves));
+    }
     let (title, top, label): (_, _, fn(&f64) -> String) = match what {
         Over::Throughput => ("Throughput, operations per second", most * 1.08, |rate| with_prefix(*rate)),
         Over::HitRatio => ("Hit ratio", 100.0, |percent| format!("{percent:.0} %")),
-        Over::Amplification => ("Write amplification", most * 1.15, |factor| trimmed(*factor)),
         Over::AmplificationOfCache => {
             ("Write amplification of the cache", most * 1.15, |factor| trimmed(*factor))
         }
-        Over::SlowGets => ("Gets, p99 of each interval", most * 1.15, |ns| duration(*ns)),
-        Over::SlowDeviceReads => {
-            ("Reads of the device, p99 of each interval", most * 1.15, |ns| duration(*ns))
-        }
+        _ => ("Write amplification", most * 1.15, |factor| trimmed(*factor)),
     };
-    panel(|area| over_time(area, title, 0.0..top, &label, curves))
+    let words: fn(f64) -> String = match what {
+        Over::Throughput => |rate| format!("{} ops/s", grouped(rate.round() as u64)),
+        Over::HitRatio => |percent| format!("{percent:.2} %"),
+        _ => |factor| format!("{factor:.3}"),
+    };
+    panel(|area| over_time(area, title, 0.0..top, &label, curves, words))
+}
+
+/// What the values over a rate are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scale {
+    Nanoseconds,
+    Years,
+}
+
+impl Scale {
+    fn words(self, value: f64) -> String {
+        match self {
+            Self::Nanoseconds => duration(value),
+            Self::Years => years_words(value),
+        }
+    }
+}
+
+/// A line across that values are judged by.
+pub(super) struct Limit {
+    pub(super) value: f64,
+    pub(super) words: String,
+}
+
+/// A picture of values over operations a second, both on logarithmic axes.
+pub(super) fn panel_over_rate(
+    title: &str,
+    scale: Scale,
+    curves: &[Curve],
+    limit: Option<&Limit>,
+) -> Drawn<String> {
+    let logarithmic = |curve: &Curve| Curve {
+        points: curve.points.iter().map(|(rate, value)| (rate.max(1.0).log10(), *value)).collect(),
+        ..curve.clone()
+    };
+    let curves: Vec<Curve> = curves.iter().map(logarithmic).collect();
+    panel(|area| {
+        let area = &above_legend(area, &curves, 2)?;
+        let points = || curves.iter().flat_map(|curve| &curve.points);
+        let (start, end) = points()
+            .fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), it| (low.min(it.0), high.max(it.0)));
+        let (start, end) = ((start - 0.05).max(0.0), end + 0.05);
+        let values = || points().map(|(_, value)| *value).chain(limit.iter().map(|limit| limit.value));
+        let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+        let words: fn(&f64) -> String = |tens| format!("{}/s", with_prefix(10_f64.powf(*tens).round()));
+        let across = Across { title, start, end, labels: 8, words };
+        let range = (low * 0.7..high * 1.5).log_scale();
+        let mut chart = field(area, &across, range, (6, &|value| scale.words(*value)))?;
+        if let Some(Limit { value, words }) = limit {
+            chart.draw_series([PathElement::new([(start, *value), (end, *value)], PALE.stroke_width(1))])?;
+            let style = (FONT, 12).into_font().color(&PALE);
+            chart.draw_series([Text::new(words.clone(), (start + 0.01, value * 1.2), style)])?;
+        }
+        let mut all = Vec::new();
+        for curve in &curves {
+            draw(&mut chart, curve)?;
+            let dots = curve.points.iter().map(|at| Circle::new(*at, 3, curve.look.colour.filled()));
+            chart.draw_series(dots)?;
+            let rate = |tens: f64| format!("{} ops/s", grouped(10_f64.powf(tens).round() as u64));
+            all.extend(hovers(&chart, curve, &rate, &|value| scale.words(value)));
+        }
+        Ok(all)
+    })
 }
 
 /// A picture of latencies, percentile by percentile.
-pub(super) fn panel_of_latencies(
-    title: &str,
-    curves: &[Curve],
-) -> Result<String, Box<dyn std::error::Error>> {
+pub(super) fn panel_of_latencies(title: &str, curves: &[Curve]) -> Drawn<String> {
     panel(|area| percentiles(area, title, curves))
 }
 
-fn panel(draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<String, Box<dyn std::error::Error>> {
+fn panel(draw: impl FnOnce(&Area<'_>) -> Drawn<Vec<Hover>>) -> Drawn<String> {
     const PANEL: (u32, u32) = (960, 280);
     let mut svg = String::new();
-    {
+    let hovers = {
         let root = SVGBackend::with_string(&mut svg, PANEL).into_drawing_area();
         root.fill(&WHITE)?;
-        draw(&root)?;
+        let hovers = draw(&root)?;
         root.present()?;
-    }
-    Ok(svg)
+        hovers
+    };
+    Ok(with_hovers(svg, &hovers))
 }
 
-fn throughput(area: &Area<'_>, spans: &[Span]) -> Drawn {
+fn throughput(area: &Area<'_>, spans: &[Span]) -> Drawn<Vec<Hover>> {
     let points: Vec<_> =
         spans.iter().map(|span| (span.until_seconds, span.counts.ops as f64 / span.seconds)).collect();
     let most = points.iter().map(|(_, rate)| *rate).fold(1.0, f64::max);
@@ -137,10 +258,11 @@ fn throughput(area: &Area<'_>, spans: &[Span]) -> Drawn {
         0.0..most * 1.08,
         &|rate| with_prefix(*rate),
         &[curve],
+        |rate| format!("{} ops/s", grouped(rate.round() as u64)),
     )
 }
 
-fn hit_ratio(area: &Area<'_>, spans: &[Span], has_flash: bool) -> Drawn {
+fn hit_ratio(area: &Area<'_>, spans: &[Span], has_flash: bool) -> Drawn<Vec<Hover>> {
     let of = |name: &str, number, hits: fn(&Span) -> u64| Curve {
         name: name.to_owned(),
         look: Look::of(number),
@@ -156,12 +278,14 @@ fn hit_ratio(area: &Area<'_>, spans: &[Span], has_flash: bool) -> Drawn {
     if has_flash {
         curves.push(of("DRAM alone", 1, |span| span.counts.get_hits_dram));
     }
-    over_time(area, "Hit ratio", 0.0..100.0, &|percent| format!("{percent:.0} %"), &curves)
+    let label = |percent: &f64| format!("{percent:.0} %");
+    over_time(area, "Hit ratio", 0.0..100.0, &label, &curves, |percent| format!("{percent:.2} %"))
 }
 
 /// The title of a chart, and its axis from left to right.
 struct Across<'a> {
     title: &'a str,
+    start: f64,
     end: f64,
     labels: usize,
     words: fn(&f64) -> String,
@@ -170,7 +294,7 @@ struct Across<'a> {
 /// Of a chart of these curves over the seconds of a run.
 fn seconds<'a>(title: &'a str, curves: &[Curve]) -> Across<'a> {
     let end = curves.iter().flat_map(|curve| &curve.points).map(|(at, _)| *at).fold(1e-3, f64::max);
-    Across { title, end, labels: 10, words: |seconds| format!("{} s", trimmed(*seconds)) }
+    Across { title, start: 0.0, end, labels: 10, words: |seconds| format!("{} s", trimmed(*seconds)) }
 }
 
 type Chart<'a, 'b, Y> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, Y>>;
@@ -192,7 +316,7 @@ where
         .caption(across.title, (FONT, 14).into_font().color(&INK))
         .x_label_area_size(24)
         .y_label_area_size(64)
-        .build_cartesian_2d(0.0..across.end, range)?;
+        .build_cartesian_2d(across.start..across.end, range)?;
     chart
         .configure_mesh()
         .bold_line_style(GRID)
@@ -213,15 +337,22 @@ fn over_time(
     range: Range<f64>,
     label: &dyn Fn(&f64) -> String,
     curves: &[Curve],
-) -> Drawn {
+    value_words: fn(f64) -> String,
+) -> Drawn<Vec<Hover>> {
     let area = &above_legend(area, curves, 2)?;
     let mut chart = field(area, &seconds(title, curves), range, (5, label))?;
+    let mut all = Vec::new();
     for curve in curves {
         let area = AreaSeries::new(curve.points.iter().copied(), 0.0, curve.look.colour.mix(0.08));
         chart.draw_series(area)?;
         draw(&mut chart, curve)?;
+        all.extend(hovers(&chart, curve, &second_words, &value_words));
     }
-    Ok(())
+    Ok(all)
+}
+
+fn second_words(seconds: f64) -> String {
+    format!("at {} s", trimmed(seconds))
 }
 
 /// For each layer that was timed, the 99th percentile of each interval.
@@ -256,15 +387,21 @@ pub(super) fn look_of(name: &str) -> Look {
     Look::of(NAMES.iter().position(|it| *it == name).unwrap_or(0))
 }
 
-fn slowest(area: &Area<'_>, curves: &[Curve]) -> Drawn {
+fn slowest(area: &Area<'_>, curves: &[Curve]) -> Drawn<Vec<Hover>> {
+    slow_over_time(area, "Latency, p99 of each interval", curves)
+}
+
+/// Latencies over time, on a logarithmic axis.
+fn slow_over_time(area: &Area<'_>, title: &str, curves: &[Curve]) -> Drawn<Vec<Hover>> {
     let points = || curves.iter().flat_map(|curve| &curve.points);
     let longest = points().map(|(_, ns)| *ns).fold(1e3, f64::max);
     let shortest = points().map(|(_, ns)| *ns).fold(longest, f64::min);
-    let across = seconds("Latency, p99 of each interval", curves);
-    let range = (shortest * 0.8..longest * 1.5).log_scale();
+    let across = seconds(title, curves);
+    let range = (shortest.max(1.0) * 0.8..longest * 1.5).log_scale();
     let area = &above_legend(area, curves, 1)?;
     let mut chart = field(area, &across, range, (5, &|ns| duration(*ns)))?;
-    curves.iter().try_for_each(|curve| draw(&mut chart, curve))
+    curves.iter().try_for_each(|curve| draw(&mut chart, curve))?;
+    Ok(curves.iter().flat_map(|curve| hovers(&chart, curve, &second_words, &duration)).collect())
 }
 
 /// The curves of everything that was timed at least twice.
@@ -288,17 +425,18 @@ fn curve(histogram: &Histogram) -> Vec<(f64, f64)> {
     at.filter_map(|n| Some((n, histogram.quantile_ns(1.0 - 10_f64.powf(-n))?.max(1) as f64))).collect()
 }
 
-fn percentiles(area: &Area<'_>, title: &str, curves: &[Curve]) -> Drawn {
+fn percentiles(area: &Area<'_>, title: &str, curves: &[Curve]) -> Drawn<Vec<Hover>> {
     let points = || curves.iter().flat_map(|curve| &curve.points);
     let nines = points().map(|(n, _)| *n).fold(1.0, f64::max);
     let longest = points().map(|(_, ns)| *ns).fold(1e3, f64::max);
     let shortest = points().map(|(_, ns)| *ns).fold(longest, f64::min);
     let words: fn(&f64) -> String = |nines| share(*nines);
-    let across = Across { title, end: nines * 1.02, labels: nines as usize + 1, words };
+    let across = Across { title, start: 0.0, end: nines * 1.02, labels: nines as usize + 1, words };
     let range = (shortest * 0.8..longest * 1.5).log_scale();
     let area = &above_legend(area, curves, 1)?;
     let mut chart = field(area, &across, range, (10, &|ns| duration(*ns)))?;
-    curves.iter().try_for_each(|curve| draw(&mut chart, curve))
+    curves.iter().try_for_each(|curve| draw(&mut chart, curve))?;
+    Ok(curves.iter().flat_map(|curve| hovers(&chart, curve, &share, &duration)).collect())
 }
 
 fn draw<'a, 'b: 'a, X, Y>(

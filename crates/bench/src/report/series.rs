@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::tails::{Tails, Timings};
 use crate::run::counts::Counts;
-use crate::run::target::FlashBytes;
+use crate::run::target::{FlashBytes, Settled};
 use crate::run::{Observable, Watcher};
 
 /// Moments kept; when they become twice as many, every second one goes.
@@ -36,6 +36,7 @@ impl Moment {
             logical: Some(0),
             waiting: Some(0),
             host: Some(0),
+            settled: Some(Settled::default()),
             media: Some(0),
             is_listed: false,
         };
@@ -215,6 +216,10 @@ impl Watcher for Recorder<'_> {
             self.series.pass();
         }
         self.watcher.moment(instances, elapsed);
+    }
+
+    fn warn(&mut self, words: &str) {
+        self.watcher.warn(words);
     }
 
     fn warmed_up(&mut self) {

@@ -43,6 +43,7 @@ struct Part {
     gets: f64,
     hits: f64,
     settled: Option<f64>,
+    settled_host: Option<f64>,
     host: Option<f64>,
     media: Option<f64>,
 }
@@ -67,7 +68,7 @@ impl Steadiness {
         let figures = [
             ("hit_ratio", judged(&|part| of(part.hits, part.gets))),
             ("throughput_ops_per_second", judged(&|part| of(part.ops, part_seconds))),
-            ("alwa", judged(&|part| of(part.host?, part.settled?))),
+            ("alwa", judged(&|part| of(part.settled_host?, part.settled?))),
             ("dlwa", judged(&|part| of(part.media?, part.host?))),
         ];
         Self { from_seconds, part_seconds, figures }
@@ -120,11 +121,11 @@ fn words(name: &str, judged: Judged) -> String {
 
 /// What was counted in each part. A look that lies across an edge is shared out by time.
 fn parts(spans: &[Span], from_seconds: f64, part_seconds: f64) -> [Part; ROUNDS] {
-    let mut waited = 0;
-    let mut all = [Part { settled: Some(0.0), host: Some(0.0), media: Some(0.0), ..Part::default() }; ROUNDS];
+    let zero = Some(0.0);
+    let nothing = Part { settled: zero, settled_host: zero, host: zero, media: zero, ..Part::default() };
+    let mut all = [nothing; ROUNDS];
     for span in spans {
-        let settled = span.flash.and_then(|it| Some((it.logical? + waited).saturating_sub(it.waiting?)));
-        waited = span.flash.and_then(|it| it.waiting).unwrap_or(0);
+        let settled = span.flash.and_then(|it| it.settled);
         let begun = span.until_seconds - span.seconds;
         for (number, part) in all.iter_mut().enumerate() {
             let start = from_seconds + part_seconds * number as f64;
@@ -137,7 +138,8 @@ fn parts(spans: &[Span], from_seconds: f64, part_seconds: f64) -> [Part; ROUNDS]
             part.ops += share * span.counts.ops as f64;
             part.gets += share * span.counts.gets as f64;
             part.hits += share * span.counts.gets.saturating_sub(span.counts.get_misses) as f64;
-            part.settled = add(part.settled, settled);
+            part.settled = add(part.settled, settled.map(|it| it.items));
+            part.settled_host = add(part.settled_host, settled.map(|it| it.host));
             part.host = add(part.host, span.flash.and_then(|it| it.host));
             part.media = add(part.media, span.flash.and_then(|it| it.media));
         }
@@ -176,13 +178,14 @@ mod tests {
     use super::super::tails::Tails;
     use super::*;
     use crate::run::counts::Counts;
-    use crate::run::target::FlashBytes;
+    use crate::run::target::{FlashBytes, Settled};
 
     fn span(second: u32, hits: u64, host: u64) -> Span {
         let flash = FlashBytes {
             logical: Some(100),
             waiting: Some(0),
             host: Some(host),
+            settled: Some(Settled { items: 100, host }),
             media: None,
             is_listed: false,
         };

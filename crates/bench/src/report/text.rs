@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use device::Engine;
 use workload::trace::{Cut, ReplayStats};
 
 use super::RunReport;
@@ -135,6 +136,9 @@ fn generator(trace: &ReplayStats) -> String {
         &mut out,
         format_args!("Total Processed Samples: {million} million (parse error: {})", trace.rejected_rows),
     );
+    if trace.filtered_rows > 0 {
+        line(&mut out, format_args!("Left out by replayOps: {}", counted(trace.filtered_rows, "row")));
+    }
     for message in trace.messages.iter().take(5) {
         line(&mut out, format_args!("  {message}"));
     }
@@ -353,8 +357,20 @@ fn flash_block(out: &mut String, flash: &FlashCounts, counts: &Counts) {
         let role = if *handle == 0 { " (the default: no handle was left)" } else { "" };
         line(out, format_args!("NVM placement : {consumer} writes with handle {handle}{role}"));
     }
+    if let Some(engine) = flash.engine {
+        line(out, format_args!("NVM I/O path  : {}", engine_words(engine)));
+    }
     if flash.buffered {
         line(out, format_args!("NVM transfers went through the page cache: latencies are not the device's"));
+    }
+}
+
+/// How transfers reach the kernel: as `flash_io` in the result has it.
+#[must_use]
+pub fn engine_words(engine: Engine) -> &'static str {
+    match engine {
+        Engine::IoUring => "io_uring",
+        Engine::ThreadPool => "threads",
     }
 }
 

@@ -26,6 +26,7 @@ pub fn totals(instances: &[InstanceReport]) -> InstanceReport {
         sum.counts.add(&report.counts);
         sum.latencies.merge(&report.latencies);
         sum.snapshot = sum.snapshot.plus(&report.snapshot);
+        sum.largest_refused_bytes = sum.largest_refused_bytes.max(report.largest_refused_bytes);
         sum.inconsistencies.extend(&report.inconsistencies);
         sum.stopped = sum.stopped.or(report.stopped);
         add_arrivals(&mut sum, report);
@@ -113,6 +114,10 @@ fn add_traces(a: Option<ReplayStats>, b: Option<&ReplayStats>) -> Option<ReplayS
     let (Some(mut sum), Some(b)) = (a.clone(), b) else { return a.or_else(|| b.cloned()) };
     sum.rows += b.rows;
     sum.rejected_rows += b.rejected_rows;
+    sum.filtered_rows += b.filtered_rows;
+    sum.requests += b.requests;
+    sum.read_to_end &= b.read_to_end;
+    sum.is_endless &= b.is_endless;
     sum.messages.extend(b.messages.iter().cloned());
     for note in &b.notes {
         if !sum.notes.contains(note) {

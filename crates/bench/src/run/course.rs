@@ -187,6 +187,7 @@ mod tests {
             latencies: latencies(ops),
             timed_all: true,
             snapshot: written(host),
+            largest_refused_bytes: 0,
             inconsistencies: Vec::new(),
             stopped: None,
             punctuality: None,

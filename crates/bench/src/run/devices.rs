@@ -90,23 +90,18 @@ impl Devices {
 
 impl Devices {
     /// Whether it [would open](Supply::open), as far as that can be found out without making or changing anything. A place that is
-    /// not there is an answer if it may be `elsewhere`: on another machine.
+    /// not there is in the answer.
     ///
     /// # Errors
     /// As opening it.
-    pub fn check(&self, plan: &FlashPlan, elsewhere: bool) -> Result<Vec<String>, OpenError> {
-        let is_nowhere = |path: &&PathBuf| !path.exists() && refuse_nowhere(path).is_err();
-        let (nowhere, there): (Vec<&PathBuf>, Vec<_>) = plan.paths.iter().partition(is_nowhere);
-        let told: Vec<String> =
-            nowhere.iter().filter_map(|path| Some(refuse_nowhere(path).err()?.to_string())).collect();
-        if let Some(path) = nowhere.first().filter(|_| !elsewhere) {
-            refuse_nowhere(path)?;
-        }
+    pub fn check(&self, plan: &FlashPlan) -> Result<Vec<OpenError>, OpenError> {
+        let (nowhere, there): (Vec<&PathBuf>, Vec<_>) = plan.paths.iter().partition(|path| is_nowhere(path));
+        let absent = nowhere.iter().filter_map(|path| refuse_nowhere(path).err()).collect();
         if !self.force {
             self.refuse_files(plan)?;
         }
         there.into_iter().try_for_each(|path| self.by_path[path].check(path, self.force))?;
-        Ok(told)
+        Ok(absent)
     }
 
     /// Refuses files that no cache of ours left, before any is made longer: those that are somebody's by their mark, or that
@@ -317,6 +312,11 @@ fn refuse_nowhere(path: &Path) -> Result<(), OpenError> {
         }
         None => Ok(()),
     }
+}
+
+/// Whether a path is not there and no file can be made at it.
+pub fn is_nowhere(path: &Path) -> bool {
+    !path.exists() && refuse_nowhere(path).is_err()
 }
 
 fn missing_parent(path: &Path) -> Option<&Path> {

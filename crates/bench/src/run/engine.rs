@@ -8,10 +8,12 @@ use device::Device;
 use device::wrap::MeasureDevice;
 use parking_lot::Mutex;
 
+use super::item_sizes::ItemLimit;
 use super::latency::Histogram;
 use super::listed_drives::{DriveBytes, ListedDrive};
 use super::target::{
-    ClassUse, Detail, DramCounts, FlashBytes, FlashCounts, Found, Layer, SetHow, SetOutcome, Snapshot, Target,
+    ClassUse, Detail, DramCounts, FlashBytes, FlashCounts, Found, Layer, SetHow, SetOutcome, Settled,
+    Snapshot, Target,
 };
 
 /// A cache, with what is measured of its device.
@@ -20,6 +22,7 @@ pub struct EngineTarget {
     face: Face,
     flash: Option<MeasuredFlash>,
     listed_drives: Vec<ListedDrive>,
+    item_limit: Option<ItemLimit>,
 }
 
 /// The device under a cache, and what was measured of it.
@@ -96,13 +99,19 @@ impl EngineTarget {
     /// A target of `cache`.
     #[must_use]
     pub fn new(cache: Cache, face: Face, flash: Option<MeasuredFlash>) -> Self {
-        Self { cache, face, flash, listed_drives: Vec::new() }
+        Self { cache, face, flash, listed_drives: Vec::new(), item_limit: None }
     }
 
     /// The same, whose flash's media bytes are told by these drives, if there are any.
     #[must_use]
     pub fn told_by(self, listed_drives: Vec<ListedDrive>) -> Self {
         Self { listed_drives, ..self }
+    }
+
+    /// The same, whose DRAM takes items up to `limit`.
+    #[must_use]
+    pub fn limited_to(self, limit: ItemLimit) -> Self {
+        Self { item_limit: Some(limit), ..self }
     }
 
     /// The cache.
@@ -209,6 +218,7 @@ impl Target for EngineTarget {
             flash: self.flash(&stats),
             insert_ends: stats.inserts.ends().to_vec(),
             chain_ends: stats.chained.ends().to_vec(),
+            item_limit: self.item_limit,
             details: details(&stats),
         }
     }
@@ -221,6 +231,7 @@ impl Target for EngineTarget {
             logical: Some(logical_bytes(&flash)),
             waiting: Some(flash.waiting_bytes()),
             host: Some(flash.device.written_bytes),
+            settled: Some(settled(&flash)),
             media: media_bytes(&flash, &listed_drives),
             is_listed: !listed_drives.is_empty(),
         })
@@ -234,6 +245,11 @@ impl Target for EngineTarget {
 /// Keys and values that flash took, but for those that were given up before they were written: nothing is written for them.
 fn logical_bytes(flash: &cache::stats::FlashStats) -> u64 {
     flash.puts.logical_bytes.saturating_sub(flash.unwritten_bytes())
+}
+
+fn settled(flash: &cache::stats::FlashStats) -> Settled {
+    let (items, host) = flash.settled_bytes();
+    Settled { items, host }
 }
 
 /// What listed drives tell, or else what flash tells by itself.
@@ -306,6 +322,7 @@ impl EngineTarget {
             capacity_bytes: measured.map(|flash| flash.device.geometry().capacity_bytes),
             host_bytes: Some(flash.device.written_bytes),
             host_read_bytes: Some(flash.device.read_bytes),
+            settled: Some(settled(flash)),
             media_bytes: media_bytes(flash, &listed_drives),
             listed_drives,
             io_errors: Some(flash.device.errors),
@@ -319,6 +336,7 @@ impl EngineTarget {
                 },
             ),
             buffered: measured.is_some_and(|flash| flash.device.geometry().buffered),
+            engine: measured.and_then(|flash| flash.device.engine()),
             placement: measured.map_or_else(Vec::new, MeasuredFlash::placement),
             recovered: flash.recovered,
             loss: flash.loss,

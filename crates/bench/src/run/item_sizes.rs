@@ -55,8 +55,56 @@ impl ItemSizes {
     }
 }
 
+/// The largest item that DRAM takes, and what in the config sets it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ItemLimit {
+    /// The largest chunk that there is.
+    pub largest_chunk_bytes: u64,
+    /// The largest chunk that the config allows.
+    allowed_bytes: u64,
+    /// `allocSizes` are given, so that `maxAllocSize` has no effect.
+    has_alloc_sizes: bool,
+}
+
+impl ItemLimit {
+    fn of(config: &DramConfig, plan: &CachePlan) -> Result<Self, OpenError> {
+        let chunks = config.chunk_sizes().map_err(|error| refused(&error))?;
+        let explicit = plan.classes.explicit_bytes.last();
+        Ok(Self {
+            largest_chunk_bytes: u64::from(chunks.last().copied().unwrap_or(0)),
+            allowed_bytes: u64::from(explicit.copied().unwrap_or(plan.classes.max_bytes)),
+            has_alloc_sizes: explicit.is_some(),
+        })
+    }
+
+    /// The key that refuses an item of `item_bytes`, header and key included, and what makes the cache take it.
+    #[must_use]
+    pub fn remedy(&self, item_bytes: u64) -> (&'static str, String) {
+        let key = match (item_bytes > self.allowed_bytes, self.has_alloc_sizes) {
+            (false, _) => "cache_config.cacheSizeMB",
+            (true, true) => "cache_config.allocSizes",
+            (true, false) => "cache_config.maxAllocSize",
+        };
+        let words = if item_bytes > LARGEST_CLASS_BYTES {
+            "no chunk can be larger than 4 MiB: request smaller values, or chained items".to_owned()
+        } else if item_bytes <= self.allowed_bytes {
+            let needed_mib = item_bytes.next_power_of_two() * USUAL_CHUNKS / MIB;
+            format!(
+                "DRAM has too few slabs for chunks of all sizes up to that: cacheSizeMB {needed_mib} (after --scale) is enough"
+            )
+        } else if self.largest_chunk_bytes < self.allowed_bytes {
+            "raise it and cacheSizeMB, which has too few slabs for such chunks".to_owned()
+        } else if self.has_alloc_sizes {
+            "give larger ones".to_owned()
+        } else {
+            "raise it, or give allocSizes".to_owned()
+        };
+        (key, words)
+    }
+}
+
 /// Gives `config` slabs that the largest of `sizes` fits, where the plan wants such chunks, memory bears them and it would not
-/// have them by itself. The answer is what remains to be said of it.
+/// have them by itself. The answer is the largest item that it takes, and a warning if some of `sizes` are larger.
 ///
 /// # Errors
 /// A DRAM that cannot be.
@@ -64,16 +112,11 @@ pub fn make_room(
     config: &mut DramConfig,
     plan: &CachePlan,
     sizes: Option<ItemSizes>,
-) -> Result<Option<String>, OpenError> {
-    let chunks = |config: &DramConfig| config.chunk_sizes().map_err(|error| refused(&error));
-    let largest = |chunks: &[u32]| u64::from(chunks.last().copied().unwrap_or(0));
-    let (limit, Some(sizes)) = (largest(&chunks(config)?), sizes) else { return Ok(None) };
-    let most = match plan.classes.explicit_bytes.last() {
-        Some(most) => *most,
-        None => plan.classes.max_bytes,
-    };
-    let wanted = sizes.most_bytes.min(u64::from(most));
-    if wanted > limit
+) -> Result<(ItemLimit, Option<String>), OpenError> {
+    let limit = ItemLimit::of(config, plan)?;
+    let Some(sizes) = sizes else { return Ok((limit, None)) };
+    let wanted = sizes.most_bytes.min(limit.allowed_bytes);
+    if wanted > limit.largest_chunk_bytes
         && let Some(slab_bytes) = u32::try_from(wanted).ok().and_then(u32::checked_next_power_of_two)
     {
         let mut wider = config.clone();
@@ -82,8 +125,9 @@ pub fn make_room(
             *config = wider;
         }
     }
-    let limit = largest(&chunks(config)?);
-    Ok((sizes.most_bytes > limit).then(|| too_large(plan, sizes.most_bytes, u64::from(most), limit)))
+    let limit = ItemLimit::of(config, plan)?;
+    let is_too_large = sizes.most_bytes > limit.largest_chunk_bytes;
+    Ok((limit, is_too_large.then(|| too_large(sizes.most_bytes, limit))))
 }
 
 /// A DRAM that cannot be, by the key that makes it so.
@@ -101,28 +145,12 @@ fn bears(config: &DramConfig, plan: &CachePlan, sizes: ItemSizes, chunks: &[u32]
     !chunks.is_empty() && plan.pool_shares.iter().all(|share| of(share) >= SLABS_A_SIZE * in_use as u64)
 }
 
-fn too_large(plan: &CachePlan, item_bytes: u64, most_bytes: u64, limit_bytes: u64) -> String {
-    let words =
-        format!("items of up to {item_bytes} bytes, header and key included, are requested, and those");
-    if item_bytes > most_bytes {
-        let are_given = !plan.classes.explicit_bytes.is_empty();
-        let key = if are_given { "cache_config.allocSizes" } else { "cache_config.maxAllocSize" };
-        let what_to_do = if item_bytes > LARGEST_CLASS_BYTES {
-            "no chunk can be larger than 4 MiB, but chained items hold more"
-        } else if limit_bytes < most_bytes {
-            "raise it and cacheSizeMB, which has too few slabs for such chunks"
-        } else if are_given {
-            "give larger ones"
-        } else {
-            "raise it, or give allocSizes"
-        };
-        return format!("{key}: {words} above {limit_bytes} are refused as too large: {what_to_do}");
-    }
-    let needed_mib = item_bytes.next_power_of_two() * USUAL_CHUNKS / MIB;
+fn too_large(item_bytes: u64, limit: ItemLimit) -> String {
+    let (key, remedy) = limit.remedy(item_bytes);
     format!(
-        "cache_config.cacheSizeMB: {words} above {limit_bytes} are refused as too large, because DRAM of {} MiB has \
-         too few slabs for chunks of all sizes up to that: {needed_mib} MiB (after --scale) are enough",
-        plan.dram_bytes / MIB,
+        "{key}: items of up to {item_bytes} bytes, header and key included, are requested, and those above {} are refused as \
+         too large: {remedy}",
+        limit.largest_chunk_bytes
     )
 }
 
@@ -164,7 +192,7 @@ mod tests {
         let mut config = DramConfig::new(plan.dram_bytes, cache::config::eviction(eviction));
         config.max_item_bytes = plan.classes.max_bytes;
         let said = make_room(&mut config, &plan, Some(ItemSizes { least_bytes: least, most_bytes: most }));
-        (*config.chunk_sizes().unwrap().last().unwrap(), said.unwrap())
+        (*config.chunk_sizes().unwrap().last().unwrap(), said.unwrap().1)
     }
 
     #[test]
@@ -181,7 +209,7 @@ mod tests {
         assert_eq!(largest, 256 << 10);
         assert!(
             said.contains("above 262144 are refused as too large")
-                && said.contains("64 MiB (after --scale) are enough"),
+                && said.ends_with("cacheSizeMB 64 (after --scale) is enough"),
             "{said}"
         );
         let (_, said) = room(1024, 100, 3_000_000);
@@ -201,7 +229,10 @@ mod tests {
             "{said}"
         );
         let said = room(1024, 100, 5_000_000).1.unwrap();
-        assert!(said.ends_with("no chunk can be larger than 4 MiB, but chained items hold more"), "{said}");
+        assert!(
+            said.ends_with("no chunk can be larger than 4 MiB: request smaller values, or chained items"),
+            "{said}"
+        );
     }
 
     /// `maxAllocSize` was named, which nobody heeds then.
@@ -213,7 +244,7 @@ mod tests {
         let mut config = DramConfig::new(plan.dram_bytes, cache::config::eviction(eviction));
         config.alloc_sizes = plan.classes.explicit_bytes.clone();
         let sizes = ItemSizes { least_bytes: 100, most_bytes: 8000 };
-        let said = make_room(&mut config, &plan, Some(sizes)).unwrap().unwrap();
+        let said = make_room(&mut config, &plan, Some(sizes)).unwrap().1.unwrap();
         assert!(
             said.starts_with("cache_config.allocSizes: ") && said.ends_with("give larger ones"),
             "{said}"

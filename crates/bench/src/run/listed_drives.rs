@@ -38,18 +38,25 @@ pub struct DriveBytes {
 #[must_use]
 pub fn open(caches: &[Option<&FlashPlan>]) -> (Vec<Vec<ListedDrive>>, Vec<String>) {
     let lists: Vec<Vec<&PathBuf>> = caches.iter().map(|cache| paths_to_ask(*cache, caches)).collect();
-    let (mut probes, mut warnings) = (HashMap::new(), Vec::new());
+    let (mut probes, mut unknown) = (HashMap::new(), Vec::<(String, Vec<String>)>::new());
     for path in lists.iter().flatten() {
         let (probe, listings) =
             probes.entry(*path).or_insert_with(|| (MediaProbe::open(path).map(Arc::new), 0));
         *listings += 1;
         let is_named = caches.iter().flatten().any(|flash| flash.listed_drives.contains(path));
         if let (Err(error), 1, true) = (probe, *listings, is_named) {
-            let path = path.display();
-            warnings
-                .push(format!("cache_config.writeAmpDeviceList: {path}: {error}; what it wrote is unknown"));
+            let (path, error) = (path.display().to_string(), error.to_string());
+            match unknown.iter_mut().find(|(reason, _)| *reason == error) {
+                Some((_, paths)) => paths.push(path),
+                None => unknown.push((error, vec![path])),
+            }
         }
     }
+    let warning = |(reason, paths): (String, Vec<String>)| {
+        let paths = paths.join(", ");
+        format!("cache_config.writeAmpDeviceList: {paths}: {reason}; what the medium wrote is unknown")
+    };
+    let warnings = unknown.into_iter().map(warning).collect();
     let of_path = |path: &&PathBuf| {
         let (probe, listings) = &probes[*path];
         ListedDrive {
@@ -97,6 +104,15 @@ impl DriveBytes {
 mod tests {
     use super::*;
     use crate::run::fit;
+
+    #[test]
+    fn drives_that_are_not_there_are_one_warning() {
+        let mut flash = fit::tests::plan(vec![(100, 50)]);
+        flash.listed_drives = vec!["/no/one".into(), "/no/other".into(), "/no/third".into()];
+        let (_, warnings) = open(&[Some(&flash)]);
+        let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+        assert!(warning.contains("/no/one, /no/other, /no/third: No such file"), "{warning}");
+    }
 
     #[test]
     fn drives_that_cannot_be_asked_are_told_of_once_and_unknown() {

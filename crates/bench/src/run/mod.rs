@@ -11,9 +11,11 @@ pub mod engine;
 pub mod error;
 mod fit;
 pub mod in_memory;
+pub mod io_path;
 pub mod item_sizes;
 pub mod latency;
 pub mod listed_drives;
+pub mod memory;
 pub mod misses;
 pub mod model_drive;
 pub mod open;
@@ -131,12 +133,25 @@ pub trait Observable {
     }
     /// Operations that the run will do, unless its workload ends before.
     fn total_ops(&self) -> u64;
+    /// What ends the run besides `numOps` and the time limit.
+    fn limits(&self) -> Limits {
+        Limits::default()
+    }
     /// What walks over DRAM saw so far; `None` where nobody walks.
     fn sweeps(&self) -> Option<Sweeps> {
         None
     }
     /// Has it offered so many operations a second from here on; a run that began without a rate has none.
     fn set_rate(&self, ops_per_second: u64);
+}
+
+/// How much of what ends an instance is done, 0 to 1; `None` where nothing of the kind ends it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Limits {
+    /// Of `maxFlashWriteMB`.
+    pub flash_written: Option<f64>,
+    /// Of the trace, all its passes together.
+    pub trace: Option<f64>,
 }
 
 /// Somebody who watches a run.
@@ -155,6 +170,11 @@ pub trait Watcher {
 
     /// The warm-up has ended.
     fn warmed_up(&mut self) {}
+
+    /// Something went wrong beside the run, which goes on.
+    fn warn(&mut self, words: &str) {
+        let _ = words;
+    }
 
     /// Whether [`interval`](Self::interval) is to be told.
     fn wants_intervals(&self) -> bool {
@@ -182,6 +202,8 @@ pub struct InstanceReport {
     pub timed_all: bool,
     /// The target's counters, at the end.
     pub snapshot: Snapshot,
+    /// The largest item that DRAM refused, header and key included; 0 where it refused none.
+    pub largest_refused_bytes: u64,
     /// The first values that should not have been found; all are counted.
     pub inconsistencies: Vec<Inconsistency>,
     /// Why it ended early, where it did.
@@ -343,6 +365,7 @@ impl<T: Target> Instance<T> {
             latencies: self.latencies(),
             timed_all: self.shared.time_all,
             snapshot: self.snapshot(),
+            largest_refused_bytes: self.boards.iter().map(Board::largest_refused_bytes).max().unwrap_or(0),
             inconsistencies: self
                 .shared
                 .checking
@@ -452,6 +475,15 @@ impl<T: Target> Observable for Instance<T> {
 
     fn total_ops(&self) -> u64 {
         self.shared.settings.total_ops()
+    }
+
+    fn limits(&self) -> Limits {
+        let limit = self.shared.settings.limits.flash_bytes;
+        let written = || self.flash_written_bytes() as f64 / limit as f64;
+        Limits {
+            flash_written: (limit > 0).then(written),
+            trace: self.trace.as_ref().and_then(|trace| trace.share_read()),
+        }
     }
 
     fn sweeps(&self) -> Option<Sweeps> {

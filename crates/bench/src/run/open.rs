@@ -21,7 +21,7 @@ use workload::{Source, Workload, WorkloadError};
 use super::engine::{DeviceLatency, EngineTarget, Face, MeasuredFlash};
 use super::error::OpenError;
 use super::fit;
-use super::item_sizes::{self, ItemSizes};
+use super::item_sizes::{self, ItemLimit, ItemSizes};
 use super::listed_drives::ListedDrive;
 use super::misses::MissTrace;
 use super::pace::Waiter;
@@ -74,7 +74,7 @@ pub fn cache(
         Some(time) => Arc::new(CacheClock { world: Arc::clone(clock), time: Arc::clone(time) }),
         None => Arc::clone(clock),
     };
-    let (dram, warning) = dram(plan, sizes)?;
+    let (dram, item_limit, warning) = dram(plan, sizes)?;
     let mut warnings: Vec<String> = warning.into_iter().collect();
     let mut config = CacheConfig {
         dram,
@@ -117,7 +117,7 @@ pub fn cache(
         ),
         World::Simulated(simulation) => (open_in(simulation, builder)?, Face::Task),
     };
-    let target = EngineTarget::new(cache, face, measured).told_by(listed_drives);
+    let target = EngineTarget::new(cache, face, measured).told_by(listed_drives).limited_to(item_limit);
     Ok(OpenCache { target, warnings, tracker })
 }
 
@@ -194,7 +194,7 @@ pub fn check(
     device: Option<Arc<dyn Device>>,
     sizes: Option<ItemSizes>,
 ) -> Result<Vec<String>, OpenError> {
-    let (_, warning) = dram(plan, sizes)?;
+    let (_, _, warning) = dram(plan, sizes)?;
     let mut warnings: Vec<String> = warning.into_iter().collect();
     if let Some((plan_flash, device)) = plan.flash.as_ref().zip(device) {
         let flash = flash(plan_flash, device, Recovery::Discard, 0);
@@ -218,8 +218,11 @@ fn observer(latency: Arc<DeviceLatency>) -> device::wrap::measure::Observer {
     })
 }
 
-/// DRAM, and what is to be said of it.
-fn dram(plan: &CachePlan, sizes: Option<ItemSizes>) -> Result<(DramConfig, Option<String>), OpenError> {
+/// DRAM, the largest item that it takes, and a warning if larger ones are requested.
+fn dram(
+    plan: &CachePlan,
+    sizes: Option<ItemSizes>,
+) -> Result<(DramConfig, ItemLimit, Option<String>), OpenError> {
     let mut config = DramConfig::new(plan.dram_bytes, cache::config::eviction(eviction(&plan.eviction)?));
     let share = |(number, share): (usize, &f64)| cache::dram::PoolConfig {
         name: format!("pool_{number}"),
@@ -231,8 +234,8 @@ fn dram(plan: &CachePlan, sizes: Option<ItemSizes>) -> Result<(DramConfig, Optio
     config.min_item_bytes = plan.classes.min_bytes;
     config.max_item_bytes = plan.classes.max_bytes;
     config.alloc_sizes = plan.classes.explicit_bytes.clone();
-    let warning = item_sizes::make_room(&mut config, plan, sizes)?;
-    Ok((config, warning))
+    let (limit, warning) = item_sizes::make_room(&mut config, plan, sizes)?;
+    Ok((config, limit, warning))
 }
 
 fn eviction(plan: &EvictionPlan) -> Result<EvictionConfig, OpenError> {
@@ -467,6 +470,7 @@ pub fn replay(plan: &ReplayPlan) -> Result<ReplayConfig, TraceError> {
     config.repeat = plan.loops != Some(1);
     config.passes = plan.loops;
     config.ignore_op_count = plan.ignore_op_count;
+    config.kinds = plan.ops.clone();
     config.timed = plan.timed;
     config.needs_times = plan.clock_follows || plan.warms_by_time;
     config.order = match (plan.strict_order, plan.timed) {

@@ -15,6 +15,7 @@ impl Snapshot {
             },
             insert_ends: add_ends(&self.insert_ends, &other.insert_ends),
             chain_ends: add_ends(&self.chain_ends, &other.chain_ends),
+            item_limit: self.item_limit.filter(|_| self.item_limit == other.item_limit),
             details: Vec::new(),
         }
     }
@@ -34,6 +35,7 @@ impl Snapshot {
             },
             insert_ends: ends_since(&self.insert_ends, &earlier.insert_ends),
             chain_ends: ends_since(&self.chain_ends, &earlier.chain_ends),
+            item_limit: self.item_limit,
             details: self.details.iter().map(detail).collect(),
         }
     }
@@ -100,6 +102,7 @@ impl FlashCounts {
             capacity_bytes: add(self.capacity_bytes, other.capacity_bytes),
             host_bytes: add(self.host_bytes, other.host_bytes),
             host_read_bytes: add(self.host_read_bytes, other.host_read_bytes),
+            settled: self.settled.zip(other.settled).map(|(mine, theirs)| mine.plus(theirs)),
             // Of one namespace alone nobody knows, and a drive that both list would count twice: ask all at once.
             media_bytes: None,
             listed_drives: Vec::new(),
@@ -107,6 +110,7 @@ impl FlashCounts {
             first_io_error: self.first_io_error.clone().or_else(|| other.first_io_error.clone()),
             checksum_errors: add(self.checksum_errors, other.checksum_errors),
             buffered: self.buffered || other.buffered,
+            engine: self.engine.max(other.engine),
             // A handle is its instance's: the same number is another handle in another namespace.
             placement: Vec::new(),
             recovered: self.recovered && other.recovered,
@@ -151,6 +155,7 @@ impl FlashCounts {
             logical_bytes: grown(self.logical_bytes, earlier.settled_bytes()),
             host_bytes: grown(self.host_bytes, earlier.host_bytes),
             host_read_bytes: grown(self.host_read_bytes, earlier.host_read_bytes),
+            settled: self.settled.zip(earlier.settled).map(|(now, then)| now.since(then)),
             media_bytes: grown(self.media_bytes, earlier.media_bytes),
             listed_drives: self.listed_drives.iter().map(drive).collect(),
             io_errors: grown(self.io_errors, earlier.io_errors),
@@ -168,6 +173,7 @@ impl FlashCounts {
             capacity_bytes: self.capacity_bytes,
             first_io_error: self.first_io_error.clone(),
             buffered: self.buffered,
+            engine: self.engine,
             placement: self.placement.clone(),
             recovered: self.recovered,
             loss: self.loss,
@@ -277,7 +283,14 @@ mod tests {
             ..FlashCounts::default()
         };
         let details = vec![Detail::state("navy_bh_items_waiting", state), Detail::count("reaped", count)];
-        Snapshot { dram, flash: Some(flash), insert_ends: ends.clone(), chain_ends: ends, details }
+        Snapshot {
+            dram,
+            flash: Some(flash),
+            insert_ends: ends.clone(),
+            chain_ends: ends,
+            item_limit: None,
+            details,
+        }
     }
 
     fn drive(path: &str, bytes: u64) -> DriveBytes {

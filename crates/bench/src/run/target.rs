@@ -4,7 +4,9 @@ use std::ops::Deref;
 
 use cache::Lookahead;
 use cache::dram::Cursor;
+use device::Engine;
 
+use super::item_sizes::ItemLimit;
 use super::latency::Histogram;
 use super::listed_drives::DriveBytes;
 
@@ -131,6 +133,8 @@ pub struct Snapshot {
     pub insert_ends: Vec<End>,
     /// How chaining pieces to items ended, likewise.
     pub chain_ends: Vec<End>,
+    /// The largest item that DRAM takes; `None` where it is not known.
+    pub item_limit: Option<ItemLimit>,
     /// Everything else a target tells, for `printNvmCounters` and the JSON.
     pub details: Vec<Detail>,
 }
@@ -248,6 +252,8 @@ pub struct FlashCounts {
     pub host_bytes: Option<u64>,
     /// Bytes read from the device.
     pub host_read_bytes: Option<u64>,
+    /// Completed writes of buckets and regions, from which write amplification over an interval is computed.
+    pub settled: Option<Settled>,
     /// Bytes the medium wrote: of the drives that are listed for that, or as flash itself tells.
     pub media_bytes: Option<u64>,
     /// What each listed drive tells.
@@ -260,6 +266,8 @@ pub struct FlashCounts {
     pub checksum_errors: Option<u64>,
     /// Whether transfers went through the page cache.
     pub buffered: bool,
+    /// What carries transfers to the kernel; `None` where flash is in memory or a model.
+    pub engine: Option<Engine>,
     /// Who asked for a placement handle, and what each was given; 0 is everybody's default. Empty without placement.
     pub placement: Vec<(String, u16)>,
     /// Whether it came back with what an earlier run left.
@@ -285,6 +293,29 @@ impl FlashCounts {
     }
 }
 
+/// Completed writes of buckets and regions. Both fields are updated when a write completes, so they can be compared over any interval.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// Keys and values.
+    pub items: u64,
+    /// Buckets and regions.
+    pub host: u64,
+}
+
+impl Settled {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self { items: self.items + other.items, host: self.host + other.host }
+    }
+
+    /// The difference to `earlier`, a previous reading.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self { items: self.items.saturating_sub(earlier.items), host: self.host.saturating_sub(earlier.host) }
+    }
+}
+
 /// What flash took and what was written for it, since it was opened. `None` is unknown, never zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FlashBytes {
@@ -294,6 +325,8 @@ pub struct FlashBytes {
     pub waiting: Option<u64>,
     /// Bytes written to the device.
     pub host: Option<u64>,
+    /// Completed writes of buckets and regions.
+    pub settled: Option<Settled>,
     /// Bytes the medium wrote.
     pub media: Option<u64>,
     /// Whether listed drives told `media`.
@@ -308,6 +341,7 @@ impl FlashBytes {
             logical: flash.logical_bytes,
             waiting: flash.waiting_bytes,
             host: flash.host_bytes,
+            settled: flash.settled,
             media: flash.media_bytes,
             is_listed: !flash.listed_drives.is_empty(),
         }
@@ -322,6 +356,7 @@ impl FlashBytes {
             logical: sum(self.logical, other.logical),
             waiting: sum(self.waiting, other.waiting),
             host: sum(self.host, other.host),
+            settled: self.settled.zip(other.settled).map(|(mine, theirs)| mine.plus(theirs)),
             media: sum(self.media, other.media).filter(|_| self.is_listed == other.is_listed),
             is_listed: self.is_listed || other.is_listed,
         }
@@ -335,6 +370,7 @@ impl FlashBytes {
             // What was taken then may have been given up since.
             logical: self.logical.zip(earlier.logical).map(|(now, then)| now.saturating_sub(then)),
             host: grown(self.host, earlier.host),
+            settled: self.settled.zip(earlier.settled).map(|(now, then)| now.since(then)),
             media: grown(self.media, earlier.media),
             ..self
         }

@@ -114,6 +114,16 @@ pub struct Board {
     pub punctuality: Mutex<Punctuality>,
     /// What it counted by tenant.
     pub tenants: Mutex<Ledger>,
+    /// The largest item that DRAM refused, header and key included.
+    largest_refused_bytes: AtomicU64,
+}
+
+impl Board {
+    /// The largest item that DRAM refused, header and key included; 0 where it refused none.
+    #[must_use]
+    pub fn largest_refused_bytes(&self) -> u64 {
+        self.largest_refused_bytes.load(Ordering::Relaxed)
+    }
 }
 
 /// One thread's loop and its state.
@@ -381,6 +391,9 @@ impl<'a, T: Target> Worker<'a, T> {
             SetOutcome::Refused => {
                 counting.sets.one();
                 counting.set_failures.one();
+                let beside = (cache::dram::HEADER_BYTES + request.key.len()) as u64;
+                let item_bytes = request.value_bytes.saturating_add(beside);
+                self.board.largest_refused_bytes.fetch_max(item_bytes, Ordering::Relaxed);
             }
         }
         outcome == SetOutcome::Stored

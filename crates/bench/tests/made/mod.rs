@@ -36,6 +36,7 @@ pub fn settings() -> RunSettings {
 /// Of a run of one instance.
 pub fn report(instance: InstanceReport) -> RunReport {
     RunReport {
+        unwritten: Vec::new(),
         drive: None,
         instances: vec![instance],
         warnings: vec!["w".into()],
@@ -56,6 +57,7 @@ pub fn instance(seconds: f64) -> InstanceReport {
         latencies: Latencies::default(),
         timed_all: true,
         snapshot: Snapshot::default(),
+        largest_refused_bytes: 0,
         inconsistencies: Vec::new(),
         stopped: None,
         punctuality: None,

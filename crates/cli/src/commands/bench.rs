@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bench::binary_trace::{self, Made};
 use bench::config::cachebench::{load, load_text};
+use bench::config::knob::Remark;
 use bench::config::lower::{binary_traces, missing_traces};
 use bench::config::plan::ReplayPlan;
 use bench::config::{Config, ConfigError, DeviceSpec, Loaded, Override};
@@ -18,7 +19,7 @@ use bench::report::text::{self, SizeForm, TextOptions};
 use bench::report::{RunReport, json, plot};
 use bench::run::Watcher;
 use bench::run::stop::Stop;
-use bench::session::{Session, SessionOptions};
+use bench::session::{FlashCheck, Session, SessionError, SessionOptions};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -55,9 +56,12 @@ pub struct Arguments {
     #[arg(
         long,
         value_name = "KEY=VALUE",
-        help = "Override a config key, such as cache_config.cacheSizeMB=64 or [1].test_config.numOps=1000"
+        help = "Override a config key, such as cache_config.cacheSizeMB=64 or [1].test_config.numOps=1000; KEY=null removes it"
     )]
     set: Vec<Override>,
+    /// Skip unknown keys of the config, such as those of a fork of CacheBench, with a warning
+    #[arg(long)]
+    ignore_unknown: bool,
     /// Flash device to use instead of the config's: memory:, file:PATH, PATH, or sim:CARD (a model drive in virtual time)
     #[arg(long, value_name = "SPEC")]
     device: Option<DeviceSpec>,
@@ -104,7 +108,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             warn(&config, &config.warnings, arguments);
             if arguments.validate {
                 return match check(&config, arguments) {
-                    Ok(warnings) => validated(&config, &warnings, arguments),
+                    Ok(checked) => validated(&config, &checked, arguments),
                     Err(error) => usage_error(&*error),
                 };
             }
@@ -118,33 +122,51 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// Finds out what can be wrong with a run, as far as that can be without one. The answer is what is to be said of it.
-fn check(config: &Config, arguments: &Arguments) -> Result<Vec<String>, Box<dyn std::error::Error>> {
-    let mut found: Vec<String> = missing_traces(config).iter().map(ToString::to_string).collect();
+/// What `--validate` found.
+#[derive(Default)]
+struct Checked {
+    warnings: Vec<String>,
+    /// What a run would stop at here, as it would report it: features that are missing, and traces, devices and memory that this machine does not have.
+    stops: Vec<String>,
+}
+
+/// Finds out what can be wrong with a run, as far as that can be without one.
+fn check(config: &Config, arguments: &Arguments) -> Result<Checked, Box<dyn std::error::Error>> {
+    let file = config.file.display();
+    let mut stops: Vec<String> = missing_traces(config).iter().map(|it| format!("{file}: {it}")).collect();
     if !config.later.is_empty() {
-        return Ok(found);
+        let needs =
+            |it: &Remark| format!("{file}: {}: needs {}, which is not supported yet", it.at, it.words);
+        stops.extend(config.later.iter().map(needs));
+        return Ok(Checked { warnings: Vec::new(), stops });
     }
-    if found.is_empty() {
+    let mut warnings = Vec::new();
+    if stops.is_empty() {
         let traces = binary_traces(config)?;
         if !traces.is_empty() {
             let check = |(plan, path): &(ReplayPlan, PathBuf)| binary_trace::check(plan, path);
             let told = |error: binary_trace::Error| format!("{}: {error}", config.file.display());
             let warnings = traces.iter().map(check).collect::<Result<Vec<_>, _>>().map_err(told)?;
-            return Ok(warnings.concat());
+            return Ok(Checked { warnings: warnings.concat(), stops });
         }
-        found.extend(Session::check(config, arguments.scale)?);
+        warnings.extend(Session::check(config, arguments.scale)?);
     } else {
-        found.extend(Session::check_but_traces(config, arguments.scale)?);
+        warnings.extend(Session::check_but_traces(config, arguments.scale)?);
     }
     let options = SessionOptions { scale: arguments.scale, force: arguments.force, ..Default::default() };
-    // A config may be for another machine; whoever names a device means one here.
-    let elsewhere = arguments.device.is_none();
-    found.extend(Session::check_flash(config, &options, elsewhere)?);
-    Ok(found)
+    let FlashCheck { warnings: of_flash, absent } = Session::check_flash(config, &options)?;
+    warnings.extend(of_flash);
+    stops.extend(absent);
+    match Session::check_memory(config, arguments.scale) {
+        Err(error @ SessionError::Memory { .. }) => stops.push(error.to_string()),
+        checked => checked?,
+    }
+    Ok(Checked { warnings, stops })
 }
 
 fn load_config(arguments: &Arguments) -> Result<Loaded, ConfigError> {
     let mut overrides = arguments.set.clone();
+    overrides.extend(arguments.ignore_unknown.then_some(Override::IgnoreUnknown));
     let file = arguments.config.as_ref().or(arguments.json_test_config.as_ref());
     // The example must leave nothing behind where the user happens to stand.
     let example = file.is_none().then(|| DeviceSpec::Path(std::env::temp_dir()));
@@ -246,6 +268,7 @@ fn run_session(
     let options = ProgressOptions {
         interval: Duration::from_secs(arguments.progress),
         stats_file: arguments.progress_stats_file.clone(),
+        timeout: (arguments.timeout_seconds > 0).then(|| Duration::from_secs(arguments.timeout_seconds)),
         quiet: arguments.common.quiet,
     };
     let instances = config.instances.len();
@@ -255,13 +278,16 @@ fn run_session(
     let text_options = arguments.text_options();
     let results: Vec<String> = report.instances.iter().map(|it| text::results(it, text_options)).collect();
     // Each is tried though another was not taken: a full disk costs a run of hours no more than what was to be there.
+    let beside = [progress.finish(&results), intervals];
+    report.unwritten.extend(beside.iter().filter_map(|it| it.as_ref().err()).map(ToString::to_string));
+    let [stats, intervals] = beside;
     let kept = [
-        progress.finish(&results).map_err(Into::into),
+        stats.map_err(Into::into),
         intervals.map_err(Into::into),
         print_results(&report, &results, arguments, text_options).map_err(Into::into),
         arguments.common.write_json(&json::render(&report)).map_err(Into::into),
         draw(&report, config, arguments),
-        report.unwritten().map_or(Ok(()), |words| Err(words.into())),
+        report.lost_events().map_or(Ok(()), |words| Err(words.into())),
     ];
     kept.into_iter().collect::<Result<(), Box<dyn std::error::Error>>>()?;
     Ok(report)
@@ -337,27 +363,26 @@ fn warn(config: &Config, warnings: &[impl std::fmt::Display], arguments: &Argume
     }
 }
 
-/// Tells that a config is valid, and of what would be opened for it.
-fn validated(config: &Config, opening: &[String], arguments: &Arguments) -> ExitCode {
-    warn(config, opening, arguments);
+/// Reports a config without mistakes, and whether it would run here. The exit code is that of a run.
+fn validated(config: &Config, checked: &Checked, arguments: &Arguments) -> ExitCode {
+    warn(config, &checked.warnings, arguments);
     if let Err(error) = check_results(config, arguments) {
         return usage_error(&error);
     }
     let file = config.file.display();
-    for feature in &config.later {
-        let words =
-            format_args!("{file}: {}: a run needs {}, which is not supported yet", feature.at, feature.words);
-        arguments.common.say(&words);
-    }
-    let (instances, warnings) = (config.instances.len(), config.warnings.len() + opening.len());
-    let text = format!("{file}: valid, {instances} instance(s), {warnings} warning(s)\n");
+    let (instances, warnings) = (config.instances.len(), config.warnings.len() + checked.warnings.len());
+    let would_run = checked.stops.is_empty();
+    let here = if would_run { "" } else { ", but a run would stop here" };
+    let text = format!("{file}: valid, {instances} instance(s), {warnings} warning(s){here}\n");
     let remarks = config.warnings.iter().map(ToString::to_string);
-    let warnings: Vec<String> = remarks.chain(opening.iter().cloned()).collect();
+    let warnings: Vec<String> = remarks.chain(checked.warnings.iter().cloned()).collect();
     let later: Vec<String> =
         config.later.iter().map(|feature| format!("{}: {}", feature.at, feature.words)).collect();
     let world = if config.card.is_some() { "simulated" } else { "real" };
-    let result = json!({ "valid": true, "warnings": warnings, "not_supported_yet": later, "world": world });
-    conclude_check(arguments, &config.as_run(), result, text)
+    let result = json!({ "valid": true, "would_run": would_run, "stops": checked.stops, "warnings": warnings,
+        "not_supported_yet": later, "world": world });
+    let found = Finding { result, text, failures: checked.stops.clone() };
+    arguments.common.conclude_as("bench --validate", &config.as_run(), found, ("error", USAGE))
 }
 
 /// The result of a check, where somebody asked for it: a run's has the same name, and figures.
@@ -367,7 +392,7 @@ fn conclude_check(arguments: &Arguments, config: &Value, result: Value, text: St
 }
 
 /// A popularity or size file: it can be checked, not run.
-fn validated_part(arguments: &Arguments, kind: &str, warnings: &[bench::config::knob::Remark]) -> ExitCode {
+fn validated_part(arguments: &Arguments, kind: &str, warnings: &[Remark]) -> ExitCode {
     let file = arguments.config.as_ref().or(arguments.json_test_config.as_ref());
     let spared = Files::default().keeping("input", file.cloned()).writing([arguments.common.result_file()]);
     let file = file.map_or_else(String::new, |file| file.display().to_string());

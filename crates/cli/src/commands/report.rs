@@ -14,7 +14,7 @@ use crate::output::{Common, Finding, name_of, names_of, write_file};
 /// The command line of `report`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Results written by --json, of any command
+    /// Results written by --json, of any command, or intervals written by `bench --intervals` (.csv, .jsonl)
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
     /// HTML file to write [default: the first RUN's name, ending in .html]

@@ -80,6 +80,8 @@ section! {
         trace_speed: f64 = 0.0, "traceSpeed", "", Honoured;
         "How a trace is replayed.";
         replay: ReplayConfig = ReplayConfig::default(), "replayGeneratorConfig", "", Honoured;
+        "Ours. Operations of the trace that are replayed (`GET`, `SET`, `DELETE`), such as `SET` alone for a write-only replay; empty is all.";
+        replay_ops: Vec<String> = Vec::new(), "replayOps", "", HonouredIf(needs::TRACE);
         "`piecewise-replay`: size of a piece; a shorter object is one item.";
         piece_bytes: u64 = 65536, "cachePieceSize", "B", HonouredIf(needs::PIECES);
         "`piecewise-replay`: maximum number of pieces of an object that are cached; the rest of the object is fetched each time.";

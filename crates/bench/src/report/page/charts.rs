@@ -30,12 +30,13 @@ type Ratio = fn(&Interval) -> Option<(f64, f64)>;
 const HITS: Ratio = |it| Some((it.gets? - it.get_misses?, it.gets?));
 const HITS_DRAM: Ratio = |it| Some((it.get_hits_dram?, it.gets?));
 const OPS: Ratio = |it| Some((it.ops?, it.seconds));
-const ALWA: Ratio = |it| Some((it.flash_bytes_host?, it.flash_bytes_settled?));
+const ALWA: Ratio = |it| Some((it.flash_bytes_settled_host?, it.flash_bytes_settled?));
 const DLWA: Ratio = |it| Some((it.flash_bytes_media?, it.flash_bytes_host?));
 /// A percentile is of its interval: where several are drawn as one, their mean is.
 const GET_P99: Ratio = |it| Some((it.get_p99_ns?, 1.0));
 const DEVICE_READ_P99: Ratio = |it| Some((it.device_read_p99_ns?, 1.0));
-/// Write amplification of a moment jumps with every region that is written: it is drawn of so many parts of the run.
+/// Write amplification of short intervals jumps with every region that is written, and drives count media writes in coarse steps.
+/// It is therefore drawn over at most this many parts of the run, with equal bytes written in each.
 const WIDE_PARTS: usize = 60;
 
 /// Throughput, hit ratio and write amplification over time.
@@ -69,7 +70,7 @@ pub(super) fn over_time(body: &mut Html, runs: &[Named<'_>]) -> Drawn {
     draw(body, Over::Amplification, &all(DLWA, 1.0, WIDE_PARTS))
 }
 
-/// `ratio` over at most `parts` parts of the run; those of which it is not known are left out.
+/// The curve of `ratio` over at most `parts` parts of the run with equal denominators. Parts with unknown values are left out.
 fn curve(
     intervals: &[Interval],
     (name, number): (&str, usize),
@@ -77,8 +78,7 @@ fn curve(
     scale: f64,
     parts: usize,
 ) -> Curve {
-    let together = intervals.len().div_ceil(parts).max(1);
-    let points = intervals.chunks(together).filter_map(|part| {
+    let points = cut(intervals, ratio, parts).into_iter().filter_map(|part| {
         let sums = part.iter().map(ratio).collect::<Option<Vec<_>>>()?;
         let (above, below) = sums.iter().fold((0.0, 0.0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
         let value = above / below * scale;
@@ -87,6 +87,24 @@ fn curve(
         (below > 0.0 && (0.0..=most).contains(&value)).then_some((part.last()?.until_seconds, value))
     });
     Curve { name: name.to_owned(), look: Look::of(number), points: points.collect() }
+}
+
+/// The intervals in at most `parts` groups with about equal sums of the denominator.
+fn cut(intervals: &[Interval], ratio: Ratio, parts: usize) -> Vec<&[Interval]> {
+    if intervals.len() <= parts && parts == usize::MAX {
+        return intervals.chunks(1).collect();
+    }
+    let below = |it: &Interval| ratio(it).map_or(0.0, |(_, below)| below);
+    let share = intervals.iter().map(below).sum::<f64>() / parts as f64;
+    let (mut all, mut start, mut sum) = (Vec::new(), 0, 0.0);
+    for (number, interval) in intervals.iter().enumerate() {
+        sum += below(interval);
+        if sum >= share && sum > 0.0 {
+            all.push(&intervals[start..=number]);
+            (start, sum) = (number + 1, 0.0);
+        }
+    }
+    all
 }
 
 fn draw(body: &mut Html, what: Over, curves: &[Curve]) -> Drawn {

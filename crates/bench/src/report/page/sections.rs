@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use super::Named;
 use super::charts::{operations, words};
 use crate::report::amount::{on_one_line, shown};
+use crate::report::compare::{Compared, Comparison, compare};
 use crate::report::differences;
 use crate::report::figures::FIGURES;
 use crate::report::finished::{ENVELOPE, Finished, Found, PERCENTILES};
@@ -22,6 +23,11 @@ pub(super) fn verdicts(body: &mut Html, runs: &[Named<'_>]) {
             body.element("h3", name);
         }
         let failures = run.failures();
+        if run.part(&["verdict"]).is_null() {
+            body.element("p", "Intervals of a run: its verdict is in its result file.");
+            list(body, &warnings(run));
+            continue;
+        }
         body.markup("<p>");
         match (failures.is_empty(), run.part(&["verdict", "stopped"]).as_str()) {
             (false, _) => body.markup("<span class=\"failed\">Failed its checks</span>"),
@@ -41,9 +47,12 @@ pub(super) fn verdicts(body: &mut Html, runs: &[Named<'_>]) {
         ));
         body.markup("</span></p>\n");
         list(body, &failures);
-        let warnings = run.part(&["totals", "warnings"]).as_array().into_iter().flatten();
-        list(body, &warnings.map(plain).collect::<Vec<_>>());
+        list(body, &warnings(run));
     }
+}
+
+fn warnings(run: &Finished) -> Vec<String> {
+    run.part(&["totals", "warnings"]).as_array().into_iter().flatten().map(plain).collect()
 }
 
 fn list(body: &mut Html, lines: &[String]) {
@@ -95,9 +104,15 @@ fn end_table(body: &mut Html) {
     body.markup("</tbody></table></div>\n");
 }
 
-/// All figures but latencies, which have a table of their own.
+/// All figures but latencies, which have a table of their own, and those of evaluations, which have a page of their own. Of two
+/// runs the second is judged against the first.
 pub(super) fn figures(body: &mut Html, runs: &[Named<'_>]) {
+    let has_own_page = |it: &&Named<'_>| it.run.command() == "evaluate";
+    if runs.iter().any(|it| has_own_page(&it)) {
+        return;
+    }
     let of_runs: Vec<Vec<Found>> = runs.iter().map(|it| it.run.figures()).collect();
+    let judged = judged(runs);
     let mut rows: Vec<&Found> = Vec::new();
     let mut seen = std::collections::HashSet::new();
     for figure in of_runs.iter().flatten() {
@@ -109,12 +124,15 @@ pub(super) fn figures(body: &mut Html, runs: &[Named<'_>]) {
         return;
     }
     body.element("h2", "Figures");
-    begin_table(body, "", runs);
+    begin_figures(body, runs, judged.is_some());
     for row in rows.iter().take(MOST_ROWS) {
         let formula = FIGURES.iter().find(|it| it.name == row.name).map_or("", |it| it.formula);
         body.markup("<tr>").explained("td", &row.name, formula);
         for figures in &of_runs {
             cell(body, figures.iter().find(|it| it.name == row.name));
+        }
+        if let Some(judged) = &judged {
+            judgement(body, judged.figures.iter().find(|it| it.a.name == row.name));
         }
         body.markup("</tr>\n");
     }
@@ -122,6 +140,42 @@ pub(super) fn figures(body: &mut Html, runs: &[Named<'_>]) {
     if rows.len() > MOST_ROWS {
         body.element("p", &format!("and {} more in the result file", rows.len() - MOST_ROWS));
     }
+}
+
+/// The comparison of two runs; `None` for any other number of runs, or without common figures.
+fn judged(runs: &[Named<'_>]) -> Option<Comparison> {
+    let [a, b] = runs else { return None };
+    compare(std::slice::from_ref(a.run), std::slice::from_ref(b.run)).ok()
+}
+
+fn begin_figures(body: &mut Html, runs: &[Named<'_>], is_judged: bool) {
+    body.markup("<div class=\"scroll\"><table>\n<thead><tr>").element("th", "");
+    for it in runs {
+        body.element("th", if runs.len() > 1 { &it.name } else { "" });
+    }
+    if let [_, second] = runs
+        && is_judged
+    {
+        body.element("th", &format!("{} is", second.name));
+    }
+    body.markup("</tr></thead>\n<tbody>\n");
+}
+
+/// Better, worse or within noise; empty if the noise is unknown.
+fn judgement(body: &mut Html, compared: Option<&Compared>) {
+    let words = compared.and_then(|it| Some((it.word(), it.a.value?, it.b?)));
+    let Some((word, a, b)) = words.filter(|(word, ..)| !word.is_empty()) else {
+        body.markup("<td></td>");
+        return;
+    };
+    match word {
+        "better" => body.markup("<td class=\"passed\">"),
+        "worse" => body.markup("<td class=\"failed\">"),
+        _ => body.markup("<td class=\"pale\">"),
+    };
+    let change = if a == 0.0 { String::new() } else { format!(" ({:+.1} %)", (b / a - 1.0) * 100.0) };
+    body.text(word).text(&change);
+    body.markup("</td>");
 }
 
 /// A value as it is usually read; whoever points at it sees all of it.
@@ -274,14 +328,18 @@ fn tables_of(body: &mut Html, title: &str, list: &Value) {
     }
 }
 
-/// Keys of a result that other sections show; the last one where it is the model drive of a run.
-const SHOWN: [&str; 4] = ["intervals", "totals", "instances", "drive"];
+/// Keys of a result that other sections show.
+const SHOWN: [&str; 3] = ["intervals", "totals", "instances"];
 
 /// What else a result holds: lists as tables, the rest folded as it is.
 pub(super) fn everything_else(body: &mut Html, runs: &[Named<'_>]) {
     for it in runs {
         let of = if runs.len() > 1 { format!("{}: ", it.name) } else { String::new() };
-        let is_shown = |key: &str| SHOWN.contains(&key) && (key != "drive" || it.run.command() == "bench");
+        let is_shown = |key: &str| match key {
+            "drive" => it.run.command() == "bench",
+            "profiles" | "notes" => it.run.command() == "evaluate",
+            key => SHOWN.contains(&key),
+        };
         let own = it.run.result.iter().filter(|(key, _)| !ENVELOPE.contains(&key.as_str()) && !is_shown(key));
         for (key, value) in own {
             let rows = rows_of(value);

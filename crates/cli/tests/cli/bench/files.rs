@@ -240,9 +240,12 @@ fn a_device_that_a_run_cannot_have_passed_for_valid() {
     assert!(!Path::new(&at("new")).exists());
     let elsewhere = ["--set", "cache_config.nvmCachePaths=[\"/dev/nonexist\"]", "--validate"];
     let elsewhere = flashwright(&[&["bench", &file][..], &elsewhere].concat());
-    assert_eq!(elsewhere.status.code(), Some(0), "a config may be for another machine");
+    assert_eq!(elsewhere.status.code(), Some(2), "as a run");
+    assert!(out(&elsewhere).contains("but a run would stop here"), "{}", out(&elsewhere));
+    let lines: Vec<String> = err(&elsewhere).lines().map(str::to_owned).collect();
     assert!(
-        err(&elsewhere).contains("warning: ") && err(&elsewhere).contains("/dev/nonexist: no such device")
+        lines.len() == 1 && lines[0].contains("/dev/nonexist: no such device"),
+        "one line for one device: {lines:?}"
     );
 }
 

@@ -1,0 +1,49 @@
+//! A warning for flash whose requests do not go through io_uring.
+
+use device::{Device, Engine};
+
+use crate::config::plan::FlashPlan;
+
+/// The warning for `device`, which is the flash of `plan`; `None` where io_uring carries its requests, or where it has no
+/// kernel below it.
+#[must_use]
+pub fn warning(plan: &FlashPlan, device: &dyn Device) -> Option<String> {
+    let paths: Vec<String> = plan.paths.iter().map(|path| path.display().to_string()).collect();
+    (device.engine() == Some(Engine::ThreadPool)).then(|| {
+        format!(
+            "flash: {}: io_uring is not available (a seccomp profile, as in containers, or kernel.io_uring_disabled): requests go \
+             through a few blocking threads, which limits the queue depth and adds latency",
+            paths.join(", ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use device::file::OpenOptions;
+    use device::{FileDevice, MemoryDevice, SliceDevice};
+
+    use super::*;
+    use crate::run::fit;
+
+    #[test]
+    fn threads_instead_of_io_uring_are_a_warning() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut plan = fit::tests::plan(vec![(100, 50)]);
+        plan.paths = vec![directory.path().join("flash")];
+        let options = OpenOptions {
+            size_bytes: Some(1 << 20),
+            create: true,
+            buffered: true,
+            engine: Some(Engine::ThreadPool),
+            ..OpenOptions::default()
+        };
+        let device = FileDevice::open(&plan.paths[0], &options).unwrap();
+        let part = SliceDevice::new(Arc::new(device), 0..1 << 19).unwrap();
+        let words = warning(&plan, &part).unwrap();
+        assert!(words.contains("io_uring is not available") && words.contains("flash"), "{words}");
+        assert_eq!(warning(&plan, &MemoryDevice::new(1 << 20)), None);
+    }
+}
