@@ -11,11 +11,12 @@ use device::{Clock, Device, Simulation, SystemClock};
 
 use crate::config::cachebench::{Config, ConfigError};
 use crate::config::lower::{lower, lower_but_traces};
-use crate::config::plan::{FlashPlan, InstancePlan, RunPlan};
+use crate::config::plan::{DestructorPlan, FlashPlan, InstancePlan, RunPlan, WorkloadPlan};
 use crate::environment;
 use crate::events::{self, EventTracker};
 use crate::report::series::{DriveBytes, Moment, Recorder};
 use crate::report::{DriveReport, RunReport, totals};
+use crate::run::destructors::Destructors;
 use crate::run::devices::{self, Devices, Supply};
 use crate::run::engine::EngineTarget;
 use crate::run::error::OpenError;
@@ -30,8 +31,11 @@ use crate::run::open::{self, Beside, OpenWorkload, World};
 use crate::run::room;
 use crate::run::simulated::run_simulated;
 use crate::run::stop::Stop;
+use crate::run::stressors::Stressor;
 use crate::run::target::FlashBytes;
-use crate::run::{Instance, InstanceOptions, InstanceReport, Observable, RunError, Watcher, run_all};
+use crate::run::{
+    Instance, InstanceOptions, InstanceReport, Observable, RunError, Watcher, run_all, run_mark,
+};
 
 /// How a session is run, besides what the config says.
 #[derive(Debug, Clone, Default)]
@@ -149,6 +153,7 @@ impl Session {
             listed_drives,
             events,
             sizes: None,
+            destructor: None,
             force: options.force,
         });
         let parts = plan.instances.into_iter().zip(workloads).zip(besides);
@@ -262,6 +267,8 @@ impl Session {
             }
         };
         let mut errors = self.finish_misses(&mut instances);
+        errors.extend(self.finish_destructors(&mut instances));
+        self.instances.iter().zip(&mut instances).for_each(|(it, report)| it.finish_stressor(report));
         for (report, tracker) in instances.iter_mut().zip(trackers) {
             report.events = tracker.map(EventTracker::finish);
         }
@@ -313,6 +320,14 @@ impl Session {
             Some(if several { format!("Instance {number}: {error}") } else { error })
         };
         self.instances.iter().zip(reports).enumerate().filter_map(finish).collect()
+    }
+
+    /// Checks that each item was destroyed once, where a config asks for it; answers what went wrong.
+    fn finish_destructors(&self, reports: &mut [InstanceReport]) -> Vec<String> {
+        let finish = |(instance, report): (&Arc<Instance<_>>, &mut InstanceReport)| {
+            instance.finish_destructors(report).err()
+        };
+        self.instances.iter().zip(reports).filter_map(finish).collect()
     }
 
     /// A persistent cache is closed, so that the next run finds it; any other is only dropped, and its file goes with it.
@@ -441,6 +456,17 @@ fn check_simulated(config: &Config, plan: &RunPlan) -> Result<(), SessionError> 
         if instance.cache.persist_dir.is_some() {
             return refuse("cache_config.cacheDir: a simulated run cannot be persistent");
         }
+        if let WorkloadPlan::Stressor(stressor) = instance.workload {
+            return refuse(&format!(
+                "test_config.name: `{}` cannot run in a simulated run: its threads are the machine's",
+                stressor.name()
+            ));
+        }
+        if instance.cache.destructor == DestructorPlan::Checked {
+            return refuse(
+                "cache_config.enableItemDestructorCheck: must be false in a simulated run, where the check cannot wait for the drive",
+            );
+        }
         if instance.run.sweeps.is_some() {
             return refuse(
                 "test_config.dramIteratorMode: must be `disabled` in a simulated run, whose time is not the machine's",
@@ -509,7 +535,7 @@ struct OpenInstance {
 
 fn open_instance(
     plan: InstancePlan,
-    OpenWorkload { workload, trace, time, clock_follows, misses, .. }: OpenWorkload,
+    OpenWorkload { workload, trace, time, clock_follows, misses, learned, .. }: OpenWorkload,
     beside: Beside,
     number: usize,
     options: &SessionOptions,
@@ -518,7 +544,9 @@ fn open_instance(
     // Instances of one run must not ask for the same keys in the same order.
     let seed = options.seed.wrapping_add(number as u64);
     let shown = time.as_ref().filter(|_| clock_follows);
-    let beside = Beside { sizes: ItemSizes::of(&plan.workload), ..beside };
+    let destructors = destructors(&plan, &*world.clock());
+    let destructor = destructors.as_ref().map(Destructors::callback);
+    let beside = Beside { sizes: ItemSizes::of(&plan.workload), destructor, ..beside };
     let open::OpenCache { target, warnings, tracker } =
         open::cache(&plan.cache, beside, seed, world, plan.run.tasks, shown)?;
     let instance_options = InstanceOptions {
@@ -533,9 +561,30 @@ fn open_instance(
         trace,
         trace_time: time,
         misses,
+        destructors,
+        stressor: stressor(&plan, seed),
+        learned,
     };
     let instance = Instance::new(target, plan.run, workload, instance_options);
     Ok(OpenInstance { instance, warnings, tracker })
+}
+
+/// The stressor that makes its own requests, if the plan names one.
+fn stressor(plan: &InstancePlan, seed: u64) -> Option<Stressor> {
+    let WorkloadPlan::Stressor(stressor) = plan.workload else { return None };
+    let cache = plan.cache.clone();
+    let open_cache = move || {
+        let world = World::Real(Arc::new(SystemClock));
+        let opened = open::cache(&cache, Beside::default(), seed, &world, false, None);
+        opened.map(|opened| opened.target.into_cache()).map_err(|error| error.to_string())
+    };
+    Some(Stressor::new(stressor, seed, Box::new(open_cache)))
+}
+
+fn destructors(plan: &InstancePlan, clock: &dyn Clock) -> Option<Arc<Destructors>> {
+    let is_checked = plan.cache.destructor == DestructorPlan::Checked;
+    let new = || Arc::new(Destructors::new(plan.run.threads, run_mark(clock), is_checked));
+    (plan.cache.destructor != DestructorPlan::None).then(new)
 }
 
 fn flash_paths(plan: &RunPlan) -> Vec<PathBuf> {

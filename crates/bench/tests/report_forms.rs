@@ -87,6 +87,8 @@ fn instance() -> InstanceReport {
         trace: None,
         tenants: None,
         misses: None,
+        destructors: None,
+        stressor: None,
         sweeps: None,
         events: None,
     }

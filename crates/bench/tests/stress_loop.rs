@@ -41,7 +41,7 @@ fn run(target: MapTarget, changes: &[&str], timeout: Option<Duration>) -> Instan
     let workload: Box<dyn Workload> = match &plan.workload {
         WorkloadPlan::Online(config) => Box::new(Online::new(config).unwrap()),
         WorkloadPlan::Prepared { config, ops } => Box::new(PreparedAccesses::new(config, *ops).unwrap()),
-        WorkloadPlan::Replay(_) => panic!("not here"),
+        WorkloadPlan::Replay(_) | WorkloadPlan::Stressor(_) => panic!("not here"),
     };
     let options = InstanceOptions { chains: true, ..twin::options() };
     let instance = Instance::new(target, plan.run, workload, options);

@@ -93,7 +93,7 @@ impl Engine {
         let mut lock = self.dram.lock(hash);
         lock.add_child(key, link).map_err(|_| Refusal::NoParent)?;
         // What flash holds lacks the new link.
-        self.displace(hash, key);
+        self.displace(hash, key, None);
         Ok(())
     }
 

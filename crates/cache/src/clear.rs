@@ -9,8 +9,12 @@
 //! Nothing has to be written down for it. A crash empties the cache anyhow, and the snapshot of a clean close is of what is
 //! left.
 
+use device::desk;
+
 use crate::config::Removal;
+use crate::dram::{Cursor, Handle};
 use crate::event::{Event, EventKind};
+use crate::flash::Waiting;
 use crate::hybrid::Engine;
 use crate::in_flight::Clearing;
 use crate::listener::Outcry;
@@ -70,6 +74,8 @@ struct Clear<'a> {
     outcry: Outcry,
     _overtaken: [Clearing<'a>; 2],
     next_shard: usize,
+    /// With a destructor, DRAM is emptied by key first: where that goes on.
+    by_key: Option<Cursor>,
     /// The steps of flash, which begin when DRAM is empty.
     flash: Option<Box<dyn Iterator<Item = ()> + Send + 'a>>,
 }
@@ -77,11 +83,19 @@ struct Clear<'a> {
 impl<'a> Clear<'a> {
     fn begin(engine: &'a Engine) -> Self {
         let _overtaken = [engine.in_flight.overtake_all(), engine.loads.overtake_all()];
-        Self { engine, outcry: Outcry::default(), _overtaken, next_shard: 0, flash: None }
+        if let Some(flash) = engine.flash.as_ref().filter(|_| engine.destructor.is_some()) {
+            desk::wait_for(flash.destroy_forgotten(Waiting::Thread));
+        }
+        let by_key = engine.destructor.is_some().then(Cursor::default);
+        Self { engine, outcry: Outcry::default(), _overtaken, next_shard: 0, by_key, flash: None }
     }
 
     /// Whether there was anything left to do.
     fn step(&mut self) -> bool {
+        if let Some(from) = self.by_key.take() {
+            self.by_key = self.engine.clear_by_key(from, &self.outcry);
+            return true;
+        }
         if self.next_shard < self.engine.dram.shard_count() {
             self.clear_dram(self.next_shard);
             self.next_shard += 1;
@@ -93,15 +107,7 @@ impl<'a> Clear<'a> {
 
     fn clear_dram(&self, shard: usize) {
         let Self { engine, outcry, .. } = self;
-        engine.dram.clear_shard(shard, &mut |item| {
-            if let Some(events) = &engine.events {
-                let event = Event::new(EventKind::Cleared, item.key(), engine.hash_of(item.key()));
-                events.tell(&event.of(item.len(), item.expiry_seconds()));
-            }
-            if let Some(callback) = &engine.on_remove {
-                outcry.keep(|| callback(item.key(), item, Removal::Cleared));
-            }
-        });
+        engine.dram.clear_shard(shard, &mut |item| engine.report_cleared(item, outcry));
     }
 
     /// Lets a panic of the callback go on.
@@ -115,5 +121,30 @@ impl Drop for Clear<'_> {
     /// Regions that were taken out of the policy must become clean.
     fn drop(&mut self) {
         self.flash.iter_mut().flatten().for_each(drop);
+    }
+}
+
+impl Engine {
+    fn report_cleared(&self, item: &Handle<'_>, outcry: &Outcry) {
+        if let Some(events) = &self.events {
+            let event = Event::new(EventKind::Cleared, item.key(), self.hash_of(item.key()));
+            events.tell(&event.of(item.len(), item.expiry_seconds()));
+        }
+        self.destroy(Some(item), Removal::Cleared);
+        if let Some(callback) = &self.on_remove {
+            outcry.keep(|| callback(item.key(), item, Removal::Cleared));
+        }
+    }
+
+    /// Removes some items in DRAM, each with its copy on flash, so that each destructor is called once. Returns where to go on.
+    fn clear_by_key(&self, from: Cursor, outcry: &Outcry) -> Option<Cursor> {
+        self.dram.scan(from, 1, &mut |item| {
+            let hash = self.hash_of(item.key());
+            let mut lock = self.dram.lock(hash);
+            let Some(cleared) = lock.unlink(item.key()) else { return };
+            self.displace(hash, item.key(), None);
+            drop(lock);
+            self.report_cleared(&cleared, outcry);
+        })
     }
 }

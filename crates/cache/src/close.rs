@@ -165,6 +165,7 @@ impl Cache {
         let has_removed = &self.engine.closing.has_removed;
         for _ in 0..MOST_SNAPSHOTS {
             has_removed.store(false, Ordering::SeqCst);
+            flash.destroy_forgotten(waiting).await;
             let now_seconds = self.engine.clock.unix_seconds();
             for pair in &flash.pairs {
                 pair.close(now_seconds, waiting).await?;

@@ -13,6 +13,7 @@ use crate::error::CacheError;
 use crate::event::EventSink;
 use crate::flash::Waiting;
 use crate::flash::region::RegionConfig;
+use crate::item::Layer;
 use crate::spawner::{Spawn, Task};
 
 /// A cache as asked for. [`Cache::builder`] fills one in; the default is what that begins with.
@@ -33,6 +34,8 @@ pub struct CacheConfig {
     pub on_remove: Option<RemoveCallback>,
     /// Told of items that leave the cache to make room.
     pub on_evict: Option<RemoveCallback>,
+    /// Called once for every item that leaves the cache.
+    pub item_destructor: Option<ItemDestructor>,
     /// Told of whatever happens to keys.
     pub events: Option<Arc<dyn EventSink>>,
     /// Where fetches run: see [`Builder::spawner`].
@@ -52,6 +55,7 @@ impl Default for CacheConfig {
             hash_seed: None,
             on_remove: None,
             on_evict: None,
+            item_destructor: None,
             events: None,
             spawner: None,
             memory_budget_bytes: None,
@@ -63,6 +67,23 @@ impl Default for CacheConfig {
 /// thread that made it leave, and that waits for it: long work is for another thread. It may look at the cache and
 /// remove from it; a callback that holds its cache holds it by a [`Weak`](std::sync::Weak), or neither ever goes.
 pub type RemoveCallback = Arc<dyn Fn(&[u8], &[u8], Removal) + Send + Sync>;
+
+/// Called with every item that has left the cache: see [`Builder::item_destructor`].
+pub type ItemDestructor = Arc<dyn Fn(&Destroyed<'_>) + Send + Sync>;
+
+/// An item that has left the cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Destroyed<'a> {
+    /// Its key.
+    pub key: &'a [u8],
+    /// Its value; of a chained item its own, without its links.
+    pub value: &'a [u8],
+    /// Why it left.
+    pub reason: Removal,
+    /// The layer that held it: DRAM, if both did.
+    pub layer: Layer,
+}
 
 /// Why an item left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +98,8 @@ pub enum Removal {
     EvictedFromDram,
     /// It made room on flash: its region was reclaimed, or newer items came into its bucket.
     EvictedFromFlash,
+    /// Its time to live was over. Only [`item_destructor`](crate::Builder::item_destructor) reports this.
+    Expired,
 }
 
 /// The flash tier.
@@ -417,6 +440,40 @@ impl Builder {
     #[must_use]
     pub fn on_evict(mut self, callback: RemoveCallback) -> Self {
         self.config.on_evict = Some(callback);
+        self
+    }
+
+    /// Sets a callback that is called exactly once for every item that leaves the cache, from DRAM or flash, for every
+    /// [`Removal`] reason. An application that keeps a resource for each item can release it there. An item that moves from DRAM to flash or back has not left.
+    ///
+    /// Not called for an item that is lost to a failing device or a crash; for an item that only flash holds when the cache is
+    /// [cleared](Cache::clear), or held when it was removed shortly before that; and for the items that a cache still holds when it is closed or dropped. If two keys agree in 37 bits
+    /// of their hash, one can replace the other on flash without a call.
+    ///
+    /// An item that only flash holds must be read for its destructor. [`remove`](Cache::remove) and inserts do not wait for that:
+    /// background work reads the item and calls the destructor a little later, and [`settle`](Cache::settle) waits until it has.
+    /// Reclaiming a region then reads all of its items.
+    ///
+    /// The callback runs on the thread that made the item leave, or on one of the cache. It must not insert into its cache, as
+    /// with [`on_evict`](Self::on_evict). A panic of it is printed and goes no further.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU32, Ordering};
+    /// # use flashwright_cache::{Cache, Destroyed, InsertOptions};
+    /// let destroyed = Arc::new(AtomicU32::new(0));
+    /// let count = Arc::clone(&destroyed);
+    /// let destructor = Arc::new(move |_: &Destroyed<'_>| _ = count.fetch_add(1, Ordering::Relaxed));
+    /// let cache = Cache::builder().dram_bytes(4 << 20).item_destructor(destructor).open()?;
+    /// cache.insert_blocking(b"key", b"old", &InsertOptions::default());
+    /// cache.insert_blocking(b"key", b"new", &InsertOptions::default());
+    /// assert!(cache.remove(b"key"));
+    /// assert_eq!(destroyed.load(Ordering::Relaxed), 2);
+    /// # Ok::<(), flashwright_cache::CacheError>(())
+    /// ```
+    #[must_use]
+    pub fn item_destructor(mut self, callback: ItemDestructor) -> Self {
+        self.config.item_destructor = Some(callback);
         self
     }
 

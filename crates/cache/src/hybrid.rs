@@ -12,6 +12,7 @@
 //! Each call has an async and a blocking face over the same code: the blocking one lets its own thread do the
 //! transfers ([`Waiting::Thread`]).
 
+use std::cell::Cell;
 use std::sync::{Arc, Weak};
 
 use device::{Clock, desk};
@@ -22,13 +23,13 @@ use crate::close::Closing;
 use crate::config::{Removal, RemoveCallback};
 use crate::dram::{AllocateError, Cursor, Draft, Dram, Handle, PoolId};
 use crate::error::{Inserted, Refusal};
-use crate::event::{Event, EventKind, Events};
+use crate::event::{EventKind, Events};
 use crate::flash::tier::{self, Crossing, FlashTier};
 use crate::flash::{FlashItem, Waiting, chain, region};
 use crate::in_flight::InFlight;
 use crate::item::{Item, Layer};
 use crate::keys::Removals;
-use crate::listener::{Listener, Outcry};
+use crate::listener::{Destructor, Listener, Outcry};
 use crate::spawner::Spawner;
 use crate::stats::Counters;
 use crate::upkeep::Upkeep;
@@ -251,6 +252,8 @@ pub(crate) struct Engine {
     pub(crate) removals: Removals,
     pub(crate) on_remove: Option<RemoveCallback>,
     pub(crate) on_evict: Option<Listener>,
+    /// Called once for each item that leaves the cache.
+    pub(crate) destructor: Option<Destructor>,
     pub(crate) events: Option<Arc<Events>>,
     pub(crate) closing: Closing,
     /// Whether async operations yield now and then: not in a simulated world, where a thread's count would change the run.
@@ -321,7 +324,7 @@ impl Engine {
 }
 
 /// The value of an item that flash holds in one piece, without what is chained to it.
-fn own_value<'a>(item: &FlashItem<'a>) -> &'a [u8] {
+pub(crate) fn own_value<'a>(item: &FlashItem<'a>) -> &'a [u8] {
     let whole = item.value[0];
     let parent = if tier::is_chained(item.tag) { chain::pieces(whole) } else { None };
     let own = parent.and_then(|pieces| pieces.into_iter().next()).unwrap_or(0..whole.len());
@@ -405,7 +408,8 @@ impl Engine {
             self.counters.overtaken();
             return self.tell_noted(EventKind::Overtaken, noted);
         }
-        self.displace(hash, item.draft.key());
+        let owed = self.owed(&lock, item.draft.key(), Removal::Replaced);
+        self.displace(hash, item.draft.key(), owed);
         let replaced = lock.link(item.draft);
         drop(lock);
         self.counters.stored();
@@ -423,19 +427,21 @@ impl Engine {
             self.tell_noted(EventKind::Present, noted);
             return false;
         }
-        self.displace(hash, item.draft.key());
+        let owed = self.owed(&lock, item.draft.key(), Removal::Replaced);
+        self.displace(hash, item.draft.key(), owed);
         let expired = lock.link(item.draft);
         drop(lock);
         self.counters.stored();
         self.tell_noted(EventKind::Inserted, noted);
-        drop(expired);
+        self.destroy(expired.as_ref(), Removal::Expired);
         true
     }
 
     pub(crate) fn remove(&self, key: &[u8]) -> bool {
         let hash = self.hash_of(key);
         let mut lock = self.dram.lock(hash);
-        let on_flash = self.displace(hash, key);
+        let owed = self.owed(&lock, key, Removal::Removed);
+        let on_flash = self.displace(hash, key, owed);
         let unlinked = lock.unlink(key);
         drop(lock);
         let was_in_dram = unlinked.is_some();
@@ -446,16 +452,18 @@ impl Engine {
         was_in_dram || on_flash
     }
 
-    /// Tells who wants to know, and lets go of the item outside of any lock.
+    /// Calls the callbacks, and lets go of the item outside of any lock.
     fn left(&self, item: Option<Handle<'_>>, why: Removal) {
+        self.destroy(item.as_ref(), why);
         if let (Some(item), Some(callback)) = (item, &self.on_remove) {
             callback(item.key(), &item, why);
         }
     }
 
-    /// Whether this thread is in the callback that hears of evictions, or in the sink of events.
+    /// Whether this thread is in the callback that hears of evictions, in the destructor, or in the sink of events.
     pub(crate) fn is_telling(&self) -> bool {
         self.on_evict.as_ref().is_some_and(Listener::is_being_told)
+            || self.destructor.as_ref().is_some_and(Destructor::is_running)
             || self.events.as_ref().is_some_and(|events| events.is_being_told())
     }
 
@@ -463,7 +471,12 @@ impl Engine {
     /// If this thread is in the callback that hears of evictions, or in the sink of events: there it would wait for itself.
     pub(crate) fn assert_not_telling(&self, what: &str) {
         let in_sink = self.events.as_ref().is_some_and(|events| events.is_being_told());
-        let who = if in_sink { "a sink of events" } else { "on_evict" };
+        let in_destructor = self.destructor.as_ref().is_some_and(Destructor::is_running);
+        let who = match (in_sink, in_destructor) {
+            (true, _) => "a sink of events",
+            (_, true) => "item_destructor",
+            _ => "on_evict",
+        };
         assert!(
             !self.is_telling(),
             "{who} must not {what} the cache that calls it; do it from another thread"
@@ -474,35 +487,19 @@ impl Engine {
     pub(crate) fn crossing(&self) -> Crossing<'_> {
         let outcry = Outcry::default();
         let (on_evict, events) = (self.on_evict.as_ref(), self.events.as_deref());
-        Crossing { flash: self.flash.as_ref(), on_evict, events, outcry }
+        let (destructor, is_destroyed) = (self.destructor.as_ref(), Cell::new(false));
+        Crossing { flash: self.flash.as_ref(), on_evict, destructor, is_destroyed, events, outcry }
     }
 
-    /// An item made room for others on flash. If DRAM has it too, it has not left the cache, and is not clean any more: it
-    /// would be dropped for the copy on flash, as a filter may go on saying that there is one.
-    pub(crate) fn left_flash(&self, item: &FlashItem<'_>) {
-        let expired = item.expiry_seconds != 0 && item.expiry_seconds <= self.clock.unix_seconds();
-        if let Some(events) = &self.events {
-            let event = Event::new(EventKind::EvictedFromFlash { expired }, item.key, item.hash);
-            events.tell(&event.of(own_value(item).len(), item.expiry_seconds));
-        }
-        if expired {
-            return;
-        }
-        if let Some(held) = self.dram.peek(item.key, item.hash) {
-            return held.mark_dirty();
-        }
-        let Some(on_evict) = &self.on_evict else { return };
-        // Whoever reclaims goes on: a panic has been printed, and there is no caller to hand it to.
-        on_evict.tell(item.key, own_value(item), Removal::EvictedFromFlash, &Outcry::default());
-    }
-
-    /// Makes whatever flash holds or is about to deliver for the key unreachable. Called under the key's lock.
-    pub(crate) fn displace(&self, hash: KeyHash, key: &[u8]) -> bool {
+    /// Makes the copy on flash unreachable and cancels fetches of the key. Called under the key's lock. `owed` is the reason to call the
+    /// destructor for the copy on flash, `None` for no call.
+    pub(crate) fn displace(&self, hash: KeyHash, key: &[u8], owed: Option<Removal>) -> bool {
         self.loads.overtake(hash);
         let Some(flash) = &self.flash else { return false };
         self.closing.note_removal();
         self.in_flight.overtake(hash);
-        flash.may_contain(hash) && flash.forget(hash, key)
+        // An item that has left its bucket is not there, and its destructor may not have been called.
+        (self.destructor.is_some() || flash.may_contain(hash)) && flash.forget(hash, key, owed)
     }
 
     /// One piece of background work of every kind that is due; says whether there was any for flash.

@@ -65,6 +65,7 @@ mod clear;
 mod close;
 pub mod config;
 mod coop;
+mod departure;
 pub mod dram;
 pub mod error;
 pub mod event;
@@ -99,7 +100,10 @@ pub use device::desk::block_on;
 /// Who leaves and who is let in: what the [`Builder`] is given.
 pub use policy;
 
-pub use config::{Builder, CacheConfig, FlashConfig, LogOptions, Recovery, SmallItems, UpkeepConfig};
+pub use config::{
+    Builder, CacheConfig, Destroyed, FlashConfig, ItemDestructor, LogOptions, Recovery, SmallItems,
+    UpkeepConfig,
+};
 pub use error::{CacheError, Inserted, Refusal};
 pub use event::{Event, EventKind, EventSink};
 pub use hybrid::{InsertOptions, NewItem};

@@ -91,7 +91,7 @@ impl Engine {
             // An eviction under way finds that it has copied another time, and gives up.
             item.set_expiry_seconds(expiry_seconds);
             item.mark_dirty();
-            self.displace(hash, key);
+            self.displace(hash, key, None);
         }
         true
     }

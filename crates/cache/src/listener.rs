@@ -8,7 +8,7 @@ use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use crate::config::{Removal, RemoveCallback};
+use crate::config::{Destroyed, ItemDestructor, Removal, RemoveCallback};
 
 /// The callback of one cache.
 pub(crate) struct Listener {
@@ -49,6 +49,27 @@ impl Listener {
 
     /// Whether this thread is in the callback.
     pub(crate) fn is_being_told(&self) -> bool {
+        runs_as(self)
+    }
+}
+
+/// The item destructor of one cache.
+pub(crate) struct Destructor {
+    callback: ItemDestructor,
+}
+
+impl Destructor {
+    pub(crate) fn new(callback: ItemDestructor) -> Self {
+        Self { callback }
+    }
+
+    /// Calls it. A panic of it has been printed and ends here.
+    pub(crate) fn call(&self, destroyed: &Destroyed<'_>) {
+        drop(run_as(self, || (self.callback)(destroyed)));
+    }
+
+    /// Whether this thread is in it.
+    pub(crate) fn is_running(&self) -> bool {
         runs_as(self)
     }
 }

@@ -9,19 +9,19 @@ use device::{Clock, Device, SliceDevice, VirtualClock};
 use crate::background::{Background, Stop};
 use crate::claim::Claim;
 use crate::close::Closing;
-use crate::config::{CacheConfig, FlashConfig, PairConfig};
-use crate::dram::{Dram, OnExpiry};
+use crate::config::{CacheConfig, FlashConfig, PairConfig, Removal, SmallItems};
+use crate::dram::{Dram, OnExpiry, OnUnlinkExpired};
 use crate::error::CacheError;
 use crate::event::{Event, EventKind, Events};
 use crate::expiry_clock::ExpiryClock;
 use crate::flash::home::{Found, Settlement, inherited_end};
 use crate::flash::soc::SocConfig;
 use crate::flash::tier::{FlashTier, Pair, Parts};
-use crate::flash::{IsTold, OnEviction, Waiting};
+use crate::flash::{IsTold, OnEviction, OnOwed, Waiting};
 use crate::hybrid::Engine;
 use crate::in_flight::InFlight;
 use crate::keys::Removals;
-use crate::listener::Listener;
+use crate::listener::{Destructor, Listener};
 use crate::spawner::{OwnThread, Spawner};
 use crate::stats::Counters;
 use crate::upkeep::Upkeep;
@@ -35,28 +35,32 @@ impl Cache {
         waiting: Waiting,
     ) -> Result<Self, CacheError> {
         let config = &config.clone().within_budget()?;
+        check_destructor(config)?;
         let claim = config.flash.as_ref().map(|flash| Claim::on(&flash.device)).transpose()?;
         let expiry_clock = Arc::new(ExpiryClock::new(Arc::clone(clock)));
         let clock = &(Arc::clone(&expiry_clock) as Arc<dyn Clock>);
         let events = config.events.clone().map(|sink| Arc::new(Events::new(sink)));
         let mut dram = Dram::new(&config.dram, Arc::clone(clock)).map_err(wrong)?;
-        // The engine has the flash tier, and the flash tier tells the engine.
-        let home = Arc::new(OnceLock::new());
+        // The engine has the tiers, and the tiers call the engine.
+        let home = Home::default();
         // A simulated world is the same each time.
         let new_seed = config.hash_seed.unwrap_or_else(|| if threads { random_seed() } else { 0 });
         let (flash, hash_seed) = match &config.flash {
             Some(flash) => {
-                let on_eviction = told_to(&home);
+                let on_owed = config.item_destructor.is_some().then(|| on_owed(&home));
+                let callbacks = FlashCallbacks { on_eviction: on_eviction(&home), on_owed };
                 let opened =
-                    open_flash(flash, clock, config, new_seed, &on_eviction, events.as_ref(), waiting)
-                        .await?;
+                    open_flash(flash, clock, config, new_seed, &callbacks, events.as_ref(), waiting).await?;
                 (Some(opened.0), opened.1)
             }
             None => (None, new_seed),
         };
         dram = dram.with_hash_seed(hash_seed);
-        if let Some(events) = &events {
-            dram = dram.with_expiry_callback(told_of_expiry(Arc::clone(events), hash_seed));
+        if config.item_destructor.is_some() || events.is_some() {
+            dram = dram.with_expiry_callback(on_expiry(&home, events.clone(), hash_seed));
+        }
+        if config.item_destructor.is_some() {
+            dram = dram.with_unlink_expired_callback(on_unlink_expired(&home));
         }
         let closed_seconds =
             flash.iter().flat_map(|flash| &flash.pairs).filter_map(|pair| pair.home.closed_seconds);
@@ -83,6 +87,7 @@ impl Cache {
             removals: Removals::default(),
             on_remove: config.on_remove.clone(),
             on_evict: config.on_evict.clone().map(Listener::new),
+            destructor: config.item_destructor.clone().map(Destructor::new),
             events,
             closing: Closing::default(),
             yields: threads,
@@ -94,26 +99,71 @@ impl Cache {
     }
 }
 
-fn told_to(home: &Arc<OnceLock<Weak<Engine>>>) -> OnEviction {
+/// Where the tiers find the engine that they belong to.
+type Home = Arc<OnceLock<Weak<Engine>>>;
+
+/// What the flash engines call.
+#[derive(Clone)]
+pub(crate) struct FlashCallbacks {
+    /// Items that make room,
+    pub(crate) on_eviction: OnEviction,
+    /// and those that were forgotten, where there is a destructor.
+    pub(crate) on_owed: Option<OnOwed>,
+}
+
+fn on_eviction(home: &Home) -> OnEviction {
     let home = Arc::clone(home);
-    Arc::new(move |item| {
+    Arc::new(move |item, take_out| match home.get().and_then(Weak::upgrade) {
+        Some(engine) => engine.left_flash(item, take_out),
+        None => _ = take_out(),
+    })
+}
+
+/// A log does not read an item back when it is removed, so its destructor could not be called.
+fn check_destructor(config: &CacheConfig) -> Result<(), CacheError> {
+    let is_log = |flash: &FlashConfig| matches!(flash.small_items, SmallItems::Log(_));
+    if config.item_destructor.is_some() && config.flash.as_ref().is_some_and(is_log) {
+        return Err(wrong("item_destructor: small items must be in sets (small_items: SmallItems::Sets)"));
+    }
+    Ok(())
+}
+
+fn on_owed(home: &Home) -> OnOwed {
+    let home = Arc::clone(home);
+    Arc::new(move |item, why| {
         if let Some(engine) = home.get().and_then(Weak::upgrade) {
-            engine.left_flash(item);
+            engine.destroy_on_flash(item, why);
         }
     })
 }
 
-fn told_of_expiry(events: Arc<Events>, hash_seed: u64) -> OnExpiry {
+/// A copy on flash has expired too: it is forgotten with the item, whose destructor is called once.
+fn on_unlink_expired(home: &Home) -> OnUnlinkExpired {
+    let home = Arc::clone(home);
+    Arc::new(move |hash, key| {
+        if let Some(engine) = home.get().and_then(Weak::upgrade) {
+            engine.displace(hash, key, None);
+        }
+    })
+}
+
+fn on_expiry(home: &Home, events: Option<Arc<Events>>, hash_seed: u64) -> OnExpiry {
+    let home = Arc::clone(home);
     Arc::new(move |item| {
-        let event = Event::new(EventKind::Expired, item.key(), KeyHash::seeded(item.key(), hash_seed));
-        events.tell(&event.of(item.len(), item.expiry_seconds()));
+        if let Some(events) = &events {
+            let event = Event::new(EventKind::Expired, item.key(), KeyHash::seeded(item.key(), hash_seed));
+            events.tell(&event.of(item.len(), item.expiry_seconds()));
+        }
+        if let Some(engine) = home.get().and_then(Weak::upgrade) {
+            engine.destroy(Some(item), Removal::Expired);
+        }
     })
 }
 
 /// Which items are to be read when their region is reclaimed, if any are.
 fn told_of_regions(config: &CacheConfig, events: Option<&Arc<Events>>) -> Option<IsTold> {
     match events {
-        _ if config.on_evict.is_some() => Some(Arc::new(|_| true)),
+        _ if config.on_evict.is_some() || config.item_destructor.is_some() => Some(Arc::new(|_| true)),
         Some(events) => {
             let events = Arc::clone(events);
             Some(Arc::new(move |hash| events.wants(hash)))
@@ -127,12 +177,12 @@ async fn open_flash(
     clock: &Arc<dyn Clock>,
     whole: &CacheConfig,
     new_seed: u64,
-    on_eviction: &OnEviction,
+    callbacks: &FlashCallbacks,
     events: Option<&Arc<Events>>,
     waiting: Waiting,
 ) -> Result<(FlashTier, u64), CacheError> {
     let settlements =
-        settlements(config, clock, whole.seed, on_eviction, told_of_regions(whole, events).as_ref())?;
+        settlements(config, clock, whole.seed, callbacks, told_of_regions(whole, events).as_ref())?;
     let (pairs, hash_seed) = settle(config, settlements, new_seed, waiting).await?;
     let tier = FlashTier::new(Parts {
         pairs,
@@ -153,8 +203,8 @@ impl FlashConfig {
     /// What is wrong.
     pub fn check(&self) -> Result<(), CacheError> {
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock::default());
-        let nobody: OnEviction = Arc::new(|_| {});
-        let settlements = settlements(self, &clock, 0, &nobody, None)?;
+        let unused = FlashCallbacks { on_eviction: Arc::new(|_, _| {}), on_owed: None };
+        let settlements = settlements(self, &clock, 0, &unused, None)?;
         settlements.iter().try_for_each(Settlement::check_division)
     }
 }
@@ -164,7 +214,7 @@ fn settlements<'a>(
     config: &'a FlashConfig,
     clock: &'a Arc<dyn Clock>,
     seed: u64,
-    on_eviction: &OnEviction,
+    callbacks: &FlashCallbacks,
     tells_of_regions: Option<&IsTold>,
 ) -> Result<Vec<Settlement<'a>>, CacheError> {
     check_division(config)?;
@@ -180,7 +230,7 @@ fn settlements<'a>(
             soc_share: pair.soc_share,
             clock,
             store_id: store_id(clock, seed, number),
-            on_eviction: Arc::clone(on_eviction),
+            callbacks: callbacks.clone(),
             tells_of_regions: tells_of_regions.cloned(),
         })
     };

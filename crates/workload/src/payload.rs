@@ -178,6 +178,17 @@ impl Payload {
         }
     }
 
+    /// The version in a value's header, for any key.
+    ///
+    /// # Errors
+    /// The value is shorter than a header, or its header fails its check.
+    pub fn version_of(value: &[u8]) -> Result<u64, Corruption> {
+        if value.len() < HEADER_BYTES {
+            return Err(Corruption::Header);
+        }
+        Self::verify_header(value, word(value, KEY_HASH.start)).map(|version| version.low_bits)
+    }
+
     /// As [`verify`](Self::verify), without looking at the body.
     ///
     /// # Errors

@@ -12,11 +12,15 @@ use super::text::join;
 
 mod cuts;
 mod distributions;
+mod learned;
 mod paths;
+mod stressors;
 mod sweeps;
+mod tiers;
 mod totals;
 
 pub use distributions::{popularity, sizes};
+pub use learned::features;
 
 /// Eviction policies by the names that `allocator` takes; CacheLib's four first.
 pub const ALLOCATORS: [&str; 10] =
@@ -57,6 +61,8 @@ pub(super) const STRESSORS: [&str; 8] = [
 ];
 /// Lone keys are numbered by worker, and no machine runs more threads.
 const MOST_THREADS: u64 = 1 << 15;
+/// The stressor of an object cache: the usual requests, for objects.
+pub(super) const OBJECT_CACHE: &str = "object_cache";
 /// A slab of CacheLib's: no chunk is larger.
 pub const LARGEST_CLASS_BYTES: u64 = 4 << 20;
 
@@ -71,6 +77,8 @@ pub fn instance(instance: &InstanceConfig, findings: &mut Findings) {
         let words = "only for replays: a generator has no timestamps";
         findings.problem(&join(&cache_at, "useTraceTimeStamp"), words);
     }
+    stressors::check(instance, &cache_at, &test_at, findings);
+    stressors::check_objects(instance, &cache_at, &test_at, findings);
     if runs_here(&instance.test) {
         lengths(instance, &test_at, findings);
         if instance.cache.cache_size_mib == 0 {
@@ -110,7 +118,7 @@ pub fn runs_here(test: &TestConfig) -> bool {
 /// CacheBench's usual stressor has no name; a shipped config calls it `stressor`. The one of cache components asks the same
 /// things in the same way.
 fn usual_stressor(test: &TestConfig) -> bool {
-    matches!(test.name.as_str(), "" | "stressor" | "cache_component" | "async")
+    matches!(test.name.as_str(), "" | "stressor" | "cache_component" | "async" | OBJECT_CACHE)
 }
 
 pub(super) fn needs_distribution(test: &TestConfig) -> bool {
@@ -144,13 +152,7 @@ fn cache(cache: &CacheConfig, test: &TestConfig, at: &str, findings: &mut Findin
     events(cache, at, findings);
     pools(cache, at, findings);
     classes(cache, at, findings);
-    if cache.memory_tiers.len() > 1 {
-        let words = format!(
-            "has {} tiers, and DRAM is one here: leave them out, or give the one; cacheSizeMB is its size",
-            cache.memory_tiers.len()
-        );
-        findings.problem(&join(at, "memoryTiers"), words);
-    }
+    tiers::check(cache, at, findings);
     if cache.lru2q_hot_percent.saturating_add(cache.lru2q_cold_percent) > 99 {
         findings.problem(
             &join(at, "lru2qHotPct"),
@@ -373,6 +375,7 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
         one_of(op, &REPLAY_OPS, &join(at, &format!("replayOps[{number}]")), findings);
     }
     sweeps::check(test, at, findings);
+    learned::check(test, at, findings);
     missing_features(test, at, findings);
     let mut refuse = |broken: bool, key: &str, words: &str| {
         let at = join(at, key);
@@ -548,16 +551,6 @@ fn missing_features(test: &TestConfig, at: &str, findings: &mut Findings) {
     };
     if !feature.is_empty() {
         findings.later(&join(at, "generator"), feature);
-    }
-    let feature = match test.name.as_str() {
-        "object_cache" => "object cache stressor",
-        "high_refcount" => "reference count stressor",
-        "cachelib_map" | "cachelib_range_map" => "map stressor",
-        "fast_shutdown" => "fast shutdown stressor",
-        _ => "",
-    };
-    if !feature.is_empty() {
-        findings.later(&join(at, "name"), feature);
     }
 }
 

@@ -14,11 +14,15 @@ use super::check;
 use super::keys::{CacheConfig, Distribution, TestConfig};
 use super::knob::Remark;
 use super::plan::{
-    AdmissionPlan, ArrivalsPlan, CachePlan, ClassesPlan, EventsPlan, EvictionPlan, FlashPlan, InstancePlan,
-    LimitsPlan, RebalancePlan, RebalanceStrategy, ReplayPlan, RunPlan, RunSettings, SweepPlan, TraceFormat,
-    WarmupPlan, WorkloadPlan,
+    AdmissionPlan, ArrivalsPlan, CachePlan, ClassesPlan, DestructorPlan, EventsPlan, EvictionPlan, FlashPlan,
+    InstancePlan, LearnedPlan, LimitsPlan, ObjectsPlan, RebalancePlan, RebalanceStrategy, ReplayPlan,
+    RunPlan, RunSettings, StressorPlan, SweepPlan, TraceFormat, WarmupPlan, WorkloadPlan,
 };
 use super::region_policy;
+use crate::run::objects;
+
+/// CacheBench's `high_refcount` has as many.
+const REFERENCE_WORKERS: usize = 10_000;
 
 /// Makes the plan of a checked config.
 ///
@@ -94,7 +98,7 @@ pub fn binary_traces(config: &Config) -> Result<Vec<(ReplayPlan, PathBuf)>, Conf
 
 fn lower_instance(instance: &InstanceConfig) -> Result<InstancePlan, String> {
     Ok(InstancePlan {
-        cache: cache(&component_as_cache(&instance.cache))?,
+        cache: cache(&component_as_cache(&instance.cache), &instance.test)?,
         workload: workload(instance)?,
         run: run(&instance.test, &instance.cache)?,
     })
@@ -118,7 +122,32 @@ fn component_as_cache(typed: &CacheConfig) -> CacheConfig {
     cache
 }
 
-fn cache(typed: &CacheConfig) -> Result<CachePlan, String> {
+fn cache(typed: &CacheConfig, test: &TestConfig) -> Result<CachePlan, String> {
+    if test.name == check::OBJECT_CACHE {
+        return object_cache(typed);
+    }
+    cache_of_items(typed)
+}
+
+/// A cache of items that stand for objects: all of one size, in as much DRAM as the limit of objects needs.
+fn object_cache(typed: &CacheConfig) -> Result<CachePlan, String> {
+    let mut plan = cache_of_items(typed)?;
+    let mut objects = ObjectsPlan {
+        most_objects: typed.custom.l1_entries,
+        max_key_bytes: typed.custom.max_key_bytes,
+        tracks_bytes: typed.custom.size_tracking,
+    };
+    let item_bytes = objects::item_bytes(&objects);
+    if objects.most_objects == 0 {
+        objects.most_objects = (plan.dram_bytes / u64::from(item_bytes)).max(1);
+    }
+    plan.dram_bytes = objects::dram_bytes(&objects);
+    plan.classes.explicit_bytes = vec![item_bytes];
+    plan.objects = Some(objects);
+    Ok(plan)
+}
+
+fn cache_of_items(typed: &CacheConfig) -> Result<CachePlan, String> {
     let explicit: Result<Vec<u32>, String> =
         typed.alloc_sizes_bytes.iter().map(|bytes| narrow(*bytes, "cache_config.allocSizes")).collect();
     Ok(CachePlan {
@@ -142,6 +171,8 @@ fn cache(typed: &CacheConfig) -> Result<CachePlan, String> {
         flash: (typed.nvm_size_mib > 0).then(|| flash(typed)).transpose()?,
         persist_dir: (!typed.cache_dir.is_empty()).then(|| PathBuf::from(&typed.cache_dir)),
         events: (!typed.event_file.is_empty()).then(|| events(typed)).transpose()?,
+        destructor: destructor(typed),
+        objects: None,
     })
 }
 
@@ -264,14 +295,23 @@ fn admission(typed: &CacheConfig) -> Result<AdmissionPlan, String> {
     Ok(plan)
 }
 
+fn destructor(typed: &CacheConfig) -> DestructorPlan {
+    match (typed.item_destructor_check, typed.item_destructor) {
+        (true, _) => DestructorPlan::Checked,
+        (_, true) => DestructorPlan::Counted,
+        _ => DestructorPlan::None,
+    }
+}
+
 fn run(test: &TestConfig, cache: &CacheConfig) -> Result<RunSettings, String> {
     let arrivals = arrivals(test);
     let closed = !arrivals.is_open();
     let checks_flash = test.check_warmup && check::has_flash(cache);
     let burst = if test.rate_burst == 0 { test.rate_per_second } else { test.rate_burst };
     Ok(RunSettings {
-        threads: narrow::<u32>(test.threads, "test_config.numThreads")? as usize,
-        tasks: test.name == "async",
+        threads: workers(test)?,
+        // Thousands of workers that hardly do anything share threads.
+        tasks: test.name == "async" || test.name == StressorPlan::References.name(),
         ops_per_thread: test.ops_per_thread,
         delay: (test.delay_batch > 0 && test.delay_ns > 0).then_some((test.delay_batch, test.delay_ns)),
         rate: (closed && test.rate_per_second > 0).then_some((test.rate_per_second, burst)),
@@ -300,6 +340,19 @@ fn run(test: &TestConfig, cache: &CacheConfig) -> Result<RunSettings, String> {
     })
 }
 
+/// CacheBench's stressors that make their own requests have their own numbers of threads; one that is given counts here.
+fn workers(test: &TestConfig) -> Result<usize, String> {
+    let given = narrow::<u32>(test.threads, "test_config.numThreads")? as usize;
+    Ok(match StressorPlan::named(&test.name) {
+        Some(StressorPlan::FastShutdown) => 1,
+        Some(StressorPlan::References) if given == 0 => REFERENCE_WORKERS,
+        Some(StressorPlan::Map | StressorPlan::RangeMap) if given == 0 => {
+            std::thread::available_parallelism().map_or(1, usize::from)
+        }
+        _ => given,
+    })
+}
+
 fn sweeps(test: &TestConfig) -> Option<SweepPlan> {
     let is = |mode: &str| test.iterator_mode.eq_ignore_ascii_case(mode);
     (!is("disabled")).then(|| SweepPlan {
@@ -324,6 +377,9 @@ fn arrivals(test: &TestConfig) -> ArrivalsPlan {
 
 fn workload(instance: &InstanceConfig) -> Result<WorkloadPlan, String> {
     let test = &instance.test;
+    if let Some(stressor) = StressorPlan::named(&test.name) {
+        return Ok(WorkloadPlan::Stressor(stressor));
+    }
     match test.generator.as_str() {
         name if check::REPLAYS.contains(&name) => replay(instance).map(WorkloadPlan::Replay),
         "online" => generator(instance).map(WorkloadPlan::Online),
@@ -395,6 +451,7 @@ fn replay(instance: &InstanceConfig) -> Result<ReplayPlan, String> {
         warms_by_time: test.warm_at_trace_seconds() > 0,
         miss_trace: instance.miss_trace(),
         time_units_per_second: instance.time_units_per_second(),
+        learned: learned(instance),
     })
 }
 
@@ -406,6 +463,17 @@ fn replay_ops(names: &[String]) -> Vec<RequestKind> {
         _ => RequestKind::Delete,
     };
     names.iter().map(kind).collect()
+}
+
+fn learned(instance: &InstanceConfig) -> Option<Box<LearnedPlan>> {
+    let typed = &instance.test.replay.ml_admission;
+    let plan = || LearnedPlan {
+        model: instance.directory.join(&typed.model),
+        features: check::features(typed),
+        admitted_class: typed.category,
+        target_recall: typed.recall,
+    };
+    (!typed.model.is_empty()).then(|| Box::new(plan()))
 }
 
 /// Those of a replay, whose rows may have their own.

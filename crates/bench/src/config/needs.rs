@@ -113,6 +113,10 @@ pub(super) const EVENT_FILE: Needs = needs("with eventTrackerFilePath", |it| {
     unless(!it.cache.event_file.is_empty(), "eventTrackerFilePath is empty")
 });
 
+pub(super) const OBJECT_CACHE: Needs = needs("with `object_cache`", |it| {
+    unless(it.test.name == "object_cache", "test_config.name is not `object_cache`")
+});
+
 // The run.
 
 pub(super) const TRACE: Needs =
@@ -189,6 +193,7 @@ pub(super) fn check(instance: &InstanceConfig, findings: &mut Findings) {
     unheeded(cache, &place, &cache_at, findings);
     let at_policy = join(&cache_at, "navyRegionPolicyConfig");
     unheeded(&cache.region_policy_config, &place, &at_policy, findings);
+    unheeded(&cache.custom, &place, &join(&cache_at, "customConfigJson"), findings);
     unheeded(test, &place, &test_at, findings);
     unheeded(&test.replay, &place, &join(&test_at, "replayGeneratorConfig"), findings);
     if test.pool_distributions.is_empty() {

@@ -49,6 +49,33 @@ pub struct CachePlan {
     pub persist_dir: Option<PathBuf>,
     /// What happens to which keys is written where; `None` is nowhere.
     pub events: Option<EventsPlan>,
+    /// Whether the cache has an item destructor.
+    pub destructor: DestructorPlan,
+    /// Whether it is an object cache.
+    pub objects: Option<ObjectsPlan>,
+}
+
+/// An object cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ObjectsPlan {
+    /// Objects, at most.
+    pub most_objects: u64,
+    /// Bytes of the longest key.
+    pub max_key_bytes: u64,
+    /// Whether the bytes of the objects are reported.
+    pub tracks_bytes: bool,
+}
+
+/// The item destructor of a cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DestructorPlan {
+    /// None.
+    #[default]
+    None,
+    /// Its calls are counted.
+    Counted,
+    /// It is checked that it is called exactly once for each item.
+    Checked,
 }
 
 /// Events to be written down.
@@ -240,6 +267,42 @@ pub enum WorkloadPlan {
     },
     /// A trace.
     Replay(ReplayPlan),
+    /// A stressor makes its own requests.
+    Stressor(StressorPlan),
+}
+
+/// A stressor that makes its own requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StressorPlan {
+    /// Many references to one item.
+    References,
+    /// Maps in chained items.
+    Map,
+    /// The same, found by an ordered index.
+    RangeMap,
+    /// Caches that are shut down while memory moves between size classes.
+    FastShutdown,
+}
+
+impl StressorPlan {
+    /// The stressor of this name of CacheBench's, if it is one that makes its own requests.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::References, Self::Map, Self::RangeMap, Self::FastShutdown]
+            .into_iter()
+            .find(|it| it.name() == name)
+    }
+
+    /// CacheBench's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::References => "high_refcount",
+            Self::Map => "cachelib_map",
+            Self::RangeMap => "cachelib_range_map",
+            Self::FastShutdown => "fast_shutdown",
+        }
+    }
 }
 
 /// What tells the format of a trace.
@@ -292,6 +355,40 @@ pub struct ReplayPlan {
     pub miss_trace: Option<PathBuf>,
     /// Units of trace time in a second; `None` is what the format has.
     pub time_units_per_second: Option<u64>,
+    /// The model that decides what is set, if one does.
+    pub learned: Option<Box<LearnedPlan>>,
+}
+
+/// Learned admission.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LearnedPlan {
+    /// File of the model.
+    pub model: PathBuf,
+    /// The model's features by name, each with its source in a request.
+    pub features: Vec<(String, FeatureSource)>,
+    /// The class that is admitted.
+    pub admitted_class: u64,
+    /// Share of what should be admitted that is to be; 0 leaves it to the model's scores.
+    pub target_recall: f64,
+}
+
+/// The part of a request that a feature is computed from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FeatureSource {
+    /// Bytes of the value.
+    Size,
+    /// Bytes of the key.
+    KeySize,
+    /// Seconds that it lives.
+    Ttl,
+    /// Seconds on the trace's clock.
+    Time,
+}
+
+impl FeatureSource {
+    /// By the column that it is in.
+    pub const NAMED: [(&str, Self); 4] =
+        [("size", Self::Size), ("key_size", Self::KeySize), ("ttl", Self::Ttl), ("op_time", Self::Time)];
 }
 
 /// How it is asked.

@@ -2,6 +2,7 @@
 
 use super::amounts::MIB;
 use super::plan::{CachePlan, FlashPlan, RunPlan, RunSettings, WorkloadPlan};
+use crate::run::objects;
 use workload::generate::{GeneratorConfig, Popularity};
 
 /// Regions are in whole pages of a drive, which may be longer than the blocks of the config.
@@ -25,7 +26,7 @@ impl RunPlan {
                 WorkloadPlan::Online(config) | WorkloadPlan::Prepared { config, .. } => {
                     scale_keys(config, divisor);
                 }
-                WorkloadPlan::Replay(_) => {}
+                WorkloadPlan::Replay(_) | WorkloadPlan::Stressor(_) => {}
             }
         }
         self
@@ -33,6 +34,11 @@ impl RunPlan {
 }
 
 fn scale_cache(cache: &mut CachePlan, divisor: u32) {
+    if let Some(objects) = &mut cache.objects {
+        objects.most_objects = (objects.most_objects / u64::from(divisor)).max(1);
+        cache.dram_bytes = objects::dram_bytes(objects);
+        return;
+    }
     cache.dram_bytes = (cache.dram_bytes / u64::from(divisor)).max(MIB);
     if let Some(flash) = &mut cache.flash {
         scale_flash(flash, divisor);

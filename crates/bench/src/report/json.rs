@@ -7,6 +7,7 @@ use super::intervals;
 use super::{RunReport, Steadiness};
 use crate::run::InstanceReport;
 use crate::run::course::Warmup;
+use crate::run::destructors::DestructorCounts;
 use crate::run::latency::{Histogram, Latencies, Timed};
 use crate::run::stop::StopReason;
 use crate::run::sweeps::Sweeps;
@@ -77,6 +78,22 @@ pub(crate) fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
         let seen = json!({ "mode": mode, "sweeps": sweeps, "items": items, "bytes": bytes, "ns": ns,
             "last_sweep_items": last_items });
         fields.insert("dram_iterator".to_owned(), seen);
+    }
+    if let Some(stressor) = &report.stressor {
+        let mut told: Map<String, Value> = Map::new();
+        told.insert("name".to_owned(), stressor.name.into());
+        told.extend(stressor.figures.iter().map(|(name, _, value)| ((*name).to_owned(), (*value).into())));
+        told.insert("failed".to_owned(), stressor.failed.into());
+        told.insert("failures".to_owned(), stressor.failures.clone().into());
+        fields.insert("stressor".to_owned(), Value::Object(told));
+    }
+    if let Some(DestructorCounts { from_dram, from_flash, check }) = &report.destructors {
+        let check = check.as_ref().map(|check| {
+            json!({ "items": check.items, "invalid": check.invalid, "missing": check.missing,
+                "described": check.described })
+        });
+        let calls = json!({ "from_dram": from_dram, "from_flash": from_flash, "check": check });
+        fields.insert("destructors".to_owned(), calls);
     }
     if let Some(misses) = &report.misses {
         let written = json!({ "file": misses.path.display().to_string(), "requests": misses.requests });

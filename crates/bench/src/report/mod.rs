@@ -29,6 +29,8 @@ pub use steadiness::Steadiness;
 pub use totals::totals;
 
 use crate::run::InstanceReport;
+use crate::run::destructors::DestructorCheck;
+use crate::run::stressors::StressorReport;
 
 /// Everything a report is made of.
 #[derive(Debug, Clone)]
@@ -131,6 +133,9 @@ fn failures_of(report: &InstanceReport) -> Vec<String> {
     if report.counts.inconsistencies > 0 {
         failures.push(format!("Found {} inconsistent cases", report.counts.inconsistencies));
     }
+    failures.extend(report.stressor.as_ref().and_then(StressorReport::failure));
+    let destructors = report.destructors.as_ref().and_then(|destructors| destructors.check.as_ref());
+    failures.extend(destructors.into_iter().flat_map(DestructorCheck::failures));
     if let Some(failure) = report.trace.as_ref().and_then(|trace| trace.failure.as_ref()) {
         failures.push(format!("The trace could not be read to its end: {failure}"));
     }

@@ -9,6 +9,7 @@ use workload::trace::{Cut, ReplayStats};
 use super::RunReport;
 use crate::run::InstanceReport;
 use crate::run::counts::{Counts, ratio};
+use crate::run::destructors::DestructorCounts;
 use crate::run::latency::Histogram;
 use crate::run::misses::Misses;
 use crate::run::sweeps::Sweeps;
@@ -56,6 +57,12 @@ pub fn results(report: &InstanceReport, options: TextOptions) -> String {
         out += &dram_iterator(sweeps);
     }
     out += &super::events::to_text(report);
+    for (_, words, value) in report.stressor.iter().flat_map(|stressor| &stressor.figures) {
+        line(&mut out, format_args!("{words}: {}", grouped(*value)));
+    }
+    if let Some(DestructorCounts { from_dram, from_flash, .. }) = &report.destructors {
+        line(&mut out, format_args!("Destructor executed from RAM {from_dram}, from NVM {from_flash}"));
+    }
     out += "\n== Throughput Stats ==\n";
     out += &throughput(&report.counts, report.seconds);
     if let Some(warmup) = report.warmup.filter(|it| it.ended) {

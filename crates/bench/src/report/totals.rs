@@ -7,6 +7,7 @@ use workload::trace::ReplayStats;
 use crate::config::plan::ArrivalsPlan;
 use crate::run::InstanceReport;
 use crate::run::course::Warmup;
+use crate::run::destructors::DestructorCounts;
 use crate::run::sweeps::Sweeps;
 use crate::run::tenants::{Bytes, TenantCounts, Tenants};
 
@@ -37,6 +38,7 @@ pub fn totals(instances: &[InstanceReport]) -> InstanceReport {
         sum.warmup = add_warmups(sum.warmup, report.warmup);
         sum.trace = add_traces(sum.trace.take(), report.trace.as_ref());
         sum.sweeps = add_sweeps(sum.sweeps, report.sweeps);
+        sum.destructors = add_destructors(sum.destructors.take(), report.destructors.as_ref());
         // Each instance has a file of its own.
         sum.misses = None;
     }
@@ -95,6 +97,13 @@ fn add_sweeps(a: Option<Sweeps>, b: Option<Sweeps>) -> Option<Sweeps> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.plus(b)),
         (a, b) => a.or(b),
+    }
+}
+
+fn add_destructors(a: Option<DestructorCounts>, b: Option<&DestructorCounts>) -> Option<DestructorCounts> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.plus(b)),
+        (a, b) => a.or_else(|| b.cloned()),
     }
 }
 

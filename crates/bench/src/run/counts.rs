@@ -52,7 +52,7 @@ counts! {
     sets,
     /// Sets that found no room.
     set_failures,
-    /// Sets left out because the key was there.
+    /// Sets left out because the key was there, or because a model did not admit them.
     sets_skipped,
     /// Deletes.
     deletes,

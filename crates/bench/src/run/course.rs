@@ -195,6 +195,8 @@ mod tests {
             trace: None,
             tenants: None,
             misses: None,
+            destructors: None,
+            stressor: None,
             sweeps: None,
             events: None,
         };

@@ -1,9 +1,10 @@
 //! The hybrid cache as a target.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use cache::dram::Cursor;
-use cache::{Cache, InsertOptions, Item, Lookahead};
+use cache::{Cache, InsertOptions, Item, Lookahead, OwnedItem};
 use device::Device;
 use device::wrap::MeasureDevice;
 use parking_lot::Mutex;
@@ -11,6 +12,8 @@ use parking_lot::Mutex;
 use super::item_sizes::ItemLimit;
 use super::latency::Histogram;
 use super::listed_drives::{DriveBytes, ListedDrive};
+use super::objects::{ID_BYTES, Objects};
+use super::stressors::StressorReport;
 use super::target::{
     ClassUse, Detail, DramCounts, FlashBytes, FlashCounts, Found, Layer, SetHow, SetOutcome, Settled,
     Snapshot, Target,
@@ -23,6 +26,32 @@ pub struct EngineTarget {
     flash: Option<MeasuredFlash>,
     listed_drives: Vec<ListedDrive>,
     item_limit: Option<ItemLimit>,
+    objects: Option<ObjectCache>,
+}
+
+/// The objects of an object cache, and the items that take the room beyond their limit.
+struct ObjectCache {
+    objects: Arc<Objects>,
+    placeholders: Vec<OwnedItem>,
+}
+
+/// What a get found: an item, or the object that the item stands for.
+pub enum EngineItem<'a> {
+    /// An item.
+    Item(Item<'a>),
+    /// An object.
+    Object(Arc<[u8]>),
+}
+
+impl Deref for EngineItem<'_> {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Item(item) => item,
+            Self::Object(object) => object,
+        }
+    }
 }
 
 /// The device under a cache, and what was measured of it.
@@ -99,7 +128,7 @@ impl EngineTarget {
     /// A target of `cache`.
     #[must_use]
     pub fn new(cache: Cache, face: Face, flash: Option<MeasuredFlash>) -> Self {
-        Self { cache, face, flash, listed_drives: Vec::new(), item_limit: None }
+        Self { cache, face, flash, listed_drives: Vec::new(), item_limit: None, objects: None }
     }
 
     /// The same, whose flash's media bytes are told by these drives, if there are any.
@@ -112,6 +141,21 @@ impl EngineTarget {
     #[must_use]
     pub fn limited_to(self, limit: ItemLimit) -> Self {
         Self { item_limit: Some(limit), ..self }
+    }
+
+    /// The same, whose items stand for objects.
+    #[must_use]
+    pub fn with_objects(self, objects: Arc<Objects>, placeholders: Vec<OwnedItem>) -> Self {
+        Self { objects: Some(ObjectCache { objects, placeholders }), ..self }
+    }
+
+    /// The item, or in an object cache its object; `None` if the object has been freed since.
+    #[inline]
+    fn found<'a>(&self, item: Item<'a>) -> Option<EngineItem<'a>> {
+        match &self.objects {
+            None => Some(EngineItem::Item(item)),
+            Some(cache) => cache.objects.get(&item).map(EngineItem::Object),
+        }
     }
 
     /// The cache.
@@ -127,28 +171,31 @@ impl EngineTarget {
     }
 }
 
-impl Found for Item<'_> {
+impl Found for EngineItem<'_> {
     fn layer(&self) -> Layer {
-        match Item::layer(self) {
-            cache::Layer::Dram => Layer::Dram,
-            cache::Layer::Flash => Layer::Flash,
+        match self {
+            Self::Item(item) if item.layer() == cache::Layer::Flash => Layer::Flash,
+            _ => Layer::Dram,
         }
     }
 
     fn each_link(&self, show: &mut dyn FnMut(&[u8])) {
-        self.chain().for_each(show);
+        if let Self::Item(item) = self {
+            item.chain().for_each(show);
+        }
     }
 }
 
 impl Target for EngineTarget {
-    type Item<'a> = Item<'a>;
+    type Item<'a> = EngineItem<'a>;
 
     #[inline]
-    async fn get(&self, key: &[u8]) -> Option<Item<'_>> {
-        match self.face {
+    async fn get(&self, key: &[u8]) -> Option<EngineItem<'_>> {
+        let item = match self.face {
             Face::Blocking => self.cache.get_blocking(key),
             Face::Task => self.cache.get(key).await,
-        }
+        };
+        self.found(item?)
     }
 
     #[inline]
@@ -157,8 +204,8 @@ impl Target for EngineTarget {
     }
 
     #[inline]
-    fn get_blocking(&self, key: &[u8]) -> Option<Item<'_>> {
-        self.cache.get_blocking(key)
+    fn get_blocking(&self, key: &[u8]) -> Option<EngineItem<'_>> {
+        self.found(self.cache.get_blocking(key)?)
     }
 
     #[inline]
@@ -178,6 +225,9 @@ impl Target for EngineTarget {
         // Spares the room for a value that would be thrown away again.
         if how.only_if_absent && self.cache.contains(key) && self.get(key).await.is_some() {
             return SetOutcome::Kept;
+        }
+        if let Some(cache) = &self.objects {
+            return self.set_object(&cache.objects, key, value_bytes, &options, how.only_if_absent, fill);
         }
         let room = match self.face {
             Face::Blocking => self.cache.allocate_blocking(key, value_bytes, options),
@@ -209,6 +259,15 @@ impl Target for EngineTarget {
 
     fn scan_dram(&self, from: Cursor, visit: &mut dyn FnMut(u64)) -> Option<Cursor> {
         self.cache.scan_dram(from, |key, value| visit((key.len() + value.len()) as u64))
+    }
+
+    fn special_report(&self) -> Option<StressorReport> {
+        let cache = self.objects.as_ref()?;
+        Some(cache.objects.report((self.cache.len() - cache.placeholders.len()) as u64))
+    }
+
+    fn settle(&self) -> Result<(), String> {
+        self.cache.settle_blocking().map_err(|error| error.to_string())
     }
 
     fn snapshot(&self) -> Snapshot {
@@ -290,6 +349,35 @@ fn classes(pool: &cache::dram::PoolStats) -> impl Iterator<Item = ClassUse> {
 }
 
 impl EngineTarget {
+    /// Puts an object on the heap and an item for it into the cache.
+    fn set_object(
+        &self,
+        objects: &Objects,
+        key: &[u8],
+        value_bytes: usize,
+        options: &InsertOptions,
+        only_if_absent: bool,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> SetOutcome {
+        let room = || self.cache.allocate_blocking(key, ID_BYTES, options).ok();
+        let Some(mut item) = Some(key).filter(|key| objects.takes(key)).and_then(|_| room()) else {
+            return SetOutcome::Refused;
+        };
+        let mut object = vec![0; value_bytes];
+        fill(&mut object);
+        let id = objects.add(object.into());
+        item.copy_from_slice(&id);
+        if !only_if_absent {
+            self.cache.insert_new(item);
+            return SetOutcome::Stored;
+        }
+        if self.cache.insert_new_if_absent(item) {
+            return SetOutcome::Stored;
+        }
+        objects.forget(&id);
+        SetOutcome::Kept
+    }
+
     fn flash(&self, stats: &cache::Stats) -> Option<FlashCounts> {
         let flash = stats.flash.as_ref()?;
         let measured = self.flash.as_ref();

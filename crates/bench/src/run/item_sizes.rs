@@ -29,7 +29,7 @@ impl ItemSizes {
     pub fn of(plan: &WorkloadPlan) -> Option<Self> {
         match plan {
             WorkloadPlan::Online(config) | WorkloadPlan::Prepared { config, .. } => Self::made_up(config),
-            WorkloadPlan::Replay(_) => None,
+            WorkloadPlan::Replay(_) | WorkloadPlan::Stressor(_) => None,
         }
     }
 
@@ -182,6 +182,8 @@ mod tests {
             flash: None,
             persist_dir: None,
             events: None,
+            destructor: crate::config::plan::DestructorPlan::None,
+            objects: None,
         }
     }
 

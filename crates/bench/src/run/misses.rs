@@ -167,7 +167,7 @@ fn path(plan: &WorkloadPlan) -> Option<&Path> {
 fn replay(plan: &WorkloadPlan) -> Option<&ReplayPlan> {
     match plan {
         WorkloadPlan::Replay(plan) => Some(plan),
-        WorkloadPlan::Online(_) | WorkloadPlan::Prepared { .. } => None,
+        WorkloadPlan::Online(_) | WorkloadPlan::Prepared { .. } | WorkloadPlan::Stressor(_) => None,
     }
 }
 

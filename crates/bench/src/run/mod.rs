@@ -1,4 +1,4 @@
-//! The stress loop: threads that do what a workload asks, and somebody who watches.
+//! The stress loop: worker threads that execute a workload, and a watcher.
 //!
 //! [`target`] is what can be stressed, [`worker`] one thread's loop, [`counts`] and [`latency`] what it hands on;
 //! [`run_all`] starts the threads of all instances, lets a [`Watcher`] look in between, and ends with a report each.
@@ -6,6 +6,7 @@
 mod cache_keys;
 pub mod counts;
 pub mod course;
+pub mod destructors;
 pub mod devices;
 pub mod engine;
 pub mod error;
@@ -14,16 +15,19 @@ pub mod in_memory;
 pub mod io_path;
 pub mod item_sizes;
 pub mod latency;
+pub mod learned;
 pub mod listed_drives;
 pub mod memory;
 pub mod misses;
 pub mod model_drive;
+pub mod objects;
 pub mod open;
 pub mod pace;
 pub mod punctuality;
 pub mod room;
 pub mod simulated;
 pub mod stop;
+pub mod stressors;
 mod sums;
 pub mod sweeps;
 pub mod target;
@@ -51,11 +55,14 @@ use crate::events::EventCounts;
 use crate::report::series::Span;
 use counts::Counts;
 use course::{Baseline, Warmup};
+use destructors::{DestructorCounts, Destructors};
 use latency::{Histogram, Latencies};
+use learned::LearnedAdmission;
 use misses::{MissTrace, Misses};
 use pace::Waiter;
 use punctuality::Punctuality;
 use stop::{Stop, StopReason};
+use stressors::{Stressor, StressorReport};
 use sweeps::{Sweeper, Sweeps};
 use target::{FlashBytes, Snapshot, Target};
 use tenants::{Ledger, Tenants};
@@ -65,7 +72,7 @@ use worker::{Board, CHAIN_LOCKS, Checking, Due, MARK_BITS, Schedule, Shared, Tra
 /// How often the watcher looks.
 const TICK: Duration = Duration::from_millis(200);
 
-/// What an instance is besides its target and settings.
+/// The parts of an instance besides its target and settings.
 pub struct InstanceOptions {
     /// Seed of everything random.
     pub seed: u64,
@@ -85,8 +92,14 @@ pub struct InstanceOptions {
     pub trace: Option<Arc<Replay>>,
     /// How far it is in its own time, where anybody wants to know.
     pub trace_time: Option<Arc<TraceTime>>,
-    /// Where what is missed is written, if anywhere.
+    /// The trace that misses are written to, if there is one.
     pub misses: Option<MissTrace>,
+    /// The calls of the target's item destructor, where it has one.
+    pub destructors: Option<Arc<Destructors>>,
+    /// What replaces the request loop, if anything does.
+    pub stressor: Option<Stressor>,
+    /// Decides what is set, if a model does.
+    pub learned: Option<LearnedAdmission>,
 }
 
 /// One target under one workload.
@@ -100,8 +113,9 @@ pub struct Instance<T> {
     progress: Progress,
     /// Where the figures begin, once the warm-up has ended.
     baseline: Mutex<Option<Box<Baseline>>>,
-    /// Who walks over DRAM, if anybody.
+    /// Walks over DRAM, if configured.
     sweeper: Option<Sweeper>,
+    stressor: Option<Stressor>,
 }
 
 /// When an instance ran.
@@ -154,7 +168,7 @@ pub struct Limits {
     pub trace: Option<f64>,
 }
 
-/// Somebody who watches a run.
+/// Watches a run.
 pub trait Watcher {
     /// A look every fifth of a second of the machine's time, for whoever sits before it; `elapsed` since the start, in the
     /// time of the run's world.
@@ -187,7 +201,7 @@ pub trait Watcher {
     }
 }
 
-/// What became of one instance.
+/// The result of one instance.
 #[derive(Debug, Clone)]
 pub struct InstanceReport {
     /// How it was run.
@@ -210,7 +224,7 @@ pub struct InstanceReport {
     pub stopped: Option<StopReason>,
     /// How punctual requests were, in an open loop.
     pub punctuality: Option<Punctuality>,
-    /// What was left out of the figures; `None` where nothing was to be.
+    /// The warm-up that the figures leave out; `None` if there was none.
     pub warmup: Option<Warmup>,
     /// How reading the trace went; `None` where there was none.
     pub trace: Option<ReplayStats>,
@@ -222,6 +236,10 @@ pub struct InstanceReport {
     pub sweeps: Option<Sweeps>,
     /// What was written down of keys, warm-up included; `None` where nothing was to be.
     pub events: Option<EventCounts>,
+    /// The calls of the item destructor; `None` where there is none.
+    pub destructors: Option<DestructorCounts>,
+    /// What a stressor that replaces the request loop found; `None` where there is none.
+    pub stressor: Option<StressorReport>,
 }
 
 impl InstanceReport {
@@ -240,13 +258,13 @@ impl<T: Target> Instance<T> {
         workload: Box<dyn Workload>,
         options: InstanceOptions,
     ) -> Self {
-        let InstanceOptions { seed, clock, waiter, time_all, chains, trace, trace_time, misses, .. } =
-            options;
+        let InstanceOptions { seed, clock, waiter, time_all, chains, trace, trace_time, .. } = options;
+        let InstanceOptions { misses, destructors, stressor, learned, .. } = options;
         let now_ns = clock.monotonic_ns();
         let stop = options.stop.for_instance();
         let checking = settings.check_consistency.then(|| Checking {
             checker: Checker::new(options.inherits),
-            run_mark: run_mark(&*clock),
+            run_mark: destructors.as_ref().map_or_else(|| run_mark(&*clock), |it| it.run_mark()),
             chain_locks: chains.then(|| std::iter::repeat_with(Default::default).take(CHAIN_LOCKS).collect()),
             found: Mutex::default(),
         });
@@ -267,11 +285,13 @@ impl<T: Target> Instance<T> {
             bucket,
             checking,
             misses,
+            destructors,
+            learned,
             time_all,
             held_until_ns,
         };
         let (progress, baseline) = (Progress::default(), Mutex::default());
-        Self { shared, boards, workload, seed, trace, trace_time, progress, baseline, sweeper }
+        Self { shared, boards, workload, seed, trace, trace_time, progress, baseline, sweeper, stressor }
     }
 
     /// The target.
@@ -327,6 +347,32 @@ impl<T: Target> Instance<T> {
         Ok(())
     }
 
+    /// Checks the target after the run, if a stressor or the target itself does, and puts what was found into `report`.
+    pub fn finish_stressor(&self, report: &mut InstanceReport) {
+        match &self.stressor {
+            Some(stressor) => {
+                stressor.finish(&self.shared.target);
+                report.stressor = Some(stressor.report());
+            }
+            None => report.stressor = self.shared.target.special_report(),
+        }
+    }
+
+    /// Removes all items, if their destructors are checked, and puts what the check found into `report`.
+    ///
+    /// # Errors
+    /// In words, why items may not have been destroyed.
+    pub fn finish_destructors(&self, report: &mut InstanceReport) -> Result<(), String> {
+        let Some(destructors) = self.shared.destructors.as_ref().filter(|it| it.is_checked()) else {
+            return Ok(());
+        };
+        let target = &self.shared.target;
+        destructors.remove_keys(|key| _ = target.delete(key));
+        let settled = target.settle();
+        report.destructors = Some(destructors.counts());
+        settled.map_err(|error| format!("The check of item destructors could not empty the cache: {error}"))
+    }
+
     fn report(&self) -> InstanceReport {
         let mut report = self.report_of_all();
         let asked = self.shared.settings.warmup != WarmupPlan::default();
@@ -380,6 +426,8 @@ impl<T: Target> Instance<T> {
             misses: None,
             sweeps: self.sweeps(),
             events: None,
+            destructors: self.shared.destructors.as_ref().map(|it| it.counts()),
+            stressor: self.stressor.as_ref().map(Stressor::report),
         }
     }
 
@@ -391,9 +439,10 @@ impl<T: Target> Instance<T> {
     async fn work(&self, number: usize, source: &mut dyn Source) {
         let number_in_version = u16::try_from(number).unwrap_or(u16::MAX);
         let mut worker = Worker::new(&self.shared, &self.boards[number], number_in_version);
-        match self.schedule(number) {
-            None => worker.run(source).await,
-            Some(schedule) => worker.run_open(source, schedule).await,
+        match (&self.stressor, self.schedule(number)) {
+            (Some(stressor), _) => stressor.work(&self.shared, &self.boards[number], number).await,
+            (None, None) => worker.run(source).await,
+            (None, Some(schedule)) => worker.run_open(source, schedule).await,
         }
         if self.progress.running.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.progress.ended_ns.store(self.shared.clock.monotonic_ns(), Ordering::Release);
@@ -443,7 +492,8 @@ impl<T: Target> Instance<T> {
 }
 
 /// Tells this run's values from those of another; never 0, so that no version is.
-fn run_mark(clock: &dyn Clock) -> u64 {
+#[must_use]
+pub fn run_mark(clock: &dyn Clock) -> u64 {
     let mixed = (u64::from(clock.unix_seconds()) ^ clock.monotonic_ns()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> (64 - MARK_BITS)).max(1)
 }

@@ -7,7 +7,7 @@ use cache::config::Builder;
 use cache::config::{PairConfig, RebalanceBy};
 use cache::dram::DramConfig;
 use cache::flash::region::{OrderConfig, RegionConfig, Reinsertion};
-use cache::{Cache, CacheConfig, CacheError, FlashConfig, Recovery, UpkeepConfig};
+use cache::{Cache, CacheConfig, CacheError, FlashConfig, ItemDestructor, Recovery, UpkeepConfig};
 use device::names::nearest;
 use device::timer::{SystemTimer, Timer};
 use device::wrap::MeasureDevice;
@@ -16,14 +16,16 @@ use policy::admission::{AdmissionConfig, Chance, DynamicRandomConfig, RejectFirs
 use policy::eviction::{EvictionConfig, Refresh};
 use workload::generate::{Online, PreparedAccesses, Table};
 use workload::trace::{Amplify, Format, Order, Replay, ReplayConfig, Strangers, SuffixRule, TraceError};
-use workload::{Source, Workload, WorkloadError};
+use workload::{Request, Source, Workload, WorkloadError};
 
 use super::engine::{DeviceLatency, EngineTarget, Face, MeasuredFlash};
 use super::error::OpenError;
 use super::fit;
 use super::item_sizes::{self, ItemLimit, ItemSizes};
+use super::learned::LearnedAdmission;
 use super::listed_drives::ListedDrive;
 use super::misses::MissTrace;
+use super::objects::{self, Objects};
 use super::pace::Waiter;
 use super::trace_time::{CacheClock, Followed, TraceTime};
 use crate::config::plan::{
@@ -40,6 +42,9 @@ const CACHELIB_SLABS_FROM_BYTES: u64 = 128 * CACHELIB_SLAB_BYTES as u64;
 /// Room for small items that wait is not scaled below this.
 const LEAST_PENDING_BYTES: usize = 64 << 10;
 
+/// The keys of learned admission.
+const LEARNED_AT: &str = "test_config.replayGeneratorConfig.mlAdmissionConfig";
+
 /// What a cache has beside itself.
 #[derive(Default)]
 pub struct Beside {
@@ -51,6 +56,8 @@ pub struct Beside {
     pub events: Option<EventFile>,
     /// The sizes of its items, where they are known.
     pub sizes: Option<ItemSizes>,
+    /// Called with every item that leaves.
+    pub destructor: Option<ItemDestructor>,
     /// Whatever the flash holds may be lost.
     pub force: bool,
 }
@@ -68,7 +75,7 @@ pub fn cache(
     tasks: bool,
     time: Option<&Arc<TraceTime>>,
 ) -> Result<OpenCache, OpenError> {
-    let Beside { device, listed_drives, events, sizes, force } = beside;
+    let Beside { device, listed_drives, events, sizes, destructor, force } = beside;
     let clock = &world.clock();
     let shown: Arc<dyn Clock> = match time {
         Some(time) => Arc::new(CacheClock { world: Arc::clone(clock), time: Arc::clone(time) }),
@@ -76,6 +83,7 @@ pub fn cache(
     };
     let (dram, item_limit, warning) = dram(plan, sizes)?;
     let mut warnings: Vec<String> = warning.into_iter().collect();
+    let objects = plan.objects.map(Objects::new);
     let mut config = CacheConfig {
         dram,
         flash: None,
@@ -84,6 +92,7 @@ pub fn cache(
         hash_seed: Some(0),
         on_remove: None,
         on_evict: None,
+        item_destructor: objects.as_ref().map(Objects::destructor).or(destructor),
         events: None,
         spawner: None,
         memory_budget_bytes: None,
@@ -117,7 +126,15 @@ pub fn cache(
         ),
         World::Simulated(simulation) => (open_in(simulation, builder)?, Face::Task),
     };
-    let target = EngineTarget::new(cache, face, measured).told_by(listed_drives).limited_to(item_limit);
+    let target = match plan.objects.as_ref().zip(objects) {
+        Some((object_plan, objects)) => {
+            let placeholders = objects::placeholders(&cache, object_plan, plan).map_err(OpenError::Config)?;
+            EngineTarget::new(cache, face, measured)
+                .with_objects(objects, placeholders)
+                .limited_to(item_limit)
+        }
+        None => EngineTarget::new(cache, face, measured).told_by(listed_drives).limited_to(item_limit),
+    };
     Ok(OpenCache { target, warnings, tracker })
 }
 
@@ -229,11 +246,16 @@ fn dram(
         share: *share,
     };
     config.pools = plan.pool_shares.iter().enumerate().map(share).collect();
-    config.slab_bytes = (plan.dram_bytes >= CACHELIB_SLABS_FROM_BYTES).then_some(CACHELIB_SLAB_BYTES);
+    config.slab_bytes = match plan.objects {
+        Some(_) => Some(objects::SLAB_BYTES),
+        None => (plan.dram_bytes >= CACHELIB_SLABS_FROM_BYTES).then_some(CACHELIB_SLAB_BYTES),
+    };
     config.alloc_factor = Some(plan.classes.factor);
     config.min_item_bytes = plan.classes.min_bytes;
     config.max_item_bytes = plan.classes.max_bytes;
     config.alloc_sizes = plan.classes.explicit_bytes.clone();
+    // The values of an object cache are not in its items.
+    let sizes = sizes.filter(|_| plan.objects.is_none());
     let (limit, warning) = item_sizes::make_room(&mut config, plan, sizes)?;
     Ok((config, limit, warning))
 }
@@ -362,6 +384,8 @@ pub struct OpenWorkload {
     pub clock_follows: bool,
     /// Where what is missed is to be written, once that is open.
     pub misses: Option<MissTrace>,
+    /// Decides what is set, if a model does.
+    pub learned: Option<LearnedAdmission>,
     /// What is to be said of the trace.
     pub warnings: Vec<String>,
 }
@@ -377,13 +401,17 @@ pub fn workload(plan: &WorkloadPlan, one_thread: bool) -> Result<OpenWorkload, O
         time: None,
         clock_follows: false,
         misses: None,
+        learned: None,
         warnings: Vec::new(),
     };
     Ok(match plan {
         WorkloadPlan::Online(config) => made_up(Box::new(Online::new(config)?)),
         WorkloadPlan::Prepared { config, ops } => made_up(Box::new(PreparedAccesses::new(config, *ops)?)),
+        WorkloadPlan::Stressor(_) => made_up(Box::new(NoRequests)),
         WorkloadPlan::Replay(plan) => {
             let wrong = |error| OpenError::Trace { key: plan.named_by, source: Box::new(error) };
+            let learned = plan.learned.as_deref().map(LearnedAdmission::open).transpose();
+            let learned = learned.map_err(|words| OpenError::Config(format!("{LEARNED_AT}.{words}")))?;
             let trace = Replay::new(ReplayConfig { one_thread, ..replay(plan).map_err(wrong)? });
             let columns = trace.check_beginnings().map_err(wrong)?;
             let warnings = columns.iter().flat_map(|(path, columns)| column_warnings(path, columns));
@@ -397,7 +425,8 @@ pub fn workload(plan: &WorkloadPlan, one_thread: bool) -> Result<OpenWorkload, O
                 workload = Box::new(Followed { workload, time: Arc::clone(time) });
             }
             let clock_follows = plan.clock_follows;
-            OpenWorkload { workload, trace: Some(trace), time, clock_follows, misses: None, warnings }
+            let trace = Some(trace);
+            OpenWorkload { workload, trace, time, clock_follows, misses: None, learned, warnings }
         }
     })
 }
@@ -430,6 +459,25 @@ fn trace_time(begins_at_ns: Option<u64>) -> Result<Arc<TraceTime>, OpenError> {
         OpenError::Config(words.to_owned())
     })?;
     Ok(Arc::new(time))
+}
+
+/// The workload beside a stressor that makes its own requests.
+struct NoRequests;
+
+impl Workload for NoRequests {
+    fn sources(&self, workers: usize, _seed: u64) -> Result<Vec<Box<dyn Source>>, WorkloadError> {
+        Ok(std::iter::repeat_with(|| Box::new(Self) as Box<dyn Source>).take(workers).collect())
+    }
+
+    fn key_count(&self) -> Option<u64> {
+        None
+    }
+}
+
+impl Source for NoRequests {
+    fn next(&mut self) -> Option<Request<'_>> {
+        None
+    }
 }
 
 /// A replay that somebody else looks at too.
@@ -495,6 +543,6 @@ pub fn has_chains(plan: &WorkloadPlan) -> bool {
         WorkloadPlan::Online(config) | WorkloadPlan::Prepared { config, .. } => {
             config.pools.iter().any(|pool| pool.distribution.mix.add_chained > 0.0)
         }
-        WorkloadPlan::Replay(_) => false,
+        WorkloadPlan::Replay(_) | WorkloadPlan::Stressor(_) => false,
     }
 }

@@ -9,6 +9,7 @@ use device::Engine;
 use super::item_sizes::ItemLimit;
 use super::latency::Histogram;
 use super::listed_drives::DriveBytes;
+use super::stressors::StressorReport;
 
 /// Something that keeps values under keys and may lose them. In the real world its futures end at once: the thread that
 /// asks does the waiting. In the simulated world they wait as tasks.
@@ -65,6 +66,19 @@ pub trait Target: Send + Sync {
     /// such walk has nothing to show.
     fn scan_dram(&self, from: Cursor, visit: &mut dyn FnMut(u64)) -> Option<Cursor> {
         let _ = (from, visit);
+        None
+    }
+
+    /// Waits until all removals have reached the device.
+    ///
+    /// # Errors
+    /// A description, if items were lost meanwhile.
+    fn settle(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Figures and failures of a target of a special kind after a run.
+    fn special_report(&self) -> Option<StressorReport> {
         None
     }
 

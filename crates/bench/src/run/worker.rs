@@ -1,7 +1,8 @@
 //! One thread of the stress loop.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use async_lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -13,7 +14,9 @@ use workload::payload::{self, Payload};
 use workload::{Request, RequestKind, Source};
 
 use super::counts::Counting;
+use super::destructors::Destructors;
 use super::latency::{Latencies, Timed};
+use super::learned::LearnedAdmission;
 use super::misses::MissTrace;
 use super::pace::Waiter;
 use super::punctuality::Punctuality;
@@ -24,6 +27,7 @@ use crate::config::plan::RunSettings;
 use crate::consistency::{Begun, Checker, Inconsistency, Version};
 
 mod open_loop;
+mod shared;
 mod timing;
 mod whole;
 
@@ -33,8 +37,8 @@ use timing::Sampling;
 use whole::Whole;
 
 /// A version's 56 bits: mark of the run, thread (there are at most 2^15), count of the thread's sets.
-const THREAD_SHIFT: u32 = 29;
-const MARK_SHIFT: u32 = 44;
+pub(super) const THREAD_SHIFT: u32 = 29;
+pub(super) const MARK_SHIFT: u32 = 44;
 /// Bits of a run's mark.
 pub const MARK_BITS: u32 = 56 - MARK_SHIFT;
 
@@ -44,9 +48,9 @@ const LEAST_SPENT_NS: u64 = 10_000;
 /// Operations that a worker who shares a thread does in a row, should none of them have to wait.
 const TURN_OPS: u32 = 32;
 
-/// What all threads of a run share.
+/// The state that all threads of a run share.
 pub struct Shared<T> {
-    /// What is stressed.
+    /// The target.
     pub target: T,
     /// How.
     pub settings: RunSettings,
@@ -62,31 +66,19 @@ pub struct Shared<T> {
     pub bucket: Option<TokenBucket>,
     /// For a run that checks.
     pub checking: Option<Checking>,
-    /// Where what is missed is written, if anywhere.
+    /// The trace that misses are written to, if there is one.
     pub misses: Option<MissTrace>,
+    /// The calls of the target's item destructor, where it has one.
+    pub destructors: Option<Arc<Destructors>>,
+    /// Decides what is set, if a model does.
+    pub learned: Option<LearnedAdmission>,
     /// Whether every operation is timed.
     pub time_all: bool,
     /// Before this time the requests of an open loop are not due, so that nothing need happen.
     pub held_until_ns: AtomicU64,
 }
 
-impl<T> Shared<T> {
-    /// Nobody need wonder that no operation ends before `due_ns`.
-    pub(super) fn expect_nothing_before(&self, due_ns: u64) {
-        self.held_until_ns.fetch_max(due_ns, Ordering::Relaxed);
-    }
-
-    /// Writes a value; of one that is only allocated, in a run that checks, the header alone.
-    fn fill(&self, value: &mut [u8], key_id: u64, version: u64) {
-        match (self.settings.populate, &self.checking) {
-            (true, _) => self.payload.fill(value, key_id, version),
-            (false, Some(_)) => Payload::fill_header_only(value, key_id, version),
-            (false, None) => {}
-        }
-    }
-}
-
-/// What a run that checks consistency needs besides.
+/// Additional state of a run that checks consistency.
 pub struct Checking {
     /// Judges what is found.
     pub checker: Checker,
@@ -103,12 +95,12 @@ const KEPT_INCONSISTENCIES: usize = 20;
 /// Power of two.
 pub const CHAIN_LOCKS: usize = 4096;
 
-/// What a thread hands to whoever watches.
+/// Counters and histograms of a thread, for the watcher.
 #[derive(Debug, Default)]
 pub struct Board {
     /// Its counters.
     pub counting: Counting,
-    /// Its histograms; nobody else locks them but to add them up.
+    /// Its histograms. Other threads lock them only to add them up.
     pub latencies: Mutex<Latencies>,
     /// What an open loop measures besides.
     pub punctuality: Mutex<Punctuality>,
@@ -135,7 +127,7 @@ pub struct Worker<'a, T> {
     sets_done: u64,
     /// Time for computing that was not spent yet.
     owed_ns: u64,
-    /// Nobody else is on its thread, and what it computes takes the time that it takes.
+    /// It has its thread alone, in real time.
     has_its_thread: bool,
     /// Operations since its thread's other workers had their turn.
     turn_ops: u32,
@@ -360,6 +352,10 @@ impl<'a, T: Target> Worker<'a, T> {
 
     /// One counted set; whether the value is there now.
     async fn set(&mut self, request: &Request<'_>, how: SetHow) -> bool {
+        if self.shared.learned.as_ref().is_some_and(|learned| !learned.admits(request)) {
+            self.board.counting.sets_skipped.one();
+            return false;
+        }
         let _chain = self.read_chain(request.key_id).await;
         self.set_locked(request, how).await
     }
@@ -380,6 +376,9 @@ impl<'a, T: Target> Worker<'a, T> {
                 SetOutcome::Stored => checking.checker.end_set(request.key_id, begun, fold(&[version])),
                 _ => checking.checker.abort_set(request.key_id, begun, fold(&[version])),
             }
+        }
+        if let Some(destructors) = shared.destructors.as_ref().filter(|_| outcome == SetOutcome::Stored) {
+            destructors.stored(request.key, version);
         }
         if let Some(bytes) = self.account.as_mut().filter(|_| outcome == SetOutcome::Stored) {
             bytes.stored = bytes.stored.saturating_add(request.value_bytes);
@@ -527,15 +526,14 @@ impl<T: Target> Worker<'_, T> {
     }
 
     fn version_now(&self) -> u64 {
-        let mark = self.shared.checking.as_ref().map_or(0, |checking| checking.run_mark);
-        mark << MARK_SHIFT
+        self.shared.run_mark() << MARK_SHIFT
             | u64::from(self.number) << THREAD_SHIFT
             | (self.sets_done & ((1 << THREAD_SHIFT) - 1))
     }
 
     /// A checked value must have room for the payload's header.
     fn value_bytes(&self, asked: u64) -> usize {
-        let floor = if self.shared.checking.is_some() { payload::HEADER_BYTES as u64 } else { 0 };
+        let floor = if self.shared.needs_header() { payload::HEADER_BYTES as u64 } else { 0 };
         usize::try_from(asked.max(floor)).unwrap_or(usize::MAX)
     }
 

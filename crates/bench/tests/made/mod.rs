@@ -65,6 +65,8 @@ pub fn instance(seconds: f64) -> InstanceReport {
         trace: None,
         tenants: None,
         misses: None,
+        destructors: None,
+        stressor: None,
         sweeps: None,
         events: None,
     }

@@ -30,6 +30,9 @@ pub fn options() -> InstanceOptions {
         trace: None,
         trace_time: None,
         misses: None,
+        destructors: None,
+        stressor: None,
+        learned: None,
     }
 }
 

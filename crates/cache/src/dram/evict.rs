@@ -23,6 +23,9 @@ pub trait Spill {
     /// The item leaves now. Called under its shard's lock: brief, and no calls back into the tier.
     fn commit(&self, staged: Self::Staged, victim: &Victim<'_>);
 
+    /// The item leaves now, and nothing was staged for it. Called like [`commit`](Self::commit).
+    fn dropped(&self, _victim: &Victim<'_>) {}
+
     /// The item stays, or another thread removed it: the staged copy must not become visible.
     fn abandon(&self, staged: Self::Staged, victim: &Victim<'_>);
 
@@ -229,8 +232,9 @@ impl Dram {
             let removed = table.remove_item(item, victim.hash);
             debug_assert!(removed, "a linked item is in the index");
             let copied = staged.is_some();
-            if let Some(staged) = staged {
-                spill.commit(staged, victim);
+            match staged {
+                Some(staged) => spill.commit(staged, victim),
+                None => spill.dropped(victim),
             }
             drop(table);
             spill.gone(victim, copied);

@@ -24,6 +24,13 @@ impl<'a> KeyLock<'a> {
         (!expired).then(|| Handle::pin(self.dram, item))
     }
 
+    /// The item of `key`, expired or not.
+    #[must_use]
+    pub fn find_even_expired(&self, key: &[u8]) -> Option<Handle<'a>> {
+        let item = self.table.find(&self.dram.pools.arena, key, self.hash)?;
+        Some(Handle::pin(self.dram, item))
+    }
+
     /// Makes `draft` what its key leads to; the item it replaced, which readers may still hold.
     ///
     /// # Panics

@@ -79,10 +79,14 @@ pub struct Dram {
     rebalancer: Rebalancer,
     chains: Chains,
     on_expiry: Option<OnExpiry>,
+    on_unlink_expired: Option<OnUnlinkExpired>,
 }
 
 /// Told of an item that was taken out because its time was over. Runs with no lock held.
 pub type OnExpiry = Arc<dyn Fn(&Handle<'_>) + Send + Sync>;
+
+/// Called with the key of an expired item while the key's lock is held.
+pub type OnUnlinkExpired = Arc<dyn Fn(KeyHash, &[u8]) + Send + Sync>;
 
 /// Why there is no memory for an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -117,7 +121,17 @@ impl Dram {
         let hits = ThreadCounters::new(pools.classes.len());
         let rebalancer = Rebalancer::new(pools.classes.len(), pools.layout.quotas.len());
         let (reaper, chains) = (Reaper::default(), Chains::new());
-        Ok(Self { pools, index, clock, hits, reaper, rebalancer, chains, on_expiry: None })
+        Ok(Self {
+            pools,
+            index,
+            clock,
+            hits,
+            reaper,
+            rebalancer,
+            chains,
+            on_expiry: None,
+            on_unlink_expired: None,
+        })
     }
 
     /// The same tier, that tells `on_expiry` of every item that a get or the reaper takes out because its time was over.
@@ -138,6 +152,12 @@ impl Dram {
     #[must_use]
     pub fn hash_of(&self, key: &[u8]) -> KeyHash {
         self.pools.arena.hash_of(key)
+    }
+
+    /// Calls `on_unlink_expired` with the key of every such item, under the key's lock.
+    #[must_use]
+    pub fn with_unlink_expired_callback(self, on_unlink_expired: OnUnlinkExpired) -> Self {
+        Self { on_unlink_expired: Some(on_unlink_expired), ..self }
     }
 
     /// Pins and returns the item of `key`, and reports the hit to the policy. An expired item is removed and is no hit.
@@ -262,6 +282,9 @@ impl Dram {
         let mut lock = self.lock(hash);
         let still = handle.is_linked() && handle.item.header().is_expired(self.now_seconds());
         let removed = if still { lock.unlink(handle.key()) } else { None };
+        if let (Some(item), Some(callback)) = (&removed, &self.on_unlink_expired) {
+            callback(hash, item.key());
+        }
         drop(lock);
         if let (Some(item), Some(on_expiry)) = (&removed, &self.on_expiry) {
             on_expiry(item);

@@ -18,10 +18,11 @@ use super::superblock::{
     read_snapshot, recognise,
 };
 use super::tier::Pair;
-use super::{IsTold, OnEviction, Waiting};
+use super::{IsTold, Waiting};
 use crate::KeyHash;
 use crate::config::{FlashConfig, Recovery, SmallItems};
 use crate::error::CacheError;
+use crate::open::FlashCallbacks;
 
 const SOC_SECTION: &str = "soc";
 const REGIONS_SECTION: &str = "regions";
@@ -72,9 +73,9 @@ pub(crate) struct Settlement<'a> {
     pub(crate) clock: &'a Arc<dyn Clock>,
     /// Random: names the store if it is made now.
     pub(crate) store_id: u128,
-    /// Told of items that make room in buckets,
-    pub(crate) on_eviction: OnEviction,
-    /// and of those in regions with these keys: they have to be read for it.
+    /// Called with items that make room in buckets,
+    pub(crate) callbacks: FlashCallbacks,
+    /// and with those in regions with these keys: they have to be read for it.
     pub(crate) tells_of_regions: Option<IsTold>,
 }
 
@@ -220,10 +221,14 @@ impl Settlement<'_> {
         let closed_seconds = taken_clock(&mut taken);
         let mut regions = self.open_regions(&layout, &superblock, &mut taken, waiting).await?;
         if let Some(is_told) = &self.tells_of_regions {
-            let told = |it: RegionStore| it.with_eviction_callback(Arc::clone(&self.on_eviction));
+            let told = |it: RegionStore| it.with_eviction_callback(Arc::clone(&self.callbacks.on_eviction));
             regions = regions.map(|it| told(it).with_eviction_callback_for(Arc::clone(is_told)));
         }
-        let soc = self.open_small_engine(&layout, &superblock, &mut taken)?;
+        let mut soc = self.open_small_engine(&layout, &superblock, &mut taken)?;
+        if let Some(on_owed) = &self.callbacks.on_owed {
+            regions = regions.map(|it| it.with_owed_callback(Arc::clone(on_owed)));
+            soc = soc.map(|it| it.with_owed_callback(Arc::clone(on_owed)));
+        }
         let life = superblock.life();
         let superblock = Mutex::new(superblock);
         let home = Home { metadata, superblock, life, recovered, loss, closed_seconds };
@@ -424,7 +429,9 @@ impl Settlement<'_> {
                 let _ = log.restore(&section.payload);
             }
             let log = match &self.tells_of_regions {
-                Some(wants) => log.with_eviction_callback(Arc::clone(&self.on_eviction), Arc::clone(wants)),
+                Some(wants) => {
+                    log.with_eviction_callback(Arc::clone(&self.callbacks.on_eviction), Arc::clone(wants))
+                }
                 None => log,
             };
             return Ok(Some(SmallEngine::Log(Box::new(log))));
@@ -436,7 +443,7 @@ impl Settlement<'_> {
         if let Some(section) = section {
             let _ = soc.restore(&section.payload);
         }
-        Ok(Some(SmallEngine::Sets(soc.with_eviction_callback(Arc::clone(&self.on_eviction)))))
+        Ok(Some(SmallEngine::Sets(soc.with_eviction_callback(Arc::clone(&self.callbacks.on_eviction)))))
     }
 }
 

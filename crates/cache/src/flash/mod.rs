@@ -25,6 +25,7 @@ use device::{Device, IoBuffer, Pending, Request};
 pub(crate) use small::SmallEngine;
 
 use crate::KeyHash;
+use crate::config::Removal;
 
 /// An item on its way to flash.
 #[derive(Debug, Clone, Copy)]
@@ -99,9 +100,13 @@ impl Deref for FlashValue {
     }
 }
 
-/// Told of an item that leaves an engine to make room; its value is in one piece. Runs where the engine works, with no
-/// lock held.
-pub type OnEviction = Arc<dyn Fn(&FlashItem<'_>) + Send + Sync>;
+/// Called with an item that makes room in an engine or has expired there; its value is in one piece. The second argument takes the
+/// item out of the engine, and answers `false` if it was forgotten or stored again meanwhile: the callback calls it once, and may
+/// lock the key around it. Runs where the engine works, with no lock held.
+pub type OnEviction = Arc<dyn Fn(&FlashItem<'_>, &mut dyn FnMut() -> bool) + Send + Sync>;
+
+/// Called with an item that was forgotten while its destructor was owed, and why it was. Runs with no lock held.
+pub type OnOwed = Arc<dyn Fn(&FlashItem<'_>, Removal) + Send + Sync>;
 
 /// Whether somebody wants to be told of keys with a hash. Always the same for one hash.
 pub type IsTold = Arc<dyn Fn(KeyHash) -> bool + Send + Sync>;

@@ -2,8 +2,9 @@
 
 use super::log::{self, HashLog};
 use super::soc::{self, NotStaged, Progress, Soc, SocStats};
-use super::{FlashItem, FlashValue, Waiting};
+use super::{FlashItem, FlashValue, OnOwed, Waiting};
 use crate::KeyHash;
+use crate::config::Removal;
 
 /// An engine for small items.
 pub(crate) enum SmallEngine {
@@ -52,8 +53,27 @@ impl SmallEngine {
         }
     }
 
-    pub(crate) fn forget(&self, hash: KeyHash, key: &[u8]) -> bool {
-        either!(self, it => it.forget(hash, key))
+    /// Removes a key. `owed` is the reason for which the item's destructor must be called; a log has none.
+    pub(crate) fn forget_owing(&self, hash: KeyHash, key: &[u8], owed: Option<Removal>) -> bool {
+        match self {
+            Self::Sets(sets) => sets.forget_owing(hash, key, owed),
+            Self::Log(log) => log.forget(hash, key),
+        }
+    }
+
+    /// Calls the destructors of items that were removed before they were written.
+    pub(crate) fn destroy_dropped(&self) {
+        if let Self::Sets(sets) = self {
+            sets.destroy_dropped();
+        }
+    }
+
+    /// Calls `on_owed` for items whose destructors are owed. A cache with destructors has no log.
+    pub(crate) fn with_owed_callback(self, on_owed: OnOwed) -> Self {
+        match self {
+            Self::Sets(sets) => Self::Sets(sets.with_owed_callback(on_owed)),
+            Self::Log(_) => self,
+        }
     }
 
     pub(crate) fn clear(&self) {

@@ -4,6 +4,7 @@
 //! The key space may be split over several *pairs* of engines (CacheBench's arenas). Within a pair, small items go to
 //! the buckets and the rest to the regions.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,11 +19,12 @@ use super::small::{SmallEngine, StagedSmall};
 use super::soc;
 use super::{FlashItem, FlashValue, Waiting, chain};
 use crate::KeyHash;
-use crate::config::Removal;
+use crate::config::{Destroyed, Removal};
 use crate::dram::{Spill, Stage, Victim};
 use crate::error::CacheError;
 use crate::event::{Event, EventKind, Events};
-use crate::listener::{Listener, Outcry};
+use crate::item::Layer;
+use crate::listener::{Destructor, Listener, Outcry};
 use crate::stats::FlashStats;
 
 /// Bit of [`FlashItem::tag`] that says the value is a chain. The bits below carry the pool.
@@ -229,12 +231,25 @@ impl FlashTier {
         }
     }
 
-    /// Makes the key's copies unreachable. Called under the key's lock.
-    pub(crate) fn forget(&self, hash: KeyHash, key: &[u8]) -> bool {
+    /// Makes the key's copies unreachable. Called under the key's lock. `owed` is why their destructor is owed, if it is.
+    pub(crate) fn forget(&self, hash: KeyHash, key: &[u8], owed: Option<Removal>) -> bool {
         let pair = &self.pairs[self.pair_of(hash)];
-        let in_regions = pair.regions.as_ref().is_some_and(|regions| regions.forget(hash));
-        let in_soc = pair.soc.as_ref().is_some_and(|soc| soc.forget(hash, key));
+        let in_regions = pair.regions.as_ref().is_some_and(|regions| regions.forget_owing(hash, owed));
+        let in_soc = pair.soc.as_ref().is_some_and(|soc| soc.forget_owing(hash, key, owed));
         in_regions || in_soc
+    }
+
+    /// Calls the destructors of forgotten items whose bytes can be had without writing: those on their way to flash and in regions.
+    pub(crate) async fn destroy_forgotten(&self, waiting: Waiting) {
+        self.destroy_dropped();
+        for regions in self.pairs.iter().filter_map(|pair| pair.regions.as_ref()) {
+            regions.destroy_all(waiting).await;
+        }
+    }
+
+    /// Calls the destructors of items that were forgotten on their way to flash. The caller holds no key's lock.
+    pub(crate) fn destroy_dropped(&self) {
+        self.pairs.iter().filter_map(|pair| pair.soc.as_ref()).for_each(SmallEngine::destroy_dropped);
     }
 
     /// Makes everything unreachable that was committed before, in short steps, one for each item of the iterator. It must be run to
@@ -469,6 +484,10 @@ pub(crate) struct Crossing<'a> {
     pub(crate) flash: Option<&'a FlashTier>,
     /// Told of what flash does not take.
     pub(crate) on_evict: Option<&'a Listener>,
+    /// The item destructor.
+    pub(crate) destructor: Option<&'a Destructor>,
+    /// Whether the destructor is due for the victim that has just left DRAM.
+    pub(crate) is_destroyed: Cell<bool>,
     /// Told of everything.
     pub(crate) events: Option<&'a Events>,
     /// What the listener panicked with.
@@ -498,19 +517,38 @@ impl<'a> Spill for Crossing<'a> {
         self.tell(EventKind::Offered(PutEnd::Overtaken), victim);
     }
 
+    fn dropped(&self, victim: &Victim<'_>) {
+        if self.destructor.is_some() {
+            let lives_on = !victim.is_expired() && victim.tag() != SHORT_LIVED && self.is_on_flash(victim);
+            self.is_destroyed.set(!lives_on);
+            if let Some(flash) = self.flash.filter(|_| !lives_on) {
+                // A copy there would be found again, and its destructor be called again.
+                flash.forget(victim.hash(), victim.key(), None);
+            }
+        }
+    }
+
     fn gone(&self, victim: &Victim<'_>, committed: bool) {
         if self.events.is_some() {
             self.tell_gone(victim, committed);
         }
+        if let Some(destructor) = self.destructor.filter(|_| self.is_destroyed.take()) {
+            let reason = if victim.is_expired() { Removal::Expired } else { Removal::EvictedFromDram };
+            let (key, value) = (victim.key(), victim.value()[0]);
+            destructor.call(&Destroyed { key, value, reason, layer: Layer::Dram });
+        }
         let Some(on_evict) = self.on_evict.filter(|_| !committed) else { return };
-        let is_on_flash = || victim.is_clean() && self.flash.is_some_and(|flash| flash.has_copy_of(victim));
-        if !victim.is_expired() && !is_on_flash() {
+        if !victim.is_expired() && !self.is_on_flash(victim) {
             on_evict.tell(victim.key(), victim.value()[0], Removal::EvictedFromDram, &self.outcry);
         }
     }
 }
 
 impl Crossing<'_> {
+    fn is_on_flash(&self, victim: &Victim<'_>) -> bool {
+        victim.is_clean() && self.flash.is_some_and(|flash| flash.has_copy_of(victim))
+    }
+
     #[cold]
     #[inline(never)]
     fn tell_gone(&self, victim: &Victim<'_>, committed: bool) {

@@ -44,6 +44,7 @@ impl Listener {
                 Removal::Cleared => "cleared",
                 Removal::EvictedFromDram => "evicted from DRAM",
                 Removal::EvictedFromFlash => "evicted from flash",
+                Removal::Expired => "expired",
             };
             *self.heard.entry(reason).or_default() += 1;
         }

@@ -67,6 +67,7 @@ pub fn cache_config(flash: FlashConfig, dram_bytes: u64, seed: u64) -> CacheConf
         hash_seed: None,
         on_remove: None,
         on_evict: None,
+        item_destructor: None,
         events: None,
         spawner: None,
         memory_budget_bytes: None,

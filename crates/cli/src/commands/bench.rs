@@ -386,8 +386,14 @@ fn validated(config: &Config, checked: &Checked, arguments: &Arguments) -> ExitC
 }
 
 /// The result of a check, where somebody asked for it: a run's has the same name, and figures.
-fn conclude_check(arguments: &Arguments, config: &Value, result: Value, text: String) -> ExitCode {
-    let found = Ok(Finding { result, text, failures: Vec::new() });
+fn conclude_check(
+    arguments: &Arguments,
+    config: &Value,
+    result: Value,
+    text: String,
+    failures: Vec<String>,
+) -> ExitCode {
+    let found = Ok(Finding { result, text, failures });
     arguments.common.conclude("bench --validate", config, found)
 }
 
@@ -408,5 +414,5 @@ fn validated_part(arguments: &Arguments, kind: &str, warnings: &[Remark]) -> Exi
     }
     let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     let result = json!({ "valid": true, "warnings": warnings, "not_supported_yet": [] });
-    conclude_check(arguments, &Value::Null, result, format!("{file}: valid, a {kind}\n"))
+    conclude_check(arguments, &Value::Null, result, format!("{file}: valid, a {kind}\n"), Vec::new())
 }

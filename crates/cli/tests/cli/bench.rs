@@ -186,10 +186,10 @@ fn a_mistake_in_the_config_is_exit_2_with_file_key_and_nearest_name() {
 }
 
 #[test]
-fn a_missing_feature_stops_a_run_and_its_validation() {
+fn unsupported_feature_stops_a_run_and_its_validation() {
     let (_directory, file) = config("small.json", SMALL);
-    let later = "--set=cache_config.enableItemDestructor=true";
-    let words = "enableItemDestructor: needs item destructors, which is not supported yet";
+    let later = "--set=cache_config.navyEnableAccessTimeMap=true";
+    let words = "navyEnableAccessTimeMap: needs access time map, which is not supported yet";
     for more in [&["--validate"][..], &[]] {
         let run = flashwright(&[&["bench", &file, later][..], more].concat());
         assert_eq!(run.status.code(), Some(2));

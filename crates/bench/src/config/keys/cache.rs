@@ -168,10 +168,10 @@ section! {
         ticker_seconds: u64 = 0, "tickerSynchingSeconds", "s", NoEffect("threads do not wait for each other to reach the same time in the trace");
         "Print the flash counters at the end.";
         print_nvm_counters: bool = false, "printNvmCounters", "", HonouredIf(needs::FLASH);
-        "Call a destructor for each item that leaves the cache.";
-        item_destructor: bool = false, "enableItemDestructor", "", Later("item destructors");
-        "Check that each item is destroyed exactly once.";
-        item_destructor_check: bool = false, "enableItemDestructorCheck", "", Later("item destructors");
+        "Call a destructor for each item that leaves the cache; the result has the number of calls.";
+        item_destructor: bool = false, "enableItemDestructor", "", Honoured;
+        "Check that the destructor is called exactly once for each item. At the end of the run all items are removed.";
+        item_destructor_check: bool = false, "enableItemDestructorCheck", "", Honoured;
         "Items not used for longer than this are not written to flash; 0 is no limit.";
         retention_seconds: u64 = 0, "nvmAdmissionRetentionTimeThreshold", "s", HonouredIf(needs::FLASH);
         "CSV file to which events of keys are written.";
@@ -187,7 +187,7 @@ section! {
         "Stack size of the coroutine adapter's fibers.";
         fcc_stack_kib: u64 = 32, "fccCoroFiberAdapterStackSizeKB", "KiB", NoEffect(COMPONENT);
         "Configuration of the object cache.";
-        custom: ObjectCacheConfig = ObjectCacheConfig::default(), "customConfigJson", "", Later("object cache stressor");
+        custom: ObjectCacheConfig = ObjectCacheConfig::default(), "customConfigJson", "", Honoured;
         "Ours. Admission policy of flash: `always`, `probability:0.5`, `dynamic-random` (needs navyAdmissionWriteRateMB), `reject-first`.";
         flash_admission: String = String::new(), "flashAdmission", "", HonouredIf(needs::FLASH);
         "Ours. Use the page cache where direct I/O is not supported; the result says so.";
@@ -232,31 +232,32 @@ section! {
     legacy {}
 }
 
-const OBJECTS: &str = "object cache stressor";
+const OBJECTS: &str = "a controller of the objects' total size";
+const OBJECT_INDEX: &str = "the index sizes itself";
 
 section! {
     /// The object cache, for `test_config.name` `object_cache`.
     ObjectCacheConfig: "cache_config.customConfigJson" => {
-        "Maximum number of objects.";
-        l1_entries: u64 = 0, "l1EntriesLimit", "objects", Later(OBJECTS);
+        "Maximum number of objects; 0 derives it from cacheSizeMB and the size of an item.";
+        l1_entries: u64 = 0, "l1EntriesLimit", "objects", HonouredIf(needs::OBJECT_CACHE);
         "Number of shards.";
-        l1_shards: u64 = 1, "l1NumShards", "", Later(OBJECTS);
+        l1_shards: u64 = 1, "l1NumShards", "", NoEffect("the cache is one, in shards of its own");
         "Longest key.";
-        max_key_bytes: u64 = 255, "maxKeySizeBytes", "B", Later(OBJECTS);
+        max_key_bytes: u64 = 255, "maxKeySizeBytes", "B", HonouredIf(needs::OBJECT_CACHE);
         "Number of buckets of the hash table, as a power of two.";
-        l1_hash_power: u64 = 0, "l1HashTablePower", "log2", Later(OBJECTS);
+        l1_hash_power: u64 = 0, "l1HashTablePower", "log2", NoEffect(OBJECT_INDEX);
         "Number of locks of the hash table, as a power of two.";
-        l1_lock_power: u64 = 0, "l1LockPower", "log2", Later(OBJECTS);
+        l1_lock_power: u64 = 0, "l1LockPower", "log2", NoEffect(OBJECT_INDEX);
         "Number of candidates examined for one eviction.";
-        eviction_search: u64 = 50, "evictionSearchLimit", "", Later(OBJECTS);
+        eviction_search: u64 = 50, "evictionSearchLimit", "", NoEffect("an eviction looks at as many candidates as are in use");
         "Maximum total size of the objects.";
         total_object_bytes: u64 = 0, "totalObjectSizeLimit", "B", Later(OBJECTS);
         "Interval of the size controller.";
         size_interval_ms: u64 = 0, "sizeControllerIntervalMs", "ms", Later(OBJECTS);
-        "Whether objects' sizes are tracked.";
-        size_tracking: bool = false, "objectSizeTrackingEnabled", "", Later(OBJECTS);
+        "Whether the total size of the objects is reported.";
+        size_tracking: bool = false, "objectSizeTrackingEnabled", "", HonouredIf(needs::OBJECT_CACHE);
         "Name of the shard.";
-        shard_name: String = String::new(), "shardName", "", Later(OBJECTS);
+        shard_name: String = String::new(), "shardName", "", NoEffect("it names CacheLib's counters");
     }
     legacy {}
 }

@@ -7,7 +7,6 @@ use crate::config::knob::section;
 use crate::config::needs;
 
 const BY_NAME: &str = "columns are found by the header, and `tenants` in the result has the figures of columns that name a tenant";
-const ML: &str = "learned admission";
 
 section! {
     /// How a trace is replayed.
@@ -36,8 +35,8 @@ section! {
         block_kib: u64 = 16384, "blockSizeKB", "KiB", HonouredIf(needs::CHUNKS);
         "`block-replay`: size of the chunks in which a block is cached.";
         chunk_kib: u64 = 128, "chunkSizeKB", "KiB", HonouredIf(needs::CHUNKS);
-        "Learned admission.";
-        ml_admission: MlAdmission = MlAdmission::default(), "mlAdmissionConfig", "", Later(ML);
+        "Learned admission: a gradient-boosted model decides for each set whether it is made.";
+        ml_admission: MlAdmission = MlAdmission::default(), "mlAdmissionConfig", "", Honoured;
         "Ours. Amplify keys as CacheBench does, with a suffix that truncates long keys and so merges some of them.";
         cachebench_amplification: bool = false, "ampKeysLikeCacheBench", "", HonouredIf(needs::COPIES);
         "Ours. `replay`: format of the trace, one of `flashwright trace formats` (a table with its columns: `csv:time,key,-,size`), or `auto` to detect it from the first file.";
@@ -47,18 +46,18 @@ section! {
 }
 
 section! {
-    /// Learned admission, of which CacheBench publishes only the keys.
+    /// Learned admission. CacheBench publishes the keys and no model.
     MlAdmission: "test_config.replayGeneratorConfig.mlAdmissionConfig" => {
-        "File of the model.";
-        model: String = String::new(), "modelPath", "path", Later(ML);
-        "Numeric columns.";
-        numeric: Map<String, Value> = Map::new(), "numericFeatures", "", Later(ML);
-        "Categorical columns.";
-        categorical: Map<String, Value> = Map::new(), "categoricalFeatures", "", Later(ML);
-        "Target recall.";
-        recall: f64 = 0.0, "targetRecall", "", Later(ML);
-        "Category that is admitted.";
-        category: u64 = 0, "admitCategory", "", Later(ML);
+        "File of the model, as XGBoost saves it in JSON, with feature names.";
+        model: String = String::new(), "modelPath", "path", HonouredIf(needs::TRACE);
+        "Features of the model by name: for each the column of the trace that it is, `size`, `key_size`, `ttl` or `op_time` (seconds).";
+        numeric: Map<String, Value> = Map::new(), "numericFeatures", "", HonouredIf(needs::TRACE);
+        "Features that are categories.";
+        categorical: Map<String, Value> = Map::new(), "categoricalFeatures", "", Later("features that are categories");
+        "Recall that selects a threshold from the model's attribute `recall_thresholds` (`{\"0.9\": 0.4}`); 0 is a threshold of 0.5.";
+        recall: f64 = 0.0, "targetRecall", "", HonouredIf(needs::TRACE);
+        "Category (class of the model) that is admitted.";
+        category: u64 = 0, "admitCategory", "", HonouredIf(needs::TRACE);
     }
     legacy {}
 }

@@ -97,20 +97,32 @@ impl HashLog {
                 return;
             }
         }
-        self.report_eviction(hash, entry);
+        self.report_eviction(sequence, hash, entry);
     }
 
-    fn report_eviction(&self, hash: KeyHash, entry: &Entry<'_>) {
+    fn report_eviction(&self, sequence: u64, hash: KeyHash, entry: &Entry<'_>) {
         let Some(on_eviction) = &self.on_eviction else { return };
         if self.wants_eviction.as_ref().is_none_or(|wants| wants(hash)) {
-            on_eviction(&FlashItem {
+            let item = FlashItem {
                 key: entry.key,
                 hash,
                 value: &[entry.value],
                 expiry_seconds: entry.expiry_seconds,
                 tag: entry.tag,
-            });
+            };
+            on_eviction(&item, &mut || self.take_out(sequence, hash));
         }
+    }
+
+    /// Removes the entry of an item of an evicted region. Returns false if the item was removed or replaced in between.
+    fn take_out(&self, sequence: u64, hash: KeyHash) -> bool {
+        let mut shard = self.shard(hash).lock();
+        let is_removed = shard.lines.remove_one(&self.address(hash), sequence, self.live());
+        if is_removed {
+            shard.stats.evictions += 1;
+            self.live_items_of(sequence).fetch_sub(1, Ordering::Relaxed);
+        }
+        is_removed
     }
 
     pub(super) fn hash_of(&self, key: &[u8]) -> KeyHash {

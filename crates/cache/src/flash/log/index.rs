@@ -168,6 +168,17 @@ impl Lines {
         }
     }
 
+    /// Removes the entry of region `sequence`. Returns false if there is none.
+    pub fn remove_one(&mut self, address: &Address, sequence: u64, live: Live) -> bool {
+        let mut found = None;
+        self.each_match(address, |place, slot| {
+            if live.decode(slot.sequence_low) == Some(sequence) {
+                found = Some(place);
+            }
+        });
+        found.inspect(|&(line, slot)| self.clear_slot(line, slot)).is_some()
+    }
+
     /// Records a read of the entry of region `sequence`. Returns false if there is none.
     pub fn mark_hit(&mut self, address: &Address, sequence: u64, live: Live) -> bool {
         let mut found = None;

@@ -24,6 +24,7 @@ mod config;
 mod dry;
 mod entry;
 mod flush;
+mod forget;
 #[cfg(feature = "fuzzing")]
 pub(in crate::flash) mod fuzzing;
 mod index;

@@ -201,6 +201,10 @@ impl RegionStore {
             Lookup::Failed(_) => Counters::one(&counters.read_errors),
             Lookup::Expired => {
                 Counters::one(&counters.expired);
+                // Its destructor needs the item: reclaim takes it out, and has read it then.
+                if self.on_owed.is_some() {
+                    return;
+                }
                 self.take_out(|index| index.remove_at(hash, found.address));
             }
             Lookup::Damaged => self.lose_item(hash, found.address),

@@ -114,7 +114,7 @@ impl Drop for Victim<'_> {
 }
 
 impl RegionStore {
-    /// The same store, that tells `on_eviction` of every item that leaves with its region: expired or not, but not of
+    /// The same store, that calls `on_eviction` with every item that leaves with its region: expired or not, but not with
     /// those forgotten, replaced or lost to a failing device. Reclaim then has to read every live item.
     #[must_use]
     pub fn with_eviction_callback(mut self, on_eviction: OnEviction) -> Self {
@@ -146,6 +146,8 @@ impl RegionStore {
                 Counters::add(&self.counters.items_lost, self.take_out_all(region));
             }
         }
+        // The index leads nowhere into the region any more: no forgotten item is added to these.
+        self.destroy_owed_in(&self.layout.addresses(region), waiting).await;
         victim.is_empty = true;
         Counters::one(&self.counters.regions_reclaimed);
         true
@@ -282,10 +284,9 @@ impl RegionStore {
             }
             Counters::one(&self.counters.reinsertions_failed);
         }
-        if self.evict(leaving)
-            && let Some(on_eviction) = &self.on_eviction
-        {
-            on_eviction(&item);
+        match &self.on_eviction {
+            Some(on_eviction) => on_eviction(&item, &mut || self.evict(leaving)),
+            None => _ = self.evict(leaving),
         }
     }
 

@@ -7,11 +7,12 @@ use device::{Clock, Device, PlacementHandle};
 use parking_lot::Mutex;
 
 use crate::KeyHash;
-use crate::flash::{FlashItem, IsTold};
+use crate::flash::{FlashItem, IsTold, OnOwed};
 
 use super::buffer::{RegionBuffer, Reservation};
 use super::config::{ConfigError, RegionConfig, Reinsertion};
 use super::entry;
+use super::forget::OwedItems;
 use super::index::{Found, Index};
 use super::layout::{Layout, RegionId, SizeHint};
 use super::policy::{self, Needs, Placing, Rank, RegionPolicy, Resident};
@@ -46,6 +47,9 @@ pub struct RegionStore {
     pub(super) on_eviction: Option<OnEviction>,
     /// Of which keys that is; all, if nothing is said.
     pub(super) is_told: Option<IsTold>,
+    pub(super) on_owed: Option<OnOwed>,
+    /// Forgotten items that must be read for their destructors.
+    pub(super) owed: OwedItems,
 }
 
 pub use crate::flash::OnEviction;
@@ -137,6 +141,8 @@ pub enum Progress {
     Reclaimed,
     /// A retired region was tested.
     Tested,
+    /// A forgotten item was read for its destructor.
+    Destroyed,
 }
 
 impl RegionStore {
@@ -188,6 +194,8 @@ impl RegionStore {
             counters: Counters::default(),
             on_eviction: None,
             is_told: None,
+            on_owed: None,
+            owed: OwedItems::default(),
             device,
             clock,
             config,
@@ -378,14 +386,6 @@ impl RegionStore {
     pub(super) fn found(&self, reservation: &Reservation) -> Found {
         let address = self.layout.address(reservation.buffer().region, reservation.unit);
         Found { address, size: SizeHint::of_units(reservation.units), hits: 0, rank: Rank::NONE }
-    }
-
-    /// Forgets an item; says whether there was one. Called under the key's lock.
-    pub fn forget(&self, hash: KeyHash) -> bool {
-        // Most keys that are forgotten were never here; they need not wait for the policy.
-        let there_was = self.index.get(hash).is_some() && self.take_out(|index| index.remove(hash)).is_some();
-        Counters::add(&self.counters.forgotten, usize::from(there_was));
-        there_was
     }
 
     /// Whether the store may hold an item of this hash. `false` is certain.

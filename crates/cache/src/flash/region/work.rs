@@ -14,6 +14,9 @@ impl RegionStore {
     /// Dropping the future half way leaves the region to a later step, which goes on with its flush, or begins its reclaim anew.
     /// Its device requests complete all the same, and the region is not filled anew before.
     pub async fn step(&self, waiting: Waiting) -> Progress {
+        if self.destroy_one(waiting).await {
+            return Progress::Destroyed;
+        }
         if let Some(sealed) = self.supply.next_sealed(self.clock.monotonic_ns()) {
             self.flush(sealed, waiting, Persistence::Retry).await;
             return Progress::Flushed;
@@ -56,7 +59,8 @@ impl RegionStore {
 
     fn has_work(&self) -> bool {
         let now_ns = self.clock.monotonic_ns();
-        self.supply.has_sealed(now_ns)
+        self.owed.is_any()
+            || self.supply.has_sealed(now_ns)
             || self.supply.has_test(now_ns)
             || self.supply.has_untrimmed()
             || (self.supply.needs_reclaim(self.clean_target()) && !self.policy.lock().is_empty())
@@ -71,6 +75,7 @@ impl RegionStore {
     ///
     /// For a clean shutdown: a region that cannot be written now is lost. The device is not flushed. Items staged but not committed are not waited for.
     pub async fn drain(&self, waiting: Waiting) {
+        self.destroy_all(waiting).await;
         self.close_regions();
         while let Some(sealed) = self.supply.next_sealed_or_paused() {
             self.flush(sealed, waiting, Persistence::Lose).await;
@@ -105,6 +110,7 @@ impl RegionStore {
                 came_back.await;
             }
         }
+        self.destroy_all(Waiting::Task).await;
     }
 
     /// No region that is open takes any more: all go to flash.

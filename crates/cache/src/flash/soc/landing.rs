@@ -130,6 +130,7 @@ impl Write {
     fn settle(mut self, soc: &Soc, is_written: bool) -> Progress {
         let bucket_bytes = soc.config.bucket_bytes as usize;
         let mut progress = Progress::default();
+        let _reporting = Reporting::begin(soc);
         let is_whole = matches!(self.outcome, Outcome::Whole);
         let lost: Vec<bool> = (0..self.changes.len()).map(|at| self.is_lost(at)).collect();
         for (((bytes, change), (id, waiters)), &is_lost) in
@@ -149,6 +150,12 @@ impl Write {
                 soc.disown(id);
             }
             change.count(&mut shard.stats);
+            if is_lost {
+                change.keep_owed();
+            } else if soc.on_owed.is_some() {
+                let undecided = change.left.iter().filter(|left| left.owed.is_none());
+                undecided.for_each(|left| shard.begin_leaving(id, left.fingerprint));
+            }
             // An empty bucket is not written by itself.
             let is_here = is_written && (is_whole || change.items_after > 0);
             if is_lost {
@@ -165,9 +172,26 @@ impl Write {
         soc.room.notify(usize::MAX);
         // What came to its buckets since can be taken by others too.
         soc.announce_work();
-        let settled = self.changes.iter().zip(self.group.members()).zip(lost).filter(|(_, is_lost)| !is_lost);
-        settled.for_each(|((change, (id, _)), _)| soc.tell(id, &change.left));
+        let changes = self.changes.iter().zip(self.group.members());
+        changes.for_each(|(change, (id, _))| soc.report_left(id, &change.left));
         progress
+    }
+}
+
+/// Counts a running report of items that left their buckets; [`Soc::settle`] waits for it.
+struct Reporting<'soc>(&'soc Soc);
+
+impl<'soc> Reporting<'soc> {
+    fn begin(soc: &'soc Soc) -> Self {
+        soc.reporting.fetch_add(1, Ordering::AcqRel);
+        Self(soc)
+    }
+}
+
+impl Drop for Reporting<'_> {
+    fn drop(&mut self) {
+        self.0.reporting.fetch_sub(1, Ordering::AcqRel);
+        self.0.room.notify(usize::MAX);
     }
 }
 

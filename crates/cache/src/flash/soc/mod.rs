@@ -23,6 +23,7 @@ mod filter;
 pub(in crate::flash) mod fuzzing;
 mod keys;
 mod landing;
+mod leaving;
 mod lookup;
 mod pending;
 mod persist;
@@ -45,8 +46,9 @@ pub use stats::SocStats;
 pub use write_back::Progress;
 
 use super::outage::Outage;
-use super::{FlashItem, OnEviction, Waiting};
+use super::{FlashItem, OnEviction, OnOwed, Waiting};
 use crate::KeyHash;
+use crate::config::Removal;
 use bits::Bits;
 use bucket::{BucketId, Fingerprint, Identity, Unusable};
 use filter::Filters;
@@ -81,6 +83,11 @@ pub struct Soc {
     /// What writes say of the device, and the clock that pauses are measured by.
     outage: Mutex<Outage>,
     clock: Option<Arc<dyn Clock>>,
+    on_owed: Option<OnOwed>,
+    /// Items that were forgotten before their buckets were written and whose destructors are owed.
+    dropped: Mutex<Vec<(Waiter, Removal)>>,
+    /// Steps that are reporting what left.
+    reporting: AtomicUsize,
 }
 
 /// Why an item was not staged.
@@ -139,10 +146,13 @@ impl Soc {
             on_eviction: None,
             outage: Mutex::default(),
             clock: None,
+            on_owed: None,
+            dropped: Mutex::default(),
+            reporting: AtomicUsize::new(0),
         })
     }
 
-    /// The same cache, that tells `on_eviction` of every item that leaves its bucket for newer ones: not of those that
+    /// The same cache, that calls `on_eviction` with every item that leaves its bucket for newer ones: not with those that
     /// expired, were forgotten, replaced or lost to a failing device.
     #[must_use]
     pub fn with_eviction_callback(mut self, on_eviction: OnEviction) -> Self {
@@ -210,11 +220,18 @@ impl Soc {
     /// refused: a tombstone goes beyond the pending limit if it must, so who removes without end should
     /// [wait](Self::wait_ready) as inserts do.
     pub fn forget(&self, hash: KeyHash, key: &[u8]) -> bool {
+        self.forget_owing(hash, key, None)
+    }
+
+    /// The same of an item whose destructor is owed for a reason: the callback of
+    /// [`with_owed_callback`](Self::with_owed_callback) is called when its bucket is written, or by
+    /// [`destroy_dropped`](Self::destroy_dropped) if its bucket had not been written yet.
+    pub fn forget_owing(&self, hash: KeyHash, key: &[u8], owed: Option<Removal>) -> bool {
         let Address { bucket, fingerprint } = self.address(hash);
         let removal = {
             let mut shard = self.shard(bucket).lock();
             let on_flash = self.may_be_on_flash(bucket, fingerprint);
-            let removal = shard.remove(bucket, fingerprint, key, on_flash);
+            let removal = shard.remove(bucket, fingerprint, key, on_flash, owed);
             shard.stats.removes += u64::from(removal.was_known);
             // Under the lock: once it is let go of, a step may settle the tombstone and give its memory back.
             self.pending_bytes.fetch_add(removal.taken_bytes, Ordering::AcqRel);
@@ -226,6 +243,7 @@ impl Soc {
         if removal.freed_bytes > 0 {
             self.give_back(removal.freed_bytes);
         }
+        self.dropped.lock().extend(removal.owed);
         removal.was_known
     }
 

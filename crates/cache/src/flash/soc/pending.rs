@@ -16,7 +16,9 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
 use super::bucket::{BucketId, Fingerprint};
+use super::leaving::{Fate, Leaving};
 use super::stats::SocStats;
+use crate::config::Removal as Reason;
 
 /// Buckets side by side that share a shard, and with that the most that one write can hold.
 pub const RUN: u32 = 1 << RUN_BITS;
@@ -52,8 +54,15 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    pub fn tombstone(fingerprint: Fingerprint) -> Self {
-        Self { fingerprint, expiry_seconds: 0, tag: 0, key_len: 0, bytes: None }
+    /// A tombstone. `owed` is the reason for the destructor call of the item that it removes, `None` for no call; it is kept in the tag.
+    pub fn tombstone(fingerprint: Fingerprint, owed: Option<Reason>) -> Self {
+        let tag = OWED.iter().position(|why| *why == owed).unwrap_or(0) as u16;
+        Self { fingerprint, expiry_seconds: 0, tag, key_len: 0, bytes: None }
+    }
+
+    /// The reason for the destructor call of the item that a tombstone removes.
+    pub fn owed(&self) -> Option<Reason> {
+        OWED.get(usize::from(self.tag)).copied().flatten()
     }
 
     /// Without its bucket's.
@@ -76,6 +85,9 @@ impl Waiter {
         self.fingerprint == fingerprint && (self.bytes.is_none() || self.is_item(fingerprint, key))
     }
 }
+
+/// Reasons for which a destructor can be owed, by the tag of their tombstones.
+const OWED: [Option<Reason>; 3] = [None, Some(Reason::Removed), Some(Reason::Replaced)];
 
 /// What the table knows of a key.
 pub enum Known {
@@ -118,6 +130,8 @@ pub struct Shard {
     due: VecDeque<BucketId>,
     asked: Asked,
     writes: Vec<u32>,
+    /// Items that have left their buckets and whose destructors have not been decided on.
+    leaving: Leaving,
     pub stats: SocStats,
 }
 
@@ -186,7 +200,9 @@ impl Shard {
         let spare = if self.buckets.contains_key(&bucket) { BUCKET_OVERHEAD_BYTES } else { 0 };
         let list = self.buckets.entry(bucket).or_default();
         let key = item.bytes.as_ref().map_or(&[][..], |bytes| &bytes[..usize::from(item.key_len)]);
-        let freed = spare + list.drop_fresh(item.fingerprint, key, &mut self.stats);
+        let dropped = list.drop_fresh(item.fingerprint, key, &mut self.stats);
+        let freed = spare + dropped.map_or(0, |dropped| dropped.memory_bytes());
+        self.leaving.change(bucket, item.fingerprint, Fate::StoredAgain);
         list.push(item, self.asked);
         self.enqueue(bucket);
         freed
@@ -200,18 +216,23 @@ impl Shard {
         fingerprint: Fingerprint,
         key: &[u8],
         on_flash: bool,
+        mut owed: Option<Reason>,
     ) -> Removal {
         let mut removal = Removal::default();
         let needed = match self.buckets.get_mut(&bucket) {
             None => on_flash,
             Some(list) => {
-                removal.freed_bytes = list.drop_fresh(fingerprint, key, &mut self.stats);
+                let dropped = list.drop_fresh(fingerprint, key, &mut self.stats);
+                removal.freed_bytes = dropped.as_ref().map_or(0, Waiter::memory_bytes);
+                // An older version below it is the same item, written twice: one destructor is owed, and this is its value.
+                removal.owed = dropped.and_then(|dropped| Some((dropped, owed.take()?)));
                 list.needs_tombstone(fingerprint, key, on_flash)
             }
         };
-        removal.was_known = needed || removal.freed_bytes > 0;
+        let was_leaving = self.leaving.change(bucket, fingerprint, Fate::Forgotten(owed));
+        removal.was_known = needed || removal.freed_bytes > 0 || was_leaving;
         if needed {
-            let tombstone = Waiter::tombstone(fingerprint);
+            let tombstone = Waiter::tombstone(fingerprint, owed);
             let is_first = !self.buckets.contains_key(&bucket);
             removal.taken_bytes = tombstone.memory_bytes() + if is_first { BUCKET_OVERHEAD_BYTES } else { 0 };
             self.buckets.entry(bucket).or_default().push(tombstone, self.asked);
@@ -272,7 +293,20 @@ impl Shard {
         });
         self.queues.iter_mut().for_each(VecDeque::clear);
         self.due.clear();
+        self.leaving.clear();
         freed
+    }
+
+    /// An item of `bucket` has left it: what waits for its key since its bucket was taken decides over it, or else what comes
+    /// until [`end_leaving`](Self::end_leaving).
+    pub fn begin_leaving(&mut self, bucket: BucketId, fingerprint: Fingerprint) {
+        let fresh = self.buckets.get(&bucket).map_or(&[][..], |list| &list.fresh);
+        self.leaving.add(bucket, fingerprint, Fate::among(fresh, fingerprint));
+    }
+
+    /// Takes the fate of an item that left its bucket; `None` if the cache was cleared meanwhile.
+    pub fn end_leaving(&mut self, bucket: BucketId, fingerprint: Fingerprint) -> Option<Fate> {
+        self.leaving.take(bucket, fingerprint)
     }
 
     /// Whether all was [cleared](Self::clear) while `bucket` was being written.
@@ -419,7 +453,7 @@ impl Shard {
 }
 
 /// What a removal did to the table.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Default)]
 pub struct Removal {
     /// Whether there may have been something to remove.
     pub was_known: bool,
@@ -427,6 +461,8 @@ pub struct Removal {
     pub freed_bytes: usize,
     /// Memory of the tombstone it left.
     pub taken_bytes: usize,
+    /// The pending item it dropped, if its destructor is owed.
+    pub owed: Option<(Waiter, Reason)>,
 }
 
 impl Waitlist {
@@ -466,13 +502,13 @@ impl Waitlist {
         self.fresh.iter().rev().chain(self.frozen().iter().rev()).find(|waiter| wanted(waiter))
     }
 
-    /// Drops the fresh item of `key`; answers the memory set free. Tombstones stay: one that was left for
-    /// another key with the same fingerprint must still do its work.
-    fn drop_fresh(&mut self, fingerprint: Fingerprint, key: &[u8], stats: &mut SocStats) -> usize {
-        let found = self.fresh.iter().position(|waiter| waiter.is_item(fingerprint, key));
-        let Some(dropped) = found.map(|at| self.fresh.remove(at)) else { return 0 };
+    /// Drops the fresh item of `key`, and answers it. Tombstones stay: one that was left for another key with the same
+    /// fingerprint must still do its work.
+    fn drop_fresh(&mut self, fingerprint: Fingerprint, key: &[u8], stats: &mut SocStats) -> Option<Waiter> {
+        let found = self.fresh.iter().position(|waiter| waiter.is_item(fingerprint, key))?;
+        let dropped = self.fresh.remove(found);
         stats.replaced_bytes += dropped.item_bytes() as u64;
-        dropped.memory_bytes()
+        Some(dropped)
     }
 
     /// Whether a removal of `key`, no fresh item of which is left, must leave a tombstone.

@@ -24,6 +24,14 @@ impl Soc {
                 written.await;
             }
         }
+        self.destroy_dropped();
+        loop {
+            let reported = self.room.listen();
+            if self.on_owed.is_none() || self.reporting.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            reported.await;
+        }
     }
 }
 

@@ -9,10 +9,11 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::bucket::{self, Bucket, BucketId, BucketMut, Entry, Fingerprint, NewEntry, Unusable};
 use super::landing::{Landing, Outcome, Write};
+use super::leaving::{Fate, Wanted};
 use super::pending::{Group, Waiter};
 use super::{Soc, SocStats};
-use crate::KeyHash;
-use crate::flash::{FlashItem, Waiting};
+use crate::config::Removal;
+use crate::flash::Waiting;
 
 /// What a step did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -152,17 +153,6 @@ impl Soc {
         waiting.start(&*self.device, Request::Write { offset: self.offset(first), data, placement })
     }
 
-    /// Tells of items that have left, except for those removed or inserted anew since their bucket was read.
-    pub(super) fn tell(&self, id: BucketId, left: &[Left]) {
-        let Some(on_eviction) = &self.on_eviction else { return };
-        for Left { fingerprint, expiry_seconds, tag, key, value } in left {
-            if self.shard(id).lock().waits(id, *fingerprint).is_none() {
-                let (hash, value): (_, &[&[u8]]) = (KeyHash::seeded(key, self.config.hash_seed), &[value]);
-                on_eviction(&FlashItem { key, hash, value, expiry_seconds: *expiry_seconds, tag: *tag });
-            }
-        }
-    }
-
     /// Settles all that waits for a bucket: `bytes` hold the old content before and the new one, sealed, after.
     fn apply(
         &self,
@@ -184,15 +174,12 @@ impl Soc {
             BucketMut::empty(bytes, self.config.generation)
         };
         change.items_before = bucket.view().entries().count();
+        let wanted = Wanted { evictions: self.on_eviction.is_some(), all: self.on_owed.is_some() };
+        change.left = wanted.expired(&bucket.view(), now_seconds, waiters);
         change.expired = bucket.remove_expired(now_seconds);
         change.is_changed = change.expired > 0;
         for (number, waiter) in waiters.iter().enumerate() {
-            let later = &waiters[number + 1..];
-            change.settle(&mut bucket, waiter, now_seconds, |entry| {
-                // What a newer version or a tombstone is about to replace does not leave for want of room.
-                let displaced = later.iter().any(|later| later.fingerprint == entry.fingerprint);
-                (self.on_eviction.is_some() && !displaced).then(|| Left::of(entry))
-            });
+            change.settle(&mut bucket, waiter, &waiters[number + 1..], now_seconds, wanted);
         }
         change.items_after = bucket.view().entries().count();
         bucket.seal(id);
@@ -211,23 +198,32 @@ pub struct Change {
     pub items_after: usize,
     evicted: u32,
     expired: u32,
-    /// Of those evicted, whom somebody wants to be told of.
+    /// The items that are no longer in the bucket and must be reported.
     pub left: Vec<Left>,
 }
 
-/// An item that made room for others.
+/// An item that is no longer in its bucket.
 pub struct Left {
-    fingerprint: Fingerprint,
-    expiry_seconds: u32,
-    tag: u16,
-    key: Box<[u8]>,
-    value: Box<[u8]>,
+    pub fingerprint: Fingerprint,
+    pub expiry_seconds: u32,
+    pub tag: u16,
+    pub key: Box<[u8]>,
+    pub value: Box<[u8]>,
+    /// Why its destructor is owed; `None` where it made room or expired.
+    pub owed: Option<Removal>,
 }
 
 impl Left {
-    fn of(entry: &Entry<'_>) -> Self {
+    pub fn of(entry: &Entry<'_>, owed: Option<Removal>) -> Self {
         let Entry { fingerprint, expiry_seconds, tag, key, value, .. } = *entry;
-        Self { fingerprint, expiry_seconds, tag, key: key.into(), value: value.into() }
+        Self { fingerprint, expiry_seconds, tag, key: key.into(), value: value.into(), owed }
+    }
+
+    /// The item that waits; `None` of a tombstone.
+    pub fn of_waiter(waiter: &Waiter) -> Option<Self> {
+        let (key, value) = waiter.bytes.as_ref()?.split_at(usize::from(waiter.key_len));
+        let Waiter { fingerprint, expiry_seconds, tag, .. } = *waiter;
+        Some(Self { fingerprint, expiry_seconds, tag, key: key.into(), value: value.into(), owed: None })
     }
 }
 
@@ -239,7 +235,14 @@ impl Change {
     /// All was cleared since: nothing of the bucket is left, whatever it holds.
     pub fn clear(&mut self) {
         let Self { has_content, read_failed, unusable, .. } = *self;
-        *self = Self { has_content, read_failed, unusable, ..Self::default() };
+        let left = std::mem::take(&mut self.left);
+        *self = Self { has_content, read_failed, unusable, left, ..Self::default() };
+        self.keep_owed();
+    }
+
+    /// Keeps of the items that left those whose destructors are owed.
+    pub fn keep_owed(&mut self) {
+        self.left.retain(|left| left.owed.is_some());
     }
 
     fn unreadable(&mut self) {
@@ -251,10 +254,16 @@ impl Change {
         &mut self,
         bucket: &mut BucketMut<'_>,
         waiter: &Waiter,
+        later: &[Waiter],
         now_seconds: u32,
-        worth_telling: impl Fn(&Entry<'_>) -> Option<Left>,
+        wanted: Wanted,
     ) {
         let Some(bytes) = &waiter.bytes else {
+            if let Some(why) = waiter.owed() {
+                let view = bucket.view();
+                let removed = view.entries().filter(|entry| entry.fingerprint == waiter.fingerprint);
+                self.left.extend(removed.map(|entry| Left::of(&entry, Some(why))));
+            }
             self.is_changed |= bucket.remove(waiter.fingerprint, None) > 0;
             return;
         };
@@ -262,12 +271,15 @@ impl Change {
         self.is_changed |= bucket.remove(waiter.fingerprint, Some(key)) > 0;
         if bucket::expired(waiter.expiry_seconds, now_seconds) {
             self.expired += 1;
+            if wanted.all && Fate::among(later, waiter.fingerprint) == Fate::Leaves {
+                self.left.extend(Left::of_waiter(waiter));
+            }
             return;
         }
         let Waiter { fingerprint, expiry_seconds, tag, .. } = *waiter;
         let new = NewEntry { fingerprint, expiry_seconds, tag, key, value };
         self.is_changed = true;
-        self.evicted += bucket.insert(&new, |entry| self.left.extend(worth_telling(entry)));
+        self.evicted += bucket.insert(&new, |entry| self.left.extend(wanted.left(entry, later)));
     }
 
     pub fn count(&self, stats: &mut SocStats) {
@@ -321,6 +333,8 @@ mod tests {
     use pollster::block_on;
 
     use super::*;
+    use crate::KeyHash;
+    use crate::flash::FlashItem;
     use crate::flash::soc::SocConfig;
 
     /// A filter of a few bits is often wrong; each time a bucket was written as it was.

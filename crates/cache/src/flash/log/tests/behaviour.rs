@@ -255,7 +255,8 @@ fn evicted_items_are_reported_except_colliding_ones() {
     let reported = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&reported);
     let log = log_on(&device, config()).with_eviction_callback(
-        Arc::new(move |_: &FlashItem<'_>| {
+        Arc::new(move |_: &FlashItem<'_>, take_out: &mut dyn FnMut() -> bool| {
+            assert!(take_out());
             count.fetch_add(1, Ordering::Relaxed);
         }),
         Arc::new(|_| true),

@@ -185,11 +185,13 @@ fn whoever_asks_is_told_of_every_item_that_leaves_and_of_no_other() {
     let told = Arc::new(parking_lot::Mutex::new(HashMap::new()));
     let sink = Arc::clone(&told);
     let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
-    let store = open(device, small()).with_eviction_callback(Arc::new(move |item: &FlashItem<'_>| {
-        let key = u64::from_le_bytes(item.key.try_into().unwrap());
-        assert_eq!(*item.value, [&value(key, 0)[..]]);
-        assert!(sink.lock().insert(key, ()).is_none(), "key {key} left twice");
-    }));
+    let store =
+        open(device, small()).with_eviction_callback(Arc::new(move |item: &FlashItem<'_>, take_out| {
+            assert!(take_out(), "nobody forgets it meanwhile");
+            let key = u64::from_le_bytes(item.key.try_into().unwrap());
+            assert_eq!(*item.value, [&value(key, 0)[..]]);
+            assert!(sink.lock().insert(key, ()).is_none(), "key {key} left twice");
+        }));
     for key in 0..1500 {
         put_version(&store, key, 0);
         if key % 10 == 0 {

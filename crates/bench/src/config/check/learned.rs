@@ -1,0 +1,41 @@
+//! The model of learned admission and its features.
+
+use serde_json::Value;
+
+use super::super::keys::{MlAdmission, TestConfig};
+use super::super::knob::Findings;
+use super::super::plan::FeatureSource;
+use super::super::text::join;
+
+/// Checks what does not need the model itself.
+pub(super) fn check(test: &TestConfig, at: &str, findings: &mut Findings) {
+    let learned = &test.replay.ml_admission;
+    let at = join(at, "replayGeneratorConfig.mlAdmissionConfig");
+    if learned.model.is_empty() {
+        if !learned.numeric.is_empty() || learned.recall != 0.0 || learned.category != 0 {
+            findings.problem(&join(&at, "modelPath"), "is missing: there is no model to ask");
+        }
+        return;
+    }
+    if !(0.0..=1.0).contains(&learned.recall) {
+        findings.problem(&join(&at, "targetRecall"), "must be 0 to 1");
+    }
+    for (feature, column) in &learned.numeric {
+        if source(column).is_none() {
+            let names = FeatureSource::NAMED.map(|(name, _)| name).join(", ");
+            let words = format!("{column} is no column that a model can be asked with; these are {names}");
+            findings.problem(&join(&join(&at, "numericFeatures"), feature), words);
+        }
+    }
+}
+
+/// The model's features, of a config that was checked.
+pub fn features(learned: &MlAdmission) -> Vec<(String, FeatureSource)> {
+    let known = learned.numeric.iter();
+    known.filter_map(|(feature, column)| Some((feature.clone(), source(column)?))).collect()
+}
+
+fn source(column: &Value) -> Option<FeatureSource> {
+    let name = column.as_str()?;
+    FeatureSource::NAMED.iter().find(|(column, _)| *column == name).map(|(_, source)| *source)
+}

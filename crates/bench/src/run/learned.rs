@@ -1,0 +1,359 @@
+//! Learned admission (`mlAdmissionConfig`): a gradient-boosted model decides for each set of a replay whether the cache is to have it.
+//!
+//! CacheBench publishes the keys and no model. The model here is a file that XGBoost saved as JSON, with two or more classes. As in
+//! CacheBench, a set that is not admitted is skipped: the item enters neither DRAM nor flash.
+
+use serde_json::Value;
+use workload::Request;
+
+use crate::config::plan::{FeatureSource, LearnedPlan};
+
+/// A model and the features that it is asked with.
+pub struct LearnedAdmission {
+    model: Model,
+    /// By their number in the model.
+    features: Vec<FeatureSource>,
+    admitted_class: usize,
+    /// Of a model of two classes: the least score of class 1.
+    threshold: f64,
+}
+
+/// Gradient-boosted trees.
+#[derive(Debug, PartialEq)]
+struct Model {
+    trees: Vec<Tree>,
+    /// The class whose score each tree adds to.
+    class_of_tree: Vec<usize>,
+    classes: usize,
+    /// Score of each class before the trees.
+    base_margin: f64,
+}
+
+#[derive(Debug, PartialEq)]
+struct Tree(Vec<Node>);
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Node {
+    /// Below the value, to the left; `left_if_missing` says where an unknown value goes.
+    Split {
+        feature: usize,
+        value: f64,
+        left: usize,
+        right: usize,
+        left_if_missing: bool,
+    },
+    Leaf(f64),
+}
+
+impl LearnedAdmission {
+    /// Reads the model of `plan`.
+    ///
+    /// # Errors
+    /// In words, with the key or the file that is wrong.
+    pub fn open(plan: &LearnedPlan) -> Result<Self, String> {
+        let file = &plan.model;
+        let wrong = |words: String| format!("modelPath: {}: {words}", file.display());
+        let bytes = std::fs::read(file).map_err(|error| wrong(error.to_string()))?;
+        let json: Value =
+            serde_json::from_slice(&bytes).map_err(|error| wrong(format!("not JSON: {error}")))?;
+        let (model, names) = Model::parse(&json).map_err(wrong)?;
+        let features = names.iter().map(|name| {
+            let given = plan.features.iter().find(|(feature, _)| feature == name);
+            given.map(|(_, source)| *source).ok_or_else(|| {
+                format!("numericFeatures: the model in {} needs a feature `{name}`", file.display())
+            })
+        });
+        let features = features.collect::<Result<Vec<_>, _>>()?;
+        if let Some((unused, _)) = plan.features.iter().find(|(feature, _)| !names.contains(feature)) {
+            let known = names.join(", ");
+            let words = format!(
+                "numericFeatures: the model in {} has no feature `{unused}`; it has {known}",
+                file.display()
+            );
+            return Err(words);
+        }
+        let (classes, admitted) = (model.classes, plan.admitted_class);
+        if admitted >= classes as u64 {
+            return Err(format!(
+                "admitCategory: is {admitted}, and the model has {classes} categories, from 0 on"
+            ));
+        }
+        let threshold =
+            threshold(&json, plan.target_recall).map_err(|words| format!("targetRecall: {words}"))?;
+        Ok(Self { model, features, admitted_class: admitted as usize, threshold })
+    }
+
+    /// Whether the model admits what is set.
+    #[must_use]
+    pub fn admits(&self, request: &Request<'_>) -> bool {
+        let value = |feature: usize| self.features.get(feature).and_then(|source| source.of(request));
+        self.class(&value) == self.admitted_class
+    }
+
+    fn class(&self, value: &dyn Fn(usize) -> Option<f64>) -> usize {
+        let margins = self.model.margins(value);
+        match margins[..] {
+            [margin] => usize::from(1.0 / (1.0 + (-margin).exp()) >= self.threshold),
+            _ => (1..margins.len())
+                .fold(0, |best, class| if margins[class] > margins[best] { class } else { best }),
+        }
+    }
+}
+
+impl FeatureSource {
+    /// The feature's value in a request; `None` is unknown.
+    fn of(self, request: &Request<'_>) -> Option<f64> {
+        match self {
+            Self::Size => Some(request.value_bytes as f64),
+            Self::KeySize => Some(request.key.len() as f64),
+            Self::Ttl => request.ttl_seconds.map(f64::from),
+            Self::Time => request.time_ns.map(|ns| ns as f64 / 1e9),
+        }
+    }
+}
+
+/// The lowest score that counts as class 1. It is 0.5 if `recall` is 0. Otherwise it comes from the model's attribute
+/// `recall_thresholds`, a JSON object that maps recalls to thresholds.
+fn threshold(json: &Value, recall: f64) -> Result<f64, String> {
+    if recall == 0.0 {
+        return Ok(0.5);
+    }
+    let missing =
+        || "the model has no attribute `recall_thresholds`; leave it out for a threshold of 0.5".to_owned();
+    let words = json["learner"]["attributes"]["recall_thresholds"].as_str().ok_or_else(missing)?;
+    let table: serde_json::Map<String, Value> =
+        serde_json::from_str(words).map_err(|error| format!("the model's recall_thresholds: {error}"))?;
+    let rows = table
+        .iter()
+        .filter_map(|(recall, threshold)| Some((recall.parse::<f64>().ok()?, threshold.as_f64()?)));
+    // Of the thresholds that reach the recall, the strictest.
+    let reaching = rows.filter(|(reached, _)| *reached >= recall).map(|(_, threshold)| threshold);
+    reaching
+        .reduce(f64::max)
+        .ok_or_else(|| format!("is {recall}, and none of the model's thresholds reaches it"))
+}
+
+impl Model {
+    /// A model, and the names of its features in order.
+    fn parse(json: &Value) -> Result<(Self, Vec<String>), String> {
+        let learner = &json["learner"];
+        let booster = &learner["gradient_booster"];
+        let trees = booster["model"]["trees"]
+            .as_array()
+            .ok_or("no model that XGBoost saved as JSON: it has no learner.gradient_booster.model.trees")?;
+        let number = |name: &str| {
+            let words = learner["learner_model_param"][name].as_str().unwrap_or_default();
+            words
+                .trim_matches(['[', ']'])
+                .parse::<f64>()
+                .map_err(|_| format!("learner_model_param.{name}: `{words}` is not a number"))
+        };
+        let objective = learner["objective"]["name"].as_str().unwrap_or_default();
+        let classes = (number("num_class")? as usize).max(2);
+        let base_score = number("base_score")?;
+        let base_margin = match objective {
+            "binary:logistic" if base_score > 0.0 && base_score < 1.0 => {
+                (base_score / (1.0 - base_score)).ln()
+            }
+            "multi:softprob" | "multi:softmax" => base_score,
+            _ => {
+                return Err(format!(
+                    "the objective `{objective}` is none of binary:logistic, multi:softprob and multi:softmax"
+                ));
+            }
+        };
+        let features = number("num_feature")? as usize;
+        let names: Vec<String> = learner["feature_names"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect();
+        if names.len() != features {
+            return Err(format!(
+                "it names {} of its {features} features: save it with feature names",
+                names.len()
+            ));
+        }
+        let parsed = trees
+            .iter()
+            .enumerate()
+            .map(|(at, tree)| Tree::parse(tree, features).map_err(|words| format!("tree {at}: {words}")));
+        let trees = parsed.collect::<Result<Vec<_>, _>>()?;
+        let class_of_tree = match booster["model"]["tree_info"].as_array() {
+            _ if classes == 2 => vec![0; trees.len()],
+            Some(info) => info.iter().map(|class| class.as_u64().unwrap_or(0) as usize).collect(),
+            None => return Err("it has no tree_info".to_owned()),
+        };
+        if class_of_tree.len() != trees.len() || class_of_tree.iter().any(|class| *class >= classes) {
+            return Err("tree_info does not fit its trees and classes".to_owned());
+        }
+        Ok((Self { trees, class_of_tree, classes, base_margin }, names))
+    }
+
+    /// The score of each class before it is made a probability; of two classes that of class 1 alone.
+    fn margins(&self, value: &dyn Fn(usize) -> Option<f64>) -> Vec<f64> {
+        let mut margins = vec![self.base_margin; if self.classes == 2 { 1 } else { self.classes }];
+        for (tree, class) in self.trees.iter().zip(&self.class_of_tree) {
+            margins[*class] += tree.leaf(value);
+        }
+        margins
+    }
+}
+
+impl Tree {
+    fn parse(json: &Value, features: usize) -> Result<Self, String> {
+        let list = |name: &str| json[name].as_array().ok_or_else(|| format!("no list `{name}`"));
+        let (left, right) = (list("left_children")?, list("right_children")?);
+        let (indices, conditions) = (list("split_indices")?, list("split_conditions")?);
+        let missing = list("default_left")?;
+        let nodes = left.len();
+        if nodes == 0 || [right, indices, conditions, missing].iter().any(|list| list.len() != nodes) {
+            return Err("its lists differ in length, or are empty".to_owned());
+        }
+        if json["categories_nodes"].as_array().is_some_and(|nodes| !nodes.is_empty()) {
+            return Err("splits by category are not supported: train it with numbers".to_owned());
+        }
+        let node = |at: usize| {
+            let value = conditions[at].as_f64().ok_or("a split condition is not a number")?;
+            if left[at].as_i64() == Some(-1) {
+                return Ok(Node::Leaf(value));
+            }
+            // Children come after their parent, so that no way through the tree goes round.
+            let child = |list: &[Value]| {
+                list[at].as_u64().map(|child| child as usize).filter(|child| (at + 1..nodes).contains(child))
+            };
+            let feature =
+                indices[at].as_u64().map(|feature| feature as usize).filter(|feature| *feature < features);
+            let left_if_missing = missing[at].as_u64().map_or(missing[at] == true, |bit| bit != 0);
+            match (feature, child(left), child(right)) {
+                (Some(feature), Some(left), Some(right)) => {
+                    Ok(Node::Split { feature, value, left, right, left_if_missing })
+                }
+                _ => Err("a node names a feature or child that is not there".to_owned()),
+            }
+        };
+        (0..nodes).map(node).collect::<Result<_, String>>().map(Self)
+    }
+
+    fn leaf(&self, value: &dyn Fn(usize) -> Option<f64>) -> f64 {
+        let mut at = 0;
+        loop {
+            match self.0[at] {
+                Node::Leaf(score) => return score,
+                Node::Split { feature, value: split, left, right, left_if_missing } => {
+                    // XGBoost compares in single precision.
+                    let goes_left =
+                        value(feature).map_or(left_if_missing, |value| (value as f32) < split as f32);
+                    at = if goes_left { left } else { right };
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use serde_json::json;
+    use workload::RequestKind;
+
+    use super::*;
+
+    /// A tree over size and TTL: -2 for values of 1000 bytes or more; for smaller ones 1, or 3 with a TTL of a minute or more or none.
+    fn model() -> Value {
+        let leaf = |score: f64| {
+            json!({ "left_children": [-1], "right_children": [-1], "split_indices": [0],
+            "split_conditions": [score], "default_left": [0] })
+        };
+        let tree = json!({ "left_children": [1, 3, -1, -1, -1], "right_children": [2, 4, -1, -1, -1],
+            "split_indices": [0, 1, 0, 0, 0], "split_conditions": [1000.0, 60.0, -2.0, 1.0, 3.0],
+            "default_left": [0, 0, 0, 0, 0] });
+        json!({ "learner": {
+            "attributes": { "recall_thresholds": "{\"0.5\": 0.9, \"0.9\": 0.2}" },
+            "feature_names": ["bytes", "lives"],
+            "gradient_booster": { "model": { "trees": [tree, leaf(0.0)], "tree_info": [0, 0] } },
+            "learner_model_param": { "base_score": "5E-1", "num_class": "0", "num_feature": "2" },
+            "objective": { "name": "binary:logistic" } } })
+    }
+
+    fn request(value_bytes: u64, ttl_seconds: Option<u32>) -> Request<'static> {
+        Request {
+            kind: RequestKind::Set,
+            key: b"key",
+            key_id: 1,
+            value_bytes,
+            chain_bytes: &[],
+            ttl_seconds,
+            pool: 0,
+            time_ns: None,
+            repeat: 1,
+            tenant: None,
+            part: None,
+        }
+    }
+
+    fn open(model: &Value, change: impl FnOnce(&mut LearnedPlan)) -> Result<LearnedAdmission, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("model.json");
+        std::fs::write(&file, model.to_string()).unwrap();
+        let features =
+            vec![("bytes".to_owned(), FeatureSource::Size), ("lives".to_owned(), FeatureSource::Ttl)];
+        let mut plan = LearnedPlan { model: file, features, admitted_class: 1, target_recall: 0.0 };
+        change(&mut plan);
+        LearnedAdmission::open(&plan).map_err(|words| words.replace(&plan.model.display().to_string(), "M"))
+    }
+
+    #[test]
+    fn trees_are_walked_by_value_and_missing_values_go_their_way() {
+        let admission = open(&model(), |_| {}).unwrap();
+        let cases = [
+            (request(2000, None), -2.0),
+            (request(999, Some(59)), 1.0),
+            (request(10, Some(60)), 3.0),
+            (request(10, None), 3.0),
+        ];
+        for (request, score) in cases {
+            let value = |feature: usize| admission.features[feature].of(&request);
+            assert_eq!(admission.model.margins(&value), [score]);
+            assert_eq!(admission.admits(&request), score > 0.0);
+        }
+    }
+
+    #[test]
+    fn recall_selects_the_threshold_and_the_category_the_side() {
+        // 1 / (1 + e^-1) is 0.73, 1 / (1 + e^2) is 0.12.
+        let admits = |recall, class| {
+            let admission =
+                open(&model(), |plan| (plan.target_recall, plan.admitted_class) = (recall, class)).unwrap();
+            [request(2000, None), request(10, Some(1)), request(10, None)].map(|it| admission.admits(&it))
+        };
+        assert_eq!(admits(0.0, 1), [false, true, true]);
+        assert_eq!(admits(0.5, 1), [false, false, true]);
+        assert_eq!(admits(0.9, 1), [false, true, true]);
+        assert_eq!(admits(0.0, 0), [true, false, false]);
+    }
+
+    #[test]
+    fn wrong_model_or_feature_is_refused_by_name() {
+        let refused = |model: &Value, change: fn(&mut LearnedPlan)| open(model, change).err().unwrap();
+        assert_eq!(
+            refused(&model(), |plan| plan.features.truncate(1)),
+            "numericFeatures: the model in M needs a feature `lives`"
+        );
+        assert_eq!(
+            refused(&model(), |plan| plan.admitted_class = 2),
+            "admitCategory: is 2, and the model has 2 categories, from 0 on"
+        );
+        assert!(refused(&model(), |plan| plan.target_recall = 0.95).starts_with("targetRecall: is 0.95"));
+        assert!(refused(&json!({}), |_| {}).starts_with("modelPath: M: no model that XGBoost saved as JSON"));
+        assert!(refused(&model(), |plan| plan.model = PathBuf::from("/no/model")).starts_with("modelPath: "));
+        let mut round = model();
+        round["learner"]["gradient_booster"]["model"]["trees"][0]["left_children"][1] = json!(0);
+        assert!(
+            refused(&round, |_| {}).contains("tree 0: a node names a feature or child that is not there")
+        );
+    }
+}

@@ -1,0 +1,120 @@
+//! `high_refcount`: thousands of workers hold references to one item at the same time, each for a few milliseconds, while slabs move
+//! between size classes.
+//!
+//! CacheBench starts 10,000 threads. Here 10,000 tasks hold the same number of references. The value must not change while it is
+//! referenced. When all references have been dropped and the item has been removed, its memory must be free.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rand::rngs::Xoshiro256PlusPlus;
+use rand::{RngExt, SeedableRng};
+
+use super::Failures;
+use crate::run::target::{Found, Layer, SetHow, SetOutcome, Target};
+use crate::run::worker::{Board, Shared};
+
+const KEY: &[u8] = b"high_refcount";
+const VALUE: u8 = 0xa5;
+/// How long a reference is held, milliseconds.
+const HELD_MS: std::ops::RangeInclusive<u64> = 1..=10;
+/// Looks for memory that becomes free before it counts as leaked: a slab may be on the move.
+const LOOKS: usize = 10_000;
+
+pub(super) struct References {
+    seed: u64,
+    held: AtomicU64,
+    most_held: AtomicU64,
+}
+
+impl References {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { seed, held: AtomicU64::new(0), most_held: AtomicU64::new(0) }
+    }
+
+    pub(super) async fn work<T: Target>(
+        &self,
+        shared: &Shared<T>,
+        board: &Board,
+        number: usize,
+        failures: &Failures,
+    ) {
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(self.seed ^ (number as u64).rotate_left(32));
+        for _ in 0..shared.settings.ops_per_thread {
+            if shared.stop.is_set() {
+                return;
+            }
+            let held_ns = random.random_range(HELD_MS) * 1_000_000;
+            if !self.hold(shared, board, held_ns, failures).await {
+                insert(shared, board).await;
+            }
+            board.counting.ops.one();
+        }
+    }
+
+    /// Gets the item and holds it; `false` if it is not there.
+    async fn hold<T: Target>(
+        &self,
+        shared: &Shared<T>,
+        board: &Board,
+        held_ns: u64,
+        failures: &Failures,
+    ) -> bool {
+        board.counting.gets.one();
+        let Some(item) = shared.target.get(KEY).await else {
+            board.counting.get_misses.one();
+            return false;
+        };
+        match item.layer() {
+            Layer::Dram => board.counting.get_hits_dram.one(),
+            Layer::Flash => board.counting.get_hits_flash.one(),
+        }
+        let held = self.held.fetch_add(1, Ordering::AcqRel) + 1;
+        self.most_held.fetch_max(held, Ordering::AcqRel);
+        shared.waiter.until(shared.clock.monotonic_ns() + held_ns, &shared.stop).await;
+        if *item != [VALUE] {
+            failures.add(|| format!("the item held {:x?} while it was referenced, not [{VALUE:x}]", &*item));
+        }
+        drop(item);
+        self.held.fetch_sub(1, Ordering::AcqRel);
+        true
+    }
+
+    /// Without references the removed item must have left no memory in use.
+    pub(super) fn finish<T: Target>(&self, target: &T, failures: &Failures) {
+        target.delete(KEY);
+        let used = || {
+            let dram = target.snapshot().dram;
+            (dram.items.unwrap_or(0), dram.classes.iter().map(|class| class.used_bytes).sum::<u64>())
+        };
+        let is_free = (0..LOOKS).any(|_| {
+            std::thread::yield_now();
+            used() == (0, 0)
+        });
+        if !is_free {
+            let (items, bytes) = used();
+            failures.add(|| {
+                format!(
+                    "{items} removed items keep {bytes} bytes of DRAM after all references are gone: \
+                     a reference was not given back"
+                )
+            });
+        }
+    }
+
+    pub(super) fn figures(&self) -> Vec<(&'static str, &'static str, u64)> {
+        vec![("most_references", "Most simultaneous references", self.most_held.load(Ordering::Acquire))]
+    }
+}
+
+/// It may fail: the item's size class may have no slab left.
+async fn insert<T: Target>(shared: &Shared<T>, board: &Board) {
+    let how = SetHow { pool: 0, ttl_seconds: None, only_if_absent: true };
+    match shared.target.set(KEY, 1, how, |value| value.fill(VALUE)).await {
+        SetOutcome::Kept => board.counting.sets_skipped.one(),
+        SetOutcome::Stored => board.counting.sets.one(),
+        SetOutcome::Refused => {
+            board.counting.sets.one();
+            board.counting.set_failures.one();
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Forgetting an item, and the forgotten items whose destructors are still to be called.
+//!
+//! A destructor needs the item's value, and forgetting an item must not wait for the device. So `forget` notes the address, and
+//! background work reads the item and calls the destructor. The bytes are not overwritten before: a reclaim first reads the noted
+//! items of its region.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use event_listener::Event;
+use parking_lot::Mutex;
+
+use crate::KeyHash;
+use crate::config::Removal;
+use crate::flash::{FlashItem, OnOwed, Waiting};
+
+use super::entry::{Entry, Seal};
+use super::index::Found;
+use super::layout::{Address, SizeHint};
+use super::stats::Counters;
+use super::store::{Content, RegionStore};
+
+/// The noted items, by address.
+#[derive(Default)]
+pub(super) struct OwedItems {
+    noted: Mutex<BTreeMap<Address, Owed>>,
+    /// Destructors that are running.
+    running: AtomicUsize,
+    /// Notified when an item has been served.
+    served: Event,
+}
+
+#[derive(Clone, Copy)]
+struct Owed {
+    hash: KeyHash,
+    size: SizeHint,
+    why: Removal,
+}
+
+impl OwedItems {
+    /// Notes the item that `take_out` takes out of the index, if it does. Under one lock: a reclaim that no longer finds the item
+    /// in the index finds it here.
+    pub(super) fn add(
+        &self,
+        hash: KeyHash,
+        why: Removal,
+        take_out: impl FnOnce() -> Option<Found>,
+    ) -> Option<Found> {
+        let mut noted = self.noted.lock();
+        let found = take_out()?;
+        noted.insert(found.address, Owed { hash, size: found.size, why });
+        Some(found)
+    }
+
+    pub(super) fn is_any(&self) -> bool {
+        !self.noted.lock().is_empty()
+    }
+
+    fn first_in(&self, addresses: &Range<Address>) -> Option<(Address, Owed)> {
+        self.noted.lock().range(addresses.clone()).next().map(|(address, owed)| (*address, *owed))
+    }
+
+    /// Takes the item off the list; `None` if another thread has. The answer counts as a running destructor while it is held.
+    fn take(&self, address: Address) -> Option<Running<'_>> {
+        let mut noted = self.noted.lock();
+        noted.remove(&address)?;
+        self.running.fetch_add(1, Ordering::AcqRel);
+        Some(Running(self))
+    }
+}
+
+struct Running<'a>(&'a OwedItems);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::AcqRel);
+        self.0.served.notify(usize::MAX);
+    }
+}
+
+impl RegionStore {
+    /// The same store, that calls `on_owed` with each item [forgotten with a destructor owed](Self::forget_owing).
+    #[must_use]
+    pub fn with_owed_callback(mut self, on_owed: OnOwed) -> Self {
+        self.on_owed = Some(on_owed);
+        self
+    }
+
+    /// Forgets an item; says whether there was one. Called under the key's lock.
+    pub fn forget(&self, hash: KeyHash) -> bool {
+        self.forget_owing(hash, None)
+    }
+
+    /// The same of an item whose destructor is owed for a reason: a later [`step`](Self::step) reads it and calls the callback
+    /// of [`with_owed_callback`](Self::with_owed_callback).
+    pub fn forget_owing(&self, hash: KeyHash, owed: Option<Removal>) -> bool {
+        // Most forgotten keys were never here: no lock of the policy for them.
+        if self.index.get(hash).is_none() {
+            return false;
+        }
+        let take_out = || self.take_out(|index| index.remove(hash));
+        let found = match owed.filter(|_| self.on_owed.is_some()) {
+            Some(why) => self.owed.add(hash, why, take_out),
+            None => take_out(),
+        };
+        if owed.is_some() && found.is_some() {
+            self.supply.work.notify(usize::MAX);
+        }
+        Counters::add(&self.counters.forgotten, usize::from(found.is_some()));
+        found.is_some()
+    }
+
+    /// Reads one noted item and calls its destructor; `false` if there is none.
+    pub(super) async fn destroy_one(&self, waiting: Waiting) -> bool {
+        let Some((address, owed)) = self.owed.first_in(&EVERYWHERE) else { return false };
+        self.destroy(address, owed, waiting).await;
+        true
+    }
+
+    /// Calls the destructors of all noted items of some addresses.
+    pub(super) async fn destroy_owed_in(&self, addresses: &Range<Address>, waiting: Waiting) {
+        while let Some((address, owed)) = self.owed.first_in(addresses) {
+            self.destroy(address, owed, waiting).await;
+        }
+    }
+
+    /// The same everywhere, and waits for those that other threads run.
+    pub(crate) async fn destroy_all(&self, waiting: Waiting) {
+        loop {
+            self.destroy_owed_in(&EVERYWHERE, waiting).await;
+            let served = self.owed.served.listen();
+            if self.owed.running.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            served.await;
+        }
+    }
+
+    async fn destroy(&self, address: Address, owed: Owed, waiting: Waiting) {
+        let entry = self.read_owed(address, owed, waiting).await;
+        let Some(_running) = self.owed.take(address) else { return };
+        let decoded = entry.as_ref().and_then(|(bytes, seal)| {
+            let entry = Entry::decode(bytes, *seal).ok()?;
+            entry.verify_value(bytes).ok()?;
+            Some((bytes, entry))
+        });
+        let (Some((bytes, entry)), Some(on_owed)) = (decoded, &self.on_owed) else {
+            return Counters::one(&self.counters.items_lost);
+        };
+        let item = FlashItem {
+            key: &bytes[entry.key],
+            hash: entry.hash,
+            value: &[&bytes[entry.value]],
+            expiry_seconds: entry.expiry_seconds,
+            tag: entry.tag,
+        };
+        on_owed(&item, owed.why);
+    }
+
+    /// The bytes from the item's entry on, and what seals it; `None` if they cannot be had.
+    async fn read_owed(&self, address: Address, owed: Owed, waiting: Waiting) -> Option<(Vec<u8>, Seal)> {
+        let (region, unit) = self.layout.place(address);
+        let in_memory = match &*self.region(region).content.lock() {
+            Content::Buffered(buffer) => Some(std::sync::Arc::clone(buffer)),
+            _ => None,
+        };
+        if let Some(buffer) = in_memory
+            && let Some(bytes) = buffer.entry(unit, owed.hash, <[u8]>::to_vec)
+        {
+            return Some((bytes, buffer.seal));
+        }
+        let Content::Flash { filling, .. } = self.region(region).content.lock().clone() else { return None };
+        let unit_bytes = self.layout.unit_bytes as usize;
+        let start = unit as usize * unit_bytes;
+        let end = (start + owed.size.units() as usize * unit_bytes).min(self.layout.region_bytes as usize);
+        let blocks = self.layout.covering_blocks(&(start..end));
+        let read = self.read_blocks(region, blocks.clone(), waiting).await.ok()?;
+        Some((read[start - blocks.start..].to_vec(), Seal::of(filling.store, filling.sequence)))
+    }
+}
+
+const EVERYWHERE: Range<Address> = Address(0)..Address(u64::MAX);

@@ -1,0 +1,152 @@
+//! Items that have left their buckets, until it is decided whether they have left the cache.
+//!
+//! A bucket's write ends under the lock of its shard. Whether an item that it left behind has left the cache is decided later, under
+//! the lock of the item's key: DRAM may hold it. In between, the key may be forgotten or stored again. What happened first is kept
+//! here, so that the item's destructor is called exactly once.
+
+use super::Soc;
+use super::bucket::{Bucket, BucketId, Entry, Fingerprint};
+use super::pending::Waiter;
+use super::write_back::Left;
+use crate::KeyHash;
+use crate::config::Removal;
+use crate::flash::{FlashItem, OnOwed};
+
+/// The state of an item that is no longer in its bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It leaves the cache unless DRAM holds it.
+    Leaves,
+    /// It was written to flash again.
+    StoredAgain,
+    /// Its key was removed or replaced, and its destructor is owed for that reason, or was called for a copy in DRAM.
+    Forgotten(Option<Removal>),
+}
+
+impl Fate {
+    /// The fate that the first of `waiters` with this fingerprint causes.
+    pub fn among(waiters: &[Waiter], fingerprint: Fingerprint) -> Self {
+        match waiters.iter().find(|waiter| waiter.fingerprint == fingerprint) {
+            None => Self::Leaves,
+            Some(waiter) if waiter.bytes.is_some() => Self::StoredAgain,
+            Some(tombstone) => Self::Forgotten(tombstone.owed()),
+        }
+    }
+}
+
+/// The undecided items of the buckets of one shard: a few at a time.
+#[derive(Default)]
+pub struct Leaving(Vec<(BucketId, Fingerprint, Fate)>);
+
+impl Leaving {
+    pub fn add(&mut self, bucket: BucketId, fingerprint: Fingerprint, fate: Fate) {
+        self.0.push((bucket, fingerprint, fate));
+    }
+
+    /// Decides over an undecided item; `false` if there is none.
+    pub fn change(&mut self, bucket: BucketId, fingerprint: Fingerprint, fate: Fate) -> bool {
+        let undecided = (bucket, fingerprint, Fate::Leaves);
+        let found = self.0.iter_mut().find(|item| **item == undecided);
+        found.map(|item| item.2 = fate).is_some()
+    }
+
+    pub fn take(&mut self, bucket: BucketId, fingerprint: Fingerprint) -> Option<Fate> {
+        let at = self.0.iter().position(|item| (item.0, item.1) == (bucket, fingerprint))?;
+        Some(self.0.swap_remove(at).2)
+    }
+
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Soc {
+    /// The same cache, that calls `on_owed` with each item [forgotten with a destructor owed](Self::forget_owing), and reports
+    /// expired items to the eviction callback too.
+    #[must_use]
+    pub fn with_owed_callback(mut self, on_owed: OnOwed) -> Self {
+        self.on_owed = Some(on_owed);
+        self
+    }
+
+    /// Calls the destructors of items that were forgotten before their buckets were written. The caller holds no key's lock.
+    pub fn destroy_dropped(&self) {
+        let Some(on_owed) = &self.on_owed else { return };
+        let dropped = std::mem::take(&mut *self.dropped.lock());
+        for (waiter, why) in dropped {
+            let Some(left) = Left::of_waiter(&waiter) else { continue };
+            on_owed(&left.item(self.config.hash_seed, &[&left.value]), why);
+        }
+    }
+
+    /// Takes an item out that has left its bucket; `false` if it lives on, or was forgotten: then `owed` says why a destructor is
+    /// owed, if one is.
+    pub(super) fn take_out(&self, id: BucketId, left: &Left, owed: &mut Option<Removal>) -> bool {
+        let mut shard = self.shard(id).lock();
+        if self.on_owed.is_none() {
+            return shard.waits(id, left.fingerprint).is_none();
+        }
+        match shard.end_leaving(id, left.fingerprint) {
+            Some(Fate::Leaves) => true,
+            Some(Fate::Forgotten(why)) => {
+                *owed = why;
+                false
+            }
+            Some(Fate::StoredAgain) | None => false,
+        }
+    }
+
+    /// Reports items that have left.
+    pub(super) fn report_left(&self, id: BucketId, left: &[Left]) {
+        for left in left {
+            let mut owed = left.owed;
+            let value: &[&[u8]] = &[&left.value];
+            if owed.is_none()
+                && let Some(on_eviction) = &self.on_eviction
+            {
+                on_eviction(&left.item(self.config.hash_seed, value), &mut || {
+                    self.take_out(id, left, &mut owed)
+                });
+            }
+            if let (Some(why), Some(on_owed)) = (owed, &self.on_owed) {
+                on_owed(&left.item(self.config.hash_seed, value), why);
+            }
+        }
+    }
+}
+
+impl Left {
+    pub(super) fn item<'a>(&'a self, hash_seed: u64, value: &'a [&'a [u8]]) -> FlashItem<'a> {
+        let (key, hash) = (&*self.key, KeyHash::seeded(&self.key, hash_seed));
+        FlashItem { key, hash, value, expiry_seconds: self.expiry_seconds, tag: self.tag }
+    }
+}
+
+/// Which items are reported.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    /// Items that make room.
+    pub evictions: bool,
+    /// Items that expire or are removed, too.
+    pub all: bool,
+}
+
+impl Wanted {
+    /// An entry that leaves before `later` waiters settle, if it is to be reported.
+    pub fn left(self, entry: &Entry<'_>, later: &[Waiter]) -> Option<Left> {
+        match Fate::among(later, entry.fingerprint) {
+            Fate::Leaves => self.evictions.then(|| Left::of(entry, None)),
+            Fate::Forgotten(Some(why)) => self.all.then(|| Left::of(entry, Some(why))),
+            Fate::Forgotten(None) | Fate::StoredAgain => None,
+        }
+    }
+
+    /// The entries that have expired.
+    pub fn expired(self, bucket: &Bucket<'_>, now_seconds: u32, later: &[Waiter]) -> Vec<Left> {
+        if !self.all {
+            return Vec::new();
+        }
+        let expired = bucket.entries().filter(|entry| entry.expired(now_seconds));
+        expired.filter_map(|entry| self.left(&entry, later)).collect()
+    }
+}
