@@ -1,5 +1,8 @@
 //! What a cache is made of, and the builder that puts it together.
 
+mod small_items;
+mod upkeep;
+
 use std::sync::Arc;
 
 use device::{Clock, Device, SystemClock, desk};
@@ -8,13 +11,16 @@ use policy::admission::Always;
 use policy::eviction::{EvictionConfig, Kind, build};
 
 use crate::Cache;
-use crate::dram::{DramConfig, PolicyFactory, PoolConfig, Rebalance};
+use crate::dram::{DramConfig, PolicyFactory, PoolConfig};
 use crate::error::CacheError;
 use crate::event::EventSink;
 use crate::flash::Waiting;
 use crate::flash::region::RegionConfig;
 use crate::item::Layer;
 use crate::spawner::{Spawn, Task};
+
+pub use small_items::{LogOptions, SmallItems};
+pub use upkeep::{RebalanceBy, UpkeepConfig};
 
 /// A cache as asked for. [`Cache::builder`] fills one in; the default is what that begins with.
 #[derive(Clone)]
@@ -149,40 +155,6 @@ pub struct PairConfig {
     pub soc_share: f64,
 }
 
-/// The engine for small items on flash.
-///
-/// The log writes about 1.06 bytes per byte admitted, front to back, and needs about 3 bytes of DRAM per item beside two regions in
-/// memory. Sets of 4 KiB write 10 to 14 bytes per byte with items of 300 bytes, at random, and need less than one byte of DRAM per item.
-/// Sets are better where DRAM is scarce and items are tiny, or where flash for small items is so small that a region is a large share of
-/// it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum SmallItems {
-    /// Set-associative buckets ([`Soc`](crate::flash::soc::Soc)).
-    Sets,
-    /// A log in hash order ([`HashLog`](crate::flash::log::HashLog)).
-    Log(LogOptions),
-}
-
-/// Options of [`SmallItems::Log`].
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct LogOptions {
-    /// Expected mean of key and value in bytes, which sizes the index. With smaller items the index fills before the log does,
-    /// and the oldest items leave earlier.
-    pub expected_item_bytes: u32,
-    /// Share of each region that may be used for items of the evicted region that were read since their last write; 0 disables
-    /// readmission. It raises hits and bytes written.
-    pub readmission_share: f64,
-    /// Number of regions, 4 to 3,584; `None` chooses it by the size of the log.
-    pub regions: Option<u32>,
-}
-
-impl Default for LogOptions {
-    /// Items of 256 bytes, readmission into at most a quarter of each region.
-    fn default() -> Self {
-        Self { expected_item_bytes: 256, readmission_share: 0.25, regions: None }
-    }
-}
-
 /// What becomes of the device's content when a cache opens on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recovery {
@@ -224,66 +196,6 @@ impl FlashConfig {
             metadata_bytes: None,
             separate_metadata: false,
         }
-    }
-}
-
-/// What is done in the background, and how often.
-#[derive(Debug, Clone, PartialEq)]
-pub struct UpkeepConfig {
-    /// Milliseconds between steps of the reaper that removes expired items; 0 is never.
-    pub reap_interval_ms: u64,
-    /// Items a step of the reaper looks at.
-    pub reap_items: u64,
-    /// Milliseconds between steps that move slabs from one size class to another; 0 is never.
-    pub rebalance_interval_ms: u64,
-    /// Which slab moves where.
-    pub rebalance: RebalanceBy,
-    /// Slabs that a class keeps, but for an item that would find none in its class: it may take another's last. With one, classes
-    /// that nobody uses any more keep as many as there are classes.
-    pub rebalance_min_slabs: u32,
-    /// Difference below which nothing moves, as a share.
-    pub rebalance_min_difference_ratio: f64,
-    /// Whether the coldest items of a class that gives a slab leave, and the others of the slab move into their chunks; else all of
-    /// the slab leave.
-    pub move_on_release: bool,
-}
-
-/// Which slab moves where.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RebalanceBy {
-    /// From the class that takes longest to give each of its chunks to a new item to the one that does so soonest.
-    TailAge,
-    /// From the class with the fewest hits a slab to the one with the most.
-    Hits,
-    /// From any to any.
-    Random,
-}
-
-impl Default for UpkeepConfig {
-    fn default() -> Self {
-        Self {
-            reap_interval_ms: 5_000,
-            reap_items: 100_000,
-            rebalance_interval_ms: 1_000,
-            rebalance: RebalanceBy::TailAge,
-            rebalance_min_slabs: 0,
-            rebalance_min_difference_ratio: 0.25,
-            move_on_release: false,
-        }
-    }
-}
-
-impl UpkeepConfig {
-    /// The rule for one step; `drawn` is a random number.
-    pub(crate) fn rule(&self, drawn: u64) -> Rebalance {
-        use crate::dram::Strategy;
-        let min_difference_ratio = self.rebalance_min_difference_ratio;
-        let strategy = match self.rebalance {
-            RebalanceBy::TailAge => Strategy::TailAge { min_difference_ratio },
-            RebalanceBy::Hits => Strategy::Hits { min_difference_ratio, min_difference: 1 },
-            RebalanceBy::Random => Strategy::Random { drawn },
-        };
-        Rebalance { strategy, min_slabs: self.rebalance_min_slabs, move_on_release: self.move_on_release }
     }
 }
 
