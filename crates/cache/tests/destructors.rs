@@ -156,7 +156,7 @@ fn refused_item_takes_the_old_one_with_it_and_is_not_destroyed() {
     let cache = builder.open().unwrap();
     let old = insert(&cache, &ledger, 1, 100, &NO_TTL);
     let (refused, value) = ledger.new_value(1 << 20);
-    assert_ne!(cache.insert_blocking(&1_u64.to_le_bytes(), &value, &NO_TTL), Inserted::Stored);
+    assert_ne!(cache.insert_blocking(&1_u64.to_le_bytes(), &value, NO_TTL), Inserted::Stored);
     assert_eq!(
         (ledger.calls_of(old), ledger.calls_of(refused)),
         (vec![(Removal::Removed, Layer::Dram)], vec![])
@@ -179,7 +179,7 @@ fn stress(cache: &Cache, ledger: &Ledger, clock: Option<&VirtualClock>, seed: u6
             }
             35..40 => {
                 let (number, value) = ledger.new_value(len);
-                let mut item = cache.allocate_blocking(&name, value.len(), &NO_TTL).unwrap();
+                let mut item = cache.allocate_blocking(&name, value.len(), NO_TTL).unwrap();
                 item.copy_from_slice(&value);
                 if cache.insert_new_if_absent(item) {
                     stored.push(number);

@@ -109,7 +109,7 @@ fn threads_read_acknowledged_versions(cache: &Cache) {
                         let Some(found) = cache.get_blocking(format!("key-{key}").as_bytes()) else {
                             continue;
                         };
-                        let seen = u64::from_le_bytes(found[8..16].try_into().unwrap());
+                        let seen = u64::from_le_bytes(found[8..16].try_into().expect("eight bytes"));
                         assert!(seen >= least, "key {key}: version {seen} after {least} was acknowledged");
                         assert_eq!(&found[..], value(key, seen, len_of(key)));
                     }

@@ -381,7 +381,9 @@ fn workload(instance: &InstanceConfig) -> Result<WorkloadPlan, String> {
         return Ok(WorkloadPlan::Stressor(stressor));
     }
     match test.generator.as_str() {
-        name if check::REPLAYS.contains(&name) => replay(instance).map(WorkloadPlan::Replay),
+        name if check::REPLAYS.contains(&name) => {
+            replay(instance).map(|plan| WorkloadPlan::Replay(Box::new(plan)))
+        }
         "online" => generator(instance).map(WorkloadPlan::Online),
         _ => {
             let ops = test.ops_per_thread.saturating_mul(test.threads);

@@ -266,7 +266,7 @@ pub enum WorkloadPlan {
         ops: u64,
     },
     /// A trace.
-    Replay(ReplayPlan),
+    Replay(Box<ReplayPlan>),
     /// A stressor makes its own requests.
     Stressor(StressorPlan),
 }

@@ -166,7 +166,7 @@ fn path(plan: &WorkloadPlan) -> Option<&Path> {
 
 fn replay(plan: &WorkloadPlan) -> Option<&ReplayPlan> {
     match plan {
-        WorkloadPlan::Replay(plan) => Some(plan),
+        WorkloadPlan::Replay(plan) => Some(plan.as_ref()),
         WorkloadPlan::Online(_) | WorkloadPlan::Prepared { .. } | WorkloadPlan::Stressor(_) => None,
     }
 }

@@ -205,7 +205,7 @@ pub fn placeholders(
     let room = cache_plan.dram_bytes / u64::from(SLAB_BYTES) * per_slab;
     let hold = |number: u64| {
         let key = [b"placeholder ", &number.to_le_bytes()[..]].concat();
-        match cache.insert_blocking(&key, &NO_OBJECT, &InsertOptions::default()) {
+        match cache.insert_blocking(&key, &NO_OBJECT, InsertOptions::default()) {
             Inserted::Stored => cache.get_owned_blocking(&key).ok_or("a placeholder was evicted".to_owned()),
             Inserted::Rejected(refusal) => Err(format!("a placeholder was refused: {refusal}")),
         }

@@ -443,7 +443,9 @@ impl Settlement<'_> {
         if let Some(section) = section {
             let _ = soc.restore(&section.payload);
         }
-        Ok(Some(SmallEngine::Sets(soc.with_eviction_callback(Arc::clone(&self.callbacks.on_eviction)))))
+        Ok(Some(SmallEngine::Sets(Box::new(
+            soc.with_eviction_callback(Arc::clone(&self.callbacks.on_eviction)),
+        ))))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::config::Removal;
 
 /// An engine for small items.
 pub(crate) enum SmallEngine {
-    Sets(Soc),
+    Sets(Box<Soc>),
     Log(Box<HashLog>),
 }
 
@@ -71,7 +71,7 @@ impl SmallEngine {
     /// Calls `on_owed` for items whose destructors are owed. A cache with destructors has no log.
     pub(crate) fn with_owed_callback(self, on_owed: OnOwed) -> Self {
         match self {
-            Self::Sets(sets) => Self::Sets(sets.with_owed_callback(on_owed)),
+            Self::Sets(sets) => Self::Sets(Box::new(sets.with_owed_callback(on_owed))),
             Self::Log(_) => self,
         }
     }

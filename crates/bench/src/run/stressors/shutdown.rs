@@ -83,7 +83,7 @@ impl Shutdown {
         let (ends, refusals) = (AtomicBool::new(false), AtomicU64::new(0));
         let ask = || {
             while !ends.load(Ordering::Acquire) {
-                let ended = cache.insert_blocking(LARGER_KEY, LARGER_VALUE, &AS_USUAL);
+                let ended = cache.insert_blocking(LARGER_KEY, LARGER_VALUE, AS_USUAL);
                 if ended != Inserted::Rejected(Refusal::AllPinned) {
                     return ended;
                 }
@@ -138,7 +138,7 @@ fn fill(cache: &Cache, board: &Board) -> u64 {
     let mut inserted = 0;
     while evictions() == 0 {
         for number in inserted..inserted + BATCH {
-            if cache.insert_blocking(&key(number), SMALL_VALUE, &AS_USUAL) != Inserted::Stored {
+            if cache.insert_blocking(&key(number), SMALL_VALUE, AS_USUAL) != Inserted::Stored {
                 board.counting.set_failures.one();
                 return number;
             }

@@ -504,7 +504,7 @@ impl HashLog {
     fn address(&self, hash: KeyHash) -> Address {
         let mixed = mix(hash);
         let lines = u64::from(self.shape.lines_per_shard);
-        let line = |bits: u64| ((bits & 0x0fff_ffff) * lines >> 28) as u32;
+        let line = |bits: u64| (((bits & 0x0fff_ffff) * lines) >> 28) as u32;
         let fingerprints = (1 << self.shape.fingerprint_bits) - 1;
         // The top bits of the hash choose the page, so the fingerprint takes the low ones.
         let fingerprint = (hash.0 as u32 ^ (hash.0 >> 16) as u32) % fingerprints + 1;
