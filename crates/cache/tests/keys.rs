@@ -61,7 +61,8 @@ fn keys_in_dram_and_on_flash_are_all_that_gets_find() {
         block_on(cache.for_each_key_on_flash(|key| _ = on_flash.insert(key.to_vec())));
         let mut again = HashSet::new();
         cache.for_each_key_on_flash_blocking(|key| _ = again.insert(key.to_vec()));
-        assert_eq!(on_flash, again);
+        // Rebalancing can move items from DRAM to flash between the two lists.
+        assert!(again.is_superset(&on_flash), "{} then {} keys", on_flash.len(), again.len());
         assert!(on_flash.len() > 3000, "{} on flash", on_flash.len());
         let listed: HashSet<Vec<u8>> = in_dram.union(&on_flash).cloned().collect();
         assert_eq!(listed.len(), 6000 - 858, "settled: {settled}");

@@ -12,10 +12,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use device::file::OpenOptions as FileOptions;
 use device::timer::{SystemTimer, Timer};
-use device::{Clock, Device, FileDevice};
+use device::{Clock, Device, ErrorKind, FileDevice};
 use flashwright_cache::{Cache, InsertOptions};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -77,6 +78,19 @@ impl Notes {
     }
 }
 
+/// The kernel closes the ring of a killed process, and with it the locked file, some time after the process ended.
+fn open_file(path: &Path, options: &FileOptions) -> FileDevice {
+    for _ in 0..500 {
+        match FileDevice::open(path, options) {
+            Err(error) if error.kind() == ErrorKind::Busy => {
+                std::thread::park_timeout(Duration::from_millis(10))
+            }
+            opened => return opened.expect("the file can be opened"),
+        }
+    }
+    FileDevice::open(path, options).expect("the lock of a killed process is released")
+}
+
 fn open(directory: &Path) -> Cache {
     let options = FileOptions {
         size_bytes: Some(8 * MIB),
@@ -85,8 +99,7 @@ fn open(directory: &Path) -> Cache {
         buffered: true,
         ..FileOptions::default()
     };
-    let device: Arc<dyn Device> =
-        Arc::new(FileDevice::open(directory.join("flash"), &options).expect("the file can be opened"));
+    let device: Arc<dyn Device> = Arc::new(open_file(&directory.join("flash"), &options));
     let config = cache_config(flash(device), 512 * KIB, 0);
     Cache::builder().config(config).open().expect("a killed cache can be opened again")
 }
