@@ -252,6 +252,7 @@ impl OneFile {
             kind: FileType::RegularFile,
             perm: if shape.read_only { 0o400 } else { 0o600 },
             nlink: 1,
+            blksize: shape.preferred_bytes.max(shape.sector_bytes),
             ..self.directory()
         }
     }

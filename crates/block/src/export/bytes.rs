@@ -16,37 +16,54 @@ pub struct ByteExport {
     inner: Arc<Inner>,
 }
 
+/// Sectors of a disk unless another size is given.
+const USUAL_SECTOR_BYTES: u32 = 512;
+
 struct Inner {
     blocks: Arc<dyn Export>,
     block_bytes: u64,
+    /// Sector size that clients see.
+    sector_bytes: u32,
     ranges: Arc<Ranges>,
 }
 
 impl ByteExport {
-    /// Serves `blocks`.
+    /// Serves `blocks` and shows clients sectors of 512 bytes.
     #[must_use]
     pub fn new(blocks: Arc<dyn Export>) -> Self {
+        Self::with_sectors(blocks, USUAL_SECTOR_BYTES)
+    }
+
+    /// Serves `blocks` and shows clients sectors of `sector_bytes`, a power of two of at least 512.
+    #[must_use]
+    pub fn with_sectors(blocks: Arc<dyn Export>, sector_bytes: u32) -> Self {
         let block_bytes = u64::from(blocks.shape().block_bytes);
-        Self { inner: Arc::new(Inner { blocks, block_bytes, ranges: Arc::default() }) }
+        Self { inner: Arc::new(Inner { blocks, block_bytes, sector_bytes, ranges: Arc::default() }) }
     }
 
     /// Serves `blocks`, which are the same bytes as this export's, reached in another way: nobody writes to a block that is
     /// being patched through either.
     #[must_use]
     pub fn beside(&self, blocks: Arc<dyn Export>) -> Self {
-        let Inner { block_bytes, ref ranges, .. } = *self.inner;
+        let Inner { block_bytes, sector_bytes, ref ranges, .. } = *self.inner;
         debug_assert_eq!(
             block_bytes,
             u64::from(blocks.shape().block_bytes),
             "the same bytes have the same blocks"
         );
-        Self { inner: Arc::new(Inner { blocks, block_bytes, ranges: Arc::clone(ranges) }) }
+        Self { inner: Arc::new(Inner { blocks, block_bytes, sector_bytes, ranges: Arc::clone(ranges) }) }
     }
 }
 
 impl Export for ByteExport {
     fn shape(&self) -> Shape {
-        Shape { block_bytes: 1, ..self.inner.blocks.shape() }
+        let (shape, sector_bytes) = (self.inner.blocks.shape(), self.inner.sector_bytes);
+        Shape {
+            block_bytes: 1,
+            sector_bytes,
+            preferred_bytes: shape.preferred_bytes.max(sector_bytes),
+            ..shape
+        }
     }
 
     fn submit(&self, operation: Operation, caller: Caller) {

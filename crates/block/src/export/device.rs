@@ -123,6 +123,7 @@ impl Export for DeviceExport {
         Shape {
             size_bytes: self.geometry.capacity_bytes,
             block_bytes,
+            sector_bytes: block_bytes,
             preferred_bytes: block_bytes.max(PREFERRED_BYTES),
             read_only: false,
         }

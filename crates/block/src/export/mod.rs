@@ -74,7 +74,11 @@ pub struct Shape {
     pub size_bytes: u64,
     /// Unit of offsets and lengths, a power of two.
     pub block_bytes: u32,
-    /// Requests in multiples of this are the quick ones, a power of two of at least 512.
+    /// Sector size that clients see, a power of two of at least 512: the logical block size of a block device, the minimum
+    /// block size of NBD. Partition tables and file systems depend on it. Requests in smaller units are served as far as
+    /// `block_bytes` allows.
+    pub sector_bytes: u32,
+    /// Requests in multiples of this are the quick ones, a power of two of at least `sector_bytes`.
     pub preferred_bytes: u32,
     /// Whether writes are refused.
     pub read_only: bool,

@@ -37,6 +37,7 @@ impl Export for VolumeExport {
         Shape {
             size_bytes: self.volume.size_bytes(),
             block_bytes: SECTOR_BYTES,
+            sector_bytes: self.volume.sector_bytes(),
             preferred_bytes: self.volume.block_bytes(),
             read_only: false,
         }

@@ -29,7 +29,13 @@ fn most_said(heard: &[u8]) -> usize {
     18 + heard.len() / 16 * 600 + 600
 }
 
-const SHAPE: Shape = Shape { size_bytes: 1 << 20, block_bytes: 512, preferred_bytes: 4096, read_only: false };
+const SHAPE: Shape = Shape {
+    size_bytes: 1 << 20,
+    block_bytes: 512,
+    sector_bytes: 512,
+    preferred_bytes: 4096,
+    read_only: false,
+};
 
 fn offers() -> [Offer; 2] {
     let contexts = vec![Context::Allocation, Context::Dirty];

@@ -206,7 +206,10 @@ impl<'a> Handshake<'a> {
         };
         let shape = offer.shape;
         tell(info::EXPORT, &[&shape.size_bytes.to_be_bytes(), &self.export_flags(offer).to_be_bytes()]);
-        let sizes = [shape.block_bytes, shape.preferred_bytes, MAX_PAYLOAD_BYTES].map(u32::to_be_bytes);
+        // Requests of any alignment are served, and libnbd refuses smaller ones than the minimum. So only disks with large
+        // sectors have one.
+        let minimum_bytes = if shape.sector_bytes > 512 { shape.sector_bytes } else { shape.block_bytes };
+        let sizes = [minimum_bytes, shape.preferred_bytes, MAX_PAYLOAD_BYTES].map(u32::to_be_bytes);
         tell(info::BLOCK_SIZE, &[sizes.as_flattened()]);
         if asked.contains(&info::NAME) {
             tell(info::NAME, &[offer.name.as_bytes()]);

@@ -80,12 +80,12 @@ impl Control {
         told.map_err(|error| failed(number, "setting its parameters", error))
     }
 
-    /// The size that a device was made with.
-    pub fn size_bytes(&mut self, number: u32) -> Result<u64, IoError> {
+    /// The size that a device was made with, and its logical block size.
+    pub fn size_and_sectors(&mut self, number: u32) -> Result<(u64, u32), IoError> {
         let mut bytes = Parameters::empty();
         let asked = self.run(control::GET_PARAMETERS, number, 0, &mut bytes);
         asked.map_err(|error| failed(number, "querying its size", error))?;
-        Ok(Parameters::size_bytes_of(&bytes))
+        Ok((Parameters::size_bytes_of(&bytes), Parameters::logical_block_bytes_of(&bytes)))
     }
 
     /// Lets the disk appear, when all of its queues have asked for requests.

@@ -104,7 +104,7 @@ impl Disk {
         let found = find(&mut control, options)?;
         let was_taken_over = found.is_some();
         let info = match found {
-            Some(info) => take_over(&mut control, info, &shape)?,
+            Some(info) => take_over(&mut control, info, &parameters)?,
             None => {
                 if let Some(other) = of_identity(&mut control, options.identity) {
                     let words = "belongs to the same disk and holds unwritten data: take that one over";
@@ -219,9 +219,12 @@ pub(super) fn block_path(number: u32) -> PathBuf {
 }
 
 fn parameters(shape: &Shape, options: &Options) -> Result<Parameters, IoError> {
-    let logical_block_bytes = shape.block_bytes.max(SECTOR_BYTES as u32);
+    let logical_block_bytes = shape.sector_bytes.max(SECTOR_BYTES as u32);
     if !shape.size_bytes.is_multiple_of(logical_block_bytes.into()) || shape.size_bytes == 0 {
-        let words = format!("a disk of {} bytes is not a whole number of sectors", shape.size_bytes);
+        let size_bytes = shape.size_bytes;
+        let words = format!(
+            "a disk of {size_bytes} bytes is not a whole number of sectors of {logical_block_bytes} bytes"
+        );
         return Err(IoError::new(ErrorKind::Invalid, words));
     }
     let preferred_bytes = shape.preferred_bytes.max(logical_block_bytes);
@@ -297,11 +300,14 @@ pub(super) fn numbers() -> Vec<u32> {
     entries.flatten().filter_map(name).filter_map(|name| name.strip_prefix("ublkc")?.parse().ok()).collect()
 }
 
-fn take_over(control: &mut Control, info: DeviceInfo, shape: &Shape) -> Result<DeviceInfo, IoError> {
-    let size_bytes = control.size_bytes(info.number)?;
-    if size_bytes != shape.size_bytes {
-        let words = format!("waits for the server of a disk of {size_bytes} bytes, not {}", shape.size_bytes);
-        return Err(busy(info.number, &words));
+fn take_over(
+    control: &mut Control,
+    info: DeviceInfo,
+    parameters: &Parameters,
+) -> Result<DeviceInfo, IoError> {
+    let made = control.size_and_sectors(info.number)?;
+    if let Some(why) = why_not_taken_over(made, (parameters.size_bytes, parameters.logical_block_bytes)) {
+        return Err(busy(info.number, &why));
     }
     for _ in 0..PATIENCE {
         if control.start_recovery(info.number)? {
@@ -310,6 +316,21 @@ fn take_over(control: &mut Control, info: DeviceInfo, shape: &Shape) -> Result<D
         pause();
     }
     Err(busy(info.number, "is still held by the server that ended"))
+}
+
+/// Why a device with this size and these sectors cannot be taken over by a server of a disk with `wanted`: its users rely
+/// on both.
+fn why_not_taken_over(made: (u64, u32), wanted: (u64, u32)) -> Option<String> {
+    let ((made_bytes, made_sectors), (wanted_bytes, wanted_sectors)) = (made, wanted);
+    if made_bytes != wanted_bytes {
+        return Some(format!("waits for the server of a disk of {made_bytes} bytes, not {wanted_bytes}"));
+    }
+    (made_sectors != wanted_sectors).then(|| {
+        format!(
+            "waits for the server of a disk with sectors of {made_sectors} bytes, not {wanted_sectors}: \
+             --sector-size {made_sectors} takes it over"
+        )
+    })
 }
 
 pub(super) fn busy(number: u32, why: &str) -> IoError {
@@ -342,15 +363,15 @@ fn alone(path: &Path) -> io::Result<File> {
 mod tests {
     use super::*;
 
-    fn shape(size_bytes: u64, block_bytes: u32, preferred_bytes: u32) -> Shape {
-        Shape { size_bytes, block_bytes, preferred_bytes, read_only: false }
+    fn shape(size_bytes: u64, sector_bytes: u32, preferred_bytes: u32) -> Shape {
+        Shape { size_bytes, block_bytes: 1, sector_bytes, preferred_bytes, read_only: false }
     }
 
     #[test]
     fn sectors_are_never_smaller_than_512_bytes_nor_physical_blocks_larger_than_a_page() {
         let options = Options::new(0, 1);
-        let blocks = |block_bytes, preferred_bytes| {
-            let told = parameters(&shape(1 << 20, block_bytes, preferred_bytes), &options).unwrap();
+        let blocks = |sector_bytes, preferred_bytes| {
+            let told = parameters(&shape(1 << 20, sector_bytes, preferred_bytes), &options).unwrap();
             [told.logical_block_bytes, told.physical_block_bytes, told.preferred_bytes]
         };
         assert_eq!(blocks(1, 4096), [512, 4096, 4096]);
@@ -365,5 +386,14 @@ mod tests {
             let refused = parameters(&shape(size_bytes, 1, 4096), &Options::new(0, 1)).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::Invalid);
         }
+    }
+
+    #[test]
+    fn device_with_other_sectors_is_not_taken_over() {
+        assert_eq!(why_not_taken_over((1 << 20, 4096), (1 << 20, 4096)), None);
+        let other_size = why_not_taken_over((1 << 20, 512), (2 << 20, 512)).unwrap();
+        assert!(other_size.contains("1048576 bytes, not 2097152"), "{other_size}");
+        let other_sectors = why_not_taken_over((1 << 20, 512), (1 << 20, 4096)).unwrap();
+        assert!(other_sectors.contains("--sector-size 512"), "{other_sectors}");
     }
 }

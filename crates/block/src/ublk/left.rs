@@ -98,7 +98,8 @@ pub fn devices() -> Result<Vec<DeviceStatus>, IoError> {
     for number in numbers {
         // One that was removed meanwhile is none.
         if let Some(info) = control.info(number)? {
-            devices.push(DeviceStatus::of(&info, control.size_bytes(number).ok()));
+            devices
+                .push(DeviceStatus::of(&info, control.size_and_sectors(number).ok().map(|(bytes, _)| bytes)));
         }
     }
     Ok(devices)

@@ -225,6 +225,11 @@ impl Parameters {
     pub fn size_bytes_of(bytes: &[u8; Self::BYTES]) -> u64 {
         u64::from_ne_bytes(take(bytes, 24)).saturating_mul(SECTOR_BYTES)
     }
+
+    /// The logical block size that the kernel has for a device; 0 if its shift is impossible.
+    pub fn logical_block_bytes_of(bytes: &[u8; Self::BYTES]) -> u32 {
+        1_u32.checked_shl(bytes[12].into()).unwrap_or(0)
+    }
 }
 
 /// `struct ublksrv_io_desc`, but for its address: a request.
@@ -330,6 +335,9 @@ mod tests {
         let discard = [(46, 1), (48, 3), (52, 2), (56, 1)];
         assert_eq!(set(&bytes), [&basic[..], &discard].concat());
         assert_eq!(Parameters::size_bytes_of(&bytes), 7 * 512);
+        assert_eq!(Parameters::logical_block_bytes_of(&bytes), 512);
+        let large = Parameters { logical_block_bytes: 4096, ..parameters };
+        assert_eq!(Parameters::logical_block_bytes_of(&large.encode()), 4096);
         let huge = Parameters { max_discard_bytes: u64::MAX, ..parameters };
         assert_eq!(huge.encode()[48..52], [0xFF; 4], "more than can be said is said as the most");
     }

@@ -24,6 +24,8 @@ pub struct VolumeConfig {
     pub format: u32,
     /// What the disk is called, for messages.
     pub disk_label: String,
+    /// Sector size that clients see; the disk's block size if not given.
+    pub sector_bytes: Option<u32>,
 }
 
 impl VolumeConfig {
@@ -40,6 +42,7 @@ impl VolumeConfig {
             journal_bytes: None,
             format: FORMAT_VERSION,
             disk_label: String::new(),
+            sector_bytes: None,
         }
     }
 }

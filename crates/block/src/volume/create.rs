@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use device::{Device, Request};
+use device::{Device, Geometry, Request};
 
 use super::config::VolumeConfig;
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::identity::ends_crc;
 use super::layout::Layout;
 use super::superblock::{
-    self, Checkpoint, DiskIdentity, FORMAT_VERSION, LABEL_BYTES, OLDEST_FORMAT, Superblock,
+    self, Checkpoint, DiskIdentity, FORMAT_VERSION, LABEL_BYTES, OLDEST_FORMAT, SECTOR_SIZES, Superblock,
+    is_sector_size,
 };
 use super::{SECTOR_BYTES, Traces, Volume};
 use crate::sets::{MAX_DISK_BLOCKS, SetsConfig};
@@ -125,12 +126,31 @@ async fn superblock_of(
             bytes: disk.geometry().capacity_bytes,
             ends_crc: ends_crc(&**disk).await?,
             label: config.disk_label.clone(),
+            sector_bytes: sector_bytes(&**disk, config)?,
             ..DiskIdentity::default()
         },
     };
     let sets = SetsConfig { geometry: superblock.geometry(), tuning: config.tuning };
     sets.check().map_err(|error| config_error(error.to_string()))?;
     Ok(superblock)
+}
+
+/// The sector size to be recorded.
+fn sector_bytes(disk: &dyn Device, config: &VolumeConfig) -> Result<u32> {
+    let Geometry { block_bytes, capacity_bytes, .. } = disk.geometry();
+    let sector_bytes = config.sector_bytes.unwrap_or(block_bytes);
+    if !is_sector_size(sector_bytes) {
+        let (least, most) = (SECTOR_SIZES.start(), SECTOR_SIZES.end());
+        return Err(config_error(format!(
+            "sectors of {sector_bytes} bytes: must be a power of two from {least} to {most}"
+        )));
+    }
+    if !capacity_bytes.is_multiple_of(u64::from(sector_bytes)) {
+        return Err(config_error(format!(
+            "a disk of {capacity_bytes} bytes is not a whole number of sectors of {sector_bytes} bytes"
+        )));
+    }
+    Ok(sector_bytes)
 }
 
 fn check_disk_shape(disk: &dyn Device, config: &VolumeConfig) -> Result<()> {

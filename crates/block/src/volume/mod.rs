@@ -144,6 +144,12 @@ impl Volume {
         self.shared.layout.block_bytes
     }
 
+    /// The sector size that clients see: the one recorded when the volume was made, or 512 if none was.
+    #[must_use]
+    pub fn sector_bytes(&self) -> u32 {
+        self.shared.superblock.lock().disk.sector_bytes.max(SECTOR_BYTES)
+    }
+
     /// The same volume for a client whose blocks are not to be cached: a backup, say. What is cached serves it, and its
     /// writes of that go there; nothing else comes in. An ordered volume caches its writes all the same.
     #[must_use]

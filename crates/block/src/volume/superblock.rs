@@ -123,7 +123,12 @@ pub struct DiskIdentity {
     pub changed_ns: u64,
     /// Nothing of ours went to the disk since the last close: ends and time still are as they were then.
     pub holds: bool,
+    /// Sector size that the cache shows its clients; 0 if none was recorded, by a program that showed 512 bytes.
+    pub sector_bytes: u32,
 }
+
+/// Sector sizes that a cache can show, powers of two.
+pub const SECTOR_SIZES: std::ops::RangeInclusive<u32> = 512..=65536;
 
 impl DiskIdentity {
     fn traces(&self) -> [u64; TRACES] {
@@ -184,7 +189,7 @@ impl Superblock {
             u64::from(self.disk.ends_crc[0]),
             u64::from(self.disk.ends_crc[1]),
             u64::from(tuning.latency_gate_ms),
-            0,
+            u64::from(self.disk.sector_bytes),
         ]
     }
 
@@ -269,6 +274,8 @@ impl Superblock {
                 device_id: traces[1],
                 changed_ns: traces[2],
                 holds: traces[0] & HOLDS != 0,
+                // Programs that do not know it write 0, which is none.
+                sector_bytes: small(38).filter(|&bytes| bytes == 0 || is_sector_size(bytes))?,
             },
         })
         .filter(|_| words[10] == u64::from(PLACEMENT_VERSION))
@@ -350,6 +357,12 @@ pub enum Unreadable {
     Damaged,
     /// A whole superblock of a newer format.
     Newer(u32),
+}
+
+/// Whether `bytes` is a sector size that a cache can show.
+#[must_use]
+pub fn is_sector_size(bytes: u32) -> bool {
+    bytes.is_power_of_two() && SECTOR_SIZES.contains(&bytes)
 }
 
 fn mode_number(mode: Mode) -> u64 {

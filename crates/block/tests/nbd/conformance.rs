@@ -275,7 +275,13 @@ struct Keeper {
 
 impl Export for Keeper {
     fn shape(&self) -> Shape {
-        Shape { size_bytes: SIZE_BYTES, block_bytes: 512, preferred_bytes: 4096, read_only: false }
+        Shape {
+            size_bytes: SIZE_BYTES,
+            block_bytes: 512,
+            sector_bytes: 512,
+            preferred_bytes: 4096,
+            read_only: false,
+        }
     }
 
     fn submit(&self, operation: Operation, caller: Caller) {

@@ -150,7 +150,13 @@ pub struct Holding(pub Mutex<Vec<Caller>>);
 
 impl Export for Holding {
     fn shape(&self) -> Shape {
-        Shape { size_bytes: SIZE_BYTES, block_bytes: 512, preferred_bytes: 4096, read_only: false }
+        Shape {
+            size_bytes: SIZE_BYTES,
+            block_bytes: 512,
+            sector_bytes: 512,
+            preferred_bytes: 4096,
+            read_only: false,
+        }
     }
 
     fn submit(&self, _: Operation, caller: Caller) {

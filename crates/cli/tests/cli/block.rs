@@ -21,6 +21,7 @@ mod mistakes;
 mod moved;
 mod pairing;
 mod refusals;
+mod sectors;
 mod surroundings;
 mod ublk;
 

@@ -30,8 +30,19 @@ fn superblock() -> Superblock {
             device_id: 10,
             changed_ns: 11,
             holds: true,
+            sector_bytes: 4096,
         },
     }
+}
+
+#[test]
+fn sector_size_that_no_disk_has_is_damage() {
+    let of = |sector_bytes| {
+        let disk = DiskIdentity { sector_bytes, ..superblock().disk };
+        Superblock::decode(&Superblock { disk, ..superblock() }.encode()).map(|read| read.disk.sector_bytes)
+    };
+    assert_eq!([0, 512, 65536].map(of), [Ok(0), Ok(512), Ok(65536)]);
+    assert_eq!([1, 256, 520, 131_072].map(of), [Err(Unreadable::Damaged); 4]);
 }
 
 #[test]

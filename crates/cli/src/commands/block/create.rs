@@ -18,6 +18,7 @@ use super::contents;
 use super::devices::{Access, Devices, NewFiles, Opened, confirm};
 use super::knobs::{self, Given};
 use super::named::{Stripes, is_memory, traces};
+use super::sectors;
 use super::shape::Shape;
 use crate::output::{Common, Finding};
 use crate::signals::Changing;
@@ -47,6 +48,9 @@ pub struct Arguments {
     /// Write dirty blocks back in flush order, so that the disk alone is consistent, if not up to date
     #[arg(long, help_heading = SETTINGS)]
     ordered: bool,
+    /// Sector size that clients see, a power of two from 512 [default: the logical block size of the disk; 512 for a file]
+    #[arg(long, value_name = "SIZE", help_heading = SETTINGS, value_parser = sectors::sector_size)]
+    sector_size: Option<u32>,
     /// On-flash format; older versions open only 1
     #[arg(long, value_name = "N", default_value_t = FORMAT_VERSION)]
     format: u32,
@@ -102,6 +106,9 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
         contents::refuse_marked(&devices.disk, "destroy that one first, or use --force if it is no more")?;
     }
     contents::refuse_rest(&devices.disk, &*disk)?;
+    let sector_bytes = arguments.sector_size.unwrap_or_else(|| sectors::of_disk(&devices.disk, &*disk));
+    sectors::check_size(&devices.disk, &*disk, sector_bytes)?;
+    config.sector_bytes = Some(sector_bytes);
     let refused = |error: VolumeError| format!("--flash {} --disk {}: {error}", devices.flash, devices.disk);
     pollster::block_on(Volume::check_config(&flash, &disk, &config)).map_err(refused)?;
     let size = flash.geometry().capacity_bytes;
@@ -214,6 +221,7 @@ fn told(made: &Superblock) -> Value {
         "sets": made.layout.sets,
         "capacity_blocks": made.layout.slots(),
         "mode": knobs::mode_name(made.tuning.mode),
+        "sector_bytes": made.disk.sector_bytes,
     })
 }
 

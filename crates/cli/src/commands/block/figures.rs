@@ -57,6 +57,7 @@ pub fn of_superblock(superblock: &Superblock) -> Value {
             "disk_label": superblock.disk.label,
             "disk_marked": superblock.disk.is_marked,
             "block_bytes": layout.block_bytes,
+            "sector_bytes": Some(superblock.disk.sector_bytes).filter(|bytes| *bytes > 0),
             "sets": layout.sets,
             "ways": layout.ways,
             "placement": superblock.placement.name(),

@@ -21,6 +21,7 @@ mod replace;
 mod replay;
 mod requests;
 mod rules;
+mod sectors;
 mod serve;
 mod set;
 mod shape;

@@ -32,6 +32,7 @@ use super::named::{files_of, is_memory};
 use super::recording;
 use super::requests;
 use super::rules;
+use super::sectors;
 use crate::files::Files;
 use crate::output::{Common, Finding, name_of, say_error};
 use crate::signals;
@@ -92,6 +93,10 @@ pub struct Arguments {
     /// Maximum number of NBD clients at one IP address (IPv6: in one /64 network) [default: three quarters of --connections]
     #[arg(long, help_heading = ACCESS, value_name = "N", value_parser = connections, requires = "listen")]
     connections_per_address: Option<usize>,
+    /// Sector size that clients see, a power of two from 512 [default: the one recorded by `block create`; without --flash,
+    /// the logical block size of the disk, 512 for a file]
+    #[arg(long, help_heading = ACCESS, value_name = "SIZE", value_parser = sectors::sector_size)]
+    sector_size: Option<u32>,
     #[command(flatten)]
     clients: rules::Flags,
     #[command(flatten)]
@@ -184,6 +189,7 @@ fn serve(arguments: &Arguments) -> Result<Finding, String> {
     };
     let Fronts { server, control, mounted, disk } = fronts;
     new_files.keep();
+    note_loop_sectors(arguments, &served);
     warn_of_waiting(arguments, &served);
     say_ready(arguments, server.as_deref(), &served, disk.as_ref());
     signals.forever().next();
@@ -389,16 +395,27 @@ fn open(arguments: &Arguments) -> Result<Served, String> {
                 "serve it with its --flash, or without it with --force-disk",
             )?;
         }
+        let sector_bytes = arguments.sector_size.unwrap_or_else(|| sectors::of_disk(&arguments.disk, &*disk));
+        sectors::check_size(&arguments.disk, &*disk, sector_bytes)?;
         let below = vec![("disk", Arc::clone(&disk))];
-        let export = Arc::new(ByteExport::new(Arc::new(DeviceExport::new(disk))));
+        let export = Arc::new(ByteExport::with_sectors(Arc::new(DeviceExport::new(disk)), sector_bytes));
         let meter = Meter::new();
         return Ok(Served { export: measured(&meter, export), meter, below, cached: None });
     };
     let opening = arguments.opening.clone();
     let devices = Devices { flash: flash.clone(), disk: arguments.disk.clone(), opening };
     let OpenedVolume { volume, recovery, flash, disk } = devices.open_volume(arguments.taking)?;
+    let sector_bytes = arguments.sector_size.unwrap_or_else(|| volume.sector_bytes());
+    if let Err(why) = sectors::check_size(&arguments.disk, &*disk, sector_bytes) {
+        let closed = pollster::block_on(volume.close()).err();
+        return Err(closed.map_or(why.clone(), |error| format!("{why}; closing the cache: {error}")));
+    }
+    if let Some(words) = sectors::warning(&arguments.disk, &*disk, &volume.superblock(), sector_bytes) {
+        say_error(format_args!("warning: {words}"));
+    }
     let no_thread = |error: std::io::Error| format!("cannot start a thread: {error}");
-    let export = ByteExport::new(Arc::new(VolumeExport::new(volume.clone()).map_err(no_thread)?));
+    let volume_export = VolumeExport::new(volume.clone()).map_err(no_thread)?;
+    let export = ByteExport::with_sectors(Arc::new(volume_export), sector_bytes);
     let uncached = VolumeExport::new(volume.without_caching()).map_err(no_thread)?;
     let meter = Meter::new();
     let uncached = measured(&meter, Arc::new(export.beside(Arc::new(uncached))));
@@ -498,6 +515,17 @@ fn described(arguments: &Arguments) -> String {
     match &arguments.flash {
         Some(flash) => format!("{} behind flash {}", name(&arguments.disk), name(flash)),
         None => name(&arguments.disk),
+    }
+}
+
+/// Says which sector size a loop device on the FUSE file needs: its default is 512 bytes.
+fn note_loop_sectors(arguments: &Arguments, served: &Served) {
+    let (sector_bytes, Some(place)) = (served.export.shape().sector_bytes, &arguments.fuse) else { return };
+    if sector_bytes > 512 {
+        let place = place.display();
+        say_error(format_args!(
+            "note: --fuse {place}: the disk has sectors of {sector_bytes} bytes: use losetup --sector-size {sector_bytes} on its file"
+        ));
     }
 }
 
