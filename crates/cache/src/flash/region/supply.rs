@@ -277,7 +277,9 @@ impl Supply {
     /// When the next pause ends or the next test is due, if that is why there is nothing to do.
     pub(crate) fn next_due_ns(&self) -> Option<u64> {
         let stock = self.stock.lock();
-        let retry = stock.sealed.iter().map(|flush| flush.due_ns.max(stock.outage.resume_ns()));
+        let pauses = |flush: &&Flush| flush.failures.is_some() || stock.outage.is_on();
+        let retry = stock.sealed.iter().filter(pauses);
+        let retry = retry.map(|flush| flush.due_ns.max(stock.outage.resume_ns()));
         retry.chain(stock.retired.iter().map(|(_, plan)| plan.due_ns)).min()
     }
 
