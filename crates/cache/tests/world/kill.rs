@@ -83,7 +83,7 @@ fn open_file(path: &Path, options: &FileOptions) -> FileDevice {
     for _ in 0..500 {
         match FileDevice::open(path, options) {
             Err(error) if error.kind() == ErrorKind::Busy => {
-                std::thread::park_timeout(Duration::from_millis(10))
+                std::thread::park_timeout(Duration::from_millis(10));
             }
             opened => return opened.expect("the file can be opened"),
         }
