@@ -48,21 +48,21 @@ const PEOPLE: &[&str] = &["who knows", "who owns", "who maintain"];
 
 /// Matching comment lines that a part of the tree may still have. Lower a number when its part improves; never raise one.
 const ALLOWED_LINES: &[(&str, usize)] = &[
-    ("benches", 12),
-    ("crates/bench", 773),
-    ("crates/block", 686),
-    ("crates/cache", 702),
-    ("crates/cli", 251),
-    ("crates/device", 239),
+    ("benches", 2),
+    ("crates/bench", 757),
+    ("crates/block", 524),
+    ("crates/cache", 476),
+    ("crates/cli", 247),
+    ("crates/device", 126),
     ("crates/policy", 81),
     ("crates/ssd", 29),
-    ("crates/workload", 359),
-    ("fuzz", 15),
-    ("xtask", 20),
+    ("crates/workload", 297),
+    ("fuzz", 2),
+    ("xtask", 9),
 ];
 
 /// Names that match [`NAMES`] and were there before the rule.
-const ALLOWED_NAMES: usize = 389;
+const ALLOWED_NAMES: usize = 254;
 
 const SHOWN: usize = 8;
 
