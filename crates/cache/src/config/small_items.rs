@@ -2,8 +2,9 @@
 
 /// The engine for small items on flash.
 ///
-/// The log writes about 1.06 bytes per byte admitted, front to back, and needs about 3 bytes of DRAM per item beside two regions in
-/// memory. Sets of 4 KiB write 10 to 14 bytes per byte with items of 300 bytes, at random, and need less than one byte of DRAM per item.
+/// The log writes each item once, front to back, and needs, by computation, about 3 bytes of DRAM per item beside two regions in memory.
+/// Sets of 4 KiB write a whole set for a few new items, at random, and need less than one byte of DRAM per item. Measurements are in
+/// `docs/benchmarks.md`.
 /// Sets are better where DRAM is scarce and items are tiny, or where flash for small items is so small that a region is a large share of
 /// it.
 #[derive(Debug, Clone, Copy, PartialEq)]

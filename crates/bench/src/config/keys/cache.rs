@@ -98,7 +98,7 @@ section! {
         navy_bloom_bytes: u64 = 8, "navyBloomFilterPerBucketSize", "B", HonouredIf(needs::BUCKETS);
         "Largest item (key and value) that goes to the small-object engine.";
         navy_small_item_max_bytes: u64 = 2048, "navySmallItemMaxSize", "B", HonouredIf(needs::BUCKETS);
-        "Engine for small items: `bighash` (set-associative buckets, as CacheLib) or `log` (a log in hash order, which writes about 1.06 bytes per byte admitted).";
+        "Engine for small items: `bighash` (set-associative buckets, as CacheLib) or `log` (a log in hash order, which writes each item once).";
         small_item_engine: String = "bighash".to_owned(), "navySmallItemEngine", "", HonouredIf(needs::BUCKETS);
         "Share of each region of the log for items of the evicted region that were read since their last write; 0 disables readmission.";
         small_item_log_readmission_percent: u64 = 25, "navySmallItemLogReadmissionPct", "%", HonouredIf(needs::SMALL_ITEM_LOG);

@@ -3,8 +3,8 @@
 //! Items collect in memory in an *open region*, where they are found by an exact table. A full region is *sealed*: its items are sorted by
 //! hash, packed into pages and written front to back. An index entry then needs the region and a fingerprint, but no offset: the
 //! [fences](fences) of the region lead from the hash to the page ([`index`], [`page`]). Regions are written in a ring, and the oldest region is
-//! evicted as a whole; items that were read since can be [readmitted](evict). The drive is written in order, and one byte admitted costs
-//! about 1.06 bytes written, where set-associative buckets of 4 KiB cost 10 to 14 with items of 300 bytes.
+//! evicted as a whole; items that were read since can be [readmitted](evict). The drive is written in order, and each item
+//! once; the bytes written per byte admitted are in `docs/benchmarks.md`.
 //!
 //! Related designs: SILT's sorted stores (Lim et al., SOSP 2011), Kangaroo's log (McAllister et al., SOSP 2021), and maplets from
 //! fingerprint to run as in SlimDB (Ren et al., VLDB 2017). An entry here costs about 23 bits, since runs are never merged.
