@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use device::MemoryDevice;
-use flashwright_cache::{Cache, CacheError, FlashConfig, InsertOptions};
+use flashwright_cache::{Cache, CacheError, FlashConfig, InsertOptions, UpkeepConfig};
 use pollster::block_on;
 
 const MIB: u64 = 1 << 20;
@@ -24,6 +24,8 @@ fn open(device: &Arc<MemoryDevice>) -> Cache {
         .dram_bytes(2 * MIB)
         .max_item_bytes(16 << 10)
         .flash_config(config(device))
+        // Rebalancing would move items from DRAM to flash between two lists of keys.
+        .upkeep(UpkeepConfig { rebalance_interval_ms: 0, ..UpkeepConfig::default() })
         .open()
         .expect("it fits")
 }
@@ -61,13 +63,15 @@ fn keys_in_dram_and_on_flash_are_all_that_gets_find() {
         block_on(cache.for_each_key_on_flash(|key| _ = on_flash.insert(key.to_vec())));
         let mut again = HashSet::new();
         cache.for_each_key_on_flash_blocking(|key| _ = again.insert(key.to_vec()));
-        // Rebalancing can move items from DRAM to flash between the two lists.
-        assert!(again.is_superset(&on_flash), "{} then {} keys", on_flash.len(), again.len());
         assert!(on_flash.len() > 3000, "{} on flash", on_flash.len());
         let listed: HashSet<Vec<u8>> = in_dram.union(&on_flash).cloned().collect();
-        assert_eq!(listed.len(), 6000 - 858, "settled: {settled}");
         let expected: HashSet<Vec<u8>> = (0..6000).filter(|number| number % 7 != 0).map(key).collect();
-        assert_eq!(listed, expected, "settled: {settled}");
+        if settled {
+            assert!(on_flash == again && listed == expected, "{} listed", listed.len());
+        } else {
+            // A removed key can be listed while its bucket is being rewritten.
+            assert!(listed.is_superset(&expected), "{} listed", listed.len());
+        }
     }
 }
 
