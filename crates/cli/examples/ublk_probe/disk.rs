@@ -13,7 +13,8 @@ use crate::Check;
 use crate::place::{DISK, Place, attribute, is_there, open_direct};
 
 pub const CHECKS: &[Check] = &[
-    ("a disk looks as what is served is", shape),
+    ("the disk has the sector size, limits and features of the drive", attributes_match_the_drive),
+    ("--sector-size overrides the sector size of the drive", sector_size_is_overridden),
     ("a disk needs no NBD server beside it", alone),
     ("writes of many threads are read back, and are on the slow drive in the end", contents),
     ("what is written through the page cache is there when the server has stopped", page_cache),
@@ -25,12 +26,15 @@ pub const CHECKS: &[Check] = &[
 
 const MIB: usize = 1 << 20;
 
-fn shape() {
+/// The logical block size of the emulated drives, and so of the disk.
+const SECTOR: usize = 4096;
+
+fn attributes_match_the_drive() {
     let place = Place::new();
     let server = place.serve();
-    assert_eq!(attribute("size"), (256 * MIB / 512).to_string());
+    assert_eq!(attribute("size"), (256 * MIB / 512).to_string(), "in units of 512 bytes");
     for (name, value) in [
-        ("queue/logical_block_size", "512"),
+        ("queue/logical_block_size", "4096"),
         ("queue/physical_block_size", "4096"),
         ("queue/write_cache", "write back"),
         ("queue/fua", "1"),
@@ -44,7 +48,22 @@ fn shape() {
         assert_ne!(attribute(name), "0", "{name}");
     }
     server.stop();
-    assert!(!is_there(), "nobody uses it, so it goes with its server");
+    assert!(!is_there(), "an unused disk is removed with its server");
+}
+
+fn sector_size_is_overridden() {
+    let place = Place::new();
+    let server = place.serve_with(&["--sector-size", "512"]);
+    assert_eq!(attribute("queue/logical_block_size"), "512");
+    let disk = open_direct(Path::new(DISK));
+    disk.write_all_at(&IoBuffer::copy_of(&[1; 512]), 512).unwrap();
+    let found = read(&disk, 0, 4096);
+    assert!(found.iter().enumerate().all(|(at, byte)| *byte == u8::from((512..1024).contains(&at))));
+    drop(disk);
+    server.stop();
+    place.clean();
+    let found = read(&open_direct(&place.slow), 0, 4096);
+    assert_eq!((found[511], found[512], found[1023], found[1024]), (0, 1, 1, 0));
 }
 
 fn alone() {
@@ -91,10 +110,10 @@ fn write_and_read(part: usize) -> Vec<u8> {
     let start = part * PART_BYTES;
     let mut model = read(&disk, start, PART_BYTES).to_vec();
     for turn in 0..200 {
-        // Now and then longer than a request may be: the kernel divides it.
-        let most = if turn % 20 == 0 { 2048 } else { 128 };
-        let len = random.random_range(1..=most) * 512;
-        let at = random.random_range(0..=(PART_BYTES - len) / 512) * 512;
+        // Every 20th may exceed the largest request: the kernel splits it.
+        let most = if turn % 20 == 0 { 256 } else { 16 };
+        let len = random.random_range(1..=most) * SECTOR;
+        let at = random.random_range(0..=(PART_BYTES - len) / SECTOR) * SECTOR;
         if random.random_bool(0.6) {
             let mut data = IoBuffer::zeroed(len);
             random.fill_bytes(&mut data);
@@ -167,11 +186,12 @@ fn ranges() {
     let server = place.serve();
     let disk = open_direct(Path::new(DISK));
     disk.write_all_at(&IoBuffer::copy_of(&vec![7; 2 * MIB]), 0).unwrap();
-    fallocate(&disk, FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE, 512, MIB as u64).unwrap();
+    fallocate(&disk, FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE, SECTOR as u64, MIB as u64)
+        .unwrap();
     let found = read(&disk, 0, 2 * MIB);
-    assert!(found[..512].iter().all(|byte| *byte == 7));
-    assert!(found[512..512 + MIB].iter().all(|byte| *byte == 0));
-    assert!(found[512 + MIB..].iter().all(|byte| *byte == 7));
+    assert!(found[..SECTOR].iter().all(|byte| *byte == 7));
+    assert!(found[SECTOR..SECTOR + MIB].iter().all(|byte| *byte == 0));
+    assert!(found[SECTOR + MIB..].iter().all(|byte| *byte == 7));
     let before = server.counter("trim_blocks");
     crate::place::run("blkdiscard", &["-o", "1048576", "-l", "65536", DISK]);
     assert!(server.counter("trim_blocks") > before, "the discard did not arrive");

@@ -175,7 +175,7 @@ fn partitioned() {
     let partition = format!("{DISK}p1");
     let place = Place::new();
     let server = place.serve();
-    File::options().write(true).open(DISK).unwrap().write_all(&partition_table(2048, 300_000)).unwrap();
+    File::options().write(true).open(DISK).unwrap().write_all(&partition_table(256, 37_500)).unwrap();
     server.stop();
     let server = place.serve();
     // Newer kernels look for partitions after the disk has appeared.
@@ -192,7 +192,7 @@ fn partitioned() {
     assert!(!is_there());
 }
 
-/// A sector that says that there is one partition.
+/// A master boot record with one partition, in sectors of the disk (4096 bytes).
 fn partition_table(first_sector: u32, sectors: u32) -> [u8; 512] {
     const LINUX: u8 = 0x83;
     let mut table = [0; 512];

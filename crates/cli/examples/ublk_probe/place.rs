@@ -41,21 +41,30 @@ impl Place {
         words
     }
 
-    /// Begins to serve it as [`DISK`].
+    /// Starts a server of [`DISK`], without waiting until it is ready.
     pub fn start(&self) -> Child {
+        self.start_with(&[])
+    }
+
+    fn start_with(&self, more: &[&str]) -> Child {
         let mut command = self.command("serve");
-        command.args(["--socket", SOCKET, "--ublk", "0"]).stdout(Stdio::piped());
+        command.args(["--socket", SOCKET, "--ublk", "0"]).args(more).stdout(Stdio::piped());
         command.spawn().unwrap()
     }
 
     /// Serves it as [`DISK`].
     pub fn serve(&self) -> Server {
-        let server = Server::of(self.start());
+        self.serve_with(&[])
+    }
+
+    /// The same with more flags.
+    pub fn serve_with(&self, more: &[&str]) -> Server {
+        let server = Server::of(self.start_with(more));
         assert!(server.ready.contains(&format!(" and {DISK}")), "{:?}", server.ready);
         server
     }
 
-    /// The same to nobody else.
+    /// Serves it as [`DISK`], without an NBD socket.
     pub fn serve_alone(&self) -> Server {
         let mut command = self.command("serve");
         Server::of(command.args(["--ublk", "0"]).stdout(Stdio::piped()).spawn().unwrap())
@@ -72,15 +81,23 @@ impl Place {
     }
 }
 
-/// A server at work.
+/// A running server, killed when dropped: a failed check must not hold the drives of the next.
 pub struct Server {
     child: Child,
     pub ready: String,
     lines: BufReader<std::process::ChildStdout>,
 }
 
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Both fail for a server that was stopped or killed before.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
 impl Server {
-    /// That is ready, which is the first thing it says.
+    /// Waits for the line that says that the server is ready.
     fn of(mut child: Child) -> Self {
         let mut lines = BufReader::new(child.stdout.take().unwrap());
         let mut ready = String::new();
@@ -99,9 +116,8 @@ impl Server {
     }
 
     /// Ends it by `SIGKILL`.
-    pub fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+    pub fn kill(self) {
+        drop(self);
     }
 
     /// What `block status` tells of the server that these words name.
