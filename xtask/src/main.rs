@@ -1,7 +1,10 @@
 //! Chores and house rules: `cargo xtask ci` runs what continuous integration runs.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to the terminal")]
 
+mod book;
 mod databases;
+mod links;
+mod packages;
 mod prose;
 mod rules;
 mod vm;
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
     let chore = std::env::args().nth(1).unwrap_or_default();
     let steps: &[Step] = match chore.as_str() {
         "ci" => CI,
+        "docs" => &[Step { name: "documentation site", run: book::build }],
         "databases" => &[Step { name: "databases on cached disks", run: databases::run }],
         "lint" => &CI[..3],
         "rules" => &CI[1..2],
@@ -43,7 +47,7 @@ fn main() -> ExitCode {
         "fuzz" => &[Step { name: "fuzz targets", run: fuzz }],
         _ => {
             eprintln!(
-                "usage: cargo xtask ci | databases [kills] [trial…] | lint | rules | vm [kernel] [probe] | vm-measure | miri [filter…] | leaks"
+                "usage: cargo xtask ci | docs | databases [kills] [trial…] | lint | rules | vm [kernel] [probe] | vm-measure | miri [filter…] | leaks"
             );
             eprintln!("       cargo xtask fuzz [seconds [target…]]");
             return ExitCode::from(2);

@@ -1,5 +1,6 @@
 //! The house rules that no compiler lint covers: the direction of dependencies, the files that may contain `unsafe`, the longest
-//! file, meaningless names, and the language of comments and test names ([`prose`](crate::prose)).
+//! file, meaningless names, the language of comments and test names ([`prose`](crate::prose)), and links of
+//! the documents ([`links`](crate::links)).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -60,6 +61,7 @@ pub fn check() -> Result<(), String> {
         collect(&root.join(folder), &mut files)?;
     }
     breaches.extend(crate::prose::check(root, &files)?);
+    breaches.extend(crate::links::check(root)?);
     if breaches.is_empty() { Ok(()) } else { Err(breaches.join("\n  ")) }
 }
 

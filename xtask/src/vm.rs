@@ -9,14 +9,13 @@
 
 mod guest;
 mod machine;
-mod packages;
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::packages::{Packages, Unavailable, find};
 use guest::{Contents, Job};
-use packages::{Packages, Unavailable};
 
 /// A kernel to boot: its label, the Debian suite of its cloud kernel, and the accepted releases.
 struct Kernel {
@@ -56,6 +55,24 @@ const PROBES: &[&str] = &["nvme_probe", "ublk_probe"];
 /// What makes and verifies file systems in the guest.
 const E2FS_PROGRAMS: &[&str] = &["usr/sbin/mkfs.ext4", "usr/sbin/e2fsck"];
 
+/// The emulator and what its guests consist of.
+struct Machine {
+    packages: Packages,
+    /// The unpacked tree with QEMU and its libraries.
+    qemu: PathBuf,
+    /// The static busybox.
+    busybox: PathBuf,
+}
+
+impl Machine {
+    fn prepare(folder: &Path) -> Result<Self, Unavailable> {
+        let packages = Packages::open(folder)?;
+        let qemu = packages.install(QEMU_SUITE, "qemu", &["qemu-system-x86", "seabios"])?;
+        let busybox = packages.install(QEMU_SUITE, "busybox", &["busybox-static"])?;
+        Ok(Self { packages, qemu, busybox: find(&busybox, |name| name == "busybox")? })
+    }
+}
+
 /// Runs the probes on every kernel, or the kernel and probe named on the command line.
 pub fn run() -> Result<(), String> {
     let words: Vec<String> = std::env::args().skip(2).collect();
@@ -72,8 +89,8 @@ pub fn run() -> Result<(), String> {
     let any_kernel = !KERNELS.iter().any(|kernel| asked(kernel.name));
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
     let folder = root.join("target/vm");
-    let packages = match Packages::prepare(&folder, QEMU_SUITE) {
-        Ok(packages) => packages,
+    let machine = match Machine::prepare(&folder) {
+        Ok(machine) => machine,
         Err(Unavailable(reason)) => {
             println!("vm: SKIPPED, nothing was tested: {reason}");
             return Ok(());
@@ -83,13 +100,13 @@ pub fn run() -> Result<(), String> {
     let mut failures = Vec::new();
     for kernel in KERNELS.iter().filter(|kernel| any_kernel || asked(kernel.name)) {
         println!("vm: kernel {}", kernel.stands_for);
-        match fetch(&packages, kernel.suite) {
+        match fetch(&machine.packages, kernel.suite) {
             Err(Unavailable(reason)) => println!("vm: SKIPPED, this kernel was not tested: {reason}"),
             Ok(Fetched { image, module, tools }) => {
                 let job = Job::Probe(probes);
                 let contents = Contents { built: &built, tools: &tools, module: module.as_deref(), job };
-                let initramfs = guest::initramfs(&folder, &packages.busybox, &contents)?;
-                let console = machine::boot(&folder, &packages, kernel.suite, &image, &initramfs)?;
+                let initramfs = guest::initramfs(&folder, &machine.busybox, &contents)?;
+                let console = machine::boot(&folder, &machine, kernel.suite, &image, &initramfs)?;
                 let verdict = guest::verdict(&console, &kernel.releases, probes.len());
                 failures.extend(verdict.err().map(|why| format!("{}: {why}", kernel.stands_for)));
             }
@@ -119,10 +136,11 @@ pub fn measure() -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
     let folder = root.join("target/vm");
     let suite = KERNELS[KERNELS.len() - 1].suite;
-    let fetched = Packages::prepare(&folder, QEMU_SUITE).and_then(|packages| {
-        Ok((packages.kernel(suite)?, packages.programs(QEMU_SUITE, "fio", &["usr/bin/fio"])?, packages))
+    let fetched = Machine::prepare(&folder).and_then(|machine| {
+        let packages = &machine.packages;
+        Ok((packages.kernel(suite)?, packages.programs(QEMU_SUITE, "fio", &["usr/bin/fio"])?, machine))
     });
-    let (image, fio, packages) = match fetched {
+    let (image, fio, machine) = match fetched {
         Ok(fetched) => fetched,
         Err(Unavailable(reason)) => {
             println!("vm: SKIPPED, nothing was measured: {reason}");
@@ -131,8 +149,8 @@ pub fn measure() -> Result<(), String> {
     };
     let built = build(root, "release")?;
     let contents = Contents { built: &built, tools: &fio, module: None, job: Job::Measure };
-    let initramfs = guest::initramfs(&folder, &packages.busybox, &contents)?;
-    let console = machine::boot(&folder, &packages, "measure", &image, &initramfs)?;
+    let initramfs = guest::initramfs(&folder, &machine.busybox, &contents)?;
+    let console = machine::boot(&folder, &machine, "measure", &image, &initramfs)?;
     let measured: Vec<&str> = console.lines().filter_map(|line| line.strip_prefix("MEASURE ")).collect();
     measured.iter().for_each(|line| println!("vm:   {line}"));
     if measured.is_empty() { Err(console) } else { Ok(()) }

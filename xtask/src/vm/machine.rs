@@ -1,10 +1,11 @@
 //! The emulated machine and its drives.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::packages::Packages;
+use super::Machine;
+use crate::packages::Packages;
 
 /// Far more than a boot and the probes take on a busy machine.
 const TIME_LIMIT_SECONDS: &str = "600";
@@ -51,14 +52,14 @@ const DRIVES: &[Drive] = &[
 /// Boots the kernel `image` and returns what its console said until it switched itself off.
 pub fn boot(
     folder: &Path,
-    packages: &Packages,
+    machine: &Machine,
     name: &str,
     image: &Path,
     initramfs: &Path,
 ) -> Result<String, String> {
     let run = folder.join(format!("run-{name}"));
     fs::create_dir_all(&run).map_err(|error| format!("{}: {error}", run.display()))?;
-    let mut command = emulator(packages);
+    let mut command = emulator(machine);
     command.arg("-kernel").arg(image).arg("-initrd").arg(initramfs);
     command.args(["-append", "console=ttyS0 panic=-1 no_timer_check quiet rdinit=/init"]);
     for (number, drive) in DRIVES.iter().enumerate() {
@@ -82,18 +83,12 @@ pub fn boot(
     Ok(console)
 }
 
-/// QEMU with its own loader and libraries: this machine's may be older. Interpreted, for that works everywhere and alike.
-fn emulator(packages: &Packages) -> Command {
-    let root = &packages.qemu;
-    let libraries = root.join("usr/lib/x86_64-linux-gnu");
-    let loader = "ld-linux-x86-64.so.2";
-    let places =
-        [libraries.join(loader), root.join("usr/lib64").join(loader), root.join("lib64").join(loader)];
-    let loader: PathBuf = places.iter().find(|place| place.is_file()).unwrap_or(&places[0]).clone();
+/// QEMU, interpreted: that works everywhere and alike.
+fn emulator(machine: &Machine) -> Command {
+    let root = &machine.qemu;
+    let qemu = Packages::program(root, "usr/bin/qemu-system-x86_64", "pulseaudio");
     let mut command = Command::new("timeout");
-    command.arg(TIME_LIMIT_SECONDS).arg(loader).arg("--library-path");
-    command.arg(format!("{0}:{0}/pulseaudio", libraries.display()));
-    command.arg(root.join("usr/bin/qemu-system-x86_64"));
+    command.arg(TIME_LIMIT_SECONDS).arg(qemu.get_program()).args(qemu.get_args());
     command.arg("-L").arg(root.join("usr/share/qemu")).arg("-L").arg(root.join("usr/share/seabios"));
     command.args(["-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", "1024"]);
     // Without -nic none a missing option ROM of a network card stops the machine.

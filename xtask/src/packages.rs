@@ -16,35 +16,45 @@ impl From<std::io::Error> for Unavailable {
     }
 }
 
-/// What was fetched.
+/// A private apt whose packages are unpacked under one folder.
 pub struct Packages {
     folder: PathBuf,
     configuration: PathBuf,
-    /// The unpacked tree that QEMU and its libraries are in.
-    pub qemu: PathBuf,
-    /// The static busybox.
-    pub busybox: PathBuf,
 }
 
+/// The folder of the libraries in an unpacked tree.
+const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
+const LOADER: &str = "ld-linux-x86-64.so.2";
+
 impl Packages {
-    /// QEMU of `suite` and busybox in `folder`. Existing packages are not fetched again.
-    pub fn prepare(folder: &Path, suite: &str) -> Result<Self, Unavailable> {
+    /// Packages in `folder`. Existing ones are not fetched again.
+    pub fn open(folder: &Path) -> Result<Self, Unavailable> {
         if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
-            return Err(Unavailable("the emulated machine is for hosts with Linux on x86-64".into()));
+            return Err(Unavailable("Debian's packages run on Linux on x86-64 only".into()));
         }
-        let configuration = configure(folder, &[suite, "bookworm", "trixie", "trixie-backports"])?;
-        let (qemu, busybox) = (folder.join("qemu"), folder.join("busybox"));
-        let packages = Self { folder: folder.into(), configuration, qemu, busybox: PathBuf::new() };
-        let install = |names: &[&str]| {
-            let mut arguments =
-                vec!["install", "-y", "--no-install-recommends", "--download-only", "-t", suite];
-            arguments.extend_from_slice(names);
-            arguments.into_iter().map(str::to_owned).collect::<Vec<_>>()
-        };
-        packages.unpacked("qemu", || Ok(install(&["qemu-system-x86", "seabios"])))?;
-        packages.unpacked("busybox", || Ok(install(&["busybox-static"])))?;
-        let busybox = find(&busybox, |name| name == "busybox")?;
-        Ok(Self { busybox, ..packages })
+        let configuration = configure(folder, &["bookworm", "trixie", "trixie-backports"])?;
+        Ok(Self { folder: folder.into(), configuration })
+    }
+
+    /// Packages of `suite` with all their dependencies, unpacked into one tree called `name`.
+    pub fn install(&self, suite: &str, name: &str, packages: &[&str]) -> Result<PathBuf, Unavailable> {
+        let mut arguments = vec!["install", "-y", "--no-install-recommends", "--download-only", "-t", suite];
+        arguments.extend_from_slice(packages);
+        self.unpacked(name, || Ok(arguments.into_iter().map(str::to_owned).collect()))?;
+        Ok(self.folder.join(name))
+    }
+
+    /// A command that runs a program of an unpacked tree with the tree's own loader and libraries: this machine's may be
+    /// older.
+    pub fn program(tree: &Path, program: &str, more_libraries: &str) -> Command {
+        let libraries = tree.join(LIBRARIES);
+        let places =
+            [libraries.clone(), tree.join("usr/lib64"), tree.join("lib64")].map(|it| it.join(LOADER));
+        let loader = places.iter().find(|place| place.is_file()).unwrap_or(&places[0]);
+        let mut command = Command::new(loader);
+        command.arg("--library-path").arg(format!("{0}:{0}/{more_libraries}", libraries.display()));
+        command.arg(tree.join(program));
+        command
     }
 
     /// Programs of one package with their loader and libraries, as files that the guest takes into one folder.
@@ -54,11 +64,9 @@ impl Packages {
         package: &str,
         programs: &[&str],
     ) -> Result<Vec<PathBuf>, Unavailable> {
-        let arguments = ["install", "-y", "--no-install-recommends", "--download-only", "-t", suite, package];
-        self.unpacked(package, || Ok(arguments.map(str::to_owned).into()))?;
-        let (tree, libraries) = (self.folder.join(package), "usr/lib/x86_64-linux-gnu");
-        let libraries = tree.join(libraries);
-        let loader = libraries.join("ld-linux-x86-64.so.2");
+        let tree = self.install(suite, package, &[package])?;
+        let libraries = tree.join(LIBRARIES);
+        let loader = libraries.join(LOADER);
         let path = std::env::join_paths([&libraries, &libraries.join("ceph")])
             .map_err(|error| Unavailable(error.to_string()))?;
         let mut files = vec![loader.clone()];
@@ -126,7 +134,7 @@ impl Packages {
         fs::create_dir_all(archives.join("partial"))?;
         fs::create_dir_all(&tree)?;
         self.refresh_lists()?;
-        println!("vm: fetching {name}");
+        println!("fetching {name}");
         let mut fetch = self.apt("apt-get");
         fetch.current_dir(&archives).arg("-qq");
         fetch.arg("-o").arg(format!("Dir::Cache::archives={}", archives.display())).args(arguments()?);
@@ -158,7 +166,7 @@ impl Packages {
     fn refresh_lists(&self) -> Result<(), Unavailable> {
         let done = self.folder.join("apt/refreshed");
         if !done.exists() {
-            println!("vm: fetching package lists");
+            println!("fetching package lists");
             output(self.apt("apt-get").args(["-qq", "update", "-o", "APT::Update::Error-Mode=any"]))?;
             fs::write(done, "")?;
         }
@@ -252,7 +260,7 @@ fn is_debian(archive: &str) -> bool {
     archive.contains("://") && archive.trim_end_matches('/').ends_with("/debian")
 }
 
-fn find(folder: &Path, wanted: impl Fn(&str) -> bool + Copy) -> Result<PathBuf, Unavailable> {
+pub fn find(folder: &Path, wanted: impl Fn(&str) -> bool + Copy) -> Result<PathBuf, Unavailable> {
     fn search(folder: &Path, wanted: impl Fn(&str) -> bool + Copy) -> Option<PathBuf> {
         let mut entries: Vec<_> = fs::read_dir(folder).ok()?.flatten().collect();
         entries.sort_by_key(fs::DirEntry::path);
