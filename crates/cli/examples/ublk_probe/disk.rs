@@ -56,6 +56,7 @@ fn sector_size_is_overridden() {
     let server = place.serve_with(&["--sector-size", "512"]);
     assert_eq!(attribute("queue/logical_block_size"), "512");
     let disk = open_direct(Path::new(DISK));
+    disk.write_all_at(&IoBuffer::zeroed(4096), 0).unwrap();
     disk.write_all_at(&IoBuffer::copy_of(&[1; 512]), 512).unwrap();
     let found = read(&disk, 0, 4096);
     assert!(found.iter().enumerate().all(|(at, byte)| *byte == u8::from((512..1024).contains(&at))));

@@ -26,8 +26,12 @@ pub struct Place {
 }
 
 impl Place {
-    /// Makes a new one.
+    /// Creates a cache, after removing the disk that a failed check may have left.
     pub fn new() -> Self {
+        let umount = Command::new("umount").arg("-a").args(["-t", "ext4"]).output();
+        let delete = Command::new(FLASHWRIGHT).args(["block", "ublk", "delete", "0", "--yes"]).output();
+        // Both fail after a check that passed.
+        drop((umount, delete));
         let place = Self { flash: drive(FLASH), slow: drive(SLOW) };
         let made = place.command("create").args(["--mode", "write-back", "--force", "--yes"]).output();
         succeeded(&made.unwrap());
