@@ -29,8 +29,7 @@ impl Cache {
     /// every few GB. Nothing is locked while it runs. A key that is inserted, removed or moved meanwhile is seen once, several times or never;
     /// a key that stays on flash is seen at least once. The keys of items in DRAM, which may be on flash as well, are visited by
     /// [`for_each_key_in_dram`](Self::for_each_key_in_dram).
-    ///
-    /// A key that was removed can be listed while its bucket is being rewritten; after a [settle](Self::settle) it is not.
+    /// A key that was removed before the call is never listed.
     pub async fn for_each_key_on_flash(&self, visit: impl FnMut(&[u8])) {
         self.engine.visit_flash(Waiting::Task, visit).await;
     }

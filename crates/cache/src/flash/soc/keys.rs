@@ -8,9 +8,9 @@ use super::Soc;
 use super::bucket::{Bucket, BucketId, Fingerprint};
 use super::pending::Witness;
 
-/// Buckets that are read side by side.
-const AT_ONCE: u32 = 16;
-/// Reads of a bucket that rewrites keep overtaking.
+/// Buckets that are read concurrently.
+const CONCURRENT_READS: u32 = 16;
+/// Reads of a bucket that is rewritten during each of them.
 const READ_ATTEMPTS: usize = 8;
 
 /// The keys read from a bucket, and the state of the bucket before the read.
@@ -20,11 +20,11 @@ struct BucketKeys {
 }
 
 impl Soc {
-    /// Shows `visit` the key of every item, some more than once. A bucket that cannot be read is passed over.
+    /// Calls `visit` with the key of every item, with some keys more than once. Unreadable buckets are skipped.
     pub(crate) async fn visit_keys(&self, waiting: Waiting, visit: &mut impl FnMut(&[u8])) {
-        for first in (0..self.buckets).step_by(AT_ONCE as usize) {
-            let group = || (first..self.buckets.min(first + AT_ONCE)).map(BucketId);
-            // Before the reads: an item whose write ends meanwhile would be seen in neither place.
+        for first in (0..self.buckets).step_by(CONCURRENT_READS as usize) {
+            let group = || (first..self.buckets.min(first + CONCURRENT_READS)).map(BucketId);
+            // Pending items are listed before the reads: one whose write completes in between would be in neither list.
             for bucket in group() {
                 let keys = self.shard(bucket).lock().waiting_keys(bucket);
                 keys.iter().for_each(|key| visit(key));
@@ -41,12 +41,15 @@ impl Soc {
     }
 
     /// The keys of `read` that no pending entry removes. If the bucket was rewritten since the read, it is read again: a removal that was
-    /// pending may be written by now.
+    /// pending may be written by now. A bucket that became empty is only marked so in memory, and the device still has its old items.
     async fn current_keys(&self, bucket: BucketId, mut read: BucketKeys, waiting: Waiting) -> Vec<Vec<u8>> {
-        for attempt in 1.. {
+        loop {
             {
                 let shard = self.shard(bucket).lock();
-                if attempt == READ_ATTEMPTS || !read.before.overtaken(shard.witness(bucket)) {
+                if !self.written.get(bucket) {
+                    return Vec::new();
+                }
+                if !read.before.overtaken(shard.witness(bucket)) {
                     // A pending item is a later version of the key; a tombstone is its removal.
                     read.keys.retain(|(fingerprint, _)| shard.waits(bucket, *fingerprint) != Some(false));
                     break;
