@@ -9,7 +9,7 @@ use device::{Clock, Device, SliceDevice, VirtualClock};
 use crate::background::{Background, Stop};
 use crate::claim::Claim;
 use crate::close::Closing;
-use crate::config::{CacheConfig, FlashConfig, PairConfig, Removal, SmallItems};
+use crate::config::{CacheConfig, FlashConfig, PairConfig, Removal};
 use crate::dram::{Dram, OnExpiry, OnUnlinkExpired};
 use crate::error::CacheError;
 use crate::event::{Event, EventKind, Events};
@@ -35,7 +35,6 @@ impl Cache {
         waiting: Waiting,
     ) -> Result<Self, CacheError> {
         let config = &config.clone().within_budget()?;
-        check_destructor(config)?;
         let claim = config.flash.as_ref().map(|flash| Claim::on(&flash.device)).transpose()?;
         let expiry_clock = Arc::new(ExpiryClock::new(Arc::clone(clock)));
         let clock = &(Arc::clone(&expiry_clock) as Arc<dyn Clock>);
@@ -117,15 +116,6 @@ fn on_eviction(home: &Home) -> OnEviction {
         Some(engine) => engine.left_flash(item, take_out),
         None => _ = take_out(),
     })
-}
-
-/// A log does not read an item back when it is removed, so its destructor could not be called.
-fn check_destructor(config: &CacheConfig) -> Result<(), CacheError> {
-    let is_log = |flash: &FlashConfig| matches!(flash.small_items, SmallItems::Log(_));
-    if config.item_destructor.is_some() && config.flash.as_ref().is_some_and(is_log) {
-        return Err(wrong("item_destructor: small items must be in sets (small_items: SmallItems::Sets)"));
-    }
-    Ok(())
 }
 
 fn on_owed(home: &Home) -> OnOwed {

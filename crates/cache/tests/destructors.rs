@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use device::{Clock, MemoryDevice, VirtualClock};
 use flashwright_cache::config::Removal;
-use flashwright_cache::{Builder, Cache, Destroyed, FlashConfig, InsertOptions, Inserted, Layer};
+use flashwright_cache::{
+    Builder, Cache, Destroyed, FlashConfig, InsertOptions, Inserted, Layer, LogOptions, SmallItems,
+};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -55,22 +57,31 @@ fn dram_alone() -> Builder {
     Cache::builder().dram_bytes(4 * MIB).max_item_bytes(16 << 10)
 }
 
-fn hybrid(flash_mib: u64) -> Builder {
+/// The engines for small items: sets, and logs with and without readmission.
+fn engines() -> [SmallItems; 3] {
+    let log = |readmission_share| {
+        SmallItems::Log(LogOptions { readmission_share, expected_item_bytes: 400, regions: None })
+    };
+    [SmallItems::Sets, log(0.0), log(0.25)]
+}
+
+fn hybrid(flash_mib: u64, small_items: SmallItems) -> Builder {
     let mut flash = FlashConfig::new(Arc::new(MemoryDevice::new(flash_mib * MIB)));
     flash.regions.region_bytes = 128 << 10;
     flash.pending_bytes = 64 << 10;
     flash.pairs[0].soc_share = 0.4;
+    flash.small_items = small_items;
     dram_alone().flash_config(flash)
 }
 
-/// Inserts an item; its number.
+/// Inserts an item and returns its number.
 fn insert(cache: &Cache, ledger: &Ledger, key: u64, len: usize, options: &InsertOptions) -> usize {
     let (number, value) = ledger.new_value(len);
     assert_eq!(cache.insert_blocking(&key.to_le_bytes(), &value, options), Inserted::Stored);
     number
 }
 
-/// Has items of other keys push those of `keys` out of DRAM, and waits until they are on flash.
+/// Inserts items of other keys, which evict earlier ones from DRAM, and waits until those are on flash.
 fn push_to_flash(cache: &Cache, ledger: &Ledger) {
     for len in [300, 3000] {
         for other in 0..6 * MIB / len {
@@ -99,8 +110,8 @@ fn replaced_and_removed_items_in_dram_are_destroyed_at_once() {
 
 #[test]
 fn item_on_flash_alone_is_destroyed_with_its_value_after_remove_or_replace() {
-    for len in [300, 3000] {
-        let (builder, ledger) = with_ledger(hybrid(32));
+    for (len, small_items) in [300, 3000].into_iter().zip(engines()).chain([(300, engines()[1])]) {
+        let (builder, ledger) = with_ledger(hybrid(32, small_items));
         let cache = builder.open().unwrap();
         let [removed, replaced] = [1, 2].map(|key| insert(&cache, &ledger, key, len, &NO_TTL));
         push_to_flash(&cache, &ledger);
@@ -115,8 +126,8 @@ fn item_on_flash_alone_is_destroyed_with_its_value_after_remove_or_replace() {
 
 #[test]
 fn item_in_dram_and_on_flash_is_destroyed_once() {
-    for len in [300, 3000] {
-        let (builder, ledger) = with_ledger(hybrid(32));
+    for (len, small_items) in [300, 3000].into_iter().zip(engines()).chain([(300, engines()[2])]) {
+        let (builder, ledger) = with_ledger(hybrid(32, small_items));
         let cache = builder.open().unwrap();
         let number = insert(&cache, &ledger, 1, len, &NO_TTL);
         push_to_flash(&cache, &ledger);
@@ -132,22 +143,25 @@ fn item_in_dram_and_on_flash_is_destroyed_once() {
 
 #[test]
 fn expired_item_is_destroyed_once_from_dram_and_from_flash() {
-    let clock = Arc::new(VirtualClock::default());
-    let shown: Arc<dyn Clock> = Arc::clone(&clock) as _;
-    let (builder, ledger) = with_ledger(hybrid(32).clock(shown));
-    let cache = builder.open().unwrap();
-    let for_a_minute = InsertOptions { pool: 0, ttl_seconds: Some(60) };
-    let on_flash = [(1, 300), (2, 3000)].map(|(key, len)| insert(&cache, &ledger, key, len, &for_a_minute));
-    push_to_flash(&cache, &ledger);
-    let in_dram = insert(&cache, &ledger, 3, 300, &for_a_minute);
-    clock.advance_by(61_000_000_000);
-    assert!(cache.get_blocking(&3_u64.to_le_bytes()).is_none());
-    assert_eq!(ledger.calls_of(in_dram), [(Removal::Expired, Layer::Dram)]);
-    for _ in 0..6 {
+    for small_items in engines() {
+        let clock = Arc::new(VirtualClock::default());
+        let shown: Arc<dyn Clock> = Arc::clone(&clock) as _;
+        let (builder, ledger) = with_ledger(hybrid(32, small_items).clock(shown));
+        let cache = builder.open().unwrap();
+        let for_a_minute = InsertOptions { pool: 0, ttl_seconds: Some(60) };
+        let on_flash =
+            [(1, 300), (2, 3000)].map(|(key, len)| insert(&cache, &ledger, key, len, &for_a_minute));
         push_to_flash(&cache, &ledger);
+        let in_dram = insert(&cache, &ledger, 3, 300, &for_a_minute);
+        clock.advance_by(61_000_000_000);
+        assert!(cache.get_blocking(&3_u64.to_le_bytes()).is_none());
+        assert_eq!(ledger.calls_of(in_dram), [(Removal::Expired, Layer::Dram)]);
+        for _ in 0..6 {
+            push_to_flash(&cache, &ledger);
+        }
+        let expired = [(Removal::Expired, Layer::Flash)];
+        assert_eq!(on_flash.map(|number| ledger.calls_of(number)), [expired, expired], "{small_items:?}");
     }
-    let expired = [(Removal::Expired, Layer::Flash)];
-    assert_eq!(on_flash.map(|number| ledger.calls_of(number)), [expired, expired]);
 }
 
 #[test]
@@ -226,5 +240,7 @@ fn check_stress(builder: Builder, what: &str) {
 #[test]
 fn every_item_is_destroyed_exactly_once_under_threads() {
     check_stress(dram_alone(), "DRAM alone");
-    check_stress(hybrid(8), "DRAM and flash");
+    for small_items in engines() {
+        check_stress(hybrid(8, small_items), &format!("{small_items:?}"));
+    }
 }

@@ -4,7 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use device::MemoryDevice;
-use flashwright_cache::{Cache, CacheError, FlashConfig, InsertOptions, UpkeepConfig};
+use flashwright_cache::{
+    Cache, CacheError, FlashConfig, InsertOptions, LogOptions, SmallItems, UpkeepConfig,
+};
 use pollster::block_on;
 
 const MIB: u64 = 1 << 20;
@@ -20,10 +22,15 @@ fn config(device: &Arc<MemoryDevice>) -> FlashConfig {
 }
 
 fn open(device: &Arc<MemoryDevice>) -> Cache {
+    open_with(device, SmallItems::Sets)
+}
+
+fn open_with(device: &Arc<MemoryDevice>, small_items: SmallItems) -> Cache {
     Cache::builder()
         .dram_bytes(2 * MIB)
         .max_item_bytes(16 << 10)
         .flash_config(config(device))
+        .small_items(small_items)
         // Rebalancing would move items from DRAM to flash between two lists of keys.
         .upkeep(UpkeepConfig { rebalance_interval_ms: 0, ..UpkeepConfig::default() })
         .open()
@@ -48,29 +55,29 @@ fn found(cache: &Cache) -> Vec<u32> {
 
 #[test]
 fn keys_in_dram_and_on_flash_are_all_that_gets_find() {
-    let device = Arc::new(MemoryDevice::new(64 * MIB));
-    let cache = open(&device);
-    fill(&cache);
-    for number in (0..6000).step_by(7) {
-        cache.remove(&key(number));
-    }
-    for settled in [false, true] {
-        if settled {
-            cache.settle_blocking().unwrap();
+    for small_items in [SmallItems::Sets, SmallItems::Log(LogOptions::default())] {
+        let cache = open_with(&Arc::new(MemoryDevice::new(64 * MIB)), small_items);
+        fill(&cache);
+        for number in (0..6000).step_by(7) {
+            cache.remove(&key(number));
         }
-        let (mut in_dram, mut on_flash) = (HashSet::new(), HashSet::new());
-        cache.for_each_key_in_dram(|key| _ = in_dram.insert(key.to_vec()));
-        block_on(cache.for_each_key_on_flash(|key| _ = on_flash.insert(key.to_vec())));
-        let mut again = HashSet::new();
-        cache.for_each_key_on_flash_blocking(|key| _ = again.insert(key.to_vec()));
-        assert!(on_flash.len() > 3000, "{} on flash", on_flash.len());
-        let listed: HashSet<Vec<u8>> = in_dram.union(&on_flash).cloned().collect();
-        let expected: HashSet<Vec<u8>> = (0..6000).filter(|number| number % 7 != 0).map(key).collect();
-        if settled {
-            assert!(on_flash == again && listed == expected, "{} listed", listed.len());
-        } else {
-            // A removed key can be listed while its bucket is being rewritten.
-            assert!(listed.is_superset(&expected), "{} listed", listed.len());
+        for settled in [false, true] {
+            if settled {
+                cache.settle_blocking().unwrap();
+            }
+            let (mut in_dram, mut on_flash) = (HashSet::new(), HashSet::new());
+            cache.for_each_key_in_dram(|key| _ = in_dram.insert(key.to_vec()));
+            block_on(cache.for_each_key_on_flash(|key| _ = on_flash.insert(key.to_vec())));
+            let mut again = HashSet::new();
+            cache.for_each_key_on_flash_blocking(|key| _ = again.insert(key.to_vec()));
+            assert!(on_flash.len() > 3000, "{} on flash", on_flash.len());
+            let listed: HashSet<Vec<u8>> = in_dram.union(&on_flash).cloned().collect();
+            let expected: HashSet<Vec<u8>> = found(&cache).into_iter().map(key).collect();
+            let what = format!("{small_items:?}, settled {settled}");
+            assert!(on_flash == again && listed == expected, "{what}: {} listed", listed.len());
+            // A removal can take an item with the same fingerprint with it.
+            let lost = (0..6000).filter(|number| number % 7 != 0).count() - expected.len();
+            assert!(lost < 100, "{what}: {lost} lost");
         }
     }
 }

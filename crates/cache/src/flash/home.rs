@@ -308,7 +308,7 @@ impl Settlement<'_> {
             bytes.extend((self.config.pairs.len() as u64).to_le_bytes());
         }
         if let SmallItems::Log(options) = &self.config.small_items {
-            bytes.extend(b"log");
+            bytes.extend(b"log 2");
             bytes.extend(options.expected_item_bytes.to_le_bytes());
             bytes.extend(options.regions.unwrap_or(0).to_le_bytes());
         }

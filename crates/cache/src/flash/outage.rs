@@ -10,6 +10,12 @@
 //!
 //! These are decisions only: the engines keep the queues and do the writing.
 
+use std::sync::Arc;
+
+use device::{Clock, IoError};
+use event_listener::Event;
+use parking_lot::Mutex;
+
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;
 
@@ -117,6 +123,62 @@ impl Outage {
         }
         let due_ns = now_ns.saturating_add(pause_ns(now.count - 1));
         Verdict::Again { due_ns, alone: successes > before.successes }
+    }
+}
+
+/// The pauses of an engine's writes while the device fails. Without a clock there are none.
+#[derive(Default)]
+pub(crate) struct WritePauses {
+    outage: Mutex<Outage>,
+    clock: Option<Arc<dyn Clock>>,
+}
+
+impl WritePauses {
+    /// Pauses from 50 ms to 5 s by `clock`.
+    pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
+        Self { outage: Mutex::default(), clock: Some(clock) }
+    }
+
+    /// Whether failed writes are followed by pauses.
+    pub fn is_enabled(&self) -> bool {
+        self.clock.is_some()
+    }
+
+    /// Whether writes fail.
+    pub fn is_failing(&self) -> bool {
+        self.clock.is_some() && self.outage.lock().is_on()
+    }
+
+    /// The last failed write.
+    pub fn last_error(&self) -> Option<String> {
+        self.outage.lock().last_error().map(str::to_owned)
+    }
+
+    /// Whether writes pause now.
+    pub fn is_pause(&self) -> bool {
+        self.clock.as_ref().is_some_and(|clock| self.outage.lock().pauses(clock.monotonic_ns()))
+    }
+
+    /// Notifies `work` if a pause has ended. Returns the end of the current pause.
+    pub fn wake_if_due(&self, now_ns: u64, work: &Event) -> Option<u64> {
+        let resume_ns = self.outage.lock().resume_ns();
+        if resume_ns > 0 && resume_ns <= now_ns {
+            work.notify(usize::MAX);
+        }
+        (resume_ns > now_ns).then_some(resume_ns)
+    }
+
+    /// Records the outcome of a write. Returns whether it ends an outage.
+    pub fn note_write(&self, written: Result<(), &IoError>) -> bool {
+        let mut outage = self.outage.lock();
+        match (written, &self.clock) {
+            (Err(error), Some(clock)) => {
+                outage.note_failure(error.to_string(), clock.monotonic_ns());
+                false
+            }
+            (Ok(()), _) => outage.succeeded(),
+            (Err(_), None) => false,
+        }
     }
 }
 

@@ -53,26 +53,29 @@ impl SmallEngine {
         }
     }
 
-    /// Removes a key. `owed` is the reason for which the item's destructor must be called; a log has none.
+    /// Removes a key. `owed` is the reason for which the item's destructor must be called.
     pub(crate) fn forget_owing(&self, hash: KeyHash, key: &[u8], owed: Option<Removal>) -> bool {
-        match self {
-            Self::Sets(sets) => sets.forget_owing(hash, key, owed),
-            Self::Log(log) => log.forget(hash, key),
-        }
+        either!(self, it => it.forget_owing(hash, key, owed))
     }
 
     /// Calls the destructors of items that were removed before they were written.
     pub(crate) fn destroy_dropped(&self) {
-        if let Self::Sets(sets) = self {
-            sets.destroy_dropped();
+        either!(self, it => it.destroy_dropped());
+    }
+
+    /// Calls the destructors of removed items that can be read without a write.
+    pub(crate) async fn destroy_removed(&self, waiting: Waiting) {
+        match self {
+            Self::Sets(sets) => sets.destroy_dropped(),
+            Self::Log(log) => log.destroy_removed(waiting).await,
         }
     }
 
-    /// Calls `on_owed` for items whose destructors are owed. A cache with destructors has no log.
+    /// Calls `on_owed` for items whose destructors are owed.
     pub(crate) fn with_owed_callback(self, on_owed: OnOwed) -> Self {
         match self {
             Self::Sets(sets) => Self::Sets(Box::new(sets.with_owed_callback(on_owed))),
-            Self::Log(_) => self,
+            Self::Log(log) => Self::Log(Box::new(log.with_owed_callback(on_owed))),
         }
     }
 

@@ -239,11 +239,15 @@ impl FlashTier {
         in_regions || in_soc
     }
 
-    /// Calls the destructors of forgotten items whose bytes can be had without writing: those on their way to flash and in regions.
+    /// Calls the destructors of removed items that can be read without a write: those in memory, in regions and in logs.
     pub(crate) async fn destroy_forgotten(&self, waiting: Waiting) {
-        self.destroy_dropped();
-        for regions in self.pairs.iter().filter_map(|pair| pair.regions.as_ref()) {
-            regions.destroy_all(waiting).await;
+        for pair in &self.pairs {
+            if let Some(small_items) = &pair.soc {
+                small_items.destroy_removed(waiting).await;
+            }
+            if let Some(regions) = &pair.regions {
+                regions.destroy_all(waiting).await;
+            }
         }
     }
 

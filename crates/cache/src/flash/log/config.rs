@@ -23,11 +23,11 @@ pub const MIN_REGIONS: u64 = 4;
 pub struct LogConfig {
     /// Offset of the log on the device, in bytes; a multiple of the device's block.
     pub offset_bytes: u64,
-    /// Bytes of the device for the log. The remainder of a division into regions stays unused.
+    /// Bytes of the device for the log. The remainder of a division into pages stays unused.
     pub log_bytes: u64,
     /// Bytes of a page, the unit of a read: a power of two, at least the device's block, 512 to 32,768.
     pub page_bytes: u32,
-    /// Number of regions. `None`: 448, or such that a region has 1 to 512 MiB. More regions need less memory for
+    /// Number of full regions that fit the log. `None`: 448, or such that a region has 1 to 512 MiB. More regions need less memory for
     /// the open ones and more bits per item.
     pub regions: Option<u32>,
     /// Expected mean of key and value, which sizes the index. With smaller items, the index is full before the log is, and the
@@ -51,8 +51,10 @@ pub struct Shape {
     pub page_bytes: u32,
     /// Pages of a region.
     pub pages_per_region: u32,
-    /// Regions of the ring.
-    pub regions: u32,
+    /// Pages of the log.
+    pub log_pages: u64,
+    /// Live regions at most: more than full ones fit the log, since a region that is written early is shorter.
+    pub max_regions: u32,
     /// Bits of a region's sequence number in an index slot.
     pub sequence_bits: u32,
     /// Bits of a key's fingerprint in a slot.
@@ -139,7 +141,8 @@ impl LogConfig {
         // Live, open and sealed regions have different numbers, and an eighth is left for the sweep to go round once.
         let numbers = regions + regions / 8 + 8;
         let sequence_bits = u32::BITS - (numbers - 1).leading_zeros();
-        let spare = (1 << sequence_bits) - regions - 4;
+        let max_regions = regions + (regions / 16).max(2);
+        let spare = (1 << sequence_bits) - max_regions - 4;
         let slot_bits = sequence_bits + FINGERPRINT_BITS + HIT_BITS;
         let slots = self.log_bytes as f64 / f64::from(self.expected_item_bytes) * SLOTS_PER_ITEM;
         let lines = (slots / f64::from(LINE_BITS / slot_bits)).ceil();
@@ -147,7 +150,8 @@ impl LogConfig {
         Shape {
             page_bytes: self.page_bytes,
             pages_per_region,
-            regions,
+            log_pages: self.log_bytes / u64::from(self.page_bytes),
+            max_regions,
             sequence_bits,
             fingerprint_bits: FINGERPRINT_BITS,
             hit_bits: HIT_BITS,
@@ -180,14 +184,19 @@ impl Shape {
     #[must_use]
     pub fn index_bytes(&self, shards: usize) -> u64 {
         let lines = shards as u64 * u64::from(self.lines_per_shard) * u64::from(LINE_BITS / 8);
-        let pages = u64::from(self.pages_per_region) * u64::from(self.regions);
-        lines + pages * 2 + u64::from(self.regions) * 64
+        lines + self.log_pages * 2 + u64::from(self.max_regions) * 64
     }
 
     /// Bits of an index slot.
     #[must_use]
     pub fn slot_bits(&self) -> u32 {
         self.sequence_bits + self.fingerprint_bits + self.hit_bits
+    }
+
+    /// Entries of the index, at most.
+    #[must_use]
+    pub fn index_slots(&self, shards: usize) -> u64 {
+        shards as u64 * u64::from(self.lines_per_shard) * u64::from(self.slots_per_line())
     }
 
     /// Slots of a line.

@@ -1,7 +1,7 @@
 //! Eviction of the oldest region, and readmission of its items that were read.
 //!
-//! A region is read back only if items can be readmitted or a listener wants them. All others are evicted without I/O: their entries are dead
-//! as soon as the region leaves the [live](super::index::Live) ones.
+//! A region is read back only if items can be readmitted or a callback receives evicted items. Otherwise its entries are dead as soon as the
+//! region leaves the [live](super::index::Live) ones, without I/O.
 
 use std::sync::atomic::Ordering;
 
@@ -12,16 +12,38 @@ use super::page::{Entry, Page};
 use super::table::Buffered;
 use super::{HashLog, Region};
 use crate::KeyHash;
-use crate::flash::{FlashItem, Waiting};
+use crate::config::Removal;
+use crate::flash::{OnEviction, Waiting};
 
 impl HashLog {
+    /// Evicts regions until region `sequence` of `pages` pages and `items` items fits the log and the index.
+    pub(super) async fn make_space(
+        &self,
+        sequence: u64,
+        pages: u64,
+        items: usize,
+        waiting: Waiting,
+        now_seconds: u32,
+    ) {
+        loop {
+            let live = self.live();
+            let has_space = sequence - live.min < u64::from(self.shape.max_regions)
+                && self.used_pages() + pages <= self.shape.log_pages
+                && self.live_item_count() + items as u64 <= self.max_items;
+            if has_space || live.min > live.max {
+                return;
+            }
+            self.evict(live.min, waiting, now_seconds).await;
+        }
+    }
+
     /// Evicts region `sequence`, the oldest.
     pub(super) async fn evict(&self, sequence: u64, waiting: Waiting, now_seconds: u32) {
         if let Some(region) = self.region(sequence).filter(|_| self.reads_evicted_regions()) {
             self.read_evicted(&region, waiting, now_seconds).await;
         }
         self.oldest.fetch_max(sequence + 1, Ordering::AcqRel);
-        let place = (sequence % u64::from(self.shape.regions)) as usize;
+        let place = self.place(sequence);
         let mut regions = self.regions.write();
         if regions[place].as_ref().is_some_and(|region| region.sequence == sequence) {
             regions[place] = None;
@@ -31,7 +53,7 @@ impl HashLog {
     }
 
     fn reads_evicted_regions(&self) -> bool {
-        self.config.readmission_share > 0.0 || self.on_eviction.is_some()
+        self.config.readmission_share > 0.0 || self.reports_all()
     }
 
     async fn read_evicted(&self, region: &Region, waiting: Waiting, now_seconds: u32) {
@@ -50,78 +72,80 @@ impl HashLog {
         visit: &mut impl FnMut(&Entry<'_>),
     ) {
         let page_bytes = self.shape.page_bytes as usize;
-        let read_bytes = self.config.max_write_bytes.min(self.device.geometry().max_io_bytes) as usize;
-        let pages_per_read = (read_bytes / page_bytes).max(1) as u32;
-        let pages = region.fences.deviations().len() as u32;
-        let mut first = 0;
-        while first < pages {
-            let count = pages_per_read.min(pages - first);
-            let buffer = IoBuffer::zeroed(count as usize * page_bytes);
-            let request = Request::Read { offset: self.page_offset(region.sequence, first), buffer };
-            if let Ok(Some(buffer)) = waiting.start(&*self.device, request).await {
-                for (number, bytes) in (first..).zip(buffer.chunks_exact(page_bytes)) {
-                    let Ok(page) = Page::open(bytes, self.identity(region.sequence, number)) else {
-                        continue;
-                    };
+        for pages in self.transfers(region.start_page, region.pages()) {
+            let buffer = IoBuffer::zeroed((pages.end - pages.start) as usize * page_bytes);
+            let offset = self.page_offset(region.start_page + pages.start);
+            if let Ok(Some(buffer)) = waiting.start(&*self.device, Request::Read { offset, buffer }).await {
+                for (number, bytes) in pages.zip(buffer.chunks_exact(page_bytes)) {
+                    let Ok(page) = Page::open(bytes, self.identity(region, number as u32)) else { continue };
                     page.entries().for_each(|entry| visit(&entry));
                 }
             }
-            first += count;
         }
     }
 
-    /// Readmits an item that was read and fits the budget; reports any other live item as evicted.
+    /// Readmits an item that was read and fits the budget; reports any other live item as evicted, and a removed one as removed.
     fn evict_item(&self, sequence: u64, entry: &Entry<'_>, budget_bytes: &mut usize, now_seconds: u32) {
         let hash = self.hash_of(entry.key);
         let address = self.address(hash);
+        let is_expired = is_expired(entry.expiry_seconds, now_seconds);
         {
             let mut shard = self.shard(hash).lock();
             let live = self.live();
+            // Items of one region have different addresses, so this entry belongs to this item.
             let Some(hits) = shard.lines.hits(&address, sequence, live) else { return };
-            let is_newest = shard.lines.candidates(&address, live).as_slice().first() == Some(&sequence)
-                && shard.tables.find(hash, entry.key).is_none();
+            if let Some(owed) = self.complete_removal(&mut shard, hash, entry.key, sequence) {
+                drop(shard);
+                owed.iter().for_each(|&reason| self.report_removed(&Buffered::of(hash, entry), reason));
+                return;
+            }
+            // Without callbacks, a newer version does not remove the entry of an older one.
+            let is_newest = self.reports_all()
+                || shard.lines.candidates(&address, live).as_slice().first() == Some(&sequence)
+                    && shard.tables.find(hash, entry.key).is_none();
             if !is_newest {
                 return;
             }
-            if is_expired(entry.expiry_seconds, now_seconds) {
-                shard.stats.evictions_expired += 1;
-                return;
-            }
-            let item = buffered(hash, entry);
-            if hits > 0 && item.page_bytes() <= *budget_bytes {
-                *budget_bytes -= item.page_bytes();
+            shard.stats.evictions_expired += u64::from(is_expired);
+            let item_bytes = entry.page_bytes();
+            if !is_expired && hits > 0 && item_bytes <= *budget_bytes {
+                *budget_bytes -= item_bytes;
+                let item = Buffered::of(hash, entry);
                 shard.stats.readmitted_items += 1;
                 shard.stats.readmitted_bytes += item.bytes.len() as u64;
-                self.live_items_of(sequence).fetch_sub(1, Ordering::Relaxed);
+                self.remove_entry(&mut shard, hash, sequence);
                 self.buffer(&mut shard, item);
                 return;
             }
         }
-        self.report_eviction(sequence, hash, entry);
-    }
-
-    fn report_eviction(&self, sequence: u64, hash: KeyHash, entry: &Entry<'_>) {
-        let Some(on_eviction) = &self.on_eviction else { return };
-        if self.wants_eviction.as_ref().is_none_or(|wants| wants(hash)) {
-            let item = FlashItem {
-                key: entry.key,
-                hash,
-                value: &[entry.value],
-                expiry_seconds: entry.expiry_seconds,
-                tag: entry.tag,
-            };
-            on_eviction(&item, &mut || self.take_out(sequence, hash));
+        // Expired items are reported to destructors only.
+        let is_reported = !is_expired || self.on_owed.is_some();
+        if is_reported
+            && let Some(on_eviction) = &self.on_eviction
+            && self.wants_eviction.as_ref().is_none_or(|wants| wants(hash))
+        {
+            self.report_eviction(sequence, &Buffered::of(hash, entry), on_eviction);
         }
     }
 
-    /// Removes the entry of an item of an evicted region. Returns false if the item was removed or replaced in between.
-    fn take_out(&self, sequence: u64, hash: KeyHash) -> bool {
-        let mut shard = self.shard(hash).lock();
-        let is_removed = shard.lines.remove_one(&self.address(hash), sequence, self.live());
-        if is_removed {
-            shard.stats.evictions += 1;
-            self.live_items_of(sequence).fetch_sub(1, Ordering::Relaxed);
+    fn report_eviction(&self, sequence: u64, item: &Buffered, on_eviction: &OnEviction) {
+        let mut owed = None;
+        item.as_flash_item(|flash_item| {
+            on_eviction(flash_item, &mut || self.take_out(sequence, item, &mut owed));
+        });
+        owed.iter().for_each(|&reason| self.report_removed(item, reason));
+    }
+
+    /// Removes the entry of an item of an evicted region. Returns false if the item was removed or replaced in between; `owed` is then the
+    /// reason for its destructor call.
+    fn take_out(&self, sequence: u64, item: &Buffered, owed: &mut Option<Removal>) -> bool {
+        let mut shard = self.shard(item.hash).lock();
+        if let Some(reason) = self.complete_removal(&mut shard, item.hash, item.key(), sequence) {
+            *owed = reason;
+            return false;
         }
+        let is_removed = self.remove_entry(&mut shard, item.hash, sequence);
+        shard.stats.evictions += u64::from(is_removed);
         is_removed
     }
 
@@ -130,12 +154,15 @@ impl HashLog {
     }
 }
 
-fn buffered(hash: KeyHash, entry: &Entry<'_>) -> Buffered {
-    Buffered {
-        hash,
-        bytes: [entry.key, entry.value].concat().into(),
-        key_len: entry.key.len() as u8,
-        tag: entry.tag,
-        expiry_seconds: entry.expiry_seconds,
+impl Buffered {
+    /// A copy of an item in a page.
+    pub(super) fn of(hash: KeyHash, entry: &Entry<'_>) -> Self {
+        Self {
+            hash,
+            bytes: [entry.key, entry.value].concat().into(),
+            key_len: entry.key.len() as u8,
+            tag: entry.tag,
+            expiry_seconds: entry.expiry_seconds,
+        }
     }
 }

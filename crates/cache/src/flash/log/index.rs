@@ -2,7 +2,8 @@
 //!
 //! A slot has the low bits of a region's sequence number, a fingerprint of the key, and whether the item was read. It has no offset:
 //! within a region, the key's hash and the [fences](super::fences) lead to the page. Slots are packed in lines of 64 bytes. A key has two
-//! candidate lines, and an insert takes the one with more free slots, so lines fill evenly.
+//! candidate lines, and an insert takes the one with more free slots, so lines fill evenly. If both are full, an entry of them moves to its
+//! other line.
 //!
 //! Entries of an evicted region are dead. They are not visited at eviction: their sequence number lies outside the range of
 //! [live](Live) ones, which makes the slot free. A [sweep](Lines::sweep) clears dead slots before their number recurs.
@@ -35,20 +36,29 @@ impl Live {
     }
 }
 
-/// The address of a key in its shard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The address of a key in its shard. Keys of equal address are indistinguishable in the index; keys of different addresses never match
+/// each other's entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Address {
-    /// The two candidate lines; they may be equal.
-    pub lines: [u32; 2],
+    /// The two candidate lines in ascending order; they may be equal. Each follows from the other and the fingerprint, so an entry can be
+    /// moved to its other line (partial-key cuckoo hashing, Fan et al., CoNEXT 2014).
+    lines: [u32; 2],
     /// Not 0, which marks a slot as free.
-    pub fingerprint: u32,
+    fingerprint: u32,
 }
 
 impl Address {
-    /// Whether an entry of one address could be taken for an entry of the other.
-    pub fn collides_with(&self, other: &Self) -> bool {
-        self.fingerprint == other.fingerprint && self.lines.iter().any(|line| other.lines.contains(line))
+    /// The address of a key whose hash selects `line` of `line_count` lines.
+    pub fn new(line: u32, fingerprint: u32, line_count: u32) -> Self {
+        let other = other_line(line, fingerprint, line_count);
+        Self { lines: [line.min(other), line.max(other)], fingerprint }
     }
+}
+
+/// The other candidate line of an entry. The function is its own inverse.
+fn other_line(line: u32, fingerprint: u32, line_count: u32) -> u32 {
+    let sum = fingerprint.wrapping_mul(0x9E37_79B1) % line_count;
+    ((u64::from(sum) + u64::from(line_count) - u64::from(line)) % u64::from(line_count)) as u32
 }
 
 /// The regions that may hold a key, newest first.
@@ -75,13 +85,28 @@ impl Candidates {
     pub fn as_slice(&self) -> &[u64] {
         &self.sequences[..self.len]
     }
+
+    /// The candidates newer than `sequence`.
+    pub fn after(mut self, sequence: u64) -> Self {
+        self.len = self.as_slice().partition_point(|&newer| newer > sequence);
+        self
+    }
+}
+
+/// The treatment of an insert into full lines whose entries cannot be moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenFull {
+    /// Replaces the oldest entry of both lines.
+    ReplaceOldest,
+    /// Adds an entry beyond the lines, until one becomes free. No entry is lost.
+    Overflow,
 }
 
 /// The result of an insert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inserted {
-    /// Into a free slot.
-    Free,
+    /// No other entry was lost.
+    Kept,
     /// In place of the oldest entry of both lines, of this region.
     Replaced(u64),
     /// Not at all: every entry of both lines is as new.
@@ -114,10 +139,15 @@ struct Slot {
     hits: u32,
 }
 
+/// The line number of entries beyond the lines; the slot is their position in the list.
+const OVERFLOW_LINE: u32 = u32::MAX;
+
 /// The lines of a shard.
 pub struct Lines {
     format: SlotFormat,
     words: Box<[[u64; LINE_WORDS]]>,
+    /// Entries for which both lines are full; removed ones have the fingerprint 0.
+    overflow: Vec<(Address, Slot)>,
     sweep_at: usize,
 }
 
@@ -125,7 +155,12 @@ impl Lines {
     /// Empty lines.
     pub fn new(lines: u32, format: SlotFormat) -> Self {
         assert!(format.bits() <= u32::BITS, "a slot fits 32 bits");
-        Self { format, words: vec![[0; LINE_WORDS]; lines as usize].into(), sweep_at: 0 }
+        Self {
+            format,
+            words: vec![[0; LINE_WORDS]; lines as usize].into(),
+            overflow: Vec::new(),
+            sweep_at: 0,
+        }
     }
 
     /// The live regions with an entry of this address, newest first.
@@ -139,14 +174,28 @@ impl Lines {
         candidates
     }
 
-    /// Inserts an entry of region `sequence`, which is the newest.
-    pub fn insert(&mut self, address: &Address, sequence: u64, live: Live) -> Inserted {
-        let free = address.lines.map(|line| self.free_slots(line, live));
-        let emptier = usize::from(free[1].count > free[0].count);
+    /// All live regions with an entry of this address that is newer than `after`, newest first.
+    pub fn all_after(&self, address: &Address, after: u64, live: Live) -> Vec<u64> {
+        let mut sequences = Vec::new();
+        self.each_match(address, |_, slot| {
+            sequences.extend(live.decode(slot.sequence_low).filter(|&sequence| sequence > after));
+        });
+        sequences.sort_unstable_by(|a, b| b.cmp(a));
+        sequences
+    }
+
+    /// Inserts an entry of region `sequence`, which is the newest. No other entry of this region has the address.
+    pub fn insert(&mut self, address: &Address, sequence: u64, live: Live, when_full: WhenFull) -> Inserted {
         let new = Slot { sequence_low: live.encode(sequence), fingerprint: address.fingerprint, hits: 0 };
-        if let Some(slot) = free[emptier].first {
-            self.set(address.lines[emptier], slot, new);
-            return Inserted::Free;
+        if let Some((line, slot)) =
+            self.free_slot(address, live).or_else(|| self.make_free_slot(address, live))
+        {
+            self.set(line, slot, new);
+            return Inserted::Kept;
+        }
+        if when_full == WhenFull::Overflow {
+            self.overflow.push((*address, new));
+            return Inserted::Kept;
         }
         let oldest = address.lines.iter().filter_map(|&line| self.oldest_slot(line, live)).min();
         match oldest {
@@ -156,6 +205,48 @@ impl Lines {
             }
             _ => Inserted::Full,
         }
+    }
+
+    /// A free slot in the line of the address that has more of them.
+    fn free_slot(&self, address: &Address, live: Live) -> Option<(u32, u32)> {
+        let free = address.lines.map(|line| self.free_slots(line, live));
+        let emptier = usize::from(free[1].count > free[0].count);
+        free[emptier].first.map(|slot| (address.lines[emptier], slot))
+    }
+
+    /// Moves an entry of the full lines to its other line, if that has a free slot. Returns the slot that is now free.
+    fn make_free_slot(&mut self, address: &Address, live: Live) -> Option<(u32, u32)> {
+        let line_count = self.words.len() as u32;
+        for line in address.lines {
+            for slot in 0..self.format.slots() {
+                let entry = self.get(line, slot);
+                let other = other_line(line, entry.fingerprint, line_count);
+                if other != line
+                    && let Some(free) = self.free_slots(other, live).first
+                {
+                    self.set(other, free, entry);
+                    return Some((line, slot));
+                }
+            }
+        }
+        None
+    }
+
+    /// Moves entries beyond the lines into slots that have become free. Returns whether all fit.
+    pub fn place_overflow(&mut self, live: Live) -> bool {
+        if self.overflow.is_empty() {
+            return true;
+        }
+        for (address, entry) in std::mem::take(&mut self.overflow) {
+            if entry.fingerprint == 0 || live.decode(entry.sequence_low).is_none() {
+                continue;
+            }
+            match self.free_slot(&address, live).or_else(|| self.make_free_slot(&address, live)) {
+                Some((line, slot)) => self.set(line, slot, entry),
+                None => self.overflow.push((address, entry)),
+            }
+        }
+        self.overflow.is_empty()
     }
 
     /// Removes all entries of the address. Calls `removed` with the region of each live one.
@@ -223,6 +314,7 @@ impl Lines {
     /// Removes all entries.
     pub fn clear(&mut self) {
         self.words.fill([0; LINE_WORDS]);
+        self.overflow.clear();
     }
 
     /// The content, for a snapshot.
@@ -244,6 +336,11 @@ impl Lines {
                 if entry.fingerprint == address.fingerprint {
                     visit((line, slot), entry);
                 }
+            }
+        }
+        for (number, (other, entry)) in self.overflow.iter().enumerate() {
+            if other == address && entry.fingerprint != 0 {
+                visit((OVERFLOW_LINE, number as u32), *entry);
             }
         }
     }
@@ -288,6 +385,10 @@ impl Lines {
     }
 
     fn set(&mut self, line: u32, slot: u32, entry: Slot) {
+        if line == OVERFLOW_LINE {
+            self.overflow[slot as usize].1 = entry;
+            return;
+        }
         let SlotFormat { sequence_bits, fingerprint_bits, .. } = self.format;
         let value = u64::from(entry.sequence_low)
             | u64::from(entry.fingerprint) << sequence_bits
@@ -296,6 +397,10 @@ impl Lines {
     }
 
     fn clear_slot(&mut self, line: u32, slot: u32) {
+        if line == OVERFLOW_LINE {
+            self.overflow[slot as usize].1.fingerprint = 0;
+            return;
+        }
         self.store(line, slot, 0);
     }
 
@@ -333,8 +438,13 @@ mod tests {
         Live { min, max, bits: 5 }
     }
 
-    fn address(first: u32, second: u32, fingerprint: u32) -> Address {
-        Address { lines: [first, second], fingerprint }
+    /// The address in an index of 8 lines.
+    fn address(line: u32, fingerprint: u32) -> Address {
+        Address::new(line, fingerprint, 8)
+    }
+
+    fn insert(lines: &mut Lines, key: &Address, sequence: u64, live: Live) -> Inserted {
+        lines.insert(key, sequence, live, WhenFull::ReplaceOldest)
     }
 
     #[test]
@@ -359,27 +469,45 @@ mod tests {
     }
 
     #[test]
-    fn candidates_are_the_live_regions_newest_first() {
-        let mut lines = Lines::new(4, FORMAT);
-        let key = address(1, 2, 77);
-        for sequence in 100..112 {
-            lines.insert(&key, sequence, live(90, sequence));
+    fn other_line_is_its_own_inverse() {
+        for line_count in [1, 2, 7, 64, 1000] {
+            for (line, fingerprint) in (0..line_count).zip([1, 5, 2047].into_iter().cycle()) {
+                let other = other_line(line, fingerprint, line_count);
+                assert!(other < line_count);
+                assert_eq!(other_line(other, fingerprint, line_count), line);
+                assert_eq!(
+                    Address::new(line, fingerprint, line_count),
+                    Address::new(other, fingerprint, line_count)
+                );
+            }
         }
-        lines.insert(&address(1, 2, 78), 111, live(90, 111));
-        let found = lines.candidates(&key, live(107, 111));
-        assert_eq!(found.as_slice(), [111, 110, 109, 108, 107]);
-        let newest: Vec<u64> = (104..112).rev().collect();
-        assert_eq!(lines.candidates(&key, live(90, 111)).as_slice(), newest);
     }
 
     #[test]
-    fn insert_into_lines_with_free_slots_keeps_all_entries() {
+    fn candidates_are_the_live_regions_newest_first() {
+        let mut lines = Lines::new(8, FORMAT);
+        let key = address(1, 77);
+        for sequence in 100..112 {
+            insert(&mut lines, &key, sequence, live(90, sequence));
+        }
+        insert(&mut lines, &address(1, 78), 111, live(90, 111));
+        let found = lines.candidates(&key, live(107, 111));
+        assert_eq!(found.as_slice(), [111, 110, 109, 108, 107]);
+        assert_eq!(found.after(109).as_slice(), [111, 110]);
+        let newest: Vec<u64> = (104..112).rev().collect();
+        assert_eq!(lines.candidates(&key, live(90, 111)).as_slice(), newest);
+        let all: Vec<u64> = (101..112).rev().collect();
+        assert_eq!(lines.all_after(&key, 100, live(90, 111)), all);
+    }
+
+    #[test]
+    fn insert_into_almost_full_lines_keeps_all_entries() {
         let mut lines = Lines::new(8, FORMAT);
         let mut random = StdRng::seed_from_u64(3);
         let mut keys = Vec::new();
-        for fingerprint in 1..=FORMAT.slots() * 6 {
-            let key = address(random.random_range(0..8), random.random_range(0..8), fingerprint);
-            assert_eq!(lines.insert(&key, 100, live(90, 100)), Inserted::Free);
+        for fingerprint in 1..=FORMAT.slots() * 15 / 2 {
+            let key = address(random.random_range(0..8), fingerprint);
+            assert_eq!(insert(&mut lines, &key, 100, live(90, 100)), Inserted::Kept);
             keys.push(key);
         }
         assert!(keys.iter().all(|key| lines.candidates(key, live(90, 100)).as_slice() == [100]));
@@ -389,39 +517,64 @@ mod tests {
     fn full_lines_lose_their_oldest_entry() {
         let mut lines = Lines::new(2, FORMAT);
         let slots = u64::from(FORMAT.slots());
+        let key = |number: u64| Address::new(0, 1 + number as u32, 2);
         for number in 0..2 * slots {
-            let key = address(0, 1, 1 + number as u32);
             let sequence = 100 + number / slots;
-            assert_eq!(lines.insert(&key, sequence, live(100, sequence)), Inserted::Free);
+            // An odd fingerprint leads to both lines.
+            assert_eq!(insert(&mut lines, &key(2 * number), sequence, live(100, sequence)), Inserted::Kept);
         }
-        assert_eq!(lines.insert(&address(0, 1, 999), 102, live(100, 102)), Inserted::Replaced(100));
-        assert_eq!(lines.candidates(&address(0, 1, 999), live(100, 102)).as_slice(), [102]);
-        let free = Lines::insert(&mut lines, &address(0, 1, 1000), 103, live(102, 103));
-        assert_eq!(free, Inserted::Free, "entries of evicted regions are free slots");
+        assert_eq!(insert(&mut lines, &key(200), 102, live(100, 102)), Inserted::Replaced(100));
+        assert_eq!(lines.candidates(&key(200), live(100, 102)).as_slice(), [102]);
+        let free = insert(&mut lines, &key(202), 103, live(102, 103));
+        assert_eq!(free, Inserted::Kept, "entries of evicted regions are free slots");
     }
 
     #[test]
-    fn removed_entry_and_its_collisions_are_gone() {
-        let mut lines = Lines::new(4, FORMAT);
-        let (key, colliding, other) = (address(0, 1, 5), address(1, 2, 5), address(2, 3, 5));
-        for key in [key, colliding, other] {
-            lines.insert(&key, 50, live(40, 50));
+    fn overflowing_entries_are_found_removed_and_placed_when_slots_become_free() {
+        let mut lines = Lines::new(1, FORMAT);
+        let key = |number: u32| Address::new(0, 1 + number, 1);
+        let slots = FORMAT.slots();
+        for number in 0..slots + 3 {
+            let sequence = if number < slots { 100 } else { 101 };
+            assert_eq!(
+                lines.insert(&key(number), sequence, live(100, sequence), WhenFull::Overflow),
+                Inserted::Kept
+            );
         }
-        let mut removed = 0;
-        lines.remove(&colliding, live(40, 50), |sequence| removed += usize::from(sequence == 50));
-        assert!(removed >= 1);
-        assert!(lines.candidates(&colliding, live(40, 50)).as_slice().is_empty());
-        assert!(
-            colliding.collides_with(&key) && colliding.collides_with(&other) && !key.collides_with(&other)
-        );
+        let now = live(100, 101);
+        assert!((0..slots + 3).all(|number| !lines.candidates(&key(number), now).as_slice().is_empty()));
+        assert!(!lines.place_overflow(now));
+        assert!(lines.mark_hit(&key(slots), 101, now));
+        assert!(lines.remove_one(&key(slots + 1), 101, now));
+        assert!(lines.candidates(&key(slots + 1), now).as_slice().is_empty());
+        let now = live(101, 101);
+        assert!(lines.place_overflow(now));
+        assert_eq!(lines.hits(&key(slots), 101, now), Some(1));
+        assert_eq!(lines.hits(&key(slots + 2), 101, now), Some(0));
+    }
+
+    #[test]
+    fn removed_entry_is_gone_and_entries_of_other_addresses_stay() {
+        let mut lines = Lines::new(8, FORMAT);
+        let (key, other) = (address(0, 5), address(0, 6));
+        for sequence in [49, 50] {
+            insert(&mut lines, &key, sequence, live(40, sequence));
+        }
+        insert(&mut lines, &other, 50, live(40, 50));
+        let mut removed = Vec::new();
+        lines.remove(&key, live(40, 50), |sequence| removed.push(sequence));
+        removed.sort_unstable();
+        assert_eq!(removed, [49, 50]);
+        assert!(lines.candidates(&key, live(40, 50)).as_slice().is_empty());
+        assert_eq!(lines.candidates(&other, live(40, 50)).as_slice(), [50]);
     }
 
     #[test]
     fn hits_saturate_and_belong_to_one_region() {
-        let mut lines = Lines::new(2, FORMAT);
-        let key = address(0, 1, 9);
-        lines.insert(&key, 60, live(50, 60));
-        lines.insert(&key, 61, live(50, 61));
+        let mut lines = Lines::new(8, FORMAT);
+        let key = address(0, 9);
+        insert(&mut lines, &key, 60, live(50, 60));
+        insert(&mut lines, &key, 61, live(50, 61));
         assert!(lines.mark_hit(&key, 60, live(50, 61)) && lines.mark_hit(&key, 60, live(50, 61)));
         assert!(!lines.mark_hit(&key, 59, live(50, 61)));
         assert_eq!(lines.hits(&key, 60, live(50, 61)), Some(1));
@@ -432,11 +585,11 @@ mod tests {
     #[test]
     fn swept_slots_do_not_come_alive_when_their_number_recurs() {
         let mut lines = Lines::new(8, FORMAT);
-        let key = address(3, 6, 4);
-        lines.insert(&key, 100, live(100, 100));
+        let key = address(3, 4);
+        insert(&mut lines, &key, 100, live(100, 100));
         lines.sweep(8, live(110, 120));
         assert!(lines.candidates(&key, live(125, 132)).as_slice().is_empty());
-        lines.insert(&key, 100, live(100, 100));
+        insert(&mut lines, &key, 100, live(100, 100));
         assert_eq!(lines.candidates(&key, live(125, 132)).as_slice(), [132], "without a sweep it would");
     }
 }

@@ -32,7 +32,8 @@ impl HashLog {
         let mut collect = |entry: &Entry<'_>| {
             let hash = self.hash_of(entry.key);
             let shard = self.shard(hash).lock();
-            if shard.lines.hits(&self.address(hash), region.sequence, self.live()).is_some() {
+            let is_live = shard.lines.hits(&self.address(hash), region.sequence, self.live()).is_some();
+            if is_live && region.sequence > shard.removals.hidden_through(hash) {
                 keys.push(entry.key.to_vec());
             }
         };

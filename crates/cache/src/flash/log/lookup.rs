@@ -55,6 +55,14 @@ impl HashLog {
     }
 }
 
+impl HashLog {
+    pub(super) async fn read_page(&self, region: &Region, page: u32, waiting: Waiting) -> Option<IoBuffer> {
+        let buffer = IoBuffer::zeroed(self.shape.page_bytes as usize);
+        let request = Request::Read { offset: self.page_offset(region.start_page + u64::from(page)), buffer };
+        waiting.start(&*self.device, request).await.ok().flatten()
+    }
+}
+
 impl Lookup<'_> {
     fn shard(&self) -> parking_lot::MutexGuard<'_, Shard> {
         self.log.shard(self.hash).lock()
@@ -64,7 +72,8 @@ impl Lookup<'_> {
     fn search_memory(&self) -> Result<Option<FlashValue>, Candidates> {
         let mut shard = self.shard();
         let Some(item) = shard.tables.find(self.hash, self.key) else {
-            let candidates = shard.lines.candidates(&self.address, self.log.live());
+            let removed = shard.removals.hidden_through(self.hash);
+            let candidates = shard.lines.candidates(&self.address, self.log.live()).after(removed);
             return if candidates.as_slice().is_empty() { Ok(None) } else { Err(candidates) };
         };
         let value = usize::from(item.key_len)..item.bytes.len();
@@ -82,11 +91,14 @@ impl Lookup<'_> {
         for &sequence in candidates.as_slice() {
             let Some(region) = self.log.region(sequence) else { return Outcome::Overtaken };
             let Some(page) = region.fences.page_of(self.hash) else { continue };
-            let read = self.read_page(&region, page).await;
+            let read = self.log.read_page(&region, page, self.waiting).await;
             let mut shard = self.shard();
             shard.stats.bucket_reads += 1;
             let live = self.log.live();
-            if sequence < live.min || shard.lines.hits(&self.address, sequence, live).is_none() {
+            if sequence < live.min
+                || shard.lines.hits(&self.address, sequence, live).is_none()
+                || sequence <= shard.removals.hidden_through(self.hash)
+            {
                 return Outcome::Overtaken;
             }
             // A page that cannot be verified may have held the key: an older region must not answer in its place.
@@ -94,7 +106,7 @@ impl Lookup<'_> {
                 shard.stats.read_errors += 1;
                 return Outcome::Done(None);
             };
-            let found = match Page::open(&buffer, self.log.identity(sequence, page)) {
+            let found = match Page::open(&buffer, self.log.identity(&region, page)) {
                 Ok(page) => page.find(self.key).map(|it| (it.value_range(), it.expiry_seconds, it.tag)),
                 Err(why) => {
                     match why {
@@ -117,12 +129,6 @@ impl Lookup<'_> {
             return Outcome::Done(Some(FlashValue::read(buffer, value, expiry_seconds, tag)));
         }
         Outcome::Done(None)
-    }
-
-    async fn read_page(&self, region: &Region, page: u32) -> Option<IoBuffer> {
-        let buffer = IoBuffer::zeroed(self.log.shape.page_bytes as usize);
-        let request = Request::Read { offset: self.log.page_offset(region.sequence, page), buffer };
-        self.waiting.start(&*self.log.device, request).await.ok().flatten()
     }
 }
 

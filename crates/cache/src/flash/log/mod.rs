@@ -13,49 +13,59 @@
 //! After [`commit`](HashLog::commit) or [`forget`](HashLog::forget), a lookup finds that version of the key, a later one, or nothing.
 //! * Everything about a key happens under the lock of its shard: tables of items in memory, and lines of the index.
 //! * A lookup reads candidate regions from new to old, and stops at a page that cannot be verified, since it may have held the key.
-//! * `forget` removes every entry that the key's address matches, also those of other keys with the same fingerprint: such an item
-//!   is lost, never stale. No such entry can appear later for a region that was packed before, because a key that is removed after
-//!   its region was packed keeps colliding items of that region out of the index ([`table`]).
+//! * The items of one region have different [addresses](index::Address): of several with the same, all but one move to the next region. So
+//!   an entry leads to one item, and an item that is removed while its region is written gets no entry.
+//! * `forget` removes every entry of the key's address, also those of other keys in other regions: such an item is lost, never stale. If
+//!   callbacks must receive every item that leaves, a [recorded removal](removal) hides the key until the right entry is known.
 //! * Sequence numbers of regions never recur, and a page names its region. A page that was overwritten is detected.
+//!
+//! Regions follow each other in a ring of pages, and one that is written early takes only the pages that it fills.
 //!
 //! Lock order: shard, then `filling`.
 
 mod config;
 mod evict;
 mod fences;
+mod flow;
 mod index;
 mod keys;
 mod lookup;
 mod pack;
 mod page;
 mod persist;
+mod removal;
 mod table;
 #[cfg(test)]
 mod tests;
 mod write;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 use device::{Clock, Device, PlacementHandle};
-use event_listener::{Event, Listener};
+use event_listener::Event;
 use parking_lot::{Mutex, RwLock};
 
 pub use config::{LogConfig, LogConfigError, Shape};
 pub use persist::snapshot_bytes;
 
-use super::outage::Outage;
+use super::outage::WritePauses;
 use super::soc::{ENTRY_OVERHEAD_BYTES, NotStaged, SocStats};
-use super::{FlashItem, IsTold, OnEviction, Waiting};
+use super::{FlashItem, IsTold, OnEviction, OnOwed};
 use crate::KeyHash;
+use crate::config::Removal;
 use fences::Fences;
 use index::{Address, Lines, Live, SlotFormat};
+use removal::PendingRemovals;
 use table::{Buffered, Tables};
 
 const SHARDS: usize = 64;
 /// Sealed regions that may wait for their write before inserts wait.
 const MAX_SEALED: usize = 1;
+/// Share of the index that items may fill before the oldest region is evicted early.
+const MAX_INDEX_LOAD: f64 = 0.97;
 
 /// A small-item cache on a range of a device.
 pub struct HashLog {
@@ -64,10 +74,14 @@ pub struct HashLog {
     config: LogConfig,
     shape: Shape,
     shards: Box<[Mutex<Shard>]>,
-    /// The written regions, by their place in the ring.
+    /// The written regions, by sequence number modulo their count.
     regions: RwLock<Box<[Option<Arc<Region>>]>>,
-    /// Live items of each place in the ring.
+    /// Live items of each of them.
     live_items: Box<[AtomicI64]>,
+    /// Live items at most.
+    max_items: u64,
+    /// The page of the ring at which the next region begins, counted from the first region on.
+    next_page: AtomicU64,
     /// The oldest and the newest live region; the latter is older if there is none.
     oldest: AtomicU64,
     newest: AtomicU64,
@@ -77,18 +91,26 @@ pub struct HashLog {
     /// Whether a step is writing a region.
     is_writing: AtomicBool,
     counters: Counters,
-    /// Times the pauses between attempts while the device fails; without it, items of failed writes are lost.
-    clock: Option<Arc<dyn Clock>>,
-    outage: Mutex<Outage>,
+    /// If disabled, items of failed writes are lost.
+    pauses: WritePauses,
+    /// Notified when memory becomes free, a removal is completed or a destructor has run.
     room: Event,
     work: Event,
     on_eviction: Option<OnEviction>,
     wants_eviction: Option<IsTold>,
+    on_owed: Option<OnOwed>,
+    /// Items that were removed before they were written, and whose destructors are to be called.
+    dropped: Mutex<Vec<(Buffered, Removal)>>,
+    removals_recorded: AtomicU64,
+    removals_pending: AtomicUsize,
+    /// Destructor calls in progress.
+    reporting: AtomicUsize,
 }
 
 struct Shard {
     tables: Tables,
     lines: Lines,
+    removals: PendingRemovals,
     stats: SocStats,
 }
 
@@ -96,7 +118,15 @@ struct Shard {
 #[derive(Debug)]
 struct Region {
     sequence: u64,
+    /// The page of the ring at which it begins, as [`HashLog::next_page`] counts.
+    start_page: u64,
     fences: Fences,
+}
+
+impl Region {
+    fn pages(&self) -> u64 {
+        self.fences.deviations().len() as u64
+    }
 }
 
 /// The open region and the sealed ones.
@@ -149,17 +179,21 @@ impl HashLog {
         let shard = || Shard {
             tables: Tables::default(),
             lines: Lines::new(shape.lines_per_shard, format),
+            removals: PendingRemovals::default(),
             stats: SocStats::default(),
         };
         // Sequence numbers begin where all low bits can be decoded.
         let first = 1 << shape.sequence_bits;
+        let places = shape.max_regions as usize;
         Self {
             placement: device.allocate_handle("small item log"),
             device,
             config,
             shards: std::iter::repeat_with(|| Mutex::new(shard())).take(SHARDS).collect(),
-            regions: RwLock::new(vec![None; shape.regions as usize].into()),
-            live_items: std::iter::repeat_with(AtomicI64::default).take(shape.regions as usize).collect(),
+            regions: RwLock::new(vec![None; places].into()),
+            live_items: std::iter::repeat_with(AtomicI64::default).take(places).collect(),
+            max_items: (shape.index_slots(SHARDS) as f64 * MAX_INDEX_LOAD) as u64,
+            next_page: AtomicU64::new(0),
             shape,
             oldest: AtomicU64::new(first),
             newest: AtomicU64::new(first - 1),
@@ -174,24 +208,28 @@ impl HashLog {
             buffered_bytes: AtomicUsize::new(0),
             is_writing: AtomicBool::new(false),
             counters: Counters::default(),
-            clock: None,
-            outage: Mutex::default(),
+            pauses: WritePauses::default(),
             room: Event::new(),
             work: Event::new(),
             on_eviction: None,
             wants_eviction: None,
+            on_owed: None,
+            dropped: Mutex::default(),
+            removals_recorded: AtomicU64::new(0),
+            removals_pending: AtomicUsize::new(0),
+            reporting: AtomicUsize::new(0),
         }
     }
 
     /// Keeps the items of a region in memory while the device fails, and writes them again after a pause.
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = Some(clock);
+        self.pauses = WritePauses::with_clock(clock);
         self
     }
 
-    /// Calls `on_eviction` with evicted items whose key `wants` selects. Regions are then read before they are evicted. About one item
-    /// in a hundred is not reported: one with the fingerprint of a newer item in a common line, which could be its newer version.
+    /// Calls `on_eviction` with every evicted item whose key `wants` selects. Regions are then read before they are evicted, and a page is
+    /// read for each key that is removed or replaced while flash may hold it.
     #[must_use]
     pub fn with_eviction_callback(mut self, on_eviction: OnEviction, wants: IsTold) -> Self {
         self.on_eviction = Some(on_eviction);
@@ -240,11 +278,12 @@ impl HashLog {
     /// Makes a staged item visible, in place of an older version of its key in memory. The caller holds the key's lock.
     pub fn commit(&self, staged: Staged) {
         let item = staged.item;
-        let address = self.address(item.hash);
         let mut shard = self.shard(item.hash).lock();
         shard.stats.inserts += 1;
         shard.stats.logical_written_bytes += item.bytes.len() as u64;
-        self.remove_buffered(&mut shard, item.hash, item.key(), &address);
+        if self.remove_buffered(&mut shard, item.hash, item.key()).is_none() && self.reports_all() {
+            self.record_removal(&mut shard, item.hash, item.key(), None);
+        }
         self.buffer(&mut shard, item);
         drop(shard);
         if self.wants_step() {
@@ -268,9 +307,9 @@ impl HashLog {
         shard.tables.insert(sequence, item);
     }
 
-    /// Removes a key from the tables. Returns whether it was there.
-    fn remove_buffered(&self, shard: &mut Shard, hash: KeyHash, key: &[u8], address: &Address) -> bool {
-        let Some((sequence, item)) = shard.tables.remove(hash, key, address) else { return false };
+    /// Removes a key from the tables. Returns its item.
+    fn remove_buffered(&self, shard: &mut Shard, hash: KeyHash, key: &[u8]) -> Option<Buffered> {
+        let (sequence, item) = shard.tables.remove(hash, key)?;
         shard.stats.replaced_bytes += item.bytes.len() as u64;
         self.buffered_bytes.fetch_sub(item.memory_bytes(), Ordering::AcqRel);
         let mut filling = self.filling.lock();
@@ -278,7 +317,7 @@ impl HashLog {
             filling.page_bytes -= item.page_bytes() as u64;
             filling.items -= 1;
         }
-        true
+        Some(item)
     }
 
     /// Whether the items of the open region fill its pages. A page ends before an item that does not fit, which wastes about half an
@@ -295,13 +334,30 @@ impl HashLog {
 
     /// Removes `key`. Returns whether there may have been an item. Never waits.
     pub fn forget(&self, hash: KeyHash, key: &[u8]) -> bool {
-        let address = self.address(hash);
+        self.forget_owing(hash, key, None)
+    }
+
+    /// As [`forget`](Self::forget). `owed` is the reason for which the item's destructor must be called: by a later
+    /// [step](Self::step), or by [`destroy_dropped`](Self::destroy_dropped) if the item is in memory.
+    pub fn forget_owing(&self, hash: KeyHash, key: &[u8], owed: Option<Removal>) -> bool {
         let mut shard = self.shard(hash).lock();
-        let was_buffered = self.remove_buffered(&mut shard, hash, key, &address);
-        let removed = self.remove_entries(&mut shard, &address);
-        let may_have_been = was_buffered || removed > 0;
-        shard.stats.removes += u64::from(may_have_been);
-        may_have_been
+        let buffered = self.remove_buffered(&mut shard, hash, key);
+        let was_buffered = buffered.is_some();
+        let was_on_flash = if self.reports_all() {
+            // An older version on flash is the same item, for which one destructor is called.
+            self.record_removal(&mut shard, hash, key, owed.filter(|_| !was_buffered))
+        } else {
+            self.remove_entries(&mut shard, &self.address(hash)) > 0
+        };
+        shard.stats.removes += u64::from(was_buffered || was_on_flash);
+        drop(shard);
+        if let (Some(item), Some(reason)) = (buffered, owed) {
+            self.dropped.lock().push((item, reason));
+        }
+        if was_on_flash && self.reports_all() {
+            self.work.notify(1);
+        }
+        was_buffered || was_on_flash
     }
 
     /// Removes all index entries of an address. Returns the number of live ones.
@@ -331,6 +387,7 @@ impl HashLog {
             });
             shard.stats.replaced_bytes += replaced_bytes;
             shard.lines.clear();
+            self.removals_pending.fetch_sub(shard.removals.clear(), Ordering::AcqRel);
             self.buffered_bytes.fetch_sub(freed, Ordering::AcqRel);
         }
         self.live_items.iter().for_each(|items| items.store(0, Ordering::Relaxed));
@@ -342,103 +399,9 @@ impl HashLog {
     pub fn may_contain(&self, hash: KeyHash) -> bool {
         let address = self.address(hash);
         let shard = self.shard(hash).lock();
+        let removed = shard.removals.hidden_through(hash);
         shard.tables.contains_hash(hash)
-            || !shard.lines.candidates(&address, self.live()).as_slice().is_empty()
-    }
-
-    /// Whether an item can be staged.
-    #[must_use]
-    pub fn ready(&self) -> bool {
-        let filling = self.filling.lock();
-        filling.sealed.len() < MAX_SEALED || !self.is_full(&filling)
-    }
-
-    /// Waits until an item can be [staged](Self::ready), or the device fails. Another task must be stepping.
-    pub async fn wait_ready(&self, waiting: Waiting) {
-        let is_over = || self.ready() || self.is_failing();
-        while !is_over() {
-            let listener = self.room.listen();
-            if is_over() {
-                return;
-            }
-            match waiting {
-                Waiting::Thread => listener.wait(),
-                Waiting::Task => listener.await,
-            }
-        }
-    }
-
-    /// Whether a [`step`](Self::step) has work: a region is sealed, full, or to be settled.
-    #[must_use]
-    pub fn wants_step(&self) -> bool {
-        let pauses = self.pauses();
-        let filling = self.filling.lock();
-        let is_full = !filling.sealed.is_empty() || self.is_full(&filling);
-        (is_full && !pauses) || filling.is_to_be_settled()
-    }
-
-    /// Waits until the log [wants a step](Self::wants_step) and no other step is running.
-    pub async fn wait_work(&self, waiting: Waiting) {
-        let has_work = || self.wants_step() && !self.is_writing.load(Ordering::Acquire);
-        while !has_work() {
-            let listener = self.work.listen();
-            if has_work() {
-                return;
-            }
-            match waiting {
-                Waiting::Thread => listener.wait(),
-                Waiting::Task => listener.await,
-            }
-        }
-    }
-
-    /// Whether writes fail.
-    pub(in crate::flash) fn is_failing(&self) -> bool {
-        self.clock.is_some() && self.outage.lock().is_on()
-    }
-
-    /// The last failed write.
-    pub(in crate::flash) fn last_error(&self) -> Option<String> {
-        self.outage.lock().last_error().map(str::to_owned)
-    }
-
-    fn pauses(&self) -> bool {
-        self.clock.as_ref().is_some_and(|clock| self.outage.lock().pauses(clock.monotonic_ns()))
-    }
-
-    /// Wakes [`wait_work`](Self::wait_work) if a pause has ended. Returns the end of the current pause.
-    pub(in crate::flash) fn wake_if_due(&self, now_ns: u64) -> Option<u64> {
-        let resume_ns = self.outage.lock().resume_ns();
-        if resume_ns > 0 && resume_ns <= now_ns {
-            self.work.notify(usize::MAX);
-        }
-        (resume_ns > now_ns).then_some(resume_ns)
-    }
-
-    /// Wakes all tasks in [`wait_work`](Self::wait_work) and [`wait_ready`](Self::wait_ready).
-    pub fn wake(&self) {
-        self.work.notify(usize::MAX);
-        self.room.notify(usize::MAX);
-    }
-
-    /// Waits until all items committed before are on flash, or lost because their write failed. Another task must be stepping.
-    pub async fn settle(&self) {
-        let through = {
-            let mut filling = self.filling.lock();
-            if filling.items == 0 && filling.sealed.is_empty() && !self.is_writing.load(Ordering::Acquire) {
-                return;
-            }
-            filling.settle_through = filling.settle_through.max(filling.open);
-            filling.open
-        };
-        loop {
-            let written = self.room.listen();
-            if self.filling.lock().is_written(through) || self.buffered_bytes.load(Ordering::Acquire) == 0 {
-                return;
-            }
-            self.work.notify(usize::MAX);
-            written.await;
-        }
+            || !shard.lines.candidates(&address, self.live()).after(removed).as_slice().is_empty()
     }
 
     /// The most memory that the log takes: index, fences, and items of the open and sealed regions.
@@ -462,10 +425,8 @@ impl HashLog {
     /// Bytes of the log, and those of its written regions.
     #[must_use]
     pub fn room_bytes(&self) -> (u64, u64) {
-        let live = self.live();
-        let written = (live.max + 1).saturating_sub(live.min).min(u64::from(self.shape.regions));
-        let region_bytes = self.shape.region_bytes();
-        (u64::from(self.shape.regions) * region_bytes, written * region_bytes)
+        let page_bytes = u64::from(self.shape.page_bytes);
+        (self.shape.log_pages * page_bytes, self.used_pages() * page_bytes)
     }
 
     /// The configuration.
@@ -487,7 +448,7 @@ impl HashLog {
         let overhead = sum.pending_items * table::OVERHEAD_BYTES as u64;
         let item_bytes = (self.buffered_bytes.load(Ordering::Acquire) as u64).saturating_sub(overhead);
         sum.pending_bytes = item_bytes + sum.pending_items * ENTRY_OVERHEAD_BYTES as u64;
-        sum.items = self.live_items.iter().map(|items| items.load(Ordering::Relaxed).max(0)).sum();
+        sum.items = self.live_item_count().cast_signed();
         let counters = &self.counters;
         sum.physical_written_bytes = counters.physical_written_bytes.load(Ordering::Relaxed);
         sum.bucket_writes = counters.pages_written.load(Ordering::Relaxed);
@@ -502,13 +463,12 @@ impl HashLog {
 
     /// The address of a key. Its bits are independent of those that choose shard and page.
     fn address(&self, hash: KeyHash) -> Address {
-        let mixed = mix(hash);
-        let lines = u64::from(self.shape.lines_per_shard);
-        let line = |bits: u64| (((bits & 0x0fff_ffff) * lines) >> 28) as u32;
+        let lines = self.shape.lines_per_shard;
+        let line = (u128::from(mix(hash) >> 6) * u128::from(lines)) >> 58;
         let fingerprints = (1 << self.shape.fingerprint_bits) - 1;
         // The top bits of the hash choose the page, so the fingerprint takes the low ones.
         let fingerprint = (hash.0 as u32 ^ (hash.0 >> 16) as u32) % fingerprints + 1;
-        Address { lines: [line(mixed >> 6), line(mixed >> 34)], fingerprint }
+        Address::new(line as u32, fingerprint, lines)
     }
 
     /// The range of live regions. The newest is read first: it only grows, and a newer minimum only hides more.
@@ -517,24 +477,52 @@ impl HashLog {
         Live { min: self.oldest.load(Ordering::Acquire), max, bits: self.shape.sequence_bits }
     }
 
+    fn place(&self, sequence: u64) -> usize {
+        (sequence % u64::from(self.shape.max_regions)) as usize
+    }
+
     fn live_items_of(&self, sequence: u64) -> &AtomicI64 {
-        &self.live_items[(sequence % u64::from(self.shape.regions)) as usize]
+        &self.live_items[self.place(sequence)]
+    }
+
+    fn live_item_count(&self) -> u64 {
+        self.live_items.iter().map(|items| items.load(Ordering::Relaxed).max(0).cast_unsigned()).sum()
     }
 
     fn region(&self, sequence: u64) -> Option<Arc<Region>> {
         let regions = self.regions.read();
-        let region = regions[(sequence % u64::from(self.shape.regions)) as usize].as_ref();
+        let region = regions[self.place(sequence)].as_ref();
         region.filter(|region| region.sequence == sequence).cloned()
     }
 
-    fn page_offset(&self, sequence: u64, page: u32) -> u64 {
-        let place = sequence % u64::from(self.shape.regions);
-        let page_bytes = u64::from(self.shape.page_bytes);
-        self.config.offset_bytes + place * self.shape.region_bytes() + u64::from(page) * page_bytes
+    /// Pages of live regions.
+    fn used_pages(&self) -> u64 {
+        let next_page = self.next_page.load(Ordering::Acquire);
+        let oldest = self.region(self.live().min);
+        oldest.map_or(0, |region| next_page.saturating_sub(region.start_page))
     }
 
-    fn identity(&self, sequence: u64, page: u32) -> page::Identity {
-        page::Identity { generation: self.config.generation, sequence, page }
+    fn page_offset(&self, page: u64) -> u64 {
+        self.config.offset_bytes + page % self.shape.log_pages * u64::from(self.shape.page_bytes)
+    }
+
+    /// Transfers of a region of `pages` pages that begins at `start_page`, as ranges of its pages. None crosses the end of the ring.
+    fn transfers(&self, start_page: u64, pages: u64) -> impl Iterator<Item = Range<u64>> + use<> {
+        let bytes = self.config.max_write_bytes.min(self.device.geometry().max_io_bytes);
+        let most = u64::from(bytes / self.shape.page_bytes).max(1);
+        let log_pages = self.shape.log_pages;
+        let mut first = 0;
+        std::iter::from_fn(move || {
+            let to_end = log_pages - (start_page + first) % log_pages;
+            let range = first..pages.min(first + most.min(to_end));
+            first = range.end;
+            (!range.is_empty()).then_some(range)
+        })
+    }
+
+    fn identity(&self, region: &Region, page: u32) -> page::Identity {
+        let (generation, sequence) = (self.config.generation, region.sequence);
+        page::Identity { generation, sequence, page, scale_pages: region.fences.scale_pages() }
     }
 }
 
@@ -548,27 +536,6 @@ pub fn memory_of(config: &LogConfig) -> (u64, u64) {
 fn buffer_bytes(config: &LogConfig, shape: &Shape) -> u64 {
     let items = shape.region_bytes() / u64::from(config.expected_item_bytes);
     (1 + MAX_SEALED as u64) * (shape.region_bytes() + items * table::OVERHEAD_BYTES as u64)
-}
-
-impl Filling {
-    fn seal(&mut self) {
-        self.sealed.push_back(self.open);
-        self.open += 1;
-        (self.page_bytes, self.items) = (0, 0);
-    }
-
-    /// Whether a caller waits for items that are not written.
-    fn is_to_be_settled(&self) -> bool {
-        let open = (self.items > 0).then_some(self.open);
-        let oldest = self.sealed.front().copied().or(open);
-        oldest.is_some_and(|oldest| self.settle_through >= oldest)
-    }
-
-    /// Whether all regions through `sequence` are written.
-    fn is_written(&self, sequence: u64) -> bool {
-        self.sealed.front().copied().unwrap_or(self.open) > sequence
-            || (self.sealed.is_empty() && self.open == sequence && self.items == 0)
-    }
 }
 
 /// Bits of a hash for shard and lines, independent of its top bits.

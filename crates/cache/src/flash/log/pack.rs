@@ -13,17 +13,17 @@ use super::table::Buffered;
 pub struct Plan {
     pub pages: Vec<Range<usize>>,
     pub fences: Fences,
-    /// Items from here on fit no page of the region.
-    pub rest: usize,
+    /// Items that are in no page, in ascending order.
+    pub left_over: Vec<usize>,
 }
 
 /// Plans the pages of `items`, which are sorted by hash, for a region of `max_pages` pages of `page_bytes`.
 ///
-/// Items of equal position share a page. Those that fit no page together are skipped: they belong to no range of the plan.
+/// Items of equal position share a page. Those that do not fit it together, and those beyond the last page, are left over.
 #[must_use]
 pub fn plan(items: &[Buffered], max_pages: u32, page_bytes: usize) -> Plan {
     let scale_pages = expected_pages(items, max_pages, page_bytes);
-    let (mut pages, mut firsts) = (Vec::<Range<usize>>::new(), Vec::new());
+    let (mut pages, mut firsts, mut left_over) = (Vec::<Range<usize>>::new(), Vec::new(), Vec::new());
     let mut used = usize::MAX;
     let mut at = 0;
     while at < items.len() {
@@ -43,6 +43,7 @@ pub fn plan(items: &[Buffered], max_pages: u32, page_bytes: usize) -> Plan {
         // A page whose last group was cut ends before the items that do not fit.
         if fitting < group {
             page.end = at + fitting;
+            left_over.extend(page.end..at + group);
             used = usize::MAX;
         } else {
             page.end = at + group;
@@ -50,7 +51,8 @@ pub fn plan(items: &[Buffered], max_pages: u32, page_bytes: usize) -> Plan {
         at += group;
     }
     let fences = Fences::new(scale_pages, &firsts).expect("each deviation was checked");
-    Plan { pages, fences, rest: at }
+    left_over.extend(at..items.len());
+    Plan { pages, fences, left_over }
 }
 
 fn group_len(items: &[Buffered], position: u64, scale_pages: u32) -> usize {
@@ -121,7 +123,7 @@ mod tests {
         for (seed, count) in [(1, 1), (2, 40), (3, 5000)] {
             let items = random_items(seed, count);
             let plan = plan(&items, 4000, 4096);
-            assert_eq!(plan.rest, count);
+            assert!(plan.left_over.is_empty());
             for (page, range) in plan.pages.iter().enumerate() {
                 let bytes: usize = items[range.clone()].iter().map(Buffered::page_bytes).sum();
                 assert!(bytes <= 4096 - page::HEADER_BYTES);
@@ -145,20 +147,21 @@ mod tests {
     }
 
     #[test]
-    fn items_beyond_the_last_page_are_the_rest() {
+    fn items_beyond_the_last_page_are_left_over() {
         let items = random_items(5, 1000);
         let plan = plan(&items, 10, 4096);
         assert_eq!(plan.pages.len(), 10);
-        assert_eq!(plan.pages.last().unwrap().end, plan.rest);
-        assert!(plan.rest < 1000);
+        let end = plan.pages.last().unwrap().end;
+        assert!(end < 1000);
+        assert_eq!(plan.left_over, (end..1000).collect::<Vec<_>>());
     }
 
     #[test]
-    fn equal_hashes_beyond_a_page_are_skipped() {
+    fn equal_hashes_beyond_a_page_are_left_over() {
         let mut items = vec![item(1 << 62, 500); 20];
         items.push(item(3 << 62, 100));
         let plan = plan(&items, 10, 4096);
         assert_eq!(plan.pages, [0..8, 20..21]);
-        assert_eq!(plan.rest, 21);
+        assert_eq!(plan.left_over, (8..20).collect::<Vec<_>>());
     }
 }

@@ -1,11 +1,11 @@
 //! The flash format of a page: small items in the order of their hashes.
 //!
 //! ```text
-//!      0          4        6       8          12       16             24           32
-//!      +----------+--------+-------+----------+--------+--------------+------------+---------+-- ··· --+ - - - - +
-//!      | checksum | format | items | page     | used   | region       | generation | entry 0 | entry 1 |  unused |
-//!      | u32      | u16    | u16   | u32      | u32    | sequence u64 | u64        |         |         |         |
-//!      +----------+--------+-------+----------+--------+--------------+------------+---------+-- ··· --+ - - - - +
+//!      0          4        6       8      12            16     20             28           36
+//!      +----------+--------+-------+------+-------------+------+--------------+------------+---------+-- ··· --+ - - - - +
+//!      | checksum | format | items | page | scale pages | used | region       | generation | entry 0 | entry 1 |  unused |
+//!      | u32      | u16    | u16   | u32  | u32         | u32  | sequence u64 | u64        |         |         |         |
+//!      +----------+--------+-------+------+-------------+------+--------------+------------+---------+-- ··· --+ - - - - +
 //!
 //!      0       1         2           4            4 or 8     + 0 or 2
 //!      +-------+---------+-----------+------------+----------+-- ··· --+-- ··· --+
@@ -14,7 +14,8 @@
 //!      +-------+---------+-----------+------------+----------+-- ··· --+-- ··· --+
 //! ```
 //!
-//! All numbers are little-endian. `used` is the end of the last entry. The checksum is CRC-32C of the bytes from `format` to `used`.
+//! All numbers are little-endian. `used` is the end of the last entry; `scale pages` is that of the region's [fences](super::fences). The
+//! checksum is CRC-32C of the bytes from `format` to `used`.
 
 use std::ops::Range;
 
@@ -25,11 +26,12 @@ pub const PAGE_BYTES: std::ops::RangeInclusive<u32> = 512..=32_768;
 /// Longest key of an entry.
 pub const MAX_KEY_BYTES: usize = u8::MAX as usize;
 
-const FORMAT: u16 = 0x4C01;
+const FORMAT: u16 = 0x4C02;
 const FORMAT_AT: usize = 4;
 const ITEMS_AT: usize = FORMAT_AT + 2;
 const PAGE_AT: usize = ITEMS_AT + 2;
-const USED_AT: usize = PAGE_AT + 4;
+const SCALE_AT: usize = PAGE_AT + 4;
+const USED_AT: usize = SCALE_AT + 4;
 const SEQUENCE_AT: usize = USED_AT + 4;
 const GENERATION_AT: usize = SEQUENCE_AT + 8;
 
@@ -48,6 +50,8 @@ pub struct Identity {
     pub sequence: u64,
     /// Number of the page in its region.
     pub page: u32,
+    /// The number of pages that positions in the region are scaled for.
+    pub scale_pages: u32,
 }
 
 /// An item in a page.
@@ -67,6 +71,11 @@ impl Entry<'_> {
     /// The location of the value in the page.
     pub fn value_range(&self) -> Range<usize> {
         self.value_at..self.value_at + self.value.len()
+    }
+
+    /// Bytes of the item in a page.
+    pub fn page_bytes(&self) -> usize {
+        entry_bytes(self.key.len() + self.value.len(), self.expiry_seconds, self.tag)
     }
 }
 
@@ -141,7 +150,8 @@ impl<'a> PageWriter<'a> {
         let Self { bytes, used, items } = self;
         bytes[FORMAT_AT..ITEMS_AT].copy_from_slice(&FORMAT.to_le_bytes());
         bytes[ITEMS_AT..PAGE_AT].copy_from_slice(&items.to_le_bytes());
-        bytes[PAGE_AT..USED_AT].copy_from_slice(&identity.page.to_le_bytes());
+        bytes[PAGE_AT..SCALE_AT].copy_from_slice(&identity.page.to_le_bytes());
+        bytes[SCALE_AT..USED_AT].copy_from_slice(&identity.scale_pages.to_le_bytes());
         bytes[USED_AT..SEQUENCE_AT].copy_from_slice(&(used as u32).to_le_bytes());
         bytes[SEQUENCE_AT..GENERATION_AT].copy_from_slice(&identity.sequence.to_le_bytes());
         bytes[GENERATION_AT..HEADER_BYTES].copy_from_slice(&identity.generation.to_le_bytes());
@@ -178,6 +188,7 @@ impl<'a> Page<'a> {
             generation: u64_at(bytes, GENERATION_AT),
             sequence: u64_at(bytes, SEQUENCE_AT),
             page: u32_at(bytes, PAGE_AT),
+            scale_pages: u32_at(bytes, SCALE_AT),
         };
         if found != identity {
             return Err(Unusable::Other);
@@ -259,7 +270,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 mod tests {
     use super::*;
 
-    const IDENTITY: Identity = Identity { generation: 7, sequence: 9, page: 3 };
+    const IDENTITY: Identity = Identity { generation: 7, sequence: 9, page: 3, scale_pages: 12 };
 
     fn sample() -> Vec<u8> {
         let mut bytes = vec![0; 512];
@@ -304,6 +315,7 @@ mod tests {
             Identity { generation: 8, ..IDENTITY },
             Identity { sequence: 10, ..IDENTITY },
             Identity { page: 2, ..IDENTITY },
+            Identity { scale_pages: 11, ..IDENTITY },
         ];
         for other in others {
             assert_eq!(Page::open(&bytes, other).unwrap_err(), Unusable::Other);
@@ -315,9 +327,10 @@ mod tests {
     fn header_has_its_golden_bytes() {
         let bytes = sample();
         let header = [
-            &[0x01, 0x4C][..],
+            &[0x02, 0x4C][..],
             &[3, 0],
             &[3, 0, 0, 0],
+            &[12, 0, 0, 0],
             &(u32::try_from(HEADER_BYTES + 12 + 10 + 23).unwrap()).to_le_bytes(),
             &9_u64.to_le_bytes(),
             &7_u64.to_le_bytes(),

@@ -1,21 +1,23 @@
 //! The snapshot of a clean close: regions with their fences, and the index.
 //!
 //! ```text
-//!      0                        24       32       40          40 + regions x (24 + 2 x pages)
-//!      +------------------------+--------+--------+-----------+---------------+
-//!      | shape, six u32         | oldest | newest | regions   | index lines   |
-//!      |                        | u64    | u64    |           | u64 words     |
-//!      +------------------------+--------+--------+-----------+---------------+
+//!      0                        32       40       48          56          56 + regions x (32 + 2 x pages)
+//!      +------------------------+--------+--------+-----------+-----------+---------------+
+//!      | format and shape,      | oldest | newest | next page | regions   | index lines   |
+//!      | eight u32              | u64    | u64    | u64       |           | u64 words     |
+//!      +------------------------+--------+--------+-----------+-----------+---------------+
 //!
-//!      0          8             12      16           24
-//!      +----------+-------------+-------+------------+------------------------+
-//!      | sequence | scale pages | pages | live items | deviations of fences   |
-//!      | u64      | u32         | u32   | i64        | i16 each, then zeros   |
-//!      +----------+-------------+-------+------------+------------------------+
+//!      0          8            16            20      24           32
+//!      +----------+------------+-------------+-------+------------+------------------------+
+//!      | sequence | start page | scale pages | pages | live items | deviations of fences   |
+//!      | u64      | u64        | u32         | u32   | i64        | i16 each, then zeros   |
+//!      +----------+------------+-------------+-------+------------+------------------------+
 //! ```
 //!
-//! Little-endian. A region of 0 pages is absent. The snapshot that contains this section has the checksum.
+//! Little-endian. Live regions have the sequence numbers from `oldest` to `newest`, each in the place of its number modulo their count; other
+//! places are zeros. The snapshot that contains this section has the checksum.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -23,8 +25,9 @@ use super::config::Shape;
 use super::fences::Fences;
 use super::{HashLog, LogConfig, Region, SHARDS};
 
-const HEADER_BYTES: usize = 40;
-const REGION_HEADER_BYTES: usize = 24;
+const FORMAT: u32 = 2;
+const HEADER_BYTES: usize = 56;
+const REGION_HEADER_BYTES: usize = 32;
 /// Words of the index per piece of the snapshot.
 const PIECE_WORDS: usize = 8192;
 
@@ -47,7 +50,7 @@ pub fn snapshot_bytes(config: &LogConfig) -> u64 {
 
 fn shape_snapshot_bytes(shape: &Shape) -> u64 {
     let lines = SHARDS as u64 * u64::from(shape.lines_per_shard) * 64;
-    HEADER_BYTES as u64 + u64::from(shape.regions) * region_bytes(shape) as u64 + lines
+    HEADER_BYTES as u64 + u64::from(shape.max_regions) * region_bytes(shape) as u64 + lines
 }
 
 fn region_bytes(shape: &Shape) -> usize {
@@ -56,9 +59,11 @@ fn region_bytes(shape: &Shape) -> usize {
 
 fn shape_bytes(shape: &Shape) -> Vec<u8> {
     let fields = [
+        FORMAT,
         shape.page_bytes,
         shape.pages_per_region,
-        shape.regions,
+        shape.max_regions,
+        u32::try_from(shape.log_pages).unwrap_or(u32::MAX),
         shape.slot_bits(),
         shape.lines_per_shard,
         shape.fingerprint_bits,
@@ -70,14 +75,15 @@ impl HashLog {
     /// The snapshot, in pieces. [`drain`](Self::drain) the log first.
     ///
     /// # Panics
-    /// If items are in memory: the snapshot would contain older versions of them.
+    /// If items are in memory: the snapshot would lack them.
     pub fn snapshot(&self) -> impl Iterator<Item = Vec<u8>> + '_ {
         assert_eq!(self.stats().pending_items, 0, "a snapshot is taken of a drained log");
         let mut header = shape_bytes(&self.shape);
         let live = self.live();
         header.extend(live.min.to_le_bytes());
         header.extend(live.max.to_le_bytes());
-        let regions = (0..self.shape.regions as usize).map(|place| self.region_piece(place));
+        header.extend(self.next_page.load(Ordering::Acquire).to_le_bytes());
+        let regions = (0..self.shape.max_regions as usize).map(|place| self.region_piece(place));
         let lines = self.shards.iter().flat_map(|shard| {
             let words: Vec<u64> = shard.lock().lines.words().collect();
             let pieces =
@@ -92,6 +98,7 @@ impl HashLog {
         if let Some(region) = &self.regions.read()[place] {
             let deviations = region.fences.deviations();
             piece.extend(region.sequence.to_le_bytes());
+            piece.extend(region.start_page.to_le_bytes());
             piece.extend(region.fences.scale_pages().to_le_bytes());
             piece.extend((deviations.len() as u32).to_le_bytes());
             piece.extend(self.live_items[place].load(Ordering::Relaxed).to_le_bytes());
@@ -112,24 +119,21 @@ impl HashLog {
             return Err(RestoreError::Shape);
         }
         let (header, rest) = snapshot.split_at(HEADER_BYTES);
-        let (oldest, newest) = (u64_at(header, 24), u64_at(header, 32));
+        let (oldest, newest, next_page) = (u64_at(header, 32), u64_at(header, 40), u64_at(header, 48));
         let is_in_range = newest >= (1 << self.shape.sequence_bits) - 1
             && oldest <= newest.saturating_add(1)
             && newest < u64::MAX / 2
-            && newest + 1 - oldest <= u64::from(self.shape.regions);
+            && newest + 1 - oldest <= u64::from(self.shape.max_regions)
+            && next_page < u64::MAX / 2;
         if !is_in_range {
             return Err(RestoreError::Damaged);
         }
-        let (regions, lines) = rest.split_at(self.shape.regions as usize * region_bytes(&self.shape));
-        let decoded: Option<Vec<_>> = regions
-            .chunks_exact(region_bytes(&self.shape))
-            .enumerate()
-            .map(|(place, bytes)| decode_region(bytes, place as u64, &self.shape))
-            .collect();
-        let decoded = decoded.ok_or(RestoreError::Damaged)?;
-        for (place, (region, live_items)) in decoded.into_iter().enumerate() {
+        let (regions, lines) = rest.split_at(self.shape.max_regions as usize * region_bytes(&self.shape));
+        let decoded = decode_regions(regions, oldest..newest + 1, next_page, &self.shape);
+        for (region, live_items) in decoded.ok_or(RestoreError::Damaged)? {
+            let place = self.place(region.sequence);
             self.live_items[place].store(live_items, Ordering::Relaxed);
-            self.regions.write()[place] = region;
+            self.regions.write()[place] = Some(Arc::new(region));
         }
         let mut words = lines.chunks_exact(8).map(|word| u64_at(word, 0));
         for shard in &self.shards {
@@ -137,28 +141,49 @@ impl HashLog {
         }
         self.oldest.store(oldest, Ordering::Release);
         self.newest.store(newest, Ordering::Release);
+        self.next_page.store(next_page, Ordering::Release);
         self.filling.lock().open = newest + 1;
         Ok(())
     }
 }
 
-/// The region of a place in the ring, with its live items; `None` if a field is out of range.
-fn decode_region(bytes: &[u8], place: u64, shape: &Shape) -> Option<(Option<Arc<Region>>, i64)> {
-    let sequence = u64_at(bytes, 0);
-    let (scale_pages, pages) = (u32_at(bytes, 8), u32_at(bytes, 12));
-    if pages == 0 {
-        return Some((None, 0));
+/// The live regions with their numbers of live items; `None` if a field is out of range.
+fn decode_regions(
+    bytes: &[u8],
+    sequences: Range<u64>,
+    next_page: u64,
+    shape: &Shape,
+) -> Option<Vec<(Region, i64)>> {
+    let region_bytes = region_bytes(shape);
+    let mut regions = Vec::new();
+    let mut end_page = None;
+    for sequence in sequences {
+        let place = (sequence % u64::from(shape.max_regions)) as usize;
+        let (region, live_items) = decode_region(&bytes[place * region_bytes..][..region_bytes], shape)?;
+        // Regions follow each other without gaps.
+        let follows = end_page.is_none_or(|end_page| region.start_page == end_page);
+        if region.sequence != sequence || !follows {
+            return None;
+        }
+        end_page = region.start_page.checked_add(region.pages());
+        regions.push((region, live_items));
     }
-    if pages > shape.pages_per_region
-        || !(1..=shape.pages_per_region).contains(&scale_pages)
-        || sequence % u64::from(shape.regions) != place
-    {
+    let first_page = regions.first().map_or(next_page, |(region, _)| region.start_page);
+    let is_in_log = end_page.is_none_or(|end_page| end_page == next_page)
+        && next_page.checked_sub(first_page).is_some_and(|pages| pages <= shape.log_pages);
+    is_in_log.then_some(regions)
+}
+
+fn decode_region(bytes: &[u8], shape: &Shape) -> Option<(Region, i64)> {
+    let (scale_pages, pages) = (u32_at(bytes, 16), u32_at(bytes, 20));
+    if pages > shape.pages_per_region || !(1..=shape.pages_per_region).contains(&scale_pages) {
         return None;
     }
     let deviations = bytes[REGION_HEADER_BYTES..].chunks_exact(2).take(pages as usize);
     let deviations = deviations.map(|bytes| i16::from_le_bytes([bytes[0], bytes[1]])).collect();
-    let region = Region { sequence, fences: Fences::restored(scale_pages, deviations) };
-    Some((Some(Arc::new(region)), u64_at(bytes, 16).cast_signed()))
+    let fences = Fences::restored(scale_pages, deviations);
+    let region = Region { sequence: u64_at(bytes, 0), start_page: u64_at(bytes, 8), fences };
+    Some((region, u64_at(bytes, 24).cast_signed()))
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {

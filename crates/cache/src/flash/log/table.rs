@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
-use super::index::Address;
 use crate::KeyHash;
+use crate::flash::FlashItem;
 
 /// Memory of a buffered item beside its bytes: table entry, reference counts and the allocator's rounding.
 pub const OVERHEAD_BYTES: usize = 96;
@@ -36,16 +36,19 @@ impl Buffered {
     pub fn page_bytes(&self) -> usize {
         super::page::entry_bytes(self.bytes.len(), self.expiry_seconds, self.tag)
     }
+
+    /// Calls `visit` with the item as callbacks receive it.
+    pub fn as_flash_item(&self, visit: impl FnOnce(&FlashItem<'_>)) {
+        let (key, value) = self.bytes.split_at(usize::from(self.key_len));
+        let Self { hash, expiry_seconds, tag, .. } = *self;
+        visit(&FlashItem { key, hash, value: &[value], expiry_seconds, tag });
+    }
 }
 
 /// The items of one region.
 struct Table {
     sequence: u64,
     items: HashTable<Buffered>,
-    /// Whether the items may have been copied into pages.
-    is_packed: bool,
-    /// Keys removed since then. Their old versions are in the pages, so no other item of the region may lead a lookup there.
-    removed: Vec<Address>,
 }
 
 /// The tables of a shard, oldest region first.
@@ -68,12 +71,7 @@ impl Tables {
     /// Adds an item to the open region `sequence`. The key must not be in any table.
     pub fn insert(&mut self, sequence: u64, item: Buffered) {
         if self.tables.back().is_none_or(|table| table.sequence < sequence) {
-            self.tables.push_back(Table {
-                sequence,
-                items: HashTable::new(),
-                is_packed: false,
-                removed: Vec::new(),
-            });
+            self.tables.push_back(Table { sequence, items: HashTable::new() });
         }
         let table = self.tables.iter_mut().rev().find(|table| table.sequence == sequence);
         let table = table.expect("the open region is the newest");
@@ -81,34 +79,28 @@ impl Tables {
     }
 
     /// Removes a key from all tables; returns its items, each with its region.
-    pub fn remove(&mut self, hash: KeyHash, key: &[u8], address: &Address) -> Option<(u64, Buffered)> {
+    pub fn remove(&mut self, hash: KeyHash, key: &[u8]) -> Option<(u64, Buffered)> {
         let mut newest = None;
         for table in &mut self.tables {
             let Ok(entry) = table.items.find_entry(hash.0, |item| item.key() == key) else { continue };
-            let item = entry.remove().0;
-            if table.is_packed {
-                table.removed.push(*address);
-            }
-            newest = Some((table.sequence, item));
+            newest = Some((table.sequence, entry.remove().0));
         }
         newest
     }
 
-    /// Marks region `sequence` as packed, and calls `visit` with its items.
-    pub fn pack(&mut self, sequence: u64, mut visit: impl FnMut(&Buffered)) {
-        if let Some(table) = self.table(sequence) {
-            table.is_packed = true;
-            table.items.iter().for_each(&mut visit);
-        }
+    /// The items of region `sequence`.
+    pub fn items(&self, sequence: u64) -> impl Iterator<Item = &Buffered> {
+        let table = self.tables.iter().find(|table| table.sequence == sequence);
+        table.into_iter().flat_map(|table| table.items.iter())
     }
 
-    /// Takes a packed item out of region `sequence`, if it was not removed or replaced since. The flag is whether an entry of it in the
-    /// index could lead to a removed key.
-    pub fn take(&mut self, sequence: u64, item: &Buffered, address: &Address) -> Option<bool> {
-        let table = self.table(sequence)?;
-        let entry = table.items.find_entry(item.hash.0, |it| Arc::ptr_eq(&it.bytes, &item.bytes)).ok()?;
-        entry.remove();
-        Some(table.removed.iter().any(|removed| removed.collides_with(address)))
+    /// Takes an item out of region `sequence`. Returns false if it was removed or replaced before.
+    pub fn take(&mut self, sequence: u64, item: &Buffered) -> bool {
+        let Some(table) = self.tables.iter_mut().find(|table| table.sequence == sequence) else {
+            return false;
+        };
+        let found = table.items.find_entry(item.hash.0, |it| Arc::ptr_eq(&it.bytes, &item.bytes));
+        found.map(|entry| drop(entry.remove())).is_ok()
     }
 
     /// Drops the table of region `sequence`; returns the items that were left in it.
@@ -125,7 +117,6 @@ impl Tables {
             let sequence = table.sequence;
             table.items.iter().for_each(|item| removed(sequence, item));
             table.items.clear();
-            table.removed.clear();
         }
     }
 
@@ -137,9 +128,5 @@ impl Tables {
     /// The number of items.
     pub fn len(&self) -> usize {
         self.tables.iter().map(|table| table.items.len()).sum()
-    }
-
-    fn table(&mut self, sequence: u64) -> Option<&mut Table> {
-        self.tables.iter_mut().find(|table| table.sequence == sequence)
     }
 }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use device::{IoError, IoSlice, Request};
+use device::{IoSlice, Request};
 use event_listener::Listener;
+use hashbrown::HashSet;
 
-use super::index::Inserted;
+use super::index::{Inserted, WhenFull};
 use super::lookup::is_expired;
 use super::pack::{self, Plan};
 use super::table::Buffered;
@@ -24,6 +25,14 @@ enum OnFailure {
     Pause,
     /// Its items are lost: a caller waits for the end of the write.
     Lose,
+}
+
+/// The items of a sealed region that are not expired.
+struct Packed {
+    /// In the order of their hashes, with different addresses.
+    items: Vec<Buffered>,
+    /// Items whose address another one has. They move to the next region.
+    colliding: Vec<Buffered>,
 }
 
 /// The right to write a region. There is one; dropping it lets another step begin, which writes the region again from its start.
@@ -44,12 +53,18 @@ impl Drop for Writing<'_> {
 }
 
 impl HashLog {
-    /// Writes the oldest sealed region, if another step is not writing one. A step that is dropped leaves the region sealed, and its items
-    /// in memory.
+    /// Completes some removals, then writes the oldest sealed region, if another step is not writing one. A step that is dropped leaves the
+    /// region sealed, and its items in memory.
     pub async fn step(&self, waiting: Waiting, now_seconds: u32) -> Progress {
+        let completed = self.complete_removals(u64::MAX, waiting).await;
+        let written = self.write_next(waiting, now_seconds).await;
+        Progress { entries: written.entries + completed, ..written }
+    }
+
+    async fn write_next(&self, waiting: Waiting, now_seconds: u32) -> Progress {
         let Some(_writing) = Writing::begin(self) else { return Progress::default() };
         let is_to_be_settled = self.filling.lock().is_to_be_settled();
-        if self.pauses() && !is_to_be_settled {
+        if self.pauses.is_pause() && !is_to_be_settled {
             return Progress::default();
         }
         let on_failure = if is_to_be_settled { OnFailure::Lose } else { OnFailure::Pause };
@@ -57,8 +72,15 @@ impl HashLog {
         self.write_region(sequence, waiting, now_seconds, on_failure).await
     }
 
-    /// Writes all items in memory, waiting for steps of other tasks too. It returns only when inserts pause.
+    /// Writes all items in memory and completes all removals, waiting for steps of other tasks too. It returns only when inserts pause.
     pub async fn drain(&self, waiting: Waiting, now_seconds: u32) {
+        self.destroy_removed(waiting).await;
+        self.drain_items(waiting, now_seconds).await;
+        // Eviction and carried-over items may have recorded more.
+        self.destroy_removed(waiting).await;
+    }
+
+    async fn drain_items(&self, waiting: Waiting, now_seconds: u32) {
         loop {
             {
                 let mut filling = self.filling.lock();
@@ -100,17 +122,27 @@ impl HashLog {
         now_seconds: u32,
         on_failure: OnFailure,
     ) -> Progress {
-        if let Some(oldest) = sequence.checked_sub(u64::from(self.shape.regions)) {
-            self.evict(oldest, waiting, now_seconds).await;
-        }
-        let items = self.packed_items(sequence, now_seconds);
+        let Packed { items, colliding } = self.packed_items(sequence, now_seconds);
         let plan = pack::plan(&items, self.shape.pages_per_region, self.shape.page_bytes as usize);
         self.measure_waste(&items, &plan);
-        let Some(failed) = self.write_pages(sequence, &items, &plan, waiting, on_failure).await else {
+        self.make_space(sequence, plan.pages.len() as u64, items.len(), waiting, now_seconds).await;
+        let start_page = self.next_page.load(Ordering::Acquire);
+        let region = Region { sequence, start_page, fences: plan.fences.clone() };
+        let Some(failed) = self.write_pages(&region, &items, &plan, waiting, on_failure).await else {
             return Progress::default();
         };
         let progress = Progress { buckets: plan.pages.len().max(1), entries: items.len() };
-        self.publish(sequence, &items, plan, &failed, now_seconds);
+        self.report_expired(sequence, now_seconds);
+        self.publish(region, &items, &plan, &failed);
+        plan.left_over
+            .iter()
+            .map(|&at| &items[at])
+            .chain(&colliding)
+            .for_each(|item| self.carry_over(sequence, item));
+        self.finish(sequence, now_seconds);
+        while !self.place_overflow() {
+            self.evict(self.live().min, waiting, now_seconds).await;
+        }
         progress
     }
 
@@ -126,18 +158,22 @@ impl HashLog {
         }
     }
 
-    /// The items of a sealed region in the order of their hashes, without expired ones.
-    fn packed_items(&self, sequence: u64, now_seconds: u32) -> Vec<Buffered> {
-        let mut items = Vec::new();
+    /// The items of a sealed region, without expired ones.
+    fn packed_items(&self, sequence: u64, now_seconds: u32) -> Packed {
+        let mut packed = Packed { items: Vec::new(), colliding: Vec::new() };
+        let mut addresses = HashSet::new();
         for shard in &self.shards {
-            shard.lock().tables.pack(sequence, |item| {
-                if !is_expired(item.expiry_seconds, now_seconds) {
-                    items.push(item.clone());
+            addresses.clear();
+            for item in shard.lock().tables.items(sequence) {
+                if is_expired(item.expiry_seconds, now_seconds) {
+                    continue;
                 }
-            });
+                let is_first: bool = addresses.insert(self.address(item.hash));
+                if is_first { &mut packed.items } else { &mut packed.colliding }.push(item.clone());
+            }
         }
-        items.sort_unstable_by_key(|item| item.hash);
-        items
+        packed.items.sort_unstable_by_key(|item| item.hash);
+        packed
     }
 
     /// Writes the pages front to back, and returns the numbers of those that failed. A failed write is repeated page by page, so
@@ -145,44 +181,43 @@ impl HashLog {
     /// after a pause.
     async fn write_pages(
         &self,
-        sequence: u64,
+        region: &Region,
         items: &[Buffered],
         plan: &Plan,
         waiting: Waiting,
         on_failure: OnFailure,
     ) -> Option<Vec<usize>> {
         let page_bytes = self.shape.page_bytes as usize;
-        let write_bytes = self.config.max_write_bytes.min(self.device.geometry().max_io_bytes) as usize;
-        let pages_per_write = (write_bytes / page_bytes).max(1);
         let mut failed = Vec::new();
-        for (number, pages) in plan.pages.chunks(pages_per_write).enumerate() {
-            let first = number * pages_per_write;
-            let identity = |page: usize| self.identity(sequence, (first + page) as u32);
+        for range in self.transfers(region.start_page, region.pages()) {
+            let range = range.start as usize..range.end as usize;
+            let pages = &plan.pages[range.clone()];
+            let identity = |page: usize| self.identity(region, (range.start + page) as u32);
             let buffer = Arc::new(pack::encode(items, pages, page_bytes, identity));
-            if self.write(sequence, first, IoSlice::whole(Arc::clone(&buffer)), waiting).await {
+            let start_page = region.start_page + range.start as u64;
+            if self.write(start_page, IoSlice::whole(Arc::clone(&buffer)), waiting).await {
                 continue;
             }
             let before = failed.len();
             for page in 0..pages.len() {
                 let bytes = IoSlice::new(Arc::clone(&buffer), page * page_bytes..(page + 1) * page_bytes);
-                if !self.write(sequence, first + page, bytes, waiting).await {
-                    failed.push(first + page);
+                if !self.write(start_page + page as u64, bytes, waiting).await {
+                    failed.push(range.start + page);
                 }
             }
-            if failed.len() - before == pages.len() && on_failure == OnFailure::Pause && self.clock.is_some()
-            {
+            let all_failed = failed.len() - before == pages.len();
+            if all_failed && on_failure == OnFailure::Pause && self.pauses.is_enabled() {
                 return None;
             }
         }
         Some(failed)
     }
 
-    async fn write(&self, sequence: u64, page: usize, data: IoSlice, waiting: Waiting) -> bool {
+    async fn write(&self, page: u64, data: IoSlice, waiting: Waiting) -> bool {
         let bytes = data.len() as u64;
-        let offset = self.page_offset(sequence, page as u32);
-        let request = Request::Write { offset, data, placement: self.placement };
+        let request = Request::Write { offset: self.page_offset(page), data, placement: self.placement };
         let written = waiting.start(&*self.device, request).await;
-        self.note_write(written.as_ref().map(drop));
+        self.pauses.note_write(written.as_ref().map(drop));
         let is_written = written.is_ok();
         let counters = &self.counters;
         counters.device_writes.fetch_add(1, Ordering::Relaxed);
@@ -195,50 +230,51 @@ impl HashLog {
         is_written
     }
 
-    fn note_write(&self, written: Result<(), &IoError>) {
-        let mut outage = self.outage.lock();
-        match (written, &self.clock) {
-            (Err(error), Some(clock)) => outage.note_failure(error.to_string(), clock.monotonic_ns()),
-            (Ok(()), _) => {
-                outage.succeeded();
+    /// Reports the expired items of a region that are in no page, if a destructor must be called for them.
+    fn report_expired(&self, sequence: u64, now_seconds: u32) {
+        let (Some(on_eviction), true) = (&self.on_eviction, self.on_owed.is_some()) else { return };
+        for shard in &self.shards {
+            let expired: Vec<Buffered> = {
+                let shard = shard.lock();
+                let items = shard.tables.items(sequence);
+                items.filter(|item| is_expired(item.expiry_seconds, now_seconds)).cloned().collect()
+            };
+            for item in expired {
+                let mut take_out = || {
+                    let mut shard = shard.lock();
+                    let is_taken = self.take_buffered(&mut shard, sequence, &item);
+                    shard.stats.evictions_expired += u64::from(is_taken);
+                    is_taken
+                };
+                item.as_flash_item(|flash_item| on_eviction(flash_item, &mut take_out));
             }
-            (Err(_), None) => {}
         }
     }
 
     /// Moves the items of a written region from the tables to the index.
-    fn publish(&self, sequence: u64, items: &[Buffered], plan: Plan, failed: &[usize], now_seconds: u32) {
-        let Plan { pages, fences, rest } = plan;
-        let place = (sequence % u64::from(self.shape.regions)) as usize;
-        let region = (!pages.is_empty()).then(|| Arc::new(Region { sequence, fences }));
-        self.regions.write()[place] = region;
+    fn publish(&self, region: Region, items: &[Buffered], plan: &Plan, failed: &[usize]) {
+        let sequence = region.sequence;
+        self.next_page.store(region.start_page + region.pages(), Ordering::Release);
+        let place = self.place(sequence);
         self.live_items[place].store(0, Ordering::Relaxed);
+        self.regions.write()[place] = Some(Arc::new(region));
         self.newest.store(sequence, Ordering::Release);
-        for (number, page) in pages.iter().enumerate() {
+        for (number, page) in plan.pages.iter().enumerate() {
             if failed.binary_search(&number).is_err() {
                 items[page.clone()].iter().for_each(|item| self.publish_item(sequence, item));
             }
         }
-        items[rest..].iter().for_each(|item| self.carry_over(sequence, item));
-        for shard in &self.shards {
-            self.finish_shard(sequence, &mut shard.lock(), now_seconds);
-        }
-        self.filling.lock().sealed.pop_front();
-        self.room.notify(usize::MAX);
     }
 
     fn publish_item(&self, sequence: u64, item: &Buffered) {
         let address = self.address(item.hash);
         let mut shard = self.shard(item.hash).lock();
-        let Some(leads_to_removed_key) = shard.tables.take(sequence, item, &address) else { return };
-        self.buffered_bytes.fetch_sub(item.memory_bytes(), Ordering::AcqRel);
-        let inserted = if leads_to_removed_key {
-            Inserted::Full
-        } else {
-            shard.lines.insert(&address, sequence, self.live())
-        };
-        match inserted {
-            Inserted::Free => {}
+        if !self.take_buffered(&mut shard, sequence, item) {
+            return;
+        }
+        let when_full = if self.reports_all() { WhenFull::Overflow } else { WhenFull::ReplaceOldest };
+        match shard.lines.insert(&address, sequence, self.live(), when_full) {
+            Inserted::Kept => {}
             Inserted::Replaced(oldest) => {
                 shard.stats.evictions += 1;
                 self.live_items_of(oldest).fetch_sub(1, Ordering::Relaxed);
@@ -253,30 +289,53 @@ impl HashLog {
         self.live_items_of(sequence).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Moves an item for which the region has no page to the open region.
-    fn carry_over(&self, sequence: u64, item: &Buffered) {
-        let address = self.address(item.hash);
-        let mut shard = self.shard(item.hash).lock();
-        if shard.tables.take(sequence, item, &address).is_some() {
+    /// Takes an item out of its table. Returns false if it was removed or replaced before.
+    fn take_buffered(&self, shard: &mut Shard, sequence: u64, item: &Buffered) -> bool {
+        let is_taken = shard.tables.take(sequence, item);
+        if is_taken {
             self.buffered_bytes.fetch_sub(item.memory_bytes(), Ordering::AcqRel);
+        }
+        is_taken
+    }
+
+    /// Moves an item that is in no page of the region to the open region.
+    fn carry_over(&self, sequence: u64, item: &Buffered) {
+        let mut shard = self.shard(item.hash).lock();
+        if self.take_buffered(&mut shard, sequence, item) {
             self.buffer(&mut shard, item.clone());
         }
     }
 
-    /// Drops the items of a shard that are in no written page: expired ones, and those of failed writes. Older versions of their keys must
+    /// Drops the items of a region that are in no written page: expired ones, and those of failed writes. Older versions of their keys must
     /// not be found in their place.
-    fn finish_shard(&self, sequence: u64, shard: &mut Shard, now_seconds: u32) {
-        for item in shard.tables.drop_region(sequence) {
-            self.buffered_bytes.fetch_sub(item.memory_bytes(), Ordering::AcqRel);
-            self.remove_entries(shard, &self.address(item.hash));
-            shard.stats.unwritten_bytes += item.bytes.len() as u64;
-            if is_expired(item.expiry_seconds, now_seconds) {
-                shard.stats.evictions_expired += 1;
-            } else {
-                shard.stats.unwritten_items += 1;
-                shard.stats.lost_items += 1;
+    fn finish(&self, sequence: u64, now_seconds: u32) {
+        for shard in &self.shards {
+            let shard = &mut *shard.lock();
+            for item in shard.tables.drop_region(sequence) {
+                self.buffered_bytes.fetch_sub(item.memory_bytes(), Ordering::AcqRel);
+                if !self.reports_all() {
+                    self.remove_entries(shard, &self.address(item.hash));
+                }
+                shard.stats.unwritten_bytes += item.bytes.len() as u64;
+                if is_expired(item.expiry_seconds, now_seconds) {
+                    shard.stats.evictions_expired += 1;
+                } else {
+                    shard.stats.unwritten_items += 1;
+                    shard.stats.lost_items += 1;
+                }
             }
+            shard.lines.sweep(self.shape.sweep_lines, self.live());
         }
-        shard.lines.sweep(self.shape.sweep_lines, self.live());
+        self.filling.lock().sealed.pop_front();
+        self.room.notify(usize::MAX);
+    }
+
+    /// Moves entries of the index that did not fit its lines into slots that have become free. Returns whether all fit.
+    fn place_overflow(&self) -> bool {
+        let mut is_placed = true;
+        for shard in &self.shards {
+            is_placed &= shard.lock().lines.place_overflow(self.live());
+        }
+        is_placed
     }
 }

@@ -45,7 +45,7 @@ pub use persist::{RestoreError, snapshot_bytes};
 pub use stats::SocStats;
 pub use write_back::Progress;
 
-use super::outage::Outage;
+use super::outage::WritePauses;
 use super::{FlashItem, OnEviction, OnOwed, Waiting};
 use crate::KeyHash;
 use crate::config::Removal;
@@ -80,9 +80,7 @@ pub struct Soc {
     room: Event,
     work: Event,
     on_eviction: Option<OnEviction>,
-    /// What writes say of the device, and the clock that pauses are measured by.
-    outage: Mutex<Outage>,
-    clock: Option<Arc<dyn Clock>>,
+    pauses: WritePauses,
     on_owed: Option<OnOwed>,
     /// Items that were forgotten before their buckets were written and whose destructors are owed.
     dropped: Mutex<Vec<(Waiter, Removal)>>,
@@ -144,8 +142,7 @@ impl Soc {
             room: Event::new(),
             work: Event::new(),
             on_eviction: None,
-            outage: Mutex::default(),
-            clock: None,
+            pauses: WritePauses::default(),
             on_owed: None,
             dropped: Mutex::default(),
             reporting: AtomicUsize::new(0),
@@ -276,46 +273,31 @@ impl Soc {
         self.pending_bytes() < self.config.pending_limit_bytes
     }
 
-    /// The same cache, whose writes pause while the device fails: for 50 ms up to 5 s by this clock.
+    /// Pauses writes while the device fails, for 50 ms to 5 s by this clock.
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
-        self.clock = Some(clock);
+        self.pauses = WritePauses::with_clock(clock);
         self
     }
 
-    /// Whether writes fail, and others pause for it.
+    /// Whether writes fail.
     pub(in crate::flash) fn is_failing(&self) -> bool {
-        self.clock.is_some() && self.outage.lock().is_on()
+        self.pauses.is_failing()
     }
 
     /// The last failed write.
     pub(in crate::flash) fn last_error(&self) -> Option<String> {
-        self.outage.lock().last_error().map(str::to_owned)
+        self.pauses.last_error()
     }
 
-    fn pauses(&self) -> bool {
-        self.clock.as_ref().is_some_and(|clock| self.outage.lock().pauses(clock.monotonic_ns()))
-    }
-
-    /// Wakes [`wait_work`](Self::wait_work) if a pause has ended. When the current one ends.
+    /// Wakes [`wait_work`](Self::wait_work) if a pause has ended. Returns the end of the current pause.
     pub(in crate::flash) fn wake_if_due(&self, now_ns: u64) -> Option<u64> {
-        let resume_ns = self.outage.lock().resume_ns();
-        if resume_ns > 0 && resume_ns <= now_ns {
-            self.work.notify(usize::MAX);
-        }
-        (resume_ns > now_ns).then_some(resume_ns)
+        self.pauses.wake_if_due(now_ns, &self.work)
     }
 
-    /// Counts a write that ended.
-    fn note_write(&self, ended: &Result<(), IoError>) {
-        let mut outage = self.outage.lock();
-        match (ended, &self.clock) {
-            (Err(error), Some(clock)) => outage.note_failure(error.to_string(), clock.monotonic_ns()),
-            (Ok(()), _) if outage.succeeded() => {
-                drop(outage);
-                self.wake();
-            }
-            _ => {}
+    fn note_write(&self, written: &Result<(), IoError>) {
+        if self.pauses.note_write(written.as_ref().copied()) {
+            self.wake();
         }
     }
 
@@ -340,7 +322,7 @@ impl Soc {
     #[must_use]
     pub fn wants_step(&self) -> bool {
         let is_waited_for = || self.has_left_over() || self.shards.iter().any(|shard| shard.lock().has_due());
-        (self.pending_bytes() >= self.config.pending_limit_bytes / 2 && !self.pauses())
+        (self.pending_bytes() >= self.config.pending_limit_bytes / 2 && !self.pauses.is_pause())
             || (self.settling.load(Ordering::Acquire) > 0 && is_waited_for())
     }
 

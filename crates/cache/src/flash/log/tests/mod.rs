@@ -9,6 +9,7 @@ use device::{Device, MemoryDevice};
 use pollster::block_on;
 
 use super::*;
+use crate::flash::Waiting;
 
 const NOW: u32 = 1_000;
 
@@ -38,9 +39,13 @@ fn colliding_log(device: &Arc<impl Device + 'static>, config: LogConfig, fingerp
 }
 
 fn put(log: &HashLog, key: &str, value: &str, expiry_seconds: u32) {
+    put_at(log, key, value, expiry_seconds, NOW);
+}
+
+fn put_at(log: &HashLog, key: &str, value: &str, expiry_seconds: u32, now: u32) {
     block_on(async {
         while !log.ready() {
-            log.step(Waiting::Thread, NOW).await;
+            log.step(Waiting::Thread, now).await;
         }
     });
     let hash = KeyHash::of(key.as_bytes());

@@ -1,0 +1,128 @@
+//! When inserts wait, when a step has work, and waiting for either.
+
+use std::sync::atomic::Ordering;
+
+use event_listener::Listener;
+
+use super::{Filling, HashLog, MAX_SEALED, removal};
+use crate::flash::Waiting;
+
+impl HashLog {
+    /// Whether an item can be staged.
+    #[must_use]
+    pub fn ready(&self) -> bool {
+        let filling = self.filling.lock();
+        (filling.sealed.len() < MAX_SEALED || !self.is_full(&filling))
+            && self.removals_pending.load(Ordering::Acquire) < removal::MAX_PENDING
+    }
+
+    /// Waits until an item can be [staged](Self::ready), or the device fails. Another task must be stepping.
+    pub async fn wait_ready(&self, waiting: Waiting) {
+        let is_over = || self.ready() || self.is_failing();
+        while !is_over() {
+            let listener = self.room.listen();
+            if is_over() {
+                return;
+            }
+            match waiting {
+                Waiting::Thread => listener.wait(),
+                Waiting::Task => listener.await,
+            }
+        }
+    }
+
+    /// Whether a [`step`](Self::step) has work: a region is sealed, full, or to be settled, or removals are to be completed.
+    #[must_use]
+    pub fn wants_step(&self) -> bool {
+        if self.removals_pending.load(Ordering::Acquire) > 0 {
+            return true;
+        }
+        let pauses = self.pauses.is_pause();
+        let filling = self.filling.lock();
+        let is_full = !filling.sealed.is_empty() || self.is_full(&filling);
+        (is_full && !pauses) || filling.is_to_be_settled()
+    }
+
+    /// Waits until the log [wants a step](Self::wants_step) and no other step is running.
+    pub async fn wait_work(&self, waiting: Waiting) {
+        let has_work = || self.wants_step() && !self.is_writing.load(Ordering::Acquire);
+        while !has_work() {
+            let listener = self.work.listen();
+            if has_work() {
+                return;
+            }
+            match waiting {
+                Waiting::Thread => listener.wait(),
+                Waiting::Task => listener.await,
+            }
+        }
+    }
+
+    /// Whether writes fail.
+    pub(in crate::flash) fn is_failing(&self) -> bool {
+        self.pauses.is_failing()
+    }
+
+    /// The last failed write.
+    pub(in crate::flash) fn last_error(&self) -> Option<String> {
+        self.pauses.last_error()
+    }
+
+    /// Wakes [`wait_work`](Self::wait_work) if a pause has ended. Returns the end of the current pause.
+    pub(in crate::flash) fn wake_if_due(&self, now_ns: u64) -> Option<u64> {
+        self.pauses.wake_if_due(now_ns, &self.work)
+    }
+
+    /// Wakes all tasks in [`wait_work`](Self::wait_work) and [`wait_ready`](Self::wait_ready).
+    pub fn wake(&self) {
+        self.work.notify(usize::MAX);
+        self.room.notify(usize::MAX);
+    }
+
+    /// Waits until all items committed before are on flash, or lost because their write failed, and until the destructors of items removed
+    /// before were called. Another task must be stepping.
+    pub async fn settle(&self) {
+        self.settle_items().await;
+        self.destroy_removed(Waiting::Task).await;
+    }
+
+    async fn settle_items(&self) {
+        let through = {
+            let mut filling = self.filling.lock();
+            if filling.items == 0 && filling.sealed.is_empty() && !self.is_writing.load(Ordering::Acquire) {
+                return;
+            }
+            filling.settle_through = filling.settle_through.max(filling.open);
+            filling.open
+        };
+        loop {
+            let written = self.room.listen();
+            if self.filling.lock().is_written(through) || self.buffered_bytes.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            self.work.notify(usize::MAX);
+            written.await;
+        }
+    }
+}
+
+impl Filling {
+    pub(super) fn seal(&mut self) {
+        self.sealed.push_back(self.open);
+        self.open += 1;
+        (self.page_bytes, self.items) = (0, 0);
+    }
+
+    /// Whether a caller waits for items that are not written.
+    pub(super) fn is_to_be_settled(&self) -> bool {
+        let open = (self.items > 0).then_some(self.open);
+        let oldest = self.sealed.front().copied().or(open);
+        oldest.is_some_and(|oldest| self.settle_through >= oldest)
+    }
+
+    /// Whether all regions through `sequence` are written.
+    fn is_written(&self, sequence: u64) -> bool {
+        self.sealed.front().copied().unwrap_or(self.open) > sequence
+            || (self.sealed.is_empty() && self.open == sequence && self.items == 0)
+    }
+}
