@@ -125,14 +125,14 @@ impl<W: Write> Progress<W> {
 }
 
 impl<W: Write> Watcher for Progress<W> {
-    fn look(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
+    fn refresh(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
         if self.bar.is_watched() {
             let (share, words) = how_far(instances, elapsed, self.options.timeout);
             self.bar.set((share * BAR_STEPS) as u64, BAR_STEPS as u64, words);
         }
     }
 
-    fn moment(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
+    fn sample(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
         if !self.options.interval.is_zero() && elapsed - self.shown >= self.options.interval {
             self.show_interval(instances, elapsed);
         }

@@ -17,7 +17,8 @@ use crate::events::{self, EventTracker};
 use crate::report::series::{DriveBytes, Moment, Recorder};
 use crate::report::{DriveReport, RunReport, totals};
 use crate::run::destructors::Destructors;
-use crate::run::devices::{self, Devices, Supply};
+use crate::run::devices::{self, DeviceSource, Devices};
+use crate::run::disk_space;
 use crate::run::engine::EngineTarget;
 use crate::run::error::OpenError;
 use crate::run::in_memory;
@@ -27,8 +28,7 @@ use crate::run::listed_drives;
 use crate::run::memory;
 use crate::run::misses;
 use crate::run::model_drive::{self, ModelDrive};
-use crate::run::open::{self, Beside, OpenWorkload, World};
-use crate::run::room;
+use crate::run::open::{self, CacheResources, OpenWorkload, World};
 use crate::run::simulated::run_simulated;
 use crate::run::stop::Stop;
 use crate::run::stressors::Stressor;
@@ -131,7 +131,7 @@ impl Session {
         let files = events::open_all(&plan.instances).map_err(|wrong| event_error(config, wrong))?;
         let (world, mut drive) = enter_world(config, &plan, &options)?;
         let mut devices = Devices::of(plan.instances.iter().map(|it| &it.cache), options.force);
-        let supply: &mut dyn Supply = match &mut drive {
+        let supply: &mut dyn DeviceSource = match &mut drive {
             Some(drive) => drive,
             None => &mut devices,
         };
@@ -148,7 +148,7 @@ impl Session {
         let mut instances = Vec::new();
         let mut trackers = Vec::new();
         let besides = devices.into_iter().zip(listed_drives).zip(files);
-        let besides = besides.map(|((device, listed_drives), events)| Beside {
+        let besides = besides.map(|((device, listed_drives), events)| CacheResources {
             device,
             listed_drives,
             events,
@@ -403,14 +403,14 @@ fn place_warnings(plan: &RunPlan) -> Vec<String> {
     }
     // An absent path is refused elsewhere; a warning about its parent directory would add nothing.
     let present = |flash: &FlashPlan| {
-        let paths = flash.paths.iter().filter(|path| !devices::is_nowhere(path));
+        let paths = flash.paths.iter().filter(|path| !devices::is_uncreatable(path));
         FlashPlan { paths: paths.cloned().collect(), ..flash.clone() }
     };
     let caches = plan.instances.iter().map(|it| &it.cache);
     let caches = caches.filter_map(|it| Some((present(it.flash.as_ref()?), it.persist_dir.is_some())));
     let caches: Vec<_> = caches.collect();
     let caches: Vec<_> = caches.iter().map(|(flash, is_kept)| (flash, *is_kept)).collect();
-    let mut warnings = room::warnings(&caches);
+    let mut warnings = disk_space::warnings(&caches);
     warnings.extend(in_memory::warnings(caches.iter().flat_map(|(flash, _)| &flash.paths)));
     warnings
 }
@@ -431,7 +431,7 @@ fn open_misses(config: &Config, plan: &RunPlan, workloads: &mut [OpenWorkload]) 
 fn open_devices(
     config: &Config,
     flash: &[Option<&FlashPlan>],
-    supply: &mut dyn Supply,
+    supply: &mut dyn DeviceSource,
 ) -> Result<Vec<Option<Arc<dyn Device>>>, SessionError> {
     let mut open = |(number, plan): (usize, &Option<&FlashPlan>)| {
         let device = plan.map(|plan| supply.open(plan)).transpose();
@@ -536,7 +536,7 @@ struct OpenInstance {
 fn open_instance(
     plan: InstancePlan,
     OpenWorkload { workload, trace, time, clock_follows, misses, learned, .. }: OpenWorkload,
-    beside: Beside,
+    beside: CacheResources,
     number: usize,
     options: &SessionOptions,
     world: &World,
@@ -546,7 +546,7 @@ fn open_instance(
     let shown = time.as_ref().filter(|_| clock_follows);
     let destructors = destructors(&plan, &*world.clock());
     let destructor = destructors.as_ref().map(Destructors::callback);
-    let beside = Beside { sizes: ItemSizes::of(&plan.workload), destructor, ..beside };
+    let beside = CacheResources { sizes: ItemSizes::of(&plan.workload), destructor, ..beside };
     let open::OpenCache { target, warnings, tracker } =
         open::cache(&plan.cache, beside, seed, world, plan.run.tasks, shown)?;
     let instance_options = InstanceOptions {
@@ -575,7 +575,7 @@ fn stressor(plan: &InstancePlan, seed: u64) -> Option<Stressor> {
     let cache = plan.cache.clone();
     let open_cache = move || {
         let world = World::Real(Arc::new(SystemClock));
-        let opened = open::cache(&cache, Beside::default(), seed, &world, false, None);
+        let opened = open::cache(&cache, CacheResources::default(), seed, &world, false, None);
         opened.map(|opened| opened.target.into_cache()).map_err(|error| error.to_string())
     };
     Some(Stressor::new(stressor, seed, Box::new(open_cache)))

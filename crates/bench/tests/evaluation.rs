@@ -240,7 +240,7 @@ fn run_with_looks(
     for gap in gaps.iter().cycle().take(100_000) {
         (0..*gap).for_each(|_| drive.work_a_second());
         second += gap;
-        stages.moment(&[drive], Duration::from_secs(second));
+        stages.sample(&[drive], Duration::from_secs(second));
         if stop.is_set() {
             break;
         }

@@ -1,7 +1,7 @@
 //! What a report says of items that were not taken.
 
 use flashwright_bench::run::InstanceReport;
-use flashwright_bench::run::target::{End, FlashCounts, Snapshot};
+use flashwright_bench::run::target::{FlashCounts, OutcomeCount, Snapshot};
 
 mod made;
 
@@ -9,7 +9,7 @@ fn remarks(snapshot: Snapshot) -> Vec<String> {
     made::report(InstanceReport { snapshot, ..made::instance(1.0) }).remarks()
 }
 
-fn of_flash(put_ends: Vec<End>, has_regions: bool) -> Vec<String> {
+fn of_flash(put_ends: Vec<OutcomeCount>, has_regions: bool) -> Vec<String> {
     let flash = FlashCounts {
         put_ends,
         has_regions: Some(has_regions),

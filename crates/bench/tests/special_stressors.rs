@@ -13,7 +13,7 @@ use flashwright_bench::config::plan::StressorPlan;
 use flashwright_bench::config::{Config, Loaded, Override};
 use flashwright_bench::report::RunReport;
 use flashwright_bench::run::destructors::Destructors;
-use flashwright_bench::run::engine::{EngineItem, EngineTarget, Face};
+use flashwright_bench::run::engine::{CallMode, EngineItem, EngineTarget};
 use flashwright_bench::run::stressors::Stressor;
 use flashwright_bench::run::target::{SetHow, SetOutcome, Snapshot, Target};
 use flashwright_bench::run::{Instance, InstanceOptions, InstanceReport, run_all};
@@ -115,7 +115,7 @@ fn run_with_destructors(skip_one_in: u64, repeat_one_in: u64) -> InstanceReport 
     let mut settings = plan.run;
     settings.threads = 2;
     let options = InstanceOptions { destructors: Some(destructors), ..twin::options() };
-    let target = EngineTarget::new(cache, Face::Blocking, None);
+    let target = EngineTarget::new(cache, CallMode::Blocking, None);
     let instance = Arc::new(Instance::new(target, settings, workload, options));
     let mut report = run_all(&[Arc::clone(&instance)], None, &mut Nobody).unwrap().remove(0);
     instance.finish_destructors(&mut report).unwrap();
@@ -223,7 +223,7 @@ fn run_broken(stressor: StressorPlan, text: &str, leak_one_in: u64, lose_one_in:
     let plan = flashwright_bench::config::lower::lower(&own(text)).unwrap().instances.remove(0);
     let workload = flashwright_bench::run::open::workload(&plan.workload, false).unwrap().workload;
     let cache = cache::Cache::builder().dram_bytes(64 << 20).open().unwrap();
-    let engine = EngineTarget::new(cache, Face::Blocking, None);
+    let engine = EngineTarget::new(cache, CallMode::Blocking, None);
     let target = Broken { engine, leak_one_in, lose_one_in, calls: Default::default() };
     let stressor = Stressor::new(stressor, 3, Box::new(|| Err("no other cache".to_owned())));
     let options = InstanceOptions { stressor: Some(stressor), ..twin::options() };
@@ -240,7 +240,7 @@ fn engine_that_leaks_a_reference_fails_high_refcount() {
     let run = |leak_one_in| run_broken(StressorPlan::References, REFERENCES, leak_one_in, 0);
     assert_eq!(run(0), Vec::<String>::new());
     let failures = run(30);
-    assert!(failures[0].contains("a reference was not given back"), "{failures:?}");
+    assert!(failures[0].contains("a reference was leaked"), "{failures:?}");
 }
 
 const MAPS: &str = r#"{
@@ -280,7 +280,7 @@ fn engine_that_loses_a_chained_item_fails_the_map_stressors() {
         let run = |lose_one_in| run_broken(stressor, &MAPS.replace("NAME", name), 0, lose_one_in);
         assert_eq!(run(0), Vec::<String>::new());
         let failures = run(500);
-        assert!(failures[0].contains("chained items are found of"), "{failures:?}");
+        assert!(failures[0].contains("chained items were found"), "{failures:?}");
     }
 }
 

@@ -8,8 +8,8 @@ use flashwright_bench::report::tails::Tails;
 use flashwright_bench::report::{RunReport, Steadiness};
 use flashwright_bench::run::InstanceReport;
 use flashwright_bench::run::counts::Counts;
-use flashwright_bench::run::course::Warmup;
 use flashwright_bench::run::target::{FlashBytes, FlashCounts, Settled, Snapshot};
+use flashwright_bench::run::warmup::Warmup;
 use serde_json::json;
 
 /// What a second adds; the bytes are the same in all but those that flash took and the ones that wait.

@@ -120,7 +120,7 @@ fn workers_that_share_a_thread_take_turns() {
     let mut settings = lower(&config).unwrap().instances.remove(0).run;
     let processors = std::thread::available_parallelism().unwrap().get();
     (settings.threads, settings.ops_per_thread, settings.tasks) = (CREW * processors, 400, true);
-    let (roll, waiter) = (Roll::default(), Waiter::Sharing(Arc::new(SystemTimer::default())));
+    let (roll, waiter) = (Roll::default(), Waiter::SharedThread(Arc::new(SystemTimer::default())));
     let options = InstanceOptions { waiter, ..twin::options() };
     let instance = Instance::new(sound(), settings, Box::new(roll.clone()), options);
     let report = run_all(&[Arc::new(instance)], None, &mut Nobody).unwrap().remove(0);
@@ -187,7 +187,7 @@ fn values_of_workers_above_the_4096th_were_taken_for_those_of_another_run() {
     let WorkloadPlan::Prepared { config, ops } = &plan.workload else { panic!("not here") };
     let workload = PreparedAccesses::new(config, *ops).unwrap();
     let settings = RunSettings { threads: 5000, ops_per_thread: 40, ..plan.run };
-    let waiter = Waiter::Sharing(Arc::new(SystemTimer::default()));
+    let waiter = Waiter::SharedThread(Arc::new(SystemTimer::default()));
     let options = InstanceOptions { waiter, clock: Arc::new(Standing), ..twin::options() };
     let instance = Instance::new(sound(), settings, Box::new(workload), options);
     let report = run_all(&[Arc::new(instance)], None, &mut Nobody).unwrap().remove(0);

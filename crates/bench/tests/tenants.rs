@@ -83,8 +83,8 @@ fn recount(rows: &[Row]) -> BTreeMap<&'static str, TenantCounts> {
                     it.gets += 1;
                     let found: Option<&u64> = held.get(&row.key);
                     it.get_hits_dram += u64::from(found.is_some());
-                    it.bytes.asked += found.unwrap_or(&row.size);
-                    it.bytes.got += found.unwrap_or(&0);
+                    it.bytes.requested += found.unwrap_or(&row.size);
+                    it.bytes.found += found.unwrap_or(&0);
                     found.is_none()
                 }
             };
@@ -141,7 +141,7 @@ fn what_is_left_out_as_warm_up_is_left_out_of_all_sums_alike() {
     let everybody = run(&rows, &[]).tenants.unwrap().sum();
     assert_eq!(everybody.ops, report.ops_with_warmup());
     let bytes = tenants.sum().bytes;
-    assert!(bytes.got < everybody.bytes.got && bytes.stored < everybody.bytes.stored);
+    assert!(bytes.found < everybody.bytes.found && bytes.stored < everybody.bytes.stored);
 }
 
 #[test]

@@ -258,13 +258,13 @@ fn rounded(rate: f64) -> u64 {
 }
 
 impl Watcher for Stages<'_> {
-    fn look(&mut self, _instances: &[&dyn Observable], _elapsed: Duration) {
+    fn refresh(&mut self, _instances: &[&dyn Observable], _elapsed: Duration) {
         if self.interrupt.is_set() {
             self.stop.set(StopReason::Interrupt);
         }
     }
 
-    fn moment(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
+    fn sample(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
         if self.stop.is_set() {
             return;
         }

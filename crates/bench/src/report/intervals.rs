@@ -145,15 +145,15 @@ impl<'a> IntervalFile<'a> {
 }
 
 impl Watcher for IntervalFile<'_> {
-    fn look(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
-        self.watcher.look(instances, elapsed);
+    fn refresh(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
+        self.watcher.refresh(instances, elapsed);
     }
 
-    fn moment(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
-        self.watcher.moment(instances, elapsed);
+    fn sample(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
+        self.watcher.sample(instances, elapsed);
     }
 
-    fn wants_intervals(&self) -> bool {
+    fn needs_intervals(&self) -> bool {
         self.failed.is_none()
     }
 

@@ -6,12 +6,12 @@ use super::figures::FIGURES;
 use super::intervals;
 use super::{RunReport, Steadiness};
 use crate::run::InstanceReport;
-use crate::run::course::Warmup;
 use crate::run::destructors::DestructorCounts;
 use crate::run::latency::{Histogram, Latencies, Timed};
 use crate::run::stop::StopReason;
 use crate::run::sweeps::Sweeps;
-use crate::run::target::End;
+use crate::run::target::OutcomeCount;
+use crate::run::warmup::Warmup;
 use crate::run::worker::SAMPLE_EVERY;
 
 /// The result of a run.
@@ -112,7 +112,7 @@ pub(crate) fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
     Value::Object(fields)
 }
 
-fn ends(ends: &[End]) -> Value {
+fn ends(ends: &[OutcomeCount]) -> Value {
     ends.iter().map(|(name, count)| ((*name).to_owned(), Value::from(*count))).collect()
 }
 

@@ -3,7 +3,7 @@
 
 use super::text::{counted, grouped, noun, share, was};
 use crate::run::InstanceReport;
-use crate::run::target::{End, FlashCounts, Snapshot};
+use crate::run::target::{FlashCounts, OutcomeCount, Snapshot};
 
 /// Losses for one reason below this share, in hundredths, are counted and not remarked on.
 const NOTABLE_PERCENT: u64 = 1;
@@ -99,7 +99,7 @@ fn of_flash(flash: &FlashCounts) -> [Option<String>; 4] {
 
 /// Items that were to go somewhere, and how that ended.
 struct Offers<'a> {
-    ends: &'a [End],
+    ends: &'a [OutcomeCount],
     to: &'static str,
     one: &'static str,
 }

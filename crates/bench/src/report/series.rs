@@ -187,7 +187,7 @@ impl<'a> Recorder<'a> {
     }
 
     fn tell(&mut self, moment: Moment, tails: Tails) {
-        if self.watcher.wants_intervals() {
+        if self.watcher.needs_intervals() {
             self.watcher.interval(&Span { tails, ..moment.since(&self.told) });
         }
         self.told = moment;
@@ -195,13 +195,13 @@ impl<'a> Recorder<'a> {
 }
 
 impl Watcher for Recorder<'_> {
-    fn look(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
-        self.watcher.look(instances, elapsed);
+    fn refresh(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
+        self.watcher.refresh(instances, elapsed);
     }
 
-    fn moment(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
+    fn sample(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
         // Drives need not be asked for what nobody keeps.
-        if self.series.is_due() || self.watcher.wants_intervals() {
+        if self.series.is_due() || self.watcher.needs_intervals() {
             let mut moment = Moment::of(instances, elapsed);
             if let Some(flash) = &mut moment.flash {
                 (self.drive_bytes)().inspect(|drive| drive.set(flash));
@@ -215,7 +215,7 @@ impl Watcher for Recorder<'_> {
         } else {
             self.series.pass();
         }
-        self.watcher.moment(instances, elapsed);
+        self.watcher.sample(instances, elapsed);
     }
 
     fn warn(&mut self, words: &str) {
@@ -276,7 +276,7 @@ mod tests {
     struct Listener(Vec<Span>);
 
     impl Watcher for Listener {
-        fn wants_intervals(&self) -> bool {
+        fn needs_intervals(&self) -> bool {
             true
         }
 
@@ -291,7 +291,7 @@ mod tests {
         let mut listener = Listener::default();
         let mut recorder = Recorder::new(&mut listener, &|| None, &|| ());
         for hundredths in 1..=3 {
-            recorder.moment(&[], Duration::from_millis(10 * hundredths));
+            recorder.sample(&[], Duration::from_millis(10 * hundredths));
         }
         recorder.end(at(0.023, 100));
         let told: Vec<_> = listener.0.iter().map(|span| (span.until_seconds, span.counts.ops)).collect();

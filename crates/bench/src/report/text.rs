@@ -13,7 +13,7 @@ use crate::run::destructors::DestructorCounts;
 use crate::run::latency::Histogram;
 use crate::run::misses::Misses;
 use crate::run::sweeps::Sweeps;
-use crate::run::target::{ClassUse, Detail, End, FlashCounts, Snapshot};
+use crate::run::target::{ClassUse, Detail, FlashCounts, OutcomeCount, Snapshot};
 
 const GIB: f64 = (1_u64 << 30) as f64;
 const PERCENTILES: [(&str, f64); 8] = [
@@ -101,7 +101,7 @@ fn dram_iterator(Sweeps { mode, sweeps, items, bytes, ns, .. }: Sweeps) -> Strin
 /// Each insert and each offer to flash ended as one of these; nothing is dropped without a word.
 fn how_inserts_ended(snapshot: &Snapshot) -> String {
     let mut out = String::new();
-    let mut told = |name: &str, ends: &[End]| {
+    let mut told = |name: &str, ends: &[OutcomeCount]| {
         let worth_telling = ends.iter().filter(|(name, count)| *count > 0 || *name == "stored");
         let words: Vec<String> =
             worth_telling.map(|(name, count)| format!("{} {}", grouped(*count), end_words(name))).collect();

@@ -6,10 +6,10 @@ use workload::trace::ReplayStats;
 
 use crate::config::plan::ArrivalsPlan;
 use crate::run::InstanceReport;
-use crate::run::course::Warmup;
 use crate::run::destructors::DestructorCounts;
 use crate::run::sweeps::Sweeps;
 use crate::run::tenants::{Bytes, TenantCounts, Tenants};
+use crate::run::warmup::Warmup;
 
 /// All instances together. What one of them does not know, the sum does not know either.
 ///

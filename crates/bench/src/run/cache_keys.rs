@@ -1,8 +1,8 @@
-//! What is wrong with a cache, by the keys of its config.
+//! Translates the engine's errors to the keys of a config.
 //!
-//! The engine names its settings as its builder does, at the head of each error and here and there in it.
+//! The engine names a setting as its builder does, at the start of an error and sometimes within it.
 
-/// A setting of the engine, and the key of `cache_config` that comes to it.
+/// A setting of the engine, and the key of `cache_config` that determines it.
 const KEYS: [(&str, &str); 22] = [
     ("dram_bytes", "cacheSizeMB"),
     ("min_item_bytes", "minAllocSize"),
@@ -15,7 +15,7 @@ const KEYS: [(&str, &str); 22] = [
     ("small_item_max_bytes", "navySmallItemMaxSize"),
     ("pairs", "navyArenas"),
     ("soc_share", "navyBigHashSizePct"),
-    // A region of a stripe lies on one device.
+    // A region of a stripe is stored on one device.
     ("region_alignment_bytes", "navyRegionSizeMB"),
     ("regions.capacity_bytes", "nvmCacheSizeMB"),
     ("regions.unit_bytes", "nvmCacheSizeMB"),
@@ -25,22 +25,22 @@ const KEYS: [(&str, &str); 22] = [
     ("regions.max_write_bytes", "deviceMaxWriteSize"),
     ("regions.order", "navySegmentedFifoSegmentRatio"),
     ("regions.reinsertion", "navyHitsReinsertionThreshold"),
-    // What cannot be divided as it is asked for.
+    // Errors about the device's size have no setting at their start.
     ("a device of", "nvmCacheSizeMB: a device of"),
     ("a pair's share", "nvmCacheSizeMB: a pair's share"),
 ];
 
-/// The error in the words of a config: its first word is the key, if it is one that a config has.
-pub(super) fn by_its_key(error: &str) -> String {
+/// Replaces the engine's settings in `error` by config keys. If the error starts with a setting, its key becomes the prefix.
+pub(super) fn with_config_keys(error: &str) -> String {
     let head = KEYS
         .iter()
         .find(|(setting, _)| error.strip_prefix(setting).is_some_and(|rest| rest.starts_with([':', ' '])));
     let Some((setting, key)) = head else { return format!("cache: {error}") };
-    format!("cache_config.{key}{}", with_keys(&error[setting.len()..]))
+    format!("cache_config.{key}{}", replace_settings(&error[setting.len()..]))
 }
 
-/// Settings in the midst of it, if they are no words of a sentence too.
-fn with_keys(words: &str) -> String {
+/// Replaces settings within a sentence, except those that are also English words.
+fn replace_settings(words: &str) -> String {
     let of_word = |word: &str| {
         let bare = word.trim_end_matches([',', ';', ':', '.', ')']);
         let key = KEYS.iter().find(|(setting, _)| setting.contains('_') && *setting == bare);
@@ -53,10 +53,9 @@ fn with_keys(words: &str) -> String {
 mod tests {
     use super::*;
 
-    /// A config that was refused was told of `allocFactor` whatever it was, or in words of the engine's.
     #[test]
-    fn what_the_engine_refused_was_named_by_its_settings_not_by_the_keys_of_the_config() {
-        for (error, told) in [
+    fn error_of_the_engine_names_config_keys() {
+        for (error, expected) in [
             (
                 "dram_bytes: 9 bytes are more than the 8 that can be addressed; raise min_item_bytes",
                 "cache_config.cacheSizeMB: 9 bytes are more than the 8 that can be addressed; raise minAllocSize",
@@ -67,9 +66,9 @@ mod tests {
                 "cache_config.nvmCacheSizeMB: a device of 5 bytes is too small",
             ),
             ("writing the snapshot: full", "cache: writing the snapshot: full"),
-            ("pools of sand", "cache_config.poolSizes of sand"),
+            ("pools are empty", "cache_config.poolSizes are empty"),
         ] {
-            assert_eq!(by_its_key(error), told);
+            assert_eq!(with_config_keys(error), expected);
         }
     }
 }

@@ -1,21 +1,21 @@
-//! What the worker threads counted: each writes its own block, anybody may read the sum.
+//! Counters of the worker threads: each thread writes its own block, and any thread can read the sum.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Declares the counters twice, from one list: the atomics that count, the plain numbers that are shown.
+/// Declares both types from one list: the atomic counters, and plain numbers read from them.
 macro_rules! counts {
     ($($(#[doc = $doc:literal])+ $name:ident,)*) => {
-        /// What a thread asked and how it ended.
+        /// The counters of one thread.
         #[derive(Debug, Default)]
         #[repr(align(128))]
         pub struct Counting { $($(#[doc = $doc])+ pub $name: Count,)* }
 
-        /// The same as plain numbers, of one thread or of all.
+        /// The same as plain numbers, of one thread or summed over all.
         #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
         pub struct Counts { $($(#[doc = $doc])+ pub $name: u64,)* }
 
         impl Counting {
-            /// The numbers now.
+            /// The current values.
             #[must_use]
             pub fn read(&self) -> Counts {
                 Counts { $($name: self.$name.get(),)* }
@@ -28,7 +28,7 @@ macro_rules! counts {
                 $(self.$name += other.$name;)*
             }
 
-            /// Takes away what `earlier`, a former state, had.
+            /// The difference to `earlier`, a previous reading.
             #[must_use]
             pub fn since(&self, earlier: &Self) -> Self {
                 Self { $($name: self.$name - earlier.$name,)* }
@@ -38,72 +38,73 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Requests of the workload that were done.
+    /// Completed requests of the workload.
     ops,
     /// Gets.
     gets,
-    /// Gets that found nothing.
+    /// Gets that missed.
     get_misses,
-    /// Gets that found their key in DRAM.
+    /// Gets that hit in DRAM.
     get_hits_dram,
-    /// Gets that found their key on flash.
+    /// Gets that hit on flash.
     get_hits_flash,
-    /// Sets tried, those after a missed get included.
+    /// Attempted sets, including those after a miss.
     sets,
-    /// Sets that found no room.
+    /// Sets that were refused.
     set_failures,
-    /// Sets left out because the key was there, or because a model did not admit them.
+    /// Sets that were skipped because the key was present, or because a model rejected them.
     sets_skipped,
     /// Deletes.
     deletes,
-    /// Deletes that found nothing.
+    /// Deletes of absent keys.
     delete_misses,
-    /// Requests to hang a chain on an item.
+    /// Requests to add chained items.
     add_chained,
-    /// Of these, chains that were cut short for want of room or parent.
+    /// Those that added fewer chained items than requested, for lack of memory or because the parent was absent.
     add_chained_failures,
     /// Updates.
     updates,
-    /// Updates of keys that were not there.
+    /// Updates of absent keys.
     update_misses,
-    /// Questions whether a key could exist.
+    /// Checks whether a key could exist.
     could_exist,
-    /// Of these, answered no.
+    /// Those answered no.
     could_exist_misses,
-    /// Requests for several items that were done to their end.
+    /// Completed requests for several items.
     objects,
-    /// Of these, those all of which was found.
+    /// Those that found all their items.
     object_hits,
-    /// Of these, those of which a part was found.
+    /// Those that found some of their items.
     object_partial_hits,
-    /// Bytes that these asked for.
+    /// Bytes that these requested.
     egress_bytes,
-    /// Of these bytes, those in items that were found.
+    /// Those of `egress_bytes` that were in found items.
     egress_bytes_found,
-    /// Bytes that were fetched for these from behind the cache: items that were missing, whole, and what no item holds.
+    /// Bytes fetched from the origin for these: missing items, whole, and the bytes that no item caches.
     ingress_bytes,
-    /// Values that should not have been found.
+    /// Inconsistent reads.
     inconsistencies,
 }
 
+/// A counter with a single writer, so that adding needs no atomic read-modify-write.
 /// A counter with one writer: it adds without a locked instruction.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// Adds one. Only the thread that owns the block may.
+    /// Adds one. Only the owning thread may call it.
     #[inline]
     pub fn one(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Adds several, up to the largest number. Only the thread that owns the block may.
+    /// Adds `more`, saturating. Only the owning thread may call it.
     #[inline]
     pub fn several(&self, more: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).saturating_add(more), Ordering::Relaxed);
     }
 
-    /// The number now.
+    /// The current value.
     #[inline]
     #[must_use]
     pub fn get(&self) -> u64 {
@@ -124,32 +125,32 @@ impl Counts {
         ratio(self.get_hits_dram, self.gets)
     }
 
-    /// Gets that DRAM did not answer. A get that was under way when counting began may have ended as one more than there are.
+    /// Gets that missed DRAM. Saturates at 0: an interval can contain the hit of a get that was counted before it began.
     #[must_use]
     pub fn gets_beyond_dram(&self) -> u64 {
         self.gets.saturating_sub(self.get_hits_dram)
     }
 
-    /// Flash hits over the gets that DRAM did not answer; `None` before the first of these.
+    /// Flash hits over gets that missed DRAM; `None` if there were none.
     #[must_use]
     pub fn hit_ratio_flash(&self) -> Option<f64> {
         ratio(self.get_hits_flash, self.gets_beyond_dram())
     }
 
-    /// Requests for several items that found all of it over all of these; `None` before the first.
+    /// Share of the requests for several items that found all of them; `None` before the first.
     #[must_use]
     pub fn object_hit_ratio(&self) -> Option<f64> {
         ratio(self.object_hits, self.objects)
     }
 
-    /// Bytes found over bytes asked for, by requests for several items; `None` before the first.
+    /// Bytes found over bytes requested, of requests for several items; `None` before the first.
     #[must_use]
     pub fn byte_hit_ratio(&self) -> Option<f64> {
         ratio(self.egress_bytes_found, self.egress_bytes)
     }
 }
 
-/// `part / whole`; `None` where there is no whole.
+/// `part / whole`; `None` if `whole` is 0.
 #[must_use]
 pub fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
@@ -159,10 +160,9 @@ pub fn ratio(part: u64, whole: u64) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// A get counts as one when it begins and as a miss when it ends: of an interval that began in between there were more
-    /// misses than gets, and their difference was no number.
+    /// A get is counted when it begins and its result when it ends. So an interval can have more misses than gets.
     #[test]
-    fn an_interval_that_begins_within_a_get_has_a_hit_ratio() {
+    fn interval_that_begins_within_a_get_has_a_hit_ratio() {
         let earlier = Counts { gets: 1, ..Counts::default() };
         let later = Counts { gets: 3, get_misses: 3, ..Counts::default() };
         assert_eq!(later.since(&earlier).hit_ratio(), Some(0.0));

@@ -1,9 +1,9 @@
-//! Item destructors (`enableItemDestructor`): how often the cache called its destructor, and whether it did so exactly once for
-//! each item (`enableItemDestructorCheck`).
+//! Item destructors (`enableItemDestructor`): counts the calls of the cache's destructor, and checks that each item is destroyed
+//! exactly once (`enableItemDestructorCheck`).
 //!
-//! As in CacheBench, each value that a worker stores is an item of its own: the version in the value's header names it. The destructor
-//! marks the item as destroyed. At the end of the run all keys are removed, and then each stored item must have been destroyed once,
-//! and no other.
+//! As in CacheBench, each value that a worker stores is an item of its own, identified by the version in the value's header. The
+//! destructor marks the item as destroyed. At the end of the run all keys are removed. Then each stored item must have been destroyed
+//! once, and no other item.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -14,42 +14,42 @@ use cache::{Destroyed, ItemDestructor, KeyHash, Layer};
 use parking_lot::Mutex;
 use workload::payload::Payload;
 
-/// Bits of a version: the thread, and below it the count of its sets.
+/// Fields of a version: the thread, and below it the number of the thread's set.
 const THREAD_SHIFT: u32 = super::worker::THREAD_SHIFT;
 const MARK_SHIFT: u32 = super::worker::MARK_SHIFT;
 
 const STORED: u8 = 1;
 const DESTROYED: u8 = 2;
 const KEY_SHARDS: usize = 64;
-/// Cases that are described.
+/// Number of faults that are described in words.
 const DESCRIBED: usize = 10;
 
-/// What the destructor calls showed.
+/// Counts of destructor calls.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DestructorCounts {
-    /// Calls for items that DRAM held.
+    /// Calls for items in DRAM.
     pub from_dram: u64,
-    /// Calls for items that flash alone held.
+    /// Calls for items on flash only.
     pub from_flash: u64,
-    /// The check's findings; `None` where the calls are only counted.
+    /// Result of the check; `None` if it is disabled.
     pub check: Option<DestructorCheck>,
 }
 
-/// What the check of an instance found.
+/// Result of checking the destructor calls of an instance.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DestructorCheck {
-    /// Items that were stored.
+    /// Stored items.
     pub items: u64,
-    /// Calls for an item that had been destroyed before, that was never stored, or whose value was damaged.
+    /// Calls for an item that had already been destroyed, that was never stored, or whose value was damaged.
     pub invalid: u64,
-    /// Items that were stored and not destroyed.
+    /// Stored items that were not destroyed.
     pub missing: u64,
-    /// The first of both, in words.
+    /// Descriptions of the first faults.
     pub described: Vec<String>,
 }
 
 impl DestructorCounts {
-    /// Of two instances together.
+    /// The sum over two instances.
     #[must_use]
     pub fn plus(mut self, other: &Self) -> Self {
         self.from_dram += other.from_dram;
@@ -66,20 +66,20 @@ impl DestructorCounts {
     }
 }
 
-/// The calls of one cache's destructor.
+/// Observes the destructor calls of one cache.
 pub struct Destructors {
     run_mark: u64,
     from_dram: AtomicU64,
     from_flash: AtomicU64,
-    ledger: Option<Ledger>,
+    items: Option<ItemStates>,
 }
 
 type Keys = HashSet<Box<[u8]>>;
 
-/// The state of every item, and the keys that were stored.
-struct Ledger {
+/// The state of every item, and all stored keys.
+struct ItemStates {
     run_mark: u64,
-    /// By thread, then by the count of its sets.
+    /// By thread, then by the number of the thread's set.
     threads: Box<[Mutex<Vec<u8>>]>,
     keys: Box<[Mutex<Keys>]>,
     invalid: AtomicU64,
@@ -87,82 +87,82 @@ struct Ledger {
 }
 
 impl Destructors {
-    /// For a run with this number of workers. Their values carry `run_mark`.
+    /// For a run with `workers` workers, whose values carry `run_mark`.
     #[must_use]
     pub fn new(workers: usize, run_mark: u64, is_checked: bool) -> Self {
-        let ledger = is_checked.then(|| Ledger {
+        let items = is_checked.then(|| ItemStates {
             run_mark,
             threads: std::iter::repeat_with(Mutex::default).take(workers).collect(),
             keys: std::iter::repeat_with(Mutex::default).take(KEY_SHARDS).collect(),
             invalid: AtomicU64::new(0),
             described: Mutex::default(),
         });
-        Self { run_mark, from_dram: AtomicU64::new(0), from_flash: AtomicU64::new(0), ledger }
+        Self { run_mark, from_dram: AtomicU64::new(0), from_flash: AtomicU64::new(0), items }
     }
 
-    /// The mark of this run in its values' versions.
+    /// The mark of this run in the versions of its values.
     #[must_use]
     pub fn run_mark(&self) -> u64 {
         self.run_mark
     }
 
-    /// Whether each item is followed.
+    /// Whether the state of each item is checked.
     #[must_use]
     pub fn is_checked(&self) -> bool {
-        self.ledger.is_some()
+        self.items.is_some()
     }
 
-    /// The destructor for the cache.
+    /// The destructor to configure in the cache.
     #[must_use]
     pub fn callback(self: &Arc<Self>) -> ItemDestructor {
         let destructors = Arc::clone(self);
         Arc::new(move |destroyed| destructors.destroyed(destroyed))
     }
 
-    /// An item was stored under `key`.
+    /// Records that an item was stored under `key`.
     pub(super) fn stored(&self, key: &[u8], version: u64) {
-        let Some(ledger) = &self.ledger else { return };
+        let Some(items) = &self.items else { return };
         let shard = KeyHash::of(key).0 as usize % KEY_SHARDS;
-        let mut keys = ledger.keys[shard].lock();
+        let mut keys = items.keys[shard].lock();
         if !keys.contains(key) {
             keys.insert(key.into());
         }
         drop(keys);
-        ledger.change(version, |state| *state |= STORED);
+        items.change(version, |state| *state |= STORED);
     }
 
     fn destroyed(&self, destroyed: &Destroyed<'_>) {
         let by_layer = if destroyed.layer == Layer::Dram { &self.from_dram } else { &self.from_flash };
         by_layer.fetch_add(1, Ordering::Relaxed);
-        if let Some(what) = self.ledger.as_ref().and_then(|ledger| ledger.destroy(destroyed.value)) {
+        if let Some(fault) = self.items.as_ref().and_then(|items| items.destroy(destroyed.value)) {
             let Destroyed { key, reason, layer, .. } = destroyed;
-            let words = format!("{}: an item that {what} ({reason:?} in {layer:?})", key.escape_ascii());
-            self.ledger.iter().for_each(|ledger| ledger.describe(words.clone()));
+            let words = format!("{}: an item that {fault} ({reason:?} in {layer:?})", key.escape_ascii());
+            self.items.iter().for_each(|items| items.describe(words.clone()));
         }
     }
 
-    /// Removes every key that was stored.
+    /// Removes every stored key.
     pub(super) fn remove_keys(&self, remove: impl Fn(&[u8])) {
-        let shards = self.ledger.iter().flat_map(|ledger| &ledger.keys);
+        let shards = self.items.iter().flat_map(|items| &items.keys);
         for shard in shards {
-            // Removing calls the destructor, which must not find the keys locked.
+            // The lock is released first: removing a key calls the destructor.
             let keys = std::mem::take(&mut *shard.lock());
             keys.iter().for_each(|key| remove(key));
         }
     }
 
-    /// The calls so far. Where items are checked, those that are still in the cache are missing calls.
+    /// The calls so far. With the check enabled, items still in the cache count as missing calls.
     #[must_use]
     pub fn counts(&self) -> DestructorCounts {
         DestructorCounts {
             from_dram: self.from_dram.load(Ordering::Relaxed),
             from_flash: self.from_flash.load(Ordering::Relaxed),
-            check: self.ledger.as_ref().map(Ledger::check),
+            check: self.items.as_ref().map(ItemStates::check),
         }
     }
 }
 
-impl Ledger {
+impl ItemStates {
     /// Changes the state of an item; `false` if no thread has such an item.
     fn change(&self, version: u64, change: impl FnOnce(&mut u8)) -> bool {
         let thread = (version >> THREAD_SHIFT) as usize & ((1 << (MARK_SHIFT - THREAD_SHIFT)) - 1);
@@ -176,24 +176,24 @@ impl Ledger {
         true
     }
 
-    /// Marks the item with this value as destroyed. Returns the fault, if there is one.
+    /// Marks the item with this value as destroyed. Returns a description of the fault, if there is one.
     fn destroy(&self, value: &[u8]) -> Option<&'static str> {
-        let wrong = self.mark_destroyed(value);
-        self.invalid.fetch_add(u64::from(wrong.is_some()), Ordering::Relaxed);
-        wrong
+        let fault = self.mark_destroyed(value);
+        self.invalid.fetch_add(u64::from(fault.is_some()), Ordering::Relaxed);
+        fault
     }
 
     fn mark_destroyed(&self, value: &[u8]) -> Option<&'static str> {
         let Ok(version) = Payload::version_of(value) else { return Some("is damaged") };
         if version >> MARK_SHIFT != self.run_mark {
-            // An earlier run left it in a persistent cache.
+            // The item was left in a persistent cache by an earlier run.
             return None;
         }
         let mut before = 0;
-        let is_known = self.change(version, |state| before = std::mem::replace(state, *state | DESTROYED));
-        match (is_known, before & DESTROYED != 0) {
+        let is_stored = self.change(version, |state| before = std::mem::replace(state, *state | DESTROYED));
+        match (is_stored, before & DESTROYED != 0) {
             (false, _) => Some("was never stored"),
-            (_, true) => Some("was destroyed before"),
+            (_, true) => Some("was already destroyed"),
             _ => None,
         }
     }
@@ -230,7 +230,7 @@ impl Ledger {
 }
 
 impl DestructorCheck {
-    /// What failed, in CacheBench's words.
+    /// The failures, in CacheBench's wording.
     #[must_use]
     pub fn failures(&self) -> Vec<String> {
         let mut failures = Vec::new();
@@ -274,22 +274,22 @@ mod tests {
     #[test]
     fn item_stored_and_destroyed_once_passes_in_either_order() {
         let destructors = checked();
-        destructors.ledger.as_ref().unwrap().destroy(&value(version(1)));
+        destructors.items.as_ref().unwrap().destroy(&value(version(1)));
         destructors.stored(b"key", version(1));
         destructors.stored(b"key", version(2));
-        destructors.ledger.as_ref().unwrap().destroy(&value(version(2)));
+        destructors.items.as_ref().unwrap().destroy(&value(version(2)));
         assert_eq!(failures(&destructors), Vec::<String>::new());
         assert_eq!(destructors.counts().check.unwrap().items, 2);
     }
 
     #[test]
-    fn second_missing_and_foreign_destructions_are_found() {
+    fn second_missing_and_unknown_destructions_are_reported() {
         let destructors = checked();
         destructors.stored(b"key", version(1));
         destructors.stored(b"key", version(2));
-        let ledger = destructors.ledger.as_ref().unwrap();
+        let items = destructors.items.as_ref().unwrap();
         for destroyed in [value(version(1)), value(version(1)), value(version(3)), vec![0; 40]] {
-            ledger.destroy(&destroyed);
+            items.destroy(&destroyed);
         }
         let check = destructors.counts().check.unwrap();
         assert_eq!((check.items, check.invalid, check.missing), (2, 3, 1), "{:?}", check.described);
@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn item_of_another_run_is_ignored() {
         let destructors = checked();
-        destructors.ledger.as_ref().unwrap().destroy(&value((MARK + 1) << MARK_SHIFT | 1));
+        destructors.items.as_ref().unwrap().destroy(&value((MARK + 1) << MARK_SHIFT | 1));
         assert_eq!(failures(&destructors), Vec::<String>::new());
     }
 }

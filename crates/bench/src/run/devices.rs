@@ -1,4 +1,4 @@
-//! The flash devices of a run. Instances that name the same file or block device get a part of it each.
+//! The flash devices of a run. Instances that name the same file or block device each get a part of it.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,17 +14,17 @@ use device::{Device, DeviceSpec, ErrorKind, MemoryDevice, SliceDevice, StripeDev
 use super::error::OpenError;
 use crate::config::plan::{CachePlan, FlashPlan};
 
-/// What is open, and how much of it is given away.
+/// The devices of a run, and the parts that were handed out.
 #[derive(Default)]
 pub struct Devices {
-    by_path: HashMap<PathBuf, Sharing>,
-    /// Whatever they hold may be lost.
+    by_path: HashMap<PathBuf, SharedPath>,
+    /// Existing data may be overwritten.
     force: bool,
 }
 
-/// A path and those who want a part of it.
-struct Sharing {
-    /// Bytes of all parts.
+/// A path, and the requirements of all instances that use it.
+struct SharedPath {
+    /// Sum of all parts.
     bytes: u64,
     allow_buffered: bool,
     placement: bool,
@@ -33,23 +33,23 @@ struct Sharing {
     given_bytes: u64,
 }
 
-/// Where each instance's flash comes from.
-pub trait Supply {
-    /// The device of the next instance.
+/// Opens the flash devices of instances.
+pub trait DeviceSource {
+    /// Opens the device of the next instance.
     ///
     /// # Errors
-    /// What cannot be opened.
+    /// The device cannot be opened.
     fn open(&mut self, plan: &FlashPlan) -> Result<Arc<dyn Device>, OpenError>;
 }
 
 impl Devices {
-    /// The devices that `caches` will ask for; none is opened yet. Without `force`, what holds somebody else's data is not.
+    /// The devices that `caches` need. None is opened yet. Without `force`, a device that holds other data is refused.
     pub fn of<'a>(caches: impl IntoIterator<Item = &'a CachePlan>, force: bool) -> Self {
         let mut devices = Self { force, ..Self::default() };
         for cache in caches {
             let Some(flash) = &cache.flash else { continue };
             for path in &flash.paths {
-                let sharing = devices.by_path.entry(path.clone()).or_insert(Sharing {
+                let sharing = devices.by_path.entry(path.clone()).or_insert(SharedPath {
                     bytes: 0,
                     allow_buffered: true,
                     placement: false,
@@ -67,10 +67,10 @@ impl Devices {
     }
 
     fn part(&mut self, path: &Path, bytes: u64, placement: bool) -> Result<Arc<dyn Device>, OpenError> {
-        let sharing = self.by_path.get_mut(path).expect("every path of every plan was told");
+        let sharing = self.by_path.get_mut(path).expect("`of` added every path of every plan");
         let is_shared = sharing.bytes > bytes;
         if path.is_dir() && !(sharing.persistent && is_shared) {
-            // Each instance makes a file of its own.
+            // Each instance creates a file of its own.
             return sharing.open_path(path, bytes, self.force);
         }
         let whole = match &sharing.opened {
@@ -89,28 +89,29 @@ impl Devices {
 }
 
 impl Devices {
-    /// Whether it [would open](Supply::open), as far as that can be found out without making or changing anything. A place that is
-    /// not there is in the answer.
+    /// Checks whether [`open`](DeviceSource::open) would succeed, as far as that is possible without creating or changing a file. Returns an
+    /// error for each path that does not exist and cannot be created.
     ///
     /// # Errors
-    /// As opening it.
+    /// The errors of opening.
     pub fn check(&self, plan: &FlashPlan) -> Result<Vec<OpenError>, OpenError> {
-        let (nowhere, there): (Vec<&PathBuf>, Vec<_>) = plan.paths.iter().partition(|path| is_nowhere(path));
-        let absent = nowhere.iter().filter_map(|path| refuse_nowhere(path).err()).collect();
+        let (unusable, usable): (Vec<&PathBuf>, Vec<_>) =
+            plan.paths.iter().partition(|path| is_uncreatable(path));
+        let absent = unusable.iter().filter_map(|path| check_creatable(path).err()).collect();
         if !self.force {
             self.refuse_files(plan)?;
         }
-        there.into_iter().try_for_each(|path| self.by_path[path].check(path, self.force))?;
+        usable.into_iter().try_for_each(|path| self.by_path[path].check(path, self.force))?;
         Ok(absent)
     }
 
-    /// Refuses files that no cache of ours left, before any is made longer: those that are somebody's by their mark, or that
-    /// neither begin as a cache nor are empty. Of a stripe only the first file begins as a cache; others that do not are believed to be
-    /// its members if they are as long as they are to be and the cache in the first one is as long as the stripe.
+    /// Refuses files that hold other data, before any file is extended: files with a known signature, and files that are not empty
+    /// and do not start with a cache's superblock. In a stripe, only the first file has a superblock. The others are accepted as its
+    /// members if they have the expected length and the cache in the first file is as long as the stripe.
     fn refuse_files(&self, plan: &FlashPlan) -> Result<(), OpenError> {
         let mut first = None;
         for path in &plan.paths {
-            let sharing = self.by_path.get(path).expect("every path of every plan was told");
+            let sharing = self.by_path.get(path).expect("`of` added every path of every plan");
             let path = sharing.file_of(path);
             let head = if sharing.opened.is_some() { None } else { head_of(&path)? };
             let Some(head) = head else { continue };
@@ -130,8 +131,8 @@ impl Devices {
     }
 }
 
-impl Supply for Devices {
-    /// Memory, its part of one path, or a stripe of several with the region as its unit.
+impl DeviceSource for Devices {
+    /// Opens memory, this plan's part of one path, or a stripe of several paths with the region as its unit.
     fn open(&mut self, plan: &FlashPlan) -> Result<Arc<dyn Device>, OpenError> {
         if plan.paths.is_empty() {
             let spec = DeviceSpec::Memory(Some(plan.bytes_per_device));
@@ -151,18 +152,18 @@ impl Supply for Devices {
     }
 }
 
-/// Where a persistent cache's file is, which has a name of its own in a directory.
+/// The file of a persistent cache. In a directory it has a fixed name.
 pub(super) fn kept_file(path: &Path) -> PathBuf {
     if path.is_dir() { path.join("flashwright_cache") } else { path.to_owned() }
 }
 
-impl Sharing {
+impl SharedPath {
     fn file_of(&self, path: &Path) -> PathBuf {
         if self.persistent { kept_file(path) } else { path.to_owned() }
     }
 
-    /// A directory gets a file of its own, which a persistent cache finds again and any other removes at its end. What is
-    /// not there is made, with its space reserved if there is enough, and goes the same way.
+    /// Opens or creates the file or device. In a directory, a persistent cache uses its named file; any other run creates a file that is
+    /// removed afterwards. A created file gets its space reserved, if there is enough.
     fn open_path(&self, path: &Path, bytes: u64, force: bool) -> Result<Arc<dyn Device>, OpenError> {
         let options = OpenOptions {
             size_bytes: Some(bytes),
@@ -174,8 +175,8 @@ impl Sharing {
             ..OpenOptions::default()
         };
         if !path.exists() {
-            refuse_nowhere(path)?;
-            make_way(path)?;
+            check_creatable(path)?;
+            create_parent(path)?;
         }
         let path = self.file_of(path);
         let device = self.opened(&path, &options)?;
@@ -185,11 +186,11 @@ impl Sharing {
         Ok(device)
     }
 
-    /// Opens what is there or is to be made.
+    /// Opens or creates `path` with these options.
     fn opened(&self, path: &Path, options: &OpenOptions) -> Result<Arc<dyn Device>, OpenError> {
         let spec = DeviceSpec::Path(path.to_owned());
-        // A sparse file is given room, and its file's lock taken, at every first write to a place. Where no room can be
-        // reserved it has to do: a run need not write all of its file.
+        // The first write to each place of a sparse file allocates space under the file's lock, so space is reserved. If that fails,
+        // a sparse file is used: a run may never write all of it.
         let open = |options: &OpenOptions| match spec.open(options) {
             Err(error) if matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Unsupported) => {
                 spec.open(&OpenOptions { preallocate: false, ..options.clone() })
@@ -205,20 +206,20 @@ impl Sharing {
         })
     }
 
-    /// Whether [`open_path`](Self::open_path) would succeed. It makes no file and leaves those that are there at their length.
+    /// Checks whether [`open_path`](Self::open_path) would succeed, without creating or extending a file.
     fn check(&self, path: &Path, force: bool) -> Result<(), OpenError> {
         let path = self.file_of(path);
         let (is_file, is_directory) = (path.is_file(), path.is_dir());
         let options = OpenOptions { placement: self.placement, ..OpenOptions::default() };
         if self.placement && (is_directory || is_file || !path.exists()) {
-            // There is none on files, which is found out before one is made.
+            // Files have no placement; opening fails before it creates one.
             let size_bytes = Some(self.bytes);
             return self.opened(&path, &OpenOptions { size_bytes, ..options }).map(drop);
         }
         if is_directory || !path.exists() {
             return Ok(());
         }
-        // A file shorter than a block can only be opened to be made longer.
+        // A file shorter than a block cannot be opened without extending it.
         if is_file && path.metadata().is_ok_and(|it| it.len() < LARGEST_BLOCK_BYTES) {
             return File::options()
                 .write(true)
@@ -235,20 +236,20 @@ impl Sharing {
     }
 }
 
-/// No device has larger blocks.
+/// Upper limit of the block size of any device.
 const LARGEST_BLOCK_BYTES: u64 = 64 << 10;
 
-/// Whether memory does for the flash of `plan`, without taking it.
+/// Checks whether flash in memory can meet `plan`, without allocating it.
 ///
 /// # Errors
-/// As opening it.
+/// The errors of opening.
 pub fn check_memory(plan: &FlashPlan) -> Result<(), OpenError> {
     let options = OpenOptions { placement: plan.placement, ..OpenOptions::default() };
     let smallest = u64::from(MemoryDevice::DEFAULT_BLOCK_BYTES);
     DeviceSpec::Memory(Some(smallest)).open(&options).map(drop).map_err(OpenError::from)
 }
 
-/// What a file begins with: all that tells whose it is. `None` is no file.
+/// The start of a file, which contains every signature that identifies its contents. `None` if it is not a file.
 fn head_of(path: &Path) -> Result<Option<Vec<u8>>, OpenError> {
     if !std::fs::metadata(path).is_ok_and(|it| it.is_file()) {
         return Ok(None);
@@ -258,11 +259,11 @@ fn head_of(path: &Path) -> Result<Option<Vec<u8>>, OpenError> {
     read.map(|_| Some(head)).map_err(|error| unreadable(path, &error))
 }
 
-/// Whether the cache whose stripe begins with `head` is as long as the stripe of `plan`: then it has written to all members.
+/// Whether the cache that starts with `head` is as long as the stripe of `plan`, so that it uses all members.
 fn spans(head: &[u8], plan: &FlashPlan) -> bool {
     let Recognised::Ours(cache) = recognise_head(head) else { return false };
     let members = plan.paths.len() as u64;
-    // Of each member the stripe takes whole regions.
+    // The stripe uses whole regions of each member.
     let member_bytes = plan.bytes_per_device - plan.bytes_per_device % u64::from(plan.region_bytes.max(1));
     let first_pair = plan.pairs.first().map_or(100, |(size, _)| *size);
     let wanted = member_bytes.saturating_mul(members) as f64 * f64::from(first_pair) / 100.0;
@@ -272,13 +273,13 @@ fn spans(head: &[u8], plan: &FlashPlan) -> bool {
 fn refuse(path: &Path, known: Option<Contents>) -> Result<(), OpenError> {
     match known {
         None | Some(Contents::HybridCache) => Ok(()),
-        Some(others) => Err(in_use(path, &others.to_string())),
+        Some(other) => Err(in_use(path, &other.to_string())),
     }
 }
 
-fn in_use(path: &Path, what: &str) -> OpenError {
+fn in_use(path: &Path, contents: &str) -> OpenError {
     OpenError::Config(format!(
-        "cache_config.nvmCachePaths: {} holds {what}; --force overwrites it",
+        "cache_config.nvmCachePaths: {} holds {contents}; --force overwrites it",
         path.display()
     ))
 }
@@ -287,16 +288,16 @@ fn unreadable(path: &Path, error: &io::Error) -> OpenError {
     OpenError::Config(format!("flash: {}: {error}", path.display()))
 }
 
-/// A file is not made through a symlink: where it leads was not looked at, and is mostly a drive that has gone.
+/// Refuses a dangling symlink: a file created through it would lie outside the configured path, whose drive is probably missing.
 fn refuse_dangling(path: &Path) -> Result<(), OpenError> {
     let Ok(target) = std::fs::read_link(path) else { return Ok(()) };
     let (path, target) = (path.display(), target.display());
     Err(OpenError::Config(format!("flash: {path}: is a symlink to {target}, which does not exist")))
 }
 
-/// Refuses a path at which there is nothing and where no file can be made. In `/dev` there are devices only: a file there would
-/// be memory that passes for a drive. Of the way to it, only the last directory is made: a longer one that is missing is mistyped.
-fn refuse_nowhere(path: &Path) -> Result<(), OpenError> {
+/// Refuses a path that does not exist and at which no file can be created. `/dev` holds devices only: a file there would be memory
+/// that passes for a drive. Only the last directory of a path is created; if more are missing, the path is probably mistyped.
+fn check_creatable(path: &Path) -> Result<(), OpenError> {
     refuse_dangling(path)?;
     let refused = |words: &str| Err(OpenError::Config(format!("flash: {}: {words}", path.display())));
     if path.starts_with("/dev") && !path.starts_with("/dev/shm") {
@@ -314,17 +315,17 @@ fn refuse_nowhere(path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Whether a path is not there and no file can be made at it.
-pub fn is_nowhere(path: &Path) -> bool {
-    !path.exists() && refuse_nowhere(path).is_err()
+/// Whether a path does not exist and no file can be created at it.
+pub fn is_uncreatable(path: &Path) -> bool {
+    !path.exists() && check_creatable(path).is_err()
 }
 
 fn missing_parent(path: &Path) -> Option<&Path> {
     path.parent().filter(|parent| !parent.as_os_str().is_empty() && !parent.exists())
 }
 
-/// Makes the directory for a file that is not there yet.
-fn make_way(path: &Path) -> Result<(), OpenError> {
+/// Creates the parent directory, if it does not exist.
+fn create_parent(path: &Path) -> Result<(), OpenError> {
     let Some(parent) = missing_parent(path) else { return Ok(()) };
     std::fs::create_dir(parent).map_err(|source| OpenError::Directory { path: parent.into(), source })
 }
@@ -336,9 +337,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_made_for_a_run_has_its_space_and_one_too_large_for_that_is_sparse() {
+    fn created_file_has_its_space_reserved_or_is_sparse_if_too_large() {
         let scratch = tempfile::tempdir().unwrap();
-        let sharing = Sharing {
+        let sharing = SharedPath {
             bytes: 0,
             allow_buffered: true,
             placement: false,

@@ -19,27 +19,27 @@ use super::target::{
     Snapshot, Target,
 };
 
-/// A cache, with what is measured of its device.
+/// A cache, with the measurements of its device.
 pub struct EngineTarget {
     cache: Cache,
-    face: Face,
+    call_mode: CallMode,
     flash: Option<MeasuredFlash>,
     listed_drives: Vec<ListedDrive>,
     item_limit: Option<ItemLimit>,
     objects: Option<ObjectCache>,
 }
 
-/// The objects of an object cache, and the items that take the room beyond their limit.
+/// The objects of an object cache, and the items that occupy the memory beyond its object limit.
 struct ObjectCache {
     objects: Arc<Objects>,
     placeholders: Vec<OwnedItem>,
 }
 
-/// What a get found: an item, or the object that the item stands for.
+/// The result of a get: an item, or the object that the item refers to.
 pub enum EngineItem<'a> {
     /// An item.
     Item(Item<'a>),
-    /// An object.
+    /// An object on the heap.
     Object(Arc<[u8]>),
 }
 
@@ -54,26 +54,26 @@ impl Deref for EngineItem<'_> {
     }
 }
 
-/// The device under a cache, and what was measured of it.
+/// The flash device of a cache, with its measurements.
 pub struct MeasuredFlash {
-    /// The device: it knows who was given which placement handle, and what failed first.
+    /// The device. It knows the placement handle of each consumer, and the first I/O error.
     pub device: Arc<MeasureDevice>,
-    /// Latencies of its transfers.
+    /// Latencies of its reads and writes.
     pub latency: Arc<DeviceLatency>,
-    /// Whether it was asked to place.
+    /// Whether data placement is enabled.
     pub placing: bool,
 }
 
-/// Which of the cache's two faces is asked.
+/// Which interface of the cache is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Face {
-    /// The caller's thread waits.
+pub enum CallMode {
+    /// Blocking calls: the caller's thread waits.
     Blocking,
-    /// The caller is a task, of the simulated world or of a thread that has others.
-    Task,
+    /// Async calls: the caller is a task, in simulated time or on a thread with several workers.
+    Async,
 }
 
-/// Latencies of a device's transfers. Several stripes, so that threads seldom meet.
+/// Read and write latencies of a device, in several stripes to reduce lock contention.
 #[derive(Default)]
 pub struct DeviceLatency {
     stripes: [Stripe; STRIPES],
@@ -89,22 +89,22 @@ struct Stripe {
 }
 
 impl DeviceLatency {
-    /// Counts a read.
+    /// Records a read.
     pub fn read(&self, latency_ns: u64) {
         self.stripe(latency_ns).reads.lock().record(latency_ns);
     }
 
-    /// Counts a write.
+    /// Records a write.
     pub fn write(&self, latency_ns: u64) {
         self.stripe(latency_ns).writes.lock().record(latency_ns);
     }
 
-    /// The low bits of a latency are as good as random.
+    /// The low bits of a latency are close to random, so they select the stripe.
     fn stripe(&self, latency_ns: u64) -> &Stripe {
         &self.stripes[latency_ns as usize % STRIPES]
     }
 
-    /// Reads and writes so far.
+    /// Reads and writes recorded so far.
     #[must_use]
     pub fn read_and_write(&self) -> (Histogram, Histogram) {
         let (mut reads, mut writes) = (Histogram::default(), Histogram::default());
@@ -117,7 +117,7 @@ impl DeviceLatency {
 }
 
 impl MeasuredFlash {
-    /// Who writes through which handle, where it was asked to place.
+    /// The placement handle of each consumer; empty if placement is disabled.
     fn placement(&self) -> Vec<(String, u16)> {
         let consumers = if self.placing { self.device.consumers() } else { Vec::new() };
         consumers.into_iter().map(|(consumer, handle)| (consumer, handle.0)).collect()
@@ -125,31 +125,31 @@ impl MeasuredFlash {
 }
 
 impl EngineTarget {
-    /// A target of `cache`.
+    /// Creates a target for `cache`.
     #[must_use]
-    pub fn new(cache: Cache, face: Face, flash: Option<MeasuredFlash>) -> Self {
-        Self { cache, face, flash, listed_drives: Vec::new(), item_limit: None, objects: None }
+    pub fn new(cache: Cache, call_mode: CallMode, flash: Option<MeasuredFlash>) -> Self {
+        Self { cache, call_mode, flash, listed_drives: Vec::new(), item_limit: None, objects: None }
     }
 
-    /// The same, whose flash's media bytes are told by these drives, if there are any.
+    /// Sets the drives whose media writes are read from the drives themselves.
     #[must_use]
-    pub fn told_by(self, listed_drives: Vec<ListedDrive>) -> Self {
+    pub fn with_listed_drives(self, listed_drives: Vec<ListedDrive>) -> Self {
         Self { listed_drives, ..self }
     }
 
-    /// The same, whose DRAM takes items up to `limit`.
+    /// Sets the largest item that DRAM accepts.
     #[must_use]
     pub fn limited_to(self, limit: ItemLimit) -> Self {
         Self { item_limit: Some(limit), ..self }
     }
 
-    /// The same, whose items stand for objects.
+    /// Makes the target an object cache.
     #[must_use]
     pub fn with_objects(self, objects: Arc<Objects>, placeholders: Vec<OwnedItem>) -> Self {
         Self { objects: Some(ObjectCache { objects, placeholders }), ..self }
     }
 
-    /// The item, or in an object cache its object; `None` if the object has been freed since.
+    /// The item, or in an object cache its object; `None` if the object has been freed in the meantime.
     #[inline]
     fn found<'a>(&self, item: Item<'a>) -> Option<EngineItem<'a>> {
         match &self.objects {
@@ -164,7 +164,7 @@ impl EngineTarget {
         &self.cache
     }
 
-    /// The cache, when the run is over.
+    /// Returns the cache after the run.
     #[must_use]
     pub fn into_cache(self) -> Cache {
         self.cache
@@ -191,16 +191,16 @@ impl Target for EngineTarget {
 
     #[inline]
     async fn get(&self, key: &[u8]) -> Option<EngineItem<'_>> {
-        let item = match self.face {
-            Face::Blocking => self.cache.get_blocking(key),
-            Face::Task => self.cache.get(key).await,
+        let item = match self.call_mode {
+            CallMode::Blocking => self.cache.get_blocking(key),
+            CallMode::Async => self.cache.get(key).await,
         };
         self.found(item?)
     }
 
     #[inline]
     fn is_blocking(&self) -> bool {
-        self.face == Face::Blocking
+        self.call_mode == CallMode::Blocking
     }
 
     #[inline]
@@ -222,18 +222,18 @@ impl Target for EngineTarget {
     ) -> SetOutcome {
         let Ok(pool) = u8::try_from(how.pool) else { return SetOutcome::Refused };
         let options = InsertOptions { pool, ttl_seconds: how.ttl_seconds };
-        // Spares the room for a value that would be thrown away again.
+        // Avoids allocating memory for a value that would be discarded.
         if how.only_if_absent && self.cache.contains(key) && self.get(key).await.is_some() {
             return SetOutcome::Kept;
         }
         if let Some(cache) = &self.objects {
             return self.set_object(&cache.objects, key, value_bytes, &options, how.only_if_absent, fill);
         }
-        let room = match self.face {
-            Face::Blocking => self.cache.allocate_blocking(key, value_bytes, options),
-            Face::Task => self.cache.allocate(key, value_bytes, options).await,
+        let allocated = match self.call_mode {
+            CallMode::Blocking => self.cache.allocate_blocking(key, value_bytes, options),
+            CallMode::Async => self.cache.allocate(key, value_bytes, options).await,
         };
-        let Ok(mut item) = room else { return SetOutcome::Refused };
+        let Ok(mut item) = allocated else { return SetOutcome::Refused };
         fill(&mut item);
         if !how.only_if_absent {
             self.cache.insert_new(item);
@@ -243,9 +243,9 @@ impl Target for EngineTarget {
     }
 
     async fn chain(&self, key: &[u8], value_bytes: usize, fill: impl FnOnce(&mut [u8])) -> bool {
-        match self.face {
-            Face::Blocking => self.cache.add_chained_blocking(key, value_bytes, fill).is_ok(),
-            Face::Task => self.cache.add_chained(key, value_bytes, fill).await.is_ok(),
+        match self.call_mode {
+            CallMode::Blocking => self.cache.add_chained_blocking(key, value_bytes, fill).is_ok(),
+            CallMode::Async => self.cache.add_chained(key, value_bytes, fill).await.is_ok(),
         }
     }
 
@@ -282,10 +282,10 @@ impl Target for EngineTarget {
         }
     }
 
-    /// Without the histograms and details of a snapshot.
+    /// Skips the histograms and details of a snapshot.
     fn flash_bytes(&self) -> Option<FlashBytes> {
         let flash = self.cache.stats().flash?;
-        let listed_drives: Vec<_> = self.listed_drives.iter().map(ListedDrive::ask).collect();
+        let listed_drives: Vec<_> = self.listed_drives.iter().map(ListedDrive::read).collect();
         Some(FlashBytes {
             logical: Some(logical_bytes(&flash)),
             waiting: Some(flash.waiting_bytes()),
@@ -301,7 +301,7 @@ impl Target for EngineTarget {
     }
 }
 
-/// Keys and values that flash took, but for those that were given up before they were written: nothing is written for them.
+/// Key and value bytes that flash accepted, without those dropped before they were written.
 fn logical_bytes(flash: &cache::stats::FlashStats) -> u64 {
     flash.puts.logical_bytes.saturating_sub(flash.unwritten_bytes())
 }
@@ -311,7 +311,7 @@ fn settled(flash: &cache::stats::FlashStats) -> Settled {
     Settled { items, host }
 }
 
-/// What listed drives tell, or else what flash tells by itself.
+/// Media writes of the listed drives; if none are listed, those that flash reports.
 fn media_bytes(flash: &cache::stats::FlashStats, listed_drives: &[DriveBytes]) -> Option<u64> {
     match listed_drives {
         [] => flash.device.media_written_bytes,
@@ -349,7 +349,7 @@ fn classes(pool: &cache::dram::PoolStats) -> impl Iterator<Item = ClassUse> {
 }
 
 impl EngineTarget {
-    /// Puts an object on the heap and an item for it into the cache.
+    /// Stores an object on the heap and inserts an item that refers to it.
     fn set_object(
         &self,
         objects: &Objects,
@@ -359,8 +359,8 @@ impl EngineTarget {
         only_if_absent: bool,
         fill: impl FnOnce(&mut [u8]),
     ) -> SetOutcome {
-        let room = || self.cache.allocate_blocking(key, ID_BYTES, options).ok();
-        let Some(mut item) = Some(key).filter(|key| objects.takes(key)).and_then(|_| room()) else {
+        let allocate = || self.cache.allocate_blocking(key, ID_BYTES, options).ok();
+        let Some(mut item) = Some(key).filter(|key| objects.accepts_key(key)).and_then(|_| allocate()) else {
             return SetOutcome::Refused;
         };
         let mut object = vec![0; value_bytes];
@@ -374,14 +374,14 @@ impl EngineTarget {
         if self.cache.insert_new_if_absent(item) {
             return SetOutcome::Stored;
         }
-        objects.forget(&id);
+        objects.free(&id);
         SetOutcome::Kept
     }
 
     fn flash(&self, stats: &cache::Stats) -> Option<FlashCounts> {
         let flash = stats.flash.as_ref()?;
         let measured = self.flash.as_ref();
-        let listed_drives: Vec<_> = self.listed_drives.iter().map(ListedDrive::ask).collect();
+        let listed_drives: Vec<_> = self.listed_drives.iter().map(ListedDrive::read).collect();
         let soc = flash.soc.as_ref();
         let regions = flash.regions.as_ref();
         let both = |of_soc: fn(&cache::flash::soc::SocStats) -> u64,
@@ -433,7 +433,7 @@ impl EngineTarget {
     }
 }
 
-/// The engine's own counters by CacheBench's kind of names.
+/// Further counters of the engine, under CacheBench's names where it has them.
 fn details(stats: &cache::Stats) -> Vec<Detail> {
     let mut out = vec![
         Detail::state("dram_used_slab_bytes", stats.dram_memory.used_slab_bytes),

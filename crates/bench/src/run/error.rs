@@ -1,4 +1,4 @@
-//! Why a run cannot begin.
+//! Errors that prevent a run from starting.
 
 use std::path::PathBuf;
 
@@ -8,41 +8,41 @@ use workload::trace::TraceError;
 
 use super::cache_keys;
 
-/// Why something could not be opened.
+/// Why a part of a run could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The device.
+    /// The flash device.
     #[error("flash: {0}")]
     Device(#[from] IoError),
-    /// The cache on it.
-    #[error("{}", cache_keys::by_its_key(&.0.to_string()))]
+    /// The cache.
+    #[error("{}", cache_keys::with_config_keys(&.0.to_string()))]
     Cache(#[from] CacheError),
     /// The workload.
-    #[error("{}", by_its_key(.0))]
+    #[error("{}", workload_error(.0))]
     Workload(#[from] workload::ConfigError),
     /// The trace.
-    #[error("test_config.{key}: {source}{reader}", reader = who_reads_it(.source))]
+    #[error("test_config.{key}: {source}{hint}", hint = generator_hint(.source))]
     Trace {
-        /// The key of `test_config` that names it.
+        /// The key of `test_config` that names the trace.
         key: &'static str,
-        /// What is wrong with it.
+        /// The error.
         source: Box<TraceError>,
     },
     /// A directory for flash or its state.
     #[error("{path}: {source}", path = path.display())]
     Directory {
-        /// Which.
+        /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// Something that was checked when the config was read, and turned out otherwise.
+    /// An invalid setting that is found only when it is used, in words with its key.
     #[error("{0}")]
     Config(String),
 }
 
-/// A trace of another format than its generator reads has one that does.
-fn who_reads_it(error: &TraceError) -> String {
+/// Names the generator that reads the trace's format, or how to name its columns.
+fn generator_hint(error: &TraceError) -> String {
     match error {
         TraceError::OtherFormat { found, .. } => {
             format!("; the generator `replay` reads it, with replayGeneratorConfig.traceFormat `{found}`")
@@ -55,8 +55,8 @@ fn who_reads_it(error: &TraceError) -> String {
     }
 }
 
-/// What is wrong with a workload, by the key that says so in a config.
-fn by_its_key(error: &workload::ConfigError) -> String {
+/// The error of a workload with the config key that causes it.
+fn workload_error(error: &workload::ConfigError) -> String {
     let (pool, part) = match error.what.rsplit_once(": ") {
         Some((pool, part)) => (format!("{pool}: "), part),
         None => (String::new(), error.what.as_str()),

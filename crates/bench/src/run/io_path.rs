@@ -1,11 +1,10 @@
-//! A warning for flash whose requests do not go through io_uring.
+//! A warning for flash whose requests do not use io_uring.
 
 use device::{Device, Engine};
 
 use crate::config::plan::FlashPlan;
 
-/// The warning for `device`, which is the flash of `plan`; `None` where io_uring carries its requests, or where it has no
-/// kernel below it.
+/// The warning for `device`, the flash of `plan`; `None` if it uses io_uring, or if it is in memory or a model.
 #[must_use]
 pub fn warning(plan: &FlashPlan, device: &dyn Device) -> Option<String> {
     let paths: Vec<String> = plan.paths.iter().map(|path| path.display().to_string()).collect();

@@ -1,20 +1,20 @@
-//! Items that DRAM takes: chunks large enough for what the workload stores, as far as so little memory can bear them.
+//! Chooses the DRAM slab size so that the workload's largest items fit, if memory suffices.
 
 use cache::dram::{ConfigError, DramConfig, HEADER_BYTES};
 use workload::generate::{Distribution, GeneratorConfig, Table};
 
-use super::cache_keys::by_its_key;
+use super::cache_keys::with_config_keys;
 use super::error::OpenError;
 use crate::config::check::LARGEST_CLASS_BYTES;
 use crate::config::plan::{CachePlan, WorkloadPlan};
 
-/// The engine leaves out chunks of which DRAM would hold fewer than this.
+/// The engine omits a size class if DRAM would hold fewer of its chunks than this.
 const USUAL_CHUNKS: u64 = 64;
-/// Larger ones are asked for if there are that many slabs for each size of chunk in use: with fewer, some sizes have none.
-const SLABS_A_SIZE: u64 = 2;
+/// Larger slabs are chosen only if there are at least this many per size class in use: with fewer, some classes would get none.
+const SLABS_PER_CLASS: u64 = 2;
 const MIB: u64 = 1 << 20;
 
-/// The sizes of the items that a workload stores, header and key included.
+/// The range of item sizes that a workload stores, header and key included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ItemSizes {
     /// The smallest.
@@ -24,25 +24,27 @@ pub struct ItemSizes {
 }
 
 impl ItemSizes {
-    /// Those of `plan`; `None` where nobody knows before it is read: of a trace.
+    /// The sizes of `plan`; `None` for a trace, whose sizes are unknown until it is read.
     #[must_use]
     pub fn of(plan: &WorkloadPlan) -> Option<Self> {
         match plan {
-            WorkloadPlan::Online(config) | WorkloadPlan::Prepared { config, .. } => Self::made_up(config),
+            WorkloadPlan::Online(config) | WorkloadPlan::Prepared { config, .. } => {
+                Self::of_generator(config)
+            }
             WorkloadPlan::Replay(_) | WorkloadPlan::Stressor(_) => None,
         }
     }
 
-    fn made_up(config: &GeneratorConfig) -> Option<Self> {
-        let asked = config.pools.iter().filter(|pool| pool.op_share > 0.0);
-        let all = asked.flat_map(|pool| Self::in_pool(&pool.distribution));
+    fn of_generator(config: &GeneratorConfig) -> Option<Self> {
+        let used = config.pools.iter().filter(|pool| pool.op_share > 0.0);
+        let all = used.flat_map(|pool| Self::in_pool(&pool.distribution));
         all.reduce(|one, other| Self {
             least_bytes: one.least_bytes.min(other.least_bytes),
             most_bytes: one.most_bytes.max(other.most_bytes),
         })
     }
 
-    /// Items, and what is chained to them. A table that is none is refused elsewhere.
+    /// Items and their chained items. An invalid table is skipped; opening the workload reports it.
     fn in_pool(distribution: &Distribution) -> Vec<Self> {
         let keys = distribution.key_bytes.sizes().map_or(0, |sizes| sizes.largest());
         let of = |table: &Table| {
@@ -55,14 +57,14 @@ impl ItemSizes {
     }
 }
 
-/// The largest item that DRAM takes, and what in the config sets it.
+/// The largest item that DRAM accepts, and the config keys that determine it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ItemLimit {
-    /// The largest chunk that there is.
+    /// The largest chunk.
     pub largest_chunk_bytes: u64,
     /// The largest chunk that the config allows.
     allowed_bytes: u64,
-    /// `allocSizes` are given, so that `maxAllocSize` has no effect.
+    /// Whether `allocSizes` is set, so that `maxAllocSize` has no effect.
     has_alloc_sizes: bool,
 }
 
@@ -77,7 +79,7 @@ impl ItemLimit {
         })
     }
 
-    /// The key that refuses an item of `item_bytes`, header and key included, and what makes the cache take it.
+    /// The key that causes an item of `item_bytes` (header and key included) to be refused, and how to change it.
     #[must_use]
     pub fn remedy(&self, item_bytes: u64) -> (&'static str, String) {
         let key = match (item_bytes > self.allowed_bytes, self.has_alloc_sizes) {
@@ -95,20 +97,20 @@ impl ItemLimit {
         } else if self.largest_chunk_bytes < self.allowed_bytes {
             "raise it and cacheSizeMB, which has too few slabs for such chunks".to_owned()
         } else if self.has_alloc_sizes {
-            "give larger ones".to_owned()
+            "add larger sizes".to_owned()
         } else {
-            "raise it, or give allocSizes".to_owned()
+            "raise it, or set allocSizes".to_owned()
         };
         (key, words)
     }
 }
 
-/// Gives `config` slabs that the largest of `sizes` fits, where the plan wants such chunks, memory bears them and it would not
-/// have them by itself. The answer is the largest item that it takes, and a warning if some of `sizes` are larger.
+/// Raises the slab size of `config` so that the largest of `sizes` fits, if the plan allows such chunks, memory suffices, and they
+/// would not fit otherwise. Returns the largest item that DRAM accepts, and a warning if some of `sizes` are larger.
 ///
 /// # Errors
-/// A DRAM that cannot be.
-pub fn make_room(
+/// An invalid DRAM configuration.
+pub fn fit_slabs(
     config: &mut DramConfig,
     plan: &CachePlan,
     sizes: Option<ItemSizes>,
@@ -121,7 +123,7 @@ pub fn make_room(
     {
         let mut wider = config.clone();
         (wider.slab_bytes, wider.max_item_bytes) = (Some(slab_bytes), wider.max_item_bytes.min(slab_bytes));
-        if bears(&wider, plan, sizes, &wider.chunk_sizes().unwrap_or_default()) {
+        if has_enough_slabs(&wider, plan, sizes, &wider.chunk_sizes().unwrap_or_default()) {
             *config = wider;
         }
     }
@@ -130,19 +132,19 @@ pub fn make_room(
     Ok((limit, is_too_large.then(|| too_large(sizes.most_bytes, limit))))
 }
 
-/// A DRAM that cannot be, by the key that makes it so.
+/// The error for an invalid DRAM configuration, with the config key that causes it.
 fn refused(error: &ConfigError) -> OpenError {
-    OpenError::Config(by_its_key(&error.to_string()))
+    OpenError::Config(with_config_keys(&error.to_string()))
 }
 
-/// Whether each pool has enough slabs for the chunks that are in use.
-fn bears(config: &DramConfig, plan: &CachePlan, sizes: ItemSizes, chunks: &[u32]) -> bool {
+/// Whether each pool has enough slabs for the size classes in use.
+fn has_enough_slabs(config: &DramConfig, plan: &CachePlan, sizes: ItemSizes, chunks: &[u32]) -> bool {
     let slabs = plan.dram_bytes / u64::from(config.slab_bytes.unwrap_or(u32::MAX));
     let smaller = |than: u64| chunks.partition_point(|chunk| u64::from(*chunk) < than);
     let in_use =
         (smaller(sizes.most_bytes) + 1).min(chunks.len()) - smaller(sizes.least_bytes).min(chunks.len());
     let of = |share: &f64| (*share * slabs as f64) as u64;
-    !chunks.is_empty() && plan.pool_shares.iter().all(|share| of(share) >= SLABS_A_SIZE * in_use as u64)
+    !chunks.is_empty() && plan.pool_shares.iter().all(|share| of(share) >= SLABS_PER_CLASS * in_use as u64)
 }
 
 fn too_large(item_bytes: u64, limit: ItemLimit) -> String {
@@ -187,87 +189,86 @@ mod tests {
         }
     }
 
-    /// The largest chunk, and what is said.
-    fn room(dram_mib: u64, least: u64, most: u64) -> (u32, Option<String>) {
+    /// The largest chunk, and the warning.
+    fn fit(dram_mib: u64, least: u64, most: u64) -> (u32, Option<String>) {
         let plan = plan(dram_mib);
         let eviction = policy::eviction::EvictionConfig::new(policy::eviction::Kind::Lru);
         let mut config = DramConfig::new(plan.dram_bytes, cache::config::eviction(eviction));
         config.max_item_bytes = plan.classes.max_bytes;
-        let said = make_room(&mut config, &plan, Some(ItemSizes { least_bytes: least, most_bytes: most }));
-        (*config.chunk_sizes().unwrap().last().unwrap(), said.unwrap().1)
+        let fitted = fit_slabs(&mut config, &plan, Some(ItemSizes { least_bytes: least, most_bytes: most }));
+        (*config.chunk_sizes().unwrap().last().unwrap(), fitted.unwrap().1)
     }
 
     #[test]
-    fn a_small_dram_refused_large_items_though_it_could_bear_them() {
-        assert_eq!(room(16, 600_030, 600_030), (1 << 20, None));
-        assert_eq!(room(64, 100, 1 << 20), (1 << 20, None));
-        assert_eq!(room(16, 100, 200_000), (256 << 10, None), "as it would be by itself");
+    fn small_dram_accepts_large_items_if_it_has_enough_slabs() {
+        assert_eq!(fit(16, 600_030, 600_030), (1 << 20, None));
+        assert_eq!(fit(64, 100, 1 << 20), (1 << 20, None));
+        assert_eq!(fit(16, 100, 200_000), (256 << 10, None), "the engine's own choice");
     }
 
     #[test]
-    fn what_a_small_dram_cannot_bear_is_told() {
-        let (largest, said) = room(16, 100, 1_000_000);
-        let said = said.unwrap();
+    fn items_too_large_for_the_slabs_cause_a_warning() {
+        let (largest, warning) = fit(16, 100, 1_000_000);
+        let warning = warning.unwrap();
         assert_eq!(largest, 256 << 10);
         assert!(
-            said.contains("above 262144 are refused as too large")
-                && said.ends_with("cacheSizeMB 64 (after --scale) is enough"),
-            "{said}"
+            warning.contains("above 262144 are refused as too large")
+                && warning.ends_with("cacheSizeMB 64 (after --scale) is enough"),
+            "{warning}"
         );
-        let (_, said) = room(1024, 100, 3_000_000);
-        let said = said.unwrap();
+        let (_, warning) = fit(1024, 100, 3_000_000);
+        let warning = warning.unwrap();
         assert!(
-            said.starts_with("cache_config.maxAllocSize: ") && said.ends_with("raise it, or give allocSizes"),
-            "{said}"
+            warning.starts_with("cache_config.maxAllocSize: ")
+                && warning.ends_with("raise it, or set allocSizes"),
+            "{warning}"
         );
     }
 
-    /// The key that was said to be raised was not what limited, or could not be raised so far.
     #[test]
-    fn what_is_to_be_raised_would_help() {
-        let said = room(16, 100, 3_000_000).1.unwrap();
+    fn warning_names_the_keys_that_limit_the_item() {
+        let warning = fit(16, 100, 3_000_000).1.unwrap();
         assert!(
-            said.ends_with("raise it and cacheSizeMB, which has too few slabs for such chunks"),
-            "{said}"
+            warning.ends_with("raise it and cacheSizeMB, which has too few slabs for such chunks"),
+            "{warning}"
         );
-        let said = room(1024, 100, 5_000_000).1.unwrap();
+        let warning = fit(1024, 100, 5_000_000).1.unwrap();
         assert!(
-            said.ends_with("no chunk can be larger than 4 MiB: request smaller values, or chained items"),
-            "{said}"
+            warning.ends_with("no chunk can be larger than 4 MiB: request smaller values, or chained items"),
+            "{warning}"
         );
     }
 
-    /// `maxAllocSize` was named, which nobody heeds then.
+    /// `maxAllocSize` has no effect beside `allocSizes`.
     #[test]
-    fn sizes_that_are_given_are_what_is_too_small() {
+    fn warning_names_alloc_sizes_if_they_are_set() {
         let mut plan = plan(64);
         plan.classes.explicit_bytes = vec![100, 200];
         let eviction = policy::eviction::EvictionConfig::new(policy::eviction::Kind::Lru);
         let mut config = DramConfig::new(plan.dram_bytes, cache::config::eviction(eviction));
         config.alloc_sizes = plan.classes.explicit_bytes.clone();
         let sizes = ItemSizes { least_bytes: 100, most_bytes: 8000 };
-        let said = make_room(&mut config, &plan, Some(sizes)).unwrap().1.unwrap();
+        let warning = fit_slabs(&mut config, &plan, Some(sizes)).unwrap().1.unwrap();
         assert!(
-            said.starts_with("cache_config.allocSizes: ") && said.ends_with("give larger ones"),
-            "{said}"
+            warning.starts_with("cache_config.allocSizes: ") && warning.ends_with("add larger sizes"),
+            "{warning}"
         );
     }
 
-    /// Every reason was laid on `cacheSizeMB`.
     #[test]
-    fn a_factor_that_makes_too_many_sizes_is_refused_by_its_key() {
+    fn factor_that_makes_too_many_classes_is_refused_by_its_key() {
         let mut plan = plan(1024);
         plan.classes.factor = 1.02;
         let eviction = policy::eviction::EvictionConfig::new(policy::eviction::Kind::Lru);
         let mut config = DramConfig::new(plan.dram_bytes, cache::config::eviction(eviction));
         config.alloc_factor = Some(plan.classes.factor);
         let sizes = ItemSizes { least_bytes: 100, most_bytes: 1000 };
-        let refused = make_room(&mut config, &plan, Some(sizes)).unwrap_err().to_string();
+        let refused = fit_slabs(&mut config, &plan, Some(sizes)).unwrap_err().to_string();
         assert!(refused.contains("cache_config.allocFactor: "), "{refused}");
     }
 
     #[test]
-    fn sizes_are_those_of_pools_that_are_asked() {
+    fn sizes_cover_only_pools_with_requests() {
         let pool = |op_share, value: u64| PoolConfig {
             op_share,
             key_share: 1.0,

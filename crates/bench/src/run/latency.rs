@@ -1,15 +1,15 @@
-//! How long operations took: one set of histograms a thread, merged when somebody asks.
+//! Latency histograms: one set per thread, merged on demand.
 
 use hdrhistogram::Histogram as Hdr;
 
-/// Nanoseconds, however many, to within 1 part in 100.
+/// A histogram of nanoseconds with a relative error of at most 1 %.
 ///
-/// It takes 36 KiB, enough for an hour. An open loop may fall behind by more; its histograms then grow, by 1 KiB for each
-/// doubling: 8 KiB for a week.
+/// It takes 36 KiB for values of up to an hour. An open loop may fall behind by more; its histograms then grow, by 1 KiB per
+/// doubling, or 8 KiB for a week.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Histogram(Hdr<u64>);
 
-/// What there is room for from the start.
+/// The range that is allocated initially.
 const USUALLY_LONGEST_NS: u64 = 3_600_000_000_000;
 
 impl Default for Histogram {
@@ -22,17 +22,17 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts one operation.
+    /// Records one operation.
     pub fn record(&mut self, latency_ns: u64) {
-        self.0.record(latency_ns.max(1)).expect("it grows as far as nanoseconds go");
+        self.0.record(latency_ns.max(1)).expect("the histogram grows to any u64");
     }
 
-    /// Adds all of `other`.
+    /// Adds `other`.
     pub fn merge(&mut self, other: &Self) {
-        self.0.add(&other.0).expect("it grows as far as nanoseconds go");
+        self.0.add(&other.0).expect("the histogram grows to any u64");
     }
 
-    /// Takes away what `earlier`, a former state of this one, had.
+    /// The difference to `earlier`, a previous state.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut difference = self.clone();
@@ -40,57 +40,57 @@ impl Histogram {
         difference
     }
 
-    /// The latencies that came, nanoseconds, and how often.
+    /// The recorded latencies in nanoseconds, with their counts.
     pub fn recorded(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0.iter_recorded().map(|it| (it.value_iterated_to(), it.count_since_last_iteration()))
     }
 
-    /// Operations counted.
+    /// Number of recorded operations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// The latency that `share` of all operations did not exceed, nanoseconds; `None` before the first.
+    /// The latency that `share` of all operations did not exceed, in nanoseconds; `None` if empty.
     #[must_use]
     pub fn quantile_ns(&self, share: f64) -> Option<u64> {
         (self.count() > 0).then(|| self.0.value_at_quantile(share).min(self.0.max()))
     }
 
-    /// The mean, nanoseconds; `None` before the first.
+    /// The mean in nanoseconds; `None` if empty.
     #[must_use]
     pub fn mean_ns(&self) -> Option<f64> {
         (self.count() > 0).then(|| self.0.mean())
     }
 
-    /// The longest, nanoseconds; `None` before the first.
+    /// The maximum in nanoseconds; `None` if empty.
     #[must_use]
     pub fn max_ns(&self) -> Option<u64> {
         (self.count() > 0).then(|| self.0.max())
     }
 }
 
-/// What is timed at the cache's face.
+/// The kind of a timed operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timed {
-    /// A get that found its key in DRAM.
+    /// A get that hit in DRAM.
     GetDram,
-    /// A get that found its key on flash.
+    /// A get that hit on flash.
     GetFlash,
-    /// A get that found nothing.
+    /// A get that missed.
     GetMiss,
-    /// A set, the copy of the value included.
+    /// A set, including the copy of the value.
     Set,
     /// A delete.
     Delete,
-    /// A link hung on an item.
+    /// The addition of a chained item.
     AddChained,
-    /// A question whether a key could exist.
+    /// A check whether a key could exist.
     CouldExist,
 }
 
 impl Timed {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 7] = [
         Self::GetDram,
         Self::GetFlash,
@@ -116,17 +116,17 @@ impl Timed {
     }
 }
 
-/// One histogram for each timed operation; an operation that never came costs no memory.
+/// One histogram per kind of operation; a kind that never occurred takes no memory.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Latencies([Option<Box<Histogram>>; Timed::ALL.len()]);
 
 impl Latencies {
-    /// Counts one operation.
+    /// Records one operation.
     pub fn record(&mut self, what: Timed, latency_ns: u64) {
         self.0[what as usize].get_or_insert_default().record(latency_ns);
     }
 
-    /// Adds all of `other`.
+    /// Adds `other`.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
             if let Some(theirs) = theirs {
@@ -135,7 +135,7 @@ impl Latencies {
         }
     }
 
-    /// Takes away what `earlier`, a former state of this one, had.
+    /// The difference to `earlier`, a previous state.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut difference = self.clone();
@@ -147,13 +147,13 @@ impl Latencies {
         difference
     }
 
-    /// The histogram of `what`; empty if it never came.
+    /// The histogram of `what`; empty if it never occurred.
     #[must_use]
     pub fn of(&self, what: Timed) -> Histogram {
         self.0[what as usize].as_deref().cloned().unwrap_or_default()
     }
 
-    /// All gets, however they ended.
+    /// All gets: hits in DRAM, hits on flash, and misses.
     #[must_use]
     pub fn gets(&self) -> Histogram {
         let mut all = self.of(Timed::GetDram);
@@ -168,14 +168,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_histogram_knows_nothing_rather_than_zero() {
+    fn empty_histogram_has_no_quantiles() {
         let empty = Histogram::default();
         assert_eq!((empty.quantile_ns(0.99), empty.max_ns()), (None, None));
         assert_eq!(empty.mean_ns(), None);
     }
 
     #[test]
-    fn quantiles_are_right_to_two_digits_and_the_maximum_is_never_exceeded() {
+    fn quantiles_are_precise_to_two_digits_and_at_most_the_maximum() {
         let mut histogram = Histogram::default();
         (1..=10_000).for_each(|ns| histogram.record(ns * 100));
         let p50 = histogram.quantile_ns(0.5).unwrap();
@@ -183,9 +183,8 @@ mod tests {
         assert_eq!(histogram.quantile_ns(1.0), histogram.max_ns());
     }
 
-    /// An open loop that fell further behind seemed to be an hour late.
     #[test]
-    fn latencies_were_cut_at_an_hour() {
+    fn latencies_beyond_an_hour_are_recorded() {
         const WEEK_NS: u64 = 7 * 24 * 3_600_000_000_000;
         let mut late = Histogram::default();
         for latency_ns in [1000, WEEK_NS, 2 * WEEK_NS] {
@@ -198,7 +197,7 @@ mod tests {
         is_about(late.quantile_ns(0.5), WEEK_NS);
         is_about(late.max_ns(), 2 * WEEK_NS);
         assert!(late.mean_ns().unwrap() > 0.99 * WEEK_NS as f64);
-        // Others have not grown, and are added and taken away all the same.
+        // Histograms of different ranges can be added and subtracted.
         let mut punctual = Histogram::default();
         punctual.record(1000);
         let early = punctual.clone();
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_is_the_difference_of_two_states() {
+    fn interval_is_the_difference_of_two_states() {
         let mut latencies = Latencies::default();
         latencies.record(Timed::Set, 1_000);
         let earlier = latencies.clone();

@@ -1,20 +1,20 @@
-//! Learned admission (`mlAdmissionConfig`): a gradient-boosted model decides for each set of a replay whether the cache is to have it.
+//! Learned admission (`mlAdmissionConfig`): a gradient-boosted model decides for each set of a replay whether it is executed.
 //!
-//! CacheBench publishes the keys and no model. The model here is a file that XGBoost saved as JSON, with two or more classes. As in
-//! CacheBench, a set that is not admitted is skipped: the item enters neither DRAM nor flash.
+//! CacheBench publishes the config keys but no model. The model here is a file that XGBoost saved as JSON, with two or more classes. As in
+//! CacheBench, a rejected set is skipped: the item enters neither DRAM nor flash.
 
 use serde_json::Value;
 use workload::Request;
 
 use crate::config::plan::{FeatureSource, LearnedPlan};
 
-/// A model and the features that it is asked with.
+/// A model, and the request fields that are its features.
 pub struct LearnedAdmission {
     model: Model,
-    /// By their number in the model.
+    /// In the order of the model's features.
     features: Vec<FeatureSource>,
     admitted_class: usize,
-    /// Of a model of two classes: the least score of class 1.
+    /// With two classes: the lowest score that counts as class 1.
     threshold: f64,
 }
 
@@ -22,10 +22,10 @@ pub struct LearnedAdmission {
 #[derive(Debug, PartialEq)]
 struct Model {
     trees: Vec<Tree>,
-    /// The class whose score each tree adds to.
+    /// The class whose score each tree contributes to.
     class_of_tree: Vec<usize>,
     classes: usize,
-    /// Score of each class before the trees.
+    /// Initial score of each class.
     base_margin: f64,
 }
 
@@ -34,7 +34,7 @@ struct Tree(Vec<Node>);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Node {
-    /// Below the value, to the left; `left_if_missing` says where an unknown value goes.
+    /// Smaller values go left; `left_if_missing` is the direction of an unknown value.
     Split {
         feature: usize,
         value: f64,
@@ -49,7 +49,7 @@ impl LearnedAdmission {
     /// Reads the model of `plan`.
     ///
     /// # Errors
-    /// In words, with the key or the file that is wrong.
+    /// A message that names the wrong key or file.
     pub fn open(plan: &LearnedPlan) -> Result<Self, String> {
         let file = &plan.model;
         let wrong = |words: String| format!("modelPath: {}: {words}", file.display());
@@ -75,7 +75,7 @@ impl LearnedAdmission {
         let (classes, admitted) = (model.classes, plan.admitted_class);
         if admitted >= classes as u64 {
             return Err(format!(
-                "admitCategory: is {admitted}, and the model has {classes} categories, from 0 on"
+                "admitCategory: {admitted} is not a category of the model, which has {classes}, numbered from 0"
             ));
         }
         let threshold =
@@ -83,7 +83,7 @@ impl LearnedAdmission {
         Ok(Self { model, features, admitted_class: admitted as usize, threshold })
     }
 
-    /// Whether the model admits what is set.
+    /// Whether the model admits the set.
     #[must_use]
     pub fn admits(&self, request: &Request<'_>) -> bool {
         let value = |feature: usize| self.features.get(feature).and_then(|source| source.of(request));
@@ -101,7 +101,7 @@ impl LearnedAdmission {
 }
 
 impl FeatureSource {
-    /// The feature's value in a request; `None` is unknown.
+    /// The feature's value in a request; `None` if unknown.
     fn of(self, request: &Request<'_>) -> Option<f64> {
         match self {
             Self::Size => Some(request.value_bytes as f64),
@@ -118,29 +118,28 @@ fn threshold(json: &Value, recall: f64) -> Result<f64, String> {
     if recall == 0.0 {
         return Ok(0.5);
     }
-    let missing =
-        || "the model has no attribute `recall_thresholds`; leave it out for a threshold of 0.5".to_owned();
+    let missing = || {
+        "the model has no attribute `recall_thresholds`; omit targetRecall for a threshold of 0.5".to_owned()
+    };
     let words = json["learner"]["attributes"]["recall_thresholds"].as_str().ok_or_else(missing)?;
     let table: serde_json::Map<String, Value> =
         serde_json::from_str(words).map_err(|error| format!("the model's recall_thresholds: {error}"))?;
     let rows = table
         .iter()
         .filter_map(|(recall, threshold)| Some((recall.parse::<f64>().ok()?, threshold.as_f64()?)));
-    // Of the thresholds that reach the recall, the strictest.
+    // The highest of the thresholds that reach the recall.
     let reaching = rows.filter(|(reached, _)| *reached >= recall).map(|(_, threshold)| threshold);
-    reaching
-        .reduce(f64::max)
-        .ok_or_else(|| format!("is {recall}, and none of the model's thresholds reaches it"))
+    reaching.reduce(f64::max).ok_or_else(|| format!("no threshold of the model reaches a recall of {recall}"))
 }
 
 impl Model {
-    /// A model, and the names of its features in order.
+    /// Parses a model, and returns the names of its features in order.
     fn parse(json: &Value) -> Result<(Self, Vec<String>), String> {
         let learner = &json["learner"];
         let booster = &learner["gradient_booster"];
-        let trees = booster["model"]["trees"]
-            .as_array()
-            .ok_or("no model that XGBoost saved as JSON: it has no learner.gradient_booster.model.trees")?;
+        let trees = booster["model"]["trees"].as_array().ok_or(
+            "not a model that XGBoost saved as JSON: it has no learner.gradient_booster.model.trees",
+        )?;
         let number = |name: &str| {
             let words = learner["learner_model_param"][name].as_str().unwrap_or_default();
             words
@@ -158,7 +157,7 @@ impl Model {
             "multi:softprob" | "multi:softmax" => base_score,
             _ => {
                 return Err(format!(
-                    "the objective `{objective}` is none of binary:logistic, multi:softprob and multi:softmax"
+                    "the objective `{objective}` is not supported; binary:logistic, multi:softprob and multi:softmax are"
                 ));
             }
         };
@@ -184,15 +183,15 @@ impl Model {
         let class_of_tree = match booster["model"]["tree_info"].as_array() {
             _ if classes == 2 => vec![0; trees.len()],
             Some(info) => info.iter().map(|class| class.as_u64().unwrap_or(0) as usize).collect(),
-            None => return Err("it has no tree_info".to_owned()),
+            None => return Err("tree_info is missing".to_owned()),
         };
         if class_of_tree.len() != trees.len() || class_of_tree.iter().any(|class| *class >= classes) {
-            return Err("tree_info does not fit its trees and classes".to_owned());
+            return Err("tree_info does not match the number of trees and classes".to_owned());
         }
         Ok((Self { trees, class_of_tree, classes, base_margin }, names))
     }
 
-    /// The score of each class before it is made a probability; of two classes that of class 1 alone.
+    /// The score of each class before its conversion to a probability. With two classes, that of class 1 only.
     fn margins(&self, value: &dyn Fn(usize) -> Option<f64>) -> Vec<f64> {
         let mut margins = vec![self.base_margin; if self.classes == 2 { 1 } else { self.classes }];
         for (tree, class) in self.trees.iter().zip(&self.class_of_tree) {
@@ -213,14 +212,16 @@ impl Tree {
             return Err("its lists differ in length, or are empty".to_owned());
         }
         if json["categories_nodes"].as_array().is_some_and(|nodes| !nodes.is_empty()) {
-            return Err("splits by category are not supported: train it with numbers".to_owned());
+            return Err(
+                "splits by category are not supported: train the model with numeric features".to_owned()
+            );
         }
         let node = |at: usize| {
             let value = conditions[at].as_f64().ok_or("a split condition is not a number")?;
             if left[at].as_i64() == Some(-1) {
                 return Ok(Node::Leaf(value));
             }
-            // Children come after their parent, so that no way through the tree goes round.
+            // Children have higher numbers than their parent, so that the tree has no cycle.
             let child = |list: &[Value]| {
                 list[at].as_u64().map(|child| child as usize).filter(|child| (at + 1..nodes).contains(child))
             };
@@ -231,7 +232,7 @@ impl Tree {
                 (Some(feature), Some(left), Some(right)) => {
                     Ok(Node::Split { feature, value, left, right, left_if_missing })
                 }
-                _ => Err("a node names a feature or child that is not there".to_owned()),
+                _ => Err("a node refers to a feature or child that does not exist".to_owned()),
             }
         };
         (0..nodes).map(node).collect::<Result<_, String>>().map(Self)
@@ -307,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn trees_are_walked_by_value_and_missing_values_go_their_way() {
+    fn trees_are_evaluated_by_value_and_missing_values_take_their_direction() {
         let admission = open(&model(), |_| {}).unwrap();
         let cases = [
             (request(2000, None), -2.0),
@@ -337,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_model_or_feature_is_refused_by_name() {
+    fn wrong_model_or_feature_is_refused_with_its_name() {
         let refused = |model: &Value, change: fn(&mut LearnedPlan)| open(model, change).err().unwrap();
         assert_eq!(
             refused(&model(), |plan| plan.features.truncate(1)),
@@ -345,15 +346,21 @@ mod tests {
         );
         assert_eq!(
             refused(&model(), |plan| plan.admitted_class = 2),
-            "admitCategory: is 2, and the model has 2 categories, from 0 on"
+            "admitCategory: 2 is not a category of the model, which has 2, numbered from 0"
         );
-        assert!(refused(&model(), |plan| plan.target_recall = 0.95).starts_with("targetRecall: is 0.95"));
-        assert!(refused(&json!({}), |_| {}).starts_with("modelPath: M: no model that XGBoost saved as JSON"));
-        assert!(refused(&model(), |plan| plan.model = PathBuf::from("/no/model")).starts_with("modelPath: "));
-        let mut round = model();
-        round["learner"]["gradient_booster"]["model"]["trees"][0]["left_children"][1] = json!(0);
+        assert_eq!(
+            refused(&model(), |plan| plan.target_recall = 0.95),
+            "targetRecall: no threshold of the model reaches a recall of 0.95"
+        );
         assert!(
-            refused(&round, |_| {}).contains("tree 0: a node names a feature or child that is not there")
+            refused(&json!({}), |_| {}).starts_with("modelPath: M: not a model that XGBoost saved as JSON")
+        );
+        assert!(refused(&model(), |plan| plan.model = PathBuf::from("/no/model")).starts_with("modelPath: "));
+        let mut cyclic = model();
+        cyclic["learner"]["gradient_booster"]["model"]["trees"][0]["left_children"][1] = json!(0);
+        assert!(
+            refused(&cyclic, |_| {})
+                .contains("tree 0: a node refers to a feature or child that does not exist")
         );
     }
 }

@@ -1,8 +1,8 @@
-//! Drives that a config lists (`writeAmpDeviceList`) to be asked what they wrote: below a file system or a RAID of somebody
-//! else's making, flash itself does not tell.
+//! Drives listed in a config (`writeAmpDeviceList`), from which media writes are read. They are needed if flash lies on a file system or
+//! a RAID, where the flash device itself does not report media writes.
 //!
-//! A drive does not know for whom it writes. Whatever else it is used for counts too, and where several instances list one
-//! drive, its bytes are those of all of them together and of none alone.
+//! A drive counts all writes, including those of other programs. If several instances list a drive, its bytes are the sum of all of
+//! them, so they are attributed to none.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -16,28 +16,28 @@ use crate::config::plan::FlashPlan;
 #[derive(Clone)]
 pub struct ListedDrive {
     path: PathBuf,
-    /// None if it does not tell.
+    /// `None` if the drive does not report its media writes.
     probe: Option<Arc<MediaProbe>>,
     /// Whether several instances list it.
     is_shared: bool,
 }
 
-/// What a listed drive wrote.
+/// Media writes of a listed drive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DriveBytes {
-    /// Its path.
+    /// The drive.
     pub path: PathBuf,
-    /// Bytes written to its medium since the run was opened; none if it does not tell.
+    /// Bytes written to its medium since the run was opened; `None` if it does not report them.
     pub media_bytes: Option<u64>,
     /// Whether several instances list it.
     pub is_shared: bool,
 }
 
-/// The drives of each of these caches, which are being asked from now on, and which of those that a config lists cannot be
-/// asked.
+/// Opens the drives of each cache, which starts their counters at 0. Also returns a warning for the listed drives that cannot be
+/// read.
 #[must_use]
 pub fn open(caches: &[Option<&FlashPlan>]) -> (Vec<Vec<ListedDrive>>, Vec<String>) {
-    let lists: Vec<Vec<&PathBuf>> = caches.iter().map(|cache| paths_to_ask(*cache, caches)).collect();
+    let lists: Vec<Vec<&PathBuf>> = caches.iter().map(|cache| paths_to_probe(*cache, caches)).collect();
     let (mut probes, mut unknown) = (HashMap::new(), Vec::<(String, Vec<String>)>::new());
     for path in lists.iter().flatten() {
         let (probe, listings) =
@@ -54,7 +54,7 @@ pub fn open(caches: &[Option<&FlashPlan>]) -> (Vec<Vec<ListedDrive>>, Vec<String
     }
     let warning = |(reason, paths): (String, Vec<String>)| {
         let paths = paths.join(", ");
-        format!("cache_config.writeAmpDeviceList: {paths}: {reason}; what the medium wrote is unknown")
+        format!("cache_config.writeAmpDeviceList: {paths}: {reason}; the media writes are unknown")
     };
     let warnings = unknown.into_iter().map(warning).collect();
     let of_path = |path: &&PathBuf| {
@@ -68,8 +68,9 @@ pub fn open(caches: &[Option<&FlashPlan>]) -> (Vec<Vec<ListedDrive>>, Vec<String
     (lists.iter().map(|list| list.iter().map(of_path).collect()).collect(), warnings)
 }
 
-/// What a config lists, or else the flash of which several instances have a part: a part does not tell.
-fn paths_to_ask<'a>(cache: Option<&'a FlashPlan>, caches: &[Option<&FlashPlan>]) -> Vec<&'a PathBuf> {
+/// The drives that a config lists. If it lists none, its flash devices that several instances share: a part of a device does not report
+/// media writes.
+fn paths_to_probe<'a>(cache: Option<&'a FlashPlan>, caches: &[Option<&FlashPlan>]) -> Vec<&'a PathBuf> {
     let uses = |path: &PathBuf| caches.iter().flatten().filter(|flash| flash.paths.contains(path)).count();
     match cache {
         None => Vec::new(),
@@ -81,9 +82,9 @@ fn paths_to_ask<'a>(cache: Option<&'a FlashPlan>, caches: &[Option<&FlashPlan>])
 }
 
 impl ListedDrive {
-    /// What it wrote so far.
+    /// Reads the media writes so far.
     #[must_use]
-    pub fn ask(&self) -> DriveBytes {
+    pub fn read(&self) -> DriveBytes {
         DriveBytes {
             path: self.path.clone(),
             media_bytes: self.probe.as_ref().and_then(|probe| probe.bytes()),
@@ -93,7 +94,7 @@ impl ListedDrive {
 }
 
 impl DriveBytes {
-    /// Bytes that this instance alone answers for.
+    /// Media writes that are attributed to this instance alone.
     #[must_use]
     pub fn of_this_instance(&self) -> Option<u64> {
         self.media_bytes.filter(|_| !self.is_shared)
@@ -106,7 +107,7 @@ mod tests {
     use crate::run::fit;
 
     #[test]
-    fn drives_that_are_not_there_are_one_warning() {
+    fn several_missing_drives_cause_one_warning() {
         let mut flash = fit::tests::plan(vec![(100, 50)]);
         flash.listed_drives = vec!["/no/one".into(), "/no/other".into(), "/no/third".into()];
         let (_, warnings) = open(&[Some(&flash)]);
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn drives_that_cannot_be_asked_are_told_of_once_and_unknown() {
+    fn unreadable_drives_cause_one_warning_each_and_are_unknown() {
         let mut flash = fit::tests::plan(vec![(100, 50)]);
         flash.listed_drives = vec!["/dev/null".into(), "/no/where".into()];
         let mut other = flash.clone();
@@ -125,20 +126,20 @@ mod tests {
         assert!(null.contains("writeAmpDeviceList: /dev/null: it is not an NVMe namespace"), "{null}");
         assert!(nowhere.contains("/no/where: No such file"), "{nowhere}");
         assert_eq!(drives.iter().map(Vec::len).collect::<Vec<_>>(), [2, 0, 1]);
-        let told: Vec<_> = drives[0].iter().map(ListedDrive::ask).collect();
-        let [null, nowhere] = &told[..] else { panic!("{told:?}") };
+        let read: Vec<_> = drives[0].iter().map(ListedDrive::read).collect();
+        let [null, nowhere] = &read[..] else { panic!("{read:?}") };
         assert_eq!((null.is_shared, nowhere.is_shared), (true, false));
         assert_eq!((null.media_bytes, nowhere.of_this_instance()), (None, None));
     }
 
     #[test]
-    fn flash_that_instances_share_is_asked_without_being_listed_or_warned_of() {
+    fn flash_shared_by_instances_is_read_without_a_warning() {
         let mut shared = fit::tests::plan(vec![(100, 50)]);
         shared.paths = vec!["/dev/null".into()];
         let own = FlashPlan { paths: vec!["/no/where".into()], ..shared.clone() };
         let (drives, warnings) = open(&[&shared, &own, &shared].map(Some));
         assert!(warnings.is_empty(), "{warnings:?}");
-        assert!(drives[1].is_empty(), "it tells by itself");
+        assert!(drives[1].is_empty(), "the device reports its own media writes");
         assert!(drives[0][0].is_shared && drives[2].len() == 1);
     }
 }

@@ -1,13 +1,13 @@
-//! Whether the machine has the memory that a run takes, before it takes any: DRAM, flash in memory, and a model drive.
+//! Checks that the machine has enough memory for DRAM, flash in memory and a model drive, before any is allocated.
 
 use crate::config::plan::RunPlan;
 use crate::drive::text::bytes;
 use crate::environment::{FreeMemory, free_memory};
 
-/// A model drive keeps the contents of its flash, and mapping and indexes beside them: a quarter more.
+/// A model drive holds the contents of its flash, and mapping tables and indexes of about a quarter of that.
 const MODEL_OVERHEAD_DIVISOR: u64 = 4;
 
-/// What a run takes, by the key that sets it.
+/// Memory of a run, by the config key that sets it.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Needs {
     dram_bytes: u64,
@@ -38,7 +38,7 @@ impl Needs {
         self.dram_bytes.saturating_add(self.flash_in_memory_bytes).saturating_add(self.model_bytes)
     }
 
-    /// Why the run cannot have that; `None` where it can.
+    /// The error if `free` does not suffice.
     fn refusal(&self, free: &FreeMemory) -> Option<String> {
         let total = self.total_bytes();
         if total <= free.bytes {
@@ -65,10 +65,10 @@ impl Needs {
     }
 }
 
-/// Checks the memory of a run against what is available to this process.
+/// Checks the memory of a run against the memory available to this process.
 ///
 /// # Errors
-/// In words by the key that takes most, if it is not enough.
+/// A message with the key of the largest part, if it is not enough.
 pub fn check(plan: &RunPlan) -> Result<(), String> {
     let Some(free) = free_memory() else { return Ok(()) };
     Needs::of(plan).refusal(&free).map_or(Ok(()), Err)
@@ -81,7 +81,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     #[test]
-    fn needs_above_free_memory_are_refused_by_the_largest_key() {
+    fn needs_above_free_memory_are_refused_with_the_largest_key() {
         let free = FreeMemory { bytes: 24 * GIB, is_cgroup: false };
         let dram = Needs { dram_bytes: 60_000 << 20, ..Needs::default() };
         let words = dram.refusal(&free).unwrap_or_default();

@@ -1,10 +1,10 @@
-//! The misses of a run as a trace (`missTraceFile`): what the cache behind this one would be asked for.
+//! Writes the misses of a run as a trace (`missTraceFile`): the requests that a cache behind this one would receive.
 //!
-//! A request is written when it is over. Threads are at different places of the trace, so what several of them hand in waits in
-//! a window of [`WINDOW_ROWS`] and leaves it by its time: rows are in order unless a thread falls that many misses behind the
-//! others, and then late, not lost. What one thread hands in is in order already.
+//! A request is written when it completes. Threads are at different rows of the input trace, so rows from several threads pass through
+//! a window of [`WINDOW_ROWS`] that sorts them by time. A thread that falls further behind writes rows out of order, but none is
+//! lost. Rows of a single thread are in order already.
 //!
-//! A file that cannot be written does not end the run, whose figures are worth more; the report says so, and there is no file.
+//! A write error does not end the run, as its other figures remain valid. The report names the error, and no file is left.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,27 +16,27 @@ use workload::trace::{Miss, MissWriter, TenantNames, WriteError};
 use super::error::OpenError;
 use crate::config::plan::{ReplayPlan, RunPlan, WorkloadPlan};
 
-/// Misses of several threads that wait to be brought in order.
+/// Rows of several threads that wait to be sorted.
 const WINDOW_ROWS: usize = 1 << 16;
 
-/// The trace, as all threads of an instance write it.
+/// The trace file, shared by all threads of an instance.
 pub struct MissTrace {
     path: PathBuf,
     tenants: TenantNames,
     state: Mutex<State>,
 }
 
-/// What was written.
+/// The completed trace of misses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Misses {
-    /// Where.
+    /// The file.
     pub path: PathBuf,
-    /// Requests that were not answered in full, those of the warm-up too.
+    /// Requests that were not fully served by the cache, warm-up included.
     pub requests: u64,
 }
 
 struct State {
-    /// `None` once it is complete, or could not be written.
+    /// `None` after the file was completed or failed.
     writer: Option<MissWriter>,
     window: BinaryHeap<Reverse<Row>>,
     window_rows: usize,
@@ -44,7 +44,7 @@ struct State {
     failure: Option<WriteError>,
 }
 
-/// A row that waits. Of those of one time, the one that came first is the first.
+/// A row in the window, ordered by time and then by arrival.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Row {
     time_ns: u64,
@@ -53,7 +53,7 @@ struct Row {
 }
 
 impl MissTrace {
-    /// A trace that will be called `path`, of so many threads; tenants are called by `tenants`.
+    /// Creates the file at `path` for `threads` threads; `tenants` has the names of the tenants.
     ///
     /// # Errors
     /// The file cannot be created.
@@ -68,12 +68,12 @@ impl MissTrace {
         Ok(Self { path: path.to_owned(), tenants, state: Mutex::new(state) })
     }
 
-    /// Who the tenants are.
+    /// The names of the tenants.
     pub(super) fn tenants(&self) -> &TenantNames {
         &self.tenants
     }
 
-    /// Takes a miss in.
+    /// Adds a miss.
     pub(super) fn add(&self, miss: &Miss<'_>) {
         let mut line = Vec::new();
         miss.encode(&mut line);
@@ -81,14 +81,14 @@ impl MissTrace {
         let number = state.requests;
         state.requests += 1;
         state.window.push(Reverse(Row { time_ns: miss.time_ns, number, line }));
-        let most = state.window_rows;
-        state.let_go(most);
+        let max_rows = state.window_rows;
+        state.drain(max_rows);
     }
 
-    /// Completes the file, where the run was one: a trace that could not be `read` to its end has misses that nobody saw.
+    /// Completes the file. If the input trace was not `read` to its end, misses are incomplete, and the file is discarded.
     ///
     /// # Errors
-    /// In words, why there is no file.
+    /// A message with the reason why there is no file.
     pub(super) fn finish(&self, read: bool) -> Result<Misses, String> {
         let mut state = self.state.lock();
         let requests = state.requests;
@@ -96,7 +96,7 @@ impl MissTrace {
             state.writer = None;
             return Err("No misses were written: the trace was not read to its end".to_owned());
         }
-        state.let_go(0);
+        state.drain(0);
         let done = match (state.writer.take(), state.failure.take()) {
             (Some(writer), None) => writer.finish(),
             (_, failure) => failure.map_or(Ok(()), Err),
@@ -107,24 +107,24 @@ impl MissTrace {
 }
 
 impl State {
-    /// Writes the first rows until at most `most` wait.
-    fn let_go(&mut self, most: usize) {
-        while self.window.len() > most
+    /// Writes the earliest rows until at most `max_rows` remain in the window.
+    fn drain(&mut self, max_rows: usize) {
+        while self.window.len() > max_rows
             && let Some(Reverse(row)) = self.window.pop()
         {
             let Some(writer) = &mut self.writer else { continue };
             if let Err(error) = writer.write(&row.line) {
-                // With the writer goes what it had written.
+                // Dropping the writer removes its file.
                 (self.writer, self.failure) = (None, Some(error));
             }
         }
     }
 }
 
-/// Refuses what would be written over a trace that is read.
+/// Refuses a trace of misses that would overwrite an input trace.
 ///
 /// # Errors
-/// The number of the instance that says so, and what is wrong.
+/// The number of the instance, and the error.
 pub fn check(plan: &RunPlan) -> Result<(), (usize, OpenError)> {
     let real = |path: &Path| std::fs::canonicalize(path).ok();
     let read: Vec<PathBuf> = plan
@@ -145,10 +145,10 @@ pub fn check(plan: &RunPlan) -> Result<(), (usize, OpenError)> {
     Ok(())
 }
 
-/// The trace that the misses of a run are written to, if any, begun.
+/// Creates the trace of misses, if `plan` has one.
 ///
 /// # Errors
-/// It cannot be created.
+/// The file cannot be created.
 pub fn open(
     plan: &WorkloadPlan,
     threads: usize,
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn misses_of_several_threads_are_brought_in_order_and_those_of_one_are_left_as_they_are() {
+    fn rows_of_several_threads_are_sorted_and_those_of_one_are_unchanged() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("misses.csv");
         let written = |threads: usize| {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_miss_that_comes_after_the_window_is_late_and_not_lost() {
+    fn row_later_than_the_window_is_written_out_of_order() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("misses.csv");
         let trace = MissTrace::create(&path, 2, TenantNames::default()).unwrap();
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_that_was_not_read_to_its_end_leaves_no_misses() {
+    fn input_not_read_to_its_end_leaves_no_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("misses.csv");
         let trace = MissTrace::create(&path, 1, TenantNames::default()).unwrap();

@@ -1,13 +1,13 @@
-//! The stress loop: worker threads that execute a workload, and a watcher.
+//! The stress loop: worker threads that execute a workload, and a watcher that samples their counters.
 //!
-//! [`target`] is what can be stressed, [`worker`] one thread's loop, [`counts`] and [`latency`] what it hands on;
-//! [`run_all`] starts the threads of all instances, lets a [`Watcher`] look in between, and ends with a report each.
+//! [`target`] defines what can be stressed, [`worker`] is the loop of one thread, [`counts`] and [`latency`] are its results.
+//! [`run_all`] starts the threads of all instances, calls a [`Watcher`] while they run, and returns one report per instance.
 
 mod cache_keys;
 pub mod counts;
-pub mod course;
 pub mod destructors;
 pub mod devices;
+pub mod disk_space;
 pub mod engine;
 pub mod error;
 mod fit;
@@ -24,7 +24,6 @@ pub mod objects;
 pub mod open;
 pub mod pace;
 pub mod punctuality;
-pub mod room;
 pub mod simulated;
 pub mod stop;
 pub mod stressors;
@@ -34,6 +33,7 @@ pub mod target;
 pub mod tenants;
 mod threads;
 pub mod trace_time;
+pub mod warmup;
 pub mod worker;
 
 pub use threads::run_all;
@@ -54,7 +54,6 @@ use crate::consistency::{Checker, Inconsistency};
 use crate::events::EventCounts;
 use crate::report::series::Span;
 use counts::Counts;
-use course::{Baseline, Warmup};
 use destructors::{DestructorCounts, Destructors};
 use latency::{Histogram, Latencies};
 use learned::LearnedAdmission;
@@ -67,135 +66,136 @@ use sweeps::{Sweeper, Sweeps};
 use target::{FlashBytes, Snapshot, Target};
 use tenants::{Ledger, Tenants};
 use trace_time::TraceTime;
-use worker::{Board, CHAIN_LOCKS, Checking, Due, MARK_BITS, Schedule, Shared, TracePace, Worker};
+use warmup::{Baseline, Warmup};
+use worker::{CHAIN_LOCKS, Checking, Due, MARK_BITS, Schedule, Shared, TracePace, Worker, WorkerStats};
 
-/// How often the watcher looks.
+/// Interval between two calls of the watcher.
 const TICK: Duration = Duration::from_millis(200);
 
 /// The parts of an instance besides its target and settings.
 pub struct InstanceOptions {
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// The time.
+    /// Time source.
     pub clock: Arc<dyn Clock>,
-    /// How workers wait: which world they are in.
+    /// How workers wait, in real or in simulated time.
     pub waiter: Waiter,
-    /// Ends the run early.
+    /// Flag that ends the run early.
     pub stop: Stop,
-    /// Time every operation, not a sample.
+    /// Times every operation instead of a sample.
     pub time_all: bool,
     /// The target may hold values of an earlier run.
     pub inherits: bool,
-    /// The workload hangs chains on items.
+    /// The workload adds chained items.
     pub chains: bool,
-    /// The trace behind the workload, where there is one: it knows which rows it could not read.
+    /// The trace that the workload replays, if any. It counts the rows that it could not read.
     pub trace: Option<Arc<Replay>>,
-    /// How far it is in its own time, where anybody wants to know.
+    /// Progress in the trace's own time, if the warm-up or the cache's clock uses it.
     pub trace_time: Option<Arc<TraceTime>>,
-    /// The trace that misses are written to, if there is one.
+    /// The trace file to which misses are written, if configured.
     pub misses: Option<MissTrace>,
-    /// The calls of the target's item destructor, where it has one.
+    /// Counts the calls of the item destructor, if one is configured.
     pub destructors: Option<Arc<Destructors>>,
-    /// What replaces the request loop, if anything does.
+    /// Replaces the request loop, if a special stressor is configured.
     pub stressor: Option<Stressor>,
-    /// Decides what is set, if a model does.
+    /// The model that decides which sets are executed, if configured.
     pub learned: Option<LearnedAdmission>,
 }
 
 /// One target under one workload.
 pub struct Instance<T> {
     shared: Shared<T>,
-    boards: Vec<Board>,
+    worker_stats: Vec<WorkerStats>,
     workload: Box<dyn Workload>,
     seed: u64,
     trace: Option<Arc<Replay>>,
     trace_time: Option<Arc<TraceTime>>,
     progress: Progress,
-    /// Where the figures begin, once the warm-up has ended.
+    /// Counters at the end of the warm-up; the figures start there.
     baseline: Mutex<Option<Box<Baseline>>>,
-    /// Walks over DRAM, if configured.
+    /// Iterates over the items in DRAM, if configured.
     sweeper: Option<Sweeper>,
     stressor: Option<Stressor>,
 }
 
-/// When an instance ran.
+/// Start and end times of an instance.
 #[derive(Default)]
 struct Progress {
     running: AtomicUsize,
     started_ns: AtomicU64,
     /// 0 while it runs.
     ended_ns: AtomicU64,
-    /// When the first request of a trace was there, which may have had to be looked for.
+    /// When the first request of a trace was available; finding it can take long.
     trace_started_ns: OnceLock<u64>,
 }
 
-/// What a watcher may ask an instance.
+/// Figures of a running instance that a watcher can read.
 pub trait Observable {
-    /// Counters of all threads, now.
+    /// Current counters, summed over all threads.
     fn counts(&self) -> Counts;
-    /// Histograms of all threads, now.
+    /// Current histograms, merged over all threads.
     fn latencies(&self) -> Latencies;
-    /// The target's counters, now.
+    /// The target's current counters.
     fn snapshot(&self) -> Snapshot;
-    /// The bytes among these; `None` without flash.
+    /// Byte counters of flash; `None` without flash.
     fn flash_bytes(&self) -> Option<FlashBytes> {
         self.snapshot().flash.as_ref().map(FlashBytes::of)
     }
-    /// Latencies of the device's reads and writes among these; `None` where they are not known.
+    /// Latencies of the device's reads and writes; `None` if they are not measured.
     fn device_latency(&self) -> Option<(Histogram, Histogram)> {
         self.snapshot().flash?.device_latency
     }
-    /// Operations that the run will do, unless its workload ends before.
+    /// Operations of the whole run, unless its workload ends earlier.
     fn total_ops(&self) -> u64;
-    /// What ends the run besides `numOps` and the time limit.
+    /// Progress towards the limits other than `numOps` and the time limit.
     fn limits(&self) -> Limits {
         Limits::default()
     }
-    /// What walks over DRAM saw so far; `None` where nobody walks.
+    /// Totals of the completed iterations over DRAM; `None` if none are configured.
     fn sweeps(&self) -> Option<Sweeps> {
         None
     }
-    /// Has it offered so many operations a second from here on; a run that began without a rate has none.
+    /// Sets the request rate of all threads together. Has no effect if the run was started without a rate.
     fn set_rate(&self, ops_per_second: u64);
 }
 
-/// How much of what ends an instance is done, 0 to 1; `None` where nothing of the kind ends it.
+/// Progress towards each limit, 0 to 1; `None` if the limit is not set.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Limits {
-    /// Of `maxFlashWriteMB`.
+    /// `maxFlashWriteMB`.
     pub flash_written: Option<f64>,
-    /// Of the trace, all its passes together.
+    /// The trace, over all its passes.
     pub trace: Option<f64>,
 }
 
-/// Watches a run.
+/// Observes a run.
 pub trait Watcher {
-    /// A look every fifth of a second of the machine's time, for whoever sits before it; `elapsed` since the start, in the
-    /// time of the run's world.
-    fn look(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
+    /// Called every 200 ms of real time, for a display on the terminal. `elapsed` is the time since the start, in virtual time if
+    /// the run is simulated.
+    fn refresh(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
         let _ = (instances, elapsed);
     }
 
-    /// A moment of the run's world, for whatever is kept: in the real one with each look, in a simulated one each hundredth
-    /// of a virtual second, where what is seen is the same in every run of one seed.
-    fn moment(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
+    /// Called to sample figures for the record: with each [`refresh`](Self::refresh) in real time, and every 10 ms of virtual time in a
+    /// simulated run, where all runs with one seed get the same samples.
+    fn sample(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
         let _ = (instances, elapsed);
     }
 
-    /// The warm-up has ended.
+    /// The warm-up ended.
     fn warmed_up(&mut self) {}
 
-    /// Something went wrong beside the run, which goes on.
+    /// A problem that does not end the run, for example with an output file.
     fn warn(&mut self, words: &str) {
         let _ = words;
     }
 
-    /// Whether [`interval`](Self::interval) is to be told.
-    fn wants_intervals(&self) -> bool {
+    /// Whether [`interval`](Self::interval) is to be called.
+    fn needs_intervals(&self) -> bool {
         false
     }
 
-    /// What happened since the moment before, in all instances together; the last one ends with the run.
+    /// Figures of one sampling interval, summed over all instances. The last interval ends with the run.
     fn interval(&mut self, span: &Span) {
         let _ = span;
     }
@@ -204,41 +204,41 @@ pub trait Watcher {
 /// The result of one instance.
 #[derive(Debug, Clone)]
 pub struct InstanceReport {
-    /// How it was run.
+    /// Its configuration.
     pub settings: RunSettings,
-    /// Seconds from the first thread's start to the last one's end.
+    /// Seconds from the start of the first thread to the end of the last.
     pub seconds: f64,
-    /// Counters of all threads.
+    /// Counters, summed over all threads.
     pub counts: Counts,
-    /// Histograms of all threads.
+    /// Histograms, merged over all threads.
     pub latencies: Latencies,
-    /// Whether every operation was timed, or one in [`worker::SAMPLE_EVERY`].
+    /// Whether every operation was timed, instead of one in [`worker::SAMPLE_EVERY`].
     pub timed_all: bool,
-    /// The target's counters, at the end.
+    /// The target's counters at the end.
     pub snapshot: Snapshot,
-    /// The largest item that DRAM refused, header and key included; 0 where it refused none.
+    /// The largest item that DRAM refused, header and key included; 0 if it refused none.
     pub largest_refused_bytes: u64,
-    /// The first values that should not have been found; all are counted.
+    /// Details of the first inconsistent reads; `counts` has their number.
     pub inconsistencies: Vec<Inconsistency>,
-    /// Why it ended early, where it did.
+    /// Why the run ended early, if it did.
     pub stopped: Option<StopReason>,
-    /// How punctual requests were, in an open loop.
+    /// Lateness of requests, in an open loop.
     pub punctuality: Option<Punctuality>,
-    /// The warm-up that the figures leave out; `None` if there was none.
+    /// The warm-up, which the figures exclude; `None` if none is configured.
     pub warmup: Option<Warmup>,
-    /// How reading the trace went; `None` where there was none.
+    /// Statistics of reading the trace; `None` without a trace.
     pub trace: Option<ReplayStats>,
-    /// The tenants of the trace; `None` where it has none.
+    /// Counters per tenant of the trace; `None` if it has no tenants.
     pub tenants: Option<Tenants>,
-    /// Where its misses were written, if anywhere.
+    /// The file with the misses, if one was written.
     pub misses: Option<Misses>,
-    /// What walks over DRAM saw in the whole run; `None` where nobody walked.
+    /// Totals of the iterations over DRAM, warm-up included; `None` if none are configured.
     pub sweeps: Option<Sweeps>,
-    /// What was written down of keys, warm-up included; `None` where nothing was to be.
+    /// Counts of the logged key events, warm-up included; `None` if events are not logged.
     pub events: Option<EventCounts>,
-    /// The calls of the item destructor; `None` where there is none.
+    /// Counts of the item destructor's calls; `None` without a destructor.
     pub destructors: Option<DestructorCounts>,
-    /// What a stressor that replaces the request loop found; `None` where there is none.
+    /// Results of the special stressor or target; `None` for the usual request loop.
     pub stressor: Option<StressorReport>,
 }
 
@@ -251,7 +251,7 @@ impl InstanceReport {
 }
 
 impl<T: Target> Instance<T> {
-    /// An instance, ready to run.
+    /// Creates an instance that is ready to run.
     pub fn new(
         target: T,
         settings: RunSettings,
@@ -268,13 +268,13 @@ impl<T: Target> Instance<T> {
             chain_locks: chains.then(|| std::iter::repeat_with(Default::default).take(CHAIN_LOCKS).collect()),
             found: Mutex::default(),
         });
-        let boards = std::iter::repeat_with(Board::default).take(settings.threads).collect();
+        let worker_stats = std::iter::repeat_with(WorkerStats::default).take(settings.threads).collect();
         let sweeper = settings.sweeps.map(Sweeper::new);
         let bucket = settings.rate.map(|(rate, burst)| TokenBucket::new(rate, burst, now_ns));
         let payload = Payload::new(settings.zeros_percent).with_repeats(settings.repeated_percent);
-        // The queue that an open loop builds is seen in few of its requests; the clock is read for each anyway.
+        // An open loop always times all requests: a queue delays few of them, and the clock is read for each anyway.
         let time_all = time_all || settings.arrivals.is_open();
-        let held_until_ns = AtomicU64::new(0);
+        let idle_until_ns = AtomicU64::new(0);
         let shared = Shared {
             target,
             settings,
@@ -288,10 +288,21 @@ impl<T: Target> Instance<T> {
             destructors,
             learned,
             time_all,
-            held_until_ns,
+            idle_until_ns,
         };
         let (progress, baseline) = (Progress::default(), Mutex::default());
-        Self { shared, boards, workload, seed, trace, trace_time, progress, baseline, sweeper, stressor }
+        Self {
+            shared,
+            worker_stats,
+            workload,
+            seed,
+            trace,
+            trace_time,
+            progress,
+            baseline,
+            sweeper,
+            stressor,
+        }
     }
 
     /// The target.
@@ -299,12 +310,12 @@ impl<T: Target> Instance<T> {
         &self.shared.target
     }
 
-    /// The target, when the run is over.
+    /// Returns the target after the run.
     pub fn into_target(self) -> T {
         self.shared.target
     }
 
-    /// How it is run.
+    /// The configuration of the run.
     pub fn settings(&self) -> &RunSettings {
         &self.shared.settings
     }
@@ -317,14 +328,14 @@ impl<T: Target> Instance<T> {
         self.snapshot().flash.and_then(|flash| flash.evictions).unwrap_or(0)
     }
 
-    /// The latest time of a request that has begun, on the trace's own clock.
+    /// The latest trace timestamp, in seconds, of the requests taken so far.
     fn trace_seconds(&self) -> u64 {
         self.trace_time.as_ref().map_or(0, |time| time.seconds())
     }
 
-    /// The figures begin now.
+    /// Saves the current counters as the start of the figures.
     fn end_warmup(&self, elapsed: Duration) {
-        let (counts, tenants) = self.books();
+        let (counts, tenants) = self.counts_by_tenant();
         let baseline = Baseline {
             elapsed,
             counts,
@@ -336,10 +347,10 @@ impl<T: Target> Instance<T> {
         *self.baseline.lock() = Some(Box::new(baseline));
     }
 
-    /// Completes the trace of misses, if one was asked for, after the run that `report` is of.
+    /// Completes the trace of misses, if one is configured, and stores its counts in `report`.
     ///
     /// # Errors
-    /// In words, why there is none.
+    /// A message, if the trace could not be written.
     pub fn finish_misses(&self, report: &mut InstanceReport) -> Result<(), String> {
         let Some(misses) = &self.shared.misses else { return Ok(()) };
         let was_read = report.trace.as_ref().is_none_or(|trace| trace.failure.is_none());
@@ -347,7 +358,7 @@ impl<T: Target> Instance<T> {
         Ok(())
     }
 
-    /// Checks the target after the run, if a stressor or the target itself does, and puts what was found into `report`.
+    /// Runs the final check of the stressor or of the target, if there is one, and stores its result in `report`.
     pub fn finish_stressor(&self, report: &mut InstanceReport) {
         match &self.stressor {
             Some(stressor) => {
@@ -358,10 +369,10 @@ impl<T: Target> Instance<T> {
         }
     }
 
-    /// Removes all items, if their destructors are checked, and puts what the check found into `report`.
+    /// Removes all items, if their destructors are checked, and stores the result of the check in `report`.
     ///
     /// # Errors
-    /// In words, why items may not have been destroyed.
+    /// A message, if the removals failed, so that some items may not have been destroyed.
     pub fn finish_destructors(&self, report: &mut InstanceReport) -> Result<(), String> {
         let Some(destructors) = self.shared.destructors.as_ref().filter(|it| it.is_checked()) else {
             return Ok(());
@@ -374,34 +385,34 @@ impl<T: Target> Instance<T> {
     }
 
     fn report(&self) -> InstanceReport {
-        let mut report = self.report_of_all();
-        let asked = self.shared.settings.warmup != WarmupPlan::default();
-        let (_, mut ledger) = self.books();
+        let mut report = self.report_whole_run();
+        let has_warmup = self.shared.settings.warmup != WarmupPlan::default();
+        let (_, mut ledger) = self.counts_by_tenant();
         match self.baseline.lock().as_deref() {
             Some(baseline) => {
-                baseline.take_from(&mut report);
+                baseline.exclude_from(&mut report);
                 ledger = ledger.since(&baseline.tenants);
             }
-            None => report.warmup = asked.then(Warmup::default),
+            None => report.warmup = has_warmup.then(Warmup::default),
         }
         let names = self.trace.as_ref().map(|trace| trace.tenants().all());
-        report.tenants = ledger.told(&names.unwrap_or_default());
+        report.tenants = ledger.by_name(&names.unwrap_or_default());
         report
     }
 
-    /// Counters of all threads, in sum and by tenant, of the same moment: where a thread has a ledger, as it was between two
-    /// requests.
-    fn books(&self) -> (Counts, Ledger) {
+    /// Counters summed over all threads, and by tenant. Both are of the same instant: for a thread with a ledger, the end of its
+    /// last request.
+    fn counts_by_tenant(&self) -> (Counts, Ledger) {
         let (mut sum, mut all) = (Counts::default(), Ledger::default());
-        for board in &self.boards {
-            let ledger = board.tenants.lock();
-            sum.add(&all.merge(&ledger, board.counting.read()));
+        for stats in &self.worker_stats {
+            let ledger = stats.tenants.lock();
+            sum.add(&all.merge(&ledger, stats.counting.read()));
         }
         (sum, all)
     }
 
-    /// The whole run, warm-up included.
-    fn report_of_all(&self) -> InstanceReport {
+    /// The report of the whole run, warm-up included.
+    fn report_whole_run(&self) -> InstanceReport {
         let (started, ended) = (&self.progress.started_ns, &self.progress.ended_ns);
         let ran_ns = ended.load(Ordering::Acquire).saturating_sub(started.load(Ordering::Acquire));
         InstanceReport {
@@ -411,7 +422,12 @@ impl<T: Target> Instance<T> {
             latencies: self.latencies(),
             timed_all: self.shared.time_all,
             snapshot: self.snapshot(),
-            largest_refused_bytes: self.boards.iter().map(Board::largest_refused_bytes).max().unwrap_or(0),
+            largest_refused_bytes: self
+                .worker_stats
+                .iter()
+                .map(WorkerStats::largest_refused_bytes)
+                .max()
+                .unwrap_or(0),
             inconsistencies: self
                 .shared
                 .checking
@@ -438,9 +454,9 @@ impl<T: Target> Instance<T> {
 
     async fn work(&self, number: usize, source: &mut dyn Source) {
         let number_in_version = u16::try_from(number).unwrap_or(u16::MAX);
-        let mut worker = Worker::new(&self.shared, &self.boards[number], number_in_version);
+        let mut worker = Worker::new(&self.shared, &self.worker_stats[number], number_in_version);
         match (&self.stressor, self.schedule(number)) {
-            (Some(stressor), _) => stressor.work(&self.shared, &self.boards[number], number).await,
+            (Some(stressor), _) => stressor.work(&self.shared, &self.worker_stats[number], number).await,
             (None, None) => worker.run(source).await,
             (None, Some(schedule)) => worker.run_open(source, schedule).await,
         }
@@ -464,10 +480,10 @@ impl<T: Target> Instance<T> {
 
 /// The open loop.
 impl<T: Target> Instance<T> {
-    /// When the requests of worker `number` are due; `None` in a closed loop.
+    /// The due times of worker `number`; `None` in a closed loop.
     fn schedule(&self, number: usize) -> Option<Schedule<'_>> {
         let start_ns = self.progress.started_ns.load(Ordering::Acquire);
-        let (workers, seed) = (self.boards.len(), self.seed);
+        let (workers, seed) = (self.worker_stats.len(), self.seed);
         let due = match self.shared.settings.arrivals {
             ArrivalsPlan::Closed => return None,
             ArrivalsPlan::Uniform { per_second } => {
@@ -486,12 +502,12 @@ impl<T: Target> Instance<T> {
 
     fn punctuality(&self) -> Punctuality {
         let mut all = Punctuality { backlog: Some(0), ..Punctuality::default() };
-        self.boards.iter().for_each(|board| all.merge(&board.punctuality.lock()));
+        self.worker_stats.iter().for_each(|stats| all.merge(&stats.punctuality.lock()));
         all
     }
 }
 
-/// Tells this run's values from those of another; never 0, so that no version is.
+/// A number that distinguishes the values of this run from those of other runs; never 0, so that no version is 0.
 #[must_use]
 pub fn run_mark(clock: &dyn Clock) -> u64 {
     let mixed = (u64::from(clock.unix_seconds()) ^ clock.monotonic_ns()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -501,13 +517,13 @@ pub fn run_mark(clock: &dyn Clock) -> u64 {
 impl<T: Target> Observable for Instance<T> {
     fn counts(&self) -> Counts {
         let mut sum = Counts::default();
-        self.boards.iter().for_each(|board| sum.add(&board.counting.read()));
+        self.worker_stats.iter().for_each(|stats| sum.add(&stats.counting.read()));
         sum
     }
 
     fn latencies(&self) -> Latencies {
         let mut sum = Latencies::default();
-        self.boards.iter().for_each(|board| sum.merge(&board.latencies.lock()));
+        self.worker_stats.iter().for_each(|stats| sum.merge(&stats.latencies.lock()));
         sum
     }
 
@@ -537,7 +553,7 @@ impl<T: Target> Observable for Instance<T> {
     }
 
     fn sweeps(&self) -> Option<Sweeps> {
-        self.sweeper.as_ref().map(Sweeper::seen)
+        self.sweeper.as_ref().map(Sweeper::totals)
     }
 
     fn set_rate(&self, ops_per_second: u64) {
@@ -550,13 +566,13 @@ impl<T: Target> Observable for Instance<T> {
 /// Why a run could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The workload cannot.
+    /// The workload could not be started.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// The simulated world goes on and nobody does anything.
+    /// In simulated time, no operation completes any more.
     #[error("no operation completed in {seconds} virtual seconds: the simulated run is stuck")]
     Stuck {
-        /// How long it was watched.
+        /// Virtual seconds without a completed operation.
         seconds: u64,
     },
     /// A thread could not be started.

@@ -1,4 +1,4 @@
-//! The model drive of a simulated run: each instance is a namespace of it.
+//! The model drive of a simulated run. Each instance gets a namespace of it.
 
 use std::sync::Arc;
 
@@ -6,25 +6,25 @@ use device::Device;
 use device::sim::World;
 use ssd::{Assignment, Card, Isolation, Namespace, Payload, Shape, SsdDevice, Stats, Upkeep};
 
-use super::devices::Supply;
+use super::devices::DeviceSource;
 use super::error::OpenError;
 use crate::config::plan::{CachePlan, FlashPlan};
 
-/// A model drive cut into namespaces, which are handed out in order.
+/// A model drive divided into namespaces, which are handed out in order.
 #[derive(Clone)]
 pub struct ModelDrive {
     namespaces: Vec<Arc<SsdDevice>>,
-    given: usize,
+    next: usize,
     card: Card,
 }
 
 impl ModelDrive {
-    /// The drive of `card`, its bytes divided by `scale`, with a namespace for each of `caches` that has flash. With
-    /// placement, each namespace has the default handle and as many of the others as there are for each.
+    /// Creates the drive of `card`, with its sizes divided by `scale`, and a namespace for each of `caches` that has flash. With
+    /// placement, each namespace has the default handle and an equal share of the others.
     ///
     /// # Errors
-    /// A card that is not there or cannot be; caches that ask for more than the drive has, or for placement where there is
-    /// none.
+    /// The card is missing or invalid, the caches need more space than the drive has, or they need placement and the card has no
+    /// handles.
     pub fn new<'a>(
         world: &World,
         card: &str,
@@ -48,14 +48,14 @@ impl ModelDrive {
             Payload::Kept,
             &namespaces,
         )
-        .map_err(|error| wrong(card, &error))?;
-        Ok(Self { namespaces: devices.into_iter().map(Arc::new).collect(), given: 0, card: card_in_use })
+        .map_err(|error| card_error(card, &error))?;
+        Ok(Self { namespaces: devices.into_iter().map(Arc::new).collect(), next: 0, card: card_in_use })
     }
 
-    /// Whether [`new`](Self::new) would find the card and room on it, without the memory that the drive takes.
+    /// Checks whether [`new`](Self::new) would succeed, without allocating the drive's memory.
     ///
     /// # Errors
-    /// As there.
+    /// As [`new`](Self::new).
     pub fn check<'a>(
         card: &str,
         scale: u32,
@@ -65,46 +65,46 @@ impl ModelDrive {
         fitting(card, scale, &plans).map(|_| ())
     }
 
-    /// The blocks in which such a drive is written, and the pages that a namespace has.
+    /// The block size and the page size of the drive of `card`.
     ///
     /// # Errors
     /// As [`new`](Self::new).
     pub fn block_and_page_bytes(card: &str, scale: u32, placing: bool) -> Result<(u32, u64), OpenError> {
         let loaded = Card::load(card).and_then(|card| card.scaled(scale));
-        let shape = loaded.map_err(|error| wrong(card, &error))?.shape(placing);
+        let shape = loaded.map_err(|error| card_error(card, &error))?.shape(placing);
         Ok((shape.block_bytes, u64::from(shape.page_bytes)))
     }
 
-    /// The card as it is used, scaled.
+    /// The scaled card.
     #[must_use]
     pub fn card(&self) -> &Card {
         &self.card
     }
 
-    /// What the drive counted.
+    /// The drive's counters.
     #[must_use]
     pub fn stats(&self) -> Option<Stats> {
         self.namespaces.first().map(|it| it.stats())
     }
 
-    /// Which consumer of which namespace was given which handle.
+    /// The placement handle of each consumer, by namespace.
     #[must_use]
     pub fn assignments(&self) -> Vec<Vec<Assignment>> {
         self.namespaces.iter().map(|it| it.assignments()).collect()
     }
 }
 
-impl Supply for ModelDrive {
+impl DeviceSource for ModelDrive {
     fn open(&mut self, _plan: &FlashPlan) -> Result<Arc<dyn Device>, OpenError> {
-        let next = Arc::clone(&self.namespaces[self.given]);
-        self.given += 1;
-        Ok(next)
+        let namespace = Arc::clone(&self.namespaces[self.next]);
+        self.next += 1;
+        Ok(namespace)
     }
 }
 
-/// Reduces scaled caches that fit the whole drive of `card` but, by rounding, not the scaled one. A scaled drive has whole
-/// mapping pages and whole units, so it can have less than its share of the bytes. `full_bytes` are the sizes before scaling.
-/// Leaves caches alone that fit, or that do not fit the whole drive either.
+/// Shrinks scaled caches that fit the whole drive of `card` but, due to rounding, not the scaled one: a scaled drive has whole
+/// mapping pages and whole reclaim units, so it can have less than its share of the bytes. `full_bytes` are the sizes before scaling.
+/// Caches that fit, or that do not fit the whole drive either, are left unchanged.
 pub fn round_to_scaled_card(card: &str, scale: u32, full_bytes: &[u64], mut plans: Vec<&mut FlashPlan>) {
     let Ok(full) = Card::load(card) else { return };
     let Ok(scaled) = full.scaled(scale) else { return };
@@ -122,13 +122,13 @@ pub fn round_to_scaled_card(card: &str, scale: u32, full_bytes: &[u64], mut plan
     }
 }
 
-/// The card, scaled, and the shape of its drive, on which all of `plans` fit.
+/// Loads and scales the card, and checks that `plans` fit its drive. Returns the card and the shape of the drive.
 fn fitting(card: &str, scale: u32, plans: &[&FlashPlan]) -> Result<(Card, Shape), OpenError> {
-    let loaded = Card::load(card).map_err(|error| wrong(card, &error))?;
-    let card_in_use = loaded.scaled(scale).map_err(|error| wrong(card, &error))?;
+    let loaded = Card::load(card).map_err(|error| card_error(card, &error))?;
+    let card_in_use = loaded.scaled(scale).map_err(|error| card_error(card, &error))?;
     let placement = plans.iter().any(|it| it.placement);
     if placement && card_in_use.placement.is_none() {
-        return Err(wrong(card, &"deviceEnableFDP: the card has no placement handles"));
+        return Err(card_error(card, &"deviceEnableFDP: the card has no placement handles"));
     }
     let shape = card_in_use.shape(placement);
     let wanted: u64 = plans.iter().map(|it| it.bytes_per_device).sum();
@@ -136,16 +136,16 @@ fn fitting(card: &str, scale: u32, plans: &[&FlashPlan]) -> Result<(Card, Shape)
     if wanted > usable {
         let at = if scale > 1 { format!(" at 1/{scale}") } else { String::new() };
         let words = format!("nvmCacheSizeMB: needs {wanted} bytes{at}, and the drive has {usable}");
-        return Err(wrong(card, &words));
+        return Err(card_error(card, &words));
     }
     Ok((card_in_use, shape))
 }
 
-fn wrong(card: &str, reason: &dyn std::fmt::Display) -> OpenError {
+fn card_error(card: &str, reason: &dyn std::fmt::Display) -> OpenError {
     OpenError::Config(format!("--device sim:{card}: {reason}"))
 }
 
-/// Handle 0 is everybody's default; the others are shared out evenly among those that asked for placement.
+/// Handle 0 is shared by all namespaces. The others are divided evenly among the namespaces with placement.
 fn namespaces(plans: &[&FlashPlan], page_bytes: u64, handles: u16) -> Vec<Namespace> {
     let placing = plans.iter().filter(|plan| plan.placement).count();
     let each = handles.saturating_sub(1) / (placing.max(1) as u16);

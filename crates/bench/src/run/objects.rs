@@ -1,9 +1,9 @@
-//! The object cache (`test_config.name` `object_cache`): objects live on the heap, and the cache holds an item for each, whose value
-//! names the object. When an item is evicted, replaced, removed or expires, the item destructor frees its object. So the eviction policy of
-//! the cache decides which objects stay. The number of objects is limited, not their size.
+//! The object cache (`test_config.name` `object_cache`): objects are on the heap, and the cache holds an item for each, whose value
+//! identifies the object. When an item is evicted, replaced, removed or expires, the item destructor frees its object. So the eviction
+//! policy of the cache decides which objects stay. The number of objects is limited, not their size.
 //!
-//! All items are of one size, that of the longest key. The memory for them has a little more room than for the limit; the rest is
-//! taken by placeholders, items that are held.
+//! All items have the size of the one with the longest key. DRAM has whole slabs, so it holds a few more items than the limit;
+//! placeholders, which are pinned items, occupy the excess.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,10 +15,10 @@ use parking_lot::Mutex;
 use super::stressors::StressorReport;
 use crate::config::plan::{CachePlan, ObjectsPlan};
 
-/// An item's value: shard, place and generation of its object.
+/// An item's value: shard, slot and generation of its object.
 pub(super) const ID_BYTES: usize = 12;
 const SHARDS: usize = 64;
-/// The smallest slab there is: the more of them, the nearer their items come to the limit.
+/// The smallest possible slab, so that few placeholders are needed.
 pub const SLAB_BYTES: u32 = 64 << 10;
 /// The value of a placeholder.
 const NO_OBJECT: [u8; ID_BYTES] = [0xff; ID_BYTES];
@@ -31,39 +31,39 @@ pub struct Objects {
     live: AtomicU64,
     most_live: AtomicU64,
     live_bytes: AtomicU64,
-    /// Destructor calls for an object that was not there.
+    /// Destructor calls for an object that had already been freed.
     destroyed_twice: AtomicU64,
 }
 
 #[derive(Default)]
 struct Shard {
-    places: Vec<Place>,
+    slots: Vec<Slot>,
     free: Vec<u32>,
 }
 
-/// Where an object is, or was.
-struct Place {
-    /// How many objects were there before.
+/// A place for one object.
+struct Slot {
+    /// Number of earlier objects in this slot.
     generation: u32,
     object: Option<Arc<[u8]>>,
 }
 
-/// Which object an item stands for.
+/// Identifies the object of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ObjectId {
     shard: u32,
-    place: u32,
+    slot: u32,
     generation: u32,
 }
 
-/// Bytes of an item with the longest key.
+/// Size of an item with the longest key.
 #[must_use]
 pub fn item_bytes(plan: &ObjectsPlan) -> u32 {
     let bytes = HEADER_BYTES + plan.max_key_bytes as usize + ID_BYTES;
     u32::try_from(bytes.next_multiple_of(8)).unwrap_or(u32::MAX)
 }
 
-/// Bytes of DRAM for the items of all objects.
+/// Size of the DRAM that holds the items of all objects.
 #[must_use]
 pub fn dram_bytes(plan: &ObjectsPlan) -> u64 {
     let per_slab = u64::from(SLAB_BYTES / item_bytes(plan)).max(1);
@@ -71,7 +71,7 @@ pub fn dram_bytes(plan: &ObjectsPlan) -> u64 {
 }
 
 impl Objects {
-    /// No objects yet.
+    /// Creates an empty store.
     #[must_use]
     pub fn new(plan: ObjectsPlan) -> Arc<Self> {
         Arc::new(Self {
@@ -85,7 +85,7 @@ impl Objects {
         })
     }
 
-    /// The destructor of the cache's items.
+    /// The item destructor of the cache.
     #[must_use]
     pub fn destructor(self: &Arc<Self>) -> ItemDestructor {
         let objects = Arc::clone(self);
@@ -96,51 +96,50 @@ impl Objects {
         })
     }
 
-    /// Whether a key is short enough for the items.
-    pub(super) fn takes(&self, key: &[u8]) -> bool {
+    /// Whether the items have space for `key`.
+    pub(super) fn accepts_key(&self, key: &[u8]) -> bool {
         key.len() as u64 <= self.plan.max_key_bytes
     }
 
-    /// Makes an object; the value of its item.
+    /// Stores an object; returns the value for its item.
     pub(super) fn add(&self, object: Arc<[u8]>) -> [u8; ID_BYTES] {
         let shard = self.next_shard.fetch_add(1, Ordering::Relaxed) as usize % SHARDS;
         self.live_bytes.fetch_add(object.len() as u64, Ordering::Relaxed);
         let live = self.live.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut places = self.shards[shard].lock();
-        let place = places.free.pop().unwrap_or(places.places.len() as u32);
-        if place as usize == places.places.len() {
-            places.places.push(Place { generation: 0, object: None });
+        let mut shard_state = self.shards[shard].lock();
+        let slot = shard_state.free.pop().unwrap_or(shard_state.slots.len() as u32);
+        if slot as usize == shard_state.slots.len() {
+            shard_state.slots.push(Slot { generation: 0, object: None });
         }
-        let slot = &mut places.places[place as usize];
-        slot.object = Some(object);
-        let id = ObjectId { shard: shard as u32, place, generation: slot.generation };
-        drop(places);
-        // One object more than items may be on its way in or out for each thread.
+        let entry = &mut shard_state.slots[slot as usize];
+        entry.object = Some(object);
+        let id = ObjectId { shard: shard as u32, slot, generation: entry.generation };
+        drop(shard_state);
+        // Each thread can have one object whose item is being inserted or removed.
         self.most_live.fetch_max(live, Ordering::Relaxed);
         id.encode()
     }
 
-    /// The object of an item's value; `None` if it was freed meanwhile.
+    /// The object of an item's value; `None` if it has been freed.
     pub(super) fn get(&self, value: &[u8]) -> Option<Arc<[u8]>> {
         let id = ObjectId::decode(value);
         let shard = self.shards.get(id.shard as usize)?.lock();
-        let place = shard.places.get(id.place as usize).filter(|place| place.generation == id.generation)?;
-        place.object.clone()
+        let slot = shard.slots.get(id.slot as usize).filter(|slot| slot.generation == id.generation)?;
+        slot.object.clone()
     }
 
     /// Frees an object whose item was never inserted.
-    pub(super) fn forget(&self, value: &[u8]) {
+    pub(super) fn free(&self, value: &[u8]) {
         self.remove(ObjectId::decode(value));
     }
 
     fn remove(&self, id: ObjectId) {
         let removed = self.shards.get(id.shard as usize).and_then(|shard| {
             let mut shard = shard.lock();
-            let place =
-                shard.places.get_mut(id.place as usize).filter(|it| it.generation == id.generation)?;
-            let object = place.object.take()?;
-            place.generation = place.generation.wrapping_add(1);
-            shard.free.push(id.place);
+            let slot = shard.slots.get_mut(id.slot as usize).filter(|it| it.generation == id.generation)?;
+            let object = slot.object.take()?;
+            slot.generation = slot.generation.wrapping_add(1);
+            shard.free.push(id.slot);
             Some(object)
         });
         match removed {
@@ -168,7 +167,7 @@ impl Objects {
             failures.push(format!("{live} objects are alive, and the cache holds {items} items"));
         }
         if live > self.plan.most_objects {
-            failures.push(format!("{live} objects are alive, and {} may be", self.plan.most_objects));
+            failures.push(format!("{live} objects are alive, and the limit is {}", self.plan.most_objects));
         }
         StressorReport { name: "object_cache", figures, failed: failures.len() as u64, failures }
     }
@@ -177,7 +176,7 @@ impl Objects {
 impl ObjectId {
     fn encode(self) -> [u8; ID_BYTES] {
         let mut bytes = [0; ID_BYTES];
-        for (part, number) in bytes.chunks_exact_mut(4).zip([self.shard, self.place, self.generation]) {
+        for (part, number) in bytes.chunks_exact_mut(4).zip([self.shard, self.slot, self.generation]) {
             part.copy_from_slice(&number.to_le_bytes());
         }
         bytes
@@ -188,29 +187,29 @@ impl ObjectId {
             let part = bytes.get(at..at + 4).and_then(|part| part.try_into().ok());
             part.map_or(u32::MAX, u32::from_le_bytes)
         };
-        Self { shard: number(0), place: number(4), generation: number(8) }
+        Self { shard: number(0), slot: number(4), generation: number(8) }
     }
 }
 
-/// Takes the room that `cache` has beyond the limit.
+/// Fills the memory that `cache` has beyond the object limit with pinned items.
 ///
 /// # Errors
-/// In words, why that is not possible.
+/// A message, if a placeholder cannot be inserted.
 pub fn placeholders(
     cache: &Cache,
     plan: &ObjectsPlan,
     cache_plan: &CachePlan,
 ) -> Result<Vec<OwnedItem>, String> {
     let per_slab = u64::from(SLAB_BYTES / item_bytes(plan)).max(1);
-    let room = cache_plan.dram_bytes / u64::from(SLAB_BYTES) * per_slab;
-    let hold = |number: u64| {
+    let capacity_items = cache_plan.dram_bytes / u64::from(SLAB_BYTES) * per_slab;
+    let pin = |number: u64| {
         let key = [b"placeholder ", &number.to_le_bytes()[..]].concat();
         match cache.insert_blocking(&key, &NO_OBJECT, InsertOptions::default()) {
             Inserted::Stored => cache.get_owned_blocking(&key).ok_or("a placeholder was evicted".to_owned()),
             Inserted::Rejected(refusal) => Err(format!("a placeholder was refused: {refusal}")),
         }
     };
-    (0..room.saturating_sub(plan.most_objects)).map(hold).collect()
+    (0..capacity_items.saturating_sub(plan.most_objects)).map(pin).collect()
 }
 
 #[cfg(test)]
@@ -225,20 +224,20 @@ mod tests {
     fn freed_object_is_not_found_under_its_old_id() {
         let objects = objects();
         let first = objects.add([1; 8].into());
-        objects.forget(&first);
+        objects.free(&first);
         assert_eq!(objects.get(&first), None);
         (0..SHARDS).for_each(|_| _ = objects.add([2; 8].into()));
-        assert_eq!(objects.get(&first), None, "another object has its place");
+        assert_eq!(objects.get(&first), None, "another object has its slot");
     }
 
     #[test]
-    fn object_freed_twice_or_lost_by_the_cache_fails() {
+    fn object_freed_twice_or_lost_by_the_cache_is_a_failure() {
         let objects = objects();
         let id = objects.add([1; 8].into());
         assert_eq!(objects.report(1).failures, Vec::<String>::new());
         assert_eq!(objects.report(0).failures, ["1 objects are alive, and the cache holds 0 items"]);
-        objects.forget(&id);
-        objects.forget(&id);
+        objects.free(&id);
+        objects.free(&id);
         assert_eq!(objects.report(0).failures, ["1 objects were freed twice"]);
     }
 }

@@ -1,4 +1,4 @@
-//! From a plan to what runs: the device, the cache on it, the workload.
+//! Opens what a plan describes: the cache on its device, and the workload.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use workload::generate::{Online, PreparedAccesses, Table};
 use workload::trace::{Amplify, Format, Order, Replay, ReplayConfig, Strangers, SuffixRule, TraceError};
 use workload::{Request, Source, Workload, WorkloadError};
 
-use super::engine::{DeviceLatency, EngineTarget, Face, MeasuredFlash};
+use super::engine::{CallMode, DeviceLatency, EngineTarget, MeasuredFlash};
 use super::error::OpenError;
 use super::fit;
 use super::item_sizes::{self, ItemLimit, ItemSizes};
@@ -27,55 +27,55 @@ use super::listed_drives::ListedDrive;
 use super::misses::MissTrace;
 use super::objects::{self, Objects};
 use super::pace::Waiter;
-use super::trace_time::{CacheClock, Followed, TraceTime};
+use super::trace_time::{CacheClock, TimeTracking, TraceTime};
 use crate::config::plan::{
     AdmissionPlan, CachePlan, EvictionPlan, FlashPlan, OrderPlan, RebalancePlan, RebalanceStrategy,
     ReinsertionPlan, ReplayPlan, TraceFormat, WorkloadPlan,
 };
 use crate::events::{Clocks, EventFile, EventTracker};
 
-/// Rebalancing moves a slab at a time, so a config means slabs of CacheLib's size: with smaller ones, random rebalancing
-/// would take memory from the classes that need little. In a small cache they would be too few for its classes.
+/// Rebalancing moves one slab at a time, and configs assume slabs of CacheLib's size: with smaller slabs, random rebalancing would
+/// take memory from classes that need little. A small cache keeps smaller slabs, or it would have too few for its classes.
 const CACHELIB_SLAB_BYTES: u32 = 4 << 20;
 const CACHELIB_SLABS_FROM_BYTES: u64 = 128 * CACHELIB_SLAB_BYTES as u64;
 
-/// Room for small items that wait is not scaled below this.
-const LEAST_PENDING_BYTES: usize = 64 << 10;
+/// Lower limit of the scaled buffer for small items that wait to be written.
+const MIN_PENDING_BYTES: usize = 64 << 10;
 
-/// The keys of learned admission.
+/// Config path of the learned admission's keys.
 const LEARNED_AT: &str = "test_config.replayGeneratorConfig.mlAdmissionConfig";
 
-/// What a cache has beside itself.
+/// Resources and options of a cache that its plan does not contain.
 #[derive(Default)]
-pub struct Beside {
-    /// Its flash.
+pub struct CacheResources {
+    /// The flash device.
     pub device: Option<Arc<dyn Device>>,
-    /// Drives that tell what the medium wrote.
+    /// Drives whose media writes are read from the drive itself.
     pub listed_drives: Vec<ListedDrive>,
-    /// Where what happens to keys is written.
+    /// The file for key events.
     pub events: Option<EventFile>,
-    /// The sizes of its items, where they are known.
+    /// The range of item sizes, if it is known.
     pub sizes: Option<ItemSizes>,
-    /// Called with every item that leaves.
+    /// Called with every item that leaves the cache.
     pub destructor: Option<ItemDestructor>,
-    /// Whatever the flash holds may be lost.
+    /// Allows existing data on flash to be overwritten.
     pub force: bool,
 }
 
-/// Opens the cache that `plan` describes, on its device if it has flash, for workers that are threads or `tasks`. Its clock
-/// shows `time`, where there is one.
+/// Opens the cache that `plan` describes, on its device if it has flash. `tasks` selects workers that are tasks instead of threads.
+/// If `time` is set, the cache's clock shows the trace's time.
 ///
 /// # Errors
-/// What of it cannot be had.
+/// A setting that the cache cannot have, or a device that holds other data.
 pub fn cache(
     plan: &CachePlan,
-    beside: Beside,
+    resources: CacheResources,
     seed: u64,
     world: &World,
     tasks: bool,
     time: Option<&Arc<TraceTime>>,
 ) -> Result<OpenCache, OpenError> {
-    let Beside { device, listed_drives, events, sizes, destructor, force } = beside;
+    let CacheResources { device, listed_drives, events, sizes, destructor, force } = resources;
     let clock = &world.clock();
     let shown: Arc<dyn Clock> = match time {
         Some(time) => Arc::new(CacheClock { world: Arc::clone(clock), time: Arc::clone(time) }),
@@ -119,34 +119,36 @@ pub fn cache(
     });
     config.events = tracker.as_ref().map(EventTracker::sink);
     let builder = Cache::builder().config(config).clock(shown);
-    let (cache, face) = match world {
+    let (cache, call_mode) = match world {
         World::Real(_) => (
             builder.open().map_err(|error| by_its_path(error, plan))?,
-            if tasks { Face::Task } else { Face::Blocking },
+            if tasks { CallMode::Async } else { CallMode::Blocking },
         ),
-        World::Simulated(simulation) => (open_in(simulation, builder)?, Face::Task),
+        World::Simulated(simulation) => (open_in(simulation, builder)?, CallMode::Async),
     };
     let target = match plan.objects.as_ref().zip(objects) {
         Some((object_plan, objects)) => {
             let placeholders = objects::placeholders(&cache, object_plan, plan).map_err(OpenError::Config)?;
-            EngineTarget::new(cache, face, measured)
+            EngineTarget::new(cache, call_mode, measured)
                 .with_objects(objects, placeholders)
                 .limited_to(item_limit)
         }
-        None => EngineTarget::new(cache, face, measured).told_by(listed_drives).limited_to(item_limit),
+        None => EngineTarget::new(cache, call_mode, measured)
+            .with_listed_drives(listed_drives)
+            .limited_to(item_limit),
     };
     Ok(OpenCache { target, warnings, tracker })
 }
 
-/// What is in the way of a cache that is to come back, by where it is and what it takes to have it anyway.
+/// Adds the flash paths, and the option that discards the data, to the error for a device that holds another cache.
 fn by_its_path(error: CacheError, plan: &CachePlan) -> OpenError {
-    let (CacheError::Occupied(what), Some(flash)) = (&error, &plan.flash) else { return error.into() };
+    let (CacheError::Occupied(contents), Some(flash)) = (&error, &plan.flash) else { return error.into() };
     let paths: Vec<_> = flash.paths.iter().map(|path| path.display().to_string()).collect();
     let paths = paths.join(", ");
-    OpenError::Config(format!("cache_config.nvmCachePaths: {paths}: {what}; --force discards it"))
+    OpenError::Config(format!("cache_config.nvmCachePaths: {paths}: {contents}; --force discards it"))
 }
 
-/// A cache whose background work is tasks of `simulation`.
+/// Opens a cache whose background work runs as tasks of `simulation`.
 fn open_in(simulation: &Simulation, builder: Builder) -> Result<Cache, OpenError> {
     let cache = builder.open_stepped()?;
     let timer: Arc<dyn Timer> = Arc::new(simulation.world());
@@ -156,16 +158,16 @@ fn open_in(simulation: &Simulation, builder: Builder) -> Result<Cache, OpenError
     Ok(cache)
 }
 
-/// Which world a run is in.
+/// Real or simulated time.
 pub enum World {
-    /// The machine's, by its clock.
+    /// Real time.
     Real(Arc<dyn Clock>),
-    /// A simulated one.
+    /// Virtual time.
     Simulated(Simulation),
 }
 
 impl World {
-    /// The world's time.
+    /// The clock.
     #[must_use]
     pub fn clock(&self) -> Arc<dyn Clock> {
         match self {
@@ -174,11 +176,11 @@ impl World {
         }
     }
 
-    /// How its workers wait, threads or `tasks`.
+    /// How workers wait; `tasks` selects workers that are tasks instead of threads.
     #[must_use]
     pub fn waiter(&self, tasks: bool) -> Waiter {
         match self {
-            Self::Real(_) if tasks => Waiter::Sharing(Arc::new(SystemTimer::default())),
+            Self::Real(_) if tasks => Waiter::SharedThread(Arc::new(SystemTimer::default())),
             Self::Real(clock) => Waiter::Thread(Arc::clone(clock)),
             Self::Simulated(simulation) => {
                 Waiter::Task { timer: Arc::new(simulation.world()), cpu_ns_per_op: SIMULATED_CPU_NS_PER_OP }
@@ -187,19 +189,25 @@ impl World {
     }
 }
 
-/// What an operation's own computing takes in the simulated world: a round number near what CacheLib and we measure for
-/// a get in memory, its generator and its counting.
+/// CPU time that one operation takes in a simulated run: a round number near the measured cost of a DRAM hit, request generation
+/// and counting included, in both CacheLib and this engine.
 pub const SIMULATED_CPU_NS_PER_OP: u64 = 1000;
 
-/// A cache that is open.
+/// An open cache.
 pub struct OpenCache {
-    /// It.
+    /// The cache as a target.
     pub target: EngineTarget,
-    /// Where it is not as asked for.
+    /// Settings that could not be met exactly.
     pub warnings: Vec<String>,
-    /// Who writes down what happens to its keys.
+    /// Logs key events, if configured.
     pub tracker: Option<EventTracker>,
 }
+
+/// Checks whether [`cache()`] would open, on `device` if the plan has flash, without allocating memory or reading the device. Returns
+/// warnings about settings that would not be met exactly.
+///
+/// # Errors
+/// A setting that the cache cannot have.
 
 /// Finds out whether [`cache()`] would open, on `device` if the plan has flash, without taking memory or looking at what is there.
 /// The answer is where it would not be as asked for.
@@ -235,7 +243,7 @@ fn observer(latency: Arc<DeviceLatency>) -> device::wrap::measure::Observer {
     })
 }
 
-/// DRAM, the largest item that it takes, and a warning if larger ones are requested.
+/// Returns the DRAM configuration, the largest item that it accepts, and a warning if larger ones are requested.
 fn dram(
     plan: &CachePlan,
     sizes: Option<ItemSizes>,
@@ -254,9 +262,9 @@ fn dram(
     config.min_item_bytes = plan.classes.min_bytes;
     config.max_item_bytes = plan.classes.max_bytes;
     config.alloc_sizes = plan.classes.explicit_bytes.clone();
-    // The values of an object cache are not in its items.
+    // The values of an object cache are on the heap, not in its items.
     let sizes = sizes.filter(|_| plan.objects.is_none());
-    let (limit, warning) = item_sizes::make_room(&mut config, plan, sizes)?;
+    let (limit, warning) = item_sizes::fit_slabs(&mut config, plan, sizes)?;
     Ok((config, limit, warning))
 }
 
@@ -265,8 +273,8 @@ fn eviction(plan: &EvictionPlan) -> Result<EvictionConfig, OpenError> {
         plan.policy.parse().map_err(|error| OpenError::Config(format!("cache_config.allocator: {error}")))?;
     Ok(EvictionConfig {
         kind,
-        // Fixed: CacheBench reads a tuning interval and never uses it. Hits are of reads alone, since a write puts another
-        // item in the place of the one: where reads are not to count, none does within any run.
+        // Fixed: CacheBench reads a tuning interval and never uses it. A write replaces the item, so only reads refresh an entry. If
+        // reads must not, the longest possible interval keeps them from doing so within any run.
         refresh: Refresh {
             seconds: if plan.update_on_read { plan.refresh_seconds } else { u32::MAX },
             ratio: 0.0,
@@ -311,11 +319,11 @@ fn flash(plan: &FlashPlan, device: Arc<dyn Device>, recovery: Recovery, seed: u6
     let capacity_bytes = config.device.geometry().capacity_bytes;
     config.regions.region_bytes = fit::region_bytes(plan, capacity_bytes, config.regions.least_regions());
     if plan.paths.len() > 1 {
-        // A region of a stripe lies on one device.
+        // The stripe unit is a region, so a region never spans two devices.
         config.region_alignment_bytes = u64::from(config.regions.region_bytes);
     }
     config.admission = Arc::from(policy::admission::build(&admission(plan, seed)));
-    config.pending_bytes = (config.pending_bytes / plan.pending_divisor as usize).max(LEAST_PENDING_BYTES);
+    config.pending_bytes = (config.pending_bytes / plan.pending_divisor as usize).max(MIN_PENDING_BYTES);
     config.min_ttl_seconds = plan.min_ttl_seconds;
     config.separate_metadata = plan.placement_extras.metadata;
     config.recovery = recovery;
@@ -326,7 +334,7 @@ fn regions(plan: &FlashPlan, defaults: &RegionConfig, seed: u64) -> RegionConfig
     let mut regions = defaults.clone();
     regions.region_bytes = plan.region_bytes;
     regions.clean_regions = plan.clean_regions.max(defaults.clean_regions);
-    // The next whole block, or the last one that there are numbers for.
+    // The next multiple of a block, or the largest one that fits the type.
     let whole_blocks = plan.max_write_bytes.checked_next_multiple_of(plan.block_bytes);
     regions.max_write_bytes = whole_blocks.unwrap_or(u32::MAX / plan.block_bytes * plan.block_bytes);
     regions.value_checksums = plan.value_checksums;
@@ -346,8 +354,8 @@ fn regions(plan: &FlashPlan, defaults: &RegionConfig, seed: u64) -> RegionConfig
         ReinsertionPlan::Hits(at_least) => Reinsertion::Hits { at_least },
         ReinsertionPlan::Percent(percent) => Reinsertion::Percent { percent, seed },
     };
-    // As CacheBench: twice the clean regions; never fewer than the store needs, and one to be filled while another is on
-    // its way to flash.
+    // As in CacheBench: twice the clean regions. At least the minimum of the store, and one per insertion point plus one that is
+    // filled while another is written.
     let points = u32::try_from(regions.points()).unwrap_or(u32::MAX);
     regions.buffers =
         regions.clean_regions.saturating_mul(2).max(points.saturating_add(2)).max(defaults.buffers);
@@ -372,30 +380,30 @@ fn admission(plan: &FlashPlan, seed: u64) -> Vec<AdmissionConfig> {
     all
 }
 
-/// What a cache is asked.
+/// A workload that is ready to start.
 pub struct OpenWorkload {
     /// The requests.
     pub workload: Box<dyn Workload>,
-    /// The trace behind them, which tells how reading went.
+    /// The trace that the workload replays, with its reading statistics.
     pub trace: Option<Arc<Replay>>,
-    /// The trace's time, where anybody wants to know.
+    /// Progress in the trace's own time, if the warm-up or the cache's clock uses it.
     pub time: Option<Arc<TraceTime>>,
-    /// Whether the cache's clock shows it.
+    /// Whether the cache's clock shows the trace's time.
     pub clock_follows: bool,
-    /// Where what is missed is to be written, once that is open.
+    /// The file for misses; set after the file is opened.
     pub misses: Option<MissTrace>,
-    /// Decides what is set, if a model does.
+    /// The model that decides which sets are executed, if configured.
     pub learned: Option<LearnedAdmission>,
-    /// What is to be said of the trace.
+    /// Warnings about the trace.
     pub warnings: Vec<String>,
 }
 
-/// Makes the workload that `plan` describes; `one_thread` as in [`ReplayConfig`].
+/// Opens the workload that `plan` describes; `one_thread` as in [`ReplayConfig`].
 ///
 /// # Errors
-/// Distributions that describe none, a trace that cannot be read.
+/// Invalid distributions, or a trace that cannot be read.
 pub fn workload(plan: &WorkloadPlan, one_thread: bool) -> Result<OpenWorkload, OpenError> {
-    let made_up = |workload| OpenWorkload {
+    let generated = |workload| OpenWorkload {
         workload,
         trace: None,
         time: None,
@@ -405,9 +413,9 @@ pub fn workload(plan: &WorkloadPlan, one_thread: bool) -> Result<OpenWorkload, O
         warnings: Vec::new(),
     };
     Ok(match plan {
-        WorkloadPlan::Online(config) => made_up(Box::new(Online::new(config)?)),
-        WorkloadPlan::Prepared { config, ops } => made_up(Box::new(PreparedAccesses::new(config, *ops)?)),
-        WorkloadPlan::Stressor(_) => made_up(Box::new(NoRequests)),
+        WorkloadPlan::Online(config) => generated(Box::new(Online::new(config)?)),
+        WorkloadPlan::Prepared { config, ops } => generated(Box::new(PreparedAccesses::new(config, *ops)?)),
+        WorkloadPlan::Stressor(_) => generated(Box::new(NoRequests)),
         WorkloadPlan::Replay(plan) => {
             let wrong = |error| OpenError::Trace { key: plan.named_by, source: Box::new(error) };
             let learned = plan.learned.as_deref().map(LearnedAdmission::open).transpose();
@@ -417,12 +425,12 @@ pub fn workload(plan: &WorkloadPlan, one_thread: bool) -> Result<OpenWorkload, O
             let warnings = columns.iter().flat_map(|(path, columns)| column_warnings(path, columns));
             let warnings = warnings.map(|words| format!("test_config.{}: {words}", plan.named_by)).collect();
             let trace = Arc::new(trace);
-            let mut workload: Box<dyn Workload> = Box::new(Watched(Arc::clone(&trace)));
+            let mut workload: Box<dyn Workload> = Box::new(SharedReplay(Arc::clone(&trace)));
             let begins_at = if plan.clock_follows { trace.begins_at_ns().map_err(wrong)? } else { None };
-            let is_watched = plan.clock_follows || plan.warms_by_time;
-            let time = is_watched.then(|| trace_time(begins_at)).transpose()?;
+            let needs_time = plan.clock_follows || plan.warms_by_time;
+            let time = needs_time.then(|| trace_time(begins_at)).transpose()?;
             if let Some(time) = &time {
-                workload = Box::new(Followed { workload, time: Arc::clone(time) });
+                workload = Box::new(TimeTracking { workload, time: Arc::clone(time) });
             }
             let clock_follows = plan.clock_follows;
             let trace = Some(trace);
@@ -431,7 +439,7 @@ pub fn workload(plan: &WorkloadPlan, one_thread: bool) -> Result<OpenWorkload, O
     })
 }
 
-/// What is to be said of the columns of a trace's header.
+/// Warnings about columns of a trace's header that are unknown or missing.
 pub fn column_warnings(path: &Path, columns: &Strangers) -> Vec<String> {
     let quoted = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     let mut words = Vec::new();
@@ -451,7 +459,7 @@ pub fn column_warnings(path: &Path, columns: &Strangers) -> Vec<String> {
     words.into_iter().map(|words| format!("{}: {words}", path.display())).collect()
 }
 
-/// A clock that stands at the trace's beginning.
+/// A clock that starts at the trace's first timestamp.
 fn trace_time(begins_at_ns: Option<u64>) -> Result<Arc<TraceTime>, OpenError> {
     let time = TraceTime::starting_at(begins_at_ns.unwrap_or(0)).ok_or_else(|| {
         let words = "cache_config.useTraceTimeStamp: the trace begins after the year 2106, beyond a cache's clock: \
@@ -461,7 +469,7 @@ fn trace_time(begins_at_ns: Option<u64>) -> Result<Arc<TraceTime>, OpenError> {
     Ok(Arc::new(time))
 }
 
-/// The workload beside a stressor that makes its own requests.
+/// The workload of a stressor that makes its own requests: none.
 struct NoRequests;
 
 impl Workload for NoRequests {
@@ -480,10 +488,10 @@ impl Source for NoRequests {
     }
 }
 
-/// A replay that somebody else looks at too.
-struct Watched(Arc<Replay>);
+/// A replay whose statistics are read elsewhere too.
+struct SharedReplay(Arc<Replay>);
 
-impl Workload for Watched {
+impl Workload for SharedReplay {
     fn sources(&self, workers: usize, seed: u64) -> Result<Vec<Box<dyn Source>>, WorkloadError> {
         self.0.sources(workers, seed)
     }
@@ -493,10 +501,10 @@ impl Workload for Watched {
     }
 }
 
-/// How the trace of `plan` is replayed.
+/// The replay configuration of the trace in `plan`.
 ///
 /// # Errors
-/// Its format is to be told by its files, and they do not tell.
+/// The format is to be detected from the files, and cannot be.
 pub fn replay(plan: &ReplayPlan) -> Result<ReplayConfig, TraceError> {
     let (format, columns) = match &plan.format {
         TraceFormat::Named(name) => Format::with_columns(name)?,
@@ -529,14 +537,14 @@ pub fn replay(plan: &ReplayPlan) -> Result<ReplayConfig, TraceError> {
     Ok(config)
 }
 
-/// Which of the binary formats the first file is in; ours, if it is in another: that is then refused by its name.
+/// The binary format of the first file. Any other content falls back to our own format, whose reader then names the one it found.
 fn binary_format(plan: &ReplayPlan) -> &'static Format {
-    let told = Format::told_by(&plan.files).ok();
+    let detected = Format::told_by(&plan.files).ok();
     let ours = || Format::named("binary").expect("the format is in the table");
-    told.filter(|format| format.name == "cachebench-binary").unwrap_or_else(ours)
+    detected.filter(|format| format.name == "cachebench-binary").unwrap_or_else(ours)
 }
 
-/// Whether a workload hangs chains on items.
+/// Whether a workload adds chained items.
 #[must_use]
 pub fn has_chains(plan: &WorkloadPlan) -> bool {
     match plan {

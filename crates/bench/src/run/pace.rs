@@ -1,4 +1,4 @@
-//! Waiting: what the pacing of [`workload::pace`] says, done by a thread or by a task of the simulated world.
+//! Waiting of workers, on a thread or as a task in real or virtual time. [`workload::pace`] decides how long.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,37 +8,36 @@ use device::timer::{self, Timer};
 
 use super::stop::Stop;
 
-/// A sleeping thread comes back some 50 µs late, so the end of a wait is awake. Longer than that nobody stays awake, or threads that
-/// wait would keep those from working that have something to do.
-const AWAKE_NS: u64 = 80_000;
-/// Who waits long looks up so often whether the run was stopped.
-const LOOK_EVERY_NS: u64 = 100_000_000;
+/// A sleeping thread wakes about 50 µs late, so the end of a wait spins. Longer spinning would take CPU time from busy threads.
+const SPIN_NS: u64 = 80_000;
+/// Interval at which a long wait checks whether the run was stopped.
+const STOP_CHECK_NS: u64 = 100_000_000;
 
-/// How a worker waits, by the world it is in.
+/// How a worker waits.
 #[derive(Clone)]
 pub enum Waiter {
     /// Its thread sleeps.
     Thread(Arc<dyn Clock>),
-    /// Its thread has other workers, which get on meanwhile.
-    Sharing(Arc<dyn Timer>),
-    /// Virtual time passes.
+    /// Other workers of its thread run in the meantime.
+    SharedThread(Arc<dyn Timer>),
+    /// Virtual time advances.
     Task {
-        /// The world's time.
+        /// The virtual clock.
         timer: Arc<dyn Timer>,
-        /// What an operation's own computing takes, nanoseconds.
+        /// CPU time of one operation, in nanoseconds.
         cpu_ns_per_op: u64,
     },
 }
 
 impl Waiter {
-    /// Waits until `until_ns`, or a little longer than until the run is stopped.
+    /// Waits until `until_ns`, or until shortly after the run is stopped.
     pub async fn until(&self, until_ns: u64, stop: &Stop) {
         match self {
             Self::Thread(clock) => wait_until(&**clock, until_ns, stop),
-            Self::Sharing(timer) | Self::Task { timer, .. } => loop {
+            Self::SharedThread(timer) | Self::Task { timer, .. } => loop {
                 let left_ns = until_ns.saturating_sub(timer.monotonic_ns());
-                timer::sleep(&**timer, left_ns.min(LOOK_EVERY_NS)).await;
-                if left_ns <= LOOK_EVERY_NS || stop.is_set() {
+                timer::sleep(&**timer, left_ns.min(STOP_CHECK_NS)).await;
+                if left_ns <= STOP_CHECK_NS || stop.is_set() {
                     return;
                 }
             },
@@ -46,22 +45,22 @@ impl Waiter {
     }
 }
 
-/// Waits on this thread.
+/// Blocks this thread.
 fn wait_until(clock: &dyn Clock, until_ns: u64, stop: &Stop) {
     loop {
         let left_ns = until_ns.saturating_sub(clock.monotonic_ns());
         match left_ns {
             0 => return,
-            1..=AWAKE_NS => std::thread::yield_now(),
+            1..=SPIN_NS => std::thread::yield_now(),
             _ if stop.is_set() => return,
-            left_ns => sleep((left_ns - AWAKE_NS).min(LOOK_EVERY_NS)),
+            left_ns => sleep((left_ns - SPIN_NS).min(STOP_CHECK_NS)),
         }
     }
 }
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "worker threads are the rim: the config's pauses are theirs to sleep"
+    reason = "a worker thread of the bench may sleep for the pauses that its config requests"
 )]
 fn sleep(ns: u64) {
     std::thread::sleep(Duration::from_nanos(ns));
@@ -73,7 +72,7 @@ mod tests {
     use device::SystemClock;
 
     #[test]
-    fn nobody_comes_back_early() {
+    fn wait_never_ends_early() {
         let clock = SystemClock;
         for wait_ns in [0, 10_000, 1_500_000] {
             let until_ns = clock.monotonic_ns() + wait_ns;

@@ -1,33 +1,33 @@
-//! How punctual the requests of an open loop were.
+//! Lateness of requests in an open loop.
 
 use std::time::Duration;
 
 use super::latency::{Histogram, Latencies};
 
-/// What an open loop measures besides: its latencies count from the moment at which a request was due, so that they hold the
-/// wait behind slow ones.
+/// Additional figures of an open loop. Its latencies are measured from the due time of a request, so they include the time that the
+/// request waited behind slow ones.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Punctuality {
-    /// From when a request was due until it was begun.
+    /// From the due time of a request to its start.
     pub lateness: Histogram,
-    /// Latencies from when an operation was begun.
+    /// Latencies from the start of an operation.
     pub service: Latencies,
-    /// When the last request was due, after the start of the run.
+    /// Due time of the last request, since the start of the run.
     pub last_due: Duration,
-    /// How late the last request of a worker was; of several, the latest.
+    /// Lateness of the last request of a worker; the maximum over several workers.
     pub behind: Duration,
-    /// Requests that were due and not begun when the run was ended; `None` where only reading the trace on would tell.
+    /// Requests that were due and not started when the run was stopped; `None` if counting them would require reading the trace.
     pub backlog: Option<u64>,
 }
 
-/// A run is behind at its end if its last requests are late by more than this share of the time in which all were due: then
-/// as much is missing from its rate.
+/// A run is behind at its end if its last requests are late by more than this share of the time until the last due time: its
+/// throughput is below the offered rate by that share.
 const BEHIND_SHARE: u32 = 100;
-/// What a thread may come late by itself.
-const BEHIND_AT_LEAST: Duration = Duration::from_millis(1);
+/// A thread may be this late due to scheduling alone.
+const MIN_BEHIND: Duration = Duration::from_millis(1);
 
 impl Punctuality {
-    /// Adds all of `other`, another worker's.
+    /// Adds `other`, of another worker.
     pub fn merge(&mut self, other: &Self) {
         self.lateness.merge(&other.lateness);
         self.service.merge(&other.service);
@@ -36,7 +36,7 @@ impl Punctuality {
         self.backlog = self.backlog.zip(other.backlog).map(|(mine, theirs)| mine.saturating_add(theirs));
     }
 
-    /// Takes away what `earlier`, the state `elapsed` after the start, had: what is left begins then.
+    /// The difference to `earlier`, the state at `elapsed` after the start. Times then count from `elapsed`.
     #[must_use]
     pub fn since(&self, earlier: &Self, elapsed: Duration) -> Self {
         Self {
@@ -47,10 +47,10 @@ impl Punctuality {
         }
     }
 
-    /// Whether requests were begun at the rate at which they were due.
+    /// Whether requests were started at the offered rate.
     #[must_use]
     pub fn kept_up(&self) -> bool {
-        self.behind <= (self.last_due / BEHIND_SHARE).max(BEHIND_AT_LEAST)
+        self.behind <= (self.last_due / BEHIND_SHARE).max(MIN_BEHIND)
     }
 }
 
@@ -60,17 +60,17 @@ mod tests {
     use crate::run::latency::Timed;
 
     #[test]
-    fn who_ends_late_by_a_hundredth_of_the_run_fell_behind() {
+    fn worker_that_ends_late_by_a_hundredth_of_the_run_is_behind() {
         let ended = |due_ms, behind_us| Punctuality {
             last_due: Duration::from_millis(due_ms),
             behind: Duration::from_micros(behind_us),
             ..Punctuality::default()
         };
         assert!(ended(1000, 9_900).kept_up() && !ended(1000, 10_100).kept_up());
-        assert!(ended(10, 900).kept_up(), "a thread that is woken late is no backlog");
+        assert!(ended(10, 900).kept_up(), "a late wake-up of a thread is no backlog");
     }
 
-    /// A worker that was late by so many microseconds each time, and whose gets took twice as long.
+    /// A worker whose requests were late by `late_us` microseconds, and whose gets took twice as long.
     fn worker(late_us: &[u64], last_due_ms: u64, backlog: Option<u64>) -> Punctuality {
         let mut worker = Punctuality { backlog, ..Punctuality::default() };
         for us in late_us {
@@ -82,22 +82,22 @@ mod tests {
     }
 
     #[test]
-    fn several_workers_are_as_far_and_as_late_as_the_last_of_them_and_their_backlogs_add_up() {
+    fn merge_takes_the_latest_worker_and_adds_backlogs() {
         let (one, other) = (worker(&[10, 70], 900, Some(3)), worker(&[40], 1000, Some(4)));
         for (mut all, more) in [(one.clone(), &other), (other.clone(), &one)] {
             all.merge(more);
             let (behind, last_due) = (Duration::from_micros(70), Duration::from_secs(1));
             assert_eq!(all, Punctuality { behind, last_due, ..worker(&[10, 40, 70], 0, Some(7)) });
             all.merge(&worker(&[], 0, None));
-            assert_eq!(all.backlog, None, "what one does not know");
+            assert_eq!(all.backlog, None, "unknown in one of them");
         }
     }
 
     #[test]
-    fn what_was_late_in_a_warm_up_is_not_told_of_the_run_and_how_it_ended_is() {
+    fn since_excludes_the_warm_up_and_keeps_the_backlog() {
         let (warm, whole) = (worker(&[10, 70], 300, Some(0)), worker(&[10, 70, 40], 1000, Some(5)));
         let part = whole.since(&warm, Duration::from_millis(250));
         assert_eq!(part, worker(&[40], 750, Some(5)));
-        assert_eq!(warm.since(&warm, Duration::from_secs(1)).last_due, Duration::ZERO, "none was due since");
+        assert_eq!(warm.since(&warm, Duration::from_secs(1)).last_due, Duration::ZERO, "no later due time");
     }
 }

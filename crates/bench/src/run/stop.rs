@@ -6,15 +6,15 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 /// Why a run ended early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
-    /// Somebody interrupted it.
+    /// The user interrupted it.
     Interrupt,
-    /// Its time was over.
+    /// The time limit was reached.
     Timeout,
-    /// Too many values were wrong.
+    /// Too many inconsistent reads.
     Inconsistencies,
-    /// As much was written to flash as was to be.
+    /// The limit of flash writes was reached.
     FlashWritten,
-    /// Its figures had become steady.
+    /// The figures became steady.
     Steady,
 }
 
@@ -30,7 +30,7 @@ impl std::fmt::Display for StopReason {
     }
 }
 
-/// A flag that all threads of all instances look at, and one for those of an instance.
+/// The stop flag of a run, which all threads poll, combined with that of one instance.
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
     of_run: Arc<State>,
@@ -39,21 +39,21 @@ pub struct Stop {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Set from a signal handler too, which may touch nothing else.
+    /// Also set by a signal handler, which may access nothing else.
     interrupted: Arc<AtomicBool>,
-    /// 0 is none.
+    /// 0 means none.
     reason: AtomicU8,
     inconsistencies: AtomicU64,
 }
 
 impl Stop {
-    /// The same run's flag with one for an instance.
+    /// This run's flag with a new one for an instance.
     #[must_use]
     pub fn for_instance(&self) -> Self {
         Self { of_run: Arc::clone(&self.of_run), of_instance: Arc::default() }
     }
 
-    /// Ends the instance alone; the first reason stays.
+    /// Ends the instance only; the first reason is kept.
     pub fn end_instance(&self, reason: StopReason) {
         self.of_instance.set(reason);
     }
@@ -64,19 +64,19 @@ impl Stop {
         Arc::clone(&self.of_run.interrupted)
     }
 
-    /// Ends the run; the first reason stays.
+    /// Ends the run; the first reason is kept.
     pub fn set(&self, reason: StopReason) {
         self.of_run.set(reason);
     }
 
-    /// Whether to end.
+    /// Whether the run or the instance is to end.
     #[inline]
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.of_run.is_set() || self.of_instance.is_set()
     }
 
-    /// Why, where the run or the instance was ended.
+    /// The reason, if the run or the instance was ended.
     #[must_use]
     pub fn reason(&self) -> Option<StopReason> {
         self.of_instance.reason().or_else(|| self.of_run.reason())

@@ -1,10 +1,10 @@
-//! Counters of a target reckoned with: several instances together, and what was counted between two moments.
+//! Arithmetic on a target's counters: the sum over several instances, and the difference between two readings.
 
 use super::listed_drives::DriveBytes;
-use super::target::{Detail, DramCounts, End, FlashCounts, Snapshot};
+use super::target::{Detail, DramCounts, FlashCounts, OutcomeCount, Snapshot};
 
 impl Snapshot {
-    /// Both together. What one of them does not know, the sum does not know either; details belong to one cache.
+    /// The sum of both. A figure that is unknown in either is unknown in the sum; details are dropped, as they describe one cache.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         Self {
@@ -20,7 +20,7 @@ impl Snapshot {
         }
     }
 
-    /// What was counted since `earlier`, a former state. Items, memory and what waits are as they are now.
+    /// The difference to `earlier`, a previous reading. Gauges (items, memory, pending bytes) keep their current value.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let detail = |now: &Detail| {
@@ -49,7 +49,7 @@ impl DramCounts {
             alloc_failures: add(self.alloc_failures, other.alloc_failures),
             evict_attempts: add(self.evict_attempts, other.evict_attempts),
             evictions: add(self.evictions, other.evictions),
-            // Usage belongs to one cache.
+            // Usage describes one cache.
             pool_usage: Vec::new(),
             classes: Vec::new(),
             slabs_released: add(self.slabs_released, other.slabs_released),
@@ -58,8 +58,8 @@ impl DramCounts {
         }
     }
 
-    /// What was counted since `earlier`, a former state, beside what is as it is now. All is named, so that no count is taken for
-    /// a state.
+    /// The difference to `earlier`, a previous reading. Every field is listed, so that a new counter is not copied as a gauge by
+    /// mistake.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -91,7 +91,7 @@ impl FlashCounts {
             puts_expired: add(self.puts_expired, other.puts_expired),
             put_ends: add_ends(&self.put_ends, &other.put_ends),
             put_waits: add(self.put_waits, other.put_waits),
-            // What one takes the other may not.
+            // The limits of two caches have no sum.
             max_item_bytes: None,
             has_regions: None,
             lost: add(self.lost, other.lost),
@@ -103,7 +103,7 @@ impl FlashCounts {
             host_bytes: add(self.host_bytes, other.host_bytes),
             host_read_bytes: add(self.host_read_bytes, other.host_read_bytes),
             settled: self.settled.zip(other.settled).map(|(mine, theirs)| mine.plus(theirs)),
-            // Of one namespace alone nobody knows, and a drive that both list would count twice: ask all at once.
+            // One of them may be unknown, and a drive that both list would be counted twice. The report reads all drives together.
             media_bytes: None,
             listed_drives: Vec::new(),
             io_errors: add(self.io_errors, other.io_errors),
@@ -111,7 +111,7 @@ impl FlashCounts {
             checksum_errors: add(self.checksum_errors, other.checksum_errors),
             buffered: self.buffered || other.buffered,
             engine: self.engine.max(other.engine),
-            // A handle is its instance's: the same number is another handle in another namespace.
+            // Handles are numbered per namespace: equal numbers may be different handles.
             placement: Vec::new(),
             recovered: self.recovered && other.recovered,
             loss: self.loss.or(other.loss),
@@ -127,7 +127,7 @@ impl FlashCounts {
         }
     }
 
-    /// What was counted since `earlier`, a former state.
+    /// The difference to `earlier`, a previous reading.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let drive = |now: &DriveBytes| {
@@ -151,7 +151,7 @@ impl FlashCounts {
             lost: grown(self.lost, earlier.lost),
             evictions: grown(self.evictions, earlier.evictions),
             deletes: grown(self.deletes, earlier.deletes),
-            // What waited then was written since, or waits still.
+            // Bytes that were pending in `earlier` were written later, or are pending now.
             logical_bytes: grown(self.logical_bytes, earlier.settled_bytes()),
             host_bytes: grown(self.host_bytes, earlier.host_bytes),
             host_read_bytes: grown(self.host_read_bytes, earlier.host_read_bytes),
@@ -190,13 +190,13 @@ fn add_pairs(a: Option<(u64, u64)>, b: Option<(u64, u64)>) -> Option<(u64, u64)>
     Some((a + c, b + d))
 }
 
-/// Ends that one of them does not tell, the sum does not tell either.
-fn add_ends(a: &[End], b: &[End]) -> Vec<End> {
+/// Outcomes that are missing from either input are omitted from the sum.
+fn add_ends(a: &[OutcomeCount], b: &[OutcomeCount]) -> Vec<OutcomeCount> {
     let in_b = |name: &str| b.iter().find(|(of, _)| *of == name).map(|(_, count)| *count);
     a.iter().filter_map(|(name, count)| Some((*name, count + in_b(name)?))).collect()
 }
 
-/// Counters only grow.
+/// Counters only grow; a smaller value becomes 0.
 fn grown(now: Option<u64>, before: Option<u64>) -> Option<u64> {
     Some(now?.saturating_sub(before?))
 }
@@ -206,7 +206,7 @@ fn both_grown(now: Option<(u64, u64)>, before: Option<(u64, u64)>) -> Option<(u6
     Some((a.saturating_sub(c), b.saturating_sub(d)))
 }
 
-fn ends_since(now: &[End], before: &[End]) -> Vec<End> {
+fn ends_since(now: &[OutcomeCount], before: &[OutcomeCount]) -> Vec<OutcomeCount> {
     let had = |name: &str| before.iter().find(|(of, _)| *of == name).map_or(0, |(_, count)| *count);
     now.iter().map(|(name, count)| (*name, count.saturating_sub(had(name)))).collect()
 }
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_settles_what_was_written_in_it() {
+    fn since_counts_bytes_written_in_the_interval() {
         for (then, now, settled) in [
             (flash(100, 10, 100), flash(300, 30, 400), 180),
             (flash(100, 90, 100), flash(200, 10, 400), 180),
@@ -236,11 +236,11 @@ mod tests {
         ] {
             let part = now.since(&then);
             assert_eq!((part.settled_bytes(), part.host_bytes), (Some(settled), Some(300)));
-            assert_eq!(part.media_bytes, None, "what is unknown stays unknown");
+            assert_eq!(part.media_bytes, None, "unknown stays unknown");
         }
     }
 
-    /// All that is counted came `count` times or twice as often; all that is as it is now, is `state`.
+    /// A reading in which each counter is `count` or twice that, and each gauge is `state`.
     fn at(count: u64, state: u64) -> Snapshot {
         let (once, twice, pair) = (Some(count), Some(2 * count), Some((count, 2 * count)));
         let ends = vec![("rejected", 2 * count), ("stored", count)];
@@ -304,12 +304,12 @@ mod tests {
     }
 
     #[test]
-    fn a_part_has_the_counts_of_its_own_and_the_state_at_its_end() {
+    fn since_subtracts_counters_and_keeps_gauges() {
         assert_eq!(at(10, 7).since(&at(4, 9)), at(6, 7));
     }
 
     #[test]
-    fn two_together_have_the_counts_of_both_and_nothing_that_is_of_one_alone() {
+    fn plus_adds_counters_and_drops_figures_of_one_cache() {
         let mut both = at(7, 12);
         both.details.clear();
         both.flash.iter_mut().for_each(|flash| {
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_of_two_does_not_know_both_do_not() {
+    fn plus_of_known_and_unknown_is_unknown() {
         let known = at(3, 4);
         let mut less = at(4, 8);
         (less.dram.slab_moves, less.insert_ends) = (None, vec![("stored", 4)]);
@@ -330,11 +330,11 @@ mod tests {
             assert_eq!(both.flash.unwrap().device_latency, None);
         }
         let without_flash = Snapshot { flash: None, ..at(4, 8) };
-        assert_eq!(without_flash.plus(&known).flash, known.flash, "what has no flash writes none");
+        assert_eq!(without_flash.plus(&known).flash, known.flash, "no flash counts as zero");
     }
 
     #[test]
-    fn one_cold_start_makes_both_cold_and_one_page_cache_is_in_the_way_of_both() {
+    fn plus_is_recovered_if_both_are_and_buffered_if_either_is() {
         let flash = |recovered, buffered| FlashCounts { recovered, buffered, ..FlashCounts::default() };
         for (mine, theirs) in [(true, false), (false, true)] {
             let both = flash(mine, mine).plus(&flash(theirs, theirs));

@@ -1,8 +1,8 @@
-//! A walk over the items in DRAM again and again while a run lasts (`dramIteratorMode`), as a service has that writes out or
-//! counts what its cache holds.
+//! Repeated iteration over the items in DRAM during a run (`dramIteratorMode`), as by a service that exports or counts the contents of
+//! its cache.
 //!
-//! It takes no part in the run: it is no operation, and no use of the items it sees. It holds no lock between two items, so
-//! both of CacheBench's modes walk the same way. A walk that the end of the run cuts off is not counted.
+//! An iteration is no operation of the run and no use of the items it visits. It holds no lock between two items, so both of
+//! CacheBench's modes work the same way. An iteration that the end of the run interrupts is not counted.
 
 use std::time::Duration;
 
@@ -12,25 +12,25 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::config::plan::SweepPlan;
 
-/// What the walks saw that came to their end.
+/// Totals of the completed iterations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sweeps {
-    /// What CacheBench calls them.
+    /// CacheBench's name of the mode.
     pub mode: &'static str,
-    /// How many there were.
+    /// Number of iterations.
     pub sweeps: u64,
-    /// Items in all of them.
+    /// Items visited in all of them.
     pub items: u64,
-    /// Bytes of keys and values.
+    /// Bytes of their keys and values.
     pub bytes: u64,
-    /// How long they took, their pauses left out, nanoseconds.
+    /// Duration without pauses, in nanoseconds.
     pub ns: u64,
-    /// Items in the last one.
+    /// Items visited in the last iteration.
     pub last_items: Option<u64>,
 }
 
 impl Sweeps {
-    /// Those of two instances together.
+    /// The sum over two instances.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -52,43 +52,43 @@ impl Sweeps {
     }
 }
 
-/// Who walks.
+/// Iterates over DRAM until the run ends.
 pub(super) struct Sweeper {
     plan: SweepPlan,
-    seen: Mutex<Sweeps>,
+    totals: Mutex<Sweeps>,
     ended: Mutex<bool>,
     end: Condvar,
 }
 
-/// Shows the bytes of some items in DRAM, from a place on; answers where to go on.
+/// Visits the bytes of some items in DRAM, starting at a cursor; returns where to continue.
 type Scan<'a> = &'a dyn Fn(Cursor, &mut dyn FnMut(u64)) -> Option<Cursor>;
 
-/// The run is over.
+/// The run has ended.
 struct Ended;
 
 impl Sweeper {
     pub(super) fn new(plan: SweepPlan) -> Self {
-        let seen = Mutex::new(Sweeps { mode: plan.mode, ..Sweeps::default() });
-        Self { plan, seen, ended: Mutex::new(false), end: Condvar::new() }
+        let totals = Mutex::new(Sweeps { mode: plan.mode, ..Sweeps::default() });
+        Self { plan, totals, ended: Mutex::new(false), end: Condvar::new() }
     }
 
-    pub(super) fn seen(&self) -> Sweeps {
-        *self.seen.lock()
+    pub(super) fn totals(&self) -> Sweeps {
+        *self.totals.lock()
     }
 
-    /// Has the walk end at once, wherever it is.
+    /// Interrupts the iteration or its pause.
     pub(super) fn end(&self) {
         *self.ended.lock() = true;
         self.end.notify_all();
     }
 
-    /// Walks by `scan` until the run is over. The first walk begins after an interval: there is little to see at the start.
+    /// Repeats iterations until the run ends. The first one starts after one interval, as the cache is almost empty at the start.
     pub(super) fn run(&self, scan: Scan<'_>, clock: &dyn Clock) {
-        while self.rest(self.plan.interval).is_ok() && self.walk(scan, clock).is_ok() {}
+        while self.wait(self.plan.interval).is_ok() && self.iterate(scan, clock).is_ok() {}
     }
 
-    /// From the first item to the last.
-    fn walk(&self, scan: Scan<'_>, clock: &dyn Clock) -> Result<(), Ended> {
+    /// Iterates from the first item to the last.
+    fn iterate(&self, scan: Scan<'_>, clock: &dyn Clock) -> Result<(), Ended> {
         let (mut items, mut bytes, mut worked) = (0, 0_u64, Duration::ZERO);
         let mut began_ns = clock.monotonic_ns();
         let mut next = Some(Cursor::default());
@@ -97,23 +97,23 @@ impl Sweeper {
                 items += 1;
                 bytes = bytes.saturating_add(item_bytes);
             });
-            self.rest(Duration::ZERO)?;
+            self.wait(Duration::ZERO)?;
             let work = Duration::from_nanos(clock.monotonic_ns().saturating_sub(began_ns));
-            let is_tired = !self.plan.sleep.is_zero() && work >= self.plan.work;
-            if is_tired || next.is_none() {
+            let must_pause = !self.plan.sleep.is_zero() && work >= self.plan.work;
+            if must_pause || next.is_none() {
                 worked += work;
             }
-            if is_tired && next.is_some() {
-                self.rest(self.plan.sleep)?;
+            if must_pause && next.is_some() {
+                self.wait(self.plan.sleep)?;
                 began_ns = clock.monotonic_ns();
             }
         }
-        self.seen.lock().add(items, bytes, u64::try_from(worked.as_nanos()).unwrap_or(u64::MAX));
+        self.totals.lock().add(items, bytes, u64::try_from(worked.as_nanos()).unwrap_or(u64::MAX));
         Ok(())
     }
 
-    /// Waits so long, unless the run is over before.
-    fn rest(&self, time: Duration) -> Result<(), Ended> {
+    /// Waits for `time`, unless the run ends earlier.
+    fn wait(&self, time: Duration) -> Result<(), Ended> {
         let mut ended = self.ended.lock();
         if !*ended && !time.is_zero() {
             self.end.wait_for(&mut ended, time);
@@ -138,8 +138,8 @@ mod tests {
         Sweeper::new(SweepPlan { mode: "regular", interval, sleep, work })
     }
 
-    /// What was seen once `enough` is, of 300 items with 5 bytes of key and 100 of value.
-    fn seen(sweeper: &Sweeper, enough: impl Fn(Sweeps) -> bool) -> Sweeps {
+    /// The totals once they satisfy `enough`, over 300 items with keys of 5 bytes and values of 100.
+    fn totals(sweeper: &Sweeper, enough: impl Fn(Sweeps) -> bool) -> Sweeps {
         let cache = Cache::builder().dram_bytes(8 << 20).open().unwrap();
         let insert = |key: u32| {
             cache.insert_blocking(format!("{key:05}").as_bytes(), &[7; 100], InsertOptions::default())
@@ -150,28 +150,28 @@ mod tests {
         };
         std::thread::scope(|scope| {
             scope.spawn(|| sweeper.run(&scan, &SystemClock));
-            while !enough(sweeper.seen()) {
+            while !enough(sweeper.totals()) {
                 std::thread::yield_now();
             }
             sweeper.end();
         });
-        sweeper.seen()
+        sweeper.totals()
     }
 
     #[test]
-    fn each_walk_sees_every_item_once() {
+    fn each_sweep_visits_every_item_once() {
         for pauses in [(Duration::ZERO, Duration::ZERO), (MILLISECOND / 50, Duration::ZERO)] {
-            let walks = seen(&sweeper(MILLISECOND, pauses.0, pauses.1), |seen| seen.sweeps >= 3);
-            let Sweeps { mode, sweeps, items, bytes, ns, last_items } = walks;
+            let totals = totals(&sweeper(MILLISECOND, pauses.0, pauses.1), |totals| totals.sweeps >= 3);
+            let Sweeps { mode, sweeps, items, bytes, ns, last_items } = totals;
             assert_eq!((items, bytes, last_items), (300 * sweeps, 300 * 105 * sweeps, Some(300)));
             assert!(ns > 0 && mode == "regular");
         }
     }
 
     #[test]
-    fn a_walk_ends_with_the_run_however_long_it_was_to_rest() {
-        assert_eq!(seen(&sweeper(DAY, Duration::ZERO, Duration::ZERO), |_| true).sweeps, 0);
-        // In its first pause.
-        assert_eq!(seen(&sweeper(MILLISECOND, DAY, Duration::ZERO), |_| true).sweeps, 0);
+    fn sweep_is_interrupted_at_the_end_of_the_run() {
+        assert_eq!(totals(&sweeper(DAY, Duration::ZERO, Duration::ZERO), |_| true).sweeps, 0);
+        // Here it is in its first pause.
+        assert_eq!(totals(&sweeper(MILLISECOND, DAY, Duration::ZERO), |_| true).sweeps, 0);
     }
 }

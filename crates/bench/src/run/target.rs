@@ -1,4 +1,4 @@
-//! What can be stressed: the few operations that the loop needs, and the counters that the report is made of.
+//! The interface of a cache under stress: the operations that the loop calls, and the counters for the report.
 
 use std::ops::Deref;
 
@@ -11,35 +11,35 @@ use super::latency::Histogram;
 use super::listed_drives::DriveBytes;
 use super::stressors::StressorReport;
 
-/// Something that keeps values under keys and may lose them. In the real world its futures end at once: the thread that
-/// asks does the waiting. In the simulated world they wait as tasks.
+/// A cache of values by key, which may evict them. In real time with worker threads, its futures complete immediately, because the
+/// calling thread blocks. Otherwise they wait as tasks.
 pub trait Target: Send + Sync {
-    /// A found value, which stays readable while it is held.
+    /// A found value, readable until it is dropped.
     type Item<'a>: Found
     where
         Self: 'a;
 
-    /// Looks `key` up.
+    /// Looks up `key`.
     fn get(&self, key: &[u8]) -> impl Future<Output = Option<Self::Item<'_>>>;
 
-    /// Whether the thread that asks does the waiting, and so may [get](Self::get_blocking) without a future.
+    /// Whether calls block the calling thread, so that [`get_blocking`](Self::get_blocking) can be used.
     fn is_blocking(&self) -> bool {
         false
     }
 
-    /// Looks `key` up on this thread, where it [may](Self::is_blocking). What a future hands over is copied twice, half written as
-    /// it is then, and the waits for that were 2 to 4 % of a run in memory.
+    /// Looks up `key` on this thread, if the target [is blocking](Self::is_blocking). Returning the item through a future copied it
+    /// twice, and stalls on the half-written copy took 2 to 4 % of a run in memory.
     fn get_blocking(&self, key: &[u8]) -> Option<Self::Item<'_>> {
         let _ = key;
-        unreachable!("this target is asked through futures")
+        unreachable!("this target supports async gets only")
     }
 
-    /// A request for `key` comes soon. `ahead` is the thread's own. Nothing has to be done.
+    /// Announces a request for `key`, so that its memory can be prefetched. `ahead` belongs to the thread.
     fn look_ahead(&self, ahead: &mut Lookahead, key: &[u8]) {
         let _ = (ahead, key);
     }
 
-    /// Stores a value of `value_bytes` that `fill` writes.
+    /// Stores a value of `value_bytes` bytes, written by `fill`.
     fn set(
         &self,
         key: &[u8],
@@ -48,7 +48,7 @@ pub trait Target: Send + Sync {
         fill: impl FnOnce(&mut [u8]),
     ) -> impl Future<Output = SetOutcome>;
 
-    /// Hangs another piece on the item under `key`; no where there is none, or no room.
+    /// Adds a chained item to the item under `key`; `false` if there is no such item or no memory.
     fn chain(
         &self,
         key: &[u8],
@@ -56,14 +56,14 @@ pub trait Target: Send + Sync {
         fill: impl FnOnce(&mut [u8]),
     ) -> impl Future<Output = bool>;
 
-    /// Removes `key`; whether it held something.
+    /// Removes `key`; `false` if it was absent.
     fn delete(&self, key: &[u8]) -> bool;
 
-    /// Whether `key` may be there, without reading it.
+    /// Whether `key` may be present, without reading it.
     fn could_exist(&self, key: &[u8]) -> bool;
 
-    /// Shows `visit` the bytes of some items in DRAM, from a place on; answers where to go on, or `None` at the end. Who has no
-    /// such walk has nothing to show.
+    /// Calls `visit` with the bytes of some items in DRAM, starting at `from`. Returns where to continue, or `None` at the end. A
+    /// target without such an iterator visits nothing.
     fn scan_dram(&self, from: Cursor, visit: &mut dyn FnMut(u64)) -> Option<Cursor> {
         let _ = (from, visit);
         None
@@ -72,127 +72,127 @@ pub trait Target: Send + Sync {
     /// Waits until all removals have reached the device.
     ///
     /// # Errors
-    /// A description, if items were lost meanwhile.
+    /// A message, if items were lost in the process.
     fn settle(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// Figures and failures of a target of a special kind after a run.
+    /// Figures and failures of a special target after a run.
     fn special_report(&self) -> Option<StressorReport> {
         None
     }
 
-    /// What was counted so far.
+    /// Counters since the target was opened.
     fn snapshot(&self) -> Snapshot;
 
-    /// The bytes among that; `None` without flash. It is asked at every moment that is kept of a run.
+    /// Byte counters of flash; `None` without flash. Called for every sample of a run.
     fn flash_bytes(&self) -> Option<FlashBytes> {
         self.snapshot().flash.as_ref().map(FlashBytes::of)
     }
 
-    /// The device's latencies among that; `None` where they are not known. Asked for as often.
+    /// Latencies of the device's reads and writes; `None` if they are not measured. Called for every sample of a run.
     fn device_latency(&self) -> Option<(Histogram, Histogram)> {
         self.snapshot().flash?.device_latency
     }
 }
 
-/// A value that was found.
+/// A found value.
 pub trait Found: Deref<Target = [u8]> {
-    /// Where.
+    /// The tier that held it.
     fn layer(&self) -> Layer;
 
-    /// Shows the chained pieces, in any order.
+    /// Calls `show` with each chained item, in any order.
     fn each_link(&self, show: &mut dyn FnMut(&[u8]));
 }
 
-/// Where a value was found.
+/// The tier in which a value was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layer {
     /// In memory.
     Dram,
-    /// On flash, or on its way there.
+    /// On flash, or waiting to be written to it.
     Flash,
 }
 
-/// How a value is to be stored.
+/// Options of a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SetHow {
-    /// The pool it counts against.
+    /// The pool.
     pub pool: u16,
-    /// Seconds it lives; `None` is for ever.
+    /// Time to live in seconds; `None` never expires.
     pub ttl_seconds: Option<u32>,
-    /// Leave alone what is there.
+    /// Leaves an existing value unchanged.
     pub only_if_absent: bool,
 }
 
-/// How a set ended.
+/// The result of a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetOutcome {
-    /// The value is there.
+    /// The value was stored.
     Stored,
-    /// Something else was, and it was to be left alone.
+    /// An existing value was left unchanged, as requested.
     Kept,
-    /// No room; what was there before is still there.
+    /// Not enough memory, or the item is too large; an existing value is unchanged.
     Refused,
 }
 
-/// Counters of a target since it was opened: what figures are computed from. `None` is unknown, never zero.
+/// Counters of a target since it was opened, from which figures are computed. `None` means unknown, not zero.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Snapshot {
     /// DRAM.
     pub dram: DramCounts,
-    /// Flash; `None` where there is none.
+    /// Flash; `None` without flash.
     pub flash: Option<FlashCounts>,
-    /// How inserts into DRAM ended, each as exactly one of these; empty where the target does not tell.
-    pub insert_ends: Vec<End>,
-    /// How chaining pieces to items ended, likewise.
-    pub chain_ends: Vec<End>,
-    /// The largest item that DRAM takes; `None` where it is not known.
+    /// Counts of inserts by outcome, each insert in exactly one; empty if the target does not report them.
+    pub insert_ends: Vec<OutcomeCount>,
+    /// Counts of additions of chained items by outcome, likewise.
+    pub chain_ends: Vec<OutcomeCount>,
+    /// The largest item that DRAM accepts; `None` if unknown.
     pub item_limit: Option<ItemLimit>,
-    /// Everything else a target tells, for `printNvmCounters` and the JSON.
+    /// Further counters of the target, for `printNvmCounters` and the JSON.
     pub details: Vec<Detail>,
 }
 
-/// Something that one kind of target tells.
+/// A named counter or gauge of one kind of target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Detail {
     /// Its name.
     pub name: &'static str,
     /// Its value.
     pub value: f64,
-    /// Whether it is what there is now, and not what was counted so far.
+    /// Whether it is a gauge (a current value) and not a counter.
     pub is_state: bool,
 }
 
 impl Detail {
-    /// What was counted so far.
+    /// A counter.
     #[must_use]
     pub fn count(name: &'static str, value: u64) -> Self {
         Self { name, value: value as f64, is_state: false }
     }
 
-    /// What there is now.
+    /// A gauge.
     #[must_use]
     pub fn state(name: &'static str, value: u64) -> Self {
         Self { name, value: value as f64, is_state: true }
     }
 }
 
-/// A way for an insert to end, by its name (`stored`, `rejected_too_large`), and how many did.
-pub type End = (&'static str, u64);
+/// The name of an outcome (`stored`, `rejected_too_large`), and its count.
+pub type OutcomeCount = (&'static str, u64);
 
 /// DRAM's counters.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DramCounts {
-    /// Items now.
+    /// Current number of items.
     pub items: Option<u64>,
-    /// Allocations tried.
+    /// Attempted allocations.
     pub alloc_attempts: Option<u64>,
-    /// Allocations refused.
+    /// Refused allocations.
     pub alloc_failures: Option<u64>,
-    /// Evictions tried.
+    /// Attempted evictions.
     pub evict_attempts: Option<u64>,
-    /// Evictions.
+    /// Successful evictions.
     pub evictions: Option<u64>,
     /// Share of each pool's memory in use, 0 to 1.
     pub pool_usage: Vec<f64>,
@@ -200,9 +200,9 @@ pub struct DramCounts {
     pub classes: Vec<ClassUse>,
     /// Slabs moved between classes.
     pub slabs_released: Option<u64>,
-    /// Items moved for that, and those that could not be.
+    /// Items moved to release a slab, and failed moves.
     pub slab_moves: Option<(u64, u64)>,
-    /// Items evicted for that, and those that could not be.
+    /// Items evicted to release a slab, and failed evictions.
     pub slab_evictions: Option<(u64, u64)>,
 }
 
@@ -210,57 +210,58 @@ pub struct DramCounts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClassUse {
     /// Its pool.
+    /// The pool.
     pub pool: u8,
-    /// Its number in the pool.
+    /// Number of the class in its pool.
     pub class: usize,
     /// Bytes of a chunk.
     pub chunk_bytes: u32,
     /// Bytes of its slabs.
     pub slab_bytes: u64,
-    /// Of these, bytes of chunks that hold items.
+    /// Bytes of the chunks in use.
     pub used_bytes: u64,
 }
 
 /// Flash's counters.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct FlashCounts {
-    /// Items now.
+    /// Current number of items.
     pub items: Option<u64>,
     /// Lookups.
     pub gets: Option<u64>,
-    /// Lookups that waited for another's.
+    /// Lookups that waited for another lookup of the same key.
     pub gets_coalesced: Option<u64>,
-    /// Items offered.
+    /// Items offered to flash.
     pub puts: Option<u64>,
-    /// Of them, taken.
+    /// Offered items that were accepted.
     pub puts_stored: Option<u64>,
-    /// Of them, not written since flash held them already.
+    /// Offered items that were not written because flash already held them.
     pub puts_clean: Option<u64>,
-    /// Of them, given up since the key was changed meanwhile.
+    /// Offered items that were dropped because their key changed before the write.
     pub puts_overtaken: Option<u64>,
-    /// Of them, given up since the item was used meanwhile and stayed in DRAM.
+    /// Offered items that were not written because they were used again and stayed in DRAM.
     pub puts_stayed: Option<u64>,
-    /// Of them, expired.
+    /// Offered items that had expired.
     pub puts_expired: Option<u64>,
-    /// How the items offered ended, each as exactly one of these; empty where the target does not tell.
-    pub put_ends: Vec<End>,
-    /// Times that an item stayed in DRAM, to be offered again, since flash was behind with its writes.
+    /// Counts of offered items by outcome, each item in exactly one; empty if the target does not report them.
+    pub put_ends: Vec<OutcomeCount>,
+    /// Times that an item stayed in DRAM, to be offered again later, because flash writes were behind.
     pub put_waits: Option<u64>,
-    /// Key and value of the largest item that it takes.
+    /// Largest accepted item, key and value.
     pub max_item_bytes: Option<u64>,
-    /// Whether it has regions for large items, and not buckets alone.
+    /// Whether flash has regions for large items besides the buckets for small ones.
     pub has_regions: Option<bool>,
-    /// Items lost to failed writes, those that were never written among them, or to damage.
+    /// Items lost to failed writes or to damage, including items whose write was never started.
     pub lost: Option<u64>,
-    /// Items that left.
+    /// Evicted items.
     pub evictions: Option<u64>,
-    /// Deletes that reached flash.
+    /// Deletes that removed an item from flash.
     pub deletes: Option<u64>,
-    /// Bytes of keys and values taken, but for those that were given up before they were written.
+    /// Key and value bytes that were accepted, without those dropped before they were written.
     pub logical_bytes: Option<u64>,
-    /// Of these, bytes that wait in memory to be written.
+    /// Those of `logical_bytes` that wait in memory to be written.
     pub waiting_bytes: Option<u64>,
-    /// Bytes that flash holds.
+    /// Capacity of the device.
     pub capacity_bytes: Option<u64>,
     /// Bytes written to the device.
     pub host_bytes: Option<u64>,
@@ -268,56 +269,56 @@ pub struct FlashCounts {
     pub host_read_bytes: Option<u64>,
     /// Completed writes of buckets and regions, from which write amplification over an interval is computed.
     pub settled: Option<Settled>,
-    /// Bytes the medium wrote: of the drives that are listed for that, or as flash itself tells.
+    /// Media writes: of the listed drives, or as the flash device reports them.
     pub media_bytes: Option<u64>,
-    /// What each listed drive tells.
+    /// Media writes of each listed drive.
     pub listed_drives: Vec<DriveBytes>,
-    /// Transfers that failed.
+    /// Failed reads and writes.
     pub io_errors: Option<u64>,
-    /// What was said of the first of them.
+    /// The message of the first I/O error.
     pub first_io_error: Option<String>,
-    /// Things read that were damaged.
+    /// Buckets, regions or items whose checksum did not match.
     pub checksum_errors: Option<u64>,
-    /// Whether transfers went through the page cache.
+    /// Whether I/O goes through the page cache.
     pub buffered: bool,
-    /// What carries transfers to the kernel; `None` where flash is in memory or a model.
+    /// How requests reach the kernel; `None` if flash is in memory or a model.
     pub engine: Option<Engine>,
-    /// Who asked for a placement handle, and what each was given; 0 is everybody's default. Empty without placement.
+    /// Each consumer that requested a placement handle, and its handle; 0 is the shared default. Empty without placement.
     pub placement: Vec<(String, u16)>,
-    /// Whether it came back with what an earlier run left.
+    /// Whether it was opened with the contents of an earlier run.
     pub recovered: bool,
-    /// Why it did not, where an earlier run had left something.
+    /// Why the contents of an earlier run could not be recovered, if there were any.
     pub loss: Option<&'static str>,
-    /// Latency of device reads and writes so far, where they are measured.
+    /// Latencies of device reads and writes, if they are measured.
     pub device_latency: Option<(Histogram, Histogram)>,
 }
 
 impl FlashCounts {
-    /// Whether `written_bytes`, or what an earlier run wrote, are all of flash once; `None` where its size is not known.
+    /// Whether `written_bytes`, or an earlier run, filled the whole flash once; `None` if its size is unknown.
     #[must_use]
     pub fn is_filled_by(&self, written_bytes: u64) -> Option<bool> {
         Some(self.recovered || written_bytes >= self.capacity_bytes?)
     }
 
-    /// Bytes of keys and values that were written: those taken but for those that wait. What the cache writes for each of
-    /// them is its write amplification; without this, a short run would seem to write less than it took.
+    /// Key and value bytes that were written: `logical_bytes` without those that still wait. Write amplification is computed from
+    /// these; with `logical_bytes` it would be too low in a short run.
     #[must_use]
     pub fn settled_bytes(&self) -> Option<u64> {
         Some(self.logical_bytes?.saturating_sub(self.waiting_bytes?))
     }
 }
 
-/// Completed writes of buckets and regions. Both fields are updated when a write completes, so they can be compared over any interval.
+/// Completed writes of buckets and regions. Both fields are updated when a write completes, so their ratio is valid over any interval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Settled {
-    /// Keys and values.
+    /// Key and value bytes.
     pub items: u64,
-    /// Buckets and regions.
+    /// Bytes of buckets and regions.
     pub host: u64,
 }
 
 impl Settled {
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self { items: self.items + other.items, host: self.host + other.host }
@@ -330,25 +331,25 @@ impl Settled {
     }
 }
 
-/// What flash took and what was written for it, since it was opened. `None` is unknown, never zero.
+/// Byte counters of flash since it was opened. `None` means unknown, not zero.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FlashBytes {
-    /// Bytes of keys and values taken, but for those that were given up before they were written.
+    /// Key and value bytes that were accepted, without those dropped before they were written.
     pub logical: Option<u64>,
-    /// Of these, bytes that wait in memory to be written.
+    /// Those of `logical` that wait in memory to be written.
     pub waiting: Option<u64>,
     /// Bytes written to the device.
     pub host: Option<u64>,
     /// Completed writes of buckets and regions.
     pub settled: Option<Settled>,
-    /// Bytes the medium wrote.
+    /// Media writes.
     pub media: Option<u64>,
-    /// Whether listed drives told `media`.
+    /// Whether `media` comes from listed drives.
     pub is_listed: bool,
 }
 
 impl FlashBytes {
-    /// The bytes among all that flash counts.
+    /// Extracts the byte counters.
     #[must_use]
     pub fn of(flash: &FlashCounts) -> Self {
         Self {
@@ -361,8 +362,7 @@ impl FlashBytes {
         }
     }
 
-    /// Of two instances together. Where one lists a drive and the other's flash tells by itself, it may be the same drive:
-    /// then nobody knows.
+    /// The sum over two instances. If only one of them lists drives, both may count the same drive, so the sum of `media` is unknown.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
@@ -376,12 +376,12 @@ impl FlashBytes {
         }
     }
 
-    /// What was written since `earlier`, a former state; what waits is what waits now.
+    /// The difference to `earlier`, a previous reading; `waiting` is the current value.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         let grown = |now: Option<u64>, then: Option<u64>| now?.checked_sub(then?);
         Self {
-            // What was taken then may have been given up since.
+            // Bytes accepted before `earlier` may have been dropped since.
             logical: self.logical.zip(earlier.logical).map(|(now, then)| now.saturating_sub(then)),
             host: grown(self.host, earlier.host),
             settled: self.settled.zip(earlier.settled).map(|(now, then)| now.since(then)),

@@ -1,9 +1,8 @@
-//! What was counted of each tenant of a trace.
+//! Counters per tenant of a trace.
 //!
-//! A worker that meets the first request with a tenant opens a ledger, and from then on posts what it counted to it after
-//! each request: the difference to what it had counted before. So a run without tenants pays for nothing, and
-//! whoever reads the ledger finds what was counted up to the same moment between two requests, of all tenants and
-//! in sum: what is left out as warm-up is so of both.
+//! A worker creates its ledger at the first request with a tenant. From then on it adds, after each request, the growth of its counters
+//! to the tenant's row. So a run without tenants has no cost. A reader of the ledger sees the rows of all tenants and their sum as of
+//! the same instant between two requests, so that a warm-up is excluded from both alike.
 
 use std::sync::Arc;
 
@@ -12,54 +11,54 @@ use workload::Tenant;
 use super::counts::{Counts, ratio};
 use crate::tenants::{ByTenant, Sums};
 
-/// What was counted of one tenant.
+/// Counters of one tenant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TenantCounts {
-    /// Requests of the workload that were done.
+    /// Completed requests of the workload.
     pub ops: u64,
     /// Gets.
     pub gets: u64,
-    /// Gets that found their key in DRAM.
+    /// Gets that hit in DRAM.
     pub get_hits_dram: u64,
-    /// Gets that found their key on flash.
+    /// Gets that hit on flash.
     pub get_hits_flash: u64,
-    /// Sets tried, those after a missed get included.
+    /// Attempted sets, including those after a miss.
     pub sets: u64,
     /// Deletes.
     pub deletes: u64,
-    /// What went to and fro.
+    /// Bytes of values.
     pub bytes: Bytes,
 }
 
 /// Bytes of values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Bytes {
-    /// Of all gets: what was found, or else what the trace says of the value's length.
-    pub asked: u64,
-    /// Of gets that found their key.
-    pub got: u64,
-    /// Of sets whose value is there now.
+    /// Of all gets: the size of the found value, or after a miss the size according to the trace.
+    pub requested: u64,
+    /// Of gets that hit.
+    pub found: u64,
+    /// Of sets that were stored.
     pub stored: u64,
 }
 
 impl Bytes {
-    /// A get that found so many bytes, or nothing where the trace says that the value has `said`.
+    /// Adds a get that found a value of `found` bytes, or missed a value that has `expected` bytes according to the trace.
     #[inline]
-    pub(super) fn get(&mut self, found: Option<u64>, said: u64) {
-        self.asked = self.asked.saturating_add(found.unwrap_or(said));
-        self.got = self.got.saturating_add(found.unwrap_or(0));
+    pub(super) fn get(&mut self, found: Option<u64>, expected: u64) {
+        self.requested = self.requested.saturating_add(found.unwrap_or(expected));
+        self.found = self.found.saturating_add(found.unwrap_or(0));
     }
 
     fn add(&mut self, other: &Self) {
-        // A trace may say anything of a length.
-        self.asked = self.asked.saturating_add(other.asked);
-        self.got = self.got.saturating_add(other.got);
+        // Lengths in a trace may be arbitrarily large.
+        self.requested = self.requested.saturating_add(other.requested);
+        self.found = self.found.saturating_add(other.found);
         self.stored = self.stored.saturating_add(other.stored);
     }
 }
 
 impl TenantCounts {
-    /// What `counts` has of it.
+    /// Extracts the counters that are kept per tenant.
     pub(crate) fn of(counts: &Counts, bytes: Bytes) -> Self {
         Self {
             ops: counts.ops,
@@ -81,29 +80,29 @@ impl TenantCounts {
             sets: self.sets - earlier.sets,
             deletes: self.deletes - earlier.deletes,
             bytes: Bytes {
-                asked: self.bytes.asked - earlier.bytes.asked,
-                got: self.bytes.got - earlier.bytes.got,
+                requested: self.bytes.requested - earlier.bytes.requested,
+                found: self.bytes.found - earlier.bytes.found,
                 stored: self.bytes.stored - earlier.bytes.stored,
             },
         }
     }
 
-    /// Gets that found their key.
+    /// Gets that hit.
     #[must_use]
     pub fn hits(&self) -> u64 {
         self.get_hits_dram + self.get_hits_flash
     }
 
-    /// Hits over gets; `None` without a get.
+    /// Hits over gets; `None` without gets.
     #[must_use]
     pub fn hit_ratio(&self) -> Option<f64> {
         ratio(self.hits(), self.gets)
     }
 
-    /// Bytes got over bytes asked for; `None` where none were.
+    /// Bytes found over bytes requested; `None` if none were requested.
     #[must_use]
     pub fn byte_hit_ratio(&self) -> Option<f64> {
-        ratio(self.bytes.got, self.bytes.asked)
+        ratio(self.bytes.found, self.bytes.requested)
     }
 }
 
@@ -123,47 +122,47 @@ impl Sums for TenantCounts {
     }
 }
 
-/// The tenants of one worker, or of all.
+/// Counters per tenant, of one worker or of all.
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
-    /// Those without a tenant, then tenants by index; empty until the first tenant is met.
+    /// First the requests without a tenant, then one row per tenant by index; empty until the first tenant appears.
     rows: Vec<TenantCounts>,
-    /// What was counted when the last request was posted, or when the ledger was opened.
-    posted: Counts,
+    /// The worker's counters at the last update.
+    counted: Counts,
 }
 
 impl Ledger {
-    /// Whether a tenant was met.
+    /// Whether a tenant has appeared.
     #[must_use]
     pub fn is_open(&self) -> bool {
         !self.rows.is_empty()
     }
 
-    /// Begins: what was `counted` so far was nobody's.
+    /// Starts the ledger. Everything `counted` so far belongs to requests without a tenant.
     pub(super) fn open(&mut self, counted: Counts) {
         self.rows.push(TenantCounts::of(&counted, Bytes::default()));
-        self.posted = counted;
+        self.counted = counted;
     }
 
-    /// A request of `tenant` ended.
-    pub(super) fn post(&mut self, tenant: Option<Tenant>, counted: Counts, bytes: Bytes) {
-        let place = tenant.map_or(0, |tenant| tenant.index() + 1);
-        if place >= self.rows.len() {
-            self.rows.resize(place + 1, TenantCounts::default());
+    /// Adds a completed request of `tenant`; `counted` are the worker's counters after it.
+    pub(super) fn add_request(&mut self, tenant: Option<Tenant>, counted: Counts, bytes: Bytes) {
+        let row = tenant.map_or(0, |tenant| tenant.index() + 1);
+        if row >= self.rows.len() {
+            self.rows.resize(row + 1, TenantCounts::default());
         }
-        self.rows[place].add(&TenantCounts::of(&counted.since(&self.posted), bytes));
-        self.posted = counted;
+        self.rows[row].add(&TenantCounts::of(&counted.since(&self.counted), bytes));
+        self.counted = counted;
     }
 
-    /// Adds what another worker of the same run, which has counted `counted` in all, knows. Answers what it had counted
-    /// when its ledger was last written to.
+    /// Adds the ledger of another worker of the same run, whose current counters are `counted`. Returns that worker's counters as of
+    /// its ledger's last update.
     pub(super) fn merge(&mut self, other: &Self, counted: Counts) -> Counts {
         if !other.is_open() {
             self.add_row(0, &TenantCounts::of(&counted, Bytes::default()));
             return counted;
         }
         other.rows.iter().enumerate().for_each(|(place, row)| self.add_row(place, row));
-        other.posted
+        other.counted
     }
 
     fn add_row(&mut self, place: usize, row: &TenantCounts) {
@@ -173,18 +172,18 @@ impl Ledger {
         self.rows[place].add(row);
     }
 
-    /// What was posted since `earlier`, a former state.
+    /// The difference to `earlier`, a previous state.
     pub(super) fn since(&self, earlier: &Self) -> Self {
         let before = |place: usize| earlier.rows.get(place).copied().unwrap_or_default();
         let rows = self.rows.iter().enumerate().map(|(place, row)| row.since(&before(place)));
-        Self { rows: rows.collect(), posted: self.posted }
+        Self { rows: rows.collect(), counted: self.counted }
     }
 
-    /// The tenants by name; `None` where nobody has one.
-    pub(super) fn told(&self, names: &[Arc<str>]) -> Option<Tenants> {
+    /// The counters by name of the tenant; `None` if there are no tenants.
+    pub(super) fn by_name(&self, names: &[Arc<str>]) -> Option<Tenants> {
         Tenants::of(&self.rows, names)
     }
 }
 
-/// The tenants of a run.
+/// The counters of all tenants of a run.
 pub type Tenants = ByTenant<TenantCounts>;

@@ -1,4 +1,4 @@
-//! A run in the real world: workers are threads, or tasks of a few threads.
+//! A run in real time: workers are threads, or tasks on a few threads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use futures_util::stream::FuturesUnordered;
 use parking_lot::{Condvar, Mutex};
 use workload::Source;
 
-use super::course::Course;
 use super::stop::{Stop, StopReason};
 use super::target::Target;
+use super::warmup::PhaseTracker;
 use super::{Instance, InstanceReport, Observable, RunError, TICK, Watcher};
 
-/// Runs all instances side by side to their end, their timeout, or until they are stopped.
+/// Runs all instances concurrently until they end, time out or are stopped.
 ///
 /// # Errors
-/// A workload or a thread that cannot start; nothing runs any more then.
+/// A workload or a thread that cannot be started; all threads have ended then.
 pub fn run_all<T: Target>(
     instances: &[Arc<Instance<T>>],
     timeout: Option<Duration>,
@@ -25,26 +25,28 @@ pub fn run_all<T: Target>(
 ) -> Result<Vec<InstanceReport>, RunError> {
     let mut sources = Vec::new();
     for instance in instances {
-        sources.push(instance.workload.sources(instance.boards.len(), instance.seed)?);
+        sources.push(instance.workload.sources(instance.worker_stats.len(), instance.seed)?);
     }
     let Some(first) = instances.first() else { return Ok(Vec::new()) };
     let clock = &first.shared.clock;
-    // Before the first thread's own clock: no look from here on is of an earlier time than what the thread counts as.
+    // Read before any thread reads its own clock, so that no sample has an earlier time than the operations it counts.
     let started_ns = clock.monotonic_ns();
     let elapsed = || Duration::from_nanos(clock.monotonic_ns() - started_ns);
     let finish = Finish::new(sources.iter().map(Vec::len).sum());
     let started: Result<(), RunError> = std::thread::scope(|scope| {
-        // Else nobody could leave here whose worker panicked.
-        let _ending = EndSweeps(instances);
+        // Ends the sweeps even if a worker panics; otherwise the scope would wait for them forever.
+        let _guard = EndSweeps(instances);
         for (instance, sources) in instances.iter().zip(sources) {
             instance.begin(sources.len());
             let stop = &instance.shared.stop;
             if instance.sweeper.is_some() {
                 start(scope, "dram-iterator".to_owned(), stop, || instance.sweep())?;
             }
-            for (number, crew) in crews(sources, instance.settings().tasks).into_iter().enumerate() {
+            for (number, workers) in
+                workers_by_thread(sources, instance.settings().tasks).into_iter().enumerate()
+            {
                 let finish = &finish;
-                start(scope, format!("worker-{number}"), stop, move || work(instance, crew, finish))?;
+                start(scope, format!("worker-{number}"), stop, move || work(instance, workers, finish))?;
             }
         }
         watch(instances, timeout, watcher, &finish, &elapsed);
@@ -54,33 +56,33 @@ pub fn run_all<T: Target>(
     Ok(instances.iter().map(|instance| instance.report()).collect())
 }
 
-/// A worker's number and what it is asked.
-type Worked = (usize, Box<dyn Source>);
+/// A worker's number and its requests.
+type NumberedSource = (usize, Box<dyn Source>);
 
-/// Which workers a thread has: one, or as tasks so many that there is a thread for each processor.
-fn crews(sources: Vec<Box<dyn Source>>, tasks: bool) -> Vec<Vec<Worked>> {
+/// Assigns workers to threads: one each, or with `tasks` evenly to one thread per processor.
+fn workers_by_thread(sources: Vec<Box<dyn Source>>, tasks: bool) -> Vec<Vec<NumberedSource>> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = if tasks { sources.len().min(processors) } else { sources.len() };
-    let mut crews: Vec<_> = std::iter::repeat_with(Vec::new).take(threads).collect();
-    sources.into_iter().enumerate().for_each(|worked| crews[worked.0 % threads].push(worked));
-    crews
+    let count = if tasks { sources.len().min(processors) } else { sources.len() };
+    let mut threads: Vec<_> = std::iter::repeat_with(Vec::new).take(count).collect();
+    sources.into_iter().enumerate().for_each(|source| threads[source.0 % count].push(source));
+    threads
 }
 
-/// The workers of a thread, each until it has ended.
-fn work<T: Target>(instance: &Instance<T>, crew: Vec<Worked>, finish: &Finish) {
-    let work = |(number, mut source): Worked| {
-        // Of its own, so that one who never had a turn is counted out too.
+/// Runs the workers of one thread until all have ended.
+fn work<T: Target>(instance: &Instance<T>, workers: Vec<NumberedSource>, finish: &Finish) {
+    let work = |(number, mut source): NumberedSource| {
+        // Created before the task starts, so that a worker that never ran is counted as ended too.
         let done = finish.on_drop();
         async move {
             let _done = done;
             instance.work(number, &mut *source).await;
         }
     };
-    let mut all: FuturesUnordered<_> = crew.into_iter().map(work).collect();
+    let mut all: FuturesUnordered<_> = workers.into_iter().map(work).collect();
     desk::block_on(async { while all.next().await.is_some() {} });
 }
 
-/// Starts a thread of a run. Where it cannot start, the others end.
+/// Starts a thread of a run. If it cannot be started, the others are stopped.
 fn start<'scope>(
     scope: &'scope std::thread::Scope<'scope, '_>,
     name: String,
@@ -104,21 +106,21 @@ fn watch<T: Target>(
     let Some(first) = instances.first() else { return };
     let observables: Vec<&dyn Observable> =
         instances.iter().map(|instance| &**instance as &dyn Observable).collect();
-    let mut course = Course::new(instances);
+    let mut phases = PhaseTracker::new(instances);
     while !finish.wait(TICK) {
         let elapsed = elapsed();
         if timeout.is_some_and(|timeout| elapsed >= timeout) {
             first.shared.stop.set(StopReason::Timeout);
         }
-        course.look(instances, elapsed, watcher);
-        watcher.moment(&observables, elapsed);
-        watcher.look(&observables, elapsed);
+        phases.update(instances, elapsed, watcher);
+        watcher.sample(&observables, elapsed);
+        watcher.refresh(&observables, elapsed);
     }
-    // What came since the last look is part of the run.
-    watcher.moment(&observables, elapsed());
+    // Includes the operations since the last sample.
+    watcher.sample(&observables, elapsed());
 }
 
-/// Ends the walks over DRAM with the run.
+/// Ends the iterations over DRAM when the run ends.
 struct EndSweeps<'a, T: Target>(&'a [Arc<Instance<T>>]);
 
 impl<T: Target> Drop for EndSweeps<'_, T> {
@@ -127,37 +129,37 @@ impl<T: Target> Drop for EndSweeps<'_, T> {
     }
 }
 
-/// Counts threads out, and wakes the watcher when the last has gone.
+/// Counts running workers, and wakes the watcher when the last one ends.
 struct Finish {
-    left: Mutex<usize>,
-    none_left: Condvar,
+    running: Mutex<usize>,
+    all_ended: Condvar,
 }
 
+/// Counts a worker as ended when it is dropped, also by a panic.
 struct Done<'a>(&'a Finish);
 
 impl Finish {
-    fn new(threads: usize) -> Self {
-        Self { left: Mutex::new(threads), none_left: Condvar::new() }
+    fn new(workers: usize) -> Self {
+        Self { running: Mutex::new(workers), all_ended: Condvar::new() }
     }
 
-    /// A thread that panics has gone too.
     fn on_drop(&self) -> Done<'_> {
         Done(self)
     }
 
-    /// Waits for `at_most`; whether all have gone.
-    fn wait(&self, at_most: Duration) -> bool {
-        let mut left = self.left.lock();
-        if *left > 0 {
-            self.none_left.wait_for(&mut left, at_most);
+    /// Waits for at most `timeout`; returns whether all workers have ended.
+    fn wait(&self, timeout: Duration) -> bool {
+        let mut running = self.running.lock();
+        if *running > 0 {
+            self.all_ended.wait_for(&mut running, timeout);
         }
-        *left == 0
+        *running == 0
     }
 }
 
 impl Drop for Done<'_> {
     fn drop(&mut self) {
-        *self.0.left.lock() -= 1;
-        self.0.none_left.notify_all();
+        *self.0.running.lock() -= 1;
+        self.0.all_ended.notify_all();
     }
 }

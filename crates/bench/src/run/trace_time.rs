@@ -1,10 +1,10 @@
-//! How far a replay is in the trace's own time. A warm-up may end by it, and a cache's clock may show it (`useTraceTimeStamp`):
-//! items then expire and grow old as they did when the trace was recorded, however fast it is replayed.
+//! Progress of a replay in the trace's own time. A warm-up may end by it, and a cache's clock may show it (`useTraceTimeStamp`):
+//! items then expire and age as they did when the trace was recorded, at any speed of replay.
 //!
-//! The clock shows the time of the request that is farthest in the trace among those that were begun. So it never goes back, and
-//! no thread waits for another: CacheBench lets threads meet at every step of the trace's time, and they wait for one another
-//! for ever where one has nothing to ask in a step. With several threads a request may see the clock of one that is ahead
-//! of it, by as much as queues hold (some thousands of rows of each thread); with one thread each sees its own time.
+//! The clock shows the latest timestamp among the requests taken so far. So it never runs backwards, and no thread waits for another.
+//! In CacheBench, threads meet at every step of the trace's time, and wait forever for a thread that has no request in a step. With
+//! several threads, a request may see the clock of a thread that is ahead, by at most the rows in the queues (some thousands per
+//! thread). With one thread, each request sees its own time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,33 +19,33 @@ const SECOND_NS: u64 = 1_000_000_000;
 pub struct TraceTime(AtomicU64);
 
 impl TraceTime {
-    /// A clock that shows `time_ns`. None if that is beyond what a cache's clock shows, the year 2106.
+    /// A clock that shows `time_ns`; `None` beyond the range of a cache's clock, which ends in 2106.
     #[must_use]
     pub fn starting_at(time_ns: u64) -> Option<Self> {
         let seconds = time_ns / SECOND_NS;
         (seconds < u64::from(u32::MAX)).then(|| Self(seconds.into()))
     }
 
-    /// What it shows.
+    /// The current time.
     pub(super) fn seconds(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// A time that is not ahead is ignored.
+    /// Advances the clock; an earlier time is ignored.
     fn advance_to(&self, time_ns: u64) {
         let seconds = time_ns / SECOND_NS;
-        // Most requests are of the same second: asking first spares the threads a line of cache that they would fight for.
+        // Most requests have the current second: the check avoids contention for the cache line.
         if seconds > self.seconds() {
             self.0.fetch_max(seconds, Ordering::Relaxed);
         }
     }
 }
 
-/// A cache's clock: seconds by the trace, the rest by its world.
+/// A cache's clock: seconds from the trace, monotonic time from the real or simulated world.
 pub struct CacheClock {
-    /// The world's.
+    /// The real or virtual clock.
     pub world: Arc<dyn Clock>,
-    /// The trace's.
+    /// The trace's time.
     pub time: Arc<TraceTime>,
 }
 
@@ -59,19 +59,19 @@ impl Clock for CacheClock {
     }
 }
 
-/// A workload whose requests move the time on as they are taken.
-pub struct Followed {
+/// A workload that advances the trace's time with each request.
+pub struct TimeTracking {
     /// The workload.
     pub workload: Box<dyn Workload>,
-    /// The time.
+    /// The trace's time.
     pub time: Arc<TraceTime>,
 }
 
-impl Workload for Followed {
+impl Workload for TimeTracking {
     fn sources(&self, workers: usize, seed: u64) -> Result<Vec<Box<dyn Source>>, WorkloadError> {
-        let follow =
-            |source| Box::new(FollowedSource { source, time: Arc::clone(&self.time) }) as Box<dyn Source>;
-        Ok(self.workload.sources(workers, seed)?.into_iter().map(follow).collect())
+        let tracking =
+            |source| Box::new(TimeTrackingSource { source, time: Arc::clone(&self.time) }) as Box<dyn Source>;
+        Ok(self.workload.sources(workers, seed)?.into_iter().map(tracking).collect())
     }
 
     fn key_count(&self) -> Option<u64> {
@@ -79,12 +79,12 @@ impl Workload for Followed {
     }
 }
 
-struct FollowedSource {
+struct TimeTrackingSource {
     source: Box<dyn Source>,
     time: Arc<TraceTime>,
 }
 
-impl Source for FollowedSource {
+impl Source for TimeTrackingSource {
     fn next(&mut self) -> Option<Request<'_>> {
         let request = self.source.next()?;
         if let Some(time_ns) = request.time_ns {
@@ -104,7 +104,7 @@ mod tests {
     use device::VirtualClock;
 
     #[test]
-    fn the_clock_goes_with_the_farthest_and_never_back() {
+    fn clock_shows_the_latest_timestamp_and_never_runs_backwards() {
         let time = Arc::new(TraceTime::starting_at(7 * SECOND_NS).unwrap());
         let clock = CacheClock { world: Arc::new(VirtualClock::default()), time: Arc::clone(&time) };
         for (time_ns, seconds) in

@@ -1,4 +1,4 @@
-//! One thread of the stress loop.
+//! The loop of one worker.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -27,168 +27,169 @@ use crate::config::plan::RunSettings;
 use crate::consistency::{Begun, Checker, Inconsistency, Version};
 
 mod chains;
+mod multi_item;
 mod open_loop;
 mod shared;
 mod timing;
-mod whole;
 
+use multi_item::MultiItem;
 pub use open_loop::{Due, Schedule, TracePace};
 pub use timing::SAMPLE_EVERY;
 use timing::Sampling;
-use whole::Whole;
 
-/// A version's 56 bits: mark of the run, thread (there are at most 2^15), count of the thread's sets.
+/// The 56 bits of a version: mark of the run, thread (at most 2^15), count of the thread's sets.
 pub(super) const THREAD_SHIFT: u32 = 29;
 pub(super) const MARK_SHIFT: u32 = 44;
-/// Bits of a run's mark.
+/// Bits of the run's mark.
 pub const MARK_BITS: u32 = 56 - MARK_SHIFT;
 
-/// Simulated computing is spent in pieces of at least this: each is an event of the world.
-const LEAST_SPENT_NS: u64 = 10_000;
+/// Simulated CPU time is spent in steps of at least this length, as each step is an event of the simulation.
+const MIN_CPU_STEP_NS: u64 = 10_000;
 
-/// Operations that a worker who shares a thread does in a row, should none of them have to wait.
-const TURN_OPS: u32 = 32;
+/// Operations that a worker on a shared thread executes before it yields.
+const OPS_PER_YIELD: u32 = 32;
 
-/// The state that all threads of a run share.
+/// State shared by all threads of a run.
 pub struct Shared<T> {
     /// The target.
     pub target: T,
-    /// How.
+    /// Configuration of the run.
     pub settings: RunSettings,
-    /// The time.
+    /// Time source.
     pub clock: Arc<dyn Clock>,
-    /// How its threads or tasks wait.
+    /// How the workers wait.
     pub waiter: Waiter,
-    /// Value bytes.
+    /// Generates and verifies value bytes.
     pub payload: Payload,
-    /// Set when the run is to end early.
+    /// Ends the run early.
     pub stop: Stop,
-    /// For a rate of all threads together.
+    /// Limits the request rate of all threads together, if configured.
     pub bucket: Option<TokenBucket>,
-    /// For a run that checks.
+    /// State of the consistency check, if enabled.
     pub checking: Option<Checking>,
-    /// The trace that misses are written to, if there is one.
+    /// The trace file to which misses are written, if configured.
     pub misses: Option<MissTrace>,
-    /// The calls of the target's item destructor, where it has one.
+    /// Counts the calls of the item destructor, if one is configured.
     pub destructors: Option<Arc<Destructors>>,
-    /// Decides what is set, if a model does.
+    /// The model that decides which sets are executed, if configured.
     pub learned: Option<LearnedAdmission>,
     /// Whether every operation is timed.
     pub time_all: bool,
-    /// Before this time the requests of an open loop are not due, so that nothing need happen.
-    pub held_until_ns: AtomicU64,
+    /// No request of an open loop is due before this time, so the watchdog expects no progress until then.
+    pub idle_until_ns: AtomicU64,
 }
 
-/// Additional state of a run that checks consistency.
+/// State of the consistency check.
 pub struct Checking {
-    /// Judges what is found.
+    /// Verifies the versions that gets find.
     pub checker: Checker,
-    /// Mark of this run in every version, so that what an earlier run left is told apart.
+    /// Mark of this run in every version, which distinguishes its values from those of earlier runs.
     pub run_mark: u64,
-    /// Chains grow in several steps, which only their own lock makes one. `None` where nothing is chained.
+    /// Adding several chained items takes several operations, which a lock makes atomic. `None` if the workload adds none.
     pub chain_locks: Option<Box<[RwLock<()>]>>,
-    /// The first inconsistencies, in words.
+    /// Descriptions of the first inconsistent reads.
     pub found: Mutex<Vec<Inconsistency>>,
 }
 
-/// Inconsistencies kept for the report; all are counted.
+/// Limit of described inconsistencies; all are counted.
 const KEPT_INCONSISTENCIES: usize = 20;
 /// Power of two.
 pub const CHAIN_LOCKS: usize = 4096;
 
-/// Counters and histograms of a thread, for the watcher.
+/// Counters and histograms of a thread, which the watcher reads.
 #[derive(Debug, Default)]
-pub struct Board {
+pub struct WorkerStats {
     /// Its counters.
     pub counting: Counting,
-    /// Its histograms. Other threads lock them only to add them up.
+    /// Its histograms. Other threads lock them only to merge them.
     pub latencies: Mutex<Latencies>,
-    /// What an open loop measures besides.
+    /// Lateness, in an open loop.
     pub punctuality: Mutex<Punctuality>,
-    /// What it counted by tenant.
+    /// Its counters by tenant.
     pub tenants: Mutex<Ledger>,
     /// The largest item that DRAM refused, header and key included.
     largest_refused_bytes: AtomicU64,
 }
 
-impl Board {
-    /// The largest item that DRAM refused, header and key included; 0 where it refused none.
+impl WorkerStats {
+    /// The largest item that DRAM refused, header and key included; 0 if it refused none.
     #[must_use]
     pub fn largest_refused_bytes(&self) -> u64 {
         self.largest_refused_bytes.load(Ordering::Relaxed)
     }
 }
 
-/// One thread's loop and its state.
+/// The loop of one worker, and its state.
 pub struct Worker<'a, T> {
     shared: &'a Shared<T>,
-    board: &'a Board,
-    /// The thread's part of a version.
+    stats: &'a WorkerStats,
+    /// The thread's number, for versions.
     number: u16,
     sets_done: u64,
-    /// Time for computing that was not spent yet.
-    owed_ns: u64,
-    /// It has its thread alone, in real time.
-    has_its_thread: bool,
-    /// Operations since its thread's other workers had their turn.
-    turn_ops: u32,
+    /// Simulated CPU time that was not spent yet.
+    unspent_cpu_ns: u64,
+    /// Whether no other worker runs on its thread, in real time.
+    owns_thread: bool,
+    /// Operations since the last yield to other workers of its thread.
+    ops_since_yield: u32,
     sampling: Sampling,
     ahead: Lookahead,
     pause: Pause,
-    /// Once a tenant was met: the bytes of its request.
-    account: Option<Bytes>,
-    /// Open loop: when the request that was begun was due, until the first operation of it was timed.
+    /// Value bytes of the current request; `None` until the first request with a tenant.
+    tenant_bytes: Option<Bytes>,
+    /// Open loop: due time of the current request, until its first operation is timed.
     due_ns: Option<u64>,
-    /// The request for several items that is under way.
-    whole: Whole,
+    /// Progress of the current request for several items.
+    multi_item: MultiItem,
 }
 
 impl<'a, T: Target> Worker<'a, T> {
-    /// Worker `number` of a run.
-    pub fn new(shared: &'a Shared<T>, board: &'a Board, number: u16) -> Self {
+    /// Creates worker `number` of a run.
+    pub fn new(shared: &'a Shared<T>, stats: &'a WorkerStats, number: u16) -> Self {
         let (batch, pause_ns) = shared.settings.delay.unwrap_or_default();
         Self {
             shared,
-            board,
+            stats,
             number,
             sets_done: 0,
-            has_its_thread: matches!(shared.waiter, Waiter::Thread(_)),
-            owed_ns: 0,
-            turn_ops: 0,
+            owns_thread: matches!(shared.waiter, Waiter::Thread(_)),
+            unspent_cpu_ns: 0,
+            ops_since_yield: 0,
             sampling: Sampling::new(number.into(), shared.time_all),
             ahead: Lookahead::default(),
             pause: Pause::new(batch, pause_ns),
-            account: None,
+            tenant_bytes: None,
             due_ns: None,
-            whole: Whole::default(),
+            multi_item: MultiItem::default(),
         }
     }
 
-    /// The closed loop: does what `source` asks, one after another, until it ends, the thread's operations are done, or the run is stopped.
+    /// The closed loop: executes the requests of `source` one after another until it ends, the thread's operations are done, or the
+    /// run is stopped.
     pub async fn run(&mut self, source: &mut dyn Source) {
         let limit = self.shared.settings.ops_per_thread;
         let mut done = 0;
         while done < limit {
             self.look_ahead(source);
-            // It stays where it was written: a copy would wait for the writes.
+            // The request is not moved: a copy would stall on the half-written value.
             let next = source.next();
             let Some(request) = &next else { return };
             self.sampling.begin();
             if request.tenant.is_some() {
-                self.open_account();
+                self.start_tenant_counts();
             }
             for _ in 0..u64::from(request.repeat).min(limit - done) {
                 if self.shared.stop.is_set() {
                     return;
                 }
                 if let Some(bucket) = &self.shared.bucket {
-                    self.hold_back(bucket).await;
+                    self.wait_for_rate(bucket).await;
                 }
                 self.perform(request).await;
                 self.count(request);
                 done += 1;
-                if !self.has_its_thread {
-                    self.spend().await;
+                if !self.owns_thread {
+                    self.spend_cpu_time().await;
                 }
                 if let Some(pause_ns) = self.pause.after_operation() {
                     self.pause(pause_ns).await;
@@ -197,30 +198,30 @@ impl<'a, T: Target> Worker<'a, T> {
         }
     }
 
-    /// Tenants have accounts from the first one on.
-    fn open_account(&mut self) {
-        if self.account.is_none() {
-            self.account = Some(Bytes::default());
-            self.board.tenants.lock().open(self.board.counting.read());
+    /// Counters are kept by tenant from the first request with a tenant.
+    fn start_tenant_counts(&mut self) {
+        if self.tenant_bytes.is_none() {
+            self.tenant_bytes = Some(Bytes::default());
+            self.stats.tenants.lock().open(self.stats.counting.read());
         }
     }
 
-    /// The request is done.
+    /// Counts a completed request.
     #[inline]
     fn count(&mut self, request: &Request<'_>) {
-        self.board.counting.ops.one();
-        if self.account.is_some() {
-            self.post(request);
+        self.stats.counting.ops.one();
+        if self.tenant_bytes.is_some() {
+            self.count_for_tenant(request);
         }
     }
 
-    fn post(&mut self, request: &Request<'_>) {
-        let bytes = self.account.as_mut().map(std::mem::take).unwrap_or_default();
-        self.board.tenants.lock().post(request.tenant, self.board.counting.read(), bytes);
+    fn count_for_tenant(&mut self, request: &Request<'_>) {
+        let bytes = self.tenant_bytes.as_mut().map(std::mem::take).unwrap_or_default();
+        self.stats.tenants.lock().add_request(request.tenant, self.stats.counting.read(), bytes);
     }
 
-    /// Waits for the run's turn.
-    async fn hold_back(&self, bucket: &TokenBucket) {
+    /// Waits until the configured rate permits the next request.
+    async fn wait_for_rate(&self, bucket: &TokenBucket) {
         let now_ns = self.shared.clock.monotonic_ns();
         let due_ns = bucket.reserve(1, now_ns);
         if due_ns > now_ns {
@@ -228,22 +229,22 @@ impl<'a, T: Target> Worker<'a, T> {
         }
     }
 
-    /// In the simulated world computing takes the time that it is said to take; workers that share a thread take turns.
-    async fn spend(&mut self) {
+    /// Spends the CPU time of an operation in a simulated run; yields to other workers on a shared thread.
+    async fn spend_cpu_time(&mut self) {
         match &self.shared.waiter {
             Waiter::Thread(_) => {}
-            Waiter::Sharing(_) => {
-                self.turn_ops += 1;
-                if self.turn_ops == TURN_OPS {
-                    self.turn_ops = 0;
-                    give_way().await;
+            Waiter::SharedThread(_) => {
+                self.ops_since_yield += 1;
+                if self.ops_since_yield == OPS_PER_YIELD {
+                    self.ops_since_yield = 0;
+                    yield_to_others().await;
                 }
             }
             Waiter::Task { cpu_ns_per_op, .. } => {
-                self.owed_ns += cpu_ns_per_op;
-                if self.owed_ns >= LEAST_SPENT_NS {
+                self.unspent_cpu_ns += cpu_ns_per_op;
+                if self.unspent_cpu_ns >= MIN_CPU_STEP_NS {
                     let now_ns = self.shared.clock.monotonic_ns();
-                    let until_ns = now_ns + std::mem::take(&mut self.owed_ns);
+                    let until_ns = now_ns + std::mem::take(&mut self.unspent_cpu_ns);
                     self.shared.waiter.until(until_ns, &self.shared.stop).await;
                 }
             }
@@ -255,11 +256,11 @@ impl<'a, T: Target> Worker<'a, T> {
         self.shared.waiter.until(until_ns, &self.shared.stop).await;
     }
 
-    /// Has the memory of a later request fetched. In the simulated world that takes no time anyway.
+    /// Prefetches memory for a later request. Skipped in a simulated run, where memory access takes no time.
     #[inline]
     fn look_ahead(&mut self, source: &dyn Source) {
-        if self.has_its_thread
-            && self.sampling.lets_look_ahead()
+        if self.owns_thread
+            && self.sampling.allows_look_ahead()
             && let Some(key) = source.upcoming()
         {
             self.shared.target.look_ahead(&mut self.ahead, key);
@@ -288,7 +289,7 @@ impl<'a, T: Target> Worker<'a, T> {
         SetHow { pool: request.pool, ttl_seconds: request.ttl_seconds, only_if_absent }
     }
 
-    /// What was missed is there from now on, where the cache is looked aside from.
+    /// Inserts the value after a miss, if the workload is look-aside.
     async fn fill_after_miss(&mut self, request: &Request<'_>) {
         if self.shared.settings.lookaside {
             let how = self.how(request, false);
@@ -297,14 +298,14 @@ impl<'a, T: Target> Worker<'a, T> {
         }
     }
 
-    /// One counted get; whether it found something.
+    /// Executes and counts a get; returns whether it hit.
     async fn find(&mut self, request: &Request<'_>) -> bool {
         let _chain = match self.chain_lock(request.key_id) {
             Some(lock) => Some(lock.read().await),
             None => None,
         };
         let shared = self.shared;
-        self.board.counting.gets.one();
+        self.stats.counting.gets.one();
         let checked = shared.checking.as_ref().map(|checking| checking.checker.begin_get(request.key_id));
         let started = self.start_timing();
         if shared.target.is_blocking() {
@@ -316,7 +317,7 @@ impl<'a, T: Target> Worker<'a, T> {
         }
     }
 
-    /// The get that began so ended with this.
+    /// Records the result of a get.
     #[inline]
     fn found(
         &mut self,
@@ -325,24 +326,24 @@ impl<'a, T: Target> Worker<'a, T> {
         started: Option<u64>,
         checked: Option<Begun>,
     ) -> bool {
-        let what = match item.map(Found::layer) {
+        let kind = match item.map(Found::layer) {
             Some(Layer::Dram) => Timed::GetDram,
             Some(Layer::Flash) => Timed::GetFlash,
             None => Timed::GetMiss,
         };
-        self.end_timing(what, started);
-        let counting = &self.board.counting;
-        match what {
+        self.end_timing(kind, started);
+        let counting = &self.stats.counting;
+        match kind {
             Timed::GetDram => counting.get_hits_dram.one(),
             Timed::GetFlash => counting.get_hits_flash.one(),
             _ => counting.get_misses.one(),
         }
-        if let Some(bytes) = &mut self.account {
+        if let Some(bytes) = &mut self.tenant_bytes {
             bytes.get(item.map(|item| item.len() as u64), request.value_bytes);
         }
         if let (Some(checking), Some(begun)) = (&self.shared.checking, checked) {
-            let verdict = self.judge(checking, request.key_id, item, begun);
-            self.report(checking, verdict);
+            let result = self.check(checking, request.key_id, item, begun);
+            self.report(checking, result);
         } else if let Some(item) = item
             && self.shared.settings.touch_value
         {
@@ -351,10 +352,10 @@ impl<'a, T: Target> Worker<'a, T> {
         item.is_some()
     }
 
-    /// One counted set; whether the value is there now.
+    /// Executes and counts a set; returns whether the value was stored.
     async fn set(&mut self, request: &Request<'_>, how: SetHow) -> bool {
         if self.shared.learned.as_ref().is_some_and(|learned| !learned.admits(request)) {
-            self.board.counting.sets_skipped.one();
+            self.stats.counting.sets_skipped.one();
             return false;
         }
         let _chain = self.read_chain(request.key_id).await;
@@ -381,19 +382,19 @@ impl<'a, T: Target> Worker<'a, T> {
         if let Some(destructors) = shared.destructors.as_ref().filter(|_| outcome == SetOutcome::Stored) {
             destructors.stored(request.key, version);
         }
-        if let Some(bytes) = self.account.as_mut().filter(|_| outcome == SetOutcome::Stored) {
+        if let Some(bytes) = self.tenant_bytes.as_mut().filter(|_| outcome == SetOutcome::Stored) {
             bytes.stored = bytes.stored.saturating_add(request.value_bytes);
         }
-        let counting = &self.board.counting;
+        let counting = &self.stats.counting;
         match outcome {
             SetOutcome::Stored => counting.sets.one(),
             SetOutcome::Kept => counting.sets_skipped.one(),
             SetOutcome::Refused => {
                 counting.sets.one();
                 counting.set_failures.one();
-                let beside = (cache::dram::HEADER_BYTES + request.key.len()) as u64;
-                let item_bytes = request.value_bytes.saturating_add(beside);
-                self.board.largest_refused_bytes.fetch_max(item_bytes, Ordering::Relaxed);
+                let overhead_bytes = (cache::dram::HEADER_BYTES + request.key.len()) as u64;
+                let item_bytes = request.value_bytes.saturating_add(overhead_bytes);
+                self.stats.largest_refused_bytes.fetch_max(item_bytes, Ordering::Relaxed);
             }
         }
         outcome == SetOutcome::Stored
@@ -401,12 +402,12 @@ impl<'a, T: Target> Worker<'a, T> {
 
     async fn delete(&mut self, request: &Request<'_>) {
         let _chain = self.read_chain(request.key_id).await;
-        self.board.counting.deletes.one();
+        self.stats.counting.deletes.one();
         let started = self.start_timing();
         let found = self.delete_checked(request);
         self.end_timing(Timed::Delete, started);
         if !found {
-            self.board.counting.delete_misses.one();
+            self.stats.counting.delete_misses.one();
         }
     }
 
@@ -420,31 +421,31 @@ impl<'a, T: Target> Worker<'a, T> {
         found
     }
 
-    /// A get for write and a new value in its place.
+    /// A get that is followed, on a hit, by a set of a new value.
     async fn update(&mut self, request: &Request<'_>) {
-        self.board.counting.updates.one();
+        self.stats.counting.updates.one();
         if self.find(request).await {
             let how = self.how(request, false);
             self.set(request, how).await;
         } else {
-            self.board.counting.update_misses.one();
+            self.stats.counting.update_misses.one();
         }
     }
 
     fn could_exist(&mut self, request: &Request<'_>) {
-        self.board.counting.could_exist.one();
+        self.stats.counting.could_exist.one();
         let started = self.start_timing();
-        let may_be = self.shared.target.could_exist(request.key);
+        let could_exist = self.shared.target.could_exist(request.key);
         self.end_timing(Timed::CouldExist, started);
-        if !may_be {
-            self.board.counting.could_exist_misses.one();
+        if !could_exist {
+            self.stats.counting.could_exist_misses.one();
         }
     }
 }
 
-/// Checking.
+/// Consistency checks.
 impl<T: Target> Worker<'_, T> {
-    /// Versions are unique in a run: its mark, the thread, and a count; never 0.
+    /// A version is unique within the run: the run's mark, the thread, and a count. It is never 0.
     fn next_version(&mut self) -> u64 {
         self.sets_done += 1;
         self.version_now()
@@ -456,13 +457,13 @@ impl<T: Target> Worker<'_, T> {
             | (self.sets_done & ((1 << THREAD_SHIFT) - 1))
     }
 
-    /// A checked value must have room for the payload's header.
-    fn value_bytes(&self, asked: u64) -> usize {
-        let floor = if self.shared.needs_header() { payload::HEADER_BYTES as u64 } else { 0 };
-        usize::try_from(asked.max(floor)).unwrap_or(usize::MAX)
+    /// The value size: at least the payload's header if values are checked.
+    fn value_bytes(&self, requested: u64) -> usize {
+        let min_bytes = if self.shared.needs_header() { payload::HEADER_BYTES as u64 } else { 0 };
+        usize::try_from(requested.max(min_bytes)).unwrap_or(usize::MAX)
     }
 
-    fn judge(
+    fn check(
         &self,
         checking: &Checking,
         key_id: u64,
@@ -472,14 +473,14 @@ impl<T: Target> Worker<'_, T> {
         let Some(item) = item else { return checking.checker.end_get(key_id, begun, None, false) };
         let mut versions = Vec::new();
         let mut intact = true;
-        let mut look = |piece: &[u8]| match self.shared.payload.verify(piece, key_id) {
+        let mut verify = |value: &[u8]| match self.shared.payload.verify(value, key_id) {
             Ok(version) => versions.push(version.low_bits),
             Err(_) => intact = false,
         };
-        look(item);
-        item.each_link(&mut look);
+        verify(item);
+        item.each_link(&mut verify);
         if !intact {
-            // What it was is not known: the get ends as one that saw nothing.
+            // The damaged version is unknown, so for the checker this get is a miss.
             let _ = checking.checker.end_get(key_id, begun, None, false);
             return Err(checking.checker.damaged(key_id));
         }
@@ -487,9 +488,9 @@ impl<T: Target> Worker<'_, T> {
         checking.checker.end_get(key_id, begun, Some(fold(&versions)), inherited)
     }
 
-    fn report(&self, checking: &Checking, verdict: Result<(), Inconsistency>) {
-        let Err(inconsistency) = verdict else { return };
-        self.board.counting.inconsistencies.one();
+    fn report(&self, checking: &Checking, result: Result<(), Inconsistency>) {
+        let Err(inconsistency) = result else { return };
+        self.stats.counting.inconsistencies.one();
         let mut found = checking.found.lock();
         if found.len() < KEPT_INCONSISTENCIES {
             found.push(inconsistency);
@@ -498,20 +499,20 @@ impl<T: Target> Worker<'_, T> {
     }
 }
 
-/// Lets others of the thread run.
-async fn give_way() {
-    let mut gave = false;
-    let gives = |context: &mut Context<'_>| {
-        if std::mem::replace(&mut gave, true) {
+/// Yields once to the other tasks of the thread.
+async fn yield_to_others() {
+    let mut yielded = false;
+    let poll = |context: &mut Context<'_>| {
+        if std::mem::replace(&mut yielded, true) {
             return Poll::Ready(());
         }
         context.waker().wake_by_ref();
         Poll::Pending
     };
-    std::future::poll_fn(gives).await;
+    std::future::poll_fn(poll).await;
 }
 
-/// The version of an item: of its own value and those of its links, in any order.
+/// The version of an item with chained items: its own and theirs combined, in any order.
 fn fold(versions: &[u64]) -> Version {
     match versions {
         [single] => Version(*single),
@@ -519,16 +520,16 @@ fn fold(versions: &[u64]) -> Version {
             let mix = |version: &u64| {
                 (version ^ (version >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9).rotate_left(31)
             };
-            // Bit 63 keeps a chain apart from any single version.
+            // Bit 63 distinguishes combined versions from single ones.
             Version(several.iter().map(mix).fold(0, u64::wrapping_add) | 1 << 63)
         }
     }
 }
 
-/// Reads every byte.
+/// Reads every byte, chained items included.
 fn touch(item: &impl Found) {
     let mut sum = 0_u64;
-    let mut add = |piece: &[u8]| sum = piece.iter().fold(sum, |sum, byte| sum.wrapping_add(u64::from(*byte)));
+    let mut add = |value: &[u8]| sum = value.iter().fold(sum, |sum, byte| sum.wrapping_add(u64::from(*byte)));
     add(item);
     item.each_link(&mut add);
     std::hint::black_box(sum);

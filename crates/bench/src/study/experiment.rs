@@ -269,13 +269,13 @@ impl<'a> Watch<'a> {
 }
 
 impl Watcher for Watch<'_> {
-    fn look(&mut self, _instances: &[&dyn Observable], _elapsed: Duration) {
+    fn refresh(&mut self, _instances: &[&dyn Observable], _elapsed: Duration) {
         if self.interrupt.is_set() {
             self.stop.set(StopReason::Interrupt);
         }
     }
 
-    fn moment(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
+    fn sample(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
         let Some(stats) = self.drive.stats() else { return };
         let written = stats.host_pages as f64 / self.capacity_pages;
         if written >= self.next {

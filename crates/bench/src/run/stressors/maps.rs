@@ -1,10 +1,10 @@
-//! `cachelib_map` and `cachelib_range_map`: a hundred maps that grow to thousands of entries, lose some, are compacted and removed,
-//! while memory moves between size classes and whole maps are evicted.
+//! `cachelib_map` and `cachelib_range_map`: a hundred maps that grow to thousands of entries, shrink, are compacted and removed, while
+//! memory moves between size classes and whole maps are evicted.
 //!
-//! CacheLib has map types on top of its chained items. Here a map is the same in the simplest form: a parent item that names its
-//! generation, and chained items with entries, which are only ever added. A later entry of a key replaces the earlier one, and one
-//! without a value erases it; compacting rewrites the map. The expected entries of each map are kept beside the cache: a map that is found
-//! holds exactly that, entry for entry, as the chain of an item comes and goes with it.
+//! CacheLib has map types on top of its chained items. Here a map has the simplest form: a parent item with its generation, and chained
+//! items with entries, which are only appended. A later entry of a key replaces the earlier one, and one without a value erases it.
+//! Compaction rewrites the map. The test keeps the expected entries of each map: a map that is found must hold exactly those, because
+//! an item and its chain are evicted together.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,37 +16,37 @@ use workload::payload::Payload;
 
 use super::Failures;
 use crate::run::target::{Found, Layer, SetHow, SetOutcome, Target};
-use crate::run::worker::{Board, Shared};
+use crate::run::worker::{Shared, WorkerStats};
 
 const MAPS: usize = 100;
-/// A map with more entries than this shrinks.
+/// A map with more entries than this is shrunk or removed.
 const MOST_ENTRIES: usize = 10_000;
-/// One in this many maps that must shrink is removed instead.
+/// One in this many maps above the limit is removed instead of shrunk.
 const REMOVED_ONE_IN: u32 = 5;
-/// Entries that a map loses when it shrinks, about.
+/// Approximate number of entries that are erased when a map shrinks.
 const ERASED: usize = 100;
 const VALUE_BYTES: std::ops::Range<u32> = 1000..2000;
 const BATCH: std::ops::Range<u32> = 1000..2000;
-/// Bytes of a chained item, at most.
+/// Maximum size of a chained item.
 const PIECE_BYTES: usize = 48 << 10;
-/// A parent's value: this, and the map's generation.
+/// A parent's value consists of this number and the map's generation.
 const MAGIC: u64 = 0x7061_6d66_6c77_6872;
 const PARENT_BYTES: usize = 16;
-/// Before each entry's value: its key, its version, and the length of its value.
+/// Size of an entry's header: key, version, and length of the value.
 const ENTRY_BYTES: usize = 16;
-/// The length that stands for an erased entry.
+/// Length field of an erased entry.
 const ERASED_LEN: u32 = u32::MAX;
 
 pub(super) struct Maps {
     seed: u64,
-    /// Whether entries are found by an ordered index, and ranges of them are asked for.
+    /// Whether entries are read through an ordered index, by ranges of keys.
     is_ordered: bool,
     maps: Box<[RwLock<Expected>]>,
     most_entries: AtomicU64,
     compactions: AtomicU64,
 }
 
-/// What a map holds, if it is in the cache.
+/// Expected contents of a map, if it is in the cache.
 #[derive(Default)]
 struct Expected {
     generation: u64,
@@ -56,17 +56,17 @@ struct Expected {
     next_version: u64,
 }
 
-/// An entry to be written: key, version, length of the value; no length erases the key.
+/// An entry to be written: key, version, and length of the value; `None` erases the key.
 type Change = (u32, u64, Option<u32>);
 
-/// An entry that was read: its key, and version and value, or `None` if it is erased.
+/// An entry that was read: its key, with version and value, or `None` if it was erased.
 type Entry<'a> = (u32, Option<(u64, &'a [u8])>);
 
-/// One worker's part in it.
+/// The state of one worker.
 struct Worker<'a, T> {
     maps: &'a Maps,
     shared: &'a Shared<T>,
-    board: &'a Board,
+    stats: &'a WorkerStats,
     failures: &'a Failures,
     random: Xoshiro256PlusPlus,
 }
@@ -80,18 +80,18 @@ impl Maps {
     pub(super) async fn work<T: Target>(
         &self,
         shared: &Shared<T>,
-        board: &Board,
+        stats: &WorkerStats,
         number: usize,
         failures: &Failures,
     ) {
         let random = Xoshiro256PlusPlus::seed_from_u64(self.seed ^ (number as u64).rotate_left(32));
-        let mut worker = Worker { maps: self, shared, board, failures, random };
+        let mut worker = Worker { maps: self, shared, stats, failures, random };
         for _ in 0..shared.settings.ops_per_thread {
             if shared.stop.is_set() {
                 return;
             }
-            worker.turn().await;
-            board.counting.ops.one();
+            worker.step().await;
+            stats.counting.ops.one();
         }
     }
 
@@ -105,8 +105,8 @@ impl Maps {
 }
 
 impl<T: Target> Worker<'_, T> {
-    /// One operation of CacheBench's on a random map: read and grow it, shrink or remove it, or create it.
-    async fn turn(&mut self) {
+    /// One operation of CacheBench on a random map: read it, then grow, shrink, remove or create it.
+    async fn step(&mut self) {
         let number = self.random.random_range(0..MAPS);
         let key = format!("map_key_{number}").into_bytes();
         let maps = self.maps;
@@ -118,9 +118,9 @@ impl<T: Target> Worker<'_, T> {
         match found {
             None => self.create(number, &key, &mut expected).await,
             Some(entries) if entries > MOST_ENTRIES && self.random.random_range(0..REMOVED_ONE_IN) == 0 => {
-                self.board.counting.deletes.one();
+                self.stats.counting.deletes.one();
                 if !self.shared.target.delete(&key) {
-                    self.board.counting.delete_misses.one();
+                    self.stats.counting.delete_misses.one();
                 }
                 *expected = Expected { next_version: expected.next_version, ..Expected::default() };
             }
@@ -129,16 +129,16 @@ impl<T: Target> Worker<'_, T> {
         }
     }
 
-    /// Reads a map and checks it; how many entries it has, `None` if it is not there.
+    /// Reads and checks a map. Returns its number of entries, or `None` if it is absent.
     async fn read(&mut self, number: usize, key: &[u8], expected: &Expected) -> Option<usize> {
-        self.board.counting.gets.one();
+        self.stats.counting.gets.one();
         let Some(item) = self.shared.target.get(key).await else {
-            self.board.counting.get_misses.one();
+            self.stats.counting.get_misses.one();
             return None;
         };
         match item.layer() {
-            Layer::Dram => self.board.counting.get_hits_dram.one(),
-            Layer::Flash => self.board.counting.get_hits_flash.one(),
+            Layer::Dram => self.stats.counting.get_hits_dram.one(),
+            Layer::Flash => self.stats.counting.get_hits_flash.one(),
         }
         let range = if self.maps.is_ordered { self.draw_range(expected) } else { None };
         if let Err(words) = self.check(number, &item, expected, range) {
@@ -165,13 +165,13 @@ impl<T: Target> Worker<'_, T> {
         let parent = [MAGIC, expected.generation];
         let found = [0, 8].map(|at| item.get(at..at + 8).map_or(0, word));
         if found != parent || item.len() != PARENT_BYTES {
-            return Err(format!("the parent holds {found:x?}, and {parent:x?} was written"));
+            return Err(format!("the parent holds {found:x?}, expected {parent:x?}"));
         }
         let mut pieces = Vec::new();
-        // Newest first; entries count in the order in which they were written.
+        // Chained items are returned newest first, and entries apply in the order of writing.
         item.each_link(&mut |piece| pieces.push(piece.to_vec()));
         if pieces.len() != expected.pieces {
-            return Err(format!("{} chained items are found of {}", pieces.len(), expected.pieces));
+            return Err(format!("{} of {} chained items were found", pieces.len(), expected.pieces));
         }
         pieces.reverse();
         let entries = pieces.iter().map(|piece| entries_of(piece)).collect::<Result<Vec<_>, _>>()?;
@@ -183,7 +183,7 @@ impl<T: Target> Worker<'_, T> {
             }
         }
         if values.len() != expected.entries.len() {
-            return Err(format!("{} entries are found of {}", values.len(), expected.entries.len()));
+            return Err(format!("{} entries were found, expected {}", values.len(), expected.entries.len()));
         }
         match range {
             None => expected.entries.iter().try_for_each(|(key, entry)| {
@@ -194,8 +194,9 @@ impl<T: Target> Worker<'_, T> {
                 expected.entries.iter().try_for_each(|(key, entry)| {
                     self.check_value(number, *key, ordered.get(key).copied(), *entry)
                 })?;
-                let keys =
-                    |found: usize, of: usize| format!("{found} entries are found of {of} in {range:?}");
+                let keys = |found: usize, of: usize| {
+                    format!("{found} entries were found in {range:?}, expected {of}")
+                };
                 let (found, of) =
                     (ordered.range(range.clone()).count(), expected.entries.range(range.clone()).count());
                 if found == of { Ok(()) } else { Err(keys(found, of)) }
@@ -225,7 +226,7 @@ impl<T: Target> Worker<'_, T> {
         }
     }
 
-    /// Replaces the map by an empty one; `false` if there was no room.
+    /// Replaces the map by an empty one; `false` if memory is lacking.
     async fn begin(&mut self, key: &[u8], expected: &mut Expected) -> bool {
         let generation = expected.generation + 1;
         let how = SetHow { pool: 0, ttl_seconds: None, only_if_absent: false };
@@ -233,16 +234,16 @@ impl<T: Target> Worker<'_, T> {
             value[..8].copy_from_slice(&MAGIC.to_le_bytes());
             value[8..].copy_from_slice(&generation.to_le_bytes());
         };
-        self.board.counting.sets.one();
+        self.stats.counting.sets.one();
         if self.shared.target.set(key, PARENT_BYTES, how, fill).await != SetOutcome::Stored {
-            self.board.counting.set_failures.one();
+            self.stats.counting.set_failures.one();
             return false;
         }
         *expected = Expected { generation, next_version: expected.next_version, ..Expected::default() };
         true
     }
 
-    /// Adds a batch of entries behind those that there are.
+    /// Appends a batch of new entries.
     async fn grow(&mut self, number: usize, key: &[u8], expected: &mut Expected) {
         let first = expected.entries.len() as u32;
         let count = self.random.random_range(BATCH);
@@ -254,7 +255,7 @@ impl<T: Target> Worker<'_, T> {
         self.write(number, key, expected, &changes).await;
     }
 
-    /// Erases about a hundred entries and compacts the map.
+    /// Erases about a hundred entries, then compacts the map.
     async fn shrink(&mut self, number: usize, key: &[u8], expected: &mut Expected) {
         let one_in = (expected.entries.len() / ERASED).max(1);
         let keys: Vec<u32> = expected.entries.keys().copied().collect();
@@ -269,15 +270,15 @@ impl<T: Target> Worker<'_, T> {
         }
     }
 
-    /// Chains items with entries to a map, until there is no room or the map is gone.
+    /// Appends chained items with entries, until memory is lacking or the map is absent.
     async fn write(&mut self, number: usize, key: &[u8], expected: &mut Expected, changes: &[Change]) {
         let payload = &self.shared.payload;
         for piece in pieces(changes) {
-            self.board.counting.add_chained.one();
+            self.stats.counting.add_chained.one();
             let bytes = piece.iter().map(|(_, _, len)| ENTRY_BYTES + len.unwrap_or(0) as usize).sum();
             let fill = |bytes: &mut [u8]| write_piece(bytes, piece, number, payload);
             if !self.shared.target.chain(key, bytes, fill).await {
-                self.board.counting.add_chained_failures.one();
+                self.stats.counting.add_chained_failures.one();
                 return;
             }
             expected.pieces += 1;
@@ -291,7 +292,7 @@ impl<T: Target> Worker<'_, T> {
     }
 }
 
-/// The changes of one chained item after another.
+/// Divides changes into chained items.
 fn pieces(changes: &[Change]) -> impl Iterator<Item = &[Change]> {
     let mut rest = changes;
     std::iter::from_fn(move || {
@@ -320,11 +321,11 @@ fn write_piece(mut bytes: &mut [u8], changes: &[Change], number: usize, payload:
     }
 }
 
-/// The entries of a chained item: version and value of each key, no value where it is erased.
+/// The entries of a chained item: each key with version and value, or `None` if it was erased.
 fn entries_of(mut piece: &[u8]) -> Result<Vec<Entry<'_>>, String> {
     let mut entries = Vec::new();
     while !piece.is_empty() {
-        let cut_short = || format!("{} bytes at the end of a chained item are no entry", piece.len());
+        let cut_short = || format!("a chained item ends with {} bytes that are not an entry", piece.len());
         let (header, rest) = piece.split_at_checked(ENTRY_BYTES).ok_or_else(cut_short)?;
         let number =
             |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
@@ -341,7 +342,7 @@ fn entries_of(mut piece: &[u8]) -> Result<Vec<Entry<'_>>, String> {
     Ok(entries)
 }
 
-/// What the payload knows an entry's value by.
+/// The identity of an entry's value in its payload.
 fn value_id(number: usize, key: u32) -> u64 {
     (number as u64) << 32 | u64::from(key)
 }

@@ -1,5 +1,5 @@
-//! CacheBench's stressors that make their own requests: many references to one item, maps in chained items, and shutting down while
-//! memory moves between size classes.
+//! CacheBench's stressors that make their own requests: many references to one item, maps in chained items, and a shutdown while memory
+//! moves between size classes.
 //!
 //! A stressor replaces the request loop of an instance's workers. Its failures fail the run; its figures are in the report.
 
@@ -13,13 +13,13 @@ use cache::Cache;
 use parking_lot::Mutex;
 
 use super::target::Target;
-use super::worker::{Board, Shared};
+use super::worker::{Shared, WorkerStats};
 use crate::config::plan::StressorPlan;
 use maps::Maps;
 use references::References;
 use shutdown::Shutdown;
 
-/// Failures that are described.
+/// Limit of described failures; all are counted.
 const DESCRIBED: usize = 10;
 
 /// Opens another cache like the instance's.
@@ -48,9 +48,9 @@ pub(super) struct Failures {
 /// The figures and failures of a stressor.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StressorReport {
-    /// CacheBench's name of it.
+    /// CacheBench's name for it.
     pub name: &'static str,
-    /// Figures: name in the JSON, label in the text, value.
+    /// Each figure's name in the JSON, label in the text, and value.
     pub figures: Vec<(&'static str, &'static str, u64)>,
     /// Number of failures.
     pub failed: u64,
@@ -69,7 +69,7 @@ impl Failures {
 }
 
 impl Stressor {
-    /// The stressor that `plan` names; `open` makes a cache for one that shuts caches down.
+    /// Creates the stressor of `plan`; `open` opens a cache for the one that shuts caches down.
     #[must_use]
     pub fn new(plan: StressorPlan, seed: u64, open: OpenCache) -> Self {
         let kind = match plan {
@@ -82,15 +82,15 @@ impl Stressor {
     }
 
     /// The loop of worker `number`.
-    pub(super) async fn work<T: Target>(&self, shared: &Shared<T>, board: &Board, number: usize) {
+    pub(super) async fn work<T: Target>(&self, shared: &Shared<T>, stats: &WorkerStats, number: usize) {
         match &self.kind {
-            Kind::References(references) => references.work(shared, board, number, &self.failures).await,
-            Kind::Maps(maps) => maps.work(shared, board, number, &self.failures).await,
-            Kind::Shutdown(shutdown) => shutdown.work(shared, board, &self.failures),
+            Kind::References(references) => references.work(shared, stats, number, &self.failures).await,
+            Kind::Maps(maps) => maps.work(shared, stats, number, &self.failures).await,
+            Kind::Shutdown(shutdown) => shutdown.work(shared, stats, &self.failures),
         }
     }
 
-    /// Checks the target when all workers have ended.
+    /// Checks the target after all workers have ended.
     pub(super) fn finish<T: Target>(&self, target: &T) {
         if let Kind::References(references) = &self.kind {
             references.finish(target, &self.failures);
@@ -113,7 +113,7 @@ impl Stressor {
 }
 
 impl StressorReport {
-    /// What failed, in one sentence.
+    /// The failures, in one sentence.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         let words = || format!("Found {} {} failures: {}", self.failed, self.name, self.failures.join("; "));

@@ -11,14 +11,14 @@ use rand::{RngExt, SeedableRng};
 
 use super::Failures;
 use crate::run::target::{Found, Layer, SetHow, SetOutcome, Target};
-use crate::run::worker::{Board, Shared};
+use crate::run::worker::{Shared, WorkerStats};
 
 const KEY: &[u8] = b"high_refcount";
 const VALUE: u8 = 0xa5;
-/// How long a reference is held, milliseconds.
+/// Range of times for which a reference is held, in milliseconds.
 const HELD_MS: std::ops::RangeInclusive<u64> = 1..=10;
-/// Looks for memory that becomes free before it counts as leaked: a slab may be on the move.
-const LOOKS: usize = 10_000;
+/// Checks until memory counts as leaked; a slab may be moving between size classes.
+const CHECKS: usize = 10_000;
 
 pub(super) struct References {
     seed: u64,
@@ -34,7 +34,7 @@ impl References {
     pub(super) async fn work<T: Target>(
         &self,
         shared: &Shared<T>,
-        board: &Board,
+        stats: &WorkerStats,
         number: usize,
         failures: &Failures,
     ) {
@@ -44,49 +44,50 @@ impl References {
                 return;
             }
             let held_ns = random.random_range(HELD_MS) * 1_000_000;
-            if !self.hold(shared, board, held_ns, failures).await {
-                insert(shared, board).await;
+            if !self.hold(shared, stats, held_ns, failures).await {
+                insert(shared, stats).await;
             }
-            board.counting.ops.one();
+            stats.counting.ops.one();
         }
     }
 
-    /// Gets the item and holds it; `false` if it is not there.
+    /// Gets the item and holds the reference; `false` if it is absent.
     async fn hold<T: Target>(
         &self,
         shared: &Shared<T>,
-        board: &Board,
+        stats: &WorkerStats,
         held_ns: u64,
         failures: &Failures,
     ) -> bool {
-        board.counting.gets.one();
+        stats.counting.gets.one();
         let Some(item) = shared.target.get(KEY).await else {
-            board.counting.get_misses.one();
+            stats.counting.get_misses.one();
             return false;
         };
         match item.layer() {
-            Layer::Dram => board.counting.get_hits_dram.one(),
-            Layer::Flash => board.counting.get_hits_flash.one(),
+            Layer::Dram => stats.counting.get_hits_dram.one(),
+            Layer::Flash => stats.counting.get_hits_flash.one(),
         }
         let held = self.held.fetch_add(1, Ordering::AcqRel) + 1;
         self.most_held.fetch_max(held, Ordering::AcqRel);
         shared.waiter.until(shared.clock.monotonic_ns() + held_ns, &shared.stop).await;
         if *item != [VALUE] {
-            failures.add(|| format!("the item held {:x?} while it was referenced, not [{VALUE:x}]", &*item));
+            failures
+                .add(|| format!("the item held {:x?} while it was referenced, expected [{VALUE:x}]", &*item));
         }
         drop(item);
         self.held.fetch_sub(1, Ordering::AcqRel);
         true
     }
 
-    /// Without references the removed item must have left no memory in use.
+    /// After all references were dropped, the removed item must not occupy memory.
     pub(super) fn finish<T: Target>(&self, target: &T, failures: &Failures) {
         target.delete(KEY);
         let used = || {
             let dram = target.snapshot().dram;
             (dram.items.unwrap_or(0), dram.classes.iter().map(|class| class.used_bytes).sum::<u64>())
         };
-        let is_free = (0..LOOKS).any(|_| {
+        let is_free = (0..CHECKS).any(|_| {
             std::thread::yield_now();
             used() == (0, 0)
         });
@@ -94,8 +95,8 @@ impl References {
             let (items, bytes) = used();
             failures.add(|| {
                 format!(
-                    "{items} removed items keep {bytes} bytes of DRAM after all references are gone: \
-                     a reference was not given back"
+                    "{items} removed items still occupy {bytes} bytes of DRAM after all references were dropped: \
+                     a reference was leaked"
                 )
             });
         }
@@ -106,15 +107,15 @@ impl References {
     }
 }
 
-/// It may fail: the item's size class may have no slab left.
-async fn insert<T: Target>(shared: &Shared<T>, board: &Board) {
+/// Inserts the item. This may fail, as its size class may have no slab left.
+async fn insert<T: Target>(shared: &Shared<T>, stats: &WorkerStats) {
     let how = SetHow { pool: 0, ttl_seconds: None, only_if_absent: true };
     match shared.target.set(KEY, 1, how, |value| value.fill(VALUE)).await {
-        SetOutcome::Kept => board.counting.sets_skipped.one(),
-        SetOutcome::Stored => board.counting.sets.one(),
+        SetOutcome::Kept => stats.counting.sets_skipped.one(),
+        SetOutcome::Stored => stats.counting.sets.one(),
         SetOutcome::Refused => {
-            board.counting.sets.one();
-            board.counting.set_failures.one();
+            stats.counting.sets.one();
+            stats.counting.set_failures.one();
         }
     }
 }

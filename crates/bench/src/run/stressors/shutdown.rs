@@ -1,8 +1,8 @@
 //! `fast_shutdown`: a cache is shut down while one size class needs a slab and another class cannot release one, because each of its
 //! slabs has a referenced item. The shutdown must take at most 10 s, and a new cache must open.
 //!
-//! CacheBench attaches to the cache's shared memory again afterwards. A cache's DRAM is in the process's own memory here, so the next
-//! cache starts empty, and that is checked instead.
+//! CacheBench then attaches to the cache's shared memory again. Here DRAM belongs to the process, so the next cache starts empty, which
+//! is checked instead.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -11,13 +11,13 @@ use cache::{Cache, InsertOptions, Inserted, Refusal};
 use super::{Failures, OpenCache};
 use crate::run::pace::Waiter;
 use crate::run::target::Target;
-use crate::run::worker::{Board, Shared};
+use crate::run::worker::{Shared, WorkerStats};
 
-/// Longest shutdown that passes, as in CacheBench.
-const LONGEST_NS: u64 = 10_000_000_000;
+/// Time limit of a shutdown, as in CacheBench.
+const MAX_SHUTDOWN_NS: u64 = 10_000_000_000;
 /// Referenced items per slab; CacheBench references 6 or 7 of the 65,536 in its slabs.
 const HELD_PER_SLAB: u64 = 7;
-/// Inserts between two looks whether DRAM is full.
+/// Inserts between two checks whether DRAM is full.
 const BATCH: u64 = 4096;
 const SMALL_VALUE: &[u8] = &[5; 5];
 const LARGER_VALUE: &[u8] = &[50; 50];
@@ -41,51 +41,56 @@ impl Shutdown {
         }
     }
 
-    /// As often as CacheBench with the same `numOps`: it waits 6 s, then 9 s, up to three times as many seconds as operations.
-    pub(super) fn work<T: Target>(&self, shared: &Shared<T>, board: &Board, failures: &Failures) {
+    /// Repeats as often as CacheBench does for the same `numOps`: it waits 6 s, then 9 s, and so on up to 3 s per operation.
+    pub(super) fn work<T: Target>(&self, shared: &Shared<T>, stats: &WorkerStats, failures: &Failures) {
         let rounds = shared.settings.ops_per_thread.saturating_sub(1);
         for _ in 0..rounds {
             if shared.stop.is_set() {
                 return;
             }
-            if let Err(words) = self.round(shared, board) {
+            if let Err(words) = self.round(shared, stats) {
                 return failures.add(|| words);
             }
         }
     }
 
-    fn round<T: Target>(&self, shared: &Shared<T>, board: &Board) -> Result<(), String> {
+    fn round<T: Target>(&self, shared: &Shared<T>, stats: &WorkerStats) -> Result<(), String> {
         let cache = (self.open)()?;
         if !cache.is_empty() {
             return Err(format!("a new cache holds {} items", cache.len()));
         }
-        let inserted = fill(&cache, board);
+        let inserted = fill(&cache, stats);
         let clock = &*shared.clock;
-        let started_ns = self.starve(&cache, inserted, shared)?;
+        let started_ns = self.block_slab_release(&cache, inserted, shared)?;
         drop(cache);
         let took_ns = clock.monotonic_ns() - started_ns;
         self.shutdowns.fetch_add(1, Ordering::Relaxed);
         self.longest_ns.fetch_max(took_ns, Ordering::Relaxed);
-        if took_ns > LONGEST_NS {
+        if took_ns > MAX_SHUTDOWN_NS {
             return Err(format!("shutting down took {:.1} s, more than 10 s", took_ns as f64 / 1e9));
         }
         Ok(())
     }
 
-    /// Has a thread ask for an item of a size class without a slab, while all slabs are held; answers when the shutdown began:
-    /// when the held items were let go of, with the thread still asking.
-    fn starve<T: Target>(&self, cache: &Cache, inserted: u64, shared: &Shared<T>) -> Result<u64, String> {
+    /// Holds items in all slabs, while a thread inserts into a size class without a slab. When at least one insert was refused, drops the
+    /// held items and returns the time, which is the start of the shutdown.
+    fn block_slab_release<T: Target>(
+        &self,
+        cache: &Cache,
+        inserted: u64,
+        shared: &Shared<T>,
+    ) -> Result<u64, String> {
         let one_in = held_one_in(cache);
         let is_held = |number: &u64| number.is_multiple_of(one_in);
         let held: Vec<_> =
             (0..inserted).filter(is_held).filter_map(|number| cache.get_blocking(&key(number))).collect();
         (0..inserted).filter(|number| !is_held(number)).for_each(|number| _ = cache.remove(&key(number)));
         let (ends, refusals) = (AtomicBool::new(false), AtomicU64::new(0));
-        let ask = || {
+        let insert = || {
             while !ends.load(Ordering::Acquire) {
-                let ended = cache.insert_blocking(LARGER_KEY, LARGER_VALUE, AS_USUAL);
-                if ended != Inserted::Rejected(Refusal::AllPinned) {
-                    return ended;
+                let outcome = cache.insert_blocking(LARGER_KEY, LARGER_VALUE, AS_USUAL);
+                if outcome != Inserted::Rejected(Refusal::AllPinned) {
+                    return outcome;
                 }
                 refusals.fetch_add(1, Ordering::AcqRel);
             }
@@ -93,17 +98,19 @@ impl Shutdown {
         };
         let waiter = Waiter::Thread(std::sync::Arc::clone(&shared.clock));
         std::thread::scope(|scope| {
-            let asking = scope.spawn(ask);
-            while refusals.load(Ordering::Acquire) == 0 && !asking.is_finished() && !shared.stop.is_set() {
+            let inserting = scope.spawn(insert);
+            while refusals.load(Ordering::Acquire) == 0 && !inserting.is_finished() && !shared.stop.is_set() {
                 device::desk::block_on(waiter.until(shared.clock.monotonic_ns() + 1_000_000, &shared.stop));
             }
             let started_ns = shared.clock.monotonic_ns();
             drop(held);
             ends.store(true, Ordering::Release);
-            let ended = asking.join().map_err(|_| "the thread that inserts panicked".to_owned())?;
+            let outcome = inserting.join().map_err(|_| "the thread that inserts panicked".to_owned())?;
             self.given_up.fetch_add(refusals.load(Ordering::Acquire), Ordering::Relaxed);
             if refusals.load(Ordering::Acquire) == 0 && !shared.stop.is_set() {
-                return Err(format!("no slab release met a held item: the insert ended as {ended:?}"));
+                return Err(format!(
+                    "no slab release was blocked by a held item: the insert returned {outcome:?}"
+                ));
             }
             Ok(started_ns)
         })
@@ -114,7 +121,7 @@ impl Shutdown {
         vec![
             ("shutdowns", "Shutdowns", read(&self.shutdowns)),
             ("longest_shutdown_ns", "Longest shutdown, ns", read(&self.longest_ns)),
-            ("slab_releases_given_up", "Slab releases given up for held items", read(&self.given_up)),
+            ("slab_releases_given_up", "Slab releases abandoned due to held items", read(&self.given_up)),
         ]
     }
 }
@@ -123,7 +130,7 @@ fn key(number: u64) -> Vec<u8> {
     format!("key_{number}").into_bytes()
 }
 
-/// Of how many items that were inserted one after another one is held, so that each slab has some.
+/// One in this many consecutively inserted items is held, so that each slab has some.
 fn held_one_in(cache: &Cache) -> u64 {
     let items_per_slab = cache.stats().pools.first().map_or(0, |pool| {
         let class = pool.classes.iter().find(|class| class.items > 0);
@@ -132,20 +139,20 @@ fn held_one_in(cache: &Cache) -> u64 {
     (u64::from(items_per_slab) / HELD_PER_SLAB).max(1)
 }
 
-/// Inserts small items until DRAM is full; how many.
-fn fill(cache: &Cache, board: &Board) -> u64 {
+/// Inserts small items until DRAM is full; returns their number.
+fn fill(cache: &Cache, stats: &WorkerStats) -> u64 {
     let evictions = || cache.stats().pools.iter().map(|pool| pool.total().evictions).sum::<u64>();
     let mut inserted = 0;
     while evictions() == 0 {
         for number in inserted..inserted + BATCH {
             if cache.insert_blocking(&key(number), SMALL_VALUE, AS_USUAL) != Inserted::Stored {
-                board.counting.set_failures.one();
+                stats.counting.set_failures.one();
                 return number;
             }
         }
         inserted += BATCH;
-        board.counting.sets.several(BATCH);
-        board.counting.ops.several(BATCH);
+        stats.counting.sets.several(BATCH);
+        stats.counting.ops.several(BATCH);
     }
     inserted
 }

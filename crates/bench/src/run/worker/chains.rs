@@ -8,33 +8,33 @@ use crate::run::latency::Timed;
 use crate::run::target::Target;
 
 impl<'a, T: Target> Worker<'a, T> {
-    /// The parent, set if it is not there, and the request's links behind it.
+    /// Adds the request's chained items to its item, which is set first if it is absent.
     pub(super) async fn add_chained(&mut self, request: &Request<'_>) {
         let _chain = self.write_chain(request.key_id).await;
-        self.board.counting.add_chained.one();
-        // A checked chain starts afresh: what it consists of is then known without reading it back.
+        self.stats.counting.add_chained.one();
+        // A checked chain is rewritten, so that its contents are known without reading it.
         let checked = self.shared.checking.is_some();
         let present = !checked && self.shared.target.get(request.key).await.is_some();
         let how = self.how(request, false);
-        if (present || self.set_locked(request, how).await) && self.hang(request).await {
+        if (present || self.set_locked(request, how).await) && self.append_links(request).await {
             return;
         }
-        self.board.counting.add_chained_failures.one();
+        self.stats.counting.add_chained_failures.one();
     }
 
-    /// A chained item that a get missed comes back with its chain.
+    /// After a missed get, adds the chained items of the inserted item.
     pub(super) async fn chain_after_miss(&mut self, request: &Request<'_>) {
         if request.chain_bytes.is_empty() || self.shared.checking.is_some() {
             return;
         }
-        if !self.hang(request).await {
-            self.board.counting.add_chained_failures.one();
+        if !self.append_links(request).await {
+            self.stats.counting.add_chained_failures.one();
         }
     }
 
-    /// Hangs the request's links on its item. In a checked run each step is a version of its own: the parent's and
-    /// those of the links so far.
-    pub(super) async fn hang(&mut self, request: &Request<'_>) -> bool {
+    /// Adds the request's chained items one by one; returns whether all were added. In a checked run each addition is a version of
+    /// its own, combined from the parent's and those of the chained items so far.
+    pub(super) async fn append_links(&mut self, request: &Request<'_>) -> bool {
         let mut versions = vec![self.version_now()];
         for link_bytes in request.chain_bytes {
             let version = self.next_version();
@@ -45,17 +45,19 @@ impl<'a, T: Target> Worker<'a, T> {
             let begun = checking.map(|checking| checking.checker.begin_set(request.key_id, now));
             let link_bytes = self.value_bytes(u64::from(*link_bytes));
             let started = self.start_timing();
-            let hung = shared.target.chain(request.key, link_bytes, |link| {
+            let added = shared.target.chain(request.key, link_bytes, |link| {
                 shared.fill(link, request.key_id, version);
             });
-            let hung = hung.await;
+            let added = added.await;
             self.end_timing(Timed::AddChained, started);
             match (checking, begun) {
-                (Some(checking), Some(begun)) if hung => checking.checker.end_set(request.key_id, begun, now),
+                (Some(checking), Some(begun)) if added => {
+                    checking.checker.end_set(request.key_id, begun, now);
+                }
                 (Some(checking), Some(begun)) => checking.checker.abort_set(request.key_id, begun, now),
                 _ => {}
             }
-            if !hung {
+            if !added {
                 return false;
             }
         }

@@ -1,4 +1,4 @@
-//! The open loop: requests have moments at which they are due, whatever became of those before.
+//! The open loop: each request has a due time, which does not depend on the completion of earlier requests.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -12,39 +12,39 @@ use super::super::latency::Timed;
 use super::super::target::Target;
 use super::Worker;
 
-/// When a worker's requests are due.
+/// The due times of a worker's requests.
 pub struct Schedule<'a> {
-    /// When the run began.
+    /// Start of the run.
     pub start_ns: u64,
-    /// The due times.
+    /// Source of the due times.
     pub due: Due<'a>,
-    /// The last of them.
+    /// The last due time.
     pub last_due_ns: u64,
 }
 
-/// Where due times come from.
+/// Source of due times.
 pub enum Due<'a> {
-    /// They are drawn.
+    /// Drawn from a distribution.
     Arrivals(Arrivals),
-    /// The trace has them.
+    /// Taken from the trace.
     Trace(TracePace<'a>),
 }
 
-/// The pace of a trace.
+/// Maps the timestamps of a trace to due times.
 pub struct TracePace<'a> {
-    /// How many times as fast as it was recorded.
+    /// Speed relative to the recording.
     pub speed: f64,
-    /// The trace: it knows when its first row was recorded.
+    /// The trace, which knows the timestamp of its first row.
     pub trace: Option<&'a Replay>,
-    /// When the first worker had its first request.
+    /// When the first worker received its first request.
     pub started_ns: &'a OnceLock<u64>,
-    /// Brings the trace's time onto the run's; made with the first request.
+    /// Converts timestamps to the run's clock; created at the first request.
     pub clock: Option<TraceClock>,
 }
 
 impl Schedule<'_> {
-    /// When `request` is due, or the next repetition of it. One without a time follows that before, and so does one whose time
-    /// is earlier than that of a row before it.
+    /// The due time of `request` or of its next repetition. It is never earlier than the previous one, even if the request has no
+    /// timestamp or an earlier one.
     fn next_due_ns(&mut self, request: &Request<'_>, clock: &dyn Clock) -> u64 {
         self.last_due_ns = match &mut self.due {
             Due::Arrivals(arrivals) => arrivals.next_due_ns(),
@@ -56,7 +56,7 @@ impl Schedule<'_> {
         self.last_due_ns
     }
 
-    /// Requests that nobody asked for and that are due; `None` where only reading the trace would tell.
+    /// Number of requests not yet taken from the source that are due; `None` if counting them would require reading the trace.
     fn overdue(&self, now_ns: u64) -> Option<u64> {
         match &self.due {
             Due::Arrivals(arrivals) => Some(arrivals.overdue(now_ns)),
@@ -76,10 +76,10 @@ impl TracePace<'_> {
 }
 
 impl<T: Target> Worker<'_, T> {
-    /// Does what `source` asks as it is due, until it ends, the thread's operations are done, or the run is stopped. A
-    /// request that is late is begun at once, and does not put off those behind it.
+    /// Executes the requests of `source` at their due times until it ends, the thread's operations are done, or the run is stopped.
+    /// A late request starts immediately and does not delay the due times of later ones.
     pub async fn run_open(&mut self, source: &mut dyn Source, mut schedule: Schedule<'_>) {
-        self.board.punctuality.lock().backlog = Some(0);
+        self.stats.punctuality.lock().backlog = Some(0);
         let limit = self.shared.settings.ops_per_thread;
         let mut done = 0;
         while done < limit {
@@ -87,53 +87,53 @@ impl<T: Target> Worker<'_, T> {
             let Some(request) = &next else { return };
             self.sampling.begin();
             if request.tenant.is_some() {
-                self.open_account();
+                self.start_tenant_counts();
             }
             for _ in 0..u64::from(request.repeat).min(limit - done) {
                 let due_ns = schedule.next_due_ns(request, &*self.shared.clock);
                 if !self.until_due(due_ns).await {
-                    // This one is overdue too, unless it was still waited for.
+                    // The current request is overdue too, unless it was still waiting for its due time.
                     let now_ns = self.shared.clock.monotonic_ns();
                     let this = u64::from(due_ns <= now_ns);
-                    let overdue = schedule.overdue(now_ns).map(|others| (this + others).min(limit - done));
-                    self.board.punctuality.lock().backlog = overdue;
+                    let overdue = schedule.overdue(now_ns).map(|later| (this + later).min(limit - done));
+                    self.stats.punctuality.lock().backlog = overdue;
                     return;
                 }
                 self.begin(due_ns, schedule.start_ns);
                 self.perform(request).await;
                 self.count(request);
                 done += 1;
-                if !self.has_its_thread {
-                    self.spend().await;
+                if !self.owns_thread {
+                    self.spend_cpu_time().await;
                 }
             }
         }
     }
 
-    /// Waits until a request is due; no where the run was stopped before.
+    /// Waits until `due_ns`; `false` if the run was stopped.
     async fn until_due(&self, due_ns: u64) -> bool {
         let shared = self.shared;
         if due_ns > shared.clock.monotonic_ns() {
-            shared.expect_nothing_before(due_ns);
+            shared.suppress_stall_warning_until(due_ns);
             shared.waiter.until(due_ns, &shared.stop).await;
         }
         !shared.stop.is_set()
     }
 
-    /// The request that was due at `due_ns` begins: the first operation of it that is timed counts from there.
+    /// Records the lateness of a request that starts now. The latency of its first timed operation counts from `due_ns`.
     fn begin(&mut self, due_ns: u64, start_ns: u64) {
         self.due_ns = Some(due_ns);
         let late_ns = self.shared.clock.monotonic_ns().saturating_sub(due_ns);
-        let mut punctuality = self.board.punctuality.lock();
+        let mut punctuality = self.stats.punctuality.lock();
         punctuality.lateness.record(late_ns);
         punctuality.last_due = Duration::from_nanos(due_ns.saturating_sub(start_ns));
         punctuality.behind = Duration::from_nanos(late_ns);
     }
 
-    /// Counts the service time of an operation that began at `started_ns`. Answers when its latency began: when the request
-    /// was due, or where an operation follows another of the same request, when that had ended.
+    /// Records the service time of an operation that started at `started_ns`. Returns the start of its latency: the due time of the
+    /// request for its first operation, and `started_ns` for later ones.
     pub(super) fn began_ns(&mut self, what: Timed, started_ns: u64, ended_ns: u64) -> u64 {
-        self.board.punctuality.lock().service.record(what, ended_ns - started_ns);
+        self.stats.punctuality.lock().service.record(what, ended_ns - started_ns);
         self.due_ns.take().unwrap_or(started_ns)
     }
 }

@@ -1,4 +1,4 @@
-//! Methods of the state that the threads of a run share.
+//! Methods of the shared state.
 
 use std::sync::atomic::Ordering;
 
@@ -8,11 +8,11 @@ use super::Shared;
 
 impl<T> Shared<T> {
     /// The watchdog ignores idle time before `due_ns`.
-    pub(in crate::run) fn expect_nothing_before(&self, due_ns: u64) {
-        self.held_until_ns.fetch_max(due_ns, Ordering::Relaxed);
+    pub(in crate::run) fn suppress_stall_warning_until(&self, due_ns: u64) {
+        self.idle_until_ns.fetch_max(due_ns, Ordering::Relaxed);
     }
 
-    /// Writes a value. If values are only allocated, a run that checks them writes the header alone.
+    /// Fills a value. If values are only allocated, a checked run still writes the header.
     pub(super) fn fill(&self, value: &mut [u8], key_id: u64, version: u64) {
         if self.settings.populate {
             self.payload.fill(value, key_id, version);
@@ -21,12 +21,12 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Whether what is found, or destroyed, is checked by its header.
+    /// Whether found or destroyed values are checked by their header.
     pub(super) fn needs_header(&self) -> bool {
         self.checking.is_some() || self.destructors.as_ref().is_some_and(|it| it.is_checked())
     }
 
-    /// The mark of this run in its versions; 0 where nothing is checked.
+    /// The mark of this run in its versions; 0 if nothing is checked.
     pub(super) fn run_mark(&self) -> u64 {
         let checking = self.checking.as_ref().map(|checking| checking.run_mark);
         checking.or_else(|| Some(self.destructors.as_ref()?.run_mark())).unwrap_or(0)

@@ -1,5 +1,5 @@
-//! Requests for several items: an object in pieces, chunks of a file. They come item by item; what became of the whole is
-//! counted with the last one, so that a request which the end of a run cuts off is in none of these counts.
+//! Requests for several items: the pieces of an object, or the chunks of a file. They arrive item by item. The request as a whole is
+//! counted at its last item, so a request that the end of the run interrupts is not counted.
 
 use workload::trace::Miss;
 use workload::{Fetch, Part, Request};
@@ -9,51 +9,53 @@ use super::super::misses::MissTrace;
 use super::super::target::Target;
 use super::Worker;
 
-/// What became of the items so far.
+/// Progress of a request for several items.
 #[derive(Debug, Default)]
-pub(super) struct Whole {
-    /// What was missed is fetched with all that follows.
-    turned_to_sets: bool,
+pub(super) struct MultiItem {
+    /// A miss was found after which all later items are fetched too, and so are not looked up.
+    sets_only: bool,
     items_missed: u64,
     asked_bytes: u64,
     found_bytes: u64,
     fetched_bytes: u64,
-    /// For a trace of misses: what the keys of the items begin with, and what is missing.
+    /// For the trace of misses: the common prefix of the items' keys.
     name: Vec<u8>,
+    /// For the trace of misses: the missing part.
     missing: Option<Fetch>,
 }
 
 impl<T: Target> Worker<'_, T> {
-    /// One item of a request: looked for, and set where it is missing. In an object that was fetched whole from the first
-    /// missing piece on, nobody looks for those behind it.
+    /// Looks up one item of a request, and sets it after a miss. If the request fetches the whole rest of an object after its first
+    /// missing piece, the later pieces are set without a lookup.
     pub(super) async fn get_part(&mut self, request: &Request<'_>, part: Part) {
         let misses = self.shared.misses.as_ref();
         if part.is_first {
-            self.whole = Whole { name: std::mem::take(&mut self.whole.name), ..Whole::default() };
+            self.multi_item =
+                MultiItem { name: std::mem::take(&mut self.multi_item.name), ..MultiItem::default() };
             if misses.is_some() {
-                // The first item of an object has its name, and no more, for a key.
-                self.whole.name.clear();
-                self.whole.name.extend_from_slice(request.key);
+                // The key of the first item is the name of the object.
+                self.multi_item.name.clear();
+                self.multi_item.name.extend_from_slice(request.key);
             }
         }
-        let is_found = !self.whole.turned_to_sets && self.find(request).await;
+        let is_found = !self.multi_item.sets_only && self.find(request).await;
         if !is_found {
             let how = self.how(request, false);
             self.set(request, how).await;
         }
-        self.whole.add(request.value_bytes, part, is_found);
+        self.multi_item.add(request.value_bytes, part, is_found);
         if part.is_last {
-            self.whole.count(&self.board.counting);
+            self.multi_item.count(&self.stats.counting);
             if let Some(misses) = misses {
-                self.whole.tell(misses, request);
+                self.multi_item.record_miss(misses, request);
             }
         }
     }
 }
 
-impl Whole {
+impl MultiItem {
     fn add(&mut self, item_bytes: u64, part: Part, is_found: bool) {
-        // A trace may say anything of a length, and ampSizeFactor multiplies it.
+        // Lengths in a trace may be arbitrarily large, and ampSizeFactor multiplies them.
         let add = |sum: &mut u64, bytes: u64| *sum = sum.saturating_add(bytes);
         add(&mut self.asked_bytes, part.asked_bytes.saturating_add(part.uncached_bytes));
         add(&mut self.fetched_bytes, part.uncached_bytes);
@@ -62,12 +64,12 @@ impl Whole {
         } else {
             self.items_missed += 1;
             add(&mut self.fetched_bytes, item_bytes);
-            self.turned_to_sets = part.misses_spread;
+            self.sets_only = part.misses_spread;
         }
         if !is_found && self.missing.is_none() {
             self.missing = part.fetch;
         } else if part.uncached_bytes > 0 && self.missing.is_none() {
-            // All that could be there was.
+            // All cacheable parts were found; only the uncached end is fetched.
             let end = |fetch: Fetch| Fetch {
                 from_bytes: fetch.to_bytes.saturating_sub(part.uncached_bytes),
                 ..fetch
@@ -76,8 +78,8 @@ impl Whole {
         }
     }
 
-    /// Hands a request in that was not answered in full.
-    fn tell(&self, misses: &MissTrace, request: &Request<'_>) {
+    /// Writes the request to the trace of misses, if it was not fully found.
+    fn record_miss(&self, misses: &MissTrace, request: &Request<'_>) {
         let Some(fetch) = self.missing else { return };
         let tenant = request.tenant.and_then(|tenant| misses.tenants().of(tenant));
         misses.add(&Miss {

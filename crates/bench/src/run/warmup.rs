@@ -1,8 +1,7 @@
-//! Where a run's warm-up ends, and where the run does, besides at the end of its operations.
+//! Detects the end of the warm-up, and the limits that end a run besides its number of operations.
 //!
-//! Whoever watches a run looks now and then, so both come a little late: a fifth of a second in the real world, a hundredth of
-//! a virtual one in a simulated one, where they are the same in every run of a seed. What is reported is what was counted
-//! then.
+//! The watcher checks periodically, so both are detected a little late: by up to 200 ms in real time, and by up to 10 ms of virtual time
+//! in a simulated run, where all runs with one seed detect them at the same time. The figures start and end at the detection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +16,7 @@ use super::{Instance, InstanceReport, Observable, Watcher};
 use crate::config::plan::{LimitsPlan, WarmupPlan};
 use crate::steady::Rounds;
 
-/// What an instance had counted when its warm-up ended.
+/// Counters of an instance at the end of its warm-up.
 #[derive(Debug, Clone)]
 pub(super) struct Baseline {
     pub elapsed: Duration,
@@ -28,23 +27,23 @@ pub(super) struct Baseline {
     pub tenants: Ledger,
 }
 
-/// What was left out of the figures.
+/// The warm-up, which is excluded from the figures.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Warmup {
-    /// Whether it ended; else the figures are of the whole run.
+    /// Whether it ended; otherwise the figures include the whole run.
     pub ended: bool,
-    /// Its length, seconds.
+    /// Its length in seconds.
     pub seconds: f64,
-    /// What was counted in it.
+    /// Its counters.
     pub counts: Counts,
-    /// Bytes written to flash in it.
+    /// Bytes written to flash during it.
     pub flash_bytes: u64,
 }
 
 impl Baseline {
-    /// Leaves in `report`, one of the whole run, what was counted since. What failed, was damaged or should not have been
-    /// found says something of all of it, whenever that was.
-    pub(super) fn take_from(&self, report: &mut InstanceReport) {
+    /// Excludes the warm-up from `report`, which covers the whole run. Errors and inconsistent reads of the warm-up are kept, as they
+    /// matter whenever they occur.
+    pub(super) fn exclude_from(&self, report: &mut InstanceReport) {
         let inconsistencies = report.counts.inconsistencies;
         report.counts = Counts { inconsistencies, ..report.counts.since(&self.counts) };
         report.latencies = report.latencies.since(&self.latencies);
@@ -63,7 +62,7 @@ impl Baseline {
     }
 }
 
-/// What `whole` counted since `earlier`, with all that failed.
+/// The difference between `whole` and `earlier`, except that errors are those of the whole run.
 fn counted_since(whole: &Snapshot, earlier: &Snapshot) -> Snapshot {
     let mut part = whole.since(earlier);
     if let (Some(part), Some(whole)) = (&mut part.flash, &whole.flash) {
@@ -74,21 +73,20 @@ fn counted_since(whole: &Snapshot, earlier: &Snapshot) -> Snapshot {
     part
 }
 
-/// How far a run is.
-pub(super) struct Course {
+/// Tracks the end of the warm-up and the limits of a run.
+pub(super) struct PhaseTracker {
     warming_up: bool,
     rounds: Vec<Rounds>,
 }
 
-impl Course {
+impl PhaseTracker {
     pub(super) fn new<T: Target>(instances: &[Arc<Instance<T>>]) -> Self {
         let warming_up = instances.iter().any(|it| it.settings().warmup != WarmupPlan::default());
         Self { warming_up, rounds: instances.iter().map(|_| Rounds::default()).collect() }
     }
 
-    /// Looks how far the instances are. Their warm-up ends for all at once, so that what is counted of each is of the same
-    /// time.
-    pub(super) fn look<T: Target>(
+    /// Checks all instances. The warm-up of all ends at the same time, so that their figures cover the same interval.
+    pub(super) fn update<T: Target>(
         &mut self,
         instances: &[Arc<Instance<T>>],
         elapsed: Duration,
@@ -145,7 +143,7 @@ mod tests {
     use crate::run::target::FlashCounts;
 
     #[test]
-    fn what_failed_in_the_warm_up_is_told_of_the_run() {
+    fn errors_of_the_warm_up_are_kept_in_the_report() {
         let at = |gets: u64, failed: u64| Snapshot {
             flash: Some(FlashCounts {
                 gets: Some(gets),
@@ -169,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_damaged_in_the_warm_up_is_told_of_the_run_and_all_else_of_each_for_itself() {
+    fn warm_up_is_excluded_except_for_inconsistencies() {
         let counts = |ops: u64, inconsistencies: u64| Counts { ops, inconsistencies, ..Counts::default() };
         let latencies = |count: u64| {
             let mut latencies = Latencies::default();
@@ -209,16 +207,16 @@ mod tests {
             tenants: Ledger::default(),
         };
         let mut run = report(10.0, 10, 3, 300);
-        warm(Duration::from_secs(4)).take_from(&mut run);
-        let (left, of_run) = (
+        warm(Duration::from_secs(4)).exclude_from(&mut run);
+        let (warmup, of_run) = (
             Warmup { ended: true, seconds: 4.0, counts: counts(4, 0), flash_bytes: 100 },
             report(6.0, 6, 3, 200),
         );
-        assert_eq!((run.warmup, run.seconds, run.counts), (Some(left), of_run.seconds, of_run.counts));
+        assert_eq!((run.warmup, run.seconds, run.counts), (Some(warmup), of_run.seconds, of_run.counts));
         assert_eq!((run.latencies, run.snapshot), (of_run.latencies, of_run.snapshot));
-        // Whoever looks comes a little late: the threads may have ended before.
+        // The check is periodic, so the threads may have ended before it.
         let mut over = report(10.0, 4, 2, 100);
-        warm(Duration::from_secs(11)).take_from(&mut over);
+        warm(Duration::from_secs(11)).exclude_from(&mut over);
         assert_eq!((over.seconds, over.warmup.unwrap().seconds), (0.0, 10.0));
     }
 }
