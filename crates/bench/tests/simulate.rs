@@ -85,7 +85,7 @@ fn counts(outcome: &Outcome) -> Vec<Counts> {
     outcome.rows.iter().map(|row| row.counts).collect()
 }
 
-const ALL: [&str; 17] = [
+const ALL: [&str; 21] = [
     "fifo",
     "lru",
     "slru4",
@@ -96,6 +96,10 @@ const ALL: [&str; 17] = [
     "sieve",
     "gdsf",
     "lfuda",
+    "lfu",
+    "clock",
+    "arc",
+    "2q",
     "mcdipper",
     "blockcache",
     "ripq",

@@ -57,15 +57,29 @@ impl GhostQueue {
         number.is_some()
     }
 
-    fn trim(&mut self) {
-        while self.held_weight > self.capacity_weight {
-            let Departed { hash, weight } = self.queue.pop_front().expect("their weight is held");
-            if self.numbers.get(&hash) == Some(&self.first) {
+    /// Removes the oldest ghosts until the rest fit.
+    pub fn trim(&mut self) {
+        while self.held_weight > self.capacity_weight && self.pop() {}
+    }
+
+    /// Removes the oldest ghost; false if there is none.
+    pub fn pop(&mut self) -> bool {
+        while let Some(Departed { hash, weight }) = self.queue.pop_front() {
+            let number = self.first;
+            self.first += 1;
+            if self.numbers.get(&hash) == Some(&number) {
                 self.numbers.remove(&hash);
                 self.held_weight -= u64::from(weight);
+                return true;
             }
-            self.first += 1;
         }
+        false
+    }
+
+    /// The weight of all ghosts.
+    #[must_use]
+    pub fn weight(&self) -> u64 {
+        self.held_weight
     }
 }
 

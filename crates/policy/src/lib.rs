@@ -32,6 +32,12 @@ pub trait Eviction: Send {
     /// A new entry took `slot`.
     fn insert(&mut self, slot: Slot, entry: Entry, now_seconds: u32);
 
+    /// A request for an entry missed, and the caller inserts it after the evictions that make room. Policies with ghosts whose choice of
+    /// a victim depends on the new entry look its ghost up here. A caller may omit the announcement: then `insert` does so.
+    fn announce(&mut self, entry: Entry) {
+        let _ = entry;
+    }
+
     /// A request for an entry missed, and the caller does not insert it.
     fn refuse(&mut self, entry: Entry) {
         let _ = entry;
@@ -111,6 +117,12 @@ pub trait Eviction: Send {
 }
 
 impl<E: Eviction + ?Sized> Eviction for Box<E> {
+    fn announce(&mut self, entry: Entry) {
+        (**self).announce(entry);
+    }
+    fn refuse(&mut self, entry: Entry) {
+        (**self).refuse(entry);
+    }
     fn insert(&mut self, slot: Slot, entry: Entry, now_seconds: u32) {
         (**self).insert(slot, entry, now_seconds);
     }

@@ -12,8 +12,6 @@ pub struct UnknownName {
     pub given: String,
     /// The valid name with the smallest edit distance.
     pub nearest: &'static str,
-    /// Why the name is not valid, where it names a known policy that is not here.
-    pub reason: Option<&'static str>,
     /// All valid names.
     pub valid: Vec<&'static str>,
 }
@@ -25,13 +23,7 @@ impl UnknownName {
         let valid: Vec<_> = valid.collect();
         let distance = |name: &&str| strsim::damerau_levenshtein(&plain(name), &plain(given));
         let nearest = valid.iter().copied().min_by_key(distance).expect("there are names");
-        Self { what, given: given.to_owned(), nearest, reason: None, valid }
-    }
-
-    /// A known policy that is not here, with the one that comes nearest to it.
-    #[must_use]
-    pub fn known_elsewhere(self, nearest: &'static str, reason: &'static str) -> Self {
-        Self { nearest, reason: Some(reason), ..self }
+        Self { what, given: given.to_owned(), nearest, valid }
     }
 
     /// Whether the nearest name differs in less than half of its letters. A suggestion further off would be a guess.
@@ -43,12 +35,10 @@ impl UnknownName {
 
 impl fmt::Display for UnknownName {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what, given, nearest, reason, valid } = self;
+        let Self { what, given, nearest, valid } = self;
         write!(out, "no {what} is named `{given}`: ")?;
-        match reason {
-            Some(reason) => write!(out, "{reason} ")?,
-            None if self.is_near() => write!(out, "did you mean `{nearest}`? ")?,
-            None => {}
+        if self.is_near() {
+            write!(out, "did you mean `{nearest}`? ")?;
         }
         write!(out, "(valid: {})", valid.join(", "))
     }

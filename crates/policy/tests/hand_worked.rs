@@ -302,6 +302,10 @@ fn the_pinned_run_is_as_it_was_and_none_beats_min() {
         ("sieve", 51565),
         ("gdsf", 46531),
         ("lfuda", 46531),
+        ("lfu", 51199),
+        ("clock", 40567),
+        ("arc", 52786),
+        ("2q", 51729),
     ];
     let hits: Vec<(&str, u64)> = hits.iter().map(|(name, hits)| (name.as_str(), *hits)).collect();
     assert_eq!(hits, pinned);

@@ -208,12 +208,6 @@ pub struct OpenCache {
 ///
 /// # Errors
 /// A setting that the cache cannot have.
-
-/// Finds out whether [`cache()`] would open, on `device` if the plan has flash, without taking memory or looking at what is there.
-/// The answer is where it would not be as asked for.
-///
-/// # Errors
-/// What of it cannot be had.
 pub fn check(
     plan: &CachePlan,
     device: Option<Arc<dyn Device>>,

@@ -54,6 +54,22 @@ pub static POLICIES: &[About] = &[
     about("gdsf", &[], "Greedy-Dual-Size-Frequency"),
     about("lfuda", &["lfu-da"], "least frequently used with dynamic ageing"),
     about(
+        "lfu",
+        &[],
+        "least frequently used, the least recently used of equals first; counts end with eviction",
+    ),
+    about(
+        "clock",
+        &["fifo-reinsertion", "second-chance"],
+        "a FIFO queue that spares objects hit since the last round",
+    ),
+    about("arc", &[], "ARC: recency and frequency queues with ghosts that move their boundary"),
+    about(
+        "2q",
+        &["twoq"],
+        "2Q as published: FIFO of new objects, their ghosts, and an LRU of those that return",
+    ),
+    about(
         "clairvoyant",
         &["belady", "min", "opt"],
         "Belady: evicts the object used farthest in the future; a bound for hits if sizes are equal",
@@ -73,21 +89,6 @@ pub static POLICIES: &[About] = &[
     about("sipq", &[], "flash: SIPQ, RIPQ with a single insertion point"),
     about("log", &["log-structured"], "flash: log of small blocks behind DRAM"),
     about("set-associative", &["sets"], "flash: sets written as a whole, behind DRAM"),
-];
-
-/// Policies that others simulate and this program does not: name, the nearest one here, and how that differs.
-static ELSEWHERE: &[(&str, &str, &str)] = &[
-    ("lfu", "lfuda", "plain LFU is not simulated; the nearest is `lfuda`, LFU with dynamic ageing"),
-    (
-        "2q",
-        "lru2q",
-        "2Q is not simulated; the nearest is `lru2q`, CacheLib's LRU with three queues and no ghosts",
-    ),
-    (
-        "twoq",
-        "lru2q",
-        "2Q is not simulated; the nearest is `lru2q`, CacheLib's LRU with three queues and no ghosts",
-    ),
 ];
 
 impl Named {
@@ -188,7 +189,7 @@ impl Named {
             Kind::Sieve => 20,
             Kind::Lru | Kind::ExactLru => 25,
             Kind::Slru(_) | Kind::Lru2q => 40,
-            Kind::Gdsf | Kind::LfuDa | Kind::S3Fifo | Kind::TinyLfu | Kind::WTinyLfu => 60,
+            _ => 60,
         }
     }
 }
@@ -243,11 +244,7 @@ impl fmt::Display for Named {
 }
 
 fn unknown(name: &str) -> UnknownName {
-    let error = UnknownName::new("policy", name, POLICIES.iter().map(|about| about.name));
-    match ELSEWHERE.iter().find(|(elsewhere, ..)| plain(name) == *elsewhere) {
-        Some((_, nearest, reason)) => error.known_elsewhere(nearest, reason),
-        None => error,
-    }
+    UnknownName::new("policy", name, POLICIES.iter().map(|about| about.name))
 }
 
 fn plain(name: &str) -> String {
@@ -276,22 +273,16 @@ mod tests {
         }
     }
 
-    /// `lfu` ran LFU with dynamic ageing and `2q` CacheLib's LRU-2Q, printed as `lfu` and `2q`.
     #[test]
-    fn policies_that_are_not_here_are_refused_with_the_nearest() {
-        for (given, nearest) in
-            [("lfu", "lfuda"), ("LFU", "lfuda"), ("2q", "lru2q"), ("twoQ", "lru2q"), ("2-Q", "lru2q")]
+    fn policies_with_similar_names_parse_to_different_policies() {
+        for (given, canonical) in
+            [("lfu", "lfu"), ("LFU-DA", "lfuda"), ("2-Q", "2q"), ("twoQ", "2q"), ("lru-2q", "lru2q")]
         {
-            let error = given.parse::<Named>().unwrap_err();
-            assert_eq!(error.nearest, nearest, "{given}");
-            assert!(
-                error.to_string().contains(&format!("not simulated; the nearest is `{nearest}`")),
-                "{error}"
-            );
+            assert_eq!(given.parse::<Named>().unwrap().to_string(), canonical, "{given}");
         }
-        assert!("ripq-lfu".parse::<Named>().is_err(), "LFU-DA is no LFU here either");
+        assert!("ripq-lfu".parse::<Named>().is_err(), "RIPQ has LFU-DA, which is another policy");
         let error = "hyperbolic".parse::<Named>().unwrap_err().to_string();
-        assert!(!error.contains("did you mean"), "nothing is near: {error}");
+        assert!(!error.contains("did you mean"), "no name is near: {error}");
     }
 
     #[test]

@@ -180,10 +180,6 @@ fn what_is_typed_wrong_is_told_with_what_is_right() {
     };
     let words = said(&["--policy", "lru,seive"]);
     assert!(words.starts_with("error: no policy is named `seive`: did you mean `sieve`?"), "{words}");
-    for (typed, nearest) in [("lfu", "lfuda"), ("2q", "lru2q"), ("lru,LFU", "lfuda")] {
-        let words = said(&["--policy", typed]);
-        assert!(words.contains(&format!("is not simulated; the nearest is `{nearest}`")), "{words}");
-    }
     assert!(said(&["--size", "10MX"]).contains("\"10MX\" is not a size: write 4096, 64KiB or 1.5GiB"));
     assert!(said(&["--size", "0"]).contains("a cache of 0 bytes holds nothing"));
     assert!(said(&["--size", "0.0001%"]).contains("of the footprint (50 bytes) is less than one byte"));

@@ -30,6 +30,8 @@ const EQUAL_COST: f64 = 1.0e6;
 /// Entries by their priority.
 pub struct Gdsf {
     cost: Cost,
+    /// Whether evictions raise L.
+    ages: bool,
     /// L: the priority of the last victim.
     inflation: f64,
     /// Insertions and hits so far.
@@ -69,7 +71,14 @@ impl Gdsf {
     /// No entries.
     #[must_use]
     pub fn new(cost: Cost) -> Self {
-        Self { cost, inflation: 0.0, events: 0, entries: Vec::new(), heap: BinaryHeap::new(), len: 0 }
+        let (entries, heap) = (Vec::new(), BinaryHeap::new());
+        Self { cost, ages: true, inflation: 0.0, events: 0, entries, heap, len: 0 }
+    }
+
+    /// LFU: priorities are hit counts and never age. An evicted entry's count is lost.
+    #[must_use]
+    pub fn lfu() -> Self {
+        Self { ages: false, ..Self::new(Cost::Size) }
     }
 
     /// Priority and event of an entry that is used now.
@@ -136,7 +145,9 @@ impl Eviction for Gdsf {
 
     fn evict(&mut self, _now_seconds: u32) -> Option<Slot> {
         let Queued { rank, slot } = self.heap.pop()?;
-        self.inflation = rank.priority;
+        if self.ages {
+            self.inflation = rank.priority;
+        }
         self.entries[slot.0 as usize] = GONE;
         self.len -= 1;
         self.settle();

@@ -1,7 +1,9 @@
 //! Eviction policies, one paper a file, and the table of their names.
 
+pub mod arc;
 pub mod clairvoyant;
 pub mod clairvoyant_sized;
+pub mod clock;
 pub mod fifo;
 pub mod gdsf;
 pub mod lru;
@@ -12,14 +14,17 @@ pub mod s3_fifo;
 pub mod sieve;
 pub mod slru;
 pub mod tiny_lfu;
+pub mod two_q;
 pub mod w_tiny_lfu;
 
 use std::fmt;
 use std::num::NonZeroU8;
 use std::str::FromStr;
 
+pub use arc::{AdaptiveReplacement, ArcRules};
 pub use clairvoyant::Clairvoyant;
 pub use clairvoyant_sized::ClairvoyantSized;
+pub use clock::Clock;
 pub use fifo::Fifo;
 pub use gdsf::Gdsf;
 pub use lru::{Lru, LruConfig};
@@ -29,6 +34,7 @@ pub use s3_fifo::{S3Fifo, S3FifoRules};
 pub use sieve::Sieve;
 pub use slru::{Slru, SlruRules};
 pub use tiny_lfu::TinyLfu;
+pub use two_q::{TwoQ, TwoQRules};
 pub use w_tiny_lfu::WTinyLfu;
 
 use crate::Eviction;
@@ -59,6 +65,14 @@ pub enum Kind {
     Gdsf,
     /// [`Gdsf`] where a miss costs its bytes: LFU with dynamic ageing.
     LfuDa,
+    /// [`Gdsf::lfu`]: the entry with the fewest hits is evicted, the least recently used of them first.
+    Lfu,
+    /// [`Clock`].
+    Clock,
+    /// [`AdaptiveReplacement`].
+    Arc,
+    /// [`TwoQ`].
+    TwoQ,
 }
 
 const FOUR: NonZeroU8 = NonZeroU8::new(4).expect("not zero");
@@ -77,6 +91,10 @@ const NAMES: &[(&str, Kind)] = &[
     ("sieve", Kind::Sieve),
     ("gdsf", Kind::Gdsf),
     ("lfuda", Kind::LfuDa),
+    ("lfu", Kind::Lfu),
+    ("clock", Kind::Clock),
+    ("arc", Kind::Arc),
+    ("2q", Kind::TwoQ),
     // CacheBench's: "5B" is how it compresses pointers.
     ("LRU5B", Kind::Lru),
     ("LRU5B2Q", Kind::Lru2q),
@@ -84,7 +102,7 @@ const NAMES: &[(&str, Kind)] = &[
 
 impl Kind {
     /// One of each, segmented LRU with four segments.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 15] = [
         Self::Fifo,
         Self::Lru,
         Self::ExactLru,
@@ -96,6 +114,10 @@ impl Kind {
         Self::Sieve,
         Self::Gdsf,
         Self::LfuDa,
+        Self::Lfu,
+        Self::Clock,
+        Self::Arc,
+        Self::TwoQ,
     ];
 
     /// The names of all policies, for help texts.
@@ -186,6 +208,10 @@ pub fn build(config: &EvictionConfig, capacity_weight: u64) -> Box<dyn Eviction>
         Kind::Sieve => Box::new(Sieve::new()),
         Kind::Gdsf => Box::new(Gdsf::new(gdsf::Cost::Equal)),
         Kind::LfuDa => Box::new(Gdsf::new(gdsf::Cost::Size)),
+        Kind::Lfu => Box::new(Gdsf::lfu()),
+        Kind::Clock => Box::new(Clock::new()),
+        Kind::Arc => Box::new(AdaptiveReplacement::new(capacity_weight, ArcRules::Paper)),
+        Kind::TwoQ => Box::new(TwoQ::new(capacity_weight, TwoQRules::Paper)),
     }
 }
 
@@ -210,7 +236,7 @@ mod tests {
     #[test]
     fn wrong_names_get_the_nearest() {
         let pairs =
-            [("lruq2", "lru2q"), ("seive", "sieve"), ("s3fifi", "s3fifo"), ("LRU5B2", "LRU5B"), ("", "lru")];
+            [("lruq2", "lru2q"), ("seive", "sieve"), ("s3fifi", "s3fifo"), ("LRU5B2", "LRU5B"), ("", "2q")];
         for (given, nearest) in pairs {
             let error = given.parse::<Kind>().unwrap_err();
             assert_eq!((error.given.as_str(), error.nearest), (given, nearest));

@@ -86,6 +86,7 @@ impl Slru {
 impl Eviction for Slru {
     fn insert(&mut self, slot: Slot, entry: Entry, _now_seconds: u32) {
         self.segments.push_front(self.newcomers_segment(entry.weight), slot, entry.weight);
+        self.fell = false;
     }
 
     fn hit(&mut self, slot: Slot, _now_seconds: u32) {

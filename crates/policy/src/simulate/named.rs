@@ -3,8 +3,9 @@
 use super::{Rules, Simulation, Simulator, SizeOnHit};
 use crate::eviction::gdsf::Cost;
 use crate::eviction::{
-    Clairvoyant, ClairvoyantSized, Fifo, Gdsf, Kind, Lru, Lru2q, Lru2qConfig, LruConfig, Refresh, S3Fifo,
-    S3FifoRules, Sieve, Slru, SlruRules, TinyLfu, WTinyLfu,
+    AdaptiveReplacement, ArcRules, Clairvoyant, ClairvoyantSized, Clock, Fifo, Gdsf, Kind, Lru, Lru2q,
+    Lru2qConfig, LruConfig, Refresh, S3Fifo, S3FifoRules, Sieve, Slru, SlruRules, TinyLfu, TwoQ, TwoQRules,
+    WTinyLfu,
 };
 
 /// Whose rules hold where simulators differ.
@@ -57,6 +58,7 @@ impl Policy {
             (Self::Eviction(Kind::Slru(segments)), RuleBook::Reference) => {
                 capacity_weight / u64::from(segments.get())
             }
+            (Self::Eviction(Kind::TwoQ), RuleBook::Reference) => capacity_weight / 4,
             (Self::Eviction(Kind::S3Fifo), RuleBook::Reference) => (capacity_weight / 10).saturating_sub(1),
             _ => u64::MAX,
         }
@@ -126,6 +128,16 @@ impl Policy {
                 simulate!(Gdsf::new(Cost::Equal), Rules { newcomer_first: is_reference, ..rules })
             }
             Kind::LfuDa => simulate!(Gdsf::new(Cost::Size)),
+            Kind::Lfu => simulate!(Gdsf::lfu()),
+            Kind::Clock => simulate!(Clock::new()),
+            Kind::Arc => {
+                let rules = if is_reference { ArcRules::Reference } else { ArcRules::Paper };
+                simulate!(AdaptiveReplacement::new(capacity_weight, rules))
+            }
+            Kind::TwoQ => {
+                let rules = if is_reference { TwoQRules::Reference } else { TwoQRules::Paper };
+                simulate!(TwoQ::new(capacity_weight, rules))
+            }
         }
     }
 }

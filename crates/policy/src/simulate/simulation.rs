@@ -122,11 +122,13 @@ impl<P: Eviction> Simulation<P> {
             self.policy.refuse(Entry { hash: hash_of_object(access.object), weight: access.weight });
             return;
         }
+        self.policy.announce(Entry { hash: hash_of_object(access.object), weight: access.weight });
         if !self.rules.newcomer_first {
             self.make_room(weight, access.now_seconds);
         }
         self.enter(slot, access);
         self.make_room(0, access.now_seconds);
+        while self.policy.is_overfull() && self.evict(access.now_seconds) {}
     }
 
     fn enter(&mut self, slot: Slot, access: &Access) {

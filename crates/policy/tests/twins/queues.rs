@@ -257,6 +257,7 @@ impl Eviction for Slru {
         let has_room = |items: &Vec<Item>| weight(items) + u64::from(entry.weight) <= self.each();
         let segment = self.segments.iter().position(has_room).filter(|_| self.rules == SlruRules::Reference);
         self.segments[segment.unwrap_or(0)].insert(0, Item::new(slot, entry, now_seconds));
+        self.is_overfull = false;
     }
     fn hit(&mut self, slot: Slot, _: u32) {
         self.is_overfull = false;

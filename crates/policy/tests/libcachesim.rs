@@ -1,0 +1,58 @@
+//! Policies against libCacheSim 0.3.5 (its Python wheel): hits on a generated trace with popular keys, a drifting working set and
+//! scans, with equal and with unequal object sizes. The same trace was generated for the wheel, request by request.
+
+use flashwright_policy::eviction::Kind;
+use flashwright_policy::simulate::{Policy, Request, Settings, numbered};
+
+/// SplitMix64.
+fn mix(seed: u64) -> u64 {
+    let mut mixed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ mixed >> 31
+}
+
+const REQUESTS: u64 = 60_000;
+
+fn key(request: u64) -> u64 {
+    let draw = mix(request);
+    let uniform = draw >> 8 & 0xFF_FFFF;
+    match draw % 10 {
+        0..6 => (uniform * uniform / (1 << 24)) * uniform / (1 << 24) * 3000 / (1 << 24),
+        6..8 => 10_000 + request / 20 + uniform % 500,
+        _ if request / 3000 % 4 == 3 => 100_000 + request,
+        _ => uniform % 20_000 + 30_000,
+    }
+}
+
+fn trace(sized: bool) -> Vec<Request> {
+    let weight = |key: u64| if sized { 1 + (mix(key ^ 0xABCD) % 4000) as u32 } else { 1 };
+    (0..REQUESTS).map(key).map(|key| Request { key, weight: weight(key), now_seconds: 0 }).collect()
+}
+
+/// Policy; hits with equal sizes in caches of 100, 1000 and 5000 objects; hits with sizes of 1 to 4000 bytes in caches of 200 kB, 2 MB
+/// and 10 MB.
+const HITS: &[(&str, [u64; 3], [u64; 3])] = &[
+    ("exact-lru", [5601, 20070, 39026], [5564, 19980, 38979]),
+    ("lfu", [8715, 19210, 38645], [8660, 19192, 38627]),
+    ("clock", [5797, 20778, 39574], [5728, 20668, 39514]),
+    ("arc", [9316, 23902, 40243], [9479, 24028, 39611]),
+    ("2q", [9147, 22608, 39034], [9124, 22521, 39005]),
+];
+
+#[test]
+fn hits_equal_those_of_libcachesim() {
+    let traces = [false, true].map(|sized| numbered(&trace(sized)));
+    let capacities = [[100, 1000, 5000], [200_000, 2_000_000, 10_000_000]];
+    for &(name, equal, unequal) in HITS {
+        let kind: Kind = name.parse().unwrap();
+        for ((accesses, capacities), expected) in traces.iter().zip(capacities).zip([equal, unequal]) {
+            let hits = capacities.map(|capacity| {
+                let mut simulator = Policy::Eviction(kind).simulator(capacity, &Settings::default());
+                simulator.run(accesses, &[]);
+                simulator.counts().hits
+            });
+            assert_eq!(hits, expected, "{name}, capacities {capacities:?}");
+        }
+    }
+}
