@@ -1,13 +1,13 @@
-//! An export as one file of a FUSE file system, for programs that want a file and for loop devices.
+//! Serves an export as the single file of a FUSE file system, for programs that need a file and for loop devices.
 //!
 //! ```text
 //! losetup --find --show --direct-io=on MOUNTPOINT/NAME
 //! ```
 //!
-//! The kernel keeps nothing of the file: what one front writes, another reads at once. `fsync` is a flush, and a write with
-//! `O_DSYNC` or `O_SYNC` is durable when it is acknowledged. Zeros can be made of a range. A hole, which must read as zeros ever
-//! after, can be punched only where the disk promises that of what it is trimmed of: to write zeros would make discarding a large
-//! device take as long as filling it.
+//! The kernel caches nothing of the file, so writes through one front end are visible in the others immediately. `fsync` is a flush,
+//! and writes with `O_DSYNC` or `O_SYNC` are durable when acknowledged. Zeroing a range is supported. Punching a hole, which must
+//! read as zeros, is supported only if the disk reads trimmed blocks as zeros: otherwise discarding a large device would
+//! take as long as overwriting it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -31,60 +31,60 @@ use rustix::mount::{UnmountFlags, unmount};
 
 use crate::export::{Caller, Client, Export, Operation};
 
-/// A file system with one file, mounted. Dropping it unmounts it.
+/// A mounted file system with one file. Dropping it unmounts it.
 pub struct Mounted {
-    /// Dropped, fuser's session would unmount whatever is at the place by then, be it what lies beneath or somebody else's: it takes
-    /// one that is over for mounted. It is the price that its descriptor stays open until the process ends.
+    /// Never dropped: fuser's session would unmount the file system that is at the path by then, even another one. Its descriptor
+    /// stays open until the process ends.
     session: Option<ManuallyDrop<BackgroundSession>>,
     place: PathBuf,
-    /// What its directory is known by: the number that the kernel gave the file system, and the inode.
+    /// Identity of its root directory: device number and inode.
     known_by: Option<(u64, u64)>,
 }
 
-/// How one was unmounted.
+/// The result of unmounting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unmounted {
-    /// Nobody has anything of it any more.
+    /// The file system is gone.
     Whole,
-    /// It is gone from its place. Its file was open, there or in a copy of the mount: that is answered until the process ends, and
-    /// fails from then on.
+    /// It is detached from its path, but its file is still open. Requests are answered until the process ends and fail
+    /// afterwards.
     InUse,
 }
 
-/// What is shown as the device that is mounted.
+/// Source name in the mount table.
 const SOURCE: &str = "flashwright";
 
-/// Longer than the kernel takes to tell that a file system is unmounted.
+/// Time within which the kernel ends the session after an unmount.
 const END_NS: u64 = 1_000_000_000;
 
-/// How long the kernel may believe what it was told of the file: nothing of it changes.
+/// Cache time of attributes in the kernel: they never change.
 const FOR_GOOD: Duration = Duration::from_secs(86_400);
 
-/// The file, for the kernel, which calls the directory [`INodeNo::ROOT`].
+/// Inode of the file; the directory is [`INodeNo::ROOT`].
 const FILE: INodeNo = INodeNo(2);
 
-/// What is shown as the directory's inode: each mount has its own, by which it is told from others. The number that the kernel
-/// gave it is not enough, for the next file system may have that as soon as this one is unmounted.
+/// Counter for the inode number shown for the directory, which identifies the mount. The device number does not suffice, because the
+/// kernel reuses it.
 static MOUNTS: AtomicU64 = AtomicU64::new(0);
 
-/// Requests that the kernel sends without waiting for each other's replies.
+/// Concurrent requests from the kernel.
 const AT_ONCE: u16 = 64;
 
-/// `FALLOC_FL_ZERO_RANGE` and `FALLOC_FL_PUNCH_HOLE` of `fallocate(2)`, and `FALLOC_FL_KEEP_SIZE`, which a file of one size always
-/// does.
+/// Modes of `fallocate(2)`: `FALLOC_FL_ZERO_RANGE`, `FALLOC_FL_PUNCH_HOLE` and `FALLOC_FL_KEEP_SIZE`. The file always keeps its
+/// size.
 const ZERO_RANGE: i32 = 0x10;
 const PUNCH_HOLE: i32 = 0x02;
 const KEEP_SIZE: i32 = 0x01;
 
-/// Zeros of less are soon written: a hole of parts of blocks is made so.
+/// Shorter holes are made by writing zeros if necessary.
 const LONG_BYTES: u64 = 256 << 10;
 
 impl Mounted {
-    /// Mounts a file system at the directory `place`, with `export` as its file `name`. The export takes requests of any
+    /// Mounts a file system at the directory `place`, with `export` as its file `name`. The export must accept any
     /// offset and length.
     ///
     /// # Errors
-    /// If it cannot be mounted: no FUSE, no permission, no such directory.
+    /// If it cannot be mounted, for example without FUSE, permission or the directory.
     pub fn at(place: &Path, name: &str, export: Arc<dyn Export>) -> io::Result<Self> {
         let mut config = Config::default();
         config.mount_options =
@@ -97,10 +97,10 @@ impl Mounted {
         Ok(Self { session: Some(ManuallyDrop::new(session)), place, known_by })
     }
 
-    /// Unmounts, and waits for the last request. One that somebody else has unmounted is done with.
+    /// Unmounts and waits for requests in flight. Succeeds if the file system was already unmounted.
     ///
     /// # Errors
-    /// If something else has been mounted over it, or it takes `fusermount3` and that fails; it stays mounted then until the process
+    /// If another file system is mounted over it, or if `fusermount3` is needed and fails. It stays mounted then until the process
     /// ends.
     pub fn unmount(mut self) -> io::Result<Unmounted> {
         self.leave()
@@ -118,16 +118,16 @@ impl Mounted {
                 "something else has been mounted over it",
             ));
         }
-        // Unmounted. Whoever still has its file open is answered until the process ends.
+        // Already unmounted. Open files are served until the process ends.
         Ok(Unmounted::Whole)
     }
 
-    /// Takes it from its place, as libfuse's servers do: whoever still uses it has it until the process ends, and nobody finds a
-    /// directory that cannot be used.
+    /// Detaches the file system, as libfuse's servers do: open files are served until the process ends, and the path shows the
+    /// directory below.
     fn end(&self, session: &BackgroundSession) -> io::Result<Unmounted> {
         if let Err(error) = unmount(&self.place, UnmountFlags::empty()).map_err(io::Error::from) {
             match error.kind() {
-                // Somebody else has unmounted it just now.
+                // Another process has just unmounted it.
                 io::ErrorKind::InvalidInput => {}
                 io::ErrorKind::ResourceBusy => {
                     unmount(&self.place, UnmountFlags::DETACH)?;
@@ -140,7 +140,7 @@ impl Mounted {
         Ok(if ends_soon(session) { Unmounted::Whole } else { Unmounted::InUse })
     }
 
-    /// Whether what is seen at its place is this file system. One that is over is only there if it was broken off.
+    /// Whether this file system is visible at its path. After its session has ended, it can only be visible as disconnected.
     fn is_seen(&self, is_alive: bool) -> bool {
         match is_alive {
             true => self.known_by.is_some() && known_by(&self.place) == self.known_by,
@@ -149,7 +149,7 @@ impl Mounted {
     }
 }
 
-/// Detached by `fusermount3`, which may do so for everybody.
+/// Unmounts with `fusermount3`, which is set-user-ID root.
 fn detach_with_help(place: &Path) -> io::Result<()> {
     let with = |helper: &str| Command::new(helper).args(["-u", "-z", "--"]).arg(place).output();
     let helped = with("fusermount3").or_else(|_| with("fusermount"));
@@ -161,7 +161,7 @@ fn detach_with_help(place: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether the session ends, as one does that nobody uses any more.
+/// Waits briefly for the session to end, as it does if no file is open.
 fn ends_soon(session: &BackgroundSession) -> bool {
     let timer = SystemTimer::default();
     let give_up_ns = timer.monotonic_ns() + END_NS;
@@ -175,15 +175,15 @@ fn known_by(place: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(place).ok().map(|directory| (directory.dev(), directory.ino()))
 }
 
-/// Whether a file system that lost its server is mounted there. Of its directory itself the kernel may remember all that it
-/// is asked.
+/// Whether a FUSE file system without a server is mounted at `place`. `readdir` is used because the kernel may have cached the
+/// directory's attributes.
 #[must_use]
 pub fn is_broken_off(place: &Path) -> bool {
     std::fs::read_dir(place).is_err_and(|error| error.kind() == io::ErrorKind::NotConnected)
 }
 
-/// Takes away what [is broken off](is_broken_off) at `place`, if a server of ours mounted it. Nothing is lost by it: nobody can use
-/// it any more. Whether there was anything.
+/// Unmounts a [disconnected](is_broken_off) file system at `place` if a flashwright server mounted it. No data is lost, because it is
+/// unusable. Returns whether there was one.
 ///
 /// # Errors
 /// If it cannot be unmounted.
@@ -199,9 +199,9 @@ pub fn clear_broken_off(place: &Path) -> io::Result<bool> {
     }
 }
 
-/// Whether what is mounted at `place` last is a file system of a server of ours.
+/// Whether the topmost mount at `place` is of a flashwright server.
 fn is_ours(place: &Path) -> bool {
-    // The directory itself may tell nothing any more.
+    // Canonicalizes the parent, because the directory itself may be inaccessible.
     let parent = place.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let (Ok(parent), Some(name)) = (parent.canonicalize(), place.file_name()) else { return false };
     let place = in_mount_table(&parent.join(name));
@@ -211,7 +211,7 @@ fn is_ours(place: &Path) -> bool {
     kind_and_source.is_some_and(|rest| rest.starts_with("fuse") && rest.split(' ').nth(1) == Some(SOURCE))
 }
 
-/// A path as it stands in `/proc/self/mountinfo`.
+/// Escapes a path as in `/proc/self/mountinfo`.
 fn in_mount_table(path: &Path) -> String {
     let escapes = [('\\', "\\134"), (' ', "\\040"), ('\t', "\\011"), ('\n', "\\012")];
     let path = path.display().to_string();
@@ -220,12 +220,12 @@ fn in_mount_table(path: &Path) -> String {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Nobody is left to be told.
+        // An error cannot be reported here.
         let _ = self.leave();
     }
 }
 
-/// Whether a file system of ours that has this number is mounted anywhere, as far as can be told.
+/// Whether a FUSE file system with this device number is mounted anywhere; true if unknown.
 fn is_in_mount_table(number: u64) -> bool {
     let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
     let is_it = |line: &str| {
@@ -238,7 +238,7 @@ fn is_in_mount_table(number: u64) -> bool {
 struct OneFile {
     name: String,
     export: Arc<dyn Export>,
-    /// The directory's, for those who look.
+    /// Inode number shown for the directory.
     inode: INodeNo,
 }
 
@@ -257,7 +257,7 @@ impl OneFile {
         }
     }
 
-    /// The bytes of `len` from `offset` on that there are.
+    /// Length of the part of the range that lies within the file.
     fn within(&self, offset: u64, len: u64) -> u64 {
         len.min(self.export.shape().size_bytes.saturating_sub(offset))
     }
@@ -285,7 +285,7 @@ impl OneFile {
 
 impl Filesystem for OneFile {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // A kernel without it serves direct requests one after the other.
+        // A kernel without this feature serves direct requests one after the other.
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
         let _ = config.set_max_background(AT_ONCE);
         Ok(())
@@ -307,7 +307,7 @@ impl Filesystem for OneFile {
         }
     }
 
-    /// Times and owners are taken note of by nobody; another size cannot be had.
+    /// Times and owners are ignored; changing the size is refused.
     fn setattr(
         &self,
         _: &Request,
@@ -396,12 +396,12 @@ impl Filesystem for OneFile {
             Ok(_) => reply.written(len),
             Err(error) => reply.error(errno(&error)),
         });
-        // The kernel leaves it to us, and says so of a single write (`RWF_DSYNC`) too. `O_DSYNC` is one of the bits of `O_SYNC`.
+        // The kernel passes these flags, also for a single write (`RWF_DSYNC`). `O_DSYNC` is one of the bits of `O_SYNC`.
         let durable = OFlags::from_bits_retain(flags.0 as u32).intersects(OFlags::SYNC);
         self.export.submit_for(&client(request), Operation::Write { offset, data, durable }, caller);
     }
 
-    /// Told at every close; durability is `fsync`'s.
+    /// Called at every close; only `fsync` makes data durable.
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         reply.ok();
     }
@@ -428,14 +428,14 @@ impl Filesystem for OneFile {
                 let zero = Operation::Zero { offset, len, may_trim, only_if_fast, durable: false };
                 self.export.submit_for(&client(request), zero, told(reply));
             }
-            // All of the file has its space.
+            // The whole file is allocated.
             0 if len == length => reply.ok(),
             _ => reply.error(Errno::EOPNOTSUPP),
         }
     }
 }
 
-/// Who made a request.
+/// The client of a request.
 fn client(request: &Request) -> Client {
     Client::Thread { tid: request.pid(), uid: request.uid() }
 }

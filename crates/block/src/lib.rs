@@ -1,8 +1,8 @@
-//! The write-back block cache: flash in front of a slow disk, for any program that speaks to a block device.
+//! A write-back block cache: flash in front of a slow disk, presented as a block device.
 //!
-//! It loses nothing that an acknowledged flush covered. What it decides (which set, which victim, what to clean and when) is
-//! the pure core in [`sets`]: no I/O, no clock. [`volume`] does the I/O those decisions ask for, in either world; [`nbd`],
-//! [`fuse`] and [`ublk`] serve a volume, or any device, to other programs ([`export`]).
+//! Data covered by an acknowledged flush survives a power cut. [`sets`] decides, without I/O or a clock, which set holds a
+//! block, which block is evicted, and which blocks are cleaned. [`volume`] performs the I/O, on real devices or in simulated time.
+//! [`nbd`], [`fuse`] and [`ublk`] serve a volume, or any other device, to programs through [`export`].
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -15,9 +15,9 @@
 //! Volume::create(&flash, &disk, &VolumeConfig::default(), 0x7a61_c2f0).await?;
 //!
 //! let (volume, _found) = Volume::open(flash, disk, Arc::new(SystemTimer::default())).await?;
-//! // A thread of its own drives `volume.run_upkeep()`: cleaning, and tables for the journal.
+//! // A thread drives `volume.run_upkeep()`, which cleans and writes checkpoints.
 //! volume.write(4096, IoBuffer::copy_of(&[7; 8192]).into(), false).await?;
-//! volume.flush().await?; // from here on it survives a power cut
+//! volume.flush().await?; // the writes above now survive a power cut
 //! assert_eq!(volume.read(8192, 512).await?[..], [7; 512]);
 //! assert_eq!(volume.stats().dirty_blocks, 2);
 //! volume.clean().await?; // to the disk
@@ -25,7 +25,7 @@
 //! # Ok::<(), flashwright_block::volume::VolumeError>(()) }).unwrap();
 //! ```
 //!
-//! This room knows nothing of the hybrid cache: the two keep different promises.
+//! The crate does not use the hybrid cache, whose durability rules differ.
 
 pub mod export;
 pub mod fuse;

@@ -1,19 +1,19 @@
-//! Flash of several devices, as a stripe whose members know their places.
+//! Flash that consists of several devices: a stripe whose members record their positions.
 //!
-//! Named in another order, or with another among them, the devices would be a flash of which the superblock may well be found and
-//! most other pages are somebody else's. So each member begins with a label, which takes one unit of the stripe:
+//! In another order, or with a wrong device, the superblock might still be found although most pages are wrong. So each member begins
+//! with a label, which takes one unit of the stripe:
 //!
 //! ```text
 //!   0   8  magic, "FWSTRIPE"
 //!   8   4  version, 1
-//!  12   4  this member's place, from 0
-//!  16   4  members
-//!  20   4  bytes of a unit
+//!  12   4  position of this member, from 0
+//!  16   4  number of members
+//!  20   4  unit size in bytes
 //!  24  16  the stripe's UUID
-//! 508   4  CRC-32C of what is before
+//! 508   4  CRC-32C of the preceding bytes
 //! ```
 //!
-//! Numbers are little endian.
+//! Numbers are little-endian.
 
 use std::sync::Arc;
 
@@ -34,17 +34,17 @@ const UUID_AT: usize = UNIT_AT + 4;
 const CRC_AT: usize = LABEL_BYTES - 4;
 const LABEL_BYTES: usize = 512;
 
-/// A member, and the name that it was given by.
+/// A device and the name by which the user gave it.
 pub type Member = (String, Arc<dyn Device>);
 
-/// What a member says of itself.
+/// The label of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Label {
-    /// Its place, from 0.
+    /// Position, from 0.
     pub place: u32,
-    /// How many there are.
+    /// Number of members.
     pub members: u32,
-    /// The stripe.
+    /// UUID of the stripe.
     pub uuid: u128,
 }
 
@@ -64,10 +64,10 @@ impl Label {
         bytes
     }
 
-    /// What `bytes` say, if they are a label.
+    /// Decodes a label; `None` if there is none.
     ///
     /// # Errors
-    /// They begin as one, and are damaged, or of another version, whose unit may be any.
+    /// If the label is damaged or has another version.
     fn decode(bytes: &[u8]) -> Result<Option<Self>, &'static str> {
         let Some(bytes) = bytes.get(..LABEL_BYTES).filter(|bytes| bytes.starts_with(MAGIC)) else {
             return Ok(None);
@@ -83,19 +83,19 @@ impl Label {
         Ok(Some(Self { place: word(PLACE_AT), members: word(MEMBERS_AT), uuid }))
     }
 
-    /// The label of a device, if it has one.
+    /// Reads the label of a device, if it has one.
     ///
     /// # Errors
-    /// It cannot be read, or not be understood.
+    /// If it cannot be read or decoded.
     pub fn of(member: &dyn Device) -> Result<Option<Self>, IoError> {
         Self::decode(&first_block(member)?).map_err(|why| invalid(why.into()))
     }
 }
 
-/// The stripe of `members`, if they are its members in order.
+/// Opens the stripe with these members, after checking that they are complete and in order.
 ///
 /// # Errors
-/// The first that is not what it is named as.
+/// Names the first wrong member and the reason.
 pub fn join(members: &[Member]) -> Result<Arc<dyn Device>, IoError> {
     let mut stripe = None;
     for (place, (name, member)) in (0..).zip(members) {
@@ -118,10 +118,10 @@ pub fn join(members: &[Member]) -> Result<Arc<dyn Device>, IoError> {
     join_unlabelled(members)
 }
 
-/// The stripe that `members` will be once they are [labelled](label).
+/// The stripe that `members` form after they are [labelled](label).
 ///
 /// # Errors
-/// Devices that are too small.
+/// If a device is too small.
 pub fn join_unlabelled(members: &[Member]) -> Result<Arc<dyn Device>, IoError> {
     let rest = |(name, member): &Member| {
         let capacity = member.geometry().capacity_bytes;
@@ -138,16 +138,16 @@ pub fn join_unlabelled(members: &[Member]) -> Result<Arc<dyn Device>, IoError> {
 /// Labels `members` as a new stripe, in order.
 ///
 /// # Errors
-/// A device fails; then the members are as they were, as far as that can be.
+/// If a device fails. The previous contents are restored as far as possible.
 pub fn label(members: &[Member], uuid: u128) -> Result<Labelled, IoError> {
     let count = members.len() as u32;
     let mut labelled = Labelled(Vec::new());
     for (place, (_, member)) in (0..).zip(members) {
-        // What cannot be read is nothing to be kept.
+        // Unreadable contents are not restored.
         let nothing = || IoBuffer::zeroed(label_block(&**member)).into();
         labelled.0.push((Arc::clone(member), first_block(&**member).unwrap_or_else(|_| nothing())));
         if let Err(error) = write(&**member, &Label { place, members: count, uuid }.encode()) {
-            // This error is told, not one of that.
+            // Only the first error is reported.
             let _ = labelled.take_back();
             return Err(error);
         }
@@ -155,14 +155,14 @@ pub fn label(members: &[Member], uuid: u128) -> Result<Labelled, IoError> {
     Ok(labelled)
 }
 
-/// Members that have their labels, and what stood there before.
+/// Labelled members and their previous contents.
 pub struct Labelled(Vec<(Arc<dyn Device>, IoSlice)>);
 
 impl Labelled {
-    /// Puts that back.
+    /// Restores the previous contents.
     ///
     /// # Errors
-    /// The first of the devices that failed; the others have it.
+    /// The first device that fails; the others are restored.
     pub fn take_back(self) -> Result<(), IoError> {
         let put_back = |(member, before): (Arc<dyn Device>, IoSlice)| write(&*member, &before);
         let failed: Vec<IoError> = self.0.into_iter().filter_map(|held| put_back(held).err()).collect();
@@ -170,10 +170,10 @@ impl Labelled {
     }
 }
 
-/// Takes the labels away.
+/// Overwrites the labels.
 ///
 /// # Errors
-/// A device fails.
+/// If a device fails.
 pub fn unlabel(members: &[Member]) -> Result<(), IoError> {
     members.iter().try_for_each(|(_, member)| write(&**member, &[0; LABEL_BYTES]))
 }
@@ -230,7 +230,7 @@ mod tests {
         assert!(join(&ours).is_err());
     }
 
-    /// Those before it kept their labels, of a stripe that there never was.
+    /// The other members must not keep labels of a stripe that was not created.
     #[test]
     fn members_were_left_labelled_when_one_of_them_failed() {
         let mut ours = members(3);

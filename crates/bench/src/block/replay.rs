@@ -163,7 +163,7 @@ impl Replay {
 
     fn admit(&mut self, request: &BlockRequest, limit: fn(&Tuning) -> u64) -> Admit {
         let limit = limit(self.sets.tuning());
-        let stream_bytes = self.streams.see(request.first_byte, request.bytes);
+        let stream_bytes = self.streams.record(request.first_byte, request.bytes);
         if limit > 0 && stream_bytes > limit { Admit::Sequential } else { Admit::Yes }
     }
 

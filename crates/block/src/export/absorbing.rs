@@ -1,38 +1,38 @@
-//! Writes that are copied into memory that outlives the process instead of being transferred.
+//! Copies writes into memory that outlives the process, instead of waiting for the device.
 //!
-//! A write that somebody waits for alone takes a copy then, and not a drive's time: half of it or less. The flush that
-//! makes it durable takes it along, as it does everything that was written before. Where a flush or a read of what was just
-//! written follows every few writes, it would wait for what the writes did not, so there they are transferred.
+//! A copy takes at most half the time of a drive's write. It helps a client with one write in flight. The flush that makes the write
+//! durable includes it, like all earlier writes. If a flush or a read of the same data follows every few writes, it would have to wait
+//! for the drive instead, so writes are transferred then.
 //!
-//! A drive that fails such a write fails the flush, and with it the volume, as it would by failing the write; until then
-//! what is read of it is as it was before. So volumes without checksums learn of it late.
+//! If the drive fails such a write, the next flush fails, and with it the volume, as for a failed write; until then reads return
+//! the old data. A volume without checksums does not notice this before the flush.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use device::{Device, Outcome, PlacementHandle, Request};
 
-/// Writes in a row, with no flush between and no read of one that was copied, after which the next are copied.
+/// Consecutive transferred writes, without a flush or a read of a copied write, after which writes are copied.
 const WRITES_BEFORE: u32 = 8;
 
-/// Copies that are remembered, for reads of them.
+/// Number of copied writes that are remembered, to detect reads of them.
 const LATEST: usize = 16;
 
-/// What has been written since the last flush.
+/// Decides which writes are copied.
 #[derive(Default)]
 pub(super) struct Absorbing {
     writes: AtomicU32,
-    /// Offsets of the latest writes that were copied, one more than each; 0 is none.
+    /// Offsets of the latest copied writes plus one; 0 if none.
     latest: [AtomicU64; LATEST],
     copies: AtomicUsize,
 }
 
 impl Absorbing {
-    /// Counts a request on its way to the device.
+    /// Counts a request that is submitted to the device.
     pub(super) fn count(&self, request: &Request) {
         match request {
             Request::Flush => {
                 self.writes.store(0, Ordering::Relaxed);
-                // Their reads wait for nothing any more.
+                // After the flush, reads of copied writes do not wait.
                 self.latest.iter().for_each(|latest| latest.store(0, Ordering::Relaxed));
             }
             Request::Write { .. } => {
@@ -45,7 +45,7 @@ impl Absorbing {
         }
     }
 
-    /// Makes a write by a copy, if it is to be one. A copy cannot say where a device with placement is to put it.
+    /// Copies a write, if it qualifies. Not one with a placement, which a copy cannot keep.
     pub(super) fn absorb(&self, device: &dyn Device, request: &Request) -> Option<Outcome> {
         match request {
             Request::Write { offset, data, placement: PlacementHandle::DEFAULT }
@@ -75,7 +75,7 @@ mod tests {
         Request::Write { offset: 512, data: IoBuffer::zeroed(512).into(), placement }
     }
 
-    /// How many of `writes` in a row are copied.
+    /// Number of copied writes among `writes` in a row.
     fn copied(absorbing: &Absorbing, device: &dyn Device, writes: u32) -> usize {
         let write = write(PlacementHandle::DEFAULT);
         let copied = (0..writes).filter(|_| {
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(copied(&absorbing, &device, WRITES_BEFORE + 1), 1);
     }
 
-    /// Each such read waited for the drive twice: for the write, and for itself.
+    /// Such a read would wait for the drive twice: for the write, and for itself.
     #[test]
     fn writes_are_transferred_again_once_one_that_was_copied_is_read() {
         let (absorbing, device) = (Absorbing::default(), MemoryDevice::new(4096).absorbing(true));

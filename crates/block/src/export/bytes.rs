@@ -1,7 +1,7 @@
-//! An export of blocks as one of bytes: requests of any offset and length.
+//! Serves an export of blocks as one of bytes, with requests of any offset and length.
 //!
-//! A write that covers a block in part reads that block, puts its bytes in and writes it back. Meanwhile nobody else may
-//! write to that block, or what he wrote, and was told to be written, would be gone: see [`ranges`](super::ranges).
+//! A write of part of a block reads the block, replaces the bytes and writes it back. Concurrent writes to the block wait, since
+//! otherwise an acknowledged write could be lost: see [`ranges`](super::ranges).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,38 +11,38 @@ use device::{ErrorKind, IoBuffer, IoError, IoSlice};
 use super::ranges::{Access, Ranges};
 use super::{Answer, Caller, Context, Export, Extent, Operation, Shape};
 
-/// Serves an export to clients that know nothing of its blocks.
+/// Serves an export to clients that do not align requests to its blocks.
 pub struct ByteExport {
     inner: Arc<Inner>,
 }
 
-/// Sectors of a disk unless another size is given.
+/// Sector size unless another one is given.
 const USUAL_SECTOR_BYTES: u32 = 512;
 
 struct Inner {
     blocks: Arc<dyn Export>,
     block_bytes: u64,
-    /// Sector size that clients see.
+    /// Sector size presented to clients.
     sector_bytes: u32,
     ranges: Arc<Ranges>,
 }
 
 impl ByteExport {
-    /// Serves `blocks` and shows clients sectors of 512 bytes.
+    /// Serves `blocks` and presents sectors of 512 bytes.
     #[must_use]
     pub fn new(blocks: Arc<dyn Export>) -> Self {
         Self::with_sectors(blocks, USUAL_SECTOR_BYTES)
     }
 
-    /// Serves `blocks` and shows clients sectors of `sector_bytes`, a power of two of at least 512.
+    /// Serves `blocks` and presents sectors of `sector_bytes`, a power of two of at least 512.
     #[must_use]
     pub fn with_sectors(blocks: Arc<dyn Export>, sector_bytes: u32) -> Self {
         let block_bytes = u64::from(blocks.shape().block_bytes);
         Self { inner: Arc::new(Inner { blocks, block_bytes, sector_bytes, ranges: Arc::default() }) }
     }
 
-    /// Serves `blocks`, which are the same bytes as this export's, reached in another way: nobody writes to a block that is
-    /// being patched through either.
+    /// Serves `blocks`, another path to the same bytes. Both exports share the locks on blocks that are partially
+    /// written.
     #[must_use]
     pub fn beside(&self, blocks: Arc<dyn Export>) -> Self {
         let Inner { block_bytes, sector_bytes, ref ranges, .. } = *self.inner;
@@ -102,7 +102,7 @@ impl Export for ByteExport {
         let before = offset - around.start;
         let mut extents =
             self.inner.blocks.extents(context, around.start, around.end - around.start, most)?;
-        // Extents are made of whole blocks, so the first reaches past where the range starts.
+        // The first extent may begin before the range.
         if let Some(first) = extents.first_mut() {
             first.len -= before;
         }
@@ -110,7 +110,7 @@ impl Export for ByteExport {
     }
 }
 
-/// How a range is zeroed: as in [`Operation::Zero`].
+/// Options of [`Operation::Zero`].
 #[derive(Clone, Copy)]
 struct Zero {
     may_trim: bool,
@@ -123,12 +123,12 @@ impl Inner {
         offset.is_multiple_of(self.block_bytes) && len.is_multiple_of(self.block_bytes)
     }
 
-    /// The whole blocks that `range` touches.
+    /// The blocks that overlap `range`.
     fn around(&self, range: Range<u64>) -> Range<u64> {
         range.start - range.start % self.block_bytes..range.end.next_multiple_of(self.block_bytes)
     }
 
-    /// The whole blocks inside `range`; nothing if there are none.
+    /// The blocks that lie inside `range` completely.
     fn inside(&self, range: &Range<u64>) -> Option<Range<u64>> {
         let (start, end) =
             (range.start.next_multiple_of(self.block_bytes), range.end - range.end % self.block_bytes);
@@ -160,7 +160,7 @@ impl Inner {
         self.blocks.submit(Operation::Read { offset, len }, cut);
     }
 
-    /// Writes `data` over a part of the blocks that it touches.
+    /// Writes `data` over part of the blocks that it overlaps.
     fn patch(self: &Arc<Self>, offset: u64, data: IoSlice, durable: bool, caller: Caller) {
         let range = offset..offset + data.len() as u64;
         let around = self.around(range.clone());
@@ -176,7 +176,7 @@ impl Inner {
         });
     }
 
-    /// Where the blocks begin that `range` covers in part: none, one or two.
+    /// Offsets of the blocks that `range` covers in part: none, one or two.
     fn edges(&self, range: &Range<u64>) -> Vec<u64> {
         let of = |byte: u64| byte - byte % self.block_bytes;
         let head = (range.start != of(range.start)).then(|| of(range.start));
@@ -184,7 +184,7 @@ impl Inner {
         head.into_iter().chain(tail).collect()
     }
 
-    /// Zeros the whole blocks first: should that be refused, nothing was touched.
+    /// Zeroes the whole blocks first: if that is refused, nothing has changed.
     fn zero(self: &Arc<Self>, range: Range<u64>, how: Zero, caller: Caller) {
         let Zero { may_trim, only_if_fast, durable } = how;
         let inside = self.inside(&range);
@@ -207,7 +207,7 @@ impl Inner {
         self.in_turn(steps, caller);
     }
 
-    /// Runs `steps` from the last to the first, each after the one before.
+    /// Runs `steps` one after the other, from the last to the first.
     fn in_turn(self: &Arc<Self>, mut steps: Vec<Operation>, caller: Caller) {
         let Some(step) = steps.pop() else { return caller.tell(Ok(None)) };
         let inner = Arc::clone(self);
@@ -218,7 +218,7 @@ impl Inner {
         ByteExport { inner: Arc::clone(self) }.submit(step, then);
     }
 
-    /// Of blocks covered in part nothing can be forgotten.
+    /// Trims the whole blocks. Partially covered blocks keep their contents.
     fn trim(self: &Arc<Self>, range: &Range<u64>, durable: bool, caller: Caller) {
         let Some(inside) = self.inside(range) else { return caller.tell(Ok(None)) };
         let (offset, len) = (inside.start, inside.end - inside.start);
@@ -226,12 +226,12 @@ impl Inner {
     }
 }
 
-/// A write of parts of blocks, with its range to itself.
+/// A write of parts of blocks, which holds their range exclusively.
 struct Patch {
     inner: Arc<Inner>,
-    /// Blocks still to be read.
+    /// Offsets of blocks still to be read.
     edges: Vec<u64>,
-    /// Where the first block begins, and the bytes of all of them.
+    /// Offset and contents of all blocks of the range.
     start: u64,
     whole: IoBuffer,
     offset: u64,

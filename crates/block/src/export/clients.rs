@@ -1,7 +1,7 @@
-//! Clients, and whose blocks are cached: Flashcache's `cache_all` and its two lists of processes.
+//! Clients, and rules for whose blocks are cached: Flashcache's `cache_all` and its two lists of processes.
 //!
-//! Blocks of all clients are cached but of those on one list, or only of those on the other. Who is on both is the exception to
-//! either rule. It is decided request by request, so that a rule holds for whatever comes after it, on open connections too.
+//! Either all clients are cached except those on one list, or none except those on the other. A client on both lists is an
+//! exception to the rule. The rules are applied to each request, so a change affects open connections too.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -17,31 +17,31 @@ use rustix::net::sockopt::socket_peercred;
 
 use super::{Caller, Context, Export, Extent, Operation, Shape};
 
-/// Who makes a request, as far as a front can tell.
+/// The client of a request, as far as the front end knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Client {
-    /// The process that connected to a Unix socket, 0 if it is none that this one can see, and its effective user.
+    /// The process that connected to a Unix socket, and its effective user.
     Process {
-        /// Its number.
+        /// Process ID; 0 if it is in another PID namespace.
         pid: u32,
-        /// Its user's number.
+        /// User ID.
         uid: u32,
     },
-    /// The thread whose system call it is, 0 if it is none that this process can see, and its user.
+    /// The thread that made the system call, and its user.
     Thread {
-        /// Its number, which in a process of one thread is the process's.
+        /// Thread ID, equal to the process ID in a single-threaded process; 0 if it is in another PID namespace.
         tid: u32,
-        /// Its user's number.
+        /// User ID.
         uid: u32,
     },
-    /// The other end of a TCP connection.
+    /// The peer of a TCP connection.
     Remote(IpAddr),
-    /// Nobody can tell: requests of a block device come from the kernel.
+    /// Unknown: the kernel makes the requests of a block device.
     Unknown,
 }
 
 impl Client {
-    /// Who connected to a Unix socket.
+    /// The peer of a Unix socket.
     pub(crate) fn of_unix(socket: impl AsFd) -> Self {
         socket_peercred(socket).map_or(Self::Unknown, |peer| Self::Process {
             pid: peer.pid.as_raw_nonzero().get().cast_unsigned(),
@@ -49,29 +49,29 @@ impl Client {
         })
     }
 
-    /// Who connected from `address`. A listener at an IPv6 address sees clients of IPv4 by addresses of IPv6.
+    /// The peer at `address`. A listener on IPv6 sees IPv4 clients with mapped addresses.
     pub(crate) fn of_tcp(address: IpAddr) -> Self {
         Self::Remote(address.to_canonical())
     }
 }
 
-/// What clients are called in a list: `pid:N`, `uid:N`, or an IP address, which a prefix length makes one of a network.
+/// A client in a rule: `pid:N`, `uid:N`, an IP address, or a network with a prefix length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientName {
-    /// A process, with all of its threads.
+    /// A process with all its threads.
     Pid(u32),
-    /// All of a user's processes.
+    /// All processes of a user.
     Uid(u32),
-    /// Addresses that begin alike.
+    /// A network.
     Network {
-        /// The first of them.
+        /// First address.
         first: IpAddr,
-        /// In how many bits.
+        /// Prefix length.
         prefix_bits: u8,
     },
 }
 
-/// Why a text names no client.
+/// Why a text is not a client name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ClientNameError(String);
@@ -90,7 +90,7 @@ impl ClientName {
     }
 }
 
-/// The kernel tells of a request which thread it is from, and not of which process.
+/// FUSE reports the thread of a request, not its process.
 fn is_thread_of(pid: u32, tid: u32) -> bool {
     Path::new(&format!("/proc/{pid}/task/{tid}")).exists()
 }
@@ -118,7 +118,7 @@ impl FromStr for ClientName {
 
     fn from_str(text: &str) -> Result<Self, ClientNameError> {
         let wrong = |words: &str| ClientNameError(words.to_owned());
-        // Neither does a process have the number 0, nor a user the highest.
+        // 0 is not a process ID, and the highest number not a user ID.
         if let Some(number) = text.strip_prefix("pid:") {
             let pid = number.parse().ok().filter(|pid| (1..=i32::MAX.cast_unsigned()).contains(pid));
             return pid.map(Self::Pid).ok_or_else(|| wrong("must be pid: and the number of a process"));
@@ -160,14 +160,14 @@ impl fmt::Display for ClientName {
     }
 }
 
-/// Whose blocks are cached.
+/// Rules for whose blocks are cached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientRules {
-    /// Those of all clients, but for `uncached`; otherwise none but those of `cached`.
+    /// Cache all clients except `uncached`; otherwise none except `cached`.
     pub cache_all: bool,
-    /// Clients whose blocks are not cached. Where not all are cached anyway, exceptions among `cached`.
+    /// Clients that are not cached; without `cache_all`, exceptions to `cached`.
     pub uncached: Vec<ClientName>,
-    /// Clients whose blocks are cached. Where all are cached anyway, exceptions among `uncached`.
+    /// Clients that are cached; with `cache_all`, exceptions to `uncached`.
     pub cached: Vec<ClientName>,
 }
 
@@ -178,10 +178,10 @@ impl Default for ClientRules {
 }
 
 impl ClientRules {
-    /// Names that a list has, at most: each is compared with each request's client.
+    /// Maximum length of a list. Each request is compared with every name.
     pub const MOST_NAMES: usize = 100;
 
-    /// Whether blocks of this client are cached.
+    /// Whether blocks of `client` are cached.
     #[must_use]
     pub fn caches(&self, client: &Client) -> bool {
         let is_on = |list: &[ClientName]| list.iter().any(|name| name.is(client));
@@ -191,23 +191,23 @@ impl ClientRules {
         }
     }
 
-    /// Whether there can be a client whose blocks are not.
+    /// Whether the rules can exclude any client.
     fn keep_some_out(&self) -> bool {
         !self.cache_all || !self.uncached.is_empty()
     }
 }
 
-/// The rules in force, which can change at any time.
+/// The rules in force, which can be replaced at any time.
 #[derive(Default)]
 pub struct Admission {
-    /// All that is looked at while there are no rules.
+    /// Checked first, so that empty rules cost no lock.
     keeps_some_out: AtomicBool,
     rules: RwLock<ClientRules>,
     kept_out: AtomicU64,
 }
 
 impl Admission {
-    /// By these rules.
+    /// Applies `rules`.
     #[must_use]
     pub fn by(rules: ClientRules) -> Self {
         let admission = Self::default();
@@ -215,38 +215,38 @@ impl Admission {
         admission
     }
 
-    /// The rules now.
+    /// The rules in force.
     #[must_use]
     pub fn rules(&self) -> ClientRules {
         self.rules.read().clone()
     }
 
-    /// Replaces them, for all requests that come from now on.
+    /// Replaces the rules for all later requests.
     pub fn set_rules(&self, rules: ClientRules) {
         let mut in_force = self.rules.write();
         self.keeps_some_out.store(rules.keep_some_out(), Ordering::Release);
         *in_force = rules;
     }
 
-    /// Whether blocks of this client are kept out of the cache.
+    /// Whether blocks of `client` are not cached.
     #[must_use]
     pub fn keeps_out(&self, client: &Client) -> bool {
         self.keeps_some_out.load(Ordering::Acquire) && !self.rules.read().caches(client)
     }
 
-    /// Requests whose blocks the rules kept out, since it was made or [`zero`](Self::zero)ed.
+    /// Requests whose blocks were not cached because of the rules, since creation or [`zero`](Self::zero).
     #[must_use]
     pub fn requests_kept_out(&self) -> u64 {
         self.kept_out.load(Ordering::Relaxed)
     }
 
-    /// Begins to count anew.
+    /// Resets the count.
     pub fn zero(&self) {
         self.kept_out.store(0, Ordering::Relaxed);
     }
 }
 
-/// The same bytes in two ways, of which each request takes the one that the rules have for its client.
+/// Forwards each request to one of two exports of the same bytes, according to the rules for its client.
 pub struct ClientExport {
     cached: Arc<dyn Export>,
     uncached: Arc<dyn Export>,
@@ -254,14 +254,14 @@ pub struct ClientExport {
 }
 
 impl ClientExport {
-    /// Requests of clients that `admission` keeps out go to `uncached`, the others to `cached`.
+    /// Forwards requests of clients that `admission` excludes to `uncached`, and others to `cached`.
     #[must_use]
     pub fn new(cached: Arc<dyn Export>, uncached: Arc<dyn Export>, admission: Arc<Admission>) -> Self {
         Self { cached, uncached, admission }
     }
 }
 
-/// Whether a cache may take something in for it.
+/// Whether an operation can insert blocks into the cache.
 fn brings_something_in(operation: &Operation) -> bool {
     match operation {
         Operation::Read { .. }

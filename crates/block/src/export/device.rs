@@ -1,4 +1,4 @@
-//! Any device as an export, in the device's own blocks.
+//! Serves a device in its own blocks.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ pub struct DeviceExport {
     zeros: Arc<IoBuffer>,
 }
 
-/// Zeros written with one request.
+/// Zeros per write.
 const ZEROS_BYTES: usize = 1 << 20;
 
-/// Bytes looked at, at most, to answer one question about extents: who asks goes on from there.
+/// Limit of bytes per query of extents; the client queries the rest.
 const EXTENTS_BYTES: u64 = 1 << 30;
 
-/// What clients are told to prefer where the device has smaller blocks: what file systems and databases write.
+/// Preferred request size if the device has smaller blocks: that of file systems and databases.
 const PREFERRED_BYTES: u32 = 4096;
 
 impl DeviceExport {
@@ -34,7 +34,7 @@ impl DeviceExport {
         Self { device, geometry, zeros: Arc::new(IoBuffer::zeroed(zeros_bytes)) }
     }
 
-    /// What is served.
+    /// The device that is served.
     #[must_use]
     pub fn device(&self) -> &Arc<dyn Device> {
         &self.device
@@ -69,7 +69,7 @@ impl DeviceExport {
         pieces::run(Arc::clone(&self.device), pieces, None, completion);
     }
 
-    /// Trimmed space may read as what it held before: unless the device says that it does not, zeros are written.
+    /// Zeroes a range by a trim if the device reads trimmed blocks as zeros, otherwise by writing.
     fn zero(&self, offset: u64, len: u64, may_trim: bool, caller: Caller) {
         let zeros = Zeros { device: Arc::clone(&self.device), zeros: Arc::clone(&self.zeros), offset, len };
         if !may_trim || !self.device.trims_to_zeros() {
@@ -82,7 +82,7 @@ impl DeviceExport {
         self.device.submit(Request::Trim { offset, len }, told(written_if_need_be));
     }
 
-    /// Nothing is promised about trimmed space, so a device that cannot trim has done enough.
+    /// Trims a range. The contents are undefined afterwards, so a device without trim needs to do nothing.
     fn trim(&self, offset: u64, len: u64, caller: Caller) {
         let forgiving = Caller::new(move |answer: Answer| {
             caller.tell(match answer {
@@ -104,7 +104,7 @@ impl DeviceExport {
         extents.first(most)
     }
 
-    /// A caller that makes the device flush first, if the operation is to be `durable`.
+    /// Makes `caller` flush the device first, if the operation is `durable`.
     fn made_durable(&self, durable: bool, caller: Caller) -> Caller {
         if !durable {
             return caller;
@@ -163,7 +163,7 @@ impl Export for DeviceExport {
     }
 }
 
-/// A range that zeros are written to.
+/// A range to write zeros to.
 struct Zeros {
     device: Arc<dyn Device>,
     zeros: Arc<IoBuffer>,
@@ -183,12 +183,12 @@ impl Zeros {
     }
 }
 
-/// The completion that tells `caller`.
+/// A completion that passes the device's result to `caller`.
 fn told(caller: Caller) -> Completion {
     Completion::new(move |outcome| caller.tell(outcome.map(|buffer| buffer.map(IoSlice::from))))
 }
 
-/// `len` bytes in ranges of at most `most`.
+/// Splits `len` bytes into ranges of at most `most`.
 fn ranges(len: u64, most: u64) -> impl Iterator<Item = Range<u64>> + Send {
     (0..len.div_ceil(most)).map(move |i| i * most..((i + 1) * most).min(len))
 }

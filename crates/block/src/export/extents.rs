@@ -1,20 +1,20 @@
-//! What is known of a range, one extent after the other.
+//! Builds lists of extents.
 
 use std::ops::Range;
 
 use super::Extent;
 
-/// Of [`Context::Allocation`](super::Context::Allocation): a hole, which is zeros.
+/// Flags of [`Context::Allocation`](super::Context::Allocation) for a hole that reads as zeros.
 const HOLE: u32 = 3;
 
-/// Extents, of which no two neighbours have the same flags.
+/// A list of extents in which adjacent ones with equal flags are merged.
 #[derive(Default)]
 pub(super) struct Extents {
     list: Vec<Extent>,
 }
 
 impl Extents {
-    /// `len` bytes more, of which this is known.
+    /// Appends `len` bytes with these flags.
     pub fn push(&mut self, len: u64, flags: u32) {
         match self.list.last_mut() {
             _ if len == 0 => {}
@@ -23,7 +23,7 @@ impl Extents {
         }
     }
 
-    /// `range` more, of which `holes` are holes, in order, and the rest is data.
+    /// Appends `range`, with the ordered `holes` as holes and the rest as data.
     pub fn push_allocation(&mut self, range: &Range<u64>, holes: impl IntoIterator<Item = Range<u64>>) {
         let mut at = range.start;
         for hole in holes {
@@ -38,7 +38,7 @@ impl Extents {
         self.list.len()
     }
 
-    /// The first `most` of them.
+    /// The first `most` extents.
     pub fn first(mut self, most: usize) -> Vec<Extent> {
         self.list.truncate(most);
         self.list

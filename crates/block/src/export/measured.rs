@@ -1,5 +1,4 @@
-//! An export whose requests are counted by kind, size and latency, as its clients see them: from the moment when one is made until
-//! it is answered, whatever it takes.
+//! An export that counts requests by kind, size and latency. The latency is that of the client: from submission to result.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,14 +7,14 @@ use device::{Clock, ErrorKind, IoError};
 
 use super::{Answer, Caller, Context, Export, Extent, Operation, Shape};
 
-/// Kinds of requests that are told apart.
+/// Kinds of requests that are counted separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestKind {
     /// Reads.
     Read,
     /// Writes, durable or not.
     Write,
-    /// Zeros written, or made by giving space back.
+    /// Zeroing, with or without freeing space.
     Zero,
     /// Discards.
     Trim,
@@ -27,13 +26,13 @@ impl RequestKind {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Read, Self::Write, Self::Zero, Self::Trim, Self::Flush];
 
-    /// The name in results.
+    /// The name in output.
     #[must_use]
     pub fn name(self) -> &'static str {
         ["read", "write", "zero", "trim", "flush"][self as usize]
     }
 
-    /// Nothing of a prefetch: its client does not wait for what it is about.
+    /// The kind and length of an operation. A prefetch has none: its client does not wait for the data.
     fn of(operation: &Operation) -> Option<(Self, u64)> {
         Some(match operation {
             Operation::Read { len, .. } => (Self::Read, u64::from(*len)),
@@ -46,19 +45,19 @@ impl RequestKind {
     }
 }
 
-/// Sectors of the longest request that has a count of its own size, as Flashcache's `iosize_hist` has it: 16 KiB.
+/// Sectors of the longest request with its own counter, as in Flashcache's `iosize_hist`: 16 KiB.
 const SIZES: usize = 32;
 
-/// What the shortest latencies are told apart by.
+/// Width of the first latency classes.
 const UNIT_NS: u64 = 256;
 
-/// Parts that each doubling of latency is divided into: what is told of one is at most a quarter too long.
+/// Latency classes per doubling: a reported latency is at most a quarter too high.
 const PARTS: usize = 4;
 
-/// Up to 137 s; what takes longer counts as that.
+/// Number of latency classes. They reach to 137 s; longer latencies count in the last.
 const LATENCIES: usize = 28 * PARTS;
 
-/// What was counted. Any thread may count, and any may look: the counts of one look are not of one moment.
+/// Counters for all kinds. Counters of one snapshot may be from slightly different times.
 pub struct Meter {
     kinds: [Counts; RequestKind::ALL.len()],
 }
@@ -69,49 +68,49 @@ struct Counts {
     errors: AtomicU64,
     total_ns: AtomicU64,
     longest_ns: AtomicU64,
-    /// By sectors, rounded up; the first is of longer ones.
+    /// Requests by size in sectors, rounded up; the first entry counts longer requests.
     sizes: [AtomicU64; SIZES + 1],
     latencies: [AtomicU64; LATENCIES],
 }
 
-/// What was counted of one kind.
+/// Counters of one kind of request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requests {
-    /// Requests that were answered well.
+    /// Successful requests.
     pub requests: u64,
-    /// Their bytes.
+    /// Bytes of successful requests.
     pub bytes: u64,
-    /// Requests that were answered with an error, which count nowhere else. One for what the export does not do is none: clients
-    /// ask so how a thing can be done.
+    /// Failed requests, which count nowhere else. Unsupported operations are not counted, because clients use them to probe for
+    /// features.
     pub errors: u64,
-    /// What they all took together.
+    /// Sum of the latencies of successful requests.
     pub total_ns: u64,
-    /// What the longest took.
+    /// Highest latency of a successful request.
     pub longest_ns: u64,
     sizes: Vec<u64>,
     latencies: Vec<u64>,
 }
 
 impl Meter {
-    /// Nothing yet.
+    /// A meter without counts.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::new(Self { kinds: std::array::from_fn(|_| Counts::new()) })
     }
 
-    /// `inner`, with its requests counted here by `clock`.
+    /// Wraps `inner` so that its requests are counted here, with latencies by `clock`.
     #[must_use]
     pub fn of(self: &Arc<Self>, inner: Arc<dyn Export>, clock: Arc<dyn Clock>) -> MeasuredExport {
         MeasuredExport { inner, clock, meter: Arc::clone(self) }
     }
 
-    /// What was counted of a kind.
+    /// Current counters of a kind.
     #[must_use]
     pub fn of_kind(&self, kind: RequestKind) -> Requests {
         self.kinds[kind as usize].look()
     }
 
-    /// Begins anew.
+    /// Resets all counters.
     pub fn zero(&self) {
         self.kinds.iter().for_each(Counts::zero);
     }
@@ -168,27 +167,27 @@ impl Counts {
 }
 
 impl Requests {
-    /// How many there were of each size that occurred, up to 16 KiB in steps of 512 bytes, rounded up; at last, without a size,
-    /// those that were longer.
+    /// Number of requests by size: each size that occurred up to 16 KiB, in steps of 512 bytes, rounded up; last, without a size, all
+    /// longer ones.
     pub fn sizes(&self) -> impl Iterator<Item = (Option<u64>, u64)> + '_ {
         let short = (1..=SIZES).map(|sectors| (Some(sectors as u64 * 512), self.sizes[sectors]));
         short.chain([(None, self.sizes[0])]).filter(|(_, count)| *count > 0)
     }
 
-    /// How many took at most [`UNIT_NS`] times two to the power of so much: the bounds are exact.
+    /// Number of requests with a latency of at most [`UNIT_NS`] × 2^`doublings`. Exact, because this is the bound of a class.
     #[must_use]
     pub fn within(&self, doublings: u32) -> u64 {
         let bound = UNIT_NS << doublings;
         (0..LATENCIES).filter(|&class| longest_of(class) <= bound).map(|class| self.latencies[class]).sum()
     }
 
-    /// The bound of [`within`](Self::within).
+    /// The bound used by [`within`](Self::within).
     #[must_use]
     pub fn bound_ns(doublings: u32) -> u64 {
         UNIT_NS << doublings
     }
 
-    /// The latency that this share of them did not exceed, in nanoseconds and at most a quarter too long; `None` where there were none.
+    /// Quantile of the latency in nanoseconds, at most a quarter too high; `None` without requests.
     #[must_use]
     pub fn quantile_ns(&self, share: f64) -> Option<u64> {
         let all: u64 = self.latencies.iter().sum();
@@ -202,15 +201,15 @@ impl Requests {
     }
 }
 
-/// The class of a latency. The first eight are one unit wide each; from there on each doubling has [`PARTS`].
+/// The class of a latency. The first eight are one unit wide; beyond, each doubling has [`PARTS`].
 fn class_of(ns: u64) -> usize {
-    // A bound belongs to the class below it.
+    // A bound belongs to the lower class.
     let units = ns.saturating_sub(1) / UNIT_NS;
     let doublings = units.max(1).ilog2().saturating_sub(PARTS.ilog2());
     (PARTS * doublings as usize + (units >> doublings) as usize).min(LATENCIES - 1)
 }
 
-/// The longest latency of a class.
+/// Upper bound of a class.
 fn longest_of(class: usize) -> u64 {
     let doublings = (class / PARTS).saturating_sub(1);
     (((class - PARTS * doublings) as u64 + 1) << doublings) * UNIT_NS
@@ -302,7 +301,7 @@ mod tests {
         assert_eq!(meter.of_kind(RequestKind::Read), meter.of_kind(RequestKind::Trim));
     }
 
-    /// Clients ask so whether zeros are quick, and write them themselves if they are not.
+    /// Clients probe for fast zeroing with such requests.
     #[test]
     fn what_an_export_does_not_do_was_counted_as_an_error() {
         let meter = Meter::new();

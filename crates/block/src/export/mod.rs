@@ -1,8 +1,8 @@
-//! What can be served: the seam between the fronts (NBD, FUSE) and whatever keeps the bytes.
+//! The interface between front ends (NBD, FUSE, ublk) and the storage that they serve.
 //!
-//! A [`DeviceExport`] serves any device, a [`VolumeExport`] a cached disk; a [`ByteExport`] takes requests of any offset and
-//! length for either, and a [`RecordedExport`] writes down what is asked, a [`MeasuredExport`] counts it, a [`ClientExport`] goes by who
-//! asks. [`Tasks`] runs the futures of a volume.
+//! A [`DeviceExport`] serves any device, a [`VolumeExport`] a cached disk. The others wrap an export: [`ByteExport`] accepts any offset
+//! and length, [`RecordedExport`] records requests, [`MeasuredExport`] counts them, and [`ClientExport`] selects an export by
+//! client. [`Tasks`] runs the futures of a volume.
 
 mod absorbing;
 mod bytes;
@@ -31,73 +31,72 @@ use ::device::{ErrorKind, IoError, IoSlice};
 ///
 /// # Contract
 ///
-/// * **Shape.** Offsets and lengths are multiples of [`Shape::block_bytes`], never 0 long, and end inside
-///   [`Shape::size_bytes`]: the server has checked. No buffer is longer than 32 MiB and a block at each end.
-/// * **Completion.** Every operation is completed exactly once, from any thread, perhaps within [`submit`](Self::submit),
-///   which never waits for a medium. A read brings as many bytes as were asked for.
-/// * **Durability.** A flush covers every write completed before it was submitted, whoever submitted them: that is what lets
-///   one client use several connections. A `durable` operation is covered by the time it completes.
-/// * **Order.** None between operations in flight at once.
+/// * **Shape.** Offsets and lengths are multiples of [`Shape::block_bytes`], lengths are not 0, and ranges end within
+///   [`Shape::size_bytes`]; the front end has checked this. No buffer is longer than 32 MiB plus a block at each end.
+/// * **Completion.** Every operation completes exactly once, on any thread, possibly within [`submit`](Self::submit),
+///   which never waits for a device. A read returns as many bytes as were requested.
+/// * **Durability.** A flush covers all writes that completed before it was submitted, by any client, so a client may use
+///   several connections. A `durable` operation is flushed before it completes.
+/// * **Order.** Operations in flight have no order.
 pub trait Export: Send + Sync {
-    /// What the export is like. Constant for its life.
+    /// The geometry of the export, which never changes.
     fn shape(&self) -> Shape;
 
-    /// Starts `operation`; `caller` is told how it ended.
+    /// Submits `operation`; its result is passed to `caller`.
     fn submit(&self, operation: Operation, caller: Caller);
 
-    /// The same, by a front that can tell who asks. Most exports treat all clients alike, and tell none behind them: what goes by
-    /// who asks stands in front of the others.
+    /// The same, with the client that makes the request. Most exports ignore it; those that distinguish clients must be the
+    /// outermost ones.
     fn submit_for(&self, _client: &Client, operation: Operation, caller: Caller) {
         self.submit(operation, caller);
     }
 
-    /// What can be asked about ranges.
+    /// The contexts that [`extents`](Self::extents) supports.
     fn contexts(&self) -> &[Context] {
         &[Context::Allocation]
     }
 
-    /// What is known of `len` bytes from `offset` on: at least one extent and at most `most`, in order, without gaps, from
-    /// `offset` on. They may end before the range does, and the last may reach past it.
+    /// The status of `len` bytes at `offset`: from one to `most` extents, in order and without gaps. They may cover only the
+    /// beginning of the range, and the last may extend past its end.
     ///
     /// # Errors
-    /// If it cannot be told.
+    /// If the status is unavailable.
     fn extents(&self, context: Context, offset: u64, len: u64, most: usize) -> Result<Vec<Extent>, IoError>;
 }
 
-/// Bytes that an export takes at once, at most, of a range that is to be made zero or brought in: so much memory does it need.
+/// Step size for zeroing and prefetching a range, which limits the memory needed.
 pub(crate) const STEP_BYTES: usize = 256 << 10;
 
-/// What an export is like.
+/// The geometry of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Bytes that can be addressed.
+    /// Size in bytes.
     pub size_bytes: u64,
     /// Unit of offsets and lengths, a power of two.
     pub block_bytes: u32,
-    /// Sector size that clients see, a power of two of at least 512: the logical block size of a block device, the minimum
-    /// block size of NBD. Partition tables and file systems depend on it. Requests in smaller units are served as far as
-    /// `block_bytes` allows.
+    /// Sector size presented to clients, a power of two of at least 512: the logical block size of a block device, the minimum
+    /// block size of NBD. Partition tables and file systems depend on it. Smaller requests are served if
+    /// `block_bytes` permits.
     pub sector_bytes: u32,
-    /// Requests in multiples of this are the quick ones, a power of two of at least `sector_bytes`.
+    /// Preferred unit of requests, a power of two of at least `sector_bytes`: aligned requests are the fastest.
     pub preferred_bytes: u32,
     /// Whether writes are refused.
     pub read_only: bool,
 }
 
-/// How an operation ended: for a read with its bytes, for the rest with `None`.
+/// The result of an operation: the bytes of a read, `None` for others.
 pub type Answer = Result<Option<IoSlice>, IoError>;
 
-/// Who waits for an operation: told once how it ended, on any thread. Dropped without a word, he is told that the operation
-/// was lost.
+/// Receives the result of an operation once, on any thread. If it is dropped, the result is an error.
 pub struct Caller(Option<Box<dyn FnOnce(Answer) + Send>>);
 
 impl Caller {
-    /// A caller that runs `then`, which must not block.
+    /// Passes the result to `then`, which must not block.
     pub fn new(then: impl FnOnce(Answer) + Send + 'static) -> Self {
         Self(Some(Box::new(then)))
     }
 
-    /// Tells how the operation ended.
+    /// Delivers the result.
     pub fn tell(mut self, answer: Answer) {
         if let Some(then) = self.0.take() {
             then(answer);
@@ -119,74 +118,74 @@ impl std::fmt::Debug for Caller {
     }
 }
 
-/// What an export is asked to do.
+/// An operation of an export.
 #[derive(Debug)]
 pub enum Operation {
-    /// Bring `len` bytes from `offset` on.
+    /// Reads `len` bytes at `offset`.
     Read {
         /// First byte.
         offset: u64,
         /// Length in bytes.
         len: u32,
     },
-    /// Write `data` from `offset` on.
+    /// Writes `data` at `offset`.
     Write {
         /// First byte.
         offset: u64,
-        /// Written whole.
+        /// The bytes to write.
         data: IoSlice,
-        /// Survives a power cut before it completes.
+        /// Whether the write must survive a power cut when it completes (FUA).
         durable: bool,
     },
-    /// Make zeros of a range.
+    /// Zeroes a range.
     Zero {
         /// First byte.
         offset: u64,
         /// Length in bytes.
         len: u64,
-        /// Space may be given back; otherwise later writes there must find room.
+        /// Whether the space may be freed; otherwise later writes there must not fail for lack of space.
         may_trim: bool,
-        /// Refuse, as [`Unsupported`](ErrorKind::Unsupported), what would be no quicker than writing zeros.
+        /// Whether to fail with [`Unsupported`](ErrorKind::Unsupported) if zeroing is not faster than writing zeros.
         only_if_fast: bool,
-        /// As of a write.
+        /// As for a write.
         durable: bool,
     },
-    /// Forget a range: it reads as anything afterwards.
+    /// Discards a range, whose contents are then undefined.
     Trim {
         /// First byte.
         offset: u64,
         /// Length in bytes.
         len: u64,
-        /// As of a write.
+        /// As for a write.
         durable: bool,
     },
-    /// Get a range ready to be read soon. Completes when that has begun or was found not worth it.
+    /// Reads a range into the cache. Completes when it is read or nothing is to be done.
     Prefetch {
         /// First byte.
         offset: u64,
         /// Length in bytes.
         len: u64,
     },
-    /// Make all that was completed before survive a power cut.
+    /// Makes all completed operations durable.
     Flush,
 }
 
-/// What can be asked about a range.
+/// A property of ranges that clients can query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Context {
-    /// Which parts hold data and which are holes, as far as that is known: a part of which nothing is known counts as data.
+    /// Data or holes. Ranges of unknown status count as data.
     Allocation,
-    /// Which parts are newer on flash than on disk.
+    /// Whether flash is newer than the disk.
     Dirty,
-    /// Which parts flash has.
+    /// Whether flash has the data.
     Cached,
 }
 
 impl Context {
-    /// All of them. The position is the identifier on the wire.
+    /// All contexts. The index is the identifier in the NBD protocol.
     pub const ALL: [Self; 3] = [Self::Allocation, Self::Dirty, Self::Cached];
 
-    /// The name that clients ask for.
+    /// The name in the NBD protocol.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -197,11 +196,11 @@ impl Context {
     }
 }
 
-/// Bytes of which the same is known.
+/// Consecutive bytes with the same status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     /// Length in bytes, not 0.
     pub len: u64,
-    /// Of [`Context::Allocation`]: 1 a hole, 2 zeros. Of the others: 1 yes, 0 no.
+    /// For [`Context::Allocation`]: 1 a hole, 2 zeros. For the others: 1 yes, 0 no.
     pub flags: u32,
 }

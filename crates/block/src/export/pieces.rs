@@ -1,4 +1,4 @@
-//! One operation as a series of requests that a device takes.
+//! Splits an operation into requests of the device's maximum length.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 use device::{Completion, Device, IoBuffer, IoError, Outcome, Request};
 use parking_lot::Mutex;
 
-/// Requests of one operation under way at once: enough to keep a device busy, too few to fill its queue.
+/// Concurrent requests per operation: enough to keep a device busy without filling its queue.
 const AT_ONCE: usize = 4;
 
-/// A part of an operation: a request, and for a read the range of the whole that it fills.
+/// A request, and for a read its range in the whole buffer.
 pub(super) type Piece = (Request, Range<usize>);
 
-/// Runs `pieces` on `device`, a few at a time. After the first error no more are started. `whole` is what reads fill.
+/// Submits `pieces` to `device`, a few concurrently. After the first error no more are submitted. Reads fill `whole`.
 pub(super) fn run(
     device: Arc<dyn Device>,
     pieces: impl Iterator<Item = Piece> + Send + 'static,
@@ -38,8 +38,8 @@ struct Series {
 struct State {
     pieces: Box<dyn Iterator<Item = Piece> + Send>,
     running: usize,
-    /// Somebody is starting pieces. Those that end within their submission leave it to him to go on: a loop, however many
-    /// there are, and no recursion.
+    /// Whether a thread is in [`Series::pump`]. A request that completes within its submission does not call it again, so the
+    /// thread loops instead of recursing.
     pumping: bool,
     failed: Option<IoError>,
     whole: Option<IoBuffer>,
@@ -47,7 +47,7 @@ struct State {
 }
 
 impl Series {
-    /// Starts pieces as long as there is room. `pumping` is set.
+    /// Submits requests up to the limit. `pumping` is set.
     fn pump(self: &Arc<Self>) {
         loop {
             let mut state = self.state.lock();

@@ -1,4 +1,4 @@
-//! Who may write where at the same time.
+//! Locks on byte ranges, shared or exclusive, with callbacks.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// How a range is used.
+/// How a range is locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Beside others that share it: writes of whole blocks.
+    /// With other shared locks: writes of whole blocks.
     Shared,
-    /// By nobody else: a block is read, changed and written.
+    /// Exclusively: a block is read, changed and written.
     Alone,
 }
 
-/// Ranges in use, and who waits for some. Who comes later never overtakes somebody he would have to wait for.
+/// Locked and waiting ranges. A lock never overtakes an earlier conflicting one.
 #[derive(Default)]
 pub(super) struct Ranges {
     state: Mutex<State>,
@@ -37,14 +37,14 @@ struct Use {
 
 type Then = Box<dyn FnOnce(Visit) + Send>;
 
-/// The use of a range: dropped, it lets the next in.
+/// A locked range, unlocked on drop.
 pub(super) struct Visit {
     ranges: Arc<Ranges>,
     number: u64,
 }
 
 impl Ranges {
-    /// Runs `then` as soon as `range` may be used so: at once, or when others leave, on their thread.
+    /// Runs `then` when `range` is locked: immediately, or later on the thread that unlocks the conflicting range.
     pub fn enter(
         self: &Arc<Self>,
         range: Range<u64>,
@@ -102,7 +102,7 @@ impl Drop for Visit {
 mod tests {
     use super::*;
 
-    /// Who is inside, in the order of coming in; leaving is by taking the visit out.
+    /// The current holders of locks, in the order in which they got them.
     #[derive(Clone, Default)]
     struct Room(Arc<Mutex<Vec<(char, Visit)>>>);
 

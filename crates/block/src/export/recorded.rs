@@ -1,7 +1,7 @@
-//! An export whose requests are written down, for whoever wants to know afterwards what a cache would have done for them.
+//! An export that records its requests as a trace, for example to replay them with other cache settings.
 //!
-//! A line of CSV a request, at the moment it is made: `time_us,op,offset,bytes`. A thread of its own writes them, a tenth of
-//! a second's at once, so that no request waits for the file. Where the file is too slow requests are left out, and counted.
+//! One line of CSV per request, at the time of its submission: `time_us,op,offset,bytes`. A separate thread writes the file ten
+//! times a second, so requests do not wait for it. If the file is too slow, requests are omitted and counted.
 
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
@@ -13,37 +13,37 @@ use parking_lot::{Condvar, Mutex};
 
 use super::{Answer, Caller, Context, Export, Extent, Operation, Shape};
 
-/// Requests that wait to be written at most: 32 MiB of them.
+/// Maximum of requests that wait to be written: 32 MiB.
 const MOST_WAITING: usize = 1 << 20;
-/// What becomes zero or is brought in may be longer than any read or write, and no reader of traces takes it for one.
+/// Maximum length in a line. Zeroing and prefetching may be longer than any read or write, which readers of traces reject.
 const MOST_LINE_BYTES: u64 = 1 << 30;
 const READ: &str = "read";
 const WRITE: &str = "write";
-/// Between two writes to the file.
+/// Interval of writes to the file.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A recording that goes on until it is [stopped](Self::stop).
+/// A recording in progress, until [`stop`](Self::stop).
 pub struct Recording {
     shared: Arc<Shared>,
     writer: JoinHandle<io::Result<()>>,
 }
 
-/// What became of a recording.
+/// The result of a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recorded {
-    /// Requests that were made.
+    /// Requests made.
     pub requests: u64,
-    /// Of them, those that are not in the file.
+    /// Requests that are missing in the file.
     pub left_out: u64,
 }
 
 struct Shared {
     clock: Arc<dyn Clock>,
-    /// What the clock showed at the beginning, and what time that was.
+    /// The clock at the start, and the timestamp that it corresponds to.
     start_ns: u64,
     start_us: u64,
     lines: Mutex<Lines>,
-    /// There are lines, or there will be no more.
+    /// Notified when lines are added or the recording ends.
     news: Condvar,
 }
 
@@ -78,14 +78,14 @@ impl Line {
 }
 
 impl Recording {
-    /// The first line of a recording.
+    /// The first line of the file.
     pub const HEADER: &str = "time_us,op,offset,bytes\n";
 
-    /// Begins to write to `file`, where [`HEADER`](Self::HEADER) stands already. The first request is made `start_us`
-    /// microseconds after any moment that recordings of one file have in common, or later.
+    /// Starts to append to `file`, which already has the [`HEADER`](Self::HEADER). Timestamps begin at `start_us`, which lets
+    /// several recordings share a file.
     ///
     /// # Errors
-    /// There is no thread to be had.
+    /// If no thread can be started.
     pub fn start(
         file: impl Write + Send + 'static,
         clock: Arc<dyn Clock>,
@@ -102,16 +102,16 @@ impl Recording {
         Ok(Self { shared, writer })
     }
 
-    /// `inner`, with its requests in this recording.
+    /// Wraps `inner` so that its requests are recorded.
     #[must_use]
     pub fn of(&self, inner: Arc<dyn Export>) -> RecordedExport {
         RecordedExport { inner, shared: Arc::clone(&self.shared) }
     }
 
-    /// Writes what waits. Requests made from now on are not recorded.
+    /// Writes the remaining lines. Later requests are not recorded.
     ///
     /// # Errors
-    /// The file could not be written, then or earlier.
+    /// If the file could not be written, now or earlier.
     pub fn stop(self) -> io::Result<Recorded> {
         self.shared.lines.lock().ended = true;
         self.shared.news.notify_one();
@@ -132,7 +132,7 @@ impl Shared {
             lines.left_out += 1;
             return;
         }
-        // Read under the lock, so that times go on from line to line.
+        // Read under the lock, so that timestamps do not decrease.
         let time_us = self.start_us + (self.clock.monotonic_ns() - self.start_ns) / 1000;
         lines.waiting.push(Line { time_us, operation, offset, bytes });
         if lines.waiting.len() == 1 {
@@ -162,7 +162,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Nobody writes any more: what is noted would stay in memory.
+    /// Ends the recording after an error, so that lines do not accumulate in memory.
     fn give_up(&self) {
         let mut lines = self.lines.lock();
         lines.ended = true;
@@ -185,7 +185,7 @@ impl Export for RecordedExport {
         match &operation {
             Operation::Read { offset, len } => self.shared.note(READ, *offset, u64::from(*len)),
             Operation::Write { offset, data, .. } => self.shared.note(WRITE, *offset, data.len() as u64),
-            // Usually refused: whoever asked then writes the zeros himself.
+            // Usually refused, and then the client writes the zeros.
             Operation::Zero { only_if_fast: true, offset, len, .. } => {
                 let (offset, len, shared) = (*offset, *len, Arc::clone(&self.shared));
                 let told = Caller::new(move |answer: Answer| {
@@ -196,11 +196,11 @@ impl Export for RecordedExport {
                 });
                 return self.inner.submit(operation, told);
             }
-            // What becomes zero is written, as far as a cache is concerned.
+            // For a cache, zeroing is a write.
             Operation::Zero { offset, len, .. } => self.shared.note(WRITE, *offset, *len),
             Operation::Trim { offset, len, .. } => self.shared.note("trim", *offset, *len),
             Operation::Flush => self.shared.note("flush", 0, 0),
-            // It is read, as far as a cache is concerned.
+            // For a cache, a prefetch is a read.
             Operation::Prefetch { offset, len } => self.shared.note(READ, *offset, *len),
         }
         self.inner.submit(operation, caller);
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
     use crate::export::DeviceExport;
 
-    /// A file that others see, and that fails when told to.
+    /// A file whose contents the test can read, and that can be made to fail.
     #[derive(Clone, Default)]
     struct Seen(Arc<Mutex<(Vec<u8>, bool)>>);
 
@@ -272,7 +272,7 @@ mod tests {
         );
     }
 
-    /// They were one row, at which a replay stopped.
+    /// A single line of that length would be rejected by a replay.
     #[test]
     fn zeros_of_more_than_a_write_can_have_were_recorded_as_one() {
         let mut lines = Vec::new();

@@ -1,15 +1,14 @@
-//! Futures of requests, without an executor's threads: a task goes on where it was woken.
+//! Runs the futures of requests without an executor's threads: a task continues on the thread that wakes it.
 //!
-//! A request starts on the thread that brought it and goes on on the thread on which its device's transfer ended, so a hit
-//! costs no thread a wake-up. A task is never polled within the call that wakes it, because whoever wakes may hold a lock:
-//! it is put into a queue, which the thread empties as soon as that call has returned to the outermost of ours: the end of a
-//! transfer, of a request's start, or of another task. What is woken anywhere else, by a timer say, goes to one thread that
-//! is there for it.
+//! A request starts on the thread that received it and continues on the thread that completes its device request, so a hit needs no
+//! thread wake-up. A task is never polled within the call that wakes it, because the caller may hold a lock. It is queued, and the thread
+//! runs the queue when it returns to the outermost function of this module: the completion of a device request, the start of a
+//! request, or another task. Tasks woken elsewhere, for example by a timer, run on one dedicated thread.
 //!
-//! Where only one request is under way, even the two wake-ups of a transfer (the kernel ends it on the thread that started
-//! it, and then wakes the one that waits for ends) are as long as a fifth of it. A thread that has nothing else to do
-//! [stays](staying) with its request instead, and makes the transfers of a quick device itself: a write by a copy, where
-//! the system takes it and no flush is to be expected ([`Absorbing`]).
+//! With a single request in flight, the two wake-ups of a transfer (the kernel completes it on the submitting thread, which then
+//! wakes the waiting one) take a fifth of its time. So a thread without other work makes transfers to a fast device
+//! [inline](staying) with blocking calls. A write is copied to memory if the device supports that and no flush
+//! is expected ([`Absorbing`]).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -25,24 +24,24 @@ use parking_lot::{Condvar, Mutex};
 use super::absorbing::Absorbing;
 
 thread_local! {
-    /// Tasks woken on this thread, while it is inside [`here`].
+    /// Tasks woken on this thread while it is in [`here`].
     static WOKEN: RefCell<Option<VecDeque<Runnable>>> = const { RefCell::new(None) };
-    /// Transfers that this thread makes itself, while it is inside [`staying`].
+    /// Remaining transfers that this thread makes itself, while it is in [`staying`].
     static OWN_TRANSFERS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Reads and writes that a thread makes itself for a request. A hit takes one, a write a few; tasks of others, which were
-/// woken by it, must not keep it for long.
+/// Inline transfers per request. A hit needs one, a write a few. The limit matters if the request wakes tasks of other
+/// clients.
 const MOST_OWN_TRANSFERS: u32 = 4;
 
-/// Runs `start`, which starts a request for somebody who waits for nothing else. See [`Tasks::staying_with`].
+/// Runs `start`, which starts a request on a thread without other work. See [`Tasks::staying_with`].
 pub(crate) fn staying(start: impl FnOnce()) {
     OWN_TRANSFERS.set(MOST_OWN_TRANSFERS);
     start();
     OWN_TRANSFERS.set(0);
 }
 
-/// Runs tasks. Dropping it ends the thread; tasks that are woken elsewhere later do not go on.
+/// Runs tasks. Dropping it ends the thread; tasks that are woken elsewhere afterwards do not continue.
 pub struct Tasks {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -61,10 +60,10 @@ struct Queue {
 }
 
 impl Tasks {
-    /// Tasks, and the thread for those that are woken elsewhere.
+    /// Starts the thread for tasks that are woken elsewhere.
     ///
     /// # Errors
-    /// If there is no thread to be had.
+    /// If no thread can be started.
     pub fn new() -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let for_thread = Arc::clone(&shared);
@@ -73,7 +72,7 @@ impl Tasks {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Runs `future` on this thread until it has to wait for the first time, and to its end wherever it is woken.
+    /// Runs `future` on this thread until it first waits; it continues where it is woken.
     pub fn run(&self, future: impl Future<Output = ()> + Send + 'static) {
         let shared = Arc::clone(&self.shared);
         let (first, task) = async_task::spawn(future, move |task| shared.schedule(task));
@@ -83,13 +82,13 @@ impl Tasks {
         });
     }
 
-    /// `device`, on whose transfers' ends tasks go on at once.
+    /// Wraps `device` so that tasks continue on the thread that completes a request.
     #[must_use]
     pub fn going_on(device: Arc<dyn Device>) -> Arc<dyn Device> {
         Arc::new(GoingOn { device, is_quick: false, absorbing: Absorbing::default() })
     }
 
-    /// The same, of a device so quick that a thread with a single request does better to stay with it than to sleep.
+    /// The same for a fast device, for which blocking calls of a thread with a single request are quicker than asynchronous ones.
     #[must_use]
     pub fn staying_with(device: Arc<dyn Device>) -> Arc<dyn Device> {
         Arc::new(GoingOn { device, is_quick: true, absorbing: Absorbing::default() })
@@ -146,7 +145,7 @@ impl Shared {
     }
 }
 
-/// Runs `body`, and then the tasks that were woken by it on this thread, and by those.
+/// Runs `body` and then the tasks that it and they wake on this thread.
 fn here(body: impl FnOnce()) {
     let outermost = WOKEN.with_borrow_mut(|woken| {
         let outermost = woken.is_none();
@@ -163,7 +162,7 @@ fn here(body: impl FnOnce()) {
     }
 }
 
-/// Ends [`here`], by a panic of a task too: the tasks that were waiting then are dropped, and their callers told.
+/// Ends [`here`], also after a panic of a task: the queued tasks are dropped, and their requests fail.
 struct Leave;
 
 impl Drop for Leave {
@@ -180,7 +179,7 @@ struct GoingOn {
 }
 
 impl GoingOn {
-    /// Whether this thread is to make the transfer itself. A flush takes long, and others wait for it too.
+    /// Whether this thread makes the transfer itself. Not a flush, which takes long and is shared with other requests.
     fn is_own(&self, request: &Request) -> bool {
         let left = OWN_TRANSFERS.get();
         let is_own =
@@ -257,7 +256,7 @@ mod tests {
         assert_eq!(heard.try_recv(), Ok(this_thread()), "memory ends a transfer within its start");
     }
 
-    /// Counts the transfers that callers waited for.
+    /// Counts blocking transfers.
     struct Waited {
         memory: MemoryDevice,
         waited: AtomicU32,
@@ -292,7 +291,7 @@ mod tests {
         }
     }
 
-    /// Transfers that the thread made itself, of a flush and six reads.
+    /// Blocking transfers for a flush and six reads.
     fn own_transfers(
         tasks: &Tasks,
         going_on: fn(Arc<dyn Device>) -> Arc<dyn Device>,
@@ -323,7 +322,7 @@ mod tests {
         assert_eq!(own(Tasks::going_on, |start| staying(start)), 0, "it is not quick");
     }
 
-    /// A client that waited for each of its writes waited for the drive each time.
+    /// Otherwise a client with one write in flight would wait for the drive each time.
     #[test]
     fn lone_writes_that_nobody_flushes_are_copied_and_those_of_a_crowd_are_not() {
         let tasks = Tasks::new().unwrap();

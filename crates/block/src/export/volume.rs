@@ -1,4 +1,4 @@
-//! A volume as an export.
+//! Serves a volume.
 
 use std::io;
 
@@ -9,24 +9,24 @@ use super::tasks::Tasks;
 use super::{Answer, Caller, Context, Export, Extent, Operation, STEP_BYTES, Shape};
 use crate::volume::{SECTOR_BYTES, Volume, VolumeError, VolumeErrorKind};
 
-/// Serves a volume. For a hit to cost no thread a wake-up, its devices should be [`Tasks::going_on`], or
-/// [`Tasks::staying_with`].
+/// Serves a volume. Its devices should be wrapped by [`Tasks::going_on`] or [`Tasks::staying_with`], so that a hit needs no
+/// thread wake-up.
 pub struct VolumeExport {
     volume: Volume,
     tasks: Tasks,
 }
 
-/// Bytes looked at, at most, to answer one question about extents: who asks goes on from there.
+/// Limit of bytes per query of extents; the client queries the rest.
 const EXTENTS_BYTES: u64 = 1 << 30;
 
-/// Bytes looked at while everybody else waits.
+/// Bytes examined per hold of the volume's lock.
 const LOOK_BYTES: u64 = 16 << 20;
 
 impl VolumeExport {
     /// Serves `volume`.
     ///
     /// # Errors
-    /// If there is no thread to be had.
+    /// If no thread can be started.
     pub fn new(volume: Volume) -> io::Result<Self> {
         Ok(Self { volume, tasks: Tasks::new()? })
     }
@@ -100,7 +100,7 @@ async fn perform(volume: &Volume, operation: Operation) -> Answer {
 
 async fn prefetch(volume: &Volume, offset: u64, len: u64) -> Result<(), VolumeError> {
     let (mut at, end) = (offset, offset + len);
-    // Else the disk would be read for nobody.
+    // In a mode that does not insert on reads, reading would be useless.
     while at < end && volume.caches_reads() {
         let bytes = (end - at).min(STEP_BYTES as u64);
         volume.read(at, bytes as usize).await?;

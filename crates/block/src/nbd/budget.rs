@@ -1,8 +1,8 @@
-//! How much memory all the connections of a server may fill together.
+//! Memory limit for the requests of all connections of a server.
 //!
-//! Each connection may always have one small request under way, whatever the others do: who fills the rest slows the others
-//! down to that and never to nothing. For a larger one of a connection that has nothing under way, what others give back is
-//! saved up, for one such connection at a time.
+//! Each connection may always have one small request in flight, so others can slow it down but not starve it. For a
+//! larger request of a connection without any in flight, released memory is reserved, for one such connection at a
+//! time.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use std::sync::Arc;
 use device::bell;
 use parking_lot::Mutex;
 
-/// What a connection with nothing under way may always ask for.
+/// Maximum length of the request that an idle connection may always start.
 const ALWAYS_BYTES: usize = 128 << 10;
 
-/// Bytes of requests under way, of all connections.
+/// Memory of the requests in flight of all connections.
 #[derive(Debug)]
 pub(super) struct Budget {
     total_bytes: usize,
@@ -22,14 +22,14 @@ pub(super) struct Budget {
 
 #[derive(Debug, Default)]
 struct State {
-    /// With what is saved up.
+    /// Includes the reservation.
     used_bytes: usize,
     saving: Option<Saving>,
-    /// Bells of connections that wait for bytes to be given back.
+    /// Eventfds of connections that wait for memory.
     waiting: Vec<Arc<OwnedFd>>,
 }
 
-/// What is kept for the connection that has this bell.
+/// Memory reserved for one connection, which its eventfd identifies.
 #[derive(Debug)]
 struct Saving {
     bell: Arc<OwnedFd>,
@@ -44,7 +44,7 @@ impl Saving {
 }
 
 impl State {
-    /// Gives back what was saved for the connection. Whether anything was.
+    /// Ends the reservation of a connection. Returns whether it had one.
     fn spend(&mut self, bell: &Arc<OwnedFd>) -> bool {
         let Some(saved) = self.saving.take_if(|saving| saving.is_for(bell)) else { return false };
         self.used_bytes -= saved.saved_bytes;
@@ -57,7 +57,7 @@ impl Budget {
         Self { total_bytes, state: Mutex::default() }
     }
 
-    /// Takes `bytes` if they are to be had. Otherwise `bell` rings once when it is worth asking again.
+    /// Allocates `bytes` if available. Otherwise `bell` is signalled once when a retry may succeed.
     pub fn reserve(&self, bytes: usize, has_nothing: bool, bell: &Arc<OwnedFd>) -> bool {
         if bytes == 0 {
             return true;
@@ -78,7 +78,7 @@ impl Budget {
         false
     }
 
-    /// Gives `bytes` back.
+    /// Releases `bytes`.
     pub fn release(&self, bytes: usize) {
         if bytes == 0 {
             return;
@@ -97,7 +97,7 @@ impl Budget {
         waiting.iter().for_each(|bell| bell::ring(bell));
     }
 
-    /// The connection that has this bell asks for nothing more.
+    /// Ends the reservation of a connection that closes.
     pub fn forget(&self, bell: &Arc<OwnedFd>) {
         let waiting = {
             let mut state = self.state.lock();
@@ -106,7 +106,7 @@ impl Budget {
         waiting.iter().for_each(|bell| bell::ring(bell));
     }
 
-    /// Bytes taken at the moment.
+    /// Bytes in use.
     pub fn used_bytes(&self) -> usize {
         self.state.lock().used_bytes
     }
@@ -116,7 +116,7 @@ impl Budget {
 mod tests {
     use super::*;
 
-    /// As long as others filled all that there was with small ones, it waited.
+    /// It must not wait as long as others use all memory for small requests.
     #[test]
     fn a_large_request_of_a_connection_with_nothing_under_way_waited_for_ever() {
         let budget = Budget::new(1 << 20);

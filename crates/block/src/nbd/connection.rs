@@ -1,4 +1,4 @@
-//! The life of one connection, on a thread of its own: handshake, requests, and a clean end.
+//! One connection, on its own thread: handshake, requests, and closing.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,28 +17,28 @@ use super::transmission::{Command, MOST_EXTENTS, Refusal, Rules, status_payload}
 use super::wire::{Errno, ReplyHead, RequestHead, chunk};
 use crate::export::{Answer, Caller, Client, Context, Export, Operation, staying};
 
-/// What all connections of a server share.
+/// State shared by all connections of a server.
 pub(super) struct Hall {
     pub offers: Vec<Offer>,
-    /// The export behind each offer.
+    /// The export of each offer.
     pub exports: Vec<Arc<dyn Export>>,
     pub clock: Arc<dyn Clock>,
-    /// Time limit for a client to send a request that it began, or to take a reply.
+    /// Time limit for a client to finish sending a request, or to accept a reply.
     pub client_timeout_ns: u64,
     /// Time limit for a handshake.
     pub handshake_timeout_ns: u64,
-    /// No more requests are taken.
+    /// Set when the server stops: no more requests are accepted.
     pub closing: AtomicBool,
 }
 
 /// How a connection ended.
 #[derive(Debug)]
 pub(super) enum End {
-    /// The client left, or the server did, with every request answered.
+    /// The client disconnected or the server stopped, with every request answered.
     Left,
-    /// All slots were taken by clients that are at work.
+    /// All slots are in use by active clients.
     TurnedAway,
-    /// The client broke the protocol or kept us waiting for too long.
+    /// The client violated the protocol or exceeded a time limit.
     Dropped(&'static str),
     /// The socket failed.
     Failed(io::Error),
@@ -51,7 +51,7 @@ impl From<io::Error> for End {
 }
 
 impl End {
-    /// What went wrong, if anything did.
+    /// The error, if any.
     pub fn reason(&self) -> Option<String> {
         match self {
             Self::Left | Self::TurnedAway => None,
@@ -61,24 +61,24 @@ impl End {
     }
 }
 
-/// Requests up to this length are stayed with: longer ones go to the device in several transfers side by side.
+/// Requests up to this length complete on the connection's thread. Longer ones are split into parallel transfers.
 const MOST_STAYING_BYTES: u32 = 16 << 10;
 
-/// Requests that are not stayed with after the client was found to have several under way: the first time, and at most, if it has
-/// them each time that it is looked again. To look costs such a client the time of a transfer.
+/// Requests that are not made inline after the client had several in flight: the first time, and the upper bound, to which the number
+/// doubles each time. A check costs such a client the time of a transfer.
 const CROWD: u32 = 64;
 const MOST_CROWD: u32 = 64 * CROWD;
 
-/// Replies sent at once of a burst of reads that have ended: then the client goes on with those while the rest is made ready,
-/// and what it asks for meanwhile is started before that. A drive ends up to thirty requests at once; with their replies
-/// in one call, client, server and drive would wait for each other in turn, and a client of 32 reads get a tenth less.
-/// Writes gain more by being recorded together.
+/// Read replies sent together after several reads have completed. The client can continue with them while the rest is prepared,
+/// and its next requests are started first. A drive completes up to thirty requests together; with all replies in one call, client,
+/// server and drive would wait for each other in turn, and a client with 32 reads would be 10 % slower. Writes gain more from
+/// sharing an intent log entry.
 const READS_ENDED_AT_ONCE: usize = 6;
 
-/// Requests started before replies are looked after.
+/// Requests started before replies are sent.
 const REQUESTS_AT_ONCE: usize = 64;
 
-/// Serves one client to the end. Every request that was started has ended when this returns.
+/// Serves one client. When this returns, every started request has completed.
 pub(super) fn serve(hall: &Arc<Hall>, link: &Arc<Link>, client: Client, slot: &Slot) -> End {
     let (agreed, already) = match shake_hands(hall, link.socket(), slot) {
         Ok(Some(agreed)) => agreed,
@@ -98,7 +98,7 @@ pub(super) fn serve(hall: &Arc<Hall>, link: &Arc<Link>, client: Client, slot: &S
         client,
         intake: Intake::new(rules, &already),
         talk: &talk,
-        owed: Owed::default(),
+        owed: Drain::default(),
         has_more_ended: false,
         has_read_last: false,
         crowd: 0,
@@ -115,7 +115,7 @@ pub(super) fn serve(hall: &Arc<Hall>, link: &Arc<Link>, client: Client, slot: &S
     end.and(waited).err().unwrap_or(End::Left)
 }
 
-/// What was agreed on, and what came right after it; nothing if the client left.
+/// The negotiated options and the bytes that followed; `None` if the client disconnected.
 fn shake_hands(hall: &Hall, socket: &OwnedFd, slot: &Slot) -> Result<Option<(Agreed, Vec<u8>)>, End> {
     let deadline_ns = hall.clock.monotonic_ns().saturating_add(hall.handshake_timeout_ns);
     let mut handshake = Handshake::new(&hall.offers);
@@ -135,7 +135,7 @@ fn shake_hands(hall: &Hall, socket: &OwnedFd, slot: &Slot) -> Result<Option<(Agr
                 Step::More => {}
                 Step::Transmit(_) if !slot.begin_serving(deadline_ns, &hall.closing) => {
                     handshake.refuse_export(&mut output, "too many clients are connected");
-                    // A client that has gone meanwhile misses nothing.
+                    // Ignored: the client may have disconnected.
                     let _ = exchange::send(hall, socket, &mut output, deadline_ns);
                     return Err(End::TurnedAway);
                 }
@@ -145,19 +145,19 @@ fn shake_hands(hall: &Hall, socket: &OwnedFd, slot: &Slot) -> Result<Option<(Agr
                 }
                 Step::Close => {
                     return match exchange::send(hall, socket, &mut output, deadline_ns) {
-                        // Whoever says that he leaves need not wait to hear that he may.
+                        // A client that disconnects may not wait for the reply.
                         Ok(()) | Err(End::Failed(_)) => Ok(None),
                         Err(end) => Err(end),
                     };
                 }
             }
-            // A flood of options gets its answers as they come and never piles them up.
+            // Sent per option, so that replies to a flood of options do not accumulate.
             exchange::send(hall, socket, &mut output, deadline_ns)?;
         }
     }
 }
 
-/// The transmission's own side of a connection.
+/// The state of a connection after the handshake.
 struct Server<'a> {
     hall: &'a Arc<Hall>,
     desk: &'a Desk<'a, 3>,
@@ -165,28 +165,28 @@ struct Server<'a> {
     client: Client,
     talk: &'a Arc<Talk>,
     intake: Intake,
-    /// Since when the client owes us the rest of a request, or room for a reply.
-    owed: Owed,
-    /// Whether requests have ended whose callers were not told yet.
+    /// How long the client has stalled in the middle of a request or without accepting replies.
+    owed: Drain,
+    /// Whether completed requests wait for their replies to be queued.
     has_more_ended: bool,
-    /// Whether the latest request was a read.
+    /// Whether the last request was a read.
     has_read_last: bool,
-    /// Requests to come that are not stayed with.
+    /// Number of further requests that are not made inline.
     crowd: u32,
-    /// How many those will be the next time.
+    /// The next value of `crowd`.
     next_crowd: u32,
 }
 
-/// How long the client has owed us something. A reply that it takes meanwhile starts the time anew.
+/// Measures how long a client has stalled. Each accepted reply restarts it.
 #[derive(Default)]
-struct Owed {
+struct Drain {
     since_ns: Option<u64>,
-    /// Replies it had taken then, if it owes room for more.
+    /// Replies accepted at that time, if the client does not accept more.
     stuck_after: Option<u64>,
 }
 
-impl Owed {
-    /// Time left until the client's limit, 0 if it is over.
+impl Drain {
+    /// Remaining time of the limit; 0 if exceeded.
     fn time_left_ns(&mut self, hall: &Hall, stuck_after: Option<u64>) -> u64 {
         let now_ns = hall.clock.monotonic_ns();
         if stuck_after > self.stuck_after {
@@ -197,17 +197,17 @@ impl Owed {
     }
 }
 
-/// What replies are made with.
+/// What replies need.
 struct Talk {
     link: Arc<Link>,
     rules: Rules,
     contexts: Vec<Context>,
 }
 
-/// What is to be done after the requests at hand were started.
+/// What to do after starting the available requests.
 enum Then {
     Read,
-    /// More requests are at hand.
+    /// More requests are available.
     GoOn,
     AwaitRoom,
     Leave,
@@ -243,7 +243,7 @@ impl Server<'_> {
         }
     }
 
-    /// Whether the client is still there.
+    /// Reads from the socket. Returns false if the client disconnected.
     fn read(&mut self) -> Result<bool, End> {
         let socket = self.talk.link.socket();
         match self.intake.fill(|room| Ok(rustix::io::readv(socket, room)?)) {
@@ -254,11 +254,11 @@ impl Server<'_> {
         }
     }
 
-    /// Time left until the client's limit. There is none while the client owes nothing.
+    /// Remaining time of the client's limit; `None` while the client is not stalled.
     fn time_left_ns(&mut self) -> Result<Option<u64>, End> {
         let stuck_after = self.talk.link.stuck_after();
         if !self.intake.is_amid() && stuck_after.is_none() {
-            self.owed = Owed::default();
+            self.owed = Drain::default();
             self.talk.link.client_owes_since(None);
             return Ok(None);
         }
@@ -278,14 +278,14 @@ impl Server<'_> {
         for _ in 0..REQUESTS_AT_ONCE {
             match self.intake.next(|bytes| link.reserve(bytes)) {
                 Next::Nothing => return Ok(Then::Read),
-                Next::NoRoom => return Ok(Then::AwaitRoom),
+                Next::NoSpace => return Ok(Then::AwaitRoom),
                 Next::Lost => return Err(End::Dropped("it sent an invalid request")),
                 Next::Request(_, Command::Disconnect, _) => {
                     link.release(0);
                     return Ok(Then::Leave);
                 }
                 Next::Request(head, command, payload) => {
-                    self.owed = Owed::default();
+                    self.owed = Drain::default();
                     self.start(&head, command, payload);
                 }
                 Next::Refused(cookie, refusal) => self.talk.refuse_unstarted(cookie, &refusal),
@@ -313,7 +313,7 @@ impl Server<'_> {
             return submit();
         }
         staying(submit);
-        // The reply is not sent before this thread goes on: what has come meanwhile was asked for beside it.
+        // The reply is sent later by this thread. Input that arrived meanwhile means that the client has several requests in flight.
         if link.has_input() {
             self.crowd = self.next_crowd;
             self.next_crowd = (2 * self.next_crowd).min(MOST_CROWD);
@@ -341,7 +341,7 @@ fn operation(head: &RequestHead, command: Command, payload: Option<IoBuffer>) ->
     }
 }
 
-/// A request that waits for its outcome.
+/// A request that waits for its result.
 struct Reply {
     talk: Arc<Talk>,
     head: RequestHead,
@@ -362,7 +362,7 @@ impl Reply {
         self.end(head, Payload::Words(words));
     }
 
-    /// A chunk for each context, with the last of which the request ends.
+    /// Sends a chunk for each context; the last one ends the request.
     fn status(&self, export: &dyn Export, only_one: bool) {
         let (offset, length) = (self.head.offset, self.head.length);
         let most = if only_one { 1 } else { MOST_EXTENTS };
@@ -392,22 +392,22 @@ impl Reply {
 }
 
 impl Talk {
-    /// Answers a request for which nothing was reserved.
+    /// Replies to a request for which no memory was reserved.
     fn refuse_unstarted(&self, cookie: u64, refusal: &Refusal) {
         let (head, words) = self.rules.refusal(cookie, refusal);
         self.link.send(Frame { head, payload: Payload::Words(words), ends: 0, reserved_bytes: 0 });
     }
 }
 
-/// Requests that were started end by themselves; their replies are sent if the client takes them in time.
+/// Waits until all started requests have completed and their replies are accepted in time.
 fn wait_for_completions(hall: &Hall, link: &Link, desk: &Desk<'_, 3>) -> Result<(), End> {
-    let (mut owed, mut end) = (Owed::default(), Ok(()));
+    let (mut owed, mut end) = (Drain::default(), Ok(()));
     loop {
         link.flush();
         if link.is_idle() {
             return end;
         }
-        // The medium may take as long as it takes: only a client is waited for in vain.
+        // No limit for the device; only the client has one.
         let stuck_after = link.stuck_after();
         let timeout_ns = stuck_after.map(|_| owed.time_left_ns(hall, stuck_after));
         if timeout_ns == Some(0) {
@@ -447,7 +447,7 @@ mod exchange {
         Ok(())
     }
 
-    /// Adds what has come to `bytes`, which never grow longer than `most`. How much it was.
+    /// Appends received bytes, up to a length of `most`. Returns their number; 0 at the end of the stream.
     pub fn receive(
         hall: &Hall,
         socket: &OwnedFd,
@@ -476,7 +476,7 @@ mod exchange {
         if left_ns == 0 || stops {
             return Err(End::Dropped("it did not finish the handshake"));
         }
-        // Looking up now and then whether the server stops is cheaper than a bell in every handshake.
+        // Polling for a stop of the server is cheaper than an eventfd per handshake.
         let pause_ns = left_ns.min(100_000_000);
         let pause = Timespec { tv_sec: 0, tv_nsec: pause_ns.cast_signed() };
         match poll(&mut [PollFd::new(socket, events)], Some(&pause)) {

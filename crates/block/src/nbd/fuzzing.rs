@@ -1,5 +1,5 @@
-//! Whatever bytes come: no panic, no memory beyond the bounds, and the same outcome however the bytes are cut up. The tests
-//! try it at random, the fuzz targets by looking for what is new.
+//! Fuzzing of the protocol: arbitrary bytes cause no panic, stay within memory limits, and give the same result however they are
+//! split. Used by tests with random bytes and by the fuzz targets.
 
 use super::handshake::{Handshake, Offer, Step};
 use super::intake::{Intake, Next};
@@ -10,7 +10,7 @@ use crate::export::{Context, Shape};
 #[cfg(test)]
 mod tests;
 
-/// The first byte says how the rest is cut up.
+/// The first byte determines how the rest is split.
 pub fn check_handshake(data: &[u8]) {
     let Some((&cut, bytes)) = data.split_first() else { return };
     let whole = shake_hands(bytes, bytes.len().max(1));
@@ -18,13 +18,13 @@ pub fn check_handshake(data: &[u8]) {
     assert!(whole.0.len() <= most_said(bytes), "{} bytes said to {}", whole.0.len(), bytes.len());
 }
 
-/// The first byte says how the rest is cut up.
+/// The first byte determines how the rest is split.
 pub fn check_requests(data: &[u8]) {
     let Some((&cut, bytes)) = data.split_first() else { return };
     assert_eq!(take_in(bytes, usize::MAX), take_in(bytes, usize::from(cut) * 37 + 1));
 }
 
-/// Each option is answered with a few hundred bytes at most, however it is made.
+/// Upper bound of the reply: each option is answered with a few hundred bytes.
 fn most_said(heard: &[u8]) -> usize {
     18 + heard.len() / 16 * 600 + 600
 }
@@ -44,7 +44,7 @@ fn offers() -> [Offer; 2] {
     [disk, bare]
 }
 
-/// A handshake over `bytes`, given in pieces of `cut`. What was said, what was left, how it ended.
+/// Runs a handshake over `bytes`, given in parts of `cut`. Returns the output, the number of unused bytes, and the last step.
 fn shake_hands(bytes: &[u8], cut: usize) -> (Vec<u8>, usize, Step) {
     let offers = offers();
     let mut handshake = Handshake::new(&offers);
@@ -70,7 +70,7 @@ fn shake_hands(bytes: &[u8], cut: usize) -> (Vec<u8>, usize, Step) {
     }
 }
 
-/// Everything the intake makes of `bytes`, given in pieces of `cut`, with room for a request in two of three attempts.
+/// The requests that the parser finds in `bytes`, given in parts of `cut`, with memory available in two of three attempts.
 fn take_in(bytes: &[u8], cut: usize) -> Vec<String> {
     let rules = Rules { shape: SHAPE, structured: true, has_contexts: true };
     let (mut intake, mut left, mut seen, mut attempts) = (Intake::new(rules, &[]), bytes, Vec::new(), 0);
@@ -81,7 +81,7 @@ fn take_in(bytes: &[u8], cut: usize) -> Vec<String> {
             attempts % 3 != 0
         });
         match next {
-            Next::NoRoom => {}
+            Next::NoSpace => {}
             Next::Lost => {
                 seen.push("lost".into());
                 return seen;

@@ -1,7 +1,7 @@
-//! From the greeting to the transmission: what the client asks for and what it gets.
+//! The handshake: from the greeting to the negotiated export.
 //!
-//! Bytes in, bytes out: no socket is known here. Options that are not understood are answered so and passed over, as the
-//! protocol's fixed newstyle demands; options longer than any that makes sense are passed over without being kept.
+//! It converts bytes to bytes and uses no socket. Unknown options are refused and skipped, as fixed newstyle negotiation requires. Options
+//! longer than any valid one are skipped without being stored.
 
 use super::wire::{
     ANSWER_MAGIC, Fields, INIT_MAGIC, MAX_PAYLOAD_BYTES, OPTION_MAGIC, answer, export_flag, handshake_flag,
@@ -9,12 +9,12 @@ use super::wire::{
 };
 use crate::export::{Context, Shape};
 
-/// Longest option kept in memory. A name has at most 4096 bytes, and a list of contexts has a few names.
+/// Longest option that is stored. A name has at most 4096 bytes, and a list of contexts a few names.
 const MAX_OPTION_BYTES: usize = 64 << 10;
 
 const OPTION_HEAD_BYTES: usize = 16;
 
-/// An export that a server has to offer. The first of several is the default too, for which clients ask by the empty name.
+/// An export that clients can select. The first one is also selected by the empty name.
 #[derive(Debug, Clone)]
 pub(super) struct Offer {
     pub name: String,
@@ -23,37 +23,37 @@ pub(super) struct Offer {
     pub contexts: Vec<Context>,
 }
 
-/// What both have agreed on when the transmission begins.
+/// The negotiated options.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Agreed {
-    /// Which of the offers it is about.
+    /// Index of the export.
     pub place: usize,
     pub structured: bool,
-    /// In the order of [`Context::ALL`].
+    /// Negotiated contexts, in the order of [`Context::ALL`].
     pub contexts: Vec<Context>,
 }
 
-/// What has become of the handshake.
+/// Result of a step of the handshake.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It goes on.
+    /// The handshake continues.
     More,
-    /// It is over, and what comes next is a request.
+    /// The handshake is complete; requests follow.
     Transmit(Agreed),
-    /// It is over, and so is the connection once what was written is sent.
+    /// The connection ends after the output is sent.
     Close,
 }
 
-/// A handshake under way.
+/// A handshake in progress.
 pub(super) struct Handshake<'a> {
     offers: &'a [Offer],
     stage: Stage,
     no_zeroes: bool,
     structured: bool,
-    /// The export that contexts were set for: they count only if the client then goes to that one.
+    /// The export for which contexts were set. They are valid only if the client then selects it.
     contexts_of: Vec<u8>,
     contexts: Vec<Context>,
-    /// The option that was answered last.
+    /// The last option that was answered.
     answered: u32,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Handshake<'a> {
 enum Stage {
     Flags,
     Option,
-    /// Bytes of an option that are not kept.
+    /// Remaining bytes of an option that is skipped.
     Skip(u64),
 }
 
@@ -72,18 +72,18 @@ impl<'a> Handshake<'a> {
         Self { offers, stage: Stage::Flags, no_zeroes, structured, contexts_of, contexts, answered }
     }
 
-    /// What the server says first.
+    /// Writes the server's greeting.
     pub fn greet(&self, output: &mut Vec<u8>) {
         output.extend(INIT_MAGIC.to_be_bytes());
         output.extend(OPTION_MAGIC.to_be_bytes());
         output.extend((handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES).to_be_bytes());
     }
 
-    /// The longest input that [`advance`](Self::advance) ever needs at once.
+    /// Maximum of input that [`advance`](Self::advance) needs.
     pub const MOST_INPUT_BYTES: usize = OPTION_HEAD_BYTES + MAX_OPTION_BYTES;
 
-    /// Takes in the next message if `input` holds all of it, and writes the answer. How many bytes were taken; none if more
-    /// must come first.
+    /// Processes the next message if `input` contains it completely, and appends the reply to `output`. Returns the number of bytes
+    /// used; 0 if more input is needed.
     pub fn advance(&mut self, input: &[u8], output: &mut Vec<u8>) -> (usize, Step) {
         match self.stage {
             Stage::Flags => self.take_flags(input),
@@ -131,7 +131,7 @@ impl<'a> Handshake<'a> {
         (OPTION_HEAD_BYTES, Step::More)
     }
 
-    /// Replaces the answer that would begin the transmission by a refusal. The oldest way in has no room for one.
+    /// Replaces the reply that would complete the handshake by a refusal. `NBD_OPT_EXPORT_NAME` has no refusal.
     pub fn refuse_export(&self, output: &mut Vec<u8>, why: &str) {
         output.clear();
         if self.answered != option::EXPORT_NAME {
@@ -162,7 +162,7 @@ impl<'a> Handshake<'a> {
         Step::More
     }
 
-    /// The oldest way in: no answer but the export itself, and no way to refuse but to hang up.
+    /// `NBD_OPT_EXPORT_NAME`: the only reply is the export itself, and the only refusal is to disconnect.
     fn export_name(&mut self, name: &[u8], output: &mut Vec<u8>) -> Step {
         let Some((place, offer)) = self.called(name) else { return Step::Close };
         output.extend(offer.shape.size_bytes.to_be_bytes());
@@ -206,8 +206,8 @@ impl<'a> Handshake<'a> {
         };
         let shape = offer.shape;
         tell(info::EXPORT, &[&shape.size_bytes.to_be_bytes(), &self.export_flags(offer).to_be_bytes()]);
-        // Requests of any alignment are served, and libnbd refuses smaller ones than the minimum. So only disks with large
-        // sectors have one.
+        // Unaligned requests are served, but libnbd refuses requests smaller than the minimum. So only disks with large sectors have
+        // one.
         let minimum_bytes = if shape.sector_bytes > 512 { shape.sector_bytes } else { shape.block_bytes };
         let sizes = [minimum_bytes, shape.preferred_bytes, MAX_PAYLOAD_BYTES].map(u32::to_be_bytes);
         tell(info::BLOCK_SIZE, &[sizes.as_flattened()]);
@@ -222,7 +222,7 @@ impl<'a> Handshake<'a> {
     fn meta_context(&mut self, code: u32, data: &[u8], output: &mut Vec<u8>) {
         let setting = code == option::SET_META_CONTEXT;
         if setting {
-            // Whatever becomes of this request, it replaces the one before.
+            // Even a failed request replaces the contexts of the previous one.
             self.contexts.clear();
         }
         if setting && !self.structured {
@@ -252,7 +252,7 @@ impl<'a> Handshake<'a> {
         }
     }
 
-    /// The offer of that name, and its place.
+    /// The offer with this name, and its index.
     fn called(&self, name: &[u8]) -> Option<(usize, &'a Offer)> {
         let mut offers = self.offers.iter().enumerate();
         offers.find(|(place, offer)| name == offer.name.as_bytes() || (*place == 0 && name.is_empty()))
@@ -280,12 +280,12 @@ impl<'a> Handshake<'a> {
     }
 }
 
-/// The number that stands for a context in the transmission.
+/// The identifier of a context in the protocol.
 pub(super) fn context_id(context: Context) -> u32 {
     context as u32
 }
 
-/// To list, a namespace alone asks for all in it, and no query at all for everything. To set, only whole names count.
+/// When listing, a namespace selects all its contexts, and no query selects everything. When setting, only complete names do.
 fn is_asked_for(context: Context, queries: &[&[u8]], setting: bool) -> bool {
     let name = context.name().as_bytes();
     let is_namespace = |query: &[u8]| query.ends_with(b":") && name.starts_with(query);
@@ -303,7 +303,7 @@ fn info_request(data: &[u8]) -> Option<(&[u8], Vec<u16>)> {
 fn context_request(data: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
     let mut fields = Fields(data);
     let name = fields.counted()?;
-    // Counted by what is there and not by what is said to be there: each query takes four bytes at least.
+    // The count may be wrong, so nothing is allocated for it: parsing ends with the data.
     let queries: Vec<&[u8]> = (0..fields.u32()?).map(|_| fields.counted()).collect::<Option<_>>()?;
     fields.0.is_empty().then_some((name, queries))
 }

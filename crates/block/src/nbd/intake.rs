@@ -1,7 +1,7 @@
-//! Bytes of the transmission in, requests out.
+//! The parser of requests.
 //!
-//! One read from the socket brings as many requests as have arrived. The payload of a write goes straight into the aligned
-//! memory that the device is given; only what came along with the head of a request is copied there.
+//! One read from the socket receives all requests that have arrived. The payload of a write is received directly into the aligned
+//! buffer for the device; only bytes that arrived with the header are copied.
 
 use std::io::{self, IoSliceMut};
 
@@ -10,14 +10,14 @@ use device::IoBuffer;
 use super::transmission::{Command, Refusal, Rules};
 use super::wire::RequestHead;
 
-/// Room for requests without payload, or for a few small writes.
+/// Size of the receive buffer: many requests without payload, or a few small writes.
 const INBOX_BYTES: usize = 64 << 10;
 
-/// What has come in on one connection and was not yet started.
+/// Received bytes that are not processed yet.
 pub(super) struct Intake {
     rules: Rules,
     inbox: Box<[u8]>,
-    /// What of the inbox is filled and not yet taken.
+    /// Range of unprocessed bytes in the buffer.
     start: usize,
     end: usize,
     stage: Stage,
@@ -25,44 +25,44 @@ pub(super) struct Intake {
 
 enum Stage {
     Head,
-    /// A sound request that there was no room for yet.
+    /// A valid request that waits for memory.
     Waiting(RequestHead, Command),
-    /// The payload of a write, of which this much is there.
+    /// A write whose payload is received up to this length.
     Payload(RequestHead, Command, IoBuffer, usize),
-    /// The payload of a write that is refused, of which so much has yet to come. A client that sends it takes no reply
-    /// before it is done, and some hang up on one that comes too early.
+    /// A refused write with this many bytes of payload still to come. The reply must wait: some clients read replies only after
+    /// sending, and some disconnect on an early reply.
     Drain(u64, u64, Refusal),
 }
 
-/// What is next.
+/// The next event.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// More must come first.
+    /// More input is needed.
     Nothing,
-    /// A request is there, and no room for what it needs.
-    NoRoom,
-    /// A request, with its payload if it is a write.
+    /// A request is complete, but there is no memory for it.
+    NoSpace,
+    /// A request, with the payload of a write.
     Request(RequestHead, Command, Option<IoBuffer>),
-    /// A request that is not done. All of it has come.
+    /// A refused request, completely received.
     Refused(u64, Refusal),
-    /// What came is no request, and where the next one begins nobody knows.
+    /// The input is not a request, so the position of the next one is unknown.
     Lost,
 }
 
 impl Intake {
-    /// `already` came right after the handshake.
+    /// `already` holds the bytes received after the handshake.
     pub fn new(rules: Rules, already: &[u8]) -> Self {
         let mut inbox = vec![0; INBOX_BYTES.max(already.len())].into_boxed_slice();
         inbox[..already.len()].copy_from_slice(already);
         Self { rules, inbox, start: 0, end: already.len(), stage: Stage::Head }
     }
 
-    /// Whether more has come than was taken.
+    /// Whether there are unprocessed bytes.
     pub fn has_more(&self) -> bool {
         self.start < self.end
     }
 
-    /// Whether the client has begun something that it must finish.
+    /// Whether the client is in the middle of a request.
     pub fn is_amid(&self) -> bool {
         match self.stage {
             Stage::Head => self.has_more(),
@@ -71,7 +71,7 @@ impl Intake {
         }
     }
 
-    /// Memory reserved for a request whose payload will not come any more, if there is one.
+    /// Memory reserved for an incomplete write, if there is one.
     pub fn abandoned_bytes(&self) -> Option<usize> {
         match &self.stage {
             Stage::Payload(head, ..) => Some(head.buffer_bytes()),
@@ -79,7 +79,7 @@ impl Intake {
         }
     }
 
-    /// Takes what `source` has, once. What `source` said, and whether it filled all the room there was.
+    /// Reads once from `source`. Returns its result, and whether it filled all available space.
     pub fn fill(
         &mut self,
         source: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
@@ -100,7 +100,7 @@ impl Intake {
         Ok((came, came == room))
     }
 
-    /// The next request. `reserve` says whether there is room for a request that needs so many bytes of memory.
+    /// The next event. `reserve` returns whether memory of this size is available for a request.
     pub fn next(&mut self, reserve: impl FnOnce(usize) -> bool) -> Next {
         match std::mem::replace(&mut self.stage, Stage::Head) {
             Stage::Head => self.take_head(reserve),
@@ -134,7 +134,7 @@ impl Intake {
     fn admit(&mut self, head: RequestHead, command: Command, reserve: impl FnOnce(usize) -> bool) -> Next {
         if !reserve(head.buffer_bytes()) {
             self.stage = Stage::Waiting(head, command);
-            return Next::NoRoom;
+            return Next::NoSpace;
         }
         match command {
             Command::Write { .. } => {

@@ -1,9 +1,9 @@
-//! One connection as its thread and the completions of its requests share it: replies on their way out.
+//! The replies of a connection, shared by its thread and by the completions of its requests.
 //!
-//! The connection's thread sits at a [desk](device::desk): most requests end on it, and it sends their replies with one call
-//! before it sleeps again. What ends elsewhere while it sleeps is answered at once and without waking anybody, by the thread that
-//! completes the request, or for the last of a few that have ended [together]. Only one thread sends at a time; the others leave
-//! their replies in the queue, which the sender empties before it goes.
+//! The connection's thread runs an [event loop](device::desk): most requests complete on it, and it sends their replies with one
+//! call before it sleeps. A request that completes on another thread while it sleeps is answered by that thread without waking it, and
+//! several that complete [together] by one call. Only one thread sends at a time; the others add their replies to the queue,
+//! which the sending thread empties before it stops.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -20,18 +20,18 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::budget::Budget;
 use super::wire::ReplyHead;
 
-/// A reply, or a part of one.
+/// A reply or part of one.
 #[derive(Debug)]
 pub(super) struct Frame {
     pub head: ReplyHead,
     pub payload: Payload,
-    /// Requests that end with this frame: one, or none if more frames follow.
+    /// Requests that complete with this frame: one, or none if more frames follow.
     pub ends: usize,
-    /// What those had taken of the budget.
+    /// Memory that is released when the frame is sent.
     pub reserved_bytes: usize,
 }
 
-/// What follows a head.
+/// The data after a header.
 #[derive(Debug)]
 pub(super) enum Payload {
     None,
@@ -49,20 +49,20 @@ impl Payload {
     }
 }
 
-/// A connection's way out.
+/// The sending side of a connection.
 pub(super) struct Link {
     socket: OwnedFd,
-    /// Rung to wake the connection's thread.
+    /// Eventfd that wakes the connection's thread.
     bell: Arc<OwnedFd>,
     budget: Arc<Budget>,
     limits: InFlight,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
-    /// Since when the client has not finished a request or taken its replies; 0 if it owes nothing.
+    /// When the client stalled in the middle of a request or without accepting replies; 0 if it did not.
     owes_since_ns: AtomicU64,
 }
 
-/// Requests started whose replies were not sent yet.
+/// Requests whose replies are not sent yet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct InFlight {
     pub requests: usize,
@@ -71,51 +71,51 @@ pub(super) struct InFlight {
 
 struct State {
     queue: VecDeque<Frame>,
-    /// What the sender sends. Gone while somebody is sending.
+    /// Frames being sent; taken by the thread that sends.
     batch: Option<Batch>,
     in_flight: InFlight,
-    /// Whether the connection's thread will look at the queue before it sleeps.
+    /// Whether the connection's thread is awake and will check the queue before it sleeps.
     owner_awake: bool,
-    /// Whether the connection's thread waits for requests to end.
+    /// Whether the connection's thread waits for requests to complete.
     owner_waits: bool,
-    /// Whether nothing was sent since there was no room for a request.
+    /// Whether a request waits for memory, and no reply was sent since.
     lacks_room: bool,
-    /// Whether the socket takes no more for now.
+    /// Whether the socket's send buffer is full.
     blocked: bool,
-    /// Frames sent so far, whole.
+    /// Complete frames sent so far.
     sent_frames: u64,
-    /// Whether the socket takes no more for ever.
+    /// Whether the socket failed.
     broken: bool,
-    /// When the last request under way ended.
+    /// When the last request in flight completed.
     idle_since_ns: u64,
 }
 
-/// Frames being sent, the first of them in part.
+/// Frames being sent; the first may be sent in part.
 #[derive(Default)]
 struct Batch {
     frames: VecDeque<Frame>,
     sent_bytes: usize,
 }
 
-/// What the connection's thread sleeps for.
+/// What the connection's thread waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Until {
-    /// Something has come from the client.
+    /// Input from the client.
     Input,
-    /// A request that found no room may find some now.
+    /// Memory for a request.
     Room,
-    /// Requests under way have ended.
+    /// Completion of all requests in flight.
     End,
 }
 
-/// Why the connection's thread has woken.
+/// Why the connection's thread woke up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Woken {
-    /// There may be something to read.
+    /// Input may be available.
     pub input: bool,
 }
 
-/// Frames sent with one call: their heads and payloads stay below the system's limit of 1024 pieces.
+/// Frames per call: headers and payloads stay below the system's limit of 1024 buffers.
 const FRAMES_AT_ONCE: usize = 64;
 
 impl Link {
@@ -141,24 +141,24 @@ impl Link {
         Ok(Self { socket, bell, budget, limits, clock, state, owes_since_ns: AtomicU64::new(0) })
     }
 
-    /// The handshake is over: idle time counts from now on.
+    /// Starts to measure idle time, after the handshake.
     pub fn begin_serving(&self) {
         self.state.lock().idle_since_ns = self.clock.monotonic_ns();
     }
 
-    /// Records since when the client has not finished a request or taken its replies, if that is so.
+    /// Records since when the client has stalled, if it has.
     pub fn client_owes_since(&self, since_ns: Option<u64>) {
         self.owes_since_ns.store(since_ns.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Since when the connection has been idle, if for `idle_ns`, or its client has stalled, if for `stalled_ns`.
+    /// Since when the connection has been idle for at least `idle_ns`, or its client stalled for at least `stalled_ns`.
     pub fn quiet_since(&self, now_ns: u64, idle_ns: u64, stalled_ns: u64) -> Option<u64> {
         let owes_since_ns = self.owes_since_ns.load(Ordering::Relaxed);
         if owes_since_ns > 0 {
             return (now_ns.saturating_sub(owes_since_ns) >= stalled_ns).then_some(owes_since_ns);
         }
         let state = self.state.lock();
-        // Without room for its next request it waits for the server.
+        // A connection that waits for memory is not idle.
         let is_idle = state.is_idle() && !state.lacks_room && state.idle_since_ns > 0;
         let since_ns = state.idle_since_ns;
         drop(state);
@@ -170,9 +170,9 @@ impl Link {
         &self.socket
     }
 
-    /// Ends the connection for the client too, however many still hold the link.
+    /// Closes the connection, even if other threads still use the link.
     pub fn hang_up(&self) {
-        // A client that has hung up first has done it for us.
+        // Fails if the client has already closed it.
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
     }
 
@@ -181,7 +181,7 @@ impl Link {
         bell::ring(&self.bell);
     }
 
-    /// Whether one more request that needs `bytes` may be started; it then counts as started.
+    /// Reserves memory for one more request. Returns false if the limits do not permit it.
     pub fn reserve(&self, bytes: usize) -> bool {
         let mut state = self.state.lock();
         let InFlight { requests, bytes: taken } = state.in_flight;
@@ -194,8 +194,8 @@ impl Link {
         true
     }
 
-    /// Whether more replies wait to be taken than requests may be under way: a client that only asks and never listens must
-    /// not pile them up. A request then finds no room.
+    /// Whether the queue has more replies than requests may be in flight, because the client does not read them. Then a request
+    /// waits as for memory.
     pub fn has_backlog(&self) -> bool {
         let mut state = self.state.lock();
         let has_backlog = state.queue.len() > self.limits.requests;
@@ -203,29 +203,29 @@ impl Link {
         has_backlog
     }
 
-    /// Takes back what was reserved for a request that ends without a reply.
+    /// Releases the reservation of a request that has no reply.
     pub fn release(&self, bytes: usize) {
         let mut state = self.state.lock();
         self.count_ended(&mut state, Ended { frames: 0, requests: 1, bytes });
     }
 
-    /// Whether a single request is under way.
+    /// Whether exactly one request is in flight.
     pub fn has_one_request(&self) -> bool {
         self.state.lock().in_flight.requests == 1
     }
 
-    /// Whether the client has sent something that was not read yet.
+    /// Whether there is unread input from the client.
     pub fn has_input(&self) -> bool {
         let mut asked = [PollFd::new(&self.socket, PollFlags::IN)];
         poll(&mut asked, Some(&timespec(0))).is_ok_and(|ready| ready > 0)
     }
 
-    /// Whether every request has ended and every reply is on its way.
+    /// Whether every request has completed and every reply is sent.
     pub fn is_idle(&self) -> bool {
         self.state.lock().is_idle()
     }
 
-    /// Whether the client has to take replies before more can be sent: then the number of those it has taken.
+    /// If the send buffer is full: the number of frames sent so far.
     pub fn stuck_after(&self) -> Option<u64> {
         let state = self.state.lock();
         state.blocked.then_some(state.sent_frames)
@@ -235,7 +235,7 @@ impl Link {
         self.state.lock().broken
     }
 
-    /// Sends `frame`, now or soon, after those that came before it.
+    /// Sends `frame` after the earlier ones, immediately or soon.
     pub fn send(self: &Arc<Self>, frame: Frame) {
         let mut state = self.state.lock();
         state.queue.push_back(frame);
@@ -249,7 +249,7 @@ impl Link {
         }
     }
 
-    /// Sends what is queued, as far as the socket takes it.
+    /// Sends the queue, as far as the socket accepts it.
     pub fn flush(&self) {
         let state = self.state.lock();
         if state.can_send() {
@@ -257,16 +257,16 @@ impl Link {
         }
     }
 
-    /// Nothing will be sent any more.
+    /// Stops sending; unsent frames are discarded.
     pub fn give_up(&self) {
         let mut state = self.state.lock();
-        // Whoever is sending sees to what he has when he comes back.
+        // A thread that is sending discards its own frames when it returns.
         let mut batch = state.batch.take();
         self.break_off(&mut state, batch.as_mut());
         state.batch = batch;
     }
 
-    /// What the connection's thread watches: for [`sleep`](Self::sleep).
+    /// The descriptors for [`sleep`](Self::sleep).
     pub fn watched(&self) -> [Watched<'_>; 3] {
         [
             Watched::input(self.bell.as_fd()),
@@ -275,10 +275,10 @@ impl Link {
         ]
     }
 
-    /// Sleeps until there is something to do, or until `timeout_ns` are over. It may return sooner.
+    /// Sleeps until there is work or `timeout_ns` have passed. May return earlier.
     pub fn sleep(&self, desk: &Desk<'_, 3>, until: Until, timeout_ns: Option<u64>) -> io::Result<Woken> {
         let Some(blocked) = self.fall_asleep(until) else { return Ok(Woken { input: false }) };
-        // A socket that was hung up on would be reported for ever: it is asked only for what is wanted.
+        // Only needed events are watched: a closed socket would be reported permanently.
         let wanted = [true, until == Until::Input, blocked];
         let timeout = timeout_ns.map(timespec);
         let [rung, has_input, has_room] = desk.wait(wanted, timeout.as_ref())?;
@@ -291,7 +291,7 @@ impl Link {
         Ok(Woken { input: has_input })
     }
 
-    /// Whether the socket is blocked; nothing if there is something to do instead of sleeping.
+    /// Prepares to sleep. Returns whether the send buffer is full; `None` if there is work.
     fn fall_asleep(&self, until: Until) -> Option<bool> {
         let mut state = self.state.lock();
         let has_come = match until {
@@ -307,7 +307,7 @@ impl Link {
         Some(state.blocked)
     }
 
-    /// Sends until nothing is left or the socket takes no more, unless somebody else is at it.
+    /// Sends until the queue is empty or the send buffer is full, unless another thread is sending.
     fn send_queue<'a>(&'a self, mut state: MutexGuard<'a, State>) {
         if state.blocked || state.broken {
             return;
@@ -347,11 +347,11 @@ impl Link {
             io::ErrorKind::WouldBlock => state.blocked = true,
             _ => self.break_off(state, Some(batch)),
         }
-        // The connection's thread must wait for the socket, or leave.
+        // The connection's thread must wait for the socket, or end.
         state.owner_waits |= !state.owner_awake;
     }
 
-    /// Nothing is sent any more, not even the rest of what was sent in part.
+    /// Marks the socket as failed and discards all frames.
     fn break_off(&self, state: &mut State, batch: Option<&mut Batch>) {
         (state.broken, state.blocked) = (true, false);
         let unsent = batch.map(std::mem::take).unwrap_or_default();
@@ -386,7 +386,7 @@ impl Drop for Link {
     }
 }
 
-/// To send what is queued.
+/// Sends the queue.
 impl Errand for Link {
     fn run(&self) {
         self.flush();
@@ -394,7 +394,7 @@ impl Errand for Link {
 }
 
 impl State {
-    /// Whether there is something to send, nobody sends, and the socket may take it.
+    /// Whether there is something to send, no thread is sending, and the socket may accept it.
     fn can_send(&self) -> bool {
         let has_begun = self.batch.as_ref().map(|batch| !batch.frames.is_empty());
         !self.blocked && has_begun.is_some_and(|has_begun| has_begun || !self.queue.is_empty())
@@ -406,7 +406,7 @@ impl State {
     }
 }
 
-/// What has ended with frames that were sent or given up.
+/// Totals of frames that were sent or discarded.
 #[derive(Debug, Clone, Copy, Default)]
 struct Ended {
     frames: u64,
@@ -436,7 +436,7 @@ fn timespec(ns: u64) -> Timespec {
 }
 
 impl Batch {
-    /// Sends once. What has ended with it.
+    /// Calls `writev` once. Returns the totals of the completed frames.
     fn send(&mut self, socket: &OwnedFd) -> io::Result<Ended> {
         let mut pieces: Vec<IoSlice<'_>> = Vec::with_capacity(2 * self.frames.len());
         for frame in &self.frames {

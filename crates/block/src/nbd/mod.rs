@@ -1,4 +1,4 @@
-//! The Network Block Device server: any program can use what is served as a block device.
+//! A Network Block Device (NBD) server.
 //!
 //! ```text
 //! Server ──accepts──▶ connection ── handshake ──▶ intake ── Operation ──▶ Export (a volume, a device)
@@ -6,8 +6,8 @@
 //! client ◀──────────────── link: replies in any order ◀──────────────────────┘
 //! ```
 //!
-//! `wire`, `handshake`, `transmission` and `intake` are bytes in, values out, and know no socket. `connection` and `link`
-//! are one client's thread and its way out; `budget` bounds what all clients together can make us hold, `slots` how many there are.
+//! `wire`, `handshake`, `transmission` and `intake` convert between bytes and values and use no socket. `connection` and `link` are
+//! the thread of a client and its replies. `budget` limits the memory of all clients, and `slots` their number.
 //!
 //! ```no_run
 //! use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Listening, letting clients in, and shutting the door.
+//! The server: listening, accepting clients, and stopping.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
@@ -22,15 +22,15 @@ use super::slots::{Limits, Slot, Slots};
 use super::socket;
 use crate::export::{Client, Export};
 
-/// How long nobody is let in after it was impossible.
+/// Delay before the next accept after an error.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// Where clients connect.
+/// The address at which clients connect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
-    /// A socket in the file system.
+    /// A Unix socket.
     Unix(PathBuf),
-    /// A TCP port. NBD has no passwords: anything but a loopback address lets everybody in.
+    /// A TCP address. NBD has no authentication: with an address other than loopback, every host that can reach it is admitted.
     Tcp(SocketAddr),
 }
 
@@ -43,18 +43,18 @@ impl std::fmt::Display for Address {
     }
 }
 
-/// An export under its name.
+/// A named export.
 #[derive(Clone)]
 pub struct Offered {
-    /// What clients ask for.
+    /// Name by which clients select it.
     pub name: String,
-    /// For people.
+    /// Description for users.
     pub description: String,
-    /// What they get.
+    /// The storage.
     pub export: Arc<dyn Export>,
 }
 
-/// How a server serves.
+/// Options of a server.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Maximum number of clients. One more displaces the connection with the longest idle time. If none is idle, the new client
@@ -62,15 +62,15 @@ pub struct Options {
     pub max_connections: usize,
     /// Maximum number of clients at one IP address (IPv6: in one /64 network). `None` is three quarters of `max_connections`.
     pub max_connections_per_address: Option<usize>,
-    /// Requests of one connection under way at once; the rest stays in the socket.
+    /// Maximum number of requests in flight per connection; further ones stay in the socket.
     pub requests_per_connection: usize,
-    /// Bytes of data in requests of one connection under way at once. One request is always let in.
+    /// Maximum of request data in flight per connection in bytes. One request is always permitted.
     pub bytes_per_connection: usize,
-    /// The same, of all connections.
+    /// The same for all connections together.
     pub total_bytes: usize,
-    /// Time limit for a client to send a request that it began, or to take its replies.
+    /// Time limit for a client to finish sending a request, or to accept replies.
     pub client_timeout_seconds: u32,
-    /// Time limit for a client to finish its handshake.
+    /// Time limit for the handshake.
     pub handshake_timeout_seconds: u32,
 }
 
@@ -112,11 +112,11 @@ impl Default for Options {
     }
 }
 
-/// A server at work. Dropping it stops it as [`stop`](Self::stop) does.
+/// A running server. Dropping it stops it, as [`stop`](Self::stop) does.
 pub struct Server {
     shared: Arc<Shared>,
     address: Address,
-    /// Device and inode of a socket in the file system.
+    /// Device and inode number of a Unix socket.
     socket_inode: Option<(u64, u64)>,
     acceptor: Mutex<Option<JoinHandle<()>>>,
 }
@@ -147,20 +147,20 @@ struct Tally {
     dropped: AtomicU64,
 }
 
-/// Connections so far.
+/// Counts of connections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ConnectionCounts {
-    /// Served now.
+    /// Connected now.
     pub open: u64,
-    /// Ever let in.
+    /// Accepted in total.
     pub accepted: u64,
-    /// Refused because too many clients were connected and none was idle.
+    /// Refused because all slots were in use by active clients.
     pub turned_away: u64,
-    /// Closed to make room for new clients: idle the longest, or slow in the handshake.
+    /// Closed for new clients: the connection with the longest idle time, or a slow handshake.
     pub displaced: u64,
-    /// Closed for breaking the protocol, by a time limit, or by the socket's failure.
+    /// Closed because of a protocol violation, a time limit, or an error of the socket.
     pub dropped: u64,
-    /// Bytes of requests under way.
+    /// Request data in flight, in bytes.
     pub bytes_under_way: u64,
 }
 
@@ -170,11 +170,10 @@ enum Listener {
 }
 
 impl Server {
-    /// Listens at `address` and serves what is `offered` there. The first of them is also what clients get that ask for no
-    /// name.
+    /// Listens at `address` and serves the `offered` exports. Clients that give no name get the first one.
     ///
     /// # Errors
-    /// If the address is taken or not to be had, or there is no thread to be had.
+    /// If the address is in use or not available, or no thread can be started.
     pub fn start(address: &Address, offered: Vec<Offered>, options: Options) -> io::Result<Self> {
         let (listener, address) = Listener::bind(address)?;
         let socket_inode = if let Address::Unix(path) = &address { inode(path) } else { None };
@@ -211,13 +210,13 @@ impl Server {
         Ok(Self { shared, address, socket_inode, acceptor: Mutex::new(Some(acceptor)) })
     }
 
-    /// Where clients connect: with the port that was given where none was asked for.
+    /// The address, with the assigned port if port 0 was requested.
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Connections so far.
+    /// Counts of connections.
     #[must_use]
     pub fn counts(&self) -> ConnectionCounts {
         let tally = &self.shared.tally;
@@ -231,20 +230,20 @@ impl Server {
         }
     }
 
-    /// Those who are connected now.
+    /// The connected clients.
     #[must_use]
     pub fn clients(&self) -> Vec<Client> {
         let guests = self.shared.guests.lock();
         guests.iter().filter(|guest| !guest.thread.is_finished()).map(|guest| guest.client).collect()
     }
 
-    /// Why the last of the dropped connections was dropped.
+    /// The reason of the last dropped connection.
     #[must_use]
     pub fn last_dropped(&self) -> Option<String> {
         self.shared.last_dropped.lock().clone()
     }
 
-    /// Lets nobody in any more, answers what is under way, and returns when every connection has ended.
+    /// Stops accepting, answers the requests in flight, and returns when all connections have ended.
     pub fn stop(&self) {
         let Some(acceptor) = self.acceptor.lock().take() else { return };
         self.shared.stopping.store(true, Ordering::Release);
@@ -263,12 +262,12 @@ impl Server {
 }
 
 impl Server {
-    /// Removes the socket from the file system, unless somebody else has put another there meanwhile.
+    /// Removes the socket's file, unless another socket has replaced it.
     fn forget_socket(&self) {
         if let Address::Unix(path) = &self.address
             && inode(path) == self.socket_inode
         {
-            // Gone already is as good as removed.
+            // It may already be removed.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -291,17 +290,17 @@ impl Shared {
                 PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN),
                 PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::IN),
             ];
-            // An interrupted poll is as good as one that was rung.
+            // An interrupted poll is handled like a wake-up.
             let _ = poll(&mut fds, None);
             if fds[0].revents().is_empty() {
                 continue;
             }
             match listener.accept() {
                 Ok((socket, client)) => self.welcome(socket, client),
-                // The client has gone again.
+                // The client disconnected before it was accepted.
                 Err(error)
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) => {}
-                // There are no descriptors left, say. Others may go meanwhile, and to look all the time would take a processor.
+                // For example, no file descriptors are left. The pause avoids a busy loop until some are closed.
                 Err(_) => drop(poll(&mut fds[1..], Some(&PAUSE))),
             }
         }
@@ -336,7 +335,7 @@ impl Shared {
 
     fn count_end(&self, end: &End, slot: &Slot) {
         let (counter, reason) = match end {
-            // Counted when it was closed.
+            // Counted when it was displaced.
             _ if slot.is_displaced() => return,
             End::TurnedAway => (&self.tally.turned_away, None),
             end => (&self.tally.dropped, end.reason()),
@@ -376,7 +375,7 @@ impl Listener {
             }
             Self::Tcp(listener) => {
                 let (stream, address) = listener.accept()?;
-                // Replies are sent whole: waiting for more would only delay them.
+                // Replies are sent completely, so delaying them has no use.
                 stream.set_nodelay(true)?;
                 Ok((stream.into(), Client::of_tcp(address.ip())))
             }

@@ -17,10 +17,10 @@ use parking_lot::{Condvar, Mutex};
 use super::link::Link;
 use crate::export::Client;
 
-/// How often a client that waits for a slot looks whether a connection has become idle long enough.
+/// Interval at which a waiting client checks whether a connection has become idle.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// The limits of a server.
+/// Limits of a server.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     /// Maximum number of clients after their handshakes.
@@ -49,7 +49,7 @@ struct Table {
     next_id: u64,
     /// In the order in which they were accepted.
     entries: Vec<Entry>,
-    /// Connections closed to make room for new ones.
+    /// Number of connections closed for new ones.
     displaced: u64,
 }
 
@@ -63,14 +63,14 @@ struct Entry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Handshake,
-    /// The handshake is done but for the last answer, which waits for a slot.
+    /// The handshake is complete except for the last reply, which waits for a slot.
     Waiting,
     Serving,
-    /// Closed to make room; its thread has yet to end.
+    /// Closed for a new client; its thread has not ended yet.
     Displaced,
 }
 
-/// What connections of one client have in common.
+/// Identifies the connections of one client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Peer {
     Process(u32),
@@ -83,7 +83,7 @@ impl Peer {
         match *client {
             Client::Process { pid, .. } | Client::Thread { tid: pid, .. } => Self::Process(pid),
             Client::Remote(IpAddr::V6(address)) => {
-                // A host usually has a /64 of its own.
+                // A host usually has a /64 network.
                 Self::Network(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into())
             }
             Client::Remote(address) => Self::Network(address),
@@ -92,7 +92,7 @@ impl Peer {
     }
 }
 
-/// A connection's place in the table, released when dropped.
+/// A connection's entry in the table, released on drop.
 pub(super) struct Slot {
     slots: Arc<Slots>,
     id: u64,
@@ -124,7 +124,7 @@ impl Slots {
         Some(Slot { slots: Arc::clone(self), id })
     }
 
-    /// Connections closed so far to make room for new ones.
+    /// Number of connections closed for new ones.
     pub fn displaced(&self) -> u64 {
         self.table.lock().displaced
     }
@@ -165,7 +165,7 @@ enum Taken {
 }
 
 impl Slot {
-    /// Takes a slot for a client that has finished its handshake, waiting until `deadline_ns` for one. Whether it got one.
+    /// Takes a slot after the handshake, waiting for one until `deadline_ns`. Returns whether it got one.
     pub fn begin_serving(&self, deadline_ns: u64, closing: &AtomicBool) -> bool {
         let slots = &self.slots;
         let mut table = slots.table.lock();
@@ -182,7 +182,7 @@ impl Slot {
         }
     }
 
-    /// Whether the connection was closed to make room for another.
+    /// Whether the connection was closed for a new one.
     pub fn is_displaced(&self) -> bool {
         self.slots.table.lock().entry(self.id).is_some_and(|entry| entry.stage == Stage::Displaced)
     }

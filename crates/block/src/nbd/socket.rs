@@ -1,26 +1,25 @@
-//! Taking a place in the file system to listen at. What stands there already is somebody's, unless it is the socket of a
-//! server that was killed.
+//! Binds a Unix socket. An existing file at its path is kept, unless it is a socket on which no server listens any more.
 
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
-/// Bytes of a socket's path, at most: what the system has room for, less the zero behind it.
+/// Maximum length of a socket's path in bytes, without the terminating zero.
 const MOST_PATH_BYTES: usize = 107;
 
-/// Listens at `path`. A socket there at which nobody listens any more is replaced.
+/// Listens at `path`. A socket on which no server listens any more is replaced.
 ///
 /// # Errors
-/// [`AddrInUse`](io::ErrorKind::AddrInUse) if somebody listens there, [`AlreadyExists`](io::ErrorKind::AlreadyExists) if it is no
-/// socket, which is left alone; and if there can be none.
+/// [`AddrInUse`](io::ErrorKind::AddrInUse) if a server listens there, [`AlreadyExists`](io::ErrorKind::AlreadyExists) if it is not a
+/// socket; other errors of `bind`.
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
     let bytes = path.as_os_str().len();
     if bytes > MOST_PATH_BYTES {
         let words = format!("is {bytes} bytes long; a socket path has at most {MOST_PATH_BYTES}");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
     }
-    // Asked first: to connect to what is no socket is refused just as it is where nobody listens.
+    // Checked first, because connecting to a regular file fails with the same error as to an unused socket.
     if let Ok(there) = std::fs::symlink_metadata(path) {
         if !there.file_type().is_socket() {
             let words = "exists and is not a socket: it is left alone";
@@ -31,7 +30,7 @@ pub fn bind(path: &Path) -> io::Result<UnixListener> {
                 return Err(io::Error::new(io::ErrorKind::AddrInUse, "another server is listening there"));
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => std::fs::remove_file(path)?,
-            // To listen there fails, and says why.
+            // `bind` below reports the error.
             Err(_) => {}
         }
     }

@@ -1,11 +1,11 @@
-//! Requests: which are sound, and what is answered.
+//! Validation of requests and encoding of replies.
 
 use device::{ErrorKind, IoError};
 
 use super::wire::{Errno, MAX_PAYLOAD_BYTES, ReplyHead, RequestHead, chunk, command, command_flag};
 use crate::export::{Context, Extent, STEP_BYTES, Shape};
 
-/// What requests are judged by.
+/// The properties against which requests are validated.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rules {
     pub shape: Shape,
@@ -13,7 +13,7 @@ pub(super) struct Rules {
     pub has_contexts: bool,
 }
 
-/// A sound request, without its payload.
+/// A valid request without its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Command {
     Read,
@@ -26,7 +26,7 @@ pub(super) enum Command {
     Disconnect,
 }
 
-/// A request that is not done, and why.
+/// Why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub errno: Errno,
@@ -53,16 +53,16 @@ impl From<&IoError> for Refusal {
 }
 
 impl RequestHead {
-    /// Bytes that follow the head on the wire.
+    /// Length of the payload that follows the header.
     pub fn payload_bytes(&self) -> u32 {
         if self.command == command::WRITE { self.length } else { 0 }
     }
 
-    /// Bytes of memory that the request needs until it is answered.
+    /// Memory that the request needs until it is answered.
     pub fn buffer_bytes(&self) -> usize {
         match self.command {
             command::READ | command::WRITE => self.length as usize,
-            // Done in steps, of which each takes memory.
+            // Processed in steps that need memory.
             command::CACHE | command::WRITE_ZEROES => (self.length as usize).min(STEP_BYTES),
             command::BLOCK_STATUS => MOST_EXTENTS * 8 * Context::ALL.len(),
             _ => 0,
@@ -71,7 +71,7 @@ impl RequestHead {
 }
 
 impl Rules {
-    /// What `head` asks for, if it may.
+    /// Validates the request and decodes its command.
     pub fn judge(&self, head: &RequestHead) -> Result<Command, Refusal> {
         let has = |flag: u16| head.flags & flag != 0;
         let durable = has(command_flag::FUA);
@@ -94,7 +94,7 @@ impl Rules {
         Ok(command)
     }
 
-    /// FUA is legal on every command, with or without meaning.
+    /// FUA is permitted with every command, even if it has no effect.
     fn check_flags(&self, command: Command, flags: u16) -> Result<(), Refusal> {
         let meant = match command {
             Command::Read if self.structured => command_flag::DF,
@@ -146,7 +146,7 @@ impl Rules {
         Ok(())
     }
 
-    /// The reply to a refused or failed request: its head, and the words that follow where replies have room for them.
+    /// The reply to a refused or failed request: its header, and with structured replies a message.
     pub fn refusal(&self, cookie: u64, refusal: &Refusal) -> (ReplyHead, Vec<u8>) {
         let errno = refusal.errno as u32;
         if !self.structured {
@@ -159,7 +159,7 @@ impl Rules {
         (ReplyHead::chunk(cookie, chunk::DONE, chunk::ERROR, payload.len() as u32), payload)
     }
 
-    /// The head of the reply to a read, before `data_bytes` of data.
+    /// The header of the reply to a read, before `data_bytes` of data.
     pub fn data(&self, head: &RequestHead) -> ReplyHead {
         match self.structured {
             true => ReplyHead::data(head.cookie, head.offset, head.length),
@@ -167,7 +167,7 @@ impl Rules {
         }
     }
 
-    /// The reply to a request that was done and brings nothing.
+    /// The reply to a successful request without data.
     pub fn done(&self, cookie: u64) -> ReplyHead {
         match self.structured {
             true => ReplyHead::chunk(cookie, chunk::DONE, chunk::NONE, 0),
@@ -176,14 +176,14 @@ impl Rules {
     }
 }
 
-/// The longest string the protocol allows.
+/// Maximum length of a string in the protocol.
 const MAX_WHY_BYTES: usize = 4096;
 
-/// Most extents told in one reply: more are asked for again.
+/// Maximum of extents per reply; clients query the rest.
 pub(super) const MOST_EXTENTS: usize = 4096;
 
-/// The payload of a chunk that tells `extents` of the context known as `id`, over at most `length` bytes if `only_one` was
-/// asked for: then the client has no use for what lies past them.
+/// The payload of a chunk with the `extents` of context `id`. With `only_one`, a single extent of at most `length` bytes, as
+/// the protocol requires.
 pub(super) fn status_payload(id: u32, extents: &[Extent], length: u32, only_one: bool) -> Vec<u8> {
     let mut payload = id.to_be_bytes().to_vec();
     for extent in extents.iter().take(if only_one { 1 } else { MOST_EXTENTS }) {

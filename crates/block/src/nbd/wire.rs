@@ -1,4 +1,4 @@
-//! The numbers and shapes of the NBD protocol, as its specification gives them (`doc/proto.md` of the NBD project).
+//! Constants and layouts of the NBD protocol, from its specification (`doc/proto.md` of the NBD project).
 //! All integers are big-endian.
 //!
 //! ```text
@@ -9,23 +9,23 @@
 //! answer    0 magic 8 │ 8 option 4 │ 12 type 4 │ 16 length 4 │ data
 //! ```
 
-/// The server's first eight bytes.
+/// First eight bytes of the greeting.
 pub(super) const INIT_MAGIC: u64 = u64::from_be_bytes(*b"NBDMAGIC");
-/// Before every option, and the server's second eight bytes.
+/// Second eight bytes of the greeting, and start of every option.
 pub(super) const OPTION_MAGIC: u64 = u64::from_be_bytes(*b"IHAVEOPT");
-/// Before every answer to an option.
+/// Start of every reply to an option.
 pub(super) const ANSWER_MAGIC: u64 = 0x0003_e889_0455_65a9;
-/// Before every request.
+/// Start of every request.
 pub(super) const REQUEST_MAGIC: u32 = 0x2560_9513;
-/// Before a simple reply.
+/// Start of a simple reply.
 pub(super) const SIMPLE_MAGIC: u32 = 0x6744_6698;
-/// Before a chunk of a structured reply.
+/// Start of a chunk of a structured reply.
 pub(super) const CHUNK_MAGIC: u32 = 0x668e_33ef;
 
-/// Longest read or write taken: what the specification asks every server and client for.
+/// Longest read or write that is accepted; the specification recommends it to all servers and clients.
 pub(super) const MAX_PAYLOAD_BYTES: u32 = 32 << 20;
 
-/// Flags of the handshake, the server's and the client's alike.
+/// Handshake flags of server and client.
 pub(super) mod handshake_flag {
     pub const FIXED_NEWSTYLE: u16 = 1;
     pub const NO_ZEROES: u16 = 1 << 1;
@@ -45,7 +45,7 @@ pub(super) mod export_flag {
     pub const SEND_FAST_ZERO: u16 = 1 << 11;
 }
 
-/// What a client may ask for before the transmission.
+/// Options of a client during the handshake.
 pub(super) mod option {
     pub const EXPORT_NAME: u32 = 1;
     pub const ABORT: u32 = 2;
@@ -57,7 +57,7 @@ pub(super) mod option {
     pub const SET_META_CONTEXT: u32 = 10;
 }
 
-/// What a server answers to an option.
+/// Types of replies to an option.
 pub(super) mod answer {
     pub const ACK: u32 = 1;
     pub const SERVER: u32 = 2;
@@ -71,7 +71,7 @@ pub(super) mod answer {
     const ERROR: u32 = 1 << 31;
 }
 
-/// What INFO and GO tell about an export.
+/// Types of information in the replies to INFO and GO.
 pub(super) mod info {
     pub const EXPORT: u16 = 0;
     pub const NAME: u16 = 1;
@@ -110,27 +110,27 @@ pub(super) mod chunk {
     pub const DONE: u16 = 1;
 }
 
-/// Errors that a reply can carry. The numbers are Linux's, on every system.
+/// Errors in replies, with Linux's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Errno {
-    /// Not permitted: a write to what is read-only.
+    /// A write to a read-only export.
     Permission = 1,
-    /// The medium failed.
+    /// The device failed.
     Io = 5,
-    /// The request makes no sense.
+    /// The request is invalid.
     Invalid = 22,
-    /// Past the end, or no room.
+    /// The range is past the end, or no space is left.
     NoSpace = 28,
     /// Longer than a reply can be.
     Overflow = 75,
-    /// Not done here.
+    /// The operation is not supported.
     Unsupported = 95,
-    /// The server is going away.
+    /// The server is shutting down.
     Shutdown = 108,
 }
 
-/// Reads big-endian numbers off the front of bytes.
+/// Reads big-endian numbers from a byte slice.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fields<'a>(pub &'a [u8]);
 
@@ -147,7 +147,7 @@ impl<'a> Fields<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// A number of bytes, and then that many.
+    /// A length and then that many bytes.
     pub fn counted(&mut self) -> Option<&'a [u8]> {
         let len = self.u32()? as usize;
         let (bytes, rest) = self.0.split_at_checked(len)?;
@@ -162,7 +162,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// The head of a request, as it came.
+/// The header of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RequestHead {
     pub flags: u16,
@@ -175,7 +175,7 @@ pub(super) struct RequestHead {
 impl RequestHead {
     pub const BYTES: usize = 28;
 
-    /// `None` if the magic is wrong: the client and we have lost each other, and nothing after it can be trusted.
+    /// `None` if the magic number is wrong: the connection cannot be resynchronised.
     pub fn decode(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let mut fields = Fields(bytes);
         if fields.u32()? != REQUEST_MAGIC {
@@ -186,7 +186,7 @@ impl RequestHead {
     }
 }
 
-/// The head of a reply: at most the head of a chunk with an offset, never on the heap.
+/// The header of a reply, stored inline.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReplyHead {
     bytes: [u8; Self::MOST_BYTES],
@@ -196,7 +196,7 @@ pub(super) struct ReplyHead {
 impl ReplyHead {
     const MOST_BYTES: usize = 28;
 
-    /// A simple reply; 0 is no error.
+    /// A simple reply; `error` is 0 on success.
     pub fn simple(cookie: u64, error: u32) -> Self {
         let mut head = Self::empty();
         head.put(&SIMPLE_MAGIC.to_be_bytes());
@@ -205,7 +205,7 @@ impl ReplyHead {
         head
     }
 
-    /// A chunk whose payload of `payload_bytes` follows.
+    /// A chunk with `payload_bytes` of payload.
     pub fn chunk(cookie: u64, flags: u16, kind: u16, payload_bytes: u32) -> Self {
         let mut head = Self::empty();
         head.put(&CHUNK_MAGIC.to_be_bytes());
@@ -216,7 +216,7 @@ impl ReplyHead {
         head
     }
 
-    /// The one chunk of a read that went well; `data_bytes` follow.
+    /// The only chunk of a successful read, with `data_bytes` of data.
     pub fn data(cookie: u64, offset: u64, data_bytes: u32) -> Self {
         let mut head = Self::chunk(cookie, chunk::DONE, chunk::OFFSET_DATA, data_bytes + 8);
         head.put(&offset.to_be_bytes());

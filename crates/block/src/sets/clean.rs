@@ -1,12 +1,11 @@
 //! Selects the next blocks to destage, and the neighbours that are written with them.
 //!
-//! Sets that need cleaning wait in two queues: first sets without room for a block, then sets above their dirty threshold or with a
+//! Sets that need cleaning wait in two queues: first sets without a slot for a block, then sets above their dirty threshold or with a
 //! dirty block next in eviction order. The dirty block that is first in a set's eviction order is chosen, together with all adjacent
 //! dirty blocks on the disk, from any set: one head movement cleans them all. Flashcache merged within a set only.
 //!
 //! Flashcache 1 and 2 limited dirty blocks by a threshold; version 3 cleaned only blocks near eviction, so that writes accumulate
 //! longer. Both are available, see [`Tuning`](super::Tuning).
-//! writes gather longer. Both are here, as [`Tuning`](super::Tuning) says.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -14,80 +13,80 @@ use policy::Slot;
 
 use super::Sets;
 
-/// Blocks that lie side by side on the disk, to be written there with one request.
+/// A run of adjacent blocks to write to the disk with one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cleaning {
-    /// The first block.
+    /// First block of the run.
     pub first_block: u64,
-    /// The slot of each block, in the order of the disk.
+    /// The slots of the blocks, in disk order.
     pub slots: Vec<Slot>,
-    /// The set that this counts against.
+    /// The set whose limit this run counts against.
     set: u32,
-    /// Which of the slots it was begun for, and why.
+    /// Index of the slot for which the run was begun.
     chosen: usize,
-    why: Why,
+    reason: Reason,
 }
 
-/// What a cleaning is begun for.
+/// Reason a run is cleaned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Why {
-    /// Somebody waits for everything to be clean.
-    Owed,
-    /// The set wants it.
-    Wanted(Wants),
-    /// Nobody has used the block for long.
+enum Reason {
+    /// Its block is in the drain.
+    Drain,
+    /// Its set needs cleaning.
+    Needed(CleaningNeeds),
+    /// Its block is idle.
     Idle,
 }
 
 impl Cleaning {
-    /// The set for which it was begun.
+    /// The set for which the run was begun.
     #[must_use]
     pub fn set(&self) -> u32 {
         self.set
     }
 }
 
-/// Why a set wants cleaning, and in which line it stands.
+/// Reason a set needs cleaning, and in which queue it is; a bit set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Wants(u8);
+pub(super) struct CleaningNeeds(u8);
 
-impl Wants {
-    /// A block found no room.
-    pub(super) const ROOM: Self = Self(1);
-    /// More is dirty than the threshold allows.
-    pub(super) const FEWER_DIRTY: Self = Self(2);
-    /// A dirty block is next to leave.
-    pub(super) const CLEAN_TAIL: Self = Self(4);
+impl CleaningNeeds {
+    /// A block found no slot.
+    pub(super) const SLOTS: Self = Self(1);
+    /// More blocks are dirty than the threshold permits.
+    pub(super) const OVER_THRESHOLD: Self = Self(2);
+    /// A dirty block is near the end of the eviction order.
+    pub(super) const DIRTY_TAIL: Self = Self(4);
     const ANY: Self = Self(7);
-    const STANDS_FIRST: Self = Self(8);
-    const STANDS: Self = Self(16);
+    const IN_URGENT_QUEUE: Self = Self(8);
+    const IN_QUEUE: Self = Self(16);
 
-    fn has(self, want: Self) -> bool {
-        self.0 & want.0 != 0
+    fn has(self, need: Self) -> bool {
+        self.0 & need.0 != 0
     }
 
-    fn add(&mut self, want: Self) {
-        self.0 |= want.0;
+    fn add(&mut self, need: Self) {
+        self.0 |= need.0;
     }
 
-    /// Whether it was there.
-    fn take(&mut self, want: Self) -> bool {
-        let was = self.has(want);
-        self.0 &= !want.0;
+    /// Clears a bit. Returns whether it was set.
+    fn take(&mut self, need: Self) -> bool {
+        let was = self.has(need);
+        self.0 &= !need.0;
         was
     }
 }
 
 pub(super) struct Cleaner {
-    /// Sets without room.
+    /// Sets without a slot for a waiting block.
     urgent: VecDeque<u32>,
-    /// Sets above their threshold or with a dirty tail.
+    /// Sets above their threshold or with a dirty block near the end.
     listed: VecDeque<u32>,
-    under_way: u32,
-    /// Blocks that the disk has not taken, not to be tried again before a second is over.
+    in_flight: u32,
+    /// Blocks that the disk refused, which are not retried before the next second.
     refused: HashSet<Slot>,
     /// Limit of a run in blocks, independent of the tuning.
-    most_run_blocks: u32,
+    max_run_blocks: u32,
 }
 
 impl Cleaner {
@@ -95,9 +94,9 @@ impl Cleaner {
         Self {
             urgent: VecDeque::new(),
             listed: VecDeque::new(),
-            under_way: 0,
+            in_flight: 0,
             refused: HashSet::new(),
-            most_run_blocks: u32::MAX,
+            max_run_blocks: u32::MAX,
         }
     }
 
@@ -107,48 +106,48 @@ impl Cleaner {
 }
 
 impl Sets {
-    /// The next blocks to copy to the disk, if some should be and the limits allow. They stay readable and writable; end
-    /// with [`end_cleaning`](Self::end_cleaning).
+    /// The next run to copy to the disk, if any is needed and the limits permit. Its blocks stay readable and writable until
+    /// [`end_cleaning`](Self::end_cleaning).
     pub fn next_cleaning(&mut self) -> Option<Cleaning> {
         self.next_cleaning_with(|_, _| true)
     }
 
-    /// The same, where of the dirty neighbours of the block that is to be cleaned (the slot named first) only those go with it that
-    /// `joins` says.
+    /// The same, with only those adjacent dirty blocks for which `joins` returns true, given the slot that is cleaned and the
+    /// adjacent one.
     pub fn next_cleaning_with(&mut self, joins: impl Fn(Slot, Slot) -> bool) -> Option<Cleaning> {
-        if self.cleaner.under_way >= self.tuning.cleanings_total {
+        if self.cleaner.in_flight >= self.tuning.cleanings_total {
             return None;
         }
         // The two queues alternate, so that neither starves.
-        if self.owed.is_its_turn()
-            && let Some(slot) = self.next_owed()
+        if self.drain.is_its_turn()
+            && let Some(slot) = self.next_in_drain()
         {
-            return Some(self.begin_cleaning(slot, Why::Owed, joins));
+            return Some(self.begin_cleaning(slot, Reason::Drain, joins));
         }
-        while let Some(set) = self.next_in_line() {
-            if let Some((slot, want)) = self.wanted_of(set) {
-                let cleaning = self.begin_cleaning(slot, Why::Wanted(want), joins);
-                self.line_up(set);
+        while let Some(set) = self.next_queued_set() {
+            if let Some((slot, need)) = self.next_need_of(set) {
+                let cleaning = self.begin_cleaning(slot, Reason::Needed(need), joins);
+                self.enqueue(set);
                 return Some(cleaning);
             }
         }
-        if let Some(slot) = self.next_owed() {
-            return Some(self.begin_cleaning(slot, Why::Owed, joins));
+        if let Some(slot) = self.next_in_drain() {
+            return Some(self.begin_cleaning(slot, Reason::Drain, joins));
         }
         let slot = self.next_idle()?;
         self.spend_on_idle(1);
-        Some(self.begin_cleaning(slot, Why::Idle, joins))
+        Some(self.begin_cleaning(slot, Reason::Idle, joins))
     }
 
-    /// A cleaning came to its end: the disk has the blocks, if `done`, and those not written meanwhile are clean. How many.
+    /// Ends a run. If `done`, the disk has its blocks, and those not rewritten meanwhile are clean. Returns their number.
     pub fn end_cleaning(&mut self, cleaning: &Cleaning, done: bool) -> u32 {
         self.end(cleaning, |_| done)
     }
 
-    /// Ends a cleaning of which the disk accepted only the blocks for which `is_done` returns true. The others are no longer owed:
-    /// the caller reports the failure to the clients that requested their cleaning.
+    /// Ends a run. The disk has only those blocks for which `is_done` returns true. The others leave the drain:
+    /// the caller reports the error to the clients that wait for it.
     pub fn end_cleaning_of(&mut self, cleaning: &Cleaning, is_done: impl Fn(Slot) -> bool) -> u32 {
-        cleaning.slots.iter().for_each(|&slot| self.owed.end(slot));
+        cleaning.slots.iter().for_each(|&slot| self.drain.end(slot));
         self.cleaner.refused.extend(cleaning.slots.iter().copied().filter(|&slot| !is_done(slot)));
         self.end(cleaning, is_done)
     }
@@ -162,7 +161,7 @@ impl Sets {
             self.states[set].cleaning -= 1;
             if done {
                 self.states[set].operations.cleaned += 1;
-                self.owed.end(slot);
+                self.drain.end(slot);
                 all_done += 1;
                 self.counters.front_merge += u64::from(number < cleaning.chosen);
                 self.counters.back_merge += u64::from(number > cleaning.chosen);
@@ -171,78 +170,78 @@ impl Sets {
                 self.mark_clean(slot);
                 cleaned += 1;
             }
-            self.list_if_above_threshold(set as u32);
+            self.queue_if_above_threshold(set as u32);
         }
         self.counters.cleanings += all_done;
-        self.counters.fallow_cleanings += if cleaning.why == Why::Idle { all_done } else { 0 };
+        self.counters.fallow_cleanings += if cleaning.reason == Reason::Idle { all_done } else { 0 };
         if all_done == 0 {
-            self.ask_again(cleaning);
+            self.requeue(cleaning);
         }
         self.states[cleaning.set as usize].cleanings -= 1;
-        self.cleaner.under_way -= 1;
-        self.line_up(cleaning.set);
+        self.cleaner.in_flight -= 1;
+        self.enqueue(cleaning.set);
         cleaned
     }
 
     /// Requeues a failed cleaning. Blocks that the disk refused are not retried immediately.
-    fn ask_again(&mut self, cleaning: &Cleaning) {
+    fn requeue(&mut self, cleaning: &Cleaning) {
         let slot = cleaning.slots[cleaning.chosen];
-        match cleaning.why {
-            Why::Wanted(want) => self.states[cleaning.set as usize].wants.add(want),
-            Why::Idle if !self.cleaner.refused.contains(&slot) => self.wait_as_idle(slot),
-            Why::Idle | Why::Owed => {}
+        match cleaning.reason {
+            Reason::Needed(need) => self.states[cleaning.set as usize].needs.add(need),
+            Reason::Idle if !self.cleaner.refused.contains(&slot) => self.requeue_idle(slot),
+            Reason::Idle | Reason::Drain => {}
         }
     }
 
-    /// In a mode without dirty blocks, marks all dirty blocks left by an earlier mode as [owed](Self::owe_everything), and those that the
-    /// disk refused again.
-    pub(super) fn clean_what_the_mode_keeps_not(&mut self) {
-        if self.dirty > 0 && !self.tuning.mode.keeps_dirty() && self.owed_blocks() == 0 {
-            self.owe_everything();
+    /// In a mode without dirty blocks, [drains](Self::start_drain) those left by an earlier mode, again if the disk refused
+    /// some.
+    pub(super) fn drain_if_mode_keeps_none_dirty(&mut self) {
+        if self.dirty > 0 && !self.tuning.mode.keeps_dirty() && self.blocks_to_drain() == 0 {
+            self.start_drain();
         }
     }
 
-    /// What the disk has not taken may be tried again.
-    pub(super) fn try_refused(&mut self) {
+    /// Permits another attempt for blocks that the disk refused.
+    pub(super) fn retry_refused(&mut self) {
         for slot in std::mem::take(&mut self.cleaner.refused) {
             let set = self.set_of_slot(slot);
-            self.list_if_above_threshold(set);
-            self.list(set, Wants::CLEAN_TAIL);
-            self.list_if_idle(slot);
+            self.queue_if_above_threshold(set);
+            self.need_cleaning(set, CleaningNeeds::DIRTY_TAIL);
+            self.queue_if_idle(slot);
         }
     }
 
     /// Limits runs to `blocks`, independent of the [tuning](super::Tuning::clean_run_blocks).
     pub fn limit_runs(&mut self, blocks: u32) {
-        self.cleaner.most_run_blocks = blocks.max(1);
+        self.cleaner.max_run_blocks = blocks.max(1);
     }
 
-    /// So many blocks still wait for room in this set: it is first in line if there is not enough, nor will be when what is on
-    /// its way to the disk has arrived there, and if it may have another run. Whether it is.
-    pub fn ask_for_room(&mut self, set: u32, blocks: u32) -> bool {
+    /// Requests slots for `blocks` waiting blocks of a set. The set is queued first if neither its clean blocks nor those being cleaned
+    /// suffice and another run is permitted. Returns whether it is queued.
+    pub fn request_slots(&mut self, set: u32, blocks: u32) -> bool {
         let state = &self.states[set as usize];
         let (coming, may_have_another) =
             (state.cleaning.into(), state.cleanings < self.tuning.cleanings_per_set);
         let is_asked = may_have_another
-            && !self.has_room_for(set, blocks.saturating_sub(coming))
+            && !self.has_slots_for(set, blocks.saturating_sub(coming))
             && self.oldest_to_clean(set, usize::MAX).is_some();
         if is_asked {
-            self.list(set, Wants::ROOM);
+            self.need_cleaning(set, CleaningNeeds::SLOTS);
         }
         is_asked
     }
 
-    /// Only those that [`ask_for_room`](Self::ask_for_room) from now on want it, in the order they do.
-    pub fn forget_lack_of_room(&mut self) {
+    /// Removes all requests for slots; waiting writes repeat theirs with [`request_slots`](Self::request_slots).
+    pub fn clear_slot_requests(&mut self) {
         for set in std::mem::take(&mut self.cleaner.urgent) {
-            let wants = &mut self.states[set as usize].wants;
-            wants.take(Wants::STANDS_FIRST);
-            wants.take(Wants::ROOM);
-            self.line_up(set);
+            let needs = &mut self.states[set as usize].needs;
+            needs.take(CleaningNeeds::IN_URGENT_QUEUE);
+            needs.take(CleaningNeeds::SLOTS);
+            self.enqueue(set);
         }
     }
 
-    /// Whether all dirty blocks of a set were refused by the disk, so that none can be cleaned before a retry.
+    /// Whether the disk refused all dirty blocks of a set, so that none can be cleaned before a retry.
     #[must_use]
     pub fn is_hopeless(&self, set: u32) -> bool {
         let mut slots = self.queues.oldest_first(set);
@@ -250,38 +249,38 @@ impl Sets {
             && slots.any(|slot| self.cleaner.refused.contains(&slot))
     }
 
-    /// Whether `blocks` more blocks would find slots in this set, free or evictable.
+    /// Whether a set has `blocks` slots that are free or can be evicted.
     #[must_use]
-    pub fn has_room_for(&self, set: u32, blocks: u32) -> bool {
+    pub fn has_slots_for(&self, set: u32, blocks: u32) -> bool {
         let free = self.geometry.ways - u32::from(self.states[set as usize].held);
         let to_take = blocks.saturating_sub(free) as usize;
-        let may_leave = self.queues.oldest_first(set).filter(|&slot| self.table.word(slot).may_leave());
-        to_take == 0 || may_leave.take(to_take).count() == to_take
+        let can_evict = self.queues.oldest_first(set).filter(|&slot| self.table.word(slot).can_evict());
+        to_take == 0 || can_evict.take(to_take).count() == to_take
     }
 
-    /// Cleanings begun and not ended.
+    /// Runs in flight.
     #[must_use]
-    pub fn cleanings_under_way(&self) -> u32 {
-        self.cleaner.under_way
+    pub fn cleanings_in_flight(&self) -> u32 {
+        self.cleaner.in_flight
     }
 
-    /// Dirty blocks that a set may have before they are cleaned.
+    /// Dirty blocks permitted per set.
     #[must_use]
     pub fn dirty_limit(&self) -> u32 {
         self.geometry.ways * u32::from(self.tuning.dirty_percent) / 100
     }
 
     #[inline]
-    pub(super) fn list_if_above_threshold(&mut self, set: u32) {
+    pub(super) fn queue_if_above_threshold(&mut self, set: u32) {
         if self.is_above_threshold(set) {
-            self.list(set, Wants::FEWER_DIRTY);
+            self.need_cleaning(set, CleaningNeeds::OVER_THRESHOLD);
         }
     }
 
-    /// Notes what a set wants, and puts it into its line unless it stands there.
-    pub(super) fn list(&mut self, set: u32, want: Wants) {
-        self.states[set as usize].wants.add(want);
-        self.line_up(set);
+    /// Records reason a set needs cleaning, and queues it unless it is queued.
+    pub(super) fn need_cleaning(&mut self, set: u32, need: CleaningNeeds) {
+        self.states[set as usize].needs.add(need);
+        self.enqueue(set);
     }
 
     #[inline]
@@ -290,50 +289,54 @@ impl Sets {
         u32::from(state.dirty - state.cleaning) > self.dirty_limit()
     }
 
-    fn line_up(&mut self, set: u32) {
-        let wants = &mut self.states[set as usize].wants;
-        if wants.has(Wants::ROOM) && !wants.has(Wants::STANDS_FIRST) {
-            wants.add(Wants::STANDS_FIRST);
+    fn enqueue(&mut self, set: u32) {
+        let needs = &mut self.states[set as usize].needs;
+        if needs.has(CleaningNeeds::SLOTS) && !needs.has(CleaningNeeds::IN_URGENT_QUEUE) {
+            needs.add(CleaningNeeds::IN_URGENT_QUEUE);
             self.cleaner.urgent.push_back(set);
-        } else if wants.has(Wants::ANY) && !wants.has(Wants(Wants::STANDS.0 | Wants::STANDS_FIRST.0)) {
-            wants.add(Wants::STANDS);
+        } else if needs.has(CleaningNeeds::ANY)
+            && !needs.has(CleaningNeeds(CleaningNeeds::IN_QUEUE.0 | CleaningNeeds::IN_URGENT_QUEUE.0))
+        {
+            needs.add(CleaningNeeds::IN_QUEUE);
             self.cleaner.listed.push_back(set);
         }
     }
 
-    /// The next set that wants cleaning and may have another. One at its limit leaves the line, and comes back when a
-    /// cleaning of its ends.
-    fn next_in_line(&mut self) -> Option<u32> {
+    /// The next queued set that may have another run. A set at its limit is removed and queued again when one of its runs
+    /// ends.
+    fn next_queued_set(&mut self) -> Option<u32> {
         loop {
             let (set, line) = match self.cleaner.urgent.pop_front() {
-                Some(set) => (set, Wants::STANDS_FIRST),
-                None => (self.cleaner.listed.pop_front()?, Wants::STANDS),
+                Some(set) => (set, CleaningNeeds::IN_URGENT_QUEUE),
+                None => (self.cleaner.listed.pop_front()?, CleaningNeeds::IN_QUEUE),
             };
             let state = &mut self.states[set as usize];
-            state.wants.take(line);
+            state.needs.take(line);
             if state.cleanings < self.tuning.cleanings_per_set {
                 return Some(set);
             }
         }
     }
 
-    /// The block of the set to clean for the most urgent of its wants that still holds, and which that is; wants that do not are
-    /// struck out.
-    fn wanted_of(&mut self, set: u32) -> Option<(Slot, Wants)> {
-        let room = self.states[set as usize].wants.take(Wants::ROOM);
+    /// The block to clean for the most urgent need of a set, and that need. Needs that no longer apply are
+    /// cleared.
+    fn next_need_of(&mut self, set: u32) -> Option<(Slot, CleaningNeeds)> {
+        let needs_slots = self.states[set as usize].needs.take(CleaningNeeds::SLOTS);
         let above = self.is_above_threshold(set);
-        if room || above {
+        if needs_slots || above {
             let oldest = self.oldest_to_clean(set, usize::MAX);
-            // The block begun now may be the last one too many: look again when its turn comes.
+            // This run may bring the set to its threshold: checked again at its next turn.
             if !above || oldest.is_none() {
-                self.states[set as usize].wants.take(Wants::FEWER_DIRTY);
+                self.states[set as usize].needs.take(CleaningNeeds::OVER_THRESHOLD);
             }
-            return oldest.map(|slot| (slot, if room { Wants::ROOM } else { Wants::FEWER_DIRTY }));
+            return oldest.map(|slot| {
+                (slot, if needs_slots { CleaningNeeds::SLOTS } else { CleaningNeeds::OVER_THRESHOLD })
+            });
         }
-        self.states[set as usize].wants.take(Wants::FEWER_DIRTY);
-        if self.states[set as usize].wants.take(Wants::CLEAN_TAIL) {
+        self.states[set as usize].needs.take(CleaningNeeds::OVER_THRESHOLD);
+        if self.states[set as usize].needs.take(CleaningNeeds::DIRTY_TAIL) {
             let oldest = self.oldest_to_clean(set, self.tuning.lazy_depth as usize);
-            return oldest.map(|slot| (slot, Wants::CLEAN_TAIL));
+            return oldest.map(|slot| (slot, CleaningNeeds::DIRTY_TAIL));
         }
         None
     }
@@ -342,16 +345,16 @@ impl Sets {
         self.queues.oldest_first(set).take(depth).find(|&slot| self.may_try(slot))
     }
 
-    /// Whether it is dirty and unused, and has not just been refused by the disk.
+    /// Whether the block is dirty and unused, and was not just refused by the disk.
     fn may_try(&self, slot: Slot) -> bool {
         let refused = &self.cleaner.refused;
-        self.table.word(slot).may_clean() && (refused.is_empty() || !refused.contains(&slot))
+        self.table.word(slot).can_clean() && (refused.is_empty() || !refused.contains(&slot))
     }
 
-    /// Begins the cleaning of the slot's block and of its neighbours on disk that are dirty and unused, and may join.
-    fn begin_cleaning(&mut self, slot: Slot, why: Why, joins: impl Fn(Slot, Slot) -> bool) -> Cleaning {
+    /// Begins a run: the slot's block and adjacent dirty unused blocks that may join.
+    fn begin_cleaning(&mut self, slot: Slot, reason: Reason, joins: impl Fn(Slot, Slot) -> bool) -> Cleaning {
         let block = self.table.word(slot).block().expect("only held slots are dirty");
-        let most = self.tuning.clean_run_blocks.min(self.cleaner.most_run_blocks) as usize;
+        let most = self.tuning.clean_run_blocks.min(self.cleaner.max_run_blocks) as usize;
         let joining = |block: u64| self.dirty_and_unused(block).filter(|&neighbour| joins(slot, neighbour));
         let before: Vec<Slot> = (0..block).rev().map_while(joining).take(most - 1).collect();
         let rest = most - 1 - before.len();
@@ -364,9 +367,9 @@ impl Sets {
         }
         let set = self.set_of_slot(slot);
         self.states[set as usize].cleanings += 1;
-        self.cleaner.under_way += 1;
+        self.cleaner.in_flight += 1;
         let chosen = before.len();
-        Cleaning { first_block: block - chosen as u64, slots, set, chosen, why }
+        Cleaning { first_block: block - chosen as u64, slots, set, chosen, reason }
     }
 
     fn dirty_and_unused(&self, block: u64) -> Option<Slot> {

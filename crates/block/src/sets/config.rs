@@ -1,87 +1,87 @@
-//! The configuration of a cache, checked before anything is built from it.
+//! Configuration of the sets, validated before use.
 
 use policy::eviction::mid_point::SetPolicy;
 
 use super::placement::Placement;
 
-/// What happens to writes.
+/// How writes are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// To flash now, to the disk some time later.
+    /// Written to flash; to the disk later.
     WriteBack,
-    /// To both now.
+    /// Written to both.
     WriteThrough,
-    /// To the disk; a cached copy is dropped.
+    /// Written to the disk; a cached copy is dropped.
     WriteAround,
-    /// As write-back, but reads that miss bring nothing in.
+    /// As write-back, but read misses do not insert blocks.
     WriteOnly,
 }
 
 impl Mode {
-    /// Whether blocks of the cache may be newer than the disk's.
+    /// Whether cached blocks may be newer than the disk.
     #[must_use]
     pub fn keeps_dirty(self) -> bool {
         matches!(self, Self::WriteBack | Self::WriteOnly)
     }
 }
 
-/// How large the cache is, and where blocks may lie: fixed when it is created.
+/// Size and placement of the cache, fixed when it is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
-    /// Bytes of a block; a power of two.
+    /// Block size in bytes; a power of two.
     pub block_bytes: u32,
-    /// Sets.
+    /// Number of sets.
     pub sets: u32,
-    /// Slots of a set.
+    /// Slots per set.
     pub ways: u32,
-    /// How runs of the disk are dealt out to sets.
+    /// How runs of the disk are mapped to sets.
     pub placement: Placement,
-    /// Drawn when the cache is created; scattering placements depend on it.
+    /// Random key of the placement, drawn when the cache is created.
     pub placement_key: u64,
 }
 
-/// What may be changed while the cache runs.
+/// Settings that can be changed while the cache runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tuning {
-    /// What happens to writes.
+    /// How writes are handled.
     pub mode: Mode,
-    /// Which block of a set leaves first.
+    /// Eviction policy of each set.
     pub policy: SetPolicy,
-    /// Dirty blocks of a set, percent, above which the oldest are cleaned. 100 is no threshold.
+    /// Percentage of dirty blocks per set above which the oldest are cleaned. 100 disables the threshold.
     pub dirty_percent: u8,
     /// On a miss, dirty blocks among this many next victims are cleaned, independent of the threshold. 0 disables it.
     pub lazy_depth: u32,
     /// Dirty blocks unused for this long are cleaned (within twice the time). 0 disables it. In an ordered volume, all data flushed before
     /// them is cleaned with them.
     pub idle_seconds: u32,
-    /// Idle blocks cleaned a second, at most; in an ordered volume, all blocks that are cleaned for their sake.
+    /// Limit of idle blocks cleaned per second; in an ordered volume, of all blocks cleaned for their sake.
     pub idle_blocks_per_second: u32,
     /// Limit of a set's runs in flight to the disk.
     pub cleanings_per_set: u16,
     /// Limit of all sets' runs in flight to the disk.
     pub cleanings_total: u32,
-    /// Blocks of one cleaning, at most: neighbours on disk go together. A volume has 16 MiB of them at most, and fewer if its journal
-    /// is small.
+    /// Maximum length of a run in blocks. A volume limits runs to 16 MiB, and to less if its journal is
+    /// small.
     pub clean_run_blocks: u32,
     /// A stream of reads longer than this is not cached. 0 caches all streams.
     pub read_bypass_bytes: u64,
-    /// The same of writes.
+    /// The same for writes.
     pub write_bypass_bytes: u64,
-    /// Cleaning pauses when more than one read or write in a hundred takes longer than this, and while they do; 0 cleans at full
-    /// speed. The volume's affair: the sets do not measure.
+    /// Cleaning pauses while more than 1 % of reads and writes take longer than this; 0 disables the gate. The volume implements it: the
+    /// sets do not measure time.
     pub latency_gate_ms: u32,
 }
 
-/// A cache, whole.
+/// The complete configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SetsConfig {
-    /// Fixed when it is created.
+    /// Fixed part.
     pub geometry: Geometry,
-    /// Changes while it runs.
+    /// Changeable part.
     pub tuning: Tuning,
 }
 
-/// Names for settings after the two that Flashcache shipped with, as the engineers of Facebook describe them.
+/// Settings of the two published versions of Flashcache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Preset {
     /// Flashcache 1 and 2: FIFO, linear sets, a fifth of each set dirty.
@@ -93,8 +93,8 @@ pub enum Preset {
 }
 
 impl Preset {
-    /// The preset's settings for a cache of this many bytes of data, in blocks of 4 KiB and sets of 512. A last set
-    /// that is not whole is left out; there is one set at least.
+    /// The preset's settings for a cache of this many bytes of data, in blocks of 4 KiB and sets of 512. An incomplete last set
+    /// is left out; there is at least one set.
     #[must_use]
     pub fn config(self, cache_bytes: u64) -> SetsConfig {
         let (block_bytes, ways) = (4096, 512);
@@ -103,7 +103,7 @@ impl Preset {
         SetsConfig { geometry, tuning: self.tuning() }
     }
 
-    /// Where the preset puts runs of the disk.
+    /// The preset's placement.
     #[must_use]
     pub fn placement(self) -> Placement {
         match self {
@@ -112,7 +112,7 @@ impl Preset {
         }
     }
 
-    /// The preset's settings that may change while the cache runs.
+    /// The preset's changeable settings.
     #[must_use]
     pub fn tuning(self) -> Tuning {
         let common = Tuning {
@@ -140,24 +140,23 @@ impl Preset {
     }
 }
 
-/// A setting that makes no cache.
+/// An invalid setting.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{setting} is {given}: {must}")]
 pub struct ConfigError {
-    /// The setting.
+    /// Name of the setting.
     pub setting: &'static str,
-    /// Its value.
+    /// Given value.
     pub given: u64,
-    /// What it must be.
+    /// Permitted values.
     pub must: &'static str,
 }
 
-/// Blocks of the disk are numbered below this; the word of a slot has the other bits for its state. At 4 KiB a block
-/// this is 64 PiB.
+/// Upper bound of block numbers of the disk; the other bits of a slot's word hold its state. 64 PiB with blocks of 4 KiB.
 pub const MAX_DISK_BLOCKS: u64 = (1 << 44) - 1;
 
 impl SetsConfig {
-    /// Whether a cache can be built from this.
+    /// Validates the configuration.
     ///
     /// # Errors
     /// The first setting that is out of bounds.
@@ -168,13 +167,13 @@ impl SetsConfig {
 }
 
 impl Geometry {
-    /// Slots of all sets.
+    /// Total number of slots.
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.sets * self.ways
     }
 
-    /// Whether a cache can have this shape.
+    /// Validates the geometry.
     ///
     /// # Errors
     /// The first setting that is out of bounds.
@@ -196,7 +195,7 @@ impl Geometry {
 }
 
 impl Tuning {
-    /// Whether a cache can behave so.
+    /// Validates the tuning.
     ///
     /// # Errors
     /// The first setting that is out of bounds.

@@ -14,20 +14,20 @@ use super::Sets;
 const IDLE_AGE: u64 = 2;
 
 pub(super) struct IdleHand {
-    /// The slot that the hand comes to next.
+    /// The next slot that the hand visits.
     at: u32,
-    /// Slots times seconds that the hand is owed and has not moved for.
-    owed: u64,
+    /// Pending movement of the hand, in slots times seconds.
+    pending: u64,
     last_seconds: Option<u64>,
-    /// Idle blocks that wait for their cleaning; a second's worth at most.
+    /// Idle blocks to clean, at most one second's allowance.
     waiting: VecDeque<Slot>,
-    /// Blocks that may still be cleaned for idleness in this second; below zero, what earlier seconds took too much.
+    /// Idle blocks that may still be cleaned in this second; negative after overuse.
     allowance: i64,
 }
 
 impl IdleHand {
     pub(super) fn new() -> Self {
-        Self { at: 0, owed: 0, last_seconds: None, waiting: VecDeque::new(), allowance: 0 }
+        Self { at: 0, pending: 0, last_seconds: None, waiting: VecDeque::new(), allowance: 0 }
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
@@ -36,13 +36,13 @@ impl IdleHand {
 }
 
 impl Sets {
-    /// Lets time pass: moves the hand, and lets a second's worth of idle blocks be cleaned.
+    /// Advances time: moves the hand and renews the allowance of idle blocks.
     pub fn age(&mut self, now_seconds: u64) {
         let last = self.idle.last_seconds.replace(now_seconds).unwrap_or(now_seconds);
         let passed = now_seconds.saturating_sub(last);
         if passed > 0 {
-            self.clean_what_the_mode_keeps_not();
-            self.try_refused();
+            self.drain_if_mode_keeps_none_dirty();
+            self.retry_refused();
         }
         if passed == 0 || self.tuning.idle_seconds == 0 {
             return;
@@ -53,10 +53,10 @@ impl Sets {
         self.idle.allowance = self.idle.allowance.min(0).saturating_add(paid_back).min(per_second);
         let slots = u64::from(self.geometry.slots());
         let period = u64::from(self.tuning.idle_seconds);
-        // More than two whole sweeps find the same blocks as two.
-        self.idle.owed = (self.idle.owed + passed * slots).min(2 * slots * period);
-        let steps = self.idle.owed / period;
-        self.idle.owed %= period;
+        // More than two sweeps find the same blocks as two.
+        self.idle.pending = (self.idle.pending + passed * slots).min(2 * slots * period);
+        let steps = self.idle.pending / period;
+        self.idle.pending %= period;
         for _ in 0..steps {
             self.pass_next_slot();
         }
@@ -68,46 +68,46 @@ impl Sets {
         if !self.table.word(slot).is_dirty() {
             return;
         }
-        self.table.grow_older(slot);
-        self.list_if_idle(slot);
+        self.table.increment_age(slot);
+        self.queue_if_idle(slot);
     }
 
-    /// An idle block is to be cleaned, unless a second's worth of them is already.
-    pub(super) fn list_if_idle(&mut self, slot: Slot) {
-        let room = self.idle.waiting.len() < self.tuning.idle_blocks_per_second as usize;
-        if room && self.table.word(slot).age() >= IDLE_AGE {
+    /// Queues an idle block for cleaning, up to one second's allowance.
+    pub(super) fn queue_if_idle(&mut self, slot: Slot) {
+        let has_space = self.idle.waiting.len() < self.tuning.idle_blocks_per_second as usize;
+        if has_space && self.table.word(slot).age() >= IDLE_AGE {
             self.idle.waiting.push_back(slot);
         }
     }
 
-    /// The cleaning of an idle block came to nothing: it is the next, and has cost nothing.
-    pub(super) fn wait_as_idle(&mut self, slot: Slot) {
+    /// Queues an idle block again after its cleaning failed, and returns its allowance.
+    pub(super) fn requeue_idle(&mut self, slot: Slot) {
         self.idle.waiting.push_front(slot);
         self.idle.allowance = self.idle.allowance.saturating_add(1);
     }
 
-    /// The next idle block that may be cleaned now, if this second allows another. One that was used or cleaned since is passed
-    /// over. Whoever cleans it says with [`spend_on_idle`](Self::spend_on_idle) what that took.
+    /// The next idle block that can be cleaned within the allowance. Blocks that were used or cleaned meanwhile are skipped. The caller
+    /// reports the cleaned blocks with [`spend_on_idle`](Self::spend_on_idle).
     ///
-    /// [`next_cleaning`](Self::next_cleaning) does both by itself: this is for a volume whose blocks may not be cleaned one by one.
+    /// [`next_cleaning`](Self::next_cleaning) does both; this method is for ordered volumes, which clean whole epochs.
     pub fn next_idle(&mut self) -> Option<Slot> {
         while self.may_clean_idle() {
             let slot = self.idle.waiting.pop_front()?;
             let word = self.table.word(slot);
-            if word.age() >= IDLE_AGE && word.may_clean() {
+            if word.age() >= IDLE_AGE && word.can_clean() {
                 return Some(slot);
             }
         }
         None
     }
 
-    /// Whether this second allows blocks to be cleaned for idleness.
+    /// Whether the allowance of this second is not used up.
     #[must_use]
     pub fn may_clean_idle(&self) -> bool {
         self.tuning.idle_seconds > 0 && self.idle.allowance > 0
     }
 
-    /// So many blocks are cleaned because one was idle. More than this second allows are taken from the next ones.
+    /// Deducts cleaned blocks from the allowance. Overuse is deducted from the following seconds.
     pub fn spend_on_idle(&mut self, blocks: u64) {
         let blocks = i64::try_from(blocks).unwrap_or(i64::MAX);
         self.idle.allowance = self.idle.allowance.saturating_sub(blocks);

@@ -24,19 +24,19 @@
 //!
 //! Memory: 17 bytes a block, and 66 a set ([`memory_bytes`](Sets::memory_bytes)).
 
-mod again;
 mod clean;
 mod config;
+mod drain;
 mod idle;
 #[cfg(test)]
 mod model;
-mod owed;
 mod placement;
 mod sequential;
 mod stats;
 mod table;
 #[cfg(test)]
 mod tests;
+mod undo;
 
 pub use clean::Cleaning;
 pub use config::{ConfigError, Geometry, MAX_DISK_BLOCKS, Mode, Preset, SetsConfig, Tuning};
@@ -47,9 +47,9 @@ pub use sequential::Streams;
 pub use stats::{Counters, SetOperations, SetView};
 pub use table::Word;
 
-use clean::{Cleaner, Wants};
+use clean::{Cleaner, CleaningNeeds};
+use drain::Drain;
 use idle::IdleHand;
-use owed::Owed;
 use placement::Placer;
 use policy::eviction::mid_point::SetQueues;
 use table::Table;
@@ -64,7 +64,7 @@ pub struct Sets {
     states: Vec<SetState>,
     cleaner: Cleaner,
     idle: IdleHand,
-    owed: Owed,
+    drain: Drain,
     held: u64,
     dirty: u64,
     counters: Counters,
@@ -74,70 +74,70 @@ pub struct Sets {
 struct SetState {
     held: u16,
     dirty: u16,
-    /// Blocks on their way to the disk.
+    /// Blocks being cleaned.
     cleaning: u16,
-    /// Cleanings under way that were begun for this set.
+    /// Runs in flight that were begun for this set.
     cleanings: u16,
-    wants: Wants,
+    needs: CleaningNeeds,
     operations: SetOperations,
 }
 
-/// Whether a block that is not cached may come in.
+/// Whether a block that is not cached may be inserted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admit {
-    /// It may.
+    /// It is inserted.
     Yes,
-    /// Not: it belongs to a long stream.
+    /// It is not inserted, because it belongs to a long sequential stream.
     Sequential,
-    /// Not: the client's blocks are not to be cached.
+    /// It is not inserted, because the client does not use the cache.
     Refused,
-    /// Not: it might, but where it would be kept there is no room at the moment.
-    NoRoom,
+    /// It is not inserted, because there is no free page or no journal space for it.
+    NoSpace,
 }
 
-/// What to do about a block that is read.
+/// How to read a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Read {
-    /// It is in this slot.
+    /// From this slot.
     Hit(Slot),
-    /// Read it from the disk and put it into this slot, which `evicted` just left.
+    /// From the disk; then fill this slot.
     Fill {
-        /// Where it goes.
+        /// The allocated slot.
         slot: Slot,
-        /// The block that the slot held before.
+        /// The evicted block that the slot held.
         evicted: Option<u64>,
     },
-    /// Read it from the disk; it is not cached.
+    /// From the disk, without caching it.
     Around,
 }
 
-/// What to do about a block that is written.
+/// How to write a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Write {
-    /// It is in this slot: write there, and to the disk too in write-through unless the slot is dirty.
+    /// To this slot; in write-through also to the disk, unless the slot is dirty.
     Hit(Slot),
-    /// It may have this slot, which `evicted` just left.
+    /// To this new slot.
     Taken {
-        /// Where it goes.
+        /// The allocated slot.
         slot: Slot,
-        /// The block that the slot held before.
+        /// The evicted block that the slot held.
         evicted: Option<u64>,
     },
-    /// Write it to the disk. If a slot is named it holds the old content: [`Sets::forget`] it.
+    /// To the disk. A named slot holds outdated data: call [`Sets::forget`] for it.
     Around(Option<Slot>),
 }
 
-/// A slot for a block that has none.
+/// The result of an allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Allocation {
-    /// It was free.
+    /// A slot that was free.
     Free(Slot),
-    /// This block left it.
+    /// A slot and the block that was evicted from it.
     Evicted(Slot, u64),
-    /// Nothing in the set is clean and unused, but something dirty can be cleaned or is being cleaned: the set is first in
-    /// line for [`Sets::next_cleaning`].
+    /// No slot: none is clean and unused, but some are being or can be cleaned. The set is now first in the queue of
+    /// [`Sets::next_cleaning`].
     AllDirty,
-    /// Everything in the set is in use.
+    /// No slot: all are in use.
     Busy,
 }
 
@@ -157,7 +157,7 @@ impl Sets {
             states: vec![SetState::default(); sets as usize],
             cleaner: Cleaner::new(),
             idle: IdleHand::new(),
-            owed: Owed::default(),
+            drain: Drain::default(),
             held: 0,
             dirty: 0,
             counters: Counters::default(),
@@ -166,7 +166,7 @@ impl Sets {
         })
     }
 
-    /// A block is read: counts, and decides.
+    /// Decides how to read a block, and counts it.
     #[inline]
     pub fn read(&mut self, block: u64, admit: Admit) -> Read {
         self.counters.reads += 1;
@@ -174,8 +174,8 @@ impl Sets {
         if let Some(slot) = self.table.find(set, block) {
             self.counters.read_hits += 1;
             self.states[set as usize].operations.hits += 1;
-            // A request that inserts nothing does not affect the eviction order: a backup reads every block once.
-            if matches!(admit, Admit::Yes | Admit::NoRoom) {
+            // A request that inserts nothing does not affect the eviction order: a backup reads each block once.
+            if matches!(admit, Admit::Yes | Admit::NoSpace) {
                 self.use_slot(slot);
             }
             return Read::Hit(slot);
@@ -185,21 +185,21 @@ impl Sets {
         let Some((slot, evicted)) = taken else {
             self.counters.uncached_reads += 1;
             self.counters.uncached_sequential_reads += u64::from(admit == Admit::Sequential);
-            self.counters.no_room += u64::from(self.was_kept_out(admit));
+            self.counters.no_room += u64::from(self.was_rejected_for_space(admit));
             return Read::Around;
         };
         self.counters.replacement += u64::from(evicted.is_some());
         Read::Fill { slot, evicted }
     }
 
-    /// A block is written: counts, and decides. Where the mode keeps dirty blocks, or the block is dirty since another, the
-    /// caller then calls [`mark_dirty`](Self::mark_dirty).
+    /// Decides how to write a block, and counts it. The caller then calls [`mark_dirty`](Self::mark_dirty) if the mode keeps dirty blocks
+    /// or the block was already dirty.
     #[inline]
     pub fn write(&mut self, block: u64, admit: Admit) -> Write {
         self.counters.writes += 1;
         let set = self.set_of(block);
         let found = self.table.find(set, block);
-        // What is dirty since another mode is newer than the disk also where this write does not reach.
+        // A block that is dirty from an earlier mode is newer than the disk in its other sectors too.
         let is_dirty = found.is_some_and(|slot| self.table.word(slot).is_dirty());
         if self.tuning.mode == Mode::WriteAround && !is_dirty {
             self.counters.uncached_writes += 1;
@@ -223,14 +223,14 @@ impl Sets {
         Write::Taken { slot, evicted }
     }
 
-    /// The slot of a block, if it is cached. Counts nothing.
+    /// The slot of a block, if cached. Does not count as use.
     #[must_use]
     #[inline]
     pub fn find(&self, block: u64) -> Option<Slot> {
         self.table.find(self.set_of(block), block)
     }
 
-    /// The block in `slot` was used.
+    /// Counts a use of the block in `slot`.
     #[inline]
     pub fn hit(&mut self, slot: Slot) {
         let set = self.set_of_slot(slot);
@@ -241,13 +241,13 @@ impl Sets {
     #[inline]
     fn use_slot(&mut self, slot: Slot) {
         self.queues.hit(slot);
-        self.table.rejuvenate(slot);
+        self.table.reset_age(slot);
     }
 
-    /// A slot for a block that is not cached. [`read`](Self::read) and [`write`](Self::write) do this by themselves.
+    /// Allocates a slot for a block that is not cached, as [`read`](Self::read) and [`write`](Self::write) do.
     ///
     /// # Panics
-    /// If the block is beyond [`MAX_DISK_BLOCKS`], and in debug builds if it is cached.
+    /// If the block is beyond [`MAX_DISK_BLOCKS`]; in debug builds also if it is cached.
     #[inline]
     pub fn allocate(&mut self, block: u64) -> Allocation {
         let set = self.set_of(block);
@@ -255,19 +255,19 @@ impl Sets {
         self.allocate_in(set, block)
     }
 
-    /// Somebody begins to use the slot: until [`unpin`](Self::unpin) its block neither leaves nor is sent to the disk.
+    /// Pins the slot: until [`unpin`](Self::unpin) its block is neither evicted nor cleaned.
     #[inline]
     pub fn pin(&mut self, slot: Slot) {
         self.table.pin(slot);
     }
 
-    /// Somebody ends to use the slot.
+    /// Removes one pin.
     #[inline]
     pub fn unpin(&mut self, slot: Slot) {
         self.table.unpin(slot);
     }
 
-    /// The block in `slot` is newer than the disk's. Whether it was clean before.
+    /// Marks the block in `slot` as newer than the disk. Returns whether it was clean.
     #[inline]
     pub fn mark_dirty(&mut self, slot: Slot) -> bool {
         let was_clean = self.table.set_dirty(slot);
@@ -275,28 +275,28 @@ impl Sets {
             let set = self.set_of_slot(slot);
             self.dirty += 1;
             self.states[set as usize].dirty += 1;
-            self.list_if_above_threshold(set);
+            self.queue_if_above_threshold(set);
         } else if self.tuning.mode.keeps_dirty() {
-            self.owed.end(slot);
+            self.drain.end(slot);
         }
         was_clean
     }
 
-    /// The disk has what is in `slot`, by another way than cleaning: a write that went to both. Whether it was dirty.
+    /// Marks the block in `slot` as clean other than by cleaning, for example after a write to both. Returns whether it was dirty.
     pub fn mark_clean(&mut self, slot: Slot) -> bool {
         let was_dirty = self.table.word(slot).is_dirty();
         if was_dirty {
             let set = self.set_of_slot(slot);
             self.table.set_clean(slot);
-            self.owed.end(slot);
+            self.drain.end(slot);
             self.dirty -= 1;
             self.states[set as usize].dirty -= 1;
         }
         was_dirty
     }
 
-    /// Drops what is in `slot`, dirty or not: its content is void. `false`, and nothing done, while it is in use or on its
-    /// way to the disk; try again when it is not.
+    /// Drops the block in `slot`, dirty or clean. Returns `false` and does nothing if it is in use or being cleaned: retry
+    /// later.
     pub fn forget(&mut self, slot: Slot) -> bool {
         let word = self.table.word(slot);
         if word.pins() > 0 || word.is_cleaning() {
@@ -312,32 +312,32 @@ impl Sets {
         true
     }
 
-    /// What `slot` holds.
+    /// The block and state of `slot`.
     #[must_use]
     pub fn word(&self, slot: Slot) -> Word {
         self.table.word(slot)
     }
 
-    /// All slots that hold a block, in order.
+    /// All slots in use, in order.
     pub fn held(&self) -> impl Iterator<Item = (Slot, Word)> + '_ {
         (0..self.geometry.slots())
             .map(|slot| (Slot(slot), self.table.word(Slot(slot))))
             .filter(|(_, word)| word.block().is_some())
     }
 
-    /// The blocks of a set, the next to leave first.
+    /// The slots of a set in eviction order.
     pub fn oldest_first(&self, set: u32) -> impl Iterator<Item = Slot> + '_ {
         self.queues.oldest_first(set)
     }
 
-    /// How the block in `slot` stands with the policy, beside its place in the order of its set.
+    /// The policy state of the block in `slot`, apart from its position in the eviction order.
     #[must_use]
     pub fn standing(&self, slot: Slot) -> Standing {
         self.queues.standing(slot)
     }
 
-    /// For recovery: the block in `slot` becomes the newest of its list and state. Call this for all blocks of a set in eviction order.
-    pub fn reinstate(&mut self, slot: Slot, standing: Standing) {
+    /// Restores the policy state in recovery: the block becomes the newest of its list. Call this for a set's blocks in eviction order.
+    pub fn restore_standing(&mut self, slot: Slot, standing: Standing) {
         self.queues.reinstate(slot, standing);
     }
 
@@ -348,49 +348,49 @@ impl Sets {
         self.placer.set_of(block)
     }
 
-    /// A set, for status and pictures.
+    /// State and counters of a set, for status displays.
     #[must_use]
     pub fn set(&self, set: u32) -> SetView {
         let SetState { held, dirty, cleaning, operations, .. } = self.states[set as usize];
         SetView { held: held.into(), dirty: dirty.into(), cleaning: cleaning.into(), operations }
     }
 
-    /// Blocks cached.
+    /// Number of cached blocks.
     #[must_use]
     pub fn held_blocks(&self) -> u64 {
         self.held
     }
 
-    /// Blocks that are newer than the disk's.
+    /// Number of dirty blocks.
     #[must_use]
     pub fn dirty_blocks(&self) -> u64 {
         self.dirty
     }
 
-    /// Blocks in the hot lists and in the warm ones.
+    /// Number of blocks in hot lists, and of others.
     #[must_use]
     pub fn hot_and_warm_blocks(&self) -> (u64, u64) {
         self.queues.hot_and_warm()
     }
 
-    /// How many blocks ever rose to a hot list, and how many fell from one.
+    /// Total moves to hot lists, and from them.
     #[must_use]
     pub fn promotions_and_demotions(&self) -> (u64, u64) {
         self.queues.promotions_and_demotions()
     }
 
-    /// What was counted.
+    /// The counters.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// The counters, for the volume to add its own counts or to reset them.
+    /// The counters; the volume adds its own and resets them.
     pub fn counters_mut(&mut self) -> &mut Counters {
         &mut self.counters
     }
 
-    /// Resets all counters, those of the sets too.
+    /// Resets all counters, including those per set.
     pub fn zero_counters(&mut self) {
         self.counters = Counters::default();
         self.queues.zero_promotions_and_demotions();
@@ -399,7 +399,7 @@ impl Sets {
         }
     }
 
-    /// The shape of the cache.
+    /// The geometry of the cache.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
@@ -422,13 +422,13 @@ impl Sets {
         }
         self.tuning = tuning;
         for set in 0..self.geometry.sets {
-            self.list_if_above_threshold(set);
+            self.queue_if_above_threshold(set);
         }
-        self.clean_what_the_mode_keeps_not();
+        self.drain_if_mode_keeps_none_dirty();
         Ok(())
     }
 
-    /// Bytes of memory held.
+    /// Memory use in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.table.memory_bytes()
@@ -436,19 +436,19 @@ impl Sets {
             + self.states.capacity() * size_of::<SetState>()
             + self.cleaner.memory_bytes()
             + self.idle.memory_bytes()
-            + self.owed.memory_bytes()
+            + self.drain.memory_bytes()
     }
 
-    /// Whether a block that is read may come in.
+    /// Whether a block is inserted on a read miss.
     #[inline]
     fn may_fill(&self, admit: Admit) -> bool {
         admit == Admit::Yes && self.tuning.mode != Mode::WriteOnly
     }
 
-    /// Whether it might, had there been room.
+    /// Whether it would be inserted if there were space.
     #[inline]
-    fn was_kept_out(&self, admit: Admit) -> bool {
-        admit == Admit::NoRoom && self.tuning.mode != Mode::WriteOnly
+    fn was_rejected_for_space(&self, admit: Admit) -> bool {
+        admit == Admit::NoSpace && self.tuning.mode != Mode::WriteOnly
     }
 
     #[inline]
@@ -469,7 +469,7 @@ impl Sets {
             self.states[set as usize].held += 1;
             return Allocation::Free(slot);
         }
-        let Some(victim) = self.victim(set) else { return self.no_room(set) };
+        let Some(victim) = self.victim(set) else { return self.no_slot(set) };
         let evicted = self.table.word(victim).block().expect("only held slots are in the queues");
         self.queues.remove(victim);
         self.table.replace(victim, block);
@@ -477,7 +477,7 @@ impl Sets {
         Allocation::Evicted(victim, evicted)
     }
 
-    /// The first from the old end that is clean and unused. Dirty ones near the end that it passes over ask for cleaning.
+    /// The first block in eviction order that is clean and unused. Requests cleaning for dirty blocks near the end.
     #[inline]
     fn victim(&mut self, set: u32) -> Option<Slot> {
         let mut passed = 0_u32;
@@ -485,24 +485,24 @@ impl Sets {
         let mut found = None;
         for slot in self.queues.oldest_first(set) {
             let word = self.table.word(slot);
-            if word.may_leave() {
+            if word.can_evict() {
                 found = Some(slot);
                 break;
             }
-            dirty_near_end |= passed < self.tuning.lazy_depth && word.may_clean();
+            dirty_near_end |= passed < self.tuning.lazy_depth && word.can_clean();
             passed += 1;
         }
         if dirty_near_end {
-            self.list(set, Wants::CLEAN_TAIL);
+            self.need_cleaning(set, CleaningNeeds::DIRTY_TAIL);
         }
         if passed > 0 && found.is_some() && self.tuning.policy == SetPolicy::Fifo {
-            self.send_round(set, passed);
+            self.requeue_passed(set, passed);
         }
         found
     }
 
-    /// FIFO: those passed over go round again.
-    fn send_round(&mut self, set: u32, passed: u32) {
+    /// FIFO: moves the blocks that were passed over to the new end.
+    fn requeue_passed(&mut self, set: u32, passed: u32) {
         for _ in 0..passed {
             let slot = self.queues.oldest_first(set).next().expect("as many as were passed");
             self.queues.pass_over(slot);
@@ -510,15 +510,15 @@ impl Sets {
     }
 
     #[cold]
-    fn no_room(&mut self, set: u32) -> Allocation {
+    fn no_slot(&mut self, set: u32) -> Allocation {
         self.counters.no_room += 1;
         if self.states[set as usize].cleaning > 0 {
             return Allocation::AllDirty;
         }
-        if !self.queues.oldest_first(set).any(|slot| self.table.word(slot).may_clean()) {
+        if !self.queues.oldest_first(set).any(|slot| self.table.word(slot).can_clean()) {
             return Allocation::Busy;
         }
-        self.list(set, Wants::ROOM);
+        self.need_cleaning(set, CleaningNeeds::SLOTS);
         Allocation::AllDirty
     }
 

@@ -1,4 +1,4 @@
-//! The core beside the simplest twin: lists of block numbers, searched from end to end.
+//! Compares [`Sets`] with a simple model: lists of block numbers with linear search.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,30 +6,30 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// One set of the twin. The newest first.
+/// One set of the model, newest block first.
 #[derive(Default, Clone)]
-struct TwinSet {
+struct ModelSet {
     hot: Vec<u64>,
     warm: Vec<u64>,
 }
 
-struct Twin {
+struct Model {
     ways: usize,
     policy: SetPolicy,
-    sets: Vec<TwinSet>,
+    sets: Vec<ModelSet>,
     hits: HashMap<u64, u8>,
     dirty: HashSet<u64>,
     pinned: HashMap<u64, u32>,
-    /// Blocks on their way to the disk; whether written since.
+    /// Blocks being cleaned, and whether they were rewritten since.
     cleaning: HashMap<u64, bool>,
 }
 
-impl Twin {
+impl Model {
     fn new(config: &SetsConfig) -> Self {
         Self {
             ways: config.geometry.ways as usize,
             policy: config.tuning.policy,
-            sets: vec![TwinSet::default(); config.geometry.sets as usize],
+            sets: vec![ModelSet::default(); config.geometry.sets as usize],
             hits: HashMap::new(),
             dirty: HashSet::new(),
             pinned: HashMap::new(),
@@ -38,7 +38,7 @@ impl Twin {
     }
 
     fn holds(&self, set: u32, block: u64) -> bool {
-        let TwinSet { hot, warm } = &self.sets[set as usize];
+        let ModelSet { hot, warm } = &self.sets[set as usize];
         hot.contains(&block) || warm.contains(&block)
     }
 
@@ -51,7 +51,7 @@ impl Twin {
 
     fn hit(&mut self, set: u32, block: u64) {
         let hot_slots = self.hot_slots();
-        let TwinSet { hot, warm } = &mut self.sets[set as usize];
+        let ModelSet { hot, warm } = &mut self.sets[set as usize];
         if self.policy == SetPolicy::Fifo {
             return;
         }
@@ -67,26 +67,26 @@ impl Twin {
             SetPolicy::Lru2q { promote_hits, .. } if *hits >= promote_hits && hot_slots > 0 => {
                 hot.insert(0, block);
                 if hot.len() > hot_slots {
-                    let fallen = hot.pop().expect("not empty");
-                    self.hits.remove(&fallen);
-                    warm.insert(0, fallen);
+                    let demoted = hot.pop().expect("not empty");
+                    self.hits.remove(&demoted);
+                    warm.insert(0, demoted);
                 }
             }
             _ => warm.insert(0, block),
         }
     }
 
-    fn may_leave(&self, block: u64) -> bool {
+    fn can_evict(&self, block: u64) -> bool {
         !self.dirty.contains(&block) && !self.pinned.contains_key(&block)
     }
 
-    /// Who left, or that there is no room.
-    fn take_in(&mut self, set: u32, block: u64) -> Result<Option<u64>, ()> {
-        let TwinSet { hot, warm } = self.sets[set as usize].clone();
+    /// Inserts a block. Returns the evicted block, or `Err` if none can be evicted.
+    fn insert(&mut self, set: u32, block: u64) -> Result<Option<u64>, ()> {
+        let ModelSet { hot, warm } = self.sets[set as usize].clone();
         let mut left = None;
         if hot.len() + warm.len() == self.ways {
             let order: Vec<u64> = warm.iter().rev().chain(hot.iter().rev()).copied().collect();
-            let place = order.iter().position(|&block| self.may_leave(block)).ok_or(())?;
+            let place = order.iter().position(|&block| self.can_evict(block)).ok_or(())?;
             left = Some(order[place]);
             if self.policy == SetPolicy::Fifo {
                 for &passed in &order[..place] {
@@ -102,7 +102,7 @@ impl Twin {
     }
 
     fn drop_block(&mut self, set: u32, block: u64) {
-        let TwinSet { hot, warm } = &mut self.sets[set as usize];
+        let ModelSet { hot, warm } = &mut self.sets[set as usize];
         hot.retain(|&other| other != block);
         warm.retain(|&other| other != block);
         self.hits.remove(&block);
@@ -169,34 +169,34 @@ fn configs() -> impl Strategy<Value = SetsConfig> {
 
 struct Pair {
     sets: Sets,
-    twin: Twin,
+    model: Model,
     cleanings: Vec<Cleaning>,
     pinned: Vec<u64>,
 }
 
 impl Pair {
     fn new(config: SetsConfig) -> Self {
-        let twin = Twin::new(&config);
+        let model = Model::new(&config);
         let sets = Sets::new(config).expect("within bounds");
-        Self { sets, twin, cleanings: Vec::new(), pinned: Vec::new() }
+        Self { sets, model, cleanings: Vec::new(), pinned: Vec::new() }
     }
 
     fn step(&mut self, step: &Step) {
         match *step {
             Step::Read(block) => {
-                let twin = self.use_in_twin(block);
+                let model = self.use_in_model(block);
                 let real = match self.sets.read(block, Admit::Yes) {
-                    Read::Hit(_) => Used::Hit,
-                    Read::Fill { evicted, .. } => Used::Taken(evicted),
-                    Read::Around => Used::NoRoom,
+                    Read::Hit(_) => Outcome::Hit,
+                    Read::Fill { evicted, .. } => Outcome::Taken(evicted),
+                    Read::Around => Outcome::NoSpace,
                 };
-                assert_eq!(real, twin);
+                assert_eq!(real, model);
             }
             Step::Write(block) => self.write(block),
             Step::Pin(block) => {
                 if let Some(slot) = self.sets.find(block) {
                     self.sets.pin(slot);
-                    *self.twin.pinned.entry(block).or_default() += 1;
+                    *self.model.pinned.entry(block).or_default() += 1;
                     self.pinned.push(block);
                 }
             }
@@ -204,73 +204,69 @@ impl Pair {
             Step::Forget(block) => self.forget(block),
             Step::BeginCleaning => {
                 if let Some(cleaning) = self.sets.next_cleaning() {
-                    self.begin_in_twin(cleaning);
+                    self.begin_in_model(cleaning);
                 }
             }
             Step::EndCleaning { done } => self.end_cleaning(done),
         }
     }
 
-    fn use_in_twin(&mut self, block: u64) -> Used {
+    fn use_in_model(&mut self, block: u64) -> Outcome {
         let set = self.sets.set_of(block);
-        if self.twin.holds(set, block) {
-            self.twin.hit(set, block);
-            return Used::Hit;
+        if self.model.holds(set, block) {
+            self.model.hit(set, block);
+            return Outcome::Hit;
         }
-        self.twin.take_in(set, block).map_or(Used::NoRoom, Used::Taken)
+        self.model.insert(set, block).map_or(Outcome::NoSpace, Outcome::Taken)
     }
 
     fn write(&mut self, block: u64) {
-        let twin = self.use_in_twin(block);
+        let model = self.use_in_model(block);
         let (real, slot) = match self.sets.write(block, Admit::Yes) {
-            Write::Hit(slot) => (Used::Hit, Some(slot)),
-            Write::Taken { slot, evicted } => (Used::Taken(evicted), Some(slot)),
-            Write::Around(none) => (Used::NoRoom, none),
+            Write::Hit(slot) => (Outcome::Hit, Some(slot)),
+            Write::Taken { slot, evicted } => (Outcome::Taken(evicted), Some(slot)),
+            Write::Around(none) => (Outcome::NoSpace, none),
         };
-        assert_eq!(real, twin);
+        assert_eq!(real, model);
         if let Some(slot) = slot {
             self.sets.mark_dirty(slot);
-            self.twin.mark_dirty(block);
+            self.model.mark_dirty(block);
         }
     }
 
     fn unpin(&mut self) {
         let Some(block) = self.pinned.pop() else { return };
-        self.sets.unpin(self.sets.find(block).expect("pinned blocks stay"));
-        let pins = self.twin.pinned.get_mut(&block).expect("pinned");
+        self.sets.unpin(self.sets.find(block).expect("pinned blocks stay cached"));
+        let pins = self.model.pinned.get_mut(&block).expect("pinned");
         *pins -= 1;
         if *pins == 0 {
-            self.twin.pinned.remove(&block);
+            self.model.pinned.remove(&block);
         }
     }
 
     fn forget(&mut self, block: u64) {
         let Some(slot) = self.sets.find(block) else { return };
-        let in_use = self.twin.pinned.contains_key(&block) || self.twin.cleaning.contains_key(&block);
+        let in_use = self.model.pinned.contains_key(&block) || self.model.cleaning.contains_key(&block);
         assert_eq!(self.sets.forget(slot), !in_use);
         if !in_use {
-            self.twin.drop_block(self.sets.set_of(block), block);
+            self.model.drop_block(self.sets.set_of(block), block);
         }
     }
 
-    /// What is cleaned lies side by side on disk, is dirty, unused, and is not being cleaned already; and its
-    /// neighbours on disk could not have come along.
-    fn begin_in_twin(&mut self, cleaning: Cleaning) {
+    /// A run must consist of adjacent dirty, unused blocks that are not being cleaned, and include all adjacent blocks of this
+    /// kind.
+    fn begin_in_model(&mut self, cleaning: Cleaning) {
         let blocks = cleaning.first_block..cleaning.first_block + cleaning.slots.len() as u64;
         for (block, &slot) in blocks.clone().zip(&cleaning.slots) {
             assert_eq!(self.sets.word(slot).block(), Some(block));
-            assert!(self.twin.dirty.contains(&block) && !self.twin.pinned.contains_key(&block));
-            assert_eq!(
-                self.twin.cleaning.insert(block, false),
-                None,
-                "block {block} is cleaned twice at once"
-            );
+            assert!(self.model.dirty.contains(&block) && !self.model.pinned.contains_key(&block));
+            assert_eq!(self.model.cleaning.insert(block, false), None, "block {block} is in two runs");
         }
         for neighbour in [blocks.start.checked_sub(1), Some(blocks.end)].into_iter().flatten() {
-            let could = self.twin.dirty.contains(&neighbour)
-                && !self.twin.pinned.contains_key(&neighbour)
-                && !self.twin.cleaning.contains_key(&neighbour);
-            assert!(!could, "block {neighbour} was left behind");
+            let could = self.model.dirty.contains(&neighbour)
+                && !self.model.pinned.contains_key(&neighbour)
+                && !self.model.cleaning.contains_key(&neighbour);
+            assert!(!could, "block {neighbour} was not included in the run");
         }
         self.cleanings.push(cleaning);
     }
@@ -279,9 +275,9 @@ impl Pair {
         let Some(cleaning) = self.cleanings.pop() else { return };
         self.sets.end_cleaning(&cleaning, done);
         for block in cleaning.first_block..cleaning.first_block + cleaning.slots.len() as u64 {
-            let rewritten = self.twin.cleaning.remove(&block).expect("was begun");
+            let rewritten = self.model.cleaning.remove(&block).expect("was being cleaned");
             if done && !rewritten {
-                self.twin.dirty.remove(&block);
+                self.model.dirty.remove(&block);
             }
         }
     }
@@ -290,40 +286,40 @@ impl Pair {
         for set in 0..self.sets.geometry().sets {
             let block_of = |slot| self.sets.word(slot).block().expect("queued slots hold blocks");
             let order: Vec<u64> = self.sets.oldest_first(set).map(block_of).collect();
-            let TwinSet { hot, warm } = &self.twin.sets[set as usize];
-            let twin: Vec<u64> = warm.iter().rev().chain(hot.iter().rev()).copied().collect();
-            assert_eq!(order, twin, "set {set}");
+            let ModelSet { hot, warm } = &self.model.sets[set as usize];
+            let model: Vec<u64> = warm.iter().rev().chain(hot.iter().rev()).copied().collect();
+            assert_eq!(order, model, "set {set}");
             let view = self.sets.set(set);
-            assert_eq!(view.held as usize, twin.len());
+            assert_eq!(view.held as usize, model.len());
             assert_eq!(
                 view.dirty as usize,
-                twin.iter().filter(|block| self.twin.dirty.contains(block)).count()
+                model.iter().filter(|block| self.model.dirty.contains(block)).count()
             );
-            let cleaning = |block: &&u64| self.twin.cleaning.contains_key(block);
-            assert_eq!(view.cleaning as usize, twin.iter().filter(cleaning).count());
+            let cleaning = |block: &&u64| self.model.cleaning.contains_key(block);
+            assert_eq!(view.cleaning as usize, model.iter().filter(cleaning).count());
         }
         for (slot, word) in self.sets.held() {
             let block = word.block().expect("held");
             assert_eq!(self.sets.find(block), Some(slot));
-            assert_eq!(word.is_dirty(), self.twin.dirty.contains(&block));
+            assert_eq!(word.is_dirty(), self.model.dirty.contains(&block));
         }
-        assert_eq!(self.sets.dirty_blocks(), self.twin.dirty.len() as u64);
+        assert_eq!(self.sets.dirty_blocks(), self.model.dirty.len() as u64);
         assert_eq!(self.sets.held_blocks(), self.sets.held().count() as u64);
     }
 }
 
 #[derive(Debug, PartialEq)]
-enum Used {
+enum Outcome {
     Hit,
     Taken(Option<u64>),
-    NoRoom,
+    NoSpace,
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_core_equals_lists_searched_from_end_to_end(config in configs(), steps in steps()) {
+    fn sets_match_the_model_after_random_steps(config in configs(), steps in steps()) {
         let mut pair = Pair::new(config);
         for (number, step) in steps.iter().enumerate() {
             pair.step(step);
@@ -335,7 +331,7 @@ proptest! {
     }
 
     #[test]
-    fn everything_dirty_is_cleaned_on_demand(config in configs(), steps in steps()) {
+    fn drain_cleans_all_dirty_blocks(config in configs(), steps in steps()) {
         let mut pair = Pair::new(config);
         steps.iter().for_each(|step| pair.step(step));
         while !pair.pinned.is_empty() {
@@ -344,9 +340,9 @@ proptest! {
         while !pair.cleanings.is_empty() {
             pair.end_cleaning(true);
         }
-        pair.sets.owe_everything();
+        pair.sets.start_drain();
         while let Some(cleaning) = pair.sets.next_cleaning() {
-            pair.begin_in_twin(cleaning);
+            pair.begin_in_model(cleaning);
             pair.end_cleaning(true);
         }
         prop_assert_eq!(pair.sets.dirty_blocks(), 0);

@@ -12,31 +12,31 @@
 //! After a restart, the set of a cached block is computed again, so this mapping is part of the flash format: [`PLACEMENT_VERSION`] is in
 //! the superblock, and the golden values in the tests may never change for one version.
 
-/// The version of everything in this file that decides a block's set.
+/// The version of the mapping from blocks to sets.
 pub const PLACEMENT_VERSION: u16 = 1;
 
-/// How runs of the disk are dealt out to sets.
+/// How runs of the disk are mapped to sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Placement {
-    /// Runs as long as a set, one set after the other.
+    /// Consecutive runs of a set's length to consecutive sets.
     Linear,
-    /// Runs scattered by a hash.
+    /// By a hash of the run.
     Hashed {
-        /// Bytes of disk that stay together; a power of two, at least a block, at most a set.
+        /// Length of a run in bytes: a power of two, from a block to a set.
         run_bytes: u32,
     },
-    /// Runs scattered by a permutation of each stripe.
+    /// By a permutation per stripe.
     Permuted {
-        /// Bytes of disk that stay together; a power of two, at least a block, at most a set.
+        /// Length of a run in bytes: a power of two, from a block to a set.
         run_bytes: u32,
     },
 }
 
 impl Placement {
-    /// The names of all.
+    /// The names of all placements.
     pub const NAMES: [&'static str; 3] = ["linear", "hashed", "permuted"];
 
-    /// Its name.
+    /// The name of this placement.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -46,7 +46,7 @@ impl Placement {
         }
     }
 
-    /// Bytes of disk that stay together; none where that is as much as a set has.
+    /// Length of a run in bytes; `None` if it is the length of a set.
     #[must_use]
     pub fn run_bytes(self) -> Option<u32> {
         match self {
@@ -56,7 +56,7 @@ impl Placement {
     }
 }
 
-/// The placement, ready to be asked.
+/// A placement with its parameters computed.
 #[derive(Debug, Clone)]
 pub(super) struct Placer {
     rule: Rule,
@@ -93,7 +93,7 @@ impl Placer {
         let sets = u64::from(self.sets);
         match self.rule {
             Rule::Linear { ways } => (block / u64::from(ways) % sets) as u32,
-            // The high half of a product: a fair share of 2^64 for each set, without a division.
+            // The high half of a product maps a hash evenly to the sets without a division.
             Rule::Hashed => ((u128::from(mix(run ^ self.key)) * u128::from(sets)) >> 64) as u32,
             Rule::Permuted { high_bits, low_bits } => {
                 let stripe_key = mix((run / sets) ^ self.key);
@@ -141,7 +141,7 @@ mod tests {
         Placer::new(placement, 4096, sets, 512, KEY)
     }
 
-    /// Data on flash is found by these values: a change here is a new format, with a new `PLACEMENT_VERSION`.
+    /// Recovery finds blocks by these values: a change needs a new `PLACEMENT_VERSION`.
     #[test]
     fn golden_sets_of_version_1() {
         assert_eq!(PLACEMENT_VERSION, 1);
@@ -156,7 +156,7 @@ mod tests {
     const GOLDEN_PERMUTED: [u32; 7] = [278, 278, 79, 280, 342, 372, 254];
 
     #[test]
-    fn a_run_stays_together() {
+    fn blocks_of_a_run_map_to_one_set() {
         for placement in [Placement::Hashed { run_bytes: 65536 }, Placement::Permuted { run_bytes: 65536 }] {
             let placer = placer(placement, 100);
             for run in 0..1000 {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_permutation_gives_every_set_one_run_of_every_stripe() {
+    fn permuted_stripe_maps_one_run_to_each_set() {
         for sets in [1, 2, 3, 5, 16, 100, 384, 1000] {
             let placer = placer(Placement::Permuted { run_bytes: 4096 }, sets);
             for stripe in 0..20 {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn stripes_are_dealt_out_differently_and_keys_matter() {
+    fn permutation_depends_on_stripe_and_key() {
         let of = |key: u64, stripe: u64| -> Vec<u32> {
             let placer = Placer::new(Placement::Permuted { run_bytes: 4096 }, 4096, 100, 512, key);
             (0..100).map(|run| placer.set_of(stripe * 100 + run)).collect()
@@ -194,10 +194,10 @@ mod tests {
     }
 
     #[test]
-    fn scattered_runs_fill_all_sets_alike() {
+    fn scattered_runs_fill_all_sets_evenly() {
         for placement in [Placement::Hashed { run_bytes: 4096 }, Placement::Permuted { run_bytes: 4096 }] {
             let placer = placer(placement, 64);
-            // Data at equal spacing, as in a filesystem's allocation groups: what linear placement stumbles over.
+            // Data at equal spacing, as in a file system's allocation groups, which linear placement maps to few sets.
             let mut runs = [0_u32; 64];
             for spaced in 0..64_000 {
                 runs[placer.set_of(spaced * 64) as usize] += 1;

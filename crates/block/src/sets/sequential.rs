@@ -1,33 +1,33 @@
 //! Detects sequential streams: requests that each begin where another ended. A disk serves them well without a cache, and in a cache
 //! they evict blocks that profit more.
 //!
-//! Requests are matched with the ends of the last [`ESTABLISHED`] streams and of the last [`NEWCOMERS`] requests that continued no
+//! Requests are matched with the ends of the last [`ESTABLISHED`] streams and of the last [`SINGLE_REQUESTS`] requests that continued no
 //! stream. The two lists are separate, so that random requests do not evict the streams.
 //! Flashcache's single list of 32 forgets a stream after 32 random requests.
 
-/// Streams remembered: they have been continued at least once.
+/// Maximum of remembered streams, which have at least two requests.
 pub const ESTABLISHED: usize = 32;
-/// Requests remembered that nothing has continued yet.
-pub const NEWCOMERS: usize = 32;
+/// Maximum of remembered requests that no other has continued.
+pub const SINGLE_REQUESTS: usize = 32;
 
-/// What is known of the streams of one volume.
+/// The sequential streams of one volume.
 pub struct Streams {
-    /// The longest unused first.
+    /// Least recently used first.
     established: Vec<Stream>,
-    newcomers: [Stream; NEWCOMERS],
-    /// The newcomer to be forgotten next.
-    eldest: usize,
+    singles: [Stream; SINGLE_REQUESTS],
+    /// Index of the next entry to overwrite.
+    next_overwritten: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Stream {
-    /// The byte of disk that its next request begins at.
+    /// Byte of the disk where the next request begins.
     next: u64,
     bytes: u64,
 }
 
-/// No request begins here.
-const NOWHERE: Stream = Stream { next: u64::MAX, bytes: 0 };
+/// An empty entry, which no request continues.
+const NO_STREAM: Stream = Stream { next: u64::MAX, bytes: 0 };
 
 impl Default for Streams {
     fn default() -> Self {
@@ -36,14 +36,18 @@ impl Default for Streams {
 }
 
 impl Streams {
-    /// No request seen yet.
+    /// A detector without streams.
     #[must_use]
     pub fn new() -> Self {
-        Self { established: Vec::with_capacity(ESTABLISHED), newcomers: [NOWHERE; NEWCOMERS], eldest: 0 }
+        Self {
+            established: Vec::with_capacity(ESTABLISHED),
+            singles: [NO_STREAM; SINGLE_REQUESTS],
+            next_overwritten: 0,
+        }
     }
 
-    /// Notes a request; the length of the stream it belongs to, the request included, in bytes.
-    pub fn see(&mut self, first_byte: u64, bytes: u64) -> u64 {
+    /// Records a request. Returns the length in bytes of its stream, including the request.
+    pub fn record(&mut self, first_byte: u64, bytes: u64) -> u64 {
         let next = first_byte.saturating_add(bytes);
         if let Some(place) = self.established.iter().rposition(|stream| stream.next == first_byte) {
             let bytes = self.established[place].bytes.saturating_add(bytes);
@@ -51,14 +55,14 @@ impl Streams {
             *self.established.last_mut().expect("holds the stream just found") = Stream { next, bytes };
             return bytes;
         }
-        if let Some(place) = self.newcomers.iter().position(|stream| stream.next == first_byte) {
-            let begun = std::mem::replace(&mut self.newcomers[place], NOWHERE);
+        if let Some(place) = self.singles.iter().position(|stream| stream.next == first_byte) {
+            let begun = std::mem::replace(&mut self.singles[place], NO_STREAM);
             let bytes = begun.bytes.saturating_add(bytes);
             self.establish(Stream { next, bytes });
             return bytes;
         }
-        self.newcomers[self.eldest] = Stream { next, bytes };
-        self.eldest = (self.eldest + 1) % NEWCOMERS;
+        self.singles[self.next_overwritten] = Stream { next, bytes };
+        self.next_overwritten = (self.next_overwritten + 1) % SINGLE_REQUESTS;
         bytes
     }
 
@@ -75,12 +79,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_grows_with_each_request_that_continues_it() {
+    fn stream_grows_with_each_continuing_request() {
         let mut streams = Streams::new();
-        assert_eq!(streams.see(1000, 10), 10);
-        assert_eq!(streams.see(1010, 20), 30);
-        assert_eq!(streams.see(1030, 5), 35);
-        assert_eq!(streams.see(1010, 20), 20, "the same place again continues nothing");
+        assert_eq!(streams.record(1000, 10), 10);
+        assert_eq!(streams.record(1010, 20), 30);
+        assert_eq!(streams.record(1030, 5), 35);
+        assert_eq!(streams.record(1010, 20), 20, "a repeated request does not continue a stream");
     }
 
     #[test]
@@ -88,19 +92,19 @@ mod tests {
         let mut streams = Streams::new();
         for request in 0..100 {
             for stream in 0..ESTABLISHED as u64 {
-                assert_eq!(streams.see(stream << 32 | (request * 8), 8), (request + 1) * 8);
+                assert_eq!(streams.record(stream << 32 | (request * 8), 8), (request + 1) * 8);
             }
         }
     }
 
     #[test]
-    fn random_requests_do_not_drive_out_a_stream() {
+    fn random_requests_do_not_evict_a_stream() {
         let mut streams = Streams::new();
-        streams.see(0, 8);
-        streams.see(8, 8);
+        streams.record(0, 8);
+        streams.record(8, 8);
         for random in 0..10_000 {
-            streams.see((1 << 40) + random * 1000, 8);
+            streams.record((1 << 40) + random * 1000, 8);
         }
-        assert_eq!(streams.see(16, 8), 24);
+        assert_eq!(streams.record(16, 8), 24);
     }
 }

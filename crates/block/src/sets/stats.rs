@@ -1,85 +1,85 @@
-//! What the cache counts, under Flashcache's names where it had them.
+//! Counters of the cache, under Flashcache's names where it has them.
 
 /// Counters since the cache was opened, in blocks unless a field says otherwise. `Sets` counts its decisions; the volume counts the
 /// fields marked *volume*.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Blocks asked for by reads.
+    /// Blocks requested by reads.
     pub reads: u64,
-    /// Blocks asked for by writes.
+    /// Blocks requested by writes.
     pub writes: u64,
-    /// Reads of blocks that were in the cache: all that was asked for, or some sectors of them, to which the disk added the others
+    /// Reads of cached blocks, including those whose missing sectors came from the disk
     /// ([`disk_reads`](Self::disk_reads)).
     pub read_hits: u64,
-    /// Writes to a block that was in the cache.
+    /// Writes of cached blocks.
     pub write_hits: u64,
-    /// Writes to a block that was in the cache and dirty.
+    /// Writes of cached dirty blocks.
     pub dirty_write_hits: u64,
-    /// Blocks that left for a block read.
+    /// Blocks evicted for a read.
     pub replacement: u64,
-    /// Blocks that left for a block written.
+    /// Blocks evicted for a write.
     pub write_replacement: u64,
-    /// Cached blocks dropped because a write went around the cache.
+    /// Cached blocks dropped because a write bypassed the cache.
     pub write_invalidates: u64,
-    /// Cached blocks dropped because a read of them from flash failed. *Volume.*
+    /// Cached blocks dropped because their page could not be read. *Volume.*
     pub read_invalidates: u64,
-    /// Blocks cleaned, for any reason.
+    /// Blocks cleaned for any reason.
     pub cleanings: u64,
     /// Blocks cleaned because they were idle; included in `cleanings`.
     pub fallow_cleanings: u64,
-    /// Blocks not taken in because nothing in their set could leave, and blocks read for which no page of flash was free, or while
-    /// too many others were on their way in.
+    /// Blocks not inserted: no block of their set could be evicted, no page was free, or too many inserted blocks were still being
+    /// written.
     pub no_room: u64,
-    /// Blocks that joined a cleaning because their successor on disk was in it.
+    /// Blocks cleaned together with their successor on the disk.
     pub front_merge: u64,
-    /// Blocks that joined a cleaning because their predecessor on disk was in it.
+    /// Blocks cleaned together with their predecessor on the disk.
     pub back_merge: u64,
-    /// Reads of the disk, operations. *Volume.*
+    /// Read operations of the disk. *Volume.*
     pub disk_reads: u64,
-    /// Writes of the disk, operations. *Volume.*
+    /// Write operations of the disk. *Volume.*
     pub disk_writes: u64,
-    /// Blocks read from flash, also to be cleaned or written in part. *Volume.*
+    /// Blocks read from flash, including for cleaning and for partial writes. *Volume.*
     pub ssd_reads: u64,
     /// Blocks written to flash. *Volume.*
     pub ssd_writes: u64,
-    /// Blocks read around the cache.
+    /// Blocks read from the disk without caching them.
     pub uncached_reads: u64,
-    /// Blocks written around the cache.
+    /// Blocks written to the disk without caching them.
     pub uncached_writes: u64,
-    /// Of those, because they belonged to a long stream.
+    /// Those in long sequential streams among them.
     pub uncached_sequential_reads: u64,
-    /// Of those, because they belonged to a long stream.
+    /// Those in long sequential streams among them.
     pub uncached_sequential_writes: u64,
-    /// Blocks dropped because their content was discarded.
+    /// Cached blocks dropped by a trim.
     pub trim_blocks: u64,
 }
 
 impl Counters {
-    /// Read hits of all reads, percent; 0 where there were none.
+    /// Read hits per read in percent; 0 without reads.
     #[must_use]
     pub fn read_hit_percent(&self) -> f64 {
         percent(self.read_hits, self.reads)
     }
 
-    /// Write hits of all writes, percent.
+    /// Write hits per write in percent.
     #[must_use]
     pub fn write_hit_percent(&self) -> f64 {
         percent(self.write_hits, self.writes)
     }
 
-    /// Writes to dirty blocks of all writes, percent.
+    /// Writes to dirty blocks per write in percent.
     #[must_use]
     pub fn dirty_write_hit_percent(&self) -> f64 {
         percent(self.dirty_write_hits, self.writes)
     }
 
-    /// Hits of reads and writes, percent: the "hit rate" of the studies.
+    /// Hits per read or write in percent.
     #[must_use]
     pub fn hit_percent(&self) -> f64 {
         percent(self.read_hits + self.write_hits, self.reads + self.writes)
     }
 
-    /// All counts with their names, in the order Flashcache prints them.
+    /// All counters with their names, in Flashcache's order.
     #[must_use]
     pub fn named(&self) -> [(&'static str, u64); 23] {
         [
@@ -114,28 +114,28 @@ fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 * 100.0 }
 }
 
-/// What happened in one set, in blocks.
+/// Operations of one set, in blocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SetOperations {
-    /// Reads and writes of blocks that the set held.
+    /// Reads and writes of cached blocks.
     pub hits: u64,
-    /// Reads of blocks that it did not hold.
+    /// Reads of other blocks.
     pub read_misses: u64,
-    /// Writes of blocks that it did not hold.
+    /// Writes of other blocks.
     pub write_misses: u64,
-    /// Blocks of the set written to the disk.
+    /// Blocks written to the disk by cleaning.
     pub cleaned: u64,
 }
 
-/// A set, for status and pictures.
+/// State and counters of a set, for status displays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SetView {
-    /// Blocks it holds.
+    /// Cached blocks.
     pub held: u32,
-    /// Of those, dirty ones.
+    /// Dirty blocks among them.
     pub dirty: u32,
-    /// Of those, ones on their way to the disk.
+    /// Blocks being cleaned among them.
     pub cleaning: u32,
-    /// What happened in it since the cache was opened.
+    /// Operations since the cache was opened.
     pub operations: SetOperations,
 }

@@ -1,11 +1,11 @@
-//! The table of slots: which block each holds and in what state, and where in its set a block is.
+//! The table of slots: the block and state of each slot, and a hash index per set.
 //!
 //! ```text
 //! word of a slot, 64 bits        | pins 15 | age 2 | rewritten 1 | cleaning 1 | dirty 1 | block 44 |
-//! chain of a slot, 16 bits       the next slot of its bucket, or of the set's free list
-//! head of a bucket, 16 bits      its first slot; as many buckets as slots, each set has its own
+//! chain of a slot, 16 bits       the next slot of its hash bucket, or of the set's free list
+//! head of a bucket, 16 bits      its first slot; each set has as many buckets as slots
 //! ```
-//! 12 bytes a slot; with the 5 bytes of the queues 17.
+//! 12 bytes per slot; 17 with the 5 bytes of the queues.
 
 use policy::Slot;
 
@@ -25,39 +25,39 @@ const AGE_SHIFT: u32 = BLOCK_BITS + 3;
 const AGE_MASK: u64 = 3 << AGE_SHIFT;
 const PIN_SHIFT: u32 = BLOCK_BITS + 5;
 const ONE_PIN: u64 = 1 << PIN_SHIFT;
-/// Users of one block at a time, at most.
+/// Maximum of pins per block.
 pub(super) const MAX_PINS: u64 = u64::MAX >> PIN_SHIFT;
 
 /// End of a chain.
 const END: u16 = u16::MAX;
 
-/// What a slot holds.
+/// Block and state of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word(u64);
 
 impl Word {
     const FREE: Self = Self(NO_BLOCK);
 
-    /// The block, unless the slot is free.
+    /// The block; `None` if the slot is free.
     #[must_use]
     pub fn block(self) -> Option<u64> {
         let block = self.0 & BLOCK_MASK;
         (block != NO_BLOCK).then_some(block)
     }
 
-    /// Whether the block is newer than the disk's.
+    /// Whether the block is newer than the disk.
     #[must_use]
     pub fn is_dirty(self) -> bool {
         self.0 & DIRTY != 0
     }
 
-    /// Whether the block is on its way to the disk.
+    /// Whether the block is being cleaned.
     #[must_use]
     pub fn is_cleaning(self) -> bool {
         self.0 & CLEANING != 0
     }
 
-    /// How many use the block at the moment.
+    /// Number of pins.
     #[must_use]
     pub fn pins(self) -> u32 {
         (self.0 >> PIN_SHIFT) as u32
@@ -65,13 +65,13 @@ impl Word {
 
     /// Whether the block can be evicted: it is clean and not pinned.
     #[inline]
-    pub(crate) fn may_leave(self) -> bool {
+    pub(crate) fn can_evict(self) -> bool {
         self.0 >> PIN_SHIFT == 0 && self.0 & (DIRTY | CLEANING) == 0
     }
 
-    /// Whether the block can be sent to the disk now.
+    /// Whether the block can be cleaned: it is dirty, not pinned, and not being cleaned.
     #[inline]
-    pub(super) fn may_clean(self) -> bool {
+    pub(super) fn can_clean(self) -> bool {
         self.0 >> PIN_SHIFT == 0 && self.0 & (DIRTY | CLEANING) == DIRTY
     }
 
@@ -122,7 +122,7 @@ impl Table {
         None
     }
 
-    /// Puts a block into the set's first free slot, if it has one.
+    /// Assigns the set's first free slot to a block.
     #[inline]
     pub(super) fn take_free(&mut self, set: u32, block: u64) -> Option<Slot> {
         let way = self.free[set as usize];
@@ -131,20 +131,20 @@ impl Table {
         }
         let slot = Slot(set * self.ways + u32::from(way));
         self.free[set as usize] = self.chain[slot.0 as usize];
-        self.enter(slot, block);
+        self.add_to_bucket(slot, block);
         Some(slot)
     }
 
-    /// The slot's block leaves for another of the same set.
+    /// Assigns the slot to another block of the set.
     #[inline]
     pub(super) fn replace(&mut self, slot: Slot, block: u64) {
-        self.leave_bucket(slot);
-        self.enter(slot, block);
+        self.remove_from_bucket(slot);
+        self.add_to_bucket(slot, block);
     }
 
-    /// The slot's block leaves, and the slot is the set's next to be taken.
+    /// Frees the slot, which becomes the set's next to allocate.
     pub(super) fn release(&mut self, slot: Slot) {
-        self.leave_bucket(slot);
+        self.remove_from_bucket(slot);
         let set = (slot.0 / self.ways) as usize;
         self.words[slot.0 as usize] = Word::FREE;
         self.chain[slot.0 as usize] = self.free[set];
@@ -165,21 +165,21 @@ impl Table {
         word.0 -= ONE_PIN;
     }
 
-    /// Somebody used the block: it is young again.
+    /// Resets the age after a use.
     #[inline]
-    pub(super) fn rejuvenate(&mut self, slot: Slot) {
+    pub(super) fn reset_age(&mut self, slot: Slot) {
         self.words[slot.0 as usize].0 &= !AGE_MASK;
     }
 
-    /// One sweep older, up to 3.
-    pub(super) fn grow_older(&mut self, slot: Slot) {
+    /// Increments the age, up to 3.
+    pub(super) fn increment_age(&mut self, slot: Slot) {
         let word = &mut self.words[slot.0 as usize];
         if word.0 & AGE_MASK != AGE_MASK {
             word.0 += 1 << AGE_SHIFT;
         }
     }
 
-    /// Whether the block was clean before.
+    /// Returns whether the block was clean.
     #[inline]
     pub(super) fn set_dirty(&mut self, slot: Slot) -> bool {
         let word = &mut self.words[slot.0 as usize];
@@ -201,7 +201,7 @@ impl Table {
         word.0 |= CLEANING;
     }
 
-    /// Whether the block was written again meanwhile.
+    /// Returns whether the block was rewritten meanwhile.
     pub(super) fn end_cleaning(&mut self, slot: Slot) -> bool {
         let word = &mut self.words[slot.0 as usize];
         assert!(word.is_cleaning(), "slot {} is not being cleaned", slot.0);
@@ -215,9 +215,9 @@ impl Table {
             + (self.chain.capacity() + self.heads.capacity() + self.free.capacity()) * size_of::<u16>()
     }
 
-    /// Enters the block into its bucket and the slot's word; the slot is in no chain.
+    /// Adds the block to its bucket and the slot's word.
     #[inline]
-    fn enter(&mut self, slot: Slot, block: u64) {
+    fn add_to_bucket(&mut self, slot: Slot, block: u64) {
         debug_assert!(block < MAX_DISK_BLOCKS);
         let first = slot.0 / self.ways * self.ways;
         let bucket = (first + self.bucket(block)) as usize;
@@ -227,7 +227,7 @@ impl Table {
     }
 
     #[inline]
-    fn leave_bucket(&mut self, slot: Slot) {
+    fn remove_from_bucket(&mut self, slot: Slot) {
         let first = slot.0 / self.ways * self.ways;
         let way = (slot.0 - first) as u16;
         let bucket = (first + self.bucket(self.words[slot.0 as usize].0 & BLOCK_MASK)) as usize;
@@ -245,7 +245,7 @@ impl Table {
 
     #[inline]
     fn bucket(&self, block: u64) -> u32 {
-        // A fair share of 2^32 for each bucket: sets may have any number of them.
+        // Maps a hash evenly to any number of buckets.
         (((mix(block) & u64::from(u32::MAX)) * u64::from(self.ways)) >> 32) as u32
     }
 }

@@ -1,4 +1,4 @@
-//! Tiny cases worked by hand, and the budget of memory.
+//! Small cases with known results, and the memory limits.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn write(sets: &mut Sets, block: u64) -> Slot {
             sets.mark_dirty(slot);
             slot
         }
-        Write::Around(_) => panic!("no room for block {block}"),
+        Write::Around(_) => panic!("no slot for block {block}"),
     }
 }
 
@@ -30,46 +30,46 @@ fn blocks(cleaning: &Cleaning) -> Vec<u64> {
 }
 
 #[test]
-fn above_the_threshold_the_oldest_goes_with_its_neighbours() {
+fn set_above_threshold_cleans_oldest_block_with_its_neighbours() {
     let mut sets = one_set(threshold(50));
     for block in [10, 30, 11, 50] {
         write(&mut sets, block);
     }
-    assert_eq!(sets.next_cleaning(), None, "half of eight are dirty, which is allowed");
+    assert_eq!(sets.next_cleaning(), None, "half of the eight slots may be dirty");
     write(&mut sets, 9);
-    let cleaning = sets.next_cleaning().expect("one is too many");
+    let cleaning = sets.next_cleaning().expect("one block too many is dirty");
     assert_eq!(blocks(&cleaning), [9, 10, 11], "10 is the oldest");
-    assert_eq!(sets.next_cleaning(), None, "what is being cleaned counts no more");
+    assert_eq!(sets.next_cleaning(), None, "blocks being cleaned do not count as dirty");
     assert_eq!(sets.end_cleaning(&cleaning, true), 3);
     assert_eq!((sets.counters().front_merge, sets.counters().back_merge), (1, 1));
     assert_eq!((sets.dirty_blocks(), sets.counters().cleanings), (2, 3));
 }
 
 #[test]
-fn owed_blocks_are_cleaned_beside_queued_sets_and_rewritten_ones_are_not_owed() {
+fn drain_cleans_blocks_once_and_skips_rewritten_ones() {
     let mut sets = one_set(Tuning { clean_run_blocks: 1, ..threshold(100) });
     for block in [10, 30, 50, 70] {
         write(&mut sets, block);
     }
-    assert_eq!(sets.next_cleaning(), None, "nobody asked for it");
-    sets.owe_everything();
+    assert_eq!(sets.next_cleaning(), None, "no drain was started");
+    sets.start_drain();
     write(&mut sets, 30);
     write(&mut sets, 90);
-    assert_eq!(sets.owed_blocks(), 3);
-    let arrived = sets.next_cleaning().expect("10 is owed");
-    let lost = sets.next_cleaning().expect("50 is owed");
-    assert_eq!((blocks(&arrived), blocks(&lost)), (vec![10], vec![50]));
-    assert_eq!((sets.end_cleaning_of(&arrived, |_| true), sets.end_cleaning_of(&lost, |_| false)), (1, 0));
-    assert_eq!((sets.owed_blocks(), sets.dirty_blocks(), sets.counters().cleanings), (1, 4, 1));
-    let given_up = sets.next_cleaning().expect("70 is owed");
-    sets.end_cleaning(&given_up, false);
-    assert_eq!(sets.owed_blocks(), 1, "it is tried again");
-    sets.forget(given_up.slots[0]);
-    assert_eq!((sets.owed_blocks(), sets.next_cleaning()), (0, None));
+    assert_eq!(sets.blocks_to_drain(), 3);
+    let done = sets.next_cleaning().expect("10 is in the drain");
+    let lost = sets.next_cleaning().expect("50 is in the drain");
+    assert_eq!((blocks(&done), blocks(&lost)), (vec![10], vec![50]));
+    assert_eq!((sets.end_cleaning_of(&done, |_| true), sets.end_cleaning_of(&lost, |_| false)), (1, 0));
+    assert_eq!((sets.blocks_to_drain(), sets.dirty_blocks(), sets.counters().cleanings), (1, 4, 1));
+    let third = sets.next_cleaning().expect("70 is in the drain");
+    sets.end_cleaning(&third, false);
+    assert_eq!(sets.blocks_to_drain(), 1, "it is retried");
+    sets.forget(third.slots[0]);
+    assert_eq!((sets.blocks_to_drain(), sets.next_cleaning()), (0, None));
 }
 
 #[test]
-fn a_run_is_no_longer_than_whoever_tells_of_it_has_room_for() {
+fn run_length_is_limited_by_limit_runs() {
     let mut sets = one_set(Tuning { clean_run_blocks: u32::MAX, ..threshold(0) });
     sets.limit_runs(3);
     for block in 0..8 {
@@ -80,7 +80,7 @@ fn a_run_is_no_longer_than_whoever_tells_of_it_has_room_for() {
 }
 
 #[test]
-fn neighbours_are_found_in_other_sets_too() {
+fn run_includes_neighbours_from_other_sets() {
     let geometry = Geometry {
         block_bytes: 4096,
         sets: 16,
@@ -92,35 +92,35 @@ fn neighbours_are_found_in_other_sets_too() {
     let slots: Vec<Slot> = (100..110).map(|block| write(&mut sets, block)).collect();
     let in_sets: std::collections::HashSet<u32> = slots.iter().map(|slot| slot.0 / WAYS).collect();
     assert!(in_sets.len() > 3, "single blocks are scattered");
-    sets.owe_everything();
-    let cleaning = sets.next_cleaning().expect("all is owed");
+    sets.start_drain();
+    let cleaning = sets.next_cleaning().expect("all blocks are in the drain");
     assert_eq!(blocks(&cleaning), (100..110).collect::<Vec<_>>());
 }
 
 #[test]
-fn a_block_written_while_it_is_cleaned_stays_dirty() {
+fn block_rewritten_during_cleaning_stays_dirty() {
     let mut sets = one_set(threshold(0));
     let slot = write(&mut sets, 1);
-    let cleaning = sets.next_cleaning().expect("nothing may be dirty");
+    let cleaning = sets.next_cleaning().expect("no block may be dirty");
     sets.mark_dirty(slot);
     assert_eq!(sets.end_cleaning(&cleaning, true), 0);
     assert!(sets.word(slot).is_dirty());
-    let again = sets.next_cleaning().expect("it is dirty still");
+    let again = sets.next_cleaning().expect("it is still dirty");
     assert_eq!(sets.end_cleaning(&again, true), 1);
 }
 
 #[test]
-fn a_failed_cleaning_leaves_everything_dirty_and_is_chosen_again() {
+fn failed_run_stays_dirty_and_is_chosen_again() {
     let mut sets = one_set(threshold(0));
     write(&mut sets, 1);
-    let cleaning = sets.next_cleaning().expect("nothing may be dirty");
+    let cleaning = sets.next_cleaning().expect("no block may be dirty");
     assert_eq!(sets.end_cleaning(&cleaning, false), 0);
     assert_eq!((sets.dirty_blocks(), sets.counters().cleanings), (1, 0));
     assert_eq!(sets.next_cleaning().map(|cleaning| cleaning.slots), Some(cleaning.slots));
 }
 
 #[test]
-fn limits_hold_cleanings_of_a_set_and_of_all_back() {
+fn runs_in_flight_are_limited_per_set_and_in_total() {
     let tuning = Tuning { cleanings_per_set: 2, cleanings_total: 3, ..threshold(0) };
     let geometry =
         Geometry { block_bytes: 4096, sets: 2, ways: WAYS, placement: Placement::Linear, placement_key: 0 };
@@ -128,16 +128,16 @@ fn limits_hold_cleanings_of_a_set_and_of_all_back() {
     for block in [0, 2, 4, 6, 8, 10, 12] {
         write(&mut sets, block);
     }
-    let under_way: Vec<Cleaning> = std::iter::from_fn(|| sets.next_cleaning()).collect();
-    assert_eq!(under_way.len(), 3);
-    let of_first = under_way.iter().filter(|cleaning| cleaning.first_block < 8).count();
-    assert_eq!(of_first, 2, "the first set has its two, the second the third");
-    sets.end_cleaning(&under_way[0], true);
+    let in_flight: Vec<Cleaning> = std::iter::from_fn(|| sets.next_cleaning()).collect();
+    assert_eq!(in_flight.len(), 3);
+    let of_first = in_flight.iter().filter(|cleaning| cleaning.first_block < 8).count();
+    assert_eq!(of_first, 2, "two runs of the first set, one of the second");
+    sets.end_cleaning(&in_flight[0], true);
     assert!(sets.next_cleaning().is_some());
 }
 
 #[test]
-fn lazily_only_what_is_next_to_leave_is_cleaned() {
+fn lazy_cleaning_cleans_only_the_next_victim() {
     let mut sets = one_set(Tuning { lazy_depth: 1, ..threshold(100) });
     for block in 0..8 {
         write(&mut sets, block * 2);
@@ -145,22 +145,22 @@ fn lazily_only_what_is_next_to_leave_is_cleaned() {
             sets.mark_clean(sets.find(block * 2).expect("just written"));
         }
     }
-    assert_eq!(sets.next_cleaning(), None, "nobody needs room");
-    let Read::Fill { evicted, .. } = sets.read(99, Admit::Yes) else { panic!("there are clean ones") };
+    assert_eq!(sets.next_cleaning(), None, "no block needs a slot");
+    let Read::Fill { evicted, .. } = sets.read(99, Admit::Yes) else { panic!("there are clean blocks") };
     assert_eq!(evicted, Some(2), "block 0 is older, but dirty");
-    let cleaning = sets.next_cleaning().expect("block 0 stands next to leave");
+    let cleaning = sets.next_cleaning().expect("block 0 is the next victim");
     assert_eq!(blocks(&cleaning), [0]);
     sets.end_cleaning(&cleaning, true);
-    let Read::Fill { evicted, .. } = sets.read(98, Admit::Yes) else { panic!("there are clean ones") };
+    let Read::Fill { evicted, .. } = sets.read(98, Admit::Yes) else { panic!("there are clean blocks") };
     assert_eq!(evicted, Some(0));
 }
 
 #[test]
-fn a_set_without_room_is_first_in_line() {
+fn set_without_clean_slot_is_cleaned_first() {
     let mut sets = one_set(threshold(100));
     let slots: Vec<Slot> = (0..8).map(|block| write(&mut sets, block * 2)).collect();
     assert_eq!(sets.allocate(99), Allocation::AllDirty);
-    let cleaning = sets.next_cleaning().expect("room is wanted");
+    let cleaning = sets.next_cleaning().expect("a slot is needed");
     assert_eq!(sets.allocate(99), Allocation::AllDirty, "not yet");
     sets.end_cleaning(&cleaning, true);
     assert_eq!(sets.allocate(99), Allocation::Evicted(slots[0], 0));
@@ -174,7 +174,7 @@ fn a_set_without_room_is_first_in_line() {
 }
 
 #[test]
-fn a_block_in_use_stays_cached_and_is_not_sent_to_the_disk() {
+fn pinned_block_is_neither_evicted_nor_cleaned() {
     let mut sets = one_set(threshold(0));
     let slot = write(&mut sets, 0);
     sets.pin(slot);
@@ -207,10 +207,10 @@ fn dirty_block_unused_for_two_sweeps_is_cleaned() {
     assert_eq!(sets.counters().fallow_cleanings, 1);
 }
 
-/// It spent what a second allows for idle blocks, counted what had joined it, and the block was not asked for again before another
-/// sweep, or another miss.
+/// A run that fails completely must not use up the allowance of idle blocks or count blocks that joined it, and its block is
+/// chosen again.
 #[test]
-fn a_cleaning_that_was_put_back_counted_and_was_not_asked_for_again() {
+fn failed_run_counts_nothing_and_is_chosen_again() {
     let mut idle = one_set(Tuning { idle_seconds: 10, idle_blocks_per_second: 1, ..threshold(100) });
     let first = write(&mut idle, 0);
     write(&mut idle, 1);
@@ -218,15 +218,15 @@ fn a_cleaning_that_was_put_back_counted_and_was_not_asked_for_again() {
         idle.age(second);
         idle.next_cleaning()
     });
-    let put_back = begun.expect("it is idle");
-    idle.end_cleaning(&put_back, false);
+    let failed_run = begun.expect("it is idle");
+    idle.end_cleaning(&failed_run, false);
     let counts = |sets: &Sets| {
         let Counters { front_merge, back_merge, cleanings, fallow_cleanings, .. } = *sets.counters();
         (front_merge, back_merge, cleanings, fallow_cleanings)
     };
     assert_eq!(counts(&idle), (0, 0, 0, 0));
-    let again = idle.next_cleaning().expect("it is idle, and nothing was done for it");
-    assert_eq!(again, put_back);
+    let again = idle.next_cleaning().expect("it is still idle");
+    assert_eq!(again, failed_run);
     idle.end_cleaning_of(&again, |slot| slot == first);
     assert_eq!(counts(&idle), (0, 0, 1, 1));
 
@@ -235,25 +235,25 @@ fn a_cleaning_that_was_put_back_counted_and_was_not_asked_for_again() {
     for block in 10..18 {
         assert!(matches!(tail.read(block, Admit::Yes), Read::Fill { .. }));
     }
-    let put_back = tail.next_cleaning().expect("it is next to leave");
-    tail.end_cleaning(&put_back, false);
-    let again = tail.next_cleaning().expect("it is still");
-    assert_eq!(again, put_back);
+    let failed_run = tail.next_cleaning().expect("it is the next victim");
+    tail.end_cleaning(&failed_run, false);
+    let again = tail.next_cleaning().expect("it is still the next victim");
+    assert_eq!(again, failed_run);
     tail.end_cleaning_of(&again, |_| false);
-    assert_eq!(tail.next_cleaning(), None, "the disk has just refused it");
+    assert_eq!(tail.next_cleaning(), None, "the disk just refused it");
     tail.age(1);
     tail.age(2);
-    assert_eq!(tail.next_cleaning(), Some(put_back));
+    assert_eq!(tail.next_cleaning(), Some(failed_run));
 }
 
-/// A backup lifted every block that it met, and kept what was idle from the disk.
+/// Reads by a backup must not affect the eviction order.
 #[test]
 fn reads_of_an_uncached_client_do_not_change_the_eviction_order() {
     let mut sets = one_set(threshold(100));
     for block in 0..8 {
         sets.read(block, Admit::Yes);
     }
-    for (block, admit) in [(0, Admit::Refused), (1, Admit::Sequential), (2, Admit::NoRoom)] {
+    for (block, admit) in [(0, Admit::Refused), (1, Admit::Sequential), (2, Admit::NoSpace)] {
         assert!(matches!(sets.read(block, admit), Read::Hit(_)));
     }
     assert_eq!((sets.counters().read_hits, sets.set(0).operations.hits), (3, 3));
@@ -261,20 +261,20 @@ fn reads_of_an_uncached_client_do_not_change_the_eviction_order() {
         Read::Fill { evicted, .. } => evicted,
         _ => None,
     };
-    // Misses without room for their block do not affect the eviction order of other blocks.
+    // Misses that insert no block do not affect the eviction order of other blocks.
     assert_eq!([8, 9, 10].map(|block| evicted(&mut sets, block)), [Some(0), Some(1), Some(3)]);
 }
 
 #[test]
-fn mode_decides_admission_and_dirtiness() {
+fn mode_decides_admission_and_dirty_state() {
     let of = |mode| one_set(Tuning { mode, ..threshold(100) });
     let mut around = of(Mode::WriteAround);
-    let Read::Fill { slot, .. } = around.read(1, Admit::Yes) else { panic!("reads come in") };
-    assert_eq!(around.write(1, Admit::Yes), Write::Around(Some(slot)), "the old content must go");
+    let Read::Fill { slot, .. } = around.read(1, Admit::Yes) else { panic!("reads are cached") };
+    assert_eq!(around.write(1, Admit::Yes), Write::Around(Some(slot)), "the cached copy is outdated");
     let mut write_only = of(Mode::WriteOnly);
     assert_eq!(write_only.read(1, Admit::Yes), Read::Around);
     assert!(matches!(write_only.write(1, Admit::Yes), Write::Taken { .. }));
-    assert!(matches!(write_only.read(1, Admit::Yes), Read::Hit(_)), "what is there is served");
+    assert!(matches!(write_only.read(1, Admit::Yes), Read::Hit(_)), "cached blocks are used");
     let mut back = of(Mode::WriteBack);
     assert_eq!(back.read(1, Admit::Sequential), Read::Around);
     assert_eq!(back.write(2, Admit::Refused), Write::Around(None));
@@ -284,7 +284,7 @@ fn mode_decides_admission_and_dirtiness() {
 }
 
 #[test]
-fn policies_change_while_blocks_are_cached() {
+fn policy_change_keeps_cached_blocks() {
     let mut sets = one_set(threshold(100));
     for block in 0..8 {
         sets.read(block, Admit::Yes);
@@ -298,31 +298,31 @@ fn policies_change_while_blocks_are_cached() {
     for block in 100..200 {
         sets.read(block, Admit::Yes);
     }
-    assert!((0..4).all(|block| sets.find(block).is_some()), "a scan passes the hot ones by");
+    assert!((0..4).all(|block| sets.find(block).is_some()), "a scan does not evict hot blocks");
     let wrong = Tuning { dirty_percent: 101, ..threshold(100) };
-    let error = sets.set_tuning(wrong).expect_err("more than all");
+    let error = sets.set_tuning(wrong).expect_err("above 100 %");
     assert_eq!(error.to_string(), "dirty_percent is 101: must be at most 100");
-    assert_eq!(sets.tuning().policy, policy, "a wrong setting changes nothing");
+    assert_eq!(sets.tuning().policy, policy, "an invalid setting changes nothing");
 }
 
-/// A second request for room used to trigger a cleaning although the one in flight already frees a slot.
+/// Blocks being cleaned count as slots that become free.
 #[test]
-fn blocks_in_flight_to_the_disk_count_as_future_room() {
+fn blocks_being_cleaned_count_as_future_free_slots() {
     let mut sets = one_set(Tuning { cleanings_per_set: 3, ..threshold(100) });
     for block in 0..u64::from(WAYS) {
         write(&mut sets, block * 2);
     }
-    assert!(sets.ask_for_room(0, 1));
-    let cleaning = sets.next_cleaning().expect("it was asked for");
-    assert!(!sets.ask_for_room(0, 1), "one is coming");
-    assert!(sets.ask_for_room(0, 2));
-    sets.next_cleaning().expect("it was asked for");
+    assert!(sets.request_slots(0, 1));
+    let cleaning = sets.next_cleaning().expect("slots were requested");
+    assert!(!sets.request_slots(0, 1), "one slot becomes free");
+    assert!(sets.request_slots(0, 2));
+    sets.next_cleaning().expect("slots were requested");
     sets.end_cleaning(&cleaning, true);
-    assert!(!sets.ask_for_room(0, 2), "one is there and one is coming");
+    assert!(!sets.request_slots(0, 2), "one slot is free and one becomes free");
 }
 
 #[test]
-fn a_set_takes_as_much_memory_as_is_said() {
+fn memory_is_17_bytes_per_block_and_66_per_set() {
     let sets = 1 << 14;
     let bytes = |ways: u32| {
         let geometry =
@@ -336,14 +336,14 @@ fn a_set_takes_as_much_memory_as_is_said() {
 }
 
 #[test]
-fn at_most_twenty_bytes_a_block() {
+fn preset_needs_less_than_17_5_bytes_per_block() {
     let sets = Sets::new(Preset::V3.config(1 << 30)).expect("a preset");
     let blocks = f64::from(sets.geometry().slots());
     let bytes = sets.memory_bytes() as f64 / blocks;
     assert!(bytes < 17.5, "{bytes:.2} bytes a block");
 }
 
-/// The counters used to wrap at 2^32, which a frequently hit set reaches within days.
+/// A frequently used set exceeds 32-bit counters within days.
 #[test]
 fn set_counters_exceed_32_bits() {
     let mut sets = one_set(threshold(100));
@@ -357,26 +357,26 @@ fn set_counters_exceed_32_bits() {
     write(&mut sets, 1);
     write(&mut sets, 2);
     sets.read(3, Admit::Yes);
-    sets.owe_everything();
-    let cleaning = sets.next_cleaning().expect("all is owed");
+    sets.start_drain();
+    let cleaning = sets.next_cleaning().expect("all blocks are in the drain");
     sets.end_cleaning(&cleaning, true);
     let SetOperations { hits, read_misses, write_misses, cleaned } = sets.set(0).operations;
     let counts = [hits, read_misses, write_misses, cleaned].map(|count| count - u64::from(u32::MAX));
     assert_eq!(counts, [1, 1, 1, cleaning.slots.len() as u64]);
 }
 
-/// The retried attempt counts by its final outcome; evictions and dropped copies stay counted.
+/// The retried attempt counts by its final result; evictions and dropped copies stay counted.
 #[test]
-fn a_request_that_is_taken_back_was_never_counted() {
+fn undone_request_leaves_counters_unchanged() {
     let counted = |sets: &Sets| {
-        let happened =
+        let counters =
             Counters { replacement: 0, write_replacement: 0, write_invalidates: 0, ..*sets.counters() };
         let SetView { operations, .. } = sets.set(0);
-        (happened, operations)
+        (counters, operations)
     };
     let mut decisions = std::collections::HashSet::new();
     for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround, Mode::WriteOnly] {
-        // All of the set is dirty, or none of it.
+        // All blocks of the set are dirty, or none.
         for dirty in [true, false] {
             let mut sets = one_set(threshold(100));
             let slots: Vec<Slot> = (0..u64::from(WAYS)).map(|block| write(&mut sets, block)).collect();
@@ -384,17 +384,17 @@ fn a_request_that_is_taken_back_was_never_counted() {
                 slots.iter().for_each(|slot| assert!(sets.mark_clean(*slot)));
             }
             sets.set_tuning(Tuning { mode, ..threshold(100) }).expect("within bounds");
-            for admit in [Admit::Yes, Admit::Sequential, Admit::Refused, Admit::NoRoom] {
+            for admit in [Admit::Yes, Admit::Sequential, Admit::Refused, Admit::NoSpace] {
                 for block in [1, 100 + sets.counters().reads] {
                     let before = counted(&sets);
                     let read = sets.read(block, admit);
                     assert_ne!(counted(&sets), before);
-                    sets.take_back_read(block, admit, read);
+                    sets.undo_read(block, admit, read);
                     assert_eq!(counted(&sets), before, "{mode:?}: {read:?}");
                     let was_dirty = sets.find(block).is_some_and(|slot| sets.word(slot).is_dirty());
                     let write = sets.write(block, admit);
                     assert_ne!(counted(&sets), before);
-                    sets.take_back_write(block, admit, write, was_dirty);
+                    sets.undo_write(block, admit, write, was_dirty);
                     assert_eq!(counted(&sets), before, "{mode:?}: {write:?}");
                     decisions.insert(std::mem::discriminant(&read));
                 }
@@ -413,10 +413,10 @@ fn reverted_counts_saturate_at_zero_after_a_reset_or_mode_change() {
         let past_all = sets.read(3, Admit::Sequential);
         sets.zero_counters();
         sets.set_tuning(Tuning { mode, ..threshold(100) }).expect("within bounds");
-        sets.take_back_read(1, Admit::Yes, read);
-        sets.take_back_read(3, Admit::Sequential, past_all);
-        sets.take_back_write(2, Admit::Yes, write, true);
-        sets.take_back_write_past_all();
+        sets.undo_read(1, Admit::Yes, read);
+        sets.undo_read(3, Admit::Sequential, past_all);
+        sets.undo_write(2, Admit::Yes, write, true);
+        sets.undo_bypassing_write();
         assert_eq!(*sets.counters(), Counters::default());
     };
     for mode in [Mode::WriteOnly, Mode::WriteAround, Mode::WriteThrough, Mode::WriteBack] {

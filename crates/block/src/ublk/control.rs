@@ -1,4 +1,4 @@
-//! `/dev/ublk-control`: devices are made, started, handed over and removed here.
+//! The control device `/dev/ublk-control`: creates, starts, recovers and deletes devices.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use super::uapi::{ControlCommand, DeviceInfo, Parameters, control, feature};
 
 const PATH: &str = "/dev/ublk-control";
 
-/// What a device of ours needs of the driver: Linux 6.5.
+/// Required features of the driver, which Linux 6.5 has.
 pub(super) const FEATURES: u64 =
     feature::USER_COPY | feature::IOCTL_ENCODED | feature::USER_RECOVERY | feature::USER_RECOVERY_REISSUE;
 
@@ -22,7 +22,7 @@ pub(super) struct Control {
 }
 
 impl Control {
-    /// Opens it, if there is a driver that will do.
+    /// Opens the control device and checks the driver's features.
     pub fn open() -> Result<Self, IoError> {
         let control = File::options().read(true).write(true).open(PATH).map_err(unopened)?;
         let ring = ControlRing::new(control).map_err(|error| {
@@ -33,13 +33,13 @@ impl Control {
         Ok(opened)
     }
 
-    /// Whether a device of several queues can be taken over whenever its server was killed. Before Linux 6.16 it cannot if
-    /// that was while the server itself was taking it over, and some queues had asked for requests and others had not.
+    /// Whether a device with several queues can always be recovered after a kill of its server. Before Linux 6.16 it cannot if the
+    /// server was killed during a recovery, when only some queues had fetched requests.
     pub fn can_recover_many_queues(&self) -> bool {
         self.features & feature::QUIESCE != 0
     }
 
-    /// The kernel's answer is a word of features; one that does not know the question is too old.
+    /// Queries the driver's features. A driver that does not know the command is too old.
     fn sufficient_features(&mut self) -> Result<u64, IoError> {
         let mut word = [0; 8];
         let features = match self.run(control::GET_FEATURES, 0, 0, &mut word) {
@@ -56,7 +56,7 @@ impl Control {
         Err(IoError::new(ErrorKind::Unsupported, words))
     }
 
-    /// What the driver knows of a device, if there is such a one.
+    /// Information on a device; `None` if it does not exist.
     pub fn info(&mut self, number: u32) -> Result<Option<DeviceInfo>, IoError> {
         let mut bytes = [0; DeviceInfo::BYTES];
         match self.run(control::GET_DEVICE_INFO, number, 0, &mut bytes) {
@@ -66,7 +66,7 @@ impl Control {
         }
     }
 
-    /// Makes the device that `wanted` describes. What it came out as.
+    /// Creates a device. Returns its actual properties.
     pub fn add(&mut self, wanted: &DeviceInfo) -> Result<DeviceInfo, IoError> {
         let mut bytes = wanted.encode();
         self.run(control::ADD_DEVICE, wanted.number, 0, &mut bytes).map_err(|error| {
@@ -80,7 +80,7 @@ impl Control {
         told.map_err(|error| failed(number, "setting its parameters", error))
     }
 
-    /// The size that a device was made with, and its logical block size.
+    /// Size and logical block size of a device.
     pub fn size_and_sectors(&mut self, number: u32) -> Result<(u64, u32), IoError> {
         let mut bytes = Parameters::empty();
         let asked = self.run(control::GET_PARAMETERS, number, 0, &mut bytes);
@@ -88,20 +88,20 @@ impl Control {
         Ok((Parameters::size_bytes_of(&bytes), Parameters::logical_block_bytes_of(&bytes)))
     }
 
-    /// Lets the disk appear, when all of its queues have asked for requests.
+    /// Makes the disk available, after all its queues have fetched.
     pub fn start(&mut self, number: u32) -> Result<(), IoError> {
         let started = self.run(control::START_DEVICE, number, this_process(), &mut []);
         started.map_err(|error| failed(number, "starting it", error))
     }
 
-    /// Takes the disk away, when its requests have been answered; then its queues end. Gone already is as good.
+    /// Removes the disk after its requests are answered; then its queues end. Succeeds if it is already gone.
     pub fn stop(&mut self, number: u32) -> Result<(), IoError> {
         unless_gone(self.run(control::STOP_DEVICE, number, 0, &mut []))
             .map_err(|error| failed(number, "stopping it", error))
     }
 
-    /// Forgets the device. Its number is free when the last who has it open has closed it, for whom we do not wait; kernels
-    /// before 6.9 know no other way than to wait.
+    /// Deletes the device, without waiting for the last user to close it, which frees its number. Kernels before 6.9 can only
+    /// wait.
     pub fn delete(&mut self, number: u32) -> Result<(), IoError> {
         let deleted = match self.run(control::DELETE_DEVICE_ASYNC, number, 0, &mut []) {
             Err(error) if is(&error, Errno::OPNOTSUPP) => {
@@ -112,18 +112,18 @@ impl Control {
         unless_gone(deleted).map_err(|error| failed(number, "removing it", error))
     }
 
-    /// Begins to take over a device that waits. `false` while the kernel is not done with the server that ended.
+    /// Begins a recovery. Returns `false` while the kernel has not noticed the end of the previous server.
     pub fn start_recovery(&mut self, number: u32) -> Result<bool, IoError> {
         match self.run(control::START_USER_RECOVERY, number, 0, &mut []) {
             Ok(()) => Ok(true),
-            // Kernels before 6.16: that server had begun to take the device over itself, and asked for nothing yet.
+            // Kernels before 6.16: the previous server had begun a recovery and not fetched yet.
             Err(error) if is(&error, Errno::INVAL) => Ok(true),
             Err(error) if is(&error, Errno::BUSY) => Ok(false),
             Err(error) => Err(failed(number, "taking it over", error)),
         }
     }
 
-    /// Lets its requests come, when all of its queues have asked for them.
+    /// Ends a recovery, after all queues have fetched: requests are delivered.
     pub fn end_recovery(&mut self, number: u32) -> Result<(), IoError> {
         let ended = self.run(control::END_USER_RECOVERY, number, this_process(), &mut []);
         ended.map_err(|error| failed(number, "taking it over", error))

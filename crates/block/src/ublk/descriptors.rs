@@ -1,4 +1,4 @@
-//! The requests of a queue, as the kernel describes them in memory that it shares with us.
+//! The descriptors of a queue's requests, in memory shared with the kernel.
 #![allow(unsafe_code, reason = "memory that the kernel writes while we have it mapped is no slice")]
 
 use std::ffi::c_void;
@@ -10,7 +10,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use super::uapi::{Descriptor, descriptors_at};
 
-/// A queue's descriptors, one a tag.
+/// The descriptors of a queue, one per tag.
 pub(super) struct Descriptors {
     first: NonNull<[u8; Descriptor::BYTES]>,
     depth: u16,
@@ -18,28 +18,27 @@ pub(super) struct Descriptors {
 }
 
 impl Descriptors {
-    /// Maps the descriptors of a queue of `depth` tags from its character device.
+    /// Maps the descriptors of a queue with `depth` tags.
     pub fn map(device: &File, queue: u16, depth: u16) -> io::Result<Self> {
         let page_bytes = rustix::param::page_size();
-        // The kernel maps no other length.
+        // The kernel accepts only this length.
         let mapped_bytes = (usize::from(depth) * Descriptor::BYTES).next_multiple_of(page_bytes);
         let (flags, at) = (MapFlags::SHARED | MapFlags::POPULATE, descriptors_at(queue, page_bytes));
-        // SAFETY: a new mapping at a place of the kernel's choice touches no memory of ours.
+        // SAFETY: a new mapping at an address chosen by the kernel affects no existing memory.
         let address =
             unsafe { mmap(std::ptr::null_mut(), mapped_bytes, ProtFlags::READ, flags, device, at) }?;
         let first = NonNull::new(address.cast()).ok_or(io::ErrorKind::InvalidData)?;
         Ok(Self { first, depth, mapped_bytes })
     }
 
-    /// The request that `tag` stands for. It is the kernel's to change except between a fetch's completion and the commit.
+    /// The descriptor of `tag`. The kernel does not change it between a fetch's completion and the commit.
     ///
     /// # Panics
-    /// If there is no such tag.
+    /// If `tag` is out of range.
     pub fn read(&self, tag: u16) -> Descriptor {
         assert!(tag < self.depth, "tag {tag} of {}", self.depth);
-        // SAFETY: the tag's descriptor lies inside of the mapping, which is as long as `self`; bytes need no alignment. It
-        // is read volatile since another party writes it; were that ever now, the bytes would be nonsense, and all
-        // bytes are valid.
+        // SAFETY: the descriptor lies within the mapping, which lives as long as `self`; bytes need no alignment. The read is
+        // volatile because the kernel writes the memory; all byte values are valid, even if it did so concurrently.
         let bytes = unsafe { self.first.add(usize::from(tag)).read_volatile() };
         Descriptor::decode(&bytes)
     }
@@ -47,7 +46,7 @@ impl Descriptors {
 
 impl Drop for Descriptors {
     fn drop(&mut self) {
-        // SAFETY: mapped in `map` with this length, and nothing borrowed from it outlives a `read`.
+        // SAFETY: mapped in `map` with this length, and `read` returns no references into it.
         let unmapped = unsafe { munmap(self.first.as_ptr().cast::<c_void>(), self.mapped_bytes) };
         debug_assert!(unmapped.is_ok(), "the mapping is ours");
     }

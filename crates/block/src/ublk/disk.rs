@@ -1,4 +1,4 @@
-//! The life of a device: made, or taken over from a server that ended; served; and removed, or left for the next server.
+//! A ublk device: created, or taken over from a server that ended; served; and removed, or left for the next server.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -17,45 +17,44 @@ use super::request::Limits;
 use super::uapi::{DeviceInfo, Parameters, SECTOR_BYTES, state};
 use crate::export::{Export, Shape};
 
-/// How a disk is served.
+/// Options of a disk.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Its number `N`: it is `/dev/ublkbN`.
+    /// Number `N` of `/dev/ublkbN`.
     pub number: u32,
-    /// What is served, in a word that is the same every time and no other's: a server that takes a device over must
-    /// have the same.
+    /// Identity of the served storage. A server can take over a device only if its identity is equal.
     pub identity: u64,
-    /// Threads that take requests, at most one a processor; before Linux 6.16 one, for it can be recovered at any moment.
+    /// Number of queues, each with a thread, at most one per processor. One before Linux 6.16, so that recovery is always possible.
     pub queues: u16,
-    /// Requests that each of them has under way at once; more wait in the kernel.
+    /// Requests in flight per queue; more wait in the kernel.
     pub depth: u16,
-    /// Bytes of the longest request with data. With the number of requests it bounds the memory that is taken.
+    /// Maximum length of a request with data. Together with the number of requests it limits the memory needed.
     pub max_io_bytes: u32,
 }
 
 impl Options {
-    /// The usual for the disk `number`: four queues of 128 requests of 512 KiB, 256 MiB if all are as long as can be.
+    /// Defaults for disk `number`: four queues of 128 requests of up to 512 KiB, which need at most 256 MiB.
     #[must_use]
     pub fn new(number: u32, identity: u64) -> Self {
         Self { number, identity, queues: 4, depth: 128, max_io_bytes: 512 << 10 }
     }
 }
 
-/// What became of a disk that is not served any more.
+/// State of a disk after its server ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
-    /// It is gone.
+    /// The disk was removed.
     Removed,
-    /// Somebody has it mounted, or otherwise for himself: it is still there, and its requests wait for the next server.
+    /// The disk is mounted or opened exclusively. It remains, and its requests wait for the next server.
     Waiting,
 }
 
-/// The kernel's driver, found good enough.
+/// The driver, which has the required features.
 pub struct Driver(Control);
 
 impl Driver {
-    /// Opens the driver. From then on this thread, and those that it starts, take memory without waiting for any disk to be
-    /// written: it might be the one that they serve, and would wait for them. So this is done before threads are started.
+    /// Opens the driver. From then on, memory allocations of this thread, and of threads that it starts, do not wait for writeback to
+    /// disks: they could wait for the disk that this process serves. So call this before starting threads.
     ///
     /// # Errors
     /// * [`Unsupported`](ErrorKind::Unsupported): no driver, or one that is too old;
@@ -70,7 +69,7 @@ impl Driver {
     }
 }
 
-/// A disk that is served. Dropping it stops it as [`stop`](Self::stop) does.
+/// A served disk. Dropping it stops it, as [`stop`](Self::stop) does.
 pub struct Disk {
     control: Control,
     number: u32,
@@ -78,25 +77,25 @@ pub struct Disk {
     queues: Vec<Running>,
 }
 
-/// Longer than the kernel takes to notice that a server has ended.
+/// Attempts before giving up, longer than the kernel takes to notice the end of a server.
 const PATIENCE: u32 = 200;
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// A request that moves no data may be as long as this. Zeros are written, which takes its time.
+/// Maximum length of requests without data. Zeros may have to be written, so they are shorter.
 const MAX_DISCARD_BYTES: u64 = 1 << 30;
 const MAX_ZEROES_BYTES: u64 = 32 << 20;
 
-/// Blocks larger than this are told as preferred only: software expects no sectors larger than a page.
+/// Larger blocks are only reported as the preferred size: software expects sectors of at most a page.
 const MAX_PHYSICAL_BLOCK_BYTES: u32 = 4096;
 
 impl Disk {
-    /// Serves `export` as a disk. One that a server of the same identity left behind, killed or not, is taken over: its
-    /// requests that were not answered are asked again.
+    /// Serves `export` as a disk. A device left by a server with the same identity, killed or not, is taken over, and its
+    /// unanswered requests are repeated.
     ///
     /// # Errors
-    /// * [`Busy`](ErrorKind::Busy): there is such a disk, and it is another's; or one of another number is of the same identity;
+    /// * [`Busy`](ErrorKind::Busy): the number is in use by another device, or another number has the same identity;
     /// * [`Open`](ErrorKind::Open): no permission, or the driver refuses;
-    /// * [`Invalid`](ErrorKind::Invalid): the export is not made of whole sectors.
+    /// * [`Invalid`](ErrorKind::Invalid): the size is not a whole number of sectors.
     pub fn serve(driver: Driver, export: Arc<dyn Export>, options: &Options) -> Result<Self, IoError> {
         let shape = export.shape();
         let parameters = parameters(&shape, options)?;
@@ -117,7 +116,7 @@ impl Disk {
         let mut disk = Self { control, number: info.number, was_taken_over, queues: Vec::new() };
         if let Err(error) = disk.begin(export, &info, &parameters) {
             disk.leave();
-            // What was not taken over waits on; what nobody has seen yet goes. This error is told, not one of that.
+            // A device to be taken over keeps waiting; a new one is deleted. Only the first error is reported.
             if !was_taken_over {
                 let _ = disk.control.delete(disk.number);
             }
@@ -126,23 +125,23 @@ impl Disk {
         Ok(disk)
     }
 
-    /// The device.
+    /// Path of the block device.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         block_path(self.number)
     }
 
-    /// Whether it was there before, and waited for a server.
+    /// Whether the device existed and was taken over.
     #[must_use]
     pub fn was_taken_over(&self) -> bool {
         self.was_taken_over
     }
 
-    /// Answers what is under way and ends. The disk is removed, unless somebody has it for himself: then it stays, and
-    /// waits for the next server.
+    /// Answers the requests in flight and stops. The disk is removed, unless it is mounted or opened exclusively: then it remains for
+    /// the next server.
     ///
     /// # Errors
-    /// If what its users had written to it, and the kernel still kept, could not be written; or the driver refuses.
+    /// If data in the kernel's page cache could not be written, or the driver refuses.
     pub fn stop(mut self) -> Result<Left, IoError> {
         self.end()
     }
@@ -185,10 +184,10 @@ impl Disk {
                 self.leave();
                 return Ok(Left::Waiting);
             }
-            // Somebody has removed it already, say: what there is to be removed still is.
+            // For example, the device was already removed; the rest still has to be.
             alone => alone.ok(),
         };
-        // While it is served: when it stops, the kernel forgets what it has not written yet.
+        // Synced while it is served: stopping discards the kernel's unwritten data.
         let written = alone.as_ref().map_or(Ok(()), File::sync_all);
         let stopped = self.control.stop(self.number);
         drop(alone);
@@ -253,7 +252,7 @@ fn wanted(options: &Options, queues: u16) -> DeviceInfo {
     }
 }
 
-/// A device that waits for a server of what is to be served. None if there is no such device.
+/// The device to take over; `None` if there is no device with this number.
 fn find(control: &mut Control, options: &Options) -> Result<Option<DeviceInfo>, IoError> {
     for _ in 0..PATIENCE {
         let Some(info) = control.info(options.number)? else { return Ok(None) };
@@ -262,9 +261,9 @@ fn find(control: &mut Control, options: &Options) -> Result<Option<DeviceInfo>, 
         }
         match info.state {
             state::QUIESCED => return Ok(Some(info)),
-            // A server ended before it had started it or removed it, or somebody has it open who has not noticed.
+            // Never started or being removed, and possibly still open.
             state::DEAD => control.delete(options.number)?,
-            // Its server has ended, or we could not have what it serves, and the kernel has not noticed yet.
+            // The kernel has not noticed the end of its server yet.
             _ => {}
         }
         pause();
@@ -272,11 +271,11 @@ fn find(control: &mut Control, options: &Options) -> Result<Option<DeviceInfo>, 
     Err(busy(options.number, "still exists: it is open or being served"))
 }
 
-/// The device that a server of a disk made, and that waits for the next one, if there is any: nobody else may write to that
-/// disk, or two file systems would be the same one.
+/// The device of a disk that waits for its next server, if there is one. The disk must not be written by others: it would get two
+/// diverging users.
 ///
 /// # Errors
-/// [`Open`](ErrorKind::Open): no permission, or the driver refuses. Where there is no driver there is no device.
+/// [`Open`](ErrorKind::Open): no permission, or the driver refuses. Without the driver there is no device.
 pub fn waiting(identity: u64) -> Result<Option<PathBuf>, IoError> {
     if numbers().is_empty() {
         return Ok(None);
@@ -284,16 +283,16 @@ pub fn waiting(identity: u64) -> Result<Option<PathBuf>, IoError> {
     Ok(of_identity(&mut Control::open()?, identity).map(block_path))
 }
 
-/// The number of a device of ours with that identity that has been started.
+/// The number of a started device of this program with that identity.
 fn of_identity(control: &mut Control, identity: u64) -> Option<u32> {
     let is_it = |info: DeviceInfo| {
         info.mark == identity && info.features & FEATURES == FEATURES && info.state != state::DEAD
     };
-    // What the driver does not tell of one of another program is not ours.
+    // Devices that cannot be queried belong to other programs.
     numbers().into_iter().find(|number| control.info(*number).ok().flatten().is_some_and(is_it))
 }
 
-/// Of all devices of the driver.
+/// The numbers of all devices of the driver.
 pub(super) fn numbers() -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/sys/class/ublk-char") else { return Vec::new() };
     let name = |entry: fs::DirEntry| entry.file_name().into_string().ok();
@@ -318,8 +317,8 @@ fn take_over(
     Err(busy(info.number, "is still held by the server that ended"))
 }
 
-/// Why a device with this size and these sectors cannot be taken over by a server of a disk with `wanted`: its users rely
-/// on both.
+/// Why a device with this size and these sectors cannot be taken over for a disk with `wanted`; users of the device rely on
+/// both.
 fn why_not_taken_over(made: (u64, u32), wanted: (u64, u32)) -> Option<String> {
     let ((made_bytes, made_sectors), (wanted_bytes, wanted_sectors)) = (made, wanted);
     if made_bytes != wanted_bytes {
@@ -337,7 +336,7 @@ pub(super) fn busy(number: u32, why: &str) -> IoError {
     IoError::new(ErrorKind::Busy, format!("{} {why}", block_path(number).display()))
 }
 
-/// Opens a character device as soon as the server that ended has let go of it.
+/// Opens a character device, waiting until the previous server has closed it.
 fn open_patiently(path: &Path) -> io::Result<File> {
     let open = || File::options().read(true).write(true).open(path);
     for _ in 0..PATIENCE {
@@ -350,11 +349,11 @@ fn open_patiently(path: &Path) -> io::Result<File> {
 }
 
 fn pause() {
-    // Without anything to wait for, a poll is a rest; an interrupted one is a shorter rest.
+    // A poll without descriptors is a sleep, which may be interrupted.
     let _ = poll(&mut [], Some(&PAUSE));
 }
 
-/// The disk, for us alone: nobody can mount it meanwhile. Refused as busy if somebody has it so.
+/// Opens the disk exclusively, so that it cannot be mounted. Fails as busy if it is mounted or opened exclusively.
 fn alone(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(OFlags::EXCL.bits().cast_signed()).open(path)
 }

@@ -34,7 +34,7 @@ impl DeviceState {
         }
     }
 
-    /// Its name.
+    /// The name of the state.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ impl DeviceState {
 pub struct DeviceStatus {
     /// `N` of `/dev/ublkbN`.
     pub number: u32,
-    /// Its state.
+    /// State of the device.
     pub state: DeviceState,
     /// Process ID of the last server.
     pub process: Option<u32>,
@@ -76,14 +76,14 @@ impl DeviceStatus {
         }
     }
 
-    /// The disk.
+    /// Path of the block device.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         block_path(self.number)
     }
 }
 
-/// All devices of the driver, by number. Without the driver there are none.
+/// All devices of the driver, by number; none without the driver.
 ///
 /// # Errors
 /// [`Open`](device::ErrorKind::Open): no permission, or the driver refuses.
@@ -96,7 +96,7 @@ pub fn devices() -> Result<Vec<DeviceStatus>, IoError> {
     let mut control = Control::open()?;
     let mut devices = Vec::new();
     for number in numbers {
-        // One that was removed meanwhile is none.
+        // The device may have been removed meanwhile.
         if let Some(info) = control.info(number)? {
             devices
                 .push(DeviceStatus::of(&info, control.size_and_sectors(number).ok().map(|(bytes, _)| bytes)));

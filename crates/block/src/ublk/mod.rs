@@ -1,4 +1,4 @@
-//! An export as a block device of the kernel's own: `/dev/ublkbN`, by the driver ublk (Linux 6.5).
+//! Serves an export as a kernel block device `/dev/ublkbN`, through the driver ublk (Linux 6.5).
 //!
 //! ```text
 //! /dev/ublkbN ── requests ──▶ queue (a thread) ── Operation ──▶ Export (a volume, a device)
@@ -6,19 +6,19 @@
 //!      └──────── commit ────────┴───────────── outbox ◀─────────────┘
 //! ```
 //!
-//! | file | what it knows |
+//! | file | content |
 //! |---|---|
-//! | `uapi` | `linux/ublk_cmd.h` in bytes |
-//! | `request` | descriptors as operations, answers as results: no I/O |
-//! | `control` | the driver's control device: make, start, hand over, remove |
-//! | `disk` | the life of a device, in those terms |
+//! | `uapi` | the layouts of `linux/ublk_cmd.h` |
+//! | `request` | descriptors to operations, and errors to results, without I/O |
+//! | `control` | the control device: create, start, recover, delete |
+//! | `disk` | the life of a device |
 //! | `left` | all devices of the driver, and the removal of one without a server |
-//! | `queue`, `outbox` | a queue's thread, and the answers on their way to it |
-//! | `ticket` | a request under way: its data, and what becomes of it |
+//! | `queue`, `outbox` | the thread of a queue, and results on their way to it |
+//! | `ticket` | a request in flight and its data |
 //! | `ring`, `descriptors` | io_uring, and the memory shared with the kernel |
 //!
-//! A device outlives its server: requests wait for the next one of the same identity, and those that were not answered are
-//! asked again. So a file system stays mounted while its server is killed and started again.
+//! A device outlives its server: requests wait for the next server of the same identity, and unanswered ones are repeated. So a
+//! file system stays mounted while its server is killed and restarted.
 //!
 //! ```no_run
 //! use std::sync::Arc;

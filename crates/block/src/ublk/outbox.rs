@@ -1,5 +1,4 @@
-//! Answers on their way back to a queue: whoever completes a request leaves its result here, and the queue's own thread, from
-//! which alone the driver takes commands, commits it.
+//! Results of completed requests. The driver accepts commands only from the queue's thread, so other threads pass results to it here.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -7,7 +6,7 @@ use std::sync::Arc;
 use device::bell;
 use parking_lot::Mutex;
 
-/// Results of requests that have ended and were not committed yet.
+/// Results that are not committed yet.
 pub(super) struct Outbox {
     state: Mutex<State>,
     bell: Arc<OwnedFd>,
@@ -16,7 +15,7 @@ pub(super) struct Outbox {
 #[derive(Default)]
 struct State {
     ended: Vec<Ended>,
-    /// Whether the queue's thread looks here only after the bell was rung.
+    /// Whether the queue's thread waits for the eventfd.
     is_asleep: bool,
 }
 
@@ -24,12 +23,12 @@ struct State {
 pub(super) type Ended = (u16, i32);
 
 impl Outbox {
-    /// An outbox that rings `bell`.
+    /// An outbox that signals `bell`.
     pub fn new(bell: Arc<OwnedFd>) -> Self {
         Self { state: Mutex::default(), bell }
     }
 
-    /// Leaves a result. One wakes the thread for all that follow.
+    /// Adds a result, and wakes the thread if it sleeps.
     pub fn leave(&self, tag: u16, result: i32) {
         let mut state = self.state.lock();
         state.ended.push((tag, result));
@@ -40,15 +39,15 @@ impl Outbox {
         }
     }
 
-    /// Takes everything into `ended`, which is empty. With nothing there, the thread may go to sleep: from now on the
-    /// bell is rung.
+    /// Moves all results into `ended`, which is empty. If there are none, the thread counts as asleep: the next result signals the
+    /// eventfd.
     pub fn take(&self, ended: &mut Vec<Ended>) {
         let mut state = self.state.lock();
         std::mem::swap(&mut state.ended, ended);
         state.is_asleep = ended.is_empty();
     }
 
-    /// The thread is awake, and will look before it sleeps again.
+    /// Marks the thread as awake: it will check again before it sleeps.
     pub fn stay_silent(&self) {
         self.state.lock().is_asleep = false;
     }

@@ -1,5 +1,5 @@
-//! A queue of a device, on a thread of its own: it fetches requests, starts them, and commits their results in whatever order
-//! they end.
+//! A queue of a device, on its own thread: it fetches requests, starts them, and commits their results in the order in which they
+//! complete.
 
 use std::fs::File;
 use std::io;
@@ -18,31 +18,31 @@ use super::ring::{Event, QueueRing};
 use super::ticket::Ticket;
 use crate::export::{Caller, Export, staying};
 
-/// What all queues of a device share.
+/// State shared by all queues of a device.
 pub(super) struct Served {
     /// The character device.
     pub device: Arc<File>,
     pub export: Arc<dyn Export>,
     pub limits: Limits,
-    /// Tags of each queue.
+    /// Tags per queue.
     pub depth: u16,
 }
 
-/// A queue at work.
+/// A running queue.
 pub(super) struct Running {
     leaving: Arc<AtomicBool>,
     bell: Arc<OwnedFd>,
     thread: JoinHandle<()>,
 }
 
-/// Requests up to this length are stayed with: longer ones go to the device in several transfers side by side.
+/// Requests up to this length complete on the queue's thread. Longer ones are split into parallel transfers.
 const MOST_STAYING_BYTES: u32 = 16 << 10;
 
-/// Requests that are not stayed with after several were found to be under way.
+/// Requests that are not made inline after several were in flight.
 const CROWD: u32 = 64;
 
 impl Running {
-    /// Starts the queue `number`: when this returns it has asked for a request with every tag.
+    /// Starts queue `number`. When this returns, it has fetched with every tag.
     pub fn start(served: &Arc<Served>, number: u16) -> io::Result<Self> {
         let (leaving, bell) = (Arc::new(AtomicBool::new(false)), Arc::new(bell::new()?));
         let (told, hears) = sync_channel(1);
@@ -68,13 +68,13 @@ impl Running {
         }
     }
 
-    /// Lets the queue answer what it has started and nothing else, and end. What it has not started is another's to answer.
+    /// Makes the queue answer its started requests and end. Others are left to the next server.
     pub fn leave(&self) {
         self.leaving.store(true, Ordering::Release);
         bell::ring(&self.bell);
     }
 
-    /// Waits for its end: after [`leave`](Self::leave), or when the device has stopped.
+    /// Waits for the end of the queue, after [`leave`](Self::leave) or a stop of the device.
     pub fn join(self) {
         let ended = self.thread.join();
         debug_assert!(ended.is_ok(), "queues do not panic");
@@ -89,17 +89,17 @@ struct Queue {
     outbox: Arc<Outbox>,
     bell: Arc<OwnedFd>,
     leaving: Arc<AtomicBool>,
-    /// Tags with which the kernel may still ask for something.
+    /// Tags with which the kernel may still deliver requests.
     live: u16,
-    /// Requests that were started and not committed.
+    /// Requests that are started and not committed.
     under_way: u32,
-    /// Requests to come that are not stayed with.
+    /// Number of further requests that are not made inline.
     crowd: u32,
 }
 
 impl Queue {
-    /// Asks for requests with all tags at once, and then maps the descriptors: a server that is killed in between is
-    /// replaced by the next only in this order, and only if no queue had asked with some of its tags.
+    /// Fetches with all tags and then maps the descriptors. Only in this order can the next server recover from a kill in between,
+    /// and only if no queue has fetched with some of its tags.
     fn open(
         served: &Arc<Served>,
         number: u16,
@@ -138,7 +138,7 @@ impl Queue {
             self.commit(&mut ended);
             let has_left = self.leaving.load(Ordering::Acquire) && self.under_way == 0;
             if self.live == 0 || has_left {
-                // What was committed last must reach the kernel.
+                // Submits the last commits.
                 return self.ring.enter(0);
             }
             self.ring.enter(1);
@@ -158,16 +158,16 @@ impl Queue {
                     bell::silence(&self.bell);
                     self.ring.listen();
                 }
-                // Not started, it is given to the next server.
+                // Not started: the kernel delivers it to the next server.
                 Event::Fetched(_, 0) if self.leaving.load(Ordering::Acquire) => {}
                 Event::Fetched(tag, 0) => self.start(tag),
-                // The device has stopped, and there is nothing more to come.
+                // The device has stopped.
                 Event::Fetched(..) => self.live -= 1,
             }
         }
     }
 
-    /// Commits what has ended, until nothing has.
+    /// Commits results until there are no more.
     fn commit(&mut self, ended: &mut Vec<Ended>) {
         loop {
             self.outbox.take(ended);
@@ -197,7 +197,7 @@ impl Queue {
             return submit();
         }
         staying(submit);
-        // The answer is not committed before this thread goes on: what has come meanwhile was asked for beside it.
+        // The result is committed later by this thread. Events meanwhile mean that several requests are in flight.
         if self.ring.has_events() {
             self.crowd = CROWD;
         }

@@ -1,6 +1,6 @@
-//! From a descriptor to what an export is asked to do, and from its answer to a result.
+//! Converts descriptors to operations of an export.
 //!
-//! Whatever a descriptor says, it is either sound or ends with an error: the kernel is trusted no more than an NBD client.
+//! Every descriptor is validated: neither the kernel nor an NBD client is trusted.
 
 use device::{ErrorKind, IoError, IoSlice};
 use rustix::io::Errno;
@@ -8,18 +8,18 @@ use rustix::io::Errno;
 use super::uapi::{Descriptor, SECTOR_BYTES, operation};
 use crate::export::Operation;
 
-/// What requests are measured against.
+/// The limits against which requests are validated.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     pub size_bytes: u64,
-    /// Unit of offsets and lengths: a sector or more.
+    /// Unit of offsets and lengths; at least a sector.
     pub block_bytes: u32,
-    /// Of the data of one request.
+    /// Maximum length of a request with data.
     pub max_io_bytes: u32,
     pub read_only: bool,
 }
 
-/// A sound request.
+/// A valid request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asked {
     Read { offset: u64, len: u32 },
@@ -30,7 +30,7 @@ pub(super) enum Asked {
 }
 
 impl Asked {
-    /// What `descriptor` asks for, or why it cannot be done.
+    /// Decodes and validates a descriptor.
     pub fn of(descriptor: &Descriptor, limits: &Limits) -> Result<Self, Errno> {
         let word = descriptor.operation_and_flags;
         let (code, durable) = (word & 0xFF, word & operation::FUA != 0);
@@ -54,7 +54,7 @@ impl Asked {
         })
     }
 
-    /// Bytes of data that it moves; they are what its result counts.
+    /// Length of its data, which is also its result.
     pub fn data_bytes(&self) -> u32 {
         match *self {
             Self::Read { len, .. } | Self::Write { len, .. } => len,
@@ -62,7 +62,7 @@ impl Asked {
         }
     }
 
-    /// As an export is asked; `fetch` brings the data of a write.
+    /// The operation for the export; `fetch` reads the data of a write.
     pub fn operation(self, fetch: impl FnOnce() -> Result<IoSlice, Errno>) -> Result<Operation, Errno> {
         Ok(match self {
             Self::Read { offset, len } => Operation::Read { offset, len },
@@ -76,7 +76,7 @@ impl Asked {
     }
 }
 
-/// Offset and length in bytes, if there are such.
+/// Offset and length in bytes; `None` if invalid.
 fn range(descriptor: &Descriptor, limits: &Limits) -> Option<(u64, u64)> {
     let offset = descriptor.first_sector.checked_mul(SECTOR_BYTES)?;
     let len = u64::from(descriptor.sectors) * SECTOR_BYTES;
@@ -86,7 +86,7 @@ fn range(descriptor: &Descriptor, limits: &Limits) -> Option<(u64, u64)> {
     (len > 0 && end <= limits.size_bytes && is_whole).then_some((offset, len))
 }
 
-/// An error as block devices know it.
+/// The error number for the block layer.
 pub(super) fn errno(error: &IoError) -> Errno {
     match error.kind() {
         ErrorKind::Invalid => Errno::INVAL,
@@ -152,8 +152,8 @@ mod tests {
         }
     }
 
-    /// Descriptors of noise, half of them with an operation and a place that could be: what is asked then lies inside of the
-    /// device, and all else is an error.
+    /// Random descriptors, half of them with plausible fields: valid requests must lie within the device, and all others must
+    /// fail.
     #[test]
     fn no_descriptor_asks_for_what_an_export_need_not_expect() {
         let mut random = StdRng::seed_from_u64(0x0B1C);

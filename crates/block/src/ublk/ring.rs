@@ -1,4 +1,4 @@
-//! Commands to the driver, through io_uring: it knows no other way.
+//! Commands to the driver, which accepts them only through io_uring.
 #![allow(unsafe_code, reason = "io_uring trusts what its entries point to")]
 
 use std::fs::File;
@@ -12,9 +12,9 @@ use rustix::io::Errno;
 
 use super::uapi::{ControlCommand, queue, queue_command};
 
-/// Commands to `/dev/ublk-control`, one at a time.
+/// Sends commands to `/dev/ublk-control`, one at a time.
 pub(super) struct ControlRing {
-    /// With the longer entries that these commands need.
+    /// With 128-byte entries, which these commands need.
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     control: File,
 }
@@ -24,15 +24,15 @@ impl ControlRing {
         Ok(Self { ring: IoUring::builder().build(1)?, control })
     }
 
-    /// Runs a command to its end, with `data` as its buffer.
+    /// Runs a command and waits for it, with `data` as its buffer.
     pub fn run(&mut self, operation: u32, command: ControlCommand, data: &mut [u8]) -> io::Result<()> {
         let len = u16::try_from(data.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-        // What has no buffer points nowhere.
+        // A command without a buffer has address 0.
         let address = if data.is_empty() { 0 } else { data.as_mut_ptr().expose_provenance() as u64 };
         let control = types::Fd(self.control.as_raw_fd());
         let entry = opcode::UringCmd80::new(control, operation).cmd(command.encode(address, len)).build();
-        // SAFETY: the entry points to `data`, which is borrowed for writing until the command has ended: this returns not
-        // before its completion was taken.
+        // SAFETY: the entry points to `data`, which is mutably borrowed until this function returns, after the command's
+        // completion.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         debug_assert!(pushed.is_ok(), "a ring has room for one entry");
         loop {
@@ -44,7 +44,7 @@ impl ControlRing {
     }
 }
 
-/// Commands to one queue of a device, and its bell. Only the thread that made it may use it: the driver insists.
+/// Sends commands to one queue of a device, and watches its eventfd. The driver accepts commands only from one thread.
 pub(super) struct QueueRing {
     ring: IoUring<squeue::Entry, cqueue::Entry>,
     device: Arc<File>,
@@ -52,17 +52,17 @@ pub(super) struct QueueRing {
     queue: u16,
 }
 
-/// What has happened on a queue's ring.
+/// An event on a queue's ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
-    /// The bell was rung, and is not listened to any more.
+    /// The eventfd was signalled and is no longer watched.
     Rung,
-    /// The tag's fetch has ended.
+    /// The fetch of a tag completed with this result.
     Fetched(u16, i32),
 }
 
 impl Event {
-    /// The error with which a fetch was refused.
+    /// The error of a refused fetch.
     pub fn refusal(&self) -> Option<io::Error> {
         match *self {
             Self::Fetched(_, result) => self::result(result).err(),
@@ -71,42 +71,42 @@ impl Event {
     }
 }
 
-/// Mark of the bell's entry. No tag is so large.
+/// User data of the eventfd's entry; larger than any tag.
 const BELL: u64 = u64::MAX;
 
 impl QueueRing {
-    /// A ring for the queue of a device with so many tags.
+    /// A ring for a queue with `depth` tags.
     pub fn new(device: Arc<File>, bell: Arc<OwnedFd>, queue: u16, depth: u16) -> io::Result<Self> {
-        // An entry for each tag and the bell: none is pushed twice before the kernel has taken it.
+        // One entry per tag and one for the eventfd: each is submitted again only after the kernel has consumed it.
         let entries = u32::from(depth) + 1;
-        // The thread comes by the kernel often enough to be interrupted for nothing.
+        // The thread enters the kernel often, so interrupts for completions are not needed.
         let ring = IoUring::builder().setup_single_issuer().setup_coop_taskrun().build(entries)?;
         Ok(Self { ring, device, bell, queue })
     }
 
-    /// Asks for the tag's first request.
+    /// Fetches the tag's first request.
     pub fn fetch(&mut self, tag: u16) {
         self.push_command(queue::FETCH, tag, 0);
     }
 
-    /// Tells how the tag's request ended, and asks for its next.
+    /// Commits the result of the tag's request, and fetches the next.
     pub fn commit_and_fetch(&mut self, tag: u16, result: i32) {
         self.push_command(queue::COMMIT_AND_FETCH, tag, result);
     }
 
-    /// Listens to the bell, until it was rung.
+    /// Watches the eventfd for one signal.
     pub fn listen(&mut self) {
         let flags = u32::from(PollFlags::IN.bits());
         let entry = opcode::PollAdd::new(types::Fd(self.bell.as_raw_fd()), flags).build();
         self.push(&entry.user_data(BELL));
     }
 
-    /// Hands over what was pushed, and waits until `events` have happened.
+    /// Submits the entries and waits for `events` completions.
     pub fn enter(&mut self, events: usize) {
         wait(&self.ring, events);
     }
 
-    /// What has happened since.
+    /// Appends the events so far.
     pub fn take(&mut self, events: &mut Vec<Event>) {
         events.extend(self.ring.completion().map(|entry| match entry.user_data() {
             BELL => Event::Rung,
@@ -114,7 +114,7 @@ impl QueueRing {
         }));
     }
 
-    /// Whether something has happened that was not taken yet.
+    /// Whether there are events.
     pub fn has_events(&mut self) -> bool {
         !self.ring.completion().is_empty()
     }
@@ -127,19 +127,19 @@ impl QueueRing {
     }
 
     fn push(&mut self, entry: &squeue::Entry) {
-        // SAFETY: entries of this ring point to no memory, and the files they name are open as long as it is.
+        // SAFETY: entries of this ring point to no memory, and their files stay open as long as the ring.
         while unsafe { self.ring.submission().push(entry) }.is_err() {
             self.enter(0);
         }
     }
 }
 
-/// Enters the kernel until `events` have happened.
+/// Enters the kernel until `events` completions are available.
 fn wait<S: squeue::EntryMarker, C: cqueue::EntryMarker>(ring: &IoUring<S, C>, events: usize) {
     while let Err(error) = ring.submit_and_wait(events) {
         match Errno::from_io_error(&error) {
             Some(Errno::INTR) => {}
-            // Completions must be taken before more is submitted.
+            // Completions must be consumed before more is submitted.
             Some(Errno::AGAIN | Errno::BUSY) => return,
             _ => panic!("io_uring_enter on a ring of our own: {error}"),
         }
@@ -155,11 +155,11 @@ mod tests {
     use super::*;
     use device::bell;
 
-    /// A file that is no device: commands to it end with an error, and the ring goes on.
+    /// Commands to a regular file fail, and the ring stays usable.
     #[test]
     fn a_command_that_is_refused_ends_with_its_error_and_the_bell_is_heard() {
         let (device, bell) = (Arc::new(tempfile::tempfile().unwrap()), Arc::new(bell::new().unwrap()));
-        // Where io_uring is not permitted there is no ublk either.
+        // Skipped where io_uring is not permitted.
         let Ok(mut ring) = QueueRing::new(device, Arc::clone(&bell), 0, 4) else { return };
         ring.listen();
         ring.fetch(3);

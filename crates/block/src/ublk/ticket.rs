@@ -1,9 +1,9 @@
-//! A request under way: its data, and what becomes of it.
+//! A request in flight and its data.
 //!
-//! Data are copied by reading and writing the character device at the request's place (`UBLK_F_USER_COPY`, Linux 6.5). The
-//! older way gives the driver a buffer for each tag: all of them are there all the time and as long as the longest request,
-//! and what an export brings must be copied there first. So a request has memory of its length while it is under way, and
-//! its data are copied once, those of a read on the thread that completes it.
+//! Data are copied by reading and writing the character device at the request's offset (`UBLK_F_USER_COPY`, Linux 6.5). The older way
+//! needs a permanent buffer of the maximum length per tag, and an extra copy of data that an export returns. Here a request has memory of
+//! its own length while in flight, and its data are copied once; those of a read on the thread that
+//! completes it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -17,19 +17,19 @@ use super::request::{Asked, Limits, errno};
 use super::uapi::{Descriptor, data_at};
 use crate::export::{Answer, Operation};
 
-/// A request that waits for its outcome.
+/// A request that waits for its result.
 pub(super) struct Ticket {
     device: Arc<File>,
     outbox: Arc<Outbox>,
     tag: u16,
     asked: Asked,
-    /// Where the character device has its data.
+    /// Offset of the data in the character device.
     data_at: u64,
 }
 
 impl Ticket {
-    /// The request that `descriptor` describes, and the operation that an export is to be asked for. One that is not sound, or
-    /// whose data are not to be had, ends at once.
+    /// Decodes a descriptor into a request and an operation. An invalid request, or one whose data cannot be read, fails
+    /// immediately.
     pub fn open(
         (device, limits): (&Arc<File>, &Limits),
         outbox: &Arc<Outbox>,
@@ -53,30 +53,30 @@ impl Ticket {
         }
     }
 
-    /// Bytes of its data.
+    /// Length of its data.
     pub fn data_bytes(&self) -> u32 {
         self.asked.data_bytes()
     }
 
-    /// The request has ended.
+    /// Passes on the result of the operation.
     pub fn close(self, answer: Answer) {
         let result = match (self.asked, answer) {
             (Asked::Read { len, .. }, Ok(Some(bytes))) if bytes.len() == len as usize => {
                 self.device.write_all_at(&bytes, self.data_at).map_err(|_| Errno::IO)
             }
-            // Whatever the reader's memory holds now are no data.
+            // The reader's memory was not filled.
             (Asked::Read { .. }, Ok(_)) => Err(Errno::IO),
             (_, Ok(_)) => Ok(()),
             (_, Err(error)) => Err(errno(&error)),
         };
         let Self { device, outbox, tag, asked, .. } = self;
-        // Before the queue hears of it, and perhaps ends: the device cannot go while its file is open.
+        // Closed before the queue gets the result and may end: an open file would keep the device.
         drop(device);
         outbox.leave(tag, result.map_or_else(failed, |()| asked.data_bytes() as i32));
     }
 }
 
-/// The data of a write.
+/// Reads the data of a write.
 fn fetch(device: &File, data_at: u64, len: u32) -> Result<IoSlice, Errno> {
     let mut buffer = IoBuffer::zeroed(len as usize);
     device.read_exact_at(&mut buffer, data_at).map_err(|_| Errno::IO)?;
@@ -108,7 +108,7 @@ mod tests {
     };
     const TAG: u16 = 7;
 
-    /// A file stands for the character device: where a request has its data, there they are.
+    /// A regular file stands for the character device: requests have their data at the same offsets.
     struct Desk {
         device: Arc<File>,
         outbox: Arc<Outbox>,
@@ -126,7 +126,7 @@ mod tests {
             Ticket::open((&self.device, &LIMITS), &self.outbox, 0, TAG, descriptor)
         }
 
-        /// The only result.
+        /// Takes the only result.
         fn result(&self) -> i32 {
             let mut ended = Vec::new();
             self.outbox.take(&mut ended);
@@ -146,8 +146,8 @@ mod tests {
         Descriptor { operation_and_flags: code, sectors, first_sector: 0 }
     }
 
-    /// Any descriptor, to a disk in memory and a model of it: what is sound moves its bytes, all else ends with an error and
-    /// changes nothing.
+    /// Random descriptors on a disk in memory and a model of it: valid requests move their data, all others fail without
+    /// effect.
     #[test]
     fn every_descriptor_has_one_result_and_only_sound_ones_an_effect() {
         let mut random = StdRng::seed_from_u64(0x71CE);
@@ -186,7 +186,7 @@ mod tests {
                     model[offset as usize..][..len as usize].copy_from_slice(&data[..len as usize]);
                 }
                 Asked::Zero { offset, len, .. } => model[offset as usize..][..len as usize].fill(0),
-                // It reads as anything.
+                // The contents are undefined.
                 Asked::Trim { offset, len } => {
                     let range = offset as usize..(offset + len) as usize;
                     model[range.clone()].copy_from_slice(&disk[range]);

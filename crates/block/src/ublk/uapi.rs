@@ -1,4 +1,4 @@
-//! What `linux/ublk_cmd.h` says, in bytes: numbers of commands, and where the fields of what is exchanged lie.
+//! The layouts of `linux/ublk_cmd.h`: command numbers and field offsets.
 //!
 //! ```text
 //! struct ublksrv_ctrl_cmd        dev_id 0  queue_id 4  len 6  addr 8  data 16  dev_path_len 24            32 bytes
@@ -12,12 +12,12 @@
 //! struct ublksrv_io_cmd          q_id 0  tag 2  result 4  addr 8                                          16 bytes
 //! ```
 //!
-//! All of it is in the machine's own byte order.
+//! All fields are in native byte order.
 
 /// Unit of offsets and lengths in descriptors and parameters.
 pub(super) const SECTOR_BYTES: u64 = 512;
 
-/// Commands to `/dev/ublk-control`, encoded as ioctl numbers: `_IOR` what only asks, `_IOWR` the rest.
+/// Commands to `/dev/ublk-control`, encoded as ioctl numbers: `_IOR` if they only read, otherwise `_IOWR`.
 pub(super) mod control {
     pub(in super::super) const GET_DEVICE_INFO: u32 = asks(0x02);
     pub(in super::super) const ADD_DEVICE: u32 = tells(0x04);
@@ -40,31 +40,31 @@ pub(super) mod control {
     }
 }
 
-/// Commands to a device's queue, `_IOWR`.
+/// Commands to a queue, `_IOWR`.
 pub(super) mod queue {
     pub(in super::super) const FETCH: u32 = 0xC010_7520;
     pub(in super::super) const COMMIT_AND_FETCH: u32 = 0xC010_7521;
 }
 
-/// `UBLK_F_*`: what a driver can, and what a device is to be like.
+/// `UBLK_F_*`: features of the driver or of a device.
 pub(super) mod feature {
-    /// Requests wait for the next server when one dies, instead of failing.
+    /// Requests wait for the next server instead of failing.
     pub(in super::super) const USER_RECOVERY: u64 = 1 << 3;
-    /// Those that the dead server had not answered are given to the next one again.
+    /// Unanswered requests are delivered to the next server again.
     pub(in super::super) const USER_RECOVERY_REISSUE: u64 = 1 << 4;
     /// Commands are encoded as ioctl numbers.
     pub(in super::super) const IOCTL_ENCODED: u64 = 1 << 6;
     /// The server copies data by reading and writing the character device.
     pub(in super::super) const USER_COPY: u64 = 1 << 7;
-    /// A device can be left by command. Linux 6.16; what is meant here is all else that those kernels do better.
+    /// A device can be quiesced by command (Linux 6.16). Used here to detect such kernels.
     pub(in super::super) const QUIESCE: u64 = 1 << 12;
 }
 
 /// `UBLK_S_DEV_*`: the state of a device.
 pub(super) mod state {
-    /// Not started yet, or stopped.
+    /// Not started, or stopped.
     pub(in super::super) const DEAD: u16 = 0;
-    /// Its server answers requests.
+    /// Served.
     pub(in super::super) const LIVE: u16 = 1;
     /// Without a server: requests wait for the next one.
     pub(in super::super) const QUIESCED: u16 = 2;
@@ -92,30 +92,30 @@ mod attribute {
     pub(super) const FUA: u32 = 1 << 3;
 }
 
-/// Bytes of memory that the kernel has for the descriptors of each queue: room for 4,096.
+/// Size of a queue's descriptor area: 4096 descriptors.
 const DESCRIPTORS_STRIDE_BYTES: u64 = 4096 * Descriptor::BYTES as u64;
 
-/// Offset in the character device at which the descriptors of a queue can be mapped.
+/// Offset in the character device at which a queue's descriptors are mapped.
 pub(super) fn descriptors_at(queue: u16, page_bytes: usize) -> u64 {
     u64::from(queue) * DESCRIPTORS_STRIDE_BYTES.next_multiple_of(page_bytes as u64)
 }
 
-/// Offset in the character device at which the data of a request lie: 25 bits of offset, 16 of tag, 12 of queue.
+/// Offset in the character device of a request's data: 25 bits of offset, 16 of tag, 12 of queue.
 pub(super) fn data_at(queue: u16, tag: u16) -> u64 {
     const DATA_START: u64 = 0x8000_0000;
     DATA_START + (u64::from(queue) << 41 | u64::from(tag) << 25)
 }
 
-/// `struct ublksrv_ctrl_cmd`, but for the buffer that goes with it.
+/// `struct ublksrv_ctrl_cmd` without its buffer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ControlCommand {
     pub device: u32,
-    /// The word that some commands have.
+    /// The argument of some commands.
     pub argument: u64,
 }
 
 impl ControlCommand {
-    /// The command as a ring's entry has it, with `len` bytes at `address` as its buffer.
+    /// The command of a ring entry, with a buffer of `len` bytes at `address`.
     pub fn encode(self, address: u64, len: u16) -> [u8; 80] {
         const NO_QUEUE: u16 = u16::MAX;
         let mut bytes = [0; 80];
@@ -136,10 +136,10 @@ pub(super) struct DeviceInfo {
     pub state: u16,
     pub max_io_bytes: u32,
     pub number: u32,
-    /// The server's process.
+    /// Process ID of the server.
     pub process: i32,
     pub features: u64,
-    /// The server's own, kept by the kernel and never looked at.
+    /// Stored by the kernel for the server.
     pub mark: u64,
 }
 
@@ -173,7 +173,7 @@ impl DeviceInfo {
     }
 }
 
-/// `struct ublk_params` with its basic part and the one about discards.
+/// `struct ublk_params` with its basic and discard parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Parameters {
     pub size_bytes: u64,
@@ -214,25 +214,25 @@ impl Parameters {
         bytes
     }
 
-    /// Parameters to be filled by the kernel.
+    /// A buffer that the kernel fills.
     pub fn empty() -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
         put(&mut bytes, 0, &(Self::BYTES as u32).to_ne_bytes());
         bytes
     }
 
-    /// The size that the kernel has for a device.
+    /// The device's size.
     pub fn size_bytes_of(bytes: &[u8; Self::BYTES]) -> u64 {
         u64::from_ne_bytes(take(bytes, 24)).saturating_mul(SECTOR_BYTES)
     }
 
-    /// The logical block size that the kernel has for a device; 0 if its shift is impossible.
+    /// The device's logical block size; 0 if its shift is invalid.
     pub fn logical_block_bytes_of(bytes: &[u8; Self::BYTES]) -> u32 {
         1_u32.checked_shl(bytes[12].into()).unwrap_or(0)
     }
 }
 
-/// `struct ublksrv_io_desc`, but for its address: a request.
+/// `struct ublksrv_io_desc` without its address: a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Descriptor {
     pub operation_and_flags: u32,
@@ -252,7 +252,7 @@ impl Descriptor {
     }
 }
 
-/// `struct ublksrv_io_cmd` without an address: data are copied by whoever serves.
+/// `struct ublksrv_io_cmd` without an address, because the server copies the data.
 pub(super) fn queue_command(queue: u16, tag: u16, result: i32) -> [u8; 16] {
     let mut bytes = [0; 16];
     put(&mut bytes, 0, &queue.to_ne_bytes());
@@ -273,7 +273,7 @@ fn take<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 mod tests {
     use super::*;
 
-    /// Bytes that differ from zero, and where.
+    /// The non-zero bytes and their offsets.
     fn set(bytes: &[u8]) -> Vec<(usize, u8)> {
         bytes.iter().copied().enumerate().filter(|(_, byte)| *byte != 0).collect()
     }

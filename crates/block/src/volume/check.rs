@@ -1,4 +1,4 @@
-//! Verifying a volume, changing nothing.
+//! Verifying a volume without changing it.
 
 use std::sync::Arc;
 
@@ -9,24 +9,24 @@ use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::read::crc32c;
 use super::recovery::verified;
 use super::superblock::{self, Copies};
-use super::{Recovery, Shared, Traces, Volume};
+use super::{OsIdentity, Recovery, Shared, Volume};
 use crate::sets::Slot;
 
-/// Problems that are told by name; the rest are only counted.
-const MOST_TOLD: usize = 100;
+/// Problems that are described; further ones are only counted.
+const MAX_DESCRIBED: usize = 100;
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// What opening the volume would find; or as what it would be refused, of which the last of the problems has the words.
+    /// What opening would recover, or the kind of error with which it would fail; the last problem has the message.
     pub found: std::result::Result<Recovery, VolumeErrorKind>,
-    /// Blocks whose bytes were read: all of them in full mode, none otherwise.
+    /// Blocks read: all in full mode, otherwise none.
     pub blocks_read: u64,
-    /// Of those, clean ones, which were compared with the disk.
+    /// Clean blocks among them, which were compared with the disk.
     pub blocks_compared: u64,
-    /// What is wrong, the first hundred in words.
+    /// Descriptions of the first hundred problems.
     pub problems: Vec<String>,
-    /// How much is wrong.
+    /// Number of problems.
     pub problem_count: u64,
 }
 
@@ -36,13 +36,13 @@ impl Check {
         Self { found, blocks_read: 0, blocks_compared: 0, problems: Vec::new(), problem_count: 0 }
     }
 
-    /// Whether nothing is wrong.
+    /// Whether no problem was found.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.problem_count == 0
     }
 
-    /// The volume would not be opened: a finding, unless it is the devices that keep it from being read.
+    /// Records that opening would fail. Damage is a finding; a failing device is an error.
     fn refused(mut self, error: VolumeError) -> Result<Self> {
         if !matches!(error.kind(), VolumeErrorKind::Damaged | VolumeErrorKind::WrongDisk) {
             return Err(error);
@@ -54,29 +54,28 @@ impl Check {
 
     fn add(&mut self, problem: String) {
         self.problem_count += 1;
-        if self.problems.len() < MOST_TOLD {
+        if self.problems.len() < MAX_DESCRIBED {
             self.problems.push(problem);
         }
     }
 }
 
 impl Volume {
-    /// Reads superblocks, table and journal and compares some clean blocks with the disk, as opening would; in full mode
-    /// every cached block: its checksum, if they are kept, and whether the disk has the same of those that are clean.
-    /// Nothing is written. The volume must not be open.
+    /// Reads superblocks, table and journal and compares some clean blocks with the disk, as opening does. Full mode reads every cached
+    /// block, verifies its checksum if kept, and compares clean ones with the disk. Writes nothing. The volume must not be open.
     ///
     /// # Errors
-    /// What keeps it from being read at all: no volume, a newer format, a device that fails. Damage is a finding.
+    /// Errors that prevent the check: no volume, a newer format, a failing device. Damage is a finding.
     pub async fn check(
         flash: Arc<dyn Device>,
         disk: Arc<dyn Device>,
         timer: Arc<dyn Timer>,
         full: bool,
     ) -> Result<Check> {
-        Self::check_of(flash, disk, timer, full, Traces::default()).await
+        Self::check_of(flash, disk, timer, full, OsIdentity::default()).await
     }
 
-    /// The same, of a disk of which the system knows something.
+    /// As [`check`](Self::check), given the operating system's identity of the disk.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -85,14 +84,14 @@ impl Volume {
         disk: Arc<dyn Device>,
         timer: Arc<dyn Timer>,
         full: bool,
-        traces: Traces,
+        os_identity: OsIdentity,
     ) -> Result<Check> {
         let mut check = Check::new();
-        // Half written is what a crash leaves, and opening mends.
+        // Copies of different age are normal after a crash, and opening repairs them.
         if superblock::copies(&*flash).await == Copies::Damaged {
             check.add("one of the two superblocks is damaged or cannot be read; the other is used".into());
         }
-        let shared = match verified(flash, disk, timer, traces).await {
+        let shared = match verified(flash, disk, timer, os_identity).await {
             Ok((shared, found, _)) => {
                 check.found = Ok(found);
                 if found.damaged_blocks > 0 {

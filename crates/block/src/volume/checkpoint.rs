@@ -1,12 +1,11 @@
-//! Writing tables: what all pages hold, so that the journal before it is not needed any more.
+//! Writing tables: checkpoints of the contents of all pages, which make the earlier journal unnecessary.
 //!
-//! The table is written while requests go on, part by part, each as of the moment it is written. It need not be one
-//! moment's picture: the journal from the table's beginning on is replayed over it, and its records say what pages hold
-//! whatever they held before. A part may even hold what no commit has covered yet; so a commit must follow the last
-//! part before the superblock points at the table.
+//! A table is written in parts while requests continue, each part with the contents at that moment. It may be inconsistent:
+//! recovery replays the journal from the table's beginning, and records replace earlier contents. A part may even include
+//! uncommitted changes, so a commit must follow the last part before the superblock refers to the table.
 //!
-//! The blocks of a set come in the order in which they would leave. That order is taken at once, with nothing but slots in
-//! it, and their records part by part after it: a slot that was free then is told of by the journal.
+//! The blocks of a set are listed in eviction order. That order is a snapshot of slots; their records are added part by
+//! part. A slot that was free in the snapshot is covered by the journal.
 
 use std::sync::Arc;
 
@@ -14,26 +13,26 @@ use device::{Completion, ErrorKind, IoBuffer, IoError, PlacementHandle, Request}
 
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::journal::block::{self, BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES, UNITS_PER_BLOCK};
-use super::journal::commit::{Committed, Why};
-use super::journal::notes::why_unhealthy;
-use super::record::{Held, Record, UNIT_BYTES};
+use super::journal::commit::{CommitReason, Committed};
+use super::journal::intent_log::health_error;
+use super::record::{PageContents, Record, UNIT_BYTES};
 use super::state::State;
 use super::superblock::{self, Checkpoint, FORMAT_VERSION, Superblock};
 use super::work::Work;
 use super::{Health, Shared};
 use crate::sets::Slot;
 
-/// Slots whose records are gathered under one hold of the lock, and whose order is, where a set has no more.
+/// Slots that are processed under one hold of the lock.
 const SLOTS_PER_PART: u32 = 4096;
 
 impl Shared {
-    /// Writes a table, unless the journal has become less than half full meanwhile, and has room for what waits to be
-    /// committed: somebody else wrote one.
+    /// Writes a table, unless another task did so meanwhile: the journal is less than half full and has space for the pending
+    /// changes.
     pub(super) async fn write_table_if_needed(self: &Arc<Self>) -> Result<()> {
-        let work = Work::new(self, Some(self.keeper.lock(0..1).await));
+        let work = Work::new(self, Some(self.metadata_writer.lock(0..1).await));
         let is_needed = {
             let state = self.state.lock();
-            state.journal.is_half_full() || !state.journal.has_room_for_units(state.changes.units())
+            state.journal.is_half_full() || !state.journal.fits_units(state.changes.units())
         };
         if is_needed {
             let superblock = self.superblock.lock().clone();
@@ -42,7 +41,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes a table and points the superblock at it, which else is as given. The caller's work holds the keeper's range.
+    /// Writes a table and a superblock that refers to it. The caller's `work` holds `metadata_writer`.
     pub(super) async fn write_table(
         self: &Arc<Self>,
         work: &Arc<Work>,
@@ -56,7 +55,7 @@ impl Shared {
         let old = superblock.checkpoint;
         let mut checkpoint = {
             let mut state = self.state.lock();
-            state.table_in_writing = true;
+            state.is_writing_table = true;
             Checkpoint {
                 table: 1 - old.table,
                 number: old.number + 1,
@@ -70,11 +69,11 @@ impl Shared {
         let mut writer = TableWriter::new(self, work, checkpoint);
         self.write_records(&mut writer, superblock.format).await?;
         (checkpoint.table_blocks, _) = writer.finish().await?;
-        if self.commit_once(0, Why::Table).await? == Committed::JournalFull {
-            // A quarter of the ring is kept for this commit, and it cannot take more.
+        if self.commit_once(0, CommitReason::Table).await? == Committed::JournalFull {
+            // A quarter of the ring is reserved for this commit, which never needs more.
             return Err(VolumeError::new(
                 VolumeErrorKind::Damaged,
-                "the journal has no room for the commit after a table",
+                "the journal has no space for the commit after a table",
             ));
         }
         checkpoint.confirmed_commit = self.state.lock().journal.confirmed_commit;
@@ -86,10 +85,10 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes a table of what recovery found, before anybody is at work. It is one moment's picture and has all there is, so no
-    /// commit follows it: the journal, which may be full, goes on after it. The notes told what is in it, and the chain is a new
-    /// one, so that they are not found again.
-    pub(super) async fn write_found(self: &Arc<Self>, work: &Arc<Work>) -> Result<()> {
+    /// Writes a table of the recovered state, before the first request. It is consistent and complete, so no commit follows: the
+    /// journal, which may be full, continues after it. It includes the records of the intent log and starts a new chain, so these are not
+    /// replayed again.
+    pub(super) async fn write_recovered_table(self: &Arc<Self>, work: &Arc<Work>) -> Result<()> {
         let mut superblock = self.superblock.lock().clone();
         let mut checkpoint = {
             let journal = &self.state.lock().journal;
@@ -111,12 +110,12 @@ impl Shared {
         self.write_superblock(work, superblock).await?;
         let mut state = self.state.lock();
         let state = &mut *state;
-        let told = state.changes.take();
+        let batch = state.changes.take();
         state.changes.disk_flushed();
-        state.journal.durable = told.number;
-        state.journal.go_on_from(&checkpoint);
-        for page in state.changes.committed(told) {
-            state.pages.give_back(page);
+        state.journal.durable = batch.number;
+        state.journal.continue_from(&checkpoint);
+        for page in state.changes.committed(batch) {
+            state.pages.free(page);
         }
         state.io.checkpoints += 1;
         state.io.metadata_ssd_writes += checkpoint.table_blocks;
@@ -141,33 +140,33 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes the superblock anew. The caller's work holds the keeper's range, and goes on holding it until the end, though
-    /// the caller go away: in between nobody could say which superblock counts, and with it which table.
+    /// Writes the superblock. The caller's `work` holds `metadata_writer` until the end, even if the caller's future is dropped:
+    /// until then it is unknown which superblock, and which table, is in force.
     pub(super) async fn write_superblock(
         self: &Arc<Self>,
         work: &Arc<Work>,
         mut superblock: Superblock,
     ) -> Result<()> {
         superblock.sequence += 1;
-        // Also if writing fails: one copy may be there, and the next must be newer than it.
+        // Even if the write fails, one copy may be on flash, and the next superblock must be newer.
         self.superblock.lock().sequence = superblock.sequence;
         let steps: Vec<_> = superblock::steps(&*self.flash, &superblock).collect();
-        let (told, written) = Completion::pair();
+        let (completion, written) = Completion::pair();
         let (shared, work, steps) = (Arc::clone(self), Arc::clone(work), steps.into_iter());
-        SuperblockWrite { shared, _work: work, steps, superblock, told }.run();
-        written.await.map(drop).map_err(|_| why_unhealthy(&self.state.lock()))
+        SuperblockWrite { shared, _work: work, steps, superblock, completion }.run();
+        written.await.map(drop).map_err(|_| health_error(&self.state.lock()))
     }
 
-    /// Waits for everyone, commits, writes a table, and says "clean". The volume is closed also where that fails, as what waits for
-    /// its end (upkeep does) would wait for good, and where it is given up: the superblock may say so already.
+    /// Waits for all requests, commits, writes a table and marks the volume as closed. The volume is closed even on failure, because the
+    /// upkeep waits for that, and if the future is dropped, because the superblock may already be marked.
     pub(super) async fn close(self: &Arc<Self>) -> Result<()> {
-        // Whoever comes later waits behind this, and then finds the volume closed.
+        // Later requests wait for this lock and then find the volume closed.
         let everything = self.blocks.lock(0..u64::MAX).await;
         let work = Work::new(self, Some(everything));
         work.hold_range(self.disk_writers.lock(0..u64::MAX).await);
-        // An epoch on its way goes down whole; what is cleaned otherwise stops between two runs.
+        // An epoch in flight is written completely; other cleaning stops between two runs.
         work.hold_range(self.destager.lock(0..1).await);
-        work.hold_range(self.keeper.lock(0..1).await);
+        work.hold_range(self.metadata_writer.lock(0..1).await);
         self.check_open(&self.state.lock())?;
         let _closing = Closing(self);
         self.write_end(&work).await
@@ -177,17 +176,17 @@ impl Shared {
         {
             let state = self.state.lock();
             if state.health == Health::FlashFailed {
-                return Err(why_unhealthy(&state));
+                return Err(health_error(&state));
             }
         }
-        self.note_disk_ends().await?;
+        self.record_disk_state().await?;
         let superblock = Superblock { clean: true, ..self.superblock.lock().clone() };
         self.write_table(work, superblock).await
     }
 
-    /// Writes a table in the newest format, unless the volume has that.
+    /// Writes a table in the newest format, unless the volume has it.
     pub(super) async fn upgrade(self: &Arc<Self>) -> Result<u32> {
-        let work = Work::new(self, Some(self.keeper.lock(0..1).await));
+        let work = Work::new(self, Some(self.metadata_writer.lock(0..1).await));
         self.check_open(&self.state.lock())?;
         let superblock = self.superblock.lock().clone();
         let old = superblock.format;
@@ -198,16 +197,16 @@ impl Shared {
     }
 }
 
-/// A table that is being written: until this is dropped, whoever went away.
+/// A table being written, until dropped.
 struct TableInWriting<'a>(&'a Shared);
 
 impl Drop for TableInWriting<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().table_in_writing = false;
+        self.0.state.lock().is_writing_table = false;
     }
 }
 
-/// A volume that is being closed: it is when this is dropped.
+/// Marks the volume as closed when dropped.
 struct Closing<'a>(&'a Shared);
 
 impl Drop for Closing<'_> {
@@ -216,13 +215,13 @@ impl Drop for Closing<'_> {
     }
 }
 
-/// A superblock on its way. It is written by itself, from completion to completion, like a commit.
+/// A superblock being written. Each completion submits the next step, as for a commit.
 struct SuperblockWrite {
     shared: Arc<Shared>,
     _work: Arc<Work>,
     steps: std::vec::IntoIter<Request>,
     superblock: Superblock,
-    told: Completion,
+    completion: Completion,
 }
 
 impl SuperblockWrite {
@@ -241,28 +240,28 @@ impl SuperblockWrite {
     }
 
     fn succeed(self) {
-        let Self { shared, _work: work, superblock, told, .. } = self;
+        let Self { shared, _work: work, superblock, completion, .. } = self;
         {
             let mut state = shared.state.lock();
-            // Only now may commits and notes say what an older format cannot: until here the older superblock may count.
+            // Commits may use the new format only now; until here the previous superblock may be in force.
             state.format = superblock.format;
             state.journal.oldest_sequence = superblock.checkpoint.journal_sequence;
         }
         *shared.superblock.lock() = superblock;
         shared.changed.notify(usize::MAX);
         drop(work);
-        told.complete(Ok(None));
+        completion.complete(Ok(None));
     }
 
     fn fail(self, error: IoError) {
         let words = error.to_string();
         let error = VolumeError::flash("writing a superblock", error);
         self.shared.state.lock().fail_flash(error, self.shared.timer.monotonic_ns());
-        self.told.complete(Err(IoError::new(ErrorKind::Medium, words)));
+        self.completion.complete(Err(IoError::new(ErrorKind::Medium, words)));
     }
 }
 
-/// Slots that are held, set by set, the next to leave first.
+/// Used slots, set by set, in eviction order.
 fn slots_in_order(state: &State, sets: std::ops::Range<u32>) -> Vec<Slot> {
     sets.flat_map(|set| state.sets.oldest_first(set)).collect()
 }
@@ -270,21 +269,21 @@ fn slots_in_order(state: &State, sets: std::ops::Range<u32>) -> Vec<Slot> {
 fn records_of(state: &State, slots: &[Slot], format: u32) -> Vec<Record> {
     let record = |&slot: &Slot| {
         let (copy, word) = (state.copy(slot)?, state.sets.word(slot));
-        let held = Held {
+        let held = PageContents {
             block: word.block()?,
             dirty: word.is_dirty(),
             partial: copy.partial,
             crc: copy.crc.unwrap_or(0),
             fresh: false,
             epoch: state.order.as_ref().map_or(0, |order| order.epoch_of(copy.page)),
-            standing: state.told_standing(slot, format),
+            standing: state.recorded_standing(slot, format),
         };
         Some(Record { page: copy.page, held: Some(held) })
     };
     slots.iter().filter_map(record).collect()
 }
 
-/// Records of what only the order keeps: versions of blocks that have newer ones.
+/// Records of older versions of blocks in an ordered volume.
 fn older_versions(state: &State) -> Vec<Record> {
     let Some(order) = &state.order else { return Vec::new() };
     order
@@ -294,7 +293,7 @@ fn older_versions(state: &State) -> Vec<Record> {
         .collect()
 }
 
-/// Writes a table's blocks one after the other, many with one request.
+/// Writes the blocks of a table, many per request.
 struct TableWriter<'a> {
     shared: &'a Arc<Shared>,
     work: &'a Arc<Work>,
@@ -303,11 +302,11 @@ struct TableWriter<'a> {
     blocks: u64,
     /// Units of the block that is being filled.
     units: Vec<u8>,
-    /// Blocks that are not written yet.
+    /// Complete blocks that are not written yet.
     waiting: Vec<u8>,
 }
 
-/// Bytes of a table that go out with one request.
+/// Bytes per request.
 const TABLE_WRITE_BYTES: usize = 64 * JOURNAL_BLOCK_BYTES;
 
 impl<'a> TableWriter<'a> {
@@ -323,7 +322,7 @@ impl<'a> TableWriter<'a> {
         Ok(())
     }
 
-    /// The table's blocks, all written, and the checksum of the last.
+    /// Writes the rest. Returns the number of blocks and the checksum of the last one.
     async fn finish(mut self) -> Result<(u64, u32)> {
         self.end_block(true).await?;
         self.write_waiting().await?;
@@ -334,7 +333,7 @@ impl<'a> TableWriter<'a> {
         if self.blocks == self.shared.layout.table_blocks {
             return Err(VolumeError::new(
                 VolumeErrorKind::Damaged,
-                "there are more records than a table has room for",
+                "there are more records than fit into a table",
             ));
         }
         let header = BlockHeader {

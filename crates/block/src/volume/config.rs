@@ -1,35 +1,35 @@
-//! What a volume is told to be.
+//! Configuration and health of a volume.
 
 use super::superblock::FORMAT_VERSION;
 use crate::sets::{Placement, Preset, Tuning};
 
-/// A volume to be made: see [`Volume::create`](super::Volume::create).
+/// Configuration of a new volume, for [`Volume::create`](super::Volume::create).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeConfig {
-    /// Bytes of a block: a power of two from 4096 to 65536. A write of less rewrites a whole block on flash.
+    /// Block size in bytes: a power of two from 4096 to 65536. A shorter write rewrites the whole block on flash.
     pub block_bytes: u32,
-    /// Blocks of a set, from 1 to 32768.
+    /// Blocks per set, from 1 to 32768.
     pub ways: u32,
-    /// How runs of the disk are dealt out to sets.
+    /// How blocks of the disk are mapped to sets.
     pub placement: Placement,
-    /// What may change while the volume runs.
+    /// Settings that can be changed while the volume runs.
     pub tuning: Tuning,
-    /// Keep a checksum of every cached block in memory (4 bytes each) and check it whenever the block is read.
+    /// Keep a checksum of each cached block in memory (4 bytes each) and verify it at each read.
     pub checksums: bool,
-    /// Dirty blocks reach the disk in the order of flushes: without the flash, the disk is as it was at some flush.
+    /// Write dirty blocks to the disk in the order of flushes: without the flash, the disk has the state of a flush.
     pub ordered: bool,
-    /// Bytes of the journal; chosen by the size of the flash if not given.
+    /// Journal size in bytes; derived from the size of the flash if `None`.
     pub journal_bytes: Option<u64>,
-    /// Format on flash: an older one than [`FORMAT_VERSION`], if an older program is to open it too.
+    /// Format on flash. Older than [`FORMAT_VERSION`] if an older program must open the volume too.
     pub format: u32,
-    /// What the disk is called, for messages.
+    /// Name of the disk, for messages.
     pub disk_label: String,
-    /// Sector size that clients see; the disk's block size if not given.
+    /// Sector size presented to clients; the disk's block size if `None`.
     pub sector_bytes: Option<u32>,
 }
 
 impl VolumeConfig {
-    /// A preset's settings, with the usual shape.
+    /// The settings of a preset, with blocks of 4 KiB and sets of 512.
     #[must_use]
     pub fn preset(preset: Preset) -> Self {
         Self {
@@ -54,17 +54,16 @@ impl Default for VolumeConfig {
     }
 }
 
-/// What the volume can still do.
+/// Which operations the volume can still perform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Health {
-    /// Everything.
+    /// All operations.
     Healthy,
-    /// Everything, as far as the disk takes part: it has failed requests lately. Those failed; what is dirty stays on flash until
-    /// the disk takes it.
+    /// The disk failed requests recently. Those requests failed; dirty blocks stay on flash until the disk accepts them.
     DiskErrors,
-    /// The flash failed a write or a flush. What it holds is still served and cleaned; nothing comes in. Writes of blocks it
-    /// holds and flushes that need it fail; what it does not hold is served by the disk.
+    /// The flash failed a write or a flush. Cached blocks are still read and cleaned, and none is inserted. Writes of cached blocks
+    /// and flushes that need the flash fail; other blocks are read from and written to the disk.
     FlashFailed,
-    /// Closed.
+    /// The volume is closed.
     Closed,
 }

@@ -1,4 +1,4 @@
-//! Making a volume.
+//! Creating a volume.
 
 use std::sync::Arc;
 
@@ -12,25 +12,25 @@ use super::superblock::{
     self, Checkpoint, DiskIdentity, FORMAT_VERSION, LABEL_BYTES, OLDEST_FORMAT, SECTOR_SIZES, Superblock,
     is_sector_size,
 };
-use super::{SECTOR_BYTES, Traces, Volume};
+use super::{OsIdentity, SECTOR_BYTES, Volume};
 use crate::sets::{MAX_DISK_BLOCKS, SetsConfig};
 
 impl Volume {
-    /// Makes a volume of `flash` and `disk`; open it afterwards. What the flash held is lost; the disk is not touched.
-    /// `uuid` names the volume; draw it at random.
+    /// Creates a volume on `flash` for `disk`; open it afterwards. The contents of the flash are lost; the disk is not written.
+    /// `uuid` identifies the volume and must be random.
     ///
     /// # Errors
-    /// [`VolumeErrorKind::Config`] if the devices cannot be used so, and their own failures.
+    /// [`VolumeErrorKind::Config`] if the devices do not fit the configuration, and the devices' failures.
     pub async fn create(
         flash: &Arc<dyn Device>,
         disk: &Arc<dyn Device>,
         config: &VolumeConfig,
         uuid: u128,
     ) -> Result<Superblock> {
-        Self::create_for(flash, disk, config, uuid, &Traces::default()).await
+        Self::create_for(flash, disk, config, uuid, &OsIdentity::default()).await
     }
 
-    /// The same, for a disk of which the system knows something; it gets the volume's mark if it takes one.
+    /// As [`create`](Self::create), with the operating system's identity of the disk, on which the volume sets its mark.
     ///
     /// # Errors
     /// As [`create`](Self::create).
@@ -39,33 +39,33 @@ impl Volume {
         disk: &Arc<dyn Device>,
         config: &VolumeConfig,
         uuid: u128,
-        traces: &Traces,
+        os_identity: &OsIdentity,
     ) -> Result<Superblock> {
         let mut superblock = superblock_of(flash, disk, config, uuid).await?;
-        let earlier = traces.mark();
-        superblock.disk.is_marked = traces.set_mark(uuid);
-        superblock.disk.device_id = traces.device_id();
-        superblock.disk.changed_ns = traces.settle_time();
+        let earlier = os_identity.mark();
+        superblock.disk.is_marked = os_identity.set_mark(uuid);
+        superblock.disk.device_id = os_identity.device_id();
+        superblock.disk.changed_ns = os_identity.sync_modified_time();
         superblock::write(&**flash, &superblock).await.inspect_err(|_| {
-            // What was there before still belongs to it.
+            // The volume that was here before is still valid: its mark is restored.
             match earlier {
-                Some(earlier) => drop(traces.set_mark(earlier)),
-                None => traces.remove_mark(uuid),
+                Some(earlier) => drop(os_identity.set_mark(earlier)),
+                None => os_identity.remove_mark(uuid),
             }
         })?;
-        // The journal of a volume that was here before has another uuid; its data may go. Not sooner: where a superblock could
-        // not be written, that volume is still there, and would give back what a trim left of it.
+        // A journal left by an earlier volume has another UUID, so its pages can be trimmed. Not earlier: if the superblock
+        // could not be written, the earlier volume would still be in use.
         let pages_offset = superblock.layout.pages_offset();
         let len = superblock.layout.end() - pages_offset;
-        // Advice: a flash that cannot be trimmed is as good.
+        // Failure is harmless: trimming is only advice to the device.
         let _ = flash.start(Request::Trim { offset: pages_offset, len }).await;
-        // What is made has no trim to come, and its flash was there to the end.
+        // The trim must be complete before the pages are used.
         let flushed = flash.start(Request::Flush).await;
         flushed.map_err(|error| VolumeError::flash("flushing the flash", error))?;
         Ok(superblock)
     }
 
-    /// Whether a volume can be [made](Self::create) so: nothing is written.
+    /// Checks whether a volume can be [created](Self::create) so. Writes nothing.
     ///
     /// # Errors
     /// As [`create`](Self::create).
@@ -77,7 +77,7 @@ impl Volume {
         superblock_of(flash, disk, config, 0).await.map(drop)
     }
 
-    /// The superblock on `flash`, without opening the volume.
+    /// Reads the superblock on `flash` without opening the volume.
     ///
     /// # Errors
     /// [`VolumeErrorKind::Foreign`], [`VolumeErrorKind::NewerFormat`], [`VolumeErrorKind::Damaged`], and the flash's failures.
@@ -135,7 +135,7 @@ async fn superblock_of(
     Ok(superblock)
 }
 
-/// The sector size to be recorded.
+/// The sector size to record.
 fn sector_bytes(disk: &dyn Device, config: &VolumeConfig) -> Result<u32> {
     let Geometry { block_bytes, capacity_bytes, .. } = disk.geometry();
     let sector_bytes = config.sector_bytes.unwrap_or(block_bytes);

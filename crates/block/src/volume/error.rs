@@ -1,24 +1,24 @@
-//! What can go wrong with a volume.
+//! Errors of a volume.
 
 use std::fmt;
 use std::sync::Arc;
 
 use device::IoError;
 
-/// The kinds a caller tells apart.
+/// Kinds of errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VolumeErrorKind {
-    /// The request breaks the rules: range, alignment.
+    /// The range is outside the volume or not aligned.
     Invalid,
-    /// The configuration cannot be had on these devices.
+    /// These devices cannot have the requested configuration.
     Config,
-    /// The flash holds something else than a volume; it is named.
+    /// The flash holds something other than a volume.
     Foreign,
-    /// A volume of a newer format than this program knows.
+    /// The volume has a newer format than this program supports.
     NewerFormat,
-    /// The flash was a volume once, and what says so is damaged beyond use.
+    /// The flash holds a volume whose metadata is damaged beyond repair.
     Damaged,
-    /// The disk is not the one this cache belongs to, or was written without it.
+    /// The disk is not the one that belongs to this cache, or it was written without the cache.
     WrongDisk,
     /// The flash failed.
     Flash,
@@ -28,8 +28,8 @@ pub enum VolumeErrorKind {
     Closed,
 }
 
-/// A failed request or opening: a kind to match on, words to read, the device's error behind it. Cheap to clone: a
-/// failed commit is told to everyone who waited for it.
+/// An error: its kind, a message, and the device's error that caused it. Cheap to clone, because a failed commit is reported to
+/// every waiting request.
 #[derive(Debug, Clone)]
 pub struct VolumeError {
     kind: VolumeErrorKind,
@@ -37,7 +37,7 @@ pub struct VolumeError {
     source: Option<Arc<IoError>>,
 }
 
-/// What an operation on a volume comes to.
+/// Result of an operation on a volume.
 pub type Result<T> = std::result::Result<T, VolumeError>;
 
 impl VolumeError {
@@ -53,7 +53,7 @@ impl VolumeError {
         Self { kind: VolumeErrorKind::Disk, context: context.into(), source: Some(Arc::new(source)) }
     }
 
-    /// The kind.
+    /// The error's kind.
     #[must_use]
     pub fn kind(&self) -> VolumeErrorKind {
         self.kind

@@ -1,7 +1,7 @@
 //! Growing the disk of a closed or crashed volume.
 //!
-//! The cache keeps its blocks, except one at the old end of the disk that is shorter than the others: its page lacks the
-//! sectors that the disk gained. That block is cleaned and dropped. Then a table and the superblock are written. A power cut
+//! The cached blocks are kept. Only the block at the old end of the disk may be shorter than the others: its page lacks the
+//! sectors that the disk gained, so it is cleaned and dropped. Then a table and the superblock are written. A power cut
 //! leaves the old size or the new one.
 
 use std::sync::Arc;
@@ -13,48 +13,48 @@ use super::create::config_error;
 use super::error::Result;
 use super::record::Sectors;
 use super::recovery::{Trust, check_flash, load};
-use super::state::Copy;
+use super::state::FlashCopy;
 use super::superblock::{self, DiskIdentity, Superblock};
 use super::work::Work;
-use super::{SECTOR_BYTES, Shared, Traces, Volume, identity};
+use super::{OsIdentity, SECTOR_BYTES, Shared, Volume, identity};
 use crate::sets::{MAX_DISK_BLOCKS, Slot};
 
 impl Volume {
-    /// Records the size of a disk that was made larger. Returns the old size and the new one. The volume must be closed; it is
-    /// recovered first if it crashed, and closed again.
+    /// Records the size of a disk that was enlarged. Returns the old and the new size. The volume must not be open. After a crash
+    /// it is recovered first.
     ///
     /// # Errors
-    /// [`VolumeErrorKind::WrongDisk`](super::VolumeErrorKind::WrongDisk) if the disk is smaller than the volume knows it, or another one;
-    /// [`VolumeErrorKind::Config`](super::VolumeErrorKind::Config) if it has not grown, or not to a size that a volume can have; and as [`open`](Self::open).
+    /// [`VolumeErrorKind::WrongDisk`](super::VolumeErrorKind::WrongDisk) if the disk is smaller than recorded or another one;
+    /// [`VolumeErrorKind::Config`](super::VolumeErrorKind::Config) if its size is unchanged or unsupported; and as [`open`](Self::open).
     pub async fn grow_disk(
         flash: Arc<dyn Device>,
         disk: Arc<dyn Device>,
         timer: Arc<dyn Timer>,
-        traces: Traces,
+        os_identity: OsIdentity,
     ) -> Result<(u64, u64)> {
         let mut superblock = superblock::read(&*flash).await?;
         check_flash(&*flash, &superblock)?;
         let (old_bytes, new_bytes) = (superblock.disk.bytes, disk.geometry().capacity_bytes);
-        identity::check_grown_disk(&*disk, &superblock, &traces).await?;
+        identity::check_grown_disk(&*disk, &superblock, &os_identity).await?;
         check_size(new_bytes, old_bytes, superblock.layout.block_bytes)?;
         superblock.disk.bytes = new_bytes;
-        let (shared, _, dropped) = load(flash, disk, timer, traces, superblock, Trust::Whole).await?;
-        let work = Work::new(&shared, Some(shared.keeper.lock(0..1).await));
+        let (shared, _, dropped) = load(flash, disk, timer, os_identity, superblock, Trust::Whole).await?;
+        let work = Work::new(&shared, Some(shared.metadata_writer.lock(0..1).await));
         let dirty = shared.drop_clean_last_block(old_bytes);
-        // Before anything is written, to a disk that may be a wrong one.
+        // Compared before anything is written, because it may be the wrong disk.
         shared.check_samples().await?;
         if let Some((slot, block)) = dirty {
             shared.clean_last_block(&work, slot, block, old_bytes).await?;
             shared.state.lock().forget(slot, block);
         }
-        // The disk has other ends than at the last close.
-        shared.adopt_disk(false);
-        let disk = DiskIdentity { holds: false, ..shared.superblock.lock().disk.clone() };
+        // The recorded checksums are of the old end.
+        shared.claim_disk(false);
+        let disk = DiskIdentity { is_current: false, ..shared.superblock.lock().disk.clone() };
         let open = Superblock { clean: false, disk, ..shared.superblock.lock().clone() };
         *shared.superblock.lock() = open;
-        shared.write_found(&work).await?;
+        shared.write_recovered_table(&work).await?;
         drop(work);
-        shared.give_back_dropped(&dropped);
+        shared.free_dropped(&dropped);
         shared.close().await?;
         Ok((old_bytes, new_bytes))
     }
@@ -62,9 +62,7 @@ impl Volume {
 
 fn check_size(new_bytes: u64, old_bytes: u64, block_bytes: u32) -> Result<()> {
     if new_bytes == old_bytes {
-        return Err(config_error(format!(
-            "the disk has not grown: it has {new_bytes} bytes, as the cache knows"
-        )));
+        return Err(config_error(format!("the disk has not grown: it still has {new_bytes} bytes")));
     }
     if !new_bytes.is_multiple_of(u64::from(SECTOR_BYTES)) {
         return Err(config_error(format!("a disk of {new_bytes} bytes is not a whole number of sectors")));
@@ -76,7 +74,7 @@ fn check_size(new_bytes: u64, old_bytes: u64, block_bytes: u32) -> Result<()> {
 }
 
 impl Shared {
-    /// Drops the block at the old end of the disk, if it is shorter than the others and clean. Returns it if it is dirty.
+    /// Drops the block at the old end of the disk if it is short and clean. Returns it if it is dirty.
     fn drop_clean_last_block(&self, old_bytes: u64) -> Option<(Slot, u64)> {
         let block_bytes = u64::from(self.layout.block_bytes);
         let (block, rest) = (old_bytes / block_bytes, old_bytes % block_bytes);
@@ -89,7 +87,7 @@ impl Shared {
         None
     }
 
-    /// Writes the sectors of the block that lie before the old end to the disk.
+    /// Writes the sectors of that block that lie before the old end to the disk.
     async fn clean_last_block(
         self: &Arc<Self>,
         work: &Arc<Work>,
@@ -99,14 +97,14 @@ impl Shared {
     ) -> Result<()> {
         if self.is_ordered() {
             let why = format!(
-                "block {block} at the old end of the disk is dirty, and its turn in the order has not come: make the disk as large \
-                 as it was, write everything to it (block flush), and grow it then"
+                "block {block} at the old end of the disk is dirty and cannot be written out of order: restore the old size of the \
+                 disk, write all dirty blocks to it (block flush), and then grow it"
             );
             return Err(config_error(why));
         }
-        // The ends of the disk change. A power cut before the table leaves the old size.
+        // The disk's end changes. A power cut before the table leaves the old size.
         let grown = self.superblock.lock().clone();
-        let disk = DiskIdentity { bytes: old_bytes, holds: false, ..grown.disk.clone() };
+        let disk = DiskIdentity { bytes: old_bytes, is_current: false, ..grown.disk.clone() };
         self.write_superblock(work, Superblock { clean: false, disk, ..grown }).await?;
         self.superblock.lock().disk.bytes = self.disk_bytes;
         let copy = self.state.lock().copy(slot);
@@ -114,8 +112,8 @@ impl Shared {
         let rest = old_bytes % u64::from(self.layout.block_bytes);
         let has = Sectors::range(0, (rest / u64::from(SECTOR_BYTES)) as u32);
         let has = copy.partial.map_or(has, |known| Sectors(known.0 & has.0));
-        let failed_before = self.disk_trouble.flushes_failed();
-        self.write_copies(work, &[(block, Copy { partial: Some(has), ..copy })]).await?;
+        let failed_before = self.disk_errors.flushes_failed();
+        self.write_copies(work, &[(block, FlashCopy { partial: Some(has), ..copy })]).await?;
         self.flush_disk(failed_before).await?;
         self.state.lock().sets.mark_clean(slot);
         Ok(())

@@ -1,54 +1,53 @@
 //! Recognising the disk.
 //!
-//! The disk is the user's from the first to the last byte, so nothing of ours can lie on it. This is compared:
+//! The whole disk belongs to the user, so the volume cannot store an identifier on it. These are compared instead:
 //!
-//! * its size, always;
-//! * its [traces](super::traces), where the system has them: the mark of a file, the identity of a block device;
-//! * the checksums of its first and last 64 KiB, which the superblock has since the last close: where partition tables,
-//!   file systems and databases keep what they change first. And of a file the time when it was last changed. Both after a clean
-//!   close; of a marked file for as long as nothing of ours went to it since: before the first such write the superblock
-//!   says that they do not hold any more;
-//! * clean blocks, always: what flash has of them, the disk must have too, whenever the volume was opened or cut off.
-//!   All those in the first and the last MiB, and a sample of the others. [`check`](super::Volume::check) in full
-//!   compares them all.
+//! * its size;
+//! * its [identity in the operating system](super::os_identity), if known: the mark of a file, the identifier of a block
+//!   device;
+//! * the checksums of its first and last 64 KiB as of the last close, where partition tables, file systems and databases keep what
+//!   they change first; and the modification time of a file. They are compared after a clean close, and for a marked file also after a
+//!   crash if the volume had not written to the disk since it was opened;
+//! * clean blocks, which must be equal on flash and disk: all in the first and last MiB, and a sample of the others.
+//!   [`check`](super::Volume::check) in full mode compares all.
 //!
-//! What this cannot find: a block device of the same size and identity, written without its cache in none of the places that
-//! are looked at; and the same of a file after a crash, if the cache had written to it since it was opened.
+//! Not detected: writes without the cache to a block device of the same size and identifier at places that are not compared; and
+//! the same to a file after a crash, if the volume had written to it.
 
 use std::sync::Arc;
 
 use device::{IoBuffer, Request};
 
 use super::error::{Result, VolumeError, VolumeErrorKind};
+use super::os_identity::OsIdentity;
 use super::read::crc32c;
 use super::superblock::{DiskIdentity, Superblock};
-use super::traces::Traces;
 use super::work::Work;
 use super::{SECTOR_BYTES, Shared};
 use crate::sets::Slot;
 
-/// Bytes at each end of the disk whose checksums are kept.
+/// Length in bytes of the disk's start and end whose checksums are recorded.
 const END_BYTES: u64 = 64 << 10;
 
-/// Bytes at each end of the disk of which all clean blocks are compared when a volume is opened: a file system's superblock is
-/// there, which it changes whenever it is mounted.
+/// Length in bytes of the disk's start and end where all clean blocks are compared. A file system's superblock is there, which
+/// changes with each mount.
 const COMPARED_END_BYTES: u64 = 1 << 20;
 
-/// Clean blocks beside them that are compared in one sweep over the disk. The first is made in any case.
+/// Other clean blocks compared in one sweep over the disk. The first sweep is always made.
 const SAMPLES_PER_SWEEP: usize = 64;
 
-/// Sweeps that are made if there is time.
+/// Sweeps if time allows.
 const SWEEPS: usize = 16;
 
-/// No sweep but the first begins, and none goes on, when the comparison has taken longer than this.
-const MOST_NS: u64 = 500_000_000;
+/// Time limit of the comparison after the first sweep.
+const TIME_LIMIT_NS: u64 = 500_000_000;
 
 /// Checksums of the disk's first and last bytes.
 pub(super) async fn ends_crc(disk: &dyn device::Device) -> Result<[u32; 2]> {
     ends_crc_of(disk, disk.geometry().capacity_bytes).await
 }
 
-/// The same of the first `bytes` of it.
+/// The same for a disk of `bytes` bytes.
 async fn ends_crc_of(disk: &dyn device::Device, bytes: u64) -> Result<[u32; 2]> {
     let unit = u64::from(disk.geometry().block_bytes);
     let len = END_BYTES.min(bytes) / unit * unit;
@@ -61,7 +60,7 @@ async fn ends_crc_of(disk: &dyn device::Device, bytes: u64) -> Result<[u32; 2]> 
     Ok(crcs)
 }
 
-/// Refuses a disk of another size.
+/// Fails for a disk of another size.
 pub(super) fn check_size(disk: &dyn device::Device, known: &DiskIdentity) -> Result<()> {
     let bytes = disk.geometry().capacity_bytes;
     if bytes == known.bytes {
@@ -70,21 +69,21 @@ pub(super) fn check_size(disk: &dyn device::Device, known: &DiskIdentity) -> Res
     Err(wrong_disk(known, &format!("it has {bytes} bytes, not {}", known.bytes)))
 }
 
-/// Refuses a disk of another size, another's, or one that was changed since the last close and not by the cache.
+/// Fails for another disk, or for one that was changed since the last close and not by the cache.
 pub(super) async fn check_disk(
     disk: &dyn device::Device,
     superblock: &Superblock,
-    traces: &Traces,
+    os_identity: &OsIdentity,
 ) -> Result<()> {
     let known = &superblock.disk;
     check_size(disk, known)?;
-    check_traces(superblock, traces)?;
-    if !superblock.clean && (!known.holds || traces.is_written()) {
+    check_traces(superblock, os_identity)?;
+    if !superblock.clean && (!known.is_current || os_identity.is_written()) {
         return Ok(());
     }
-    let changed_ns = traces.changed_ns();
+    let changed_ns = os_identity.changed_ns();
     if known.changed_ns != 0 && changed_ns != 0 && known.changed_ns != changed_ns {
-        return Err(wrong_disk(known, "its file was changed after the cache had written to it last"));
+        return Err(wrong_disk(known, "its file was modified after the cache last wrote to it"));
     }
     if ends_crc(disk).await? != known.ends_crc {
         return Err(wrong_disk(known, "it was written to after the cache was closed"));
@@ -92,97 +91,98 @@ pub(super) async fn check_disk(
     Ok(())
 }
 
-/// Refuses a disk that is smaller than it was, another's, or whose old part was changed since the last close and not by the cache.
-/// The time of a file says nothing: growing changes it.
+/// Fails for a disk that is smaller than recorded, another one, or one whose old part was changed since the last close. The
+/// modification time is not compared, because growing a file changes it.
 pub(super) async fn check_grown_disk(
     disk: &dyn device::Device,
     superblock: &Superblock,
-    traces: &Traces,
+    os_identity: &OsIdentity,
 ) -> Result<()> {
     let (known, bytes) = (&superblock.disk, disk.geometry().capacity_bytes);
     if bytes < known.bytes {
         return Err(wrong_disk(known, &format!("it has only {bytes} bytes, not {}", known.bytes)));
     }
-    check_traces(superblock, traces)?;
-    let is_known = superblock.clean || known.holds && !traces.is_written();
+    check_traces(superblock, os_identity)?;
+    let is_known = superblock.clean || known.is_current && !os_identity.is_written();
     if is_known && ends_crc_of(disk, known.bytes).await? != known.ends_crc {
         return Err(wrong_disk(known, "it was written to after the cache was closed"));
     }
     Ok(())
 }
 
-fn check_traces(superblock: &Superblock, traces: &Traces) -> Result<()> {
+fn check_traces(superblock: &Superblock, os_identity: &OsIdentity) -> Result<()> {
     let (known, uuid) = (&superblock.disk, superblock.uuid);
-    if traces.are_untold() {
+    if os_identity.is_unknown() {
         return Ok(());
     }
-    if let Some(other) = traces.mark().filter(|&mark| mark != uuid) {
+    if let Some(other) = os_identity.mark().filter(|&mark| mark != uuid) {
         let why = format!("the disk belongs to the cache {other:032x}, the flash to the cache {uuid:032x}");
         return Err(VolumeError::new(VolumeErrorKind::WrongDisk, why));
     }
-    if known.is_marked && traces.mark().is_none() {
-        let why = format!("it lacks the mark of the cache {uuid:032x}: it is another, or a copy without it");
+    if known.is_marked && os_identity.mark().is_none() {
+        let why = format!(
+            "it lacks the mark of the cache {uuid:032x}: it is another disk, or a copy without extended attributes"
+        );
         return Err(wrong_disk(known, &why));
     }
-    if known.device_id != 0 && known.device_id != traces.device_id() {
+    if known.device_id != 0 && known.device_id != os_identity.device_id() {
         return Err(wrong_disk(known, "it is another device"));
     }
     Ok(())
 }
 
 fn wrong_disk(known: &DiskIdentity, why: &str) -> VolumeError {
-    let its =
-        if known.label.is_empty() { "it".into() } else { format!("its own, which was {}", known.label) };
-    let why = format!("the disk is not as the cache left {its}: {why}");
+    let label =
+        if known.label.is_empty() { String::new() } else { format!(", whose disk was {}", known.label) };
+    let why = format!("the disk does not match the cache{label}: {why}");
     VolumeError::new(VolumeErrorKind::WrongDisk, why)
 }
 
 impl Shared {
-    /// The disk is the volume's from now on. To be told by the next superblock.
-    pub(super) fn adopt_disk(&self, was_clean: bool) {
+    /// Claims the disk for this volume. The next superblock records it.
+    pub(super) fn claim_disk(&self, was_clean: bool) {
         let mut disk = self.superblock.lock().disk.clone();
-        if !self.traces.are_untold() {
-            disk.is_marked = self.traces.set_mark(self.uuid);
-            disk.device_id = self.traces.device_id();
+        if !self.os_identity.is_unknown() {
+            disk.is_marked = self.os_identity.set_mark(self.uuid);
+            disk.device_id = self.os_identity.device_id();
         }
         if was_clean {
             if disk.changed_ns == 0 {
-                disk.changed_ns = self.traces.settle_time();
+                disk.changed_ns = self.os_identity.sync_modified_time();
             }
-            self.traces.set_written(false);
+            self.os_identity.set_written(false);
         }
-        // Only of a disk that can tell it where the flash has failed: it must not be refused for what the cache itself wrote.
-        disk.holds = disk.is_marked && (was_clean || disk.holds && !self.traces.is_written());
+        // Only a marked file can record writes after the flash has failed; otherwise it might be refused for the cache's own writes.
+        disk.is_current = disk.is_marked && (was_clean || disk.is_current && !self.os_identity.is_written());
         self.superblock.lock().disk = disk;
     }
 
-    /// Before the first change of the disk since the volume was opened, flash is told that what it knows of the disk does not
-    /// hold any more; and where it fails, the disk's own attributes.
-    pub(super) async fn before_disk_changes(self: &Arc<Self>) {
-        if !self.superblock.lock().disk.holds {
+    /// Before the first write to the disk since opening, records on flash that the checksums of the disk are no longer valid. If the
+    /// flash fails, records it in the file's attributes.
+    pub(super) async fn invalidate_disk_checksums(self: &Arc<Self>) {
+        if !self.superblock.lock().disk.is_current {
             return;
         }
-        let work = Work::new(self, Some(self.keeper.lock(0..1).await));
+        let work = Work::new(self, Some(self.metadata_writer.lock(0..1).await));
         let mut superblock = self.superblock.lock().clone();
-        if superblock.disk.holds {
-            superblock.disk.holds = false;
-            // The failure is the volume's: whoever needs the flash hears of it.
+        if superblock.disk.is_current {
+            superblock.disk.is_current = false;
+            // The failed flash is reported to the next request that needs it.
             if self.write_superblock(&work, superblock).await.is_err() {
-                self.traces.set_written(true);
+                self.os_identity.set_written(true);
             }
-            self.superblock.lock().disk.holds = false;
+            self.superblock.lock().disk.is_current = false;
         }
     }
 
-    /// Compares clean blocks of flash with the disk's: all at its ends, and of the others the lowest, the highest, and some
-    /// spread evenly over the flash, in sweeps over the disk for as long as there is time. What is wrong with those that flash has not
-    /// kept: they say nothing of the disk, which will serve their blocks.
+    /// Compares clean blocks on flash and disk: all at the disk's ends, then samples spread over the flash, in sweeps over the disk
+    /// while time allows. Returns a description of each block whose page is damaged; such a page proves nothing about the disk.
     pub(super) async fn check_samples(&self) -> Result<Vec<String>> {
         let begun_ns = self.timer.monotonic_ns();
         let mut bad = Vec::new();
         for (sweep, samples) in self.samples().into_iter().enumerate() {
             for (slot, block) in samples {
-                if sweep > FIRST_SWEEP && self.timer.monotonic_ns().saturating_sub(begun_ns) > MOST_NS {
+                if sweep > FIRST_SWEEP && self.timer.monotonic_ns().saturating_sub(begun_ns) > TIME_LIMIT_NS {
                     return Ok(bad);
                 }
                 match self.is_same_on_disk(slot, block).await {
@@ -201,18 +201,18 @@ impl Shared {
     fn differs(&self, block: u64) -> VolumeError {
         let superblock = self.superblock.lock();
         let at = block * u64::from(self.layout.block_bytes);
-        // The page has the bytes that were written there, if anybody can tell.
+        // With checksums, the page is known to be intact.
         let or = if superblock.checksums {
             ""
         } else {
-            "; or the flash is damaged: without checksums nobody can tell"
+            "; or the flash is damaged, which the cache cannot rule out without checksums"
         };
-        let why = format!("it was written to without the cache, at byte {at} among others{or}");
+        let why = format!("it was written to without the cache, for example at byte {at}{or}");
         wrong_disk(&superblock.disk, &why)
     }
 
-    /// Those at the ends of the disk, and then a sweep's each, all in the disk's order. Found in two passes: there may be more
-    /// clean blocks than a list of them all would have memory for.
+    /// The blocks to compare: those at the ends of the disk, then one list for each sweep, in disk order. Two passes avoid a list of
+    /// all clean blocks, which may be too large for memory.
     fn samples(&self) -> Vec<Vec<(Slot, u64)>> {
         let state = self.state.lock();
         let block_bytes = u64::from(self.layout.block_bytes);
@@ -249,7 +249,7 @@ impl Shared {
         sweeps
     }
 
-    /// Whether the disk has the same of a clean block as flash has.
+    /// Whether a clean block is equal on flash and disk.
     pub(super) async fn is_same_on_disk(&self, slot: Slot, block: u64) -> Result<bool> {
         let copy = self.state.lock().copy(slot);
         let Some(copy) = copy else { return Ok(true) };
@@ -272,21 +272,21 @@ impl Shared {
         Ok(sectors.runs().all(same))
     }
 
-    /// Notes how the disk is left, for the next opening.
-    pub(super) async fn note_disk_ends(&self) -> Result<()> {
+    /// Records checksums and time of the disk for the next opening.
+    pub(super) async fn record_disk_state(&self) -> Result<()> {
         Self::flush_device(&*self.disk)
             .await
             .map_err(|error| VolumeError::disk("flushing the disk", error))?;
         let ends_crc = ends_crc(&*self.disk).await?;
-        let changed_ns = self.traces.settle_time();
+        let changed_ns = self.os_identity.sync_modified_time();
         let disk = &mut self.superblock.lock().disk;
-        (disk.ends_crc, disk.changed_ns, disk.holds) = (ends_crc, changed_ns, true);
+        (disk.ends_crc, disk.changed_ns, disk.is_current) = (ends_crc, changed_ns, true);
         Ok(())
     }
 }
 
-/// The place of the blocks at the ends of the disk among the samples.
+/// Index of the blocks at the disk's ends in the list of samples.
 const AT_ENDS: usize = 0;
 
-/// And that of the first sweep.
+/// Index of the first sweep.
 const FIRST_SWEEP: usize = 1;

@@ -1,16 +1,15 @@
-//! How the flash is divided, computed once and checked.
+//! The division of the flash.
 //!
 //! ```text
 //!      0             128 KiB
 //!      +-------------+---------+---------+---------+-------+--------+--------+---- ··· --+--------+
-//!      | superblocks | table 0 | table 1 | journal | notes | page 0 | page 1 |           | unused |
+//!      | superblocks | table 0 | table 1 | journal | log   | page 0 | page 1 |           | unused |
 //!      +-------------+---------+---------+---------+-------+--------+--------+---- ··· --+--------+
 //!                    ^ tables_offset     ^ journal_offset  ^ pages_offset, a multiple of the block size
 //! ```
 //!
-//! A *page* holds one block of the disk. There are more pages than blocks the cache holds (*slots*): a block is never
-//! overwritten where it lies, so a write needs a page that nothing on flash points at. Sets stand in *groups* that
-//! share their pages; the last group may be smaller.
+//! A *page* holds one block of the disk. There are more pages than slots (blocks that the cache can hold), because a write needs a
+//! page that no metadata refers to. Sets form *groups* that share their pages; the last group may be smaller.
 
 use std::ops::RangeInclusive;
 
@@ -19,40 +18,40 @@ use device::Geometry;
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::journal::block::{JOURNAL_BLOCK_BYTES, UNITS_PER_BLOCK};
 
-/// Room for both superblocks, 64 KiB each, so that no erase unit or stripe unit of usual size holds both.
+/// Space for both superblocks, 64 KiB each, so that an erase block or stripe unit of usual size holds only one.
 pub const SUPERBLOCKS_BYTES: u64 = 128 << 10;
 
-/// Bytes that a block may have; a power of two among them.
+/// Permitted block sizes in bytes; powers of two.
 pub const BLOCK_BYTES: RangeInclusive<u32> = 4096..=65536;
 
-/// Blocks that a set may have.
+/// Permitted numbers of blocks per set.
 pub const WAYS: RangeInclusive<u32> = 1..=32768;
 
-/// One page beyond the slots for so many of them, so that writes find a free one between two commits.
+/// Slots per spare page. Spare pages are for writes between two commits.
 const PAGES_PER_SPARE: u32 = 64;
 
-/// The spare pages of a small group. A piece of a request must find all of its pages at once.
+/// Minimum of spare pages per group. A segment of a request allocates all of its pages together.
 pub(crate) const MIN_SPARES: u32 = 128;
 
-/// Pages of a group, at most: numbered in 16 bits, one of which says "none".
+/// Maximum of pages per group: 16-bit numbers, with one value for "none".
 const GROUP_PAGES: u32 = u16::MAX as u32;
 
-/// One slot in so many may hold a block of which some sectors are not there; their masks take memory and table room.
+/// Slots per block with missing sectors. Their sector masks take memory and space in the tables.
 pub(crate) const SLOTS_PER_PARTIAL: u32 = 32;
 
-/// A journal of a small flash, where that is no more than a 64th of it: a thousand commits of a few records. Each table
-/// costs two flushes for the superblock, which should be few beside those that clients ask for.
+/// Default journal size of a small flash, but at most 1/64 of it: space for a thousand short commits. Each table costs two flushes
+/// for the superblock, which should be few compared with those of clients.
 const USUAL_JOURNAL_BYTES: u64 = 4 << 20;
 
 const MIN_JOURNAL_BYTES: u64 = 64 << 10;
 
-/// Notes take no more than this: when they are full a commit empties them, and one flush for so many writes is cheap.
-const MAX_NOTES_BYTES: u64 = 4 << 20;
+/// Maximum size of the intent log. When it is full, a commit empties it; a flush per several thousand writes is cheap.
+const MAX_INTENT_LOG_BYTES: u64 = 4 << 20;
 
-const MIN_NOTES_BLOCKS: u64 = 8;
+const MIN_INTENT_LOG_BLOCKS: u64 = 8;
 const MAX_JOURNAL_BYTES: u64 = 256 << 20;
 
-/// Of so many slots, those whose block may lack sectors.
+/// Maximum of slots whose block lacks sectors.
 #[must_use]
 pub fn partial_limit(slots: u32) -> usize {
     (slots / SLOTS_PER_PARTIAL) as usize
@@ -61,23 +60,21 @@ pub fn partial_limit(slots: u32) -> usize {
 /// The division of a flash device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// Bytes of a block: of the disk, and of a page.
+    /// Block size in bytes, of the disk and of pages.
     pub block_bytes: u32,
-    /// Sets of the cache.
+    /// Number of sets.
     pub sets: u32,
-    /// Slots of a set.
+    /// Slots per set.
     pub ways: u32,
-    /// Blocks of 4 KiB in each of both tables.
+    /// Blocks of 4 KiB in each of the two tables.
     pub table_blocks: u64,
     /// Blocks of 4 KiB in the journal.
     pub journal_blocks: u64,
 }
 
 impl Layout {
-    /// Divides a flash: as many sets as fit. `journal_bytes` is what the journal takes; without it, at least as much
-    /// as a table, so that writing tables at most doubles what the journal writes.
-    ///
-    /// An `ordered` volume has larger tables.
+    /// Divides a flash into as many sets as fit. `journal_bytes` is the size of the journal; by default at least the size of a table,
+    /// so that writing tables at most doubles the journal's writes. An `ordered` volume has larger tables.
     ///
     /// # Errors
     /// [`VolumeErrorKind::Config`] if it does not fit.
@@ -93,7 +90,7 @@ impl Layout {
             let layout = Self::with_sets(block_bytes, sets, ways, journal_bytes, ordered);
             (layout.end() <= flash.capacity_bytes).then_some(layout)
         };
-        // What fits shrinks with every set more: bisect. Below is known to fit, above is known not to.
+        // Bisection: `below` sets are known to fit, `above` are known not to.
         let (mut below, mut above) = (0_u32, (u32::MAX - 1) / 65 * 64 / ways);
         while above - below > 1 {
             let middle = below + (above - below) / 2;
@@ -110,9 +107,8 @@ impl Layout {
         })
     }
 
-    /// Whether this can be the division of a flash, which may have been larger than the `capacity_bytes` it has now. A
-    /// superblock that says otherwise was written by nobody we know, whatever its checksum; the rest of this file counts on
-    /// nothing running over.
+    /// Whether this is a possible layout on a flash that has `capacity_bytes` now, and may have had more. Other layouts are treated as
+    /// damage even if the superblock's checksum is right; the computations in this file would overflow.
     #[must_use]
     pub(crate) fn is_possible_on(&self, capacity_bytes: u64) -> bool {
         let units_fit = is_power_in(self.block_bytes, &BLOCK_BYTES) && WAYS.contains(&self.ways);
@@ -127,7 +123,7 @@ impl Layout {
             && self.journal_blocks <= most_blocks
     }
 
-    /// The division into this many sets.
+    /// The layout with this many sets.
     pub(crate) fn with_sets(
         block_bytes: u32,
         sets: u32,
@@ -136,7 +132,7 @@ impl Layout {
         ordered: bool,
     ) -> Self {
         let mut layout = Self { block_bytes, sets, ways, table_blocks: 0, journal_blocks: 0 };
-        // Every page may be told of once; partial blocks take a unit more, and an ordered volume's epochs another.
+        // Each page may have one record. A partial block takes another unit, and an epoch of an ordered volume another.
         let per_page = if ordered { 2 } else { 1 };
         let partial = if ordered { layout.pages() as usize } else { layout.partial_limit() };
         let units = u64::from(layout.pages()) * per_page + partial as u64;
@@ -149,13 +145,13 @@ impl Layout {
         layout
     }
 
-    /// Blocks the cache holds at most.
+    /// Maximum of cached blocks.
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.sets * self.ways
     }
 
-    /// Pages there are.
+    /// Number of pages.
     #[must_use]
     pub fn pages(&self) -> u32 {
         let whole = self.sets / self.sets_per_group();
@@ -163,70 +159,71 @@ impl Layout {
             + pages_for(self.sets % self.sets_per_group() * self.ways)
     }
 
-    /// Sets that share their pages. A page is two bytes within its group, which is what memory has for it.
+    /// Sets per group. Limited because memory holds a page number within its group in two bytes.
     #[must_use]
     pub fn sets_per_group(&self) -> u32 {
         let most = (GROUP_PAGES / (PAGES_PER_SPARE + 1) * PAGES_PER_SPARE / self.ways).max(1);
         most.min(self.sets.max(1))
     }
 
-    /// Pages of a whole group.
+    /// Pages of a complete group.
     #[must_use]
     pub fn pages_per_group(&self) -> u32 {
         pages_for(self.sets_per_group() * self.ways)
     }
 
-    /// Where table `index` (0 or 1) starts.
+    /// Offset of table `index` (0 or 1).
     #[must_use]
     pub fn table_offset(&self, index: u8) -> u64 {
         SUPERBLOCKS_BYTES + u64::from(index) * self.table_blocks * JOURNAL_BLOCK_BYTES as u64
     }
 
-    /// Where the journal starts.
+    /// Offset of the journal.
     #[must_use]
     pub fn journal_offset(&self) -> u64 {
         self.table_offset(2)
     }
 
-    /// Blocks of 4 KiB for notes.
+    /// Blocks of 4 KiB in the intent log.
     #[must_use]
-    pub fn notes_blocks(&self) -> u64 {
-        (self.journal_blocks / 2).clamp(MIN_NOTES_BLOCKS, MAX_NOTES_BYTES / JOURNAL_BLOCK_BYTES as u64)
+    pub fn intent_log_blocks(&self) -> u64 {
+        (self.journal_blocks / 2)
+            .clamp(MIN_INTENT_LOG_BLOCKS, MAX_INTENT_LOG_BYTES / JOURNAL_BLOCK_BYTES as u64)
     }
 
-    /// Where the notes start.
+    /// Offset of the intent log.
     #[must_use]
-    pub fn notes_offset(&self) -> u64 {
+    pub fn intent_log_offset(&self) -> u64 {
         self.journal_offset() + self.journal_blocks * JOURNAL_BLOCK_BYTES as u64
     }
 
-    /// Where page 0 starts.
+    /// Offset of page 0.
     #[must_use]
     pub fn pages_offset(&self) -> u64 {
-        let end = self.notes_offset() + self.notes_blocks() * JOURNAL_BLOCK_BYTES as u64;
+        let end = self.intent_log_offset() + self.intent_log_blocks() * JOURNAL_BLOCK_BYTES as u64;
         end.next_multiple_of(u64::from(self.block_bytes))
     }
 
-    /// Where page `page` starts.
+    /// Offset of a page.
     #[must_use]
     pub fn page_offset(&self, page: u32) -> u64 {
         self.pages_offset() + u64::from(page) * u64::from(self.block_bytes)
     }
 
-    /// Slots whose block may lack sectors.
+    /// Maximum of slots whose block lacks sectors.
     #[must_use]
     pub fn partial_limit(&self) -> usize {
         partial_limit(self.slots())
     }
 
-    /// Where the last page ends.
+    /// End of the last page.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.page_offset(self.pages())
     }
 }
 
-/// Pages for so many slots of one group.
+/// Pages of a group with this many slots.
 fn pages_for(slots: u32) -> u32 {
     if slots == 0 { 0 } else { slots + (slots / PAGES_PER_SPARE).max(MIN_SPARES) }
 }
@@ -275,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_follow_each_other_and_fill_the_flash() {
+    fn areas_are_consecutive_and_fill_the_flash() {
         let sizes =
             [(4 << 20, 4096, 64), (64 << 20, 4096, 512), (100 << 30, 4096, 512), (1 << 30, 65536, 512)];
         for (capacity, block, ways) in sizes {
@@ -292,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn layouts_that_cannot_be_are_told_and_nothing_runs_over() {
+    fn impossible_layouts_are_rejected_without_overflow() {
         let capacity = 64 << 20;
         let layout = Layout::compute(&flash(capacity), 4096, 64, None, true).unwrap();
         assert!(layout.is_possible_on(capacity) && layout.is_possible_on(layout.end() - 1));
@@ -312,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_as_large_as_two_bytes_allow() {
+    fn group_pages_fit_into_16_bits() {
         for ways in [1, 8, 48, 512, 1000, 4096, 32768] {
             let layout = Layout::with_sets(4096, 100_000, ways, None, false);
             let (group, more) = (layout.pages_per_group(), pages_for((layout.sets_per_group() + 2) * ways));
@@ -321,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_gigabytes_spend_less_than_three_percent_beside_the_blocks() {
+    fn metadata_of_100_gib_takes_less_than_3_percent() {
         let capacity = 100u64 << 30;
         let layout = Layout::compute(&flash(capacity), 4096, 512, None, false).unwrap();
         let held = u64::from(layout.slots()) * 4096;
@@ -329,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn compute_with_invalid_sizes_fails() {
         for (capacity, block) in [(1 << 18, 4096), (4 << 20, 65536), (1 << 30, 2048), (1 << 30, 5000)] {
             let error = Layout::compute(&flash(capacity), block, 64, None, false).unwrap_err();
             assert_eq!(error.kind(), VolumeErrorKind::Config);

@@ -1,59 +1,68 @@
-//! The volume: two devices, one cache, and the promise that an acknowledged flush is kept.
+//! The volume: a disk, a flash device that caches it, and their durability rules.
 //!
-//! # The life of a write
+//! # How a write proceeds
 //!
 //! ```text
-//! lock the blocks -> a free page for each -> data to the pages -> the map points at them -> note, not flushed -> reply
-//! flush or FUA: records of what changed -> journal -> one flush of flash, shared by all who wait -> reply
-//! later: dirty blocks in runs -> disk -> flush of the disk -> the journal says "clean"
+//! lock the blocks -> allocate a page for each -> write the pages -> update the map -> intent log, not flushed -> reply
+//! flush or FUA: records of the changes -> journal -> one flush of the flash for all waiting requests -> reply
+//! later: runs of dirty blocks -> disk -> flush of the disk -> the journal records them as clean
 //! ```
 //!
-//! # The rules that keep the promise
+//! # Durability rules
 //!
-//! 1. **A page that something on flash points at is never written.** A write takes a free page; the page it replaces is free
-//!    again after the commit that says so. So after a crash the volume is exactly as it was at a commit: the last one
-//!    that was acknowledged, or the one that was under way. A block is never torn.
-//! 2. **Data and journal go down with one flush.** Both may be on flash in part when the power goes. A commit counts if all
-//!    of its blocks are there and the checksums of all pages it brought are right; it is known to be complete, without
-//!    looking, if a later one follows it, because that one was written after its flush.
-//! 3. **What the disk must have comes first.** A record that says "clean" is written after the flush of the disk that made
-//!    it true.
-//! 4. **What flash may say again after a crash is not changed behind its back.** A block that left the cache is written to
-//!    the disk directly only after the commit in which it left.
-//! 5. **What was acknowledged outlives the process.** Its records are in a note before the reply. A note is written and not
-//!    flushed: a power cut may take it, the end of the program may not. It never says "clean".
-//! 6. **Recovery ends with a commit.** Before anything is served, what was found is flushed, and then a commit, or a table and
-//!    the superblock that names it, says that it counts; a second crash cannot decide otherwise.
+//! 1. **A page that metadata on flash refers to is never written.** A write takes a free page. The page that it replaces becomes
+//!    free when the commit that records the change is durable. So after a crash the volume has the state of a commit: the last
+//!    acknowledged one or the one in flight. No block is torn.
+//! 2. **Data and journal share one flush.** After a power cut either may be missing in part. The last commit is valid if all its
+//!    blocks are present and the checksums of all pages that it wrote match. An earlier commit is valid without that check:
+//!    the next commit is written only after its flush.
+//! 3. **The disk is flushed before the journal records a block as clean.**
+//! 4. **A block that recovery could restore from flash is not written to the disk directly.** A block that left the cache is
+//!    written directly only after the commit that records its removal.
+//! 5. **An acknowledged write survives a kill of the process.** Its records are in the intent log before the reply. The intent log
+//!    is written without a flush, so a power cut may lose it. It never records a block as clean.
+//! 6. **Recovery ends with a commit.** Before the first request, the recovered state is flushed. Then a commit, or a new table with
+//!    a superblock that refers to it, confirms that state, so a second recovery reaches the same result.
 //!
-//! Why it is so, and what was rejected, is in `DESIGN.md`.
+//! # Lock order
+//!
+//! Range locks ([`ranges`]) are held across I/O and taken in this order: `blocks`, `disk_writers`, `destager`, `metadata_writer`.
+//! `cleaning_turn` is taken before `disk_writers`, by a batch of cleaning that holds no other range. A commit may have to write a
+//! table, which takes `metadata_writer`; so nothing waits for a commit while it holds `metadata_writer`, except the commit that
+//! ends a table, which never writes another.
+//!
+//! Mutexes are never held across I/O. `state` comes first: `pace` and the claims of a range lock may be locked under it. `superblock` and
+//! `state` are never held together. Dropping a [`Work`](work::Work) locks `state`, so no `Work` is dropped under it.
+//!
+//! The reasons, and the rejected alternatives, are in `DESIGN.md`.
 
 mod check;
 mod checkpoint;
 pub mod config;
 mod create;
+mod device_errors;
 pub mod error;
-mod found;
+mod flash_map;
 mod grow;
 mod identity;
 pub mod journal;
 pub mod layout;
-mod noted;
+mod log_replay;
 mod order;
+mod os_identity;
 mod pace;
 mod pages;
-mod piece;
 mod ranges;
 mod read;
 pub mod record;
 mod recovery;
 mod replace;
-mod room;
+mod segment;
+mod slot_queue;
 mod state;
 pub mod stats;
 pub mod superblock;
-mod traces;
 mod trim;
-mod trouble;
 mod work;
 mod write;
 mod writeback;
@@ -71,30 +80,30 @@ use parking_lot::Mutex;
 
 pub use check::Check;
 pub use config::{Health, VolumeConfig};
+pub use device_errors::{Condition, DeviceErrors};
 pub use error::{Result, VolumeError, VolumeErrorKind};
 pub use layout::Layout;
+pub use os_identity::{OsIdentity, Pairing};
 pub use recovery::Recovery;
 pub use replace::Replaced;
 pub use stats::{IoCounts, Stats};
 pub use superblock::Superblock;
-pub use traces::{Pairing, Traces};
 pub use trim::BlockExtent;
-pub use trouble::{Condition, Trouble};
 
+use device_errors::DiskErrors;
 use pace::Pace;
-use ranges::Ranges;
+use ranges::RangeLock;
 use state::State;
-use trouble::DiskTrouble;
 
 use crate::sets::Mode;
 
-/// The unit that clients may address: offsets and lengths are multiples of this.
+/// Sector size that clients may address: offsets and lengths are multiples of it.
 pub const SECTOR_BYTES: u32 = 512;
 
-/// A disk with flash in front of it. Cheap to clone; all clones are one volume.
+/// A disk with a flash cache. Clones share one volume.
 ///
-/// All methods may be called from any thread and at once. Futures may be dropped at any time: what was begun is not
-/// undone by it, and a write may or may not have happened.
+/// All methods may be called concurrently from any thread. Dropping a future does not cancel its I/O: a dropped write may or may
+/// not take effect.
 #[derive(Clone)]
 pub struct Volume {
     shared: Arc<Shared>,
@@ -104,76 +113,76 @@ pub struct Volume {
 struct Shared {
     flash: Arc<dyn Device>,
     disk: Arc<dyn Device>,
-    disk_trouble: Arc<DiskTrouble>,
-    traces: Traces,
+    disk_errors: Arc<DiskErrors>,
+    os_identity: OsIdentity,
     timer: Arc<dyn Timer>,
     uuid: u128,
     layout: Layout,
     disk_bytes: u64,
-    /// Who reads from or writes to which blocks beyond a plain hit.
-    blocks: Arc<Ranges>,
-    /// Who writes which blocks of the disk.
-    disk_writers: Arc<Ranges>,
-    /// Who brings the oldest epoch to the disk.
-    destager: Arc<Ranges>,
-    /// Who writes a table or the superblock.
-    keeper: Arc<Ranges>,
-    /// Held (0..1) by the batch of dirty blocks that is written to the disk.
-    cleaners: Arc<Ranges>,
+    /// Locks blocks of the cache for requests other than plain hits.
+    blocks: Arc<RangeLock>,
+    /// Locks blocks of the disk that are being written.
+    disk_writers: Arc<RangeLock>,
+    /// PageContents (0..1) while the oldest epoch is written to the disk.
+    destager: Arc<RangeLock>,
+    /// PageContents (0..1) while a table or the superblock is written.
+    metadata_writer: Arc<RangeLock>,
+    /// PageContents (0..1) by the batch of dirty blocks that is being written to the disk.
+    cleaning_turn: Arc<RangeLock>,
     superblock: Mutex<Superblock>,
     pace: Mutex<Pace>,
-    /// Whether latencies are to be measured for [`Pace`].
+    /// Whether latencies are measured for [`Pace`].
     is_paced: AtomicBool,
     state: Mutex<State>,
-    /// Told when a commit ended, pages became free, or a block ceased to be cleaned.
+    /// Notified when a commit ends, pages become free, or a block is no longer being cleaned.
     changed: Event,
-    /// Told when a cleaning ended, for those who wait for [room](room).
-    room: Event,
+    /// Notified when a cleaning ends, for writes in the [slot queue](slot_queue).
+    slots_freed: Event,
 }
 
 impl Volume {
-    /// Bytes that can be addressed: those of the disk.
+    /// Size of the volume, which is the size of the disk.
     #[must_use]
     pub fn size_bytes(&self) -> u64 {
         self.shared.disk_bytes
     }
 
-    /// Bytes of a block: requests in multiples of this are the quick ones.
+    /// Block size. Requests that are aligned to it are the fastest.
     #[must_use]
     pub fn block_bytes(&self) -> u32 {
         self.shared.layout.block_bytes
     }
 
-    /// The sector size that clients see: the one recorded when the volume was made, or 512 if none was.
+    /// Sector size presented to clients: the one recorded when the volume was created, or 512.
     #[must_use]
     pub fn sector_bytes(&self) -> u32 {
         self.shared.superblock.lock().disk.sector_bytes.max(SECTOR_BYTES)
     }
 
-    /// The same volume for a client whose blocks are not to be cached: a backup, say. What is cached serves it, and its
-    /// writes of that go there; nothing else comes in. An ordered volume caches its writes all the same.
+    /// The same volume for a client that must not fill the cache, such as a backup. Its requests use cached blocks and insert no
+    /// others. An ordered volume still caches its writes.
     #[must_use]
     pub fn without_caching(&self) -> Self {
         Self { shared: Arc::clone(&self.shared), may_cache: false }
     }
 
-    /// Whether blocks that are read come in: not for such a client, nor in write-only mode.
+    /// Whether blocks are inserted on a read miss: not for such a client, and not in write-only mode.
     #[must_use]
     pub fn caches_reads(&self) -> bool {
         self.may_cache && self.shared.state.lock().sets.tuning().mode != Mode::WriteOnly
     }
 
-    /// What the volume is, as its superblock says it.
+    /// The superblock in force.
     #[must_use]
     pub fn superblock(&self) -> Superblock {
         self.shared.superblock.lock().clone()
     }
 
-    /// Reads `len` bytes from `offset` on, both in sectors of 512 bytes.
+    /// Reads `len` bytes at `offset`; both are multiples of 512.
     ///
     /// # Errors
-    /// [`VolumeErrorKind::Invalid`] for a range that is not there; [`VolumeErrorKind::Disk`] or [`VolumeErrorKind::Flash`] where
-    /// the only copy of some block cannot be read.
+    /// [`VolumeErrorKind::Invalid`] for a range outside the volume; [`VolumeErrorKind::Disk`] or [`VolumeErrorKind::Flash`] if the
+    /// only copy of a block cannot be read.
     pub async fn read(&self, offset: u64, len: usize) -> Result<IoSlice> {
         let begun = self.shared.begin_measure();
         let read = self.shared.read(offset, len, self.may_cache).await;
@@ -181,10 +190,10 @@ impl Volume {
         read
     }
 
-    /// Writes `data` from `offset` on. With `durable` it is as if a flush followed it.
+    /// Writes `data` at `offset`. With `durable` the volume is flushed before it returns (FUA).
     ///
     /// # Errors
-    /// As [`read`](Self::read); the range then holds the old bytes or the new ones, sector by sector.
+    /// As [`read`](Self::read). After an error each sector of the range holds its old or its new contents.
     pub async fn write(&self, offset: u64, data: IoSlice, durable: bool) -> Result<()> {
         let begun = self.shared.begin_measure();
         let is_on_flash_alone = self.shared.write(offset, data, self.may_cache).await?;
@@ -193,19 +202,19 @@ impl Volume {
         acknowledged
     }
 
-    /// What has to happen before a client is told that his write was done.
+    /// Makes a completed write as durable as its acknowledgement requires.
     async fn acknowledge(&self, is_on_flash_alone: bool, durable: bool) -> Result<()> {
         match (durable, is_on_flash_alone) {
             (true, _) => self.flush().await,
-            (false, true) => self.shared.note().await,
+            (false, true) => self.shared.log_changes().await,
             (false, false) => Ok(()),
         }
     }
 
-    /// Makes everything durable that was written, trimmed or zeroed before, by anyone.
+    /// Makes all writes, trims and zeroing completed before this call durable, including those of other clients.
     ///
     /// # Errors
-    /// If a device fails. What was written since the last flush that succeeded may then be lost in a crash.
+    /// The devices' failures. Writes since the last successful flush may then be lost in a crash.
     pub async fn flush(&self) -> Result<()> {
         let target = {
             let state = self.shared.state.lock();
@@ -220,9 +229,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Brings a volume of an older format to the newest, while it goes on being used; the answer is the format that it
-    /// had. Programs that know only the older one refuse it from then on, which is why nothing else does this. Wherever it
-    /// breaks off, the volume has all of one format or all of the other.
+    /// Converts a volume of an older format to the newest, without interrupting requests. Returns the previous format. Older
+    /// programs refuse the volume afterwards, so no other operation does this. A crash leaves the volume in one of the two formats.
     ///
     /// # Errors
     /// If the flash fails, and [`VolumeErrorKind::Closed`].
@@ -230,10 +238,10 @@ impl Volume {
         self.shared.upgrade().await
     }
 
-    /// The volume's figures at this moment.
+    /// Current statistics.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let has_disk_errors = self.shared.disk_trouble.at(self.shared.timer.monotonic_ns()).is_some();
+        let has_disk_errors = self.shared.disk_errors.at(self.shared.timer.monotonic_ns()).is_some();
         let state = self.shared.state.lock();
         let pace = self.shared.pace.lock();
         let (hot_blocks, warm_blocks) = state.sets.hot_and_warm_blocks();
@@ -254,34 +262,34 @@ impl Volume {
             journal_blocks: state.journal.blocks,
             latency_ns_p99: pace.p99_ns(),
             clean_seconds_left: pace.seconds_for(state.sets.dirty_blocks()),
-            health: trouble::told(state.health, has_disk_errors),
+            health: device_errors::with_disk_errors(state.health, has_disk_errors),
         }
     }
 
-    /// Begins all counts anew, but for those of errors.
+    /// Resets all counters except those of errors.
     pub fn zero_stats(&self) {
         let mut state = self.shared.state.lock();
         state.sets.zero_counters();
         state.io.zero();
     }
 
-    /// Makes everything durable, writes a table and says on flash that the volume was closed. Requests that come later
-    /// are refused. Dirty blocks stay on flash; [`clean`](Self::clean) first to bring them to the disk.
+    /// Flushes, writes a table and marks the volume as closed. Later requests are refused. Dirty blocks stay on flash; call
+    /// [`clean`](Self::clean) first to write them to the disk.
     ///
     /// # Errors
-    /// If a device fails; the volume is closed all the same, and found as after a crash.
+    /// The devices' failures. The volume is closed nevertheless, and recovered as after a crash.
     pub async fn close(&self) -> Result<()> {
         self.shared.close().await
     }
 }
 
 impl Shared {
-    /// Flushes a device by itself, outside of a commit.
+    /// Flushes a device outside of a commit.
     async fn flush_device(device: &dyn Device) -> std::result::Result<(), device::IoError> {
         device.start(Request::Flush).await.map(|_| ())
     }
 
-    /// Sets the latency gate, of so many milliseconds.
+    /// Sets the latency gate in milliseconds; 0 disables it.
     fn set_latency_gate(&self, gate_ms: u32) {
         self.pace.lock().set_gate(u64::from(gate_ms) * 1_000_000);
         self.is_paced.store(gate_ms > 0, Relaxed);
@@ -298,12 +306,12 @@ impl Shared {
         }
     }
 
-    /// Whether dirty blocks reach the disk in the order of flushes.
+    /// Whether dirty blocks must reach the disk in the order of flushes.
     fn is_ordered(&self) -> bool {
         self.superblock.lock().ordered
     }
 
-    /// Refuses what a closed volume cannot do.
+    /// Fails if the volume is closed.
     fn check_open(&self, state: &State) -> Result<()> {
         match state.health {
             Health::Closed => Err(VolumeError::new(VolumeErrorKind::Closed, "the volume is closed")),
@@ -311,7 +319,7 @@ impl Shared {
         }
     }
 
-    /// Refuses ranges that are not there.
+    /// Fails for a range that is unaligned or outside the volume.
     fn check_range(&self, offset: u64, len: u64) -> Result<()> {
         let sector = u64::from(SECTOR_BYTES);
         let size = self.disk_bytes;

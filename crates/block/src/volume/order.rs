@@ -1,26 +1,26 @@
-//! The ordered way of destaging: without the flash, the disk is as it was at some flush, or between two of them.
+//! Ordered destaging: without the flash, the disk has the state of a flush, or one between two flushes.
 //!
-//! What a commit brought is an *epoch*. Epochs go to the disk one after the other, each flushed, and committed as clean,
-//! before the next begins. While one is on its way, the disk is as a plain disk may be after a power cut between two flushes:
-//! everything of the earlier one, and some of what was written since. So a block that is written again before its epoch
-//! went down keeps both versions on flash.
+//! The writes of one commit form an *epoch*. Epochs are written to the disk in order. Each is flushed and committed as clean before
+//! the next begins. While one is being written, the disk is like a plain disk after a power cut between two flushes: it has the
+//! earlier flush and some later writes. A block that is rewritten before its epoch is on the disk keeps both versions on
+//! flash.
 //!
-//! The idea is that of Ceph's write-back cache of RBD images ("rwl", "ssd"), and of journaling file systems. It costs what
-//! merging over flushes would have saved, pages for the older versions, and a flush of flash and of disk for each epoch.
-//! Epochs go down when too much waits, when everything is to be cleaned, and when a block is idle: then all up to its own.
-//! Writes never go around the cache, and trims are not passed down: the disk may still need what they discard.
+//! Ceph's write-back cache of RBD images (`rwl`, `ssd`) and journaling file systems work alike. The cost: writes of several epochs
+//! are not merged, older versions take pages, and each epoch needs a flush of flash and disk. Epochs are destaged if too
+//! many pages wait, when the volume is cleaned, and when a block is idle (then all epochs up to its own). Writes never bypass the
+//! cache, and trims are not passed to the disk, which may still need the discarded data.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::error::{Result, VolumeErrorKind};
-use super::record::{Held, Record, Sectors};
-use super::state::{Copy, State};
+use super::record::{PageContents, Record, Sectors};
+use super::state::{FlashCopy, State};
 use super::work::Work;
 use super::{Health, Shared};
 use crate::sets::Standing;
 
-/// What a page holds of a block, and holds until it is on the disk.
+/// The version of a block on a page that is not on the disk yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Version {
     pub(super) block: u64,
@@ -29,14 +29,14 @@ pub(super) struct Version {
     pub(super) partial: Option<Sectors>,
 }
 
-/// The epochs that are not on the disk.
+/// The epochs that are not on the disk yet.
 #[derive(Default)]
 pub(super) struct Order {
     epochs: BTreeMap<u64, Vec<Version>>,
     epoch_of: HashMap<u32, u64>,
-    /// The latest epoch that brought a block which has been idle since: with all before it, it is to go to the disk.
+    /// The newest epoch with an idle block. It and all epochs before it are to be destaged.
     idle_until: u64,
-    /// Writes that wait for an epoch to go down.
+    /// Writes that wait until an epoch is destaged.
     waiting_writes: u32,
 }
 
@@ -45,14 +45,14 @@ impl Version {
         let &Self { block, page, crc, partial } = self;
         Record {
             page,
-            held: Some(Held {
+            held: Some(PageContents {
                 block,
                 dirty: true,
                 partial,
                 crc,
                 fresh: false,
                 epoch,
-                // That of the block's newest version counts.
+                // The policy state is recorded with the block's newest version.
                 standing: Standing::default(),
             }),
         }
@@ -60,20 +60,20 @@ impl Version {
 }
 
 impl Order {
-    /// Whether the page holds something that is to go to the disk in its turn.
+    /// Whether the page holds a version that must still reach the disk.
     pub(super) fn has(&self, page: u32) -> bool {
         self.epoch_of.contains_key(&page)
     }
 
-    /// The epoch that brought the page; 0 if that is over, or not yet.
+    /// The epoch of the page; 0 if it was destaged or is not committed.
     pub(super) fn epoch_of(&self, page: u32) -> u64 {
         self.epoch_of.get(&page).copied().unwrap_or(0)
     }
 
-    /// What a commit brings is an epoch. Recovery knows of what notes told before its commit tells it again.
+    /// Makes an epoch of a commit's records. Pages that recovery took from the intent log already have one.
     pub(super) fn enter(&mut self, commit: u64, records: impl Iterator<Item = Record>) {
         for Record { page, held } in records {
-            let is_new = |held: &Held| held.dirty && held.fresh && !self.has(page);
+            let is_new = |held: &PageContents| held.dirty && held.fresh && !self.has(page);
             if let Some(held) = held.filter(is_new) {
                 self.restore(
                     commit,
@@ -83,13 +83,13 @@ impl Order {
         }
     }
 
-    /// What was found on flash.
+    /// Adds a recovered version.
     pub(super) fn restore(&mut self, epoch: u64, version: Version) {
         self.epoch_of.insert(version.page, epoch);
         self.epochs.entry(epoch).or_default().push(version);
     }
 
-    /// All of them, by epoch.
+    /// All versions with their epochs, oldest first.
     pub(super) fn versions(&self) -> impl Iterator<Item = (u64, &Version)> {
         self.epochs.iter().flat_map(|(&epoch, versions)| versions.iter().map(move |version| (epoch, version)))
     }
@@ -98,7 +98,7 @@ impl Order {
         self.waiting_writes > 0
     }
 
-    /// Pages that wait.
+    /// Pages that wait for destaging.
     pub(super) fn len(&self) -> usize {
         self.epoch_of.len()
     }
@@ -107,17 +107,17 @@ impl Order {
         self.epochs.first_key_value().map(|(&epoch, versions)| (epoch, versions.clone()))
     }
 
-    /// The page's block is idle: its epoch is to go down, after those before it.
+    /// Marks the page's block as idle: its epoch and those before it are to be destaged.
     fn found_idle(&mut self, page: u32) {
         self.idle_until = self.idle_until.max(self.epoch_of(page));
     }
 
-    /// Whether an idle block waits for the oldest epoch to go down, or is in it.
+    /// Whether the oldest epoch must be destaged for an idle block.
     fn idle_waits(&self) -> bool {
         self.epochs.first_key_value().is_some_and(|(&epoch, _)| epoch <= self.idle_until)
     }
 
-    /// The epoch waits no more; what it had.
+    /// Removes an epoch and returns its versions.
     fn end(&mut self, epoch: u64) -> Vec<Version> {
         let versions = self.epochs.remove(&epoch).unwrap_or_default();
         for version in &versions {
@@ -128,25 +128,25 @@ impl Order {
 }
 
 impl State {
-    /// The commit that was to make this epoch failed before any of it was told: what it brought, the next one may. What was
-    /// written again meanwhile stayed because it had an epoch, and would get that of the newer version.
-    pub(super) fn take_back_epoch(&mut self, epoch: u64) {
+    /// Removes the epoch of a commit that failed before any of it was written: the next commit records the same changes. A page
+    /// whose block was rewritten meanwhile was kept for this epoch, and is released.
+    pub(super) fn undo_epoch(&mut self, epoch: u64) {
         let Some(order) = &mut self.order else { return };
         for version in order.end(epoch) {
             if !self.is_newest(&version) {
-                self.leave(version.page, version.block, true);
+                self.release_page(version.page, version.block, true);
             }
         }
     }
 
-    /// Whether the cache has nothing newer of the version's block.
+    /// Whether the cache has no newer version of the block.
     pub(super) fn is_newest(&self, version: &Version) -> bool {
         let copy = self.sets.find(version.block).and_then(|slot| self.copy(slot));
         copy.is_some_and(|copy| copy.page == version.page)
     }
 }
 
-/// A write that waits for an epoch to go down.
+/// Counts a write that waits until an epoch is destaged.
 struct WaitingWrite<'a>(&'a Shared);
 
 impl<'a> WaitingWrite<'a> {
@@ -165,12 +165,12 @@ impl Drop for WaitingWrite<'_> {
 }
 
 impl Shared {
-    /// Brings the oldest epoch to the disk. Blocks written; 0 if there is none.
+    /// Writes the oldest epoch to the disk. Returns the number of blocks; 0 if there was no epoch.
     pub(super) async fn destage_oldest(self: &Arc<Self>) -> Result<usize> {
         let work = Work::new(self, Some(self.destager.lock(0..1).await));
         let oldest = {
             let mut state = self.state.lock();
-            // A closed volume knows how the ends of its disk are.
+            // A closed volume has recorded checksums of its disk, which must not change.
             self.check_open(&state)?;
             let confirmed = state.journal.confirmed_commit;
             let oldest =
@@ -185,34 +185,34 @@ impl Shared {
         };
         let (epoch, versions, damaged) = oldest;
         let keeps_checksums = self.superblock.lock().checksums;
-        let blocks: Vec<(u64, Copy)> = versions
+        let blocks: Vec<(u64, FlashCopy)> = versions
             .iter()
             .zip(damaged)
             .map(|(version, damaged)| {
                 let crc = keeps_checksums.then_some(version.crc).or(damaged);
-                (version.block, Copy { page: version.page, crc, partial: version.partial })
+                (version.block, FlashCopy { page: version.page, crc, partial: version.partial })
             })
             .collect();
-        let (begun_ns, failed_before) = (self.timer.monotonic_ns(), self.disk_trouble.flushes_failed());
-        for piece in blocks.chunks(super::piece::PIECE_BLOCKS as usize) {
-            self.write_copies(&work, piece).await?;
+        let (begun_ns, failed_before) = (self.timer.monotonic_ns(), self.disk_errors.flushes_failed());
+        for segment in blocks.chunks(super::segment::SEGMENT_BLOCKS as usize) {
+            self.write_copies(&work, segment).await?;
             self.pause().await;
         }
         self.flush_disk(failed_before).await?;
         self.pace.lock().cleaned(versions.len(), self.timer.monotonic_ns().saturating_sub(begun_ns));
-        self.make_room_for_changes(versions.len()).await?;
+        self.commit_for_space(versions.len()).await?;
         let change = self.end_epoch(epoch, &versions);
-        // The next epoch must not begin before it is certain that this one is over: after a crash it would be written
-        // again, over the newer ones.
+        // The next epoch begins only when this one is durably recorded as clean: otherwise recovery would write this one
+        // over the newer data.
         self.commit(change).await?;
         self.changed.notify(usize::MAX);
         Ok(versions.len())
     }
 
-    /// Brings to the disk what has been written so far; what is written meanwhile makes epochs of its own.
+    /// Writes all epochs of earlier writes to the disk.
     pub(super) async fn destage_all(self: &Arc<Self>) -> Result<()> {
         let change = self.state.lock().changes.number();
-        // What a failed flash was told of can be read there, and saved, though it takes nothing more.
+        // What a failed flash has committed can still be read there and written to the disk.
         let mut result = self.commit(change).await;
         let last = self.state.lock().journal.confirmed_commit;
         let oldest_left = || {
@@ -243,28 +243,28 @@ impl Shared {
             match current {
                 Some(slot) => {
                     state.sets.mark_clean(slot);
-                    state.tell_clean(slot);
+                    state.record_clean(slot);
                 }
-                None => state.leave(version.page, version.block, true),
+                None => state.release_page(version.page, version.block, true),
             }
         }
         state.sets.counters_mut().cleanings += versions.len() as u64;
         state.changes.number()
     }
 
-    /// Room for a write that order forbids to go around the cache.
-    pub(super) async fn make_room_in_order(self: &Arc<Self>) -> Result<()> {
+    /// Waits for space for a write, which must not bypass the cache.
+    pub(super) async fn destage_for_space(self: &Arc<Self>) -> Result<()> {
         let _waits = WaitingWrite::new(self);
         let change = self.state.lock().changes.number();
         self.commit(change).await?;
         if self.destage_oldest().await? == 0 {
-            // What is in the way is in use, and soon will not be.
+            // The pages are in use by requests in flight.
             device::timer::sleep(&*self.timer, 100_000).await;
         }
         Ok(())
     }
 
-    /// Destages while more waits than the dirty threshold allows, or for what has been idle for long.
+    /// Destages if more pages wait than the dirty threshold allows, or for an idle block.
     pub(super) async fn destage_as_needed(self: &Arc<Self>) -> Result<usize> {
         if self.is_above_threshold() {
             return self.destage_oldest().await;
@@ -287,9 +287,8 @@ impl Shared {
         state.health != Health::Closed && waiting > most
     }
 
-    /// Whether the oldest epoch is to go down because somewhere a block is idle. An idle block cannot go by itself: all epochs
-    /// up to its own go first, and with them older versions of blocks that are in use. The limit on idle blocks a second
-    /// counts all of them, so that what the order adds takes no more of the disk.
+    /// Whether the oldest epoch is to be destaged for an idle block. All epochs up to that block's own must be destaged first, with
+    /// older versions of blocks in use. The limit on idle cleaning per second counts all of them.
     async fn is_oldest_due_for_idleness(self: &Arc<Self>) -> Result<bool> {
         let is_due = |state: &State| {
             let waits = state.order.as_ref().is_some_and(Order::idle_waits);
@@ -305,13 +304,13 @@ impl Shared {
                 return Ok(false);
             };
             let has_epoch = state.order.as_ref().is_some_and(|order| order.has(page));
-            // A flash that has failed takes no commit: what it was not told of stays where it is.
+            // A failed flash accepts no commit, so uncommitted blocks stay where they are.
             if !has_epoch && state.health != Health::Healthy {
                 return Ok(false);
             }
             (page, (!has_epoch).then(|| state.changes.number()))
         };
-        // What nobody flushed becomes an epoch here.
+        // A block that no client flushed gets its epoch by this commit.
         if let Some(change) = uncommitted {
             self.commit(change).await?;
         }

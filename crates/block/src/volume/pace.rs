@@ -1,49 +1,48 @@
-//! How fast to clean: as fast as the clients' latency allows.
+//! The rate of cleaning, limited by the latency of clients.
 //!
-//! The disk has one head, and what cleaning does with it, clients wait for. A gate on the 99th percentile is a budget: each
-//! request earns a hundredth of what one that takes longer than the gate costs. Cleaning writes one run after the other,
-//! at full speed while the budget is not overdrawn, and stops while it is. When nobody asks for anything there is nobody
-//! to be held up, and cleaning goes on whatever the budget.
+//! Cleaning and clients compete for the disk. A gate on the 99th percentile works as a budget: each request earns a hundredth of
+//! the cost of a request slower than the gate. Cleaning writes one run after the other at full speed while the budget is not
+//! negative, and pauses while it is. Without requests, it runs regardless of the budget.
 //!
-//! Rejected: pauses that grow and shrink with a measured percentile. A percentile needs hundreds of requests to move, and
-//! overshoots by as many; a budget reacts to the first.
+//! Rejected: pauses that follow a measured percentile. A percentile reacts only after hundreds of requests and overshoots by as
+//! many; a budget reacts to the first slow one.
 
-/// Requests that the percentile for reports is taken of.
+/// Requests over which the reported percentile is taken.
 const WINDOW: usize = 256;
-/// Requests that must have been seen before it says anything.
+/// Requests needed before a percentile is reported.
 const ENOUGH: usize = 32;
-/// What a request earns, where a slow one costs 1.
+/// Earnings per request, in units of the cost of a slow one.
 const EARNED: f64 = 0.01;
-/// Slow requests that may be saved up for.
-const MOST_SAVED: f64 = 1.0;
-/// And owed: of a thousand slow ones in a row, the last is paid for. Else a scan would stop the cleaning for an hour.
-const MOST_OWED: f64 = 1.0;
-/// After so long without a request nobody is there.
+/// Upper bound of the budget.
+const MAX_BUDGET: f64 = 1.0;
+/// Lower bound of the budget, so that many slow requests in a row, such as a scan, do not stop cleaning for long.
+const MAX_DEBT: f64 = 1.0;
+/// Time without requests after which clients count as idle.
 const IDLE_NS: u64 = 250_000_000;
 
-/// The controller.
+/// The state of the rate limit and its statistics.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
-    /// The 99th percentile that is not to be passed; 0 is no gate.
+    /// Limit for the 99th percentile of latencies; 0 disables the gate.
     gate_ns: u64,
     budget: f64,
     last_request_ns: u64,
     latencies_ns: Vec<u64>,
     next: usize,
-    /// Blocks cleaned a second, smoothed.
+    /// Blocks cleaned per second, smoothed.
     blocks_per_second: f64,
 }
 
 impl Pace {
-    /// Sets the gate; 0 is none.
+    /// Sets the gate; 0 disables it.
     pub(super) fn set_gate(&mut self, gate_ns: u64) {
         *self = Self { gate_ns, blocks_per_second: self.blocks_per_second, ..Self::default() };
     }
 
-    /// A client's request ended now and took so long.
+    /// Records a client request that completed at `now_ns`.
     pub(super) fn note(&mut self, now_ns: u64, latency_ns: u64) {
         let cost = if latency_ns > self.gate_ns { 1.0 } else { 0.0 };
-        self.budget = (self.budget + EARNED - cost).clamp(-MOST_OWED, MOST_SAVED);
+        self.budget = (self.budget + EARNED - cost).clamp(-MAX_DEBT, MAX_BUDGET);
         self.last_request_ns = now_ns;
         if self.latencies_ns.len() < WINDOW {
             self.latencies_ns.push(latency_ns);
@@ -53,13 +52,13 @@ impl Pace {
         self.next = (self.next + 1) % WINDOW;
     }
 
-    /// Whether cleaning is to leave the disk alone for now.
+    /// Whether cleaning must pause.
     pub(super) fn must_pause(&self, now_ns: u64) -> bool {
-        let somebody_is_there = now_ns.saturating_sub(self.last_request_ns) < IDLE_NS;
-        self.gate_ns > 0 && self.budget < 0.0 && somebody_is_there
+        let has_clients = now_ns.saturating_sub(self.last_request_ns) < IDLE_NS;
+        self.gate_ns > 0 && self.budget < 0.0 && has_clients
     }
 
-    /// The 99th percentile of the last requests, if there were enough.
+    /// 99th percentile of recent requests, if there are enough.
     pub(super) fn p99_ns(&self) -> Option<u64> {
         if self.latencies_ns.len() < ENOUGH {
             return None;
@@ -69,7 +68,7 @@ impl Pace {
         Some(*sorted.select_nth_unstable(rank).1)
     }
 
-    /// So many blocks were cleaned in so long.
+    /// Records that `blocks` were cleaned in `elapsed_ns`.
     pub(super) fn cleaned(&mut self, blocks: usize, elapsed_ns: u64) {
         if elapsed_ns > 0 {
             let rate = blocks as f64 * 1e9 / elapsed_ns as f64;
@@ -78,7 +77,7 @@ impl Pace {
         }
     }
 
-    /// Seconds until so many blocks are cleaned, if any were yet.
+    /// Estimated seconds to clean `blocks`; `None` before the first cleaning.
     pub(super) fn seconds_for(&self, blocks: u64) -> Option<f64> {
         (self.blocks_per_second > 0.0).then(|| blocks as f64 / self.blocks_per_second)
     }
@@ -91,7 +90,7 @@ mod tests {
     const NOW: u64 = 5_000_000_000;
 
     #[test]
-    fn a_slow_request_stops_cleaning_until_a_hundred_have_paid_for_it() {
+    fn slow_request_pauses_cleaning_for_a_hundred_fast_ones() {
         let mut pace = Pace::default();
         pace.set_gate(10);
         assert!(!pace.must_pause(NOW));
@@ -103,13 +102,13 @@ mod tests {
         assert!(!pace.must_pause(NOW));
         (0..1000).for_each(|_| pace.note(NOW, 10));
         pace.note(NOW, 11);
-        assert!(!pace.must_pause(NOW), "one was saved up for");
+        assert!(!pace.must_pause(NOW), "the budget covers one slow request");
         pace.note(NOW, 11);
-        assert!(pace.must_pause(NOW), "no more than one");
+        assert!(pace.must_pause(NOW), "the budget covers only one");
     }
 
     #[test]
-    fn a_scan_of_slow_requests_stopped_cleaning_for_a_hundred_times_as_many() {
+    fn many_slow_requests_pause_cleaning_no_longer_than_one() {
         let mut pace = Pace::default();
         pace.set_gate(10);
         (0..10_000).for_each(|_| pace.note(NOW, 11));
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_held_up_when_nobody_asks() {
+    fn idle_clients_do_not_pause_cleaning() {
         let mut pace = Pace::default();
         pace.set_gate(10);
         pace.note(NOW, 11);
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn one_slow_request_in_a_hundred_is_at_the_percentile_and_two_are_above() {
+    fn p99_of_a_hundred_requests_ignores_one_outlier() {
         let mut pace = Pace::default();
         (0..99).for_each(|_| pace.note(NOW, 1));
         pace.note(NOW, 100);
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_gate_there_is_no_pause_and_without_a_rate_no_estimate() {
+    fn without_gate_no_pause_and_without_rate_no_estimate() {
         let mut pace = Pace::default();
         (0..WINDOW).for_each(|_| pace.note(NOW, u64::MAX));
         assert_eq!((pace.must_pause(NOW), pace.seconds_for(1000)), (false, None));

@@ -1,8 +1,7 @@
-//! Which pages may be written.
+//! Allocation of flash pages.
 //!
-//! A page is *free* when nothing that may be on flash says it holds anything, and nobody reads it. Only then is it handed
-//! out. A page that loses its block goes through two gates before it is free again: the commit that says so, and the
-//! last reader.
+//! A page is *free* when no record that may be on flash assigns a block to it and no operation reads it. Only free pages are
+//! allocated. A page that loses its block becomes free after the commit that records this and after its last reader.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,12 +10,12 @@ use super::layout::Layout;
 /// The pages of all groups.
 pub(super) struct Pages {
     per_group: u32,
-    /// One bit a page, set while it is free.
+    /// One bit per page, set while it is free.
     free: Vec<u64>,
     groups: Vec<Group>,
-    /// Readers of pages that have some.
+    /// Number of readers of each page that has any.
     readers: HashMap<u32, u32>,
-    /// Pages that are free but for their readers.
+    /// Pages that become free after their last reader.
     lingering: HashSet<u32>,
 }
 
@@ -24,7 +23,7 @@ struct Group {
     first: u32,
     end: u32,
     free: u32,
-    /// Where the search for a free page goes on: pages written one after the other lie side by side.
+    /// Where the search for a free page continues: consecutive writes get adjacent pages.
     hand: u32,
 }
 
@@ -44,14 +43,14 @@ impl Pages {
         Self { per_group, free, groups: groups.collect(), readers: HashMap::new(), lingering: HashSet::new() }
     }
 
-    /// A free page of `group`, not free any more. The one after the last one handed out, if it can be had.
+    /// Allocates a page of `group`: the next free one after the last allocated.
     pub(super) fn take(&mut self, group: u32) -> Option<u32> {
         let Group { first, end, free, hand } = self.groups[group as usize];
         if free == 0 {
             return None;
         }
         let page = self.next_free(hand, end).or_else(|| self.next_free(first, hand));
-        let page = page.expect("the group says that it has a free page");
+        let page = page.expect("the group has a free page");
         self.clear(page);
         let group = &mut self.groups[group as usize];
         group.free -= 1;
@@ -59,15 +58,15 @@ impl Pages {
         Some(page)
     }
 
-    /// This page holds something: for recovery.
+    /// Marks a page as in use, during recovery.
     pub(super) fn occupy(&mut self, page: u32) {
-        debug_assert!(self.is_free(page), "page {page} is taken twice");
+        debug_assert!(self.is_free(page), "page {page} is occupied twice");
         self.clear(page);
         self.groups[(page / self.per_group) as usize].free -= 1;
     }
 
-    /// Nothing on flash says that the page holds anything. It is free, or will be after its last reader.
-    pub(super) fn give_back(&mut self, page: u32) {
+    /// Frees a page that no record on flash assigns a block to, after its last reader.
+    pub(super) fn free(&mut self, page: u32) {
         if self.readers.contains_key(&page) {
             self.lingering.insert(page);
         } else {
@@ -75,7 +74,7 @@ impl Pages {
         }
     }
 
-    /// Somebody reads the page: until [`end_read`](Self::end_read) it is not written.
+    /// Keeps the page from being reused until [`end_read`](Self::end_read).
     pub(super) fn begin_read(&mut self, page: u32) {
         *self.readers.entry(page).or_insert(0) += 1;
     }
@@ -92,13 +91,13 @@ impl Pages {
         }
     }
 
-    /// Pages of `group`, free or not.
+    /// Number of pages of `group`.
     pub(super) fn all_in(&self, group: u32) -> u32 {
         let Group { first, end, .. } = self.groups[group as usize];
         end - first
     }
 
-    /// Free pages of `group`.
+    /// Number of free pages of `group`.
     pub(super) fn free_in(&self, group: u32) -> u32 {
         self.groups[group as usize].free
     }
@@ -129,7 +128,7 @@ impl Pages {
     }
 
     fn set(&mut self, page: u32) {
-        debug_assert!(!self.is_free(page), "page {page} is given back twice");
+        debug_assert!(!self.is_free(page), "page {page} is freed twice");
         self.free[page as usize / 64] |= 1 << (page % 64);
         self.groups[(page / self.per_group) as usize].free += 1;
     }
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_hands_out_each_page_once_and_in_order() {
+    fn group_allocates_each_page_once_in_order() {
         let mut pages = pages();
         for group in 0..3 {
             let count = pages.free_in(group);
@@ -157,12 +156,12 @@ mod tests {
     }
 
     #[test]
-    fn a_page_comes_back_after_its_last_reader() {
+    fn page_with_readers_is_free_after_the_last_one() {
         let mut pages = pages();
         let page = pages.take(1).unwrap();
         pages.begin_read(page);
         pages.begin_read(page);
-        pages.give_back(page);
+        pages.free(page);
         assert!(!pages.is_free(page));
         pages.end_read(page);
         assert!(!pages.is_free(page));
@@ -171,11 +170,11 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_came_back_are_handed_out_again_in_turn() {
+    fn freed_pages_are_allocated_again_in_order() {
         let mut pages = pages();
         let taken: Vec<u32> = std::iter::from_fn(|| pages.take(0)).collect();
         for &page in taken.iter().filter(|page| *page % 7 == 3) {
-            pages.give_back(page);
+            pages.free(page);
         }
         let again: Vec<u32> = std::iter::from_fn(|| pages.take(0)).collect();
         assert_eq!(again, taken.into_iter().filter(|page| page % 7 == 3).collect::<Vec<_>>());

@@ -1,7 +1,7 @@
-//! Who may touch which blocks: locks on ranges, in order of arrival.
+//! Locks on ranges of blocks, granted in order of arrival.
 //!
-//! A lock waits for every earlier one that overlaps it, held or waiting. Nobody waits for who came later, so nobody waits
-//! in a circle, and a wide request is not starved by narrow ones.
+//! A lock waits for every earlier overlapping one, held or waiting. No lock waits for a later one, so there are no deadlocks
+//! between ranges, and narrow requests do not starve a wide one.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,23 +12,23 @@ use parking_lot::Mutex;
 
 /// Locks on ranges of blocks.
 #[derive(Default)]
-pub(super) struct Ranges {
-    /// By ticket.
+pub(super) struct RangeLock {
+    /// RangeGuard and waiting ranges, by ticket.
     claims: Mutex<BTreeMap<u64, Range<u64>>>,
     tickets: Mutex<u64>,
     released: Event,
 }
 
-/// A range that is held until this is dropped. Whoever starts I/O under it gives the I/O's completion a share, so
-/// that a caller that goes away does not unlock what is still being written.
-pub(super) struct Held {
-    ranges: Arc<Ranges>,
+/// A locked range, unlocked on drop. The completion of each I/O within it shares ownership, so the range stays locked until the
+/// I/O ends even if the caller's future is dropped.
+pub(super) struct RangeGuard {
+    ranges: Arc<RangeLock>,
     ticket: u64,
 }
 
-impl Ranges {
-    /// Waits until `range` is free of all who came before.
-    pub(super) async fn lock(self: &Arc<Self>, range: Range<u64>) -> Held {
+impl RangeLock {
+    /// Locks `range`, after all earlier overlapping locks are released.
+    pub(super) async fn lock(self: &Arc<Self>, range: Range<u64>) -> RangeGuard {
         let held = self.claim(range);
         loop {
             let listener = self.released.listen();
@@ -39,17 +39,17 @@ impl Ranges {
         }
     }
 
-    /// What is claimed at the moment, held or waited for.
+    /// RangeLock that are held or waited for.
     pub(super) fn claimed(&self) -> Vec<Range<u64>> {
         self.claims.lock().values().cloned().collect()
     }
 
-    fn claim(self: &Arc<Self>, range: Range<u64>) -> Held {
+    fn claim(self: &Arc<Self>, range: Range<u64>) -> RangeGuard {
         let mut claims = self.claims.lock();
         let mut tickets = self.tickets.lock();
         *tickets += 1;
         claims.insert(*tickets, range);
-        Held { ranges: Arc::clone(self), ticket: *tickets }
+        RangeGuard { ranges: Arc::clone(self), ticket: *tickets }
     }
 
     fn is_blocked(&self, ticket: u64) -> bool {
@@ -59,7 +59,7 @@ impl Ranges {
     }
 }
 
-impl Drop for Held {
+impl Drop for RangeGuard {
     fn drop(&mut self) {
         self.ranges.claims.lock().remove(&self.ticket);
         self.ranges.released.notify(usize::MAX);
@@ -82,21 +82,21 @@ mod tests {
     }
 
     #[test]
-    fn who_overlaps_waits_and_who_does_not_goes_on() {
-        let ranges = Arc::new(Ranges::default());
+    fn overlapping_lock_waits_and_disjoint_lock_does_not() {
+        let ranges = Arc::new(RangeLock::default());
         let mut first = pin!(ranges.lock(0..10));
-        let held = poll(first.as_mut()).expect("nobody was before");
+        let held = poll(first.as_mut()).expect("no earlier lock");
         let mut beside = pin!(ranges.lock(10..12));
         let _beside = poll(beside.as_mut()).expect("it does not overlap");
         let mut second = pin!(ranges.lock(9..11));
         assert!(poll(second.as_mut()).is_none());
         drop(held);
-        assert!(poll(second.as_mut()).is_none(), "the second neighbour is still there");
+        assert!(poll(second.as_mut()).is_none(), "the second neighbour still holds its lock");
     }
 
     #[test]
-    fn nobody_overtakes_who_waits() {
-        let ranges = Arc::new(Ranges::default());
+    fn later_lock_does_not_overtake_a_waiting_one() {
+        let ranges = Arc::new(RangeLock::default());
         let mut first = pin!(ranges.lock(0..10));
         let held = poll(first.as_mut()).unwrap();
         let mut wide = pin!(ranges.lock(5..20));
@@ -111,8 +111,8 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_that_gives_up_is_out_of_the_way() {
-        let ranges = Arc::new(Ranges::default());
+    fn dropped_waiter_no_longer_blocks_later_locks() {
+        let ranges = Arc::new(RangeLock::default());
         let mut first = pin!(ranges.lock(0..10));
         let held = poll(first.as_mut()).unwrap();
         {

@@ -1,59 +1,58 @@
-//! Reading: hits without a lock, the rest once for everyone.
+//! Reads. Hits take no range lock; misses lock their blocks, so concurrent misses of a block read it from the disk once.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use device::{IoBuffer, IoError, IoSlice, Pending, PlacementHandle, Request};
 
+use super::device_errors::DiskTask;
 use super::error::{Result, VolumeError, VolumeErrorKind};
-use super::piece::{Part, runs};
-use super::state::{Copy, State, Written};
-use super::trouble::DiskTask;
+use super::segment::{Part, runs};
+use super::state::{FlashCopy, State, Written};
 use super::work::Work;
 use super::{Health, Shared};
 use crate::sets::{Admit, Read, Tuning};
 
-/// A page of a block that is to be read.
+/// A part that is read from its flash page.
 #[derive(Debug, Clone)]
 struct Hit {
     part: Part,
-    copy: Copy,
+    copy: FlashCopy,
 }
 
-/// What is to be done about a block that is not all on flash.
+/// A part with sectors that flash lacks.
 #[derive(Debug, Clone)]
 struct Miss {
     part: Part,
-    /// What flash has of it.
-    copy: Option<Copy>,
-    /// Where it will live, if it is to be brought in.
-    home: Option<Home>,
-    /// What the sets decided, and counted, when they were told `admit`.
+    /// The sectors that flash has.
+    copy: Option<FlashCopy>,
+    /// Where the block is inserted, if it is admitted.
+    destination: Option<Destination>,
+    /// The decision of the sets for `admit`, which has been counted.
     decided: Read,
     admit: Admit,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Home {
+struct Destination {
     slot: crate::sets::Slot,
     page: u32,
     dirty: bool,
 }
 
-/// A piece under way.
+/// The reads of one segment.
 struct Plan {
     work: Arc<Work>,
     hits: Vec<Hit>,
     misses: Vec<Miss>,
 }
 
-/// How often blocks are locked and read, at most. Bad copies that an attempt finds are dropped, and the next finds them gone;
-/// one more than these would find nothing new.
+/// Attempts per segment. An attempt drops clean blocks with damaged pages, and the next reads them from the disk.
 const ATTEMPTS: u32 = 3;
 
-/// What was read and is on its way into the cache, about. No client waits for it, so that clients who read faster than flash is
-/// written would have it pile up.
-const MOST_FILLING_BYTES: u64 = 64 << 20;
+/// Approximate limit of read data that is still being written to flash. Replies do not wait for these writes, so clients that read
+/// faster than the flash is written would fill the memory.
+const MAX_FILLING_BYTES: u64 = 64 << 20;
 
 impl Shared {
     pub(super) async fn read(self: &Arc<Self>, offset: u64, len: usize, may_cache: bool) -> Result<IoSlice> {
@@ -63,54 +62,54 @@ impl Shared {
             self.check_open(&state)?;
             admit(&mut state, offset, len, may_cache, |tuning| tuning.read_bypass_bytes)
         };
-        let mut pieces = self.pieces(offset, len);
-        let Some(first) = pieces.next() else { return Ok(IoBuffer::zeroed(0).into()) };
+        let mut segments = self.segments(offset, len);
+        let Some(first) = segments.next() else { return Ok(IoBuffer::zeroed(0).into()) };
         if first.end == offset + len as u64 {
-            return self.read_piece(&first, admit).await;
+            return self.read_segment(&first, admit).await;
         }
         let mut whole = IoBuffer::zeroed(len);
-        for piece in std::iter::once(first).chain(pieces) {
-            let bytes = self.read_piece(&piece, admit).await?;
-            whole[(piece.start - offset) as usize..][..bytes.len()].copy_from_slice(&bytes);
+        for segment in std::iter::once(first).chain(segments) {
+            let bytes = self.read_segment(&segment, admit).await?;
+            whole[(segment.start - offset) as usize..][..bytes.len()].copy_from_slice(&bytes);
         }
         Ok(whole.into())
     }
 
-    async fn read_piece(self: &Arc<Self>, piece: &Range<u64>, admit: Admit) -> Result<IoSlice> {
-        let parts = self.parts(piece);
+    async fn read_segment(self: &Arc<Self>, segment: &Range<u64>, admit: Admit) -> Result<IoSlice> {
+        let parts = self.parts(segment);
         if let Some(plan) = self.plan_hits(&parts, admit) {
-            match self.read_hits(&plan, piece).await {
-                // Bad copies of clean blocks are dropped with the plan; the disk has them.
-                Err(error) if error.kind() == VolumeErrorKind::Flash => self.take_back(&plan),
+            match self.read_hits(&plan, segment).await {
+                // Clean blocks with damaged pages are dropped with the plan. They are read from the disk below.
+                Err(error) if error.kind() == VolumeErrorKind::Flash => self.undo_counts(&plan),
                 read => return read,
             }
         }
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let range = self.blocks.lock(self.blocks_of(piece)).await;
+            let range = self.blocks.lock(self.blocks_of(segment)).await;
             let plan = self.plan_misses(&parts, Work::new(self, Some(range)), admit);
-            match self.read_locked(&plan, piece).await {
+            match self.read_locked(&plan, segment).await {
                 Err(error) if error.kind() == VolumeErrorKind::Flash && attempts < ATTEMPTS => {
-                    self.take_back(&plan);
+                    self.undo_counts(&plan);
                 }
                 read => return read,
             }
         }
     }
 
-    /// The plan's blocks are asked for once more, and were read once.
-    fn take_back(&self, plan: &Plan) {
+    /// Reverses the statistics and policy updates of reads that are repeated.
+    fn undo_counts(&self, plan: &Plan) {
         let sets = &mut self.state.lock().sets;
         for hit in &plan.hits {
-            sets.take_back_read_hit(hit.part.block);
+            sets.undo_read_hit(hit.part.block);
         }
         for miss in &plan.misses {
-            sets.take_back_read(miss.part.block, miss.admit, miss.decided);
+            sets.undo_read(miss.part.block, miss.admit, miss.decided);
         }
     }
 
-    /// The pages of all blocks, if flash has all that is asked for.
+    /// Plans to read all parts from flash. `None` if flash lacks any of their sectors.
     fn plan_hits(self: &Arc<Self>, parts: &[Part], admit: Admit) -> Option<Plan> {
         let mut state = self.state.lock();
         let hits: Option<Vec<Hit>> = parts.iter().map(|part| hit(&state, part)).collect();
@@ -123,14 +122,14 @@ impl Shared {
         Some(Plan { work, hits, misses: Vec::new() })
     }
 
-    async fn read_locked(self: &Arc<Self>, plan: &Plan, piece: &Range<u64>) -> Result<IoSlice> {
+    async fn read_locked(self: &Arc<Self>, plan: &Plan, segment: &Range<u64>) -> Result<IoSlice> {
         if plan.misses.is_empty() {
-            return self.read_hits(plan, piece).await;
+            return self.read_hits(plan, segment).await;
         }
         let from_disk = self.start_disk_reads(&plan.misses);
         let old: Vec<Hit> = plan.misses.iter().filter_map(Miss::old).collect();
-        let mut bytes = IoBuffer::zeroed((piece.end - piece.start) as usize);
-        // Both before either's error: what is bad is to be found at once.
+        let mut bytes = IoBuffer::zeroed((segment.end - segment.start) as usize);
+        // Both complete before an error is returned, so that all damaged pages are found.
         let hit_pages = self.read_pages(&plan.work, &plan.hits).await;
         let old_pages = self.read_pages(&plan.work, &old).await;
         for (hit, page) in hit_pages? {
@@ -158,8 +157,8 @@ impl Shared {
         let mut state = self.state.lock();
         let filling_bytes = state.filling_blocks as u64 * u64::from(self.layout.block_bytes);
         let may_change = state.health == Health::Healthy
-            && state.has_room_for_changes(parts.len())
-            && filling_bytes < MOST_FILLING_BYTES;
+            && state.has_space_for_changes(parts.len())
+            && filling_bytes < MAX_FILLING_BYTES;
         let (mut hits, mut misses) = (Vec::new(), Vec::new());
         for part in parts {
             let admit = admit_now(&state, part.block, admit, may_change);
@@ -171,10 +170,10 @@ impl Shared {
             }
             misses.push(miss(&mut state, &work, part, (decided, admit), may_change));
         }
-        let to_fill = misses.iter().filter(|miss| miss.home.is_some()).count();
-        work.promise_changes(&mut state, to_fill);
-        let mut kept_out = misses.iter().filter(|miss| miss.admit == Admit::NoRoom);
-        let commit_soon = kept_out.any(|miss| state.should_commit(miss.part.block));
+        let to_fill = misses.iter().filter(|miss| miss.destination.is_some()).count();
+        work.reserve_changes(&mut state, to_fill);
+        let mut rejected = misses.iter().filter(|miss| miss.admit == Admit::NoSpace);
+        let commit_soon = rejected.any(|miss| state.should_commit(miss.part.block));
         drop(state);
         if commit_soon {
             self.commit_in_background();
@@ -182,7 +181,7 @@ impl Shared {
         Plan { work, hits, misses }
     }
 
-    /// One read for each run of neighbours on disk, or more where one would be too long.
+    /// Submits one disk read for each run of adjacent blocks, split at the largest transfer.
     fn start_disk_reads(&self, misses: &[Miss]) -> Vec<(Range<usize>, Pending)> {
         let block_bytes = u64::from(self.layout.block_bytes);
         let most = (u64::from(self.disk.geometry().max_io_bytes) / block_bytes).max(1);
@@ -199,7 +198,7 @@ impl Shared {
         runs.into_iter().map(start).collect()
     }
 
-    /// What was read, block by block; the disk's last block is filled up with zeros.
+    /// Splits the data into blocks. The disk's last block is padded with zeros.
     fn cut(&self, misses: &[Miss], data: &IoSlice) -> Vec<IoSlice> {
         let block_bytes = self.layout.block_bytes as usize;
         let cut = |number: usize| {
@@ -214,8 +213,8 @@ impl Shared {
         (0..misses.len()).map(cut).collect()
     }
 
-    async fn read_hits(&self, plan: &Plan, piece: &Range<u64>) -> Result<IoSlice> {
-        let len = (piece.end - piece.start) as usize;
+    async fn read_hits(&self, plan: &Plan, segment: &Range<u64>) -> Result<IoSlice> {
+        let len = (segment.end - segment.start) as usize;
         let mut pages = self.read_pages(&plan.work, &plan.hits).await?;
         if let [(hit, page)] = &pages[..] {
             return Ok(page.part(hit.part.within.clone()));
@@ -227,8 +226,8 @@ impl Shared {
         Ok(bytes.into())
     }
 
-    /// Reads whole pages, neighbours together, and checks them where checksums are kept. All that are bad leave with `work`, if
-    /// they are clean.
+    /// Reads whole pages, adjacent ones together, and verifies their checksums if known. Clean blocks with damaged pages are
+    /// dropped when `work` ends.
     async fn read_pages(&self, work: &Arc<Work>, hits: &[Hit]) -> Result<Vec<(Hit, IoSlice)>> {
         let block_bytes = self.layout.block_bytes as usize;
         let most = (self.flash.geometry().max_io_bytes as usize / block_bytes).max(1) as u32;
@@ -262,23 +261,23 @@ impl Shared {
         result.map(|()| pages)
     }
 
-    /// The page of a part whose block has all its sectors or a merge's old ones: for writes.
-    pub(super) async fn read_copy(&self, work: &Arc<Work>, part: &Part, copy: Copy) -> Result<IoSlice> {
+    /// Reads one page for a write that keeps some of its sectors.
+    pub(super) async fn read_copy(&self, work: &Arc<Work>, part: &Part, copy: FlashCopy) -> Result<IoSlice> {
         let hit = Hit { part: part.clone(), copy };
         Ok(self.read_pages(work, &[hit]).await?.remove(0).1)
     }
 
-    /// The pages of several blocks, in order.
+    /// Reads the pages of several blocks, in order.
     pub(super) async fn read_copies_of(
         &self,
         work: &Arc<Work>,
-        blocks: Vec<(Part, Copy)>,
+        blocks: Vec<(Part, FlashCopy)>,
     ) -> Result<Vec<IoSlice>> {
         let hits: Vec<Hit> = blocks.into_iter().map(|(part, copy)| Hit { part, copy }).collect();
         Ok(self.read_pages(work, &hits).await?.into_iter().map(|(_, page)| page).collect())
     }
 
-    /// One block of the disk, filled up with zeros where the disk ends.
+    /// Reads one block of the disk, padded with zeros at the end of the disk.
     pub(super) async fn read_disk_block(&self, block: u64) -> Result<IoBuffer> {
         self.state.lock().sets.counters_mut().disk_reads += 1;
         let offset = block * u64::from(self.layout.block_bytes);
@@ -295,13 +294,13 @@ impl Shared {
         Ok(padded)
     }
 
-    /// Brings blocks in, in the background: the reply does not wait for it.
+    /// Inserts blocks in the background; the reply does not wait.
     fn start_fill(self: &Arc<Self>, work: &Arc<Work>, misses: &[Miss], blocks: &[IoSlice]) {
         let filled: Vec<(Written, IoSlice)> = misses
             .iter()
             .zip(blocks)
             .filter_map(|(miss, data)| {
-                let Home { slot, page, dirty } = miss.home?;
+                let Destination { slot, page, dirty } = miss.destination?;
                 let written =
                     Written { slot, block: miss.part.block, page, crc: crc32c(data), partial: None, dirty };
                 Some((written, data.clone()))
@@ -321,12 +320,12 @@ impl Shared {
         let fill = Arc::new(fill);
         for request in writes {
             let fill = Arc::clone(&fill);
-            let told = move |outcome: device::Outcome| fill.told(outcome);
-            self.flash.submit(request, device::Completion::new(told));
+            let completed = move |outcome: device::Outcome| fill.complete(outcome);
+            self.flash.submit(request, device::Completion::new(completed));
         }
     }
 
-    /// Writes of whole pages, one for each run of neighbours.
+    /// Write requests for whole pages, one for each run of adjacent pages.
     pub(super) fn page_writes(&self, pages: &[(Written, IoSlice)]) -> Vec<Request> {
         let geometry = self.flash.geometry();
         let block_bytes = self.layout.block_bytes as usize;
@@ -352,24 +351,24 @@ impl Shared {
         runs.into_iter().map(request).collect()
     }
 
-    /// Pages could not be read. The disk has what is clean of them; what is dirty is lost until it can be read again.
+    /// Handles a failed read of pages. Clean blocks are dropped, since the disk has them. Dirty blocks stay: a later read may succeed.
     fn flash_read_failed(&self, work: &Arc<Work>, hits: &[Hit], error: IoError) -> VolumeError {
         self.state.lock().io.ssd_read_errors += 1;
         for hit in hits {
-            work.found_bad(hit.part.block, hit.copy.page);
+            work.report_damaged(hit.part.block, hit.copy.page);
         }
         VolumeError::flash("reading the flash", error)
     }
 
     fn bad_page(&self, work: &Arc<Work>, hit: &Hit) -> VolumeError {
         self.state.lock().io.checksum_errors += 1;
-        work.found_bad(hit.part.block, hit.copy.page);
+        work.report_damaged(hit.part.block, hit.copy.page);
         let why = format!("block {} on flash, page {}: its checksum is wrong", hit.part.block, hit.copy.page);
         VolumeError::new(VolumeErrorKind::Flash, why)
     }
 }
 
-/// Adds the request to the known streams; whether its blocks may be cached. `limit` is the setting for the length of a stream.
+/// Adds the request to the sequential streams and returns whether its blocks may be cached. `limit` selects the stream length limit.
 pub(super) fn admit(
     state: &mut State,
     offset: u64,
@@ -380,16 +379,16 @@ pub(super) fn admit(
     if !may_cache {
         return Admit::Refused;
     }
-    let stream_bytes = state.streams.see(offset, len as u64);
+    let stream_bytes = state.streams.record(offset, len as u64);
     let limit = limit(state.sets.tuning());
     if limit > 0 && stream_bytes > limit { Admit::Sequential } else { Admit::Yes }
 }
 
-/// Whether a block that would come in can. Nobody waits for a commit only to have one brought in.
+/// Whether a block can be inserted now. An insertion never waits for a commit.
 fn admit_now(state: &State, block: u64, admit: Admit, may_change: bool) -> Admit {
     match admit {
         Admit::Yes if state.health != Health::Healthy => Admit::Refused,
-        Admit::Yes if !may_change || state.pages.free_in(state.group_of(block)) == 0 => Admit::NoRoom,
+        Admit::Yes if !may_change || state.pages.free_in(state.group_of(block)) == 0 => Admit::NoSpace,
         admit => admit,
     }
 }
@@ -407,7 +406,7 @@ fn miss(
     (decided, admit): (Read, Admit),
     may_change: bool,
 ) -> Miss {
-    let none = Miss { part: part.clone(), copy: None, home: None, decided, admit };
+    let none = Miss { part: part.clone(), copy: None, destination: None, decided, admit };
     let (slot, copy) = match decided {
         Read::Around => return none,
         Read::Hit(slot) => (slot, state.copy(slot)),
@@ -424,25 +423,25 @@ fn miss(
         work.read_page(state, copy.page);
     }
     let page = if may_change { work.take_page(state, part.block) } else { None };
-    Miss { copy, home: page.map(|page| Home { slot, page, dirty }), ..none }
+    Miss { copy, destination: page.map(|page| Destination { slot, page, dirty }), ..none }
 }
 
 impl Miss {
-    /// What flash has of the block.
+    /// The block's sectors on flash.
     fn old(&self) -> Option<Hit> {
         self.copy.map(|copy| Hit { part: self.part.clone(), copy })
     }
 }
 
-/// The disk's block with the sectors that flash has.
-fn merged(from_disk: &IoSlice, page: &IoSlice, copy: Copy) -> IoSlice {
+/// The block from the disk, overlaid with the sectors on flash.
+fn merged(from_disk: &IoSlice, page: &IoSlice, copy: FlashCopy) -> IoSlice {
     let mut block = IoBuffer::copy_of(from_disk);
     overlay(&mut block, page, copy);
     block.into()
 }
 
-/// Puts the sectors of a page over a block.
-pub(super) fn overlay(block: &mut [u8], page: &[u8], copy: Copy) {
+/// Copies the sectors of a page over a block.
+pub(super) fn overlay(block: &mut [u8], page: &[u8], copy: FlashCopy) {
     let sector = super::SECTOR_BYTES as usize;
     let Some(sectors) = copy.partial else { return block.copy_from_slice(page) };
     for run in sectors.runs() {
@@ -455,7 +454,7 @@ pub(super) fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// Blocks on their way in. When the last of their writes has ended they are there, or were never meant to be.
+/// Blocks that are being inserted. They are installed when the last write completes, unless a write failed.
 struct Fill {
     shared: Arc<Shared>,
     work: Arc<Work>,
@@ -463,7 +462,7 @@ struct Fill {
 }
 
 impl Fill {
-    fn told(&self, outcome: device::Outcome) {
+    fn complete(&self, outcome: device::Outcome) {
         if let Err(error) = outcome {
             let error = VolumeError::flash("writing blocks that were read to the flash", error);
             self.shared.state.lock().fail_flash(error, self.shared.timer.monotonic_ns());

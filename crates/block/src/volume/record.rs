@@ -1,4 +1,4 @@
-//! What is told of a page, in the journal and in the tables alike.
+//! The record of a page, in the journal, the intent log and the tables.
 //!
 //! ```text
 //!      0        4        8                   14         15      16                      32
@@ -8,16 +8,16 @@
 //!      +--------+--------+-------------------+----------+-------+- - - - - - - - - - - -+
 //! ```
 //!
-//! A record states what a page holds from now on, whatever it held before: replaying records twice changes nothing.
-//! `flags`: 1 the page holds `block` (else it is free), 2 dirty, 4 partial (a second unit says which sectors are there),
-//! 8 fresh (the page was written since the commit before: if a crash cut this commit off, `crc` tells whether the page
-//! was), 16 epoch (a last unit has it in its first 8 bytes, the rest are zeros; in tables of ordered volumes only). `crc`
-//! is CRC-32C of the page, or 0 where it is not known and the record not fresh. `standing` is how the block stood with the
-//! policy when the record was made ([`Standing`]); every value makes sense, and format 1 always has 0 there.
+//! A record replaces what earlier ones say about its page, so replaying a record twice changes nothing.
+//! `flags`: 1 the page holds `block` (otherwise it is free), 2 dirty, 4 partial (a second unit lists the sectors),
+//! 8 fresh (the page was written since the previous commit: `crc` tells after a crash whether the write completed),
+//! 16 epoch (a last unit has it in its first 8 bytes and zeros in the rest; only in tables of ordered volumes). `crc`
+//! is CRC-32C of the page, or 0 if it is unknown and the record is not fresh. `standing` is the policy state of the block when the
+//! record was made ([`Standing`]); every value is valid, and format 1 always has 0.
 
 use crate::sets::{MAX_DISK_BLOCKS, Standing};
 
-/// Bytes of a unit: a record takes one, or two if its block is partial.
+/// Bytes of a unit. A record takes one, and one more each if its block is partial or has an epoch.
 pub const UNIT_BYTES: usize = 16;
 
 const HELD: u8 = 1;
@@ -27,9 +27,9 @@ const FRESH: u8 = 8;
 const EPOCH: u8 = 16;
 const BLOCK_BITS: u32 = 48;
 const FLAGS_SHIFT: u32 = BLOCK_BITS + 8;
-const _: () = assert!(MAX_DISK_BLOCKS < 1 << BLOCK_BITS, "so the byte above was 0 before it had a meaning");
+const _: () = assert!(MAX_DISK_BLOCKS < 1 << BLOCK_BITS, "the byte above the block number was 0 in format 1");
 
-/// The sectors of 512 bytes of a block that are there, the first one in bit 0.
+/// A set of a block's 512-byte sectors; the first one is bit 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sectors(pub u128);
 
@@ -41,19 +41,19 @@ impl Sectors {
         Self(below(to) & !below(from))
     }
 
-    /// Whether all of `other` are among them.
+    /// Whether all of `other` are in this set.
     #[must_use]
     pub fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// These and `other`.
+    /// The union of both sets.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Runs of neighbours, as ranges of sectors.
+    /// Runs of adjacent sectors, as ranges.
     pub fn runs(self) -> impl Iterator<Item = std::ops::Range<u32>> {
         let mut left = self.0;
         std::iter::from_fn(move || {
@@ -68,32 +68,32 @@ impl Sectors {
     }
 }
 
-/// What a page holds.
+/// The contents of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
+pub struct PageContents {
     /// Block of the disk.
     pub block: u64,
-    /// Whether the disk has something older.
+    /// Whether the page is newer than the disk.
     pub dirty: bool,
-    /// Which sectors are there; `None` is all.
+    /// The sectors on the page; `None` means all.
     pub partial: Option<Sectors>,
-    /// CRC-32C of the page, or 0 where unknown.
+    /// CRC-32C of the page, or 0 if unknown.
     pub crc: u32,
-    /// Whether the page was written since the commit before.
+    /// Whether the page was written since the previous commit.
     pub fresh: bool,
-    /// The commit that brought it, if that is to be remembered; 0 is not.
+    /// The commit that wrote the page, if it must be kept; otherwise 0.
     pub epoch: u64,
-    /// How the block stands with the policy.
+    /// Policy state of the block.
     pub standing: Standing,
 }
 
-/// A page and what it holds from now on; `None` is nothing.
+/// A page and its contents; `None` if it is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
-    /// The page.
+    /// Page number.
     pub page: u32,
-    /// What it holds.
-    pub held: Option<Held>,
+    /// Contents of the page.
+    pub held: Option<PageContents>,
 }
 
 impl Record {
@@ -103,9 +103,9 @@ impl Record {
         1 + self.held.map_or(0, |held| usize::from(held.partial.is_some()) + usize::from(held.epoch > 0))
     }
 
-    /// Adds the record's bytes.
+    /// Appends the encoded record.
     pub fn append_to(&self, bytes: &mut Vec<u8>) {
-        let held = self.held.unwrap_or(Held {
+        let held = self.held.unwrap_or(PageContents {
             block: 0,
             dirty: false,
             partial: None,
@@ -133,8 +133,8 @@ impl Record {
         }
     }
 
-    /// Takes the first record off `units`. `None` if there is none or it makes no sense, which a checksummed block
-    /// never holds.
+    /// Removes the first record from `units`. `None` if there is none or it is invalid, which never occurs in a block with a valid
+    /// checksum.
     pub fn take_from(units: &mut &[u8]) -> Option<Self> {
         let (unit, rest) = units.split_first_chunk::<UNIT_BYTES>()?;
         let page = u32::from_le_bytes(unit[0..4].try_into().expect("four bytes"));
@@ -160,7 +160,7 @@ impl Record {
         let (sectors, epoch) = (more(PARTIAL)?, u64::try_from(more(EPOCH)?).ok()?);
         let partial = (flags & PARTIAL != 0).then_some(Sectors(sectors));
         let (dirty, fresh) = (flags & DIRTY != 0, flags & FRESH != 0);
-        Some(Self { page, held: Some(Held { block, dirty, partial, crc, fresh, epoch, standing }) })
+        Some(Self { page, held: Some(PageContents { block, dirty, partial, crc, fresh, epoch, standing }) })
     }
 }
 
@@ -169,18 +169,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_come_back_as_they_were() {
+    fn encoded_records_decode_to_the_same() {
         let held = |block, dirty, partial| {
             let standing = Standing(block as u8);
-            Some(Held { block, dirty, partial, crc: 0x0102_0304, fresh: dirty, epoch: 0, standing })
+            Some(PageContents { block, dirty, partial, crc: 0x0102_0304, fresh: dirty, epoch: 0, standing })
         };
         let records = [
             Record { page: 7, held: None },
             Record { page: u32::MAX - 1, held: held((1 << 48) - 1, true, None) },
             Record { page: 0, held: held(5, true, Some(Sectors::range(3, 128))) },
             Record { page: 9, held: held(6, false, None) },
-            Record { page: 8, held: held(7, true, Some(Sectors(5))).map(|held| Held { epoch: 99, ..held }) },
-            Record { page: 7, held: held(8, true, None).map(|held| Held { epoch: u64::MAX, ..held }) },
+            Record {
+                page: 8,
+                held: held(7, true, Some(Sectors(5))).map(|held| PageContents { epoch: 99, ..held }),
+            },
+            Record {
+                page: 7,
+                held: held(8, true, None).map(|held| PageContents { epoch: u64::MAX, ..held }),
+            },
         ];
         let mut bytes = Vec::new();
         for record in &records {
@@ -194,10 +200,10 @@ mod tests {
         assert!(units.is_empty());
     }
 
-    /// So that a record of format 1 is read as what it was, and one of format 2 with nothing to tell is one of format 1.
+    /// A record of format 2 with the default policy state equals one of format 1.
     #[test]
-    fn the_bytes_are_those_of_version_1_but_for_the_standing() {
-        let mut held = Held {
+    fn encoding_equals_version_1_except_standing() {
+        let mut held = PageContents {
             block: 0x0a0b_0c0d_0e0f,
             dirty: true,
             partial: None,
@@ -215,10 +221,10 @@ mod tests {
     }
 
     #[test]
-    fn unknown_flags_and_cut_off_records_are_no_records() {
+    fn unknown_flags_and_truncated_records_are_rejected() {
         let mut bytes = Vec::new();
         let standing = Standing::default();
-        let held = Held {
+        let held = PageContents {
             block: 1,
             dirty: true,
             partial: Some(Sectors(1)),
@@ -228,7 +234,7 @@ mod tests {
             standing,
         };
         Record { page: 1, held: Some(held) }.append_to(&mut bytes);
-        assert_eq!(Record::take_from(&mut &bytes[..16]), None, "the mask is missing");
+        assert_eq!(Record::take_from(&mut &bytes[..16]), None, "the sector mask is missing");
         for flags in [2, 4, 6, 8, 0x20, 0x41, 0x81] {
             bytes[15] = flags;
             assert_eq!(Record::take_from(&mut &bytes[..]), None, "flags {flags}");
@@ -236,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_sectors_are_found() {
+    fn sector_runs_are_maximal() {
         assert_eq!(Sectors(0b1110_0101).runs().collect::<Vec<_>>(), [0..1, 2..3, 5..8]);
         assert!(Sectors(u128::MAX).runs().eq(std::iter::once(0..128)));
         assert!(Sectors::range(127, 128).runs().eq(std::iter::once(127..128)));

@@ -1,17 +1,15 @@
-//! Opening a volume: after a close, and after a crash.
+//! Opening a volume, after a close or a crash.
 //!
-//! The table, then the journal's commits over it. The last commit may have been cut off by a power cut after all of its
-//! blocks and before all of its pages were on flash: it counts only if the checksums of the pages that it brought are right
-//! (rule 2 in the [parent module](super)). Then the notes that follow the last commit: they were written and not flushed, so
-//! of those that are there as many count, from the first one on, as leave no page held that is not as it was written. After
-//! the death of the process that is all of them; after a power cut a part, of which nobody was promised anything. Then what
-//! was found is made durable and a commit is added that tells it, so that the next recovery decides the same. Where the
-//! journal has no room for that a table is written instead, with no commit after it: recoveries that are cut off, however
-//! many, use nothing up.
+//! The table is read, and the journal's commits are applied to it. A power cut may have come after all blocks of the last
+//! commit were on flash and before all of its pages were. That commit is valid only if the checksums of its pages match (rule 2 in
+//! the [parent module](super)). Then the intent log's entries after the last commit are applied. They were not flushed, so only
+//! the longest prefix counts after which every page has its recorded contents: all entries after a kill of the process, a part of
+//! them after a power cut, which acknowledged no flush of them. Finally the result is flushed, and a commit repeats it, so that
+//! the next recovery reaches the same result. If the journal has no space, a table is written instead without a commit, so
+//! repeated interrupted recoveries use up nothing.
 //!
-//! Blocks stand with the policy as the table says, which has those of a set in their order, and after them what the journal
-//! and the notes brought since, in theirs. After a close that is all there is to know. After a crash the hits since the
-//! table are lost, but for how often blocks had been hit when they were written.
+//! The policy state is that of the table, followed by the blocks of the journal and the intent log in their order. After a close it is
+//! complete. After a crash the hits since the table are lost, except the hit counts that were recorded when blocks were written.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -21,61 +19,61 @@ use device::{Device, IoBuffer, Request};
 use event_listener::Event;
 use parking_lot::Mutex;
 
+use super::device_errors::{DiskErrors, MonitoredDisk};
 use super::error::{Result, VolumeError, VolumeErrorKind};
-use super::found::{Found, damaged};
+use super::flash_map::{FlashMap, damaged};
 use super::identity;
 use super::journal::block::{self, BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES};
-use super::journal::commit::{Committed, Why};
-use super::noted::written_pages;
+use super::journal::commit::{CommitReason, Committed};
+use super::log_replay::written_pages;
 use super::read::crc32c;
 use super::record::Record;
 use super::state::State;
 use super::superblock::{self, Superblock};
-use super::trouble::{DiskTrouble, WatchedDisk};
 use super::work::Work;
-use super::{Pairing, Shared, Traces, Volume};
+use super::{OsIdentity, Pairing, Shared, Volume};
 
-/// What opening a volume found.
+/// The result of opening a volume.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// The volume was closed before; nothing had to be recovered.
+    /// The volume was closed; there was nothing to recover.
     pub was_clean: bool,
-    /// Blocks found.
+    /// Cached blocks.
     pub blocks: u64,
-    /// Of those, blocks that are newer than the disk's.
+    /// Dirty blocks among them.
     pub dirty_blocks: u64,
-    /// Blocks of the journal that were read.
+    /// Journal blocks that were read.
     pub journal_blocks: u64,
     /// Commits that were applied.
     pub commits: u64,
-    /// Notes that were applied: what was written since the last commit.
-    pub notes: u64,
-    /// The last commit, or notes after it, were dropped because their pages do not have the recorded checksums. A power cut
-    /// before the flush ended leaves this state; no flush was acknowledged then. Otherwise the flash lost data.
+    /// Intent log entries that were applied: writes since the last commit.
+    pub log_entries: u64,
+    /// The last commit, or entries of the intent log after it, were dropped because their pages have other checksums. A power cut
+    /// before the flush completed causes this, and then no flush was acknowledged. Otherwise the flash lost data.
     pub rolled_back: bool,
-    /// Blocks written by clients and dropped with that commit and those notes.
+    /// Blocks of clients' writes that were dropped with them.
     pub rolled_back_blocks: u64,
     /// Blocks of the last commit that the flash lost although the flush was acknowledged. The rest of the commit is kept. Reads of
     /// these blocks fail until a client writes them again.
     pub damaged_blocks: u64,
-    /// Clean blocks that were dropped because the mode writes to the disk directly and the disk may be newer, or the disk was
-    /// taken though it seemed wrong.
+    /// Clean blocks that were dropped because the disk may be newer: the mode writes to the disk directly, or a disk that
+    /// does not match was accepted.
     pub dropped_blocks: u64,
-    /// What opening took, with all reading, checking and writing: nanoseconds.
+    /// Duration of opening, including all I/O.
     pub elapsed_ns: u64,
-    /// The disk was taken though it seemed wrong.
+    /// A disk that does not match was accepted.
     pub was_forced: bool,
 }
 
-/// Bytes read with one request while recovering.
+/// Bytes per read during recovery.
 pub(super) const READ_BYTES: usize = 256 << 10;
 
 impl Volume {
-    /// Opens a volume. `timer` is what time is told by.
+    /// Opens a volume. `timer` is its clock.
     ///
     /// # Errors
-    /// [`VolumeErrorKind::Foreign`], [`VolumeErrorKind::NewerFormat`] and [`VolumeErrorKind::Damaged`] by what is on the
-    /// flash, [`VolumeErrorKind::WrongDisk`], and the devices' failures.
+    /// [`VolumeErrorKind::Foreign`], [`VolumeErrorKind::NewerFormat`] and [`VolumeErrorKind::Damaged`] for the contents of the flash,
+    /// [`VolumeErrorKind::WrongDisk`], and the devices' failures.
     pub async fn open(
         flash: Arc<dyn Device>,
         disk: Arc<dyn Device>,
@@ -84,24 +82,24 @@ impl Volume {
         Self::open_as(flash, disk, timer, Pairing::default()).await
     }
 
-    /// Reads the state on `flash` without its disk: the superblock, and the numbers of blocks that [`open`](Self::open) would find.
-    /// Writes nothing. The volume must be closed.
+    /// Reads the state on `flash` without its disk: the superblock, and the block counts that [`open`](Self::open) would report.
+    /// Writes nothing. The volume must not be open.
     ///
     /// # Errors
-    /// As [`open`](Self::open), but for those of the disk.
+    /// As [`open`](Self::open), except those of the disk.
     pub async fn survey(flash: &Arc<dyn Device>) -> Result<(Superblock, Recovery)> {
         let superblock = superblock::read(&**flash).await?;
         check_flash(&**flash, &superblock)?;
-        let (found, mut recovery) = Found::read(&**flash, &superblock).await?;
+        let (found, mut recovery) = FlashMap::read(&**flash, &superblock).await?;
         found.into_state(&superblock, &mut recovery, Trust::Whole)?;
         Ok((superblock, recovery))
     }
 
-    /// Opens a volume as [`open`](Self::open) does, given the system's knowledge of the disk. `is_forced` accepts a wrong
-    /// disk. Sets the volume's mark on the disk.
+    /// As [`open`](Self::open), given the operating system's identity of the disk, on which the volume sets its mark. `is_forced` accepts a
+    /// disk that does not match.
     ///
     /// # Errors
-    /// As [`open`](Self::open). A disk of another size is refused in any case.
+    /// As [`open`](Self::open). A disk of another size is refused even if forced.
     pub async fn open_as(
         flash: Arc<dyn Device>,
         disk: Arc<dyn Device>,
@@ -109,62 +107,62 @@ impl Volume {
         pairing: Pairing,
     ) -> Result<(Self, Recovery)> {
         let begun_ns = timer.monotonic_ns();
-        let Pairing { traces, is_forced } = pairing;
+        let Pairing { os_identity, is_forced } = pairing;
         let again = (Arc::clone(&flash), Arc::clone(&disk), Arc::clone(&timer));
-        let kept = if is_forced { traces.duplicate() } else { Traces::default() };
-        let loaded = match sampled(flash, disk, timer, traces).await {
+        let kept = if is_forced { os_identity.duplicate() } else { OsIdentity::default() };
+        let loaded = match sampled(flash, disk, timer, os_identity).await {
             Err(error) if is_forced && error.kind() == VolumeErrorKind::WrongDisk => {
                 let (flash, disk, timer) = again;
                 let superblock = superblock::read(&*flash).await?;
-                load(flash, disk, timer, kept, superblock, Trust::DirtyAlone).await
+                load(flash, disk, timer, kept, superblock, Trust::DirtyOnly).await
             }
             loaded => loaded,
         };
         let (shared, mut recovery, dropped) = loaded?;
         let gate_ms = shared.superblock.lock().tuning.latency_gate_ms;
         shared.set_latency_gate(gate_ms);
-        shared.adopt_disk(recovery.was_clean);
-        shared.settle(&recovery, &dropped).await?;
+        shared.claim_disk(recovery.was_clean);
+        shared.make_durable(&recovery, &dropped).await?;
         *shared.state.lock().sets.counters_mut() = crate::sets::Counters::default();
         recovery.elapsed_ns = shared.timer.monotonic_ns().saturating_sub(begun_ns);
         Ok((Self { shared, may_cache: true }, recovery))
     }
 }
 
-/// How much of what flash has is believed.
+/// Which recovered blocks are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trust {
-    /// All that counts.
+    /// All valid blocks.
     Whole,
-    /// What the disk does not have: it is not the one that the rest was read from, or was changed since.
-    DirtyAlone,
+    /// Only dirty blocks: clean ones may differ from this disk.
+    DirtyOnly,
 }
 
-/// A volume as it is found, nothing changed; and the pages of blocks that do not count any more.
+/// A recovered volume before any write, and the pages of dropped blocks.
 pub(super) type Loaded = (Arc<Shared>, Recovery, Vec<u32>);
 
-/// A volume as it is found, with a disk that is its own as far as can be told without its blocks.
+/// Loads a volume whose disk matches, apart from the comparison of blocks.
 pub(super) async fn verified(
     flash: Arc<dyn Device>,
     disk: Arc<dyn Device>,
     timer: Arc<dyn Timer>,
-    traces: Traces,
+    os_identity: OsIdentity,
 ) -> Result<Loaded> {
     let superblock = superblock::read(&*flash).await?;
     check_flash(&*flash, &superblock)?;
-    identity::check_disk(&*disk, &superblock, &traces).await?;
-    load(flash, disk, timer, traces, superblock, Trust::Whole).await
+    identity::check_disk(&*disk, &superblock, &os_identity).await?;
+    load(flash, disk, timer, os_identity, superblock, Trust::Whole).await
 }
 
-/// The same, by some of its blocks too.
+/// The same, and compares some clean blocks with the disk.
 async fn sampled(
     flash: Arc<dyn Device>,
     disk: Arc<dyn Device>,
     timer: Arc<dyn Timer>,
-    traces: Traces,
+    os_identity: OsIdentity,
 ) -> Result<Loaded> {
-    let loaded = verified(flash, disk, timer, traces).await?;
-    // What is bad there is counted when somebody reads it.
+    let loaded = verified(flash, disk, timer, os_identity).await?;
+    // Damaged pages are counted when a client reads them.
     let _bad = loaded.0.check_samples().await?;
     Ok(loaded)
 }
@@ -173,53 +171,53 @@ pub(super) async fn load(
     flash: Arc<dyn Device>,
     disk: Arc<dyn Device>,
     timer: Arc<dyn Timer>,
-    traces: Traces,
+    os_identity: OsIdentity,
     mut superblock: Superblock,
     trust: Trust,
 ) -> Result<Loaded> {
     identity::check_size(&*disk, &superblock.disk)?;
-    if trust == Trust::DirtyAlone {
-        // Recovered as after a crash: blocks are dropped, and what is known of the disk does not hold.
+    if trust == Trust::DirtyOnly {
+        // Treated as a crash: clean blocks are dropped, and the recorded state of the disk is void.
         superblock.clean = false;
-        superblock.disk.holds = false;
+        superblock.disk.is_current = false;
     }
-    let (found, mut recovery) = Found::read(&*flash, &superblock).await?;
+    let (found, mut recovery) = FlashMap::read(&*flash, &superblock).await?;
     let (state, dropped) = found.into_state(&superblock, &mut recovery, trust)?;
-    recovery.was_forced = trust == Trust::DirtyAlone;
-    Ok((shared_of(flash, disk, timer, traces, superblock, state), recovery, dropped))
+    recovery.was_forced = trust == Trust::DirtyOnly;
+    Ok((shared_of(flash, disk, timer, os_identity, superblock, state), recovery, dropped))
 }
 
-/// A volume in this state, not yet at work.
+/// Builds the volume from its state.
 pub(super) fn shared_of(
     flash: Arc<dyn Device>,
     disk: Arc<dyn Device>,
     timer: Arc<dyn Timer>,
-    traces: Traces,
+    os_identity: OsIdentity,
     superblock: Superblock,
     state: State,
 ) -> Arc<Shared> {
-    let disk_trouble = Arc::<DiskTrouble>::default();
-    let watched = WatchedDisk { disk, timer: Arc::clone(&timer), trouble: Arc::clone(&disk_trouble) };
+    let disk_errors = Arc::<DiskErrors>::default();
+    let watched = MonitoredDisk { disk, timer: Arc::clone(&timer), errors: Arc::clone(&disk_errors) };
     Arc::new(Shared {
         uuid: superblock.uuid,
         layout: superblock.layout,
         disk_bytes: superblock.disk.bytes,
         flash,
         disk: Arc::new(watched),
-        disk_trouble,
-        traces,
+        disk_errors,
+        os_identity,
         timer,
         blocks: Arc::default(),
         disk_writers: Arc::default(),
         destager: Arc::default(),
-        keeper: Arc::default(),
-        cleaners: Arc::default(),
+        metadata_writer: Arc::default(),
+        cleaning_turn: Arc::default(),
         superblock: Mutex::new(superblock),
         pace: Mutex::default(),
         is_paced: AtomicBool::new(false),
         state: Mutex::new(state),
         changed: Event::new(),
-        room: Event::new(),
+        slots_freed: Event::new(),
     })
 }
 
@@ -239,9 +237,9 @@ pub(super) fn check_flash(flash: &dyn Device, superblock: &Superblock) -> Result
 }
 
 impl Shared {
-    /// Makes what was found durable, and says that the volume is open (rule 6).
-    async fn settle(self: &Arc<Self>, recovery: &Recovery, dropped: &[u32]) -> Result<()> {
-        let work = Work::new(self, Some(self.keeper.lock(0..1).await));
+    /// Makes the recovered state durable and marks the volume as open (rule 6).
+    async fn make_durable(self: &Arc<Self>, recovery: &Recovery, dropped: &[u32]) -> Result<()> {
+        let work = Work::new(self, Some(self.metadata_writer.lock(0..1).await));
         let flushed = Self::flush_device(&*self.flash).await;
         flushed.map_err(|error| VolumeError::flash("flushing what was recovered", error))?;
         if recovery.was_clean {
@@ -253,47 +251,47 @@ impl Shared {
             let state = self.state.lock();
             recovery.was_forced
                 || !dropped.is_empty()
-                // The commit that ends recovery would make the damaged one look whole.
+                // A commit would make the damaged one appear whole.
                 || !state.damaged.is_empty()
-                || !state.journal.has_room_for_units(state.changes.units())
+                || !state.journal.fits_units(state.changes.units())
         };
         if needs_table {
-            self.write_found(&work).await?;
+            self.write_recovered_table(&work).await?;
         } else if superblock::copies(&*self.flash).await != superblock::Copies::Agree {
-            // Else damage to the newer one would bring back what is given up when the journal goes on.
+            // Otherwise damage to the newer copy would bring back a superblock whose journal is being overwritten.
             let superblock = self.superblock.lock().clone();
             self.write_superblock(&work, superblock).await?;
         }
-        if !needs_table && self.commit_once(0, Why::Table).await? == Committed::JournalFull {
-            return Err(damaged("the journal has no room for the commit that ends recovery"));
+        if !needs_table && self.commit_once(0, CommitReason::Table).await? == Committed::JournalFull {
+            return Err(damaged("the journal has no space for the commit that ends recovery"));
         }
-        self.give_back_dropped(dropped);
-        // What the process before wrote to the disk may not be durable there, and a flush is asked of this one.
-        self.state.lock().changes.disk_written(self.disk_trouble.flushes_failed());
+        self.free_dropped(dropped);
+        // Writes of the previous process to the disk may not be durable yet; the next flush must include the disk.
+        self.state.lock().changes.disk_written(self.disk_errors.flushes_failed());
         Ok(())
     }
 
-    /// Flash says now that these pages, of blocks that were dropped, hold nothing.
-    pub(super) fn give_back_dropped(&self, dropped: &[u32]) {
+    /// Frees the pages of dropped blocks, now that flash records them as free.
+    pub(super) fn free_dropped(&self, dropped: &[u32]) {
         let mut state = self.state.lock();
         for &page in dropped {
-            state.pages.give_back(page);
+            state.pages.free(page);
         }
     }
 }
 
-/// A commit as it was read.
+/// A commit that was read.
 #[derive(Default)]
 struct ReadCommit {
     records: Vec<Record>,
     number: u64,
     is_whole: bool,
-    /// The journal's place after it.
+    /// Journal position after it.
     next_sequence: u64,
     chain: u32,
 }
 
-/// A page whose checksum is wrong, or that cannot be read.
+/// A page with a wrong checksum, or an unreadable one.
 struct DamagedPage {
     page: u32,
     /// The expected checksum.
@@ -303,20 +301,20 @@ struct DamagedPage {
     error: Option<VolumeError>,
 }
 
-impl Found {
+impl FlashMap {
     pub(super) async fn read(flash: &dyn Device, superblock: &Superblock) -> Result<(Self, Recovery)> {
-        let mut found = Self::nothing(superblock);
+        let mut found = Self::empty(superblock);
         let mut recovery = Recovery { was_clean: superblock.clean, ..Recovery::default() };
         found.read_table(flash, superblock).await?;
         found.read_journal(flash, superblock, &mut recovery).await?;
         let last_commit = found.journal.next_commit.saturating_sub(1);
-        found.journal.notes.follow(last_commit, found.journal.chain);
+        found.journal.intent_log.follow(last_commit, found.journal.chain);
         if !superblock.clean {
             found.check_end(flash, superblock.uuid).await?;
-            // A commit of the next number may have been under way, and be lost with notes that followed it left. The one that
-            // ends recovery may tell the same as that one did, and must not be taken for it.
+            // A commit of the next number may have been in flight and be lost, with intent log entries after it left over. The
+            // commit that ends recovery may have the same contents, so it gets another number.
             found.journal.next_commit += 1;
-            found.read_notes(flash, superblock.uuid, &mut recovery).await?;
+            found.replay_intent_log(flash, superblock.uuid, &mut recovery).await?;
         }
         Ok((found, recovery))
     }
@@ -349,7 +347,7 @@ impl Found {
         Ok(())
     }
 
-    /// Applies all commits but those that were cut off.
+    /// Applies all complete commits.
     async fn read_journal(
         &mut self,
         flash: &dyn Device,
@@ -362,15 +360,14 @@ impl Found {
                 (last.next_sequence, last.chain)
             });
             let next = self.read_commit(flash, superblock.uuid, from, recovery).await?;
-            // Whatever there is of the next commit was written after the flush of this one.
+            // Any block of the next commit was written after the flush of this one.
             let is_confirmed = next.is_some();
             if let Some(commit) = last.take() {
                 let damaged = match is_confirmed || commit.number <= superblock.checkpoint.confirmed_commit {
                     true => Vec::new(),
                     false => self.damaged_pages(flash, &commit).await?,
                 };
-                if !damaged.is_empty()
-                    && self.confirmed_by_notes(flash, superblock.uuid).await? < commit.number
+                if !damaged.is_empty() && self.confirmed_by_log(flash, superblock.uuid).await? < commit.number
                 {
                     // An unreadable page may hold acknowledged data.
                     if let Some(error) = damaged.into_iter().find_map(|page| page.error) {
@@ -381,7 +378,7 @@ impl Found {
                     return Ok(());
                 }
                 self.take_commit(&commit, recovery)?;
-                // The disk has the clean ones.
+                // Damaged clean blocks are still on the disk.
                 recovery.damaged_blocks = damaged.iter().filter(|page| page.dirty).count() as u64;
                 if !superblock.checksums {
                     self.damaged.extend(damaged.iter().map(|page| (page.page, page.crc)));
@@ -394,9 +391,9 @@ impl Found {
         }
     }
 
-    /// Whether the journal ends where a power cut may have ended it, and not at a block that was lost later. A commit is begun
-    /// after the flush of the one before: one that has another between itself and the end proves that the block at the end had been
-    /// on flash. The very next one proves nothing, for it may be that of a recovery which was cut off, and so has another number.
+    /// Checks that the journal ends where a power cut may have ended it, and not at a block that was lost later. A commit begins after
+    /// the flush of the previous one, so a block two or more commits after the end proves that the block at the end had been flushed.
+    /// The very next commit proves nothing: it may be that of an interrupted recovery, which has another number.
     async fn check_end(&self, flash: &dyn Device, uuid: u128) -> Result<()> {
         let journal = &self.journal;
         let end = journal.oldest_sequence + journal.blocks;
@@ -408,7 +405,7 @@ impl Found {
             if let Ok(bytes) = read_blocks(flash, offset, count).await {
                 self.check_beyond_end(uuid, sequence, &bytes)?;
             } else {
-                // One that cannot be read proves nothing: opening needs none of them.
+                // Opening does not need these blocks, so an unreadable one is ignored.
                 for i in 0..count {
                     let offset = offset + i * JOURNAL_BLOCK_BYTES as u64;
                     if let Ok(bytes) = read_blocks(flash, offset, 1).await {
@@ -421,7 +418,7 @@ impl Found {
         Ok(())
     }
 
-    /// Whether the blocks from `sequence` on are such as may lie beyond the journal's end.
+    /// Fails if one of the blocks from `sequence` on proves that the journal's end was lost.
     fn check_beyond_end(&self, uuid: u128, sequence: u64, bytes: &[u8]) -> Result<()> {
         let journal = &self.journal;
         for (sequence, bytes) in (sequence..).zip(bytes.chunks_exact(JOURNAL_BLOCK_BYTES)) {
@@ -431,16 +428,16 @@ impl Found {
             if decoded.is_some_and(|(header, ..)| is_later(&header)) {
                 let lost = journal.next_sequence;
                 return Err(damaged(&format!(
-                    "block {lost} of the journal is damaged or missing, though later ones are there: what they held is lost. \
-                     Copy the flash, restore the disk if it lacks anything (in write-back it does), and make the cache \
-                     anew with `block create --force`"
+                    "block {lost} of the journal is damaged or missing, but later blocks exist: the writes that they recorded are lost. \
+                     Copy the flash, restore the disk (in write-back mode it lacks these writes), and create the cache \
+                     again with `block create --force`"
                 )));
             }
         }
         Ok(())
     }
 
-    /// The commit that begins at `from`, or what there is of it.
+    /// Reads the commit at the given position, complete or not; `None` if there is no block of it.
     async fn read_commit(
         &self,
         flash: &dyn Device,
@@ -474,7 +471,7 @@ impl Found {
         Ok(any.then_some(commit))
     }
 
-    /// Pages of the commit whose checksums are wrong, or that cannot be read.
+    /// Pages of the commit with wrong checksums, and unreadable ones.
     async fn damaged_pages(&self, flash: &dyn Device, commit: &ReadCommit) -> Result<Vec<DamagedPage>> {
         let mut damaged = Vec::new();
         for record in &commit.records {

@@ -1,10 +1,10 @@
-//! Moving a volume to another flash, larger or smaller, with all that it holds.
+//! Moving a volume to another flash device, larger or smaller, with its blocks.
 //!
-//! The pages are copied and a table is written, both to places that nothing points at; then the superblock. Until that is there,
-//! the old flash has the volume, and it is not written at all. Blocks keep their order and their standing with the policy.
+//! The pages and a new table are written to places that nothing refers to; the superblock is written last. Until then the old flash holds
+//! the volume; it is only read. Blocks keep their order and policy state.
 //!
-//! A flash of another size has another number of sets, so blocks may meet others in their new set. Where a set is full, the
-//! dirty blocks stay, and of the clean ones those that would leave last.
+//! A flash of another size has another number of sets. If a new set is full, it keeps the dirty blocks and those clean blocks that
+//! would be evicted last.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use futures_util::future::join_all;
 
 use super::create::config_error;
 use super::error::{Result, VolumeError, VolumeErrorKind};
-use super::found::Found;
+use super::flash_map::FlashMap;
 use super::layout::{Layout, SUPERBLOCKS_BYTES};
 use super::read::crc32c;
 use super::recovery::{Recovery, Trust, check_flash, shared_of};
 use super::superblock::{self, Checkpoint, Superblock};
 use super::work::Work;
-use super::{Traces, Volume, identity};
+use super::{OsIdentity, Volume, identity};
 use crate::sets::{Sets, SetsConfig};
 
 /// Concurrent page copies.
@@ -44,36 +44,36 @@ pub struct Replaced {
     pub recovery: Recovery,
 }
 
-/// A page to be copied.
+/// A page to copy.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Move {
     pub block: u64,
     pub dirty: bool,
     pub from: u32,
     pub to: u32,
-    /// The checksum of the page, if known.
+    /// Expected checksum of the page, if known.
     pub crc: Option<u32>,
 }
 
 impl Volume {
-    /// Copies the closed or crashed volume on `old` to `new`, whose contents are lost. `old` is only read: afterwards both have the
-    /// volume, and one of them must be overwritten. With `accepts_loss`, dirty blocks that cannot be read are left out.
+    /// Copies the volume on `old`, which must not be open, to `new`, whose contents are lost. `old` is only read: afterwards both hold
+    /// the volume, and one of them must be overwritten. With `accepts_loss`, unreadable dirty blocks are left out.
     ///
     /// # Errors
-    /// [`VolumeErrorKind::Config`] if `new` is too small for the dirty blocks, or if an ordered volume has dirty blocks;
-    /// [`VolumeErrorKind::Flash`] if a dirty block cannot be read; and as [`open`](Self::open). Then `new` has no volume.
+    /// [`VolumeErrorKind::Config`] if `new` is too small for the dirty blocks, or an ordered volume has dirty blocks;
+    /// [`VolumeErrorKind::Flash`] if a dirty block cannot be read; and as [`open`](Self::open). `new` holds no volume then.
     pub async fn replace_flash(
         old: &Arc<dyn Device>,
         new: &Arc<dyn Device>,
         disk: Arc<dyn Device>,
         timer: Arc<dyn Timer>,
-        traces: Traces,
+        os_identity: OsIdentity,
         accepts_loss: bool,
     ) -> Result<Replaced> {
         let known = superblock::read(&**old).await?;
         check_flash(&**old, &known)?;
-        identity::check_disk(&*disk, &known, &traces).await?;
-        let (found, mut recovery) = Found::read(&**old, &known).await?;
+        identity::check_disk(&*disk, &known, &os_identity).await?;
+        let (found, mut recovery) = FlashMap::read(&**old, &known).await?;
         let mut superblock = moved_superblock(&known, &**new)?;
         let (mut moved, moves) = moved(found, &known, &superblock, &mut recovery)?;
         wipe(&**new, &superblock.layout).await?;
@@ -90,11 +90,11 @@ impl Volume {
         let mut found = Recovery { was_clean: true, ..Recovery::default() };
         let (state, _) = moved.into_state(&superblock, &mut found, Trust::Whole)?;
         (replaced.blocks, replaced.dirty_blocks) = (found.blocks, found.dirty_blocks);
-        let shared = shared_of(Arc::clone(new), disk, timer, traces, superblock, state);
-        shared.adopt_disk(known.clean);
-        shared.note_disk_ends().await?;
-        let work = Work::new(&shared, Some(shared.keeper.lock(0..1).await));
-        shared.write_found(&work).await?;
+        let shared = shared_of(Arc::clone(new), disk, timer, os_identity, superblock, state);
+        shared.claim_disk(known.clean);
+        shared.record_disk_state().await?;
+        let work = Work::new(&shared, Some(shared.metadata_writer.lock(0..1).await));
+        shared.write_recovered_table(&work).await?;
         replaced.superblock = shared.superblock.lock().clone();
         Ok(replaced)
     }
@@ -105,17 +105,17 @@ fn moved_superblock(known: &Superblock, new: &dyn Device) -> Result<Superblock> 
     let layout =
         Layout::compute(&new.geometry(), known.layout.block_bytes, known.layout.ways, None, known.ordered)?;
     let checkpoint = Checkpoint { next_commit: 1, ..Checkpoint::default() };
-    // Higher than on the old flash, which keeps a superblock of this volume until it is overwritten.
+    // Higher than on the old flash, which keeps its superblock until it is overwritten.
     Ok(Superblock { layout, checkpoint, sequence: known.sequence + 1, ..known.clone() })
 }
 
-/// The contents of `found` as they will be on the new flash, without the pages' own checksums, and the pages to copy.
+/// The contents of `found` at their places on the new flash, and the pages to copy.
 fn moved(
-    found: Found,
+    found: FlashMap,
     known: &Superblock,
     superblock: &Superblock,
     recovery: &mut Recovery,
-) -> Result<(Found, Vec<Move>)> {
+) -> Result<(FlashMap, Vec<Move>)> {
     let keeps_clean = known.clean || known.tuning.mode.keeps_dirty();
     let config = SetsConfig { geometry: superblock.geometry(), tuning: superblock.tuning };
     let sets = Sets::new(config).map_err(|error| config_error(error.to_string()))?;
@@ -151,16 +151,16 @@ fn moved(
     Ok((moved, moves))
 }
 
-/// Overwrites the superblocks of a volume that was here before, and discards the rest.
+/// Overwrites the superblocks of an earlier volume, and trims the rest.
 async fn wipe(new: &dyn Device, layout: &Layout) -> Result<()> {
     let failed = |error| VolumeError::flash("preparing the new flash", error);
     let (data, placement) = (IoBuffer::zeroed(SUPERBLOCKS_BYTES as usize).into(), PlacementHandle::DEFAULT);
     new.start(Request::Write { offset: 0, data, placement }).await.map_err(failed)?;
     new.start(Request::Flush).await.map_err(failed)?;
-    // Advice: a flash that cannot be trimmed is as good.
+    // Failure is harmless: trimming is only advice to the device.
     let (offset, len) = (SUPERBLOCKS_BYTES, layout.end() - SUPERBLOCKS_BYTES);
     let _ = new.start(Request::Trim { offset, len }).await;
-    // Blocks of a journal that was here before have another UUID, unless it was this very volume's.
+    // An earlier journal has another UUID, unless it belonged to this volume.
     zero(new, layout.table_offset(0), layout.pages_offset()).await.map_err(failed)
 }
 
@@ -180,7 +180,7 @@ async fn copy(
     old: &Arc<dyn Device>,
     new: &Arc<dyn Device>,
     known: &Superblock,
-    moved: &mut Found,
+    moved: &mut FlashMap,
     moves: &[Move],
     accepts_loss: bool,
     replaced: &mut Replaced,
@@ -214,9 +214,9 @@ async fn copy(
     Ok(())
 }
 
-/// A page that cannot be read is not moved. The disk has a clean block.
+/// Omits a page that cannot be read. A clean block is on the disk too.
 fn leave_out(
-    moved: &mut Found,
+    moved: &mut FlashMap,
     step: &Move,
     why: &str,
     accepts_loss: bool,

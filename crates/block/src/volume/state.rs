@@ -1,4 +1,4 @@
-//! What the volume knows, behind one lock that is never held across I/O.
+//! The state of a volume, behind one mutex that is never held across I/O.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,23 +6,23 @@ use std::sync::Arc;
 use super::config::Health;
 use super::error::VolumeError;
 use super::journal::Journal;
-use super::journal::changes::{Changes, Gone};
+use super::journal::changes::{Changes, PageRelease};
 use super::layout::Layout;
 use super::order::Order;
 use super::pages::Pages;
-use super::record::{Held, Sectors};
-use super::room::RoomQueue;
+use super::record::{PageContents, Sectors};
+use super::slot_queue::SlotQueue;
 use super::stats::IoCounts;
 use super::superblock::{FORMAT_WITH_STANDING, Superblock};
 use crate::sets::{Cleaning, Sets, Slot, Standing, Streams};
 
-/// Units that may wait for a commit, for each block of the longest run that is cleaned.
+/// Journal units that must be available per block of the longest run of cleaning.
 const UNITS_PER_RUN_BLOCK: usize = 16;
 
-/// A run is held in memory while it is on its way.
-const MOST_RUN_BYTES: u32 = 16 << 20;
+/// Limit of the length of a run of cleaning, which is held in memory.
+const MAX_RUN_BYTES: u32 = 16 << 20;
 
-/// A slot without a page.
+/// Marks a slot without a page.
 const NO_PAGE: u16 = u16::MAX;
 
 pub(super) struct State {
@@ -31,55 +31,55 @@ pub(super) struct State {
     pub(super) pages: Pages,
     pub(super) changes: Changes,
     pub(super) journal: Journal,
-    /// Without the disk's part in it.
+    /// Health apart from errors of the disk.
     pub(super) health: Health,
-    /// Whether flash may bring clean blocks back after a crash: if any superblock that is there, or was begun to be written, has a
-    /// mode that keeps dirty ones.
-    pub(super) brings_back_clean: bool,
-    /// How the flash failed first, and when.
+    /// Whether recovery may restore clean blocks: if the superblock in force, or one being written, has a mode that keeps dirty
+    /// blocks.
+    pub(super) recovers_clean: bool,
+    /// The first error of the flash, and its time.
     pub(super) flash_failed: Option<(Arc<str>, u64)>,
     pub(super) io: IoCounts,
-    /// The order in which dirty blocks must reach the disk, if that matters.
+    /// The epochs of an ordered volume.
     pub(super) order: Option<Order>,
-    /// A table is being written: see [`Changes::leave`].
-    pub(super) table_in_writing: bool,
-    /// The format of the volume: that of the superblock that counts.
+    /// Whether a table is being written; see [`Changes::release`].
+    pub(super) is_writing_table: bool,
+    /// The format of the superblock in force.
     pub(super) format: u32,
-    /// Writes that wait for something to be cleaned.
-    pub(super) room: RoomQueue,
-    /// Those who wait for everything to be clean.
-    pub(super) cleans_asked_for: usize,
-    /// Runs of which something that is [owed](Sets::owe_everything) could not be cleaned, and why, of the last one.
+    /// Writes that wait for slots.
+    pub(super) slot_queue: SlotQueue,
+    /// Callers that wait until everything is clean.
+    pub(super) drain_requests: usize,
+    /// Runs with a block [to be drained](Sets::start_drain) that could not be cleaned, and the error of the last one.
     pub(super) cleanings_failed: u64,
     pub(super) cleaning_failure: Option<VolumeError>,
     /// Blocks that were read and are being written to flash.
     pub(super) filling_blocks: usize,
-    /// Blocks that requests under way are going to change.
-    promised_blocks: usize,
-    /// Blocks that requests under way may bring in without some of their sectors.
-    promised_partials: usize,
+    /// Blocks whose changes have reserved journal space.
+    reserved_blocks: usize,
+    /// Reserved entries for blocks with missing sectors.
+    reserved_partials: usize,
     layout: Layout,
-    /// The page of each slot, within the pages of its group.
+    /// Page of each slot, relative to its group.
     page_of: Vec<u16>,
-    /// Checksum of each slot's page, if they are kept.
+    /// Checksum of each slot's page, if checksums are kept.
     crc_of: Option<Vec<u32>>,
     /// Expected checksums of pages that recovery found damaged, in a volume without checksums: reading one fails.
     pub(super) damaged: HashMap<u32, u32>,
-    /// Slots whose block lacks sectors.
+    /// Sectors of the slots whose block lacks some.
     partial: HashMap<u32, Sectors>,
 }
 
-/// Where a block lies on flash.
+/// The location of a block on flash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Copy {
+pub(super) struct FlashCopy {
     pub(super) page: u32,
     /// Checksum of the page, if known.
     pub(super) crc: Option<u32>,
-    /// The sectors that are there; `None` is all.
+    /// The sectors on the page; `None` means all.
     pub(super) partial: Option<Sectors>,
 }
 
-/// A page that was written, to take the place of a slot's.
+/// A page that was written for a slot.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Written {
     pub(super) slot: Slot,
@@ -93,9 +93,9 @@ pub(super) struct Written {
 impl State {
     pub(super) fn new(superblock: &Superblock, mut sets: Sets, journal: Journal) -> Self {
         let layout = superblock.layout;
-        // What a run changes must fit into the journal, beside what requests change meanwhile.
-        let most_told = (journal.most_pending_units() / UNITS_PER_RUN_BLOCK) as u32;
-        sets.limit_runs(most_told.min(MOST_RUN_BYTES / layout.block_bytes));
+        // The changes of one run must fit into the journal, together with those of concurrent requests.
+        let max_blocks = (journal.max_pending_units() / UNITS_PER_RUN_BLOCK) as u32;
+        sets.limit_runs(max_blocks.min(MAX_RUN_BYTES / layout.block_bytes));
         let slots = layout.slots() as usize;
         Self {
             sets,
@@ -104,19 +104,19 @@ impl State {
             changes: Changes::default(),
             journal,
             health: Health::Healthy,
-            brings_back_clean: superblock.tuning.mode.keeps_dirty(),
+            recovers_clean: superblock.tuning.mode.keeps_dirty(),
             flash_failed: None,
             io: IoCounts::default(),
             order: superblock.ordered.then(Order::default),
-            table_in_writing: false,
+            is_writing_table: false,
             format: superblock.format,
-            room: RoomQueue::default(),
-            cleans_asked_for: 0,
+            slot_queue: SlotQueue::default(),
+            drain_requests: 0,
             cleanings_failed: 0,
             cleaning_failure: None,
             filling_blocks: 0,
-            promised_blocks: 0,
-            promised_partials: 0,
+            reserved_blocks: 0,
+            reserved_partials: 0,
             layout,
             page_of: vec![NO_PAGE; slots],
             crc_of: superblock.checksums.then(|| vec![0; slots]),
@@ -125,7 +125,7 @@ impl State {
         }
     }
 
-    /// The flash failed a write or a flush now: nothing that follows can be promised, and everyone who waits is told why.
+    /// Records a failed write or flush of the flash. Nothing later can be made durable, and every waiting request gets the error.
     pub(super) fn fail_flash(&mut self, error: VolumeError, now_ns: u64) {
         self.flash_failed.get_or_insert_with(|| (error.to_string().into(), now_ns));
         self.io.ssd_write_errors += 1;
@@ -136,18 +136,18 @@ impl State {
         }
     }
 
-    /// The group whose pages the slots of `block` use.
+    /// The group whose pages hold `block`.
     pub(super) fn group_of(&self, block: u64) -> u32 {
         self.sets.set_of(block) / self.layout.sets_per_group()
     }
 
-    /// Where the block in `slot` lies; `None` while it is being brought in.
-    pub(super) fn copy(&self, slot: Slot) -> Option<Copy> {
+    /// The location of the block in `slot`; `None` while the block is being inserted.
+    pub(super) fn copy(&self, slot: Slot) -> Option<FlashCopy> {
         let page = self.page_of[slot.0 as usize];
         (page != NO_PAGE).then(|| {
             let page = self.first_page(slot) + u32::from(page);
             let crc = self.crc_of.as_ref().map(|crcs| crcs[slot.0 as usize]);
-            Copy {
+            FlashCopy {
                 page,
                 crc: crc.or_else(|| self.damaged_crc(page)),
                 partial: self.partial.get(&slot.0).copied(),
@@ -160,14 +160,14 @@ impl State {
         if self.damaged.is_empty() { None } else { self.damaged.get(&page).copied() }
     }
 
-    /// The page written is the slot's from now on; the one it had leaves.
+    /// Makes the written page the slot's page and releases the previous one.
     pub(super) fn install(&mut self, written: &Written) {
         let &Written { slot, block, page, crc, partial, dirty } = written;
         self.vacate(slot, block);
         self.damaged.remove(&page);
         self.place(slot, page, crc, partial);
-        let standing = self.told_standing(slot, self.format);
-        self.changes.hold(page, Held { block, dirty, partial, crc, fresh: true, epoch: 0, standing });
+        let standing = self.recorded_standing(slot, self.format);
+        self.changes.hold(page, PageContents { block, dirty, partial, crc, fresh: true, epoch: 0, standing });
         if dirty {
             self.sets.mark_dirty(slot);
         } else {
@@ -175,7 +175,7 @@ impl State {
         }
     }
 
-    /// What was found on flash: the slot has this page, and nothing changes by it.
+    /// Restores the page of a slot during recovery, without recording a change.
     pub(super) fn place(&mut self, slot: Slot, page: u32, crc: u32, partial: Option<Sectors>) {
         let within = page - self.first_page(slot);
         self.page_of[slot.0 as usize] = u16::try_from(within).expect("a group has fewer than 2^16 pages");
@@ -188,32 +188,32 @@ impl State {
         };
     }
 
-    /// The slot's page, which held `block`, leaves.
+    /// Releases the page of a slot that holds `block`.
     pub(super) fn vacate(&mut self, slot: Slot, block: u64) {
         self.vacate_as(slot, block, self.sets.word(slot).is_dirty());
     }
 
-    /// The same of a block that was `dirty` or not.
+    /// The same for a block whose state is given.
     fn vacate_as(&mut self, slot: Slot, block: u64, dirty: bool) {
         let Some(copy) = self.copy(slot) else { return };
         self.page_of[slot.0 as usize] = NO_PAGE;
         self.partial.remove(&slot.0);
-        // An older version goes to the disk before a newer one: its page stays until then.
+        // The page of an older version is kept until that version is on the disk.
         if self.order.as_ref().is_some_and(|order| order.has(copy.page)) {
             return;
         }
-        self.leave(copy.page, block, dirty);
+        self.release_page(copy.page, block, dirty);
     }
 
-    /// Nothing needs the page any more, which held `block`, dirty or not.
-    pub(super) fn leave(&mut self, page: u32, block: u64, dirty: bool) {
-        match self.changes.leave(page, block, dirty, self.table_in_writing) {
-            Gone::AtOnce => self.pages.give_back(page),
-            Gone::AfterCommit => {}
+    /// Releases a page that held `block`.
+    pub(super) fn release_page(&mut self, page: u32, block: u64, dirty: bool) {
+        match self.changes.release(page, block, dirty, self.is_writing_table) {
+            PageRelease::Immediate => self.pages.free(page),
+            PageRelease::AfterCommit => {}
         }
     }
 
-    /// Drops the block in `slot`, dirty or not. False if it is in use: try again when it is not.
+    /// Drops the block in `slot`, dirty or clean. Returns false if it is in use: retry when it is not.
     pub(super) fn forget(&mut self, slot: Slot, block: u64) -> bool {
         let dirty = self.sets.word(slot).is_dirty();
         let forgotten = self.sets.forget(slot);
@@ -223,15 +223,15 @@ impl State {
         forgotten
     }
 
-    /// Whether flash may say after a crash that it has `block`, whatever the disk has by then: it is there now, or was.
-    pub(super) fn may_come_back(&self, block: u64) -> bool {
-        let is_told = |slot| self.brings_back_clean || self.sets.word(slot).is_dirty();
-        self.changes.may_come_back(block..block + 1, !self.brings_back_clean)
-            || self.sets.find(block).is_some_and(is_told)
+    /// Whether recovery could restore `block` from flash, now or because its removal is not committed.
+    pub(super) fn may_be_recovered(&self, block: u64) -> bool {
+        let is_recovered = |slot| self.recovers_clean || self.sets.word(slot).is_dirty();
+        self.changes.may_be_recovered(block..block + 1, !self.recovers_clean)
+            || self.sets.find(block).is_some_and(is_recovered)
     }
 
-    /// Drops `block`, of which flash has a bad copy on `page`: if it still has that one, and the disk has as good a one.
-    pub(super) fn drop_bad(&mut self, block: u64, page: u32) {
+    /// Drops `block` if it is clean and still on the damaged `page`.
+    pub(super) fn drop_damaged(&mut self, block: u64, page: u32) {
         let Some(slot) = self.sets.find(block) else { return };
         let is_same = self.copy(slot).is_some_and(|copy| copy.page == page);
         if is_same && !self.sets.word(slot).is_dirty() && self.forget(slot, block) {
@@ -239,99 +239,98 @@ impl State {
         }
     }
 
-    /// Whether so many blocks more may change before the next commit, beside those that requests under way will: what
-    /// waits for one must fit into the journal. After the last commit, which a failed flash has seen, everything may.
-    pub(super) fn has_room_for_changes(&self, blocks: usize) -> bool {
-        // A block's old page leaves and its new one comes, each in two units at most.
-        let units = self.changes.units() + 4 * (self.promised_blocks + blocks);
-        self.health != Health::Healthy || units <= self.journal.most_pending_units()
+    /// Whether changes of `blocks` more blocks fit into the journal before the next commit, beside those of concurrent requests. A
+    /// failed flash records nothing, so there is no limit.
+    pub(super) fn has_space_for_changes(&self, blocks: usize) -> bool {
+        // The old page is released and the new one assigned, each with at most two units.
+        let units = self.changes.units() + 4 * (self.reserved_blocks + blocks);
+        self.health != Health::Healthy || units <= self.journal.max_pending_units()
     }
 
-    /// Whether a write waits for cleaning to make room.
+    /// Whether a write waits for cleaning.
     pub(super) fn has_waiting_writes(&self) -> bool {
-        !self.room.is_empty() || self.order.as_ref().is_some_and(Order::has_waiting_writes)
+        !self.slot_queue.is_empty() || self.order.as_ref().is_some_and(Order::has_waiting_writes)
     }
 
-    /// A request that found [room](Self::has_room_for_changes) is going to change so many blocks.
-    pub(super) fn promise_changes(&mut self, blocks: usize) {
-        self.promised_blocks += blocks;
+    /// Reserves journal space for changes of `blocks` blocks, after [checking](Self::has_space_for_changes) it.
+    pub(super) fn reserve_changes(&mut self, blocks: usize) {
+        self.reserved_blocks += blocks;
     }
 
-    /// Whether one block more may lack sectors, beside those that requests under way may bring in so.
-    pub(super) fn has_room_for_partials(&self) -> bool {
-        self.partial.len() + self.promised_partials < self.layout.partial_limit()
+    /// Whether there is space to record one more block with missing sectors.
+    pub(super) fn has_space_for_partials(&self) -> bool {
+        self.partial.len() + self.reserved_partials < self.layout.partial_limit()
     }
 
-    /// A request may bring in one more.
-    pub(super) fn promise_partial(&mut self) {
-        self.promised_partials += 1;
+    /// Reserves space for one block with missing sectors.
+    pub(super) fn reserve_partial(&mut self) {
+        self.reserved_partials += 1;
     }
 
-    /// It has changed so many blocks, of which so many lack sectors, or never will.
-    pub(super) fn end_promises(&mut self, blocks: usize, partials: usize) {
-        self.promised_blocks -= blocks;
-        self.promised_partials -= partials;
+    /// Releases reservations, whether or not the changes were made.
+    pub(super) fn release_reservations(&mut self, blocks: usize, partials: usize) {
+        self.reserved_blocks -= blocks;
+        self.reserved_partials -= partials;
     }
 
-    /// What makes room for changes: a commit up to this one, or, if nothing waits for one, the end of requests under way.
-    pub(super) fn makes_room(&self) -> Option<u64> {
+    /// The change whose commit frees journal space. `None` if only the end of concurrent requests does.
+    pub(super) fn space_freeing_change(&self) -> Option<u64> {
         (self.changes.units() > 0).then(|| self.changes.number())
     }
 
-    /// Whether a commit should begin now that a block like `block` came in, or did not for want of a page, lest somebody has to
-    /// wait for it.
+    /// Whether a commit should begin now that a block of this group was inserted, or could not be for lack of a page, before a
+    /// request has to wait for it.
     pub(super) fn should_commit(&self, block: u64) -> bool {
-        let is_journal_short = self.changes.units() * 2 > self.journal.most_pending_units();
+        let is_journal_short = self.changes.units() * 2 > self.journal.max_pending_units();
         is_journal_short || self.is_short_of_pages(block)
     }
 
-    /// Whether the pages for blocks like `block` are half used up, and a commit frees enough of them to be worth its flush: in an
-    /// ordered volume most may be older versions, which no commit frees.
+    /// Whether half of the group's spare pages are used and a commit would free enough of them. In an ordered volume older
+    /// versions may occupy most spare pages, which no commit frees.
     fn is_short_of_pages(&self, block: u64) -> bool {
         let (group, per_group) = (self.group_of(block), self.layout.sets_per_group());
-        // The last group may have fewer sets, and fewer spares.
+        // The last group may be smaller.
         let sets = per_group.min(self.layout.sets - group * per_group);
         let spares = self.pages.all_in(group) - sets * self.layout.ways;
-        self.changes.leaving() >= (spares / 8) as usize && self.pages.free_in(group) < spares / 2
+        self.changes.released_pages() >= (spares / 8) as usize && self.pages.free_in(group) < spares / 2
     }
 
-    /// The next blocks to clean. A block that was part of a commit takes no neighbours along that were not: they would need
-    /// another first.
+    /// The next run to clean. A committed block is not joined with uncommitted neighbours, which would need another commit first.
     pub(super) fn next_cleaning(&mut self) -> Option<Cleaning> {
         let Self { sets, changes, page_of, layout, .. } = self;
-        let is_told = |slot: Slot| {
+        let is_committed = |slot: Slot| {
             let page = page_of[slot.0 as usize];
-            page == NO_PAGE || changes.is_told(first_page(layout, slot) + u32::from(page))
+            page == NO_PAGE || changes.is_in_commit(first_page(layout, slot) + u32::from(page))
         };
-        sets.next_cleaning_with(|slot, neighbour| !is_told(slot) || is_told(neighbour))
+        sets.next_cleaning_with(|slot, neighbour| !is_committed(slot) || is_committed(neighbour))
     }
 
-    /// The next runs to clean, at most so many.
+    /// Up to `most` next runs to clean.
     pub(super) fn next_cleanings(&mut self, most: usize) -> Vec<Cleaning> {
         std::iter::from_fn(|| self.next_cleaning()).take(most).collect()
     }
 
-    /// The block in `slot` is on the disk as it is here: says so in the journal.
-    pub(super) fn tell_clean(&mut self, slot: Slot) {
+    /// Records in the journal that the block in `slot` is clean.
+    pub(super) fn record_clean(&mut self, slot: Slot) {
         let (Some(copy), Some(block)) = (self.copy(slot), self.sets.word(slot).block()) else { return };
-        let held = Held {
+        let held = PageContents {
             block,
             dirty: false,
             partial: copy.partial,
             crc: copy.crc.unwrap_or(0),
             fresh: false,
             epoch: 0,
-            standing: self.told_standing(slot, self.format),
+            standing: self.recorded_standing(slot, self.format),
         };
-        self.changes.turn(copy.page, held);
+        self.changes.record_clean(copy.page, held);
     }
 
-    /// How the block in `slot` stands with the policy, as far as `format` can tell it.
-    pub(super) fn told_standing(&self, slot: Slot, format: u32) -> Standing {
+    /// The policy state to record for `slot`; the default if `format` has no field for it.
+    pub(super) fn recorded_standing(&self, slot: Slot, format: u32) -> Standing {
         if format >= FORMAT_WITH_STANDING { self.sets.standing(slot) } else { Standing::default() }
     }
 
-    /// Bytes of memory that the cached blocks take.
+    /// Memory for cached blocks, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.sets.memory_bytes()
             + self.pages.memory_bytes()

@@ -1,47 +1,47 @@
-//! What a volume tells of itself.
+//! Statistics of a volume.
 
 use super::config::Health;
 use crate::sets::Counters;
 
-/// Operations on the devices beside those that [`Counters`] has, since the volume was opened.
+/// Device operations since the volume was opened that [`Counters`] does not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct IoCounts {
-    /// Records of blocks that became dirty, as committed.
+    /// Committed records of blocks that became dirty.
     pub metadata_dirties: u64,
-    /// Records of blocks that came in clean, became clean or left, as committed.
+    /// Committed records of blocks that were inserted clean, became clean, or left the cache.
     pub metadata_cleans: u64,
-    /// Records that shared a commit with another.
+    /// Records in commits of more than one record.
     pub metadata_batch: u64,
-    /// Blocks of 4 KiB written to the journal, the notes and the tables.
+    /// Blocks of 4 KiB written to the journal, the intent log and the tables.
     pub metadata_ssd_writes: u64,
     /// Commits.
     pub commits: u64,
-    /// Notes: what outlives the process before a commit.
-    pub notes: u64,
+    /// Writes of the intent log.
+    pub log_writes: u64,
     /// Tables written.
     pub checkpoints: u64,
-    /// Flushes of flash for commits.
+    /// Flushes of the flash by commits.
     pub ssd_flushes: u64,
     /// Flushes of the disk.
     pub disk_flushes: u64,
-    /// Flushes and FUA writes that clients asked for and that were acknowledged.
+    /// Acknowledged flushes and FUA writes of clients.
     pub client_flushes: u64,
-    /// Writes that waited for something to be cleaned, because all in their set was dirty.
+    /// Writes that waited for cleaning because all slots of their set were dirty.
     pub room_waits: u64,
-    /// Reads of the disk that failed.
+    /// Failed reads of the disk.
     pub disk_read_errors: u64,
-    /// Writes, trims and flushes of the disk that failed.
+    /// Failed writes, trims and flushes of the disk.
     pub disk_write_errors: u64,
-    /// Reads of flash that failed.
+    /// Failed reads of the flash.
     pub ssd_read_errors: u64,
-    /// Writes of flash that failed.
+    /// Failed writes of the flash.
     pub ssd_write_errors: u64,
-    /// Blocks read from flash whose checksum was wrong.
+    /// Blocks read from flash with a wrong checksum.
     pub checksum_errors: u64,
 }
 
 impl IoCounts {
-    /// Begins anew, but for errors, which a health is told by.
+    /// Resets all counters except those of errors.
     pub(super) fn zero(&mut self) {
         *self = Self {
             disk_read_errors: self.disk_read_errors,
@@ -54,39 +54,39 @@ impl IoCounts {
     }
 }
 
-/// A volume at one moment.
+/// A snapshot of a volume's statistics.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stats {
-    /// What the cache decided and how often, under Flashcache's names.
+    /// Decisions of the cache, under Flashcache's names.
     pub counters: Counters,
-    /// What became of the devices' requests.
+    /// Requests to the devices.
     pub io: IoCounts,
-    /// Blocks the cache can hold.
+    /// Capacity in blocks.
     pub capacity_blocks: u64,
-    /// Blocks it holds.
+    /// Cached blocks.
     pub held_blocks: u64,
-    /// Blocks it holds that are newer than the disk's.
+    /// Cached blocks that are newer than the disk.
     pub dirty_blocks: u64,
-    /// Blocks in hot lists, and in warm ones, where everything is that is not hot: in FIFO and LRU all.
+    /// Blocks in hot lists. All others are warm; with FIFO and LRU every block is.
     pub hot_blocks: u64,
-    /// See [`hot_blocks`](Self::hot_blocks).
+    /// Blocks that are not in a hot list.
     pub warm_blocks: u64,
-    /// Blocks that rose to a hot list.
+    /// Moves of a block to a hot list.
     pub promotions: u64,
-    /// Blocks that fell from one.
+    /// Moves of a block from a hot list.
     pub demotions: u64,
     /// Bytes of a block.
     pub block_bytes: u32,
-    /// Bytes of memory taken for cached blocks.
+    /// Memory for cached blocks, in bytes.
     pub memory_bytes: u64,
-    /// Blocks of the journal in use, of [`journal_blocks`](Self::journal_blocks).
+    /// Journal blocks in use, of [`journal_blocks`](Self::journal_blocks).
     pub journal_used_blocks: u64,
     /// Blocks of the journal.
     pub journal_blocks: u64,
-    /// The 99th percentile of what the last reads and writes took, while a latency gate is set.
+    /// 99th percentile of recent request latencies; measured only while a latency gate is set.
     pub latency_ns_p99: Option<u64>,
-    /// Seconds until everything dirty is on the disk, at the pace of the last cleanings.
+    /// Estimated seconds until all blocks are clean, at the rate of recent cleaning.
     pub clean_seconds_left: Option<f64>,
-    /// What the volume can still do.
+    /// Which operations the volume can still perform.
     pub health: Health,
 }

@@ -1,25 +1,25 @@
-//! What the start of the flash says: whose it is, how it is divided, where the table is, whether it was closed.
+//! The superblock: identity, layout, tuning, the table in force, and whether the volume was closed.
 //!
 //! ```text
 //!      0        8         12      16                                     16 + 8 n
 //!      +--------+---------+-------+------------+--------+-- ··· --------+------------+------------+--------------+
-//!      | magic  | version | crc   | sequence   | uuid   | words         | label      | traces     | write bypass |
+//!      | magic  | version | crc   | sequence   | uuid   | words         | label      | identity   | write bypass |
 //!      | 8 B    | u32     | u32   | u64        | 2 words| u64 each      | 128 B      | 3 words    | u64          |
 //!      +--------+---------+-------+------------+--------+-- ··· --------+------------+------------+--------------+
 //! ```
 //!
-//! Two copies, each at the start of 64 KiB, each within 512 bytes: a device writes it whole or not at all. Little-endian;
-//! `crc` is CRC-32C of the 512 bytes with itself zero. Magic, version and crc stay where they are in every version, so
-//! that a newer format is recognised as such. Words come in the order of [`Superblock::words`].
+//! Two copies, each at the start of 64 KiB, each within 512 bytes, which a device writes atomically. Little-endian;
+//! `crc` is CRC-32C of the 512 bytes with this field zero. Magic, version and crc have the same place in every version, so
+//! a newer format is recognised. Words come in the order of [`Superblock::words`].
 //!
-//! The traces of the disk are in every format. Programs that do not know them write zeros there, which say that nothing is
-//! known.
+//! Every format has the operating system's identity of the disk. Programs that do not know this field write zeros, which mean
+//! unknown.
 //!
 //! # Protocol
 //!
-//! An update writes the first copy, flushes, writes the second, flushes. The valid copy with the higher sequence counts:
-//! a power cut at any moment leaves one whole, and later damage to either leaves the other, equally new. What the old
-//! contents pointed at (table, journal) is given up only after both are written.
+//! An update writes the first copy, flushes, writes the second, flushes. The valid copy with the higher sequence is in force.
+//! A power cut at any moment leaves one whole; damage after the update leaves the other one, which is as new. The previous table and
+//! journal are overwritten only after both copies are written.
 
 use device::{Device, IoBuffer, PlacementHandle, Request};
 
@@ -27,13 +27,13 @@ use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::layout::{Layout, SUPERBLOCKS_BYTES};
 use crate::sets::{Geometry, Mode, PLACEMENT_VERSION, Placement, SetPolicy, Tuning};
 
-/// The newest format, in which volumes are made. Version 2 has how blocks stand with the policy in its records.
+/// The newest format, which new volumes get. Version 2 adds the policy state to records.
 pub const FORMAT_VERSION: u32 = 2;
 
-/// The oldest format that is read, and written where a volume has it, until it is [upgraded](super::Volume::upgrade).
+/// The oldest supported format. A volume keeps it until it is [upgraded](super::Volume::upgrade).
 pub const OLDEST_FORMAT: u32 = 1;
 
-/// The first format whose records tell how blocks stand with the policy.
+/// The first format whose records have the policy state.
 pub const FORMAT_WITH_STANDING: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"FWBLKVOL";
@@ -43,96 +43,96 @@ const CRC_AT: usize = VERSION_AT + 4;
 const WORDS_AT: usize = CRC_AT + 4;
 const WORDS: usize = 39;
 const LABEL_AT: usize = WORDS_AT + WORDS * 8;
-/// Longest name of a disk that is remembered.
+/// Maximum length of a disk's label.
 pub const LABEL_BYTES: usize = 128;
-/// More than is ever written: counts of superblocks, tables and commits are below.
-const MOST_COUNTED: u64 = 1 << 62;
-const TRACES_AT: usize = LABEL_AT + LABEL_BYTES;
-const TRACES: usize = 3;
-const WRITE_BYPASS_AT: usize = TRACES_AT + TRACES * 8;
+/// Upper bound of counters: higher than any number of superblocks, tables or commits.
+const COUNTER_LIMIT: u64 = 1 << 62;
+const OS_IDENTITY_AT: usize = LABEL_AT + LABEL_BYTES;
+const OS_IDENTITY_WORDS: usize = 3;
+const WRITE_BYPASS_AT: usize = OS_IDENTITY_AT + OS_IDENTITY_WORDS * 8;
 const _: () = assert!(WRITE_BYPASS_AT + 8 <= SUPERBLOCK_BYTES);
-/// The first of the words of the traces.
+/// Flags in the first word of the identity.
 const IS_MARKED: u64 = 1;
-const HOLDS: u64 = 2;
+const IS_CURRENT: u64 = 2;
 
-/// Where the copies lie.
+/// Offsets of the copies.
 const COPIES: [u64; 2] = [0, SUPERBLOCKS_BYTES / 2];
 
-/// What a superblock says.
+/// The contents of a superblock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Superblock {
-    /// The version of the format that table and journal have.
+    /// The format of table and journal.
     pub format: u32,
-    /// Counts updates.
+    /// Number of the update.
     pub sequence: u64,
-    /// The volume's name; every block of journal and tables carries it.
+    /// The volume's identifier, which every block of journal and tables carries.
     pub uuid: u128,
-    /// Whether the volume was closed, and nothing changed since.
+    /// Whether the volume was closed and not changed since.
     pub clean: bool,
     /// Whether checksums of pages are kept.
     pub checksums: bool,
     /// How the flash is divided.
     pub layout: Layout,
-    /// How runs of the disk are dealt out to sets.
+    /// How blocks of the disk are mapped to sets.
     pub placement: Placement,
-    /// Drawn when the volume was made.
+    /// Random key of the mapping, drawn when the volume was created.
     pub placement_key: u64,
-    /// What may change while it runs, as last set.
+    /// Settings that can be changed while the volume runs.
     pub tuning: Tuning,
-    /// Whether dirty blocks reach the disk in the order of flushes.
+    /// Whether dirty blocks must reach the disk in the order of flushes.
     pub ordered: bool,
-    /// The table, and where the journal goes on from it.
+    /// The table in force.
     pub checkpoint: Checkpoint,
-    /// What is known of the disk.
+    /// Identity of the disk.
     pub disk: DiskIdentity,
 }
 
-/// The table that counts, and where the journal goes on from it.
+/// The table in force, and where the journal continues after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Checkpoint {
-    /// Which of both tables.
+    /// Index of the table, 0 or 1.
     pub table: u8,
-    /// Its number; its blocks carry it.
+    /// Number of the table, which its blocks carry.
     pub number: u64,
-    /// Blocks it has. 0 is an empty table.
+    /// Length in blocks; 0 for an empty table.
     pub table_blocks: u64,
-    /// The journal block that comes after it.
+    /// Sequence number of the first journal block after it.
     pub journal_sequence: u64,
-    /// What that block has as its chain.
+    /// Chain value of that block.
     pub journal_chain: u32,
-    /// The commit that this block belongs to.
+    /// Commit that this block belongs to.
     pub next_commit: u64,
-    /// Commits up to this one are on flash for certain.
+    /// Last commit that is known to be flushed.
     pub confirmed_commit: u64,
 }
 
-/// What is known of the disk, to recognise it.
+/// The recorded identity and state of the disk.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DiskIdentity {
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// CRC-32C of its first and its last 64 KiB as of the last close.
+    /// CRC-32C of the first and the last 64 KiB at the last close.
     pub ends_crc: [u32; 2],
-    /// What it was called, as by `/dev/disk/by-id`. For messages only: names move.
+    /// Name, as in `/dev/disk/by-id`; for messages only, because names change.
     pub label: String,
-    /// The disk is a file and has the volume's mark.
+    /// The disk is a file with the volume's mark.
     pub is_marked: bool,
-    /// What a block device calls itself, hashed; 0 is not known.
+    /// Hash of a block device's identifier; 0 if unknown.
     pub device_id: u64,
-    /// When the disk's file had been changed last, as of the last close; 0 is not known.
+    /// Modification time of the disk's file at the last close; 0 if unknown.
     pub changed_ns: u64,
-    /// Nothing of ours went to the disk since the last close: ends and time still are as they were then.
-    pub holds: bool,
-    /// Sector size that the cache shows its clients; 0 if none was recorded, by a program that showed 512 bytes.
+    /// Whether checksums and time are current: the volume has not written to the disk since the last close.
+    pub is_current: bool,
+    /// Sector size presented to clients; 0 if unknown (older programs present 512).
     pub sector_bytes: u32,
 }
 
-/// Sector sizes that a cache can show, powers of two.
+/// Permitted sector sizes; powers of two.
 pub const SECTOR_SIZES: std::ops::RangeInclusive<u32> = 512..=65536;
 
 impl DiskIdentity {
-    fn traces(&self) -> [u64; TRACES] {
-        let flags = if self.is_marked { IS_MARKED } else { 0 } | if self.holds { HOLDS } else { 0 };
+    fn os_identity(&self) -> [u64; OS_IDENTITY_WORDS] {
+        let flags = if self.is_marked { IS_MARKED } else { 0 } | if self.is_current { IS_CURRENT } else { 0 };
         [flags, self.device_id, self.changed_ns]
     }
 }
@@ -197,7 +197,7 @@ impl Superblock {
         format: u32,
         words: &[u64; WORDS],
         label: &[u8],
-        traces: [u64; TRACES],
+        os_identity: [u64; OS_IDENTITY_WORDS],
         write_bypass: u64,
     ) -> Option<Self> {
         let small = |at: usize| u32::try_from(words[at]).ok();
@@ -222,8 +222,8 @@ impl Superblock {
             },
             _ => return None,
         };
-        // Counted from one write to the next: what no volume lives to see would overflow.
-        let count = |at: usize| Some(words[at]).filter(|&count| count < MOST_COUNTED);
+        // Larger counters would overflow with the next updates.
+        let count = |at: usize| Some(words[at]).filter(|&count| count < COUNTER_LIMIT);
         let end = label.iter().position(|&byte| byte == 0).unwrap_or(label.len());
         Some(Self {
             format,
@@ -251,9 +251,9 @@ impl Superblock {
                 cleanings_total: small(23)?,
                 clean_run_blocks: small(24)?,
                 read_bypass_bytes: words[25],
-                // Programs that do not know it write 0, which is the limit for reads.
+                // Older programs write 0, which selects the limit for reads.
                 write_bypass_bytes: write_bypass.checked_sub(1).unwrap_or(words[25]),
-                // Programs that do not know it write 0, which is none.
+                // Older programs write 0, which disables the gate.
                 latency_gate_ms: small(37)?,
             },
             ordered: flag(26)?,
@@ -270,18 +270,18 @@ impl Superblock {
                 bytes: words[34],
                 ends_crc: [small(35)?, small(36)?],
                 label: String::from_utf8_lossy(&label[..end]).into_owned(),
-                is_marked: traces[0] & IS_MARKED != 0,
-                device_id: traces[1],
-                changed_ns: traces[2],
-                holds: traces[0] & HOLDS != 0,
-                // Programs that do not know it write 0, which is none.
+                is_marked: os_identity[0] & IS_MARKED != 0,
+                device_id: os_identity[1],
+                changed_ns: os_identity[2],
+                is_current: os_identity[0] & IS_CURRENT != 0,
+                // Older programs write 0, which means unknown.
                 sector_bytes: small(38).filter(|&bytes| bytes == 0 || is_sector_size(bytes))?,
             },
         })
         .filter(|_| words[10] == u64::from(PLACEMENT_VERSION))
     }
 
-    /// The shape of the sets.
+    /// The geometry of the sets.
     #[must_use]
     pub fn geometry(&self) -> Geometry {
         Geometry {
@@ -293,7 +293,7 @@ impl Superblock {
         }
     }
 
-    /// The 512 bytes.
+    /// Encodes the superblock.
     #[must_use]
     pub fn encode(&self) -> [u8; SUPERBLOCK_BYTES] {
         let mut bytes = [0; SUPERBLOCK_BYTES];
@@ -305,7 +305,7 @@ impl Superblock {
         let label = self.disk.label.as_bytes();
         let label = &label[..label.len().min(LABEL_BYTES)];
         bytes[LABEL_AT..][..label.len()].copy_from_slice(label);
-        for (word, place) in self.disk.traces().iter().zip(bytes[TRACES_AT..].chunks_exact_mut(8)) {
+        for (word, place) in self.disk.os_identity().iter().zip(bytes[OS_IDENTITY_AT..].chunks_exact_mut(8)) {
             place.copy_from_slice(&word.to_le_bytes());
         }
         bytes[WRITE_BYPASS_AT..][..8].copy_from_slice(&self.write_bypass_word().to_le_bytes());
@@ -314,13 +314,13 @@ impl Superblock {
         bytes
     }
 
-    /// The encoded limit for streams of writes: 0 stands for the same limit as for reads, n for n - 1 bytes.
+    /// The encoded limit for sequential writes: 0 for the same limit as for reads, otherwise the limit plus 1.
     fn write_bypass_word(&self) -> u64 {
         let Tuning { read_bypass_bytes, write_bypass_bytes, .. } = self.tuning;
         if write_bypass_bytes == read_bypass_bytes { 0 } else { write_bypass_bytes.saturating_add(1) }
     }
 
-    /// What 512 bytes say.
+    /// Decodes a superblock.
     ///
     /// # Errors
     /// [`Unreadable`], with the reason.
@@ -329,7 +329,7 @@ impl Superblock {
         if bytes.len() < SUPERBLOCK_BYTES || bytes[..8] != *MAGIC {
             return Err(Unreadable::NotOurs);
         }
-        // The checksum first: a flipped bit in the version is damage, and no newer format.
+        // The checksum first: a flipped bit in the version is damage, not a newer format.
         if u32_at(CRC_AT) != crc_of(bytes) {
             return Err(Unreadable::Damaged);
         }
@@ -342,24 +342,24 @@ impl Superblock {
         }
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
         let words = std::array::from_fn(|i| word(WORDS_AT + i * 8));
-        let traces = std::array::from_fn(|i| word(TRACES_AT + i * 8));
+        let os_identity = std::array::from_fn(|i| word(OS_IDENTITY_AT + i * 8));
         let label = &bytes[LABEL_AT..][..LABEL_BYTES];
-        Self::from_words(format, &words, label, traces, word(WRITE_BYPASS_AT)).ok_or(Unreadable::Damaged)
+        Self::from_words(format, &words, label, os_identity, word(WRITE_BYPASS_AT)).ok_or(Unreadable::Damaged)
     }
 }
 
-/// Why 512 bytes are no superblock of ours.
+/// Why a superblock cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unreadable {
-    /// No magic.
+    /// The magic number is missing.
     NotOurs,
-    /// The magic, and nonsense behind it.
+    /// The checksum or a field is invalid.
     Damaged,
-    /// A whole superblock of a newer format.
+    /// A valid superblock of a newer format.
     Newer(u32),
 }
 
-/// Whether `bytes` is a sector size that a cache can show.
+/// Whether a cache can present sectors of `bytes`.
 #[must_use]
 pub fn is_sector_size(bytes: u32) -> bool {
     bytes.is_power_of_two() && SECTOR_SIZES.contains(&bytes)
@@ -388,10 +388,10 @@ fn crc_of(bytes: &[u8]) -> u32 {
     digest.finalize() as u32
 }
 
-/// Writes both copies, as the protocol says.
+/// Writes both copies in the order of the protocol.
 ///
 /// # Errors
-/// If the flash fails; then the older contents may still count.
+/// If the flash fails; then the previous superblock may still be in force.
 pub async fn write(flash: &dyn Device, superblock: &Superblock) -> Result<()> {
     for step in steps(flash, superblock) {
         flash.start(step).await.map_err(|error| VolumeError::flash("writing a superblock", error))?;
@@ -399,7 +399,7 @@ pub async fn write(flash: &dyn Device, superblock: &Superblock) -> Result<()> {
     Ok(())
 }
 
-/// The requests that write both copies, each after the end of the one before.
+/// The requests that write both copies. Each must complete before the next is submitted.
 pub(super) fn steps(flash: &dyn Device, superblock: &Superblock) -> impl Iterator<Item = Request> + use<> {
     let block = (flash.geometry().block_bytes as usize).max(SUPERBLOCK_BYTES);
     let mut buffer = IoBuffer::zeroed(block);
@@ -411,18 +411,18 @@ pub(super) fn steps(flash: &dyn Device, superblock: &Superblock) -> impl Iterato
     })
 }
 
-/// How the two copies stand to each other.
+/// Relation of the two copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Copies {
-    /// Both are whole and say the same.
+    /// Both are valid and equal.
     Agree,
-    /// Both are whole, and the first is newer: whoever wrote them ended in between.
+    /// Both are valid and the first is newer: the update was interrupted.
     HalfWritten,
-    /// One is damaged or cannot be read, or they cannot have been written so.
+    /// One is damaged or unreadable, or they cannot result from an interrupted update.
     Damaged,
 }
 
-/// How the two copies stand to each other.
+/// Compares the two copies.
 pub async fn copies(flash: &dyn Device) -> Copies {
     let block = (flash.geometry().block_bytes as usize).max(SUPERBLOCK_BYTES);
     let mut copies = Vec::new();
@@ -441,11 +441,11 @@ pub async fn copies(flash: &dyn Device) -> Copies {
     }
 }
 
-/// The newest superblock on the flash.
+/// Reads the superblock in force.
 ///
 /// # Errors
-/// [`VolumeErrorKind::Foreign`] with the name of what is there instead, [`VolumeErrorKind::NewerFormat`],
-/// [`VolumeErrorKind::Damaged`] if both copies are, and the flash's own failures.
+/// [`VolumeErrorKind::Foreign`] if the flash holds no volume, [`VolumeErrorKind::NewerFormat`],
+/// [`VolumeErrorKind::Damaged`] if both copies are damaged, and the flash's failures.
 pub async fn read(flash: &dyn Device) -> Result<Superblock> {
     let foreign = || VolumeError::new(VolumeErrorKind::Foreign, "there is no cache on the flash");
     if flash.geometry().capacity_bytes < SUPERBLOCKS_BYTES {
@@ -460,14 +460,14 @@ pub async fn read(flash: &dyn Device) -> Result<Superblock> {
                 Ok(superblock) => found.push(superblock),
                 Err(reason) => reasons.push(reason),
             },
-            // One copy that cannot be read is what the other is for.
+            // One unreadable copy is tolerated.
             Err(error) if offset > 0 && found.is_empty() => {
                 return Err(VolumeError::flash("reading both superblocks", error));
             }
             Err(_) => reasons.push(Unreadable::Damaged),
         }
     }
-    // A newer program wrote one copy before it was cut off: the older copy must not be believed.
+    // A newer program was interrupted after one copy, so the older copy is not in force.
     if let Some(Unreadable::Newer(version)) =
         reasons.iter().find(|reason| matches!(reason, Unreadable::Newer(_)))
     {

@@ -1,4 +1,4 @@
-//! The volume, against its promises.
+//! Tests that need internals of the volume.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -21,7 +21,7 @@ fn config() -> VolumeConfig {
 }
 
 #[test]
-fn what_was_written_and_flushed_is_there_after_a_close() {
+fn written_data_is_read_after_close_and_after_crash() {
     pollster::block_on(async {
         let flash: Arc<dyn Device> = Arc::new(MemoryDevice::new(4 << 20));
         let disk: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
@@ -49,9 +49,9 @@ fn is_ready(future: Pin<&mut impl Future>) -> bool {
     future.poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 
-/// Whenever anything ended that it might have waited for, and everybody else waited for that.
+/// Counts the blocks examined by a trim that waits for one block in use.
 #[test]
-fn a_discard_that_waited_for_one_block_looked_for_all_of_its_range_again() {
+fn waiting_trim_examines_only_blocks_in_use_again() {
     let flash: Arc<dyn Device> = Arc::new(MemoryDevice::new(16 << 20));
     let gate = Arc::new(GateDevice::new(Arc::new(MemoryDevice::new(64 << 20))));
     let disk: Arc<dyn Device> = gate.clone();
@@ -62,30 +62,30 @@ fn a_discard_that_waited_for_one_block_looked_for_all_of_its_range_again() {
         volume
     });
     let slots = u64::from(volume.shared.layout.slots());
-    for (range_bytes, looks) in [(8 << 20, 2048), (64 << 20, slots)] {
+    for (range_bytes, search_steps) in [(8 << 20, 2048), (64 << 20, slots)] {
         pollster::block_on(volume.write(40960, data(4096, 7), true)).unwrap();
         gate.close(RequestKind::Write);
         let mut cleaning = pin!(volume.clean());
-        assert!(!is_ready(cleaning.as_mut()), "the disk has not written it");
-        let before = trim::LOOKS.get();
+        assert!(!is_ready(cleaning.as_mut()), "the disk write has not completed");
+        let before = trim::EXAMINED.get();
         let mut discard = pin!(volume.trim(0, range_bytes));
         for _ in 0..20 {
-            assert!(!is_ready(discard.as_mut()), "it cannot forget what is on its way");
+            assert!(!is_ready(discard.as_mut()), "a block being cleaned cannot be discarded");
             volume.shared.changed.notify(usize::MAX);
         }
         gate.open();
         pollster::block_on(cleaning).unwrap();
         pollster::block_on(discard).unwrap();
-        // And at the few of the range that have left.
-        let looked = trim::LOOKS.get() - before;
-        assert!((looks..looks + 4).contains(&looked), "{looked} instead of {looks}");
+        // Plus the few that were removed from the range.
+        let looked = trim::EXAMINED.get() - before;
+        assert!((search_steps..search_steps + 4).contains(&looked), "{looked} instead of {search_steps}");
         assert_eq!(volume.stats().held_blocks, 0);
     }
 }
 
-/// Every block of the range was looked for among those that had left, twice, while everybody else waited.
+/// Only blocks removed within the range are examined, not each block of the range.
 #[test]
-fn a_discard_looked_for_each_block_of_its_range_among_the_few_that_had_left() {
+fn trim_examines_released_blocks_only_within_its_range() {
     let flash: Arc<dyn Device> = Arc::new(MemoryDevice::new(16 << 20));
     let disk: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
     pollster::block_on(async {
@@ -95,16 +95,20 @@ fn a_discard_looked_for_each_block_of_its_range_among_the_few_that_had_left() {
         volume.trim(0, 4096).await.unwrap();
         volume.write(8192, data(4096, 7), true).await.unwrap();
         volume.write(8192, data(4096, 8), false).await.unwrap();
-        let before = trim::LOOKS.get();
+        let before = trim::EXAMINED.get();
         volume.trim(1 << 20, 48 << 20).await.unwrap();
         let slots = u64::from(volume.shared.layout.slots());
-        assert_eq!(trim::LOOKS.get() - before, slots, "what has left is not in the range");
+        assert_eq!(
+            trim::EXAMINED.get() - before,
+            slots,
+            "released blocks outside the range are not examined"
+        );
     });
 }
 
-/// One had as many blocks as a share of the journal could tell of, 1 GiB of them with flash of 100 GiB, and all were held in memory.
+/// A run is limited to 16 MiB even with a large journal.
 #[test]
-fn a_run_of_any_length_was_held_in_memory() {
+fn run_of_cleaning_is_limited_to_16_mib() {
     let flash: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
     let disk: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
     let tuning = Tuning { clean_run_blocks: u32::MAX, dirty_percent: 0, ..config().tuning };
@@ -120,9 +124,9 @@ fn a_run_of_any_length_was_held_in_memory() {
     });
 }
 
-/// Each block that was written again left its page only with the next commit, until somebody wrote another table.
+/// A dropped upgrade must not leave `is_writing_table` set: otherwise each rewritten block would free its page only at the next commit.
 #[test]
-fn a_table_that_was_given_up_counted_as_being_written_for_good() {
+fn dropped_upgrade_resets_is_writing_table() {
     let gate = Arc::new(GateDevice::new(Arc::new(MemoryDevice::new(16 << 20))));
     let (flash, disk): (Arc<dyn Device>, Arc<dyn Device>) =
         (gate.clone(), Arc::new(MemoryDevice::new(64 << 20)));
@@ -136,8 +140,8 @@ fn a_table_that_was_given_up_counted_as_being_written_for_good() {
     {
         let mut upgrade = pin!(volume.upgrade());
         assert!(!is_ready(upgrade.as_mut()));
-        assert!(volume.shared.state.lock().table_in_writing);
+        assert!(volume.shared.state.lock().is_writing_table);
     }
     gate.open();
-    assert!(!volume.shared.state.lock().table_in_writing);
+    assert!(!volume.shared.state.lock().is_writing_table);
 }

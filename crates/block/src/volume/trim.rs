@@ -1,13 +1,13 @@
-//! Forgetting ranges, making zeros of them, and telling what is known of them.
+//! Trimming, zeroing, unmapping, and queries for holes and cached extents.
 
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 use device::{ErrorKind, IoBuffer, IoSlice, Request};
 
+use super::device_errors::DiskTask;
 use super::error::Result;
 use super::state::State;
-use super::trouble::DiskTask;
 use super::work::Work;
 use super::{Shared, Volume};
 use crate::sets::{Slot, Word};
@@ -15,32 +15,32 @@ use crate::sets::{Slot, Word};
 /// Zeros are written in steps of this size.
 const ZEROS_BYTES: usize = 256 << 10;
 
-/// The zeros of all requests: however many are under way, they take no memory of their own.
+/// A shared buffer of zeros, so that concurrent requests need no memory of their own.
 static ZEROS: LazyLock<IoSlice> = LazyLock::new(|| IoBuffer::zeroed(ZEROS_BYTES).into());
 
-/// Blocks or slots looked at while everybody else waits.
-const LOOKS_AT_ONCE: u64 = 4096;
+/// Blocks or slots examined per hold of the state's lock.
+const EXAMINED_PER_STEP: u64 = 4096;
 
 #[cfg(test)]
 thread_local! {
-    /// Blocks and slots that this thread has looked at.
-    pub(super) static LOOKS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    /// Blocks and slots examined by this thread.
+    pub(super) static EXAMINED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// Blocks of which flash has the same.
+/// A range of blocks with the same cache state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockExtent {
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
-    /// Flash has them, all or some.
+    /// Whether flash has the blocks, in whole or in part.
     pub cached: bool,
-    /// What flash has is newer than the disk's.
+    /// Whether flash has newer data than the disk.
     pub dirty: bool,
 }
 
 impl Volume {
-    /// Forgets a range: it reads as zeros or as anything it held before. Whole blocks leave the cache, dirty or not, and
-    /// the disk is told, if it can be. An ordered volume does neither: its disk may need what is discarded.
+    /// Discards a range: afterwards it reads as zeros or as any earlier contents. Whole blocks leave the cache, dirty or clean, and
+    /// the disk is trimmed if it supports that. An ordered volume does neither, because its disk may need the discarded data.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -48,7 +48,7 @@ impl Volume {
         self.shared.trim(offset, len).await
     }
 
-    /// Makes zeros of a range.
+    /// Writes zeros to a range.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -63,14 +63,14 @@ impl Volume {
         self.acknowledge(is_on_flash_alone, durable).await
     }
 
-    /// Whether [`unmap`](Self::unmap) gives space back; otherwise it writes zeros, as [`write_zeroes`](Self::write_zeroes) does.
+    /// Whether [`unmap`](Self::unmap) frees space on the disk. Otherwise it writes zeros, as [`write_zeroes`](Self::write_zeroes) does.
     #[must_use]
     pub fn unmaps(&self) -> bool {
         self.shared.disk.trims_to_zeros() && !self.shared.is_ordered()
     }
 
-    /// Makes zeros of a range, and gives its space on the disk back where that leaves zeros. What is dirty is overwritten by zeros in
-    /// the cache: were it dropped, a power cut could bring back what the disk had before it.
+    /// Zeroes a range and frees its space on the disk if trimmed blocks read as zeros there. Dirty blocks are overwritten with zeros in
+    /// the cache instead: if they were dropped, a power cut could expose older data of the disk.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -90,20 +90,20 @@ impl Volume {
         self.write_zeroes(at, range.end - at, durable).await
     }
 
-    /// The parts of `len` bytes from `offset` on that read as zeros because neither flash nor the disk has anything there, as far as
-    /// the disk tells; in order.
+    /// The parts of the `len` bytes at `offset` that are in neither flash nor disk and read as zeros, in order. Depends on what the
+    /// disk reports.
     ///
     /// # Errors
-    /// [`Invalid`](super::VolumeErrorKind::Invalid) for a range that is not there.
+    /// [`Invalid`](super::VolumeErrorKind::Invalid) for a range outside the volume.
     pub fn holes(&self, offset: u64, len: u64) -> Result<Vec<Range<u64>>> {
         self.shared.check_range(offset, len)?;
         Ok(self.shared.holes(&(offset..offset + len)))
     }
 
-    /// What flash has of `len` bytes from `offset` on: at least one extent, at most `most`, in order and without gaps.
+    /// The cache state of the `len` bytes at `offset`: from one to `most` extents, in order and without gaps.
     ///
     /// # Errors
-    /// [`Invalid`](super::VolumeErrorKind::Invalid) for a range that is not there.
+    /// [`Invalid`](super::VolumeErrorKind::Invalid) for a range outside the volume.
     pub fn extents(&self, offset: u64, len: u64, most: usize) -> Result<Vec<BlockExtent>> {
         self.shared.check_range(offset, len)?;
         Ok(self.shared.extents(offset..offset + len, most.max(1)))
@@ -113,53 +113,54 @@ impl Volume {
 impl Shared {
     async fn trim(self: &Arc<Self>, offset: u64, len: u64) -> Result<()> {
         self.check_range(offset, len)?;
-        // The disk may be at an earlier flush, and need what is discarded.
+        // The disk may still need the discarded data for an earlier epoch.
         if len == 0 || self.is_ordered() {
             return self.check_open(&self.state.lock());
         }
         let range = offset..offset + len;
         let work = Work::new(self, Some(self.blocks.lock(self.blocks_of(&range)).await));
-        self.forget_blocks(&work, &[self.whole_blocks(&range)]).await.map(drop)
+        self.discard_blocks(&work, &[self.whole_blocks(&range)]).await.map(drop)
     }
 
-    /// Gives back what blocks that lie in `range` whole take, but for those that are dirty; the blocks that read as zeros by it.
+    /// Trims the whole clean blocks of `range`. Returns those that now read as zeros.
     async fn unmap(self: &Arc<Self>, range: &Range<u64>) -> Result<Vec<Range<u64>>> {
         let work = Work::new(self, Some(self.blocks.lock(self.blocks_of(range)).await));
         let whole = self.whole_blocks(range);
-        let dirty =
-            self.looks(&whole).flat_map(|look| self.held_in(&self.state.lock(), &look, Word::is_dirty));
+        let dirty = self
+            .search_steps(&whole)
+            .flat_map(|step| self.cached_in(&self.state.lock(), &step, Word::is_dirty));
         let dirty = dirty.collect();
-        self.forget_blocks(&work, &without(&whole, dirty)).await
+        self.discard_blocks(&work, &without(&whole, dirty)).await
     }
 
-    /// Takes runs of blocks, in order, out of the cache and then off the disk. They are locked. Those of which the disk took notice.
-    async fn forget_blocks(
+    /// Removes locked runs of blocks from the cache and then trims them on the disk. Returns the runs that the disk trimmed.
+    async fn discard_blocks(
         self: &Arc<Self>,
         work: &Arc<Work>,
         runs: &[Range<u64>],
     ) -> Result<Vec<Range<u64>>> {
         for run in runs {
-            self.forget_cached(run).await?;
+            self.discard_cached(run).await?;
         }
         let (Some(first), Some(last)) = (runs.first(), runs.last()) else { return Ok(Vec::new()) };
-        // Only now: who is writing blocks to the disk needs this to end, and they cannot be dropped before.
+        // Locked only now: cleaning in flight holds this lock, and its blocks cannot be dropped before it ends.
         work.hold_range(self.disk_writers.lock(first.start..last.end).await);
-        let mut forgotten = Vec::new();
+        let mut discarded = Vec::new();
         for run in runs.iter().filter(|run| !run.is_empty()) {
-            self.settle_before_disk([run.clone()]).await?;
+            self.commit_before_disk_write([run.clone()]).await?;
             if self.trim_disk(work, run).await? {
-                forgotten.push(run.clone());
+                discarded.push(run.clone());
             }
         }
-        Ok(forgotten)
+        Ok(discarded)
     }
 
-    /// Takes blocks, which are locked, out of the cache. What is in use at first is looked for again alone: nobody brings any in
-    /// meanwhile.
-    async fn forget_cached(self: &Arc<Self>, blocks: &Range<u64>) -> Result<()> {
+    /// Removes locked blocks from the cache. Only blocks that are in use are looked up again, because the lock keeps others from being
+    /// inserted.
+    async fn discard_cached(self: &Arc<Self>, blocks: &Range<u64>) -> Result<()> {
         let mut in_use = Vec::new();
-        for look in self.looks(blocks) {
-            let held = self.held_in(&self.state.lock(), &look, |_| true);
+        for step in self.search_steps(blocks) {
+            let held = self.cached_in(&self.state.lock(), &step, |_| true);
             in_use.extend(self.drop_blocks(held).await?);
         }
         loop {
@@ -172,7 +173,7 @@ impl Shared {
         }
     }
 
-    /// Blocks that lie in `range` with all that the disk has of them.
+    /// Blocks that lie in `range` completely, as far as the disk has them.
     fn whole_blocks(&self, range: &Range<u64>) -> Range<u64> {
         let block = u64::from(self.layout.block_bytes);
         let first = range.start.div_ceil(block);
@@ -180,7 +181,7 @@ impl Shared {
         first..end.max(first)
     }
 
-    /// Drops those of `blocks` that flash has from the cache; which are in use, on their way to the disk, say.
+    /// Drops the given blocks from the cache. Returns those that are in use, for example being cleaned.
     async fn drop_blocks(self: &Arc<Self>, blocks: Vec<u64>) -> Result<Vec<u64>> {
         let (mut in_use, mut left) = (Vec::new(), &blocks[..]);
         while !left.is_empty() {
@@ -189,47 +190,47 @@ impl Shared {
                 let mut state = self.state.lock();
                 self.check_open(&state)?;
                 left = drop_as_journal_allows(&mut state, left, &mut in_use);
-                state.makes_room()
+                state.space_freeing_change()
             };
             match change {
                 _ if left.is_empty() => {}
                 Some(change) => self.commit(change).await?,
-                // Requests under way may need what room the journal has.
+                // Concurrent requests hold the remaining journal space.
                 None => listener.await,
             }
         }
         Ok(in_use)
     }
 
-    /// Where to look for those of `blocks` that flash has: at each of them, or at each slot where those are fewer. In parts, between
-    /// which others go on.
-    fn looks(&self, blocks: &Range<u64>) -> impl Iterator<Item = Look> + use<> {
+    /// Splits a search for cached blocks of `blocks` into steps: by block, or by slot if there are fewer slots. Other requests run
+    /// between steps.
+    fn search_steps(&self, blocks: &Range<u64>) -> impl Iterator<Item = SearchStep> + use<> {
         let slots = u64::from(self.layout.slots());
         let (by_slot, blocks) = (blocks.end - blocks.start > slots, blocks.clone());
         let (start, end) = if by_slot { (0, slots) } else { (blocks.start, blocks.end) };
-        (start..end).step_by(LOOKS_AT_ONCE as usize).map(move |from| {
-            let part = from..(from + LOOKS_AT_ONCE).min(end);
-            if by_slot { Look::AtSlots(part, blocks.clone()) } else { Look::AtBlocks(part) }
+        (start..end).step_by(EXAMINED_PER_STEP as usize).map(move |from| {
+            let part = from..(from + EXAMINED_PER_STEP).min(end);
+            if by_slot { SearchStep::Slots(part, blocks.clone()) } else { SearchStep::Blocks(part) }
         })
     }
 
-    /// The blocks that are found so and whose word `is_wanted`, in no order.
-    fn held_in(&self, state: &State, look: &Look, is_wanted: impl Fn(Word) -> bool) -> Vec<u64> {
-        match look {
-            Look::AtBlocks(blocks) => {
+    /// The cached blocks that a search step finds and whose word satisfies `is_wanted`, unordered.
+    fn cached_in(&self, state: &State, step: &SearchStep, is_wanted: impl Fn(Word) -> bool) -> Vec<u64> {
+        match step {
+            SearchStep::Blocks(blocks) => {
                 let is_held =
                     |block| state.sets.find(block).is_some_and(|slot| is_wanted(state.sets.word(slot)));
-                looked_at(blocks).filter(|&block| is_held(block)).collect()
+                examined(blocks).filter(|&block| is_held(block)).collect()
             }
-            Look::AtSlots(slots, blocks) => {
-                let words = looked_at(slots).map(|slot| state.sets.word(Slot(slot as u32)));
+            SearchStep::Slots(slots, blocks) => {
+                let words = examined(slots).map(|slot| state.sets.word(Slot(slot as u32)));
                 let found = words.filter(|&word| is_wanted(word)).filter_map(Word::block);
                 found.filter(|block| blocks.contains(block)).collect()
             }
         }
     }
 
-    /// Whether the disk did it: trimming is advice.
+    /// Trims blocks of the disk. Returns false if it does not support that.
     async fn trim_disk(self: &Arc<Self>, work: &Arc<Work>, blocks: &Range<u64>) -> Result<bool> {
         let (unit, block) = (u64::from(self.disk.geometry().block_bytes), u64::from(self.layout.block_bytes));
         let (from, to) = (blocks.start * block, (blocks.end * block).min(self.disk_bytes) / unit * unit);
@@ -237,24 +238,24 @@ impl Shared {
             return Ok(false);
         }
         let from = from.next_multiple_of(unit);
-        self.before_disk_changes().await;
+        self.invalidate_disk_checksums().await;
         let trimmed = work.start_on_disk(Request::Trim { offset: from, len: to - from }).await;
         match trimmed {
             Ok(_) => Ok(true),
-            // What the disk keeps is what it held before.
+            // The disk keeps its contents.
             Err(error) if error.kind() == ErrorKind::Unsupported => Ok(false),
             Err(error) => Err(self.disk_failed(DiskTask::Trim, error)),
         }
     }
 
-    /// Flash is looked at before the disk: what leaves flash meanwhile is on the disk by then. A block that somebody is at may be on
-    /// its way from the one to the other.
+    /// Flash is examined before the disk: a block that leaves flash meanwhile is on the disk by then. Locked blocks count as data,
+    /// because they may be moving from one to the other.
     fn holes(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let blocks = self.blocks_of(range);
         let held = {
             let state = self.state.lock();
             let mut held: Vec<u64> =
-                self.looks(&blocks).flat_map(|look| self.held_in(&state, &look, |_| true)).collect();
+                self.search_steps(&blocks).flat_map(|step| self.cached_in(&state, &step, |_| true)).collect();
             let claimed = self.blocks.claimed().into_iter();
             let claimed = claimed.map(|claim| claim.start.max(blocks.start)..claim.end.min(blocks.end));
             held.extend(claimed.flatten());
@@ -292,29 +293,29 @@ impl Shared {
     }
 }
 
-/// A part of a search for blocks that flash has.
-enum Look {
-    AtBlocks(Range<u64>),
-    /// Slots, and the blocks that are looked for there.
-    AtSlots(Range<u64>, Range<u64>),
+/// A step of a search for cached blocks.
+enum SearchStep {
+    Blocks(Range<u64>),
+    /// A range of slots, and the blocks to find there.
+    Slots(Range<u64>, Range<u64>),
 }
 
-fn looked_at(numbers: &Range<u64>) -> Range<u64> {
+fn examined(numbers: &Range<u64>) -> Range<u64> {
     #[cfg(test)]
-    count_looks(numbers.end - numbers.start);
+    count_examined(numbers.end - numbers.start);
     numbers.clone()
 }
 
 #[cfg(test)]
-pub(super) fn count_looks(looks: u64) {
-    LOOKS.set(LOOKS.get() + looks);
+pub(super) fn count_examined(count: u64) {
+    EXAMINED.set(EXAMINED.get() + count);
 }
 
-/// Drops blocks until the journal has no room for more changes; those are left. Which are in use is added to `in_use`.
+/// Drops blocks while the journal has space, and returns the rest. Blocks in use are added to `in_use`.
 fn drop_as_journal_allows<'a>(state: &mut State, blocks: &'a [u64], in_use: &mut Vec<u64>) -> &'a [u64] {
     for (number, &block) in blocks.iter().enumerate() {
         let Some(slot) = state.sets.find(block) else { continue };
-        if !state.has_room_for_changes(1) {
+        if !state.has_space_for_changes(1) {
             return &blocks[number..];
         }
         if state.forget(slot, block) {
@@ -326,7 +327,7 @@ fn drop_as_journal_allows<'a>(state: &mut State, blocks: &'a [u64], in_use: &mut
     &[]
 }
 
-/// The runs of `blocks`, in order, that are left without those that are `taken`, which are in no order.
+/// The runs of `blocks` without those in `taken`, which is unordered.
 fn without(blocks: &Range<u64>, mut taken: Vec<u64>) -> Vec<Range<u64>> {
     taken.sort_unstable();
     let mut runs = Vec::new();

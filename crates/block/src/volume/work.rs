@@ -1,5 +1,4 @@
-//! What a request holds while it works: released exactly when its last I/O has ended, whether or not anybody still
-//! waits for it.
+//! The resources of an operation in flight. They are released when its last I/O has completed, even if its future was dropped.
 
 use std::sync::Arc;
 
@@ -7,12 +6,12 @@ use device::{Completion, Device, Pending, Request};
 use parking_lot::Mutex;
 
 use super::Shared;
-use super::ranges::Held;
+use super::ranges::RangeGuard;
 use super::state::State;
 use crate::sets::Slot;
 
-/// Ranges, slots and pages of a request under way. The request's future has a share, and so has the completion of every
-/// I/O it starts.
+/// Range locks, pins, pages and reservations of an operation. The operation's future and the completion of each I/O that it
+/// submits share ownership.
 pub(super) struct Work {
     shared: Arc<Shared>,
     holdings: Mutex<Holdings>,
@@ -20,66 +19,66 @@ pub(super) struct Work {
 
 #[derive(Default)]
 struct Holdings {
-    ranges: Vec<Held>,
-    /// Pages that were taken and not installed.
+    ranges: Vec<RangeGuard>,
+    /// Pages that were allocated and are not installed.
     pages: Vec<u32>,
-    /// Slots that are pinned, and their blocks.
+    /// Pinned slots and their blocks.
     slots: Vec<(Slot, u64)>,
-    /// Pages that are being read.
+    /// Pages being read.
     reads: Vec<u32>,
-    /// Pages that could not be read, and their blocks.
+    /// Blocks and pages that could not be read.
     bad: Vec<(u64, u32)>,
-    /// Blocks that are going to change.
-    promised_blocks: usize,
-    /// Of these, so many may lack sectors.
-    promised_partials: usize,
+    /// Blocks whose changes have reserved journal space.
+    reserved_blocks: usize,
+    /// Reserved entries for blocks with missing sectors.
+    reserved_partials: usize,
 }
 
 impl Work {
-    pub(super) fn new(shared: &Arc<Shared>, range: Option<Held>) -> Arc<Self> {
+    pub(super) fn new(shared: &Arc<Shared>, range: Option<RangeGuard>) -> Arc<Self> {
         let holdings = Holdings { ranges: range.into_iter().collect(), ..Holdings::default() };
         Arc::new(Self { shared: Arc::clone(shared), holdings: Mutex::new(holdings) })
     }
 
-    /// Holds a range too.
-    pub(super) fn hold_range(&self, range: Held) {
+    /// Adds a range lock.
+    pub(super) fn hold_range(&self, range: RangeGuard) {
         self.holdings.lock().ranges.push(range);
     }
 
-    /// Pins the slot until the end.
+    /// Pins the slot until the operation ends.
     pub(super) fn pin(&self, state: &mut State, slot: Slot, block: u64) {
         state.sets.pin(slot);
         self.holdings.lock().slots.push((slot, block));
     }
 
-    /// Keeps room in the journal for changes of so many blocks, until the end.
-    pub(super) fn promise_changes(&self, state: &mut State, blocks: usize) {
-        state.promise_changes(blocks);
-        self.holdings.lock().promised_blocks += blocks;
+    /// Reserves journal space for changes of `blocks` blocks until the operation ends.
+    pub(super) fn reserve_changes(&self, state: &mut State, blocks: usize) {
+        state.reserve_changes(blocks);
+        self.holdings.lock().reserved_blocks += blocks;
     }
 
-    /// Whether the tables have room for blocks that lack sectors; for one that `is_new` among them it is kept until the end.
+    /// Whether the tables have space for one more block with missing sectors. If `is_new`, that space is reserved until the end.
     pub(super) fn may_be_partial(&self, state: &mut State, is_new: bool) -> bool {
-        let has_room = state.has_room_for_partials();
+        let has_room = state.has_space_for_partials();
         if has_room && is_new {
-            state.promise_partial();
-            self.holdings.lock().promised_partials += 1;
+            state.reserve_partial();
+            self.holdings.lock().reserved_partials += 1;
         }
         has_room
     }
 
-    /// Reads the page until the end.
+    /// Keeps the page from being reused until the operation ends.
     pub(super) fn read_page(&self, state: &mut State, page: u32) {
         state.pages.begin_read(page);
         self.holdings.lock().reads.push(page);
     }
 
-    /// The page of `block` cannot be read. If it is clean the block leaves the cache at the end: until then it may be in use here.
-    pub(super) fn found_bad(&self, block: u64, page: u32) {
+    /// Reports that the page of `block` cannot be read. A clean block is dropped at the end, because this operation may still use it.
+    pub(super) fn report_damaged(&self, block: u64, page: u32) {
         self.holdings.lock().bad.push((block, page));
     }
 
-    /// Takes a free page for `block`; it goes back at the end unless it is installed.
+    /// Allocates a page for `block`. It is freed at the end unless it is installed.
     pub(super) fn take_page(&self, state: &mut State, block: u64) -> Option<u32> {
         let group = state.group_of(block);
         let page = state.pages.take(group)?;
@@ -87,20 +86,20 @@ impl Work {
         Some(page)
     }
 
-    /// The pages taken became slots': they do not go back.
+    /// Marks the allocated pages as installed: they are not freed at the end.
     pub(super) fn keep_pages(&self) {
         self.holdings.lock().pages.clear();
     }
 
-    /// Starts I/O that holds all this until it has ended.
+    /// Submits I/O that keeps these resources until it completes.
     pub(super) fn start(self: &Arc<Self>, device: &dyn Device, request: Request) -> Pending {
         self.start_and(device, request, |_| {})
     }
 
-    /// Starts a change of the disk that the next commit is to make durable there. It is noted at its end, though nobody wait for
-    /// that any more: what is read from the disk from then on may have it, and be told to be clean.
+    /// Submits a change of the disk that the next commit must flush. It is recorded when the I/O completes, even if no future
+    /// waits for it: later reads of the disk may return the new data and cache it as clean.
     pub(super) fn start_on_disk(self: &Arc<Self>, request: Request) -> Pending {
-        let failed_before = self.shared.disk_trouble.flushes_failed();
+        let failed_before = self.shared.disk_errors.flushes_failed();
         let written = move |work: &Self| work.shared.state.lock().changes.disk_written(failed_before);
         self.start_and(&*self.shared.disk, request, written)
     }
@@ -117,7 +116,7 @@ impl Work {
             request,
             Completion::new(move |outcome| {
                 end(&held);
-                // Released before the outcome is told: who saw a request end finds its ranges free.
+                // Released before the completion runs, so that its receiver finds the ranges unlocked.
                 drop(held);
                 completion.complete(outcome);
             }),
@@ -133,21 +132,21 @@ impl Drop for Work {
             let mut state = self.shared.state.lock();
             for (slot, block) in holdings.slots {
                 state.sets.unpin(slot);
-                // A slot that was taken for a block whose data never came.
+                // The slot was allocated for a block whose data was never written.
                 if state.copy(slot).is_none() && state.sets.word(slot).block() == Some(block) {
                     state.sets.forget(slot);
                 }
             }
             for page in holdings.pages {
-                state.pages.give_back(page);
+                state.pages.free(page);
             }
             for page in holdings.reads {
                 state.pages.end_read(page);
             }
             for (block, page) in holdings.bad {
-                state.drop_bad(block, page);
+                state.drop_damaged(block, page);
             }
-            state.end_promises(holdings.promised_blocks, holdings.promised_partials);
+            state.release_reservations(holdings.reserved_blocks, holdings.reserved_partials);
         }
         self.shared.changed.notify(usize::MAX);
         drop(holdings.ranges);

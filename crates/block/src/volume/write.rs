@@ -1,4 +1,4 @@
-//! Writing: to free pages, to the disk, or to both, as the mode and the sets decide.
+//! Writes: to free pages, to the disk, or to both, as the mode and the sets decide.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,30 +6,30 @@ use std::sync::Arc;
 use device::{IoBuffer, IoError, IoSlice, PlacementHandle, Request};
 use futures_util::future::join_all;
 
+use super::device_errors::DiskTask;
 use super::error::{Result, VolumeError, VolumeErrorKind};
-use super::journal::notes::why_unhealthy;
-use super::piece::{Part, runs};
-use super::ranges::Held;
+use super::journal::intent_log::health_error;
+use super::ranges::RangeGuard;
 use super::read::{admit, crc32c, overlay};
 use super::record::Sectors;
-use super::room::{Lack, Place};
-use super::state::{Copy, State, Written};
-use super::trouble::DiskTask;
+use super::segment::{Part, runs};
+use super::slot_queue::{QueuedWrite, SlotDemand};
+use super::state::{FlashCopy, State, Written};
 use super::work::Work;
 use super::{Health, Shared};
 use crate::sets::{Admit, Mode, Slot, Word, Write};
 
-/// Where a block's new bytes go.
+/// Where the new bytes of a block are written.
 #[derive(Debug, Clone)]
 struct Target {
     part: Part,
-    /// The slot and the free page, if it is cached.
-    home: Option<(Slot, u32)>,
-    /// What flash has of it, if the new bytes are not all of it.
-    old: Option<Copy>,
-    /// Whether the disk gets the bytes too, or alone.
+    /// Slot and allocated page, if the block is cached.
+    destination: Option<(Slot, u32)>,
+    /// The block's current page, if the write does not cover the whole block.
+    old: Option<FlashCopy>,
+    /// Whether the disk is written, in addition to flash or alone.
     to_disk: bool,
-    /// What the sets decided, and counted; `None` if they were not asked.
+    /// The decision of the sets, which has been counted; `None` if the flash has failed.
     decided: Option<Decided>,
 }
 
@@ -40,21 +40,21 @@ struct Decided {
     was_dirty: bool,
 }
 
-/// Why the disk is written.
+/// The purpose of a disk write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DiskWrite {
-    /// A client wrote it: the next commit flushes the disk.
+    /// A client's write: the next commit flushes the disk.
     Direct,
-    /// Flash has it: whoever cleans flushes the disk, before anything says that it is clean.
+    /// Cleaning: the cleaner flushes the disk before it records the block as clean.
     Cleaning,
 }
 
-/// How often a piece is begun, at most: of two blocks a part is kept, and each may have a bad copy on flash; and the flash fails
-/// once.
+/// Attempts per segment: one retry for each partial block at its two ends, whose flash page may be unreadable, and one after the
+/// flash fails.
 const ATTEMPTS: u32 = 4;
 
 impl Shared {
-    /// Whether anything of it is on flash alone, so that it is to be [noted](Shared::note) before it is acknowledged.
+    /// Writes `data`. Returns whether some of it is only on flash and must be [recorded](Self::log_changes) before the reply.
     pub(super) async fn write(self: &Arc<Self>, offset: u64, data: IoSlice, may_cache: bool) -> Result<bool> {
         self.check_range(offset, data.len() as u64)?;
         let admit = {
@@ -63,23 +63,28 @@ impl Shared {
             admit(&mut state, offset, data.len(), may_cache, |tuning| tuning.write_bypass_bytes)
         };
         let mut is_on_flash_alone = false;
-        for piece in self.pieces(offset, data.len()) {
-            let bytes = (piece.start - offset) as usize..(piece.end - offset) as usize;
-            is_on_flash_alone |= self.write_piece(&piece, data.part(bytes), admit).await?;
+        for segment in self.segments(offset, data.len()) {
+            let bytes = (segment.start - offset) as usize..(segment.end - offset) as usize;
+            is_on_flash_alone |= self.write_segment(&segment, data.part(bytes), admit).await?;
         }
         Ok(is_on_flash_alone)
     }
 
-    async fn write_piece(self: &Arc<Self>, piece: &Range<u64>, data: IoSlice, admit: Admit) -> Result<bool> {
+    async fn write_segment(
+        self: &Arc<Self>,
+        segment: &Range<u64>,
+        data: IoSlice,
+        admit: Admit,
+    ) -> Result<bool> {
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let (work, targets) = self.plan_write(piece, &self.parts(piece), admit).await?;
-            match self.write_targets(&work, &targets, piece, &data).await {
-                // A bad copy of a clean block was dropped, and the disk has the part that is kept. Or the flash failed, and
-                // is not needed: if it is, the next attempt says so.
+            let (work, targets) = self.plan_write(segment, &self.parts(segment), admit).await?;
+            match self.write_targets(&work, &targets, segment, &data).await {
+                // A clean block with a damaged page was dropped, so the retry reads the kept sectors from the disk. Or the
+                // flash failed: the retry succeeds if it can do without the flash.
                 Err(error) if error.kind() == VolumeErrorKind::Flash && attempts < ATTEMPTS => {
-                    take_back(&mut self.state.lock(), &targets);
+                    undo_counts(&mut self.state.lock(), &targets);
                 }
                 written => return written,
             }
@@ -90,10 +95,10 @@ impl Shared {
         self: &Arc<Self>,
         work: &Arc<Work>,
         targets: &[Target],
-        piece: &Range<u64>,
+        segment: &Range<u64>,
         data: &IoSlice,
     ) -> Result<bool> {
-        let pages = self.prepare_pages(work, targets, piece, data).await?;
+        let pages = self.prepare_pages(work, targets, segment, data).await?;
         let requests = self.page_writes(&pages);
         self.state.lock().sets.counters_mut().ssd_writes += pages.len() as u64;
         let to_flash: Vec<_> =
@@ -107,77 +112,78 @@ impl Shared {
         }
         let is_on_flash_alone = targets.iter().any(|target| !target.to_disk);
         if !is_on_flash_alone && flash_result.is_err() {
-            // The disk has all of it, and flash nothing that counts: older copies left before the disk was written.
+            // The disk has all data. Older copies on flash were removed before the disk was written.
             return disk_result.map(|()| false);
         }
         self.finish_write(work, &pages, disk_result, flash_result)?;
         Ok(is_on_flash_alone)
     }
 
-    /// What the flash is to hold, after whatever must come before the disk is written.
+    /// Prepares the pages to write on flash, after the commit that must precede a disk write.
     async fn prepare_pages(
         self: &Arc<Self>,
         work: &Arc<Work>,
         targets: &[Target],
-        piece: &Range<u64>,
+        segment: &Range<u64>,
         data: &IoSlice,
     ) -> Result<Vec<(Written, IoSlice)>> {
         if targets.iter().any(|target| target.to_disk) {
-            work.hold_range(self.disk_writers.lock(self.blocks_of(piece)).await);
+            work.hold_range(self.disk_writers.lock(self.blocks_of(segment)).await);
             let direct = targets.iter().filter(|target| target.to_disk);
-            self.settle_before_disk(direct.map(|target| target.part.block..target.part.block + 1)).await?;
+            self.commit_before_disk_write(direct.map(|target| target.part.block..target.part.block + 1))
+                .await?;
         }
         let mut pages = Vec::with_capacity(targets.len());
-        for target in targets.iter().filter(|target| target.home.is_some()) {
+        for target in targets.iter().filter(|target| target.destination.is_some()) {
             pages.push(self.page_of_target(work, target, data).await?);
         }
         Ok(pages)
     }
 
-    /// Locks the blocks and takes a slot and a page for each that is to be cached.
+    /// Locks the blocks and allocates a slot and a page for each block that is cached.
     async fn plan_write(
         self: &Arc<Self>,
-        piece: &Range<u64>,
+        segment: &Range<u64>,
         parts: &[Part],
         admit: Admit,
     ) -> Result<(Arc<Work>, Vec<Target>)> {
-        let mut place: Option<Place> = None;
+        let mut queued: Option<QueuedWrite> = None;
         loop {
             let listener = self.changed.listen();
-            let range = self.blocks.lock(self.blocks_of(piece)).await;
-            match self.decide(range, parts, admit, place.as_ref())? {
+            let range = self.blocks.lock(self.blocks_of(segment)).await;
+            match self.decide(range, parts, admit, queued.as_ref())? {
                 Decision::Ready(work, targets) => return Ok((work, targets)),
                 Decision::Wait(WaitFor::Commit(change)) => self.commit(change).await?,
-                Decision::Wait(WaitFor::Order) => self.make_room_in_order().await?,
-                Decision::Wait(WaitFor::Room(lack)) => {
-                    place.get_or_insert_with(|| Place::at_end(self, lack)).wait(lack).await?;
+                Decision::Wait(WaitFor::Order) => self.destage_for_space().await?,
+                Decision::Wait(WaitFor::Slots(demand)) => {
+                    queued.get_or_insert_with(|| QueuedWrite::enqueue(self, demand)).wait(demand).await?;
                 }
-                Decision::Wait(WaitFor::Somebody) => listener.await,
+                Decision::Wait(WaitFor::Requests) => listener.await,
             }
         }
     }
 
-    /// Takes what a piece needs, all of it or nothing.
+    /// Allocates everything that a segment needs, or nothing.
     fn decide(
         self: &Arc<Self>,
-        range: Held,
+        range: RangeGuard,
         parts: &[Part],
         admit: Admit,
-        place: Option<&Place>,
+        queued: Option<&QueuedWrite>,
     ) -> Result<Decision> {
-        // Dropped after the state is given back, which that takes.
+        // Declared before the lock, because dropping it locks the state.
         let work;
         let mut state = self.state.lock();
         self.check_open(&state)?;
         if let Some(obstacle) = obstacle(&state, parts) {
-            return Ok(Decision::Wait(end_of(&obstacle, &state)));
+            return Ok(Decision::Wait(wait_for(&obstacle, &state)));
         }
-        // Before anything is taken: whoever waits for room asks again each time there is some.
-        if let Some(lack) = lack_of_room(&state, parts, admit, place) {
-            return Ok(Decision::Wait(WaitFor::Room(lack)));
+        // Before any allocation: a waiting write repeats this check often.
+        if let Some(demand) = slot_shortage(&state, parts, admit, queued) {
+            return Ok(Decision::Wait(WaitFor::Slots(demand)));
         }
         work = Work::new(self, Some(range));
-        work.promise_changes(&mut state, parts.len());
+        work.reserve_changes(&mut state, parts.len());
         let counted = *state.sets.counters();
         let targets: Result<Vec<Target>> =
             parts.iter().map(|part| self.target(&mut state, &work, part, admit)).collect();
@@ -185,11 +191,11 @@ impl Shared {
             *state.sets.counters_mut() = counted;
         }
         let targets = targets?;
-        // Past a flash that failed nothing waits for its turn any more, or it was refused.
+        // After the flash has failed, a write that had to wait for an epoch has been refused already.
         let has_order = state.order.is_some() && state.health == Health::Healthy;
         if has_order && targets.iter().any(|target| target.to_disk) {
-            // All of it is asked for again.
-            take_back(&mut state, &targets);
+            // The whole segment is repeated later.
+            undo_counts(&mut state, &targets);
             return Ok(Decision::Wait(WaitFor::Order));
         }
         Ok(Decision::Ready(work, targets))
@@ -208,7 +214,7 @@ impl Shared {
         let slot = match write {
             Write::Around(None) => return Ok(Target::disk_only(part, decided)),
             Write::Around(Some(slot)) => {
-                // Nobody uses it: `obstacle` saw to that.
+                // `obstacle` has checked that the block is not in use.
                 state.forget(slot, part.block);
                 return Ok(Target::disk_only(part, decided));
             }
@@ -227,30 +233,30 @@ impl Shared {
         if let Some(copy) = old {
             work.read_page(state, copy.page);
         }
-        // What is dirty since another mode stays so: the disk lacks the rest of the block too, and what was flushed of it.
+        // A block that is dirty from an earlier mode stays dirty: the disk lacks its other sectors, including flushed ones.
         let to_disk = !mode.keeps_dirty() && !state.sets.word(slot).is_dirty();
-        // From here on the disk may have the new bytes whether or not this write is ever told to have ended, and a clean
-        // copy of the old ones would contradict it.
+        // From here on the disk may get the new bytes even if the write fails or is dropped, so a clean copy of the old bytes
+        // must not remain.
         if to_disk {
             state.vacate(slot, part.block);
         }
-        Ok(Target { part: part.clone(), home: Some((slot, page)), old, to_disk, decided })
+        Ok(Target { part: part.clone(), destination: Some((slot, page)), old, to_disk, decided })
     }
 
-    /// What flash holds cannot be replaced there any more, and what it says must not become stale: unless nobody will believe it.
+    /// A write after the flash failed. It is refused if recovery could restore the block from flash.
     fn target_without_flash(&self, state: &mut State, part: &Part, cached: Option<Slot>) -> Result<Target> {
-        if state.may_come_back(part.block) {
+        if state.may_be_recovered(part.block) {
             let why = format!("block {} is on the flash, which failed: it cannot be written", part.block);
             return Err(VolumeError::new(VolumeErrorKind::Flash, why));
         }
         let is_held_up =
             state.order.as_ref().is_some_and(|order| order.len() > 0 || state.sets.dirty_blocks() > 0);
         if is_held_up {
-            let why = "the flash failed, and what it holds must reach the disk before anything written now";
+            let why = "the flash failed, and its dirty blocks must reach the disk before new writes";
             return Err(VolumeError::new(VolumeErrorKind::Flash, why));
         }
         if let Some(slot) = cached {
-            // Nobody uses it: `obstacle` saw to that.
+            // `obstacle` has checked that the block is not in use.
             state.forget(slot, part.block);
         }
         state.sets.counters_mut().writes += 1;
@@ -258,31 +264,31 @@ impl Shared {
         Ok(Target::disk_only(part, None))
     }
 
-    /// Blocks that flash may bring back after a crash are not changed on the disk before it cannot any more (rule 4). In the
-    /// modes that write to the disk directly what is clean is not brought back; what is dirty since another mode is.
-    pub(super) async fn settle_before_disk(
+    /// Commits before the disk is written directly, if recovery could restore one of `blocks` from flash (rule 4). Modes that write
+    /// to the disk directly do not restore clean blocks, only blocks that are dirty from an earlier mode.
+    pub(super) async fn commit_before_disk_write(
         self: &Arc<Self>,
         blocks: impl IntoIterator<Item = Range<u64>> + Clone,
     ) -> Result<()> {
-        let Some(change) = brings_back(&self.state.lock(), blocks.clone()) else { return Ok(()) };
+        let Some(change) = change_to_commit(&self.state.lock(), blocks.clone()) else { return Ok(()) };
         self.commit(change).await?;
-        // A flash that has failed meanwhile was not told.
+        // If the flash failed meanwhile, the commit did not include these changes.
         let state = self.state.lock();
-        match brings_back(&state, blocks) {
-            Some(_) if state.health == Health::FlashFailed => Err(why_unhealthy(&state)),
+        match change_to_commit(&state, blocks) {
+            Some(_) if state.health == Health::FlashFailed => Err(health_error(&state)),
             _ => Ok(()),
         }
     }
 
-    /// The page that a block becomes: its new bytes over what flash has of it, and over the disk's where the rest cannot be
-    /// left out.
+    /// The page to write for a block: the new bytes over the sectors on flash, and over those of the disk if they cannot be left
+    /// out.
     async fn page_of_target(
         &self,
         work: &Arc<Work>,
         target: &Target,
         data: &IoSlice,
     ) -> Result<(Written, IoSlice)> {
-        let (slot, page) = target.home.expect("asked for targets that have one");
+        let (slot, page) = target.destination.expect("asked for targets that have one");
         let part = &target.part;
         let block_bytes = self.layout.block_bytes as usize;
         let written = |page_bytes: &[u8], partial| Written {
@@ -306,7 +312,7 @@ impl Shared {
             .map_or(Sectors::default(), |(copy, _)| copy.partial.unwrap_or(self.whole(part.block)));
         let mut sectors = has.with(part.sectors());
         let mut bytes = IoBuffer::zeroed(block_bytes);
-        // In a slot that lacks sectors already it is not one more.
+        // A slot that already lacks sectors needs no further entry.
         let is_new = target.to_disk || old.as_ref().is_none_or(|(copy, _)| copy.partial.is_none());
         if !sectors.contains(self.whole(part.block)) && !self.may_be_partial(work, sectors, is_new) {
             bytes = self.read_disk_block(part.block).await?;
@@ -320,8 +326,8 @@ impl Shared {
         Ok((written, bytes.into()))
     }
 
-    /// Whether a block may be on flash with these sectors alone: the tables have room for it, and the disk can be written in
-    /// just these.
+    /// Whether a block may be stored on flash with these sectors only: the tables have space for it, and the sectors are aligned to
+    /// the disk's blocks.
     fn may_be_partial(&self, work: &Work, sectors: Sectors, is_new: bool) -> bool {
         let unit = self.disk.geometry().block_bytes / super::SECTOR_BYTES;
         let aligned =
@@ -329,7 +335,7 @@ impl Shared {
         aligned && work.may_be_partial(&mut self.state.lock(), is_new)
     }
 
-    /// Writes what goes to the disk, neighbours together.
+    /// Writes the direct parts to the disk, adjacent ones together.
     async fn write_disk(
         self: &Arc<Self>,
         work: &Arc<Work>,
@@ -350,7 +356,7 @@ impl Shared {
         join_all(writes).await.into_iter().collect()
     }
 
-    /// Writes bytes to the disk, whose blocks may be larger than our sectors. The caller holds the range.
+    /// Writes bytes to the disk, whose blocks may be larger than 512 bytes. The caller holds the range.
     pub(super) async fn write_disk_range(
         self: &Arc<Self>,
         work: &Arc<Work>,
@@ -360,7 +366,7 @@ impl Shared {
     ) -> Result<()> {
         let most = u64::from(self.disk.geometry().max_io_bytes);
         let (from, data) = self.in_whole_units(work, offset, bytes).await?;
-        self.before_disk_changes().await;
+        self.invalidate_disk_checksums().await;
         let mut at = 0;
         while at < data.len() {
             let end = data.len().min(at + most as usize);
@@ -380,7 +386,7 @@ impl Shared {
         Ok(())
     }
 
-    /// The same bytes in whole blocks of the disk, with what it has around them, and where these begin.
+    /// Extends the bytes to whole blocks of the disk, with the disk's data around them. Returns the offset of the first block too.
     async fn in_whole_units(&self, work: &Arc<Work>, offset: u64, bytes: IoSlice) -> Result<(u64, IoSlice)> {
         let unit = u64::from(self.disk.geometry().block_bytes);
         let end = offset + bytes.len() as u64;
@@ -437,105 +443,112 @@ impl Shared {
 
 impl Target {
     fn disk_only(part: &Part, decided: Option<Decided>) -> Self {
-        Self { part: part.clone(), home: None, old: None, to_disk: true, decided }
+        Self { part: part.clone(), destination: None, old: None, to_disk: true, decided }
     }
 }
 
-/// The targets are going to be asked for once more, and were written once.
-fn take_back(state: &mut State, targets: &[Target]) {
+/// Reverses the statistics and policy updates of a segment that is repeated.
+fn undo_counts(state: &mut State, targets: &[Target]) {
     let sets = &mut state.sets;
     for Target { part, decided, .. } in targets {
         match *decided {
             Some(Decided { write, admit, was_dirty }) => {
-                sets.take_back_write(part.block, admit, write, was_dirty);
+                sets.undo_write(part.block, admit, write, was_dirty);
             }
-            None => sets.take_back_write_past_all(),
+            None => sets.undo_bypassing_write(),
         }
     }
 }
 
-/// The change to be committed before flash says none of `blocks` any more, if it may say so of any.
-fn brings_back(state: &State, blocks: impl IntoIterator<Item = Range<u64>>) -> Option<u64> {
+/// The change to commit before recovery restores none of `blocks` from flash. `None` if it would restore none already.
+fn change_to_commit(state: &State, blocks: impl IntoIterator<Item = Range<u64>>) -> Option<u64> {
     let changes = &state.changes;
-    let comes_back = |blocks| changes.may_come_back(blocks, !state.brings_back_clean);
-    blocks.into_iter().any(comes_back).then(|| changes.number())
+    let is_recoverable = |blocks| changes.may_be_recovered(blocks, !state.recovers_clean);
+    blocks.into_iter().any(is_recoverable).then(|| changes.number())
 }
 
-/// What becomes of a piece.
+/// Whether a segment can be written.
 enum Decision {
     Ready(Arc<Work>, Vec<Target>),
     Wait(WaitFor),
 }
 
-/// What a piece that cannot be written now waits for.
+/// What a segment waits for.
 enum WaitFor {
-    /// A commit frees pages or room for records.
+    /// A commit that frees pages or journal space.
     Commit(u64),
-    /// An epoch must go to the disk first.
+    /// The destaging of an epoch.
     Order,
-    /// Something must be cleaned there first.
-    Room(Lack),
-    /// Others end what they are at.
-    Somebody,
+    /// Clean slots in a set.
+    Slots(SlotDemand),
+    /// The end of other requests.
+    Requests,
 }
 
-/// Why a piece cannot be written now.
+/// Why a segment cannot be written now.
 enum Obstacle {
-    /// Not enough free pages.
+    /// Too few free pages.
     Pages,
-    /// So much waits for a commit, or is about to, that more might not fit into the journal.
+    /// Too little journal space for more changes before the next commit.
     Records,
-    /// A block that must leave the cache is on its way to the disk.
+    /// A block that must leave the cache is in use or being cleaned.
     Cleaning,
 }
 
-/// What ends it.
-fn end_of(obstacle: &Obstacle, state: &State) -> WaitFor {
+/// What removes the obstacle.
+fn wait_for(obstacle: &Obstacle, state: &State) -> WaitFor {
     match obstacle {
-        Obstacle::Pages if state.changes.leaving() > 0 => WaitFor::Commit(state.changes.number()),
-        Obstacle::Records => state.makes_room().map_or(WaitFor::Somebody, WaitFor::Commit),
+        Obstacle::Pages if state.changes.released_pages() > 0 => WaitFor::Commit(state.changes.number()),
+        Obstacle::Records => state.space_freeing_change().map_or(WaitFor::Requests, WaitFor::Commit),
         Obstacle::Pages if state.order.as_ref().is_some_and(|order| order.len() > 0) => WaitFor::Order,
-        Obstacle::Pages | Obstacle::Cleaning => WaitFor::Somebody,
+        Obstacle::Pages | Obstacle::Cleaning => WaitFor::Requests,
     }
 }
 
-/// Where blocks of a piece find no room though something could be cleaned for them, or only what others wait for who came
-/// earlier. The ordered way makes room otherwise.
-fn lack_of_room(state: &State, parts: &[Part], admit: Admit, place: Option<&Place>) -> Option<Lack> {
+/// The first set in which a segment finds too few slots, although cleaning could free some, or earlier writes wait for them.
+/// Ordered volumes wait for epochs instead.
+fn slot_shortage(
+    state: &State,
+    parts: &[Part],
+    admit: Admit,
+    queued: Option<&QueuedWrite>,
+) -> Option<SlotDemand> {
     let comes_in = admit == Admit::Yes && state.sets.tuning().mode.keeps_dirty();
     let may_wait = state.health == Health::Healthy
         && state.order.is_none()
-        && !place.is_some_and(|place| place.is_in_vain(state));
+        && !queued.is_some_and(|queued| queued.is_futile(state));
     if !comes_in || !may_wait {
         return None;
     }
     let slot_for = |part: &Part| {
         let word = state.sets.find(part.block).map(|slot| state.sets.word(slot));
-        // A clean one may be taken for another block of the piece before its turn comes.
-        word.is_none_or(Word::may_leave).then(|| (state.sets.set_of(part.block), word.is_none()))
+        // A clean block of the segment may be evicted for another block of the segment before it is written.
+        word.is_none_or(Word::can_evict).then(|| (state.sets.set_of(part.block), word.is_none()))
     };
     let mut slots: Vec<(u32, bool)> = parts.iter().filter_map(slot_for).collect();
     slots.sort_unstable();
-    let lack = |of_set: &[(u32, bool)]| {
-        let lack = Lack { set: of_set[0].0, blocks: of_set.len() as u32 };
+    let demand = |of_set: &[(u32, bool)]| {
+        let demand = SlotDemand { set: of_set[0].0, blocks: of_set.len() as u32 };
         let brings_any = of_set.iter().any(|&(_, is_new)| is_new);
-        let has_room =
-            || !state.room.is_before(place, lack.set) && state.sets.has_room_for(lack.set, lack.blocks);
-        (brings_any && !has_room()).then_some(lack)
+        let has_room = || {
+            !state.slot_queue.is_before(queued, demand.set)
+                && state.sets.has_slots_for(demand.set, demand.blocks)
+        };
+        (brings_any && !has_room()).then_some(demand)
     };
-    slots.chunk_by(|one, other| one.0 == other.0).find_map(lack)
+    slots.chunk_by(|one, other| one.0 == other.0).find_map(demand)
 }
 
 fn obstacle(state: &State, parts: &[Part]) -> Option<Obstacle> {
     let word = |part: &Part| state.sets.find(part.block).map(|slot| state.sets.word(slot));
     let in_use = |word: Word| word.is_cleaning() || word.pins() > 0;
     if state.health != Health::Healthy {
-        // What may be written nevertheless leaves the cache.
-        let is_to_leave = |part: &&Part| !state.may_come_back(part.block);
+        // A write that the failed flash permits removes the block from the cache.
+        let is_to_leave = |part: &&Part| !state.may_be_recovered(part.block);
         let waits = parts.iter().filter(is_to_leave).any(|part| word(part).is_some_and(in_use));
         return waits.then_some(Obstacle::Cleaning);
     }
-    if !state.has_room_for_changes(parts.len()) {
+    if !state.has_space_for_changes(parts.len()) {
         return Some(Obstacle::Records);
     }
     let goes_around = |part: &Part| {
@@ -544,10 +557,10 @@ fn obstacle(state: &State, parts: &[Part]) -> Option<Obstacle> {
     if parts.iter().any(|part| goes_around(part) && word(part).is_some_and(in_use)) {
         return Some(Obstacle::Cleaning);
     }
-    // Blocks of a piece fall into few groups: count by sorting.
+    // A segment falls into few groups, so sorting is the cheapest way to count.
     let to_flash = parts.iter().filter(|part| !goes_around(part));
     let mut groups: Vec<u32> = to_flash.map(|part| state.group_of(part.block)).collect();
     groups.sort_unstable();
-    let lacks = |group: &[u32]| (state.pages.free_in(group[0]) as usize) < group.len();
-    groups.chunk_by(|one, other| one == other).any(lacks).then_some(Obstacle::Pages)
+    let is_short = |group: &[u32]| (state.pages.free_in(group[0]) as usize) < group.len();
+    groups.chunk_by(|one, other| one == other).any(is_short).then_some(Obstacle::Pages)
 }

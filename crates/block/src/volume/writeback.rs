@@ -1,11 +1,11 @@
-//! Bringing dirty blocks to the disk.
+//! Cleaning: writing dirty blocks to the disk.
 //!
-//! The sets say which blocks, in runs of neighbours. A batch of runs is written in the order of the disk and flushed
-//! once; then its blocks are clean, unless they were written again meanwhile. Nothing waits for it: a write of a block
-//! on its way takes another page, and what goes to the disk is the older version, in one piece.
+//! The sets select runs of adjacent blocks. A batch of runs is written in disk order and flushed once. Then its blocks are clean,
+//! unless they were rewritten meanwhile. Writes do not wait for cleaning: a rewritten block gets another page, and the
+//! disk gets the complete older version.
 //!
-//! What goes to the disk must have been committed: else a crash would bring back a clean copy older than the disk (rule 4
-//! in the [parent module](super)). It usually is; what is oldest is cleaned first.
+//! A block must be committed before it is written to the disk: otherwise recovery could restore a clean copy that is older than the
+//! disk's (rule 4 in the [parent module](super)). Blocks are cleaned oldest first, so most are.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -16,11 +16,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use device::{IoBuffer, IoSlice};
 use futures_util::{StreamExt, stream};
 
+use super::device_errors::DiskTask;
 use super::error::{Result, VolumeError, VolumeErrorKind};
-use super::journal::notes::why_unhealthy;
-use super::piece::{Part, runs};
-use super::state::{Copy, State};
-use super::trouble::DiskTask;
+use super::journal::intent_log::health_error;
+use super::segment::{Part, runs};
+use super::state::{FlashCopy, State};
 use super::work::Work;
 use super::write::DiskWrite;
 use super::{Health, Shared, Volume};
@@ -29,74 +29,74 @@ use crate::sets::{Cleaning, Slot, Tuning};
 /// Runs that share a flush of the disk, at most.
 const RUNS_PER_BATCH: usize = 32;
 
-/// Bytes of runs that are written side by side, about.
-const MOST_BYTES_AT_ONCE: usize = 64 << 20;
+/// Approximate limit of bytes that are written concurrently.
+const MAX_CONCURRENT_BYTES: usize = 64 << 20;
 
-/// Blocks of a run that the disk does not take, of which each is tried by itself before the rest is given up for now.
-const MOST_BAD: usize = 8;
+/// Blocks of a failed run that are retried one by one before the rest is given up for now.
+const MAX_RETRIED_BLOCKS: usize = 8;
 
-/// Batches in a row of which nothing can be cleaned, before the cleaning of everything is given up.
-const MOST_IN_VAIN: u32 = 16;
+/// Consecutive batches without a cleaned block before a drain gives up.
+const MAX_FUTILE_BATCHES: u32 = 16;
 
-/// How long the upkeep sleeps when there is nothing to do.
+/// Sleep of the upkeep when there is nothing to do.
 const IDLE_NS: u64 = 20_000_000;
 
-/// How long cleaning waits before it looks again whether clients have been held up too much.
+/// Interval at which paused cleaning checks the latency gate.
 const PAUSE_NS: u64 = 5_000_000;
 
-/// Clients who had something made durable within this long will again before cleaning has to do it for them.
+/// Cleaning leaves the commit to clients if one of them flushed within this time.
 const CLIENTS_FLUSH_NS: u64 = 1_000_000_000;
 
-/// How long it waits after a failure of the disk.
+/// Pause of the upkeep after an error of the disk.
 const FAILURE_NS: u64 = 1_000_000_000;
 
-/// A block on its way.
+/// A block being cleaned.
 #[derive(Debug, Clone)]
-struct Leaving {
+struct DirtyBlock {
     slot: Slot,
     block: u64,
-    copy: Copy,
+    copy: FlashCopy,
 }
 
-/// A run on its way; ended in any case.
+/// A run being cleaned. Dropping it returns its blocks to the sets.
 struct Run {
     shared: Arc<Shared>,
     cleaning: Option<Cleaning>,
-    blocks: Vec<Leaving>,
-    /// Of those that could not be read or written.
+    blocks: Vec<DirtyBlock>,
+    /// Slots that could not be read or written.
     failed: HashSet<Slot>,
 }
 
-/// What is to be written next.
+/// The runs of the next batch.
 struct Gathered {
     runs: Vec<Run>,
-    /// The change to be committed first, if some is not.
+    /// The change that must be committed first, if any.
     uncommitted: Option<u64>,
-    /// Runs to be written side by side. One where nobody waits for them: the disk has others to serve.
-    at_once: usize,
-    /// Whether somebody waits for room.
+    /// Concurrent runs. Only one if no request waits for them, because the disk also serves clients.
+    concurrent_runs: usize,
+    /// Whether a write waits for slots.
     is_urgent: bool,
 }
 
-/// What became of the runs that shared a flush.
+/// The result of a batch of runs.
 #[derive(Default)]
 pub(super) struct Batch {
-    /// Blocks cleaned or found rewritten.
+    /// Blocks that were cleaned or found rewritten.
     pub(super) cleaned: usize,
-    /// What kept others from being cleaned.
+    /// The error that prevented the others from being cleaned.
     pub(super) failed: Option<VolumeError>,
 }
 
 impl Volume {
-    /// Does the background work until the volume is closed: tables when the journal fills, cleaning as the tuning asks. To be
-    /// driven by a thread or task of its own.
+    /// Runs background work until the volume is closed: writes tables when the journal fills up, and cleans as the tuning
+    /// requires. Needs its own thread or task.
     pub async fn run_upkeep(&self) {
         loop {
             let pause_ns = match self.upkeep().await {
                 Ok(true) => 0,
                 Ok(false) => IDLE_NS,
                 Err(error) if error.kind() == VolumeErrorKind::Closed => return,
-                // It is counted, and the state says so; what failed stays to be done.
+                // The error is counted and shows in the health. The work is retried.
                 Err(_) => FAILURE_NS,
             };
             if pause_ns > 0 {
@@ -105,7 +105,7 @@ impl Volume {
         }
     }
 
-    /// One step of it. False if there was nothing to do.
+    /// Performs one step of background work. Returns false if there was nothing to do.
     ///
     /// # Errors
     /// [`VolumeErrorKind::Closed`] when the volume is closed, and the devices' failures.
@@ -117,7 +117,7 @@ impl Volume {
             state.journal.is_half_full() && state.health == Health::Healthy
         };
         let table = if table_due { self.shared.write_table_if_needed().await } else { Ok(()) };
-        // What a table that cannot be written does not concern goes to the disk all the same.
+        // A failed table does not prevent cleaning.
         let Batch { cleaned, failed } = self.shared.clean_batch().await?;
         table?;
         self.shared.confirm_last_commit();
@@ -127,40 +127,40 @@ impl Volume {
         }
     }
 
-    /// Brings everything that is dirty to the disk. What is written meanwhile may stay dirty. When the future is dropped it ends
-    /// with what is under way, unless somebody else waits for the same.
+    /// Writes all dirty blocks to the disk. Blocks written meanwhile may stay dirty. If the future is dropped, cleaning ends after
+    /// the I/O in flight, unless another caller also waits for it.
     ///
     /// # Errors
-    /// The devices' failures; what they did not concern is cleaned.
+    /// The devices' failures. Unaffected blocks are cleaned nevertheless.
     pub async fn clean(&self) -> Result<()> {
         let shared = &self.shared;
         shared.check_open(&shared.state.lock())?;
         if shared.is_ordered() {
             return shared.destage_all().await;
         }
-        let (_asked, failed_before) = {
+        let (_request, failed_before) = {
             let mut state = shared.state.lock();
-            state.sets.owe_everything();
-            state.cleans_asked_for += 1;
-            (AskedFor(shared), state.cleanings_failed)
+            state.sets.start_drain();
+            state.drain_requests += 1;
+            (DrainRequest(shared), state.cleanings_failed)
         };
-        let mut in_vain = 0;
+        let mut futile_batches = 0;
         loop {
-            let owed = {
+            let left = {
                 let state = shared.state.lock();
                 shared.check_open(&state)?;
-                state.sets.owed_blocks()
+                state.sets.blocks_to_drain()
             };
-            if owed == 0 {
+            if left == 0 {
                 break;
             }
             let Batch { cleaned, failed } = shared.clean_batch().await?;
             match failed {
-                Some(error) if cleaned == 0 && in_vain == MOST_IN_VAIN => return Err(error),
-                Some(_) if cleaned == 0 => in_vain += 1,
-                _ => in_vain = 0,
+                Some(error) if cleaned == 0 && futile_batches == MAX_FUTILE_BATCHES => return Err(error),
+                Some(_) if cleaned == 0 => futile_batches += 1,
+                _ => futile_batches = 0,
             }
-            // Nothing to begin although something is dirty: it is in use, or on its way with somebody else.
+            // The remaining blocks are in use or being cleaned by another task.
             if cleaned == 0 {
                 device::timer::sleep(&*shared.timer, 1_000_000).await;
             }
@@ -174,7 +174,7 @@ impl Volume {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Changes how the cache behaves; the superblock remembers it.
+    /// Changes the tuning and records it in the superblock.
     ///
     /// # Errors
     /// [`VolumeErrorKind::Config`] if a setting is out of bounds, and the devices' failures.
@@ -184,23 +184,23 @@ impl Volume {
             let why = "an ordered cache must be write-back or write-only: other modes have no order to keep";
             return Err(VolumeError::new(VolumeErrorKind::Config, why));
         }
-        // Whether clean blocks survive a crash depends on the mode: no write may fall between the old and the new one.
+        // The mode decides whether recovery restores clean blocks, so no write may run during the change.
         let work = Work::new(shared, Some(shared.blocks.lock(0..u64::MAX).await));
         shared.check_open(&shared.state.lock())?;
         let target = shared.state.lock().changes.number();
-        // Before the keeper's range is held: the commit may need a table first, which is the keeper's.
+        // Before `metadata_writer` is locked, because the commit may have to write a table.
         shared.commit(target).await?;
-        work.hold_range(shared.keeper.lock(0..1).await);
+        work.hold_range(shared.metadata_writer.lock(0..1).await);
         let old = {
             let mut state = shared.state.lock();
-            // The commit has told it nothing then, and it may say of clean blocks what has not been true for long.
+            // The commit did not reach a failed flash, so recovery may restore outdated clean blocks.
             if state.health == Health::FlashFailed {
-                return Err(why_unhealthy(&state));
+                return Err(health_error(&state));
             }
             let old = *state.sets.tuning();
             let changed = state.sets.set_tuning(tuning);
             changed.map_err(|error| VolumeError::new(VolumeErrorKind::Config, error.to_string()))?;
-            state.brings_back_clean |= tuning.mode.keeps_dirty();
+            state.recovers_clean |= tuning.mode.keeps_dirty();
             old
         };
         let mut superblock = shared.superblock.lock().clone();
@@ -210,8 +210,8 @@ impl Volume {
             debug_assert!(back.is_ok(), "it was in force before");
             return Err(error);
         }
-        shared.state.lock().brings_back_clean = tuning.mode.keeps_dirty();
-        // The same one goes on with what it has measured.
+        shared.state.lock().recovers_clean = tuning.mode.keeps_dirty();
+        // An unchanged gate keeps its measurements.
         if tuning.latency_gate_ms != old.latency_gate_ms {
             shared.set_latency_gate(tuning.latency_gate_ms);
         }
@@ -219,22 +219,22 @@ impl Volume {
     }
 }
 
-/// Somebody waits for everything to be clean.
-struct AskedFor<'a>(&'a Shared);
+/// A caller that waits until everything is clean.
+struct DrainRequest<'a>(&'a Shared);
 
-impl Drop for AskedFor<'_> {
+impl Drop for DrainRequest<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
-        state.cleans_asked_for -= 1;
-        if state.cleans_asked_for == 0 {
-            state.sets.owe_nothing();
+        state.drain_requests -= 1;
+        if state.drain_requests == 0 {
+            state.sets.stop_drain();
         }
     }
 }
 
 impl Shared {
-    /// Cleans what the sets ask for, as much as one flush of the disk is to cover. What cannot be read or written keeps
-    /// nothing else from the disk.
+    /// Cleans the blocks that the sets select, up to one flush of the disk. A block that cannot be read or written does not stop
+    /// the others.
     pub(super) async fn clean_batch(self: &Arc<Self>) -> Result<Batch> {
         if self.is_ordered() {
             return Ok(Batch { cleaned: self.destage_as_needed().await?, failed: None });
@@ -251,9 +251,9 @@ impl Shared {
         if let Some(change) = gathered.uncommitted {
             self.commit(change).await?;
         }
-        // One batch after the other: side by side they would end together, and the disk would wait for both.
-        let turn = self.cleaners.lock(0..1).await;
-        let (begun_ns, failed_before) = (self.timer.monotonic_ns(), self.disk_trouble.flushes_failed());
+        // Batches run one after the other: concurrent ones would end together and leave the disk idle.
+        let turn = self.cleaning_turn.lock(0..1).await;
+        let (begun_ns, failed_before) = (self.timer.monotonic_ns(), self.disk_errors.flushes_failed());
         let (written, batch) = self.write_runs(gathered).await?;
         drop(turn);
         if batch.cleaned > 0 {
@@ -264,19 +264,19 @@ impl Shared {
         for run in written {
             self.end_run(run, batch.failed.as_ref()).await?;
         }
-        self.state.lock().room.give_up(|set| hopeless.contains(&set));
-        self.room.notify(usize::MAX);
+        self.state.lock().slot_queue.give_up(|set| hopeless.contains(&set));
+        self.slots_freed.notify(usize::MAX);
         self.changed.notify(usize::MAX);
         Ok(batch)
     }
 
-    /// Writes runs in the order of the disk. Those that came to their end, and what came of them. When the latency gate closes no
-    /// more are begun, and those that were not go back to their sets: this may take long.
+    /// Writes runs in disk order. Returns those that ended, and their result. When the latency gate closes, no further run begins,
+    /// and the remaining ones return to their sets.
     async fn write_runs(self: &Arc<Self>, gathered: Gathered) -> Result<(Vec<Run>, Batch)> {
-        let Gathered { mut runs, at_once, is_urgent, .. } = gathered;
-        runs.sort_by_key(|run| run.blocks.first().map(|leaving| leaving.block));
-        let is_untold = runs.iter().any(|run| !run.failed.is_empty());
-        let failed = is_untold.then(|| why_unhealthy(&self.state.lock()));
+        let Gathered { mut runs, concurrent_runs, is_urgent, .. } = gathered;
+        runs.sort_by_key(|run| run.blocks.first().map(|dirty| dirty.block));
+        let has_uncommitted = runs.iter().any(|run| !run.failed.is_empty());
+        let failed = has_uncommitted.then(|| health_error(&self.state.lock()));
         let (mut written, mut batch) = (Vec::with_capacity(runs.len()), Batch { cleaned: 0, failed });
         let mut writes = runs.into_iter().map(|mut run| async move {
             let result = self.write_run(&mut run).await;
@@ -284,7 +284,7 @@ impl Shared {
         });
         let is_stopped = AtomicBool::new(false);
         let next = || if is_stopped.load(Relaxed) { None } else { writes.next() };
-        let mut writes = pin!(stream::iter(std::iter::from_fn(next)).buffer_unordered(at_once));
+        let mut writes = pin!(stream::iter(std::iter::from_fn(next)).buffer_unordered(concurrent_runs));
         while let Some((run, result)) = writes.next().await {
             match result {
                 Err(error) if error.kind() == VolumeErrorKind::Closed => return Err(error),
@@ -300,17 +300,17 @@ impl Shared {
         Ok((written, batch))
     }
 
-    /// Ends a run as soon as the journal has room to tell so.
+    /// Ends a run as soon as the journal has space for its records.
     async fn end_run(self: &Arc<Self>, run: Run, failed: Option<&VolumeError>) -> Result<()> {
         loop {
             let listener = self.changed.listen();
             let change = {
                 let mut state = self.state.lock();
-                if state.has_room_for_changes(run.blocks.len()) {
+                if state.has_space_for_changes(run.blocks.len()) {
                     run.end(&mut state, failed);
                     return Ok(());
                 }
-                state.makes_room()
+                state.space_freeing_change()
             };
             match change {
                 Some(change) => self.commit(change).await?,
@@ -319,55 +319,56 @@ impl Shared {
         }
     }
 
-    /// The next runs, with their pages kept from being written.
+    /// Selects the next runs and keeps their pages from being reused.
     fn gather(self: &Arc<Self>, work: &Arc<Work>) -> Gathered {
-        // Those put aside go back to their sets after the state is given back, which that takes.
-        let mut put_aside = Vec::new();
+        // Declared before the lock, because dropping a run locks the state.
+        let mut skipped = Vec::new();
         let mut state = self.state.lock();
-        let is_urgent = !state.room.is_empty();
-        let cleanings = if is_urgent { state.next_for_room() } else { state.next_cleanings(RUNS_PER_BATCH) };
+        let is_urgent = !state.slot_queue.is_empty();
+        let cleanings =
+            if is_urgent { state.next_for_waiting_writes() } else { state.next_cleanings(RUNS_PER_BATCH) };
         let waits_for_clients = !is_urgent && self.clients_commit_soon(&state);
-        let (mut runs, mut all_told) = (Vec::with_capacity(cleanings.len()), true);
+        let (mut runs, mut all_committed) = (Vec::with_capacity(cleanings.len()), true);
         for cleaning in cleanings {
             let mut run = Run::new(self, cleaning, &state);
-            let untold = run.untold(&state);
-            if waits_for_clients && !untold.is_empty() {
-                put_aside.push(run);
+            let uncommitted = run.uncommitted_slots(&state);
+            if waits_for_clients && !uncommitted.is_empty() {
+                skipped.push(run);
                 continue;
             }
-            all_told &= untold.is_empty();
-            run.blocks.iter().for_each(|leaving| work.read_page(&mut state, leaving.copy.page));
-            // What a failed flash was not told of it never will be, and must stay where it is.
+            all_committed &= uncommitted.is_empty();
+            run.blocks.iter().for_each(|dirty| work.read_page(&mut state, dirty.copy.page));
+            // A failed flash accepts no commit, so uncommitted blocks must stay dirty.
             if state.health == Health::FlashFailed {
-                run.failed = untold;
+                run.failed = uncommitted;
             }
             runs.push(run);
         }
-        // One that is under way may yet fail, and tell nothing. What came after it need not be waited for.
+        // A commit in flight may fail, so it is awaited; later changes are not.
         let running = state.journal.running.then_some(state.journal.taken);
-        let untold = (!all_told && (state.health == Health::Healthy || running.is_some()))
+        let uncommitted = (!all_committed && (state.health == Health::Healthy || running.is_some()))
             .then(|| state.changes.number());
         let longest = runs.iter().map(|run| run.blocks.len()).max().unwrap_or(0);
-        let is_waited_for = is_urgent || state.cleans_asked_for > 0;
-        let at_once =
-            if is_waited_for { side_by_side(longest * self.layout.block_bytes as usize) } else { 1 };
-        Gathered { runs, uncommitted: untold.or(running), at_once, is_urgent }
+        let is_awaited = is_urgent || state.drain_requests > 0;
+        let concurrent_runs =
+            if is_awaited { concurrent_runs_for(longest * self.layout.block_bytes as usize) } else { 1 };
+        Gathered { runs, uncommitted: uncommitted.or(running), concurrent_runs, is_urgent }
     }
 
-    /// Whether clients make so much durable that what is not yet will be soon, and a flush of flash for nobody but the cleaning
-    /// can be saved. Not if somebody waits for what is to be cleaned.
+    /// Whether clients flush so often that uncommitted blocks will be committed soon, which saves a flush for cleaning alone. Not
+    /// if a caller waits for these blocks.
     fn clients_commit_soon(&self, state: &State) -> bool {
         let since = |flushed_ns| self.timer.monotonic_ns().saturating_sub(flushed_ns);
         let is_flushed_often =
             state.journal.client_flushed_ns.map(since).is_some_and(|ns| ns < CLIENTS_FLUSH_NS);
-        is_flushed_often && state.cleans_asked_for == 0 && state.health == Health::Healthy
+        is_flushed_often && state.drain_requests == 0 && state.health == Health::Healthy
     }
 
-    /// Commits, if the journal may not have room for what waits and so many blocks more.
-    pub(super) async fn make_room_for_changes(self: &Arc<Self>, blocks: usize) -> Result<()> {
+    /// Commits if the journal may lack space for changes of `blocks` more blocks.
+    pub(super) async fn commit_for_space(self: &Arc<Self>, blocks: usize) -> Result<()> {
         let change = {
             let state = self.state.lock();
-            (!state.has_room_for_changes(blocks)).then(|| state.changes.number())
+            (!state.has_space_for_changes(blocks)).then(|| state.changes.number())
         };
         match change {
             Some(change) => self.commit(change).await,
@@ -375,78 +376,78 @@ impl Shared {
         }
     }
 
-    /// Writes what can be written of a run, which then knows the rest.
+    /// Writes a run to the disk and adds the blocks that fail to `run.failed`.
     async fn write_run(self: &Arc<Self>, run: &mut Run) -> Result<()> {
         let (Some(first), Some(last)) = (run.blocks.first(), run.blocks.last()) else { return Ok(()) };
         let range = self.disk_writers.lock(first.block..last.block + 1).await;
         let work = Work::new(self, Some(range));
         let blocks = {
             let state = self.state.lock();
-            // The volume was closed meanwhile, and knows how the ends of its disk are.
+            // A closed volume has recorded checksums of its disk, which must not change.
             self.check_open(&state)?;
-            // Clients may have written some of them anew meanwhile.
-            let mut blocks = run.still_same(&state);
-            blocks.retain(|leaving| !run.failed.contains(&leaving.slot));
+            // Some blocks may have been rewritten meanwhile.
+            let mut blocks = run.unchanged(&state);
+            blocks.retain(|dirty| !run.failed.contains(&dirty.slot));
             blocks
         };
-        let copies: Vec<_> = blocks.iter().map(|leaving| (leaving.block, leaving.copy)).collect();
-        let Err(told) = self.write_copies(&work, &copies).await else { return Ok(()) };
-        let mut is_in_vain = copies.len() < 2;
-        for (leaving, copy) in blocks.iter().zip(&copies) {
-            if !is_in_vain {
+        let copies: Vec<_> = blocks.iter().map(|dirty| (dirty.block, dirty.copy)).collect();
+        let Err(first_error) = self.write_copies(&work, &copies).await else { return Ok(()) };
+        let mut is_futile = copies.len() < 2;
+        for (dirty, copy) in blocks.iter().zip(&copies) {
+            if !is_futile {
                 match self.write_copies(&work, std::slice::from_ref(copy)).await {
                     Ok(()) => continue,
-                    // A disk that takes nothing at all is not asked for each block.
+                    // A disk that fails every write is not tried for each block.
                     Err(error) if error.kind() == VolumeErrorKind::Disk => {
-                        is_in_vain = run.failed.len() >= MOST_BAD;
+                        is_futile = run.failed.len() >= MAX_RETRIED_BLOCKS;
                     }
                     Err(_) => {}
                 }
             }
-            run.failed.insert(leaving.slot);
+            run.failed.insert(dirty.slot);
         }
-        Err(told)
+        Err(first_error)
     }
 
-    /// Writes blocks to the disk, in its order, neighbours together. The caller's work keeps their pages.
+    /// Writes blocks to the disk in order, adjacent ones together. The caller's `work` keeps their pages.
     pub(super) async fn write_copies(
         self: &Arc<Self>,
         work: &Arc<Work>,
-        blocks: &[(u64, Copy)],
+        blocks: &[(u64, FlashCopy)],
     ) -> Result<()> {
         let whole = 0..self.layout.block_bytes as usize;
-        let part = |&(block, copy): &(u64, Copy)| (Part { block, within: whole.clone(), at: 0 }, copy);
+        let part = |&(block, copy): &(u64, FlashCopy)| (Part { block, within: whole.clone(), at: 0 }, copy);
         let pages = self.read_copies_of(work, blocks.iter().map(part).collect()).await?;
-        for stretch in self.stretches(blocks) {
-            let bytes = self.bytes_of_stretch(&stretch, blocks, &pages);
-            self.write_disk_range(work, DiskWrite::Cleaning, stretch.start, bytes).await?;
+        for extent in self.extents_of(blocks) {
+            let bytes = self.bytes_of_extent(&extent, blocks, &pages);
+            self.write_disk_range(work, DiskWrite::Cleaning, extent.start, bytes).await?;
         }
         Ok(())
     }
 
-    /// Whether the latency gate asks to leave the disk to the clients. Not while one of them waits for the cleaning itself.
+    /// Whether the latency gate requires a pause. Never while a write waits for cleaning.
     fn must_pause(&self) -> bool {
         !self.state.lock().has_waiting_writes() && self.pace.lock().must_pause(self.timer.monotonic_ns())
     }
 
-    /// Leaves it to them for so long.
+    /// Waits until the latency gate permits cleaning.
     pub(super) async fn pause(&self) {
         while self.must_pause() {
             device::timer::sleep(&*self.timer, PAUSE_NS).await;
         }
     }
 
-    /// Makes the disk keep what was written to it since `failed_before` of its flushes had failed.
+    /// Flushes the disk. Fails if another flush has failed since there were `failed_before` failed ones.
     pub(super) async fn flush_disk(&self, failed_before: u64) -> Result<()> {
         let flushed = Self::flush_device(&*self.disk).await;
-        let flushed = flushed.and_then(|()| self.none_failed_since(failed_before));
+        let flushed = flushed.and_then(|()| self.check_flushes_since(failed_before));
         flushed.map_err(|error| self.disk_failed(DiskTask::Flush, error))?;
         self.state.lock().io.disk_flushes += 1;
         Ok(())
     }
 
-    /// Stretches of the disk, in bytes, that the blocks' sectors make up.
-    fn stretches(&self, blocks: &[(u64, Copy)]) -> Vec<Range<u64>> {
+    /// Byte extents of the disk that the blocks' sectors cover.
+    fn extents_of(&self, blocks: &[(u64, FlashCopy)]) -> Vec<Range<u64>> {
         let sector = u64::from(super::SECTOR_BYTES);
         let sectors = blocks.iter().flat_map(|&(block, copy)| {
             let start = block * u64::from(self.layout.block_bytes);
@@ -461,14 +462,19 @@ impl Shared {
         joined.into_iter().map(|run| sectors[run.start].start..sectors[run.end - 1].end).collect()
     }
 
-    fn bytes_of_stretch(&self, stretch: &Range<u64>, blocks: &[(u64, Copy)], pages: &[IoSlice]) -> IoSlice {
+    fn bytes_of_extent(
+        &self,
+        extent: &Range<u64>,
+        blocks: &[(u64, FlashCopy)],
+        pages: &[IoSlice],
+    ) -> IoSlice {
         let block_bytes = u64::from(self.layout.block_bytes);
-        let mut bytes = IoBuffer::zeroed((stretch.end - stretch.start) as usize);
+        let mut bytes = IoBuffer::zeroed((extent.end - extent.start) as usize);
         for ((block, _), page) in blocks.iter().zip(pages) {
             let start = block * block_bytes;
-            let (from, to) = (stretch.start.max(start), stretch.end.min(start + block_bytes));
+            let (from, to) = (extent.start.max(start), extent.end.min(start + block_bytes));
             if from < to {
-                let place = (from - stretch.start) as usize..(to - stretch.start) as usize;
+                let place = (from - extent.start) as usize..(to - extent.start) as usize;
                 bytes[place].copy_from_slice(&page[(from - start) as usize..(to - start) as usize]);
             }
         }
@@ -478,49 +484,49 @@ impl Shared {
 
 impl Run {
     fn new(shared: &Arc<Shared>, cleaning: Cleaning, state: &State) -> Self {
-        let leaving = |&slot: &Slot| {
+        let dirty = |&slot: &Slot| {
             let (copy, block) = (state.copy(slot)?, state.sets.word(slot).block()?);
-            Some(Leaving { slot, block, copy })
+            Some(DirtyBlock { slot, block, copy })
         };
-        let blocks = cleaning.slots.iter().filter_map(leaving).collect();
+        let blocks = cleaning.slots.iter().filter_map(dirty).collect();
         Self { shared: Arc::clone(shared), cleaning: Some(cleaning), blocks, failed: HashSet::new() }
     }
 
-    /// Its blocks that are in no commit yet.
-    fn untold(&self, state: &State) -> HashSet<Slot> {
-        let is_untold = |leaving: &&Leaving| !state.changes.is_told(leaving.copy.page);
-        self.blocks.iter().filter(is_untold).map(|leaving| leaving.slot).collect()
+    /// The blocks that are in no commit yet.
+    fn uncommitted_slots(&self, state: &State) -> HashSet<Slot> {
+        let has_uncommitted = |dirty: &&DirtyBlock| !state.changes.is_in_commit(dirty.copy.page);
+        self.blocks.iter().filter(has_uncommitted).map(|dirty| dirty.slot).collect()
     }
 
-    /// Its blocks that are still where they were.
-    fn still_same(&self, state: &State) -> Vec<Leaving> {
+    /// The blocks that were not rewritten.
+    fn unchanged(&self, state: &State) -> Vec<DirtyBlock> {
         let is_same =
-            |leaving: &&Leaving| state.copy(leaving.slot).is_some_and(|copy| copy.page == leaving.copy.page);
+            |dirty: &&DirtyBlock| state.copy(dirty.slot).is_some_and(|copy| copy.page == dirty.copy.page);
         self.blocks.iter().filter(is_same).cloned().collect()
     }
 
-    /// The disk has them, but for those that `failed`.
+    /// Marks the blocks as clean, except those that failed.
     fn end(mut self, state: &mut State, failed: Option<&VolumeError>) {
         let Some(cleaning) = self.cleaning.take() else { return };
-        if self.failed.iter().any(|&slot| state.sets.is_owed(slot)) {
+        if self.failed.iter().any(|&slot| state.sets.is_in_drain(slot)) {
             state.cleanings_failed += 1;
             state.cleaning_failure = failed.cloned();
         }
         state.sets.end_cleaning_of(&cleaning, |slot| !self.failed.contains(&slot));
-        for leaving in self.still_same(state) {
-            if !state.sets.word(leaving.slot).is_dirty() {
-                state.tell_clean(leaving.slot);
+        for dirty in self.unchanged(state) {
+            if !state.sets.word(dirty.slot).is_dirty() {
+                state.record_clean(dirty.slot);
             }
         }
     }
 }
 
-/// Runs of so many bytes to be written at once.
-fn side_by_side(longest_bytes: usize) -> usize {
-    (MOST_BYTES_AT_ONCE / longest_bytes.max(1)).clamp(1, RUNS_PER_BATCH)
+/// Concurrent runs for a given length of the longest one.
+fn concurrent_runs_for(longest_bytes: usize) -> usize {
+    (MAX_CONCURRENT_BYTES / longest_bytes.max(1)).clamp(1, RUNS_PER_BATCH)
 }
 
-/// Sets whose runs were tried, and of which the disk took nothing.
+/// Sets whose runs all failed completely.
 fn hopeless_sets(runs: &[Run]) -> HashSet<u32> {
     let sets = |has_failed: bool| {
         let is_so = move |run: &&Run| (run.failed.len() == run.blocks.len()) == has_failed;
@@ -533,11 +539,11 @@ fn hopeless_sets(runs: &[Run]) -> HashSet<u32> {
 }
 
 impl Drop for Run {
-    /// It failed, or whoever drove it went away.
+    /// The run failed, or its future was dropped.
     fn drop(&mut self) {
         if let Some(cleaning) = self.cleaning.take() {
             self.shared.state.lock().sets.end_cleaning(&cleaning, false);
-            self.shared.room.notify(usize::MAX);
+            self.shared.slots_freed.notify(usize::MAX);
             self.shared.changed.notify(usize::MAX);
         }
     }

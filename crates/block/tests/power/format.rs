@@ -37,7 +37,7 @@ fn tells_standing(media: &Media) -> bool {
     let superblock = superblock_of(media);
     let layout = superblock.layout;
     let blocks = (layout.table_offset(0)..layout.pages_offset()).step_by(4096);
-    let kinds = [BlockKind::Table, BlockKind::Journal, BlockKind::Note];
+    let kinds = [BlockKind::Table, BlockKind::Journal, BlockKind::IntentLog];
     blocks.flat_map(|offset| kinds.map(|kind| (kind, offset))).any(|(kind, offset)| {
         let block = read(&media.flash, offset);
         let Some((_, _, mut units)) = decode(kind, superblock.uuid, &block) else { return false };

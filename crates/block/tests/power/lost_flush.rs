@@ -144,7 +144,7 @@ fn an_undamaged_flush_is_found_whole_however_it_ended() {
             let (volume, recovery) = open(&media, timer()).unwrap();
             assert!(!recovery.rolled_back);
             assert_eq!((recovery.rolled_back_blocks, recovery.damaged_blocks), (0, 0));
-            assert_eq!(recovery.notes, u64::from(ending == Ending::Write));
+            assert_eq!(recovery.log_entries, u64::from(ending == Ending::Write));
             assert_eq!([1, 2, 3].map(|number| first_byte(&volume, number).unwrap()), [11, 12, 13]);
         }
     }
@@ -159,7 +159,7 @@ fn a_lost_journal_block_of_an_acknowledged_flush_is_refused_as_damage() {
             let (volume, _) = open(&media, timer()).unwrap();
             let superblock = volume.superblock();
             let layout = superblock.layout;
-            let blocks = (layout.journal_offset()..layout.notes_offset()).step_by(4096);
+            let blocks = (layout.journal_offset()..layout.intent_log_offset()).step_by(4096);
             let is_written = |&offset: &u64| read(&media.flash, offset)[..] != [0; 4096];
             let last = blocks.into_iter().take_while(is_written).last().unwrap();
             overwrite(&media.flash, last, IoBuffer::zeroed(4096));
@@ -181,7 +181,7 @@ fn damage_to_an_unflushed_write_is_counted() {
         let media = killed(&config, Ending::Write);
         damage_page(&media, 14);
         let (volume, recovery) = open(&media, timer()).unwrap();
-        assert_eq!((recovery.rolled_back, recovery.rolled_back_blocks, recovery.notes), (true, 1, 0));
+        assert_eq!((recovery.rolled_back, recovery.rolled_back_blocks, recovery.log_entries), (true, 1, 0));
         assert_eq!([3, 4].map(|number| first_byte(&volume, number).unwrap()), [13, 0]);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use device::wrap::{CrashDevice, Power};
 use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request};
 use flashwright_block::sets::Mode;
-use flashwright_block::volume::{Replaced, Result, Traces, Volume, VolumeConfig, VolumeErrorKind};
+use flashwright_block::volume::{OsIdentity, Replaced, Result, Volume, VolumeConfig, VolumeErrorKind};
 
 use crate::history::{Shape, Step, draw, play, read_all};
 use crate::ledger::Ledger;
@@ -35,7 +35,7 @@ fn grown(disk: &MemoryDevice) -> MemoryDevice {
 }
 
 async fn grow(stage: &Stage) -> Result<(u64, u64)> {
-    Volume::grow_disk(stage.flash.clone(), stage.disk.clone(), timer(), Traces::default()).await
+    Volume::grow_disk(stage.flash.clone(), stage.disk.clone(), timer(), OsIdentity::default()).await
 }
 
 async fn open(stage: &Stage) -> Result<Volume> {
@@ -133,7 +133,7 @@ fn new_flash(bytes: u64, power: &Arc<Power>) -> Arc<CrashDevice> {
 
 async fn replace(stage: &Stage, new: &Arc<CrashDevice>, accepts_loss: bool) -> Result<Replaced> {
     let [old, new]: [Arc<dyn Device>; 2] = [stage.flash.clone(), new.clone()];
-    Volume::replace_flash(&old, &new, stage.disk.clone(), timer(), Traces::default(), accepts_loss).await
+    Volume::replace_flash(&old, &new, stage.disk.clone(), timer(), OsIdentity::default(), accepts_loss).await
 }
 
 async fn open_on(flash: &Arc<CrashDevice>, disk: &Arc<CrashDevice>) -> Volume {

@@ -61,7 +61,7 @@ fn writes_alone_cost_one_in_so_many_and_flushes_with_nothing_to_say_none() {
     };
     world.run(work(volume.clone()));
     // Each of the writes took a block of notes, and notes are emptied when three quarters of their ring are used.
-    let most = 100 * 4 / (3 * volume.superblock().layout.notes_blocks());
+    let most = 100 * 4 / (3 * volume.superblock().layout.intent_log_blocks());
     assert!(world.flash.counters().flushes - before <= most, "more than {most}");
     let before = world.flash.counters().flushes;
     let flush = |volume: Volume| async move { volume.flush().await.unwrap() };

@@ -8,7 +8,7 @@ use flashwright_block::sets::Standing;
 use flashwright_block::volume::journal::block::{
     BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES, UNITS_PER_BLOCK, decode, encode,
 };
-use flashwright_block::volume::record::{Held, Record, Sectors, UNIT_BYTES};
+use flashwright_block::volume::record::{PageContents, Record, Sectors, UNIT_BYTES};
 use flashwright_block::volume::superblock::{Checkpoint, FORMAT_VERSION, OLDEST_FORMAT};
 use flashwright_block::volume::{Superblock, Volume, VolumeConfig, VolumeErrorKind};
 use proptest::prelude::*;
@@ -23,7 +23,7 @@ fn records() -> impl Strategy<Value = Vec<Record>> {
     let epoch = prop_oneof![3 => Just(0), 1 => any::<u64>()];
     let standing = prop_oneof![Just(0), any::<u8>()].prop_map(Standing);
     let held = (block, any::<bool>(), partial, any::<u32>(), any::<bool>(), epoch, standing);
-    let held = held.prop_map(|(block, dirty, partial, crc, fresh, epoch, standing)| Held {
+    let held = held.prop_map(|(block, dirty, partial, crc, fresh, epoch, standing)| PageContents {
         block,
         dirty,
         partial,
@@ -135,7 +135,7 @@ proptest! {
 
     #[test]
     fn a_block_of_anything_is_no_block(bytes in proptest::collection::vec(any::<u8>(), JOURNAL_BLOCK_BYTES), kind in 0..3_usize) {
-        let kind = [BlockKind::Journal, BlockKind::Note, BlockKind::Table][kind];
+        let kind = [BlockKind::Journal, BlockKind::IntentLog, BlockKind::Table][kind];
         prop_assert!(decode(kind, 9, &bytes).is_none());
     }
 }

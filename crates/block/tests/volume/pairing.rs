@@ -7,7 +7,7 @@ use device::file::{FileDevice, OpenOptions};
 use device::timer::SystemTimer;
 use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request};
 use flashwright_block::volume::{
-    Pairing, Recovery, Superblock, Traces, Volume, VolumeConfig, VolumeError, VolumeErrorKind,
+    OsIdentity, Pairing, Recovery, Superblock, Volume, VolumeConfig, VolumeError, VolumeErrorKind,
 };
 
 use crate::world::config;
@@ -28,7 +28,7 @@ impl Cached {
         let directory = tempfile::tempdir().unwrap();
         let cached = Self { flash: Arc::new(MemoryDevice::new(8 << 20)), directory };
         std::fs::File::create_new(cached.disk()).unwrap().set_len(DISK_BYTES).unwrap();
-        let traces = Traces::of(&cached.disk());
+        let traces = OsIdentity::of(&cached.disk());
         if !traces.set_mark(uuid) {
             println!("SKIPPED: no extended attributes here");
             return None;
@@ -45,7 +45,7 @@ impl Cached {
     }
 
     fn open_with(&self, disk: &Path, is_forced: bool) -> Result<(Volume, Recovery), VolumeError> {
-        let pairing = Pairing { traces: Traces::of(disk), is_forced };
+        let pairing = Pairing { os_identity: OsIdentity::of(disk), is_forced };
         let timer = Arc::new(SystemTimer::default());
         pollster::block_on(Volume::open_as(self.flash.clone(), open_file(disk), timer, pairing))
     }
@@ -58,7 +58,7 @@ impl Cached {
         let error = self.open_with(disk, false).err().expect("it is not opened");
         assert_eq!(error.kind(), VolumeErrorKind::WrongDisk, "{error}");
         let timer = Arc::new(SystemTimer::default());
-        let check = Volume::check_of(self.flash.clone(), open_file(disk), timer, true, Traces::of(disk));
+        let check = Volume::check_of(self.flash.clone(), open_file(disk), timer, true, OsIdentity::of(disk));
         let check = pollster::block_on(check).unwrap();
         assert_eq!(check.problems, [error.to_string()], "a check says the same");
         error.to_string()
@@ -108,7 +108,7 @@ fn a_cache_was_flushed_to_the_disk_of_another_cache() {
         assert!(said.contains("belongs to the cache 00000000000000000000000000000022"), "{said}");
         assert!(said.contains("the flash to the cache 00000000000000000000000000000011"), "{said}");
     }
-    assert_eq!(Traces::of(&other.disk()).mark(), Some(0x22));
+    assert_eq!(OsIdentity::of(&other.disk()).mark(), Some(0x22));
     assert_eq!(byte_at(&one.open(), MIDDLE), 1);
 }
 
@@ -128,7 +128,7 @@ fn a_foreign_disk_of_the_same_size_and_with_equal_ends_was_taken_for_the_caches(
     assert_eq!((recovery.was_forced, recovery.dirty_blocks, byte_at(&volume, MIDDLE)), (true, 1, 1));
     drop(volume);
     assert!(cached.open_with(&foreign, false).is_ok());
-    assert_eq!(Traces::of(&foreign).mark(), Some(7));
+    assert_eq!(OsIdentity::of(&foreign).mark(), Some(7));
 }
 
 /// With everything dirty there is nothing clean to compare.
@@ -136,9 +136,9 @@ fn a_foreign_disk_of_the_same_size_and_with_equal_ends_was_taken_for_the_caches(
 fn a_disk_written_in_its_middle_after_a_crash_was_called_sound() {
     let Some(cached) = Cached::new(7) else { return };
     write(&cached.open(), MIDDLE, 1);
-    assert!(!cached.superblock().clean && cached.superblock().disk.holds);
+    assert!(!cached.superblock().clean && cached.superblock().disk.is_current);
     write_alone(&cached.disk(), MIDDLE + (1 << 20), &[9; 4096]);
-    assert!(cached.refusal(&cached.disk()).contains("changed after the cache had written to it last"));
+    assert!(cached.refusal(&cached.disk()).contains("modified after the cache last wrote to it"));
 }
 
 #[test]
@@ -151,17 +151,17 @@ fn a_disk_written_in_its_middle_after_a_close_was_called_sound() {
     drop(volume);
     cached.open();
     write_alone(&cached.disk(), MIDDLE + (1 << 20), &[9; 4096]);
-    assert!(cached.refusal(&cached.disk()).contains("changed after the cache had written to it last"));
+    assert!(cached.refusal(&cached.disk()).contains("modified after the cache last wrote to it"));
 }
 
 #[test]
 fn disk_changed_by_its_own_cache_is_accepted() {
     let Some(cached) = Cached::new(7) else { return };
     let volume = cached.open();
-    assert!(cached.superblock().disk.holds);
+    assert!(cached.superblock().disk.is_current);
     write(&volume, 0, 1);
     pollster::block_on(volume.clean()).unwrap();
-    assert!(!cached.superblock().disk.holds, "flash was told before the disk was written");
+    assert!(!cached.superblock().disk.is_current, "flash was told before the disk was written");
     drop(volume);
     let volume = cached.open();
     pollster::block_on(volume.trim(MIDDLE, 1 << 20)).unwrap();
@@ -195,8 +195,8 @@ fn a_disk_taken_all_the_same_shows_what_was_written_to_it_and_what_is_dirty() {
 fn a_cache_that_an_older_program_made_is_paired_when_it_is_opened() {
     let Some(cached) = Cached::new(7) else { return };
     let mut superblock = cached.superblock();
-    Traces::of(&cached.disk()).remove_mark(7);
-    (superblock.disk.is_marked, superblock.disk.changed_ns, superblock.disk.holds) = (false, 0, false);
+    OsIdentity::of(&cached.disk()).remove_mark(7);
+    (superblock.disk.is_marked, superblock.disk.changed_ns, superblock.disk.is_current) = (false, 0, false);
     for offset in [0, 64 << 10] {
         let data = IoBuffer::copy_of(&superblock.encode()).into();
         let write = Request::Write { offset, data, placement: PlacementHandle::DEFAULT };
@@ -204,8 +204,8 @@ fn a_cache_that_an_older_program_made_is_paired_when_it_is_opened() {
     }
     cached.open();
     let disk = cached.superblock().disk;
-    assert!(disk.is_marked && disk.changed_ns != 0 && disk.holds);
-    assert_eq!(Traces::of(&cached.disk()).mark(), Some(7));
+    assert!(disk.is_marked && disk.changed_ns != 0 && disk.is_current);
+    assert_eq!(OsIdentity::of(&cached.disk()).mark(), Some(7));
 }
 
 /// A file system that is mounted changes its superblock, and that was not among the 64 blocks that were looked at.

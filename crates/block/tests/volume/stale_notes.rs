@@ -52,7 +52,7 @@ fn flash_without_its_commit(disk: &Arc<dyn Device>) -> MemoryDevice {
     write(&volume, 2, 2);
     let after = memory.duplicate();
     let layout = volume.superblock().layout;
-    copy_part(&before, &after, layout.journal_offset(), layout.notes_offset() - layout.journal_offset());
+    copy_part(&before, &after, layout.journal_offset(), layout.intent_log_offset() - layout.journal_offset());
     after
 }
 
@@ -63,7 +63,7 @@ fn a_write_was_lost_to_a_note_of_before_the_last_recovery() {
     let disk: Arc<dyn Device> = Arc::new(MemoryDevice::new(DISK_BYTES));
     let memory = flash_without_its_commit(&disk);
     let (volume, recovery) = open(Arc::new(memory.duplicate()), &disk);
-    assert_eq!((recovery.commits, recovery.notes), (0, 1));
+    assert_eq!((recovery.commits, recovery.log_entries), (0, 1));
     assert_eq!([1, 2, 3].map(|block| read(&volume, block)), [1, 0, 0]);
 
     // Nothing was written before the next power cut.
@@ -92,7 +92,7 @@ fn ordered_volume_writes_blocks_recovered_from_notes_to_the_disk_once() {
     write(&volume, 1, 1);
     drop(volume);
     let (volume, recovery) = open(flash, &disk);
-    assert_eq!((recovery.notes, recovery.dirty_blocks), (1, 1));
+    assert_eq!((recovery.log_entries, recovery.dirty_blocks), (1, 1));
     pollster::block_on(volume.clean()).unwrap();
     let counters = volume.stats().counters;
     assert_eq!((counters.cleanings, counters.disk_writes), (1, 1));
@@ -103,19 +103,19 @@ fn ordered_volume_writes_blocks_recovered_from_notes_to_the_disk_once() {
 fn equalise_notes(flash: &MemoryDevice, layout: &Layout, uuid: u128) -> u32 {
     let crc32c = |bytes: &[u8]| crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32;
     let (mut count, mut chain) = (0, None);
-    for place in 0..layout.notes_blocks() {
-        let offset = layout.notes_offset() + place * 4096;
+    for place in 0..layout.intent_log_blocks() {
+        let offset = layout.intent_log_offset() + place * 4096;
         let read = flash.execute(Request::Read { offset, buffer: IoBuffer::zeroed(4096) }).unwrap().unwrap();
-        let Some((header, _, units)) = block::decode(BlockKind::Note, uuid, &read) else { break };
+        let Some((header, _, units)) = block::decode(BlockKind::IntentLog, uuid, &read) else { break };
         let mut bytes = IoBuffer::zeroed(4096);
         let header = BlockHeader { chain: chain.unwrap_or(header.chain), ..header };
-        block::encode(BlockKind::Note, uuid, &header, units, &mut bytes);
+        block::encode(BlockKind::IntentLog, uuid, &header, units, &mut bytes);
         bytes[4..8].fill(0);
         let crc = crc32c(&bytes[..4092]);
         bytes[4092..].copy_from_slice(&crc.to_le_bytes());
         let crc = crc32c(&bytes);
         bytes[4..8].copy_from_slice(&crc.to_le_bytes());
-        assert!(block::decode(BlockKind::Note, uuid, &bytes).is_some());
+        assert!(block::decode(BlockKind::IntentLog, uuid, &bytes).is_some());
         let (data, placement) = (bytes.into(), PlacementHandle::DEFAULT);
         flash.execute(Request::Write { offset, data, placement }).unwrap();
         assert!(chain.is_none_or(|chain| chain == crc));
@@ -139,6 +139,6 @@ fn notes_after_one_with_a_duplicate_checksum_are_recovered() {
     drop(volume);
     assert_eq!(equalise_notes(&memory, &superblock.layout, superblock.uuid), 5);
     let (volume, recovery) = open(flash, &disk);
-    assert_eq!(recovery.notes, 5);
+    assert_eq!(recovery.log_entries, 5);
     assert_eq!([1, 2, 3, 4, 5].map(|block| read(&volume, block)), [1, 2, 3, 4, 5]);
 }

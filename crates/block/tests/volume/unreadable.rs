@@ -59,7 +59,7 @@ impl Killed {
     }
 
     fn note(&self, place: u64) -> u64 {
-        self.layout.notes_offset() + place * BLOCK
+        self.layout.intent_log_offset() + place * BLOCK
     }
 
     fn lose_note(&self, place: u64) {
@@ -76,7 +76,7 @@ fn a_superblock_that_cannot_be_read_kept_a_killed_volume_from_being_opened_with_
     for unreadable in [0, 64 << 10] {
         let killed = killed.duplicate();
         let (_, found) = killed.open_without(unreadable).unwrap();
-        assert_eq!((found.dirty_blocks, found.notes), (3, 1));
+        assert_eq!((found.dirty_blocks, found.log_entries), (3, 1));
         // Both were written again.
         killed.flash.fail(|_| false);
         assert_eq!(pollster::block_on(copies(&*killed.flash)), Copies::Agree);
@@ -96,10 +96,10 @@ fn a_superblock_that_cannot_be_read_kept_a_killed_volume_from_being_opened_with_
 fn a_note_that_cannot_be_read_and_is_not_needed_keeps_nothing_from_being_opened() {
     // Four notes that a commit made superfluous, and three that follow it.
     let killed = Killed::after(4, 3);
-    let places = killed.layout.notes_blocks();
+    let places = killed.layout.intent_log_blocks();
     let opened = |place: u64| {
         let killed = killed.duplicate();
-        killed.open_without(killed.note(place)).map(|(_, found)| (found.notes, found.dirty_blocks))
+        killed.open_without(killed.note(place)).map(|(_, found)| (found.log_entries, found.dirty_blocks))
     };
     for place in (0..4).chain(8..places) {
         assert_eq!(opened(place).unwrap(), (3, 7), "place {place} of {places}");
@@ -127,5 +127,5 @@ fn a_note_that_may_be_the_only_one_is_needed() {
     let killed = Killed::after(4, 3);
     killed.lose_note(4);
     let opened = killed.open_without(killed.note(6)).unwrap();
-    assert_eq!((opened.1.notes, opened.1.dirty_blocks), (0, 4));
+    assert_eq!((opened.1.log_entries, opened.1.dirty_blocks), (0, 4));
 }

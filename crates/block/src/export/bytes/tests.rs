@@ -1,4 +1,4 @@
-//! Against plain bytes; and with operations that end late and in any order.
+//! Compares with a plain byte array, also with operations that complete late and out of order.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ fn read(export: &dyn Export, offset: u64, len: usize) -> Vec<u8> {
     run(export, Operation::Read { offset, len: len as u32 }).unwrap().unwrap().to_vec()
 }
 
-/// A range that is small, large, aligned or not, in turn.
+/// A random range: small or large, aligned or not.
 fn any_range(random: &mut StdRng) -> (u64, u64) {
     let offset = random.random_range(0..SIZE_BYTES);
     let most = (SIZE_BYTES - offset).min([3, 700, 5000, 40_000][random.random_range(0..4)]);
@@ -88,12 +88,12 @@ fn a_trim_keeps_what_it_covers_in_part() {
     assert_eq!(bytes[4096..12288], [0; 8192], "memory forgets at once");
 }
 
-/// They were written, which is no faster, and the protocol forbids that.
+/// Writing zeros is not faster, and the NBD protocol forbids it for such requests.
 #[test]
 fn zeros_of_a_part_of_a_block_are_refused_where_only_fast_ones_are_wanted() {
     let export = ByteExport::new(Arc::new(DeviceExport::new(memory())));
     run(&export, write_of(0, &[7; 16384])).unwrap();
-    // What may be trimmed is zeroed quickly where there is a block of it.
+    // A range that may be trimmed is zeroed quickly only if it includes a whole block.
     for (offset, len, may_trim) in
         [(0, 8192, false), (100, 12288, false), (100, 200, true), (4000, 200, true)]
     {
@@ -104,7 +104,7 @@ fn zeros_of_a_part_of_a_block_are_refused_where_only_fast_ones_are_wanted() {
     assert_eq!(read(&export, 0, 16384), [7; 16384]);
 }
 
-/// Operations that wait until they are let go, each doing its work only then.
+/// Delays operations until they are released.
 struct Held {
     device: DeviceExport,
     waiting: Mutex<VecDeque<(Operation, Caller)>>,
@@ -144,7 +144,7 @@ fn writers_of_one_block_do_not_undo_each_other() {
         let mut random = StdRng::seed_from_u64(seed);
         let held = Arc::new(Held { device: DeviceExport::new(memory()), waiting: Mutex::default() });
         let export = ByteExport::new(Arc::new(Arc::clone(&held)));
-        // Each byte of two blocks has one writer; a third block is written whole beside a patch of it.
+        // Each byte of two blocks has one writer. A third block is written as a whole and in part.
         let mut at = 0;
         let mut pendings = Vec::new();
         let mut expected = Vec::new();

@@ -89,7 +89,7 @@ fn networks_are_of_one_family_and_a_client_of_ipv4_is_one_wherever_it_came() {
     assert!(is("fe80::/10", "febf::1") && !is("fe80::/10", "fec0::1"));
 }
 
-/// The kernel tells FUSE of the thread, which is rarely the one that a process is called by.
+/// FUSE reports the thread, whose ID usually differs from the process ID.
 #[test]
 fn a_process_is_known_by_any_of_its_threads() {
     let thread = std::fs::read_link("/proc/thread-self").unwrap();
@@ -103,7 +103,7 @@ fn a_process_is_known_by_any_of_its_threads() {
     assert!(!ClientName::Pid(here).is(&Client::Thread { tid: 0, uid }), "of another world");
 }
 
-/// An export that says of what it is asked.
+/// An export that reports the name of each operation.
 struct Heard(mpsc::Sender<&'static str>, DeviceExport);
 
 impl Export for Heard {

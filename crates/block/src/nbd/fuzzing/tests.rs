@@ -1,4 +1,4 @@
-//! Random bytes, and sound sessions with some bytes replaced.
+//! Random bytes, and valid sessions with some bytes replaced.
 
 use proptest::prelude::*;
 
@@ -14,7 +14,7 @@ fn option(code: u32, data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Sound handshakes: lists, contexts and all.
+/// Valid handshakes with lists and contexts.
 fn sessions() -> impl Strategy<Value = Vec<u8>> {
     let data = prop_oneof![
         Just(vec![]),
@@ -32,7 +32,7 @@ fn sessions() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Sound requests, and some past the end or of no known kind.
+/// Valid requests, some past the end or of an unknown kind.
 fn requests() -> impl Strategy<Value = Vec<u8>> {
     let request = (any::<[bool; 5]>(), 0u16..10, any::<u64>(), 0u64..1 << 21, 0u32..20_000);
     let requests = proptest::collection::vec(request, 0..10);
@@ -55,7 +55,7 @@ fn requests() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// `bytes` with some of them replaced.
+/// `bytes` with some replaced.
 fn mutated(strategy: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let changes = proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4);
     (strategy, changes).prop_map(|(mut bytes, changes)| {

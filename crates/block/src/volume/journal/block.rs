@@ -1,4 +1,4 @@
-//! What the journal, the notes and the tables are made of: blocks of 4 KiB that hold units of 16 bytes.
+//! The blocks of journal, intent log and tables: 4 KiB with units of 16 bytes.
 //!
 //! ```text
 //!      0       4       8          16        24      28      30      32      48          56      64                      4096
@@ -8,15 +8,15 @@
 //!      +-------+-------+----------+---------+-------+-------+-------+-------+-----------+-------+------+------+-- ··· --+
 //! ```
 //!
-//! Little-endian. `crc` is CRC-32C of the whole block with itself zero: a block that a power cut tore is found out.
-//! `sequence` is the block's number since the volume was made; `chain` is the `crc` of the block before it, so that a
-//! block left over from an abandoned future never continues a newer past. `flags` bit 0 ends a commit. `uuid` keeps
-//! out the blocks of a volume that was here before. `confirmed`, of notes alone, is the last commit whose flush had ended
-//! when the note was written; programs that do not know it write 0 there and ignore it.
+//! Little-endian. `crc` is CRC-32C of the whole block with this field zero, so a torn block is detected. `sequence` numbers the
+//! blocks since the volume was created; `chain` is the `crc` of the previous block, so a block left from before a recovery is not
+//! taken for the continuation of a newer one. `flags` bit 0 ends a commit. `uuid` distinguishes the blocks of an
+//! earlier volume. `confirmed`, in the intent log only, is the last commit whose flush had completed when the block was written; older
+//! programs write 0 and ignore it.
 
 use crate::volume::record::UNIT_BYTES;
 
-/// Bytes of a block of journal or table. Not the device's: a block that is torn counts as not written.
+/// Size of a metadata block in bytes. It may exceed the device's block size, because a torn block counts as not written.
 pub const JOURNAL_BLOCK_BYTES: usize = 4096;
 
 const MAGIC_AT: usize = 0;
@@ -30,18 +30,18 @@ const UUID_AT: usize = FLAGS_AT + 2;
 const CONFIRMED_AT: usize = UUID_AT + 16;
 const HEADER_BYTES: usize = 64;
 
-/// Units that fit into a block.
+/// Units per block.
 pub const UNITS_PER_BLOCK: usize = (JOURNAL_BLOCK_BYTES - HEADER_BYTES) / UNIT_BYTES;
 
 const FLAG_ENDS_COMMIT: u16 = 1;
 
-/// Whether a block belongs to the journal, to the notes or to a table; one never passes for another.
+/// Where a block belongs. A block of one kind is never decoded as another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockKind {
     /// `FWJ1`
     Journal,
     /// `FWN1`
-    Note,
+    IntentLog,
     /// `FWT1`
     Table,
 }
@@ -50,31 +50,31 @@ impl BlockKind {
     fn magic(self) -> u32 {
         u32::from_le_bytes(match self {
             Self::Journal => *b"FWJ1",
-            Self::Note => *b"FWN1",
+            Self::IntentLog => *b"FWN1",
             Self::Table => *b"FWT1",
         })
     }
 }
 
-/// What a block says of itself.
+/// The header of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockHeader {
-    /// Number of the block.
+    /// Sequence number of the block.
     pub sequence: u64,
-    /// Number of the commit (of a table: of the table) that it belongs to.
+    /// Number of the commit, or of the table, that it belongs to.
     pub commit: u64,
-    /// Checksum of the block before.
+    /// Checksum of the previous block.
     pub chain: u32,
-    /// Whether the commit (the table) ends here.
+    /// Whether the commit or the table ends here.
     pub ends_commit: bool,
-    /// Of a note: the last commit whose flush had ended; 0 is none.
+    /// In the intent log: the last commit whose flush had completed; 0 if none.
     pub confirmed: u64,
 }
 
-/// Writes a block into `into`, of [`JOURNAL_BLOCK_BYTES`]; the answer is its checksum, the next one's chain.
+/// Encodes a block into `into`, of [`JOURNAL_BLOCK_BYTES`]. Returns its checksum, which is the next block's `chain`.
 ///
 /// # Panics
-/// If there are more units than fit.
+/// If the units do not fit.
 pub fn encode(kind: BlockKind, uuid: u128, header: &BlockHeader, units: &[u8], into: &mut [u8]) -> u32 {
     assert!(units.len() <= UNITS_PER_BLOCK * UNIT_BYTES && units.len().is_multiple_of(UNIT_BYTES));
     into.fill(0);
@@ -93,20 +93,19 @@ pub fn encode(kind: BlockKind, uuid: u128, header: &BlockHeader, units: &[u8], i
     crc
 }
 
-/// Reads a block: what it says, its checksum and its units. `None` is "no such block here": of another kind or volume,
-/// torn, or never written.
+/// Decodes a block: header, checksum and units. `None` if it is of another kind or volume, torn, or was never written.
 #[must_use]
 pub fn decode(kind: BlockKind, uuid: u128, block: &[u8]) -> Option<(BlockHeader, u32, &[u8])> {
     let u32_at = |at: usize| u32::from_le_bytes(block[at..at + 4].try_into().expect("four bytes"));
     let u64_at = |at: usize| u64::from_le_bytes(block[at..at + 8].try_into().expect("eight bytes"));
     let u16_at = |at: usize| u16::from_le_bytes(block[at..at + 2].try_into().expect("two bytes"));
-    // First whether it is ours at all: the checksum of a foreign block means nothing.
+    // Kind and UUID first: the checksum of a foreign block has no meaning.
     if u32_at(MAGIC_AT) != kind.magic() || block[UUID_AT..UUID_AT + 16] != uuid.to_le_bytes() {
         return None;
     }
     let crc = u32_at(CRC_AT);
     let units = usize::from(u16_at(UNITS_AT));
-    // A count that the checksum passed and that does not fit was never written by `encode`.
+    // `encode` never writes a larger count, even if the checksum is right.
     if crc != crc_of(block) || units > UNITS_PER_BLOCK || u16_at(FLAGS_AT) & !FLAG_ENDS_COMMIT != 0 {
         return None;
     }
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_comes_back_as_it_was() {
+    fn encoded_block_decodes_to_the_same() {
         let block = block();
         let (header, crc, units) = decode(BlockKind::Journal, UUID, &block).unwrap();
         assert_eq!(header, HEADER);
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_is_found() {
+    fn flipped_bit_is_detected() {
         let mut block = block();
         for bit in 0..JOURNAL_BLOCK_BYTES * 8 {
             block[bit / 8] ^= 1 << (bit % 8);
@@ -163,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn other_kinds_and_other_volumes_are_not_there() {
+    fn block_of_other_kind_or_volume_is_not_decoded() {
         let block = block();
         assert!(decode(BlockKind::Table, UUID, &block).is_none());
         assert!(decode(BlockKind::Journal, UUID + 1, &block).is_none());
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_those_of_version_1() {
+    fn encoding_equals_version_1() {
         let block = block();
         assert_eq!(block[..4], *b"FWJ1");
         assert_eq!(

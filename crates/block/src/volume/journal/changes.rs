@@ -1,120 +1,125 @@
-//! What has changed since the last commit.
+//! Changes since the last commit.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 
-use crate::volume::record::{Held, Record};
+use crate::volume::record::{PageContents, Record};
 
-/// Changes that are in memory and not yet, or not certainly, on flash.
+/// Changes in memory that are not known to be on flash.
 ///
-/// Only the last state of each page matters: a record replaces the one before.
+/// Only the last contents of each page are kept: a record replaces the previous one.
 #[derive(Default)]
 pub(crate) struct Changes {
-    records: BTreeMap<u32, Option<Held>>,
-    /// Pages that are free once the next commit is on flash.
-    leaving: Vec<Leaving>,
-    /// Blocks of which flash may still say that it has an older version.
-    left: BTreeMap<u64, Left>,
-    /// The disk was written to and not flushed since: how many of its flushes had failed when the first such write began.
+    records: BTreeMap<u32, Option<PageContents>>,
+    /// Pages that become free when the next commit is durable.
+    released: Vec<ReleasedPage>,
+    /// Blocks that were removed, while recovery may still find records of them.
+    stale: BTreeMap<u64, StaleRecords>,
+    /// If the disk was written and not flushed since: the number of failed disk flushes when the first such write began.
     disk_written: Option<u64>,
     number: u64,
-    /// Pages that changed since the last note.
-    to_note: BTreeSet<u32>,
-    /// Pages that a note may have told of, or a commit that failed, and no commit yet.
-    noted: HashSet<u32>,
-    /// Pages that became clean, of which flash may say that they are dirty.
-    turned: HashSet<u32>,
-    /// Those of the commit under way.
-    turning: HashSet<u32>,
-    /// Records of the commit under way, which come back if the disk's flush before it fails.
+    /// Pages that changed since the last intent log entry.
+    to_log: BTreeSet<u32>,
+    /// Pages that the intent log or a failed commit may have recorded, and no commit yet.
+    logged: HashSet<u32>,
+    /// Pages that became clean, which flash may record as dirty.
+    cleaned: HashSet<u32>,
+    /// The same for the commit in flight.
+    cleaned_in_flight: HashSet<u32>,
+    /// Records of the commit in flight, which become pending again if the disk's flush before it fails.
     returning: usize,
 }
 
 /// A page that lost its block.
-struct Leaving {
+struct ReleasedPage {
     page: u32,
     block: u64,
-    /// Whether flash may say that what it held was dirty.
-    told_dirty: bool,
+    /// Whether flash may record its block as dirty.
+    may_be_dirty: bool,
 }
 
-/// How often flash may still say something of a block.
+/// How many records of a removed block recovery may find.
 #[derive(Default)]
-struct Left {
+struct StaleRecords {
     times: u32,
-    /// How often of these that it is dirty.
+    /// Records as dirty among them.
     dirty: u32,
 }
 
-/// What a commit makes durable.
+/// The changes of one commit.
 #[derive(Default)]
 pub(crate) struct Batch {
-    records: BTreeMap<u32, Option<Held>>,
-    leaving: Vec<Leaving>,
-    noted: HashSet<u32>,
-    /// What no note had told of.
-    to_note: BTreeSet<u32>,
-    /// Whether the disk is to be flushed first (a record that says "clean" must not outlive what it says of the disk), and how many
-    /// of its flushes may have failed by then.
+    records: BTreeMap<u32, Option<PageContents>>,
+    released: Vec<ReleasedPage>,
+    logged: HashSet<u32>,
+    /// Pages that the intent log has not recorded.
+    to_log: BTreeSet<u32>,
+    /// If the disk must be flushed first, because a record of a clean block requires it: the number of its failed flushes up to now
+    /// that is acceptable.
     pub(crate) flush_disk: Option<u64>,
-    /// All changes up to this one are in it.
+    /// All changes up to this one are included.
     pub(crate) number: u64,
 }
 
-/// What becomes of a page that loses its block.
-pub(crate) enum Gone {
-    /// Flash never heard that it held anything: it is free at once.
-    AtOnce,
-    /// It is free after the next commit.
+/// When a page that loses its block becomes free.
+pub(crate) enum PageRelease {
+    /// Immediately: flash has no record of its block.
+    Immediate,
+    /// After the next commit.
     AfterCommit,
 }
 
 impl Changes {
-    /// `page` holds this from now on.
-    pub(crate) fn hold(&mut self, page: u32, held: Held) {
+    /// Records the contents of `page`.
+    pub(crate) fn hold(&mut self, page: u32, held: PageContents) {
         self.number += 1;
-        // What was filled from the disk needs no note: nobody was told that it is here.
+        // Clean blocks need no intent log entry: the disk has them.
         if held.fresh && held.dirty {
-            self.to_note.insert(page);
+            self.to_log.insert(page);
         }
         self.records.insert(page, Some(held));
     }
 
-    /// What `page` holds became clean: the disk has it, and was flushed. What was written since the last commit stays fresh.
-    pub(crate) fn turn(&mut self, page: u32, held: Held) {
+    /// Records that the contents of `page` became clean; the disk was flushed. A page written since the last commit stays fresh.
+    pub(crate) fn record_clean(&mut self, page: u32, held: PageContents) {
         let known = self.records.get(&page).copied().flatten();
         let fresh = known.filter(|known| known.fresh);
-        self.turned.insert(page);
-        self.to_note.remove(&page);
+        self.cleaned.insert(page);
+        self.to_log.remove(&page);
         self.hold(
             page,
-            Held { fresh: fresh.is_some(), crc: fresh.map_or(held.crc, |known| known.crc), ..held },
+            PageContents { fresh: fresh.is_some(), crc: fresh.map_or(held.crc, |known| known.crc), ..held },
         );
     }
 
-    /// `page` holds `block` no more, which was dirty there or not. With `table_in_writing` even what was never committed may have
-    /// been told.
-    pub(crate) fn leave(&mut self, page: u32, block: u64, dirty: bool, table_in_writing: bool) -> Gone {
+    /// Records that `page` lost `block`. With `is_writing_table` even uncommitted contents may be on flash.
+    pub(crate) fn release(
+        &mut self,
+        page: u32,
+        block: u64,
+        dirty: bool,
+        is_writing_table: bool,
+    ) -> PageRelease {
         self.number += 1;
-        let never_told =
-            matches!(self.records.get(&page), Some(Some(held)) if held.fresh) && !table_in_writing;
-        let never_told = never_told && !self.noted.contains(&page);
-        if never_told {
-            self.to_note.remove(&page);
+        let is_unrecorded =
+            matches!(self.records.get(&page), Some(Some(held)) if held.fresh) && !is_writing_table;
+        let is_unrecorded = is_unrecorded && !self.logged.contains(&page);
+        if is_unrecorded {
+            self.to_log.remove(&page);
             self.records.remove(&page);
-            return Gone::AtOnce;
+            return PageRelease::Immediate;
         }
-        self.to_note.insert(page);
+        self.to_log.insert(page);
         self.records.insert(page, None);
-        let told_dirty = dirty || self.turned.contains(&page) || self.turning.contains(&page);
-        self.leaving.push(Leaving { page, block, told_dirty });
-        let left = self.left.entry(block).or_default();
-        left.times += 1;
-        left.dirty += u32::from(told_dirty);
-        Gone::AfterCommit
+        let may_be_dirty = dirty || self.cleaned.contains(&page) || self.cleaned_in_flight.contains(&page);
+        self.released.push(ReleasedPage { page, block, may_be_dirty });
+        let stale = self.stale.entry(block).or_default();
+        stale.times += 1;
+        stale.dirty += u32::from(may_be_dirty);
+        PageRelease::AfterCommit
     }
 
-    /// The disk was written to, by a request that began when so many of its flushes had failed.
+    /// Records a disk write that began when `flushes_failed` flushes had failed.
     pub(crate) fn disk_written(&mut self, flushes_failed: u64) {
         self.number += 1;
         self.disk_written = earlier(self.disk_written, Some(flushes_failed));
@@ -125,52 +130,52 @@ impl Changes {
         self.number
     }
 
-    /// Whether flash may say after a crash that it holds any of `blocks`, although it does not any more; or only that what it holds is
-    /// newer than the disk's.
-    pub(crate) fn may_come_back(&self, blocks: Range<u64>, only_dirty: bool) -> bool {
-        let matters = |left: &Left| {
+    /// Whether recovery could restore one of `blocks` although it was removed; with `only_dirty`, whether it could restore one
+    /// as dirty.
+    pub(crate) fn may_be_recovered(&self, blocks: Range<u64>, only_dirty: bool) -> bool {
+        let matters = |stale: &StaleRecords| {
             #[cfg(test)]
-            crate::volume::trim::count_looks(1);
-            !only_dirty || left.dirty > 0
+            crate::volume::trim::count_examined(1);
+            !only_dirty || stale.dirty > 0
         };
-        self.left.range(blocks).any(|(_, left)| matters(left))
+        self.stale.range(blocks).any(|(_, stale)| matters(stale))
     }
 
-    /// Whether what `page` holds was part of a commit begun.
-    pub(crate) fn is_told(&self, page: u32) -> bool {
+    /// Whether the contents of `page` are in a commit that has begun.
+    pub(crate) fn is_in_commit(&self, page: u32) -> bool {
         !self.records.contains_key(&page)
     }
 
-    /// Units that a commit of all would take, at most.
+    /// Upper bound of the units in a commit of all changes.
     pub(crate) fn units(&self) -> usize {
         (self.records.len() + self.returning) * 2
     }
 
-    /// Units that a commit of all takes.
+    /// Exact number of units in a commit of all changes.
     pub(crate) fn exact_units(&self) -> usize {
         self.records.iter().map(|(&page, &held)| Record { page, held }.units()).sum()
     }
 
-    /// Pages that wait for a commit.
-    pub(crate) fn leaving(&self) -> usize {
-        self.leaving.len()
+    /// Number of pages that the next commit frees.
+    pub(crate) fn released_pages(&self) -> usize {
+        self.released.len()
     }
 
-    /// Units that a note of all that changed since the last one would take, at most.
-    pub(crate) fn units_to_note(&self) -> usize {
-        self.to_note.len() * 2
+    /// Upper bound of the units in an intent log entry of all changes since the last one.
+    pub(crate) fn units_to_log(&self) -> usize {
+        self.to_log.len() * 2
     }
 
-    /// What changed since the last note, for the next. It stays to be committed.
-    pub(crate) fn take_notes(&mut self) -> Vec<Record> {
-        let pages = std::mem::take(&mut self.to_note);
+    /// Takes the changes since the last intent log entry for the next one. They stay pending for a commit.
+    pub(crate) fn take_unlogged(&mut self) -> Vec<Record> {
+        let pages = std::mem::take(&mut self.to_log);
         let record = |page: u32| self.records.get(&page).map(|&held| Record { page, held });
         let records: Vec<Record> = pages.into_iter().filter_map(record).collect();
-        self.noted.extend(records.iter().map(|record| record.page));
+        self.logged.extend(records.iter().map(|record| record.page));
         records
     }
 
-    /// What recovery found in notes: to be told by its commit.
+    /// Adds the records that recovery found in the intent log, for the commit that ends recovery.
     pub(crate) fn restore(&mut self, records: impl IntoIterator<Item = Record>) {
         self.number += 1;
         self.records.extend(records.into_iter().map(|record| (record.page, record.held)));
@@ -178,61 +183,61 @@ impl Changes {
 
     /// Takes all changes for a commit.
     pub(crate) fn take(&mut self) -> Batch {
-        self.turning = std::mem::take(&mut self.turned);
+        self.cleaned_in_flight = std::mem::take(&mut self.cleaned);
         self.returning = if self.disk_written.is_some() { self.records.len() } else { 0 };
         Batch {
-            noted: std::mem::take(&mut self.noted),
-            to_note: std::mem::take(&mut self.to_note),
+            logged: std::mem::take(&mut self.logged),
+            to_log: std::mem::take(&mut self.to_log),
             records: std::mem::take(&mut self.records),
-            leaving: std::mem::take(&mut self.leaving),
+            released: std::mem::take(&mut self.released),
             flush_disk: self.disk_written.take(),
             number: self.number,
         }
     }
 
-    /// Whether anything is newer on flash than on the disk and was not told of by a commit.
+    /// Whether dirty blocks have records that are in no commit.
     pub(crate) fn needs_flash(&self) -> bool {
         self.records.values().flatten().any(|held| held.dirty)
     }
 
-    /// Takes for a commit that the disk was written, and nothing else: of a flash that takes no more.
+    /// Takes only the pending disk flush, for a commit after the flash has failed.
     pub(crate) fn take_disk_written(&mut self) -> Batch {
         let flush_disk = self.disk_written.take();
         Batch { flush_disk, number: self.number, ..Batch::default() }
     }
 
-    /// The disk's flush succeeded, or there was none to do: the commit under way goes on to the flash.
+    /// The disk was flushed, or did not need to be: the commit continues with the flash.
     pub(crate) fn disk_flushed(&mut self) {
         self.returning = 0;
     }
 
-    /// The commit is on flash; the answer is the pages that are free now.
+    /// The commit is durable. Returns the pages that are free now.
     pub(crate) fn committed(&mut self, batch: Batch) -> impl Iterator<Item = u32> + use<> {
-        self.turning.clear();
-        for Leaving { block, told_dirty, .. } in &batch.leaving {
-            if let Some(left) = self.left.get_mut(block) {
-                left.times -= 1;
-                left.dirty -= u32::from(*told_dirty);
-                if left.times == 0 {
-                    self.left.remove(block);
+        self.cleaned_in_flight.clear();
+        for ReleasedPage { block, may_be_dirty, .. } in &batch.released {
+            if let Some(stale) = self.stale.get_mut(block) {
+                stale.times -= 1;
+                stale.dirty -= u32::from(*may_be_dirty);
+                if stale.times == 0 {
+                    self.stale.remove(block);
                 }
             }
         }
-        batch.leaving.into_iter().map(|leaving| leaving.page)
+        batch.released.into_iter().map(|released| released.page)
     }
 
-    /// The commit failed when flash may have had all of it: after a crash it may count, though nothing was told to have been done.
-    pub(crate) fn put_back_as_told(&mut self, mut batch: Batch) {
-        batch.noted.extend(batch.records.keys());
+    /// Restores the changes of a commit that failed when flash may have all of it: recovery may find it, though it was not acknowledged.
+    pub(crate) fn put_back_as_written(&mut self, mut batch: Batch) {
+        batch.logged.extend(batch.records.keys());
         self.put_back(batch);
     }
 
-    /// The commit failed before flash had any of it: its changes are to be told with the next one.
+    /// Restores the changes of a commit that failed before it was written, for the next commit.
     pub(crate) fn put_back(&mut self, batch: Batch) {
         self.returning = 0;
         for (page, held) in batch.records {
             let newer = self.records.entry(page).or_insert(held);
-            // A page whose writing no commit has confirmed stays fresh, whatever else changed about it.
+            // A page whose write no commit has confirmed stays fresh.
             if let (Some(newer), Some(held)) = (newer, held)
                 && held.fresh
                 && newer.block == held.block
@@ -240,26 +245,26 @@ impl Changes {
                 (newer.fresh, newer.crc) = (true, held.crc);
             }
         }
-        self.leaving.extend(batch.leaving);
+        self.released.extend(batch.released);
         self.disk_written = earlier(self.disk_written, batch.flush_disk);
-        self.noted.extend(batch.noted);
-        self.turned.extend(self.turning.drain());
-        self.to_note.extend(batch.to_note);
+        self.logged.extend(batch.logged);
+        self.cleaned.extend(self.cleaned_in_flight.drain());
+        self.to_log.extend(batch.to_log);
     }
 }
 
-/// The smaller of two, where there is any.
+/// The smaller of two optional numbers.
 fn earlier(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     one.into_iter().chain(other).min()
 }
 
 impl Batch {
-    /// Whether the journal has anything to say.
+    /// Whether there is anything to write to the journal.
     pub(crate) fn has_records(&self) -> bool {
-        !self.records.is_empty() || !self.leaving.is_empty()
+        !self.records.is_empty() || !self.released.is_empty()
     }
 
-    /// What it says of each page.
+    /// The records of the commit.
     pub(crate) fn records(&self) -> impl Iterator<Item = Record> + '_ {
         self.records.iter().map(|(&page, &held)| Record { page, held })
     }
@@ -270,52 +275,60 @@ mod tests {
     use super::*;
     use crate::sets::Standing;
 
-    fn held(block: u64, dirty: bool) -> Held {
-        Held { block, dirty, partial: None, crc: 1, fresh: true, epoch: 0, standing: Standing::default() }
+    fn held(block: u64, dirty: bool) -> PageContents {
+        PageContents {
+            block,
+            dirty,
+            partial: None,
+            crc: 1,
+            fresh: true,
+            epoch: 0,
+            standing: Standing::default(),
+        }
     }
 
-    fn noted(changes: &mut Changes) -> Vec<(u32, Option<u64>)> {
-        let records = changes.take_notes();
+    fn logged(changes: &mut Changes) -> Vec<(u32, Option<u64>)> {
+        let records = changes.take_unlogged();
         records.iter().map(|record| (record.page, record.held.map(|held| held.block))).collect()
     }
 
-    /// A commit that failed before it told anything has changed nothing.
+    /// A commit that failed before it wrote anything must not change what the next entry records.
     #[test]
-    fn after_a_failed_commit_that_is_to_be_noted_which_was_before() {
+    fn failed_commit_keeps_unlogged_changes() {
         let mut changes = Changes::default();
         changes.hold(1, held(10, true));
-        assert_eq!(noted(&mut changes), [(1, Some(10))]);
+        assert_eq!(logged(&mut changes), [(1, Some(10))]);
         changes.hold(2, held(20, true));
         changes.hold(3, held(30, true));
         changes.hold(4, held(40, false));
         let batch = changes.take();
         // Meanwhile block 20 is written again, and block 50 for the first time.
-        assert!(matches!(changes.leave(2, 20, true, false), Gone::AfterCommit));
+        assert!(matches!(changes.release(2, 20, true, false), PageRelease::AfterCommit));
         changes.hold(5, held(20, true));
         changes.hold(6, held(50, true));
         changes.put_back(batch);
-        assert_eq!(noted(&mut changes), [(2, None), (3, Some(30)), (5, Some(20)), (6, Some(50))]);
+        assert_eq!(logged(&mut changes), [(2, None), (3, Some(30)), (5, Some(20)), (6, Some(50))]);
     }
 
-    /// The disk has been flushed before it became clean, so that it can leave without a commit, which flushes both devices: one
-    /// followed on each cleaning.
+    /// The disk was flushed before the page became clean, so the intent log may record its removal; a commit, which flushes both
+    /// devices, is not needed.
     #[test]
-    fn a_page_that_became_clean_and_left_was_told_of_by_commits_alone() {
+    fn release_of_a_clean_page_is_logged() {
         for fails in [false, true] {
             let mut changes = Changes::default();
             changes.hold(1, held(10, true));
             let batch = changes.take();
             let _free = changes.committed(batch);
-            changes.turn(1, Held { fresh: false, ..held(10, false) });
-            assert_eq!(noted(&mut changes), [], "nothing is lost if it is dirty again");
+            changes.record_clean(1, PageContents { fresh: false, ..held(10, false) });
+            assert_eq!(logged(&mut changes), [], "a clean page is not logged");
             if fails {
                 let batch = changes.take();
                 changes.put_back(batch);
             }
-            assert!(matches!(changes.leave(1, 10, false, false), Gone::AfterCommit));
-            assert_eq!(noted(&mut changes), [(1, None)]);
-            // Until then flash may bring it back, and as dirty.
-            assert!(changes.may_come_back(10..11, true));
+            assert!(matches!(changes.release(1, 10, false, false), PageRelease::AfterCommit));
+            assert_eq!(logged(&mut changes), [(1, None)]);
+            // Until a commit, recovery may restore it as dirty.
+            assert!(changes.may_be_recovered(10..11, true));
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Making changes durable: one flush for everyone who waits.
+//! Commits: making changes durable with one flush for all waiting requests.
 //!
-//! A commit runs by itself, from completion to completion. Nobody's future drives it, so nobody who goes away can stop
-//! it half-way and leave the next one to write over it.
+//! Each completion of a commit submits its next step. No future drives it, so a dropped future cannot leave it half done for
+//! the next commit to overwrite.
 
 use std::sync::Arc;
 
@@ -9,24 +9,24 @@ use device::{Completion, IoBuffer, IoError, IoSlice, PlacementHandle, Request};
 
 use super::block::{self, BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES, UNITS_PER_BLOCK};
 use super::changes::Batch;
-use super::notes::why_unhealthy;
+use super::intent_log::health_error;
 use crate::volume::Shared;
 use crate::volume::config::Health;
+use crate::volume::device_errors::DiskTask;
 use crate::volume::error::{Result, VolumeError, VolumeErrorKind};
 use crate::volume::record::{Record, UNIT_BYTES};
 use crate::volume::state::State;
-use crate::volume::trouble::DiskTask;
 
-/// How to commit.
+/// CommitReason a commit is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::volume) enum Why {
-    /// Somebody waits, or pages run short.
+pub(in crate::volume) enum CommitReason {
+    /// A request waits for its changes, or pages run short.
     Changes,
-    /// A table was written: a commit, even if nothing changed, and the journal's last quarter may be used.
+    /// A table was written: commits even without changes, and may use the journal's last quarter.
     Table,
 }
 
-/// What waiting for a commit came to.
+/// Result of waiting for a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(in crate::volume) enum Committed {
@@ -35,7 +35,7 @@ pub(in crate::volume) enum Committed {
     JournalFull,
 }
 
-/// What beginning one came to.
+/// Result of an attempt to begin a commit.
 pub(in crate::volume) enum Begin {
     Run(Box<Commit>),
     Wait,
@@ -43,20 +43,20 @@ pub(in crate::volume) enum Begin {
     Nothing,
 }
 
-/// A commit under way.
+/// A commit in flight.
 pub(in crate::volume) struct Commit {
     shared: Arc<Shared>,
     batch: Batch,
-    /// Parts of the ring to be written, the last one first.
+    /// Parts of the ring to write, in reverse order.
     parts: Vec<(u64, IoSlice)>,
-    /// Whether flash is to be flushed: not if only the disk was written.
+    /// Whether the flash is flushed: not if only the disk was written.
     flush_flash: bool,
 }
 
 impl Shared {
-    /// Waits until change `target` and all before it are durable.
+    /// Waits until change `target` and all earlier ones are durable.
     pub(in crate::volume) async fn commit(self: &Arc<Self>, target: u64) -> Result<()> {
-        while self.commit_once(target, Why::Changes).await? == Committed::JournalFull {
+        while self.commit_once(target, CommitReason::Changes).await? == Committed::JournalFull {
             if let Err(error) = self.write_table_if_needed().await
                 && !does_without_flash(&self.state.lock(), &error)
             {
@@ -66,32 +66,36 @@ impl Shared {
         Ok(())
     }
 
-    /// As [`commit`](Self::commit), but stops where a table is needed first.
-    pub(in crate::volume) async fn commit_once(self: &Arc<Self>, target: u64, why: Why) -> Result<Committed> {
+    /// As [`commit`](Self::commit), but returns if a table is needed first.
+    pub(in crate::volume) async fn commit_once(
+        self: &Arc<Self>,
+        target: u64,
+        why: CommitReason,
+    ) -> Result<Committed> {
         let attempts_before = self.state.lock().journal.attempts;
         loop {
             let listener = self.changed.listen();
             let begin = {
                 let mut state = self.state.lock();
                 let done = match why {
-                    Why::Changes => state.journal.durable >= target,
-                    // One that is under way has taken its changes already, perhaps before the table's last part; and one
-                    // that had only the disk to flush has not made the table durable.
-                    Why::Table => state.journal.flushed > attempts_before,
+                    CommitReason::Changes => state.journal.durable >= target,
+                    // A commit in flight may have taken its changes before the table's last part, and one that flushed
+                    // only the disk has not made the table durable.
+                    CommitReason::Table => state.journal.flushed > attempts_before,
                 };
                 if done {
                     return Ok(Committed::Done);
                 }
                 if let Some((attempt, error)) = &state.journal.failure
                     && *attempt > attempts_before
-                    && (why == Why::Table || !does_without_flash(&state, error))
+                    && (why == CommitReason::Table || !does_without_flash(&state, error))
                 {
                     return Err(error.clone());
                 }
                 if needs_failed_flash(&state, why) {
-                    return Err(why_unhealthy(&state));
+                    return Err(health_error(&state));
                 }
-                // One that is under way may yet have the change in it.
+                // A commit in flight may include the change.
                 if !state.journal.running {
                     self.check_open(&state)?;
                 }
@@ -107,23 +111,23 @@ impl Shared {
         }
     }
 
-    /// Starts a commit in the background, if there is anything to commit and none is under way.
+    /// Begins a commit in the background if there are changes and none is in flight.
     pub(in crate::volume) fn commit_in_background(self: &Arc<Self>) {
-        let begin = self.begin_commit(&mut self.state.lock(), Why::Changes);
+        let begin = self.begin_commit(&mut self.state.lock(), CommitReason::Changes);
         if let Begin::Run(commit) = begin {
             commit.run();
         }
     }
 
-    /// Takes all changes for a commit. The caller runs it after giving the state back.
-    fn begin_commit(self: &Arc<Self>, state: &mut State, why: Why) -> Begin {
+    /// Takes all changes for a commit. The caller runs it after unlocking the state.
+    fn begin_commit(self: &Arc<Self>, state: &mut State, why: CommitReason) -> Begin {
         if state.journal.running {
             return Begin::Wait;
         }
         if state.health == Health::Closed || needs_failed_flash(state, why) {
             return Begin::Nothing;
         }
-        if why == Why::Changes && state.journal.durable == state.changes.number() {
+        if why == CommitReason::Changes && state.journal.durable == state.changes.number() {
             return Begin::Nothing;
         }
         if state.health == Health::FlashFailed {
@@ -131,15 +135,15 @@ impl Shared {
             return self.begin_with(state, batch, false);
         }
         let most_blocks = blocks_for(match why {
-            Why::Changes => state.changes.units(),
-            // Cleaning may have changed more than there was room for. Without this commit there would be none ever after.
-            Why::Table => state.changes.exact_units(),
+            CommitReason::Changes => state.changes.units(),
+            // Cleaning may have exceeded the bound. Without this commit the journal would stay full.
+            CommitReason::Table => state.changes.exact_units(),
         });
-        if !state.journal.has_room_for(most_blocks, why == Why::Table) {
+        if !state.journal.has_room_for(most_blocks, why == CommitReason::Table) {
             return Begin::JournalFull;
         }
         let batch = state.changes.take();
-        let flush_flash = batch.has_records() || why == Why::Table;
+        let flush_flash = batch.has_records() || why == CommitReason::Table;
         if let Some(order) = &mut state.order {
             order.enter(state.journal.next_commit, batch.records());
         }
@@ -148,14 +152,14 @@ impl Shared {
 
     fn begin_with(self: &Arc<Self>, state: &mut State, batch: Batch, flush_flash: bool) -> Begin {
         state.journal.running = true;
-        state.journal.is_laying_out = true;
+        state.journal.is_writing_blocks = true;
         state.journal.attempts += 1;
         state.journal.taken = batch.number;
         Begin::Run(Box::new(Commit { shared: Arc::clone(self), batch, parts: Vec::new(), flush_flash }))
     }
 
-    /// The commit's blocks, as the parts of the ring that they take; moves the journal on.
-    fn lay_out(&self, state: &mut State, batch: &Batch) -> Vec<(u64, IoSlice)> {
+    /// Encodes the commit's blocks, split into parts of the ring, and advances the journal.
+    fn encode_commit(&self, state: &mut State, batch: &Batch) -> Vec<(u64, IoSlice)> {
         count_records(batch, &mut state.io);
         let chunks = chunks_of(batch.records());
         let mut buffer = IoBuffer::zeroed(chunks.len() * JOURNAL_BLOCK_BYTES);
@@ -173,7 +177,7 @@ impl Shared {
             journal.chain = block::encode(BlockKind::Journal, self.uuid, &header, units, into);
             journal.next_sequence += 1;
         }
-        journal.notes.follow(journal.next_commit, journal.chain);
+        journal.intent_log.follow(journal.next_commit, journal.chain);
         journal.next_commit += 1;
         state.io.metadata_ssd_writes += chunks.len() as u64;
         let ring = (self.layout.journal_offset(), self.layout.journal_blocks);
@@ -182,7 +186,7 @@ impl Shared {
         parts
     }
 
-    /// Cuts blocks where the ring (its offset and its blocks) ends and where a request would be too long.
+    /// Splits blocks at the end of the ring and at the largest transfer. `ring_offset` is in bytes, `ring_blocks` its length.
     pub(super) fn ring_parts(
         &self,
         (ring_offset, ring_blocks): (u64, u64),
@@ -206,28 +210,27 @@ impl Shared {
     }
 }
 
-/// Whether a commit would have to tell a flash that takes no more: of what is newer there than on the disk. What became clean
-/// or left it does not miss.
-fn needs_failed_flash(state: &State, why: Why) -> bool {
-    state.health == Health::FlashFailed && (why == Why::Table || state.changes.needs_flash())
+/// Whether a commit needs a flash that has failed: for records of dirty blocks. Records of clean or removed blocks may be lost.
+fn needs_failed_flash(state: &State, why: CommitReason) -> bool {
+    state.health == Health::FlashFailed && (why == CommitReason::Table || state.changes.needs_flash())
 }
 
-/// Whether the flash failed, by `error`, and what is to be committed does not need it. In an ordered volume it may: what was
-/// cleaned must be told before anything else is.
+/// Whether the flash failed with `error` and the changes do not need it. In an ordered volume they do: cleaned epochs must be
+/// recorded first.
 fn does_without_flash(state: &State, error: &VolumeError) -> bool {
     let has_failed = error.kind() == VolumeErrorKind::Flash && state.health == Health::FlashFailed;
     has_failed && state.order.is_none() && !state.changes.needs_flash()
 }
 
-/// Units that certainly fit into a block: a record of two is not cut, so the block may stay a unit short.
+/// Units that fit into a block in any case: records are not split, so a block may have one unit unused.
 const CERTAIN_UNITS: usize = UNITS_PER_BLOCK - 1;
 
-/// Blocks that so many units take at most.
+/// Upper bound of the blocks that `units` units take.
 pub(super) fn blocks_for(units: usize) -> u64 {
     (units.div_ceil(CERTAIN_UNITS) as u64).max(1)
 }
 
-/// Units that certainly fit into so many blocks.
+/// Units that fit into `blocks` blocks in any case.
 pub(super) fn units_in(blocks: u64) -> usize {
     blocks as usize * CERTAIN_UNITS
 }
@@ -242,7 +245,7 @@ fn count_records(batch: &Batch, io: &mut crate::volume::stats::IoCounts) {
     io.metadata_batch += if records > 1 { records } else { 0 };
 }
 
-/// The records' units, cut into blocks; a record is never cut.
+/// Encodes records into the units of blocks. A record is not split.
 pub(super) fn chunks_of(records: impl Iterator<Item = Record>) -> Vec<Vec<u8>> {
     let mut chunks = vec![Vec::new()];
     for record in records {
@@ -256,14 +259,14 @@ pub(super) fn chunks_of(records: impl Iterator<Item = Record>) -> Vec<Vec<u8>> {
 }
 
 impl Commit {
-    /// The disk first, where a record relies on it; then the journal; then one flush for data and journal alike.
+    /// Flushes the disk if records depend on it; then writes the journal; then flushes data and journal together.
     pub(in crate::volume) fn run(self: Box<Self>) {
         let Some(failed_before) = self.batch.flush_disk else { return self.write_journal() };
         let disk = Arc::clone(&self.shared.disk);
         disk.submit(
             Request::Flush,
             Completion::new(move |outcome| {
-                match outcome.map(drop).and_then(|()| self.shared.none_failed_since(failed_before)) {
+                match outcome.map(drop).and_then(|()| self.shared.check_flushes_since(failed_before)) {
                     Ok(()) => self.write_journal(),
                     Err(error) => self.fail_disk(error),
                 }
@@ -276,7 +279,7 @@ impl Commit {
             let mut state = self.shared.state.lock();
             state.changes.disk_flushed();
             if self.flush_flash {
-                self.parts = self.shared.lay_out(&mut state, &self.batch);
+                self.parts = self.shared.encode_commit(&mut state, &self.batch);
             }
         }
         self.write_next();
@@ -285,7 +288,7 @@ impl Commit {
     fn write_next(mut self: Box<Self>) {
         let flash = Arc::clone(&self.shared.flash);
         if self.parts.is_empty() {
-            self.end_laying_out();
+            self.end_block_writes();
         }
         match self.parts.pop() {
             Some((offset, data)) => flash.submit(
@@ -306,13 +309,13 @@ impl Commit {
         }
     }
 
-    /// All blocks are written: what they tell outlives the process, and notes may follow.
-    fn end_laying_out(&self) {
+    /// All blocks are written: their changes survive a kill of the process, and intent log entries may follow.
+    fn end_block_writes(&self) {
         {
             let journal = &mut self.shared.state.lock().journal;
-            journal.is_laying_out = false;
+            journal.is_writing_blocks = false;
             if self.flush_flash {
-                journal.notes.commit_written(self.batch.number);
+                journal.intent_log.commit_written(self.batch.number);
             }
         }
         self.shared.changed.notify(usize::MAX);
@@ -332,32 +335,32 @@ impl Commit {
                 state.io.commits += 1;
                 state.journal.flushed = state.journal.attempts;
                 state.journal.confirmed_commit = state.journal.next_commit - 1;
-                state.journal.notes.commit_durable();
+                state.journal.intent_log.commit_durable();
             }
             for page in state.changes.committed(batch) {
-                state.pages.give_back(page);
+                state.pages.free(page);
             }
         }
         shared.changed.notify(usize::MAX);
     }
 
-    /// What was written to the disk may be lost: whoever waits is told, and the next commit tries again.
+    /// The disk's flush failed: disk writes may be lost. Waiting requests get the error, and the next commit flushes again.
     fn fail_disk(mut self, error: IoError) {
-        // Once is enough.
-        self.batch.flush_disk = Some(self.shared.disk_trouble.flushes_failed());
+        // The failure is reported once.
+        self.batch.flush_disk = Some(self.shared.disk_errors.flushes_failed());
         let error = self.shared.disk_failed(DiskTask::Flush, error);
         self.fail(|state, batch| {
             state.changes.put_back(batch);
-            state.take_back_epoch(state.journal.next_commit);
+            state.undo_epoch(state.journal.next_commit);
             state.journal.failure = Some((state.journal.attempts, error));
         });
     }
 
-    /// Nobody knows what a flash that failed a flush has kept. Nothing that follows can be promised any more.
+    /// After a failed flush it is unknown what the flash kept, so nothing later can be made durable.
     fn fail_flash(self, context: &str, error: IoError) {
         let now_ns = self.shared.timer.monotonic_ns();
         self.fail(|state, batch| {
-            state.changes.put_back_as_told(batch);
+            state.changes.put_back_as_written(batch);
             state.fail_flash(VolumeError::flash(context, error), now_ns);
         });
     }
@@ -367,7 +370,7 @@ impl Commit {
         {
             let mut state = shared.state.lock();
             state.journal.running = false;
-            state.journal.is_laying_out = false;
+            state.journal.is_writing_blocks = false;
             put_back(&mut state, batch);
         }
         shared.changed.notify(usize::MAX);

@@ -29,14 +29,14 @@ fn superblock() -> Superblock {
             is_marked: true,
             device_id: 10,
             changed_ns: 11,
-            holds: true,
+            is_current: true,
             sector_bytes: 4096,
         },
     }
 }
 
 #[test]
-fn sector_size_that_no_disk_has_is_damage() {
+fn invalid_sector_size_is_damage() {
     let of = |sector_bytes| {
         let disk = DiskIdentity { sector_bytes, ..superblock().disk };
         Superblock::decode(&Superblock { disk, ..superblock() }.encode()).map(|read| read.disk.sector_bytes)
@@ -46,7 +46,7 @@ fn sector_size_that_no_disk_has_is_damage() {
 }
 
 #[test]
-fn it_comes_back_as_it_was() {
+fn encoded_superblock_decodes_to_the_same() {
     for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround, Mode::WriteOnly] {
         for placement in [Placement::Linear, Placement::Hashed { run_bytes: 4096 }] {
             let tuning = Tuning { mode, policy: SetPolicy::Lru, latency_gate_ms: 8, ..Preset::V2.tuning() };
@@ -60,7 +60,7 @@ fn it_comes_back_as_it_was() {
 }
 
 #[test]
-fn every_flipped_bit_is_found() {
+fn flipped_bit_is_detected() {
     let mut bytes = superblock().encode();
     for bit in 0..bytes.len() * 8 {
         bytes[bit / 8] ^= 1 << (bit % 8);
@@ -71,7 +71,7 @@ fn every_flipped_bit_is_found() {
 }
 
 #[test]
-fn a_newer_format_is_known_for_one_and_none_is_older_than_the_first() {
+fn newer_format_is_reported_and_format_0_is_damage() {
     for (format, reason) in [
         (FORMAT_VERSION + 1, Unreadable::Newer(FORMAT_VERSION + 1)),
         (u32::MAX, Unreadable::Newer(u32::MAX)),
@@ -83,9 +83,9 @@ fn a_newer_format_is_known_for_one_and_none_is_older_than_the_first() {
 }
 
 #[test]
-fn counts_that_the_next_write_would_overflow_are_damage() {
+fn counters_near_overflow_are_damage() {
     let of = |change: fn(&mut Superblock, u64)| {
-        [MOST_COUNTED - 1, MOST_COUNTED, u64::MAX].map(|count| {
+        [COUNTER_LIMIT - 1, COUNTER_LIMIT, u64::MAX].map(|count| {
             let mut superblock = superblock();
             change(&mut superblock, count);
             Superblock::decode(&superblock.encode()).map(|read| assert_eq!(read, superblock))
@@ -100,7 +100,7 @@ fn counts_that_the_next_write_would_overflow_are_damage() {
 }
 
 #[test]
-fn the_bytes_are_those_of_version_1_in_every_version() {
+fn encoding_is_the_same_in_every_version() {
     let bytes = superblock().encode();
     let newest = Superblock { format: FORMAT_VERSION, ..superblock() }.encode();
     assert_eq!(newest[..16], [b"FWBLKVOL\x02\0\0\0", &newest[12..16]].concat());
@@ -113,7 +113,7 @@ fn the_bytes_are_those_of_version_1_in_every_version() {
 }
 
 #[test]
-fn write_bypass_missing_in_the_bytes_is_that_of_reads() {
+fn missing_write_bypass_equals_read_bypass() {
     for (read_bypass_bytes, write_bypass_bytes, word) in
         [(7, 7, 0), (7, 0, 1), (0, 9, 10), (0, u64::MAX - 1, u64::MAX)]
     {
@@ -130,12 +130,12 @@ fn write_bypass_missing_in_the_bytes_is_that_of_reads() {
 }
 
 #[test]
-fn a_program_that_knows_no_traces_leaves_none() {
+fn missing_os_identity_decodes_as_unknown() {
     let mut bytes = superblock().encode();
-    bytes[TRACES_AT..].fill(0);
+    bytes[OS_IDENTITY_AT..].fill(0);
     let crc = crc_of(&bytes);
     bytes[CRC_AT..][..4].copy_from_slice(&crc.to_le_bytes());
     let disk = Superblock::decode(&bytes).unwrap().disk;
-    assert_eq!((disk.is_marked, disk.device_id, disk.changed_ns, disk.holds), (false, 0, 0, false));
+    assert_eq!((disk.is_marked, disk.device_id, disk.changed_ns, disk.is_current), (false, 0, 0, false));
     assert_eq!(disk.label, superblock().disk.label);
 }

@@ -145,7 +145,7 @@ fn waited_for(path: &Path) -> String {
 const BLIND_BYTES: u64 = 1 << 20;
 
 async fn count_dirty(flash: &Arc<dyn Device>, disk: &Arc<dyn Device>, named: &str) -> Result<u64, String> {
-    let pairing = Pairing { traces: traces(named), is_forced: false };
+    let pairing = Pairing { os_identity: traces(named), is_forced: false };
     let timer = Arc::new(SystemTimer::default());
     let opened = Volume::open_as(Arc::clone(flash), Arc::clone(disk), timer, pairing).await;
     let (volume, recovery) = opened.map_err(|error| error.to_string())?;

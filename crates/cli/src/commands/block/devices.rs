@@ -136,7 +136,7 @@ impl Devices {
     /// Opens both, and the volume on them.
     pub fn open_volume(&self, taking: Taking) -> Result<OpenedVolume, String> {
         let [flash, disk] = self.open(Access::Write)?;
-        let pairing = Pairing { traces: traces(&self.disk), is_forced: taking.force_disk };
+        let pairing = Pairing { os_identity: traces(&self.disk), is_forced: taking.force_disk };
         let (quick, slow) = (Tasks::staying_with(Arc::clone(&flash)), Tasks::going_on(Arc::clone(&disk)));
         let timer = Arc::new(SystemTimer::default());
         let opened = pollster::block_on(Volume::open_as(quick, slow, timer, pairing));

@@ -6,7 +6,7 @@ use bench::report::text::noun;
 use block::nbd::Server;
 use block::sets::{SetPolicy, Tuning};
 use block::volume::superblock::FORMAT_VERSION;
-use block::volume::{Condition, Health, IoCounts, Recovery, Stats, Superblock, Trouble, Volume};
+use block::volume::{Condition, DeviceErrors, Health, IoCounts, Recovery, Stats, Superblock, Volume};
 use device::{Counters, Device};
 use serde_json::{Map, Value, json};
 
@@ -37,7 +37,7 @@ pub fn of_recovery(recovery: &Recovery) -> Value {
         "dirty_blocks": recovery.dirty_blocks,
         "journal_blocks": recovery.journal_blocks,
         "commits": recovery.commits,
-        "notes": recovery.notes,
+        "notes": recovery.log_entries,
         "rolled_back": recovery.rolled_back,
         "rolled_back_blocks": recovery.rolled_back_blocks,
         "damaged_blocks": recovery.damaged_blocks,
@@ -91,9 +91,9 @@ fn has_hot_list(tuning: &Tuning) -> bool {
 
 fn of_state(stats: &Stats, condition: &Condition) -> Value {
     let [flash, disk] = [&condition.flash, &condition.disk].map(Option::as_ref);
-    let first = |trouble: Option<&Trouble>| trouble.map(|trouble| trouble.first_error.to_string());
-    let errors = |trouble: Option<&Trouble>| trouble.map_or(0, |trouble| trouble.errors);
-    let seconds = |trouble: Option<&Trouble>| trouble.map(|trouble| trouble.elapsed_ns as f64 / 1e9);
+    let first = |trouble: Option<&DeviceErrors>| trouble.map(|trouble| trouble.first_error.to_string());
+    let errors = |trouble: Option<&DeviceErrors>| trouble.map_or(0, |trouble| trouble.errors);
+    let seconds = |trouble: Option<&DeviceErrors>| trouble.map(|trouble| trouble.elapsed_ns as f64 / 1e9);
     json!({
         "health": health_name(condition.health),
         "flash_first_error": first(flash),
@@ -142,7 +142,7 @@ fn of_io(io: &IoCounts) -> [(&'static str, u64); 16] {
         ("metadata_batch", io.metadata_batch),
         ("metadata_ssd_writes", io.metadata_ssd_writes),
         ("commits", io.commits),
-        ("notes", io.notes),
+        ("notes", io.log_writes),
         ("checkpoints", io.checkpoints),
         ("ssd_flushes", io.ssd_flushes),
         ("disk_flushes", io.disk_flushes),

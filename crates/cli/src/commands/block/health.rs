@@ -5,7 +5,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use block::volume::{Condition, Health, Trouble, Volume};
+use block::volume::{Condition, DeviceErrors, Health, Volume};
 
 use super::figures::health_name;
 use crate::output::say_error;
@@ -71,8 +71,8 @@ fn line(before: Option<&Condition>, now: &Condition) -> Option<String> {
     Some(format!("health: {name} (was {former}): {why}"))
 }
 
-fn over(trouble: &Trouble) -> String {
-    let Trouble { errors, elapsed_ns, .. } = trouble;
+fn over(trouble: &DeviceErrors) -> String {
+    let DeviceErrors { errors, elapsed_ns, .. } = trouble;
     let seconds = *elapsed_ns as f64 / 1e9;
     format!(
         "the disk works again, and has had no errors for a minute; it had {errors} in the {seconds:.0} s since the first"
@@ -84,8 +84,11 @@ mod tests {
     use super::*;
 
     fn condition(health: Health, flash: Option<&str>, disk: Option<&str>) -> Condition {
-        let trouble =
-            |error: &str| Trouble { first_error: error.into(), errors: 3, elapsed_ns: 65 * 1_000_000_000 };
+        let trouble = |error: &str| DeviceErrors {
+            first_error: error.into(),
+            errors: 3,
+            elapsed_ns: 65 * 1_000_000_000,
+        };
         Condition { health, flash: flash.map(trouble), disk: disk.map(trouble) }
     }
 

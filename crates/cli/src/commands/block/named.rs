@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use block::striped::{self, Label, Member};
-use block::volume::Traces;
+use block::volume::OsIdentity;
 use device::file::OpenOptions;
 use device::open::{Maker, Plain};
 use device::timer::SystemTimer;
@@ -42,8 +42,8 @@ pub fn file_of(text: &str) -> Option<PathBuf> {
 }
 
 /// What the system knows of the disk that `text` names.
-pub fn traces(text: &str) -> Traces {
-    files_of(text).map_or_else(|_| Traces::default(), |paths| Traces::of_all(&paths))
+pub fn traces(text: &str) -> OsIdentity {
+    files_of(text).map_or_else(|_| OsIdentity::default(), |paths| OsIdentity::of_all(&paths))
 }
 
 /// What is expected of a stripe.

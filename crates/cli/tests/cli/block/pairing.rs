@@ -60,7 +60,10 @@ fn a_disk_written_by_itself_after_a_crash_was_called_sound() {
     for command in [&["check", "--full"][..], &["flush"], &["serve", "--socket", "s"]] {
         let refused = place.run(command[0], &command[1..], true);
         let said = told(&refused);
-        assert!(!refused.status.success() && said.contains("changed after the cache"), "{command:?}: {said}");
+        assert!(
+            !refused.status.success() && said.contains("modified after the cache"),
+            "{command:?}: {said}"
+        );
     }
     let forced = place.run("flush", &["--force-disk"], true);
     assert!(forced.status.success(), "{}", told(&forced));

@@ -200,7 +200,7 @@ fn a_disk_that_is_not_the_caches_is_told_by_a_check() {
     assert!(said.contains("it has 16777216 bytes, not 33554432") && !said.contains("0 blocks"), "{said}");
     // It was as if the right one had the wrong size.
     let its = place.path("disk").canonicalize().unwrap();
-    let its = format!("is not as the cache left its own, which was {}", its.display());
+    let its = format!("does not match the cache, whose disk was {}", its.display());
     assert!(said.contains(&its), "{said}");
     let result: Value = serde_json::from_slice(&std::fs::read(place.path("result")).unwrap()).unwrap();
     assert_eq!((result["found"].is_null(), &result["refused"]), (true, &Value::from("wrong-disk")));

@@ -142,7 +142,10 @@ fn a_server_whose_disk_was_cut_promised_more_than_the_next_one_kept() {
     cut(32 << 20).unwrap();
     if whose(&place).contains("belongs to the cache") {
         let refused = told(&place.run("serve", &["--socket", "s"], true));
-        assert!(refused.contains("changed after the cache") && refused.contains("--force-disk"), "{refused}");
+        assert!(
+            refused.contains("modified after the cache") && refused.contains("--force-disk"),
+            "{refused}"
+        );
     }
     place.serve_with(&["--flash", "flash", "--disk", "disk", "--force-disk"]).stop();
 }

@@ -7,31 +7,30 @@
 use super::{Admit, Mode, Read, SetOperations, Sets, Write};
 
 impl Sets {
-    /// Takes back that `block` was read and found.
-    pub fn take_back_read_hit(&mut self, block: u64) {
+    /// Reverts the counts of a read hit of `block`.
+    pub fn undo_read_hit(&mut self, block: u64) {
         reduce(&mut self.counters.reads, 1);
         reduce(&mut self.counters.read_hits, 1);
         reduce(&mut self.operations_of(block).hits, 1);
     }
 
-    /// Takes back that `block` was read, as [`read`](Self::read) decided it when told `admit`. In the mode of that time.
-    pub fn take_back_read(&mut self, block: u64, admit: Admit, decided: Read) {
+    /// Reverts the counts of a read of `block` that [`read`](Self::read) decided so for `admit`, in the mode of that time.
+    pub fn undo_read(&mut self, block: u64, admit: Admit, decided: Read) {
         if let Read::Hit(_) = decided {
-            return self.take_back_read_hit(block);
+            return self.undo_read_hit(block);
         }
         reduce(&mut self.counters.reads, 1);
         reduce(&mut self.operations_of(block).read_misses, 1);
         if decided == Read::Around {
             reduce(&mut self.counters.uncached_reads, 1);
             reduce(&mut self.counters.uncached_sequential_reads, u64::from(admit == Admit::Sequential));
-            let had_no_room = self.may_fill(admit) || self.was_kept_out(admit);
+            let had_no_room = self.may_fill(admit) || self.was_rejected_for_space(admit);
             reduce(&mut self.counters.no_room, u64::from(had_no_room));
         }
     }
 
-    /// Takes back that `block` was written, as [`write`](Self::write) decided it when told `admit`, and it `was_dirty` or not. In
-    /// the mode of that time.
-    pub fn take_back_write(&mut self, block: u64, admit: Admit, decided: Write, was_dirty: bool) {
+    /// Reverts the counts of a write of `block` that [`write`](Self::write) decided so for `admit`, in the mode of that time.
+    pub fn undo_write(&mut self, block: u64, admit: Admit, decided: Write, was_dirty: bool) {
         reduce(&mut self.counters.writes, 1);
         match decided {
             Write::Hit(_) => {
@@ -54,8 +53,8 @@ impl Sets {
         }
     }
 
-    /// Takes back a write that went to the disk without the sets being asked.
-    pub fn take_back_write_past_all(&mut self) {
+    /// Reverts the counts of a write to the disk on which the sets did not decide.
+    pub fn undo_bypassing_write(&mut self) {
         reduce(&mut self.counters.writes, 1);
         reduce(&mut self.counters.uncached_writes, 1);
     }

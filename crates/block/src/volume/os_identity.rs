@@ -1,9 +1,8 @@
-//! What the system knows of a disk apart from its bytes, which are the user's.
+//! The identity of a disk according to the operating system. The disk's contents belong to the user and are not changed.
 //!
-//! A file carries a *mark*, an extended attribute that names its cache, and says when its contents were last changed. A
-//! block device has an identity: what its drive, or the mapping that it is, calls itself; of a partition with the place
-//! where it begins, so that neither a new number nor a new name changes it. A loop device is the file that it shows. What a file system or a device does not tell is
-//! nothing that anything is concluded from.
+//! A file carries a *mark*, an extended attribute that names its cache, and has a modification time. A block device has the
+//! identifier of its drive or mapping, and a partition also its start, so that renumbering and renaming do not matter. A loop
+//! device has the identity of its file. A missing attribute or identifier proves nothing.
 
 use std::fs::File;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -11,86 +10,86 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{XattrFlags, fgetxattr, fremovexattr, fsetxattr};
 
-/// The attribute of a disk's file; its value is the cache's UUID in 32 hexadecimal digits, and, where the disk is several files, which
-/// of them it is (` 2/3`).
+/// The extended attribute of a disk's file. Its value is the cache's UUID in 32 hexadecimal digits and, if the disk consists of several
+/// files, the file's position (` 2/3`).
 const MARK: &str = device::contents::CACHED_DISK_MARK;
 
-/// Another one, for what the flash could not be told: that the cache wrote to the disk since it was opened.
+/// Attribute of a disk that the cache has written to since it was opened, set if the flash could not record that.
 const WRITTEN: &str = "user.flashwright.written";
 
-/// A disk as the system sees it; kept open, so that it stays the same one.
+/// A disk as the operating system identifies it. Its files stay open, so that they remain the same ones.
 #[derive(Debug, Default)]
-pub struct Traces {
-    is_told: bool,
-    /// All that it is made of, in order, if all of it is files.
+pub struct OsIdentity {
+    is_known: bool,
+    /// The files of the disk, in order; empty unless it consists of files only.
     files: Vec<File>,
     device_id: u64,
 }
 
-/// A disk as a volume is to be opened with it.
+/// The disk to open a volume with.
 #[derive(Debug, Default)]
 pub struct Pairing {
-    /// What the system knows of it.
-    pub traces: Traces,
-    /// It is taken though it is not as the cache left it, or another. What flash has of it that is clean does not count then.
+    /// Its identity.
+    pub os_identity: OsIdentity,
+    /// Accept a disk that is another one or was changed without the cache. Clean cached blocks are dropped then.
     pub is_forced: bool,
 }
 
-impl Traces {
-    /// Of what `path` names. Nothing if that cannot be told.
+impl OsIdentity {
+    /// The identity of the file or device at `path`; without details if it has none.
     #[must_use]
     pub fn of(path: &Path) -> Self {
-        let Ok(there) = std::fs::metadata(path) else { return Self { is_told: true, ..Self::default() } };
+        let Ok(there) = std::fs::metadata(path) else { return Self { is_known: true, ..Self::default() } };
         if there.file_type().is_block_device() {
             let number = there.rdev();
             let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
-            let described = format!("/sys/dev/block/{major}:{minor}");
-            let described = std::fs::canonicalize(described).unwrap_or_default();
-            if let Some(file) = file_behind(&described) {
+            let sysfs = format!("/sys/dev/block/{major}:{minor}");
+            let sysfs = std::fs::canonicalize(sysfs).unwrap_or_default();
+            if let Some(file) = file_behind(&sysfs) {
                 return Self::of(&file);
             }
-            let name = name_of(&described);
+            let name = name_of(&sysfs);
             let device_id = name.map_or(0, |name| hash_of(&name));
-            return Self { is_told: true, files: Vec::new(), device_id };
+            return Self { is_known: true, files: Vec::new(), device_id };
         }
-        // Opened only if it is a file: opening something else may do something.
+        // Only regular files are opened: opening another kind may have side effects.
         let file = there.is_file().then(|| File::open(path).ok()).flatten();
-        Self { is_told: true, files: file.into_iter().collect(), device_id: 0 }
+        Self { is_known: true, files: file.into_iter().collect(), device_id: 0 }
     }
 
-    /// The same of a disk that is made of several. Something is known of it if the same is of all.
+    /// The identity of a disk that consists of several files or devices. A detail counts only if all of them have it.
     #[must_use]
     pub fn of_all(paths: &[PathBuf]) -> Self {
         let [path] = paths else {
             let each: Vec<Self> = paths.iter().map(|path| Self::of(path)).collect();
-            let ids: Vec<String> = each.iter().map(|traces| traces.device_id.to_string()).collect();
-            let are_named = each.iter().all(|traces| traces.device_id != 0);
+            let ids: Vec<String> = each.iter().map(|os_identity| os_identity.device_id.to_string()).collect();
+            let are_named = each.iter().all(|os_identity| os_identity.device_id != 0);
             let device_id = if are_named && !each.is_empty() { hash_of(&ids.join(" ")) } else { 0 };
             let are_files = each.iter().all(Self::is_file);
-            let files = each.into_iter().flat_map(|traces| traces.files).collect();
-            return Self { is_told: true, files: if are_files { files } else { Vec::new() }, device_id };
+            let files = each.into_iter().flat_map(|os_identity| os_identity.files).collect();
+            return Self { is_known: true, files: if are_files { files } else { Vec::new() }, device_id };
         };
         Self::of(path)
     }
 
-    /// The same disk once more.
+    /// A second handle of the same disk.
     pub(super) fn duplicate(&self) -> Self {
         let files: Option<Vec<File>> = self.files.iter().map(|file| file.try_clone().ok()).collect();
-        Self { is_told: self.is_told, files: files.unwrap_or_default(), device_id: self.device_id }
+        Self { is_known: self.is_known, files: files.unwrap_or_default(), device_id: self.device_id }
     }
 
-    /// Whether nobody said what disk it is: then it cannot have lost anything.
-    pub(super) fn are_untold(&self) -> bool {
-        !self.is_told
+    /// Whether the caller did not identify the disk. Then a missing mark proves nothing.
+    pub(super) fn is_unknown(&self) -> bool {
+        !self.is_known
     }
 
-    /// Whether the disk could have a mark.
+    /// Whether the disk can carry a mark.
     #[must_use]
     pub fn is_file(&self) -> bool {
         !self.files.is_empty()
     }
 
-    /// The cache that the disk is marked to belong to: of several files all, each in its place.
+    /// The cache named by the disk's mark; with several files, all must name it, each with its position.
     #[must_use]
     pub fn mark(&self) -> Option<u128> {
         let mut marks = self.files.iter().zip(0..).map(|(file, place)| {
@@ -100,13 +99,13 @@ impl Traces {
         marks.all(|mark| mark == Some(first)).then_some(first)
     }
 
-    /// All caches that any of it is marked to belong to.
+    /// All caches named by the mark of any of its files.
     #[must_use]
     pub fn marks(&self) -> Vec<u128> {
         self.files.iter().filter_map(mark_of).map(|(uuid, _)| uuid).collect()
     }
 
-    /// Marks the disk; whether it has the mark now.
+    /// Sets the mark. Returns whether the disk has it.
     pub fn set_mark(&self, uuid: u128) -> bool {
         if self.files.is_empty() || self.mark() == Some(uuid) {
             return self.is_file();
@@ -118,28 +117,28 @@ impl Traces {
         marked.all(|marked| marked.is_ok())
     }
 
-    /// What stands behind the UUID in the mark of one of several files.
+    /// The suffix after the UUID in the mark of one of several files.
     fn place(&self, place: usize) -> String {
         let count = self.files.len();
         if count == 1 { String::new() } else { format!(" {}/{count}", place + 1) }
     }
 
-    /// Takes the mark of that cache away; another's stays.
+    /// Removes the mark of this cache; that of another one stays.
     pub fn remove_mark(&self, uuid: u128) {
         for file in self.files.iter().filter(|file| mark_of(file).is_some_and(|(mark, _)| mark == uuid)) {
-            // A mark that stays costs whoever makes the next cache a question.
+            // If this fails, creating the next cache on this disk asks for confirmation.
             let _ = fremovexattr(file, MARK);
             let _ = fremovexattr(file, WRITTEN);
         }
     }
 
-    /// Notes on a marked disk that the cache wrote to it, or not.
+    /// Records on a marked disk whether the cache has written to it.
     pub(super) fn set_written(&self, is_written: bool) {
         if self.is_written() == is_written {
             return;
         }
         for file in &self.files {
-            // The next opening may ask a question more.
+            // If this fails, the next opening may ask for confirmation.
             let _ = match is_written {
                 true => fsetxattr(file, WRITTEN, b"1", XattrFlags::empty()),
                 false => fremovexattr(file, WRITTEN),
@@ -147,25 +146,25 @@ impl Traces {
         }
     }
 
-    /// Whether that is noted.
+    /// Whether the disk is recorded as written.
     pub(super) fn is_written(&self) -> bool {
         self.files.iter().any(|file| fgetxattr(file, WRITTEN, &mut [0; 8]).is_ok())
     }
 
-    /// The identity of a block device; 0 is none.
+    /// The identity of a block device; 0 if unknown.
     #[must_use]
     pub fn device_id(&self) -> u64 {
         self.device_id
     }
 
-    /// When the file was last changed, durably so, in nanoseconds since 1970; 0 is not known. A flush of data alone would
-    /// leave a time that a power cut takes back.
-    pub(super) fn settle_time(&self) -> u64 {
+    /// Makes the file's modification time durable and returns it; 0 if unknown. `fdatasync` would not suffice: a power cut could
+    /// revert the time.
+    pub(super) fn sync_modified_time(&self) -> u64 {
         let are_durable = self.files.iter().all(|file| file.sync_all().is_ok());
         if are_durable { self.changed_ns() } else { 0 }
     }
 
-    /// When the file was last changed; 0 is not known. Of several a number that is another once any of them has changed.
+    /// The modification time of the file in nanoseconds since 1970; 0 if unknown. For several files, a hash of their times.
     pub(super) fn changed_ns(&self) -> u64 {
         let mut combined = 0_u64;
         for file in &self.files {
@@ -178,7 +177,7 @@ impl Traces {
     }
 }
 
-/// What a file is marked with: a cache, and its place in the disk where it is not all of it.
+/// The UUID and the suffix in a file's mark.
 fn mark_of(file: &File) -> Option<(u128, String)> {
     let mut value = [0; 64];
     let len = fgetxattr(file, MARK, &mut value).ok()?;
@@ -187,26 +186,26 @@ fn mark_of(file: &File) -> Option<(u128, String)> {
     Some((u128::from_str_radix(digits, 16).ok()?, rest.to_owned()))
 }
 
-/// The file that a loop device shows, if it shows the whole of it.
-fn file_behind(described: &Path) -> Option<PathBuf> {
-    let told = |name: &str| std::fs::read_to_string(described.join("loop").join(name)).ok();
+/// The file behind a loop device, if the device covers all of it.
+fn file_behind(sysfs: &Path) -> Option<PathBuf> {
+    let attribute = |name: &str| std::fs::read_to_string(sysfs.join("loop").join(name)).ok();
     let is_whole =
-        ["offset", "sizelimit"].iter().all(|name| told(name).is_some_and(|text| text.trim() == "0"));
-    let file = PathBuf::from(told("backing_file")?.trim_end_matches('\n'));
+        ["offset", "sizelimit"].iter().all(|name| attribute(name).is_some_and(|text| text.trim() == "0"));
+    let file = PathBuf::from(attribute("backing_file")?.trim_end_matches('\n'));
     (is_whole && file.is_file()).then_some(file)
 }
 
-/// What the device calls itself that `described` has the description of.
-fn name_of(described: &Path) -> Option<String> {
-    if described.join("partition").exists() {
-        let start = std::fs::read_to_string(described.join("start")).ok()?;
-        return Some(format!("{} from {}", name_of(described.parent()?)?, start.trim()));
+/// The identifier of the device whose sysfs directory is `sysfs`.
+fn name_of(sysfs: &Path) -> Option<String> {
+    if sysfs.join("partition").exists() {
+        let start = std::fs::read_to_string(sysfs.join("start")).ok()?;
+        return Some(format!("{} from {}", name_of(sysfs.parent()?)?, start.trim()));
     }
-    let told = |within: &str| {
-        let text = std::fs::read_to_string(described.join(PathBuf::from(within))).ok()?;
+    let attribute = |within: &str| {
+        let text = std::fs::read_to_string(sysfs.join(PathBuf::from(within))).ok()?;
         Some(format!("{within} {}", text.trim())).filter(|_| !text.trim().is_empty())
     };
-    ["wwid", "device/wwid", "dm/uuid", "md/uuid", "serial", "device/serial"].into_iter().find_map(told)
+    ["wwid", "device/wwid", "dm/uuid", "md/uuid", "serial", "device/serial"].into_iter().find_map(attribute)
 }
 
 fn hash_of(name: &str) -> u64 {
@@ -218,12 +217,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_device_is_known_by_its_name_and_a_partition_by_where_it_begins() {
+    fn device_is_identified_by_wwid_and_partition_by_start() {
         let directory = tempfile::tempdir().unwrap();
         let (drive, part) = (directory.path().join("sda"), directory.path().join("sda/sda1"));
         std::fs::create_dir_all(drive.join("device")).unwrap();
         std::fs::create_dir_all(&part).unwrap();
-        assert_eq!(name_of(&drive), None, "it calls itself nothing");
+        assert_eq!(name_of(&drive), None, "the drive has no identifier");
         std::fs::write(drive.join("device/wwid"), "naa.5000\n").unwrap();
         std::fs::write(part.join("partition"), "1\n").unwrap();
         std::fs::write(part.join("start"), "2048\n").unwrap();
@@ -232,34 +231,34 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_of_several_files_has_its_mark_only_in_order() {
+    fn mark_of_several_files_depends_on_their_order() {
         let files = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());
         let [a, b] = files.each_ref().map(|file| file.path().to_owned());
-        let both = Traces::of_all(&[a.clone(), b.clone()]);
+        let both = OsIdentity::of_all(&[a.clone(), b.clone()]);
         if !both.set_mark(7) {
-            println!("SKIPPED: no extended attributes here");
+            println!("SKIPPED: no extended attributes on this file system");
             return;
         }
-        assert_eq!(Traces::of_all(&[a.clone(), b.clone()]).mark(), Some(7));
+        assert_eq!(OsIdentity::of_all(&[a.clone(), b.clone()]).mark(), Some(7));
         for others in [vec![b.clone(), a.clone()], vec![a.clone()], vec![a.clone(), b.clone(), b.clone()]] {
-            let others = Traces::of_all(&others);
+            let others = OsIdentity::of_all(&others);
             assert_eq!((others.mark(), others.marks().first()), (None, Some(&7)));
         }
         both.remove_mark(7);
-        assert_eq!(Traces::of_all(&[a, b]).marks(), []);
+        assert_eq!(OsIdentity::of_all(&[a, b]).marks(), []);
     }
 
     #[test]
-    fn a_mark_is_taken_away_by_its_own_cache_alone() {
+    fn mark_is_removed_only_by_its_own_cache() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let traces = Traces::of(file.path());
-        if !traces.set_mark(7) {
-            println!("SKIPPED: no extended attributes here");
+        let os_identity = OsIdentity::of(file.path());
+        if !os_identity.set_mark(7) {
+            println!("SKIPPED: no extended attributes on this file system");
             return;
         }
-        traces.remove_mark(8);
-        assert_eq!(traces.mark(), Some(7));
-        traces.remove_mark(7);
-        assert_eq!(traces.mark(), None);
+        os_identity.remove_mark(8);
+        assert_eq!(os_identity.mark(), Some(7));
+        os_identity.remove_mark(7);
+        assert_eq!(os_identity.mark(), None);
     }
 }

@@ -1,9 +1,9 @@
-//! Which device fails, since when, and when the disk is well again.
+//! Tracking of device errors.
 //!
-//! A flash that failed a write is not trusted again before the volume is opened anew, so its trouble ends with that. A disk may
-//! recover: a full file system is given room, a cable is put back. It is well again when every kind of request that failed (a
-//! read, a write, a flush) has succeeded since, and nothing has failed for [`QUIET_NS`]. One success alone proves little: a
-//! disk with a bad sector, to which cleaning returns every second, serves all others in between.
+//! A flash that failed a write is not trusted until the volume is opened again. A disk may recover, for example when a full file system
+//! gets space. It counts as recovered when every kind of request that failed (read, write, flush) has succeeded since, and no
+//! request has failed for [`QUIET_NS`]. A single success proves little: a disk with a bad sector, which cleaning retries each
+//! second, succeeds in between.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,49 +19,49 @@ use parking_lot::Mutex;
 use super::error::VolumeError;
 use super::{Health, Shared, Volume};
 
-/// How long a disk must have had no errors to be called well again.
+/// Time without errors after which a disk counts as recovered.
 const QUIET_NS: u64 = 60_000_000_000;
 
-/// A device that fails.
+/// The current errors of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
-    /// The first error since the device was last well.
+pub struct DeviceErrors {
+    /// The first error since the device last worked.
     pub first_error: Arc<str>,
-    /// Errors since then.
+    /// Number of errors since then.
     pub errors: u64,
-    /// Nanoseconds since the first.
+    /// Nanoseconds since the first error.
     pub elapsed_ns: u64,
 }
 
-/// What the volume can still do, and which device keeps it from the rest.
+/// The health of a volume and the errors behind it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
-    /// What it can do.
+    /// Which operations the volume can perform.
     pub health: Health,
-    /// The flash's trouble, which lasts until the volume is opened again.
-    pub flash: Option<Trouble>,
-    /// The disk's.
-    pub disk: Option<Trouble>,
+    /// Errors of the flash, kept until the volume is opened again.
+    pub flash: Option<DeviceErrors>,
+    /// Errors of the disk.
+    pub disk: Option<DeviceErrors>,
 }
 
 impl Volume {
-    /// What the volume can still do, and what fails.
+    /// The volume's health and device errors.
     #[must_use]
     pub fn condition(&self) -> Condition {
         let shared = &self.shared;
         let now_ns = shared.timer.monotonic_ns();
-        let disk = shared.disk_trouble.at(now_ns);
+        let disk = shared.disk_errors.at(now_ns);
         let state = shared.state.lock();
-        let flash = state.flash_failed.as_ref().map(|(first_error, since_ns)| Trouble {
+        let flash = state.flash_failed.as_ref().map(|(first_error, since_ns)| DeviceErrors {
             first_error: Arc::clone(first_error),
             errors: state.io.ssd_write_errors,
             elapsed_ns: now_ns.saturating_sub(*since_ns),
         });
-        Condition { health: told(state.health, disk.is_some()), flash, disk }
+        Condition { health: with_disk_errors(state.health, disk.is_some()), flash, disk }
     }
 }
 
-/// What the disk was asked for.
+/// Kinds of disk requests, for error messages and counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DiskTask {
     Read,
@@ -82,7 +82,7 @@ impl DiskTask {
 }
 
 impl Shared {
-    /// Counts that the disk failed, and says what it was asked for.
+    /// Counts an error of the disk and adds the kind of request to its message.
     pub(super) fn disk_failed(&self, task: DiskTask, error: IoError) -> VolumeError {
         let io = &mut self.state.lock().io;
         match task {
@@ -93,21 +93,21 @@ impl Shared {
     }
 }
 
-/// The health of a volume whose disk fails or does not.
-pub(super) fn told(health: Health, has_disk_errors: bool) -> Health {
+/// The health, including errors of the disk.
+pub(super) fn with_disk_errors(health: Health, has_disk_errors: bool) -> Health {
     if health == Health::Healthy && has_disk_errors { Health::DiskErrors } else { health }
 }
 
-/// What is known of a disk's errors.
+/// Errors of the disk.
 #[derive(Default)]
-pub(super) struct DiskTrouble {
-    /// Whether there is anything to be known: a disk that is well costs no lock.
-    is_ill: AtomicBool,
+pub(super) struct DiskErrors {
+    /// Whether there are any; checked without the lock.
+    has_errors: AtomicBool,
     flushes_failed: AtomicU64,
-    log: Mutex<Option<Log>>,
+    log: Mutex<Option<ErrorLog>>,
 }
 
-struct Log {
+struct ErrorLog {
     first_error: Arc<str>,
     errors: u64,
     since_ns: u64,
@@ -119,7 +119,7 @@ struct Log {
 const KINDS: usize = 3;
 const FLUSH: usize = 2;
 
-/// A read is 0, a change 1, a flush 2.
+/// Index of a kind of request: read 0, write or trim 1, flush 2.
 fn kind_of(request: &Request) -> usize {
     match request {
         Request::Read { .. } => 0,
@@ -128,26 +128,26 @@ fn kind_of(request: &Request) -> usize {
     }
 }
 
-impl DiskTrouble {
-    /// Flushes of the disk that failed, whoever asked for them. A disk may drop what it could not write and succeed at the next
-    /// flush: who has written something is certain of it if his own flush succeeds and this is what it was before.
+impl DiskErrors {
+    /// Number of failed flushes. A disk may discard data that it could not write and report success at the next flush. So a write
+    /// is durable only if a later flush succeeds and this number has not changed since the write.
     pub(super) fn flushes_failed(&self) -> u64 {
         self.flushes_failed.load(SeqCst)
     }
 
-    /// The trouble there is now.
-    pub(super) fn at(&self, now_ns: u64) -> Option<Trouble> {
-        if !self.is_ill.load(Relaxed) {
+    /// The current errors.
+    pub(super) fn at(&self, now_ns: u64) -> Option<DeviceErrors> {
+        if !self.has_errors.load(Relaxed) {
             return None;
         }
         let mut log = self.log.lock();
         let is_over =
-            |log: &Log| !log.failing.contains(&true) && now_ns.saturating_sub(log.last_ns) >= QUIET_NS;
+            |log: &ErrorLog| !log.failing.contains(&true) && now_ns.saturating_sub(log.last_ns) >= QUIET_NS;
         if log.as_ref().is_none_or(is_over) {
             *log = None;
-            self.is_ill.store(false, Relaxed);
+            self.has_errors.store(false, Relaxed);
         }
-        log.as_ref().map(|log| Trouble {
+        log.as_ref().map(|log| DeviceErrors {
             first_error: Arc::clone(&log.first_error),
             errors: log.errors,
             elapsed_ns: now_ns.saturating_sub(log.since_ns),
@@ -155,7 +155,7 @@ impl DiskTrouble {
     }
 
     fn succeeded(&self, kind: usize) {
-        if self.is_ill.load(Relaxed)
+        if self.has_errors.load(Relaxed)
             && let Some(log) = &mut *self.log.lock()
         {
             log.failing[kind] = false;
@@ -166,10 +166,10 @@ impl DiskTrouble {
         if kind == FLUSH {
             self.flushes_failed.fetch_add(1, SeqCst);
         }
-        // What came before the last minute was over may not have been asked for since.
+        // Clears errors that have expired, so that this one counts as the first.
         let _ended = self.at(now_ns);
         let mut log = self.log.lock();
-        let log = log.get_or_insert_with(|| Log {
+        let log = log.get_or_insert_with(|| ErrorLog {
             first_error: error.to_string().into(),
             errors: 0,
             since_ns: now_ns,
@@ -177,47 +177,47 @@ impl DiskTrouble {
             failing: [false; KINDS],
         });
         (log.errors, log.last_ns, log.failing[kind]) = (log.errors + 1, now_ns, true);
-        self.is_ill.store(true, Relaxed);
+        self.has_errors.store(true, Relaxed);
     }
 }
 
 impl Shared {
     /// # Errors
-    /// A flush of the disk has failed since so many had: what was written before it may be lost, though another succeeded.
-    pub(super) fn none_failed_since(&self, failed_before: u64) -> Result<(), IoError> {
-        if self.disk_trouble.flushes_failed() == failed_before {
+    /// A flush failed since `failed_before` were counted: earlier writes may be lost although a later flush succeeded.
+    pub(super) fn check_flushes_since(&self, failed_before: u64) -> Result<(), IoError> {
+        if self.disk_errors.flushes_failed() == failed_before {
             return Ok(());
         }
-        let why = "a flush of the disk that somebody else asked for failed, and what was written before it may be lost";
+        let why = "an earlier flush of the disk failed, and writes before it may be lost";
         Err(IoError::new(ErrorKind::Medium, why))
     }
 }
 
-/// The disk, with an eye on what becomes of each request.
-pub(super) struct WatchedDisk {
+/// The disk, with its errors recorded.
+pub(super) struct MonitoredDisk {
     pub(super) disk: Arc<dyn Device>,
     pub(super) timer: Arc<dyn Timer>,
-    pub(super) trouble: Arc<DiskTrouble>,
+    pub(super) errors: Arc<DiskErrors>,
 }
 
-impl Device for WatchedDisk {
+impl Device for MonitoredDisk {
     fn geometry(&self) -> Geometry {
         self.disk.geometry()
     }
 
     fn submit(&self, request: Request, completion: Completion) {
         let kind = kind_of(&request);
-        let (timer, trouble) = (Arc::clone(&self.timer), Arc::clone(&self.trouble));
-        let told = move |outcome: device::Outcome| {
+        let (timer, errors) = (Arc::clone(&self.timer), Arc::clone(&self.errors));
+        let completed = move |outcome: device::Outcome| {
             match &outcome {
-                Ok(_) => trouble.succeeded(kind),
-                // A disk that cannot be trimmed is none the worse for it.
+                Ok(_) => errors.succeeded(kind),
+                // A disk without trim is not faulty.
                 Err(error) if error.kind() == ErrorKind::Unsupported => {}
-                Err(error) => trouble.failed(kind, error, timer.monotonic_ns()),
+                Err(error) => errors.failed(kind, error, timer.monotonic_ns()),
             }
             completion.complete(outcome);
         };
-        self.disk.submit(request, Completion::new(told));
+        self.disk.submit(request, Completion::new(completed));
     }
 
     fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {

@@ -1,15 +1,15 @@
-//! What a flash holds, page by page, as table, journal and notes tell it; and the state that is made of it.
+//! The contents of each flash page, as recorded by the table, the journal and the intent log; and the state built from them.
 //!
-//! Every record is applied over those before it. Besides what the page holds, its *rank* is kept: its place among all that
-//! were told of. A table has the blocks of a set in the order in which they would leave, and the journal tells of what came
-//! later, so ranks are the order of the sets' queues.
+//! Each record replaces what earlier records say about its page. Each page also has a *rank*: the position of the record that
+//! assigned its block.
+//! A table lists the blocks of a set in eviction order, and the journal follows it, so ranks give the order of the sets' queues.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::journal::Journal;
 use super::order::Version;
-use super::record::{Held, Record, Sectors};
+use super::record::{PageContents, Record, Sectors};
 use super::recovery::{Recovery, Trust};
 use super::replace::Move;
 use super::state::State;
@@ -17,24 +17,24 @@ use super::superblock::{FORMAT_WITH_STANDING, Superblock};
 use super::{Layout, SECTOR_BYTES};
 use crate::sets::{Allocation, Sets, SetsConfig, Slot, Standing};
 
-/// What a flash holds, page by page.
-pub(super) struct Found {
+/// The contents of each page of a flash device.
+pub(super) struct FlashMap {
     pub(super) layout: Layout,
     format: u32,
-    /// Block, standing and flags of each page; 0 is a free one.
+    /// Block, policy state and flags of each page; 0 if free.
     words: Vec<u64>,
-    /// The place of each page's block among all that were told of, the longest ago first; 0 is none.
+    /// Position of the record that assigned each page its block, oldest first; 0 if none.
     ranks: Vec<u32>,
     last_rank: u32,
-    /// Commits up to this one were begun before the table's end: of a page that both tell of, the table knows more.
+    /// Last commit before the table's end. The table has newer policy state than the commits up to this one.
     table_commit: u64,
     crcs: Vec<u32>,
     partial: HashMap<u32, Sectors>,
-    /// The commit that brought each page, if order matters.
+    /// The commit that wrote each page, in an ordered volume.
     epochs: Vec<u64>,
-    /// What notes told last of each page: the commit that ends recovery tells it again.
-    pub(super) noted: BTreeMap<u32, Record>,
-    /// Pages written by the dropped commit and dropped notes, except those that an applied note wrote.
+    /// The last record of each page in the intent log. The commit that ends recovery repeats them.
+    pub(super) logged: BTreeMap<u32, Record>,
+    /// Pages written by the dropped commit and dropped intent log entries, except those that a valid entry wrote.
     pub(super) dropped: BTreeSet<u32>,
     /// Expected checksums of pages that recovery found damaged, in a volume without checksums.
     pub(super) damaged: HashMap<u32, u32>,
@@ -43,14 +43,14 @@ pub(super) struct Found {
 
 const HELD: u64 = 1 << 63;
 const DIRTY: u64 = 1 << 62;
-/// Above the block.
+/// Above the block number.
 const STANDING_SHIFT: u32 = 48;
 const BLOCK_MASK: u64 = (1 << STANDING_SHIFT) - 1;
 const STANDING_MASK: u64 = 0xff << STANDING_SHIFT;
 
-impl Found {
-    /// What an empty flash holds.
-    pub(super) fn nothing(superblock: &Superblock) -> Self {
+impl FlashMap {
+    /// The map of an empty flash.
+    pub(super) fn empty(superblock: &Superblock) -> Self {
         let layout = superblock.layout;
         let pages = layout.pages() as usize;
         Self {
@@ -63,26 +63,26 @@ impl Found {
             crcs: vec![0; if superblock.checksums { pages } else { 0 }],
             partial: HashMap::new(),
             epochs: vec![0; if superblock.ordered { pages } else { 0 }],
-            noted: BTreeMap::new(),
+            logged: BTreeMap::new(),
             dropped: BTreeSet::new(),
             damaged: HashMap::new(),
             journal: Journal::at(&layout, &superblock.checkpoint),
         }
     }
 
-    /// `commit` is the one that the record was read from, 0 for a table's.
+    /// Applies a record of commit `commit`; 0 for a record of the table.
     pub(super) fn apply(&mut self, record: &Record, commit: u64) -> Result<()> {
         self.check_record(record)?;
         let page = record.page as usize;
         self.partial.remove(&record.page);
         self.damaged.remove(&record.page);
-        let Some(Held { block, dirty, partial, crc, fresh, epoch, standing }) = record.held else {
+        let Some(PageContents { block, dirty, partial, crc, fresh, epoch, standing }) = record.held else {
             self.words[page] = 0;
             return Ok(());
         };
         let known = self.words[page];
         let is_known = known & (HELD | BLOCK_MASK) == HELD | block;
-        // A page is written once: of one that is known to hold the block this says nothing new of its place.
+        // A page is written once, so a repeated record of the same block does not change its rank.
         if !is_known {
             self.last_rank = self.last_rank.saturating_add(1);
             self.ranks[page] = self.last_rank;
@@ -100,8 +100,8 @@ impl Found {
         {
             *place = commit.max(epoch);
         }
-        // A record that is not fresh may not know the checksum; where they are kept it does. Where they are not, it knows that of
-        // a damaged page alone.
+        // Records that are not fresh may lack the checksum in a volume without checksums. If they have one there, recovery
+        // found the page damaged.
         match self.crcs.get_mut(page) {
             Some(place) if fresh || crc != 0 => *place = crc,
             None if !fresh && crc != 0 => drop(self.damaged.insert(record.page, crc)),
@@ -122,8 +122,8 @@ impl Found {
                 record.page
             )));
         }
-        let is_told = record.held.is_some_and(|held| held.standing != Standing::default());
-        if is_told && self.format < FORMAT_WITH_STANDING {
+        let has_standing = record.held.is_some_and(|held| held.standing != Standing::default());
+        if has_standing && self.format < FORMAT_WITH_STANDING {
             let why = format!(
                 "a record of page {} has a field that format {} does not have",
                 record.page, self.format
@@ -133,14 +133,13 @@ impl Found {
         Ok(())
     }
 
-    /// Whether blocks cannot be placed in the order in which they stand.
-    fn is_placed_out_of_order(&self) -> bool {
-        !self.epochs.is_empty() || !self.noted.is_empty()
+    /// Whether pages are restored in another order than that of their ranks.
+    fn needs_reordering(&self) -> bool {
+        !self.epochs.is_empty() || !self.logged.is_empty()
     }
 
-    /// The pages that hold something, as they are to be placed: in the order in which they stand, but of an ordered volume
-    /// those that were brought last come first.
-    fn in_turn(&self) -> Vec<u32> {
+    /// The pages in use, in the order in which they are restored: by rank, but in an ordered volume by descending epoch.
+    fn restore_order(&self) -> Vec<u32> {
         const NONE: u32 = u32::MAX;
         let mut pages = vec![NONE; self.last_rank as usize + 1];
         for (page, (word, &rank)) in (0_u32..).zip(self.words.iter().zip(&self.ranks)) {
@@ -152,9 +151,9 @@ impl Found {
         if !self.epochs.is_empty() {
             pages.sort_by_key(|&page| std::cmp::Reverse(self.epochs[page as usize]));
         }
-        if !self.noted.is_empty() {
-            // Notes do not tell which clean blocks gave way to others: the dirty ones come first, and the newest of the
-            // clean ones fill up.
+        if !self.logged.is_empty() {
+            // The intent log does not record evictions of clean blocks. Dirty blocks are restored first, then the newest
+            // clean ones while their set has free slots.
             pages.sort_by_key(|&page| match self.words[page as usize] & DIRTY {
                 0 => (true, u32::MAX - self.ranks[page as usize]),
                 _ => (false, 0),
@@ -163,7 +162,7 @@ impl Found {
         pages
     }
 
-    /// The pages that hold something, those first that a smaller cache must keep: dirty ones, then the newest.
+    /// The pages in use, by priority for a smaller cache: dirty ones, then the newest.
     pub(super) fn pages_to_keep_first(&self) -> Vec<u32> {
         let mut pages: Vec<u32> =
             (0..).zip(&self.words).filter(|(_, word)| **word & HELD != 0).map(|(page, _)| page).collect();
@@ -174,20 +173,20 @@ impl Found {
         pages
     }
 
-    /// The block that a page holds, and whether it is dirty.
+    /// The block on a page, and whether it is dirty.
     pub(super) fn block_of(&self, page: u32) -> (u64, bool) {
         let word = self.words[page as usize];
         (word & BLOCK_MASK, word & DIRTY != 0)
     }
 
-    /// The checksum that a page should have, if that is known.
+    /// The expected checksum of a page, if known.
     pub(super) fn known_crc(&self, page: u32) -> Option<u32> {
         self.crcs.get(page as usize).or_else(|| self.damaged.get(&page)).copied()
     }
 
-    /// The same contents on another flash, each page where `moves` takes it.
+    /// The same contents on another flash device, with each page at its new place in `moves`.
     pub(super) fn moved(self, superblock: &Superblock, moves: &[Move]) -> Self {
-        let mut moved = Self::nothing(superblock);
+        let mut moved = Self::empty(superblock);
         moved.last_rank = self.last_rank;
         for step in moves {
             let (from, to) = (step.from as usize, step.to as usize);
@@ -202,13 +201,13 @@ impl Found {
         moved
     }
 
-    /// Nothing is on the page.
+    /// Marks the page as free.
     pub(super) fn drop_page(&mut self, page: u32) {
         self.words[page as usize] = 0;
         self.partial.remove(&page);
     }
 
-    /// The state, and the pages of blocks that were dropped: free once flash says so.
+    /// Builds the state. Also returns the pages of dropped blocks, which are free once flash records that.
     pub(super) fn into_state(
         mut self,
         superblock: &Superblock,
@@ -218,9 +217,9 @@ impl Found {
         let config = SetsConfig { geometry: superblock.geometry(), tuning: superblock.tuning };
         let sets = Sets::new(config).map_err(|error| damaged(&error.to_string()))?;
         let keeps_clean = trust == Trust::Whole && (superblock.clean || superblock.tuning.mode.keeps_dirty());
-        let pages = self.in_turn();
-        let is_out_of_order = self.is_placed_out_of_order();
-        let is_noted = !self.noted.is_empty();
+        let pages = self.restore_order();
+        let is_out_of_order = self.needs_reordering();
+        let is_noted = !self.logged.is_empty();
         let mut state = State::new(superblock, sets, self.journal);
         let blocks_of_disk = superblock.disk.bytes.div_ceil(u64::from(self.layout.block_bytes));
         let mut dropped = Vec::new();
@@ -249,7 +248,7 @@ impl Found {
                 )));
             }
             if is_noted && !dirty && state.sets.set(state.sets.set_of(block)).held >= self.layout.ways {
-                self.noted.insert(page, Record { page, held: None });
+                self.logged.insert(page, Record { page, held: None });
                 dropped.push(page);
                 continue;
             }
@@ -262,7 +261,7 @@ impl Found {
             state.place(slot, page, crc, self.partial.get(&page).copied());
             let standing = standing_in(word);
             if standing != Standing::default() {
-                state.sets.reinstate(slot, standing);
+                state.sets.restore_standing(slot, standing);
             }
             recovery.blocks += 1;
             if dirty {
@@ -271,23 +270,23 @@ impl Found {
             }
         }
         if is_out_of_order {
-            reinstate(&mut state, &self.words, &self.ranks);
+            restore_standing(&mut state, &self.words, &self.ranks);
         }
         state.damaged = self.damaged;
-        state.changes.restore(self.noted.into_values());
+        state.changes.restore(self.logged.into_values());
         recovery.dropped_blocks = dropped.len() as u64;
         Ok((state, dropped))
     }
 }
 
-/// Gives the blocks of each set the order and the standing that they were told to have.
-fn reinstate(state: &mut State, words: &[u64], ranks: &[u32]) {
+/// Restores the order and the policy state of the blocks of each set.
+fn restore_standing(state: &mut State, words: &[u64], ranks: &[u32]) {
     for set in 0..state.sets.geometry().sets {
         let page = |slot: Slot| Some((state.copy(slot)?.page as usize, slot));
-        let mut told: Vec<(usize, Slot)> = state.sets.oldest_first(set).filter_map(page).collect();
-        told.sort_unstable_by_key(|&(page, _)| ranks[page]);
-        for (page, slot) in told {
-            state.sets.reinstate(slot, standing_in(words[page]));
+        let mut slots: Vec<(usize, Slot)> = state.sets.oldest_first(set).filter_map(page).collect();
+        slots.sort_unstable_by_key(|&(page, _)| ranks[page]);
+        for (page, slot) in slots {
+            state.sets.restore_standing(slot, standing_in(words[page]));
         }
     }
 }

@@ -1,0 +1,105 @@
+//! The drain: blocks whose cleaning was requested explicitly, which are all that were dirty at that time.
+//!
+//! A block that is written again leaves the drain, because otherwise the request would wait for as long as clients write. In a mode
+//! without dirty blocks, every block left dirty by an earlier mode is drained until it is clean.
+
+use policy::Slot;
+
+use super::Sets;
+
+#[derive(Default)]
+pub(super) struct Drain {
+    /// One bit per slot; empty if no block is left.
+    slots: Vec<u64>,
+    left: u64,
+    /// Where the search continues.
+    from: u32,
+    /// Whether the other queue was served last.
+    is_next: bool,
+}
+
+impl Drain {
+    /// Removes a block that was cleaned or rewritten.
+    #[inline]
+    pub(super) fn end(&mut self, slot: Slot) {
+        if self.left > 0 && self.has(slot) {
+            self.slots[slot.0 as usize / 64] &= !(1 << (slot.0 % 64));
+            self.left -= 1;
+            if self.left == 0 {
+                self.slots = Vec::new();
+            }
+        }
+    }
+
+    /// Returns true every other time, if blocks are left.
+    pub(super) fn is_its_turn(&mut self) -> bool {
+        self.is_next = !self.is_next;
+        self.is_next && self.left > 0
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<u64>()
+    }
+
+    fn has(&self, slot: Slot) -> bool {
+        self.left > 0 && self.slots[slot.0 as usize / 64] >> (slot.0 % 64) & 1 == 1
+    }
+
+    /// The first slot in the drain from `slot` on.
+    fn first_from(&self, slot: u32) -> Option<u32> {
+        let mut word = slot as usize / 64;
+        let mut bits = self.slots.get(word)? & u64::MAX << (slot % 64);
+        while bits == 0 {
+            word += 1;
+            bits = *self.slots.get(word)?;
+        }
+        Some(word as u32 * 64 + bits.trailing_zeros())
+    }
+}
+
+impl Sets {
+    /// Starts a drain: all blocks that are dirty now are cleaned regardless of thresholds. A block leaves the drain when it is clean or
+    /// rewritten.
+    pub fn start_drain(&mut self) {
+        let slots = self.geometry.slots();
+        let mut bits = vec![0; slots.div_ceil(64) as usize];
+        for slot in (0..slots).filter(|&slot| self.table.word(Slot(slot)).is_dirty()) {
+            bits[slot as usize / 64] |= 1 << (slot % 64);
+        }
+        (self.drain.slots, self.drain.left) = (bits, self.dirty);
+        if self.dirty == 0 {
+            self.drain.slots = Vec::new();
+        }
+    }
+
+    /// Stops the drain: only the thresholds count again.
+    pub fn stop_drain(&mut self) {
+        (self.drain.slots, self.drain.left) = (Vec::new(), 0);
+    }
+
+    /// Blocks left in the drain.
+    #[must_use]
+    pub fn blocks_to_drain(&self) -> u64 {
+        self.drain.left
+    }
+
+    /// Whether the block in `slot` is in the drain.
+    #[must_use]
+    pub fn is_in_drain(&self, slot: Slot) -> bool {
+        self.drain.has(slot)
+    }
+
+    /// The next block of the drain that can be cleaned now; `None` at the end of a round. Blocks in use are visited in the next round.
+    pub(super) fn next_in_drain(&mut self) -> Option<Slot> {
+        let mut from = self.drain.from;
+        while let Some(slot) = self.drain.first_from(from) {
+            from = slot + 1;
+            if self.table.word(Slot(slot)).can_clean() {
+                self.drain.from = from;
+                return Some(Slot(slot));
+            }
+        }
+        self.drain.from = 0;
+        None
+    }
+}
