@@ -73,14 +73,6 @@ pub fn clock() -> &'static dyn Clock {
     &SystemClock
 }
 
-/// Bytes, as a user types them: `65536`, `64KiB`.
-///
-/// # Errors
-/// It is no size.
-pub fn parse_size(text: &str) -> Result<u64, String> {
-    device::open::parse_size(text).map_err(|error| error.to_string())
-}
-
 /// Bytes trimmed at once, so that a user sees how far it is and can stop.
 const TRIM_STEP_BYTES: u64 = 16 << 30;
 

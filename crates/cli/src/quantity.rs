@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use device::open::parse_size;
+pub use device::size::parse_size as bytes;
 
 /// A share: `7%` or `0.07`. A plain number above 1 is refused, since it may mean either.
 pub fn share(text: &str) -> Result<f64, String> {
@@ -15,23 +15,6 @@ pub fn share(text: &str) -> Result<f64, String> {
         Some(value) if factor > 1.0 || value <= 1.0 => Ok(value / factor),
         Some(_) => Err(format!("{text} is ambiguous: write {text}%, or a fraction from 0 to 1")),
         None => Err(format!("{text:?} is not a percentage or fraction: write 7% or 0.07")),
-    }
-}
-
-/// Bytes: `4096`, `64KiB`, `1.5GiB`, in the units of [`parse_size`].
-pub fn bytes(text: &str) -> Result<u64, String> {
-    let wrong = || format!("{text:?} is not a size: write 4096, 64KiB or 1.5GiB");
-    let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let factor = parse_size(&format!("1{}", unit.trim())).map_err(|_| wrong())?;
-    if let Ok(whole) = number.parse::<u64>() {
-        return whole.checked_mul(factor).ok_or_else(wrong);
-    }
-    match number.parse::<f64>() {
-        Ok(value) if factor > 1 && value * (factor as f64) < u64::MAX as f64 => {
-            Ok((value * factor as f64) as u64)
-        }
-        _ => Err(wrong()),
     }
 }
 
@@ -153,26 +136,6 @@ mod tests {
         assert_eq!(share("150%"), Ok(1.5));
         for wrong in ["7", "-1%", "x%", "", "nan", "inf"] {
             assert!(share(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn bytes_have_units_or_none() {
-        for (text, expected) in [
-            ("0", 0),
-            ("2922721", 2_922_721),
-            ("4k", 4096),
-            ("64KiB", 65_536),
-            ("1.5 GiB", 3 << 29),
-            ("1.5 GB", 1_500_000_000),
-            ("2KB", 2000),
-            ("1P", 1 << 50),
-            ("2TiB", 2 << 40),
-        ] {
-            assert_eq!(bytes(text), Ok(expected), "{text}");
-        }
-        for wrong in ["", "x", "1.5", "-1", "1 GiBs", "10%", "99999999999T", "1.2.3M", "."] {
-            assert!(bytes(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -38,6 +38,7 @@ pub mod open;
 pub mod placement;
 pub mod request;
 pub mod sim;
+pub mod size;
 pub mod slice;
 pub mod stripe;
 pub mod tally;

@@ -64,7 +64,7 @@ pub struct Arguments {
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     budget: Option<Duration>,
     /// Files: create DRIVE with this size, and remove it afterwards
-    #[arg(long, value_name = "SIZE", value_parser = drive::parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = device::size::parse_size)]
     size: Option<u64>,
     /// Maximum p99 read latency of the drive
     #[arg(long, help_heading = CRITERIA, value_name = "TIME", value_parser = quantity::fine_duration, default_value = "5ms")]

@@ -5,13 +5,13 @@ use std::hash::{BuildHasher, RandomState};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use bench::drive::parse_size;
 use block::sets::{Mode, Preset};
 use block::striped::{self, Labelled};
 use block::volume::superblock::{FORMAT_VERSION, OLDEST_FORMAT};
 use block::volume::{Superblock, Volume, VolumeConfig, VolumeError, VolumeErrorKind};
 use clap::Args;
 use device::Device;
+use device::size::parse_size;
 use serde_json::{Value, json};
 
 use super::contents;

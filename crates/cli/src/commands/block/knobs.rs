@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use block::sets::{Mode, SetPolicy, Tuning};
 use device::names;
-use device::open::parse_size;
+use device::size::parse_size;
 use serde_json::{Value, json};
 
 use super::deeds::{self, instead_of};
@@ -116,7 +116,8 @@ pub const KNOBS: &[Knob] = &[
         about: "sequential streams longer than this size bypass the cache; 0 caches all",
         get: |tuning| bypass(tuning).into(),
         set: |tuning, text| {
-            size(text).map(|bytes| (tuning.read_bypass_bytes, tuning.write_bypass_bytes) = (bytes, bytes))
+            parse_size(text)
+                .map(|bytes| (tuning.read_bypass_bytes, tuning.write_bypass_bytes) = (bytes, bytes))
         },
     },
     Knob {
@@ -124,14 +125,14 @@ pub const KNOBS: &[Knob] = &[
         flashcache: &[],
         about: "sequential_bypass for streams of reads alone",
         get: |tuning| tuning.read_bypass_bytes.into(),
-        set: |tuning, text| size(text).map(|bytes| tuning.read_bypass_bytes = bytes),
+        set: |tuning, text| parse_size(text).map(|bytes| tuning.read_bypass_bytes = bytes),
     },
     Knob {
         name: "sequential_bypass_writes",
         flashcache: &[],
         about: "sequential_bypass for streams of writes alone",
         get: |tuning| tuning.write_bypass_bytes.into(),
-        set: |tuning, text| size(text).map(|bytes| tuning.write_bypass_bytes = bytes),
+        set: |tuning, text| parse_size(text).map(|bytes| tuning.write_bypass_bytes = bytes),
     },
     Knob {
         name: "skip_seq_thresh_kb",
@@ -250,10 +251,6 @@ fn number<T: FromStr + PartialOrd + Display>(text: &str, bounds: RangeInclusive<
         .ok()
         .filter(|value| bounds.contains(value))
         .ok_or_else(|| format!("must be a whole number from {} to {}", bounds.start(), bounds.end()))
-}
-
-fn size(text: &str) -> Result<u64, String> {
-    parse_size(text).map_err(|error| error.to_string())
 }
 
 /// The limit for streams, if it is the same for reads and writes.

@@ -9,7 +9,7 @@ use block::striped::{self, Member};
 use block::volume::layout::SUPERBLOCKS_BYTES;
 use block::volume::{Replaced, Superblock, Volume, VolumeErrorKind};
 use clap::Args;
-use device::open::parse_size;
+use device::size::parse_size;
 use device::timer::SystemTimer;
 use device::{Device, IoBuffer, PlacementHandle, Request};
 use serde_json::json;

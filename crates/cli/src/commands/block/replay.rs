@@ -7,11 +7,11 @@ use bench::bar::{Bar, Unit};
 use bench::block::source::{BLOCK_FORMATS, BlockFormat, BlockTraceOptions, InnodbConfig};
 use bench::block::{DiskModel, Outcome, Source, Summary, heat, report, side_by_side};
 use bench::chart::{Chart, Line};
-use bench::drive::parse_size;
 use bench::run::stop::Stop;
 use bench::trace::Events;
 use block::sets::{Preset, SetPolicy, SetsConfig};
 use clap::{Args, ValueEnum};
+use device::size::parse_size;
 use serde_json::{Value, json};
 
 use super::figures;

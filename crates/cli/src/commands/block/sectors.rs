@@ -2,10 +2,10 @@
 
 use std::os::unix::fs::FileTypeExt;
 
-use bench::drive::parse_size;
 use block::volume::Superblock;
 use block::volume::superblock::{SECTOR_SIZES, is_sector_size};
 use device::Device;
+use device::size::parse_size;
 
 use super::named::files_of;
 

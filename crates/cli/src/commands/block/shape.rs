@@ -2,10 +2,10 @@
 
 use std::ops::RangeInclusive;
 
-use bench::drive::parse_size;
 use block::sets::{ConfigError, Geometry, Placement};
 use block::volume::layout::{BLOCK_BYTES, WAYS};
 use clap::Args;
+use device::size::parse_size;
 
 use super::knobs;
 

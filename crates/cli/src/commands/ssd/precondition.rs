@@ -19,7 +19,7 @@ pub struct Arguments {
     /// NVMe namespace, block device or file to overwrite
     device: PathBuf,
     /// Size of each random write
-    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = drive::parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = device::size::parse_size)]
     write_size: u64,
     /// Writes in flight, at most 4096
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=4096))]
