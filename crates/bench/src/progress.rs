@@ -11,7 +11,7 @@ use device::Clock;
 
 use crate::bar::{Bar, Unit};
 use crate::report::amount::duration;
-use crate::report::interval::Last;
+use crate::report::interval::Previous;
 use crate::report::intervals::write_whole;
 use crate::run::counts::Counts;
 use crate::run::latency::Latencies;
@@ -44,7 +44,7 @@ pub struct Progress<W> {
     clock: Arc<dyn Clock>,
     lines: W,
     files: Vec<StatsFile>,
-    last: Vec<Last>,
+    last: Vec<Previous>,
     shown: Duration,
     bar: Bar,
 }
@@ -70,7 +70,7 @@ impl<W: Write> Progress<W> {
             }
         }
         let bar = Bar::new(Unit::Told, options.quiet);
-        let last = std::iter::repeat_with(Last::default).take(instances).collect();
+        let last = std::iter::repeat_with(Previous::default).take(instances).collect();
         Ok(Self { options, clock, lines, files, last, shown: Duration::ZERO, bar })
     }
 

@@ -288,7 +288,7 @@ impl Session {
         let warnings = config.warnings.iter().map(ToString::to_string).chain(self.warnings.clone()).collect();
         let drive = self.drive.as_ref().map(|drive| DriveReport::since(drive, drive_before.take().as_ref()));
         if let ([only], Some(drive)) = (&mut instances[..], &drive) {
-            drive.tell(only);
+            drive.apply_to(only);
         }
         errors.extend(self.close());
         Ok(RunReport {

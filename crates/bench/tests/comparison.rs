@@ -143,7 +143,7 @@ fn single_runs_are_judged_by_what_they_did_after_their_warm_up() {
     let alwa = figure(&comparison, "alwa");
     assert_eq!((alwa.beyond_noise, alwa.difference, alwa.word()), (None, None, ""), "intervals do not tell");
     assert_eq!((comparison.judged, comparison.is_repeated), (1, false));
-    assert!(comparison.to_text().ends_with("Give several per side (--against) for that between runs.\n"));
+    assert!(comparison.to_text().ends_with("Give several runs per side (--against) to include noise between runs.\n"));
 }
 
 /// Of its twelve intervals the figures have nothing, and of those after it all.
@@ -276,7 +276,7 @@ fn people_are_shown_what_differs_then_the_figures_then_what_they_are_worth() {
 figure                         a      b   b / a
 throughput_ops_per_second  1,000  1,500  1.5000  better
 io_errors                      0      0       -  same\n
-1 figures judged: in 1 % of comparisons, chance alone puts one of them beyond noise.\n"
+Figures tested: 1. In 1 % of comparisons, chance alone puts one of them beyond noise.\n"
     );
     assert_eq!(shown, expected);
     for keys in [24, 25, 30] {
@@ -284,7 +284,7 @@ io_errors                      0      0       -  same\n
         b.iter_mut().for_each(|run| _ = config(run, json!({ "cacheSizeMB": 8, "many": many })));
         let shown = compare(&a, &b).unwrap().to_text();
         assert_eq!(shown.matches("null  →  1").count(), 24);
-        let more = format!("  and {} more keys, which --json lists\n", keys - 24);
+        let more = format!("  and {} more keys; --json lists them\n", keys - 24);
         assert_eq!(shown.contains(&more), keys > 24, "{shown}");
     }
 }

@@ -31,8 +31,8 @@ fn a_notable_share_lost_for_one_reason_is_remarked_on_and_what_was_asked_for_is_
             ("rejected_too_large", lost),
         ]
     };
-    let expected = "700 of 2,100 items on their way to flash (33.3 %) were dropped as too large for it (at most 1 byte, chained \
-                    pieces included): it has no large-object engine: lower navyBigHashSizePct below 100 to have one";
+    let expected = "700 of 2,100 items on their way to flash (33.3 %) were dropped as too large for flash (at most 1 byte, chained \
+                    items included): flash has no large-object engine: lower navyBigHashSizePct below 100 to add one";
     assert_eq!(of_flash(ends(0, 5_000, 700), false), [expected]);
     assert!(of_flash(ends(0, 5_000, 700), true)[0].contains("raise navyRegionSizeMB"));
     assert!(of_flash(ends(600, 0, 20), true).is_empty(), "a hundredth is not notable");
@@ -50,7 +50,7 @@ fn refused_inserts_and_pieces_say_why() {
         ..Snapshot::default()
     });
     assert!(
-        dram[0].starts_with("10 of 100 inserts into DRAM (10.0 %) were refused because everything"),
+        dram[0].starts_with("10 of 100 inserts into DRAM (10.0 %) were refused because all items"),
         "{dram:?}"
     );
     let chains = remarks(Snapshot {

@@ -6,7 +6,7 @@ mod made;
 use std::time::Duration;
 
 use flashwright_bench::config::plan::ArrivalsPlan;
-use flashwright_bench::report::interval::Last;
+use flashwright_bench::report::interval::Previous;
 use flashwright_bench::report::text::{self, TextOptions, results};
 use flashwright_bench::report::{RunReport, json, totals};
 use flashwright_bench::run::counts::Counts;
@@ -202,7 +202,7 @@ fn the_json_has_the_names_of_the_design() {
 }
 
 const TOO_LARGE: &str = "Warning: 170 of 2,559,176 inserts into DRAM (less than 0.01 %) were refused as too large for a chunk of DRAM, which \
-                         has at most 4 MiB: raise allocSizes if they are given, or else maxAllocSize, or cacheSizeMB if it is small\n";
+                         has at most 4 MiB: raise allocSizes if it is set, otherwise maxAllocSize, or cacheSizeMB if it is small\n";
 
 /// The last lines, but for what all these instances have in common.
 fn verdict(report: &RunReport) -> String {
@@ -234,12 +234,12 @@ fn why_transfers_failed_was_not_told() {
     flash.io_errors = Some(2);
     flash.first_io_error = Some("writing 4096 bytes at 0 of flash: No space left on device".into());
     let (good, mut several) = (instance(), report(bad.clone()));
-    let first = "the first: writing 4096 bytes at 0 of flash: No space left on device";
-    assert_eq!(verdict(&several), format!("NVM error. io_errors : 2, {first}\nFailed.\n"));
+    let first = "first error: writing 4096 bytes at 0 of flash: No space left on device";
+    assert_eq!(verdict(&several), format!("NVM error. io_errors : 2; {first}\nFailed.\n"));
     let words = "writing 4096 bytes at 0 of flash: No space left on device";
     assert_eq!(json::render(&several)["instances"][0]["flash_first_io_error"], words);
     several.instances = vec![good, bad];
-    assert_eq!(verdict(&several), format!("Instance 1: NVM error. io_errors : 2, {first}\nFailed.\n"));
+    assert_eq!(verdict(&several), format!("Instance 1: NVM error. io_errors : 2; {first}\nFailed.\n"));
     assert_eq!(json::render(&several)["totals"]["flash_first_io_error"], words);
 }
 
@@ -334,7 +334,7 @@ impl Observable for Frozen {
 
 #[test]
 fn the_progress_line_counts_from_the_start_and_its_ratios_from_the_last_line() {
-    let mut last = Last::default();
+    let mut last = Previous::default();
     last.advance(&Frozen(counts()));
     let mut later = counts();
     later.ops += 800_000;

@@ -45,7 +45,7 @@ fn run(second: impl Fn(u32) -> Second, unseen: &[u32], has_flash: bool) -> RunRe
         };
         let moment = Moment { seconds: f64::from(number) + 1.0, counts, flash: has_flash.then_some(flash) };
         if !unseen.contains(&number) {
-            series.look(moment, &Tails::default());
+            series.add(moment, &Tails::default());
         }
     }
     let warmup = Warmup { ended: true, seconds: 10.0, ..Warmup::default() };

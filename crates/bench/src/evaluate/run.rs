@@ -173,7 +173,8 @@ impl Row {
         let wearing = Wearing::of_stage(counted, first?, region_bytes, drive);
         let mut flash = counted.flash.clone();
         if let Some((drive, stats)) = drive.zip(counted.drive.as_ref()) {
-            DriveReport { stats: stats.clone(), ..DriveReport::since(drive, None) }.tell_flash(&mut flash);
+            DriveReport { stats: stats.clone(), ..DriveReport::since(drive, None) }
+                .apply_to_flash(&mut flash);
         }
         let snapshot = Snapshot { dram: counted.dram.clone(), flash: Some(flash), ..Snapshot::default() };
         let report = InstanceReport {

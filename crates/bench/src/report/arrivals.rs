@@ -1,4 +1,4 @@
-//! What an open loop adds to a report: the rate that was asked for, whether it was reached, and how late requests were.
+//! Figures of an open loop: the offered rate, whether it was reached, and the lateness of requests.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::run::InstanceReport;
 use crate::run::latency::{Histogram, Timed};
 use crate::run::punctuality::Punctuality;
 
-/// The open loop's part of an instance's result; `null` in a closed loop.
+/// The open loop's figures for the result file; `null` in a closed loop.
 #[must_use]
 pub fn to_json(report: &InstanceReport) -> Value {
     let Some(punctuality) = &report.punctuality else { return Value::Null };
@@ -23,7 +23,7 @@ pub fn to_json(report: &InstanceReport) -> Value {
     })
 }
 
-/// The same for people; nothing in a closed loop.
+/// The figures as text; empty in a closed loop.
 #[must_use]
 pub fn to_text(report: &InstanceReport) -> String {
     let Some(punctuality) = &report.punctuality else { return String::new() };
@@ -46,7 +46,7 @@ pub fn to_text(report: &InstanceReport) -> String {
     out
 }
 
-/// What a user should know of a run that did not keep up.
+/// The warning for a run that did not keep up.
 #[must_use]
 pub fn remark(report: &InstanceReport) -> Option<String> {
     let punctuality = report.punctuality.as_ref().filter(|it| !it.kept_up())?;
@@ -66,7 +66,7 @@ fn mode(arrivals: ArrivalsPlan) -> &'static str {
     }
 }
 
-/// The rate asked for; of a trace, that of its requests as they were due.
+/// The configured rate; for a trace, the rate of its due times.
 fn offered(report: &InstanceReport, punctuality: &Punctuality) -> Option<f64> {
     match report.settings.arrivals {
         ArrivalsPlan::Uniform { per_second } | ArrivalsPlan::Poisson { per_second } => {

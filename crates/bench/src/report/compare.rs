@@ -1,58 +1,57 @@
-//! Two sides beside each other, a finished run each or several: what they differ in, figure by figure, and whether that is
-//! more than noise.
+//! Compares two sides, each one or several finished runs: their settings, their figures, and whether a difference exceeds noise.
 
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
 use super::amount::{on_one_line, shown};
-use super::differences::{self, Differing};
+use super::differences::{self, DifferingKey};
 use super::figures::Better;
-use super::finished::{Finished, Found};
+use super::finished::{FigureValue, Finished};
 use super::json::number;
 use super::noise::{self, Difference, FALSE_ALARM};
 
-/// Latencies are counted in classes a hundredth wide: what is nearer than two of them may be the same.
-const LATENCY_CLASSES: f64 = 0.02;
-/// Lines of differing keys that people are shown.
+/// Latency histograms have a relative precision of 1 %, so smaller differences than twice that are not significant.
+const LATENCY_PRECISION: f64 = 0.02;
+/// Limit of the differing keys in the text.
 const KEYS_SHOWN: usize = 24;
 
-/// Two sides, compared.
+/// The comparison of two sides.
 #[derive(Debug, Clone)]
 pub struct Comparison {
-    /// What the sides differ in besides figures.
-    pub differing: Vec<Differing>,
-    /// Keys that runs of one side differ in: they are no repeats of each other.
+    /// Settings that differ between the sides.
+    pub differing: Vec<DifferingKey>,
+    /// Settings that differ between runs of one side, which are therefore no repetitions.
     pub mixed: Vec<String>,
-    /// The figures of both.
+    /// The figures of both sides.
     pub figures: Vec<Compared>,
-    /// How many of them were judged by noise.
+    /// Number of figures that were tested against noise.
     pub judged: usize,
-    /// Whether a side has several runs, whose scatter is the noise.
+    /// Whether a side has several runs, from whose scatter the noise is estimated.
     pub is_repeated: bool,
-    /// Checks that a run of the second side failed, where all of the first passed.
+    /// Failed checks of the second side, if all checks of the first side passed.
     pub failed: Vec<String>,
 }
 
 /// A figure of both sides.
 #[derive(Debug, Clone)]
 pub struct Compared {
-    /// The first side's; the mean of several runs.
-    pub a: Found,
+    /// The first side's figure; its value is the mean of all runs.
+    pub a: FigureValue,
     /// The second side's value.
     pub b: Option<f64>,
-    /// What the sides differ by, as far as noise is known: of the means of several runs, or of single runs after their warm-up.
+    /// The difference, if its noise is known: of the means of several runs, or of single runs after their warm-up.
     pub difference: Option<Difference>,
-    /// What that may be by accident.
+    /// The largest difference that may be noise.
     pub margin: Option<f64>,
-    /// Whether they differ beyond noise; `None` where nobody knows.
+    /// Whether the difference exceeds noise; `None` if unknown.
     pub beyond_noise: Option<bool>,
 }
 
-/// Compares two sides, of a run each or of several.
+/// Compares two sides of one or several runs each.
 ///
 /// # Errors
-/// A side without runs, results of different commands, none that has figures, or a run that is given twice as a repeat.
+/// A side has no runs, the results are of different commands or have no common figures, or a repetition is the same run again.
 pub fn compare(a: &[Finished], b: &[Finished]) -> Result<Comparison, String> {
     check(a, b)?;
     let figures = pair(a, b);
@@ -88,28 +87,28 @@ fn check(a: &[Finished], b: &[Finished]) -> Result<(), String> {
     b.iter().enumerate().try_for_each(|(at, run)| not_twice(run, &b[..at]))
 }
 
-/// A run that is there twice would show no noise where there is some.
+/// Refuses a run that is given twice: it would hide the noise.
 fn not_twice(run: &Finished, before: &[Finished]) -> Result<(), String> {
     let same =
         |other: &&Finished| other.part(&["seed"]) == run.part(&["seed"]) && other.figures() == run.figures();
     before.iter().find(same).map_or(Ok(()), |other| {
         let (file, other) = (run.file.display(), other.file.display());
         Err(format!(
-            "{file} is the same run as {other}, not a repeat of it: run it again with another --seed"
+            "{file} is the same run as {other}, not a repetition of it: run it again with another --seed"
         ))
     })
 }
 
-/// The figures that the first runs of both sides have, in the order of the first.
+/// The figures that the first runs of both sides have, in the order of the first side.
 fn pair(a: &[Finished], b: &[Finished]) -> Vec<Compared> {
     let side = |runs: &[Finished]| runs.iter().map(Finished::figures).collect::<Vec<_>>();
     let (of_a, of_b) = (side(a), side(b));
-    let values = |side: &[Vec<Found>], name: &str| -> Vec<Option<f64>> {
-        let in_run = |run: &Vec<Found>| run.iter().find(|it| it.name == name).and_then(|it| it.value);
+    let values = |side: &[Vec<FigureValue>], name: &str| -> Vec<Option<f64>> {
+        let in_run = |run: &Vec<FigureValue>| run.iter().find(|it| it.name == name).and_then(|it| it.value);
         side.iter().map(in_run).collect()
     };
     let both = of_a[0].iter().filter(|figure| of_b[0].iter().any(|it| it.name == figure.name));
-    let compared = |figure: &Found| {
+    let compared = |figure: &FigureValue| {
         let known = |values: Vec<Option<f64>>| values.into_iter().collect::<Option<Vec<f64>>>();
         let in_a = known(values(&of_a, &figure.name));
         let in_b = known(values(&of_b, &figure.name));
@@ -121,8 +120,8 @@ fn pair(a: &[Finished], b: &[Finished]) -> Vec<Compared> {
         };
         Compared {
             b: mean(&in_b),
-            difference: difference.filter(|_| figure.better != Better::None),
-            a: Found { value: mean(&in_a), ..figure.clone() },
+            difference: difference.filter(|_| figure.better != Better::Zero),
+            a: FigureValue { value: mean(&in_a), ..figure.clone() },
             margin: None,
             beyond_noise: None,
         }
@@ -138,15 +137,15 @@ fn over_time(name: &str, a: &Finished, b: &Finished) -> Option<Difference> {
 impl Compared {
     fn judge(&mut self, figures: usize) {
         let (Some(a), Some(b)) = (self.a.value, self.b) else { return };
-        if self.a.better == Better::None {
+        if self.a.better == Better::Zero {
             self.beyond_noise = Some(a != b);
             return;
         }
         let Some(difference) = self.difference else { return };
-        let classes = if self.a.unit == "ns" { LATENCY_CLASSES * a.max(b) } else { 0.0 };
-        let margin = difference.margin(figures).max(classes);
+        let precision = if self.a.unit == "ns" { LATENCY_PRECISION * a.max(b) } else { 0.0 };
+        let margin = difference.margin(figures).max(precision);
         self.margin = Some(margin);
-        // The sums of two ways to the same value may differ in their last bit.
+        // Sums in a different order may differ in the last bit.
         let rounding = 1e-12 * a.abs().max(b.abs());
         self.beyond_noise = Some(difference.value.abs() > margin + rounding);
     }
@@ -156,7 +155,7 @@ impl Compared {
         (a != 0.0).then(|| b / a)
     }
 
-    /// How the second side stands to the first, where that is known.
+    /// The result for the second side relative to the first, if it is known.
     #[must_use]
     pub fn word(&self) -> &'static str {
         let grown = match (self.difference, self.a.value, self.b) {
@@ -166,10 +165,10 @@ impl Compared {
         };
         match (self.beyond_noise, self.a.better, grown) {
             (None, ..) => "",
-            (Some(false), Better::None, _) => "same",
+            (Some(false), Better::Zero, _) => "same",
             (Some(false), ..) => "within noise",
-            (_, Better::Higher, true) | (_, Better::Lower | Better::None, false) => "better",
-            (_, Better::Higher, false) | (_, Better::Lower | Better::None, true) => "worse",
+            (_, Better::Higher, true) | (_, Better::Lower | Better::Zero, false) => "better",
+            (_, Better::Higher, false) | (_, Better::Lower | Better::Zero, true) => "worse",
             (_, Better::Neither, _) => "differs",
         }
     }
@@ -191,7 +190,7 @@ impl Compared {
 }
 
 impl Comparison {
-    /// What is worse beyond noise, and what failed.
+    /// Figures that are worse beyond noise, and failed checks.
     #[must_use]
     pub fn worse(&self) -> Vec<String> {
         let worse = self.figures.iter().filter(|figure| figure.word() == "worse");
@@ -202,10 +201,10 @@ impl Comparison {
         worse.map(words).chain(self.failed.iter().cloned()).collect()
     }
 
-    /// The result's keys in JSON.
+    /// The comparison as JSON.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        let key = |it: &Differing| json!({ "key": it.key, "a": it.a, "b": it.b });
+        let key = |it: &DifferingKey| json!({ "key": it.key, "a": it.a, "b": it.b });
         json!({
             "differences": self.differing.iter().map(key).collect::<Vec<_>>(),
             "differing_within_a_side": self.mixed,
@@ -214,7 +213,7 @@ impl Comparison {
         })
     }
 
-    /// For people.
+    /// The comparison as text.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut out = String::new();
@@ -230,10 +229,11 @@ impl Comparison {
             let _ = writeln!(out, "  {key:<key_width$}  {a}  →  {b}");
         }
         if let Some(more) = self.differing.len().checked_sub(KEYS_SHOWN).filter(|more| *more > 0) {
-            let _ = writeln!(out, "  and {more} more keys, which --json lists");
+            let _ = writeln!(out, "  and {more} more keys; --json lists them");
         }
         self.mixed.iter().for_each(|key| {
-            let _ = writeln!(out, "Runs of one side differ in {}: they are not repeats.", on_one_line(key));
+            let _ =
+                writeln!(out, "Runs of one side differ in {}: they are not repetitions.", on_one_line(key));
         });
         self.table(&mut out);
         out
@@ -254,11 +254,11 @@ impl Comparison {
             let line = format!("{name:<of_name$}  {a:>of_a$}  {b:>of_b$}  {ratio:>of_ratio$}  {word}");
             let _ = writeln!(out, "{}", line.trim_end());
         }
-        self.closing(out);
+        self.footer(out);
     }
 
-    /// What the last column is worth.
-    fn closing(&self, out: &mut String) {
+    /// Explains the last column.
+    fn footer(&self, out: &mut String) {
         if self.judged == 0 {
             *out += "\nThe noise of these figures is unknown: give several runs per side (`compare A… --against B…`).\n";
             return;
@@ -266,10 +266,10 @@ impl Comparison {
         let (judged, percent) = (self.judged, FALSE_ALARM * 100.0);
         let _ = writeln!(
             out,
-            "\n{judged} figures judged: in {percent} % of comparisons, chance alone puts one of them beyond noise."
+            "\nFigures tested: {judged}. In {percent} % of comparisons, chance alone puts one of them beyond noise."
         );
         if !self.is_repeated {
-            *out += "With one run per side, noise is that within a run. Give several per side (--against) for that between runs.\n";
+            *out += "With one run per side, noise is estimated within the run. Give several runs per side (--against) to include noise between runs.\n";
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What two sides of a comparison were not alike in before anything was measured: config, seed, version, environment.
+//! Differences in the conditions of two sides of a comparison: config, seed, version, environment.
 
 use std::collections::BTreeMap;
 
@@ -6,23 +6,23 @@ use serde_json::Value;
 
 use super::finished::Finished;
 
-/// A key with its values.
+/// A key whose values differ.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Differing {
-    /// The way to it in the files.
+pub struct DifferingKey {
+    /// The key's path in the files.
     pub key: String,
-    /// In the first side: a value, or the list of its runs' where they differ; `null` where it is missing.
+    /// The first side's value, or a list if its runs differ; `null` if missing.
     pub a: Value,
-    /// In the second.
+    /// The second side's value.
     pub b: Value,
 }
 
-/// Keys of the environment that differ always, and say nothing.
-const PASSING: [&str; 2] = ["environment.started_unix_seconds", "environment.arguments"];
+/// Keys of the environment that differ between any two runs.
+const VOLATILE: [&str; 2] = ["environment.started_unix_seconds", "environment.arguments"];
 
-/// The keys that the sides differ in, and those besides the seed that runs of one side differ in.
+/// Returns the keys that differ between the sides, and the keys other than the seed that differ between runs of one side.
 #[must_use]
-pub fn between(a: &[Finished], b: &[Finished]) -> (Vec<Differing>, Vec<String>) {
+pub fn between(a: &[Finished], b: &[Finished]) -> (Vec<DifferingKey>, Vec<String>) {
     let (of_a, of_b) = (settings(a), settings(b));
     let mut keys: Vec<&String> = of_a.keys().chain(of_b.keys()).collect();
     keys.sort();
@@ -40,7 +40,7 @@ pub fn between(a: &[Finished], b: &[Finished]) -> (Vec<Differing>, Vec<String>) 
         }
         let (a, b) = (one_or_list(a), one_or_list(b));
         if a != b {
-            differing.push(Differing { key: key.clone(), a, b });
+            differing.push(DifferingKey { key: key.clone(), a, b });
         }
     }
     (differing, mixed)
@@ -51,7 +51,7 @@ fn one_or_list(mut values: Vec<Value>) -> Value {
     if all_same { values.pop().unwrap_or(Value::Null) } else { Value::Array(values) }
 }
 
-/// What `run` was asked by `key`, as [`between`] names it; `None` where it was not.
+/// The value of `key` in `run`, named as by [`between`]; `None` if it is missing.
 #[must_use]
 pub fn value<'a>(run: &'a Finished, key: &str) -> Option<&'a Value> {
     leaves(run).into_iter().find(|(name, _)| name == key).map(|(_, value)| value)
@@ -64,12 +64,12 @@ fn leaves(run: &Finished) -> Vec<(String, &Value)> {
     leaves
 }
 
-/// What each run of a side was asked, by key; `null` where another run of it has a key.
+/// The settings of each run of a side by key; `null` for a run that lacks the key.
 fn settings(side: &[Finished]) -> BTreeMap<String, Vec<Value>> {
     let mut settings: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for (number, run) in side.iter().enumerate() {
         for (key, value) in leaves(run) {
-            if !PASSING.iter().any(|passing| key.starts_with(passing)) {
+            if !VOLATILE.iter().any(|volatile| key.starts_with(volatile)) {
                 settings.entry(key).or_insert_with(|| vec![Value::Null; side.len()])[number] = value.clone();
             }
         }
@@ -82,7 +82,7 @@ fn flatten<'a>(key: String, value: &'a Value, into: &mut Vec<(String, &'a Value)
         Value::Object(fields) if !fields.is_empty() => {
             fields.iter().for_each(|(name, value)| flatten(format!("{key}.{name}"), value, into));
         }
-        // A list of numbers is read as a whole; one of objects key by key.
+        // A list of numbers is one value; a list of objects is compared key by key.
         Value::Array(list) if list.iter().any(|it| it.is_object() || it.is_array()) => {
             list.iter().enumerate().for_each(|(at, value)| flatten(format!("{key}[{at}]"), value, into));
         }

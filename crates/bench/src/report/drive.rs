@@ -1,4 +1,4 @@
-//! What a model drive went through: what no figure of a cache tells.
+//! Figures of a model drive, which the caches on it cannot measure.
 
 use std::fmt::Write as _;
 
@@ -15,22 +15,22 @@ use crate::run::target::FlashCounts;
 pub struct DriveReport {
     /// The card's name.
     pub card: String,
-    /// Bytes of a page of the drive's mapping.
+    /// Size of a mapping page.
     pub page_bytes: u32,
-    /// Reclaim units.
+    /// Number of reclaim units.
     pub units: u64,
-    /// Bytes of one.
+    /// Size of a reclaim unit.
     pub unit_bytes: u64,
-    /// Its counts.
+    /// The drive's counters.
     pub stats: Stats,
-    /// Which consumer of which instance was given which handle.
+    /// The placement handle of each consumer, by instance.
     pub assignments: Vec<Vec<Assignment>>,
-    /// Bytes that hosts wrote before that, in a warm-up.
+    /// Bytes that hosts wrote during the warm-up.
     pub before_host_bytes: u64,
 }
 
 impl DriveReport {
-    /// The report of `drive`: what it did since it had counted `before`, where a warm-up is to be left out.
+    /// The report of `drive`. `before` are its counters at the end of the warm-up, which are subtracted.
     #[must_use]
     pub fn since(drive: &ModelDrive, before: Option<&Stats>) -> Self {
         let stats = drive.stats().unwrap_or_default();
@@ -46,41 +46,41 @@ impl DriveReport {
         }
     }
 
-    /// Bytes that hosts wrote, by the same count as the medium's.
+    /// Bytes that hosts wrote, as the drive counted them.
     #[must_use]
     pub fn host_bytes(&self) -> u64 {
         self.stats.host_bytes
     }
 
-    /// Puts what the drive counted in the place of what `report` knows, which is of all that wrote to it. The drive counts a write when
-    /// it comes and instances when it has ended, so of figures of both none would be the other's.
-    pub fn tell(&self, report: &mut InstanceReport) {
+    /// Replaces the byte counters of `report`, a sum over all instances, by those of the drive. The drive counts a write when it is
+    /// submitted, and an instance when it completes, so ratios must not mix the two.
+    pub fn apply_to(&self, report: &mut InstanceReport) {
         if let Some(flash) = &mut report.snapshot.flash {
-            self.tell_flash(flash);
+            self.apply_to_flash(flash);
         }
         if let Some(warmup) = &mut report.warmup {
             warmup.flash_bytes = self.before_host_bytes;
         }
     }
 
-    /// The same of flash alone.
-    pub fn tell_flash(&self, flash: &mut FlashCounts) {
+    /// Replaces the byte counters of flash only.
+    pub fn apply_to_flash(&self, flash: &mut FlashCounts) {
         (flash.host_bytes, flash.media_bytes) = (Some(self.host_bytes()), Some(self.media_bytes()));
     }
 
-    /// Bytes that the medium wrote.
+    /// Media writes in bytes.
     #[must_use]
     pub fn media_bytes(&self) -> u64 {
         self.stats.media_pages() * u64::from(self.page_bytes)
     }
 
-    /// Bytes that the medium wrote for each that the host did.
+    /// Media writes over host writes.
     #[must_use]
     pub fn dlwa(&self) -> Option<f64> {
         self.stats.dlwa(self.page_bytes)
     }
 
-    /// The drive's part of the result file.
+    /// The drive's figures for the result file.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let stats = &self.stats;
@@ -102,7 +102,7 @@ impl DriveReport {
         })
     }
 
-    /// For people: what the drive did for all instances together, and who writes through which of its handles.
+    /// The drive's figures as text, with the placement handles of each instance.
     #[must_use]
     pub fn to_text(&self) -> String {
         const GIB: f64 = (1_u64 << 30) as f64;

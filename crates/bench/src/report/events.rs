@@ -1,4 +1,4 @@
-//! What was written down of keys, in the forms of a report.
+//! Counts of logged key events, as text and JSON.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use super::text::grouped;
 use crate::events::EventCounts;
 use crate::run::InstanceReport;
 
-/// CacheBench's block; nothing where nothing was tracked.
+/// CacheBench's block of event counters; empty if events are not logged.
 pub fn to_text(report: &InstanceReport) -> String {
     let Some(events) = &report.events else { return String::new() };
     let mut out = String::from("== Event Tracker Counters Map ==\n");
@@ -25,7 +25,7 @@ pub fn to_text(report: &InstanceReport) -> String {
     out
 }
 
-/// The same for the result file.
+/// The counters for the result file.
 pub fn to_json(events: &EventCounts) -> Value {
     let mut out: Map<String, Value> =
         totals(events).into_iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
@@ -40,17 +40,17 @@ fn totals(events: &EventCounts) -> [(&'static str, u64); 4] {
     [("tracked", tracked), ("written", written), ("dropped", dropped), ("lost", lost)]
 }
 
-/// Events that found no room to wait.
+/// The warning for events that were dropped because the queue was full.
 pub fn remark(report: &InstanceReport) -> Option<String> {
     let events = report.events.as_ref().filter(|events| events.dropped > 0)?;
     let (dropped, tracked) = (grouped(events.dropped), grouped(events.tracked));
     Some(format!(
-        "{dropped} of {tracked} events came faster than they could be written and were dropped: \
+        "{dropped} of {tracked} events arrived faster than they could be written and were dropped: \
          raise eventTrackerSamplingRate to track fewer keys, or eventTrackerQueueSize to queue more"
     ))
 }
 
-/// Why rows are missing.
+/// Why events are missing from the file, if writing it failed.
 pub fn unwritten(events: &EventCounts) -> Option<String> {
     let words = events.failure.as_ref()?;
     Some(format!("{words}; {} of {} events are missing", grouped(events.lost), grouped(events.tracked)))

@@ -1,4 +1,4 @@
-//! Runs that are over, from their result files: what is read here is checked once, with the file's name in every error.
+//! Reads result files of finished runs. Everything is validated here, and every error has the file's name.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -7,55 +7,55 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 use super::figures::{Better, FIGURES};
-use super::intervals::Form;
+use super::intervals::IntervalFormat;
 
-/// No result is as long; what is, is something else.
-const LONGEST_BYTES: u64 = 1 << 28;
-/// More than a run counts of anything, seconds or bytes.
+/// Upper limit of a result file's length.
+const MAX_BYTES: u64 = 1 << 28;
+/// Upper limit of every number in a result, whether a count, bytes or seconds.
 pub const LARGEST: f64 = 1.9e19;
-/// What every result has around its own keys.
+/// Keys that the results of all commands have.
 pub const ENVELOPE: [&str; 7] =
     ["flashwright", "command", "config", "environment", "seed", "world", "verdict"];
-/// What is told of a latency, in order.
+/// The figures of a latency, in order.
 pub const PERCENTILES: [&str; 7] = ["mean", "p50", "p90", "p99", "p999", "p9999", "max"];
 
 /// A result file.
 #[derive(Debug, Clone)]
 pub struct Finished {
-    /// Where it was read from.
+    /// Its path.
     pub file: PathBuf,
-    /// Everything in it.
+    /// Its contents.
     pub result: Map<String, Value>,
-    /// The run over time; empty where the file is older than that, or of another command.
+    /// The intervals of the run; empty for other commands, and for files written by versions without intervals.
     pub intervals: Vec<Interval>,
 }
 
-/// A file that is no result of ours.
+/// A file that is not a valid result.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {reason}", file.display())]
 pub struct ReadError {
-    /// Which.
+    /// The file.
     pub file: PathBuf,
-    /// Why.
+    /// The error.
     pub reason: String,
 }
 
 /// A figure of a finished run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
-    /// Its name: the way to it in the file.
+pub struct FigureValue {
+    /// Its name, which is its path in the file.
     pub name: String,
-    /// Its unit; empty where it is a count, or where nobody says.
+    /// Its unit; empty for a count, or if unknown.
     pub unit: String,
-    /// `None` is unknown.
+    /// `None` if unknown.
     pub value: Option<f64>,
-    /// Which of two is the better one.
+    /// The direction in which the figure improves.
     pub better: Better,
 }
 
-/// Numbers of a part of a run; `None` is unknown.
+/// Figures of one interval; `None` if unknown.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-#[expect(missing_docs, reason = "they are the columns of report::intervals")]
+#[expect(missing_docs, reason = "the fields are columns of report::intervals")]
 pub struct Interval {
     pub until_seconds: f64,
     pub seconds: f64,
@@ -77,16 +77,14 @@ impl Finished {
     /// Reads and checks `file`.
     ///
     /// # Errors
-    /// It cannot be read, or is no result of this program or an older one.
+    /// The file cannot be read, or is not a result of this program in this or an older version.
     pub fn read(file: &Path) -> Result<Self, ReadError> {
         let mut bytes = Vec::new();
-        let read = File::open(file).and_then(|open| open.take(LONGEST_BYTES + 1).read_to_end(&mut bytes));
+        let read = File::open(file).and_then(|open| open.take(MAX_BYTES + 1).read_to_end(&mut bytes));
         let checked = match read {
             Err(error) => Err(error.to_string()),
-            Ok(_) if bytes.len() as u64 > LONGEST_BYTES => {
-                Err("too long to be a flashwright result".to_owned())
-            }
-            Ok(_) if Form::of(file).is_some() => Self::parse_intervals(file, &bytes),
+            Ok(_) if bytes.len() as u64 > MAX_BYTES => Err("too long to be a flashwright result".to_owned()),
+            Ok(_) if IntervalFormat::of(file).is_some() => Self::parse_intervals(file, &bytes),
             Ok(_) => Self::parse(file, &bytes),
         };
         checked.map_err(|reason| ReadError { file: file.to_owned(), reason })
@@ -112,11 +110,11 @@ impl Finished {
         Ok(Self { file: file.to_owned(), result, intervals })
     }
 
-    /// Reads a file of `bench --intervals`: the figures over time without config and verdict.
+    /// Reads a file of `bench --intervals`, which has figures over time, but no config and verdict.
     fn parse_intervals(file: &Path, bytes: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(bytes).map_err(|_| "is not text".to_owned())?;
-        let (rows, is_cut) = match Form::of(file) {
-            Some(Form::JsonLines) => json_lines(text)?,
+        let (rows, is_cut) = match IntervalFormat::of(file) {
+            Some(IntervalFormat::JsonLines) => json_lines(text)?,
             _ => csv_rows(text)?,
         };
         let first = rows.first().ok_or_else(|| "has no intervals".to_owned())?;
@@ -126,74 +124,74 @@ impl Finished {
             );
         }
         let intervals = intervals(Some(&Value::Array(rows)))?;
-        let warnings = if is_cut { vec!["the last line is cut off and left out"] } else { Vec::new() };
+        let warnings = if is_cut { vec!["the last line is incomplete and was skipped"] } else { Vec::new() };
         let totals = totals(&intervals, &warnings);
         let result = serde_json::json!({ "flashwright": env!("CARGO_PKG_VERSION"), "command": "bench --intervals", "totals": totals });
         let Value::Object(result) = result else { unreachable!("it is an object") };
         Ok(Self { file: file.to_owned(), result, intervals })
     }
 
-    /// The command that it is a result of.
+    /// The command that wrote the result.
     #[must_use]
     pub fn command(&self) -> &str {
         self.result.get("command").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// A part of the file; `null` where there is none.
+    /// The value at `path`; `null` if it is missing.
     #[must_use]
     pub fn part(&self, path: &[&str]) -> &Value {
         let first = path.first().and_then(|name| self.result.get(*name)).unwrap_or(&Value::Null);
         path.iter().skip(1).fold(first, |value, name| value.get(name).unwrap_or(&Value::Null))
     }
 
-    /// The checks that it failed, if it did.
+    /// The failed checks.
     #[must_use]
     pub fn failures(&self) -> Vec<String> {
-        let told = self.part(&["verdict", "failures"]).as_array().into_iter().flatten();
-        let mut failures: Vec<String> = told.filter_map(Value::as_str).map(str::to_owned).collect();
+        let listed = self.part(&["verdict", "failures"]).as_array().into_iter().flatten();
+        let mut failures: Vec<String> = listed.filter_map(Value::as_str).map(str::to_owned).collect();
         if failures.is_empty() && self.part(&["verdict", "passed"]) == &Value::Bool(false) {
             failures.push("no reason given".to_owned());
         }
         failures
     }
 
-    /// The length of a warm-up that is in none of its figures; `None` where it had none, or the run ended before it.
+    /// The length of the warm-up that the figures exclude; `None` if there was none, or if the run ended before it did.
     #[must_use]
     pub fn warmup_seconds(&self) -> Option<f64> {
         let warmup = self.part(&["totals", "warmup"]);
         warmup["seconds"].as_f64().filter(|_| warmup["ended"] == true)
     }
 
-    /// Its figures. Of a run of `bench`, those of all instances together, the latencies and the model drive's; of a study,
-    /// what came out here; of others, every number beside what they were asked.
+    /// Its figures: for `bench`, the totals of all instances, the latencies and the model drive's figures; for other commands, every
+    /// number except the inputs.
     #[must_use]
-    pub fn figures(&self) -> Vec<Found> {
-        let mut found = Vec::new();
+    pub fn figures(&self) -> Vec<FigureValue> {
+        let mut figures = Vec::new();
         if matches!(self.command(), "bench" | "bench --intervals") {
             let totals = self.part(&["totals"]);
-            found.extend(FIGURES.iter().map(|figure| Found {
+            figures.extend(FIGURES.iter().map(|figure| FigureValue {
                 name: figure.name.to_owned(),
                 unit: figure.unit.to_owned(),
                 value: totals[figure.name].as_f64(),
                 better: figure.better,
             }));
             for layer in ["cache", "device"] {
-                flatten(&format!("latency_ns.{layer}"), &totals["latency_ns"][layer], &mut found);
+                flatten(&format!("latency_ns.{layer}"), &totals["latency_ns"][layer], &mut figures);
             }
-            flatten("drive", self.part(&["drive"]), &mut found);
-            return found;
+            flatten("drive", self.part(&["drive"]), &mut figures);
+            return figures;
         }
-        let beside = ["inputs", "intervals", "was_stopped", "trace"];
+        let inputs = ["inputs", "intervals", "was_stopped", "trace"];
         for (name, value) in &self.result {
-            if !ENVELOPE.contains(&name.as_str()) && !beside.contains(&name.as_str()) {
-                flatten(name, value, &mut found);
+            if !ENVELOPE.contains(&name.as_str()) && !inputs.contains(&name.as_str()) {
+                flatten(name, value, &mut figures);
             }
         }
-        found
+        figures
     }
 }
 
-/// The rows of a table by its header, and whether the last line has no end and was left out.
+/// Parses CSV with a header. Also returns whether the last line lacks its line end and was skipped.
 fn csv_rows(text: &str) -> Result<(Vec<Value>, bool), String> {
     let is_cut = !text.is_empty() && !text.ends_with('\n');
     let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
@@ -203,7 +201,7 @@ fn csv_rows(text: &str) -> Result<(Vec<Value>, bool), String> {
         let cells: Vec<&str> = line.split(',').collect();
         if cells.len() != names.len() {
             let (has, header) = (cells.len(), names.len());
-            return Err(format!("line {}: has {has} fields, and the header {header}", number + 2));
+            return Err(format!("line {}: has {has} fields, but the header has {header}", number + 2));
         }
         let value = |cell: &str| match cell.trim() {
             "" => Ok(Value::Null),
@@ -217,7 +215,7 @@ fn csv_rows(text: &str) -> Result<(Vec<Value>, bool), String> {
     Ok((rows.collect::<Result<_, _>>()?, is_cut))
 }
 
-/// The objects of a file with one in each line, likewise.
+/// Parses a file with one JSON object per line, likewise.
 fn json_lines(text: &str) -> Result<(Vec<Value>, bool), String> {
     let is_cut = !text.is_empty() && !text.ends_with('\n');
     let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
@@ -228,7 +226,7 @@ fn json_lines(text: &str) -> Result<(Vec<Value>, bool), String> {
     Ok((rows.collect::<Result<_, _>>()?, is_cut))
 }
 
-/// The figures of a run that its intervals tell.
+/// The figures of a run that can be computed from its intervals.
 fn totals(intervals: &[Interval], warnings: &[&str]) -> Value {
     let sum = |of: fn(&Interval) -> Option<f64>| -> Option<f64> { intervals.iter().map(of).sum() };
     let ratio = |part: Option<f64>, whole: Option<f64>| -> Option<f64> {
@@ -254,14 +252,14 @@ fn totals(intervals: &[Interval], warnings: &[&str]) -> Value {
     })
 }
 
-/// `1.2.3` and whatever follows.
+/// Parses `1.2.3` with an optional suffix.
 fn version(words: &str) -> Option<[u64; 3]> {
     let mut parts = words.split(['-', '+']).next()?.split('.').map(|part| part.parse().ok());
     let version = [parts.next()??, parts.next()??, parts.next()??];
     parts.next().is_none().then_some(version)
 }
 
-/// What is read by name has the type that it should. What other commands than `bench` call `drive` is theirs: the card's name, say.
+/// Checks the types of the keys that are read by name. In results of commands other than `bench`, `drive` may have any type.
 fn check(result: &Map<String, Value>) -> Result<(), String> {
     type Is = fn(&Value) -> bool;
     let parts: [(&str, &str, Is); 6] = [
@@ -289,14 +287,13 @@ fn check(result: &Map<String, Value>) -> Result<(), String> {
     number_or_null("totals", of_figures)
 }
 
-/// Numbers are counts, sizes, times or ratios of a run: what is less than none or beyond all of them is a mistake, and cannot
-/// be drawn either.
+/// Checks that values are numbers in the range of counts, sizes, times and ratios of a run. Others are errors, and cannot be drawn.
 fn number_or_null<'a>(of: &str, values: impl Iterator<Item = (&'a str, &'a Value)>) -> Result<(), String> {
     for (name, value) in values.filter(|(_, value)| !value.is_null()) {
-        let told = || short(value);
-        let number = value.as_f64().ok_or_else(|| format!("{of}.{name}: {} is not a number", told()))?;
+        let shown = || short(value);
+        let number = value.as_f64().ok_or_else(|| format!("{of}.{name}: {} is not a number", shown()))?;
         if !(0.0..=LARGEST).contains(&number) {
-            return Err(format!("{of}.{name}: {} is out of range", told()));
+            return Err(format!("{of}.{name}: {} is out of range", shown()));
         }
     }
     Ok(())
@@ -308,15 +305,15 @@ fn short(value: &Value) -> String {
     if cut.len() < words.len() { cut + "…" } else { cut }
 }
 
-fn intervals(told: Option<&Value>) -> Result<Vec<Interval>, String> {
-    let Some(told) = told else { return Ok(Vec::new()) };
-    let list = told.as_array().ok_or_else(|| format!("intervals: {} is not a list", short(told)))?;
+fn intervals(value: Option<&Value>) -> Result<Vec<Interval>, String> {
+    let Some(value) = value else { return Ok(Vec::new()) };
+    let list = value.as_array().ok_or_else(|| format!("intervals: {} is not a list", short(value)))?;
     let mut intervals = Vec::new();
-    for (number, told) in list.iter().enumerate() {
+    for (number, value) in list.iter().enumerate() {
         let at = format!("intervals[{number}]");
-        let columns = told.as_object().ok_or_else(|| format!("{at}: {} is not an object", short(told)))?;
+        let columns = value.as_object().ok_or_else(|| format!("{at}: {} is not an object", short(value)))?;
         number_or_null(&at, columns.iter().map(|(name, value)| (name.as_str(), value)))?;
-        let read = |name: &str| told[name].as_f64();
+        let read = |name: &str| value[name].as_f64();
         let time = |name: &str| read(name).ok_or_else(|| format!("{at}.{name}: missing"));
         intervals.push(Interval {
             until_seconds: time("until_seconds")?,
@@ -337,8 +334,8 @@ fn intervals(told: Option<&Value>) -> Result<Vec<Interval>, String> {
     Ok(intervals)
 }
 
-/// Every number in `value`. What a list holds is known by its name, its tenant, or its policy and size, else by its place.
-fn flatten(name: &str, value: &Value, into: &mut Vec<Found>) {
+/// Collects every number in `value`. An entry of a list is named by its name, its tenant, or its policy and size, otherwise by its index.
+fn flatten(name: &str, value: &Value, into: &mut Vec<FigureValue>) {
     match value {
         Value::Object(fields) => flatten_fields(name, fields, into),
         Value::Array(list) => {
@@ -347,7 +344,7 @@ fn flatten(name: &str, value: &Value, into: &mut Vec<Found>) {
                 flatten(&format!("{name}[{label}]"), value, into);
             }
         }
-        Value::Number(number) => into.push(Found {
+        Value::Number(number) => into.push(FigureValue {
             name: name.to_owned(),
             unit: unit_by_name(name).to_owned(),
             value: number.as_f64(),
@@ -357,8 +354,8 @@ fn flatten(name: &str, value: &Value, into: &mut Vec<Found>) {
     }
 }
 
-fn flatten_fields(name: &str, fields: &Map<String, Value>, into: &mut Vec<Found>) {
-    // A point of a study has beside its value what it is to be, and a row what it is known by.
+fn flatten_fields(name: &str, fields: &Map<String, Value>, into: &mut Vec<FigureValue>) {
+    // Expected values of a study's point, and fields that identify a row, are not figures.
     let is_key = |field: &str| match field {
         "paper" | "low" | "high" => fields.contains_key("ours"),
         "size_bytes" => fields.contains_key("policy"),
@@ -370,8 +367,8 @@ fn flatten_fields(name: &str, fields: &Map<String, Value>, into: &mut Vec<Found>
         let unit = fields.get("unit").and_then(Value::as_str).filter(|_| field == "ours");
         let before = into.len();
         flatten(&format!("{name}.{field}"), value, into);
-        if let (Some(unit), Some(found)) = (unit, into.get_mut(before)) {
-            unit.clone_into(&mut found.unit);
+        if let (Some(unit), Some(figure)) = (unit, into.get_mut(before)) {
+            unit.clone_into(&mut figure.unit);
         }
     }
 }
@@ -412,13 +409,13 @@ mod tests {
     }
 
     #[test]
-    fn interval_files_give_the_course_and_the_figures_of_a_run() {
+    fn interval_file_yields_intervals_and_totals() {
         let csv = "until_seconds,seconds,ops,gets,get_misses\n0.2,0.2,10,8,2\n0.4,0.2,30,12,3\n0.6,0.2,";
         let run = read("run.csv", csv).unwrap();
         assert_eq!((run.intervals.len(), run.part(&["totals", "ops"])), (2, &Value::from(40.0)));
         assert_eq!(run.part(&["totals", "hit_ratio"]), &Value::from(0.75));
-        assert_eq!(run.part(&["totals", "flash_bytes_host"]), &Value::Null, "the columns are not there");
-        assert!(run.part(&["totals", "warnings"])[0].as_str().unwrap().contains("cut off"));
+        assert_eq!(run.part(&["totals", "flash_bytes_host"]), &Value::Null, "the column is missing");
+        assert!(run.part(&["totals", "warnings"])[0].as_str().unwrap().contains("incomplete"));
         let lines = "{\"until_seconds\":0.2,\"seconds\":0.2,\"ops\":5}\n";
         assert_eq!(
             read("run.jsonl", lines).unwrap().part(&["totals", "throughput_ops_per_second"]),
@@ -426,7 +423,7 @@ mod tests {
         );
         for (name, text, words) in [
             ("trace.csv", "key,op,size\n1,2,3\n", "not an interval file of flashwright"),
-            ("run.csv", "until_seconds,seconds\n0.2\n", "line 2: has 1 fields, and the header 2"),
+            ("run.csv", "until_seconds,seconds\n0.2\n", "line 2: has 1 fields, but the header has 2"),
             ("run.csv", "until_seconds,seconds\nx,1\n", "line 2: \"x\" is not a number"),
             ("run.csv", "until_seconds,seconds\n", "has no intervals"),
             ("run.jsonl", "{]\n", "line 1: not JSON"),
@@ -437,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_was_a_time() {
+    fn count_within_latencies_has_no_unit() {
         let unit = |name: &str| unit_by_name(&format!("profiles[0].runs[0].latency_ns.{name}"));
         assert_eq!([unit("timed_one_in"), unit("cache.get.count"), unit("cache.get.p99")], ["", "", "ns"]);
     }

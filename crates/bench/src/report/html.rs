@@ -1,56 +1,56 @@
-//! HTML as it is written here: whatever comes from a file goes in as text, and only what stands in this program is markup.
+//! Generates HTML. Markup comes only from string literals of this program; all other text is escaped.
 
 use std::fmt::Write as _;
 
-/// A piece of a page.
+/// A fragment of a page.
 #[derive(Debug, Default)]
 pub struct Html(String);
 
 impl Html {
-    /// Markup that stands in the program.
+    /// Appends markup from a literal.
     pub fn markup(&mut self, markup: &'static str) -> &mut Self {
         self.0 += markup;
         self
     }
 
-    /// Words, from wherever.
+    /// Appends escaped text.
     pub fn text(&mut self, words: &str) -> &mut Self {
         self.0 += &escape(words);
         self
     }
 
-    /// An element with words in it.
+    /// Appends an element with escaped text.
     pub fn element(&mut self, tag: &'static str, words: &str) -> &mut Self {
         let _ = write!(self.0, "<{tag}>{}</{tag}>", escape(words));
         self
     }
 
-    /// An element with words in it and more words for who points at it.
+    /// Appends an element with escaped text and a tooltip.
     pub fn explained(&mut self, tag: &'static str, words: &str, explanation: &str) -> &mut Self {
         let _ = write!(self.0, "<{tag} title=\"{}\">{}</{tag}>", escape(explanation), escape(words));
         self
     }
 
-    /// A drawing of ours, whose words the drawing library escaped.
+    /// Appends an SVG of this program, in which the drawing library escaped all text.
     pub fn drawing(&mut self, svg: &str) -> &mut Self {
         self.0 += svg;
         self
     }
 
-    /// Another piece.
+    /// Appends another fragment.
     pub fn append(&mut self, piece: &Self) -> &mut Self {
         self.0 += &piece.0;
         self
     }
 
-    /// What was written.
+    /// Returns the HTML.
     #[must_use]
     pub fn finish(self) -> String {
         self.0
     }
 }
 
-/// Words that are no markup, in an attribute neither. Control characters are shown, and do nothing.
+/// Escapes text for content and attributes. Control characters are replaced by a visible character.
 #[must_use]
 pub fn escape(words: &str) -> String {
     let mut out = String::with_capacity(words.len());
@@ -62,7 +62,7 @@ pub fn escape(words: &str) -> String {
             '"' => out += "&quot;",
             '\'' => out += "&#39;",
             '\n' | '\t' => out.push(letter),
-            // They turn the direction of what follows them.
+            // These would change the direction of the text after them.
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => out.push('\u{fffd}'),
             letter if letter.is_control() => out.push('\u{fffd}'),
             letter => out.push(letter),
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_from_a_file_is_no_markup() {
+    fn text_from_a_file_is_escaped() {
         let mut html = Html::default();
         let foreign = "</td><script>alert(\"1\")</script> & '\u{0}\u{1b}[31m\u{202e}";
         html.element("td", foreign).explained("th", foreign, foreign).text(foreign);

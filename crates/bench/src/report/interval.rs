@@ -1,4 +1,4 @@
-//! What is said in between: CacheBench's progress line, and the detailed block of `--progress_stats_file`.
+//! Progress output: CacheBench's progress line, and the detailed block of `--progress_stats_file`.
 
 use std::fmt::Write as _;
 
@@ -10,9 +10,9 @@ use crate::run::latency::{Histogram, Latencies};
 use crate::run::sweeps::Sweeps;
 use crate::run::target::Snapshot;
 
-/// What one instance had counted at the last interval.
+/// Counters of one instance at the end of the last interval.
 #[derive(Debug, Default)]
-pub struct Last {
+pub struct Previous {
     counts: Counts,
     latencies: Latencies,
     device: Option<(Histogram, Histogram)>,
@@ -20,7 +20,7 @@ pub struct Last {
     sweeps: u64,
 }
 
-/// An interval of one instance: what changed since the last.
+/// The difference of one instance's counters over an interval.
 #[derive(Debug)]
 pub struct Interval {
     /// Counters since the start.
@@ -33,12 +33,12 @@ pub struct Interval {
     pub snapshot: Snapshot,
     /// Bytes written to flash since the last interval; `None` without flash.
     pub flash_written_bytes: Option<u64>,
-    /// What walks over DRAM saw since the start, and how many walks there were since the last interval.
+    /// Totals of iterations over DRAM since the start, and the number of iterations since the last interval.
     pub sweeps: Option<(Sweeps, u64)>,
 }
 
-impl Last {
-    /// Looks at `instance` and remembers it for the next time.
+impl Previous {
+    /// Reads the counters of `instance`, and saves them for the next call.
     pub fn advance(&mut self, instance: &dyn Observable) -> Interval {
         let total = instance.counts();
         let all_latencies = instance.latencies();
@@ -53,8 +53,8 @@ impl Last {
             }
             self.device = now;
         }
-        let sweeps = instance.sweeps().map(|seen| (seen, seen.sweeps - self.sweeps));
-        self.sweeps = sweeps.map_or(0, |(seen, _)| seen.sweeps);
+        let sweeps = instance.sweeps().map(|totals| (totals, totals.sweeps - self.sweeps));
+        self.sweeps = sweeps.map_or(0, |(totals, _)| totals.sweeps);
         (self.counts, self.latencies) = (total, all_latencies);
         let written = snapshot.flash.as_ref().and_then(|flash| flash.host_bytes);
         let before = std::mem::replace(&mut self.flash_written_bytes, written).unwrap_or(0);
@@ -64,8 +64,8 @@ impl Last {
 }
 
 impl Interval {
-    /// CacheBench's line, for instance `number` at Unix time `unix_seconds` (shown as UTC), with the rates of an interval of
-    /// `interval_seconds` behind it.
+    /// CacheBench's progress line for instance `number` at `unix_seconds` (shown as UTC), followed by rates over the interval of
+    /// `interval_seconds`.
     #[must_use]
     pub fn progress_line(&self, number: usize, unix_seconds: u32, interval_seconds: f64) -> String {
         let (hours, minutes, seconds) = (unix_seconds / 3600 % 24, unix_seconds / 60 % 60, unix_seconds % 60);
@@ -88,7 +88,7 @@ impl Interval {
             + &self.sweeps_words()
     }
 
-    /// Operations, bytes written to flash and the slowest hundredth of gets, of the interval.
+    /// Operations, bytes written to flash and p99 of gets, over the interval.
     fn rates(&self, seconds: f64) -> String {
         let seconds = seconds.max(1e-9);
         let mut words = format!(" {} ops/s", grouped((self.since.ops as f64 / seconds).round() as u64));
@@ -101,19 +101,19 @@ impl Interval {
         words + "."
     }
 
-    /// What it says of walks over DRAM; they never fail here.
+    /// Figures of the iterations over DRAM. Exceptions are always 0.
     fn sweeps_words(&self) -> String {
-        let Some((seen, new)) = self.sweeps else { return String::new() };
-        let last = seen.last_items.map(|items| format!(", most recent sweep: {} items", grouped(items)));
+        let Some((totals, new)) = self.sweeps else { return String::new() };
+        let last = totals.last_items.map(|items| format!(", most recent sweep: {} items", grouped(items)));
         format!(
             " DRAM iterator {}: +{} sweeps{}, 0 sweep exceptions.",
-            seen.mode,
+            totals.mode,
             grouped(new),
             last.unwrap_or_default()
         )
     }
 
-    /// The block of the stats file.
+    /// The block for the stats file.
     #[must_use]
     pub fn block(&self, progress_line: &str, seconds: f64) -> String {
         let mut out = format!("{progress_line}\n== Allocator Stats ==\n");

@@ -1,4 +1,4 @@
-//! The intervals of a run as the result file has them, and as a file of their own that grows while the run lasts.
+//! The intervals of a run, in the result file and in a separate file that grows during the run.
 
 use std::fs::File;
 use std::io::{Error, Write as _};
@@ -13,11 +13,11 @@ use super::tails::Layer;
 use crate::run::target::FlashBytes;
 use crate::run::{Observable, Watcher};
 
-/// A number of an interval: its name, and how it is read.
+/// A column of an interval: its name, and its value.
 type Column = (&'static str, fn(&Span) -> Option<Reading>);
 
-/// All of them, in order. But for `until_seconds` and `flash_bytes_waiting`, which are of its end, they are what came in the
-/// interval, and counts add up to the run.
+/// All columns, in order. They count within the interval, so that their sum is the run's, except `until_seconds` and
+/// `flash_bytes_waiting`, which describe its end.
 pub const COLUMNS: &[Column] = &[
     ("until_seconds", |span| Some(Reading::Real(to_the_nanosecond(span.until_seconds)))),
     ("seconds", |span| Some(Reading::Real(to_the_nanosecond(span.seconds)))),
@@ -50,17 +50,17 @@ fn whole(count: u64) -> Option<Reading> {
     Some(Reading::Whole(count))
 }
 
-/// Unknown where nothing came.
+/// Unknown if nothing was timed.
 fn latency(span: &Span, layer: Layer, share: f64) -> Option<Reading> {
     span.tails.quantile_ns(layer, share).map(Reading::Whole)
 }
 
-/// 0 where there is no flash, unknown where flash does not tell: as in the figures.
+/// 0 without flash, unknown if flash does not report it, as in the figures.
 fn of_flash(span: &Span, read: fn(&FlashBytes) -> Option<u64>) -> Option<Reading> {
     span.flash.as_ref().map_or(Some(0), read).map(Reading::Whole)
 }
 
-/// Clocks tell nanoseconds: what a subtraction leaves behind them is noise.
+/// Clocks have nanosecond resolution; finer digits are rounding errors of the subtraction.
 fn to_the_nanosecond(seconds: f64) -> f64 {
     (seconds * 1e9).round() / 1e9
 }
@@ -69,24 +69,24 @@ fn cell(column: &Column, span: &Span) -> Value {
     (column.1)(span).map_or(Value::Null, Reading::to_json)
 }
 
-/// An interval of the result file.
+/// An interval for the result file.
 #[must_use]
 pub fn to_json(span: &Span) -> Value {
     let cells = COLUMNS.iter().map(|column| (column.0.to_owned(), cell(column, span)));
     Value::Object(cells.collect::<Map<_, _>>())
 }
 
-/// How a file of intervals is written.
+/// Format of a file of intervals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// Comma-separated values with a header; what is unknown is empty.
+pub enum IntervalFormat {
+    /// Comma-separated values with a header; unknown values are empty.
     Csv,
-    /// A JSON object a line.
+    /// One JSON object per line.
     JsonLines,
 }
 
-impl Form {
-    /// The form that the name of `file` asks for; `None` if it asks for another one.
+impl IntervalFormat {
+    /// The format for the file name extension of `file`; `None` if it is another one.
     #[must_use]
     pub fn of(file: &Path) -> Option<Self> {
         match file.extension()?.to_str()?.to_lowercase().as_str() {
@@ -112,33 +112,37 @@ impl Form {
     }
 }
 
-/// Writes each interval into a file as it ends, for somebody who watches too.
+/// Writes each interval to a file as it ends, in front of another watcher.
 pub struct IntervalFile<'a> {
     watcher: &'a mut dyn Watcher,
     file: File,
     path: PathBuf,
-    form: Form,
+    format: IntervalFormat,
     failed: Option<Error>,
 }
 
 impl<'a> IntervalFile<'a> {
-    /// Begins the file.
+    /// Creates the file and writes its header.
     ///
     /// # Errors
-    /// It cannot be written.
-    pub fn create(path: &Path, form: Form, watcher: &'a mut dyn Watcher) -> std::io::Result<Self> {
+    /// The file cannot be written.
+    pub fn create(
+        path: &Path,
+        format: IntervalFormat,
+        watcher: &'a mut dyn Watcher,
+    ) -> std::io::Result<Self> {
         let written = File::create(path).and_then(|mut file| {
-            file.write_all(form.header().as_bytes())?;
+            file.write_all(format.header().as_bytes())?;
             Ok(file)
         });
         let file = written.map_err(|error| named(path, &error))?;
-        Ok(Self { watcher, file, path: path.to_owned(), form, failed: None })
+        Ok(Self { watcher, file, path: path.to_owned(), format, failed: None })
     }
 
-    /// Whether every interval was written.
+    /// Returns the write error, if there was one.
     ///
     /// # Errors
-    /// One was not, and none after it.
+    /// An interval could not be written; the file ends before it.
     pub fn finish(self) -> std::io::Result<()> {
         self.failed.map_or(Ok(()), |error| Err(named(&self.path, &error)))
     }
@@ -157,11 +161,11 @@ impl Watcher for IntervalFile<'_> {
         self.failed.is_none()
     }
 
-    /// A full disk must not end the run. A line is written whole or not at all.
+    /// A write error, for example a full disk, does not end the run. A line is written in full or not at all.
     fn interval(&mut self, span: &Span) {
-        let line = self.form.line(span) + "\n";
+        let line = self.format.line(span) + "\n";
         if let Err(error) = write_whole(&mut self.file, line.as_bytes()) {
-            self.watcher.warn(&format!("{}: the file has no more intervals", named(&self.path, &error)));
+            self.watcher.warn(&format!("{}: no further intervals are written", named(&self.path, &error)));
             self.failed = Some(error);
         }
     }
@@ -171,10 +175,10 @@ impl Watcher for IntervalFile<'_> {
     }
 }
 
-/// Writes all of `bytes` at the end of `file`, or leaves it as it was.
+/// Appends all of `bytes` to `file`, or restores its length.
 ///
 /// # Errors
-/// What kept it from being written.
+/// The write error.
 pub fn write_whole(file: &mut File, bytes: &[u8]) -> std::io::Result<()> {
     let before = file.metadata().map(|it| it.len());
     file.write_all(bytes).inspect_err(|_| {
@@ -212,27 +216,29 @@ mod tests {
     }
 
     #[test]
-    fn both_forms_say_the_same_and_what_is_unknown_is_not_zero() {
-        let line = Form::Csv.line(&span());
+    fn csv_and_json_lines_agree_and_unknown_is_not_zero() {
+        let line = IntervalFormat::Csv.line(&span());
         assert_eq!(line, "0.4,0.2,7,5,2,0,0,0,0,0,0,900,5,4096,,,,,,,,,,800,1000");
-        let object: Value = serde_json::from_str(&Form::JsonLines.line(&span())).unwrap();
-        for (name, cell) in Form::Csv.header().trim_end().split(',').zip(line.split(',')) {
+        let object: Value = serde_json::from_str(&IntervalFormat::JsonLines.line(&span())).unwrap();
+        for (name, cell) in IntervalFormat::Csv.header().trim_end().split(',').zip(line.split(',')) {
             let expected = if cell.is_empty() { Value::Null } else { serde_json::from_str(cell).unwrap() };
             assert_eq!(object[name], expected, "{name}");
         }
         let without = Span { flash: None, ..span() };
         assert!(
-            Form::Csv.line(&without).ends_with(",0,0,0,0,,,,,,,,,0,0"),
+            IntervalFormat::Csv.line(&without).ends_with(",0,0,0,0,,,,,,,,,0,0"),
             "without flash nothing was written to it"
         );
     }
 
     #[test]
-    fn the_name_says_the_form() {
-        assert_eq!(Form::of(Path::new("a/b.CSV")), Some(Form::Csv));
-        assert_eq!(Form::of(Path::new("b.jsonl")), Some(Form::JsonLines));
+    fn extension_determines_the_format() {
+        assert_eq!(IntervalFormat::of(Path::new("a/b.CSV")), Some(IntervalFormat::Csv));
+        assert_eq!(IntervalFormat::of(Path::new("b.jsonl")), Some(IntervalFormat::JsonLines));
         assert!(
-            ["b.json", "csv", "b", ".csv", "b.csv.gz"].iter().all(|name| Form::of(Path::new(name)).is_none())
+            ["b.json", "csv", "b", ".csv", "b.csv.gz"]
+                .iter()
+                .all(|name| IntervalFormat::of(Path::new(name)).is_none())
         );
     }
 }

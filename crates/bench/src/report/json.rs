@@ -1,4 +1,4 @@
-//! The result file. Names are stable; ratios are 0 to 1; what is not known is `null`.
+//! The result file. Names are stable; ratios range from 0 to 1; unknown values are `null`.
 
 use serde_json::{Map, Value, json};
 
@@ -40,13 +40,13 @@ pub fn render(report: &RunReport) -> Value {
     })
 }
 
-/// Whether the flash of all instances was written over once; `null` where one of them does not tell, or has none.
+/// Whether the flash of all instances was filled once; `null` if one of them does not report it or has no flash.
 fn filled(report: &RunReport) -> Option<bool> {
     let all: Option<Vec<bool>> = report.instances.iter().map(super::steadiness::was_filled).collect();
     all.map(|all| all.iter().all(|filled| *filled))
 }
 
-/// One instance's figures and counters.
+/// The figures and counters of one instance.
 pub(crate) fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
     let mut fields = Map::new();
     for figure in FIGURES {
@@ -68,24 +68,24 @@ pub(crate) fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
         fields.insert("flash_buffered".to_owned(), flash.buffered.into());
         fields.insert("flash_io".to_owned(), flash.engine.map(super::text::engine_words).into());
         fields.insert("flash_recovered".to_owned(), flash.recovered.into());
-        let given = |(consumer, handle): &(String, u16)| json!({ "consumer": consumer, "handle": handle });
-        fields.insert("placement".to_owned(), flash.placement.iter().map(given).collect());
+        let handles = |(consumer, handle): &(String, u16)| json!({ "consumer": consumer, "handle": handle });
+        fields.insert("placement".to_owned(), flash.placement.iter().map(handles).collect());
     }
     if let Some(trace) = super::trace::to_json(report) {
         fields.insert("trace".to_owned(), trace);
     }
     if let Some(Sweeps { mode, sweeps, items, bytes, ns, last_items }) = report.sweeps {
-        let seen = json!({ "mode": mode, "sweeps": sweeps, "items": items, "bytes": bytes, "ns": ns,
+        let totals = json!({ "mode": mode, "sweeps": sweeps, "items": items, "bytes": bytes, "ns": ns,
             "last_sweep_items": last_items });
-        fields.insert("dram_iterator".to_owned(), seen);
+        fields.insert("dram_iterator".to_owned(), totals);
     }
     if let Some(stressor) = &report.stressor {
-        let mut told: Map<String, Value> = Map::new();
-        told.insert("name".to_owned(), stressor.name.into());
-        told.extend(stressor.figures.iter().map(|(name, _, value)| ((*name).to_owned(), (*value).into())));
-        told.insert("failed".to_owned(), stressor.failed.into());
-        told.insert("failures".to_owned(), stressor.failures.clone().into());
-        fields.insert("stressor".to_owned(), Value::Object(told));
+        let mut figures: Map<String, Value> = Map::new();
+        figures.insert("name".to_owned(), stressor.name.into());
+        figures.extend(stressor.figures.iter().map(|(name, _, value)| ((*name).to_owned(), (*value).into())));
+        figures.insert("failed".to_owned(), stressor.failed.into());
+        figures.insert("failures".to_owned(), stressor.failures.clone().into());
+        fields.insert("stressor".to_owned(), Value::Object(figures));
     }
     if let Some(DestructorCounts { from_dram, from_flash, check }) = &report.destructors {
         let check = check.as_ref().map(|check| {
@@ -112,11 +112,11 @@ pub(crate) fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
     Value::Object(fields)
 }
 
-fn ends(ends: &[OutcomeCount]) -> Value {
-    ends.iter().map(|(name, count)| ((*name).to_owned(), Value::from(*count))).collect()
+fn ends(outcomes: &[OutcomeCount]) -> Value {
+    outcomes.iter().map(|(name, count)| ((*name).to_owned(), Value::from(*count))).collect()
 }
 
-/// Whole numbers as such: counters are read by scripts that expect them so.
+/// Renders a whole number as an integer: scripts that read counters expect that.
 pub(super) fn number(value: f64) -> Value {
     if value.fract() == 0.0 && (0.0..9e15).contains(&value) {
         Value::from(value as u64)
@@ -125,7 +125,7 @@ pub(super) fn number(value: f64) -> Value {
     }
 }
 
-/// What is in no figure.
+/// The warm-up, which the figures exclude.
 fn warmup(warmup: Warmup) -> Value {
     let Warmup { ended, seconds, counts, flash_bytes } = warmup;
     json!({ "ended": ended, "seconds": seconds, "ops": counts.ops, "flash_bytes_host": flash_bytes })
@@ -175,7 +175,7 @@ fn by_operation(latencies: &Latencies) -> Value {
     Value::Object(all)
 }
 
-/// A histogram in a result file, nanoseconds; `null` before the first.
+/// A histogram for a result file, in nanoseconds; `null` percentiles if it is empty.
 #[must_use]
 pub fn percentiles(histogram: &Histogram) -> Value {
     json!({

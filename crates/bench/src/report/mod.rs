@@ -1,4 +1,4 @@
-//! How a run went: one table of figures, and the forms it is given in.
+//! Reports of a run: a table of figures, and its output formats.
 
 pub mod amount;
 mod arrivals;
@@ -32,42 +32,43 @@ use crate::run::InstanceReport;
 use crate::run::destructors::DestructorCheck;
 use crate::run::stressors::StressorReport;
 
-/// Everything a report is made of.
+/// The data of a report.
 #[derive(Debug, Clone)]
 pub struct RunReport {
     /// The instances, in the config's order.
     pub instances: Vec<InstanceReport>,
-    /// How all of them together went over time.
+    /// Figures over time, summed over all instances.
     pub series: series::Series,
-    /// What the user was warned of.
+    /// Warnings given before the run.
     pub warnings: Vec<String>,
-    /// What went wrong after the run: caches that could not be closed.
+    /// Errors after the run: caches that could not be closed.
     pub errors: Vec<String>,
-    /// Files beside the result that could not be written: name and reason.
+    /// Further output files that could not be written: name and reason.
     pub unwritten: Vec<String>,
-    /// The seed it all followed from.
+    /// The seed of the run.
     pub seed: u64,
+    /// The model drive, in a simulated run.
     /// The model drive underneath, in the simulated world.
     pub drive: Option<DriveReport>,
-    /// The config as it ran.
+    /// The config as it ran, after all overrides.
     pub config: serde_json::Value,
-    /// Where it ran.
+    /// The machine and software of the run.
     pub environment: serde_json::Value,
 }
 
 impl RunReport {
-    /// All instances together. Where each is a namespace of one model drive, what the medium wrote is known of all of
-    /// them, though of none alone.
+    /// The sum of all instances. If they are namespaces of one model drive, media writes are known for their sum, though not for each
+    /// instance.
     #[must_use]
     pub fn totals(&self) -> InstanceReport {
         let mut all = totals(&self.instances);
         if let Some(drive) = &self.drive {
-            drive.tell(&mut all);
+            drive.apply_to(&mut all);
         }
         all
     }
 
-    /// Which checks the run failed, in CacheBench's words; none is a pass.
+    /// The failed checks, in CacheBench's wording; empty if all passed.
     #[must_use]
     pub fn failures(&self) -> Vec<String> {
         let mut failures = self.errors.clone();
@@ -79,7 +80,7 @@ impl RunReport {
         failures
     }
 
-    /// What is to be known of the figures: nothing failed, but they may not be what was wanted.
+    /// Warnings about the figures: no check failed, but the run may not have measured what was intended.
     #[must_use]
     pub fn remarks(&self) -> Vec<String> {
         let several = self.instances.len() > 1;
@@ -102,7 +103,7 @@ impl RunReport {
         self.instances.iter().enumerate().flat_map(of).map(named).chain(steadiness).collect()
     }
 
-    /// Why the file of events is not complete.
+    /// Why the file of events is incomplete, if it is.
     #[must_use]
     pub fn lost_events(&self) -> Option<String> {
         self.instances.iter().find_map(|report| events::unwritten(report.events.as_ref()?))
@@ -115,19 +116,19 @@ impl RunReport {
     }
 }
 
-/// A run that was over before it was warm.
+/// The warning for a run that ended before its warm-up did.
 fn warmup_remark(report: &InstanceReport) -> Option<String> {
     let unended = report.warmup.is_some_and(|warmup| !warmup.ended);
     unended.then(|| "The run ended during warm-up: its figures cover the whole run".to_owned())
 }
 
-/// A persistent cache that an earlier run had filled in vain.
+/// The warning for a persistent cache that could not be recovered.
 fn loss_remark(report: &InstanceReport) -> Option<String> {
     let why = report.snapshot.flash.as_ref()?.loss?;
-    Some(format!("The cache of the earlier run was not recovered, this one began empty: {why}"))
+    Some(format!("The cache of the earlier run was not recovered; this run started with an empty one: {why}"))
 }
 
-/// Which checks one instance failed.
+/// The failed checks of one instance.
 fn failures_of(report: &InstanceReport) -> Vec<String> {
     let mut failures = Vec::new();
     if report.counts.inconsistencies > 0 {
@@ -145,15 +146,17 @@ fn failures_of(report: &InstanceReport) -> Vec<String> {
         let (rows, wrong) = (trace.rows, trace.rejected_rows);
         failures.push(if rows > 0 {
             let key = if trace.filtered_rows > 0 {
-                "replayOps left them out"
+                "replayOps excluded them"
             } else {
                 "fastForwardCount skipped them"
             };
-            format!("None of the {rows} requests read from the trace was made: {key}, or the run ended first")
-        } else {
-            let first = trace.messages.first().map(|first| format!(", the first: {first}"));
             format!(
-                "The trace had no valid request; {wrong} of its rows are bad{}",
+                "None of the {rows} requests read from the trace was executed: {key}, or the run ended first"
+            )
+        } else {
+            let first = trace.messages.first().map(|first| format!("; first error: {first}"));
+            format!(
+                "The trace had no valid request; {wrong} of its rows are invalid{}",
                 first.unwrap_or_default()
             )
         });
@@ -161,7 +164,7 @@ fn failures_of(report: &InstanceReport) -> Vec<String> {
     failures.extend(losses::failure(&report.snapshot));
     let Some(flash) = &report.snapshot.flash else { return failures };
     if let Some(count) = flash.io_errors.filter(|count| *count > 0) {
-        let first = flash.first_io_error.as_ref().map(|words| format!(", the first: {words}"));
+        let first = flash.first_io_error.as_ref().map(|words| format!("; first error: {words}"));
         failures.push(format!("NVM error. io_errors : {count}{}", first.unwrap_or_default()));
     }
     if let Some(count) = flash.checksum_errors.filter(|count| *count > 0) {

@@ -1,4 +1,4 @@
-//! A run as a picture: throughput, hit ratio and slow requests over time, and the latencies percentile by percentile.
+//! Draws a run as an SVG: throughput, hit ratio and slow requests over time, and latencies by percentile.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -21,19 +21,19 @@ use crate::run::InstanceReport;
 use crate::run::latency::{Histogram, Timed};
 
 const SIZE: (u32, u32) = (960, 1130);
-/// Points of a latency curve for each nine.
-const POINTS_A_NINE: u32 = 20;
+/// Points of a latency curve per nine of its percentile.
+const POINTS_PER_NINE: u32 = 20;
 
-/// Maximum number of tooltips on a curve.
+/// Limit of the tooltips on a curve.
 const HOVERS: usize = 120;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
-/// The picture, an SVG file's text. `name` is what ran.
+/// Returns the text of an SVG file. `name` is the title.
 ///
 /// # Errors
-/// What the drawing library says; drawing in memory gives it no reason.
+/// An error of the drawing library. Drawing in memory should cause none.
 pub fn render(report: &RunReport, name: &str) -> Result<String, Box<dyn std::error::Error>> {
     let mut svg = String::new();
     let all = report.totals();
@@ -72,23 +72,23 @@ fn title(area: &Area<'_>, name: &str, all: &InstanceReport) -> Drawn {
     Ok(())
 }
 
-/// A line and what it shows.
+/// A line of a chart.
 #[derive(Debug, Clone)]
 pub(super) struct Curve {
     pub(super) name: String,
-    /// Of the palette: a run's is the same in all its pictures.
+    /// A run has the same colour in all charts.
     pub(super) look: Look,
     pub(super) points: Vec<(f64, f64)>,
 }
 
-/// A point of a curve and its values in words.
+/// A tooltip at a point of a curve.
 struct Hover {
     x: i32,
     y: i32,
     words: String,
 }
 
-/// Tooltips for the points of a curve, evenly thinned out on a long one.
+/// Tooltips for the points of a curve; a long curve gets some of them, evenly spaced.
 fn hovers<X, Y>(
     chart: &ChartContext<'_, SVGBackend<'_>, Cartesian2d<X, Y>>,
     curve: &Curve,
@@ -126,13 +126,13 @@ fn with_hovers(mut svg: String, hovers: &[Hover]) -> String {
     svg
 }
 
-/// What is drawn over time in a picture of its own.
+/// A chart over time in an SVG of its own.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Over {
+pub(super) enum TimeChart {
     Throughput,
     /// In percent.
     HitRatio,
-    /// Of the drive, or of both.
+    /// Of the drive, or of both drive and cache.
     Amplification,
     AmplificationOfCache,
     /// In nanoseconds.
@@ -140,33 +140,36 @@ pub(super) enum Over {
     SlowDeviceReads,
 }
 
-/// A picture of `what` over time.
-pub(super) fn panel_over_time(what: Over, curves: &[Curve]) -> Result<String, Box<dyn std::error::Error>> {
-    let most = curves.iter().flat_map(|curve| &curve.points).map(|(_, value)| *value).fold(1.0, f64::max);
-    if let Over::SlowGets | Over::SlowDeviceReads = what {
+/// Draws a chart over time.
+pub(super) fn panel_over_time(
+    what: TimeChart,
+    curves: &[Curve],
+) -> Result<String, Box<dyn std::error::Error>> {
+    let max = curves.iter().flat_map(|curve| &curve.points).map(|(_, value)| *value).fold(1.0, f64::max);
+    if let TimeChart::SlowGets | TimeChart::SlowDeviceReads = what {
         let title = match what {
-            Over::SlowGets => "Gets, p99 of each interval",
+            TimeChart::SlowGets => "Gets, p99 of each interval",
             _ => "Reads of the device, p99 of each interval",
         };
         return panel(|area| slow_over_time(area, title, curves));
     }
     let (title, top, label): (_, _, fn(&f64) -> String) = match what {
-        Over::Throughput => ("Throughput, operations per second", most * 1.08, |rate| with_prefix(*rate)),
-        Over::HitRatio => ("Hit ratio", 100.0, |percent| format!("{percent:.0} %")),
-        Over::AmplificationOfCache => {
-            ("Write amplification of the cache", most * 1.15, |factor| trimmed(*factor))
+        TimeChart::Throughput => ("Throughput, operations per second", max * 1.08, |rate| with_prefix(*rate)),
+        TimeChart::HitRatio => ("Hit ratio", 100.0, |percent| format!("{percent:.0} %")),
+        TimeChart::AmplificationOfCache => {
+            ("Write amplification of the cache", max * 1.15, |factor| trimmed(*factor))
         }
-        _ => ("Write amplification", most * 1.15, |factor| trimmed(*factor)),
+        _ => ("Write amplification", max * 1.15, |factor| trimmed(*factor)),
     };
     let words: fn(f64) -> String = match what {
-        Over::Throughput => |rate| format!("{} ops/s", grouped(rate.round() as u64)),
-        Over::HitRatio => |percent| format!("{percent:.2} %"),
+        TimeChart::Throughput => |rate| format!("{} ops/s", grouped(rate.round() as u64)),
+        TimeChart::HitRatio => |percent| format!("{percent:.2} %"),
         _ => |factor| format!("{factor:.3}"),
     };
     panel(|area| over_time(area, title, 0.0..top, &label, curves, words))
 }
 
-/// What the values over a rate are.
+/// Unit of the values in a chart over the rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scale {
     Nanoseconds,
@@ -182,13 +185,13 @@ impl Scale {
     }
 }
 
-/// A line across that values are judged by.
+/// A horizontal line at the limit that values must meet.
 pub(super) struct Limit {
     pub(super) value: f64,
     pub(super) words: String,
 }
 
-/// A picture of values over operations a second, both on logarithmic axes.
+/// Draws values over operations per second, both on logarithmic axes.
 pub(super) fn panel_over_rate(
     title: &str,
     scale: Scale,
@@ -208,10 +211,10 @@ pub(super) fn panel_over_rate(
         let (start, end) = ((start - 0.05).max(0.0), end + 0.05);
         let values = || points().map(|(_, value)| *value).chain(limit.iter().map(|limit| limit.value));
         let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
-        let words: fn(&f64) -> String = |tens| format!("{}/s", with_prefix(10_f64.powf(*tens).round()));
-        let across = Across { title, start, end, labels: 8, words };
+        let words: fn(&f64) -> String = |log10| format!("{}/s", with_prefix(10_f64.powf(*log10).round()));
+        let axis = XAxis { title, start, end, labels: 8, words };
         let range = (low * 0.7..high * 1.5).log_scale();
-        let mut chart = field(area, &across, range, (6, &|value| scale.words(*value)))?;
+        let mut chart = axes(area, &axis, range, (6, &|value| scale.words(*value)))?;
         if let Some(Limit { value, words }) = limit {
             chart.draw_series([PathElement::new([(start, *value), (end, *value)], PALE.stroke_width(1))])?;
             let style = (FONT, 12).into_font().color(&PALE);
@@ -222,14 +225,14 @@ pub(super) fn panel_over_rate(
             draw(&mut chart, curve)?;
             let dots = curve.points.iter().map(|at| Circle::new(*at, 3, curve.look.colour.filled()));
             chart.draw_series(dots)?;
-            let rate = |tens: f64| format!("{} ops/s", grouped(10_f64.powf(tens).round() as u64));
+            let rate = |log10: f64| format!("{} ops/s", grouped(10_f64.powf(log10).round() as u64));
             all.extend(hovers(&chart, curve, &rate, &|value| scale.words(value)));
         }
         Ok(all)
     })
 }
 
-/// A picture of latencies, percentile by percentile.
+/// Draws latencies by percentile.
 pub(super) fn panel_of_latencies(title: &str, curves: &[Curve]) -> Drawn<String> {
     panel(|area| percentiles(area, title, curves))
 }
@@ -250,12 +253,12 @@ fn panel(draw: impl FnOnce(&Area<'_>) -> Drawn<Vec<Hover>>) -> Drawn<String> {
 fn throughput(area: &Area<'_>, spans: &[Span]) -> Drawn<Vec<Hover>> {
     let points: Vec<_> =
         spans.iter().map(|span| (span.until_seconds, span.counts.ops as f64 / span.seconds)).collect();
-    let most = points.iter().map(|(_, rate)| *rate).fold(1.0, f64::max);
+    let max = points.iter().map(|(_, rate)| *rate).fold(1.0, f64::max);
     let curve = Curve { name: String::new(), look: Look::of(0), points };
     over_time(
         area,
         "Throughput, operations per second",
-        0.0..most * 1.08,
+        0.0..max * 1.08,
         &|rate| with_prefix(*rate),
         &[curve],
         |rate| format!("{} ops/s", grouped(rate.round() as u64)),
@@ -282,8 +285,8 @@ fn hit_ratio(area: &Area<'_>, spans: &[Span], has_flash: bool) -> Drawn<Vec<Hove
     over_time(area, "Hit ratio", 0.0..100.0, &label, &curves, |percent| format!("{percent:.2} %"))
 }
 
-/// The title of a chart, and its axis from left to right.
-struct Across<'a> {
+/// The title of a chart, and its horizontal axis.
+struct XAxis<'a> {
     title: &'a str,
     start: f64,
     end: f64,
@@ -291,18 +294,18 @@ struct Across<'a> {
     words: fn(&f64) -> String,
 }
 
-/// Of a chart of these curves over the seconds of a run.
-fn seconds<'a>(title: &'a str, curves: &[Curve]) -> Across<'a> {
+/// The axis for curves over the seconds of a run.
+fn seconds<'a>(title: &'a str, curves: &[Curve]) -> XAxis<'a> {
     let end = curves.iter().flat_map(|curve| &curve.points).map(|(at, _)| *at).fold(1e-3, f64::max);
-    Across { title, start: 0.0, end, labels: 10, words: |seconds| format!("{} s", trimmed(*seconds)) }
+    XAxis { title, start: 0.0, end, labels: 10, words: |seconds| format!("{} s", trimmed(*seconds)) }
 }
 
 type Chart<'a, 'b, Y> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, Y>>;
 
-/// A chart without curves; upwards about so many labels with these words.
-fn field<'a, 'b, Y>(
+/// Draws the axes of a chart. The vertical one has about `labels` labels, formatted by `words`.
+fn axes<'a, 'b, Y>(
     area: &'a Area<'b>,
-    across: &Across<'_>,
+    axis: &XAxis<'_>,
     range: Y,
     (labels, words): (usize, &dyn Fn(&f64) -> String),
 ) -> Result<Chart<'a, 'b, Y::CoordDescType>, Box<dyn std::error::Error>>
@@ -313,18 +316,18 @@ where
     let mut chart = ChartBuilder::on(area)
         .margin(12)
         .margin_right(28)
-        .caption(across.title, (FONT, 14).into_font().color(&INK))
+        .caption(axis.title, (FONT, 14).into_font().color(&INK))
         .x_label_area_size(24)
         .y_label_area_size(64)
-        .build_cartesian_2d(across.start..across.end, range)?;
+        .build_cartesian_2d(axis.start..axis.end, range)?;
     chart
         .configure_mesh()
         .bold_line_style(GRID)
         .light_line_style(TRANSPARENT)
         .axis_style(PALE)
         .label_style((FONT, 12).into_font().color(&PALE))
-        .x_labels(across.labels)
-        .x_label_formatter(&across.words)
+        .x_labels(axis.labels)
+        .x_label_formatter(&axis.words)
         .y_label_formatter(&words)
         .y_labels(labels)
         .draw()?;
@@ -340,7 +343,7 @@ fn over_time(
     value_words: fn(f64) -> String,
 ) -> Drawn<Vec<Hover>> {
     let area = &above_legend(area, curves, 2)?;
-    let mut chart = field(area, &seconds(title, curves), range, (5, label))?;
+    let mut chart = axes(area, &seconds(title, curves), range, (5, label))?;
     let mut all = Vec::new();
     for curve in curves {
         let area = AreaSeries::new(curve.points.iter().copied(), 0.0, curve.look.colour.mix(0.08));
@@ -355,7 +358,7 @@ fn second_words(seconds: f64) -> String {
     format!("at {} s", trimmed(seconds))
 }
 
-/// For each layer that was timed, the 99th percentile of each interval.
+/// For each kind of operation that was timed, the 99th percentile of each interval.
 fn slow_curves(spans: &[Span]) -> Vec<Curve> {
     let of = |layer: Layer| {
         let point = |span: &Span| Some((span.until_seconds, span.tails.quantile_ns(layer, 0.99)? as f64));
@@ -371,7 +374,7 @@ fn slow_curves(spans: &[Span]) -> Vec<Curve> {
     Layer::ALL.map(of).into_iter().filter(|curve| !curve.points.is_empty()).collect()
 }
 
-/// How what was timed is drawn wherever it is. Gets are told apart by where they found their key in one chart, and not in another.
+/// The colour of a kind of operation, the same in all charts. Some charts divide gets by tier, and others do not.
 pub(super) fn look_of(name: &str) -> Look {
     const NAMES: [&str; 9] = [
         "get dram",
@@ -396,15 +399,15 @@ fn slow_over_time(area: &Area<'_>, title: &str, curves: &[Curve]) -> Drawn<Vec<H
     let points = || curves.iter().flat_map(|curve| &curve.points);
     let longest = points().map(|(_, ns)| *ns).fold(1e3, f64::max);
     let shortest = points().map(|(_, ns)| *ns).fold(longest, f64::min);
-    let across = seconds(title, curves);
+    let axis = seconds(title, curves);
     let range = (shortest.max(1.0) * 0.8..longest * 1.5).log_scale();
     let area = &above_legend(area, curves, 1)?;
-    let mut chart = field(area, &across, range, (5, &|ns| duration(*ns)))?;
+    let mut chart = axes(area, &axis, range, (5, &|ns| duration(*ns)))?;
     curves.iter().try_for_each(|curve| draw(&mut chart, curve))?;
     Ok(curves.iter().flat_map(|curve| hovers(&chart, curve, &second_words, &duration)).collect())
 }
 
-/// The curves of everything that was timed at least twice.
+/// The curves of all kinds of operations that were timed at least twice.
 fn curves(all: &InstanceReport) -> Vec<Curve> {
     let cache = Timed::ALL.map(|timed| (timed.name().replace('_', " "), all.latencies.of(timed)));
     let device = all.snapshot.flash.as_ref().and_then(|flash| flash.device_latency.clone());
@@ -417,11 +420,11 @@ fn curves(all: &InstanceReport) -> Vec<Curve> {
     drawn.collect()
 }
 
-/// Nines and nanoseconds: at `n` nines, what all but one in `10^n` operations stayed below.
+/// Points of a number of nines and a latency in nanoseconds: at `n` nines, one in `10^n` operations takes longer.
 fn curve(histogram: &Histogram) -> Vec<(f64, f64)> {
     let nines = (histogram.count() as f64).log10();
-    let steps = (nines * f64::from(POINTS_A_NINE)).floor() as u32;
-    let at = (0..=steps).map(|step| f64::from(step) / f64::from(POINTS_A_NINE)).chain([nines]);
+    let steps = (nines * f64::from(POINTS_PER_NINE)).floor() as u32;
+    let at = (0..=steps).map(|step| f64::from(step) / f64::from(POINTS_PER_NINE)).chain([nines]);
     at.filter_map(|n| Some((n, histogram.quantile_ns(1.0 - 10_f64.powf(-n))?.max(1) as f64))).collect()
 }
 
@@ -431,10 +434,10 @@ fn percentiles(area: &Area<'_>, title: &str, curves: &[Curve]) -> Drawn<Vec<Hove
     let longest = points().map(|(_, ns)| *ns).fold(1e3, f64::max);
     let shortest = points().map(|(_, ns)| *ns).fold(longest, f64::min);
     let words: fn(&f64) -> String = |nines| share(*nines);
-    let across = Across { title, start: 0.0, end: nines * 1.02, labels: nines as usize + 1, words };
+    let axis = XAxis { title, start: 0.0, end: nines * 1.02, labels: nines as usize + 1, words };
     let range = (shortest * 0.8..longest * 1.5).log_scale();
     let area = &above_legend(area, curves, 1)?;
-    let mut chart = field(area, &across, range, (10, &|ns| duration(*ns)))?;
+    let mut chart = axes(area, &axis, range, (10, &|ns| duration(*ns)))?;
     curves.iter().try_for_each(|curve| draw(&mut chart, curve))?;
     Ok(curves.iter().flat_map(|curve| hovers(&chart, curve, &share, &duration)).collect())
 }
@@ -448,14 +451,14 @@ where
     Y: Ranged<ValueType = f64>,
 {
     chart.draw_series([curve.look.line(curve.points.clone(), 2)])?;
-    // Of one interval there is no line.
+    // A single interval gives no line.
     if let [point] = curve.points[..] {
         chart.draw_series([Circle::new(point, 4, curve.look.colour.filled())])?;
     }
     Ok(())
 }
 
-/// Names the curves below the field if they are so many; within it the names would hide curves.
+/// Reserves space below the chart for a legend, if there are at least `at_least` curves. Within the chart, it would cover them.
 fn above_legend<'a>(
     area: &Area<'a>,
     curves: &[Curve],
@@ -468,7 +471,7 @@ fn above_legend<'a>(
     Ok(with_legend(area, &curves.iter().map(key).collect::<Vec<_>>())?)
 }
 
-/// `3` nines are `99.9 %`.
+/// Formats a percentile given in nines: 3 as `99.9 %`.
 fn share(nines: f64) -> String {
     let decimals = (nines - 2.0).max(0.0).round() as usize;
     format!("{:.decimals$} %", (1.0 - 10_f64.powf(-nines)) * 100.0)
@@ -479,21 +482,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_short() {
+    fn percentiles_and_durations_are_short() {
         assert_eq!([0.0, 1.0, 3.0, 5.0].map(share), ["0 %", "90 %", "99.9 %", "99.999 %"]);
         assert_eq!([80.0, 1e3, 1.5e6, 2e9].map(duration), ["80 ns", "1 µs", "1.5 ms", "2 s"]);
     }
 
-    /// A run of one interval had three charts with nothing in them.
     #[test]
-    fn one_interval_was_an_empty_chart() {
+    fn single_interval_is_drawn_as_a_point() {
         let curve = Curve { name: "one".to_owned(), look: Look::of(0), points: vec![(0.1, 50.0)] };
-        assert_eq!(panel_over_time(Over::HitRatio, &[curve]).unwrap().matches("<circle").count(), 1);
+        assert_eq!(panel_over_time(TimeChart::HitRatio, &[curve]).unwrap().matches("<circle").count(), 1);
     }
 
-    /// Sets were orange in one chart and pink in the next.
     #[test]
-    fn what_is_timed_changed_its_colour_from_chart_to_chart() {
+    fn each_kind_of_operation_has_a_colour_of_its_own() {
         let names = Timed::ALL.map(|timed| timed.name().replace('_', " "));
         let names = names.into_iter().chain(["device read", "device write"].map(str::to_owned));
         let mut looks: Vec<Look> = Vec::new();
@@ -504,20 +505,19 @@ mod tests {
         assert_eq!(look_of("get"), Look::of(0));
     }
 
-    /// It stood on white within the field, over the curves.
     #[test]
-    fn the_legend_covered_curves() {
+    fn legend_is_outside_the_chart() {
         let curves = ["one", "other"].map(|name| Curve {
             name: name.to_owned(),
             look: Look::of(name.len()),
             points: vec![(0.1, 50.0), (1.0, 60.0)],
         });
-        let svg = panel_over_time(Over::HitRatio, &curves).unwrap();
+        let svg = panel_over_time(TimeChart::HitRatio, &curves).unwrap();
         assert!(!svg.contains("opacity=\"0.85\""), "{svg}");
         assert!(curves.iter().all(|curve| svg.contains(&curve.name)));
     }
 
-    /// There are eight colours: the ninth run was not in the picture.
+    /// There are eight colours; further runs are dashed.
     #[test]
     fn more_runs_than_colours_are_all_drawn() {
         let curve = |number| Curve {
@@ -526,16 +526,17 @@ mod tests {
             points: vec![(1.0, 50.0), (2.0, 60.0)],
         };
         let curves: Vec<Curve> = (0..9).map(curve).collect();
-        let svg = panel_over_time(Over::HitRatio, &curves).unwrap();
+        let svg = panel_over_time(TimeChart::HitRatio, &curves).unwrap();
         assert!(curves.iter().all(|curve| svg.contains(&curve.name)), "{svg}");
-        // Dashes are lines of their own: the ninth is no second line like the first.
-        let solid = |curve: &Curve| panel_over_time(Over::HitRatio, std::slice::from_ref(curve)).unwrap();
+        // Each dash is a line element, so the ninth run has more of them than the first.
+        let alone =
+            |curve: &Curve| panel_over_time(TimeChart::HitRatio, std::slice::from_ref(curve)).unwrap();
         let lines = |svg: &str| svg.matches("<polyline").count();
-        assert!(lines(&solid(&curves[8])) > lines(&solid(&curves[0])) + 5);
+        assert!(lines(&alone(&curves[8])) > lines(&alone(&curves[0])) + 5);
     }
 
     #[test]
-    fn a_curve_ends_at_the_longest() {
+    fn curve_ends_at_the_maximum() {
         let mut histogram = Histogram::default();
         (1..=1000).for_each(|ns| histogram.record(ns * 1000));
         let points = curve(&histogram);

@@ -1,5 +1,5 @@
-//! How a run went over time: the counters of all instances together, at moments a fifth of a second or more apart, a
-//! hundredth of a virtual one in a simulated run.
+//! Samples of a run over time: the counters of all instances together, every 200 ms or more, or every 10 ms of virtual time or more in
+//! a simulated run.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use crate::run::counts::Counts;
 use crate::run::target::{FlashBytes, Settled};
 use crate::run::{Observable, Watcher};
 
-/// Moments kept; when they become twice as many, every second one goes.
-const MOMENTS: usize = 300;
+/// Number of samples that are kept. When there are twice as many, every second one is dropped.
+const MAX_SAMPLES: usize = 300;
 
-/// The counters of all instances, at a moment.
+/// The counters of all instances at one time.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Moment {
     /// Since the start of the run.
     pub seconds: f64,
-    /// What was asked so far.
+    /// Counters since the start of the run.
     pub counts: Counts,
-    /// What was written so far; `None` without flash.
+    /// Byte counters of flash since the start of the run; `None` without flash.
     pub flash: Option<FlashBytes>,
 }
 
@@ -30,9 +30,9 @@ impl Moment {
         Self { seconds: elapsed.as_secs_f64(), counts, flash }
     }
 
-    /// What happened since `earlier`. At the start of a run nothing was written.
+    /// The difference to `earlier`. At the start of a run, all byte counters are 0.
     fn since(&self, earlier: &Self) -> Span {
-        let nothing = FlashBytes {
+        let zero = FlashBytes {
             logical: Some(0),
             waiting: Some(0),
             host: Some(0),
@@ -44,65 +44,65 @@ impl Moment {
             until_seconds: self.seconds,
             seconds: self.seconds - earlier.seconds,
             counts: self.counts.since(&earlier.counts),
-            flash: self.flash.map(|flash| flash.since(earlier.flash.unwrap_or(nothing))),
+            flash: self.flash.map(|flash| flash.since(earlier.flash.unwrap_or(zero))),
             tails: Tails::default(),
         }
     }
 }
 
-/// The counters at moments of a run, each since its start, and what was timed since the moment before.
+/// Samples of the counters, each since the start of the run, with the latencies since the previous sample.
 #[derive(Debug, Clone, Default)]
 pub struct Series {
-    moments: Vec<(Moment, Tails)>,
-    /// Timed since the last moment.
-    untold: Tails,
-    /// Looks between two moments, less one.
+    samples: Vec<(Moment, Tails)>,
+    /// Latencies since the last kept sample.
+    pending_tails: Tails,
+    /// Samples that are dropped between two kept ones.
     skip: usize,
     skipped: usize,
 }
 
-/// What happened between two moments.
+/// Figures of the time between two samples.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Span {
-    /// Its end, seconds since the start.
+    /// Its end, in seconds since the start of the run.
     pub until_seconds: f64,
     /// Its length.
     pub seconds: f64,
-    /// What was counted in it.
+    /// Counters in it.
     pub counts: Counts,
-    /// What was written in it; `None` without flash.
+    /// Bytes written in it; `None` without flash.
     pub flash: Option<FlashBytes>,
-    /// What was timed in it.
+    /// Latencies in it.
     pub tails: Tails,
 }
 
 impl Series {
-    /// Whether the next look is taken down.
+    /// Whether the next sample is kept.
     fn is_due(&self) -> bool {
         self.skipped >= self.skip
     }
 
-    /// A look that is not taken down.
-    fn pass(&mut self) {
+    /// Counts a sample that is dropped.
+    fn skip_sample(&mut self) {
         self.skipped += 1;
     }
 
-    /// Takes a look down, if it is due, with what was timed since the look before.
-    pub fn look(&mut self, moment: Moment, tails: &Tails) {
-        self.untold.merge(tails);
+    /// Adds a sample, if it is due. `tails` are the latencies since the previous call.
+    pub fn add(&mut self, moment: Moment, tails: &Tails) {
+        self.pending_tails.merge(tails);
         if !self.is_due() {
-            return self.pass();
+            return self.skip_sample();
         }
         self.skipped = 0;
-        self.moments.push((moment, std::mem::take(&mut self.untold)));
-        if self.moments.len() >= 2 * MOMENTS {
-            // Counters only grow: a moment less makes two spans one, and nothing is lost but detail.
-            for pair in self.moments.chunks_exact_mut(2) {
+        self.samples.push((moment, std::mem::take(&mut self.pending_tails)));
+        if self.samples.len() >= 2 * MAX_SAMPLES {
+            // Counters only grow, so dropping a sample joins two spans without changing their sum.
+            for pair in self.samples.chunks_exact_mut(2) {
                 let [(_, first), (_, second)] = pair else { unreachable!("two each") };
                 second.merge(first);
             }
             let mut number = 0;
-            self.moments.retain(|_| {
+            self.samples.retain(|_| {
                 number += 1;
                 number % 2 == 0
             });
@@ -110,87 +110,88 @@ impl Series {
         }
     }
 
-    /// The end of the run, whenever the last look was. A rest too short to tell a rate by joins the span before.
+    /// Adds the end of the run. If the last span would be too short to compute a rate, it is joined with the span before.
     pub fn end(&mut self, moment: Moment) {
-        let usual_span = moment.seconds / (self.moments.len() + 1) as f64;
-        let is_rest = |(last, _): &mut (Moment, Tails)| moment.seconds - last.seconds < usual_span / 2.0;
-        while let Some((_, tails)) = self.moments.pop_if(is_rest) {
-            self.untold.merge(&tails);
+        let usual_span = moment.seconds / (self.samples.len() + 1) as f64;
+        let is_too_close = |(last, _): &mut (Moment, Tails)| moment.seconds - last.seconds < usual_span / 2.0;
+        while let Some((_, tails)) = self.samples.pop_if(is_too_close) {
+            self.pending_tails.merge(&tails);
         }
-        self.moments.push((moment, std::mem::take(&mut self.untold)));
+        self.samples.push((moment, std::mem::take(&mut self.pending_tails)));
     }
 
-    /// What happened between the moments, the first span beginning with the run.
+    /// The spans between samples. The first one begins with the run.
     pub fn spans(&self) -> impl Iterator<Item = Span> + '_ {
-        let starts = std::iter::once(Moment::default()).chain(self.moments.iter().map(|(moment, _)| *moment));
+        let starts = std::iter::once(Moment::default()).chain(self.samples.iter().map(|(moment, _)| *moment));
         let spans = starts
-            .zip(&self.moments)
+            .zip(&self.samples)
             .map(|(before, (after, tails))| Span { tails: tails.clone(), ..after.since(&before) });
         spans.filter(|span| span.seconds > 0.0)
     }
 }
 
-/// What a drive under all instances counts by itself: both at one moment, for it counts a write when it comes and instances when it
-/// has ended.
+/// Byte counters of a model drive under all instances. Both are read at the same time. The drive counts a write when it is submitted, and
+/// an instance when it completes.
 #[derive(Debug, Clone, Copy)]
 pub struct DriveBytes {
-    /// Bytes that hosts wrote.
+    /// Host writes.
     pub host: u64,
-    /// Bytes that the medium wrote.
+    /// Media writes.
     pub media: u64,
 }
 
 impl DriveBytes {
-    /// Puts them in the place of what the instances know.
+    /// Replaces the byte counters of the instances.
     pub fn set(&self, flash: &mut FlashBytes) {
         (flash.host, flash.media) = (Some(self.host), Some(self.media));
     }
 }
 
-/// Takes a series down for somebody who watches too, and tells him each span as it ends.
+/// Records a series in front of another watcher, and passes each interval to it.
 pub struct Recorder<'a> {
     watcher: &'a mut dyn Watcher,
-    /// What the drive under all instances counts, where it counts by itself.
+    /// Reads the counters of the model drive, if there is one.
     drive_bytes: &'a dyn Fn() -> Option<DriveBytes>,
-    /// So far.
+    /// The series so far.
     pub series: Series,
-    told: Moment,
-    /// Seen and not told: the run may have ended before it.
+    /// The end of the last interval that the watcher received.
+    reported: Moment,
+    /// The last sample. Its interval is not reported yet, as the run may have ended before it.
     last: Option<(Moment, Tails)>,
-    /// When somebody last looked.
+    /// Latency totals at the last sample.
     timed: Timings,
-    when_warm: &'a dyn Fn(),
+    on_warm: &'a dyn Fn(),
 }
 
 impl<'a> Recorder<'a> {
-    /// A recorder in front of `watcher`, which calls `when_warm` where the figures begin.
+    /// Creates a recorder in front of `watcher`; `on_warm` is called when the warm-up ends.
     pub fn new(
         watcher: &'a mut dyn Watcher,
         drive_bytes: &'a dyn Fn() -> Option<DriveBytes>,
-        when_warm: &'a dyn Fn(),
+        on_warm: &'a dyn Fn(),
     ) -> Self {
-        let (series, told, timed) = (Series::default(), Moment::default(), Timings::default());
-        Self { watcher, drive_bytes, series, told, last: None, timed, when_warm }
+        let (series, reported, timed) = (Series::default(), Moment::default(), Timings::default());
+        Self { watcher, drive_bytes, series, reported, last: None, timed, on_warm }
     }
 
-    /// The end of the run.
+    /// Records the end of the run.
     pub fn end(&mut self, moment: Moment) {
         self.series.end(moment);
         let tails = match self.last.take() {
             Some((last, tails)) if last.seconds < moment.seconds => {
-                self.tell(last, tails);
+                self.report_interval(last, tails);
                 Tails::default()
             }
             after_the_end => after_the_end.map(|(_, tails)| tails).unwrap_or_default(),
         };
-        self.tell(moment, tails);
+        self.report_interval(moment, tails);
     }
 
-    fn tell(&mut self, moment: Moment, tails: Tails) {
+    fn report_interval(&mut self, moment: Moment, tails: Tails) {
         if self.watcher.needs_intervals() {
-            self.watcher.interval(&Span { tails, ..moment.since(&self.told) });
+            self.watcher.interval(&Span { tails, ..moment.since(&self.reported) });
         }
-        self.told = moment;
+        self.reported = moment;
     }
 }
 
@@ -200,7 +201,7 @@ impl Watcher for Recorder<'_> {
     }
 
     fn sample(&mut self, instances: &[&dyn Observable], elapsed: Duration) {
-        // Drives need not be asked for what nobody keeps.
+        // Reading the drives is skipped for samples that are not kept.
         if self.series.is_due() || self.watcher.needs_intervals() {
             let mut moment = Moment::of(instances, elapsed);
             if let Some(flash) = &mut moment.flash {
@@ -208,12 +209,12 @@ impl Watcher for Recorder<'_> {
             }
             let timed = Timings::of(instances);
             let tails = timed.since(&std::mem::replace(&mut self.timed, timed.clone()));
-            self.series.look(moment, &tails);
+            self.series.add(moment, &tails);
             if let Some((last, tails)) = self.last.replace((moment, tails)) {
-                self.tell(last, tails);
+                self.report_interval(last, tails);
             }
         } else {
-            self.series.pass();
+            self.series.skip_sample();
         }
         self.watcher.sample(instances, elapsed);
     }
@@ -224,7 +225,7 @@ impl Watcher for Recorder<'_> {
 
     fn warmed_up(&mut self) {
         self.watcher.warmed_up();
-        (self.when_warm)();
+        (self.on_warm)();
     }
 }
 
@@ -237,37 +238,37 @@ mod tests {
     }
 
     #[test]
-    fn spans_add_up_to_the_run_however_long_it_is() {
-        for looks in [1_u64, 2, 599, 600, 601, 5_000, 100_000] {
+    fn spans_add_up_to_the_run_of_any_length() {
+        for samples in [1_u64, 2, 599, 600, 601, 5_000, 100_000] {
             let mut series = Series::default();
-            (1..=looks).for_each(|look| series.look(at(look as f64 / 5.0, look * 10), &Tails::default()));
-            let end_seconds = looks as f64 / 5.0 + 0.001;
-            series.end(at(end_seconds, looks * 10 + 7));
+            (1..=samples).for_each(|n| series.add(at(n as f64 / 5.0, n * 10), &Tails::default()));
+            let end_seconds = samples as f64 / 5.0 + 0.001;
+            series.end(at(end_seconds, samples * 10 + 7));
             let spans: Vec<_> = series.spans().collect();
-            assert!(spans.len() <= 2 * MOMENTS, "{looks} looks became {} spans", spans.len());
-            assert_eq!(spans.iter().map(|span| span.counts.ops).sum::<u64>(), looks * 10 + 7);
+            assert!(spans.len() <= 2 * MAX_SAMPLES, "{samples} samples became {} spans", spans.len());
+            assert_eq!(spans.iter().map(|span| span.counts.ops).sum::<u64>(), samples * 10 + 7);
             let seconds: f64 = spans.iter().map(|span| span.seconds).sum();
             assert!((seconds - end_seconds).abs() < 1e-6, "{seconds} of {end_seconds}");
         }
     }
 
     #[test]
-    fn the_last_glimpse_of_a_run_is_no_span_of_its_own() {
+    fn sample_just_before_the_end_is_joined_with_the_last_span() {
         let mut series = Series::default();
-        series.look(at(0.2, 100), &Tails::default());
-        series.look(at(0.4, 200), &Tails::default());
+        series.add(at(0.2, 100), &Tails::default());
+        series.add(at(0.4, 200), &Tails::default());
         series.end(at(0.401, 200));
         assert_eq!(series.spans().map(|span| span.counts.ops).collect::<Vec<_>>(), [100, 100]);
     }
 
     #[test]
-    fn the_last_glimpses_of_a_run_are_no_spans_of_their_own_however_many() {
+    fn several_samples_just_before_the_end_are_joined_with_the_last_span() {
         let mut series = Series::default();
-        (1..=10_u32).for_each(|look| {
-            series.look(at(f64::from(look) * 0.2, 100 * u64::from(look)), &Tails::default());
+        (1..=10_u32).for_each(|number| {
+            series.add(at(f64::from(number) * 0.2, 100 * u64::from(number)), &Tails::default());
         });
-        series.look(at(2.03, 1010), &Tails::default());
-        series.look(at(2.05, 1015), &Tails::default());
+        series.add(at(2.03, 1010), &Tails::default());
+        series.add(at(2.05, 1015), &Tails::default());
         series.end(at(2.06, 1016));
         assert_eq!(series.spans().map(|span| span.counts.ops).collect::<Vec<_>>()[8..], [100, 116]);
     }
@@ -285,21 +286,21 @@ mod tests {
         }
     }
 
-    /// A simulated run is looked at when the hundredth of a second is over in which it ended.
+    /// A simulated run is sampled every 10 ms, so the last sample can be later than its end.
     #[test]
-    fn a_look_after_the_end_is_no_interval_behind_the_run() {
+    fn sample_after_the_end_is_no_interval() {
         let mut listener = Listener::default();
         let mut recorder = Recorder::new(&mut listener, &|| None, &|| ());
         for hundredths in 1..=3 {
             recorder.sample(&[], Duration::from_millis(10 * hundredths));
         }
         recorder.end(at(0.023, 100));
-        let told: Vec<_> = listener.0.iter().map(|span| (span.until_seconds, span.counts.ops)).collect();
-        assert_eq!(told, [(0.01, 0), (0.02, 0), (0.023, 100)]);
+        let intervals: Vec<_> = listener.0.iter().map(|span| (span.until_seconds, span.counts.ops)).collect();
+        assert_eq!(intervals, [(0.01, 0), (0.02, 0), (0.023, 100)]);
     }
 
     #[test]
-    fn a_run_shorter_than_a_look_is_one_span() {
+    fn run_shorter_than_a_sampling_interval_is_one_span() {
         let mut series = Series::default();
         series.end(at(0.1, 5));
         assert_eq!(series.spans().count(), 1);

@@ -1,7 +1,7 @@
 //! Whether a run was long enough: whether its figures had stopped changing when it ended.
 //!
-//! The second half of what is counted is cut into equal parts, and each figure is judged over them by the rule that a drive is
-//! preconditioned by ([`crate::steady`]). A run that is not steady did not fail; its figures are those of its length.
+//! The second half of the measured time is divided into equal parts, and each figure is tested over them by the rule for
+//! preconditioning a drive ([`crate::steady`]). A run that is not steady did not fail; its figures depend on its length.
 
 use serde_json::{Value, json};
 
@@ -11,32 +11,32 @@ use crate::run::InstanceReport;
 use crate::run::counts::ratio;
 use crate::steady::{ROUNDS, is_steady};
 
-/// How steady a run's figures were at its end; of all instances together.
+/// Steadiness of a run's figures at its end, over all instances together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Steadiness {
-    /// Where the first part begins, seconds after the start of the run.
+    /// Start of the first part, in seconds since the start of the run.
     pub from_seconds: f64,
     /// Length of a part.
     pub part_seconds: f64,
-    /// The figures by their names; `None` is not known, or there were too few looks to tell.
-    pub figures: [(&'static str, Option<Judged>); 4],
+    /// The figures by name; `None` if unknown, or if there were too few samples.
+    pub figures: [(&'static str, Option<Trend>); 4],
 }
 
-/// A figure at the end of a run.
+/// A figure over the parts of the second half of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Judged {
+pub struct Trend {
     /// Whether it had stopped changing.
     pub steady: bool,
-    /// In the first part that was looked at.
+    /// Value in the first part.
     pub first: f64,
-    /// In the last.
+    /// Value in the last part.
     pub last: f64,
 }
 
-/// Looks that a part needs, so that none is the echo of another's.
-const LOOKS_PER_PART: usize = 2;
+/// Samples that a part needs, so that its value is independent of its neighbours'.
+const SAMPLES_PER_PART: usize = 2;
 
-/// What was counted in a part.
+/// Counters of one part.
 #[derive(Debug, Clone, Copy, Default)]
 struct Part {
     ops: f64,
@@ -57,24 +57,24 @@ impl Steadiness {
         let part_seconds = totals.seconds / 2.0 / ROUNDS as f64;
         let from_seconds = warm_seconds + totals.seconds / 2.0;
         let spans: Vec<Span> = report.series.spans().collect();
-        let looked = spans.iter().filter(|span| span.until_seconds > from_seconds).count();
-        let parts = (looked >= LOOKS_PER_PART * ROUNDS).then(|| parts(&spans, from_seconds, part_seconds));
-        let judged = |value: &dyn Fn(&Part) -> Option<f64>| {
+        let samples = spans.iter().filter(|span| span.until_seconds > from_seconds).count();
+        let parts = (samples >= SAMPLES_PER_PART * ROUNDS).then(|| parts(&spans, from_seconds, part_seconds));
+        let trend = |value: &dyn Fn(&Part) -> Option<f64>| {
             let values: Option<Vec<f64>> = parts.as_ref()?.iter().map(value).collect();
             let values = values?;
-            Some(Judged { steady: is_steady(&values), first: *values.first()?, last: *values.last()? })
+            Some(Trend { steady: is_steady(&values), first: *values.first()?, last: *values.last()? })
         };
         let of = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole);
         let figures = [
-            ("hit_ratio", judged(&|part| of(part.hits, part.gets))),
-            ("throughput_ops_per_second", judged(&|part| of(part.ops, part_seconds))),
-            ("alwa", judged(&|part| of(part.settled_host?, part.settled?))),
-            ("dlwa", judged(&|part| of(part.media?, part.host?))),
+            ("hit_ratio", trend(&|part| of(part.hits, part.gets))),
+            ("throughput_ops_per_second", trend(&|part| of(part.ops, part_seconds))),
+            ("alwa", trend(&|part| of(part.settled_host?, part.settled?))),
+            ("dlwa", trend(&|part| of(part.media?, part.host?))),
         ];
         Self { from_seconds, part_seconds, figures }
     }
 
-    /// Its part of the result file.
+    /// Its figures for the result file.
     #[must_use]
     pub fn to_json(&self, filled: Option<bool>) -> Value {
         let mut all = json!({
@@ -83,19 +83,19 @@ impl Steadiness {
             "parts": ROUNDS,
             "flash_filled": filled,
         });
-        for (name, judged) in &self.figures {
-            let judged = judged.map(|it| json!({ "steady": it.steady, "first": it.first, "last": it.last }));
-            all[*name] = judged.into();
+        for (name, trend) in &self.figures {
+            let trend = trend.map(|it| json!({ "steady": it.steady, "first": it.first, "last": it.last }));
+            all[*name] = trend.into();
         }
         all
     }
 
-    /// What a user should know of it.
+    /// The warning for figures that are not steady.
     #[must_use]
     pub fn remark(&self) -> Option<String> {
-        let unsteady = self.figures.iter().filter_map(|(name, judged)| {
-            let judged = judged.filter(|it| !it.steady && it.first.max(it.last) > 0.0)?;
-            Some(words(name, judged))
+        let unsteady = self.figures.iter().filter_map(|(name, trend)| {
+            let trend = trend.filter(|it| !it.steady && it.first.max(it.last) > 0.0)?;
+            Some(words(name, trend))
         });
         let unsteady: Vec<String> = unsteady.collect();
         let (from, to) = (self.from_seconds, self.from_seconds + self.part_seconds * ROUNDS as f64);
@@ -105,8 +105,8 @@ impl Steadiness {
     }
 }
 
-fn words(name: &str, judged: Judged) -> String {
-    let Judged { first, last, .. } = judged;
+fn words(name: &str, trend: Trend) -> String {
+    let Trend { first, last, .. } = trend;
     let direction = match last / first {
         change if change > 1.05 => "was rising",
         change if change < 0.95 => "was falling",
@@ -119,7 +119,7 @@ fn words(name: &str, judged: Judged) -> String {
     }
 }
 
-/// What was counted in each part. A look that lies across an edge is shared out by time.
+/// The counters of each part. A span that overlaps two parts is divided between them by time.
 fn parts(spans: &[Span], from_seconds: f64, part_seconds: f64) -> [Part; ROUNDS] {
     let zero = Some(0.0);
     let nothing = Part { settled: zero, settled_host: zero, host: zero, media: zero, ..Part::default() };
@@ -147,7 +147,7 @@ fn parts(spans: &[Span], from_seconds: f64, part_seconds: f64) -> [Part; ROUNDS]
     all
 }
 
-/// Whether flash was written once as a whole, in the warm-up or after, or by an earlier run; `None` where there is none.
+/// Whether the whole flash was written once, during the warm-up, after it, or by an earlier run; `None` without flash.
 #[must_use]
 pub fn was_filled(report: &InstanceReport) -> Option<bool> {
     let flash = report.snapshot.flash.as_ref()?;
@@ -159,7 +159,7 @@ fn written(report: &InstanceReport) -> Option<u64> {
     Some(report.snapshot.flash.as_ref()?.host_bytes? + before)
 }
 
-/// What a user should know of a cache that did not fill.
+/// The warning for flash that was not filled once.
 #[must_use]
 pub fn unfilled_remark(report: &InstanceReport) -> Option<String> {
     const GIB: f64 = (1_u64 << 30) as f64;
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_hold_what_was_counted_in_them_and_looks_across_an_edge_are_shared_out() {
+    fn spans_across_the_edge_of_a_part_are_divided_by_time() {
         let spans: Vec<Span> = (0..20).map(|second| span(second, u64::from(second), 200)).collect();
         let parts = parts(&spans, 10.5, 1.5);
         assert!(parts.iter().all(|part| (part.ops - 1500.0).abs() < 1e-6));
@@ -213,19 +213,19 @@ mod tests {
     }
 
     #[test]
-    fn a_long_look_is_shared_out_by_time_and_one_outside_need_not_tell() {
+    fn long_span_is_divided_by_time_and_a_span_before_the_parts_is_ignored() {
         let before = Span { flash: None, ..span(9, 500, 0) };
         let long = Span { until_seconds: 14.0, seconds: 4.0, ..span(0, 500, 400) };
         for part in parts(&[before, long], 10.0, 0.8) {
-            let counted = [part.ops - 200.0, part.hits - 100.0, part.host.unwrap() - 80.0];
-            assert!(counted.iter().all(|off| off.abs() < 1e-6), "{part:?}");
+            let off = [part.ops - 200.0, part.hits - 100.0, part.host.unwrap() - 80.0];
+            assert!(off.iter().all(|off| off.abs() < 1e-6), "{part:?}");
         }
     }
 
     #[test]
-    fn what_was_not_steady_is_told_with_its_direction() {
-        let rising = Judged { steady: false, first: 0.5, last: 0.75 };
-        let steady = Judged { steady: true, first: 1.0, last: 1.0 };
+    fn unsteady_figure_is_reported_with_its_direction() {
+        let rising = Trend { steady: false, first: 0.5, last: 0.75 };
+        let steady = Trend { steady: true, first: 1.0, last: 1.0 };
         let figures = [
             ("hit_ratio", Some(rising)),
             ("throughput_ops_per_second", Some(steady)),

@@ -1,4 +1,4 @@
-//! The tenants of a run, those with the most requests first.
+//! Figures per tenant, ordered by the number of requests.
 
 use serde_json::{Value, json};
 
@@ -6,18 +6,18 @@ use super::text::{grouped, line, percent};
 use crate::run::InstanceReport;
 use crate::run::tenants::{TenantCounts, Tenants};
 
-/// Tenants that the result file has by name.
+/// Limit of the tenants that the result file lists.
 pub const IN_FILE: usize = 1000;
-/// Those in text.
+/// Limit of the tenants that the text lists.
 const IN_TEXT: usize = 20;
 
-/// The tenants of an instance's result; `null` where the trace has none.
+/// The tenants for the result file; `null` if the trace has none.
 #[must_use]
 pub fn to_json(report: &InstanceReport) -> Value {
     let Some(tenants) = &report.tenants else { return Value::Null };
-    let mut told = tenants.json(IN_FILE, counts_json);
-    told["all"] = counts_json(&tenants.sum());
-    told
+    let mut json = tenants.json(IN_FILE, counts_json);
+    json["all"] = counts_json(&tenants.sum());
+    json
 }
 
 fn counts_json(counts: &TenantCounts) -> Value {
@@ -36,7 +36,7 @@ fn counts_json(counts: &TenantCounts) -> Value {
     })
 }
 
-/// The same for people; nothing where the trace has no tenants.
+/// The tenants as text; empty if the trace has none.
 #[must_use]
 pub fn to_text(report: &InstanceReport) -> String {
     let Some(tenants) = &report.tenants else { return String::new() };
@@ -60,7 +60,7 @@ pub fn to_text(report: &InstanceReport) -> String {
     out
 }
 
-/// Names are cut to this.
+/// Longer names are cut.
 const LONGEST_NAME: usize = 40;
 
 fn width(tenants: &Tenants) -> usize {

@@ -1,5 +1,5 @@
-//! CacheBench's result lines, so that scripts written for them go on working. Where it prints 0 for what it does not
-//! know, `unknown` stands here.
+//! CacheBench's result lines, so that scripts written for them keep working. Where CacheBench prints 0 for an unknown value, `unknown`
+//! is printed.
 
 use std::fmt::Write;
 
@@ -27,25 +27,25 @@ const PERCENTILES: [(&str, f64); 8] = [
     ("p100", 1.0),
 ];
 
-/// What is printed besides.
+/// Optional parts of the output.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TextOptions {
-    /// Percentiles of finds and allocations.
+    /// Latency percentiles of finds and allocations.
     pub api_latency: bool,
     /// Memory of each size class.
-    pub class_memory: Option<SizeForm>,
+    pub class_memory: Option<SizeFormat>,
 }
 
-/// How sizes are written.
+/// Format of sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SizeForm {
-    /// `1.50 MB`, of 2^20 bytes as CacheBench's.
+pub enum SizeFormat {
+    /// `1.50 MB`, with 2^20 bytes per MB as in CacheBench.
     HumanReadable,
     /// Bytes.
     Raw,
 }
 
-/// Results of one instance.
+/// The results of one instance.
 #[must_use]
 pub fn results(report: &InstanceReport, options: TextOptions) -> String {
     let mut out = String::from("== Test Results ==\n== Allocator Stats ==\n");
@@ -87,7 +87,7 @@ pub fn results(report: &InstanceReport, options: TextOptions) -> String {
     out
 }
 
-/// What the walks over DRAM saw.
+/// Figures of the iterations over DRAM.
 fn dram_iterator(Sweeps { mode, sweeps, items, bytes, ns, .. }: Sweeps) -> String {
     let mut out = "\n== DRAM Iterator Stats ==\n".to_owned();
     let a_sweep = ns.checked_div(sweeps).map_or_else(|| "unknown".to_owned(), grouped);
@@ -98,23 +98,23 @@ fn dram_iterator(Sweeps { mode, sweeps, items, bytes, ns, .. }: Sweeps) -> Strin
     out
 }
 
-/// Each insert and each offer to flash ended as one of these; nothing is dropped without a word.
+/// Counts of inserts and of offers to flash by outcome. Each insert and each offer has exactly one outcome.
 fn how_inserts_ended(snapshot: &Snapshot) -> String {
     let mut out = String::new();
-    let mut told = |name: &str, ends: &[OutcomeCount]| {
-        let worth_telling = ends.iter().filter(|(name, count)| *count > 0 || *name == "stored");
+    let mut add = |name: &str, outcomes: &[OutcomeCount]| {
+        let shown = outcomes.iter().filter(|(name, count)| *count > 0 || *name == "stored");
         let words: Vec<String> =
-            worth_telling.map(|(name, count)| format!("{} {}", grouped(*count), end_words(name))).collect();
+            shown.map(|(name, count)| format!("{} {}", grouped(*count), outcome_words(name))).collect();
         if !words.is_empty() {
             line(&mut out, format_args!("{name:14}: {}", words.join(", ")));
         }
     };
-    told("RAM inserts", &snapshot.insert_ends);
+    add("RAM inserts", &snapshot.insert_ends);
     if snapshot.chain_ends.iter().any(|(_, count)| *count > 0) {
-        told("RAM chained", &snapshot.chain_ends);
+        add("RAM chained", &snapshot.chain_ends);
     }
     if let Some(flash) = &snapshot.flash {
-        told("NVM inserts", &flash.put_ends);
+        add("NVM inserts", &flash.put_ends);
         if let Some(lost) = flash.lost.filter(|lost| *lost > 0) {
             line(&mut out, format_args!("NVM lost items: {}, to failed writes or damage", grouped(lost)));
         }
@@ -122,15 +122,15 @@ fn how_inserts_ended(snapshot: &Snapshot) -> String {
     if out.is_empty() { out } else { format!("\n== How Inserts Ended ==\n{out}") }
 }
 
-/// `rejected_too_large` as `rejected: too large`.
-fn end_words(name: &str) -> String {
+/// Formats `rejected_too_large` as `rejected: too large`.
+fn outcome_words(name: &str) -> String {
     let why =
         |verb: &str| name.strip_prefix(verb).map(|why| format!("{verb}: {}", why.trim_start_matches('_')));
     let words = why("rejected").or_else(|| why("dropped")).unwrap_or_else(|| name.to_owned());
     words.replace('_', " ")
 }
 
-/// How reading the trace went, in CacheBench's words, and the first rows that could not be read.
+/// Statistics of reading the trace, in CacheBench's wording, and the first invalid rows.
 fn generator(trace: &ReplayStats) -> String {
     let name = match trace.cut {
         Cut::Pages => "KVReplayGenerator",
@@ -152,8 +152,8 @@ fn generator(trace: &ReplayStats) -> String {
     out
 }
 
-/// What became of requests for several items, in CacheBench's words. `extract_latency.sh` takes the second and the fifth word
-/// behind `egressBytesPerSec`.
+/// Figures of requests for several items, in CacheBench's wording. `extract_latency.sh` reads the second and the fifth word after
+/// `egressBytesPerSec`.
 fn objects(counts: &Counts, seconds: f64) -> String {
     let mut out = String::new();
     if counts.objects == 0 {
@@ -161,14 +161,14 @@ fn objects(counts: &Counts, seconds: f64) -> String {
     }
     let per_second = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
     let gib = |bytes: f64| format!("{:6.2}", bytes / GIB);
-    let (asked, fetched) = (counts.egress_bytes, counts.ingress_bytes);
+    let (requested, fetched) = (counts.egress_bytes, counts.ingress_bytes);
     let of_objects = |count: u64| percent(ratio(count, counts.objects));
     line(
         &mut out,
         format_args!(
             "{:18}: {} GB, {:18}: {:>7}",
             "getBytes",
-            gib(asked as f64),
+            gib(requested as f64),
             "success",
             percent(counts.byte_hit_ratio())
         ),
@@ -178,15 +178,15 @@ fn objects(counts: &Counts, seconds: f64) -> String {
         format_args!(
             "{:18}: {} GB, {:18}: {} GB, {:18}: {} GB/s, {:18}: {} GB/s, {:18}: {:>7}",
             "egressBytes",
-            gib(asked as f64),
+            gib(requested as f64),
             "ingressBytes",
             gib(fetched as f64),
             "egressBytesPerSec",
-            gib(per_second(asked)),
+            gib(per_second(requested)),
             "ingressBytesPerSec",
             gib(per_second(fetched)),
             "ingressEgressratio",
-            percent(ratio(fetched, asked))
+            percent(ratio(fetched, requested))
         ),
     );
     line(
@@ -206,7 +206,7 @@ fn objects(counts: &Counts, seconds: f64) -> String {
     out
 }
 
-/// The last lines: what failed, and the verdict.
+/// The last lines: warnings, failures, and the verdict.
 #[must_use]
 pub fn verdict(report: &RunReport) -> String {
     let mut out = String::new();
@@ -221,10 +221,10 @@ pub fn verdict(report: &RunReport) -> String {
     }
     if let Some(why) = report.instances.iter().find_map(|it| it.stopped) {
         let done: u64 = report.instances.iter().map(InstanceReport::ops_with_warmup).sum();
-        let asked = report.instances.iter().map(|it| it.settings.total_ops()).fold(0, u64::saturating_add);
+        let total = report.instances.iter().map(|it| it.settings.total_ops()).fold(0, u64::saturating_add);
         line(
             &mut out,
-            format_args!("Ended early, {why}: {} of {} operations", grouped(done), grouped(asked)),
+            format_args!("Ended early, {why}: {} of {} operations", grouped(done), grouped(total)),
         );
     }
     out += if report.passed() { "Finished!\n" } else { "Failed.\n" };
@@ -265,8 +265,8 @@ pub fn allocator(
     for (pool, used) in dram.pool_usage.iter().enumerate() {
         line(&mut out, format_args!("Fraction of pool {pool} used : {used:.2}"));
     }
-    if let Some(form) = at_the_end.and_then(|(_, options)| options.class_memory) {
-        class_memory(&mut out, &dram.classes, form);
+    if let Some(format) = at_the_end.and_then(|(_, options)| options.class_memory) {
+        class_memory(&mut out, &dram.classes, format);
     }
     line(&mut out, format_args!("Cache Gets    : {}", grouped(counts.gets)));
     line(&mut out, format_args!("Hit Ratio     : {:>6}", percent(counts.hit_ratio())));
@@ -285,12 +285,12 @@ pub fn allocator(
     out
 }
 
-fn class_memory(out: &mut String, classes: &[ClassUse], form: SizeForm) {
+fn class_memory(out: &mut String, classes: &[ClassUse], format: SizeFormat) {
     let name = |it: &ClassUse| {
-        format!("pid{:2} cid{:4} {:>10}", it.pool, it.class, size(u64::from(it.chunk_bytes), form))
+        format!("pid{:2} cid{:4} {:>10}", it.pool, it.class, size(u64::from(it.chunk_bytes), format))
     };
     for class in classes {
-        line(out, format_args!("{} memorySize: {:>10}", name(class), size(class.slab_bytes, form)));
+        line(out, format_args!("{} memorySize: {:>10}", name(class), size(class.slab_bytes, format)));
     }
     for class in classes {
         let used = ratio(class.used_bytes, class.slab_bytes).unwrap_or(0.0);
@@ -298,11 +298,11 @@ fn class_memory(out: &mut String, classes: &[ClassUse], form: SizeForm) {
     }
 }
 
-fn size(bytes: u64, form: SizeForm) -> String {
-    let unit = if form == SizeForm::Raw { 0 } else { bytes.max(1).ilog2() / 10 };
+fn size(bytes: u64, format: SizeFormat) -> String {
+    let unit = if format == SizeFormat::Raw { 0 } else { bytes.max(1).ilog2() / 10 };
     match ["B", "KB", "MB", "GB"].get(unit as usize) {
         Some(name) if unit > 0 => format!("{:.2}{name}", bytes as f64 / f64::from(1_u32 << (10 * unit))),
-        Some(name) if form == SizeForm::HumanReadable => format!("{bytes}{name}"),
+        Some(name) if format == SizeFormat::HumanReadable => format!("{bytes}{name}"),
         Some(_) => bytes.to_string(),
         None => format!("{:.2}TB", bytes as f64 / (GIB * 1024.0)),
     }
@@ -358,21 +358,21 @@ fn flash_block(out: &mut String, flash: &FlashCounts, counts: &Counts) {
             number(flash.evictions)
         ),
     );
-    // None is skipped on DRAM's word: each asks what flash holds, in memory.
+    // CacheBench skips a delete if DRAM knows that flash lacks the key. Here every delete looks it up in the flash index, in memory.
     line(out, format_args!("NVM Deletes   : {} Skipped Deletes: 0", number(flash.deletes)));
     for (consumer, handle) in &flash.placement {
-        let role = if *handle == 0 { " (the default: no handle was left)" } else { "" };
+        let role = if *handle == 0 { " (the default: no handle was free)" } else { "" };
         line(out, format_args!("NVM placement : {consumer} writes with handle {handle}{role}"));
     }
     if let Some(engine) = flash.engine {
         line(out, format_args!("NVM I/O path  : {}", engine_words(engine)));
     }
     if flash.buffered {
-        line(out, format_args!("NVM transfers went through the page cache: latencies are not the device's"));
+        line(out, format_args!("NVM I/O went through the page cache: latencies are not those of the device"));
     }
 }
 
-/// How transfers reach the kernel: as `flash_io` in the result has it.
+/// How requests reach the kernel; the value of `flash_io` in the result.
 #[must_use]
 pub fn engine_words(engine: Engine) -> &'static str {
     match engine {
@@ -431,7 +431,7 @@ fn flash_counters(snapshot: &Snapshot) -> String {
     out
 }
 
-/// Eight lines, of which the sixth word is the number: `extract_latency.sh` counts on both.
+/// Eight lines whose sixth word is the number: `extract_latency.sh` relies on both.
 fn device_latency(out: &mut String, name: &str, histogram: Option<&Histogram>) {
     for (label, share) in PERCENTILES {
         let microseconds = histogram.and_then(|it| it.quantile_ns(share)).map(|ns| ns as f64 / 1e3);
@@ -451,7 +451,7 @@ fn api_latency(out: &mut String, name: &str, histogram: &Histogram) {
     }
 }
 
-/// Writing to a string cannot fail.
+/// Appends a line. Writing to a string cannot fail.
 pub(super) fn line(out: &mut String, words: std::fmt::Arguments<'_>) {
     let _ = writeln!(out, "{words}");
 }
@@ -460,7 +460,7 @@ fn number(count: Option<u64>) -> String {
     count.map_or_else(|| "unknown".to_owned(), grouped)
 }
 
-/// `1234567` as `1,234,567`.
+/// Formats `1234567` as `1,234,567`.
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut out = String::new();
@@ -473,13 +473,13 @@ pub fn grouped(count: u64) -> String {
     out
 }
 
-/// A rating in drive writes a day.
+/// Formats a rating in drive writes per day.
 #[must_use]
 pub fn drive_writes(dwpd: f64) -> String {
     format!("{dwpd} drive {} per day", if dwpd == 1.0 { "write" } else { "writes" })
 }
 
-/// `noun` for so many: one request, two requests, two accesses.
+/// The singular or plural of `noun`: one request, two requests, two accesses.
 #[must_use]
 pub fn noun(count: u64, noun: &str) -> String {
     match count {
@@ -489,13 +489,13 @@ pub fn noun(count: u64, noun: &str) -> String {
     }
 }
 
-/// A count with its noun: `1 request`, `2,000 requests`.
+/// Formats a count with its noun: `1 request`, `2,000 requests`.
 #[must_use]
 pub fn counted(count: u64, word: &str) -> String {
     format!("{} {}", grouped(count), noun(count, word))
 }
 
-/// A part of a whole in percent: `0.02 %`, `24.7 %`; never 0 or all of it where it is not.
+/// Formats a share in percent: `0.02 %`, `24.7 %`. Rounding never makes it 0 or all.
 #[must_use]
 pub fn share(part: u64, whole: u64) -> String {
     let percent = 100.0 * part as f64 / whole.max(1) as f64;
@@ -508,13 +508,13 @@ pub fn share(part: u64, whole: u64) -> String {
     }
 }
 
-/// The verb for so many.
+/// The verb for `count` subjects.
 #[must_use]
 pub fn was(count: u64) -> &'static str {
     if count == 1 { "was" } else { "were" }
 }
 
-/// A ratio of nothing is printed as 0, as CacheBench does: it is not unknown, there was nothing.
+/// Formats a ratio in percent. `None` has no denominator and is printed as 0, as in CacheBench.
 pub(super) fn percent(ratio: Option<f64>) -> String {
     format!("{:.2}%", ratio.unwrap_or(0.0) * 100.0)
 }
@@ -532,7 +532,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_drive_write_was_writes() {
+    fn one_drive_write_is_singular() {
         let words = ["1 drive write per day", "0.5 drive writes per day", "3 drive writes per day"];
         assert_eq!([1.0, 0.5, 3.0].map(drive_writes), words);
     }

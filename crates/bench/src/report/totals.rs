@@ -1,4 +1,4 @@
-//! Several instances as one: counters and histograms added up, the time that of the longest.
+//! Sums the reports of several instances. Counters and histograms are added; the duration is that of the longest.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::run::sweeps::Sweeps;
 use crate::run::tenants::{Bytes, TenantCounts, Tenants};
 use crate::run::warmup::Warmup;
 
-/// All instances together. What one of them does not know, the sum does not know either.
+/// The sum of all instances. A figure that is unknown in one of them is unknown in the sum.
 ///
 /// # Panics
 /// Without instances.
@@ -20,7 +20,7 @@ pub fn totals(instances: &[InstanceReport]) -> InstanceReport {
     let (first, rest) = instances.split_first().expect("a run has instances");
     let mut sum = first.clone();
     for report in rest {
-        // Before the counts: those of an instance without tenants are needed as they are.
+        // Added before the counts, because an instance without tenants contributes its counts unchanged.
         sum.tenants = add_tenants(&sum, report);
         sum.settings.threads += report.settings.threads;
         sum.seconds = sum.seconds.max(report.seconds);
@@ -48,7 +48,7 @@ pub fn totals(instances: &[InstanceReport]) -> InstanceReport {
     sum
 }
 
-/// Open loops of one kind are one of all their requests; anything else is none.
+/// Open loops of one kind are summed; other combinations have no sum.
 fn add_arrivals(sum: &mut InstanceReport, report: &InstanceReport) {
     use ArrivalsPlan::{Poisson, Trace, Uniform};
     let together = match (sum.settings.arrivals, report.settings.arrivals) {
@@ -71,21 +71,21 @@ fn add_arrivals(sum: &mut InstanceReport, report: &InstanceReport) {
     };
 }
 
-/// A drive that several instances list counts once. Where one lists a drive and another's flash tells by itself, it may be
-/// the same drive: then nobody knows.
+/// A drive that several instances list counts once. If some instances list drives and the flash of others reports media writes itself,
+/// both may count the same drive, so the sum is unknown.
 fn media_bytes(instances: &[InstanceReport]) -> Option<u64> {
     let flash = instances.iter().filter_map(|it| it.snapshot.flash.as_ref());
-    let (listing, telling): (Vec<_>, Vec<_>) = flash.partition(|it| !it.listed_drives.is_empty());
+    let (listing, reporting): (Vec<_>, Vec<_>) = flash.partition(|it| !it.listed_drives.is_empty());
     let drives: BTreeMap<_, _> =
         listing.iter().flat_map(|it| &it.listed_drives).map(|it| (&it.path, it.media_bytes)).collect();
-    match (drives.is_empty(), telling.is_empty()) {
-        (true, _) => telling.iter().map(|it| it.media_bytes).sum(),
+    match (drives.is_empty(), reporting.is_empty()) {
+        (true, _) => reporting.iter().map(|it| it.media_bytes).sum(),
         (false, true) => drives.values().copied().sum(),
         (false, false) => None,
     }
 }
 
-/// It ends for all at the same time.
+/// All instances end their warm-up at the same time, so its length is not added.
 fn add_warmups(a: Option<Warmup>, b: Option<Warmup>) -> Option<Warmup> {
     let (Some(mut sum), Some(b)) = (a, b) else { return a.or(b) };
     sum.counts.add(&b.counts);
@@ -107,7 +107,7 @@ fn add_destructors(a: Option<DestructorCounts>, b: Option<&DestructorCounts>) ->
     }
 }
 
-/// Whoever has no tenants has asked for nobody.
+/// An instance without tenants counts as requests without a tenant.
 fn add_tenants(a: &InstanceReport, b: &InstanceReport) -> Option<Tenants> {
     let of = |report: &InstanceReport| {
         let nobody = TenantCounts::of(&report.counts, Bytes::default());

@@ -1,4 +1,4 @@
-//! How a trace was read and replayed: rows without a request, and requests that the run did not make.
+//! Reading and replay of a trace: invalid rows, and requests that the run did not execute.
 
 use serde_json::{Value, json};
 use workload::trace::{Rejected, ReplayStats};
@@ -6,10 +6,10 @@ use workload::trace::{Rejected, ReplayStats};
 use super::text::{counted, grouped, share, was};
 use crate::run::InstanceReport;
 
-/// Below this share, in hundredths, requests are missing because threads are never at the same row when a run ends.
+/// Up to this percentage, missing requests are expected: threads are never at the same row when a run ends.
 const UNEVEN_PERCENT: u64 = 1;
 
-/// The trace in the result file.
+/// The trace statistics for the result file.
 pub fn to_json(report: &InstanceReport) -> Option<Value> {
     let trace = report.trace.as_ref()?;
     let rejected = |it: &Rejected| json!({ "reason": it.reason, "rows": it.rows, "first": it.first });
@@ -28,27 +28,26 @@ pub fn to_json(report: &InstanceReport) -> Option<Value> {
     }))
 }
 
-/// Requests of the part of the trace that was replayed, without those made.
+/// Requests in the replayed part of the trace that were not executed.
 fn missing_requests(report: &InstanceReport, trace: &ReplayStats) -> u64 {
     trace.requests.saturating_sub(report.ops_with_warmup())
 }
 
-/// Rows that are not in the figures, by reason.
+/// The warning for rows that were skipped, by reason.
 pub fn rejected_rows_remark(report: &InstanceReport) -> Option<String> {
     const NAMED: usize = 3;
     let trace = report.trace.as_ref().filter(|trace| trace.rejected_rows > 0)?;
     let (wrong, all) = (trace.rejected_rows, trace.rows + trace.rejected_rows);
     let mut reasons: Vec<&Rejected> = trace.rejected.iter().collect();
     reasons.sort_by_key(|it| std::cmp::Reverse(it.rows));
-    let words =
-        |it: &&Rejected| format!("{} because {} (the first: {})", grouped(it.rows), it.reason, it.first);
+    let words = |it: &&Rejected| format!("{} because {} (first: {})", grouped(it.rows), it.reason, it.first);
     let mut named: Vec<String> = reasons.iter().take(NAMED).map(words).collect();
     let others: u64 = reasons.iter().skip(NAMED).map(|it| it.rows).sum();
     if others > 0 {
         named.push(format!("{} for other reasons", grouped(others)));
     }
     Some(format!(
-        "{} of {} of the trace ({}) {} left out, since they describe no request: {}",
+        "{} of {} of the trace ({}) {} skipped as invalid: {}",
         grouped(wrong),
         counted(all, "row"),
         share(wrong, all),
@@ -57,15 +56,15 @@ pub fn rejected_rows_remark(report: &InstanceReport) -> Option<String> {
     ))
 }
 
-/// Requests of the trace that the run did not make, and the limit that ended it.
+/// The warning for requests of the trace that were not executed, with the limit that ended the run.
 pub fn missing_requests_remark(report: &InstanceReport) -> Option<String> {
     let trace = report.trace.as_ref().filter(|trace| trace.failure.is_none())?;
     let (made, missing) = (report.ops_with_warmup(), missing_requests(report, trace));
     let is_uneven = missing.saturating_mul(100) > trace.requests.saturating_mul(UNEVEN_PERCENT);
-    let limit = format!("numOps, {} for each thread", grouped(report.settings.ops_per_thread));
+    let limit = format!("numOps, {} per thread", grouped(report.settings.ops_per_thread));
     let limit = report.stopped.map_or(limit, |reason| reason.to_string());
     let missing_of = format!(
-        "{} of {} ({}) {} not made",
+        "{} of {} ({}) {} not executed",
         grouped(missing),
         counted(trace.requests, "request"),
         share(missing, trace.requests),
@@ -73,14 +72,14 @@ pub fn missing_requests_remark(report: &InstanceReport) -> Option<String> {
     );
     let remedy = match report.stopped {
         None => {
-            ": a thread that reaches numOps leaves the rest of its rows, and with replaySerializationMode `strict` all \
-                 requests for a key belong to one thread"
+            ": a thread that reaches numOps skips the rest of its rows, and with replaySerializationMode `strict` all requests \
+                 for a key belong to one thread"
         }
         Some(_) => "",
     };
     if trace.read_to_end {
         let enough = match report.stopped {
-            None => format!("; numOps {} makes them all", grouped(trace.requests)),
+            None => format!("; numOps {} executes them all", grouped(trace.requests)),
             Some(_) => String::new(),
         };
         return (missing > 0)

@@ -14,8 +14,8 @@ use bench::config::plan::ReplayPlan;
 use bench::config::{Config, ConfigError, DeviceSpec, Loaded, Override};
 use bench::picture::Format;
 use bench::progress::{Progress, ProgressOptions, stats_files};
-use bench::report::intervals::{Form, IntervalFile};
-use bench::report::text::{self, SizeForm, TextOptions};
+use bench::report::intervals::{IntervalFile, IntervalFormat};
+use bench::report::text::{self, SizeFormat, TextOptions};
 use bench::report::{RunReport, json, plot};
 use bench::run::Watcher;
 use bench::run::stop::Stop;
@@ -236,7 +236,7 @@ fn make_binary_traces(config: &Config, traces: &[(ReplayPlan, PathBuf)], argumen
 
 fn check_results(config: &Config, arguments: &Arguments) -> Result<(), String> {
     if let Some(file) = &arguments.intervals {
-        interval_form(file)?;
+        interval_format(file)?;
     }
     if let Some(file) = &arguments.plot {
         Format::of(file).map_err(|error| error.to_string())?;
@@ -256,8 +256,9 @@ fn check_results(config: &Config, arguments: &Arguments) -> Result<(), String> {
     beside_all.writing(named.into_iter().chain(stats)).check()
 }
 
-fn interval_form(file: &Path) -> Result<Form, String> {
-    Form::of(file).ok_or_else(|| format!("{}: an interval file must end in .csv or .jsonl", file.display()))
+fn interval_format(file: &Path) -> Result<IntervalFormat, String> {
+    IntervalFormat::of(file)
+        .ok_or_else(|| format!("{}: an interval file must end in .csv or .jsonl", file.display()))
 }
 
 fn run_session(
@@ -301,7 +302,7 @@ fn watched(
     progress: &mut dyn Watcher,
 ) -> Result<(RunReport, std::io::Result<()>), Box<dyn std::error::Error>> {
     let Some(file) = &arguments.intervals else { return Ok((session.run(config, progress)?, Ok(()))) };
-    let mut intervals = IntervalFile::create(file, interval_form(file)?, progress)?;
+    let mut intervals = IntervalFile::create(file, interval_format(file)?, progress)?;
     let report = session.run(config, &mut intervals)?;
     Ok((report, intervals.finish()))
 }
@@ -350,8 +351,8 @@ fn print_results(
 impl Arguments {
     fn text_options(&self) -> TextOptions {
         let class_memory = self.report_ac_memory_usage_stats.map(|form| match form {
-            ClassMemory::HumanReadable => SizeForm::HumanReadable,
-            ClassMemory::Raw => SizeForm::Raw,
+            ClassMemory::HumanReadable => SizeFormat::HumanReadable,
+            ClassMemory::Raw => SizeFormat::Raw,
         });
         TextOptions { api_latency: self.report_api_latency, class_memory }
     }

@@ -404,7 +404,8 @@ fn a_trace_that_was_skipped_to_its_end_was_said_to_have_no_valid_request() {
     std::fs::write(directory.path().join("trace.csv"), "key,op,size\na,GET,10\nb,GET,10\n").unwrap();
     let output = flashwright(&["bench", &file, "--quiet"]);
     assert_eq!(output.status.code(), Some(1));
-    let told = "failed: None of the 2 requests read from the trace was made: fastForwardCount skipped them";
+    let told =
+        "failed: None of the 2 requests read from the trace was executed: fastForwardCount skipped them";
     assert!(err(&output).starts_with(told), "{}", err(&output));
 }
 

@@ -1,4 +1,4 @@
-//! The drawings of a page: runs over time, and their latencies percentile by percentile.
+//! The charts of a page: figures over time, and latencies by percentile.
 
 use plotters::style::{RGBColor, WHITE};
 
@@ -7,14 +7,14 @@ use crate::palette::{GRID, INK, Look, PALE};
 use crate::report::amount::on_one_line;
 use crate::report::finished::{Interval, LARGEST, PERCENTILES};
 use crate::report::html::Html;
-use crate::report::plot::{Curve, Over, look_of, panel_of_latencies, panel_over_time};
+use crate::report::plot::{Curve, TimeChart, look_of, panel_of_latencies, panel_over_time};
 
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// Letters of a name that fit in a legend.
-const LEGEND_LETTERS: usize = 40;
+/// Limit of the characters of a name in a legend.
+const LEGEND_CHARS: usize = 40;
 
-/// The palette's colours by those of the page, so that a drawing is dark on a dark page.
+/// CSS that replaces the palette's colours by those of the page, so that charts are dark on a dark page.
 pub(super) fn style() -> String {
     let hex = |RGBColor(red, green, blue): RGBColor| format!("#{red:02X}{green:02X}{blue:02X}");
     let rule = |attribute: &str, colour, name| {
@@ -24,7 +24,7 @@ pub(super) fn style() -> String {
     both(WHITE, "paper") + &both(INK, "ink") + &both(PALE, "pale") + &both(GRID, "grid")
 }
 
-/// A line of a chart over time: above and below.
+/// A curve over time: its numerator and denominator in an interval.
 type Ratio = fn(&Interval) -> Option<(f64, f64)>;
 
 const HITS: Ratio = |it| Some((it.gets? - it.get_misses?, it.gets?));
@@ -32,7 +32,7 @@ const HITS_DRAM: Ratio = |it| Some((it.get_hits_dram?, it.gets?));
 const OPS: Ratio = |it| Some((it.ops?, it.seconds));
 const ALWA: Ratio = |it| Some((it.flash_bytes_settled_host?, it.flash_bytes_settled?));
 const DLWA: Ratio = |it| Some((it.flash_bytes_media?, it.flash_bytes_host?));
-/// A percentile is of its interval: where several are drawn as one, their mean is.
+/// If several intervals are drawn as one point, it is the mean of their percentiles.
 const GET_P99: Ratio = |it| Some((it.get_p99_ns?, 1.0));
 const DEVICE_READ_P99: Ratio = |it| Some((it.device_read_p99_ns?, 1.0));
 /// Write amplification of short intervals jumps with every region that is written, and drives count media writes in coarse steps.
@@ -44,7 +44,7 @@ pub(super) fn over_time(body: &mut Html, runs: &[Named<'_>]) -> Drawn {
     if runs.iter().all(|it| it.run.intervals.is_empty()) {
         return Ok(());
     }
-    body.element("h2", "Over time");
+    body.element("h2", "TimeChart time");
     let single = runs.len() == 1;
     let all = |ratio: Ratio, scale: f64, parts: usize| -> Vec<Curve> {
         let of = |(number, it): (usize, &Named<'_>)| {
@@ -52,25 +52,25 @@ pub(super) fn over_time(body: &mut Html, runs: &[Named<'_>]) -> Drawn {
         };
         runs.iter().enumerate().map(of).collect()
     };
-    draw(body, Over::Throughput, &all(OPS, 1.0, usize::MAX))?;
+    draw(body, TimeChart::Throughput, &all(OPS, 1.0, usize::MAX))?;
     let mut hits = all(HITS, 100.0, usize::MAX);
     if let ([one], [curve_of_all]) = (runs, hits.as_mut_slice()) {
         "DRAM and flash".clone_into(&mut curve_of_all.name);
         hits.push(curve(&one.run.intervals, ("DRAM alone", 1), HITS_DRAM, 100.0, usize::MAX));
     }
-    draw(body, Over::HitRatio, &hits)?;
-    draw(body, Over::SlowGets, &all(GET_P99, 1.0, usize::MAX))?;
-    draw(body, Over::SlowDeviceReads, &all(DEVICE_READ_P99, 1.0, usize::MAX))?;
+    draw(body, TimeChart::HitRatio, &hits)?;
+    draw(body, TimeChart::SlowGets, &all(GET_P99, 1.0, usize::MAX))?;
+    draw(body, TimeChart::SlowDeviceReads, &all(DEVICE_READ_P99, 1.0, usize::MAX))?;
     if single {
         let of = |named, ratio| curve(&runs[0].run.intervals, named, ratio, 1.0, WIDE_PARTS);
         let both = [of(("of the cache", 0), ALWA), of(("of the drive", 1), DLWA)];
-        return draw(body, Over::Amplification, &both);
+        return draw(body, TimeChart::Amplification, &both);
     }
-    draw(body, Over::AmplificationOfCache, &all(ALWA, 1.0, WIDE_PARTS))?;
-    draw(body, Over::Amplification, &all(DLWA, 1.0, WIDE_PARTS))
+    draw(body, TimeChart::AmplificationOfCache, &all(ALWA, 1.0, WIDE_PARTS))?;
+    draw(body, TimeChart::Amplification, &all(DLWA, 1.0, WIDE_PARTS))
 }
 
-/// The curve of `ratio` over at most `parts` parts of the run with equal denominators. Parts with unknown values are left out.
+/// The curve of `ratio` over at most `parts` parts of the run with equal denominators. Parts with unknown values are omitted.
 fn curve(
     intervals: &[Interval],
     (name, number): (&str, usize),
@@ -80,25 +80,25 @@ fn curve(
 ) -> Curve {
     let points = cut(intervals, ratio, parts).into_iter().filter_map(|part| {
         let sums = part.iter().map(ratio).collect::<Option<Vec<_>>>()?;
-        let (above, below) = sums.iter().fold((0.0, 0.0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
-        let value = above / below * scale;
-        // More hits than gets are a mistake of the file.
-        let most = if scale > 1.0 { scale } else { LARGEST };
-        (below > 0.0 && (0.0..=most).contains(&value)).then_some((part.last()?.until_seconds, value))
+        let (numerator, denominator) = sums.iter().fold((0.0, 0.0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+        let value = numerator / denominator * scale;
+        // A hit ratio above 1 is an error in the file, and is not drawn.
+        let max = if scale > 1.0 { scale } else { LARGEST };
+        (denominator > 0.0 && (0.0..=max).contains(&value)).then_some((part.last()?.until_seconds, value))
     });
     Curve { name: name.to_owned(), look: Look::of(number), points: points.collect() }
 }
 
-/// The intervals in at most `parts` groups with about equal sums of the denominator.
+/// Divides the intervals into at most `parts` groups with about equal sums of the denominator.
 fn cut(intervals: &[Interval], ratio: Ratio, parts: usize) -> Vec<&[Interval]> {
     if intervals.len() <= parts && parts == usize::MAX {
         return intervals.chunks(1).collect();
     }
-    let below = |it: &Interval| ratio(it).map_or(0.0, |(_, below)| below);
-    let share = intervals.iter().map(below).sum::<f64>() / parts as f64;
+    let denominator = |it: &Interval| ratio(it).map_or(0.0, |(_, denominator)| denominator);
+    let share = intervals.iter().map(denominator).sum::<f64>() / parts as f64;
     let (mut all, mut start, mut sum) = (Vec::new(), 0, 0.0);
     for (number, interval) in intervals.iter().enumerate() {
-        sum += below(interval);
+        sum += denominator(interval);
         if sum >= share && sum > 0.0 {
             all.push(&intervals[start..=number]);
             (start, sum) = (number + 1, 0.0);
@@ -107,19 +107,19 @@ fn cut(intervals: &[Interval], ratio: Ratio, parts: usize) -> Vec<&[Interval]> {
     all
 }
 
-fn draw(body: &mut Html, what: Over, curves: &[Curve]) -> Drawn {
+fn draw(body: &mut Html, what: TimeChart, curves: &[Curve]) -> Drawn {
     if curves.iter().any(|curve| curve.points.iter().any(|(_, value)| *value > 0.0)) {
         body.drawing(&panel_over_time(what, curves)?);
     }
     Ok(())
 }
 
-/// A chart of all operations for one run; of several, a chart an operation with a line a run.
+/// One chart of all operations for a single run; for several runs, one chart per operation with a curve per run.
 pub(super) fn latencies(body: &mut Html, runs: &[Named<'_>]) -> Drawn {
     let timed: Vec<(String, Vec<Curve>)> = operations(runs)
         .into_iter()
         .map(|(layer, operation)| {
-            // A run that did not do this is left out, and the others look as everywhere.
+            // A run without this operation is omitted; the others keep their colours.
             let curves = runs.iter().enumerate().map(|(number, it)| Curve {
                 name: legend(&it.name),
                 look: Look::of(number),
@@ -147,13 +147,13 @@ pub(super) fn latencies(body: &mut Html, runs: &[Named<'_>]) -> Drawn {
     Ok(())
 }
 
-/// Layers and operations that any run timed, in the order in which they are told.
+/// Layers and operations that any run timed, in the order of the result file.
 pub(super) fn operations(runs: &[Named<'_>]) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     for layer in ["cache", "device"] {
         for it in runs {
-            let told = it.run.part(&["totals", "latency_ns", layer]).as_object();
-            for (operation, _) in told.into_iter().flatten() {
+            let timed = it.run.part(&["totals", "latency_ns", layer]).as_object();
+            for (operation, _) in timed.into_iter().flatten() {
                 let name = (layer.to_owned(), operation.clone());
                 if !found.contains(&name) {
                     found.push(name);
@@ -164,16 +164,16 @@ pub(super) fn operations(runs: &[Named<'_>]) -> Vec<(String, String)> {
     found
 }
 
-/// `cache`, `get_dram` is `get dram`; `device`, `read` is `device read`.
+/// Formats `get_dram` of the layer `cache` as `get dram`, and `read` of the layer `device` as `device read`.
 pub(super) fn words(layer: &str, operation: &str) -> String {
     let operation = on_one_line(&operation.replace('_', " "));
     if layer == "device" { format!("device {operation}") } else { operation }
 }
 
-/// Nines and nanoseconds of the percentiles that so many operations can tell.
+/// Points of a number of nines and a latency in nanoseconds, for the percentiles that the number of operations permits.
 fn nines(named: &Named<'_>, layer: &str, operation: &str) -> Vec<(f64, f64)> {
-    let told = named.run.part(&["totals", "latency_ns", layer, operation]);
-    let Some(count) = told["count"].as_f64().filter(|count| (2.0..=LARGEST).contains(count)) else {
+    let latency = named.run.part(&["totals", "latency_ns", layer, operation]);
+    let Some(count) = latency["count"].as_f64().filter(|count| (2.0..=LARGEST).contains(count)) else {
         return Vec::new();
     };
     let share = |name: &str| match name {
@@ -181,7 +181,8 @@ fn nines(named: &Named<'_>, layer: &str, operation: &str) -> Vec<(f64, f64)> {
         "max" => Some(count.log10()),
         name => name.strip_prefix("p9").map(|more| more.replace('0', "").len() as f64 + 1.0),
     };
-    let points = PERCENTILES.iter().filter_map(|name| Some((share(name)?, told[*name].as_f64()?.max(1.0))));
+    let points =
+        PERCENTILES.iter().filter_map(|name| Some((share(name)?, latency[*name].as_f64()?.max(1.0))));
     let mut points: Vec<(f64, f64)> =
         points.filter(|(nines, ns)| *nines <= count.log10() && *ns <= LARGEST).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -190,6 +191,6 @@ fn nines(named: &Named<'_>, layer: &str, operation: &str) -> Vec<(f64, f64)> {
 
 fn legend(name: &str) -> String {
     let name = on_one_line(name);
-    let cut: String = name.chars().take(LEGEND_LETTERS).collect();
+    let cut: String = name.chars().take(LEGEND_CHARS).collect();
     if cut.len() < name.len() { cut + "…" } else { cut }
 }

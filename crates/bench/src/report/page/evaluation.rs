@@ -1,4 +1,4 @@
-//! The page of an `evaluate`: verdicts with reasons, every rate, and latency and life of the drive over the rate.
+//! The page of an `evaluate`: verdicts with reasons, all rates, and latency and life of the drive over the rate.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 /// Upper end of the life axis: the life of a drive with few writes is unbounded.
 const LONGEST_YEARS: f64 = 100.0;
-/// An hour.
+/// Lower end of the life axis: an hour.
 const SHORTEST_YEARS: f64 = 1.0 / 8766.0;
 
 /// The evaluations among `runs`.
@@ -55,11 +55,11 @@ fn subject(body: &mut Html, config: &Value) {
     body.element("p", &words);
 }
 
-/// What a rate has to meet.
+/// The criteria that a rate must meet.
 fn criteria(body: &mut Html, criteria: &Value) {
     let number = |name: &str| criteria[name].as_f64();
     let parts = [
-        number("min_reached").map(|share| format!("at least {} of it is done", percent(share))),
+        number("min_reached").map(|share| format!("at least {} of it is reached", percent(share))),
         number("max_read_p99_ns").map(|ns| format!("the drive's reads take at most {} (p99)", duration(ns))),
         number("max_write_p99_ns").map(|ns| format!("its writes take at most {} (p99)", duration(ns))),
         number("min_years")
@@ -118,7 +118,7 @@ fn placement_words(placed: &Value) -> &'static str {
     if placed.as_bool() == Some(true) { "with placement" } else { "without placement" }
 }
 
-/// Every rate of a profile.
+/// The table of all rates of a profile.
 fn rates(body: &mut Html, profile: &Value) {
     const HEADS: [&str; 14] = [
         "",
@@ -197,8 +197,8 @@ fn life(row: &Value, years: f64) -> String {
     format!("{bound}{}", years_words(years))
 }
 
-/// Latency and life over the rate, for each way of writing. Both axes of values are logarithmic: latencies rise a hundredfold where
-/// a drive is full, and a life at full speed is a hundredth of that at a low rate.
+/// Latency and life over the rate, with and without placement. Both vertical axes are logarithmic: near the limit of a drive, latencies
+/// grow a hundredfold, and its life at full speed is a hundredth of that at a low rate.
 fn charts(body: &mut Html, profile: &Value, criteria: &Value) -> Drawn {
     let curve = |placed: bool, name: &str, look: Look, value: &dyn Fn(&Value) -> Option<f64>| {
         let rate = |row: &Value| Some(row["throughput_ops_per_second"].as_f64()?.clamp(1.0, LARGEST));
@@ -229,32 +229,33 @@ fn charts(body: &mut Html, profile: &Value, criteria: &Value) -> Drawn {
     let mut latencies = both("p99", &read("p99"), false);
     latencies.extend(both("p50", &read("p50"), true));
     let of_reads = criteria["max_read_p99_ns"].as_f64().map_or(String::new(), duration);
-    let asked = limit("max_read_p99_ns", format!("p99 at most {of_reads}"));
+    let latency_limit = limit("max_read_p99_ns", format!("p99 at most {of_reads}"));
     if !latencies.is_empty() {
         body.drawing(&panel_over_rate(
             "Reads of the drive over the rate",
             Scale::Nanoseconds,
             &latencies,
-            asked.as_ref(),
+            latency_limit.as_ref(),
         )?);
     }
     let years = |row: &Value| Some(row["life_years"].as_f64()?.clamp(SHORTEST_YEARS, LONGEST_YEARS));
     let lives = both("life", &years, false);
-    let asked = criteria["min_years"].as_f64();
-    let asked = asked.filter(|years| (SHORTEST_YEARS..LARGEST).contains(years));
-    let asked = asked.map(|value| Limit { value, words: format!("{} asked for", years_words(value)) });
+    let min_years = criteria["min_years"].as_f64();
+    let min_years = min_years.filter(|years| (SHORTEST_YEARS..LARGEST).contains(years));
+    let life_limit =
+        min_years.map(|value| Limit { value, words: format!("at least {}", years_words(value)) });
     if !lives.is_empty() {
         body.drawing(&panel_over_rate(
             "Life of the drive over the rate",
             Scale::Years,
             &lives,
-            asked.as_ref(),
+            life_limit.as_ref(),
         )?);
     }
     Ok(())
 }
 
-/// How the drive was filled before, and what its own counters say.
+/// How the drive was filled before the measurement, and the change of its wear counters.
 fn wear(body: &mut Html, profile: &Value) {
     let fillings = profile["fillings"].as_array().into_iter().flatten();
     let lines: Vec<String> = fillings
@@ -292,7 +293,7 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// A life in the unit that fits.
+/// Formats a life in the unit that fits.
 pub(in crate::report) fn years_words(years: f64) -> String {
     let days = years * 365.25;
     match years {

@@ -1,4 +1,4 @@
-//! The words and tables of a page.
+//! The text and tables of a page.
 
 use serde_json::{Map, Value};
 
@@ -8,15 +8,15 @@ use crate::report::amount::{on_one_line, shown};
 use crate::report::compare::{Compared, Comparison, compare};
 use crate::report::differences;
 use crate::report::figures::FIGURES;
-use crate::report::finished::{ENVELOPE, Finished, Found, PERCENTILES};
+use crate::report::finished::{ENVELOPE, FigureValue, Finished, PERCENTILES};
 use crate::report::html::Html;
 
-/// Rows of a table that anybody reads.
-const MOST_ROWS: usize = 2_000;
-/// Tenants on a page.
-const MOST_TENANTS: usize = 50;
+/// Limit of the rows of a table.
+const MAX_ROWS: usize = 2_000;
+/// Limit of the tenants on a page.
+const MAX_TENANTS: usize = 50;
 
-/// How each run ended, and what it warned of.
+/// The verdict and the warnings of each run.
 pub(super) fn verdicts(body: &mut Html, runs: &[Named<'_>]) {
     for Named { name, run } in runs {
         if runs.len() > 1 {
@@ -65,7 +65,7 @@ fn list(body: &mut Html, lines: &[String]) {
     }
 }
 
-/// Differences between the runs before anything was measured: each against the first.
+/// Settings that differ between the first run and any other.
 pub(super) fn differences(body: &mut Html, runs: &[Named<'_>]) {
     let Some((first, rest)) = runs.split_first().filter(|(_, rest)| !rest.is_empty()) else { return };
     let side = |named: &Named<'_>| vec![named.run.clone()];
@@ -81,7 +81,7 @@ pub(super) fn differences(body: &mut Html, runs: &[Named<'_>]) {
     }
     body.element("h2", "Differences between the runs");
     begin_table(body, "", runs);
-    for key in keys.iter().take(MOST_ROWS) {
+    for key in keys.iter().take(MAX_ROWS) {
         body.markup("<tr>").element("td", key);
         for it in runs {
             let value = differences::value(it.run, key).map_or_else(|| "—".to_owned(), plain);
@@ -104,16 +104,16 @@ fn end_table(body: &mut Html) {
     body.markup("</tbody></table></div>\n");
 }
 
-/// All figures but latencies, which have a table of their own, and those of evaluations, which have a page of their own. Of two
-/// runs the second is judged against the first.
+/// All figures except latencies, which have a table of their own, and evaluations, which have a page of their own. With two runs, the
+/// second is compared with the first.
 pub(super) fn figures(body: &mut Html, runs: &[Named<'_>]) {
     let has_own_page = |it: &&Named<'_>| it.run.command() == "evaluate";
     if runs.iter().any(|it| has_own_page(&it)) {
         return;
     }
-    let of_runs: Vec<Vec<Found>> = runs.iter().map(|it| it.run.figures()).collect();
+    let of_runs: Vec<Vec<FigureValue>> = runs.iter().map(|it| it.run.figures()).collect();
     let judged = judged(runs);
-    let mut rows: Vec<&Found> = Vec::new();
+    let mut rows: Vec<&FigureValue> = Vec::new();
     let mut seen = std::collections::HashSet::new();
     for figure in of_runs.iter().flatten() {
         if !figure.name.starts_with("latency_ns.") && seen.insert(figure.name.as_str()) {
@@ -125,7 +125,7 @@ pub(super) fn figures(body: &mut Html, runs: &[Named<'_>]) {
     }
     body.element("h2", "Figures");
     begin_figures(body, runs, judged.is_some());
-    for row in rows.iter().take(MOST_ROWS) {
+    for row in rows.iter().take(MAX_ROWS) {
         let formula = FIGURES.iter().find(|it| it.name == row.name).map_or("", |it| it.formula);
         body.markup("<tr>").explained("td", &row.name, formula);
         for figures in &of_runs {
@@ -137,8 +137,8 @@ pub(super) fn figures(body: &mut Html, runs: &[Named<'_>]) {
         body.markup("</tr>\n");
     }
     end_table(body);
-    if rows.len() > MOST_ROWS {
-        body.element("p", &format!("and {} more in the result file", rows.len() - MOST_ROWS));
+    if rows.len() > MAX_ROWS {
+        body.element("p", &format!("and {} more in the result file", rows.len() - MAX_ROWS));
     }
 }
 
@@ -178,25 +178,25 @@ fn judgement(body: &mut Html, compared: Option<&Compared>) {
     body.markup("</td>");
 }
 
-/// A value as it is usually read; whoever points at it sees all of it.
-fn cell(body: &mut Html, found: Option<&Found>) {
-    let Some(found) = found else {
+/// A formatted value, with the exact one as a tooltip.
+fn cell(body: &mut Html, figure: Option<&FigureValue>) {
+    let Some(figure) = figure else {
         body.element("td", "—");
         return;
     };
-    let Some(value) = found.value else {
+    let Some(value) = figure.value else {
         body.element("td", "unknown");
         return;
     };
-    let words = shown(value, &found.unit);
-    // Counts say by their names what they count, and sizes and times have their units in them.
-    let is_said = ["", "B", "ns", "s", "ratio", "ops", "gets", "sets", "deletes", "items"]
-        .contains(&found.unit.as_str());
-    let unit = if is_said { String::new() } else { format!(" {}", found.unit) };
+    let words = shown(value, &figure.unit);
+    // The name of a count already contains what it counts, and sizes and times are formatted with their unit.
+    let is_redundant = ["", "B", "ns", "s", "ratio", "ops", "gets", "sets", "deletes", "items"]
+        .contains(&figure.unit.as_str());
+    let unit = if is_redundant { String::new() } else { format!(" {}", figure.unit) };
     body.explained("td", &(words + &unit), &value.to_string());
 }
 
-/// Percentiles of each operation and layer, run under run.
+/// Percentiles of each layer and operation, with one row per run.
 pub(super) fn latencies(body: &mut Html, runs: &[Named<'_>]) {
     let operations = operations(runs);
     if operations.is_empty() {
@@ -209,15 +209,15 @@ pub(super) fn latencies(body: &mut Html, runs: &[Named<'_>]) {
     body.markup("</tr></thead>\n<tbody>\n");
     for (layer, operation) in &operations {
         for it in runs {
-            let told = it.run.part(&["totals", "latency_ns", layer, operation]);
-            if !told.is_object() {
+            let latency = it.run.part(&["totals", "latency_ns", layer, operation]);
+            if !latency.is_object() {
                 continue;
             }
             let name = words(layer, operation);
             let name = if runs.len() > 1 { format!("{name}, {}", it.name) } else { name };
             body.markup("<tr>").element("td", &name);
             let value = |name: &str, unit: &str| {
-                told[name].as_f64().map_or_else(|| "—".to_owned(), |it| shown(it, unit))
+                latency[name].as_f64().map_or_else(|| "—".to_owned(), |it| shown(it, unit))
             };
             body.element("td", &value("count", ""));
             PERCENTILES.iter().for_each(|name| {
@@ -229,13 +229,13 @@ pub(super) fn latencies(body: &mut Html, runs: &[Named<'_>]) {
     end_table(body);
 }
 
-/// Who wrote through which placement handle.
+/// The placement handle of each consumer.
 pub(super) fn drives(body: &mut Html, runs: &[Named<'_>]) {
     for it in runs {
         let of_drive = rows_of(it.run.part(&["drive", "handles"]));
         let instances = it.run.part(&["instances"]).as_array().into_iter().flatten();
-        let given = instances.flat_map(|instance| rows_of(&instance["placement"]));
-        let rows: Vec<&Map<String, Value>> = if of_drive.is_empty() { given.collect() } else { of_drive };
+        let handles = instances.flat_map(|instance| rows_of(&instance["placement"]));
+        let rows: Vec<&Map<String, Value>> = if of_drive.is_empty() { handles.collect() } else { of_drive };
         if !rows.is_empty() {
             let of = if runs.len() > 1 { format!(", {}", it.name) } else { String::new() };
             body.element("h2", &format!("Placement{of}"));
@@ -244,18 +244,18 @@ pub(super) fn drives(body: &mut Html, runs: &[Named<'_>]) {
     }
 }
 
-/// The tenants of each run, those with the most requests first.
+/// The tenants of each run, ordered by the number of requests.
 pub(super) fn tenants(body: &mut Html, runs: &[Named<'_>]) {
     for it in runs {
-        let told = it.run.part(&["totals", "tenants"]);
-        let rows = rows_of(&told["largest"]);
+        let tenants = it.run.part(&["totals", "tenants"]);
+        let rows = rows_of(&tenants["largest"]);
         if rows.is_empty() {
             continue;
         }
         let of = if runs.len() > 1 { format!(", {}", it.name) } else { String::new() };
         body.element("h2", &format!("Tenants{of}"));
-        table_of(body, &rows[..rows.len().min(MOST_TENANTS)]);
-        let others = told["told_apart"].as_u64().unwrap_or(0).saturating_sub(MOST_TENANTS as u64);
+        table_of(body, &rows[..rows.len().min(MAX_TENANTS)]);
+        let others = tenants["told_apart"].as_u64().unwrap_or(0).saturating_sub(MAX_TENANTS as u64);
         if others > 0 {
             body.element(
                 "p",
@@ -269,7 +269,7 @@ fn rows_of(list: &Value) -> Vec<&Map<String, Value>> {
     list.as_array().into_iter().flatten().filter_map(Value::as_object).collect()
 }
 
-/// A list of objects as a table, a column a key.
+/// A table of objects, with one column per key.
 fn table_of(body: &mut Html, rows: &[&Map<String, Value>]) {
     let mut columns: Vec<&String> = Vec::new();
     rows.iter().flat_map(|row| row.keys()).for_each(|key| {
@@ -282,7 +282,7 @@ fn table_of(body: &mut Html, rows: &[&Map<String, Value>]) {
         body.element("th", column);
     });
     body.markup("</tr></thead>\n<tbody>\n");
-    for row in rows.iter().take(MOST_ROWS) {
+    for row in rows.iter().take(MAX_ROWS) {
         body.markup("<tr>");
         columns.iter().for_each(|column| match row.get(*column) {
             Some(value) if is_long(value) => {
@@ -297,7 +297,7 @@ fn table_of(body: &mut Html, rows: &[&Map<String, Value>]) {
     end_table(body);
 }
 
-/// Whether a value has values in it that nobody reads in a cell.
+/// Whether a value is too nested to be readable in a table cell.
 fn is_long(value: &Value) -> bool {
     match value {
         Value::Object(fields) => !fields.is_empty(),
@@ -306,7 +306,7 @@ fn is_long(value: &Value) -> bool {
     }
 }
 
-/// A list of objects as a table, and those lists of objects in them as tables below it.
+/// A table of objects. Lists of objects within them follow as separate tables.
 fn tables_of(body: &mut Html, title: &str, list: &Value) {
     let is_table = |value: &Value| !rows_of(value).is_empty();
     let rows = rows_of(list);
@@ -319,7 +319,7 @@ fn tables_of(body: &mut Html, title: &str, list: &Value) {
         .collect();
     body.element("h2", title);
     table_of(body, &flat.iter().collect::<Vec<_>>());
-    for (number, row) in rows.iter().enumerate().take(MOST_ROWS) {
+    for (number, row) in rows.iter().enumerate().take(MAX_ROWS) {
         let name = row.values().find_map(Value::as_str).map_or_else(|| number.to_string(), on_one_line);
         for (key, value) in row.iter().filter(|(_, value)| is_table(value)) {
             body.element("h3", &format!("{title}, {name}: {key}"));
@@ -328,10 +328,10 @@ fn tables_of(body: &mut Html, title: &str, list: &Value) {
     }
 }
 
-/// Keys of a result that other sections show.
+/// Keys of a result that have sections of their own.
 const SHOWN: [&str; 3] = ["intervals", "totals", "instances"];
 
-/// What else a result holds: lists as tables, the rest folded as it is.
+/// The remaining keys of a result: lists as tables, other values folded as JSON.
 pub(super) fn everything_else(body: &mut Html, runs: &[Named<'_>]) {
     for it in runs {
         let of = if runs.len() > 1 { format!("{}: ", it.name) } else { String::new() };
@@ -354,7 +354,7 @@ pub(super) fn everything_else(body: &mut Html, runs: &[Named<'_>]) {
     }
 }
 
-/// How each run was made: the command, the config, the environment; at last everything that was counted.
+/// How each run was made: command, config and environment, and finally all counters.
 pub(super) fn as_run(body: &mut Html, runs: &[Named<'_>]) {
     for it in runs {
         body.element("h2", if runs.len() > 1 { &it.name } else { "As run" });
@@ -377,7 +377,7 @@ fn folded(body: &mut Html, title: &str, value: &Value) {
     }
 }
 
-/// As it was typed, quoted for a shell; its output files are not named.
+/// The command line, quoted for a shell, without its output files.
 fn command_line(run: &Finished) -> Option<String> {
     let typed = run.part(&["environment", "arguments"]).as_array()?;
     let typed = typed.iter().map(Value::as_str).collect::<Option<Vec<_>>>()?;
@@ -397,7 +397,7 @@ fn command_line(run: &Finished) -> Option<String> {
     )
 }
 
-/// A value as words.
+/// Formats a value as text.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(words) => on_one_line(words),

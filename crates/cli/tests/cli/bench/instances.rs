@@ -75,7 +75,7 @@ fn of_several_instances_the_one_that_failed_or_was_warned_of_was_not_named() {
     let output = flashwright(&["bench", &file, "--json", "-"]);
     let result: Value = serde_json::from_str(&out(&output)).unwrap();
     let failures = result["verdict"]["failures"].as_array().unwrap();
-    let failure = "Instance 1: None of the 2 requests read from the trace was made: fastForwardCount skipped them, or the run \
+    let failure = "Instance 1: None of the 2 requests read from the trace was executed: fastForwardCount skipped them, or the run \
                    ended first";
     assert_eq!(failures, &[failure], "{}", err(&output));
     assert!(err(&output).contains(&format!("\n{failure}\nFailed.\n")), "{}", err(&output));

@@ -39,12 +39,12 @@ fn num_ops_below_a_hot_key_reports_the_requests_not_made() {
         assert_eq!((trace(&result, "requests"), trace(&result, "requests_not_made")), (1010, 1010 - made));
         let words = format!("{} of 1,010 requests", 1010 - made);
         let remarks = remarks(&result);
-        assert!(remarks.contains(&words) && remarks.contains("numOps, 100 for each thread"), "{remarks}");
-        assert!(remarks.contains("numOps 1,010 makes them all"), "{remarks}");
+        assert!(remarks.contains(&words) && remarks.contains("numOps, 100 per thread"), "{remarks}");
+        assert!(remarks.contains("numOps 1,010 executes them all"), "{remarks}");
     }
     let all = json(&["bench", &file, "--set", "test_config.numOps=1010"]);
     assert_eq!((&all["totals"]["ops"], trace(&all, "requests_not_made")), (&1010.into(), 0));
-    assert!(!remarks(&all).contains("not made"), "{}", remarks(&all));
+    assert!(!remarks(&all).contains("not executed"), "{}", remarks(&all));
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn num_ops_cuts_every_order_of_replay_and_repeated_rows() {
         let result = json(&["bench", &file, "--set", &mode]);
         let made = result["totals"]["ops"].as_u64().unwrap();
         assert_eq!(made + trace(&result, "requests_not_made"), 1010, "{mode}");
-        assert!(remarks(&result).contains("not made"), "{}", remarks(&result));
+        assert!(remarks(&result).contains("not executed"), "{}", remarks(&result));
     }
     // One row of 1,000 repetitions, amplified by 2.
     std::fs::write(directory.path().join("trace.csv"), "key,op,size,op_count,key_size\nhot,GET,10,1000,3\n")

@@ -160,7 +160,7 @@ fn a_persistent_cache_that_was_not_recovered_was_not_told() {
         assert_eq!(output.status.code(), Some(0), "{}", err(&output));
         out(&output)
     };
-    let words = "was not recovered, this one began empty: ";
+    let words = "was not recovered; this run started with an empty one: ";
     assert!(!run(&[]).contains(words) && !run(&[]).contains(words));
     let larger = run(&["cache_config.nvmCacheSizeMB=40"]);
     assert!(larger.contains(&format!("{words}flash was divided otherwise then")), "{larger}");

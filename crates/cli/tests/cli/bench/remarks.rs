@@ -22,7 +22,10 @@ fn most_rows_of_a_trace_were_left_out_without_a_remark() {
     std::fs::write(directory.path().join("trace.csv"), text).unwrap();
     let output = flashwright(&["bench", &file]);
     let said = out(&output);
-    assert!(said.contains("Warning: 301 of 401 rows of the trace (75.1 %) were left out"), "{said}");
+    assert!(
+        said.contains("Warning: 301 of 401 rows of the trace (75.1 %) were skipped as invalid"),
+        "{said}"
+    );
     let result = json(&["bench", &file]);
     let told = remarks(&result);
     assert!(
@@ -135,7 +138,8 @@ fn items_too_large_for_flash_were_dropped_without_a_remark() {
     assert!(!with(&[]).contains("too large"));
     let buckets = with(&["cache_config.navyBigHashSizePct=100"]);
     assert!(
-        buckets.contains("items on their way to flash (all) were dropped as too large for it (at most 4,0"),
+        buckets
+            .contains("items on their way to flash (all) were dropped as too large for flash (at most 4,0"),
         "{buckets}"
     );
     assert!(buckets.contains("lower navyBigHashSizePct"), "{buckets}");
@@ -149,7 +153,7 @@ fn items_too_large_for_flash_were_dropped_without_a_remark() {
         "test_config.chainedItemValSizeRangeProbability=[1.0]",
     ];
     let chained = with(&chains);
-    assert!(chained.contains("chained pieces included): raise navyRegionSizeMB"), "{chained}");
+    assert!(chained.contains("chained items included): raise navyRegionSizeMB"), "{chained}");
 }
 
 #[test]

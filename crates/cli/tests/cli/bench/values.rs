@@ -167,7 +167,7 @@ fn a_full_disk_under_the_intervals_leaves_whole_rows_and_is_reported() {
     let words = err(&output);
     assert_eq!(output.status.code(), Some(2), "{words}");
     assert!(
-        words.contains("warning: writing ") && words.contains("the file has no more intervals"),
+        words.contains("warning: writing ") && words.contains("no further intervals are written"),
         "{words}"
     );
     let text = std::fs::read_to_string(&intervals).unwrap();
