@@ -235,7 +235,7 @@ fn open_ours(arguments: &Arguments) -> Cache {
     if arguments.cache == Which::OursLog {
         // Keys and values have 308 bytes; nothing is read again, so nothing is readmitted.
         let options = LogOptions { expected_item_bytes: 300, ..LogOptions::default() };
-        flash.small_items = SmallItems::Log(options);
+        flash.small_items = Some(SmallItems::Log(options));
     }
     Cache::builder().dram_bytes(DRAM_BYTES).flash_config(flash).open().expect("a cache opens on its file")
 }

@@ -124,13 +124,15 @@ pub struct FlashConfig {
     /// Memory of a bucket's filter, bytes; 0 is no filter. Filters are kept over a restart, so with another value nothing comes back:
     /// see [`Recovery::Reopen`].
     pub filter_bytes_per_bucket: u32,
-    /// Memory, over all pairs, for small items that wait for their bucket to be written; 16 MiB if not said, whatever the
-    /// size of the device. More of it settles more items a write; half of it is filled before a bucket is written at all.
+    /// Memory of all pairs for small items that wait for their bucket to be written; 16 MiB by default, whatever the size of the device.
+    /// More memory writes more items at a time; half of it is filled before a bucket is written. A log ignores it: it has two regions in
+    /// memory.
     pub pending_bytes: usize,
     /// The region stores. Offset and capacity are computed from the shares.
     pub regions: RegionConfig,
-    /// The engine for small items.
-    pub small_items: SmallItems,
+    /// The engine for small items. `None` means sets if a cache with sets can be recovered from the device. Otherwise it means a
+    /// log, or sets if the device is too small for a log.
+    pub small_items: Option<SmallItems>,
     /// Who is let in.
     pub admission: Arc<dyn Admission>,
     /// Items that were given fewer seconds to live, however many are left, are not written: when DRAM needs their room, they are
@@ -160,6 +162,7 @@ pub struct PairConfig {
 pub enum Recovery {
     /// Comes back after a clean close; starts empty on a blank device or after a crash, and where the last cache divided
     /// the device differently: another size of it, of its buckets, their filters, its regions or their units, other shares or pairs,
+    /// another [engine for small items](FlashConfig::small_items) or other options of the log but readmission,
     /// another [`small_item_max_bytes`](FlashConfig::small_item_max_bytes), an order of regions that protects items or not, another
     /// alignment or area for the snapshot. [`loss`](crate::stats::FlashStats::loss) says what it was. A device that holds something
     /// else is refused, and so is what lies behind the parts of the last cache, where shares did not add up to all of the device.
@@ -188,7 +191,7 @@ impl FlashConfig {
             filter_bytes_per_bucket: 8,
             pending_bytes: 16 << 20,
             regions,
-            small_items: SmallItems::Sets,
+            small_items: None,
             admission: Arc::new(Always),
             min_ttl_seconds: 0,
             recovery: Recovery::Reopen,
@@ -356,11 +359,12 @@ impl Builder {
     }
 
     /// Sets a callback that is called exactly once for every item that leaves the cache, from DRAM or flash, for every
-    /// [`Removal`] reason. An application that keeps a resource for each item can release it there. An item that moves from DRAM to flash or back has not left.
+    /// [`Removal`] reason. An application that keeps a resource for each item can release it there. An item that moves from DRAM to flash
+    /// or back has not left.
     ///
     /// Not called for an item that is lost to a failing device or a crash; for an item that only flash holds when the cache is
-    /// [cleared](Cache::clear), or held when it was removed shortly before that; and for the items that a cache still holds when it is closed or dropped. If two keys agree in 37 bits
-    /// of their hash, one can replace the other on flash without a call.
+    /// [cleared](Cache::clear), or held when it was removed shortly before that; and for the items that a cache still holds when it is
+    /// closed or dropped. If two keys agree in 37 bits of their hash, one can replace the other on flash without a call.
     ///
     /// An item that only flash holds must be read for its destructor. [`remove`](Cache::remove) and inserts do not wait for that:
     /// background work reads the item and calls the destructor a little later, and [`settle`](Cache::settle) waits until it has.
@@ -473,7 +477,9 @@ impl Builder {
         self
     }
 
-    /// The engine for small items on flash; sets by default.
+    /// The engine for small items on flash; by default a [log](SmallItems::Log), and [sets](SmallItems::Sets) if such a cache is on the
+    /// device already or the device is too small for a log. A cache that is configured for the other engine than that of the cache on
+    /// the device starts empty: see [`Recovery::Reopen`].
     ///
     /// Takes effect if the cache has [flash](Self::flash), in whatever order the two are called.
     #[must_use]
@@ -534,7 +540,7 @@ impl Builder {
         if let Some(small_items) = self.small_items {
             let flash = self.config.flash.as_mut();
             let flash = flash.ok_or_else(|| CacheError::Config("small_items needs flash".into()))?;
-            flash.small_items = small_items;
+            flash.small_items = Some(small_items);
         }
         let config = self.config.within_budget()?;
         if let Some(asked_bytes) = self.max_item_bytes {

@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn overtaken_fetch_is_not_under_way() {
+    fn overtaken_fetch_is_not_in_flight() {
         let in_flight = InFlight::new();
         assert!(in_flight.under_way(KEY).is_none());
         let turn = lead(&in_flight);

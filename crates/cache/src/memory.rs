@@ -75,7 +75,7 @@ impl Memory {
         };
         let (bucket_space, region_space) = (share(|soc| soc), share(|soc| 1.0 - soc));
         let buckets = bucket_space / u64::from(flash.bucket_bytes.max(1));
-        let (small_index_bytes, small_buffer_bytes) = match &flash.small_items {
+        let (small_index_bytes, small_buffer_bytes) = match &flash.small_items_or_default() {
             // And a bit per bucket.
             SmallItems::Sets if buckets > 0 => (
                 buckets * u64::from(flash.filter_bytes_per_bucket) + buckets.div_ceil(64) * 8,

@@ -9,7 +9,7 @@ use device::{Clock, Device, SliceDevice, VirtualClock};
 use crate::background::{Background, Stop};
 use crate::claim::Claim;
 use crate::close::Closing;
-use crate::config::{CacheConfig, FlashConfig, PairConfig, Removal};
+use crate::config::{CacheConfig, FlashConfig, LogOptions, PairConfig, Removal, SmallItems};
 use crate::dram::{Dram, OnExpiry, OnUnlinkExpired};
 use crate::error::CacheError;
 use crate::event::{Event, EventKind, Events};
@@ -34,7 +34,13 @@ impl Cache {
         threads: bool,
         waiting: Waiting,
     ) -> Result<Self, CacheError> {
-        let config = &config.clone().within_budget()?;
+        let mut config = config.clone();
+        if let Some(flash) = &mut config.flash
+            && flash.small_items.is_none()
+        {
+            flash.small_items = Some(engine_for(flash, clock, waiting).await);
+        }
+        let config = &config.within_budget()?;
         let claim = config.flash.as_ref().map(|flash| Claim::on(&flash.device)).transpose()?;
         let expiry_clock = Arc::new(ExpiryClock::new(Arc::clone(clock)));
         let clock = &(Arc::clone(&expiry_clock) as Arc<dyn Clock>);
@@ -101,13 +107,20 @@ impl Cache {
 /// Where the tiers find the engine that they belong to.
 type Home = Arc<OnceLock<Weak<Engine>>>;
 
-/// What the flash engines call.
+/// The callbacks of the flash engines.
 #[derive(Clone)]
 pub(crate) struct FlashCallbacks {
-    /// Items that make room,
+    /// Called with evicted items.
     pub(crate) on_eviction: OnEviction,
-    /// and those that were forgotten, where there is a destructor.
+    /// Called with removed items, if the cache has a destructor.
     pub(crate) on_owed: Option<OnOwed>,
+}
+
+impl FlashCallbacks {
+    /// For checks that open no engine.
+    fn unused() -> Self {
+        Self { on_eviction: Arc::new(|_, _| {}), on_owed: None }
+    }
 }
 
 fn on_eviction(home: &Home) -> OnEviction {
@@ -186,16 +199,40 @@ async fn open_flash(
 }
 
 impl FlashConfig {
-    /// Whether the device can be divided as is asked for: what opening a cache on it finds out too, without a look at what the
-    /// device holds.
+    /// Checks whether the device can be divided as configured. Opening a cache does so too; this does not read the device.
     ///
     /// # Errors
-    /// What is wrong.
+    /// The setting that does not fit.
     pub fn check(&self) -> Result<(), CacheError> {
+        let small_items = Some(self.small_items_or_default());
+        Self { small_items, ..self.clone() }.check_engines()
+    }
+
+    fn check_engines(&self) -> Result<(), CacheError> {
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock::default());
-        let unused = FlashCallbacks { on_eviction: Arc::new(|_, _| {}), on_owed: None };
-        let settlements = settlements(self, &clock, 0, &unused, None)?;
+        let settlements = settlements(self, &clock, 0, &FlashCallbacks::unused(), None)?;
         settlements.iter().try_for_each(Settlement::check_division)
+    }
+
+    /// The configured engine for small items; by default the log if it fits the device.
+    pub(crate) fn small_items_or_default(&self) -> SmallItems {
+        self.small_items.unwrap_or_else(|| {
+            let log = SmallItems::Log(LogOptions::default());
+            let with_log = Self { small_items: Some(log), ..self.clone() };
+            if with_log.check_engines().is_ok() { log } else { SmallItems::Sets }
+        })
+    }
+}
+
+/// The engine for small items if none is configured: sets if a cache with sets can be recovered from the device, otherwise the default.
+async fn engine_for(config: &FlashConfig, clock: &Arc<dyn Clock>, waiting: Waiting) -> SmallItems {
+    let with_sets = FlashConfig { small_items: Some(SmallItems::Sets), ..config.clone() };
+    let settlements = settlements(&with_sets, clock, 0, &FlashCallbacks::unused(), None);
+    // Errors are reported when the pairs are opened.
+    let first = settlements.ok().and_then(|settlements| settlements.into_iter().next());
+    match first {
+        Some(first) if first.fits_device_content(waiting).await => SmallItems::Sets,
+        _ => config.small_items_or_default(),
     }
 }
 

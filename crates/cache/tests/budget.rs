@@ -7,7 +7,7 @@ use device::MemoryDevice;
 use flashwright_cache::config::eviction;
 use flashwright_cache::dram::DramConfig;
 use flashwright_cache::{
-    Cache, CacheConfig, CacheError, FlashConfig, InsertOptions, Inserted, Memory, Refusal,
+    Cache, CacheConfig, CacheError, FlashConfig, InsertOptions, Inserted, Memory, Refusal, SmallItems,
 };
 use policy::eviction::{EvictionConfig, Kind};
 
@@ -15,6 +15,7 @@ const MIB: u64 = 1 << 20;
 
 fn flash(device_mib: u64, soc_share: f64) -> FlashConfig {
     let mut flash = FlashConfig::new(Arc::new(MemoryDevice::new(device_mib * MIB)));
+    flash.small_items = Some(SmallItems::Sets);
     flash.pairs[0].soc_share = soc_share;
     flash.small_item_max_bytes = 512;
     flash.pending_bytes = MIB as usize;
@@ -76,7 +77,7 @@ fn memory_of_each_part_stays_within_its_estimate() {
 }
 
 #[test]
-fn a_budget_that_cannot_be_kept_is_refused_with_its_parts() {
+fn budget_too_small_is_refused_with_its_parts() {
     let refused = Cache::builder().flash_config(flash(48, 0.3)).memory_budget_bytes(5 * MIB).open();
     let Err(CacheError::Config(words)) = refused else { panic!("5 MiB were enough") };
     let (_, rest) = words.split_once("with a budget of ").unwrap();

@@ -72,7 +72,7 @@ fn ends(body: impl FnOnce() + Send + 'static) {
 }
 
 #[test]
-fn a_callback_looks_and_removes_in_the_cache_that_calls_it() {
+fn callback_may_read_and_remove_in_its_cache() {
     ends(|| {
         let heard = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&heard);
@@ -149,7 +149,7 @@ fn step_in_an_eviction_callback_is_refused_without_waiting() {
 }
 
 #[test]
-fn a_callback_that_panics_on_a_thread_of_the_cache_ends_nothing() {
+fn callback_panic_on_a_background_thread_is_contained() {
     for len in LENGTHS {
         ends(move || {
             let panics = Arc::new(AtomicUsize::new(0));
@@ -172,7 +172,7 @@ fn a_callback_that_panics_on_a_thread_of_the_cache_ends_nothing() {
 
 /// The panic used to abort the eviction half way, and its chunk was leaked.
 #[test]
-fn a_callback_that_panics_under_an_insert_reaches_its_caller_when_the_eviction_has_ended() {
+fn callback_panic_during_an_insert_reaches_the_caller_after_the_eviction() {
     ends(|| {
         let panics = Arc::new(AtomicBool::new(false));
         let armed = Arc::clone(&panics);
@@ -241,7 +241,7 @@ fn the_last_reference_to_a_cache_may_be_dropped_in_its_callback() {
 /// The draft of another cache is in that one's memory, and this one would have looked for it in its own.
 #[test]
 #[should_panic(expected = "in the tier that allocated it")]
-fn a_new_item_goes_into_the_cache_that_made_room_for_it() {
+fn new_item_is_inserted_into_its_own_cache() {
     let (here, there) = (memory_only().open().unwrap(), memory_only().open().unwrap());
     let mut item = there.allocate_blocking(b"key", 5, AS_USUAL).unwrap();
     item.copy_from_slice(b"value");

@@ -169,7 +169,7 @@ fn clear_with_ripq_leaves_nothing_findable() {
 fn clear_with_a_small_item_log_leaves_nothing_findable() {
     clears_under_threads(|flash| {
         flash.pairs[0].soc_share = 1.0;
-        flash.small_items = SmallItems::Log(LogOptions::default());
+        flash.small_items = Some(SmallItems::Log(LogOptions::default()));
     });
 }
 

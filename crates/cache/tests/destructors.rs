@@ -70,7 +70,7 @@ fn hybrid(flash_mib: u64, small_items: SmallItems) -> Builder {
     flash.regions.region_bytes = 128 << 10;
     flash.pending_bytes = 64 << 10;
     flash.pairs[0].soc_share = 0.4;
-    flash.small_items = small_items;
+    flash.small_items = Some(small_items);
     dram_alone().flash_config(flash)
 }
 

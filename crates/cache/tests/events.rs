@@ -78,7 +78,7 @@ fn has(cache: &Cache, number: u64) -> bool {
 }
 
 #[test]
-fn a_key_in_memory_tells_its_story_in_order() {
+fn events_of_a_key_in_dram_are_emitted_in_order() {
     let (log, clock) = (Log::of_one_in(1), Arc::new(VirtualClock::default()));
     clock.advance_by(1_000_000_000);
     let cache = memory_only().clock(clock.clone()).events(log.clone()).open_stepped().unwrap();
@@ -135,7 +135,7 @@ fn inserts_and_chains_emit_their_events() {
 }
 
 #[test]
-fn a_load_that_is_overtaken_is_told() {
+fn overtaken_load_is_reported() {
     let log = Log::of_one_in(1);
     let cache = Arc::new(memory_only().events(log.clone()).open().unwrap());
     let inserts = Arc::clone(&cache);
@@ -148,7 +148,7 @@ fn a_load_that_is_overtaken_is_told() {
 }
 
 #[test]
-fn the_reaper_and_evictions_of_expired_items_are_told() {
+fn expired_items_are_reported_by_reaper_and_eviction() {
     let (log, clock) = (Log::of_one_in(1), Arc::new(VirtualClock::default()));
     clock.advance_by(1_000_000_000);
     let cache = memory_only().clock(clock.clone()).events(log.clone()).open_stepped().unwrap();
@@ -219,7 +219,7 @@ fn emitted_events_equal_the_counters() {
 }
 
 #[test]
-fn a_region_tells_of_every_item_that_leaves_with_it_and_reads_no_others() {
+fn reclaim_reports_every_evicted_item_and_reads_no_others() {
     let run = |one_in| {
         let log = Log::of_one_in(one_in);
         let cache = hybrid(|flash| flash.pairs[0].soc_share = 0.0).events(log.clone()).open().unwrap();
@@ -286,7 +286,7 @@ fn told_to(builder: Builder, tell: impl Fn(&Cache, &Event<'_>) + Send + Sync + '
 }
 
 #[test]
-fn a_sink_looks_and_removes_in_the_cache_that_tells_it_and_may_not_insert() {
+fn sink_may_read_and_remove_but_not_insert() {
     let refused = Arc::new(Mutex::new(0));
     let counted = refused.clone();
     let cache = told_to(hybrid(|_| {}), move |cache, event| {
@@ -316,7 +316,7 @@ fn a_sink_looks_and_removes_in_the_cache_that_tells_it_and_may_not_insert() {
 }
 
 #[test]
-fn a_sink_that_panics_costs_nothing_but_its_event() {
+fn sink_panic_loses_only_its_event() {
     let cache = told_to(hybrid(|_| {}), |_, _| resume_unwind(Box::new("a mistake in the sink")));
     for number in 0..20_000 {
         put(&cache, number, LENGTHS[number as usize % 2]);

@@ -47,7 +47,7 @@ fn opened_caches_differ_and_stepped_caches_hash_alike() {
 }
 
 #[test]
-fn items_come_back_under_the_seed_that_they_were_stored_with() {
+fn reopened_items_keep_their_hash_seed() {
     for pairs in [1, 3] {
         let device = Arc::new(MemoryDevice::new(48 * MIB));
         let open = |builder: Builder| {

@@ -20,7 +20,7 @@ fn cache(seed: u64, small_items: SmallItems) -> Cache {
     flash.pairs[0].soc_share = 0.5;
     flash.regions.region_bytes = MIB as u32;
     flash.pending_bytes = 256 << 10;
-    flash.small_items = small_items;
+    flash.small_items = Some(small_items);
     Cache::builder()
         .dram_bytes(4 * MIB)
         .flash_config(flash)

@@ -94,7 +94,7 @@ fn hits(order: OrderConfig) -> usize {
 }
 
 #[test]
-fn a_caching_policy_from_outside_is_asked_like_one_of_the_queues_own() {
+fn external_caching_policy_is_called_like_a_built_in_one() {
     let ripq = |caching| OrderConfig::Ripq(RipqConfig::new(caching));
     assert_eq!(hits(ripq(RECENT)), hits(ripq(Caching::Lru)));
     assert_ne!(hits(ripq(RECENT)), hits(ripq(Caching::Slru { segments: 4 })));
@@ -115,7 +115,7 @@ fn caching_policy_with_an_invalid_insertion_point_is_refused() {
 }
 
 #[test]
-fn an_order_of_regions_from_outside_is_asked_like_one_of_the_stores_own() {
+fn external_order_of_regions_is_called_like_a_built_in_one() {
     assert_eq!(hits(OLDEST), hits(OrderConfig::Fifo));
     assert_ne!(hits(OLDEST), hits(OrderConfig::Lru));
 }
@@ -145,7 +145,7 @@ impl RegionOrder for Newest {
 }
 
 #[test]
-fn an_order_of_ones_own_comes_back_with_the_cache() {
+fn own_order_of_regions_is_restored_with_the_cache() {
     let device = Arc::new(MemoryDevice::new(16 * MIB));
     let open = || {
         let mut flash = FlashConfig::new(Arc::clone(&device) as _);
@@ -173,7 +173,7 @@ fn an_order_of_ones_own_comes_back_with_the_cache() {
 
 /// A faulty custom policy used to leave items in DRAM that could not be evicted.
 #[test]
-fn an_admission_that_panics_admits_nothing_and_costs_nothing() {
+fn admission_panic_admits_nothing() {
     struct Mistaken;
     impl Admission for Mistaken {
         fn admit(&self, candidate: &Candidate, _now_ns: u64) -> bool {
@@ -216,7 +216,7 @@ impl Admission for Listening {
 
 /// It heard of it along with other upkeep: without any, every hour.
 #[test]
-fn an_admission_policy_heard_what_was_written_only_when_something_else_was_due() {
+fn admission_policy_observes_writes_periodically() {
     for interval_ms in [0, 60_000] {
         let simulation = Simulation::new(1);
         let listening = Arc::new(Listening::default());

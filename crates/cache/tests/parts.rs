@@ -58,7 +58,7 @@ fn value_of_100_mib_passes_through_16_mib_of_dram() {
 }
 
 #[test]
-fn values_of_any_length_come_back() {
+fn values_of_any_length_are_read_back() {
     let cache = hybrid(64 * MIB);
     for bytes in [0, 1, 4096, (256 << 10) - 1, 256 << 10, (256 << 10) + 1, 3 * MIB] {
         block_on(store(&cache, b"key", bytes, bytes));
@@ -106,7 +106,7 @@ fn plain_item_is_no_value_in_parts() {
 }
 
 #[test]
-fn value_that_lost_a_part_says_which() {
+fn value_with_a_missing_part_names_it() {
     let cache = builder().max_item_bytes(64 << 10).open().unwrap();
     block_on(async {
         store(&cache, b"key", 1, MIB).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use device::MemoryDevice;
 use flashwright_cache::flash::region::{Caching, RegionConfig};
-use flashwright_cache::{Cache, FlashConfig, InsertOptions};
+use flashwright_cache::{Cache, FlashConfig, InsertOptions, LogOptions, SmallItems};
 
 const MIB: u64 = 1 << 20;
 
@@ -26,7 +26,7 @@ fn loss(change: impl FnOnce(&mut FlashConfig)) -> &'static str {
 
 /// Whatever had changed, it was said to be the size of flash, of regions or of buckets.
 #[test]
-fn the_loss_names_what_has_changed() {
+fn loss_names_the_changed_setting() {
     let named = [
         (loss(|flash| flash.bucket_bytes = 8192), "bucket_bytes"),
         (loss(|flash| flash.pairs[0].soc_share = 0.2), "soc_share"),
@@ -48,8 +48,39 @@ fn the_loss_names_what_has_changed() {
     assert!(ripq.contains("the order of regions"), "{ripq}");
 }
 
+/// Closes a cache with `first`, and opens another on its device with `then`. Returns the reason for an empty start.
+fn loss_between_engines(first: Option<SmallItems>, then: Option<SmallItems>) -> Option<&'static str> {
+    let device = Arc::new(MemoryDevice::new(64 * MIB));
+    let cache = open(&device, |flash| flash.small_items = first);
+    cache.insert_blocking(b"key", b"value", InsertOptions::default());
+    cache.close().expect("the device works");
+    let cache = open(&device, |flash| flash.small_items = then);
+    let flash = cache.stats().flash.expect("it has flash");
+    assert_eq!(flash.recovered, flash.loss.is_none());
+    assert_eq!(cache.get_blocking(b"key").is_some(), flash.recovered);
+    flash.loss
+}
+
 #[test]
-fn a_change_that_costs_nothing_is_no_loss() {
+fn cache_without_a_configured_engine_keeps_the_engine_of_the_device() {
+    let log = Some(SmallItems::Log(LogOptions::default()));
+    for first in [Some(SmallItems::Sets), log, None] {
+        assert_eq!(loss_between_engines(first, None), None, "{first:?}");
+    }
+    assert_eq!(loss_between_engines(None, log), None, "a log is the default");
+}
+
+#[test]
+fn cache_with_another_engine_than_the_device_starts_empty_and_says_why() {
+    let log = Some(SmallItems::Log(LogOptions::default()));
+    for (first, then) in [(Some(SmallItems::Sets), log), (log, Some(SmallItems::Sets))] {
+        let loss = loss_between_engines(first, then).expect("nothing came back");
+        assert!(loss.contains("small_items"), "{loss}");
+    }
+}
+
+#[test]
+fn compatible_change_keeps_the_items() {
     let device = Arc::new(MemoryDevice::new(64 * MIB));
     open(&device, |_| ()).close().unwrap();
     let stats = open(&device, |flash| flash.pending_bytes = 1 << 20).stats().flash.unwrap();

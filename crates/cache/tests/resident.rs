@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use device::{Completion, Counters, Device, Geometry, MemoryDevice, Outcome, Request};
-use flashwright_cache::{Cache, FlashConfig, InsertOptions};
+use flashwright_cache::{Cache, FlashConfig, InsertOptions, SmallItems};
 use policy::eviction::{EvictionConfig, Kind};
 
 const BUDGET_BYTES: u64 = 16 << 20;
@@ -68,7 +68,7 @@ const WAITING_VARIABLE: &str = "FLASHWRIGHT_TEST_WAITING";
 
 /// They took twice what they were accounted with: nearly each is alone in its bucket, whose list was reckoned to be shared.
 #[test]
-fn small_items_that_wait_for_their_buckets_take_what_they_are_accounted_with() {
+fn pending_small_items_take_their_accounted_memory() {
     let said = alone("one_cache_full_of_waiting_items", WAITING_VARIABLE, "1");
     assert!(said.contains("waiting items took "), "{said}");
 }
@@ -81,6 +81,7 @@ fn one_cache_full_of_waiting_items() {
     }
     let before = resident_bytes();
     let mut flash = FlashConfig::new(Arc::new(Nowhere(MemoryDevice::new(1 << 20))));
+    flash.small_items = Some(SmallItems::Sets);
     flash.pairs[0].soc_share = 1.0;
     flash.pending_bytes = 32 << 20;
     let cache = Cache::builder().dram_bytes(4 << 20).flash_config(flash).open_stepped().unwrap();

@@ -44,7 +44,7 @@ fn small_items_use_the_share_of_flash_that_is_theirs() {
 }
 
 #[test]
-fn a_share_for_small_items_may_be_said_before_flash_and_not_without() {
+fn small_item_share_may_precede_flash_and_needs_it() {
     let flash = Arc::new(MemoryDevice::new(64 * MIB));
     let cache = Cache::builder().dram_bytes(4 * MIB).small_item_share(0.5).flash(flash).open().unwrap();
     assert_eq!(cache.stats().flash.unwrap().soc_room.bytes, 32 * MIB);
@@ -54,7 +54,7 @@ fn a_share_for_small_items_may_be_said_before_flash_and_not_without() {
 
 /// A largest item that was asked for was lowered without a sign, and then refused.
 #[test]
-fn a_largest_item_that_dram_cannot_keep_is_refused_with_what_it_takes() {
+fn max_item_bytes_beyond_dram_is_refused_with_the_needed_size() {
     let asked = |dram_bytes: u64| Cache::builder().dram_bytes(dram_bytes).max_item_bytes(1 << 20);
     let words = refused(asked(16 * MIB));
     assert!(words.contains("items of at most 262144") && words.contains("67108864 bytes"), "{words}");
@@ -80,7 +80,7 @@ fn default_largest_item_is_lowered_to_fit_and_reported() {
 
 /// Items larger than a region were gone when they left DRAM, and nothing said so.
 #[test]
-fn a_largest_item_that_no_region_takes_is_refused_with_what_it_takes() {
+fn max_item_bytes_beyond_a_region_is_refused_with_the_needed_size() {
     let asked = |flash_bytes: u64, bytes: u32| {
         let flash = FlashConfig::new(Arc::new(MemoryDevice::new(flash_bytes)));
         (Cache::builder().dram_bytes(256 * MIB).max_item_bytes(bytes), flash)
@@ -109,7 +109,7 @@ fn a_largest_item_that_no_region_takes_is_refused_with_what_it_takes() {
 }
 
 #[test]
-fn a_cache_says_how_many_items_it_has() {
+fn len_counts_items_without_links() {
     let insert = |cache: &Cache, number: u32| {
         cache.insert_blocking(&number.to_le_bytes(), &[7; 1000], InsertOptions::default());
     };

@@ -109,7 +109,7 @@ fn expired_items_stay_expired_when_the_date_is_set_back_before_a_restart() {
 }
 
 #[test]
-fn items_without_ttl_are_found_whatever_the_date() {
+fn items_without_ttl_never_expire() {
     let (device, machine) = (Arc::new(MemoryDevice::new(32 * MIB)), Machine::new());
     let cache = open(&device, &machine);
     fill(&cache, None);

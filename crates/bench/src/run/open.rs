@@ -308,7 +308,7 @@ fn flash(plan: &FlashPlan, device: Arc<dyn Device>, recovery: Recovery, seed: u6
     config.small_item_max_bytes = plan.small_item_max_bytes as usize;
     config.bucket_bytes = plan.bucket_bytes;
     config.filter_bytes_per_bucket = plan.filter_bytes;
-    config.small_items = plan.small_items;
+    config.small_items = Some(plan.small_items);
     config.regions = regions(plan, &config.regions, seed);
     let capacity_bytes = config.device.geometry().capacity_bytes;
     config.regions.region_bytes = fit::region_bytes(plan, capacity_bytes, config.regions.least_regions());

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chain_comes_back_in_its_pieces() {
+    fn chain_is_read_back_in_its_pieces() {
         let chain: [&[u8]; 3] = [b"parent", b"", b"child"];
         let mut value = header(&chain);
         chain.iter().for_each(|piece| value.extend_from_slice(piece));
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_whose_lengths_do_not_add_up_is_refused() {
+    fn value_with_inconsistent_lengths_is_refused() {
         let chain: [&[u8]; 2] = [b"parent", b"child"];
         let mut value = header(&chain);
         chain.iter().for_each(|piece| value.extend_from_slice(piece));

@@ -10,8 +10,7 @@ use crate::KeyHash;
 /// Items remembered at most: far more than threads that evict.
 const PLACES: usize = 1024;
 
-/// Hashes, each in a place that it determines. One that another has driven out is asked about again; that costs no more than
-/// another toss.
+/// Hashes, each in a slot that it determines. A hash that another one has replaced is offered to the admission policy again.
 pub(super) struct HeldBack(Box<[AtomicU64]>);
 
 /// No hash; the one item that has it is not remembered.
@@ -27,7 +26,7 @@ impl HeldBack {
         self.place(hash).store(hash.0, Ordering::Relaxed);
     }
 
-    /// Whether the item was admitted before. True once: who is offered again after that comes anew.
+    /// Whether the item was admitted before. Returns true once: a later offer is a new one.
     pub(super) fn take(&self, hash: KeyHash) -> bool {
         let place = self.place(hash);
         hash.0 != NOBODY
@@ -45,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_had_to_wait_is_known_once() {
+    fn held_back_item_is_admitted_once() {
         let held_back = HeldBack::new();
         let [one, other] = [b"one", b"two"].map(|key| KeyHash::of(key));
         held_back.remember(one);

@@ -47,7 +47,7 @@ pub(crate) struct Home {
     superblock: Mutex<Superblock>,
     /// The cache that has the pair open, as its superblock tells caches apart.
     pub(crate) life: u64,
-    /// Whether the pair came back with what an earlier cache left.
+    /// Whether the pair recovered the items of an earlier cache.
     pub(crate) recovered: bool,
     /// Why what one left was not taken up; `None` where it was, or where there was nothing.
     pub(crate) loss: Option<&'static str>,
@@ -61,7 +61,7 @@ const OTHERWISE: &str = "flash was divided otherwise then";
 const UNREADABLE: &str = "its snapshot cannot be read";
 const DAMAGED: &str = "its superblock is damaged";
 
-/// The pair's share of the device and what is to live there.
+/// A pair's share of the device, before it is opened.
 pub(crate) struct Settlement<'a> {
     pub(crate) device: Arc<dyn Device>,
     /// Where on the flash device that share begins.
@@ -96,8 +96,8 @@ pub(crate) async fn inherited_end(device: &Arc<dyn Device>, waiting: Waiting) ->
 
 /// The cache that a device's first pair is or was opened by, which every cache has; `None` is the first pair itself.
 ///
-/// A cache may have fewer pairs than the one before it. What it did without stays closed as it was, though what is in it may be
-/// removed or replaced meanwhile. So the other pairs are believed only if they were closed by the same cache as the first.
+/// A cache may have fewer pairs than the one before it. The pairs that it does not use stay closed, though their keys may be removed or
+/// replaced meanwhile. So the other pairs are recovered only if they were closed by the same cache as the first.
 pub(crate) type FirstLife = Option<u64>;
 
 /// What a pair's place holds.
@@ -143,13 +143,19 @@ impl Settlement<'_> {
         self.erase(waiting).await
     }
 
+    /// Whether the cache that was opened last on the first pair's place had this configuration.
+    pub(crate) async fn fits_device_content(&self, waiting: Waiting) -> bool {
+        let found = recognise(&*self.device, waiting).await;
+        matches!(found, Ok(Recognised::Ours(old)) if old.fingerprint == self.fingerprint(None, old.hash_seed))
+    }
+
     async fn erase(&self, waiting: Waiting) -> Result<(), CacheError> {
         let erased = super::superblock::erase(&*self.device, waiting).await;
         erased.map_err(|source| CacheError::Device { context: "erasing the old superblock", source })
     }
 
-    /// What the pair goes on with. Changes nothing: what cannot be read now may be readable later. `closed` is who closed the
-    /// first pair, 0 for nobody.
+    /// Determines the state from which the pair continues. Changes nothing on the device, since a read that fails now may succeed later.
+    /// `closed` is the cache that closed the first pair, 0 if none did.
     pub(crate) async fn find(&self, closed: FirstLife, waiting: Waiting) -> Result<Found, CacheError> {
         let layout = self.layout()?;
         let fresh = Superblock::new(self.store_id, layout, 0);
@@ -158,7 +164,7 @@ impl Settlement<'_> {
         let discard = self.config.recovery == Recovery::Discard;
         Ok(match self.recognised(waiting).await? {
             Recognised::Ours(old) if !discard => self.take_up(old, layout, closed, waiting).await?,
-            // The sequence goes on, so that the newest copy is ours at once.
+            // The sequence continues, so that our copy is the newest.
             Recognised::Ours(old) => empty(Superblock { sequence: old.sequence, ..fresh }),
             Recognised::Blank if self.is_inherited => Found { loss: Some(OTHERWISE), ..empty(fresh) },
             Recognised::Blank => empty(fresh),
@@ -307,7 +313,7 @@ impl Settlement<'_> {
         if self.config.pairs.len() > 1 {
             bytes.extend((self.config.pairs.len() as u64).to_le_bytes());
         }
-        if let SmallItems::Log(options) = &self.config.small_items {
+        if let SmallItems::Log(options) = self.config.small_items_or_default() {
             bytes.extend(b"log 2");
             bytes.extend(options.expected_item_bytes.to_le_bytes());
             bytes.extend(options.regions.unwrap_or(0).to_le_bytes());
@@ -385,7 +391,7 @@ impl Settlement<'_> {
         generation: u64,
         hash_seed: u64,
     ) -> Option<LogConfig> {
-        let SmallItems::Log(options) = &self.config.small_items else { return None };
+        let SmallItems::Log(options) = self.config.small_items_or_default() else { return None };
         Some(LogConfig {
             page_bytes: self.config.bucket_bytes,
             regions: options.regions,

@@ -108,7 +108,7 @@ pub type OnEviction = Arc<dyn Fn(&FlashItem<'_>, &mut dyn FnMut() -> bool) + Sen
 /// Called with an item that was forgotten while its destructor was owed, and why it was. Runs with no lock held.
 pub type OnOwed = Arc<dyn Fn(&FlashItem<'_>, Removal) + Send + Sync>;
 
-/// Whether somebody wants to be told of keys with a hash. Always the same for one hash.
+/// Whether a callback receives items with this hash. Always the same for one hash.
 pub type IsTold = Arc<dyn Fn(KeyHash) -> bool + Send + Sync>;
 
 /// How the caller waits for the device. The engine's code is the same for both: with [`Waiting::Thread`] a transfer

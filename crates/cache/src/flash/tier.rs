@@ -1,8 +1,8 @@
-//! The flash tier as one thing: which engine a key and an item belong to, who is let in, and how an item crosses over
-//! from DRAM without a moment in which it is nowhere.
+//! The flash tier: chooses the engine of a key and an item, asks the admission policy, and moves items from DRAM so that they are always in
+//! at least one of the tiers.
 //!
-//! The key space may be split over several *pairs* of engines (CacheBench's arenas). Within a pair, small items go to
-//! the buckets and the rest to the regions.
+//! The key space may be split over several *pairs* of engines (CacheBench's arenas). Within a pair, small items go to the engine for small
+//! items and the others to the regions.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -101,7 +101,7 @@ impl Puts {
     }
 }
 
-/// What became of the items that DRAM evicted: every offer ends as exactly one of these, but for those that were held back.
+/// Outcomes of the items that DRAM evicted. Each offer has exactly one outcome, apart from those held back.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct PutStats {
     /// Offers of DRAM's that ended.
@@ -125,7 +125,7 @@ pub struct PutStats {
     /// Replaced, removed or picked up by a reader while on the way: the copy was abandoned, the item stayed in DRAM
     /// or had gone.
     pub overtaken: u64,
-    /// Of those overtaken, items that stayed in DRAM, since somebody used them meanwhile; the others were replaced or removed.
+    /// Overtaken items that stayed in DRAM because a reader used them meanwhile. The other overtaken items were replaced or removed.
     pub stayed: u64,
     /// Offers that did not end: the buffers were full, the item stayed in DRAM and the insert waited. Nothing is lost.
     pub held_back: u64,
@@ -134,7 +134,7 @@ pub struct PutStats {
 }
 
 impl PutStats {
-    /// Each end of an offer by its name in reports, `stored` first, if so many of those taken could not be written.
+    /// Outcomes with their names in reports, `stored` first. `unwritten_items` of the stored ones could not be written.
     #[must_use]
     pub fn ends(&self, unwritten_items: u64) -> [(&'static str, u64); 10] {
         [
@@ -194,7 +194,7 @@ impl FlashTier {
         }
     }
 
-    /// The tag of an item in DRAM that is given so long to live; `None` is for ever, and long enough.
+    /// The tag in DRAM of an item with this TTL; `None` never expires.
     pub(crate) fn tag_of(&self, ttl_seconds: Option<u32>) -> u16 {
         if ttl_seconds.is_some_and(|ttl| ttl < self.min_ttl_seconds) { SHORT_LIVED } else { 0 }
     }
@@ -220,8 +220,8 @@ impl FlashTier {
         soc.map(Engine::Small).or_else(|| regions().map(Engine::Region))
     }
 
-    /// Whether flash still has what a clean item of DRAM was read from. Only the engine that it belongs to is asked: what the
-    /// filters of small items say of a large one is chance.
+    /// Whether flash still has the copy from which a clean item of DRAM was read. Only the engine for its size is searched: a match of a
+    /// large item in the filters of small ones is a coincidence.
     fn has_copy_of(&self, victim: &Victim<'_>) -> bool {
         let value_bytes = chain::value_bytes(victim.value());
         match self.engine_of(victim.hash(), victim.key().len(), value_bytes) {
@@ -286,8 +286,8 @@ impl FlashTier {
         regions.chain(buckets.map(|due_ns| due_ns - now_ns)).min().unwrap_or(u64::MAX)
     }
 
-    /// Waits until each engine has had room for another item, or can never have any again. Others may be quicker to take
-    /// it: whoever is refused then waits anew.
+    /// Waits until each engine had space for another item, or will never have any. Another task may take the space first; the refused
+    /// caller waits again.
     pub(crate) async fn wait_ready(&self) {
         for pair in &self.pairs {
             if let Some(regions) = &pair.regions {
@@ -408,7 +408,7 @@ impl FlashTier {
             idle_seconds: victim.idle_seconds(),
         };
         let now_ns = self.clock.monotonic_ns();
-        // It may be anybody's, and DRAM is in the middle of an eviction: who panics, which has been printed, admits nothing.
+        // The policy may be the user's, and runs in the middle of an eviction. If it panics, the item is not admitted.
         let admitted = catch_unwind(AssertUnwindSafe(|| self.admission.admit(&candidate, now_ns)));
         (!admitted.unwrap_or(false)).then_some(PutEnd::NotAdmitted)
     }
@@ -486,7 +486,7 @@ impl FlashTier {
 /// What DRAM spills into: the flash tier, or nothing where there is none.
 pub(crate) struct Crossing<'a> {
     pub(crate) flash: Option<&'a FlashTier>,
-    /// Told of what flash does not take.
+    /// Receives items that flash does not take.
     pub(crate) on_evict: Option<&'a Listener>,
     /// The item destructor.
     pub(crate) destructor: Option<&'a Destructor>,
@@ -575,7 +575,7 @@ pub(crate) fn pool_of(tag: u16) -> u8 {
     (tag & POOL_BITS) as u8
 }
 
-/// The tag where there are so many pools: an item of one that a restart did away with belongs to the first.
+/// The tag in a cache with `pools` pools: an item of a pool that no longer exists belongs to the first.
 pub(crate) fn within(tag: u16, pools: usize) -> u16 {
     if usize::from(pool_of(tag)) < pools { tag } else { tag & !POOL_BITS }
 }

@@ -43,7 +43,7 @@ fn items_in_dram_or_on_flash_are_gone_after_a_clear_and_after_a_reopen() {
 }
 
 #[test]
-fn a_restart_right_after_finds_nothing_but_what_came_since() {
+fn restart_after_a_clear_finds_only_newer_items() {
     for len in LENGTHS {
         let stage = Stage::with_hero_on_flash(len);
         stage.cache.clear();
@@ -56,7 +56,7 @@ fn a_restart_right_after_finds_nothing_but_what_came_since() {
 }
 
 #[test]
-fn a_promotion_under_way_does_not_bring_back_what_was_cleared() {
+fn promotion_in_flight_restores_no_cleared_item() {
     for len in LENGTHS {
         let stage = Stage::with_hero_on_flash(len);
         stage.gate.close(Read);
@@ -73,7 +73,7 @@ fn a_promotion_under_way_does_not_bring_back_what_was_cleared() {
 
 /// A read that begins and ends while DRAM has been emptied and flash not yet.
 #[test]
-fn a_promotion_in_the_middle_of_a_clear_does_not_bring_back_what_was_cleared() {
+fn promotion_during_a_clear_restores_no_cleared_item() {
     for len in LENGTHS {
         let home = Arc::new(OnceLock::<Weak<Cache>>::new());
         let inside = Arc::clone(&home);
@@ -97,7 +97,7 @@ fn a_promotion_in_the_middle_of_a_clear_does_not_bring_back_what_was_cleared() {
 }
 
 #[test]
-fn an_item_being_written_to_flash_does_not_come_back_with_its_write() {
+fn item_cleared_during_its_write_stays_cleared() {
     for len in LENGTHS {
         for comes_again in [false, true] {
             let stage = eager();
@@ -134,7 +134,7 @@ fn an_item_being_written_when_all_is_cleared_is_gone_after_a_restart() {
 
 /// The write of the bucket or region is in flight, and the task that waited for it is dropped.
 #[test]
-fn a_step_given_up_after_a_clear_leaves_nothing_behind() {
+fn step_abandoned_after_a_clear_leaves_no_item() {
     for len in LENGTHS {
         let stage = eager();
         let step = hero_being_written(&stage, len);
@@ -158,7 +158,7 @@ fn an_item_on_its_way_out_of_dram_does_not_reach_flash() {
 }
 
 #[test]
-fn an_item_being_written_again_does_not_come_back() {
+fn item_removed_during_its_reinsertion_stays_removed() {
     let stage = hero_being_reclaimed(|stage| {
         assert!(stage.cache.stats().flash.unwrap().items_in_regions > 5);
         stage.cache.clear();
@@ -217,7 +217,7 @@ fn clear_does_not_invalidate_pinned_items() {
 }
 
 #[test]
-fn a_chain_goes_with_all_its_links() {
+fn removed_chain_loses_all_its_links() {
     let stage = Stage::new(|_| {});
     stage.put(HERO, &version(1, 150));
     for _ in 0..3 {
@@ -261,7 +261,7 @@ fn assert_flash_is_empty_again(change: fn(&mut FlashConfig)) {
 }
 
 #[test]
-fn flash_is_as_good_as_empty_after_a_clear_in_whatever_order_its_regions_stood() {
+fn flash_is_empty_after_a_clear_in_any_order_of_regions() {
     assert_flash_is_empty_again(|flash| flash.pairs[0].soc_share = 0.0);
     assert_flash_is_empty_again(blockcache);
     assert_flash_is_empty_again(|flash| ripq(flash, Caching::Slru { segments: 3 }));

@@ -37,7 +37,7 @@ fn opened(
 
 /// They could reclaim regions while the snapshot of the index was written, or write to flash after it was marked closed.
 #[test]
-fn tasks_went_on_after_their_cache_was_closed() {
+fn background_tasks_end_when_the_cache_closes() {
     let mut back = 0;
     for seed in seeds(12) {
         let memory = Arc::new(MemoryDevice::new(2 * MIB));

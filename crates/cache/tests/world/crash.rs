@@ -164,12 +164,12 @@ fn tell_and_check(story: &Story) {
 }
 
 #[test]
-fn a_power_cut_at_any_write_or_flush_brings_nothing_old_back() {
+fn power_cut_at_any_write_or_flush_restores_no_stale_item() {
     seeds(3).for_each(|seed| survives_every_cut(life::config, seed));
 }
 
 #[test]
-fn a_power_cut_after_a_clear_brings_nothing_back_that_was_cleared() {
+fn power_cut_after_a_clear_restores_no_cleared_item() {
     for seed in seeds(2) {
         tell_and_check(&Story { seed, config: life::config, clears: true, ledger: ledger() });
         let config = |device| {
@@ -182,7 +182,7 @@ fn a_power_cut_after_a_clear_brings_nothing_back_that_was_cleared() {
 }
 
 #[test]
-fn a_power_cut_between_the_arenas_of_a_cache_brings_nothing_old_back() {
+fn power_cut_between_arenas_restores_no_stale_item() {
     let config = |device| {
         let mut config = life::config(device);
         let flash = config.flash.as_mut().expect("it has flash");
@@ -196,7 +196,7 @@ fn a_power_cut_between_the_arenas_of_a_cache_brings_nothing_old_back() {
 }
 
 #[test]
-fn a_power_cut_while_regions_are_reinserted_and_trimmed_brings_nothing_old_back() {
+fn power_cut_during_reinsertion_and_trim_restores_no_stale_item() {
     let config = |device| {
         let mut config = life::config(device);
         let flash = config.flash.as_mut().expect("it has flash");
@@ -223,7 +223,7 @@ fn power_cut_under_a_small_item_log_exposes_no_old_version() {
 }
 
 #[test]
-fn a_power_cut_under_a_queue_of_items_brings_nothing_old_back() {
+fn power_cut_with_a_queue_of_items_restores_no_stale_item() {
     let config = |device| {
         let mut config = life::config(device);
         ripq(config.flash.as_mut().expect("it has flash"), Caching::Slru { segments: 3 });

@@ -69,7 +69,7 @@ fn every_item_offered_to_flash_is_accounted_for() {
 }
 
 #[test]
-fn transfers_that_fail_now_and_then_cost_misses_and_nothing_else() {
+fn occasional_transfer_failures_cause_only_misses() {
     let faults = Faults { failed_reads: 0.05, failed_writes: 0.05, failed_flushes: 0.05, ..NO_FAULTS };
     for seed in seeds(4) {
         let outcome = run(&Plan { faults, ..Plan::crowded(seed) });
@@ -83,7 +83,7 @@ fn transfers_that_fail_now_and_then_cost_misses_and_nothing_else() {
 }
 
 #[test]
-fn flipped_bits_are_noticed_and_never_returned() {
+fn flipped_bits_are_detected_and_never_returned() {
     let faults = Faults { flipped_reads: 0.1, flipped_writes: 0.2, ..NO_FAULTS };
     for seed in seeds(4) {
         let outcome = run(&Plan { faults, ..Plan::crowded(seed) });
@@ -98,7 +98,7 @@ fn flipped_bits_are_noticed_and_never_returned() {
 
 /// All writes fail. No region is to blame, so none is retired, and inserts do not wait for the device.
 #[test]
-fn a_device_that_takes_no_write_any_more_leaves_a_cache_in_dram() {
+fn device_that_refuses_writes_leaves_the_dram_cache_working() {
     for seed in seeds(2) {
         let faults = Faults { failed_writes: 1.0, ..NO_FAULTS };
         let outcome = run(&Plan {
@@ -159,7 +159,7 @@ impl Device for FullDisk {
 }
 
 #[test]
-fn a_full_disk_costs_what_lies_behind_its_end_and_no_more() {
+fn full_file_system_loses_only_items_beyond_its_end() {
     const KEYS: u64 = 500;
     for seed in seeds(2) {
         let disk = FullDisk {

@@ -87,7 +87,7 @@ fn flip(device: &MemoryDevice, at: u64, mask: u8) {
 }
 
 #[test]
-fn any_flipped_byte_of_a_superblock_costs_the_content_or_nothing() {
+fn flipped_byte_of_a_superblock_loses_all_items_or_none() {
     let closed = closed(1);
     let mut costs = [0, 0];
     for copy in [0, SUPERBLOCK_COPY_BYTES] {
@@ -114,7 +114,7 @@ fn any_flipped_byte_of_the_snapshot_costs_the_content() {
 
 /// Entries, tables of regions and buckets: eight flips a time, anywhere that is not zero.
 #[test]
-fn flipped_bytes_of_the_content_cost_only_what_they_hit() {
+fn flipped_byte_of_an_item_loses_only_that_item() {
     for seed in seeds(1) {
         let closed = closed(seed + 3);
         let places = closed.written_places(closed.snapshot_place().end.next_multiple_of(4096)..DEVICE_BYTES);

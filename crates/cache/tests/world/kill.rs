@@ -208,7 +208,7 @@ fn kill_after(mut victim: Child, signs: u64, label: &str) {
 }
 
 #[test]
-fn a_process_killed_at_any_moment_leaves_nothing_old_behind() {
+fn killed_process_leaves_no_stale_item() {
     let directory = tempfile::tempdir().expect("a place for a file");
     let notes = Notes::open(directory.path());
     let mut random = StdRng::seed_from_u64(5);

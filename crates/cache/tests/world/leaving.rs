@@ -99,7 +99,7 @@ fn listener_model_equals_the_cache_content() {
 }
 
 #[test]
-fn of_a_chain_its_own_value_is_told() {
+fn eviction_of_a_chain_reports_the_parents_value() {
     let told = Told::default();
     let stage = Stage::new(|config| config.on_evict = listen(&told));
     stage.put(HERO, &version(1, 150));

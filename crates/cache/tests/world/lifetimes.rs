@@ -47,7 +47,7 @@ fn in_every_place(story: impl Fn(Stage, usize)) {
 }
 
 #[test]
-fn a_longer_life_is_lived_to_its_end_and_no_longer_in_dram_on_flash_and_after_a_restart() {
+fn longer_ttl_holds_in_dram_on_flash_and_after_a_restart() {
     in_every_place(|stage, len| {
         pass(&stage, AT_FIRST - 1);
         assert_eq!(set_ttl(&stage, Some(100)), Ok(true));
@@ -68,7 +68,7 @@ fn a_longer_life_is_lived_to_its_end_and_no_longer_in_dram_on_flash_and_after_a_
 }
 
 #[test]
-fn a_shorter_life_ends_early_whatever_flash_had_of_it() {
+fn shorter_ttl_overrides_the_copy_on_flash() {
     in_every_place(|stage, len| {
         // Both in DRAM and, if it was there, on flash.
         assert!(is_there(&stage, len));
@@ -84,7 +84,7 @@ fn a_shorter_life_ends_early_whatever_flash_had_of_it() {
 }
 
 #[test]
-fn a_life_without_end_has_none_and_one_of_no_seconds_is_over() {
+fn no_ttl_never_expires_and_zero_ttl_is_already_expired() {
     in_every_place(|stage, len| {
         assert_eq!(set_ttl(&stage, None), Ok(true));
         pass(&stage, 10 * AT_FIRST);
@@ -97,7 +97,7 @@ fn a_life_without_end_has_none_and_one_of_no_seconds_is_over() {
 }
 
 #[test]
-fn the_same_time_again_costs_flash_nothing() {
+fn unchanged_ttl_writes_nothing_to_flash() {
     for len in LENGTHS {
         let stage = hero_for_a_while(len, Layer::Flash);
         assert_eq!(set_ttl(&stage, Some(AT_FIRST)), Ok(true));
@@ -125,7 +125,7 @@ fn an_item_on_its_way_out_of_dram_does_not_reach_flash_with_its_old_time() {
 }
 
 #[test]
-fn a_key_that_is_nowhere_has_no_life_to_change() {
+fn set_ttl_of_an_absent_key_does_nothing() {
     for len in LENGTHS {
         let stage = hero_for_a_while(len, Layer::Flash);
         assert!(stage.cache.remove(HERO));
@@ -224,7 +224,7 @@ fn an_item_is_given_another_time_though_dram_has_no_room_for_it_yet() {
 }
 
 #[test]
-fn a_chain_keeps_its_links_and_has_the_time_of_its_parent() {
+fn chain_keeps_its_links_and_the_expiry_of_its_parent() {
     for layer in [Layer::Dram, Layer::Flash] {
         let len = LENGTHS[0];
         let stage = hero_for_a_while(len, Layer::Dram);

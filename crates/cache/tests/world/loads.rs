@@ -91,7 +91,7 @@ fn failed_fetch_fails_for_its_waiters_and_for_no_later_caller() {
 
 /// Those that waited fetched in turn what the cache could not keep.
 #[test]
-fn a_value_too_large_to_be_kept_is_fetched_once_for_all_that_wait() {
+fn value_too_large_to_store_is_fetched_once_for_all_waiters() {
     let (stage, source) = (Stage::new(|_| {}), Source::default());
     let len = stage.cache.max_item_bytes();
     let mut loads: Vec<_> = (0..10).map(|_| waiting(source.load_of(&stage.cache, 1, len))).collect();
@@ -106,7 +106,7 @@ fn a_value_too_large_to_be_kept_is_fetched_once_for_all_that_wait() {
 }
 
 #[test]
-fn a_value_that_expires_at_once_is_fetched_once_for_all_that_wait() {
+fn value_with_zero_ttl_is_fetched_once_for_all_waiters() {
     let (stage, source) = (Stage::new(|_| {}), Source::default());
     let at_once = InsertOptions { ttl_seconds: Some(0), ..AS_USUAL };
     let fetch = || source.clone().fetch(version(1, 200)).map_ok(move |value| (value, at_once));
@@ -145,7 +145,7 @@ fn waiter_with_another_error_type_fetches_itself() {
 }
 
 #[test]
-fn a_fetch_that_panics_hands_over_to_the_next_caller() {
+fn fetch_panic_lets_the_next_caller_fetch() {
     let (stage, source) = (Stage::new(|_| {}), Source::default());
     let slow = source.clone();
     let fetch = async move || -> Result<Vec<u8>, &'static str> {
@@ -161,7 +161,7 @@ fn a_fetch_that_panics_hands_over_to_the_next_caller() {
 }
 
 #[test]
-fn an_answer_is_kept_as_it_says() {
+fn fetched_value_is_stored_with_its_options() {
     let stage = Stage::new(|_| {});
     let for_a_minute = InsertOptions { ttl_seconds: Some(60), ..AS_USUAL };
     let fetched =
@@ -288,7 +288,7 @@ fn caller_with_a_miss_older_than_a_completed_fetch_does_not_fetch_again() {
 
 /// Who waited for another's fetch was counted twice: as a miss when it looked first, as a hit when it looked again.
 #[test]
-fn a_load_counts_as_one_get_however_often_it_looks() {
+fn load_counts_as_one_get() {
     for without_flash in [false, true] {
         let change = |config: &mut flashwright_cache::CacheConfig| {
             if without_flash {

@@ -17,7 +17,7 @@ use crate::setup::MIB;
 use crate::stage::{AS_USUAL, HERO, LENGTHS, Stage, version};
 
 #[test]
-fn a_promotion_that_lands_after_a_newer_write_does_not_bring_the_old_value_back() {
+fn promotion_after_a_newer_write_keeps_the_newer_value() {
     for len in LENGTHS {
         let stage = Stage::with_hero_on_flash(len);
         stage.gate.close(Read);
@@ -35,7 +35,7 @@ fn a_promotion_that_lands_after_a_newer_write_does_not_bring_the_old_value_back(
 }
 
 #[test]
-fn a_promotion_that_lands_after_a_remove_does_not_bring_the_value_back() {
+fn promotion_after_a_remove_restores_no_value() {
     for len in LENGTHS {
         let stage = Stage::with_hero_on_flash(len);
         stage.gate.close(Read);
@@ -53,7 +53,7 @@ fn a_promotion_that_lands_after_a_remove_does_not_bring_the_value_back() {
 
 /// The newer version has already left for flash again when the older one's read ends.
 #[test]
-fn a_read_that_is_older_than_two_crossings_does_not_bring_the_old_value_back() {
+fn read_that_spans_two_moves_to_flash_restores_no_old_value() {
     for len in LENGTHS {
         let stage = Stage::with_hero_on_flash(len);
         stage.gate.close(Read);
@@ -136,7 +136,7 @@ fn a_key_being_written_to_flash_is_found_all_the_time() {
 
 /// The items that wait are all in another step's hands.
 #[test]
-fn a_step_that_has_nothing_to_take_says_so() {
+fn step_without_work_is_idle() {
     let stage = eager();
     let mut step = hero_being_written(&stage, LENGTHS[0]);
     let mut second = Box::pin(stage.cache.step());
@@ -147,7 +147,7 @@ fn a_step_that_has_nothing_to_take_says_so() {
 
 /// What the step was writing is found until it is written, and room is made by nothing but its end.
 #[test]
-fn a_step_given_up_half_way_loses_nothing_and_leaves_nothing_old_behind() {
+fn abandoned_step_loses_no_item_and_leaves_no_stale_one() {
     for len in LENGTHS {
         let stage = eager();
         drop(hero_being_written(&stage, len));
@@ -369,7 +369,7 @@ fn many_gets_of_one_key_read_it_once() {
 
 /// The device is still reading for a dropped caller of a closed cache when the next cache is open.
 #[test]
-fn a_cache_closed_while_a_read_is_under_way_leaves_nothing_dangling() {
+fn close_during_a_read_in_flight_is_safe() {
     for len in LENGTHS {
         let stage = Stage::with_hero_on_flash(len);
         stage.gate.close(Read);
@@ -437,7 +437,7 @@ fn insert_does_not_wait_for_regions_that_fail() {
 }
 
 #[test]
-fn a_piece_is_chained_to_an_item_on_flash_though_dram_has_no_room_for_it_yet() {
+fn chained_piece_waits_for_dram_and_is_added_to_an_item_on_flash() {
     for len in LENGTHS {
         let stage = Stage::with_hero_on_flash(len);
         stage.gate.close(Write);

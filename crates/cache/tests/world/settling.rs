@@ -58,7 +58,7 @@ fn settle_writes_a_partly_filled_region_or_bucket() {
 }
 
 #[test]
-fn a_write_under_way_is_waited_for_and_so_is_what_came_to_its_bucket_since() {
+fn settle_waits_for_a_write_in_flight_and_for_newer_items_of_its_bucket() {
     for len in LENGTHS {
         let stage = eager();
         let mut step = hero_being_written(&stage, len);

@@ -26,6 +26,7 @@ pub fn seeds(usual: u64) -> std::ops::Range<u64> {
 /// A flash tier with both engines, whose parts are so small that everything in them turns over quickly.
 pub fn flash(device: Arc<dyn Device>) -> FlashConfig {
     let mut flash = FlashConfig::new(device);
+    flash.small_items = Some(SmallItems::Sets);
     flash.pairs[0].soc_share = 0.4;
     flash.small_item_max_bytes = 1000;
     flash.pending_bytes = 24 << 10;
@@ -49,7 +50,8 @@ pub fn blockcache(flash: &mut FlashConfig) {
 
 /// Small items in a log in hash order.
 pub fn small_item_log(flash: &mut FlashConfig) {
-    flash.small_items = SmallItems::Log(LogOptions { expected_item_bytes: 200, ..LogOptions::default() });
+    let options = LogOptions { expected_item_bytes: 200, ..LogOptions::default() };
+    flash.small_items = Some(SmallItems::Log(options));
 }
 
 /// A cache with `dram_bytes` in slabs of 64 KiB before `flash`.

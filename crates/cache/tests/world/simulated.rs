@@ -83,7 +83,7 @@ fn roomy_cache_always_finds_every_item_inserted_since_a_clear() {
 }
 
 #[test]
-fn a_queue_of_items_answers_as_any_order_of_regions() {
+fn queue_of_items_fulfils_the_contract_of_a_region_policy() {
     let faults = Faults { failed_reads: 0.01, failed_writes: 0.01, flipped_reads: 0.01, ..NO_FAULTS };
     for seed in seeds(4) {
         let crowded = || Plan { device_bytes: 3 * MIB / 2, ..Plan::crowded(seed) };
@@ -115,7 +115,7 @@ fn small_item_log_never_returns_replaced_removed_or_cleared_items() {
 }
 
 #[test]
-fn a_device_as_slow_as_a_disk_only_makes_clients_wait() {
+fn slow_device_delays_clients_without_errors() {
     let latency = LatencyModel {
         read_ns: 8_000_000,
         write_ns: 8_000_000,
@@ -130,7 +130,7 @@ fn a_device_as_slow_as_a_disk_only_makes_clients_wait() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_answers_at_the_same_moments() {
+fn same_seed_gives_the_same_results_at_the_same_times() {
     for seed in seeds(3) {
         let again = [0, 1].map(|_| run(&Plan::crowded(seed)).trace);
         assert_eq!(again[0], again[1], "seed {seed}");

@@ -1,7 +1,7 @@
-//! A region in memory: filled by many threads at once, read while it is filled, then written out.
+//! A region in memory. Several threads fill it concurrently, readers read it meanwhile, and then it is written to flash.
 //!
-//! Space is handed out under a short lock, in order; the copying happens outside of it, each writer in its own part. A
-//! region goes out when it is full *and* every writer has said whether his entry counts.
+//! Space is reserved under a short lock, in order; each writer copies to its own part outside of the lock. A region is written when it is
+//! full *and* every writer has committed or abandoned its entry.
 #![allow(
     unsafe_code,
     reason = "threads fill disjoint parts of one buffer, and read finished parts, without a lock"
@@ -31,7 +31,7 @@ pub(crate) struct RegionBuffer {
     layout: Layout,
     /// `None` only while it is dropped.
     bytes: Option<Arc<IoBuffer>>,
-    /// First of the bytes; for writing while the `Arc` is shared by nobody but us.
+    /// The first byte, for writes while the `Arc` is not shared outside this type.
     start: *mut u8,
     state: Mutex<State>,
     /// Keys and values of new items, for the statistics.
@@ -105,7 +105,7 @@ impl RegionBuffer {
         })
     }
 
-    /// Space for `units`, or `None` if it does not fit beside the table; the buffer is full then, for good.
+    /// Reserves `units`. `None` if they do not fit beside the table; the buffer is then full permanently.
     pub(crate) fn reserve(
         self: &Arc<Self>,
         hash: KeyHash,
@@ -175,8 +175,8 @@ impl RegionBuffer {
             return None;
         }
         let range = self.byte_range(record.unit, record.units);
-        // SAFETY: a committed entry lies inside the buffer, is written by nobody any more (its reservation is used
-        // up), and the commit happened before the lock above was taken.
+        // SAFETY: a committed entry lies inside the buffer and is no longer written (its reservation is consumed), and the commit happened
+        // before the lock above was taken.
         let bytes = unsafe { std::slice::from_raw_parts(self.start.add(range.start), range.len()) };
         Some(show(bytes))
     }
@@ -195,9 +195,8 @@ impl RegionBuffer {
         let region_bytes = self.layout.region_bytes as usize;
         let data_end = state.units as usize * self.layout.unit_bytes as usize;
         let table_start = region_bytes - table::table_bytes(records.len());
-        // SAFETY: from `data_end` on nothing was ever reserved, nobody can reserve in a full buffer, and committed
-        // entries, which others may be reading, lie before it. The state's lock and `finished` make this happen once,
-        // before the device sees the bytes.
+        // SAFETY: no byte from `data_end` on was ever reserved, a full buffer allows no reservation, and committed entries, which other
+        // threads may read, end before it. The state's lock and `finished` ensure that this runs once, before the device reads the bytes.
         let tail =
             unsafe { std::slice::from_raw_parts_mut(self.start.add(data_end), region_bytes - data_end) };
         let data = self.layout.covering_blocks(&(0..data_end));
@@ -240,8 +239,8 @@ impl Reservation {
     /// The reserved bytes, to be filled.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         let range = self.buffer.byte_range(self.unit, self.units);
-        // SAFETY: `reserve` gives each part to one reservation, which is borrowed exclusively here; nobody reads it
-        // before it is committed, which uses the reservation up.
+        // SAFETY: `reserve` gives each part to one reservation, which is borrowed exclusively here; no reader accesses the part before the
+        // commit, which consumes the reservation.
         unsafe { std::slice::from_raw_parts_mut(self.buffer.start.add(range.start), range.len()) }
     }
 
@@ -296,7 +295,7 @@ mod tests {
         RegionBuffer::new(region, InsertionPoint::NEW, filling, LAYOUT, bytes, supply)
     }
 
-    /// What Miri is for: raw memory that several threads fill and read at once.
+    /// For Miri: several threads fill and read the same raw memory.
     #[test]
     fn threads_fill_and_read_one_region_side_by_side() {
         let buffer = buffer();

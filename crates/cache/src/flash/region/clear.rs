@@ -1,8 +1,7 @@
-//! Forgetting everything at once, without a look at the device.
+//! Removing all items without device I/O.
 //!
-//! First the regions are taken from the policy, then the items out of the index: nothing new goes into a region on flash,
-//! so in between nobody can put an item where none will be looked for. A region that is in memory, or that is being
-//! reclaimed, goes its way with what is dead in it.
+//! The regions are taken from the policy first, and the items out of the index second. No new item goes into a region on flash, so no item
+//! can be added in between to a region that no longer counts. A region that is in memory or being reclaimed continues with dead items.
 
 use super::index::Index;
 use super::stats::Counters;

@@ -1,4 +1,4 @@
-//! What a region store is told, and the check that it can be done.
+//! The configuration of a region store, and its check.
 
 use device::Geometry;
 
@@ -16,7 +16,7 @@ pub const MAX_POINTS: usize = 16;
 pub struct RegionConfig {
     /// First byte of the store on its device; a multiple of the device's block.
     pub offset_bytes: u64,
-    /// Bytes the store may use. What is left over after whole regions stays unused.
+    /// Bytes for the store. The remainder of a division into regions stays unused.
     pub capacity_bytes: u64,
     /// Bytes a region; a multiple of the device's block, 1 GiB at most. An item that is larger, with its key and some tens of bytes
     /// beside, is never written to flash: see [`max_item_bytes`](Self::max_item_bytes).
@@ -24,7 +24,7 @@ pub struct RegionConfig {
     /// Entries begin at multiples of this; a power of two from 16 to 512. An entry wastes half of it on average,
     /// and 2^40 units are what the store can address. With another value nothing comes back after a restart.
     pub unit_bytes: u32,
-    /// Regions kept empty for what comes in while others are being reclaimed.
+    /// Regions kept empty for new items while others are being reclaimed.
     pub clean_regions: u32,
     /// Region buffers in memory: those being filled and those on their way to flash.
     pub buffers: u32,
@@ -34,9 +34,8 @@ pub struct RegionConfig {
     pub value_checksums: bool,
     /// Whether a reclaimed region is trimmed before it is filled again.
     pub trim: bool,
-    /// Whether a region is written from end to end, with zeros where no item fitted any more. What is left out there keeps
-    /// the bytes of an earlier filling: a drive that is not told by a trim takes them for live, and moves them each time
-    /// that it collects. Costs writing what is left out.
+    /// Whether a region is written from end to end, with zeros in its unused part. Otherwise the unused part keeps the bytes of an earlier
+    /// filling: without a trim, the drive takes them for live data and relocates them. Costs writing the unused part.
     pub write_whole: bool,
     /// Which region is given up first.
     pub order: OrderConfig,
@@ -47,8 +46,7 @@ pub struct RegionConfig {
     pub separate_reinserted: bool,
     /// Whether each insertion point of a queue of items has a placement handle of its own; else they share one.
     pub separate_points: bool,
-    /// Transfers of a flush or a reclaim that are under way at once; 0 is all of them. Few at a time leave the device free
-    /// for reads in between.
+    /// Concurrent transfers of a flush or a reclaim; 0 is all of them. Fewer transfers leave the device free for reads in between.
     pub transfers_at_once: u32,
     /// Attempts to write a region, made one after another. If all fail, it is written again after a pause.
     pub write_attempts: u8,
@@ -248,7 +246,7 @@ pub enum Reinsertion {
         /// From 1 to 7.
         at_least: u8,
     },
-    /// A share of them, whoever they are.
+    /// A random share of the items.
     Percent {
         /// From 0 to 100.
         percent: u8,
@@ -311,14 +309,14 @@ mod tests {
     }
 
     #[test]
-    fn two_rules_of_what_survives_are_one_too_many() {
+    fn two_reinsertion_rules_are_refused() {
         let mut config = RegionConfig::ripq(1 << 30, Caching::Lru);
         config.reinsertion = Reinsertion::Hits { at_least: 1 };
         assert_eq!(config.check(&GEOMETRY).unwrap_err().setting, "reinsertion");
     }
 
     #[test]
-    fn what_cannot_be_honoured_is_refused_by_name() {
+    fn setting_that_does_not_fit_is_refused_by_name() {
         assert_eq!(refused(|c| c.offset_bytes = 512), "offset_bytes");
         assert_eq!(refused(|c| c.capacity_bytes += 4096), "capacity_bytes");
         assert_eq!(refused(|c| c.capacity_bytes = 64 << 20), "capacity_bytes");

@@ -1,7 +1,7 @@
-//! A region store without bytes: what hit ratio and how many writes a region policy comes to.
+//! A region store without data, which gives the hit ratio and the bytes written of a region policy.
 //!
-//! The same policy, asked the same questions in the same order, over numbers instead of entries: a request costs tens of
-//! nanoseconds. What the store does in the background happens here at once after each request.
+//! It calls the same policy in the same order, with numbers instead of entries, so a request costs tens of nanoseconds. Background work of
+//! the store is done immediately after each request.
 
 use std::collections::VecDeque;
 
@@ -34,7 +34,7 @@ pub struct DryStore {
     fruitless: u32,
     since_new: u32,
     counts: Counts,
-    /// Regions in the order they were written, for who asked for it.
+    /// Regions in the order in which they were written, if recorded.
     written: Option<Vec<RegionId>>,
 }
 
@@ -302,8 +302,7 @@ impl DryStore {
         end + table_bytes <= u64::from(self.layout.region_bytes)
     }
 
-    /// The regions that were written since this was asked last, in order: what a drive would have seen. From the first time
-    /// on they are noted.
+    /// The regions written since the last call, in order, as a drive would receive them. The first call starts the recording.
     pub fn take_written(&mut self) -> Vec<RegionId> {
         self.written.replace(Vec::new()).unwrap_or_default()
     }

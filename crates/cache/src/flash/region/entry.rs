@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_entry_is_damage_and_no_panic() {
+    fn truncated_entry_is_damaged() {
         let good = encoded(true);
         for len in 0..40 {
             assert_eq!(Entry::decode(&good[..len], SEAL), Err(Damage::Header), "cut to {len}");

@@ -75,14 +75,14 @@ impl Drop for Unflushed<'_> {
 }
 
 impl Flush {
-    /// Of a region of which nothing was written yet.
+    /// For a region of which no part was written yet.
     pub(crate) fn new(buffer: Arc<RegionBuffer>) -> Self {
         Self { buffer, writing: None, failures: None, due_ns: 0 }
     }
 }
 
 impl Writing {
-    /// Waits for what is under way. An outcome is kept as soon as it is there: whoever drops this loses none.
+    /// Waits for the transfers in flight. An outcome is stored as soon as it is known, so dropping this future loses none.
     async fn wait(&mut self, waiting: Waiting) {
         let missing = self.under_way.iter_mut().filter(|piece| piece.outcome.is_none());
         match waiting {

@@ -1,4 +1,4 @@
-//! Entries, tables and snapshots that nobody wrote.
+//! Decodes arbitrary bytes as entries, tables and snapshots.
 
 use super::entry::{Entry, HEADER_BYTES, Seal, crc32c, u16_at};
 use super::snapshot;

@@ -51,7 +51,7 @@ pub(crate) struct Found {
 /// Hits are counted up to this in wide records.
 pub(crate) const MAX_WIDE_HITS: u8 = u8::MAX;
 
-/// Does the same to the shard of a hash, whatever its width.
+/// Calls the same method of a hash's shard, for both widths of records.
 macro_rules! in_shard {
     ($index:expr, $hash:expr, |$shard:ident, $print:ident| $body:expr) => {
         match &$index.shards {
@@ -92,7 +92,7 @@ macro_rules! sum_of_shards {
 }
 
 impl Index {
-    /// Shards of an index, of whatever width.
+    /// Shards of an index, for both widths of records.
     pub(crate) const SHARDS: usize = 1 << SHARD_BITS;
 
     /// An empty index, with room in each record for a rank or without.
@@ -319,8 +319,8 @@ impl<const BYTES: usize> Partition<BYTES> {
 /// Partition and place in it.
 type Place = (usize, usize);
 
-/// A linear hash table: `2^level + next_split` partitions. Those below `next_split`, and their images `2^level` further
-/// on, are told apart by one more bit than the rest.
+/// A linear hash table: `2^level + next_split` partitions. Those below `next_split`, and their images `2^level` further on, are selected by
+/// one bit more than the others.
 struct Shard<const BYTES: usize> {
     partitions: Vec<Partition<BYTES>>,
     level: u32,

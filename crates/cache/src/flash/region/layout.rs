@@ -84,8 +84,8 @@ impl Layout {
     }
 }
 
-/// A length in units, rounded up to one of 8 steps a power of two so that it fits a byte: one read of so much fetches
-/// the whole entry, at most an eighth more than needed.
+/// A length in units, rounded up to one of 8 steps per power of two so that it fits a byte. One read of this length fetches the whole
+/// entry, and at most an eighth more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SizeHint(pub u8);
 

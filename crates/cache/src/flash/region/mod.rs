@@ -1,8 +1,8 @@
 //! The region store: large objects in log-structured regions.
 //!
-//! Items are packed into a region in memory; a full region goes to flash as one sequential write; when clean regions
-//! run short, the region that the policy gives up is reclaimed. So flash sees only large sequential writes and the
-//! store writes each item once (plus what it chooses to write again).
+//! Items are packed into a region in memory. A full region goes to flash as one sequential write. When clean regions run short, the region
+//! that the policy chooses is reclaimed. So flash receives only large sequential writes, and the store writes each item once, apart from
+//! reinserted ones.
 //!
 //! ```text
 //!            stage, commit                flush                        reclaim
@@ -11,12 +11,12 @@
 //!                 └───────── items worth keeping (reinsertion) ◄────┘
 //! ```
 //!
-//! [`RegionStore`] is the whole of it. A region's life is in [`buffer`](self) (in memory), `flush`, `reclaim`; its bytes
-//! are in `entry` and `table`; where items are is in `index`; where an item goes in, what a hit does, which region leaves
-//! first and who survives that is a [`RegionPolicy`].
+//! [`RegionStore`] is the public type. The states of a region are in [`buffer`](self) (in memory), `flush` and `reclaim`; the format of its
+//! bytes is in `entry` and `table`; the locations of items are in `index`. A [`RegionPolicy`] decides where an item is inserted, what a hit
+//! changes, which region is reclaimed and which of its items are reinserted.
 //!
-//! This room knows nothing of DRAM, of small objects or of the order in which a key's writes arrive: the caller orders
-//! them, by calling `commit` and `forget` under the key's lock.
+//! This module knows neither DRAM nor small objects nor the order of a key's writes: the caller orders them by calling `commit` and
+//! `forget` under the key's lock.
 
 mod buffer;
 mod clear;

@@ -1,8 +1,8 @@
-//! Reading an item: one look into the index, at most one transfer.
+//! Reading an item: one lookup in the index, at most one transfer.
 //!
-//! No lock is held during the transfer, so the region may be reclaimed and filled again under a reader. He therefore
-//! notes the region's filling before and compares it after; if it changed, whatever was read is thrown away and the
-//! index asked again. The seal in the entry's checksum is a second, independent guard of the same.
+//! No lock is held during the transfer, so the region may be reclaimed and filled again meanwhile. The reader compares the region's filling
+//! before and after the transfer; if it changed, the data is discarded and the index searched again. The seal in the entry's checksum is a
+//! second, independent check.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub enum Lookup {
     Found(FlashValue),
     /// Nothing is known of the key.
     Miss,
-    /// Another key is where this one should be: the index cannot tell them apart, and the other came later.
+    /// The entry has another key with the same hash bits, which was stored later.
     WrongKey,
     /// The item's time is over; it is forgotten.
     Expired,
@@ -38,7 +38,7 @@ pub enum Lookup {
 }
 
 impl Lookup {
-    /// The value, whatever the reason if there is none.
+    /// The value, if there is one.
     #[must_use]
     pub fn found(self) -> Option<FlashValue> {
         match self {
@@ -48,7 +48,7 @@ impl Lookup {
     }
 }
 
-/// A region is filled in milliseconds and lives for minutes; who meets so many reclaims in a row gives up.
+/// A region is filled in milliseconds and stays for minutes. A lookup that meets this many reclaims in a row returns a miss.
 const MAX_LOOKS: usize = 16;
 
 impl RegionStore {
@@ -136,7 +136,7 @@ impl RegionStore {
         }
     }
 
-    /// The entry at the start of `bytes`, if it is whole, of this key and in its time; else what the reader is told.
+    /// The entry at the start of `bytes`, if it is valid, of this key and not expired; otherwise the result of the lookup.
     fn judge(&self, bytes: &[u8], seal: Seal, key: &[u8]) -> Result<Entry, Lookup> {
         let entry = Entry::decode(bytes, seal).map_err(|damage| self.damaged(damage))?;
         if bytes[entry.key.clone()] != *key {

@@ -20,8 +20,8 @@ use super::store::{Content, RegionStore, Staged};
 use super::supply::Claim;
 use super::table::{self, Filling, Record};
 
-/// Share of a region that may be written again, in eighths. The rest is what a reclaim gains: without it, a store of
-/// nothing but popular items would copy them for ever and take in nothing new.
+/// Share of a region that may be reinserted, in eighths. The rest is the gain of a reclaim: without it, a store of popular items alone
+/// would copy them for ever and admit no new ones.
 const MOST_KEPT_EIGHTHS: u64 = 7;
 
 /// Reads of a reclaim side by side.
@@ -54,10 +54,11 @@ impl Room {
         Self::after(store.layout, store.needs, fruitless, since_new)
     }
 
-    /// What a reclaim may write again after so many in a row that gained next to nothing, and so many since a new item came in.
+    /// What a reclaim may reinsert after `fruitless` reclaims in a row with almost no gain, and `since_new` reclaims since a new item was
+    /// stored.
     ///
-    /// Items of a good part of a region leave holes behind them: what is written again can fill as many regions as it came
-    /// from, though each had an eighth to gain. If nothing new found room in a whole round, a region is given up as it is.
+    /// Large items leave unused ends behind them: reinserted items can fill as many regions as they came from, though each had an eighth to
+    /// gain. If no new item found space in a whole round, a region is evicted without reinsertion.
     pub(super) fn after(layout: Layout, needs: Needs, fruitless: u32, since_new: u32) -> Self {
         if since_new >= layout.region_count {
             return Self { most_units: 0, kept_units: 0, unlimited: false };
@@ -122,7 +123,7 @@ impl RegionStore {
         self
     }
 
-    /// Tells of keys with some hashes alone: items of others need not be read for it.
+    /// Reports only keys with the selected hashes: other items need not be read for it.
     #[must_use]
     pub fn with_eviction_callback_for(mut self, is_told: IsTold) -> Self {
         self.is_told = Some(is_told);
@@ -203,8 +204,8 @@ impl RegionStore {
         })
     }
 
-    /// Decides who is written again. Items that nobody wants to see leave at once; the others, whose bytes are needed, are
-    /// answered in the order of their places.
+    /// Decides which items are reinserted. Items that no callback receives are removed immediately; the others, whose bytes are needed, are
+    /// returned in the order of their offsets.
     fn plan(&self, region: RegionId, filling: Filling, records: &[Record]) -> Vec<Leaving> {
         let now_seconds = self.clock.unix_seconds();
         let mut room = Room::new(self);
@@ -351,8 +352,7 @@ impl RegionStore {
         before.is_some()
     }
 
-    /// Stages a reinsertion. If buffers are short, helps to flush instead of waiting for somebody who may be waiting
-    /// for us.
+    /// Stages a reinsertion. If buffers are short, it helps to flush instead of waiting, since another task may be waiting for this one.
     async fn stage_again(&self, item: &FlashItem<'_>, placing: Placing, waiting: Waiting) -> Option<Staged> {
         loop {
             if let Ok(staged) = self.stage_at(item, placing, Claim::Reinserted) {

@@ -1,9 +1,8 @@
-//! A clean shutdown and the way back: two bytes an item, four where items have ranks.
+//! The snapshot of a clean close, and its recovery: two bytes per item, four if items have ranks.
 //!
-//! A [snapshot](super::snapshot) says which regions hold what filling, in which order they will leave, and which of their
-//! entries are live. Hashes, lengths and expiry times are not in it: they are in the regions' tables, which is where a restart
-//! reads them. After a crash there is no snapshot; the store is then created anew with another identity, and no old region is
-//! believed: an entry alone cannot know that it was removed.
+//! A [snapshot](super::snapshot) lists the filling of each region, the order of reclaim, and the live entries. Hashes, lengths and expiry
+//! times are not in it: a restart reads them from the regions' tables. After a crash there is no snapshot; the store is then created with
+//! another identity and ignores all old regions, since an entry alone does not show whether it was removed.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -58,8 +57,8 @@ pub enum RestoreError {
     },
 }
 
-/// A snapshot on its way out. The index knows items by their hashes, a snapshot tells of them by their places: to put them all
-/// in order at once took more memory than the index has. So it is made band by band, of regions that follow each other.
+/// A snapshot that is being written. The index finds items by hash, and a snapshot lists them by location: sorting all of them together
+/// took more memory than the index has. So the snapshot is built in bands of consecutive regions.
 pub struct OutgoingSnapshot<'a> {
     store: &'a RegionStore,
     head: Head,
@@ -69,18 +68,17 @@ pub struct OutgoingSnapshot<'a> {
 }
 
 impl RegionStore {
-    /// What a restart needs to know. Taken after [`drain`](Self::drain), when nothing else runs: what is not on flash is
-    /// not in it.
+    /// The state for a restart. Taken after [`drain`](Self::drain), while nothing else runs; items that are not on flash are not in it.
     ///
-    /// Whoever keeps it must destroy it before the store is used again after a restart. A snapshot that is older than
-    /// the last remove or insert would bring back what is gone.
+    /// The caller must destroy the snapshot before the store is used again after a restart. A snapshot older than the last remove or insert
+    /// would bring removed items back.
     #[must_use]
     pub fn snapshot(&self) -> Vec<u8> {
         self.snapshot_within(u64::MAX).pieces().flatten().collect()
     }
 
-    /// The same in so many bytes, if it can be: of regions full of items smaller than there is room for, those that would
-    /// leave first are left out, and come back clean. Better than nothing at all.
+    /// The same in at most this many bytes. If the items are smaller than expected, the regions that would be reclaimed first are left out
+    /// and are clean after the restart.
     #[must_use]
     pub fn snapshot_within(&self, most_bytes: u64) -> OutgoingSnapshot<'_> {
         let live = self.live_items();

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_count_is_no_table() {
+    fn table_with_a_wrong_count_is_refused() {
         let bytes = encoded();
         for count in [0, 1, 2, 4, 1000] {
             assert!(decode(&bytes, count, FILLING).is_err(), "count {count}");

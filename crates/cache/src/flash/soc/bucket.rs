@@ -116,7 +116,7 @@ impl<'a> Bucket<'a> {
         if bucket.end() > bytes.len() || bucket.checksum(identity.id) != u32_at(bytes, CHECKSUM) {
             return Err(Unusable::Checksum);
         }
-        // After the checksum: whatever else is wrong from here on was written that way.
+        // The checksum is correct, so the following mismatches were written deliberately.
         if u16_at(bytes, FORMAT_AT) != FORMAT {
             return Err(Unusable::Malformed);
         }
@@ -133,7 +133,7 @@ impl<'a> Bucket<'a> {
         Self(bytes)
     }
 
-    /// The fingerprints of all entries: what the bucket's filter is made of.
+    /// The fingerprints of all entries, from which the bucket's filter is built.
     pub fn fingerprints(self) -> impl Iterator<Item = Fingerprint> + Clone + 'a {
         self.entries().map(|entry| entry.fingerprint)
     }
@@ -252,7 +252,7 @@ impl<'a> BucketMut<'a> {
         Self(bytes)
     }
 
-    /// An empty bucket, whatever `bytes` held.
+    /// Clears `bytes` to an empty bucket.
     #[must_use]
     pub fn empty(bytes: &'a mut [u8], generation: u64) -> Self {
         bytes[FORMAT_AT..USED].copy_from_slice(&FORMAT.to_le_bytes());

@@ -33,7 +33,7 @@ fn listed(bytes: &[u8]) -> Vec<(Vec<u8>, Vec<u8>, u32)> {
 }
 
 #[test]
-fn what_goes_in_comes_out_in_order() {
+fn entries_are_read_back_in_order() {
     let bytes = sample();
     let expected = [("first", "one", 0), ("second", "", 99), ("", "keyless", 0)]
         .map(|(k, v, e)| (k.into(), v.into(), e));
@@ -89,7 +89,7 @@ fn every_flipped_byte_is_found_or_lies_in_the_unused_tail() {
 }
 
 #[test]
-fn a_bucket_of_another_generation_is_stale_and_one_of_another_place_is_corrupt() {
+fn bucket_of_another_generation_is_stale_and_of_another_location_is_corrupt() {
     let bytes = sample();
     let later = Identity { generation: HERE.generation + 1, ..HERE };
     assert_eq!(Bucket::open(&bytes, later).unwrap_err(), Unusable::Stale);
@@ -157,7 +157,7 @@ impl Twin {
 }
 
 #[test]
-fn a_bucket_and_its_naive_twin_hold_the_same_in_the_same_order() {
+fn bucket_holds_the_same_items_as_a_simple_model() {
     for seed in 0..if cfg!(miri) { 2 } else { 40 } {
         let mut rng = StdRng::seed_from_u64(seed);
         let bucket_bytes = [512, 1024, 4096][rng.random_range(0..3)];

@@ -98,13 +98,13 @@ impl SocConfig {
             .expect("checked: buckets are counted by a u32")
     }
 
-    /// Whether an item of these sizes can be kept at all.
+    /// Whether an item of these sizes can be stored.
     #[must_use]
     pub fn fits(&self, key_bytes: usize, value_bytes: usize) -> bool {
         bucket::fits(self.bucket_bytes as usize, key_bytes, value_bytes)
     }
 
-    /// Largest key and value together that [`fits`](Self::fits), were it not for the key's own limit.
+    /// The largest sum of key and value that [`fits`](Self::fits), apart from the key's own limit.
     #[must_use]
     pub fn max_item_bytes(&self) -> usize {
         (self.bucket_bytes as usize - HEADER_BYTES).min(usize::from(u16::MAX)) - ENTRY_BYTES

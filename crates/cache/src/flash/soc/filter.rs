@@ -1,14 +1,13 @@
-//! One small Bloom filter a bucket, in memory: most lookups of what is not there cost no read.
+//! One small Bloom filter per bucket, in memory. Most lookups of absent keys cost no read.
 //!
 //! Burton H. Bloom, "Space/time trade-offs in hash coding with allowable errors" (CACM 1970), in the blocked form of
-//! Putze, Sanders and Singler, "Cache-, Hash- and Space-Efficient Bloom Filters" (2007): all bits of a key lie in
-//! one 64-bit word, chosen by the key. So a word is replaced by a single store and asked by a single load, without a
-//! lock: a lookup beside a rebuild sees the old word or the new one, and both contain every key that stays.
+//! Putze, Sanders and Singler, "Cache-, Hash- and Space-Efficient Bloom Filters" (2007): all bits of a key are in one 64-bit word, which
+//! the key selects. A word is replaced by one store and read by one load, without a lock: a lookup during a rebuild sees the old word or
+//! the new one, and both contain every key that stays.
 //!
-//! Where we deviate: the number of probes follows the number of keys, because a bucket is rebuilt whole and its number
-//! of entries is then known. Two bits of the word say how many (1 to 4). With four fixed probes a bucket of thirty
-//! items and 64 bits answers "maybe" to 51 % of the strangers, with the best number for thirty to 37 %; at ten items
-//! and fewer the two are the same.
+//! Deviation: the number of probes follows the number of keys, since a bucket is rebuilt as a whole and the number of its entries is then
+//! known. Two bits of the word store it (1 to 4). For a bucket of 30 items and 64 bits, four fixed probes have 51 % false positives, and
+//! the best number for 30 keys has 37 %; for ten items or fewer the two are the same.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -68,7 +67,7 @@ impl Filters {
         self.words.len() * size_of::<u64>()
     }
 
-    /// The words of all filters, in order: what a snapshot keeps.
+    /// The words of all filters in order, for a snapshot.
     pub fn words(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
         self.words.iter().map(|word| word.load(Ordering::Acquire))
     }
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_knows_every_key_it_was_rebuilt_with() {
+    fn rebuilt_filter_matches_all_its_keys() {
         for (seed, bytes) in [0, 8, 16, 24, 64, 128].into_iter().enumerate() {
             let mut rng = StdRng::seed_from_u64(seed as u64);
             let filters = Filters::new(3, bytes);
@@ -148,7 +147,7 @@ mod tests {
     /// The rates of the module's comment, and that more memory buys a better filter.
     #[test]
     #[cfg_attr(miri, ignore = "about rates, which take many tries")]
-    fn strangers_are_mostly_refused() {
+    fn absent_keys_are_mostly_rejected_by_the_filter() {
         for (bytes, keys, at_most) in
             [(8, 4, 0.01), (8, 13, 0.13), (8, 30, 0.43), (16, 13, 0.03), (32, 13, 0.01)]
         {

@@ -1,4 +1,4 @@
-//! Buckets that nobody wrote.
+//! Decodes arbitrary bytes as buckets.
 
 use super::bucket::{Bucket, BucketId, BucketMut, Fingerprint, HEADER_BYTES, Identity, NewEntry};
 

@@ -1,8 +1,7 @@
-//! A write under way, and what becomes of its buckets when it ends.
+//! A write in flight, and the treatment of its buckets when it completes.
 //!
-//! A device carries out what was begun, though the step that waited for it be dropped; it lands when it likes. So a dropped
-//! step leaves its writes to the next one. Until a write has ended, what it contains stays visible as what waits, and its
-//! buckets belong to it: no other write of them can meet it.
+//! The device completes a submitted write even if the step that waits for it is dropped. A dropped step leaves its writes to the next step.
+//! Until a write completes, its entries stay visible as pending ones, and no other write may touch its buckets.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -41,7 +40,7 @@ impl Soc {
         left_over.into_iter().map(|write| Landing { soc: self, write: Some(write) })
     }
 
-    /// Whether a dropped step left a write that nobody waits for.
+    /// Whether a dropped step left a write in flight.
     pub(super) fn has_left_over(&self) -> bool {
         !self.left_over.lock().is_empty()
     }
@@ -137,7 +136,7 @@ impl Write {
             self.buffer.chunks_exact(bucket_bytes).zip(&mut self.changes).zip(self.group.members()).zip(&lost)
         {
             let bucket = Bucket::sealed_here(bytes);
-            // Under one lock until the end: whoever clears the cache came before, or finds the bucket as it is then.
+            // One critical section: a concurrent clear runs before it, or finds the bucket in its new state.
             let mut shard = soc.shard(id).lock();
             if shard.is_cleared(id) {
                 change.clear();
@@ -164,7 +163,7 @@ impl Write {
                 count_settled(&mut shard.stats, change, waiters, if is_here { bucket_bytes } else { 0 });
             }
             let freed = shard.release(id);
-            // Under the lock: whoever sees that nothing waits any more finds its memory given back.
+            // Under the lock: a caller that sees no pending entry also sees its memory as free.
             soc.pending_bytes.fetch_sub(freed, Ordering::AcqRel);
             progress.buckets += 1;
             progress.entries += waiters.len();

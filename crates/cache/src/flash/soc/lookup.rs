@@ -40,7 +40,7 @@ impl Soc {
     }
 }
 
-/// One lookup: what is asked in memory before and after the device is read.
+/// One lookup. The pending table and the filter are checked before and after the device is read.
 struct Lookup<'a> {
     soc: &'a Soc,
     address: Address,
@@ -60,8 +60,8 @@ impl Lookup<'_> {
         self.ask_memory(&mut shard)
     }
 
-    /// After a read. Memory is asked again: what came since wins, and a write-back that ended since may have torn the
-    /// read or made it old.
+    /// Evaluates a read. The pending table is searched again: a newer entry wins, and the read is repeated if the bucket was rewritten in
+    /// between, since it may be torn or out of date.
     fn conclude(&self, before: Witness, read: Option<IoBuffer>) -> Step {
         let bucket = self.address.bucket;
         let mut shard = self.soc.shard(bucket).lock();

@@ -1,19 +1,17 @@
-//! The small-object cache: a hash table of buckets on the device, a filter a bucket in memory, and nothing else: no
-//! index, so an item costs memory only for its share of a filter.
+//! The small-object cache: a hash table of buckets on the device, and one filter per bucket in memory. It has no index, so an item costs
+//! memory only for its share of a filter.
 //!
-//! The idea is that of CacheLib's BigHash (Berg et al., "The CacheLib Caching Engine", OSDI 2020, §4.3): a key's
-//! hash names its bucket; a bucket is read and written whole; in it the oldest items make room. Where we deviate:
-//! an insert does not rewrite its bucket. Items wait in memory (`pending.rs`), readable at once, and a background step
-//! ([`Soc::step`]) settles all that wait for a bucket, and for its neighbours, by one write. Fewer bytes are written an
-//! item, and no insert ever waits for the device.
+//! The design is that of CacheLib's BigHash (Berg et al., "The CacheLib Caching Engine", OSDI 2020, §4.3): a key's hash selects its bucket,
+//! a bucket is read and written as a whole, and its oldest items are evicted for new ones. Deviation: an insert does not rewrite its
+//! bucket. Items are pending in memory (`pending.rs`), where they are readable, and a background step ([`Soc::step`]) writes all pending
+//! items of a bucket and its neighbours together. Fewer bytes are written per item, and no insert waits for the device.
 //!
-//! What a lookup may rely on: from [`commit`](Soc::commit) or [`forget`](Soc::forget) on, it sees that version of the
-//! key or a later one, or nothing. Three rules keep this. Pending entries stay visible until the write that contains them
-//! has completed. A bucket is rewritten by one writer at a time. A read that a rewrite has overtaken is repeated.
+//! After [`commit`](Soc::commit) or [`forget`](Soc::forget), a lookup sees that version of the key, a later one, or nothing. Three rules
+//! ensure this. Pending entries stay visible until the write that contains them has completed. A bucket is rewritten by one writer at a
+//! time. A read is repeated if its bucket was rewritten meanwhile.
 //!
-//! A bucket is read only if it was written in this generation; that is known in memory, one bit a bucket, and kept by a
-//! clean shutdown's snapshot. Without the snapshot a store starts with a new generation, and everything old is
-//! empty.
+//! A bucket is read only if it was written in this generation. Memory has one bit per bucket for that, which the snapshot of a clean close
+//! keeps. Without the snapshot, a store begins a new generation, and all older buckets are empty.
 
 mod bits;
 mod bucket;
@@ -75,7 +73,7 @@ pub struct Soc {
     /// Writes under way whose step was dropped.
     left_over: Mutex<Vec<Write>>,
     turn: AtomicUsize,
-    /// Those who wait for all to be written that waited when they came.
+    /// Calls of `settle` in progress.
     settling: AtomicUsize,
     room: Event,
     work: Event,
@@ -157,7 +155,7 @@ impl Soc {
         self
     }
 
-    /// Whether an item of these sizes can be kept at all.
+    /// Whether an item of these sizes can be stored.
     #[must_use]
     pub fn fits(&self, key_bytes: usize, value_bytes: usize) -> bool {
         self.config.fits(key_bytes, value_bytes)
@@ -213,9 +211,8 @@ impl Soc {
         drop(staged);
     }
 
-    /// Removes `key`: lookups miss from now on. Answers whether there may have been something to remove. Never
-    /// refused: a tombstone goes beyond the pending limit if it must, so who removes without end should
-    /// [wait](Self::wait_ready) as inserts do.
+    /// Removes `key`: lookups miss from now on. Returns whether there may have been an item. Never refused: a tombstone exceeds the pending
+    /// limit if necessary, so a caller that removes many keys should [wait](Self::wait_ready) as inserts do.
     pub fn forget(&self, hash: KeyHash, key: &[u8]) -> bool {
         self.forget_owing(hash, key, None)
     }
@@ -316,9 +313,8 @@ impl Soc {
         }
     }
 
-    /// Whether enough waits for a [`step`](Self::step) to be worth its while: half of the pending memory. The
-    /// other half takes what comes while the step runs, and what is stepped over settles with later items. Or somebody
-    /// [waits](Self::settle) for it.
+    /// Whether a [`step`](Self::step) is worthwhile: half of the pending memory is in use, or a caller waits in [`settle`](Self::settle).
+    /// The other half receives items during the step.
     #[must_use]
     pub fn wants_step(&self) -> bool {
         let is_waited_for = || self.has_left_over() || self.shards.iter().any(|shard| shard.lock().has_due());
@@ -390,7 +386,7 @@ impl Soc {
     }
 
     fn address(&self, hash: KeyHash) -> Address {
-        // Multiply and shift: any number of buckets, and neighbours share no more than chance wants.
+        // Multiply and shift: works for any number of buckets, and spreads hashes evenly.
         let bucket = (u128::from(hash.0) * u128::from(self.buckets)) >> 64;
         Address { bucket: BucketId(bucket as u32), fingerprint: Fingerprint::of(hash) }
     }
@@ -417,8 +413,7 @@ impl Soc {
         waiting.start(&*self.device, request).await.ok().flatten()
     }
 
-    /// From now on the bucket is empty, whatever the device holds there. The caller has its shard locked or owns its
-    /// place.
+    /// Marks the bucket as empty in memory; the device is not written. The caller holds the lock of its shard or is its writer.
     fn disown(&self, bucket: BucketId) {
         self.written.set(bucket, false);
         self.filters.clear(bucket);
@@ -430,8 +425,8 @@ impl Soc {
         }
     }
 
-    /// Takes pending memory if the limit is not reached yet. So the last one in may exceed it by an item: else a
-    /// limit below an item's size would refuse that item for ever.
+    /// Takes pending memory if the limit is not reached yet. The last item may exceed the limit: otherwise a limit below the size of an
+    /// item would always refuse it.
     fn take_room(&self, bytes: usize) -> Result<(), NotStaged> {
         let limit = self.config.pending_limit_bytes;
         let take = |pending: usize| (pending < limit).then_some(pending + bytes);

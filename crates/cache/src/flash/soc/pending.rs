@@ -1,13 +1,12 @@
-//! What waits in memory for its bucket to be written: items and tombstones, newest last, a list a bucket.
+//! Pending entries, items and tombstones, that wait for a write of their bucket: one list per bucket, newest last.
 //!
-//! An entry is visible to lookups from its commit until the write that contains it has completed, so a lookup that
-//! asks here first and the device second never misses what was committed and never finds what was removed.
-//! A bucket that is being written keeps what the write contains (`frozen`) apart from what came since (`fresh`).
+//! An entry is visible to lookups from its commit until the write that contains it has completed. A lookup that searches the pending
+//! entries first and the device second never misses a committed item and never finds a removed one. A bucket that is being written keeps
+//! the entries of the write (`frozen`) apart from newer ones (`fresh`).
 //!
-//! Buckets are spread over shards in runs of [`RUN`] neighbours, so that one lock finds the neighbours that can be
-//! written together. A shard queues its buckets by how many fresh entries they have: a write that settles three
-//! entries costs the drive no more than one that settles one. Nothing starves that matters: an entry passed over stays
-//! readable, and as such entries come to fill the table they become the fullest there are.
+//! Buckets are spread over shards in runs of [`RUN`] neighbours, so that one lock finds neighbours that can be written together. A shard
+//! queues its buckets by their number of fresh entries, since a write of three entries costs the drive no more than a write of one. An
+//! entry that waits long stays readable, and its bucket rises in the queues as further entries arrive.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,14 +23,12 @@ use crate::config::Removal as Reason;
 pub const RUN: u32 = 1 << RUN_BITS;
 pub const RUN_BITS: u32 = 6;
 
-/// Memory a pending entry takes beside its key and value: itself, the two counters in front of those, and what the allocator
-/// adds to them.
+/// Memory of a pending entry beside its key and value: the entry, the two reference counts, and the allocator's overhead.
 pub const ENTRY_OVERHEAD_BYTES: usize =
     size_of::<Waiter>() + 2 * size_of::<usize>() + ALLOCATION_OVERHEAD_BYTES;
 
-/// Memory a bucket takes that anything waits for: its slot in the map, of which more than half may be empty, its place in a
-/// queue, and what the allocator adds to its list. It is far more than its entries' where those are alone in their buckets, as
-/// most are on a large device.
+/// Memory of a bucket with pending entries: its slot in the map, of which more than half may be empty, its place in a queue, and the
+/// allocator's overhead of its list. On a large device most entries are alone in their bucket, and this is far more than their own.
 pub const BUCKET_OVERHEAD_BYTES: usize =
     2 * (size_of::<(BucketId, Waitlist)>() + 1) + 2 * size_of::<BucketId>() + ALLOCATION_OVERHEAD_BYTES;
 
@@ -126,7 +123,7 @@ pub struct Group {
 pub struct Shard {
     buckets: HashMap<BucketId, Waitlist>,
     queues: [VecDeque<BucketId>; LEVELS],
-    /// Buckets that somebody waits for, before all queues. Some may have been written since.
+    /// Buckets that `settle` waits for, ahead of all queues. Some may have been written since.
     due: VecDeque<BucketId>,
     asked: Asked,
     writes: Vec<u32>,
@@ -135,7 +132,7 @@ pub struct Shard {
     pub stats: SocStats,
 }
 
-/// A moment: how often somebody had [asked for all](Shard::ask_for_all) by then.
+/// The number of earlier calls of [`ask_for_all`](Shard::ask_for_all), as a timestamp.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Asked(u64);
 
@@ -144,7 +141,7 @@ struct Waitlist {
     fresh: Vec<Waiter>,
     /// When the oldest of them came,
     fresh_since: Asked,
-    /// and the oldest of what is being written.
+    /// That of the oldest entry that is being written.
     frozen_since: Asked,
     state: State,
     /// In which queue the bucket stands, counted from 1; 0 is none. Places in other queues are out of date.
@@ -257,12 +254,12 @@ impl Shard {
         self.buckets.values().any(|list| list.is_from_before(moment))
     }
 
-    /// Whether a bucket waits that somebody waits for.
+    /// Whether `settle` waits for a bucket that is still pending.
     pub fn has_due(&self) -> bool {
         !self.due.is_empty()
     }
 
-    /// Takes a bucket that somebody waits for, else the fullest, and its neighbours that wait too, up to `most` of them.
+    /// Takes a bucket that `settle` waits for, otherwise the one with the most entries, and its pending neighbours, up to `most` buckets.
     pub fn take_group(&mut self, most: u32) -> Option<Group> {
         let seed = self.pop_due().or_else(|| self.pop_fullest())?;
         let (run_start, run_end) = (seed.0 & !(RUN - 1), seed.0 | (RUN - 1));
@@ -277,7 +274,7 @@ impl Shard {
         Some(Group { first: BucketId(first), frozen })
     }
 
-    /// Drops all that waits. What a write under way contains keeps its memory until that ends. Answers the memory set free.
+    /// Removes all pending entries. Entries of a write in flight keep their memory until it completes. Returns the freed memory.
     pub fn clear(&mut self) -> usize {
         let mut freed = 0;
         let stats = &mut self.stats;
@@ -314,7 +311,7 @@ impl Shard {
         self.buckets.get(&bucket).is_some_and(|list| matches!(list.state, State::Cleared(_)))
     }
 
-    /// The write of `bucket` has ended, well or not: what it contained no longer waits. Answers the memory set free.
+    /// The write of `bucket` has completed or failed: its entries are no longer pending. Returns the freed memory.
     pub fn release(&mut self, bucket: BucketId) -> usize {
         self.writes[(bucket.0 % RUN) as usize] = self.writes[(bucket.0 % RUN) as usize].wrapping_add(1);
         let settled: usize = match self.change_state(bucket, State::Resting) {
@@ -326,8 +323,8 @@ impl Shard {
         freed
     }
 
-    /// The write of `bucket` never began: what it would have contained waits on, in front of what came since. Answers the
-    /// memory set free, if all was cleared meanwhile.
+    /// The write of `bucket` was not submitted: its entries are pending again, ahead of newer ones. Returns the memory freed by a
+    /// concurrent clear.
     pub fn put_back(&mut self, bucket: BucketId) -> usize {
         let mut freed = 0;
         match self.change_state(bucket, State::Resting) {
@@ -434,7 +431,7 @@ impl Shard {
         if !matches!(list.state, State::Resting) || level <= list.queued {
             return;
         }
-        // It was being written when somebody asked.
+        // It was being written at that call.
         if list.queued == 0 && list.fresh_since < self.asked {
             self.due.push_back(bucket);
         }
@@ -511,10 +508,10 @@ impl Waitlist {
         Some(dropped)
     }
 
-    /// Whether a removal of `key`, no fresh item of which is left, must leave a tombstone.
+    /// Whether the removal of `key`, which has no fresh item, needs a tombstone.
     fn needs_tombstone(&self, fingerprint: Fingerprint, key: &[u8], on_flash: bool) -> bool {
-        // A tombstone that waits already, or that is being written and nothing came after it, does the work. An item
-        // being written will be on flash, whatever the filter says of the content before.
+        // A tombstone that is pending, or in a write with nothing after it, suffices. An item that is being written will be on flash,
+        // whatever the filter says about the old content.
         match self.newest(|waiter| waiter.concerns(fingerprint, key)) {
             Some(waiter) => waiter.bytes.is_some(),
             None => on_flash,

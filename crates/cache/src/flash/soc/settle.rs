@@ -1,7 +1,7 @@
-//! Waiting until all is written that waits now, however much comes after it.
+//! Waiting until all entries that are pending now are written, however many follow.
 //!
-//! Whoever waits writes nothing himself: he may be dropped at any moment, and what he began would wait for the next step.
-//! He has each shard put the buckets that wait in front of all others; whoever steps does the rest.
+//! The waiting task writes nothing itself: it may be dropped, and a write that it submitted would wait for the next step. It moves the
+//! pending buckets ahead of all others, and steps of other tasks write them.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -7,9 +7,8 @@ use super::pending::{BUCKET_OVERHEAD_BYTES, ENTRY_OVERHEAD_BYTES};
 /// Counts since the engine was created or restored. `items` and `pending_*` are of the moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SocStats {
-    /// Items in buckets on flash, at most; pending ones are not among them. Those of a bucket that turns out to be unreadable or
-    /// damaged are gone, but nobody knows how many they were: they count on, after a restart too, until the cache is cleared
-    /// or starts empty.
+    /// Items in buckets on flash, at most; pending ones are not counted. The items of an unreadable or damaged bucket are lost, but their
+    /// number is unknown: they stay counted, also after a restart, until the cache is cleared or starts empty.
     pub items: i64,
     /// Items and tombstones in memory that wait for their bucket to be written.
     pub pending_entries: u64,
@@ -55,8 +54,8 @@ pub struct SocStats {
     pub device_writes: u64,
     /// Reads that failed, for lookups or before a write.
     pub read_errors: u64,
-    /// Device writes that failed. The buckets of one that held several are then written one by one; those that fail again are
-    /// empty since: nobody knows what they hold.
+    /// Device writes that failed. A failed write of several buckets is repeated bucket by bucket. A bucket that fails again counts as
+    /// empty, since its content is unknown.
     pub write_errors: u64,
     /// Buckets whose checksum did not hold or whose content made no sense. They are empty since.
     pub checksum_errors: u64,

@@ -33,9 +33,8 @@ impl Progress {
 }
 
 impl Soc {
-    /// Writes back what waits, the fullest buckets first, until the configured number of writes has been made or
-    /// nothing is left. May be called by several tasks at once. A step that is dropped half way leaves the writes under
-    /// way to the next one, which sees their end.
+    /// Writes pending buckets, those with the most entries first, until the configured number of writes has been made or none is left.
+    /// Several tasks may call it concurrently. A dropped step leaves its writes in flight to the next step.
     pub async fn step(&self, waiting: Waiting, now_seconds: u32) -> Progress {
         let mut in_flight: FuturesUnordered<_> =
             self.take_over().map(|it| Either::Left(it.end(waiting))).collect();
@@ -84,7 +83,7 @@ impl Soc {
         self.has_left_over() || self.shards.iter().any(|shard| shard.lock().has_takeable())
     }
 
-    /// The shards take turns, so that steps side by side do not meet and no shard waits for ever.
+    /// Shards are served in turn, so that concurrent steps do not collide and no shard starves.
     fn take_group(&self) -> Option<Claim<'_>> {
         // What cannot be written is lost: while the device fails, as little as possible is tried.
         let most = if self.is_failing() { 1 } else { self.group_buckets };
@@ -114,8 +113,7 @@ impl Soc {
         Landing::of(self, Write { group, buffer, changes, under_way, outcome }).end(waiting).await
     }
 
-    /// The group's buckets as they are on the device, with what was found wrong. Buckets that hold nothing of this
-    /// generation are not read, unless they lie between others.
+    /// Reads the group's buckets, with the errors found. Buckets without content of this generation are read only between others.
     async fn read_group(&self, group: &Group, waiting: Waiting) -> (IoBuffer, Vec<Change>) {
         let mut changes: Vec<Change> =
             group.members().map(|(id, _)| Change::of(self.written.get(id))).collect();
@@ -232,7 +230,7 @@ impl Change {
         Self { has_content, ..Self::default() }
     }
 
-    /// All was cleared since: nothing of the bucket is left, whatever it holds.
+    /// Records a concurrent clear: the bucket counts as empty.
     pub fn clear(&mut self) {
         let Self { has_content, read_failed, unusable, .. } = *self;
         let left = std::mem::take(&mut self.left);
@@ -339,7 +337,7 @@ mod tests {
 
     /// A filter of a few bits is often wrong; each time a bucket was written as it was.
     #[test]
-    fn a_removal_that_finds_nothing_was_paid_for_with_a_bucket() {
+    fn removal_of_an_absent_key_writes_no_bucket() {
         let config = SocConfig { filter_bytes_per_bucket: 0, ..SocConfig::new(0, 4096, 1) };
         let soc = Soc::new(Arc::new(MemoryDevice::new(64 << 10)), config).expect("it fits");
         let put = |key: &'static [u8]| {
@@ -361,9 +359,9 @@ mod tests {
         assert_eq!((written(&soc), soc.stats().items), ((2, 2), 1));
     }
 
-    /// A step that is dropped may have taken buckets and not begun to write them; they were taken for good.
+    /// A step that is dropped between taking its buckets and submitting the write used to keep them permanently.
     #[test]
-    fn a_bucket_that_was_taken_and_never_begun_waits_on() {
+    fn bucket_taken_without_a_write_stays_pending() {
         let soc =
             Soc::new(Arc::new(MemoryDevice::new(64 << 10)), SocConfig::new(0, 4096, 1)).expect("it fits");
         let (key, value): (_, &[&[u8]]) = (b"key", &[b"value"]);

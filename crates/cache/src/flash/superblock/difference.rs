@@ -22,9 +22,11 @@ impl Superblock {
         } else if then.region_bytes != now.region_bytes {
             "flash was divided otherwise then: regions had another size (region_bytes)"
         } else if self.fingerprint != fingerprint && is_first {
-            "filters of buckets, units of regions or the number of pairs differed then (filter_bytes_per_bucket, unit_bytes, pairs)"
+            "the engine for small items, filters of buckets, units of regions or the number of pairs differed then (small_items, \
+             filter_bytes_per_bucket, unit_bytes, pairs)"
         } else if self.fingerprint != fingerprint {
-            "filters of buckets, units of regions or the number of pairs differed then (filter_bytes_per_bucket, unit_bytes, pairs), \
+            "the engine for small items, filters of buckets, units of regions or the number of pairs differed then (small_items, \
+             filter_bytes_per_bucket, unit_bytes, pairs), \
              or this part of flash was not closed by the same cache as the first one"
         } else if then != now {
             "the snapshot had room for other items then: small_item_max_bytes, the order of regions, region_alignment_bytes or \

@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn sections_of_any_length_come_back() {
+    fn sections_of_any_length_are_read_back() {
         let device = MemoryDevice::new(8 << 20);
         for len in [0, 1, 511, 512, 70_000, (1 << 20) - 30, 2 << 20] {
             let payload: Vec<u8> = (0..len).map(|n| ((n * 31) >> 3) as u8).collect();
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_room_for_fits_to_the_byte() {
+    fn item_that_fills_its_bucket_exactly_fits() {
         let device = MemoryDevice::new(8 << 20);
         let room_bytes = SnapshotWriter::new(&device, &layout(), 5, Waiting::Thread).room_bytes("soc");
         let payload = vec![7; room_bytes as usize];

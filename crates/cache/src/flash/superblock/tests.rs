@@ -52,7 +52,7 @@ async fn close(store: &mut Superblock, payload: &[u8], device: &dyn Device) -> R
 }
 
 #[test]
-fn a_store_is_found_as_it_was_left() {
+fn reopened_store_has_its_state_at_close() {
     let device = MemoryDevice::new(CAPACITY);
     assert_eq!(look(&device), Recognised::Blank);
     let mut store = store();
@@ -143,7 +143,7 @@ fn every_flipped_byte_is_found_and_the_other_copy_takes_over() {
 
 /// After the damage the store may come back empty, never with the snapshot of an earlier life.
 #[test]
-fn damage_to_the_newest_copy_never_brings_an_older_snapshot_back() {
+fn damaged_newest_superblock_does_not_restore_an_older_snapshot() {
     let device = MemoryDevice::new(CAPACITY);
     let mut store = store();
     block_on(store.mark_open(&device, Waiting::Thread)).unwrap();
@@ -156,7 +156,7 @@ fn damage_to_the_newest_copy_never_brings_an_older_snapshot_back() {
 }
 
 #[test]
-fn what_belongs_to_others_or_to_a_newer_program_is_named() {
+fn foreign_data_and_newer_formats_are_recognised() {
     let device = MemoryDevice::new(CAPACITY);
     overwrite(&device, 3000, b"somebody's data");
     assert_eq!(look(&device), Recognised::Foreign { looks_like: None });
@@ -227,7 +227,7 @@ fn content(device: &dyn Device) -> u8 {
 }
 
 #[test]
-fn a_superblock_whose_counts_would_run_over_is_damaged() {
+fn superblock_with_overflowing_counts_is_damaged() {
     for broken in
         [Superblock { generation: u64::MAX, ..store() }, Superblock { sequence: u64::MAX, ..store() }]
     {

@@ -128,7 +128,7 @@ fn keys_of_one_store_of_many_crowded_a_few_partitions() {
 
 #[test]
 #[cfg_attr(miri, ignore = "a hundred thousand steps of safe code")]
-fn a_range_of_addresses_is_forgotten_and_nothing_else() {
+fn removal_of_an_address_range_keeps_all_others() {
     let index = Index::new(false);
     (0..50_000).for_each(|number| assert_eq!(index.insert(key(number), item(number)), None));
     let mut shown = 0;

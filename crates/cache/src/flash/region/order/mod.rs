@@ -16,7 +16,7 @@ pub use segmented_lru::SegmentedLru;
 /// Decides which region is reclaimed next.
 ///
 /// # Contract
-/// * A region is `written` once, then leaves by [`victim`](Self::victim); only then may it come again.
+/// * A region is `written` once, then removed by [`victim`](Self::victim); only then may it be written again.
 /// * `hit` names only regions that are held.
 /// * `victim` answers `None` only when the order holds nothing.
 pub trait RegionOrder: Send {

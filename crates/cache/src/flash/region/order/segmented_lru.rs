@@ -26,7 +26,7 @@ impl SegmentedLru {
         Self { segments: Slru::new(segments, regions as u64) }
     }
 
-    /// Each region counts the same, and every hit is told, so that times do not matter.
+    /// Each region has the same weight, and every hit is reported, so times do not matter.
     const ENTRY: Entry = Entry { hash: 0, weight: 1 };
     const NOW_SECONDS: u32 = 0;
 }
@@ -65,8 +65,7 @@ impl RegionOrder for SegmentedLru {
     }
 
     fn restore(&mut self, regions: &[(RegionId, u8)]) {
-        // The highest segment first: each region climbs to its own through segments that are still empty, and so pushes
-        // nobody down.
+        // The highest segment first: each region rises through segments that are still empty, and so demotes no other region.
         for of_segment in regions.chunk_by(|a, b| a.1 == b.1).rev() {
             for &(region, segment) in of_segment {
                 self.written(region, segment);

@@ -25,7 +25,7 @@ enum Again {
 }
 
 impl ByOrder {
-    /// `order` over so many regions, with the reinsertion of `config`.
+    /// Wraps `order` over `regions` regions, with the reinsertion of `config`.
     #[must_use]
     pub fn new(order: Box<dyn RegionOrder>, config: &RegionConfig, regions: usize) -> Self {
         let last = u8::try_from(config.points() - 1).expect("few points");

@@ -1,9 +1,9 @@
-//! Region policies: where an item goes in, what a hit does, which region is given up, and who survives that.
+//! Region policies: where an item is inserted, what a hit changes, which region is reclaimed, and which of its items are reinserted.
 //!
-//! The store is mechanism: it fills regions, writes them, finds items and clears regions out. All it asks is asked here.
-//! There are two kinds of answers. [`ByOrder`] looks at regions: FIFO, LRU, segmented FIFO and segmented LRU over them
-//! (McDipper, the large-object cache, BlockCache), with reinsertion by hits or by chance. [`Ripq`] looks at items: each
-//! has a place in one queue, which may be another than its region's.
+//! The store is the mechanism: it fills regions, writes them, finds items and reclaims regions. The policy makes the decisions. There are
+//! two kinds. [`ByOrder`] ranks regions: FIFO, LRU, segmented FIFO and segmented LRU over them (McDipper, the large-object cache,
+//! BlockCache), with reinsertion by hits or by chance. [`Ripq`] ranks items: each has a place in one queue, which may differ from that of
+//! its region.
 //!
 //! A policy does no I/O and reads no clock. It is called under one lock, which is never held during a transfer.
 
@@ -82,16 +82,16 @@ pub struct Needs {
 /// A region policy.
 ///
 /// # Contract
-/// * A region is [`written`](Self::written) once, then leaves by [`victim`](Self::victim); only then may it come again,
-///   or be [`returned`](Self::returned).
-/// * Where [`Needs::items`]: each item [enters](Self::enter) before readers find it, and [leaves](Self::left) after; what
-///   is told of an item's rank and units when it leaves is what was answered and told before.
-/// * `victim` answers `None` only when the policy holds no region.
+/// * A region is [`written`](Self::written) once, then removed by [`victim`](Self::victim); only then may it be written again or
+///   [`returned`](Self::returned).
+/// * With [`Needs::items`]: each item [enters](Self::enter) before readers find it, and [leaves](Self::left) after that. The rank and units
+///   passed when it leaves are those returned and passed before.
+/// * `victim` returns `None` only when the policy holds no region.
 pub trait RegionPolicy: Send {
     /// What the policy has to hear.
     fn needs(&self) -> Needs;
 
-    /// Where a new item of so many units is to go in.
+    /// Where a new item of `units` units is inserted.
     fn arrival(&mut self, units: u32) -> Placing {
         let _ = units;
         Placing::LOWEST
@@ -160,8 +160,8 @@ pub trait RegionPolicy: Send {
         false
     }
 
-    /// The last step of a restart, after the items have [entered](Self::reenter): the regions that are still there, as
-    /// [`in_order`](Self::in_order) told of them.
+    /// The last step of a restart, after the items have [entered](Self::reenter): the regions that were recovered, as
+    /// [`in_order`](Self::in_order) listed them.
     fn restore(&mut self, regions: &[(RegionId, u8)]);
 
     /// An item is back after a restart, with the rank that it had if those are known; answers the one that it has now.
@@ -220,7 +220,7 @@ pub enum OrderConfig {
 pub struct OwnOrder {
     /// Its name in results.
     pub name: &'static str,
-    /// Makes it, for so many regions.
+    /// Builds the order for a number of regions.
     pub build: fn(regions: usize) -> Box<dyn RegionOrder>,
 }
 

@@ -1,4 +1,4 @@
-//! Blocks of the queue: what is known of a region or a virtual block.
+//! Blocks of the queue: the state of a region or of a virtual block.
 
 /// An item on its way into a block.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +41,7 @@ pub(super) struct Memo {
 /// Where a block is in its life.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// A region that is clean, or a virtual block that nobody names.
+    /// A clean region, or a virtual block to which no item refers.
     #[default]
     Absent,
     /// At the head of its section: being filled.
@@ -68,9 +68,8 @@ impl Block {
         if self.counts() { self.own } else { 0 }
     }
 
-    /// Units that a region counts for in its section: once it is written, all but those of items whose place is elsewhere.
-    /// What is dead in it counts, since only its reclaim gives that room back: were it not so, regions of dead items
-    /// would stay in an upper section for ever.
+    /// The weight of a region in its section in units: once it is written, all units but those of items that are placed elsewhere. Dead
+    /// items count, since only a reclaim frees their space: otherwise regions of dead items would stay in an upper section for ever.
     pub fn region_weight(&self, region_units: u32) -> u64 {
         match self.stage {
             Stage::Open => self.own,

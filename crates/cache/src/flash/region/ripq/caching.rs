@@ -1,7 +1,7 @@
-//! Caching policies over a priority queue: which priority an item gets when it comes and when it is read.
+//! Caching policies over a priority queue: the priority of an item when it is inserted and when it is read.
 //!
-//! The queue orders items; what the order means is a few lines each. To add one: implement [`CachingPolicy`] and name it
-//! by [`Caching::Own`]; here, give it a line in [`Caching`] and in its table of names.
+//! The queue orders items by priority, and a policy is a few lines. To add one from outside, implement [`CachingPolicy`] and wrap it in
+//! [`Caching::Own`]; to add one here, add a line to [`Caching`] and to its table of names.
 //!
 //! Sources: the article's part III (LRU and segmented LRU on relative priorities; GDSF through a map from absolute ones);
 //! Cherkasova: "Improving WWW proxies performance with greedy-dual-size-frequency caching policy", HP Labs 1998 (GDSF);
@@ -34,7 +34,7 @@ pub struct Object {
 pub struct Standing {
     /// The share of the queue that lies behind the item's section: from 0, below 1. 0 for a new item.
     pub behind: f64,
-    /// The absolute priority of what was given up last (GreedyDual's L).
+    /// The absolute priority of the item evicted last (GreedyDual's L).
     pub floor: f64,
 }
 
@@ -77,7 +77,7 @@ impl CachingPolicy for Slru {
     }
 }
 
-/// Greedy-dual-size-frequency: uses for each byte, on top of what left last, so that who is not used any more is overtaken.
+/// Greedy-dual-size-frequency: uses per byte plus the priority of the last eviction, so that unused items are overtaken.
 struct Gdsf {
     max_frequency: f64,
 }
@@ -159,7 +159,7 @@ pub enum Caching {
 pub struct OwnCaching {
     /// Its name in results.
     pub name: &'static str,
-    /// Makes it, for a queue of so many sections.
+    /// Builds the policy for a queue of this many sections.
     pub build: fn(sections: u8) -> Box<dyn CachingPolicy>,
     /// Whether its priorities are [absolute](Caching::is_absolute).
     pub is_absolute: bool,
@@ -182,7 +182,7 @@ impl Caching {
     /// GDSF with frequencies as far as they are counted.
     pub const GDSF: Self = Self::Gdsf { max_frequency: MOST_USES };
 
-    /// The policy, for a queue of so many sections.
+    /// The policy for a queue of this many sections.
     #[must_use]
     pub fn build(self, sections: u8) -> Box<dyn CachingPolicy> {
         match self {
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn frequency_counts_for_each_byte_and_on_top_of_what_left_last() {
+    fn gdsf_priority_is_frequency_per_byte_above_the_last_eviction() {
         assert_eq!(hit(Caching::GDSF, 0.0), Priority::Absolute(10.03));
         assert_eq!(hit(Caching::Gdsf { max_frequency: 2 }, 0.0), Priority::Absolute(10.02));
         assert_eq!(hit(Caching::LfuDa, 0.5), Priority::Absolute(13.0));

@@ -1,4 +1,4 @@
-//! What a priority queue of items is told.
+//! The configuration of a priority queue of items.
 
 use super::super::config::MAX_POINTS;
 use super::caching::Caching;
@@ -12,17 +12,16 @@ pub struct RipqConfig {
     pub sections: u8,
     /// Which priority an item gets.
     pub caching: Caching,
-    /// SIPQ: new and moved items all go to one region in memory, whatever their priority; priorities live in virtual
-    /// blocks alone. Takes the memory of one point, and writes items again that the queue could have left where they are.
+    /// SIPQ: all new and moved items go to one region in memory, whatever their priority, and only virtual blocks express priorities. Needs
+    /// the memory of one insertion point, and rewrites items that the queue could have left in place.
     pub single_point: bool,
-    /// A region at the end of the queue of which more than this share would have to be written again goes to the head
-    /// instead, and the next is looked at. `None` never does; nor does a queue of absolute priorities.
+    /// If more than this share of the region at the end of the queue would have to be rewritten, the region moves to the head instead, and
+    /// the next one is tried. `None` disables this; so does a queue of absolute priorities.
     pub hot_above: Option<f64>,
     /// Whether bursts of reinsertion are smoothed.
     pub calm: Option<Calm>,
-    /// A region more than this share of which is dead (its items were replaced or removed, or it was written half empty) is
-    /// given up before all others; what is alive in it is written again where it was. Not in the sources, whose photos are
-    /// never written twice. `None` leaves dead regions in line.
+    /// If more than this share of a region is dead (items replaced or removed, or written half empty), the region is reclaimed before all
+    /// others, and its live items are rewritten in place. Not in the sources, whose photos are never overwritten. `None` disables this.
     pub compact_above: Option<f64>,
 }
 

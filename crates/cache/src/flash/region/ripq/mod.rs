@@ -22,8 +22,8 @@
 //! insertion points then stay where they are named). An upper section that holds less than its share is left so where
 //! priorities are relative, as segmented LRU leaves a segment that few items climb to; the lowest section has the rest.
 //! Where priorities are absolute, blocks move up as well, and the boundaries between sections are the map from absolute
-//! to relative priorities: each block remembers the mean of what it was given, and takes its place in its section by that.
-//! There the sections are the smaller, the nearer they are to the end, and not of equal bytes.
+//! to relative priorities: each block stores the mean of its items' priorities, and is ordered in its section by it. There, sections nearer
+//! to the end are smaller, and sections differ in bytes.
 
 mod blocks;
 mod caching;
@@ -58,8 +58,8 @@ pub struct Ripq {
     unit_bytes: f64,
     /// Units of a region.
     region_units: u32,
-    /// The absolute priority of what is given up: a moving average of the means of regions. A single region's is noise, and
-    /// an L that only ever rises would follow the highest of them.
+    /// The absolute priority of evicted items: a moving average of the means of regions. The mean of a single region is noisy, and an L
+    /// that only rises would follow the highest of them.
     floor: f64,
     /// Moving average of the share of reclaimed regions that is written again.
     average: f64,
@@ -124,7 +124,7 @@ impl Ripq {
         f64::from(self.queue.region(region).moved) / f64::from(self.region_units)
     }
 
-    /// Takes the region out of which most is gained without anybody losing his place, if there is one that is worth it.
+    /// Takes the region whose reclaim gains the most while all its live items keep their places, if there is one worth it.
     fn compact(&mut self) -> Option<RegionId> {
         let least = self.config.compact_above? * f64::from(self.region_units);
         let (dead_units, region) = self.queue.deadest()?;

@@ -40,7 +40,7 @@ pub(super) struct Queue {
     /// Ranks that were used and are not now.
     free: Vec<Rank>,
     most_ranks: usize,
-    /// Virtual blocks in line that nobody names any more.
+    /// Queued virtual blocks to which no item refers any more.
     idle: usize,
     region_units: u32,
     /// Units that fill a virtual block.
@@ -60,8 +60,8 @@ pub(super) struct Queue {
 const RANKS_A_REGION: usize = 16;
 const RANKS_BESIDE: usize = 16;
 
-/// Full virtual blocks that all regions together come to at most; they are larger than regions where there are more of those.
-/// Half as many as there are ranks: without any left, the last would take all that is raised, and nobody would age.
+/// Full virtual blocks of all regions, at most; with more regions, virtual blocks are larger. Half the number of ranks: if no rank were
+/// left, the last block would take all raised items, and none would age.
 const MOST_FULL_VIRTUALS: u64 = 1 << 15;
 
 /// A virtual block is closed before it is full, when a region is written beside it, if it is at least this part of full.
@@ -111,7 +111,7 @@ impl Queue {
         }
     }
 
-    /// Changes a block, and what it adds to its section; to the section that it is in afterwards.
+    /// Changes a block, and updates the weights of its section before and after.
     fn change<T>(&mut self, id: BlockId, change: impl FnOnce(&mut Block) -> T) -> T {
         let (before, section_before) = (self.weight(id), self.block(id).section);
         let was_idle = self.is_idle(id);
@@ -127,7 +127,7 @@ impl Queue {
         answer
     }
 
-    /// Whether a block is a virtual one that stands in line for nobody.
+    /// Whether a block is a queued virtual one to which no item refers.
     fn is_idle(&self, id: BlockId) -> bool {
         matches!(id, BlockId::Virtual(_)) && self.block(id).stage == Stage::Queued && self.block(id).own == 0
     }
@@ -206,7 +206,7 @@ impl Queue {
         }
     }
 
-    /// The section of an item's place. What has fallen off is as low as can be.
+    /// The section of an item's place. An item whose block has left the queue is in the lowest.
     pub fn section_of(&self, region: RegionId, rank: Rank) -> u8 {
         let block = self.block(self.place(region, rank));
         if block.counts() { block.section } else { 0 }
@@ -248,8 +248,8 @@ impl Queue {
         })
     }
 
-    /// Takes virtual blocks that nobody names any more out of the line. They weigh nothing, so it is done only when ranks
-    /// run short; and only if there are any, as it looks at the whole line.
+    /// Removes virtual blocks to which no item refers from the queue. They have no weight, so this is done only when ranks run short, and
+    /// only if there are any, since it visits the whole queue.
     fn sweep(&mut self) {
         if self.idle == 0 {
             return;
@@ -316,7 +316,7 @@ impl Queue {
     /// A region joins the line at the head of a section.
     pub fn join(&mut self, region: RegionId, section: u8) {
         self.begin(region, section);
-        // What was raised to this section by now is older than what is raised from now on.
+        // Items raised to this section before are older than those raised from now on.
         let active = self.sections[usize::from(section)].active;
         if self.block(BlockId::Virtual(active)).own >= self.virtual_units / LEAST_SHARE {
             self.seal_active(usize::from(section));
@@ -326,8 +326,7 @@ impl Queue {
         self.balance();
     }
 
-    /// The region nearest to the end. Virtual blocks between it and the end fall off: what they protect has the lowest
-    /// priority of all.
+    /// The region nearest to the end. Virtual blocks between it and the end are removed: their items have the lowest priority of all.
     pub fn last_region(&mut self) -> Option<RegionId> {
         for section in 0..self.sections.len() {
             while let Some(&first) = self.sections[section].line.front() {
@@ -348,7 +347,7 @@ impl Queue {
         }
     }
 
-    /// At most so many regions, from the end on.
+    /// Up to `most` regions, from the end on.
     pub fn last_regions(&self, most: usize) -> impl Iterator<Item = RegionId> {
         let region = |id: &BlockId| match *id {
             BlockId::Region(region) => Some(region),
@@ -408,7 +407,7 @@ impl Queue {
         block.since = begun;
         let levels = std::mem::take(&mut block.raised_levels);
         let section = levels / std::mem::take(&mut block.raises).max(1);
-        // Empty ones were not sealed; who is raised to them now is raised later than this.
+        // Empty ones were not sealed; items raised to them from now on are newer than this.
         for section in &self.sections {
             if !section.active.is_none() {
                 self.virtuals[usize::from(section.active.0)].since = begun + 1;

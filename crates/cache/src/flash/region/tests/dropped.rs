@@ -85,14 +85,14 @@ fn assert_all_found(store: &RegionStore, keys: std::ops::Range<u64>) {
 }
 
 #[test]
-fn a_trim_that_lands_after_its_reclaim_was_dropped_wipes_no_new_items() {
+fn trim_completed_after_a_dropped_reclaim_keeps_new_items() {
     let scene = Scene::trimming().with_a_reclaim_due();
     assert_eq!(scene.drop_step_during(RequestKind::Trim), 1);
     scene.land_late();
 }
 
 #[test]
-fn a_trim_that_lands_after_a_clear_and_a_dropped_step_wipes_no_new_items() {
+fn trim_completed_after_a_clear_and_a_dropped_step_keeps_new_items() {
     let scene = Scene::trimming();
     fill(&scene.store, 0..100);
     drain(&scene.store);
@@ -148,7 +148,7 @@ fn a_flush_whose_every_step_is_dropped_ends_and_writes_nothing_twice() {
 }
 
 #[test]
-fn a_store_that_is_drained_waits_for_what_a_dropped_step_left_under_way() {
+fn drain_waits_for_writes_of_a_dropped_step() {
     let scene = Scene::trimming().with_a_reclaim_due();
     scene.drop_step_during(RequestKind::Trim);
     let mut draining = pin!(scene.store.drain(Waiting::Task));
@@ -158,7 +158,7 @@ fn a_store_that_is_drained_waits_for_what_a_dropped_step_left_under_way() {
 }
 
 #[test]
-fn a_step_dropped_during_its_reclaim_wakes_who_waits_for_work() {
+fn step_dropped_during_a_reclaim_wakes_waiting_tasks() {
     let scene = Scene::new(small()).with_a_reclaim_due();
     scene.gate.close(RequestKind::Read);
     let mut reclaim = Box::pin(scene.store.step(Waiting::Task));
@@ -170,7 +170,7 @@ fn a_step_dropped_during_its_reclaim_wakes_who_waits_for_work() {
 }
 
 #[test]
-fn a_region_whose_trim_was_dropped_is_not_made_up_for_by_another() {
+fn dropped_trim_of_a_region_is_repeated() {
     let scene = Scene::trimming().with_a_reclaim_due();
     let held = scene.store.len();
     scene.drop_step_during(RequestKind::Trim);

@@ -101,7 +101,7 @@ fn flip(device: &MemoryDevice, offset: u64, bit: u8) {
 }
 
 #[test]
-fn a_failed_write_is_tried_again() {
+fn failed_write_is_repeated() {
     let device = faulty(1, Faults { failed_writes: 0.5, ..NONE });
     let config = RegionConfig { write_attempts: 50, ..small() };
     let store = open(Arc::clone(&device) as Arc<dyn Device>, config);
@@ -237,7 +237,7 @@ fn region_that_fails_alone_is_retired_and_returns_after_a_test_write() {
 }
 
 #[test]
-fn retired_regions_come_back_from_a_snapshot_and_are_tested_at_once() {
+fn retired_regions_are_restored_and_tested_immediately() {
     let (device, bad) = (faulty(0, NONE), Arc::new(AtomicU64::new(1)));
     let store = open(Arc::clone(&device) as Arc<dyn Device>, small());
     fail_writes_of(&device, &bad);
@@ -297,7 +297,7 @@ fn regions_that_fail_one_after_another_wear_the_store_out() {
 }
 
 #[test]
-fn a_failed_read_is_told_and_the_next_may_succeed() {
+fn failed_read_is_reported_and_the_next_may_succeed() {
     let device = faulty(0, NONE);
     let store = open(Arc::clone(&device) as Arc<dyn Device>, small());
     put_version(&store, 1, 0);
@@ -310,7 +310,7 @@ fn a_failed_read_is_told_and_the_next_may_succeed() {
 }
 
 #[test]
-fn a_region_whose_table_cannot_be_read_is_reclaimed_all_the_same() {
+fn region_with_an_unreadable_table_is_reclaimed() {
     let device = faulty(0, NONE);
     let store = open(Arc::clone(&device) as Arc<dyn Device>, small());
     device.set_faults(READS_FAIL);
@@ -368,7 +368,7 @@ fn every_flipped_byte_of_a_region_is_noticed_or_harmless() {
 }
 
 #[test]
-fn a_write_that_never_arrived_is_noticed() {
+fn lost_write_is_detected() {
     let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
     let store = open(Arc::clone(&device) as Arc<dyn Device>, small());
     put_version(&store, 1, 0);

@@ -131,7 +131,7 @@ fn readers_see_the_last_version_or_nothing_ripq_with_one_point() {
 }
 
 #[test]
-fn what_fits_is_all_found() {
+fn items_that_fit_are_all_found() {
     let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
     let store = open(device, small());
     (0..300).for_each(|key| put_version(&store, key, 1));
@@ -181,7 +181,7 @@ fn items_read_often_survive_reclaim() {
 }
 
 #[test]
-fn whoever_asks_is_told_of_every_item_that_leaves_and_of_no_other() {
+fn eviction_callback_receives_every_selected_item_and_no_other() {
     let told = Arc::new(parking_lot::Mutex::new(HashMap::new()));
     let sink = Arc::clone(&told);
     let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
@@ -235,7 +235,7 @@ fn an_expired_item_is_neither_found_nor_written_again() {
 }
 
 #[test]
-fn a_clear_gives_all_places_of_a_queue_of_items_back() {
+fn clear_frees_all_ranks_of_a_queue_of_items() {
     let config = ripq(|_| {});
     let device = Arc::new(MemoryDevice::new(config.capacity_bytes));
     let store = open(device, config);
@@ -254,7 +254,7 @@ fn a_clear_gives_all_places_of_a_queue_of_items_back() {
 }
 
 #[test]
-fn what_a_region_cannot_hold_is_refused_and_the_largest_that_can_be_is_not() {
+fn largest_item_of_a_region_is_accepted_and_a_larger_one_refused() {
     let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
     let store = open(device, small());
     let largest = vec![5; store.max_item_bytes() - 3];
@@ -273,7 +273,7 @@ fn what_a_region_cannot_hold_is_refused_and_the_largest_that_can_be_is_not() {
 }
 
 #[test]
-fn a_twin_of_the_hash_is_told_by_its_key() {
+fn key_with_the_same_hash_bits_is_distinguished() {
     let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
     let store = open(device, small());
     let hash = KeyHash::of(b"one");

@@ -32,7 +32,7 @@ fn fill(store: &RegionStore, keys: std::ops::Range<u64>) {
 }
 
 #[test]
-fn a_read_in_flight_while_its_region_is_rewritten_answers_nothing_wrong() {
+fn read_during_a_rewrite_of_its_region_returns_no_wrong_value() {
     let memory = || Arc::new(MemoryDevice::new(small().capacity_bytes));
     for gate in [GateDevice::new(memory()), GateDevice::looking_late(memory())] {
         let gate = Arc::new(gate);
@@ -176,7 +176,7 @@ fn a_step_dropped_half_way_loses_nothing() {
 }
 
 #[test]
-fn whoever_waits_for_room_is_woken_by_the_flush() {
+fn flush_wakes_tasks_that_wait_for_space() {
     let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
     let store = open(device, small());
     let item = FlashItem {
@@ -201,7 +201,7 @@ fn whoever_waits_for_room_is_woken_by_the_flush() {
 /// A reclaim that needs a buffer looks for a sealed region to flush, and then whether somebody else flushes one. If one was sealed
 /// in between, it waited for that somebody: for itself, as it was the only one who steps.
 #[test]
-fn a_region_that_was_sealed_a_moment_ago_was_waited_for_as_if_somebody_flushed_it() {
+fn sealed_region_without_a_flush_is_flushed_by_the_waiting_task() {
     let gate = gate(small().capacity_bytes);
     let store = open(Arc::clone(&gate) as Arc<dyn Device>, ripq(|_| ()));
     let mut key = 0;
@@ -220,7 +220,7 @@ fn a_region_that_was_sealed_a_moment_ago_was_waited_for_as_if_somebody_flushed_i
 }
 
 #[test]
-fn a_read_that_meets_the_trim_of_its_region_is_a_miss_and_no_damage() {
+fn read_during_a_trim_of_its_region_is_a_miss() {
     let config = RegionConfig { trim: true, ..small() };
     let gate = gate(config.capacity_bytes);
     let store = open(Arc::clone(&gate) as Arc<dyn Device>, config);

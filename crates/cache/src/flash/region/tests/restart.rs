@@ -52,7 +52,7 @@ fn configs() -> [RegionConfig; 7] {
 }
 
 #[test]
-fn everything_is_found_again_and_nothing_removed_comes_back() {
+fn restart_finds_all_items_and_no_removed_ones() {
     for config in configs() {
         let device = Arc::new(MemoryDevice::new(config.capacity_bytes));
         let (store, versions) = used(&device, &config);
@@ -120,7 +120,7 @@ fn regions_leave_in_the_order_they_would_have() {
 }
 
 #[test]
-fn a_restored_store_goes_on_and_is_restored_again() {
+fn restored_store_works_and_is_restored_again() {
     let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
     let (mut store, _) = used(&device, &small());
     for round in 0..5 {
@@ -163,7 +163,7 @@ fn a_damaged_region_is_dropped_alone() {
 }
 
 #[test]
-fn another_layout_is_refused_by_what_differs() {
+fn different_layout_is_refused_with_the_difference() {
     let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
     let store = open(Arc::clone(&device) as _, small());
     let refused = |config| match restore(&device, config, &store.snapshot()) {
@@ -176,7 +176,7 @@ fn another_layout_is_refused_by_what_differs() {
 }
 
 #[test]
-fn an_anew_created_store_believes_nothing_of_the_old_one() {
+fn new_store_ignores_items_of_the_old_one() {
     let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
     let (old, _) = used(&device, &small());
     drop(old);

@@ -153,7 +153,7 @@ fn threads_see_the_last_version_or_nothing_ripq() {
 
 /// What is committed and written in the middle of a clear goes or stays, and is nowhere named where it is not.
 #[test]
-fn every_item_in_the_index_is_where_it_says_after_clears_beside_writers() {
+fn index_locations_are_valid_after_clears_beside_writers() {
     let tiny = RegionConfig { region_bytes: 8 << 10, max_write_bytes: 8 << 10, ..small() };
     for config in [tiny.clone(), RegionConfig { order: ripq(|_| {}).order, buffers: 6, ..tiny }] {
         let device = Arc::new(MemoryDevice::new(config.capacity_bytes));
@@ -189,7 +189,7 @@ fn every_item_in_the_index_is_where_it_says_after_clears_beside_writers() {
 /// A region that was opened while somebody looked who has to be waited for was waited for, and nobody closed it: without
 /// another insert he waited for ever.
 #[test]
-fn whoever_settles_beside_the_last_insert_is_told_when_it_is_over() {
+fn settle_beside_the_last_insert_completes() {
     let store = &open(Arc::new(MemoryDevice::new(small().capacity_bytes)), small());
     let mut random = StdRng::seed_from_u64(1);
     for round in 0..3_000 {

@@ -90,14 +90,14 @@ fn a_full_queue_of_raised_items_that_leave_holes_takes_new_ones() {
 }
 
 #[test]
-fn regions_hit_as_their_twin() {
+fn regions_hit_like_their_model() {
     assert_twins(&small());
     assert_twins(&RegionConfig { order: OrderConfig::Lru, ..small() });
     assert_twins(&blockcache());
 }
 
 #[test]
-fn reinsertion_hits_as_its_twin() {
+fn reinsertion_hits_like_its_model() {
     let reinsertion = Reinsertion::Hits { at_least: 1 };
     assert_twins(&RegionConfig { reinsertion, ..small() });
     let shares = vec![2, 1, 1];
@@ -106,7 +106,7 @@ fn reinsertion_hits_as_its_twin() {
 }
 
 #[test]
-fn a_queue_of_items_hits_as_its_twin() {
+fn queue_of_items_hits_like_its_model() {
     let roomy = |config: RegionConfig| RegionConfig { buffers: 20, ..config };
     assert_twins(&roomy(ripq(|_| {})));
     assert_twins(&roomy(ripq(|config| {

@@ -24,7 +24,7 @@ fn first_region(write_whole: bool) -> Vec<u8> {
 
 /// A drive takes what is not written again for live, and moves it whenever it collects.
 #[test]
-fn the_hole_of_a_region_keeps_an_earlier_filling_unless_it_is_written_whole() {
+fn unused_part_of_a_region_keeps_old_bytes_unless_written_whole() {
     let of_earlier = |region: Vec<u8>| region.into_iter().filter(|&byte| byte == EARLIER).count();
     assert!(of_earlier(first_region(false)) > 50 << 10);
     assert!(of_earlier(first_region(true)) < 1 << 10);

@@ -4,7 +4,7 @@ use device::wrap::{FaultDevice, Faults};
 
 use super::*;
 
-/// Memory of which all writes fail that touch the block at `bad`.
+/// A memory device on which all writes of the block at `bad` fail.
 fn with_bad_block(bad: u64) -> Arc<FaultDevice> {
     let device = FaultDevice::new(memory(), 0, Faults::default());
     device.fail_where(move |request| match request {
@@ -16,7 +16,7 @@ fn with_bad_block(bad: u64) -> Arc<FaultDevice> {
 
 /// All buckets that were written together with it were lost, up to 32 of them.
 #[test]
-fn a_bad_block_cost_its_neighbours_their_items() {
+fn bad_block_leaves_neighbouring_buckets_their_items() {
     let config = config(32);
     let device = with_bad_block(config.offset_bytes + 5 * 4 * KIB);
     let soc = soc_on(&device, config);
@@ -30,7 +30,7 @@ fn a_bad_block_cost_its_neighbours_their_items() {
     assert_eq!(stats.physical_written_bytes, stats.bucket_writes * 4096);
 }
 
-/// Each of its transfers is left to whoever steps next.
+/// Each transfer of the dropped step is completed by the next step.
 #[test]
 fn a_step_dropped_while_buckets_are_written_one_by_one_leaves_the_rest_to_the_next_one() {
     let config = config(4);

@@ -87,7 +87,7 @@ fn change_on_device(device: &GateDevice, soc: &Soc, change: impl FnOnce(&mut [u8
 }
 
 #[test]
-fn a_staged_item_is_seen_from_its_commit_on_and_an_abandoned_one_never() {
+fn staged_item_is_visible_after_commit_and_never_if_abandoned() {
     let soc = soc_on(&gate(), config(8));
     let pieces: [&[u8]; 2] = [b"in two ", b"pieces"];
     let staged = soc.stage(&item("key", &pieces, 0)).unwrap();
@@ -119,7 +119,7 @@ fn the_newest_version_is_found_in_memory_and_on_the_device() {
 }
 
 #[test]
-fn a_removed_key_is_gone_at_once_and_for_good() {
+fn removed_key_stays_absent() {
     let soc = soc_on(&gate(), config(1));
     put(&soc, "stays", "here");
     put(&soc, "flash", "old");
@@ -137,7 +137,7 @@ fn a_removed_key_is_gone_at_once_and_for_good() {
 }
 
 #[test]
-fn an_item_removed_while_it_is_being_written_does_not_come_back() {
+fn item_removed_during_its_write_stays_removed() {
     let device = gate();
     let soc = soc_on(&device, config(1));
     put(&soc, "key", "value");
@@ -157,7 +157,7 @@ fn an_item_removed_while_it_is_being_written_does_not_come_back() {
 
 /// The bucket ends empty, so nothing is written over its old content.
 #[test]
-fn a_read_that_a_removal_overtakes_does_not_find_the_removed_item() {
+fn read_overtaken_by_a_removal_misses() {
     let device = gate();
     let soc = soc_on(&device, config(1));
     put(&soc, "key", "value");
@@ -172,7 +172,7 @@ fn a_read_that_a_removal_overtakes_does_not_find_the_removed_item() {
 }
 
 #[test]
-fn a_read_that_a_rewrite_overtakes_finds_the_new_version() {
+fn read_overtaken_by_a_rewrite_finds_the_new_version() {
     let device = gate();
     let soc = soc_on(&device, config(1));
     put(&soc, "key", "old");
@@ -221,7 +221,7 @@ fn corruption_is_counted_and_the_bucket_starts_anew() {
 }
 
 #[test]
-fn a_lost_write_is_told_apart_from_corruption() {
+fn lost_write_is_not_counted_as_corruption() {
     let device = gate();
     let soc = soc_on(&device, config(1));
     put(&soc, "key", "value");
@@ -268,7 +268,7 @@ fn a_failed_read_is_a_miss_and_before_a_write_it_empties_the_bucket() {
 }
 
 #[test]
-fn a_new_generation_finds_nothing_of_the_old_one_and_reads_nothing() {
+fn new_generation_finds_no_old_item_without_reads() {
     let device = gate();
     let old = soc_on(&device, config(4));
     (0..50).for_each(|n| put(&old, &format!("key-{n}"), "value"));
@@ -282,7 +282,7 @@ fn a_new_generation_finds_nothing_of_the_old_one_and_reads_nothing() {
 }
 
 #[test]
-fn a_snapshot_brings_everything_back_and_one_of_another_shape_is_refused() {
+fn snapshot_restores_all_items_and_of_another_shape_is_refused() {
     let device = gate();
     let old = soc_on(&device, config(100));
     (0..500).for_each(|n| put(&old, &format!("key-{n}"), &format!("value-{n}")));
@@ -377,9 +377,9 @@ fn a_step_dropped_during_its_write_leaves_it_to_the_next_one() {
     assert_eq!((soc.pending_bytes(), soc.stats().lost_items, soc.stats().items), (0, 0, 1));
 }
 
-/// He who waits found the buckets in the hands of a step, and slept.
+/// The waiting task found its buckets taken by a step that was then dropped, and was never woken.
 #[test]
-fn a_step_dropped_during_its_write_wakes_who_is_to_write_for_those_who_wait() {
+fn step_dropped_during_its_write_wakes_another_step() {
     let device = gate();
     let soc = soc_on(&device, config(1));
     put(&soc, "key", "value");

@@ -53,7 +53,7 @@ impl Twin {
 
     fn settle(&mut self, now: u32) {
         for (bucket, waiting) in std::mem::take(&mut self.waiting) {
-            // A removal of what is not on flash leaves the bucket alone, also what has expired in it.
+            // A removal of a key that is not on flash leaves the bucket unchanged, including expired items.
             let content = self.buckets.entry(bucket).or_default();
             content.retain(|item| !expired(item.expiry, now));
             for waiter in waiting {
@@ -128,7 +128,7 @@ fn run(seed: u64, filter_bytes_per_bucket: u32) {
 }
 
 #[test]
-fn the_cache_and_its_naive_twin_answer_alike() {
+fn cache_answers_like_a_simple_model() {
     for seed in 0..60 {
         run(seed, [0, 8, 24][seed as usize % 3]);
     }

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_comes_to_a_bucket_being_written_is_written_next_for_whoever_waits() {
+fn item_added_during_its_buckets_write_is_settled_by_the_next_write() {
     let device = gate();
     let soc = soc_on(&device, SocConfig { writes_per_step: 1, ..config(1) });
     put(&soc, "first", "value");
@@ -21,7 +21,7 @@ fn what_comes_to_a_bucket_being_written_is_written_next_for_whoever_waits() {
 }
 
 #[test]
-fn what_is_waited_for_comes_before_fuller_buckets() {
+fn settled_bucket_is_written_before_fuller_ones() {
     let one_at_a_time = SocConfig { max_write_bytes: 4096, writes_per_step: 1, ..config(64) };
     let soc = soc_on(&memory(), one_at_a_time);
     put(&soc, "alone in its bucket", "value");
@@ -34,7 +34,7 @@ fn what_is_waited_for_comes_before_fuller_buckets() {
 }
 
 #[test]
-fn whoever_goes_away_is_not_waited_for() {
+fn dropped_settle_leaves_no_work() {
     let soc = soc_on(&memory(), config(64));
     put(&soc, "key", "value");
     let mut settled = Box::pin(soc.settle());

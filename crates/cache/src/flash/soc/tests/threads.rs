@@ -47,12 +47,12 @@ impl Shared {
     }
 }
 
-/// A step could settle a tombstone, and give its memory back, before `forget` had taken it: the count wrapped, and who
-/// waited for room in that moment was told of none.
+/// A step could write a tombstone and free its memory before `forget` had taken that memory: the counter wrapped, and a task that waited
+/// for memory was not woken.
 #[test]
-fn a_tombstone_that_is_settled_at_once_was_counted_before() {
+fn tombstone_memory_is_counted_before_it_is_freed() {
     const ROUNDS: usize = 150;
-    // One shard, for whose lock all wait: whoever lets go of it wakes another, and is often the one who pauses.
+    // One shard, for whose lock all threads wait, so that the thread that releases it is often descheduled.
     let soc = soc_on(&memory(), SocConfig { pending_limit_bytes: 1 << 20, ..config(64) });
     let done = AtomicBool::new(false);
     let forget_all = |forgetter: usize| {

@@ -117,7 +117,7 @@ fn a_priority_goes_to_the_nearest_point_at_or_above() {
 /// Once all ranks were taken, each raise looked at the whole line for one that was not, in vain, and whatever was raised was put
 /// into the last of them for good.
 #[test]
-fn a_raise_in_a_long_queue_looked_at_all_of_it() {
+fn raise_in_a_long_queue_does_not_visit_all_of_it() {
     let regions = 75_000;
     let mut queue = lru(regions + 5_000);
     let mut items: Vec<_> = (0..regions).flat_map(|region| fill(&mut queue, region, 1)).collect();

@@ -246,7 +246,7 @@ impl Pair {
 }
 
 #[test]
-fn the_queue_and_its_naive_twin_agree() {
+fn queue_agrees_with_a_simple_model() {
     for seed in 0..6 {
         let mut random = StdRng::seed_from_u64(seed);
         let mut pair = Pair::new();
