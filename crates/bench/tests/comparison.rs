@@ -143,7 +143,11 @@ fn single_runs_are_judged_by_what_they_did_after_their_warm_up() {
     let alwa = figure(&comparison, "alwa");
     assert_eq!((alwa.beyond_noise, alwa.difference, alwa.word()), (None, None, ""), "intervals do not tell");
     assert_eq!((comparison.judged, comparison.is_repeated), (1, false));
-    assert!(comparison.to_text().ends_with("Give several runs per side (--against) to include noise between runs.\n"));
+    assert!(
+        comparison
+            .to_text()
+            .ends_with("Give several runs per side (--against) to include noise between runs.\n")
+    );
 }
 
 /// Of its twelve intervals the figures have nothing, and of those after it all.

@@ -85,7 +85,7 @@ fn counts(outcome: &Outcome) -> Vec<Counts> {
     outcome.rows.iter().map(|row| row.counts).collect()
 }
 
-const ALL: [&str; 21] = [
+const ALL: &[&str] = &[
     "fifo",
     "lru",
     "slru4",
@@ -105,7 +105,10 @@ const ALL: [&str; 21] = [
     "ripq",
     "ripq-gdsf",
     "log",
+    "hash-log",
+    "hash-log-fifo",
     "set-associative",
+    "kangaroo",
     "clairvoyant",
 ];
 
@@ -113,7 +116,7 @@ const ALL: [&str; 21] = [
 fn all_together_on_any_number_of_threads_come_out_as_each_alone() {
     let accesses = accesses(40_000);
     let sizes = [Size::Bytes(6000), Size::Bytes(50_000)];
-    let together = run(&plan(&ALL, &sizes), &accesses);
+    let together = run(&plan(ALL, &sizes), &accesses);
     for (number, name) in ALL.iter().enumerate() {
         for (place, size) in sizes.iter().enumerate() {
             let alone = run(&plan(&[name], &[*size]), &accesses);
@@ -121,7 +124,7 @@ fn all_together_on_any_number_of_threads_come_out_as_each_alone() {
         }
     }
     for threads in [1, 3, 100] {
-        let other = run(&Plan { threads, ..plan(&ALL, &sizes) }, &accesses);
+        let other = run(&Plan { threads, ..plan(ALL, &sizes) }, &accesses);
         assert_eq!(counts(&other), counts(&together), "{threads} threads");
     }
 }
@@ -519,7 +522,7 @@ fn what_the_tenants_hit_adds_up_to_every_row_and_changes_none() {
     let (folder, _) = with_tenants(20_000);
     let sizes = [Size::Bytes(6000), Size::Bytes(50_000)];
     for warmup in [Warmup::Accesses(0), Warmup::Accesses(777), Warmup::Share(0.2), Warmup::Share(0.0)] {
-        let without = Plan { warmup, ..plan(&ALL, &sizes) };
+        let without = Plan { warmup, ..plan(ALL, &sizes) };
         let with = run_over(&Plan { tenants: Some(3), ..without.clone() }, &folder);
         assert_eq!(counts(&with), counts(&run_over(&without, &folder)), "{warmup:?}");
         assert_eq!(with.tenants.len(), 5);

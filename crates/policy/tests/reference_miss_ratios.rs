@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use flashwright_policy::eviction::Kind;
 use flashwright_policy::eviction::clairvoyant::next_uses;
-use flashwright_policy::simulate::flash::{Flash, FlashRules, Log, Sets};
+use flashwright_policy::simulate::flash::{Flash, FlashRules, Kangaroo, KangarooRules, Log, Sets};
 use flashwright_policy::simulate::{
     Access, Counts, Policy, Request, RuleBook, Settings, Simulator, numbered,
 };
@@ -173,15 +173,23 @@ fn flash_designs_miss_and_write_as_in_the_reference() {
         let mut simulator: Box<dyn Simulator> = match &row[5][..2] {
             "LS" => Box::new(Flash::new(Log::new(flash, 256 << 10), rules(dram - index))),
             "SA" => Box::new(Flash::new(Sets::new(flash, 4096), rules(dram))),
+            "Ka" => Box::new(Flash::new(Kangaroo::new(flash, KangarooRules::default()), rules(dram))),
             _ => continue,
         };
+        // Kangaroo's simulator has a log of 2.8 blocks here, ours of two: it writes 13 % more.
+        let (misses_differ, writes_differ) = if &row[5][..2] == "Ka" { (0.01, 0.15) } else { (0.001, 0.01) };
         simulator.run(&accesses, &[]);
         let counts = simulator.counts();
         let (misses, writes): (f64, f64) = (row[9].parse().unwrap(), row[12].parse().unwrap());
         let our_writes = counts.written_weight as f64 / counts.insert_weight as f64;
-        assert!((counts.miss_ratio() - misses).abs() < 0.001, "{}: {} misses", &row[5], counts.miss_ratio());
-        assert!((our_writes / writes - 1.0).abs() < 0.01, "{}: {our_writes} written", &row[5]);
+        assert!(
+            (counts.miss_ratio() - misses).abs() < misses_differ,
+            "{}: {} misses",
+            &row[5],
+            counts.miss_ratio()
+        );
+        assert!((our_writes / writes - 1.0).abs() < writes_differ, "{}: {our_writes} written", &row[5]);
         compared += 1;
     }
-    assert_eq!(compared, 2);
+    assert_eq!(compared, 3);
 }

@@ -1,7 +1,9 @@
 //! Flash caches that can be simulated, by name, and what is common to them.
 
 use policy::simulate::Simulator;
-use policy::simulate::flash::{Flash, FlashCache, FlashRules, Log, Sets};
+use policy::simulate::flash::{
+    Flash, FlashCache, FlashRules, HashLog, HashLogRules, Kangaroo, KangarooRules, Log, Sets,
+};
 
 use super::regions::Regions;
 
@@ -10,8 +12,15 @@ use super::regions::Regions;
 pub enum Design {
     /// A log of small blocks behind DRAM, a model.
     Log,
+    /// A log in hash order behind DRAM, a model.
+    HashLog {
+        /// The part of each region for objects that were hit.
+        readmission_percent: u8,
+    },
     /// Set-associative behind DRAM, a model.
     SetAssociative,
+    /// A small log in front of sets behind DRAM, a model.
+    Kangaroo,
     /// The engine's own regions in one of their orders.
     Regions(Regions),
 }
@@ -21,7 +30,7 @@ pub enum Design {
 pub struct FlashSettings {
     /// DRAM before the flash, bytes.
     pub dram_bytes: u64,
-    /// Log: bytes of that DRAM that a byte of flash takes for the index.
+    /// Logs: bytes of that DRAM that a byte of flash takes for the index.
     pub index_ratio: f64,
     /// Bytes that every object takes besides its own.
     pub object_overhead_bytes: u32,
@@ -51,7 +60,10 @@ impl Design {
     pub(super) fn named(plain: &str) -> Option<Self> {
         match plain {
             "log" => Some(Self::Log),
+            "hashlog" => Some(Self::HashLog { readmission_percent: 25 }),
+            "hashlogfifo" => Some(Self::HashLog { readmission_percent: 0 }),
             "setassociative" => Some(Self::SetAssociative),
+            "kangaroo" => Some(Self::Kangaroo),
             _ => Regions::named(plain).map(Self::Regions),
         }
     }
@@ -59,21 +71,31 @@ impl Design {
     /// Bytes of its blocks at a size, where so many are asked for; `None` where it has none.
     pub(super) fn block_bytes(&self, size_bytes: u64, asked_bytes: u64) -> Option<u64> {
         match self {
-            Self::Log => Some(asked_bytes.min(size_bytes)),
-            Self::SetAssociative => None,
+            Self::Log | Self::HashLog { .. } => Some(asked_bytes.min(size_bytes)),
+            Self::SetAssociative | Self::Kangaroo => None,
             Self::Regions(regions) => Some(regions.block_bytes(size_bytes, Some(asked_bytes))),
         }
     }
 
     /// An empty cache of so many bytes.
     pub(super) fn simulator(&self, size_bytes: u64, settings: &FlashSettings) -> Box<dyn Simulator> {
+        let index_bytes = (size_bytes as f64 * settings.index_ratio) as u64;
         match self {
             Self::Log => {
                 let block_bytes = settings.block_bytes.unwrap_or(256 << 10);
-                let index_bytes = (size_bytes as f64 * settings.index_ratio) as u64;
                 behind_dram(Log::new(size_bytes, block_bytes), settings, index_bytes)
             }
+            Self::HashLog { readmission_percent } => {
+                let default = HashLogRules::of_engine(size_bytes, f64::from(*readmission_percent) / 100.0);
+                let region_weight = settings.block_bytes.unwrap_or(default.region_weight);
+                let rules = HashLogRules { region_weight, ..default };
+                behind_dram(HashLog::new(size_bytes, rules), settings, index_bytes)
+            }
             Self::SetAssociative => behind_dram(Sets::new(size_bytes, settings.set_bytes), settings, 0),
+            Self::Kangaroo => {
+                let rules = KangarooRules { set_weight: settings.set_bytes, ..KangarooRules::default() };
+                behind_dram(Kangaroo::new(size_bytes, rules), settings, 0)
+            }
             Self::Regions(regions) => regions.simulator(size_bytes, settings.block_bytes),
         }
     }

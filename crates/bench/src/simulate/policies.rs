@@ -88,7 +88,10 @@ pub static POLICIES: &[About] = &[
     about("ripq", &[], "flash: RIPQ with S4LRU; also ripqK (K insertion points), ripq-gdsf, ripqK-lru"),
     about("sipq", &[], "flash: SIPQ, RIPQ with a single insertion point"),
     about("log", &["log-structured"], "flash: log of small blocks behind DRAM"),
+    about("hash-log", &[], "flash: log in hash order behind DRAM that readmits objects that were hit"),
+    about("hash-log-fifo", &[], "flash: the same without readmission"),
     about("set-associative", &["sets"], "flash: sets written as a whole, behind DRAM"),
+    about("kangaroo", &[], "flash: a log of 5 % in front of sets, behind DRAM"),
 ];
 
 impl Named {
@@ -125,13 +128,13 @@ impl Named {
     /// Whether it is a log with an index in DRAM.
     #[must_use]
     pub fn is_log(&self) -> bool {
-        matches!(self.what, What::Design(Design::Log))
+        matches!(self.what, What::Design(Design::Log | Design::HashLog { .. }))
     }
 
     /// Whether it has sets.
     #[must_use]
     pub fn has_sets(&self) -> bool {
-        matches!(self.what, What::Design(Design::SetAssociative))
+        matches!(self.what, What::Design(Design::SetAssociative | Design::Kangaroo))
     }
 
     /// Whether it has blocks.

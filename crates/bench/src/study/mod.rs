@@ -10,6 +10,7 @@ pub mod experiment;
 mod flashcache;
 mod given;
 mod runner;
+mod small_objects;
 mod soc_size;
 mod tenants;
 mod utilisation;
@@ -142,7 +143,7 @@ pub const REPORTED_ONLY: &str = "reported only";
 
 /// All studies, each paper's in its order: `fdp-`, "Towards Efficient Flash Caches with Emerging NVMe Flexible Data
 /// Placement SSDs", EuroSys '25; `cdn-`, "The Evolution of Advanced Caching in the Facebook CDN", Facebook Research, 2016;
-/// `flashcache-`, "Flashcache at Facebook: From 2010 to 2013 and beyond", 2013.
+/// `flashcache-`, "Flashcache at Facebook: From 2010 to 2013 and beyond", 2013; `small-objects`, several papers.
 pub const STUDIES: &[Study] = &[
     Study {
         name: "fdp-fig5",
@@ -311,6 +312,13 @@ pub const STUDIES: &[Study] = &[
         takes_trace: false,
         takes_scale: false,
         run: flashcache::v2_v3::run,
+    },
+    Study {
+        name: "small-objects",
+        title: "Small objects on flash: sets, Kangaroo, logs",
+        takes_trace: true,
+        takes_scale: false,
+        run: small_objects::run,
     },
 ];
 

@@ -104,22 +104,22 @@ enum TypedSize {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Flash caches")]
 struct FlashArguments {
-    /// log, set-associative: DRAM in front of flash, an LRU whose evictions go to flash [default: 0]
+    /// log, hash-log, set-associative, kangaroo: DRAM in front of flash, an LRU whose evictions go to flash [default: 0]
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     dram: Option<u64>,
-    /// log: bytes of that DRAM that the index takes per byte of flash [default: 0]
+    /// log, hash-log: bytes of that DRAM that the index takes per byte of flash [default: 0]
     #[arg(long, value_name = "RATIO", requires = "dram")]
     index_ratio: Option<f64>,
-    /// log, set-associative: overhead of each object [default: 0]
+    /// log, hash-log, set-associative, kangaroo: overhead of each object [default: 0]
     #[arg(long, value_name = "BYTES", value_parser = quantity::number::<u32>)]
     object_overhead: Option<u32>,
-    /// log, set-associative: treat larger objects as having this size, overhead included
+    /// log, hash-log, set-associative, kangaroo: treat larger objects as having this size, overhead included
     #[arg(long, value_name = "BYTES", value_parser = quantity::number::<u32>)]
     object_limit: Option<u32>,
-    /// Block size [default: 256KiB for log; others 64MiB, or 1/512 of the cache if that is less]
+    /// Block size [default: 256KiB for log; 1/448 of the cache for hash-log; others 64MiB, or 1/512 of the cache if that is less]
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     block_size: Option<u64>,
-    /// set-associative: set size [default: 4096]
+    /// set-associative, kangaroo: set size [default: 4096]
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     set_size: Option<u64>,
 }

@@ -278,12 +278,12 @@ fn a_flag_that_no_policy_heeds_is_named() {
     let directory = tempfile::tempdir().unwrap();
     let trace = trace(directory.path(), TEXTBOOK);
     for (policies, flag, value, heeded_by) in [
-        ("lru,sieve", "--dram", "1MiB", "log and set-associative"),
-        ("ripq", "--dram", "1MiB", "log and set-associative"),
-        ("lru", "--object-overhead", "1", "log and set-associative"),
-        ("lru", "--object-limit", "9", "log and set-associative"),
-        ("set-associative", "--block-size", "4096", "flash caches other than set-associative"),
-        ("log,lru", "--set-size", "4096", "set-associative"),
+        ("lru,sieve", "--dram", "1MiB", "log, hash-log, set-associative and kangaroo"),
+        ("ripq", "--dram", "1MiB", "log, hash-log, set-associative and kangaroo"),
+        ("lru", "--object-overhead", "1", "log, hash-log, set-associative and kangaroo"),
+        ("lru", "--object-limit", "9", "log, hash-log, set-associative and kangaroo"),
+        ("set-associative", "--block-size", "4096", "flash caches other than set-associative and kangaroo"),
+        ("log,lru", "--set-size", "4096", "set-associative and kangaroo"),
         ("sieve,log", "--refresh", "60", "lru, lru2q and tinylfu"),
         ("ripq", "--rules", "paper", "policies other than flash caches"),
         ("log", "--size-on-hit", "update", "policies other than flash caches"),
@@ -297,7 +297,7 @@ fn a_flag_that_no_policy_heeds_is_named() {
         assert!(err(&output).contains(&told), "{}", err(&output));
         let heeding = match heeded_by {
             "policies other than flash caches" | "lru, lru2q and tinylfu" => "lru",
-            "flash caches other than set-associative" => "log",
+            "flash caches other than set-associative and kangaroo" => "log",
             _ => "set-associative",
         };
         let both = format!("{policies},{heeding}");

@@ -25,7 +25,7 @@ pub(super) fn warnings(arguments: &Arguments, policies: &[Named]) -> Vec<String>
 
 fn flags(arguments: &Arguments) -> [Flag; 9] {
     const EXACT: &str = "policies other than flash caches";
-    const BEHIND_DRAM: &str = "log and set-associative";
+    const BEHIND_DRAM: &str = "log, hash-log, set-associative and kangaroo";
     let flash = &arguments.flash;
     let flag = |name, is_given, is_heeded, by| Flag { name, is_given, is_heeded, by };
     [
@@ -33,15 +33,15 @@ fn flags(arguments: &Arguments) -> [Flag; 9] {
         flag("--size-on-hit", arguments.size_on_hit.is_some(), Named::has_rules, EXACT),
         flag("--refresh", arguments.refresh.is_some(), Named::refreshes, "lru, lru2q and tinylfu"),
         flag("--dram", flash.dram.is_some(), Named::is_behind_dram, BEHIND_DRAM),
-        flag("--index-ratio", flash.index_ratio.is_some(), Named::is_log, "log"),
+        flag("--index-ratio", flash.index_ratio.is_some(), Named::is_log, "log and hash-log"),
         flag("--object-overhead", flash.object_overhead.is_some(), Named::is_behind_dram, BEHIND_DRAM),
         flag("--object-limit", flash.object_limit.is_some(), Named::is_behind_dram, BEHIND_DRAM),
         flag(
             "--block-size",
             flash.block_size.is_some(),
             Named::has_blocks,
-            "flash caches other than set-associative",
+            "flash caches other than set-associative and kangaroo",
         ),
-        flag("--set-size", flash.set_size.is_some(), Named::has_sets, "set-associative"),
+        flag("--set-size", flash.set_size.is_some(), Named::has_sets, "set-associative and kangaroo"),
     ]
 }

@@ -2,18 +2,23 @@
 //!
 //! A flash cache evicts and moves more than one object at a time, and pays for it in hits; a model of it beside the exact
 //! policy shows how much. [`Flash`] is DRAM (an LRU, possibly of no size) before any [`FlashCache`]: [`Log`] (blocks written
-//! one behind the other) or [`Sets`] (set-associative). Caches that the engine has are simulated by the engine itself.
+//! one behind the other), [`HashLog`] (regions in the order of hashes), [`Kangaroo`] (a log in front of sets) or [`Sets`]
+//! (set-associative). The engine's caches of large objects are simulated by the engine itself.
 
 mod blocks;
 mod front;
+mod hash_log;
 mod hybrid;
+mod kangaroo;
 mod log;
 mod sets;
 #[cfg(test)]
 mod tests;
 
 pub use front::{Flash, FlashRules};
+pub use hash_log::{HashLog, HashLogRules};
 pub use hybrid::{Hybrid, HybridCounts, HybridRules};
+pub use kangaroo::{Kangaroo, KangarooRules};
 pub use log::Log;
 pub use sets::Sets;
 

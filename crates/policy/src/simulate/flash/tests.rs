@@ -48,6 +48,60 @@ fn keeps_its_promises<F: FlashCache>(make: impl Fn(u64) -> F) {
 fn every_flash_cache_holds_what_came_in_and_no_more_than_fits() {
     keeps_its_promises(|capacity| Log::new(capacity, capacity / 10));
     keeps_its_promises(|capacity| Sets::new(capacity, 100));
+    let rules = KangarooRules { log_share: 0.3, set_weight: 100, block_weight: 100, threshold: 2 };
+    keeps_its_promises(|capacity| Kangaroo::new(capacity, rules));
+    for readmission_share in [0.0, 0.25] {
+        keeps_its_promises(|capacity| HashLog::new(capacity, small_pages(capacity / 3, readmission_share)));
+    }
+}
+
+/// Regions of one page without headers.
+fn small_pages(region_weight: u64, readmission_share: f64) -> HashLogRules {
+    let page_weight = region_weight;
+    HashLogRules { region_weight, page_weight, page_overhead: 0, object_overhead: 0, readmission_share }
+}
+
+/// Regions of 45 have four objects of 10, since half an object of the page stays unused.
+#[test]
+fn hash_log_evicts_the_oldest_region_and_readmits_objects_that_were_hit() {
+    for (readmission_share, expected) in [(0.0, vec![4, 5, 6, 7, 8]), (0.25, vec![1, 4, 5, 6, 7, 8])] {
+        let mut cache = HashLog::new(90, small_pages(45, readmission_share));
+        insert(&mut cache, 0..8);
+        assert_eq!((held(&cache).len(), cache.written_weight()), (8, 45));
+        cache.hit(1);
+        insert(&mut cache, 8..9);
+        assert_eq!((held(&cache), cache.written_weight()), (expected, 90));
+    }
+}
+
+/// Two blocks of log of two objects each, and one set of four.
+#[test]
+fn kangaroo_moves_objects_of_one_set_together_and_drops_an_object_alone() {
+    let rules = KangarooRules { log_share: 0.5, set_weight: 40, block_weight: 20, threshold: 2 };
+    let mut cache = Kangaroo::new(80, rules);
+    insert(&mut cache, 0..4);
+    assert_eq!((held(&cache), cache.written_weight()), (vec![0, 1, 2, 3], 40));
+    insert(&mut cache, 4..5);
+    assert_eq!((held(&cache), cache.written_weight()), (vec![0, 1, 2, 3, 4], 90));
+    let mut cache = Kangaroo::new(80, KangarooRules { threshold: 5, ..rules });
+    insert(&mut cache, 0..4);
+    cache.hit(1);
+    insert(&mut cache, 4..5);
+    assert_eq!(
+        (held(&cache), cache.written_weight()),
+        (vec![1, 2, 3, 4], 60),
+        "object 1 was hit, object 0 was not"
+    );
+}
+
+/// 300-byte objects in pages of 4 KiB: 4096 bytes hold 12.85 of them.
+#[test]
+fn hash_log_writes_headers_and_the_unused_ends_of_pages() {
+    let mut cache = HashLog::new(4 << 20, HashLogRules::of_engine(4 << 20, 0.0));
+    let count = 100_000;
+    (0..count).for_each(|object| cache.insert(&[Newcomer { object, weight: 300 }]));
+    let amplification = cache.written_weight() as f64 / f64::from(count * 300);
+    assert!((1.05..1.08).contains(&amplification), "{amplification}");
 }
 
 fn insert(cache: &mut impl FlashCache, objects: std::ops::Range<u32>) {
