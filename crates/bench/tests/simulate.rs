@@ -100,6 +100,7 @@ const ALL: &[&str] = &[
     "clock",
     "arc",
     "2q",
+    "lirs",
     "mcdipper",
     "blockcache",
     "ripq",

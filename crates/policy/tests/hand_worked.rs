@@ -306,6 +306,7 @@ fn the_pinned_run_is_as_it_was_and_none_beats_min() {
         ("clock", 40567),
         ("arc", 52786),
         ("2q", 51729),
+        ("lirs", 52464),
     ];
     let hits: Vec<(&str, u64)> = hits.iter().map(|(name, hits)| (name.as_str(), *hits)).collect();
     assert_eq!(hits, pinned);

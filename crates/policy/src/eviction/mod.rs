@@ -6,6 +6,7 @@ pub mod clairvoyant_sized;
 pub mod clock;
 pub mod fifo;
 pub mod gdsf;
+pub mod lirs;
 pub mod lru;
 pub mod lru_2q;
 pub mod mid_point;
@@ -27,6 +28,7 @@ pub use clairvoyant_sized::ClairvoyantSized;
 pub use clock::Clock;
 pub use fifo::Fifo;
 pub use gdsf::Gdsf;
+pub use lirs::Lirs;
 pub use lru::{Lru, LruConfig};
 pub use lru_2q::{Lru2q, Lru2qConfig};
 pub use refresh::Refresh;
@@ -73,6 +75,8 @@ pub enum Kind {
     Arc,
     /// [`TwoQ`].
     TwoQ,
+    /// [`Lirs`].
+    Lirs,
 }
 
 const FOUR: NonZeroU8 = NonZeroU8::new(4).expect("not zero");
@@ -95,6 +99,7 @@ const NAMES: &[(&str, Kind)] = &[
     ("clock", Kind::Clock),
     ("arc", Kind::Arc),
     ("2q", Kind::TwoQ),
+    ("lirs", Kind::Lirs),
     // CacheBench's: "5B" is how it compresses pointers.
     ("LRU5B", Kind::Lru),
     ("LRU5B2Q", Kind::Lru2q),
@@ -102,7 +107,7 @@ const NAMES: &[(&str, Kind)] = &[
 
 impl Kind {
     /// One of each, segmented LRU with four segments.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Fifo,
         Self::Lru,
         Self::ExactLru,
@@ -118,6 +123,7 @@ impl Kind {
         Self::Clock,
         Self::Arc,
         Self::TwoQ,
+        Self::Lirs,
     ];
 
     /// The names of all policies, for help texts.
@@ -211,6 +217,7 @@ pub fn build(config: &EvictionConfig, capacity_weight: u64) -> Box<dyn Eviction>
         Kind::Lfu => Box::new(Gdsf::lfu()),
         Kind::Clock => Box::new(Clock::new()),
         Kind::Arc => Box::new(AdaptiveReplacement::new(capacity_weight, ArcRules::Paper)),
+        Kind::Lirs => Box::new(Lirs::new(capacity_weight)),
         Kind::TwoQ => Box::new(TwoQ::new(capacity_weight, TwoQRules::Paper)),
     }
 }

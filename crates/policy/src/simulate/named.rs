@@ -3,7 +3,7 @@
 use super::{Rules, Simulation, Simulator, SizeOnHit};
 use crate::eviction::gdsf::Cost;
 use crate::eviction::{
-    AdaptiveReplacement, ArcRules, Clairvoyant, ClairvoyantSized, Clock, Fifo, Gdsf, Kind, Lru, Lru2q,
+    AdaptiveReplacement, ArcRules, Clairvoyant, ClairvoyantSized, Clock, Fifo, Gdsf, Kind, Lirs, Lru, Lru2q,
     Lru2qConfig, LruConfig, Refresh, S3Fifo, S3FifoRules, Sieve, Slru, SlruRules, TinyLfu, TwoQ, TwoQRules,
     WTinyLfu,
 };
@@ -134,6 +134,7 @@ impl Policy {
                 let rules = if is_reference { ArcRules::Reference } else { ArcRules::Paper };
                 simulate!(AdaptiveReplacement::new(capacity_weight, rules))
             }
+            Kind::Lirs => simulate!(Lirs::new(capacity_weight)),
             Kind::TwoQ => {
                 let rules = if is_reference { TwoQRules::Reference } else { TwoQRules::Paper };
                 simulate!(TwoQ::new(capacity_weight, rules))
