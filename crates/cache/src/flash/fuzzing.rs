@@ -1,10 +1,10 @@
-//! Every format on flash, on bytes that nobody wrote: for the fuzz targets alone.
+//! Decodes arbitrary bytes as every format on flash; for fuzz targets only.
 //!
-//! Checksums are made right first. What flips by itself they find; these checks are about what they vouch for wrongly.
+//! Checksums are corrected first, so that the checks behind them are tested too.
 
 use super::{region, soc, superblock};
 
-/// The first byte chooses the format, the rest is the content. Nothing panics, and what is read back is what was there.
+/// The first byte selects the format, the rest is the content. Decoding must not panic, and encoding the result must give the content back.
 pub fn check(data: &[u8]) {
     let Some((&format, bytes)) = data.split_first() else { return };
     match format % 5 {

@@ -37,7 +37,7 @@ pub(super) struct Head {
     pub next_sequence: u64,
 }
 
-/// A region as a snapshot tells of it.
+/// A region in a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Held {
     pub id: RegionId,
@@ -45,7 +45,7 @@ pub(super) struct Held {
     pub point: InsertionPoint,
     pub sequence: u64,
     pub entries: u32,
-    /// Of which so many are live.
+    /// The number of live entries.
     pub live: u32,
 }
 
@@ -122,7 +122,7 @@ impl Tail {
     }
 }
 
-/// A snapshot that is sound, still as bytes where it tells of items: decoded they are several times as long.
+/// A verified snapshot whose items are still encoded: decoded they are several times as long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Snapshot<'a> {
     pub head: Head,

@@ -117,7 +117,7 @@ counters! {
     regions_deferred,
     /// Regions reclaimed out of turn, while much was being written again, because they needed little of it.
     cold_victims,
-    /// Regions reclaimed out of turn because most of them was dead; what was alive in them was written again.
+    /// Regions reclaimed early because most of their bytes were dead; their live items were rewritten.
     compactions,
 }
 
@@ -153,7 +153,7 @@ pub struct Memory {
     pub index_bytes: usize,
     /// Region buffers, allocated or yet to be.
     pub buffer_bytes: usize,
-    /// One small record a region, and what the policy keeps of regions and virtual blocks.
+    /// A small record per region, and the policy's state of regions and virtual blocks.
     pub region_bytes: usize,
 }
 

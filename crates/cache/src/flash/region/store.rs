@@ -1,4 +1,4 @@
-//! The store: what goes in, what is forgotten, and the background step.
+//! The store: inserts, removals, and the background step.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -54,12 +54,12 @@ pub struct RegionStore {
 
 pub use crate::flash::OnEviction;
 
-/// Tells one life of a store from another on the same device. What an earlier store wrote is never believed, so each
-/// created store needs an identity of its own: a random number will do.
+/// Distinguishes a store from earlier ones on the same device, whose items must not be read. Each new store needs its own identity; a
+/// random number suffices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreId(pub u64);
 
-/// A region of the store, and what is in it.
+/// A region of the store with its content.
 pub(super) struct Region {
     pub content: Mutex<Content>,
     failures: AtomicU8,
@@ -243,7 +243,7 @@ impl RegionStore {
     ) -> Result<Staged, Refusal> {
         let units = self.units(item)?;
         let reservation = self.reserve(item, units, self.point(placing), claim)?;
-        // Read first: most often it is 0, and nobody else's cache line is taken away.
+        // Read first: the counter is usually 0, and a read does not take the cache line from other threads.
         if claim == Claim::New && self.since_new.load(Ordering::Relaxed) > 0 {
             self.since_new.store(0, Ordering::Relaxed);
         }
@@ -397,8 +397,8 @@ impl RegionStore {
     /// Whether an item that does not need a new region, or that can have one, would be taken now.
     #[must_use]
     pub fn ready(&self) -> bool {
-        // Of several points, nobody knows which one the next item asks for. While each has its region, they may hold all
-        // buffers but the reserve, and none comes back before an item closes one: that must not wait for a buffer.
+        // With several insertion points, the next item may need any of them. While each has its region, they may hold all buffers but the
+        // reserve, and none becomes free before an item closes a region: that must not wait for a buffer.
         let is_open = |point: &Point| point.open.lock().is_some();
         !self.is_held_back() && (self.supply.has(Claim::New) || self.points.iter().all(is_open))
     }

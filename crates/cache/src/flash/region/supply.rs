@@ -31,14 +31,14 @@ pub(crate) struct Supply {
     /// There is something for [`super::RegionStore::step`] to do.
     pub(crate) work: Event,
     region_bytes: usize,
-    /// Whether reinsertions took of the reserve of regions and reclaim has not refilled it. Kept beside the stock for
-    /// those who look at every insertion.
+    /// Whether reinsertions used the reserve of regions and no reclaim has refilled it. Kept beside the stock because every insertion reads
+    /// it.
     below_reserve: AtomicBool,
 }
 
 struct Stock {
     clean: VecDeque<RegionId>,
-    /// Regions with nothing in them that the device is yet to be told of.
+    /// Empty regions that are yet to be trimmed.
     untrimmed: VecDeque<RegionId>,
     /// Regions that requests under way are changing.
     changing: HashMap<RegionId, Changing>,
@@ -53,7 +53,7 @@ struct Stock {
     reserve: usize,
     /// Regions being reclaimed now.
     reclaiming: usize,
-    /// Regions that may be reclaimed at once.
+    /// Regions that may be reclaimed concurrently.
     most_reclaiming: usize,
     /// Regions being flushed now,
     flushing: usize,
@@ -153,9 +153,8 @@ impl Supply {
         self.came_back.notify(usize::MAX);
     }
 
-    /// The two ends of a request that changes a region, which is not clean before the request has ended. A device carries out
-    /// what was begun though nobody waits for it any more, and in any order: what is dropped half way would else spoil
-    /// what the region is filled with next.
+    /// The two ends of a request that changes a region. The region is not clean before the request completes: the device executes a
+    /// submitted request even if its task is dropped, in any order, and would otherwise overwrite the next content of the region.
     pub(crate) fn begin_change(self: &Arc<Self>, region: RegionId) -> (Completion, Pending) {
         self.stock.lock().changing.entry(region).or_default().requests += 1;
         let (told, pending) = Completion::pair();
@@ -301,7 +300,7 @@ impl Supply {
         self.work.notify(usize::MAX);
     }
 
-    /// A flush was left half way. Others come first: what it waits for may take long.
+    /// A flush was interrupted. Others come first, since its transfer may take long.
     pub(crate) fn put_back(&self, flush: Flush) {
         self.stock.lock().sealed.push_back(flush);
         self.work.notify(usize::MAX);
@@ -328,7 +327,7 @@ impl Supply {
         self.came_back.notify(usize::MAX);
     }
 
-    /// Whether somebody flushes a region, so that its buffer will come back.
+    /// Whether a task flushes a region, whose buffer will then become free.
     pub(crate) fn is_flushing(&self) -> bool {
         self.stock.lock().flushing > 0
     }

@@ -1,7 +1,8 @@
-//! The table at the end of a region: what is in it, without reading it.
+//! The table at the end of a region: its items, without their values.
 //!
-//! Reclaim and recovery need hashes and places, not values. 16 bytes an entry at the end of the region save them
-//! reading the other 99.9 %.
+//! Reclaim and recovery need hashes and locations, not values. A table of 16 bytes per entry at the end of the region saves reading the
+//! other
+//! 99.9 %.
 //!
 //! ```text
 //!             record, 16 bytes an entry, in the order of the entries
@@ -52,7 +53,7 @@ pub(crate) struct Record {
     pub live: bool,
 }
 
-/// Which filling of which store a table must belong to.
+/// The store and filling to which a table must belong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Filling {
     pub store: u64,
@@ -95,7 +96,7 @@ pub(crate) fn encode(records: &[Record], filling: Filling, into: &mut [u8]) {
     into[crc_at..].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Reads a table of `count` entries that ends with `bytes`. What came before it in `bytes` does not matter.
+/// Reads a table of `count` entries at the end of `bytes`. Earlier bytes are ignored.
 pub(crate) fn decode(bytes: &[u8], count: usize, filling: Filling) -> Result<Vec<Record>, TableDamage> {
     let start = bytes.len().checked_sub(table_bytes(count)).ok_or(TableDamage::Inconsistent)?;
     let table = &bytes[start..];
@@ -126,7 +127,7 @@ pub(crate) fn decode(bytes: &[u8], count: usize, filling: Filling) -> Result<Vec
     };
     let records = table[..count * RECORD_BYTES].chunks_exact(RECORD_BYTES);
     let records = records.map(&mut record).collect::<Result<Vec<_>, _>>()?;
-    // The checksum vouches for what was written; these two for who wrote it.
+    // The checksum verifies the content; these two verify that the writer had the same layout.
     if u32_at(trailer, COUNT) as usize != count || u32_at(trailer, UNITS) != unit {
         return Err(TableDamage::Inconsistent);
     }

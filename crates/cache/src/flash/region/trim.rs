@@ -1,5 +1,4 @@
-//! A region that was emptied, on its way to the clean ones: the device is told first that nobody will read it any more,
-//! if it is to be told.
+//! An emptied region on its way to the clean ones: it is trimmed first, if trims are enabled.
 
 use device::Request;
 
@@ -10,8 +9,8 @@ use super::stats::Counters;
 use super::store::{Content, RegionStore};
 
 impl RegionStore {
-    /// Nothing of what a region holds on flash counts any more. Readers still on their way to it learn so before it
-    /// goes: by the trim, or by whoever fills it next.
+    /// Marks the content of a region as dead. Readers that still refer to it learn this before it is overwritten: by the trim or by the
+    /// next filling.
     pub(super) fn give_up(&self, region: RegionId) {
         *self.region(region).content.lock() = Content::Clean;
         if self.config.trim {
@@ -21,8 +20,7 @@ impl RegionStore {
         }
     }
 
-    /// Trims one of the regions that were given up; whether there was one. It is clean when its trim has ended, though
-    /// nobody may wait for that any more.
+    /// Trims one of these regions; returns whether there was one. It is clean when its trim completes, even if the future is dropped.
     pub(super) async fn trim_next(&self, waiting: Waiting) -> bool {
         let Some(region) = self.supply.next_untrimmed() else { return false };
         let (completion, trimmed) = self.supply.begin_change(region);

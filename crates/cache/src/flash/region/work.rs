@@ -11,8 +11,8 @@ const WAKE_AGAIN_NS: u64 = 10_000_000;
 impl RegionStore {
     /// Does one piece of background work, the most urgent first: flushes a sealed region, reclaims one, or tests a retired one.
     ///
-    /// Dropping the future half way leaves the region to a later step, which goes on with its flush, or begins its reclaim anew.
-    /// Its device requests complete all the same, and the region is not filled anew before.
+    /// If the future is dropped, a later step continues the flush or repeats the reclaim. Its submitted requests complete anyway, and the
+    /// region is not filled before that.
     pub async fn step(&self, waiting: Waiting) -> Progress {
         if self.destroy_one(waiting).await {
             return Progress::Destroyed;
@@ -73,7 +73,8 @@ impl RegionStore {
     /// Closes the open regions and writes out everything that is in memory. What dropped steps left under way has ended then
     /// too: it could spoil what the next store puts there.
     ///
-    /// For a clean shutdown: a region that cannot be written now is lost. The device is not flushed. Items staged but not committed are not waited for.
+    /// For a clean shutdown: a region that cannot be written now is lost. The device is not flushed. Items staged but not committed are not
+    /// waited for.
     pub async fn drain(&self, waiting: Waiting) {
         self.destroy_all(waiting).await;
         self.close_regions();

@@ -1,4 +1,4 @@
-//! Names for what else may be on a device: so that nobody's file system becomes a cache by a slip of the keyboard.
+//! Recognises other data on a device, so that a mistyped path does not overwrite a file system.
 
 /// Signatures by offset. Those that others carry beside their own (an MBR is on GPT disks and FAT volumes) come last.
 const SIGNATURES: &[(&str, usize, &[u8])] = &[

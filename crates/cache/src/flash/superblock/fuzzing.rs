@@ -1,8 +1,8 @@
-//! Superblocks that nobody wrote.
+//! Decodes arbitrary bytes as superblocks.
 
 use super::{CHECKSUM_AT, CHECKSUM_END, Copy, ENCODED_BYTES, FORMAT_VERSION, MAGIC, checksum, read_copy};
 
-/// A superblock with a right checksum is refused or reads as what it says, to the byte.
+/// A superblock with a correct checksum is refused, or encodes to the same bytes again.
 pub(in crate::flash) fn check(content: &[u8]) {
     let mut bytes = [0; ENCODED_BYTES];
     bytes[..8].copy_from_slice(&MAGIC);

@@ -112,7 +112,7 @@ pub enum Caching {
     Lru,
     /// Segmented LRU.
     Slru {
-        /// Segments; as many as the queue has sections at most.
+        /// Number of segments; at most the number of sections of the queue.
         segments: u8,
     },
     /// Greedy-dual-size-frequency.
@@ -133,7 +133,7 @@ pub enum Caching {
 ///     Caching, CachingPolicy, Object, OwnCaching, Priority, RegionConfig, Standing,
 /// };
 ///
-/// /// What was read goes to the head, what is new to the middle.
+/// /// Read items go to the head of the queue, new ones to the middle.
 /// struct MidPoint;
 ///
 /// impl CachingPolicy for MidPoint {

@@ -140,8 +140,8 @@ impl Ripq {
 
     /// A hot region goes back to where its items were raised to, and the next is looked at. The article moves it to the head
     /// of the queue, which under segmented LRU is nearer than what most of its items earned: cold ones would stay there.
-    /// Not many in a row: the line would go round so fast that nobody is read again before he is back at its end. Not where
-    /// priorities are absolute: a region that moves as a whole forgets which of its items are worth more.
+    /// Not many in a row: the queue would advance so fast that no item is read again before it reaches the end. Not with absolute
+    /// priorities: a region that moves as a whole loses the differences between its items.
     fn defer_hot(&mut self) {
         let Some(hot_above) = self.config.hot_above.filter(|_| !self.config.caching.is_absolute()) else {
             return;

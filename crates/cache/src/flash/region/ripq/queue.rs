@@ -442,8 +442,8 @@ impl Queue {
         }
     }
 
-    /// Units of `all` that a section is to have. Where priorities are absolute, the lower ones are the smaller: who stays and
-    /// who leaves is decided near the end, and an item that is put too high by a section stays too long by all of it.
+    /// Units of `all` for a section. With absolute priorities lower sections are smaller: evictions are decided near the end, and an item
+    /// placed one section too high stays too long by that whole section.
     fn share(&self, section: usize, all: u64) -> u64 {
         let sections = self.sections.len() as u64;
         if !self.is_absolute {
@@ -517,7 +517,7 @@ impl Queue {
         (self.sections.len(), self.regions.len())
     }
 
-    /// Puts the line up again as it was. What comes back to it is told by [`reenter`](Self::reenter).
+    /// Restores the queue. [`reenter`](Self::reenter) then adds its blocks.
     pub fn recall(&mut self, begun: u64, sections: &[Vec<(BlockId, Memo)>]) {
         self.begun = begun;
         for (at, blocks) in sections.iter().enumerate() {

@@ -27,7 +27,7 @@ impl Scene {
         Self::new(RegionConfig { trim: true, ..small() })
     }
 
-    /// Writes so much that the next step reclaims a region.
+    /// Fills the store until the next step reclaims a region.
     fn with_a_reclaim_due(self) -> Self {
         for key in 0.. {
             if self.store.clean_regions() < 2 {
@@ -47,7 +47,7 @@ impl Scene {
         self.gate.held()
     }
 
-    /// Fills every region anew, then lets land what is under way.
+    /// Fills every region again, then completes the requests in flight.
     fn land_late(&self) {
         fill(&self.store, NEW_KEYS);
         assert!(self.gate.let_pass() > 0);

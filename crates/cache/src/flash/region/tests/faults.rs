@@ -1,4 +1,4 @@
-//! A device that fails and lies: what was damaged is noticed or harmless, never served.
+//! A device that fails or returns wrong data: damage is detected or harmless, and never returned.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -91,7 +91,7 @@ fn churn_with_faults(store: &RegionStore, seed: u64) -> u64 {
     found
 }
 
-/// Flips a bit of what is stored.
+/// Flips a stored bit.
 fn flip(device: &MemoryDevice, offset: u64, bit: u8) {
     let device: &dyn Device = device;
     let block = offset / 512 * 512;

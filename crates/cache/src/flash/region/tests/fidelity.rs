@@ -65,8 +65,7 @@ fn eight_points_cost_segmented_lru_at_most_half_a_percent() {
     }
 }
 
-/// The boundaries between sections are rounded up to by what comes in: without an order within sections, the least valuable
-/// stay longest of all.
+/// New items are rounded up to the boundaries of sections: without an order within sections, the least valuable ones would stay longest.
 #[test]
 fn eight_points_cost_gdsf_at_most_half_a_percent() {
     let accesses = photos(700_000, 300_000, 1);

@@ -58,7 +58,7 @@ pub(super) fn open_at(device: Arc<dyn Device>, config: RegionConfig, clock: Arc<
     RegionStore::create(device, clock, config, StoreId(7)).expect("a sound configuration")
 }
 
-/// The value of a key's version: anybody can tell what it should be.
+/// The value of a key's version, which any reader can compute.
 pub(super) fn value(key: u64, version: u64) -> Vec<u8> {
     let seed = KeyHash(key.wrapping_mul(31) ^ version << 32).remix();
     let len = 100 + (seed % 6000) as usize;

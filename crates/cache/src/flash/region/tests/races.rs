@@ -198,8 +198,8 @@ fn flush_wakes_tasks_that_wait_for_space() {
     assert!(store.ready());
 }
 
-/// A reclaim that needs a buffer looks for a sealed region to flush, and then whether somebody else flushes one. If one was sealed
-/// in between, it waited for that somebody: for itself, as it was the only one who steps.
+/// A reclaim that needs a buffer looks for a sealed region to flush, and then for a task that flushes one. If a region was sealed in
+/// between, the reclaim waited for itself, since it was the only task that steps.
 #[test]
 fn sealed_region_without_a_flush_is_flushed_by_the_waiting_task() {
     let gate = gate(small().capacity_bytes);

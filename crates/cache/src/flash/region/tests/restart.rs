@@ -16,7 +16,7 @@ fn restore(
     block_on(RegionStore::restore(Arc::clone(device) as _, clock, config, snapshot, Waiting::Thread))
 }
 
-/// A store that wrapped around, with removed and replaced items; and what it holds.
+/// A store that wrapped around, with removed and replaced items, and its expected content.
 fn used(device: &Arc<MemoryDevice>, config: &RegionConfig) -> (RegionStore, HashMap<u64, u64>) {
     let store = open(Arc::clone(device) as _, config.clone());
     for version in 0..2_000 {

@@ -1,4 +1,4 @@
-//! Many threads at once: writers that lock their key as the hybrid cache does, readers, background workers.
+//! Concurrent threads: writers that lock their key as the hybrid cache does, readers, and background workers.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -186,8 +186,7 @@ fn index_locations_are_valid_after_clears_beside_writers() {
     }
 }
 
-/// A region that was opened while somebody looked who has to be waited for was waited for, and nobody closed it: without
-/// another insert he waited for ever.
+/// A region that was opened during the search for regions to wait for was included, and no insert closed it: the task waited for ever.
 #[test]
 fn settle_beside_the_last_insert_completes() {
     let store = &open(Arc::new(MemoryDevice::new(small().capacity_bytes)), small());

@@ -114,8 +114,7 @@ fn a_priority_goes_to_the_nearest_point_at_or_above() {
     }
 }
 
-/// Once all ranks were taken, each raise looked at the whole line for one that was not, in vain, and whatever was raised was put
-/// into the last of them for good.
+/// With all ranks in use, each raise searched the whole queue for a free one in vain, and all raised items were put into the last block.
 #[test]
 fn raise_in_a_long_queue_does_not_visit_all_of_it() {
     let regions = 75_000;

@@ -109,7 +109,7 @@ impl Twin {
     }
 }
 
-/// Both, and what the store would do between them.
+/// The queue and its model, with the steps that the store would make between calls.
 struct Pair {
     queue: Ripq,
     twin: Twin,
