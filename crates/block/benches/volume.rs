@@ -1,6 +1,6 @@
-//! What a volume costs beside its devices: CPU per request on devices in memory, which take a copy each.
+//! CPU time per request of a volume on devices in memory, which copy the data once each.
 //!
-//! `cargo bench -p flashwright-block --bench volume`; with `-- --test` a short run that only shows that it works.
+//! `cargo bench -p flashwright-block --bench volume`; with `-- --test` a short run that checks that it works.
 #![allow(clippy::print_stdout, reason = "a benchmark tells what it measured")]
 #![allow(clippy::unwrap_used, reason = "in a benchmark, what cannot be unwrapped is the finding")]
 
@@ -47,7 +47,7 @@ async fn run(requests: u64) {
     );
 }
 
-/// CPU of this process, user and system.
+/// CPU time of this process, user and system.
 fn cpu_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

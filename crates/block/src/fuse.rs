@@ -29,23 +29,23 @@ use fuser::{
 use rustix::fs::OFlags;
 use rustix::mount::{UnmountFlags, unmount};
 
-use crate::export::{Caller, Client, Export, Operation};
+use crate::export::{Client, Export, Operation, Reply};
 
 /// A mounted file system with one file. Dropping it unmounts it.
 pub struct Mounted {
     /// Never dropped: fuser's session would unmount the file system that is at the path by then, even another one. Its descriptor
     /// stays open until the process ends.
     session: Option<ManuallyDrop<BackgroundSession>>,
-    place: PathBuf,
+    path: PathBuf,
     /// Identity of its root directory: device number and inode.
-    known_by: Option<(u64, u64)>,
+    identity: Option<(u64, u64)>,
 }
 
 /// The result of unmounting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unmounted {
     /// The file system is gone.
-    Whole,
+    Completely,
     /// It is detached from its path, but its file is still open. Requests are answered until the process ends and fail
     /// afterwards.
     InUse,
@@ -55,10 +55,10 @@ pub enum Unmounted {
 const SOURCE: &str = "flashwright";
 
 /// Time within which the kernel ends the session after an unmount.
-const END_NS: u64 = 1_000_000_000;
+const SESSION_END_NS: u64 = 1_000_000_000;
 
 /// Cache time of attributes in the kernel: they never change.
-const FOR_GOOD: Duration = Duration::from_secs(86_400);
+const ATTRIBUTE_TTL: Duration = Duration::from_secs(86_400);
 
 /// Inode of the file; the directory is [`INodeNo::ROOT`].
 const FILE: INodeNo = INodeNo(2);
@@ -68,7 +68,7 @@ const FILE: INodeNo = INodeNo(2);
 static MOUNTS: AtomicU64 = AtomicU64::new(0);
 
 /// Concurrent requests from the kernel.
-const AT_ONCE: u16 = 64;
+const MAX_BACKGROUND: u16 = 64;
 
 /// Modes of `fallocate(2)`: `FALLOC_FL_ZERO_RANGE`, `FALLOC_FL_PUNCH_HOLE` and `FALLOC_FL_KEEP_SIZE`. The file always keeps its
 /// size.
@@ -77,24 +77,24 @@ const PUNCH_HOLE: i32 = 0x02;
 const KEEP_SIZE: i32 = 0x01;
 
 /// Shorter holes are made by writing zeros if necessary.
-const LONG_BYTES: u64 = 256 << 10;
+const MAX_WRITTEN_HOLE_BYTES: u64 = 256 << 10;
 
 impl Mounted {
-    /// Mounts a file system at the directory `place`, with `export` as its file `name`. The export must accept any
+    /// Mounts a file system at the directory `path`, with `export` as its file `name`. The export must accept any
     /// offset and length.
     ///
     /// # Errors
     /// If it cannot be mounted, for example without FUSE, permission or the directory.
-    pub fn at(place: &Path, name: &str, export: Arc<dyn Export>) -> io::Result<Self> {
+    pub fn at(path: &Path, name: &str, export: Arc<dyn Export>) -> io::Result<Self> {
         let mut config = Config::default();
         config.mount_options =
             vec![MountOption::FSName(SOURCE.into()), MountOption::RW, MountOption::NoAtime];
-        let place = place.canonicalize()?;
+        let path = path.canonicalize()?;
         let inode = u64::from(std::process::id()) << 32 | MOUNTS.fetch_add(1, Ordering::Relaxed);
         let files = OneFile { name: name.into(), export, inode: INodeNo(inode) };
-        let session = fuser::spawn_mount(files, &place, &config)?;
-        let known_by = known_by(&place).filter(|seen| seen.1 == inode);
-        Ok(Self { session: Some(ManuallyDrop::new(session)), place, known_by })
+        let session = fuser::spawn_mount(files, &path, &config)?;
+        let identity = identity(&path).filter(|seen| seen.1 == inode);
+        Ok(Self { session: Some(ManuallyDrop::new(session)), path, identity })
     }
 
     /// Unmounts and waits for requests in flight. Succeeds if the file system was already unmounted.
@@ -103,110 +103,110 @@ impl Mounted {
     /// If another file system is mounted over it, or if `fusermount3` is needed and fails. It stays mounted then until the process
     /// ends.
     pub fn unmount(mut self) -> io::Result<Unmounted> {
-        self.leave()
+        self.unmount_once()
     }
 
-    fn leave(&mut self) -> io::Result<Unmounted> {
-        let Some(session) = self.session.take() else { return Ok(Unmounted::Whole) };
+    fn unmount_once(&mut self) -> io::Result<Unmounted> {
+        let Some(session) = self.session.take() else { return Ok(Unmounted::Completely) };
         let is_alive = !session.guard.is_finished();
-        if self.is_seen(is_alive) {
+        if self.is_visible(is_alive) {
             return self.end(&session);
         }
-        if is_alive && self.known_by.is_none_or(|(number, _)| is_in_mount_table(number)) {
+        if is_alive && self.identity.is_none_or(|(number, _)| is_in_mount_table(number)) {
             return Err(io::Error::new(
                 io::ErrorKind::ResourceBusy,
-                "something else has been mounted over it",
+                "another file system is mounted over it",
             ));
         }
         // Already unmounted. Open files are served until the process ends.
-        Ok(Unmounted::Whole)
+        Ok(Unmounted::Completely)
     }
 
     /// Detaches the file system, as libfuse's servers do: open files are served until the process ends, and the path shows the
     /// directory below.
     fn end(&self, session: &BackgroundSession) -> io::Result<Unmounted> {
-        if let Err(error) = unmount(&self.place, UnmountFlags::empty()).map_err(io::Error::from) {
+        if let Err(error) = unmount(&self.path, UnmountFlags::empty()).map_err(io::Error::from) {
             match error.kind() {
                 // Another process has just unmounted it.
                 io::ErrorKind::InvalidInput => {}
                 io::ErrorKind::ResourceBusy => {
-                    unmount(&self.place, UnmountFlags::DETACH)?;
+                    unmount(&self.path, UnmountFlags::DETACH)?;
                     return Ok(Unmounted::InUse);
                 }
-                io::ErrorKind::PermissionDenied => detach_with_help(&self.place)?,
+                io::ErrorKind::PermissionDenied => unmount_with_helper(&self.path)?,
                 _ => return Err(error),
             }
         }
-        Ok(if ends_soon(session) { Unmounted::Whole } else { Unmounted::InUse })
+        Ok(if ends_soon(session) { Unmounted::Completely } else { Unmounted::InUse })
     }
 
     /// Whether this file system is visible at its path. After its session has ended, it can only be visible as disconnected.
-    fn is_seen(&self, is_alive: bool) -> bool {
+    fn is_visible(&self, is_alive: bool) -> bool {
         match is_alive {
-            true => self.known_by.is_some() && known_by(&self.place) == self.known_by,
-            false => is_broken_off(&self.place),
+            true => self.identity.is_some() && identity(&self.path) == self.identity,
+            false => is_disconnected(&self.path),
         }
     }
 }
 
 /// Unmounts with `fusermount3`, which is set-user-ID root.
-fn detach_with_help(place: &Path) -> io::Result<()> {
-    let with = |helper: &str| Command::new(helper).args(["-u", "-z", "--"]).arg(place).output();
-    let helped = with("fusermount3").or_else(|_| with("fusermount"));
-    let helped =
-        helped.map_err(|error| io::Error::new(error.kind(), format!("cannot run fusermount3: {error}")))?;
-    match helped.status.success() {
+fn unmount_with_helper(path: &Path) -> io::Result<()> {
+    let with = |helper: &str| Command::new(helper).args(["-u", "-z", "--"]).arg(path).output();
+    let output = with("fusermount3").or_else(|_| with("fusermount"));
+    let output =
+        output.map_err(|error| io::Error::new(error.kind(), format!("cannot run fusermount3: {error}")))?;
+    match output.status.success() {
         true => Ok(()),
-        false => Err(io::Error::other(String::from_utf8_lossy(&helped.stderr).trim_end().to_owned())),
+        false => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).trim_end().to_owned())),
     }
 }
 
 /// Waits briefly for the session to end, as it does if no file is open.
 fn ends_soon(session: &BackgroundSession) -> bool {
     let timer = SystemTimer::default();
-    let give_up_ns = timer.monotonic_ns() + END_NS;
-    while !session.guard.is_finished() && timer.monotonic_ns() < give_up_ns {
-        timer.wait_until(timer.monotonic_ns() + END_NS / 100);
+    let deadline_ns = timer.monotonic_ns() + SESSION_END_NS;
+    while !session.guard.is_finished() && timer.monotonic_ns() < deadline_ns {
+        timer.wait_until(timer.monotonic_ns() + SESSION_END_NS / 100);
     }
     session.guard.is_finished()
 }
 
-fn known_by(place: &Path) -> Option<(u64, u64)> {
-    std::fs::metadata(place).ok().map(|directory| (directory.dev(), directory.ino()))
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|directory| (directory.dev(), directory.ino()))
 }
 
-/// Whether a FUSE file system without a server is mounted at `place`. `readdir` is used because the kernel may have cached the
+/// Whether a FUSE file system without a server is mounted at `path`. `readdir` is used because the kernel may have cached the
 /// directory's attributes.
 #[must_use]
-pub fn is_broken_off(place: &Path) -> bool {
-    std::fs::read_dir(place).is_err_and(|error| error.kind() == io::ErrorKind::NotConnected)
+pub fn is_disconnected(path: &Path) -> bool {
+    std::fs::read_dir(path).is_err_and(|error| error.kind() == io::ErrorKind::NotConnected)
 }
 
-/// Unmounts a [disconnected](is_broken_off) file system at `place` if a flashwright server mounted it. No data is lost, because it is
+/// Unmounts a [disconnected](is_disconnected) file system at `path` if a flashwright server mounted it. No data is lost, because it is
 /// unusable. Returns whether there was one.
 ///
 /// # Errors
 /// If it cannot be unmounted.
-pub fn clear_broken_off(place: &Path) -> io::Result<bool> {
-    if !is_broken_off(place) || !is_ours(place) {
+pub fn clear_disconnected(path: &Path) -> io::Result<bool> {
+    if !is_disconnected(path) || !is_ours(path) {
         return Ok(false);
     }
-    match unmount(place, UnmountFlags::DETACH).map_err(io::Error::from) {
+    match unmount(path, UnmountFlags::DETACH).map_err(io::Error::from) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            detach_with_help(place).map(|()| true)
+            unmount_with_helper(path).map(|()| true)
         }
         unmounted => unmounted.map(|()| true),
     }
 }
 
-/// Whether the topmost mount at `place` is of a flashwright server.
-fn is_ours(place: &Path) -> bool {
+/// Whether the topmost mount at `path` is of a flashwright server.
+fn is_ours(path: &Path) -> bool {
     // Canonicalizes the parent, because the directory itself may be inaccessible.
-    let parent = place.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let (Ok(parent), Some(name)) = (parent.canonicalize(), place.file_name()) else { return false };
-    let place = in_mount_table(&parent.join(name));
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let (Ok(parent), Some(name)) = (parent.canonicalize(), path.file_name()) else { return false };
+    let path = in_mount_table(&parent.join(name));
     let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let there = table.lines().rfind(|line| line.split(' ').nth(4) == Some(&place));
+    let there = table.lines().rfind(|line| line.split(' ').nth(4) == Some(&path));
     let kind_and_source = there.and_then(|line| line.split_once(" - ")).map(|(_, rest)| rest);
     kind_and_source.is_some_and(|rest| rest.starts_with("fuse") && rest.split(' ').nth(1) == Some(SOURCE))
 }
@@ -221,7 +221,7 @@ fn in_mount_table(path: &Path) -> String {
 impl Drop for Mounted {
     fn drop(&mut self) {
         // An error cannot be reported here.
-        let _ = self.leave();
+        let _ = self.unmount_once();
     }
 }
 
@@ -287,13 +287,13 @@ impl Filesystem for OneFile {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // A kernel without this feature serves direct requests one after the other.
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
-        let _ = config.set_max_background(AT_ONCE);
+        let _ = config.set_max_background(MAX_BACKGROUND);
         Ok(())
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         if parent == INodeNo::ROOT && name == OsStr::new(&self.name) {
-            reply.entry(&FOR_GOOD, &self.file(), Generation(0));
+            reply.entry(&ATTRIBUTE_TTL, &self.file(), Generation(0));
         } else {
             reply.error(Errno::ENOENT);
         }
@@ -301,8 +301,8 @@ impl Filesystem for OneFile {
 
     fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         match number {
-            INodeNo::ROOT => reply.attr(&FOR_GOOD, &self.directory()),
-            FILE => reply.attr(&FOR_GOOD, &self.file()),
+            INodeNo::ROOT => reply.attr(&ATTRIBUTE_TTL, &self.directory()),
+            FILE => reply.attr(&ATTRIBUTE_TTL, &self.file()),
             _ => reply.error(Errno::ENOENT),
         }
     }
@@ -329,7 +329,7 @@ impl Filesystem for OneFile {
         let file = self.file();
         match size {
             Some(size) if size != file.size => reply.error(Errno::EPERM),
-            _ => reply.attr(&FOR_GOOD, &file),
+            _ => reply.attr(&ATTRIBUTE_TTL, &file),
         }
     }
 
@@ -367,12 +367,12 @@ impl Filesystem for OneFile {
         if len == 0 {
             return reply.data(&[]);
         }
-        let caller = Caller::new(move |answer| match answer {
+        let reply = Reply::new(move |result| match result {
             Ok(Some(bytes)) => reply.data(&bytes),
             Ok(None) => reply.error(Errno::EIO),
             Err(error) => reply.error(errno(&error)),
         });
-        self.export.submit_for(&client(request), Operation::Read { offset, len }, caller);
+        self.export.submit_for(&client(request), Operation::Read { offset, len }, reply);
     }
 
     fn write(
@@ -392,13 +392,13 @@ impl Filesystem for OneFile {
             return reply.error(Errno::ENOSPC);
         }
         let data = IoBuffer::copy_of(&data[..len as usize]).into();
-        let caller = Caller::new(move |answer| match answer {
+        let reply = Reply::new(move |result| match result {
             Ok(_) => reply.written(len),
             Err(error) => reply.error(errno(&error)),
         });
         // The kernel passes these flags, also for a single write (`RWF_DSYNC`). `O_DSYNC` is one of the bits of `O_SYNC`.
         let durable = OFlags::from_bits_retain(flags.0 as u32).intersects(OFlags::SYNC);
-        self.export.submit_for(&client(request), Operation::Write { offset, data, durable }, caller);
+        self.export.submit_for(&client(request), Operation::Write { offset, data, durable }, reply);
     }
 
     /// Called at every close; only `fsync` makes data durable.
@@ -407,7 +407,7 @@ impl Filesystem for OneFile {
     }
 
     fn fsync(&self, request: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.export.submit_for(&client(request), Operation::Flush, told(reply));
+        self.export.submit_for(&client(request), Operation::Flush, empty_reply(reply));
     }
 
     fn fallocate(
@@ -424,9 +424,9 @@ impl Filesystem for OneFile {
         match mode & !KEEP_SIZE {
             how @ (ZERO_RANGE | PUNCH_HOLE) if len == length && len > 0 => {
                 let may_trim = how == PUNCH_HOLE;
-                let only_if_fast = may_trim && len >= LONG_BYTES;
+                let only_if_fast = may_trim && len >= MAX_WRITTEN_HOLE_BYTES;
                 let zero = Operation::Zero { offset, len, may_trim, only_if_fast, durable: false };
-                self.export.submit_for(&client(request), zero, told(reply));
+                self.export.submit_for(&client(request), zero, empty_reply(reply));
             }
             // The whole file is allocated.
             0 if len == length => reply.ok(),
@@ -440,8 +440,8 @@ fn client(request: &Request) -> Client {
     Client::Thread { tid: request.pid(), uid: request.uid() }
 }
 
-fn told(reply: ReplyEmpty) -> Caller {
-    Caller::new(move |answer| match answer {
+fn empty_reply(reply: ReplyEmpty) -> Reply {
+    Reply::new(move |result| match result {
         Ok(_) => reply.ok(),
         Err(error) => reply.error(errno(&error)),
     })
@@ -461,9 +461,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_helper_that_unmounts_nothing_is_an_error() {
+    fn unmount_helper_without_a_mount_fails() {
         let directory = std::env::temp_dir();
-        let error = detach_with_help(&directory).expect_err("nothing of FUSE is mounted there");
+        let error = unmount_with_helper(&directory).expect_err("no FUSE file system is mounted there");
         assert!(error.to_string().contains("fusermount"), "{error}");
     }
 }

@@ -107,9 +107,9 @@ pub fn join(members: &[Member]) -> Result<Arc<dyn Device>, IoError> {
         let why = if label.uuid != first.uuid {
             "belongs to another stripe than the first one".to_owned()
         } else if label.members as usize != members.len() {
-            format!("is of a stripe of {} members, and {} are named", label.members, members.len())
+            format!("belongs to a stripe of {} members, but {} are given", label.members, members.len())
         } else if label.place != place {
-            format!("is named as member {} of its stripe, and is member {}", place + 1, label.place + 1)
+            format!("is given as member {} of its stripe, but is member {}", place + 1, label.place + 1)
         } else {
             continue;
         };
@@ -148,7 +148,7 @@ pub fn label(members: &[Member], uuid: u128) -> Result<Labelled, IoError> {
         labelled.0.push((Arc::clone(member), first_block(&**member).unwrap_or_else(|_| nothing())));
         if let Err(error) = write(&**member, &Label { place, members: count, uuid }.encode()) {
             // Only the first error is reported.
-            let _ = labelled.take_back();
+            let _ = labelled.restore();
             return Err(error);
         }
     }
@@ -163,9 +163,9 @@ impl Labelled {
     ///
     /// # Errors
     /// The first device that fails; the others are restored.
-    pub fn take_back(self) -> Result<(), IoError> {
-        let put_back = |(member, before): (Arc<dyn Device>, IoSlice)| write(&*member, &before);
-        let failed: Vec<IoError> = self.0.into_iter().filter_map(|held| put_back(held).err()).collect();
+    pub fn restore(self) -> Result<(), IoError> {
+        let restore = |(member, before): (Arc<dyn Device>, IoSlice)| write(&*member, &before);
+        let failed: Vec<IoError> = self.0.into_iter().filter_map(|held| restore(held).err()).collect();
         failed.into_iter().next().map_or(Ok(()), Err)
     }
 }
@@ -216,15 +216,15 @@ mod tests {
     }
 
     #[test]
-    fn members_are_taken_in_their_own_order_alone() {
+    fn join_accepts_members_only_in_order() {
         let (ours, theirs) = (members(3), members(3));
         assert!(refused(&[&ours[0], &ours[1]]).contains("m0: is not a member of a stripe of flash"));
         label(&ours, 7).unwrap();
         label(&theirs, 8).unwrap();
         assert_eq!(join(&ours).unwrap().geometry().capacity_bytes, 9 << 18);
         let [a, b, c] = &ours[..] else { unreachable!() };
-        assert!(refused(&[a, c, b]).contains("m2: is named as member 2 of its stripe, and is member 3"));
-        assert!(refused(&[a, b]).contains("is of a stripe of 3 members, and 2 are named"));
+        assert!(refused(&[a, c, b]).contains("m2: is given as member 2 of its stripe, but is member 3"));
+        assert!(refused(&[a, b]).contains("belongs to a stripe of 3 members, but 2 are given"));
         assert!(refused(&[a, &theirs[1], c]).contains("m1: belongs to another stripe"));
         unlabel(&ours).unwrap();
         assert!(join(&ours).is_err());
@@ -232,7 +232,7 @@ mod tests {
 
     /// The other members must not keep labels of a stripe that was not created.
     #[test]
-    fn members_were_left_labelled_when_one_of_them_failed() {
+    fn failed_label_restores_the_other_members() {
         let mut ours = members(3);
         label(&ours[..2], 7).unwrap();
         let faulty = Arc::new(FaultDevice::new(Arc::clone(&ours[2].1), 1, Faults::default()));
@@ -240,17 +240,17 @@ mod tests {
         faulty.set_faults(Faults { failed_writes: 1.0, ..Faults::default() });
         let [a, b, c] = &ours[..] else { unreachable!() };
         assert!(label(&[b.clone(), a.clone(), c.clone()], 8).is_err());
-        assert!(join(&ours[..2]).is_ok(), "they are the stripe that they were");
+        assert!(join(&ours[..2]).is_ok(), "they still form their previous stripe");
         faulty.set_faults(Faults::default());
         assert_eq!(Label::of(&*c.1).unwrap(), None);
         let labelled = label(&ours, 9).unwrap();
         assert!(join(&ours).is_ok());
-        labelled.take_back().unwrap();
+        labelled.restore().unwrap();
         assert!(join(&ours[..2]).is_ok() && Label::of(&*c.1).unwrap().is_none());
     }
 
     #[test]
-    fn a_label_that_was_touched_is_told_and_one_never_changes() {
+    fn changed_label_is_detected_and_encoding_is_fixed() {
         let label = Label { place: 1, members: 3, uuid: 0x1122_3344_5566_7788_99aa_bbcc_ddee_ff00 };
         let bytes = label.encode();
         assert_eq!(Label::decode(&bytes), Ok(Some(label)));

@@ -1,4 +1,4 @@
-//! The one file of the FUSE front, as the kernel shows it.
+//! The FUSE front end, as the kernel presents its file.
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 #![allow(clippy::print_stdout, reason = "tests say what they skip")]
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use device::wrap::{FaultDevice, Faults};
 use device::{Device, MemoryDevice};
 use flashwright_block::export::{Admission, ByteExport, ClientExport, ClientRules, DeviceExport, Export};
-use flashwright_block::fuse::{Mounted, Unmounted, clear_broken_off, is_broken_off};
+use flashwright_block::fuse::{Mounted, Unmounted, clear_disconnected, is_disconnected};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::{ReadWriteFlags, pwritev2};
@@ -19,14 +19,14 @@ use rustix::mount::{MountFlags, UnmountFlags};
 
 const SIZE_BYTES: u64 = 16 << 20;
 
-/// Of `open(2)`; what rustix calls so is `O_SYNC`.
+/// `O_DSYNC` of `open(2)`; rustix's constant of that name is `O_SYNC`.
 const O_DSYNC: i32 = 0o10_000;
 
-/// Held by a test that mounts. A program that one test starts has the other's open file for a moment, and a file system with an
-/// open file is busy.
+/// Serialises tests that mount: a program that another test starts briefly inherits the open file, and a file system with an open
+/// file is busy.
 static MOUNTED: Mutex<()> = Mutex::new(());
 
-/// The file system, its directory, and the device below.
+/// The mounted file system, its directory, and the device that it serves.
 struct Place {
     mounted: Mounted,
     directory: tempfile::TempDir,
@@ -34,7 +34,7 @@ struct Place {
     _alone: MutexGuard<'static, ()>,
 }
 
-/// Nothing where there is no FUSE for us.
+/// `None` where FUSE is not available.
 fn mount() -> Option<Place> {
     mount_at(tempfile::tempdir().unwrap())
 }
@@ -70,7 +70,7 @@ fn open(directory: &tempfile::TempDir) -> File {
 }
 
 #[test]
-fn the_file_has_the_devices_bytes() {
+fn file_has_the_contents_of_the_device() {
     let Some(place) = mount() else { return };
     let directory = &place.directory;
     let names: Vec<_> =
@@ -94,12 +94,12 @@ fn the_file_has_the_devices_bytes() {
 }
 
 #[test]
-fn a_write_that_asks_to_be_durable_is_acknowledged_after_a_flush() {
+fn sync_write_is_acknowledged_after_a_flush() {
     let Some(place) = mount() else { return };
     let flushes = || place.device.counters().flushes;
     let plain = open(&place.directory);
     plain.write_all_at(&[1; 4096], 0).unwrap();
-    assert_eq!(flushes(), 0, "nobody asked");
+    assert_eq!(flushes(), 0, "no flush was requested");
     pwritev2(&plain, &[IoSlice::new(&[2; 4096])], 4096, ReadWriteFlags::DSYNC).unwrap();
     assert_eq!(flushes(), 1, "RWF_DSYNC");
     for (before, flag) in [(1, O_DSYNC), (2, OFlags::SYNC.bits() as i32)] {
@@ -112,9 +112,9 @@ fn a_write_that_asks_to_be_durable_is_acknowledged_after_a_flush() {
     place.mounted.unmount().unwrap();
 }
 
-/// A test has a thread of its own, and a process is called by its first.
+/// A test runs on its own thread, while its process ID is that of the main thread.
 #[test]
-fn requests_go_the_way_of_the_process_and_the_user_that_make_them_from_the_change_of_a_rule_on() {
+fn rules_for_processes_and_users_apply_to_later_requests() {
     let ((cached_device, cached), (uncached_device, uncached)) = (memory(), memory());
     let admission = Arc::new(Admission::default());
     let export = Arc::new(ClientExport::new(cached, uncached, Arc::clone(&admission)));
@@ -137,14 +137,14 @@ fn requests_go_the_way_of_the_process_and_the_user_that_make_them_from_the_chang
         let now = [&cached_device, &uncached_device].map(|device| device.counters().written_bytes);
         assert_eq!(now, written, "{uncached:?}");
     }
-    assert_eq!(admission.requests_kept_out(), 2);
+    assert_eq!(admission.uncached_requests(), 2);
     drop(file);
     place.mounted.unmount().unwrap();
 }
 
-/// Hole punching used to be refused, so a loop device on the file could not pass on its file system's trims.
+/// A loop device on the file passes trims of its file system as holes.
 #[test]
-fn holes_could_not_be_punched() {
+fn punched_hole_reads_as_zeros_and_frees_space() {
     let Some(place) = mount() else { return };
     let file = open(&place.directory);
     file.write_all_at(&vec![7; 1 << 20], 0).unwrap();
@@ -162,9 +162,9 @@ fn holes_could_not_be_punched() {
     place.mounted.unmount().unwrap();
 }
 
-/// Of a device that does not promise zeros, a long one would have to be written.
+/// Without trims that read as zeros, a long hole would have to be written.
 #[test]
-fn a_long_hole_is_refused_by_a_device_that_trims_to_anything() {
+fn long_hole_on_device_without_zeroing_trim_is_refused() {
     let alone = MOUNTED.lock();
     let directory = tempfile::tempdir().unwrap();
     let memory: Arc<dyn Device> = Arc::new(MemoryDevice::with_block_bytes(SIZE_BYTES, 4096));
@@ -188,7 +188,7 @@ fn unmount(directory: &tempfile::TempDir) {
     rustix::mount::unmount(directory.path(), UnmountFlags::empty()).unwrap();
 }
 
-/// Something else at the same place, or over it.
+/// Mounts another file system on the same directory, or on one above it.
 fn mount_another(directory: &tempfile::TempDir) -> bool {
     let made = rustix::mount::mount("none", directory.path(), "tmpfs", MountFlags::empty(), None);
     if let Err(error) = made {
@@ -216,7 +216,7 @@ fn later_mount_on_the_same_directory_is_not_unmounted() {
     }
 }
 
-/// The session unmounted once more when it was dropped, and the file system went on which it had been mounted.
+/// Dropping the session must not unmount the file system below.
 #[test]
 fn mount_below_stays_mounted() {
     let directory = tempfile::tempdir().unwrap();
@@ -228,7 +228,7 @@ fn mount_below_stays_mounted() {
     match mount_at(directory) {
         Some(place) => {
             assert!(!beneath.exists(), "the file system is over it");
-            assert_eq!(place.mounted.unmount().unwrap(), Unmounted::Whole);
+            assert_eq!(place.mounted.unmount().unwrap(), Unmounted::Completely);
             assert!(beneath.exists());
             unmount(&place.directory);
         }
@@ -237,7 +237,7 @@ fn mount_below_stays_mounted() {
 }
 
 #[test]
-fn under_another_file_system_it_is_not_waited_for() {
+fn mount_below_another_file_system_is_not_waited_for() {
     let Some(place) = mount() else { return };
     if mount_another(&place.directory) {
         let refused = place.mounted.unmount().unwrap_err();
@@ -247,29 +247,29 @@ fn under_another_file_system_it_is_not_waited_for() {
     }
 }
 
-/// It stayed, dead, once the process had ended, and the next server refused the directory.
+/// Otherwise a dead mount would remain after the process, and the next server would refuse the directory.
 #[test]
 fn unmount_with_an_open_file_detaches_the_mount() {
     let Some(place) = mount() else { return };
     let file = open(&place.directory);
     file.write_all_at(&[5; 4096], 0).unwrap();
     assert_eq!(place.mounted.unmount().unwrap(), Unmounted::InUse);
-    assert!(!is_broken_off(place.directory.path()) && !place.directory.path().join("disk").exists());
+    assert!(!is_disconnected(place.directory.path()) && !place.directory.path().join("disk").exists());
     let mut back = [0; 4096];
     file.read_exact_at(&mut back, 0).unwrap();
-    assert_eq!(back, [5; 4096], "whoever has it open is answered until the end");
+    assert_eq!(back, [5; 4096], "open files are served until the end");
 }
 
 #[test]
 fn mount_with_a_live_server_is_not_cleared() {
     let Some(place) = mount() else { return };
-    assert!(!clear_broken_off(place.directory.path()).unwrap());
+    assert!(!clear_disconnected(place.directory.path()).unwrap());
     assert!(place.directory.path().join("disk").exists());
-    assert_eq!(place.mounted.unmount().unwrap(), Unmounted::Whole);
-    assert!(!clear_broken_off(place.directory.path()).unwrap(), "nothing is mounted");
+    assert_eq!(place.mounted.unmount().unwrap(), Unmounted::Completely);
+    assert!(!clear_disconnected(place.directory.path()).unwrap(), "nothing is mounted");
 }
 
-/// What a shell says to `script`, or nothing if a program is missing or not permitted.
+/// The output of a shell script; `None` if a program is missing or not permitted.
 fn shell(script: &str) -> Option<String> {
     let output = Command::new("sh").args(["-ec", script]).output().unwrap();
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -281,7 +281,7 @@ fn shell(script: &str) -> Option<String> {
 }
 
 #[test]
-fn a_file_system_lives_on_a_loop_device_on_it() {
+fn loop_device_on_the_file_carries_a_file_system() {
     let Some(mount) = mount() else { return };
     let disk = mount.directory.path().join("disk").display().to_string();
     let Some(found) = shell(&format!("losetup --find --show --direct-io=on {disk}")) else { return };

@@ -19,14 +19,14 @@ const LATEST: usize = 16;
 
 /// Decides which writes are copied.
 #[derive(Default)]
-pub(super) struct Absorbing {
+pub(super) struct WriteAbsorber {
     writes: AtomicU32,
     /// Offsets of the latest copied writes plus one; 0 if none.
     latest: [AtomicU64; LATEST],
     copies: AtomicUsize,
 }
 
-impl Absorbing {
+impl WriteAbsorber {
     /// Counts a request that is submitted to the device.
     pub(super) fn count(&self, request: &Request) {
         match request {
@@ -76,7 +76,7 @@ mod tests {
     }
 
     /// Number of copied writes among `writes` in a row.
-    fn copied(absorbing: &Absorbing, device: &dyn Device, writes: u32) -> usize {
+    fn copied(absorbing: &WriteAbsorber, device: &dyn Device, writes: u32) -> usize {
         let write = write(PlacementHandle::DEFAULT);
         let copied = (0..writes).filter(|_| {
             absorbing.count(&write);
@@ -86,8 +86,8 @@ mod tests {
     }
 
     #[test]
-    fn writes_are_copied_until_the_next_flush_once_a_few_were_not() {
-        let (absorbing, device) = (Absorbing::default(), MemoryDevice::new(4096).absorbing(true));
+    fn writes_are_absorbed_after_several_without_flush() {
+        let (absorbing, device) = (WriteAbsorber::default(), MemoryDevice::new(4096).absorbing(true));
         assert_eq!(copied(&absorbing, &device, WRITES_BEFORE), 0);
         assert_eq!(copied(&absorbing, &device, 20), 20);
         assert_eq!(device.counters().writes, 20);
@@ -97,28 +97,28 @@ mod tests {
 
     /// Such a read would wait for the drive twice: for the write, and for itself.
     #[test]
-    fn writes_are_transferred_again_once_one_that_was_copied_is_read() {
-        let (absorbing, device) = (Absorbing::default(), MemoryDevice::new(4096).absorbing(true));
+    fn read_of_an_absorbed_write_stops_absorbing() {
+        let (absorbing, device) = (WriteAbsorber::default(), MemoryDevice::new(4096).absorbing(true));
         assert_eq!(copied(&absorbing, &device, WRITES_BEFORE + 3), 3);
         absorbing.count(&Request::Read { offset: 1024, buffer: IoBuffer::zeroed(512) });
-        assert_eq!(copied(&absorbing, &device, 1), 1, "another was read");
+        assert_eq!(copied(&absorbing, &device, 1), 1, "other data was read");
         absorbing.count(&Request::Read { offset: 512, buffer: IoBuffer::zeroed(512) });
         assert_eq!(copied(&absorbing, &device, WRITES_BEFORE), 0);
         assert_eq!(copied(&absorbing, &device, 1), 1);
         absorbing.count(&Request::Flush);
         assert_eq!(copied(&absorbing, &device, WRITES_BEFORE), 0);
         absorbing.count(&Request::Read { offset: 512, buffer: IoBuffer::zeroed(512) });
-        assert_eq!(copied(&absorbing, &device, 1), 1, "what was flushed is read without waiting");
+        assert_eq!(copied(&absorbing, &device, 1), 1, "a read of flushed data does not wait");
     }
 
     #[test]
-    fn what_cannot_be_copied_is_left_to_the_device() {
-        let (absorbing, device) = (Absorbing::default(), MemoryDevice::new(4096).absorbing(true));
+    fn placed_writes_and_flushes_are_not_absorbed() {
+        let (absorbing, device) = (WriteAbsorber::default(), MemoryDevice::new(4096).absorbing(true));
         copied(&absorbing, &device, WRITES_BEFORE);
         let placed = write(PlacementHandle(1));
         absorbing.count(&placed);
         assert!(absorbing.absorb(&device, &placed).is_none(), "a copy has no placement");
         assert!(absorbing.absorb(&device, &Request::Flush).is_none());
-        assert_eq!(copied(&absorbing, &MemoryDevice::new(4096), 20), 0, "there is no such memory");
+        assert_eq!(copied(&absorbing, &MemoryDevice::new(4096), 20), 0, "the device does not absorb writes");
     }
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use device::{ErrorKind, IoBuffer, IoError, IoSlice};
 
-use super::ranges::{Access, Ranges};
-use super::{Answer, Caller, Context, Export, Extent, Operation, Shape};
+use super::ranges::{Access, RangeLocks};
+use super::{Context, Export, Extent, Operation, OperationResult, Reply, Shape};
 
 /// Serves an export to clients that do not align requests to its blocks.
 pub struct ByteExport {
@@ -24,7 +24,7 @@ struct Inner {
     block_bytes: u64,
     /// Sector size presented to clients.
     sector_bytes: u32,
-    ranges: Arc<Ranges>,
+    ranges: Arc<RangeLocks>,
 }
 
 impl ByteExport {
@@ -66,30 +66,30 @@ impl Export for ByteExport {
         }
     }
 
-    fn submit(&self, operation: Operation, caller: Caller) {
+    fn submit(&self, operation: Operation, reply: Reply) {
         let inner = &self.inner;
         match operation {
-            Operation::Read { offset, len } => inner.read(offset, len, caller),
+            Operation::Read { offset, len } => inner.read(offset, len, reply),
             Operation::Write { offset, data, durable } if inner.is_aligned(offset, data.len() as u64) => {
                 let touched = offset..offset + data.len() as u64;
-                inner.submit_sharing(touched, Operation::Write { offset, data, durable }, caller);
+                inner.submit_shared(touched, Operation::Write { offset, data, durable }, reply);
             }
-            Operation::Write { offset, data, durable } => inner.patch(offset, data, durable, caller),
+            Operation::Write { offset, data, durable } => inner.patch(offset, data, durable, reply),
             Operation::Zero { offset, len, .. } if inner.is_aligned(offset, len) => {
-                inner.submit_sharing(offset..offset + len, operation, caller);
+                inner.submit_shared(offset..offset + len, operation, reply);
             }
             Operation::Zero { offset, len, may_trim, only_if_fast, durable } => {
-                inner.zero(offset..offset + len, Zero { may_trim, only_if_fast, durable }, caller);
+                inner.zero(offset..offset + len, Zero { may_trim, only_if_fast, durable }, reply);
             }
             Operation::Trim { offset, len, durable } => {
-                inner.trim(&(offset..offset + len), durable, caller);
+                inner.trim(&(offset..offset + len), durable, reply);
             }
             Operation::Prefetch { offset, len } => {
                 let around = inner.around(offset..offset + len);
                 let (offset, len) = (around.start, around.end - around.start);
-                inner.blocks.submit(Operation::Prefetch { offset, len }, caller);
+                inner.blocks.submit(Operation::Prefetch { offset, len }, reply);
             }
-            Operation::Flush => inner.blocks.submit(Operation::Flush, caller),
+            Operation::Flush => inner.blocks.submit(Operation::Flush, reply),
         }
     }
 
@@ -135,44 +135,44 @@ impl Inner {
         (start < end).then_some(start..end)
     }
 
-    fn submit_sharing(self: &Arc<Self>, touched: Range<u64>, operation: Operation, caller: Caller) {
+    fn submit_shared(self: &Arc<Self>, touched: Range<u64>, operation: Operation, reply: Reply) {
         let inner = Arc::clone(self);
-        self.ranges.enter(touched, Access::Shared, move |visit| {
-            let caller = Caller::new(move |answer| {
-                drop(visit);
-                caller.tell(answer);
+        self.ranges.lock(touched, Access::Shared, move |guard| {
+            let reply = Reply::new(move |result| {
+                drop(guard);
+                reply.send(result);
             });
-            inner.blocks.submit(operation, caller);
+            inner.blocks.submit(operation, reply);
         });
     }
 
-    fn read(&self, offset: u64, len: u32, caller: Caller) {
+    fn read(&self, offset: u64, len: u32, reply: Reply) {
         if self.is_aligned(offset, u64::from(len)) {
-            return self.blocks.submit(Operation::Read { offset, len }, caller);
+            return self.blocks.submit(Operation::Read { offset, len }, reply);
         }
         let around = self.around(offset..offset + u64::from(len));
         let before = (offset - around.start) as usize;
-        let cut = Caller::new(move |answer: Answer| {
+        let cut = Reply::new(move |result: OperationResult| {
             let wanted = before..before + len as usize;
-            caller.tell(answer.and_then(brought).map(|whole| Some(whole.part(wanted))));
+            reply.send(result.and_then(read_bytes).map(|whole| Some(whole.part(wanted))));
         });
         let (offset, len) = (around.start, (around.end - around.start) as u32);
         self.blocks.submit(Operation::Read { offset, len }, cut);
     }
 
     /// Writes `data` over part of the blocks that it overlaps.
-    fn patch(self: &Arc<Self>, offset: u64, data: IoSlice, durable: bool, caller: Caller) {
+    fn patch(self: &Arc<Self>, offset: u64, data: IoSlice, durable: bool, reply: Reply) {
         let range = offset..offset + data.len() as u64;
         let around = self.around(range.clone());
         let inner = Arc::clone(self);
-        self.ranges.enter(around.clone(), Access::Alone, move |visit| {
-            let caller = Caller::new(move |answer| {
-                drop(visit);
-                caller.tell(answer);
+        self.ranges.lock(around.clone(), Access::Exclusive, move |guard| {
+            let reply = Reply::new(move |result| {
+                drop(guard);
+                reply.send(result);
             });
             let whole = IoBuffer::zeroed((around.end - around.start) as usize);
             let edges = inner.edges(&range);
-            Patch { inner, edges, start: around.start, whole, offset, data, durable, caller }.go_on();
+            Patch { inner, edges, start: around.start, whole, offset, data, durable, reply }.read_next_edge();
         });
     }
 
@@ -185,12 +185,12 @@ impl Inner {
     }
 
     /// Zeroes the whole blocks first: if that is refused, nothing has changed.
-    fn zero(self: &Arc<Self>, range: Range<u64>, how: Zero, caller: Caller) {
+    fn zero(self: &Arc<Self>, range: Range<u64>, how: Zero, reply: Reply) {
         let Zero { may_trim, only_if_fast, durable } = how;
         let inside = self.inside(&range);
         if only_if_fast && inside.is_none() {
-            let words = "zeros of parts of blocks are written as any other bytes are";
-            return caller.tell(Err(IoError::new(ErrorKind::Unsupported, words)));
+            let words = "part of a block cannot be zeroed faster than written";
+            return reply.send(Err(IoError::new(ErrorKind::Unsupported, words)));
         }
         let mut steps = Vec::new();
         if let Some(Range { start, end }) = inside.clone() {
@@ -204,25 +204,25 @@ impl Inner {
             }
         }
         steps.reverse();
-        self.in_turn(steps, caller);
+        self.run_in_order(steps, reply);
     }
 
     /// Runs `steps` one after the other, from the last to the first.
-    fn in_turn(self: &Arc<Self>, mut steps: Vec<Operation>, caller: Caller) {
-        let Some(step) = steps.pop() else { return caller.tell(Ok(None)) };
+    fn run_in_order(self: &Arc<Self>, mut steps: Vec<Operation>, reply: Reply) {
+        let Some(step) = steps.pop() else { return reply.send(Ok(None)) };
         let inner = Arc::clone(self);
-        let then = Caller::new(move |answer| match answer {
-            Ok(_) => inner.in_turn(steps, caller),
-            Err(error) => caller.tell(Err(error)),
+        let then = Reply::new(move |result| match result {
+            Ok(_) => inner.run_in_order(steps, reply),
+            Err(error) => reply.send(Err(error)),
         });
         ByteExport { inner: Arc::clone(self) }.submit(step, then);
     }
 
     /// Trims the whole blocks. Partially covered blocks keep their contents.
-    fn trim(self: &Arc<Self>, range: &Range<u64>, durable: bool, caller: Caller) {
-        let Some(inside) = self.inside(range) else { return caller.tell(Ok(None)) };
+    fn trim(self: &Arc<Self>, range: &Range<u64>, durable: bool, reply: Reply) {
+        let Some(inside) = self.inside(range) else { return reply.send(Ok(None)) };
         let (offset, len) = (inside.start, inside.end - inside.start);
-        self.submit_sharing(inside, Operation::Trim { offset, len, durable }, caller);
+        self.submit_shared(inside, Operation::Trim { offset, len, durable }, reply);
     }
 }
 
@@ -237,19 +237,19 @@ struct Patch {
     offset: u64,
     data: IoSlice,
     durable: bool,
-    caller: Caller,
+    reply: Reply,
 }
 
 impl Patch {
-    fn go_on(mut self) {
+    fn read_next_edge(mut self) {
         let Some(edge) = self.edges.pop() else { return self.write() };
         let (blocks, block_bytes) = (Arc::clone(&self.inner.blocks), self.inner.block_bytes as usize);
-        let then = Caller::new(move |answer: Answer| match answer.and_then(brought) {
-            Err(error) => self.caller.tell(Err(error)),
+        let then = Reply::new(move |result: OperationResult| match result.and_then(read_bytes) {
+            Err(error) => self.reply.send(Err(error)),
             Ok(block) => {
                 let at = (edge - self.start) as usize;
                 self.whole[at..at + block_bytes].copy_from_slice(&block);
-                self.go_on();
+                self.read_next_edge();
             }
         });
         blocks.submit(Operation::Read { offset: edge, len: block_bytes as u32 }, then);
@@ -259,12 +259,12 @@ impl Patch {
         let at = (self.offset - self.start) as usize;
         self.whole[at..at + self.data.len()].copy_from_slice(&self.data);
         let write = Operation::Write { offset: self.start, data: self.whole.into(), durable: self.durable };
-        self.inner.blocks.submit(write, self.caller);
+        self.inner.blocks.submit(write, self.reply);
     }
 }
 
-fn brought(bytes: Option<IoSlice>) -> Result<IoSlice, IoError> {
-    bytes.ok_or_else(|| IoError::new(ErrorKind::Medium, "a read brought no bytes"))
+fn read_bytes(bytes: Option<IoSlice>) -> Result<IoSlice, IoError> {
+    bytes.ok_or_else(|| IoError::new(ErrorKind::Medium, "a read returned no bytes"))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use device::IoError;
 use parking_lot::RwLock;
 use rustix::net::sockopt::socket_peercred;
 
-use super::{Caller, Context, Export, Extent, Operation, Shape};
+use super::{Context, Export, Extent, Operation, Reply, Shape};
 
 /// The client of a request, as far as the front end knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,11 +77,15 @@ pub enum ClientName {
 pub struct ClientNameError(String);
 
 impl ClientName {
-    fn is(&self, client: &Client) -> bool {
+    fn matches(&self, client: &Client) -> bool {
         match (*self, *client) {
-            (Self::Pid(wanted), Client::Process { pid, .. }) => wanted == pid,
-            (Self::Pid(wanted), Client::Thread { tid, .. }) => wanted == tid || is_thread_of(wanted, tid),
-            (Self::Uid(wanted), Client::Process { uid, .. } | Client::Thread { uid, .. }) => wanted == uid,
+            (Self::Pid(expected), Client::Process { pid, .. }) => expected == pid,
+            (Self::Pid(expected), Client::Thread { tid, .. }) => {
+                expected == tid || is_thread_of(expected, tid)
+            }
+            (Self::Uid(expected), Client::Process { uid, .. } | Client::Thread { uid, .. }) => {
+                expected == uid
+            }
             (Self::Network { first, prefix_bits }, Client::Remote(address)) => {
                 first.is_ipv4() == address.is_ipv4() && first_of(address, prefix_bits) == first
             }
@@ -179,12 +183,12 @@ impl Default for ClientRules {
 
 impl ClientRules {
     /// Maximum length of a list. Each request is compared with every name.
-    pub const MOST_NAMES: usize = 100;
+    pub const MAX_NAMES: usize = 100;
 
     /// Whether blocks of `client` are cached.
     #[must_use]
     pub fn caches(&self, client: &Client) -> bool {
-        let is_on = |list: &[ClientName]| list.iter().any(|name| name.is(client));
+        let is_on = |list: &[ClientName]| list.iter().any(|name| name.matches(client));
         match self.cache_all {
             true => !is_on(&self.uncached) || is_on(&self.cached),
             false => is_on(&self.cached) && !is_on(&self.uncached),
@@ -192,7 +196,7 @@ impl ClientRules {
     }
 
     /// Whether the rules can exclude any client.
-    fn keep_some_out(&self) -> bool {
+    fn exclude_some(&self) -> bool {
         !self.cache_all || !self.uncached.is_empty()
     }
 }
@@ -201,9 +205,9 @@ impl ClientRules {
 #[derive(Default)]
 pub struct Admission {
     /// Checked first, so that empty rules cost no lock.
-    keeps_some_out: AtomicBool,
+    excludes_some: AtomicBool,
     rules: RwLock<ClientRules>,
-    kept_out: AtomicU64,
+    uncached_requests: AtomicU64,
 }
 
 impl Admission {
@@ -224,25 +228,25 @@ impl Admission {
     /// Replaces the rules for all later requests.
     pub fn set_rules(&self, rules: ClientRules) {
         let mut in_force = self.rules.write();
-        self.keeps_some_out.store(rules.keep_some_out(), Ordering::Release);
+        self.excludes_some.store(rules.exclude_some(), Ordering::Release);
         *in_force = rules;
     }
 
     /// Whether blocks of `client` are not cached.
     #[must_use]
-    pub fn keeps_out(&self, client: &Client) -> bool {
-        self.keeps_some_out.load(Ordering::Acquire) && !self.rules.read().caches(client)
+    pub fn excludes(&self, client: &Client) -> bool {
+        self.excludes_some.load(Ordering::Acquire) && !self.rules.read().caches(client)
     }
 
     /// Requests whose blocks were not cached because of the rules, since creation or [`zero`](Self::zero).
     #[must_use]
-    pub fn requests_kept_out(&self) -> u64 {
-        self.kept_out.load(Ordering::Relaxed)
+    pub fn uncached_requests(&self) -> u64 {
+        self.uncached_requests.load(Ordering::Relaxed)
     }
 
     /// Resets the count.
     pub fn zero(&self) {
-        self.kept_out.store(0, Ordering::Relaxed);
+        self.uncached_requests.store(0, Ordering::Relaxed);
     }
 }
 
@@ -262,7 +266,7 @@ impl ClientExport {
 }
 
 /// Whether an operation can insert blocks into the cache.
-fn brings_something_in(operation: &Operation) -> bool {
+fn may_fill_cache(operation: &Operation) -> bool {
     match operation {
         Operation::Read { .. }
         | Operation::Write { .. }
@@ -277,16 +281,16 @@ impl Export for ClientExport {
         self.cached.shape()
     }
 
-    fn submit(&self, operation: Operation, caller: Caller) {
-        self.submit_for(&Client::Unknown, operation, caller);
+    fn submit(&self, operation: Operation, reply: Reply) {
+        self.submit_for(&Client::Unknown, operation, reply);
     }
 
-    fn submit_for(&self, client: &Client, operation: Operation, caller: Caller) {
-        if self.admission.keeps_out(client) && brings_something_in(&operation) {
-            self.admission.kept_out.fetch_add(1, Ordering::Relaxed);
-            return self.uncached.submit(operation, caller);
+    fn submit_for(&self, client: &Client, operation: Operation, reply: Reply) {
+        if self.admission.excludes(client) && may_fill_cache(&operation) {
+            self.admission.uncached_requests.fetch_add(1, Ordering::Relaxed);
+            return self.uncached.submit(operation, reply);
         }
-        self.cached.submit(operation, caller);
+        self.cached.submit(operation, reply);
     }
 
     fn contexts(&self) -> &[Context] {

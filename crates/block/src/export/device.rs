@@ -6,8 +6,8 @@ use std::sync::Arc;
 use device::{Completion, Device, ErrorKind, Geometry, IoBuffer, IoError, IoSlice, PlacementHandle, Request};
 
 use super::extents::Extents;
-use super::pieces::{self, Piece};
-use super::{Answer, Caller, Context, Export, Extent, Operation, Shape};
+use super::transfers::{self, Transfer};
+use super::{Context, Export, Extent, Operation, OperationResult, Reply, Shape};
 
 /// Serves a device as it is.
 pub struct DeviceExport {
@@ -40,57 +40,57 @@ impl DeviceExport {
         &self.device
     }
 
-    fn read(&self, offset: u64, len: u32, caller: Caller) {
-        let completion = told(caller);
+    fn read(&self, offset: u64, len: u32, reply: Reply) {
+        let completion = completion_of(reply);
         let buffer = IoBuffer::zeroed(len as usize);
         if buffer.len() as u64 <= u64::from(self.geometry.max_io_bytes) {
             return self.device.submit(Request::Read { offset, buffer }, completion);
         }
         let ranges = ranges(buffer.len() as u64, u64::from(self.geometry.max_io_bytes));
-        let pieces = ranges.map(move |range| {
+        let transfers = ranges.map(move |range| {
             let part = IoBuffer::zeroed((range.end - range.start) as usize);
             let request = Request::Read { offset: offset + range.start, buffer: part };
             (request, range.start as usize..range.end as usize)
         });
-        pieces::run(Arc::clone(&self.device), pieces, Some(buffer), completion);
+        transfers::run(Arc::clone(&self.device), transfers, Some(buffer), completion);
     }
 
-    fn write(&self, offset: u64, data: IoSlice, caller: Caller) {
-        let completion = told(caller);
+    fn write(&self, offset: u64, data: IoSlice, reply: Reply) {
+        let completion = completion_of(reply);
         let placement = PlacementHandle::DEFAULT;
         if data.len() as u64 <= u64::from(self.geometry.max_io_bytes) {
             return self.device.submit(Request::Write { offset, data, placement }, completion);
         }
         let ranges = ranges(data.len() as u64, u64::from(self.geometry.max_io_bytes));
-        let pieces = ranges.map(move |range| {
+        let transfers = ranges.map(move |range| {
             let part = data.part(range.start as usize..range.end as usize);
             (Request::Write { offset: offset + range.start, data: part, placement }, 0..0)
         });
-        pieces::run(Arc::clone(&self.device), pieces, None, completion);
+        transfers::run(Arc::clone(&self.device), transfers, None, completion);
     }
 
     /// Zeroes a range by a trim if the device reads trimmed blocks as zeros, otherwise by writing.
-    fn zero(&self, offset: u64, len: u64, may_trim: bool, caller: Caller) {
+    fn zero(&self, offset: u64, len: u64, may_trim: bool, reply: Reply) {
         let zeros = Zeros { device: Arc::clone(&self.device), zeros: Arc::clone(&self.zeros), offset, len };
         if !may_trim || !self.device.trims_to_zeros() {
-            return zeros.write(caller);
+            return zeros.write(reply);
         }
-        let written_if_need_be = Caller::new(move |answer: Answer| match answer {
-            Err(error) if error.kind() == ErrorKind::Unsupported => zeros.write(caller),
-            answer => caller.tell(answer),
+        let write_if_unsupported = Reply::new(move |result: OperationResult| match result {
+            Err(error) if error.kind() == ErrorKind::Unsupported => zeros.write(reply),
+            result => reply.send(result),
         });
-        self.device.submit(Request::Trim { offset, len }, told(written_if_need_be));
+        self.device.submit(Request::Trim { offset, len }, completion_of(write_if_unsupported));
     }
 
     /// Trims a range. The contents are undefined afterwards, so a device without trim needs to do nothing.
-    fn trim(&self, offset: u64, len: u64, caller: Caller) {
-        let forgiving = Caller::new(move |answer: Answer| {
-            caller.tell(match answer {
+    fn trim(&self, offset: u64, len: u64, reply: Reply) {
+        let lenient = Reply::new(move |result: OperationResult| {
+            reply.send(match result {
                 Err(error) if error.kind() == ErrorKind::Unsupported => Ok(None),
-                answer => answer,
+                result => result,
             });
         });
-        self.device.submit(Request::Trim { offset, len }, told(forgiving));
+        self.device.submit(Request::Trim { offset, len }, completion_of(lenient));
     }
 
     fn allocation(&self, range: &Range<u64>, most: usize) -> Vec<Extent> {
@@ -104,15 +104,15 @@ impl DeviceExport {
         extents.first(most)
     }
 
-    /// Makes `caller` flush the device first, if the operation is `durable`.
-    fn made_durable(&self, durable: bool, caller: Caller) -> Caller {
+    /// Makes `reply` flush the device first, if the operation is `durable`.
+    fn then_flush(&self, durable: bool, reply: Reply) -> Reply {
         if !durable {
-            return caller;
+            return reply;
         }
         let device = Arc::clone(&self.device);
-        Caller::new(move |answer| match answer {
-            Ok(_) => device.submit(Request::Flush, told(caller)),
-            Err(error) => caller.tell(Err(error)),
+        Reply::new(move |result| match result {
+            Ok(_) => device.submit(Request::Flush, completion_of(reply)),
+            Err(error) => reply.send(Err(error)),
         })
     }
 }
@@ -129,26 +129,26 @@ impl Export for DeviceExport {
         }
     }
 
-    fn submit(&self, operation: Operation, caller: Caller) {
+    fn submit(&self, operation: Operation, reply: Reply) {
         match operation {
-            Operation::Read { offset, len } => self.read(offset, len, caller),
+            Operation::Read { offset, len } => self.read(offset, len, reply),
             Operation::Write { offset, data, durable } => {
-                self.write(offset, data, self.made_durable(durable, caller));
+                self.write(offset, data, self.then_flush(durable, reply));
             }
             Operation::Zero { only_if_fast: true, may_trim, .. }
                 if !(may_trim && self.device.trims_to_zeros()) =>
             {
-                let words = "this device has no faster way than writing zeros";
-                caller.tell(Err(IoError::new(ErrorKind::Unsupported, words)));
+                let words = "zeroing is not faster than writing zeros on this device";
+                reply.send(Err(IoError::new(ErrorKind::Unsupported, words)));
             }
             Operation::Zero { offset, len, may_trim, durable, .. } => {
-                self.zero(offset, len, may_trim, self.made_durable(durable, caller));
+                self.zero(offset, len, may_trim, self.then_flush(durable, reply));
             }
             Operation::Trim { offset, len, durable } => {
-                self.trim(offset, len, self.made_durable(durable, caller));
+                self.trim(offset, len, self.then_flush(durable, reply));
             }
-            Operation::Prefetch { .. } => caller.tell(Ok(None)),
-            Operation::Flush => self.device.submit(Request::Flush, told(caller)),
+            Operation::Prefetch { .. } => reply.send(Ok(None)),
+            Operation::Flush => self.device.submit(Request::Flush, completion_of(reply)),
         }
     }
 
@@ -172,20 +172,20 @@ struct Zeros {
 }
 
 impl Zeros {
-    fn write(self, caller: Caller) {
+    fn write(self, reply: Reply) {
         let Self { device, zeros, offset, len } = self;
-        let pieces = ranges(len, zeros.len() as u64).map(move |range| -> Piece {
+        let transfers = ranges(len, zeros.len() as u64).map(move |range| -> Transfer {
             let data = IoSlice::new(Arc::clone(&zeros), 0..(range.end - range.start) as usize);
             let placement = PlacementHandle::DEFAULT;
             (Request::Write { offset: offset + range.start, data, placement }, 0..0)
         });
-        pieces::run(device, pieces, None, told(caller));
+        transfers::run(device, transfers, None, completion_of(reply));
     }
 }
 
-/// A completion that passes the device's result to `caller`.
-fn told(caller: Caller) -> Completion {
-    Completion::new(move |outcome| caller.tell(outcome.map(|buffer| buffer.map(IoSlice::from))))
+/// A completion that passes the device's result to `reply`.
+fn completion_of(reply: Reply) -> Completion {
+    Completion::new(move |outcome| reply.send(outcome.map(|buffer| buffer.map(IoSlice::from))))
 }
 
 /// Splits `len` bytes into ranges of at most `most`.

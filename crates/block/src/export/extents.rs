@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_that_are_alike_are_one() {
+    fn adjacent_extents_with_equal_flags_are_merged() {
         let mut extents = Extents::default();
         extents.push_allocation(&(100..200), [100..120, 150..200]);
         extents.push_allocation(&(200..300), [200..210, 210..220]);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use device::{Clock, ErrorKind, IoError};
 
-use super::{Answer, Caller, Context, Export, Extent, Operation, Shape};
+use super::{Context, Export, Extent, Operation, OperationResult, Reply, Shape};
 
 /// Kinds of requests that are counted separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,7 +107,7 @@ impl Meter {
     /// Current counters of a kind.
     #[must_use]
     pub fn of_kind(&self, kind: RequestKind) -> Requests {
-        self.kinds[kind as usize].look()
+        self.kinds[kind as usize].snapshot()
     }
 
     /// Resets all counters.
@@ -138,8 +138,8 @@ impl Counts {
         self.all().for_each(|count| count.store(0, Relaxed));
     }
 
-    fn count(&self, bytes: u64, ns: u64, is_well: bool) {
-        if !is_well {
+    fn count(&self, bytes: u64, ns: u64, is_ok: bool) {
+        if !is_ok {
             self.errors.fetch_add(1, Relaxed);
             return;
         }
@@ -152,7 +152,7 @@ impl Counts {
         self.latencies[class_of(ns)].fetch_add(1, Relaxed);
     }
 
-    fn look(&self) -> Requests {
+    fn snapshot(&self) -> Requests {
         let load = |count: &AtomicU64| count.load(Relaxed);
         Requests {
             requests: load(&self.requests),
@@ -227,19 +227,19 @@ impl Export for MeasuredExport {
         self.inner.shape()
     }
 
-    fn submit(&self, operation: Operation, caller: Caller) {
+    fn submit(&self, operation: Operation, reply: Reply) {
         let Some((kind, bytes)) = RequestKind::of(&operation) else {
-            return self.inner.submit(operation, caller);
+            return self.inner.submit(operation, reply);
         };
         let (clock, meter) = (Arc::clone(&self.clock), Arc::clone(&self.meter));
         let begun_ns = clock.monotonic_ns();
-        let measured = Caller::new(move |answer: Answer| {
+        let measured = Reply::new(move |result: OperationResult| {
             let ns = clock.monotonic_ns().saturating_sub(begun_ns);
-            let is_refused = answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unsupported);
+            let is_refused = result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unsupported);
             if !is_refused {
-                meter.kinds[kind as usize].count(bytes, ns, answer.is_ok());
+                meter.kinds[kind as usize].count(bytes, ns, result.is_ok());
             }
-            caller.tell(answer);
+            reply.send(result);
         });
         self.inner.submit(operation, measured);
     }
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_latency_has_a_class_and_bounds_are_exact() {
+    fn latency_classes_are_contiguous_with_exact_bounds() {
         let mut last = 0;
         for class in 0..LATENCIES {
             let longest = longest_of(class);
@@ -278,24 +278,24 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_counted_by_kind_and_size_until_the_counts_begin_anew() {
+    fn requests_are_counted_by_kind_and_size_until_reset() {
         let meter = Meter::new();
         let device = Arc::new(DeviceExport::new(Arc::new(MemoryDevice::new(1 << 20))));
         let export = meter.of(device, Arc::new(VirtualClock::default()));
-        let ask = |operation| export.submit(operation, Caller::new(drop));
+        let submit = |operation| export.submit(operation, Reply::new(drop));
         for len in [512, 4096, 4096, 65536] {
-            ask(Operation::Read { offset: 0, len });
+            submit(Operation::Read { offset: 0, len });
         }
-        ask(Operation::Write { offset: 0, data: IoBuffer::zeroed(1024).into(), durable: true });
-        ask(Operation::Flush);
-        ask(Operation::Prefetch { offset: 0, len: 512 });
+        submit(Operation::Write { offset: 0, data: IoBuffer::zeroed(1024).into(), durable: true });
+        submit(Operation::Flush);
+        submit(Operation::Prefetch { offset: 0, len: 512 });
         let reads = meter.of_kind(RequestKind::Read);
         assert_eq!((reads.requests, reads.bytes, reads.errors), (4, 512 + 8192 + 65536, 0));
         let sizes: Vec<_> = reads.sizes().collect();
         assert_eq!(sizes, [(Some(512), 1), (Some(4096), 2), (None, 1)]);
         assert_eq!(meter.of_kind(RequestKind::Write).sizes().next(), Some((Some(1024), 1)));
         assert_eq!(meter.of_kind(RequestKind::Flush).requests, 1);
-        ask(Operation::Read { offset: 1 << 20, len: 512 });
+        submit(Operation::Read { offset: 1 << 20, len: 512 });
         assert_eq!(meter.of_kind(RequestKind::Read).errors, 1);
         meter.zero();
         assert_eq!(meter.of_kind(RequestKind::Read), meter.of_kind(RequestKind::Trim));
@@ -303,31 +303,31 @@ mod tests {
 
     /// Clients probe for fast zeroing with such requests.
     #[test]
-    fn what_an_export_does_not_do_was_counted_as_an_error() {
+    fn unsupported_operation_is_not_counted_as_error() {
         let meter = Meter::new();
         let device = Arc::new(DeviceExport::new(Arc::new(MemoryDevice::new(1 << 20))));
         let export = meter.of(device, Arc::new(VirtualClock::default()));
-        let ask = |offset| {
+        let submit = |offset| {
             let operation =
                 Operation::Zero { offset, len: 512, may_trim: false, only_if_fast: true, durable: false };
-            let (said, heard) = std::sync::mpsc::channel();
-            export.submit(operation, Caller::new(move |answer| said.send(answer).unwrap()));
-            (heard.recv().unwrap().unwrap_err().kind(), meter.of_kind(RequestKind::Zero).errors)
+            let (sender, receiver) = std::sync::mpsc::channel();
+            export.submit(operation, Reply::new(move |result| sender.send(result).unwrap()));
+            (receiver.recv().unwrap().unwrap_err().kind(), meter.of_kind(RequestKind::Zero).errors)
         };
-        assert_eq!(ask(0), (ErrorKind::Unsupported, 0));
+        assert_eq!(submit(0), (ErrorKind::Unsupported, 0));
     }
 
     #[test]
-    fn quantiles_are_at_most_a_quarter_too_long() {
+    fn quantile_is_at_most_a_quarter_too_high() {
         let counts = Counts::new();
         (1..=1000).for_each(|number| counts.count(512, number * 10_000, true));
-        let seen = counts.look();
+        let requests = counts.snapshot();
         for share in [0.01, 0.5, 0.9, 0.99, 0.999] {
-            let (told, exact) = (seen.quantile_ns(share).unwrap() as f64, share * 1e7);
-            assert!(told >= exact && told <= exact * 1.26, "{share}: {told}");
+            let (reported, exact) = (requests.quantile_ns(share).unwrap() as f64, share * 1e7);
+            assert!(reported >= exact && reported <= exact * 1.26, "{share}: {reported}");
         }
-        assert_eq!(seen.quantile_ns(1.0), Some(10_000_000));
-        assert_eq!(seen.within(14), 419, "up to 4.19 ms");
-        assert_eq!(Counts::new().look().quantile_ns(0.5), None);
+        assert_eq!(requests.quantile_ns(1.0), Some(10_000_000));
+        assert_eq!(requests.within(14), 419, "up to 4.19 ms");
+        assert_eq!(Counts::new().snapshot().quantile_ns(0.5), None);
     }
 }

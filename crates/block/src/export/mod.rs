@@ -10,10 +10,10 @@ mod clients;
 mod device;
 mod extents;
 mod measured;
-mod pieces;
 mod ranges;
 mod recorded;
 mod tasks;
+mod transfers;
 mod volume;
 
 pub use bytes::ByteExport;
@@ -22,7 +22,7 @@ pub use device::DeviceExport;
 pub use measured::{MeasuredExport, Meter, RequestKind, Requests};
 pub use recorded::{Recorded, RecordedExport, Recording};
 pub use tasks::Tasks;
-pub(crate) use tasks::staying;
+pub(crate) use tasks::run_inline;
 pub use volume::VolumeExport;
 
 use ::device::{ErrorKind, IoError, IoSlice};
@@ -42,13 +42,13 @@ pub trait Export: Send + Sync {
     /// The geometry of the export, which never changes.
     fn shape(&self) -> Shape;
 
-    /// Submits `operation`; its result is passed to `caller`.
-    fn submit(&self, operation: Operation, caller: Caller);
+    /// Submits `operation`; its result is passed to `reply`.
+    fn submit(&self, operation: Operation, reply: Reply);
 
     /// The same, with the client that makes the request. Most exports ignore it; those that distinguish clients must be the
     /// outermost ones.
-    fn submit_for(&self, _client: &Client, operation: Operation, caller: Caller) {
-        self.submit(operation, caller);
+    fn submit_for(&self, _client: &Client, operation: Operation, reply: Reply) {
+        self.submit(operation, reply);
     }
 
     /// The contexts that [`extents`](Self::extents) supports.
@@ -85,26 +85,26 @@ pub struct Shape {
 }
 
 /// The result of an operation: the bytes of a read, `None` for others.
-pub type Answer = Result<Option<IoSlice>, IoError>;
+pub type OperationResult = Result<Option<IoSlice>, IoError>;
 
 /// Receives the result of an operation once, on any thread. If it is dropped, the result is an error.
-pub struct Caller(Option<Box<dyn FnOnce(Answer) + Send>>);
+pub struct Reply(Option<Box<dyn FnOnce(OperationResult) + Send>>);
 
-impl Caller {
+impl Reply {
     /// Passes the result to `then`, which must not block.
-    pub fn new(then: impl FnOnce(Answer) + Send + 'static) -> Self {
+    pub fn new(then: impl FnOnce(OperationResult) + Send + 'static) -> Self {
         Self(Some(Box::new(then)))
     }
 
     /// Delivers the result.
-    pub fn tell(mut self, answer: Answer) {
+    pub fn send(mut self, result: OperationResult) {
         if let Some(then) = self.0.take() {
-            then(answer);
+            then(result);
         }
     }
 }
 
-impl Drop for Caller {
+impl Drop for Reply {
     fn drop(&mut self) {
         if let Some(then) = self.0.take() {
             then(Err(IoError::new(ErrorKind::Closed, "the operation was dropped")));
@@ -112,9 +112,9 @@ impl Drop for Caller {
     }
 }
 
-impl std::fmt::Debug for Caller {
+impl std::fmt::Debug for Reply {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Caller")
+        f.write_str("Reply")
     }
 }
 

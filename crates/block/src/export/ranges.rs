@@ -12,89 +12,89 @@ pub(super) enum Access {
     /// With other shared locks: writes of whole blocks.
     Shared,
     /// Exclusively: a block is read, changed and written.
-    Alone,
+    Exclusive,
 }
 
 /// Locked and waiting ranges. A lock never overtakes an earlier conflicting one.
 #[derive(Default)]
-pub(super) struct Ranges {
+pub(super) struct RangeLocks {
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    visits: u64,
-    inside: Vec<Use>,
-    waiting: VecDeque<(Use, Then)>,
+    last_number: u64,
+    held: Vec<Lock>,
+    waiting: VecDeque<(Lock, Granted)>,
 }
 
 #[derive(Debug, Clone)]
-struct Use {
+struct Lock {
     number: u64,
     range: Range<u64>,
     access: Access,
 }
 
-type Then = Box<dyn FnOnce(Visit) + Send>;
+type Granted = Box<dyn FnOnce(RangeGuard) + Send>;
 
 /// A locked range, unlocked on drop.
-pub(super) struct Visit {
-    ranges: Arc<Ranges>,
+pub(super) struct RangeGuard {
+    ranges: Arc<RangeLocks>,
     number: u64,
 }
 
-impl Ranges {
+impl RangeLocks {
     /// Runs `then` when `range` is locked: immediately, or later on the thread that unlocks the conflicting range.
-    pub fn enter(
+    pub fn lock(
         self: &Arc<Self>,
         range: Range<u64>,
         access: Access,
-        then: impl FnOnce(Visit) + Send + 'static,
+        then: impl FnOnce(RangeGuard) + Send + 'static,
     ) {
         let mut state = self.state.lock();
-        state.visits += 1;
-        let wanted = Use { number: state.visits, range, access };
-        let mut others = state.inside.iter().chain(state.waiting.iter().map(|(wanted, _)| wanted));
-        if others.any(|other| other.excludes(&wanted)) {
-            state.waiting.push_back((wanted, Box::new(then)));
+        state.last_number += 1;
+        let lock = Lock { number: state.last_number, range, access };
+        let mut others = state.held.iter().chain(state.waiting.iter().map(|(lock, _)| lock));
+        if others.any(|other| other.conflicts_with(&lock)) {
+            state.waiting.push_back((lock, Box::new(then)));
             return;
         }
-        let visit = Visit { ranges: Arc::clone(self), number: wanted.number };
-        state.inside.push(wanted);
+        let guard = RangeGuard { ranges: Arc::clone(self), number: lock.number };
+        state.held.push(lock);
         drop(state);
-        then(visit);
+        then(guard);
     }
 
-    fn leave(self: &Arc<Self>, number: u64) {
+    fn unlock(self: &Arc<Self>, number: u64) {
         let mut state = self.state.lock();
-        state.inside.retain(|inside| inside.number != number);
-        let mut let_in = Vec::new();
-        for (wanted, then) in std::mem::take(&mut state.waiting) {
-            let mut others = state.inside.iter().chain(state.waiting.iter().map(|(wanted, _)| wanted));
-            if others.any(|other| other.excludes(&wanted)) {
-                state.waiting.push_back((wanted, then));
+        state.held.retain(|held| held.number != number);
+        let mut granted = Vec::new();
+        for (lock, then) in std::mem::take(&mut state.waiting) {
+            let mut others = state.held.iter().chain(state.waiting.iter().map(|(lock, _)| lock));
+            if others.any(|other| other.conflicts_with(&lock)) {
+                state.waiting.push_back((lock, then));
             } else {
-                let_in.push((wanted.number, then));
-                state.inside.push(wanted);
+                granted.push((lock.number, then));
+                state.held.push(lock);
             }
         }
         drop(state);
-        for (number, then) in let_in {
-            then(Visit { ranges: Arc::clone(self), number });
+        for (number, then) in granted {
+            then(RangeGuard { ranges: Arc::clone(self), number });
         }
     }
 }
 
-impl Use {
-    fn excludes(&self, other: &Self) -> bool {
-        let meet = self.range.start < other.range.end && other.range.start < self.range.end;
-        meet && (self.access == Access::Alone || other.access == Access::Alone)
+impl Lock {
+    fn conflicts_with(&self, other: &Self) -> bool {
+        let overlap = self.range.start < other.range.end && other.range.start < self.range.end;
+        overlap && (self.access == Access::Exclusive || other.access == Access::Exclusive)
     }
 }
 
-impl Drop for Visit {
+impl Drop for RangeGuard {
     fn drop(&mut self) {
-        self.ranges.leave(self.number);
+        self.ranges.unlock(self.number);
     }
 }
 
@@ -104,53 +104,53 @@ mod tests {
 
     /// The current holders of locks, in the order in which they got them.
     #[derive(Clone, Default)]
-    struct Room(Arc<Mutex<Vec<(char, Visit)>>>);
+    struct Holders(Arc<Mutex<Vec<(char, RangeGuard)>>>);
 
-    impl Room {
-        fn enter(&self, ranges: &Arc<Ranges>, who: char, range: Range<u64>, access: Access) {
-            let room = self.clone();
-            ranges.enter(range, access, move |visit| room.0.lock().push((who, visit)));
+    impl Holders {
+        fn lock(&self, ranges: &Arc<RangeLocks>, who: char, range: Range<u64>, access: Access) {
+            let holders = self.clone();
+            ranges.lock(range, access, move |guard| holders.0.lock().push((who, guard)));
         }
 
-        fn leave(&self, who: char) {
-            let mut inside = self.0.lock();
-            let at = inside.iter().position(|(inside, _)| *inside == who).expect("inside");
-            let visit = inside.remove(at);
-            drop(inside);
-            drop(visit);
+        fn unlock(&self, who: char) {
+            let mut held = self.0.lock();
+            let at = held.iter().position(|(held, _)| *held == who).expect("held");
+            let guard = held.remove(at);
+            drop(held);
+            drop(guard);
         }
 
-        fn inside(&self) -> String {
+        fn held(&self) -> String {
             self.0.lock().iter().map(|(who, _)| who).collect()
         }
     }
 
     #[test]
-    fn whole_blocks_share_and_a_patch_is_alone() {
-        let (ranges, room) = (Arc::new(Ranges::default()), Room::default());
-        room.enter(&ranges, 'a', 0..8, Access::Shared);
-        room.enter(&ranges, 'b', 4..12, Access::Shared);
-        room.enter(&ranges, 'c', 7..8, Access::Alone);
-        room.enter(&ranges, 'd', 8..9, Access::Alone);
-        room.enter(&ranges, 'e', 20..30, Access::Alone);
-        assert_eq!(room.inside(), "abe", "what does not meet does not wait");
-        room.leave('a');
-        assert_eq!(room.inside(), "be", "c still meets b");
-        room.leave('b');
-        assert_eq!(room.inside(), "ecd");
+    fn shared_locks_overlap_and_exclusive_locks_wait() {
+        let (ranges, holders) = (Arc::new(RangeLocks::default()), Holders::default());
+        holders.lock(&ranges, 'a', 0..8, Access::Shared);
+        holders.lock(&ranges, 'b', 4..12, Access::Shared);
+        holders.lock(&ranges, 'c', 7..8, Access::Exclusive);
+        holders.lock(&ranges, 'd', 8..9, Access::Exclusive);
+        holders.lock(&ranges, 'e', 20..30, Access::Exclusive);
+        assert_eq!(holders.held(), "abe", "disjoint locks do not wait");
+        holders.unlock('a');
+        assert_eq!(holders.held(), "be", "c still overlaps b");
+        holders.unlock('b');
+        assert_eq!(holders.held(), "ecd");
     }
 
     #[test]
-    fn nobody_overtakes_whom_he_would_have_to_wait_for() {
-        let (ranges, room) = (Arc::new(Ranges::default()), Room::default());
-        room.enter(&ranges, 'a', 0..8, Access::Shared);
-        room.enter(&ranges, 'b', 0..8, Access::Alone);
-        room.enter(&ranges, 'c', 0..8, Access::Shared);
-        room.enter(&ranges, 'd', 0..8, Access::Shared);
-        assert_eq!(room.inside(), "a", "sharers that keep coming would starve b");
-        room.leave('a');
-        assert_eq!(room.inside(), "b");
-        room.leave('b');
-        assert_eq!(room.inside(), "cd");
+    fn later_lock_does_not_overtake_a_conflicting_waiter() {
+        let (ranges, holders) = (Arc::new(RangeLocks::default()), Holders::default());
+        holders.lock(&ranges, 'a', 0..8, Access::Shared);
+        holders.lock(&ranges, 'b', 0..8, Access::Exclusive);
+        holders.lock(&ranges, 'c', 0..8, Access::Shared);
+        holders.lock(&ranges, 'd', 0..8, Access::Shared);
+        assert_eq!(holders.held(), "a", "later shared locks would starve b");
+        holders.unlock('a');
+        assert_eq!(holders.held(), "b");
+        holders.unlock('b');
+        assert_eq!(holders.held(), "cd");
     }
 }

@@ -11,12 +11,12 @@ use std::time::Duration;
 use device::{Clock, IoError};
 use parking_lot::{Condvar, Mutex};
 
-use super::{Answer, Caller, Context, Export, Extent, Operation, Shape};
+use super::{Context, Export, Extent, Operation, OperationResult, Reply, Shape};
 
 /// Maximum of requests that wait to be written: 32 MiB.
-const MOST_WAITING: usize = 1 << 20;
+const MAX_WAITING: usize = 1 << 20;
 /// Maximum length in a line. Zeroing and prefetching may be longer than any read or write, which readers of traces reject.
-const MOST_LINE_BYTES: u64 = 1 << 30;
+const MAX_LINE_BYTES: u64 = 1 << 30;
 const READ: &str = "read";
 const WRITE: &str = "write";
 /// Interval of writes to the file.
@@ -44,7 +44,7 @@ struct Shared {
     start_us: u64,
     lines: Mutex<Lines>,
     /// Notified when lines are added or the recording ends.
-    news: Condvar,
+    changed: Condvar,
 }
 
 #[derive(Default)]
@@ -65,12 +65,12 @@ struct Line {
 impl Line {
     fn write(&self, file: &mut impl Write) -> io::Result<()> {
         let Self { time_us, operation, offset, bytes } = *self;
-        if ![READ, WRITE].contains(&operation) || bytes <= MOST_LINE_BYTES {
+        if ![READ, WRITE].contains(&operation) || bytes <= MAX_LINE_BYTES {
             return writeln!(file, "{time_us},{operation},{offset},{bytes}");
         }
-        for part in 0..bytes.div_ceil(MOST_LINE_BYTES) {
-            let before = part * MOST_LINE_BYTES;
-            let (offset, bytes) = (offset + before, MOST_LINE_BYTES.min(bytes - before));
+        for part in 0..bytes.div_ceil(MAX_LINE_BYTES) {
+            let before = part * MAX_LINE_BYTES;
+            let (offset, bytes) = (offset + before, MAX_LINE_BYTES.min(bytes - before));
             writeln!(file, "{time_us},{operation},{offset},{bytes}")?;
         }
         Ok(())
@@ -93,11 +93,11 @@ impl Recording {
     ) -> io::Result<Self> {
         let start_ns = clock.monotonic_ns();
         let lines = Mutex::new(Lines::default());
-        let shared = Arc::new(Shared { clock, start_ns, start_us, lines, news: Condvar::new() });
+        let shared = Arc::new(Shared { clock, start_ns, start_us, lines, changed: Condvar::new() });
         let thread = std::thread::Builder::new().name("block-record".into());
         let writer = thread.spawn({
             let shared = Arc::clone(&shared);
-            move || shared.write_all(file).inspect_err(|_| shared.give_up())
+            move || shared.write_all(file).inspect_err(|_| shared.abort())
         })?;
         Ok(Self { shared, writer })
     }
@@ -114,7 +114,7 @@ impl Recording {
     /// If the file could not be written, now or earlier.
     pub fn stop(self) -> io::Result<Recorded> {
         self.shared.lines.lock().ended = true;
-        self.shared.news.notify_one();
+        self.shared.changed.notify_one();
         self.writer.join().map_err(|_| io::Error::other("the recording's thread panicked"))??;
         let lines = self.shared.lines.lock();
         Ok(Recorded { requests: lines.counted, left_out: lines.left_out })
@@ -122,13 +122,13 @@ impl Recording {
 }
 
 impl Shared {
-    fn note(&self, operation: &'static str, offset: u64, bytes: u64) {
+    fn record(&self, operation: &'static str, offset: u64, bytes: u64) {
         let mut lines = self.lines.lock();
         if lines.ended {
             return;
         }
         lines.counted += 1;
-        if lines.waiting.len() >= MOST_WAITING {
+        if lines.waiting.len() >= MAX_WAITING {
             lines.left_out += 1;
             return;
         }
@@ -136,7 +136,7 @@ impl Shared {
         let time_us = self.start_us + (self.clock.monotonic_ns() - self.start_ns) / 1000;
         lines.waiting.push(Line { time_us, operation, offset, bytes });
         if lines.waiting.len() == 1 {
-            self.news.notify_one();
+            self.changed.notify_one();
         }
     }
 
@@ -147,9 +147,9 @@ impl Shared {
         while !is_over {
             {
                 let mut lines = self.lines.lock();
-                self.news.wait_while(&mut lines, |lines| lines.waiting.is_empty() && !lines.ended);
+                self.changed.wait_while(&mut lines, |lines| lines.waiting.is_empty() && !lines.ended);
                 if !lines.ended {
-                    self.news.wait_while_for(&mut lines, |lines| !lines.ended, PAUSE);
+                    self.changed.wait_while_for(&mut lines, |lines| !lines.ended, PAUSE);
                 }
                 is_over = lines.ended;
                 std::mem::swap(&mut taken, &mut lines.waiting);
@@ -163,7 +163,7 @@ impl Shared {
     }
 
     /// Ends the recording after an error, so that lines do not accumulate in memory.
-    fn give_up(&self) {
+    fn abort(&self) {
         let mut lines = self.lines.lock();
         lines.ended = true;
         lines.waiting = Vec::new();
@@ -181,29 +181,29 @@ impl Export for RecordedExport {
         self.inner.shape()
     }
 
-    fn submit(&self, operation: Operation, caller: Caller) {
+    fn submit(&self, operation: Operation, reply: Reply) {
         match &operation {
-            Operation::Read { offset, len } => self.shared.note(READ, *offset, u64::from(*len)),
-            Operation::Write { offset, data, .. } => self.shared.note(WRITE, *offset, data.len() as u64),
+            Operation::Read { offset, len } => self.shared.record(READ, *offset, u64::from(*len)),
+            Operation::Write { offset, data, .. } => self.shared.record(WRITE, *offset, data.len() as u64),
             // Usually refused, and then the client writes the zeros.
             Operation::Zero { only_if_fast: true, offset, len, .. } => {
                 let (offset, len, shared) = (*offset, *len, Arc::clone(&self.shared));
-                let told = Caller::new(move |answer: Answer| {
-                    if answer.is_ok() {
-                        shared.note(WRITE, offset, len);
+                let recorded = Reply::new(move |result: OperationResult| {
+                    if result.is_ok() {
+                        shared.record(WRITE, offset, len);
                     }
-                    caller.tell(answer);
+                    reply.send(result);
                 });
-                return self.inner.submit(operation, told);
+                return self.inner.submit(operation, recorded);
             }
             // For a cache, zeroing is a write.
-            Operation::Zero { offset, len, .. } => self.shared.note(WRITE, *offset, *len),
-            Operation::Trim { offset, len, .. } => self.shared.note("trim", *offset, *len),
-            Operation::Flush => self.shared.note("flush", 0, 0),
+            Operation::Zero { offset, len, .. } => self.shared.record(WRITE, *offset, *len),
+            Operation::Trim { offset, len, .. } => self.shared.record("trim", *offset, *len),
+            Operation::Flush => self.shared.record("flush", 0, 0),
             // For a cache, a prefetch is a read.
-            Operation::Prefetch { offset, len } => self.shared.note(READ, *offset, *len),
+            Operation::Prefetch { offset, len } => self.shared.record(READ, *offset, *len),
         }
-        self.inner.submit(operation, caller);
+        self.inner.submit(operation, reply);
     }
 
     fn contexts(&self) -> &[Context] {
@@ -226,15 +226,15 @@ mod tests {
 
     /// A file whose contents the test can read, and that can be made to fail.
     #[derive(Clone, Default)]
-    struct Seen(Arc<Mutex<(Vec<u8>, bool)>>);
+    struct SharedFile(Arc<Mutex<(Vec<u8>, bool)>>);
 
-    impl Write for Seen {
+    impl Write for SharedFile {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let mut seen = self.0.lock();
-            if seen.1 {
+            let mut file = self.0.lock();
+            if file.1 {
                 return Err(io::ErrorKind::StorageFull.into());
             }
-            seen.0.extend_from_slice(bytes);
+            file.0.extend_from_slice(bytes);
             Ok(bytes.len())
         }
 
@@ -243,29 +243,29 @@ mod tests {
         }
     }
 
-    fn ask(export: &dyn Export, operation: Operation) {
-        let (tell, told) = mpsc::channel();
-        export.submit(operation, Caller::new(move |answer| tell.send(answer).unwrap()));
-        told.recv().unwrap().unwrap();
+    fn run(export: &dyn Export, operation: Operation) {
+        let (sender, receiver) = mpsc::channel();
+        export.submit(operation, Reply::new(move |result| sender.send(result).unwrap()));
+        receiver.recv().unwrap().unwrap();
     }
 
     #[test]
-    fn every_request_is_a_line_with_the_time_it_was_made() {
-        let (seen, clock) = (Seen::default(), Arc::new(VirtualClock::default()));
-        let recording = Recording::start(seen.clone(), clock.clone(), 1_000_000).unwrap();
+    fn each_request_is_recorded_with_its_time() {
+        let (file, clock) = (SharedFile::default(), Arc::new(VirtualClock::default()));
+        let recording = Recording::start(file.clone(), clock.clone(), 1_000_000).unwrap();
         let disk = Arc::new(DeviceExport::new(Arc::new(MemoryDevice::new(1 << 20))));
         let export = recording.of(disk);
-        ask(&export, Operation::Read { offset: 4096, len: 8192 });
+        run(&export, Operation::Read { offset: 4096, len: 8192 });
         clock.advance_by(2_500);
         let data = IoBuffer::zeroed(4096).into();
-        ask(&export, Operation::Write { offset: 0, data, durable: true });
-        ask(&export, Operation::Prefetch { offset: 0, len: 4096 });
+        run(&export, Operation::Write { offset: 0, data, durable: true });
+        run(&export, Operation::Prefetch { offset: 0, len: 4096 });
         clock.advance_by(1_000_000);
-        ask(&export, Operation::Trim { offset: 8192, len: 4096, durable: false });
-        ask(&export, Operation::Flush);
+        run(&export, Operation::Trim { offset: 8192, len: 4096, durable: false });
+        run(&export, Operation::Flush);
         assert_eq!(recording.stop().unwrap(), Recorded { requests: 5, left_out: 0 });
-        ask(&export, Operation::Flush);
-        let text = String::from_utf8(seen.0.lock().0.clone()).unwrap();
+        run(&export, Operation::Flush);
+        let text = String::from_utf8(file.0.lock().0.clone()).unwrap();
         assert_eq!(
             text,
             "1000000,read,4096,8192\n1000002,write,0,4096\n1000002,read,0,4096\n1001002,trim,8192,4096\n1001002,flush,0,0\n"
@@ -274,7 +274,7 @@ mod tests {
 
     /// A single line of that length would be rejected by a replay.
     #[test]
-    fn zeros_of_more_than_a_write_can_have_were_recorded_as_one() {
+    fn long_zeroing_is_recorded_in_several_lines() {
         let mut lines = Vec::new();
         let zeros = Line { time_us: 7, operation: WRITE, offset: 4096, bytes: (2 << 30) + 512 };
         zeros.write(&mut lines).unwrap();
@@ -290,51 +290,51 @@ mod tests {
     }
 
     #[test]
-    fn zeros_that_were_refused_for_not_being_fast_were_recorded_as_written() {
-        let seen = Seen::default();
-        let recording = Recording::start(seen.clone(), Arc::new(VirtualClock::default()), 0).unwrap();
+    fn refused_fast_zero_is_not_recorded() {
+        let file = SharedFile::default();
+        let recording = Recording::start(file.clone(), Arc::new(VirtualClock::default()), 0).unwrap();
         let export = recording.of(Arc::new(DeviceExport::new(Arc::new(MemoryDevice::new(1 << 20)))));
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         for only_if_fast in [true, false] {
             let zero =
                 Operation::Zero { offset: 0, len: 4096, may_trim: false, only_if_fast, durable: false };
-            let tell = tell.clone();
-            export.submit(zero, Caller::new(move |answer| tell.send(answer.is_ok()).unwrap()));
-            assert_eq!(told.recv(), Ok(!only_if_fast));
+            let sender = sender.clone();
+            export.submit(zero, Reply::new(move |result| sender.send(result.is_ok()).unwrap()));
+            assert_eq!(receiver.recv(), Ok(!only_if_fast));
         }
         assert_eq!(recording.stop().unwrap().requests, 1);
-        assert_eq!(seen.0.lock().0, b"0,write,0,4096\n");
+        assert_eq!(file.0.lock().0, b"0,write,0,4096\n");
     }
 
     #[test]
-    fn what_a_slow_file_cannot_take_is_left_out_and_counted() {
-        let seen = Seen::default();
-        let recording = Recording::start(seen.clone(), Arc::new(VirtualClock::default()), 0).unwrap();
-        let slow = seen.0.lock();
-        recording.shared.note("flush", 0, 0);
+    fn requests_beyond_the_buffer_are_omitted_and_counted() {
+        let file = SharedFile::default();
+        let recording = Recording::start(file.clone(), Arc::new(VirtualClock::default()), 0).unwrap();
+        let slow = file.0.lock();
+        recording.shared.record("flush", 0, 0);
         while !recording.shared.lines.lock().waiting.is_empty() {
             std::thread::yield_now();
         }
-        (0..MOST_WAITING + 5).for_each(|_| recording.shared.note("flush", 0, 0));
+        (0..MAX_WAITING + 5).for_each(|_| recording.shared.record("flush", 0, 0));
         drop(slow);
-        let requests = MOST_WAITING as u64 + 6;
+        let requests = MAX_WAITING as u64 + 6;
         assert_eq!(recording.stop().unwrap(), Recorded { requests, left_out: 5 });
-        let written = seen.0.lock().0.iter().filter(|byte| **byte == b'\n').count();
-        assert_eq!(written, MOST_WAITING + 1);
+        let written = file.0.lock().0.iter().filter(|byte| **byte == b'\n').count();
+        assert_eq!(written, MAX_WAITING + 1);
     }
 
     #[test]
-    fn a_full_file_ends_the_recording_and_no_request() {
-        let seen = Seen::default();
-        seen.0.lock().1 = true;
-        let recording = Recording::start(seen, Arc::new(VirtualClock::default()), 0).unwrap();
+    fn write_error_ends_the_recording_and_requests_continue() {
+        let file = SharedFile::default();
+        file.0.lock().1 = true;
+        let recording = Recording::start(file, Arc::new(VirtualClock::default()), 0).unwrap();
         let export = recording.of(Arc::new(DeviceExport::new(Arc::new(MemoryDevice::new(1 << 20)))));
-        ask(&export, Operation::Flush);
+        run(&export, Operation::Flush);
         while !recording.shared.lines.lock().ended {
             std::thread::yield_now();
         }
-        ask(&export, Operation::Read { offset: 0, len: 4096 });
-        assert!(recording.shared.lines.lock().waiting.is_empty(), "kept for nobody");
+        run(&export, Operation::Read { offset: 0, len: 4096 });
+        assert!(recording.shared.lines.lock().waiting.is_empty(), "no lines are kept after the end");
         assert_eq!(recording.stop().unwrap_err().kind(), io::ErrorKind::StorageFull);
     }
 }

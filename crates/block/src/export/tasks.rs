@@ -7,8 +7,8 @@
 //!
 //! With a single request in flight, the two wake-ups of a transfer (the kernel completes it on the submitting thread, which then
 //! wakes the waiting one) take a fifth of its time. So a thread without other work makes transfers to a fast device
-//! [inline](staying) with blocking calls. A write is copied to memory if the device supports that and no flush
-//! is expected ([`Absorbing`]).
+//! [inline](run_inline) with blocking calls. A write is copied to memory if the device supports that and no flush
+//! is expected ([`WriteAbsorber`]).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -21,24 +21,24 @@ use async_task::Runnable;
 use device::{Completion, Counters, Device, Geometry, IoError, IoSlice, Outcome, PlacementHandle, Request};
 use parking_lot::{Condvar, Mutex};
 
-use super::absorbing::Absorbing;
+use super::absorbing::WriteAbsorber;
 
 thread_local! {
-    /// Tasks woken on this thread while it is in [`here`].
+    /// Tasks woken on this thread while it is in [`run_with_woken`].
     static WOKEN: RefCell<Option<VecDeque<Runnable>>> = const { RefCell::new(None) };
-    /// Remaining transfers that this thread makes itself, while it is in [`staying`].
-    static OWN_TRANSFERS: Cell<u32> = const { Cell::new(0) };
+    /// Remaining transfers that this thread makes itself, while it is in [`run_inline`].
+    static INLINE_TRANSFERS: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Inline transfers per request. A hit needs one, a write a few. The limit matters if the request wakes tasks of other
 /// clients.
-const MOST_OWN_TRANSFERS: u32 = 4;
+const MAX_INLINE_TRANSFERS: u32 = 4;
 
-/// Runs `start`, which starts a request on a thread without other work. See [`Tasks::staying_with`].
-pub(crate) fn staying(start: impl FnOnce()) {
-    OWN_TRANSFERS.set(MOST_OWN_TRANSFERS);
+/// Runs `start`, which starts a request on a thread without other work. See [`Tasks::with_inline_transfers`].
+pub(crate) fn run_inline(start: impl FnOnce()) {
+    INLINE_TRANSFERS.set(MAX_INLINE_TRANSFERS);
     start();
-    OWN_TRANSFERS.set(0);
+    INLINE_TRANSFERS.set(0);
 }
 
 /// Runs tasks. Dropping it ends the thread; tasks that are woken elsewhere afterwards do not continue.
@@ -77,21 +77,21 @@ impl Tasks {
         let shared = Arc::clone(&self.shared);
         let (first, task) = async_task::spawn(future, move |task| shared.schedule(task));
         task.detach();
-        here(|| {
+        run_with_woken(|| {
             first.run();
         });
     }
 
     /// Wraps `device` so that tasks continue on the thread that completes a request.
     #[must_use]
-    pub fn going_on(device: Arc<dyn Device>) -> Arc<dyn Device> {
-        Arc::new(GoingOn { device, is_quick: false, absorbing: Absorbing::default() })
+    pub fn resuming(device: Arc<dyn Device>) -> Arc<dyn Device> {
+        Arc::new(TaskDevice { device, is_fast: false, absorber: WriteAbsorber::default() })
     }
 
     /// The same for a fast device, for which blocking calls of a thread with a single request are quicker than asynchronous ones.
     #[must_use]
-    pub fn staying_with(device: Arc<dyn Device>) -> Arc<dyn Device> {
-        Arc::new(GoingOn { device, is_quick: true, absorbing: Absorbing::default() })
+    pub fn with_inline_transfers(device: Arc<dyn Device>) -> Arc<dyn Device> {
+        Arc::new(TaskDevice { device, is_fast: true, absorber: WriteAbsorber::default() })
     }
 }
 
@@ -125,7 +125,7 @@ impl Shared {
 
     fn work(&self) {
         while let Some(task) = self.next() {
-            here(|| {
+            run_with_woken(|| {
                 task.run();
             });
         }
@@ -146,7 +146,7 @@ impl Shared {
 }
 
 /// Runs `body` and then the tasks that it and they wake on this thread.
-fn here(body: impl FnOnce()) {
+fn run_with_woken(body: impl FnOnce()) {
     let outermost = WOKEN.with_borrow_mut(|woken| {
         let outermost = woken.is_none();
         woken.get_or_insert_default();
@@ -155,53 +155,54 @@ fn here(body: impl FnOnce()) {
     if !outermost {
         return body();
     }
-    let _leave = Leave;
+    let _queue = WokenQueue;
     body();
     while let Some(task) = WOKEN.with_borrow_mut(|woken| woken.as_mut()?.pop_front()) {
         task.run();
     }
 }
 
-/// Ends [`here`], also after a panic of a task: the queued tasks are dropped, and their requests fail.
-struct Leave;
+/// Ends [`run_with_woken`], also after a panic of a task: the queued tasks are dropped, and their requests fail.
+struct WokenQueue;
 
-impl Drop for Leave {
+impl Drop for WokenQueue {
     fn drop(&mut self) {
         let left = WOKEN.with_borrow_mut(Option::take);
         drop(left);
     }
 }
 
-struct GoingOn {
+struct TaskDevice {
     device: Arc<dyn Device>,
-    is_quick: bool,
-    absorbing: Absorbing,
+    is_fast: bool,
+    absorber: WriteAbsorber,
 }
 
-impl GoingOn {
+impl TaskDevice {
     /// Whether this thread makes the transfer itself. Not a flush, which takes long and is shared with other requests.
-    fn is_own(&self, request: &Request) -> bool {
-        let left = OWN_TRANSFERS.get();
-        let is_own =
-            self.is_quick && left > 0 && matches!(request, Request::Read { .. } | Request::Write { .. });
-        OWN_TRANSFERS.set(left - u32::from(is_own));
-        is_own
+    fn is_inline(&self, request: &Request) -> bool {
+        let left = INLINE_TRANSFERS.get();
+        let is_inline =
+            self.is_fast && left > 0 && matches!(request, Request::Read { .. } | Request::Write { .. });
+        INLINE_TRANSFERS.set(left - u32::from(is_inline));
+        is_inline
     }
 }
 
-impl Device for GoingOn {
+impl Device for TaskDevice {
     fn geometry(&self) -> Geometry {
         self.device.geometry()
     }
 
     fn submit(&self, request: Request, completion: Completion) {
-        self.absorbing.count(&request);
-        if self.is_own(&request) {
-            let absorbed = self.absorbing.absorb(&*self.device, &request);
+        self.absorber.count(&request);
+        if self.is_inline(&request) {
+            let absorbed = self.absorber.absorb(&*self.device, &request);
             let outcome = absorbed.unwrap_or_else(|| self.device.execute(request));
-            return here(|| completion.complete(outcome));
+            return run_with_woken(|| completion.complete(outcome));
         }
-        self.device.submit(request, Completion::new(move |outcome| here(|| completion.complete(outcome))));
+        self.device
+            .submit(request, Completion::new(move |outcome| run_with_woken(|| completion.complete(outcome))));
     }
 
     fn execute(&self, request: Request) -> Outcome {
@@ -245,30 +246,34 @@ mod tests {
     }
 
     #[test]
-    fn a_task_goes_on_where_its_transfer_ended() {
+    fn task_continues_on_the_thread_that_completes_its_request() {
         let tasks = Tasks::new().unwrap();
-        let device = Tasks::going_on(Arc::new(MemoryDevice::new(4096)));
-        let (said, heard) = channel();
+        let device = Tasks::resuming(Arc::new(MemoryDevice::new(4096)));
+        let (sender, receiver) = channel();
         tasks.run(async move {
             device.start(Request::Flush).await.unwrap();
-            said.send(this_thread()).unwrap();
+            sender.send(this_thread()).unwrap();
         });
-        assert_eq!(heard.try_recv(), Ok(this_thread()), "memory ends a transfer within its start");
+        assert_eq!(
+            receiver.try_recv(),
+            Ok(this_thread()),
+            "memory completes a request within its submission"
+        );
     }
 
     /// Counts blocking transfers.
-    struct Waited {
+    struct BlockingCalls {
         memory: MemoryDevice,
-        waited: AtomicU32,
+        calls: AtomicU32,
     }
 
-    impl Waited {
+    impl BlockingCalls {
         fn new(memory: MemoryDevice) -> Arc<Self> {
-            Arc::new(Self { memory, waited: AtomicU32::new(0) })
+            Arc::new(Self { memory, calls: AtomicU32::new(0) })
         }
     }
 
-    impl Device for Waited {
+    impl Device for BlockingCalls {
         fn geometry(&self) -> Geometry {
             self.memory.geometry()
         }
@@ -278,7 +283,7 @@ mod tests {
         }
 
         fn execute(&self, request: Request) -> Outcome {
-            self.waited.fetch_add(1, Ordering::Relaxed);
+            self.calls.fetch_add(1, Ordering::Relaxed);
             self.memory.execute(request)
         }
 
@@ -292,13 +297,13 @@ mod tests {
     }
 
     /// Blocking transfers for a flush and six reads.
-    fn own_transfers(
+    fn inline_transfers(
         tasks: &Tasks,
-        going_on: fn(Arc<dyn Device>) -> Arc<dyn Device>,
+        resuming: fn(Arc<dyn Device>) -> Arc<dyn Device>,
         start: fn(&mut dyn FnMut()),
     ) -> u32 {
-        let waited = Waited::new(MemoryDevice::new(4096));
-        let device = going_on(Arc::clone(&waited) as _);
+        let calls = BlockingCalls::new(MemoryDevice::new(4096));
+        let device = resuming(Arc::clone(&calls) as _);
         start(&mut || {
             let device = Arc::clone(&device);
             tasks.run(async move {
@@ -310,21 +315,21 @@ mod tests {
             });
         });
         assert_eq!(device.counters().reads, 6);
-        waited.waited.load(Ordering::Relaxed)
+        calls.calls.load(Ordering::Relaxed)
     }
 
     #[test]
-    fn who_stays_makes_the_transfers_of_a_quick_device_himself_and_no_more_than_a_few() {
+    fn inline_transfers_need_a_fast_device_and_are_limited() {
         let tasks = Tasks::new().unwrap();
-        let own = |going_on, start| own_transfers(&tasks, going_on, start);
-        assert_eq!(own(Tasks::staying_with, |start| staying(start)), MOST_OWN_TRANSFERS);
-        assert_eq!(own(Tasks::staying_with, |start| start()), 0, "nobody stays");
-        assert_eq!(own(Tasks::going_on, |start| staying(start)), 0, "it is not quick");
+        let own = |resuming, start| inline_transfers(&tasks, resuming, start);
+        assert_eq!(own(Tasks::with_inline_transfers, |start| run_inline(start)), MAX_INLINE_TRANSFERS);
+        assert_eq!(own(Tasks::with_inline_transfers, |start| start()), 0, "not run inline");
+        assert_eq!(own(Tasks::resuming, |start| run_inline(start)), 0, "the device is not fast");
     }
 
     /// Otherwise a client with one write in flight would wait for the drive each time.
     #[test]
-    fn lone_writes_that_nobody_flushes_are_copied_and_those_of_a_crowd_are_not() {
+    fn inline_writes_without_flush_are_absorbed_and_others_are_not() {
         let tasks = Tasks::new().unwrap();
         let write = |device: &Arc<dyn Device>| {
             let (device, data) = (Arc::clone(device), IoBuffer::copy_of(&[7; 512]).into());
@@ -334,38 +339,35 @@ mod tests {
             });
         };
         for (stays, transfers) in [(true, 8), (false, 0)] {
-            let waited = Waited::new(MemoryDevice::new(4096).absorbing(true));
-            let device = Tasks::staying_with(Arc::clone(&waited) as _);
-            (0..30).for_each(|_| if stays { staying(|| write(&device)) } else { write(&device) });
-            assert_eq!((device.counters().writes, waited.waited.load(Ordering::Relaxed)), (30, transfers));
+            let calls = BlockingCalls::new(MemoryDevice::new(4096).absorbing(true));
+            let device = Tasks::with_inline_transfers(Arc::clone(&calls) as _);
+            (0..30).for_each(|_| if stays { run_inline(|| write(&device)) } else { write(&device) });
+            assert_eq!((device.counters().writes, calls.calls.load(Ordering::Relaxed)), (30, transfers));
             let read = device.start(Request::Read { offset: 512, buffer: IoBuffer::zeroed(512) }).wait();
             assert_eq!(read.unwrap().unwrap()[..], [7; 512]);
         }
     }
 
     #[test]
-    fn whoever_wakes_may_hold_what_the_woken_needs() {
+    fn woken_task_may_need_a_lock_that_the_waking_thread_holds() {
         let tasks = Tasks::new().unwrap();
         let (event, lock) = (Arc::new(Event::new()), Arc::new(Mutex::new(0)));
-        let (said, heard) = channel();
+        let (sender, receiver) = channel();
         for _ in 0..100 {
-            let (listener, lock, said) = (event.listen(), Arc::clone(&lock), said.clone());
+            let (listener, lock, sender) = (event.listen(), Arc::clone(&lock), sender.clone());
             let again = Arc::clone(&event);
             tasks.run(async move {
                 listener.await;
                 *lock.lock() += 1;
                 again.notify(usize::MAX);
-                said.send(this_thread()).unwrap();
+                sender.send(this_thread()).unwrap();
             });
         }
         let held = lock.lock();
         event.notify(usize::MAX);
         drop(held);
-        let threads: Vec<ThreadId> = heard.iter().take(100).collect();
-        assert!(
-            !threads.contains(&this_thread()),
-            "what is woken elsewhere goes on on the tasks' own thread"
-        );
+        let threads: Vec<ThreadId> = receiver.iter().take(100).collect();
+        assert!(!threads.contains(&this_thread()), "tasks woken elsewhere run on their own thread");
         assert_eq!(*lock.lock(), 100);
     }
 }

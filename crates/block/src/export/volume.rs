@@ -6,10 +6,10 @@ use device::{ErrorKind, IoError};
 
 use super::extents::Extents;
 use super::tasks::Tasks;
-use super::{Answer, Caller, Context, Export, Extent, Operation, STEP_BYTES, Shape};
+use super::{Context, Export, Extent, Operation, OperationResult, Reply, STEP_BYTES, Shape};
 use crate::volume::{SECTOR_BYTES, Volume, VolumeError, VolumeErrorKind};
 
-/// Serves a volume. Its devices should be wrapped by [`Tasks::going_on`] or [`Tasks::staying_with`], so that a hit needs no
+/// Serves a volume. Its devices should be wrapped by [`Tasks::resuming`] or [`Tasks::with_inline_transfers`], so that a hit needs no
 /// thread wake-up.
 pub struct VolumeExport {
     volume: Volume,
@@ -20,7 +20,7 @@ pub struct VolumeExport {
 const EXTENTS_BYTES: u64 = 1 << 30;
 
 /// Bytes examined per hold of the volume's lock.
-const LOOK_BYTES: u64 = 16 << 20;
+const BYTES_PER_LOCK: u64 = 16 << 20;
 
 impl VolumeExport {
     /// Serves `volume`.
@@ -43,9 +43,9 @@ impl Export for VolumeExport {
         }
     }
 
-    fn submit(&self, operation: Operation, caller: Caller) {
+    fn submit(&self, operation: Operation, reply: Reply) {
         let volume = self.volume.clone();
-        self.tasks.run(async move { caller.tell(perform(&volume, operation).await) });
+        self.tasks.run(async move { reply.send(perform(&volume, operation).await) });
     }
 
     fn contexts(&self) -> &[Context] {
@@ -56,7 +56,7 @@ impl Export for VolumeExport {
         let mut extents = Extents::default();
         let (mut at, end) = (offset, offset + len.min(EXTENTS_BYTES));
         while at < end && extents.len() < most {
-            let bytes = (end - at).min(LOOK_BYTES);
+            let bytes = (end - at).min(BYTES_PER_LOCK);
             if context == Context::Allocation {
                 let holes = self.volume.holes(at, bytes).map_err(|error| io_error(&error))?;
                 extents.push_allocation(&(at..at + bytes), holes);
@@ -74,14 +74,14 @@ impl Export for VolumeExport {
     }
 }
 
-async fn perform(volume: &Volume, operation: Operation) -> Answer {
+async fn perform(volume: &Volume, operation: Operation) -> OperationResult {
     let done = match operation {
         Operation::Read { offset, len } => {
             return volume.read(offset, len as usize).await.map(Some).map_err(|error| io_error(&error));
         }
         Operation::Write { offset, data, durable } => volume.write(offset, data, durable).await,
         Operation::Zero { only_if_fast: true, may_trim, .. } if !(may_trim && volume.unmaps()) => {
-            let words = "zeros are written as any other bytes are";
+            let words = "zeroing is not faster than writing zeros";
             return Err(IoError::new(ErrorKind::Unsupported, words));
         }
         Operation::Zero { offset, len, may_trim: true, durable, .. } => {

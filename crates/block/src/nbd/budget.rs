@@ -118,7 +118,7 @@ mod tests {
 
     /// It must not wait as long as others use all memory for small requests.
     #[test]
-    fn a_large_request_of_a_connection_with_nothing_under_way_waited_for_ever() {
+    fn large_request_of_an_idle_connection_is_not_starved() {
         let budget = Budget::new(1 << 20);
         let [many, large] = [(); 2].map(|()| Arc::new(bell::new().unwrap()));
         let small = ALWAYS_BYTES;
@@ -126,7 +126,7 @@ mod tests {
         let mut waited = 0;
         while !budget.reserve(4 * small, true, &large) {
             waited += 1;
-            assert!(waited < 10, "whoever gives some back takes it again at once");
+            assert!(waited < 10, "released memory is not reserved");
             budget.release(small);
             budget.reserve(small, false, &many);
             assert!(budget.used_bytes() <= 1 << 20);

@@ -13,12 +13,12 @@ use super::handshake::{Agreed, Handshake, Offer, Step, context_id};
 use super::intake::{Intake, Next};
 use super::link::{Frame, Link, Payload, Until, Woken};
 use super::slots::Slot;
-use super::transmission::{Command, MOST_EXTENTS, Refusal, Rules, status_payload};
+use super::transmission::{Command, MAX_EXTENTS, Refusal, Rules, status_payload};
 use super::wire::{Errno, ReplyHead, RequestHead, chunk};
-use crate::export::{Answer, Caller, Client, Context, Export, Operation, staying};
+use crate::export::{Client, Context, Export, Operation, OperationResult, Reply, run_inline};
 
 /// State shared by all connections of a server.
-pub(super) struct Hall {
+pub(super) struct ServerShared {
     pub offers: Vec<Offer>,
     /// The export of each offer.
     pub exports: Vec<Arc<dyn Export>>,
@@ -35,9 +35,9 @@ pub(super) struct Hall {
 #[derive(Debug)]
 pub(super) enum End {
     /// The client disconnected or the server stopped, with every request answered.
-    Left,
+    Closed,
     /// All slots are in use by active clients.
-    TurnedAway,
+    NoSlot,
     /// The client violated the protocol or exceeded a time limit.
     Dropped(&'static str),
     /// The socket failed.
@@ -54,77 +54,82 @@ impl End {
     /// The error, if any.
     pub fn reason(&self) -> Option<String> {
         match self {
-            Self::Left | Self::TurnedAway => None,
-            Self::Dropped(why) => Some(format!("a client was dropped: {why}")),
+            Self::Closed | Self::NoSlot => None,
+            Self::Dropped(why) => Some(format!("a client was disconnected: {why}")),
             Self::Failed(error) => Some(format!("a client's socket failed: {error}")),
         }
     }
 }
 
 /// Requests up to this length complete on the connection's thread. Longer ones are split into parallel transfers.
-const MOST_STAYING_BYTES: u32 = 16 << 10;
+const MAX_INLINE_BYTES: u32 = 16 << 10;
 
 /// Requests that are not made inline after the client had several in flight: the first time, and the upper bound, to which the number
 /// doubles each time. A check costs such a client the time of a transfer.
-const CROWD: u32 = 64;
-const MOST_CROWD: u32 = 64 * CROWD;
+const INLINE_BACKOFF: u32 = 64;
+const MAX_INLINE_BACKOFF: u32 = 64 * INLINE_BACKOFF;
 
 /// Read replies sent together after several reads have completed. The client can continue with them while the rest is prepared,
 /// and its next requests are started first. A drive completes up to thirty requests together; with all replies in one call, client,
 /// server and drive would wait for each other in turn, and a client with 32 reads would be 10 % slower. Writes gain more from
 /// sharing an intent log entry.
-const READS_ENDED_AT_ONCE: usize = 6;
+const READS_PER_FLUSH: usize = 6;
 
 /// Requests started before replies are sent.
-const REQUESTS_AT_ONCE: usize = 64;
+const REQUESTS_PER_ROUND: usize = 64;
 
 /// Serves one client. When this returns, every started request has completed.
-pub(super) fn serve(hall: &Arc<Hall>, link: &Arc<Link>, client: Client, slot: &Slot) -> End {
-    let (agreed, already) = match shake_hands(hall, link.socket(), slot) {
+pub(super) fn serve(shared: &Arc<ServerShared>, link: &Arc<Link>, client: Client, slot: &Slot) -> End {
+    let (agreed, received) = match handshake_with(shared, link.socket(), slot) {
         Ok(Some(agreed)) => agreed,
-        Ok(None) => return End::Left,
+        Ok(None) => return End::Closed,
         Err(end) => return end,
     };
     link.begin_serving();
     let has_contexts = !agreed.contexts.is_empty();
-    let shape = hall.offers[agreed.place].shape;
+    let shape = shared.offers[agreed.place].shape;
     let rules = Rules { shape, structured: agreed.structured, has_contexts };
-    let talk = Arc::new(Talk { link: Arc::clone(link), rules, contexts: agreed.contexts });
-    let desk = Desk::sit_down(link.watched());
+    let replies = Arc::new(ReplyContext { link: Arc::clone(link), rules, contexts: agreed.contexts });
+    let event_loop = Desk::sit_down(link.watched());
     let mut server = Server {
-        hall,
-        desk: &desk,
-        export: &*hall.exports[agreed.place],
+        shared,
+        event_loop: &event_loop,
+        export: &*shared.exports[agreed.place],
         client,
-        intake: Intake::new(rules, &already),
-        talk: &talk,
-        owed: Drain::default(),
-        has_more_ended: false,
+        intake: Intake::new(rules, &received),
+        replies: &replies,
+        stall: StallTimer::default(),
+        has_more_completed: false,
         has_read_last: false,
-        crowd: 0,
-        next_crowd: CROWD,
+        inline_backoff: 0,
+        next_inline_backoff: INLINE_BACKOFF,
     };
     let end = server.run();
     if let Some(bytes) = server.intake.abandoned_bytes() {
         link.release(bytes);
     }
     if !matches!(end, Ok(())) {
-        link.give_up();
+        link.stop_sending();
     }
-    let waited = wait_for_completions(hall, link, &desk);
-    end.and(waited).err().unwrap_or(End::Left)
+    let waited = wait_for_completions(shared, link, &event_loop);
+    end.and(waited).err().unwrap_or(End::Closed)
 }
 
 /// The negotiated options and the bytes that followed; `None` if the client disconnected.
-fn shake_hands(hall: &Hall, socket: &OwnedFd, slot: &Slot) -> Result<Option<(Agreed, Vec<u8>)>, End> {
-    let deadline_ns = hall.clock.monotonic_ns().saturating_add(hall.handshake_timeout_ns);
-    let mut handshake = Handshake::new(&hall.offers);
+fn handshake_with(
+    shared: &ServerShared,
+    socket: &OwnedFd,
+    slot: &Slot,
+) -> Result<Option<(Agreed, Vec<u8>)>, End> {
+    let deadline_ns = shared.clock.monotonic_ns().saturating_add(shared.handshake_timeout_ns);
+    let mut handshake = Handshake::new(&shared.offers);
     let (mut input, mut output) = (Vec::new(), Vec::new());
     handshake.greet(&mut output);
     loop {
-        exchange::send(hall, socket, &mut output, deadline_ns)?;
-        let came = exchange::receive(hall, socket, &mut input, Handshake::MOST_INPUT_BYTES, deadline_ns)?;
-        if came == 0 {
+        exchange::send(shared, socket, &mut output, deadline_ns)?;
+        let received =
+            exchange::receive(shared, socket, &mut input, Handshake::MAX_INPUT_BYTES, deadline_ns)?;
+        if received == 0 {
             return Ok(None);
         }
         loop {
@@ -133,18 +138,18 @@ fn shake_hands(hall: &Hall, socket: &OwnedFd, slot: &Slot) -> Result<Option<(Agr
             match step {
                 Step::More if taken == 0 => break,
                 Step::More => {}
-                Step::Transmit(_) if !slot.begin_serving(deadline_ns, &hall.closing) => {
+                Step::Transmit(_) if !slot.begin_serving(deadline_ns, &shared.closing) => {
                     handshake.refuse_export(&mut output, "too many clients are connected");
                     // Ignored: the client may have disconnected.
-                    let _ = exchange::send(hall, socket, &mut output, deadline_ns);
-                    return Err(End::TurnedAway);
+                    let _ = exchange::send(shared, socket, &mut output, deadline_ns);
+                    return Err(End::NoSlot);
                 }
                 Step::Transmit(agreed) => {
-                    exchange::send(hall, socket, &mut output, deadline_ns)?;
+                    exchange::send(shared, socket, &mut output, deadline_ns)?;
                     return Ok(Some((agreed, input)));
                 }
                 Step::Close => {
-                    return match exchange::send(hall, socket, &mut output, deadline_ns) {
+                    return match exchange::send(shared, socket, &mut output, deadline_ns) {
                         // A client that disconnects may not wait for the reply.
                         Ok(()) | Err(End::Failed(_)) => Ok(None),
                         Err(end) => Err(end),
@@ -152,91 +157,91 @@ fn shake_hands(hall: &Hall, socket: &OwnedFd, slot: &Slot) -> Result<Option<(Agr
                 }
             }
             // Sent per option, so that replies to a flood of options do not accumulate.
-            exchange::send(hall, socket, &mut output, deadline_ns)?;
+            exchange::send(shared, socket, &mut output, deadline_ns)?;
         }
     }
 }
 
 /// The state of a connection after the handshake.
 struct Server<'a> {
-    hall: &'a Arc<Hall>,
-    desk: &'a Desk<'a, 3>,
+    shared: &'a Arc<ServerShared>,
+    event_loop: &'a Desk<'a, 3>,
     export: &'a dyn Export,
     client: Client,
-    talk: &'a Arc<Talk>,
+    replies: &'a Arc<ReplyContext>,
     intake: Intake,
     /// How long the client has stalled in the middle of a request or without accepting replies.
-    owed: Drain,
+    stall: StallTimer,
     /// Whether completed requests wait for their replies to be queued.
-    has_more_ended: bool,
+    has_more_completed: bool,
     /// Whether the last request was a read.
     has_read_last: bool,
     /// Number of further requests that are not made inline.
-    crowd: u32,
-    /// The next value of `crowd`.
-    next_crowd: u32,
+    inline_backoff: u32,
+    /// The next value of `inline_backoff`.
+    next_inline_backoff: u32,
 }
 
 /// Measures how long a client has stalled. Each accepted reply restarts it.
 #[derive(Default)]
-struct Drain {
+struct StallTimer {
     since_ns: Option<u64>,
     /// Replies accepted at that time, if the client does not accept more.
     stuck_after: Option<u64>,
 }
 
-impl Drain {
+impl StallTimer {
     /// Remaining time of the limit; 0 if exceeded.
-    fn time_left_ns(&mut self, hall: &Hall, stuck_after: Option<u64>) -> u64 {
-        let now_ns = hall.clock.monotonic_ns();
+    fn time_left_ns(&mut self, shared: &ServerShared, stuck_after: Option<u64>) -> u64 {
+        let now_ns = shared.clock.monotonic_ns();
         if stuck_after > self.stuck_after {
             (self.since_ns, self.stuck_after) = (None, stuck_after);
         }
         let since_ns = *self.since_ns.get_or_insert(now_ns);
-        since_ns.saturating_add(hall.client_timeout_ns).saturating_sub(now_ns)
+        since_ns.saturating_add(shared.client_timeout_ns).saturating_sub(now_ns)
     }
 }
 
 /// What replies need.
-struct Talk {
+struct ReplyContext {
     link: Arc<Link>,
     rules: Rules,
     contexts: Vec<Context>,
 }
 
 /// What to do after starting the available requests.
-enum Then {
+enum NextStep {
     Read,
     /// More requests are available.
-    GoOn,
-    AwaitRoom,
-    Leave,
+    Continue,
+    AwaitMemory,
+    Disconnect,
 }
 
 impl Server<'_> {
     fn run(&mut self) -> Result<(), End> {
         loop {
             let then = together(|| self.start_requests())?;
-            self.talk.link.flush();
-            if self.talk.link.is_broken() {
-                return Err(End::Dropped("it closed the connection without taking its replies"));
+            self.replies.link.flush();
+            if self.replies.link.is_broken() {
+                return Err(End::Dropped("it closed the connection before reading its replies"));
             }
             let until = match then {
-                Then::GoOn => continue,
-                Then::Leave => return Ok(()),
-                Then::Read if self.hall.closing.load(Ordering::Acquire) => return Ok(()),
-                Then::Read => Until::Input,
-                Then::AwaitRoom => Until::Room,
+                NextStep::Continue => continue,
+                NextStep::Disconnect => return Ok(()),
+                NextStep::Read if self.shared.closing.load(Ordering::Acquire) => return Ok(()),
+                NextStep::Read => Until::Input,
+                NextStep::AwaitMemory => Until::Memory,
             };
-            let woken = if self.has_more_ended {
-                Woken { input: until == Until::Input && self.talk.link.has_input() }
+            let woken = if self.has_more_completed {
+                Woken { input: until == Until::Input && self.replies.link.has_input() }
             } else {
                 let timeout_ns = self.time_left_ns()?;
-                self.talk.link.sleep(self.desk, until, timeout_ns)?
+                self.replies.link.sleep(self.event_loop, until, timeout_ns)?
             };
-            let most = if self.has_read_last { READS_ENDED_AT_ONCE } else { usize::MAX };
-            self.has_more_ended = self.desk.tell_some(most);
-            self.talk.link.flush();
+            let most = if self.has_read_last { READS_PER_FLUSH } else { usize::MAX };
+            self.has_more_completed = self.event_loop.tell_some(most);
+            self.replies.link.flush();
             if woken.input && !self.read()? {
                 return Ok(());
             }
@@ -245,58 +250,58 @@ impl Server<'_> {
 
     /// Reads from the socket. Returns false if the client disconnected.
     fn read(&mut self) -> Result<bool, End> {
-        let socket = self.talk.link.socket();
+        let socket = self.replies.link.socket();
         match self.intake.fill(|room| Ok(rustix::io::readv(socket, room)?)) {
             Ok((0, _)) => Ok(false),
             Ok(_) => Ok(true),
-            Err(error) if is_passing(&error) => Ok(true),
+            Err(error) if is_transient(&error) => Ok(true),
             Err(error) => Err(End::Failed(error)),
         }
     }
 
     /// Remaining time of the client's limit; `None` while the client is not stalled.
     fn time_left_ns(&mut self) -> Result<Option<u64>, End> {
-        let stuck_after = self.talk.link.stuck_after();
-        if !self.intake.is_amid() && stuck_after.is_none() {
-            self.owed = Drain::default();
-            self.talk.link.client_owes_since(None);
+        let stuck_after = self.replies.link.stuck_after();
+        if !self.intake.is_incomplete() && stuck_after.is_none() {
+            self.stall = StallTimer::default();
+            self.replies.link.client_stalled_since(None);
             return Ok(None);
         }
-        let left_ns = self.owed.time_left_ns(self.hall, stuck_after);
-        self.talk.link.client_owes_since(self.owed.since_ns);
+        let left_ns = self.stall.time_left_ns(self.shared, stuck_after);
+        self.replies.link.client_stalled_since(self.stall.since_ns);
         match left_ns {
-            0 => Err(End::Dropped("it did not finish a request or take its replies in time")),
+            0 => Err(End::Dropped("it did not finish a request or read its replies in time")),
             left_ns => Ok(Some(left_ns)),
         }
     }
 
-    fn start_requests(&mut self) -> Result<Then, End> {
-        let link = &self.talk.link;
+    fn start_requests(&mut self) -> Result<NextStep, End> {
+        let link = &self.replies.link;
         if link.has_backlog() {
-            return Ok(Then::AwaitRoom);
+            return Ok(NextStep::AwaitMemory);
         }
-        for _ in 0..REQUESTS_AT_ONCE {
+        for _ in 0..REQUESTS_PER_ROUND {
             match self.intake.next(|bytes| link.reserve(bytes)) {
-                Next::Nothing => return Ok(Then::Read),
-                Next::NoSpace => return Ok(Then::AwaitRoom),
-                Next::Lost => return Err(End::Dropped("it sent an invalid request")),
+                Next::Nothing => return Ok(NextStep::Read),
+                Next::NoSpace => return Ok(NextStep::AwaitMemory),
+                Next::Invalid => return Err(End::Dropped("it sent an invalid request")),
                 Next::Request(_, Command::Disconnect, _) => {
                     link.release(0);
-                    return Ok(Then::Leave);
+                    return Ok(NextStep::Disconnect);
                 }
                 Next::Request(head, command, payload) => {
-                    self.owed = Drain::default();
+                    self.stall = StallTimer::default();
                     self.start(&head, command, payload);
                 }
-                Next::Refused(cookie, refusal) => self.talk.refuse_unstarted(cookie, &refusal),
+                Next::Refused(cookie, refusal) => self.replies.refuse_unstarted(cookie, &refusal),
             }
         }
-        Ok(Then::GoOn)
+        Ok(NextStep::Continue)
     }
 
     fn start(&mut self, head: &RequestHead, command: Command, payload: Option<IoBuffer>) {
-        let reply = Reply { talk: Arc::clone(self.talk), head: *head };
-        if self.hall.closing.load(Ordering::Acquire) {
+        let reply = PendingReply { replies: Arc::clone(self.replies), head: *head };
+        if self.shared.closing.load(Ordering::Acquire) {
             return reply.refuse(&Refusal::new(Errno::Shutdown, "the server is shutting down"));
         }
         if let Command::Status { only_one } = command {
@@ -304,21 +309,21 @@ impl Server<'_> {
         }
         self.has_read_last = matches!(command, Command::Read);
         let operation = operation(head, command, payload);
-        let caller = Caller::new(move |answer| reply.tell(answer));
-        let submit = || self.export.submit_for(&self.client, operation, caller);
-        let link = &self.talk.link;
-        let is_alone = head.length <= MOST_STAYING_BYTES && !self.intake.has_more() && link.has_one_request();
-        if self.crowd > 0 || !is_alone {
-            self.crowd = self.crowd.saturating_sub(1);
+        let reply = Reply::new(move |result| reply.send(result));
+        let submit = || self.export.submit_for(&self.client, operation, reply);
+        let link = &self.replies.link;
+        let is_alone = head.length <= MAX_INLINE_BYTES && !self.intake.has_more() && link.has_one_request();
+        if self.inline_backoff > 0 || !is_alone {
+            self.inline_backoff = self.inline_backoff.saturating_sub(1);
             return submit();
         }
-        staying(submit);
+        run_inline(submit);
         // The reply is sent later by this thread. Input that arrived meanwhile means that the client has several requests in flight.
         if link.has_input() {
-            self.crowd = self.next_crowd;
-            self.next_crowd = (2 * self.next_crowd).min(MOST_CROWD);
+            self.inline_backoff = self.next_inline_backoff;
+            self.next_inline_backoff = (2 * self.next_inline_backoff).min(MAX_INLINE_BACKOFF);
         } else {
-            self.next_crowd = CROWD;
+            self.next_inline_backoff = INLINE_BACKOFF;
         }
     }
 }
@@ -328,7 +333,7 @@ fn operation(head: &RequestHead, command: Command, payload: Option<IoBuffer>) ->
     match command {
         Command::Read => Operation::Read { offset, len: head.length },
         Command::Write { durable } => {
-            let data = payload.expect("the intake gives a write with its payload").into();
+            let data = payload.expect("a write has a payload").into();
             Operation::Write { offset, data, durable }
         }
         Command::Zero { may_trim, only_if_fast, durable } => {
@@ -337,20 +342,20 @@ fn operation(head: &RequestHead, command: Command, payload: Option<IoBuffer>) ->
         Command::Trim { durable } => Operation::Trim { offset, len, durable },
         Command::Prefetch => Operation::Prefetch { offset, len },
         Command::Flush => Operation::Flush,
-        Command::Status { .. } | Command::Disconnect => unreachable!("answered without the export's doing"),
+        Command::Status { .. } | Command::Disconnect => unreachable!("answered without the export"),
     }
 }
 
 /// A request that waits for its result.
-struct Reply {
-    talk: Arc<Talk>,
+struct PendingReply {
+    replies: Arc<ReplyContext>,
     head: RequestHead,
 }
 
-impl Reply {
-    fn tell(self, answer: Answer) {
-        let rules = &self.talk.rules;
-        match answer {
+impl PendingReply {
+    fn send(self, result: OperationResult) {
+        let rules = &self.replies.rules;
+        match result {
             Ok(Some(bytes)) => self.end(rules.data(&self.head), Payload::Data(bytes)),
             Ok(None) => self.end(rules.done(self.head.cookie), Payload::None),
             Err(error) => self.refuse(&Refusal::from(&error)),
@@ -358,15 +363,15 @@ impl Reply {
     }
 
     fn refuse(&self, refusal: &Refusal) {
-        let (head, words) = self.talk.rules.refusal(self.head.cookie, refusal);
+        let (head, words) = self.replies.rules.refusal(self.head.cookie, refusal);
         self.end(head, Payload::Words(words));
     }
 
     /// Sends a chunk for each context; the last one ends the request.
     fn status(&self, export: &dyn Export, only_one: bool) {
         let (offset, length) = (self.head.offset, self.head.length);
-        let most = if only_one { 1 } else { MOST_EXTENTS };
-        let contexts = &self.talk.contexts;
+        let most = if only_one { 1 } else { MAX_EXTENTS };
+        let contexts = &self.replies.contexts;
         for (i, context) in contexts.iter().enumerate() {
             let extents = match export.extents(*context, offset, u64::from(length), most) {
                 Ok(extents) => extents,
@@ -380,18 +385,18 @@ impl Reply {
                 self.end(head, Payload::Words(words));
             } else {
                 let frame = Frame { head, payload: Payload::Words(words), ends: 0, reserved_bytes: 0 };
-                self.talk.link.send(frame);
+                self.replies.link.send(frame);
             }
         }
     }
 
     fn end(&self, head: ReplyHead, payload: Payload) {
         let reserved_bytes = self.head.buffer_bytes();
-        self.talk.link.send(Frame { head, payload, ends: 1, reserved_bytes });
+        self.replies.link.send(Frame { head, payload, ends: 1, reserved_bytes });
     }
 }
 
-impl Talk {
+impl ReplyContext {
     /// Replies to a request for which no memory was reserved.
     fn refuse_unstarted(&self, cookie: u64, refusal: &Refusal) {
         let (head, words) = self.rules.refusal(cookie, refusal);
@@ -400,8 +405,8 @@ impl Talk {
 }
 
 /// Waits until all started requests have completed and their replies are accepted in time.
-fn wait_for_completions(hall: &Hall, link: &Link, desk: &Desk<'_, 3>) -> Result<(), End> {
-    let (mut owed, mut end) = (Drain::default(), Ok(()));
+fn wait_for_completions(shared: &ServerShared, link: &Link, event_loop: &Desk<'_, 3>) -> Result<(), End> {
+    let (mut stall, mut end) = (StallTimer::default(), Ok(()));
     loop {
         link.flush();
         if link.is_idle() {
@@ -409,21 +414,21 @@ fn wait_for_completions(hall: &Hall, link: &Link, desk: &Desk<'_, 3>) -> Result<
         }
         // No limit for the device; only the client has one.
         let stuck_after = link.stuck_after();
-        let timeout_ns = stuck_after.map(|_| owed.time_left_ns(hall, stuck_after));
+        let timeout_ns = stuck_after.map(|_| stall.time_left_ns(shared, stuck_after));
         if timeout_ns == Some(0) {
             end = Err(End::Dropped("it did not read its replies"));
-            link.give_up();
+            link.stop_sending();
             continue;
         }
-        if let Err(error) = link.sleep(desk, Until::End, timeout_ns) {
-            link.give_up();
+        if let Err(error) = link.sleep(event_loop, Until::End, timeout_ns) {
+            link.stop_sending();
             end = Err(error.into());
         }
-        desk.tell();
+        event_loop.tell();
     }
 }
 
-fn is_passing(error: &io::Error) -> bool {
+fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
@@ -433,13 +438,18 @@ mod exchange {
 
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-    use super::{End, Hall};
+    use super::{End, ServerShared};
 
-    pub fn send(hall: &Hall, socket: &OwnedFd, bytes: &mut Vec<u8>, deadline_ns: u64) -> Result<(), End> {
+    pub fn send(
+        shared: &ServerShared,
+        socket: &OwnedFd,
+        bytes: &mut Vec<u8>,
+        deadline_ns: u64,
+    ) -> Result<(), End> {
         while !bytes.is_empty() {
             match rustix::io::write(socket, bytes) {
                 Ok(sent) => drop(bytes.drain(..sent)),
-                Err(rustix::io::Errno::AGAIN) => wait(hall, socket, PollFlags::OUT, deadline_ns)?,
+                Err(rustix::io::Errno::AGAIN) => wait(shared, socket, PollFlags::OUT, deadline_ns)?,
                 Err(rustix::io::Errno::INTR) => {}
                 Err(errno) => return Err(End::Failed(errno.into())),
             }
@@ -449,7 +459,7 @@ mod exchange {
 
     /// Appends received bytes, up to a length of `most`. Returns their number; 0 at the end of the stream.
     pub fn receive(
-        hall: &Hall,
+        shared: &ServerShared,
         socket: &OwnedFd,
         bytes: &mut Vec<u8>,
         most: usize,
@@ -459,20 +469,20 @@ mod exchange {
         let free = (most - bytes.len()).min(room.len());
         loop {
             match rustix::io::read(socket, &mut room[..free]) {
-                Ok(came) => {
-                    bytes.extend(&room[..came]);
-                    return Ok(came);
+                Ok(received) => {
+                    bytes.extend(&room[..received]);
+                    return Ok(received);
                 }
-                Err(rustix::io::Errno::AGAIN) => wait(hall, socket, PollFlags::IN, deadline_ns)?,
+                Err(rustix::io::Errno::AGAIN) => wait(shared, socket, PollFlags::IN, deadline_ns)?,
                 Err(rustix::io::Errno::INTR) => {}
                 Err(errno) => return Err(End::Failed(errno.into())),
             }
         }
     }
 
-    fn wait(hall: &Hall, socket: &OwnedFd, events: PollFlags, deadline_ns: u64) -> Result<(), End> {
-        let left_ns = deadline_ns.saturating_sub(hall.clock.monotonic_ns());
-        let stops = hall.closing.load(std::sync::atomic::Ordering::Acquire);
+    fn wait(shared: &ServerShared, socket: &OwnedFd, events: PollFlags, deadline_ns: u64) -> Result<(), End> {
+        let left_ns = deadline_ns.saturating_sub(shared.clock.monotonic_ns());
+        let stops = shared.closing.load(std::sync::atomic::Ordering::Acquire);
         if left_ns == 0 || stops {
             return Err(End::Dropped("it did not finish the handshake"));
         }

@@ -13,20 +13,25 @@ mod tests;
 /// The first byte determines how the rest is split.
 pub fn check_handshake(data: &[u8]) {
     let Some((&cut, bytes)) = data.split_first() else { return };
-    let whole = shake_hands(bytes, bytes.len().max(1));
-    assert_eq!(whole, shake_hands(bytes, usize::from(cut % 50) + 1));
-    assert!(whole.0.len() <= most_said(bytes), "{} bytes said to {}", whole.0.len(), bytes.len());
+    let whole = run_handshake(bytes, bytes.len().max(1));
+    assert_eq!(whole, run_handshake(bytes, usize::from(cut % 50) + 1));
+    assert!(
+        whole.0.len() <= max_output_bytes(bytes),
+        "{} bytes of output for {} of input",
+        whole.0.len(),
+        bytes.len()
+    );
 }
 
 /// The first byte determines how the rest is split.
 pub fn check_requests(data: &[u8]) {
     let Some((&cut, bytes)) = data.split_first() else { return };
-    assert_eq!(take_in(bytes, usize::MAX), take_in(bytes, usize::from(cut) * 37 + 1));
+    assert_eq!(parse_requests(bytes, usize::MAX), parse_requests(bytes, usize::from(cut) * 37 + 1));
 }
 
 /// Upper bound of the reply: each option is answered with a few hundred bytes.
-fn most_said(heard: &[u8]) -> usize {
-    18 + heard.len() / 16 * 600 + 600
+fn max_output_bytes(input: &[u8]) -> usize {
+    18 + input.len() / 16 * 600 + 600
 }
 
 const SHAPE: Shape = Shape {
@@ -45,24 +50,24 @@ fn offers() -> [Offer; 2] {
 }
 
 /// Runs a handshake over `bytes`, given in parts of `cut`. Returns the output, the number of unused bytes, and the last step.
-fn shake_hands(bytes: &[u8], cut: usize) -> (Vec<u8>, usize, Step) {
+fn run_handshake(bytes: &[u8], cut: usize) -> (Vec<u8>, usize, Step) {
     let offers = offers();
     let mut handshake = Handshake::new(&offers);
-    let (mut said, mut pending, mut left) = (Vec::new(), Vec::new(), bytes);
-    handshake.greet(&mut said);
+    let (mut output, mut pending, mut left) = (Vec::new(), Vec::new(), bytes);
+    handshake.greet(&mut output);
     loop {
-        let (taken, step) = handshake.advance(&pending, &mut said);
+        let (taken, step) = handshake.advance(&pending, &mut output);
         assert!(taken <= pending.len());
         pending.drain(..taken);
         if step != Step::More {
-            return (said, pending.len() + left.len(), step);
+            return (output, pending.len() + left.len(), step);
         }
         if taken > 0 {
             continue;
         }
-        assert!(pending.len() < Handshake::MOST_INPUT_BYTES, "more is asked for than is ever needed");
+        assert!(pending.len() < Handshake::MAX_INPUT_BYTES, "the handshake needs more input than its limit");
         if left.is_empty() {
-            return (said, pending.len(), step);
+            return (output, pending.len(), step);
         }
         let (next, rest) = left.split_at(cut.min(left.len()));
         pending.extend(next);
@@ -71,7 +76,7 @@ fn shake_hands(bytes: &[u8], cut: usize) -> (Vec<u8>, usize, Step) {
 }
 
 /// The requests that the parser finds in `bytes`, given in parts of `cut`, with memory available in two of three attempts.
-fn take_in(bytes: &[u8], cut: usize) -> Vec<String> {
+fn parse_requests(bytes: &[u8], cut: usize) -> Vec<String> {
     let rules = Rules { shape: SHAPE, structured: true, has_contexts: true };
     let (mut intake, mut left, mut seen, mut attempts) = (Intake::new(rules, &[]), bytes, Vec::new(), 0);
     loop {
@@ -82,7 +87,7 @@ fn take_in(bytes: &[u8], cut: usize) -> Vec<String> {
         });
         match next {
             Next::NoSpace => {}
-            Next::Lost => {
+            Next::Invalid => {
                 seen.push("lost".into());
                 return seen;
             }
@@ -95,20 +100,20 @@ fn take_in(bytes: &[u8], cut: usize) -> Vec<String> {
             Next::Nothing if left.is_empty() => return seen,
             Next::Nothing => {
                 let cut = cut.min(left.len());
-                let (came, _) =
-                    intake.fill(|room| Ok(scatter(&left[..cut], room))).expect("memory does not fail");
-                assert!(came > 0, "there is always room for more");
-                left = &left[came..];
+                let (received, _) =
+                    intake.fill(|buffers| Ok(scatter(&left[..cut], buffers))).expect("memory does not fail");
+                assert!(received > 0, "there is always space for more");
+                left = &left[received..];
             }
         }
     }
 }
 
-fn scatter(mut bytes: &[u8], room: &mut [std::io::IoSliceMut<'_>]) -> usize {
+fn scatter(mut bytes: &[u8], buffers: &mut [std::io::IoSliceMut<'_>]) -> usize {
     let before = bytes.len();
-    for piece in room {
-        let (head, tail) = bytes.split_at(piece.len().min(bytes.len()));
-        piece[..head.len()].copy_from_slice(head);
+    for buffer in buffers {
+        let (head, tail) = bytes.split_at(buffer.len().min(bytes.len()));
+        buffer[..head.len()].copy_from_slice(head);
         bytes = tail;
     }
     before - bytes.len()

@@ -53,8 +53,8 @@ pub(super) struct Handshake<'a> {
     /// The export for which contexts were set. They are valid only if the client then selects it.
     contexts_of: Vec<u8>,
     contexts: Vec<Context>,
-    /// The last option that was answered.
-    answered: u32,
+    /// The last option that was last_option.
+    last_option: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -68,8 +68,8 @@ enum Stage {
 impl<'a> Handshake<'a> {
     pub fn new(offers: &'a [Offer]) -> Self {
         let (contexts_of, contexts) = (Vec::new(), Vec::new());
-        let (no_zeroes, structured, answered) = (false, false, 0);
-        Self { offers, stage: Stage::Flags, no_zeroes, structured, contexts_of, contexts, answered }
+        let (no_zeroes, structured, last_option) = (false, false, 0);
+        Self { offers, stage: Stage::Flags, no_zeroes, structured, contexts_of, contexts, last_option }
     }
 
     /// Writes the server's greeting.
@@ -80,7 +80,7 @@ impl<'a> Handshake<'a> {
     }
 
     /// Maximum of input that [`advance`](Self::advance) needs.
-    pub const MOST_INPUT_BYTES: usize = OPTION_HEAD_BYTES + MAX_OPTION_BYTES;
+    pub const MAX_INPUT_BYTES: usize = OPTION_HEAD_BYTES + MAX_OPTION_BYTES;
 
     /// Processes the next message if `input` contains it completely, and appends the reply to `output`. Returns the number of bytes
     /// used; 0 if more input is needed.
@@ -116,13 +116,13 @@ impl<'a> Handshake<'a> {
             return (OPTION_HEAD_BYTES, Step::Close);
         }
         if len as usize > MAX_OPTION_BYTES {
-            return self.pass_over(code, len, output);
+            return self.skip_option(code, len, output);
         }
         let Some(data) = fields.0.get(..len as usize) else { return (0, Step::More) };
         (OPTION_HEAD_BYTES + data.len(), self.answer(code, data, output))
     }
 
-    fn pass_over(&mut self, code: u32, len: u32, output: &mut Vec<u8>) -> (usize, Step) {
+    fn skip_option(&mut self, code: u32, len: u32, output: &mut Vec<u8>) -> (usize, Step) {
         if code == option::EXPORT_NAME {
             return (OPTION_HEAD_BYTES, Step::Close);
         }
@@ -134,13 +134,13 @@ impl<'a> Handshake<'a> {
     /// Replaces the reply that would complete the handshake by a refusal. `NBD_OPT_EXPORT_NAME` has no refusal.
     pub fn refuse_export(&self, output: &mut Vec<u8>, why: &str) {
         output.clear();
-        if self.answered != option::EXPORT_NAME {
-            refuse(output, self.answered, answer::POLICY, why);
+        if self.last_option != option::EXPORT_NAME {
+            refuse(output, self.last_option, answer::POLICY, why);
         }
     }
 
     fn answer(&mut self, code: u32, data: &[u8], output: &mut Vec<u8>) -> Step {
-        self.answered = code;
+        self.last_option = code;
         match code {
             option::EXPORT_NAME => return self.export_name(data, output),
             option::ABORT => {
@@ -148,7 +148,7 @@ impl<'a> Handshake<'a> {
                 return Step::Close;
             }
             option::LIST => self.list(data, output),
-            option::INFO | option::GO => return self.tell(code, data, output),
+            option::INFO | option::GO => return self.info(code, data, output),
             option::STRUCTURED_REPLY if !data.is_empty() => {
                 refuse(output, code, answer::INVALID, "this option takes no data");
             }
@@ -164,7 +164,7 @@ impl<'a> Handshake<'a> {
 
     /// `NBD_OPT_EXPORT_NAME`: the only reply is the export itself, and the only refusal is to disconnect.
     fn export_name(&mut self, name: &[u8], output: &mut Vec<u8>) -> Step {
-        let Some((place, offer)) = self.called(name) else { return Step::Close };
+        let Some((place, offer)) = self.offer_named(name) else { return Step::Close };
         output.extend(offer.shape.size_bytes.to_be_bytes());
         output.extend(self.export_flags(offer).to_be_bytes());
         if !self.no_zeroes {
@@ -179,43 +179,43 @@ impl<'a> Handshake<'a> {
         }
         for offer in self.offers {
             let name = offer.name.as_bytes();
-            let mut told = (name.len() as u32).to_be_bytes().to_vec();
-            told.extend(name);
-            reply(output, option::LIST, answer::SERVER, &told);
+            let mut data = (name.len() as u32).to_be_bytes().to_vec();
+            data.extend(name);
+            reply(output, option::LIST, answer::SERVER, &data);
         }
         reply(output, option::LIST, answer::ACK, &[]);
     }
 
-    fn tell(&mut self, code: u32, data: &[u8], output: &mut Vec<u8>) -> Step {
-        let Some((name, asked)) = info_request(data) else {
+    fn info(&mut self, code: u32, data: &[u8], output: &mut Vec<u8>) -> Step {
+        let Some((name, requested)) = info_request(data) else {
             refuse(output, code, answer::INVALID, "the option's data is malformed");
             return Step::More;
         };
-        let Some((place, offer)) = self.called(name) else {
+        let Some((place, offer)) = self.offer_named(name) else {
             refuse(output, code, answer::UNKNOWN, "no export has that name");
             return Step::More;
         };
-        self.tell_info(offer, code, &asked, output);
+        self.append_info(offer, code, &requested, output);
         reply(output, code, answer::ACK, &[]);
         if code == option::GO { self.agree(place, name) } else { Step::More }
     }
 
-    fn tell_info(&self, offer: &Offer, code: u32, asked: &[u16], output: &mut Vec<u8>) {
-        let mut tell = |kind: u16, told: &[&[u8]]| {
-            reply(output, code, answer::INFO, &[&kind.to_be_bytes()[..], &told.concat()].concat());
+    fn append_info(&self, offer: &Offer, code: u32, requested: &[u16], output: &mut Vec<u8>) {
+        let mut append = |kind: u16, data: &[&[u8]]| {
+            reply(output, code, answer::INFO, &[&kind.to_be_bytes()[..], &data.concat()].concat());
         };
         let shape = offer.shape;
-        tell(info::EXPORT, &[&shape.size_bytes.to_be_bytes(), &self.export_flags(offer).to_be_bytes()]);
+        append(info::EXPORT, &[&shape.size_bytes.to_be_bytes(), &self.export_flags(offer).to_be_bytes()]);
         // Unaligned requests are served, but libnbd refuses requests smaller than the minimum. So only disks with large sectors have
         // one.
         let minimum_bytes = if shape.sector_bytes > 512 { shape.sector_bytes } else { shape.block_bytes };
         let sizes = [minimum_bytes, shape.preferred_bytes, MAX_PAYLOAD_BYTES].map(u32::to_be_bytes);
-        tell(info::BLOCK_SIZE, &[sizes.as_flattened()]);
-        if asked.contains(&info::NAME) {
-            tell(info::NAME, &[offer.name.as_bytes()]);
+        append(info::BLOCK_SIZE, &[sizes.as_flattened()]);
+        if requested.contains(&info::NAME) {
+            append(info::NAME, &[offer.name.as_bytes()]);
         }
-        if asked.contains(&info::DESCRIPTION) && !offer.description.is_empty() {
-            tell(info::DESCRIPTION, &[offer.description.as_bytes()]);
+        if requested.contains(&info::DESCRIPTION) && !offer.description.is_empty() {
+            append(info::DESCRIPTION, &[offer.description.as_bytes()]);
         }
     }
 
@@ -231,12 +231,12 @@ impl<'a> Handshake<'a> {
         let Some((name, queries)) = context_request(data) else {
             return refuse(output, code, answer::INVALID, "the option's data is malformed");
         };
-        let Some((_, offer)) = self.called(name) else {
+        let Some((_, offer)) = self.offer_named(name) else {
             return refuse(output, code, answer::UNKNOWN, "no export has that name");
         };
         let offered = offer.contexts.iter().copied();
         let chosen: Vec<Context> =
-            offered.filter(|context| is_asked_for(*context, &queries, setting)).collect();
+            offered.filter(|context| is_requested(*context, &queries, setting)).collect();
         for context in &chosen {
             let id = if setting { context_id(*context) } else { 0 };
             reply(
@@ -253,7 +253,7 @@ impl<'a> Handshake<'a> {
     }
 
     /// The offer with this name, and its index.
-    fn called(&self, name: &[u8]) -> Option<(usize, &'a Offer)> {
+    fn offer_named(&self, name: &[u8]) -> Option<(usize, &'a Offer)> {
         let mut offers = self.offers.iter().enumerate();
         offers.find(|(place, offer)| name == offer.name.as_bytes() || (*place == 0 && name.is_empty()))
     }
@@ -286,18 +286,18 @@ pub(super) fn context_id(context: Context) -> u32 {
 }
 
 /// When listing, a namespace selects all its contexts, and no query selects everything. When setting, only complete names do.
-fn is_asked_for(context: Context, queries: &[&[u8]], setting: bool) -> bool {
+fn is_requested(context: Context, queries: &[&[u8]], setting: bool) -> bool {
     let name = context.name().as_bytes();
     let is_namespace = |query: &[u8]| query.ends_with(b":") && name.starts_with(query);
-    let asked = |query: &&[u8]| *query == name || (!setting && is_namespace(query));
-    queries.iter().any(asked) || (!setting && queries.is_empty())
+    let requested = |query: &&[u8]| *query == name || (!setting && is_namespace(query));
+    queries.iter().any(requested) || (!setting && queries.is_empty())
 }
 
 fn info_request(data: &[u8]) -> Option<(&[u8], Vec<u16>)> {
     let mut fields = Fields(data);
     let name = fields.counted()?;
-    let asked: Vec<u16> = (0..fields.u16()?).map(|_| fields.u16()).collect::<Option<_>>()?;
-    fields.0.is_empty().then_some((name, asked))
+    let requested: Vec<u16> = (0..fields.u16()?).map(|_| fields.u16()).collect::<Option<_>>()?;
+    fields.0.is_empty().then_some((name, requested))
 }
 
 fn context_request(data: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {

@@ -46,15 +46,15 @@ pub(super) enum Next {
     /// A refused request, completely received.
     Refused(u64, Refusal),
     /// The input is not a request, so the position of the next one is unknown.
-    Lost,
+    Invalid,
 }
 
 impl Intake {
-    /// `already` holds the bytes received after the handshake.
-    pub fn new(rules: Rules, already: &[u8]) -> Self {
-        let mut inbox = vec![0; INBOX_BYTES.max(already.len())].into_boxed_slice();
-        inbox[..already.len()].copy_from_slice(already);
-        Self { rules, inbox, start: 0, end: already.len(), stage: Stage::Head }
+    /// `received` holds the bytes received after the handshake.
+    pub fn new(rules: Rules, received: &[u8]) -> Self {
+        let mut inbox = vec![0; INBOX_BYTES.max(received.len())].into_boxed_slice();
+        inbox[..received.len()].copy_from_slice(received);
+        Self { rules, inbox, start: 0, end: received.len(), stage: Stage::Head }
     }
 
     /// Whether there are unprocessed bytes.
@@ -63,7 +63,7 @@ impl Intake {
     }
 
     /// Whether the client is in the middle of a request.
-    pub fn is_amid(&self) -> bool {
+    pub fn is_incomplete(&self) -> bool {
         match self.stage {
             Stage::Head => self.has_more(),
             Stage::Waiting(..) => false,
@@ -91,13 +91,13 @@ impl Intake {
             _ => &mut [],
         };
         let payload_room = payload.len();
-        let room = payload_room + self.inbox.len() - self.end;
-        let came = source(&mut [IoSliceMut::new(payload), IoSliceMut::new(&mut self.inbox[self.end..])])?;
+        let space = payload_room + self.inbox.len() - self.end;
+        let received = source(&mut [IoSliceMut::new(payload), IoSliceMut::new(&mut self.inbox[self.end..])])?;
         if let Stage::Payload(_, _, _, filled) = &mut self.stage {
-            *filled += came.min(payload_room);
+            *filled += received.min(payload_room);
         }
-        self.end += came.saturating_sub(payload_room);
-        Ok((came, came == room))
+        self.end += received.saturating_sub(payload_room);
+        Ok((received, received == space))
     }
 
     /// The next event. `reserve` returns whether memory of this size is available for a request.
@@ -113,7 +113,7 @@ impl Intake {
     fn take_head(&mut self, reserve: impl FnOnce(usize) -> bool) -> Next {
         let arrived = &self.inbox[self.start..self.end];
         let Some(bytes) = arrived.first_chunk::<{ RequestHead::BYTES }>() else { return Next::Nothing };
-        let Some(head) = RequestHead::decode(bytes) else { return Next::Lost };
+        let Some(head) = RequestHead::decode(bytes) else { return Next::Invalid };
         self.start += RequestHead::BYTES;
         match self.rules.judge(&head) {
             Ok(command) => self.admit(head, command, reserve),

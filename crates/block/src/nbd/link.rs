@@ -59,7 +59,7 @@ pub(super) struct Link {
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
     /// When the client stalled in the middle of a request or without accepting replies; 0 if it did not.
-    owes_since_ns: AtomicU64,
+    stalled_since_ns: AtomicU64,
 }
 
 /// Requests whose replies are not sent yet.
@@ -75,11 +75,11 @@ struct State {
     batch: Option<Batch>,
     in_flight: InFlight,
     /// Whether the connection's thread is awake and will check the queue before it sleeps.
-    owner_awake: bool,
+    is_thread_awake: bool,
     /// Whether the connection's thread waits for requests to complete.
-    owner_waits: bool,
+    does_thread_wait: bool,
     /// Whether a request waits for memory, and no reply was sent since.
-    lacks_room: bool,
+    lacks_memory: bool,
     /// Whether the socket's send buffer is full.
     blocked: bool,
     /// Complete frames sent so far.
@@ -103,7 +103,7 @@ pub(super) enum Until {
     /// Input from the client.
     Input,
     /// Memory for a request.
-    Room,
+    Memory,
     /// Completion of all requests in flight.
     End,
 }
@@ -116,7 +116,7 @@ pub(super) struct Woken {
 }
 
 /// Frames per call: headers and payloads stay below the system's limit of 1024 buffers.
-const FRAMES_AT_ONCE: usize = 64;
+const FRAMES_PER_CALL: usize = 64;
 
 impl Link {
     pub fn new(
@@ -129,16 +129,16 @@ impl Link {
             queue: VecDeque::new(),
             batch: Some(Batch::default()),
             in_flight: InFlight::default(),
-            owner_awake: true,
-            owner_waits: false,
-            lacks_room: false,
+            is_thread_awake: true,
+            does_thread_wait: false,
+            lacks_memory: false,
             blocked: false,
             sent_frames: 0,
             broken: false,
             idle_since_ns: 0,
         };
         let (bell, state) = (Arc::new(bell::new()?), Mutex::new(state));
-        Ok(Self { socket, bell, budget, limits, clock, state, owes_since_ns: AtomicU64::new(0) })
+        Ok(Self { socket, bell, budget, limits, clock, state, stalled_since_ns: AtomicU64::new(0) })
     }
 
     /// Starts to measure idle time, after the handshake.
@@ -147,19 +147,19 @@ impl Link {
     }
 
     /// Records since when the client has stalled, if it has.
-    pub fn client_owes_since(&self, since_ns: Option<u64>) {
-        self.owes_since_ns.store(since_ns.unwrap_or(0), Ordering::Relaxed);
+    pub fn client_stalled_since(&self, since_ns: Option<u64>) {
+        self.stalled_since_ns.store(since_ns.unwrap_or(0), Ordering::Relaxed);
     }
 
     /// Since when the connection has been idle for at least `idle_ns`, or its client stalled for at least `stalled_ns`.
     pub fn quiet_since(&self, now_ns: u64, idle_ns: u64, stalled_ns: u64) -> Option<u64> {
-        let owes_since_ns = self.owes_since_ns.load(Ordering::Relaxed);
-        if owes_since_ns > 0 {
-            return (now_ns.saturating_sub(owes_since_ns) >= stalled_ns).then_some(owes_since_ns);
+        let stalled_since_ns = self.stalled_since_ns.load(Ordering::Relaxed);
+        if stalled_since_ns > 0 {
+            return (now_ns.saturating_sub(stalled_since_ns) >= stalled_ns).then_some(stalled_since_ns);
         }
         let state = self.state.lock();
         // A connection that waits for memory is not idle.
-        let is_idle = state.is_idle() && !state.lacks_room && state.idle_since_ns > 0;
+        let is_idle = state.is_idle() && !state.lacks_memory && state.idle_since_ns > 0;
         let since_ns = state.idle_since_ns;
         drop(state);
         let is_long = is_idle && now_ns.saturating_sub(since_ns) >= idle_ns;
@@ -171,13 +171,13 @@ impl Link {
     }
 
     /// Closes the connection, even if other threads still use the link.
-    pub fn hang_up(&self) {
+    pub fn close(&self) {
         // Fails if the client has already closed it.
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
     }
 
     /// Wakes the connection's thread.
-    pub fn ring(&self) {
+    pub fn wake(&self) {
         bell::ring(&self.bell);
     }
 
@@ -187,7 +187,7 @@ impl Link {
         let InFlight { requests, bytes: taken } = state.in_flight;
         let fits = requests < self.limits.requests && (taken == 0 || taken + bytes <= self.limits.bytes);
         if !fits || !self.budget.reserve(bytes, taken == 0, &self.bell) {
-            state.lacks_room = true;
+            state.lacks_memory = true;
             return false;
         }
         state.in_flight = InFlight { requests: requests + 1, bytes: taken + bytes };
@@ -199,7 +199,7 @@ impl Link {
     pub fn has_backlog(&self) -> bool {
         let mut state = self.state.lock();
         let has_backlog = state.queue.len() > self.limits.requests;
-        state.lacks_room |= has_backlog;
+        state.lacks_memory |= has_backlog;
         has_backlog
     }
 
@@ -242,7 +242,7 @@ impl Link {
         if state.broken {
             return self.discard(&mut state);
         }
-        let sends_itself = !state.owner_awake;
+        let sends_itself = !state.is_thread_awake;
         drop(state);
         if sends_itself {
             together::once(self);
@@ -258,7 +258,7 @@ impl Link {
     }
 
     /// Stops sending; unsent frames are discarded.
-    pub fn give_up(&self) {
+    pub fn stop_sending(&self) {
         let mut state = self.state.lock();
         // A thread that is sending discards its own frames when it returns.
         let mut batch = state.batch.take();
@@ -276,34 +276,39 @@ impl Link {
     }
 
     /// Sleeps until there is work or `timeout_ns` have passed. May return earlier.
-    pub fn sleep(&self, desk: &Desk<'_, 3>, until: Until, timeout_ns: Option<u64>) -> io::Result<Woken> {
-        let Some(blocked) = self.fall_asleep(until) else { return Ok(Woken { input: false }) };
+    pub fn sleep(
+        &self,
+        event_loop: &Desk<'_, 3>,
+        until: Until,
+        timeout_ns: Option<u64>,
+    ) -> io::Result<Woken> {
+        let Some(blocked) = self.prepare_to_sleep(until) else { return Ok(Woken { input: false }) };
         // Only needed events are watched: a closed socket would be reported permanently.
         let wanted = [true, until == Until::Input, blocked];
         let timeout = timeout_ns.map(timespec);
-        let [rung, has_input, has_room] = desk.wait(wanted, timeout.as_ref())?;
-        if rung {
+        let [is_woken, has_input, has_space] = event_loop.wait(wanted, timeout.as_ref())?;
+        if is_woken {
             bell::silence(&self.bell);
         }
         let mut state = self.state.lock();
-        (state.owner_awake, state.owner_waits) = (true, false);
-        state.blocked &= !(has_input || has_room);
+        (state.is_thread_awake, state.does_thread_wait) = (true, false);
+        state.blocked &= !(has_input || has_space);
         Ok(Woken { input: has_input })
     }
 
     /// Prepares to sleep. Returns whether the send buffer is full; `None` if there is work.
-    fn fall_asleep(&self, until: Until) -> Option<bool> {
+    fn prepare_to_sleep(&self, until: Until) -> Option<bool> {
         let mut state = self.state.lock();
         let has_come = match until {
             Until::Input => false,
-            Until::Room => !state.lacks_room,
+            Until::Memory => !state.lacks_memory,
             Until::End => state.is_idle(),
         };
         if has_come || state.can_send() {
             return None;
         }
-        state.owner_awake = false;
-        state.owner_waits = until != Until::Input;
+        state.is_thread_awake = false;
+        state.does_thread_wait = until != Until::Input;
         Some(state.blocked)
     }
 
@@ -314,8 +319,8 @@ impl Link {
         }
         let Some(mut batch) = state.batch.take() else { return };
         loop {
-            let room = FRAMES_AT_ONCE - batch.frames.len();
-            let more = state.queue.len().min(room);
+            let space = FRAMES_PER_CALL - batch.frames.len();
+            let more = state.queue.len().min(space);
             batch.frames.extend(state.queue.drain(..more));
             if batch.frames.is_empty() {
                 break;
@@ -325,7 +330,7 @@ impl Link {
             state = self.state.lock();
             match sent {
                 Ok(ended) => self.count_ended(&mut state, ended),
-                Err(error) => self.stop_sending(&mut state, &mut batch, &error),
+                Err(error) => self.handle_send_error(&mut state, &mut batch, &error),
             }
             if state.broken {
                 self.break_off(&mut state, Some(&mut batch));
@@ -335,20 +340,20 @@ impl Link {
             }
         }
         state.batch = Some(batch);
-        if state.owner_waits {
-            state.owner_waits = false;
+        if state.does_thread_wait {
+            state.does_thread_wait = false;
             drop(state);
-            self.ring();
+            self.wake();
         }
     }
 
-    fn stop_sending(&self, state: &mut State, batch: &mut Batch, error: &io::Error) {
+    fn handle_send_error(&self, state: &mut State, batch: &mut Batch, error: &io::Error) {
         match error.kind() {
             io::ErrorKind::WouldBlock => state.blocked = true,
             _ => self.break_off(state, Some(batch)),
         }
         // The connection's thread must wait for the socket, or end.
-        state.owner_waits |= !state.owner_awake;
+        state.does_thread_wait |= !state.is_thread_awake;
     }
 
     /// Marks the socket as failed and discards all frames.
@@ -362,9 +367,9 @@ impl Link {
     fn discard(&self, state: &mut State) {
         let ended = counted(state.queue.drain(..));
         self.count_ended(state, ended);
-        if state.owner_waits {
-            state.owner_waits = false;
-            self.ring();
+        if state.does_thread_wait {
+            state.does_thread_wait = false;
+            self.wake();
         }
     }
 
@@ -372,7 +377,7 @@ impl Link {
         state.in_flight.requests -= ended.requests;
         state.in_flight.bytes -= ended.bytes;
         state.sent_frames += ended.frames;
-        state.lacks_room = false;
+        state.lacks_memory = false;
         if state.in_flight.requests == 0 {
             state.idle_since_ns = self.clock.monotonic_ns();
         }
@@ -438,12 +443,12 @@ fn timespec(ns: u64) -> Timespec {
 impl Batch {
     /// Calls `writev` once. Returns the totals of the completed frames.
     fn send(&mut self, socket: &OwnedFd) -> io::Result<Ended> {
-        let mut pieces: Vec<IoSlice<'_>> = Vec::with_capacity(2 * self.frames.len());
+        let mut buffers: Vec<IoSlice<'_>> = Vec::with_capacity(2 * self.frames.len());
         for frame in &self.frames {
-            pieces.push(IoSlice::new(frame.head.bytes()));
-            pieces.push(IoSlice::new(frame.payload.bytes()));
+            buffers.push(IoSlice::new(frame.head.bytes()));
+            buffers.push(IoSlice::new(frame.payload.bytes()));
         }
-        let mut unsent = &mut pieces[..];
+        let mut unsent = &mut buffers[..];
         IoSlice::advance_slices(&mut unsent, self.sent_bytes);
         let sent = match rustix::io::writev(socket, unsent) {
             Ok(sent) => sent,

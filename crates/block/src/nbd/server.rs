@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::budget::Budget;
-use super::connection::{End, Hall, serve};
+use super::connection::{End, ServerShared, serve};
 use super::handshake::Offer;
 use super::link::{InFlight, Link};
 use super::slots::{Limits, Slot, Slots};
@@ -82,7 +82,7 @@ impl Options {
 
     /// Maximum number of open sockets.
     #[must_use]
-    pub fn most_sockets(&self) -> usize {
+    pub fn max_sockets(&self) -> usize {
         self.max_connections + 2 * self.handshakes()
     }
 
@@ -122,26 +122,26 @@ pub struct Server {
 }
 
 struct Shared {
-    hall: Arc<Hall>,
+    shared_state: Arc<ServerShared>,
     budget: Arc<Budget>,
     options: Options,
     bell: OwnedFd,
     stopping: AtomicBool,
-    guests: Mutex<Vec<Guest>>,
+    connections: Mutex<Vec<Connection>>,
     slots: Arc<Slots>,
-    tally: Tally,
+    counters: Counters,
     last_dropped: Mutex<Option<String>>,
 }
 
 /// A connection and its thread.
-struct Guest {
+struct Connection {
     client: Client,
     link: Arc<Link>,
     thread: JoinHandle<()>,
 }
 
 #[derive(Default)]
-struct Tally {
+struct Counters {
     accepted: AtomicU64,
     turned_away: AtomicU64,
     dropped: AtomicU64,
@@ -185,7 +185,7 @@ impl Server {
         };
         let clock = Arc::new(SystemClock) as Arc<dyn Clock>;
         let seconds = |seconds: u32| u64::from(seconds) * 1_000_000_000;
-        let hall = Hall {
+        let shared_state = ServerShared {
             offers: offered.iter().map(offer).collect(),
             exports: offered.into_iter().map(|offered| offered.export).collect(),
             clock: Arc::clone(&clock),
@@ -194,19 +194,19 @@ impl Server {
             closing: AtomicBool::new(false),
         };
         let shared = Arc::new(Shared {
-            hall: Arc::new(hall),
+            shared_state: Arc::new(shared_state),
             budget: Arc::new(Budget::new(options.total_bytes)),
             slots: Arc::new(Slots::new(options.limits(), clock)),
             options,
             bell: bell::new()?,
             stopping: AtomicBool::new(false),
-            guests: Mutex::default(),
-            tally: Tally::default(),
+            connections: Mutex::default(),
+            counters: Counters::default(),
             last_dropped: Mutex::default(),
         });
         let for_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("nbd-accept".into());
-        let acceptor = thread.spawn(move || for_thread.let_in(&listener))?;
+        let acceptor = thread.spawn(move || for_thread.accept_clients(&listener))?;
         Ok(Self { shared, address, socket_inode, acceptor: Mutex::new(Some(acceptor)) })
     }
 
@@ -219,13 +219,13 @@ impl Server {
     /// Counts of connections.
     #[must_use]
     pub fn counts(&self) -> ConnectionCounts {
-        let tally = &self.shared.tally;
+        let counters = &self.shared.counters;
         ConnectionCounts {
             open: self.clients().len() as u64,
-            accepted: tally.accepted.load(Ordering::Relaxed),
-            turned_away: tally.turned_away.load(Ordering::Relaxed),
+            accepted: counters.accepted.load(Ordering::Relaxed),
+            turned_away: counters.turned_away.load(Ordering::Relaxed),
             displaced: self.shared.slots.displaced(),
-            dropped: tally.dropped.load(Ordering::Relaxed),
+            dropped: counters.dropped.load(Ordering::Relaxed),
             bytes_under_way: self.shared.budget.used_bytes() as u64,
         }
     }
@@ -233,8 +233,12 @@ impl Server {
     /// The connected clients.
     #[must_use]
     pub fn clients(&self) -> Vec<Client> {
-        let guests = self.shared.guests.lock();
-        guests.iter().filter(|guest| !guest.thread.is_finished()).map(|guest| guest.client).collect()
+        let connections = self.shared.connections.lock();
+        connections
+            .iter()
+            .filter(|connection| !connection.thread.is_finished())
+            .map(|connection| connection.client)
+            .collect()
     }
 
     /// The reason of the last dropped connection.
@@ -250,12 +254,12 @@ impl Server {
         bell::ring(&self.shared.bell);
         let ended = acceptor.join();
         debug_assert!(ended.is_ok(), "the acceptor does not panic");
-        self.forget_socket();
-        self.shared.hall.closing.store(true, Ordering::Release);
-        let guests = std::mem::take(&mut *self.shared.guests.lock());
-        guests.iter().for_each(|guest| guest.link.ring());
-        for guest in guests {
-            let ended = guest.thread.join();
+        self.remove_socket();
+        self.shared.shared_state.closing.store(true, Ordering::Release);
+        let connections = std::mem::take(&mut *self.shared.connections.lock());
+        connections.iter().for_each(|connection| connection.link.wake());
+        for connection in connections {
+            let ended = connection.thread.join();
             debug_assert!(ended.is_ok(), "connections do not panic");
         }
     }
@@ -263,7 +267,7 @@ impl Server {
 
 impl Server {
     /// Removes the socket's file, unless another socket has replaced it.
-    fn forget_socket(&self) {
+    fn remove_socket(&self) {
         if let Address::Unix(path) = &self.address
             && inode(path) == self.socket_inode
         {
@@ -284,7 +288,7 @@ impl Drop for Server {
 }
 
 impl Shared {
-    fn let_in(self: &Arc<Self>, listener: &Listener) {
+    fn accept_clients(self: &Arc<Self>, listener: &Listener) {
         while !self.stopping.load(Ordering::Acquire) {
             let mut fds = [
                 PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN),
@@ -296,7 +300,7 @@ impl Shared {
                 continue;
             }
             match listener.accept() {
-                Ok((socket, client)) => self.welcome(socket, client),
+                Ok((socket, client)) => self.add_connection(socket, client),
                 // The client disconnected before it was accepted.
                 Err(error)
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) => {}
@@ -306,41 +310,41 @@ impl Shared {
         }
     }
 
-    fn welcome(self: &Arc<Self>, socket: OwnedFd, client: Client) {
-        let mut guests = self.guests.lock();
-        guests.retain(|guest| !guest.thread.is_finished());
+    fn add_connection(self: &Arc<Self>, socket: OwnedFd, client: Client) {
+        let mut connections = self.connections.lock();
+        connections.retain(|connection| !connection.thread.is_finished());
         match self.start_connection(socket, client) {
-            Ok(guest) => guests.push(guest),
-            Err(_) => drop(self.tally.turned_away.fetch_add(1, Ordering::Relaxed)),
+            Ok(connection) => connections.push(connection),
+            Err(_) => drop(self.counters.turned_away.fetch_add(1, Ordering::Relaxed)),
         }
     }
 
-    fn start_connection(self: &Arc<Self>, socket: OwnedFd, client: Client) -> io::Result<Guest> {
+    fn start_connection(self: &Arc<Self>, socket: OwnedFd, client: Client) -> io::Result<Connection> {
         rustix::io::ioctl_fionbio(&socket, true)?;
         let limits = InFlight {
             requests: self.options.requests_per_connection,
             bytes: self.options.bytes_per_connection,
         };
-        let clock = Arc::clone(&self.hall.clock);
+        let clock = Arc::clone(&self.shared_state.clock);
         let link = Arc::new(Link::new(socket, Arc::clone(&self.budget), limits, clock)?);
         let slot = self.slots.begin_handshake(&client, &link).ok_or(ErrorKind::ConnectionRefused)?;
         let (shared, served) = (Arc::clone(self), Arc::clone(&link));
         let thread = std::thread::Builder::new().name("nbd-connection".into()).spawn(move || {
-            let end = serve(&shared.hall, &served, client, &slot);
+            let end = serve(&shared.shared_state, &served, client, &slot);
             shared.count_end(&end, &slot);
-            served.hang_up();
+            served.close();
         })?;
-        Ok(Guest { client, link, thread })
+        Ok(Connection { client, link, thread })
     }
 
     fn count_end(&self, end: &End, slot: &Slot) {
         let (counter, reason) = match end {
             // Counted when it was displaced.
             _ if slot.is_displaced() => return,
-            End::TurnedAway => (&self.tally.turned_away, None),
-            end => (&self.tally.dropped, end.reason()),
+            End::NoSlot => (&self.counters.turned_away, None),
+            end => (&self.counters.dropped, end.reason()),
         };
-        if reason.is_some() || matches!(end, End::TurnedAway) {
+        if reason.is_some() || matches!(end, End::NoSlot) {
             counter.fetch_add(1, Ordering::Relaxed);
         }
         if reason.is_some() {

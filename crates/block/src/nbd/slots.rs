@@ -111,10 +111,10 @@ impl Slots {
         if table.entries.len() >= connections + 2 * handshakes {
             return None;
         }
-        if table.count(Entry::is_shaking_hands) >= handshakes {
+        if table.count(Entry::is_in_handshake) >= handshakes {
             table.displace(
-                |entry| entry.is_shaking_hands().then_some(entry.stage == Stage::Handshake),
-                Entry::is_shaking_hands,
+                |entry| entry.is_in_handshake().then_some(entry.stage == Stage::Handshake),
+                Entry::is_in_handshake,
             );
         }
         let id = table.next_id;
@@ -130,7 +130,7 @@ impl Slots {
     }
 
     fn take_slot(&self, table: &mut Table, id: u64) -> Taken {
-        let Some(peer) = table.entry(id).filter(|entry| entry.is_shaking_hands()).map(|entry| entry.peer)
+        let Some(peer) = table.entry(id).filter(|entry| entry.is_in_handshake()).map(|entry| entry.peer)
         else {
             return Taken::Never;
         };
@@ -196,7 +196,7 @@ impl Drop for Slot {
 }
 
 impl Entry {
-    fn is_shaking_hands(&self) -> bool {
+    fn is_in_handshake(&self) -> bool {
         matches!(self.stage, Stage::Handshake | Stage::Waiting)
     }
 
@@ -234,7 +234,7 @@ impl Table {
         let Some((_, place)) = ranked.max_by(|(a, _), (b, _)| a.cmp(b)) else { return false };
         let entry = &mut self.entries[place];
         entry.stage = Stage::Displaced;
-        entry.link.hang_up();
+        entry.link.close();
         self.displaced += 1;
         true
     }

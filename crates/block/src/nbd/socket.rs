@@ -6,7 +6,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
 /// Maximum length of a socket's path in bytes, without the terminating zero.
-const MOST_PATH_BYTES: usize = 107;
+const MAX_PATH_BYTES: usize = 107;
 
 /// Listens at `path`. A socket on which no server listens any more is replaced.
 ///
@@ -15,14 +15,14 @@ const MOST_PATH_BYTES: usize = 107;
 /// socket; other errors of `bind`.
 pub fn bind(path: &Path) -> io::Result<UnixListener> {
     let bytes = path.as_os_str().len();
-    if bytes > MOST_PATH_BYTES {
-        let words = format!("is {bytes} bytes long; a socket path has at most {MOST_PATH_BYTES}");
+    if bytes > MAX_PATH_BYTES {
+        let words = format!("is {bytes} bytes long; a socket path has at most {MAX_PATH_BYTES}");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
     }
     // Checked first, because connecting to a regular file fails with the same error as to an unused socket.
     if let Ok(there) = std::fs::symlink_metadata(path) {
         if !there.file_type().is_socket() {
-            let words = "exists and is not a socket: it is left alone";
+            let words = "exists and is not a socket";
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, words));
         }
         match UnixStream::connect(path) {
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_socket_at_which_nobody_listens_is_replaced() {
+    fn bind_replaces_only_an_unused_socket() {
         let directory = tempfile::tempdir().unwrap();
         let [socket, file, link] = ["socket", "file", "link"].map(|name| directory.path().join(name));
         let first = bind(&socket).unwrap();
@@ -59,14 +59,14 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_no_socket_can_have_is_told_with_its_length() {
+    fn too_long_socket_path_is_refused_with_its_length() {
         let directory = tempfile::tempdir().unwrap();
         let of_bytes = |bytes: usize| {
             let name = "x".repeat(bytes - directory.path().as_os_str().len() - 1);
             bind(&directory.path().join(name)).map_err(|error| error.to_string())
         };
-        assert!(of_bytes(MOST_PATH_BYTES).is_ok());
-        let told = of_bytes(MOST_PATH_BYTES + 1).unwrap_err();
-        assert_eq!(told, "is 108 bytes long; a socket path has at most 107");
+        assert!(of_bytes(MAX_PATH_BYTES).is_ok());
+        let message = of_bytes(MAX_PATH_BYTES + 1).unwrap_err();
+        assert_eq!(message, "is 108 bytes long; a socket path has at most 107");
     }
 }

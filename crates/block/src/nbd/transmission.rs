@@ -64,7 +64,7 @@ impl RequestHead {
             command::READ | command::WRITE => self.length as usize,
             // Processed in steps that need memory.
             command::CACHE | command::WRITE_ZEROES => (self.length as usize).min(STEP_BYTES),
-            command::BLOCK_STATUS => MOST_EXTENTS * 8 * Context::ALL.len(),
+            command::BLOCK_STATUS => MAX_EXTENTS * 8 * Context::ALL.len(),
             _ => 0,
         }
     }
@@ -152,7 +152,7 @@ impl Rules {
         if !self.structured {
             return (ReplyHead::simple(cookie, errno), Vec::new());
         }
-        let why = &refusal.why.as_bytes()[..refusal.why.len().min(MAX_WHY_BYTES)];
+        let why = &refusal.why.as_bytes()[..refusal.why.len().min(MAX_MESSAGE_BYTES)];
         let mut payload = errno.to_be_bytes().to_vec();
         payload.extend((why.len() as u16).to_be_bytes());
         payload.extend(why);
@@ -177,16 +177,16 @@ impl Rules {
 }
 
 /// Maximum length of a string in the protocol.
-const MAX_WHY_BYTES: usize = 4096;
+const MAX_MESSAGE_BYTES: usize = 4096;
 
 /// Maximum of extents per reply; clients query the rest.
-pub(super) const MOST_EXTENTS: usize = 4096;
+pub(super) const MAX_EXTENTS: usize = 4096;
 
 /// The payload of a chunk with the `extents` of context `id`. With `only_one`, a single extent of at most `length` bytes, as
 /// the protocol requires.
 pub(super) fn status_payload(id: u32, extents: &[Extent], length: u32, only_one: bool) -> Vec<u8> {
     let mut payload = id.to_be_bytes().to_vec();
-    for extent in extents.iter().take(if only_one { 1 } else { MOST_EXTENTS }) {
+    for extent in extents.iter().take(if only_one { 1 } else { MAX_EXTENTS }) {
         let most = if only_one { u64::from(length) } else { u64::from(u32::MAX) & !0xffff };
         payload.extend((extent.len.min(most) as u32).to_be_bytes());
         payload.extend(extent.flags.to_be_bytes());

@@ -189,12 +189,12 @@ impl RequestHead {
 /// The header of a reply, stored inline.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReplyHead {
-    bytes: [u8; Self::MOST_BYTES],
+    bytes: [u8; Self::MAX_BYTES],
     len: u8,
 }
 
 impl ReplyHead {
-    const MOST_BYTES: usize = 28;
+    const MAX_BYTES: usize = 28;
 
     /// A simple reply; `error` is 0 on success.
     pub fn simple(cookie: u64, error: u32) -> Self {
@@ -228,7 +228,7 @@ impl ReplyHead {
     }
 
     fn empty() -> Self {
-        Self { bytes: [0; Self::MOST_BYTES], len: 0 }
+        Self { bytes: [0; Self::MAX_BYTES], len: 0 }
     }
 
     fn put(&mut self, field: &[u8]) {

@@ -46,7 +46,7 @@ impl Cleaning {
     }
 }
 
-/// Reason a set needs cleaning, and in which queue it is; a bit set.
+/// Why a set needs cleaning, and in which queue it is; a bit set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct CleaningNeeds(u8);
 
@@ -277,7 +277,7 @@ impl Sets {
         }
     }
 
-    /// Records reason a set needs cleaning, and queues it unless it is queued.
+    /// Records why a set needs cleaning, and queues it unless it is queued.
     pub(super) fn need_cleaning(&mut self, set: u32, need: CleaningNeeds) {
         self.states[set as usize].needs.add(need);
         self.enqueue(set);

@@ -76,8 +76,8 @@ impl Control {
     }
 
     pub fn set_parameters(&mut self, number: u32, parameters: &Parameters) -> Result<(), IoError> {
-        let told = self.run(control::SET_PARAMETERS, number, 0, &mut parameters.encode());
-        told.map_err(|error| failed(number, "setting its parameters", error))
+        let result = self.run(control::SET_PARAMETERS, number, 0, &mut parameters.encode());
+        result.map_err(|error| failed(number, "setting its parameters", error))
     }
 
     /// Size and logical block size of a device.
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_no_driver_or_no_right_is_told_what_to_do() {
+    fn missing_driver_or_permission_is_explained() {
         let absent = unopened(io::ErrorKind::NotFound.into());
         assert_eq!(absent.kind(), ErrorKind::Unsupported);
         assert!(absent.to_string().contains("modprobe ublk_drv"), "{absent}");

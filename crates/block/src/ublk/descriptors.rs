@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_tag_has_its_own_descriptor_in_the_queues_part_of_the_file() {
+    fn descriptors_are_mapped_per_queue_and_tag() {
         let page_bytes = rustix::param::page_size() as u64;
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&vec![0xEE; descriptors_at(1, page_bytes as usize) as usize]).unwrap();
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "tag 3 of 3")]
-    fn a_tag_past_the_depth_is_a_mistake_of_ours() {
+    fn tag_beyond_the_depth_panics() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(descriptors_at(1, rustix::param::page_size())).unwrap();
         Descriptors::map(&file, 0, 3).unwrap().read(3);

@@ -12,7 +12,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::control::{Control, FEATURES};
-use super::queue::{Running, Served};
+use super::queue::{DeviceShared, Running};
 use super::request::Limits;
 use super::uapi::{DeviceInfo, Parameters, SECTOR_BYTES, state};
 use crate::export::{Export, Shape};
@@ -78,7 +78,7 @@ pub struct Disk {
 }
 
 /// Attempts before giving up, longer than the kernel takes to notice the end of a server.
-const PATIENCE: u32 = 200;
+const MAX_ATTEMPTS: u32 = 200;
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// Maximum length of requests without data. Zeros may have to be written, so they are shorter.
@@ -106,7 +106,8 @@ impl Disk {
             Some(info) => take_over(&mut control, info, &parameters)?,
             None => {
                 if let Some(other) = of_identity(&mut control, options.identity) {
-                    let words = "belongs to the same disk and holds unwritten data: take that one over";
+                    let words =
+                        "belongs to the same disk and may hold unwritten data: serve with that number";
                     return Err(busy(other, words));
                 }
                 let queues = if control.can_recover_many_queues() { options.queues } else { 1 };
@@ -163,10 +164,10 @@ impl Disk {
         };
         let path = PathBuf::from(format!("/dev/ublkc{}", self.number));
         let failed = |error| IoError::with_source(ErrorKind::Open, path.display().to_string(), error);
-        let device = Arc::new(open_patiently(&path).map_err(failed)?);
-        let served = Arc::new(Served { device, export, limits, depth: info.depth });
+        let device = Arc::new(open_when_closed(&path).map_err(failed)?);
+        let shared = Arc::new(DeviceShared { device, export, limits, depth: info.depth });
         for queue in 0..info.queues {
-            self.queues.push(Running::start(&served, queue).map_err(failed)?);
+            self.queues.push(Running::start(&shared, queue).map_err(failed)?);
         }
         if self.was_taken_over {
             self.control.end_recovery(self.number)
@@ -179,18 +180,18 @@ impl Disk {
         if self.queues.is_empty() {
             return Ok(Left::Removed);
         }
-        let alone = match alone(&self.path()) {
+        let open_exclusively = match open_exclusively(&self.path()) {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::BUSY) => {
                 self.leave();
                 return Ok(Left::Waiting);
             }
             // For example, the device was already removed; the rest still has to be.
-            alone => alone.ok(),
+            open_exclusively => open_exclusively.ok(),
         };
         // Synced while it is served: stopping discards the kernel's unwritten data.
-        let written = alone.as_ref().map_or(Ok(()), File::sync_all);
+        let written = open_exclusively.as_ref().map_or(Ok(()), File::sync_all);
         let stopped = self.control.stop(self.number);
-        drop(alone);
+        drop(open_exclusively);
         if stopped.is_err() {
             self.leave();
         }
@@ -254,10 +255,10 @@ fn wanted(options: &Options, queues: u16) -> DeviceInfo {
 
 /// The device to take over; `None` if there is no device with this number.
 fn find(control: &mut Control, options: &Options) -> Result<Option<DeviceInfo>, IoError> {
-    for _ in 0..PATIENCE {
+    for _ in 0..MAX_ATTEMPTS {
         let Some(info) = control.info(options.number)? else { return Ok(None) };
         if info.mark != options.identity || info.features & FEATURES != FEATURES {
-            return Err(busy(options.number, "already exists, and serves something else"));
+            return Err(busy(options.number, "already exists and belongs to another disk"));
         }
         match info.state {
             state::QUIESCED => return Ok(Some(info)),
@@ -304,11 +305,11 @@ fn take_over(
     info: DeviceInfo,
     parameters: &Parameters,
 ) -> Result<DeviceInfo, IoError> {
-    let made = control.size_and_sectors(info.number)?;
-    if let Some(why) = why_not_taken_over(made, (parameters.size_bytes, parameters.logical_block_bytes)) {
+    let actual = control.size_and_sectors(info.number)?;
+    if let Some(why) = why_not_taken_over(actual, (parameters.size_bytes, parameters.logical_block_bytes)) {
         return Err(busy(info.number, &why));
     }
-    for _ in 0..PATIENCE {
+    for _ in 0..MAX_ATTEMPTS {
         if control.start_recovery(info.number)? {
             return Ok(info);
         }
@@ -319,8 +320,8 @@ fn take_over(
 
 /// Why a device with this size and these sectors cannot be taken over for a disk with `wanted`; users of the device rely on
 /// both.
-fn why_not_taken_over(made: (u64, u32), wanted: (u64, u32)) -> Option<String> {
-    let ((made_bytes, made_sectors), (wanted_bytes, wanted_sectors)) = (made, wanted);
+fn why_not_taken_over(actual: (u64, u32), wanted: (u64, u32)) -> Option<String> {
+    let ((made_bytes, made_sectors), (wanted_bytes, wanted_sectors)) = (actual, wanted);
     if made_bytes != wanted_bytes {
         return Some(format!("waits for the server of a disk of {made_bytes} bytes, not {wanted_bytes}"));
     }
@@ -337,9 +338,9 @@ pub(super) fn busy(number: u32, why: &str) -> IoError {
 }
 
 /// Opens a character device, waiting until the previous server has closed it.
-fn open_patiently(path: &Path) -> io::Result<File> {
+fn open_when_closed(path: &Path) -> io::Result<File> {
     let open = || File::options().read(true).write(true).open(path);
-    for _ in 0..PATIENCE {
+    for _ in 0..MAX_ATTEMPTS {
         match open() {
             Err(error) if Errno::from_io_error(&error) == Some(Errno::BUSY) => pause(),
             opened => return opened,
@@ -354,7 +355,7 @@ fn pause() {
 }
 
 /// Opens the disk exclusively, so that it cannot be mounted. Fails as busy if it is mounted or opened exclusively.
-fn alone(path: &Path) -> io::Result<File> {
+fn open_exclusively(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(OFlags::EXCL.bits().cast_signed()).open(path)
 }
 
@@ -367,11 +368,15 @@ mod tests {
     }
 
     #[test]
-    fn sectors_are_never_smaller_than_512_bytes_nor_physical_blocks_larger_than_a_page() {
+    fn sectors_are_at_least_512_bytes_and_physical_blocks_at_most_a_page() {
         let options = Options::new(0, 1);
         let blocks = |sector_bytes, preferred_bytes| {
-            let told = parameters(&shape(1 << 20, sector_bytes, preferred_bytes), &options).unwrap();
-            [told.logical_block_bytes, told.physical_block_bytes, told.preferred_bytes]
+            let parameters_of = parameters(&shape(1 << 20, sector_bytes, preferred_bytes), &options).unwrap();
+            [
+                parameters_of.logical_block_bytes,
+                parameters_of.physical_block_bytes,
+                parameters_of.preferred_bytes,
+            ]
         };
         assert_eq!(blocks(1, 4096), [512, 4096, 4096]);
         assert_eq!(blocks(512, 512), [512, 512, 512]);
@@ -380,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_is_no_number_of_sectors_is_refused_and_not_rounded() {
+    fn size_that_is_not_a_multiple_of_sectors_is_refused() {
         for size_bytes in [0, 511, 513] {
             let refused = parameters(&shape(size_bytes, 1, 4096), &Options::new(0, 1)).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::Invalid);

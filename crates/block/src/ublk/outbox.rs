@@ -29,12 +29,12 @@ impl Outbox {
     }
 
     /// Adds a result, and wakes the thread if it sleeps.
-    pub fn leave(&self, tag: u16, result: i32) {
+    pub fn add(&self, tag: u16, result: i32) {
         let mut state = self.state.lock();
         state.ended.push((tag, result));
-        let rings = std::mem::take(&mut state.is_asleep);
+        let must_wake = std::mem::take(&mut state.is_asleep);
         drop(state);
-        if rings {
+        if must_wake {
             bell::ring(&self.bell);
         }
     }
@@ -48,7 +48,7 @@ impl Outbox {
     }
 
     /// Marks the thread as awake: it will check again before it sleeps.
-    pub fn stay_silent(&self) {
+    pub fn set_awake(&self) {
         self.state.lock().is_asleep = false;
     }
 }
@@ -60,10 +60,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_sleeps_is_woken_and_only_once() {
+    fn sleeping_thread_is_woken_once() {
         let bell = Arc::new(bell::new().unwrap());
         let outbox = Outbox::new(Arc::clone(&bell));
-        let was_rung = || match rustix::io::read(&bell, &mut [0; 8]) {
+        let was_signalled = || match rustix::io::read(&bell, &mut [0; 8]) {
             Ok(_) => true,
             Err(errno) => {
                 assert_eq!(errno, Errno::AGAIN);
@@ -71,26 +71,26 @@ mod tests {
             }
         };
         let mut ended = Vec::new();
-        outbox.leave(1, 10);
-        assert!(!was_rung(), "the thread was awake");
+        outbox.add(1, 10);
+        assert!(!was_signalled(), "the thread was awake");
         outbox.take(&mut ended);
         assert_eq!(ended, [(1, 10)]);
         ended.clear();
-        outbox.leave(2, 20);
-        assert!(!was_rung(), "what was taken was something: it looks again");
+        outbox.add(2, 20);
+        assert!(!was_signalled(), "after taking results the thread checks again");
         outbox.take(&mut ended);
         ended.clear();
         outbox.take(&mut ended);
-        outbox.leave(3, 30);
-        assert!(was_rung());
-        outbox.leave(4, 40);
-        assert!(!was_rung(), "once is enough");
+        outbox.add(3, 30);
+        assert!(was_signalled());
+        outbox.add(4, 40);
+        assert!(!was_signalled(), "it is woken only once");
         outbox.take(&mut ended);
         assert_eq!(ended, [(3, 30), (4, 40)]);
         ended.clear();
         outbox.take(&mut ended);
-        outbox.stay_silent();
-        outbox.leave(5, 50);
-        assert!(!was_rung(), "something else had woken it");
+        outbox.set_awake();
+        outbox.add(5, 50);
+        assert!(!was_signalled(), "it was woken by another event");
     }
 }

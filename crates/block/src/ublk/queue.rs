@@ -16,10 +16,10 @@ use super::outbox::{Ended, Outbox};
 use super::request::Limits;
 use super::ring::{Event, QueueRing};
 use super::ticket::Ticket;
-use crate::export::{Caller, Export, staying};
+use crate::export::{Export, Reply, run_inline};
 
 /// State shared by all queues of a device.
-pub(super) struct Served {
+pub(super) struct DeviceShared {
     /// The character device.
     pub device: Arc<File>,
     pub export: Arc<dyn Export>,
@@ -36,30 +36,30 @@ pub(super) struct Running {
 }
 
 /// Requests up to this length complete on the queue's thread. Longer ones are split into parallel transfers.
-const MOST_STAYING_BYTES: u32 = 16 << 10;
+const MAX_INLINE_BYTES: u32 = 16 << 10;
 
 /// Requests that are not made inline after several were in flight.
-const CROWD: u32 = 64;
+const INLINE_BACKOFF: u32 = 64;
 
 impl Running {
     /// Starts queue `number`. When this returns, it has fetched with every tag.
-    pub fn start(served: &Arc<Served>, number: u16) -> io::Result<Self> {
+    pub fn start(shared: &Arc<DeviceShared>, number: u16) -> io::Result<Self> {
         let (leaving, bell) = (Arc::new(AtomicBool::new(false)), Arc::new(bell::new()?));
-        let (told, hears) = sync_channel(1);
-        let (served, for_thread) = (Arc::clone(served), (Arc::clone(&leaving), Arc::clone(&bell)));
+        let (sender, receiver) = sync_channel(1);
+        let (shared, for_thread) = (Arc::clone(shared), (Arc::clone(&leaving), Arc::clone(&bell)));
         let thread = std::thread::Builder::new().name("ublk-queue".into()).spawn(move || {
             let (leaving, bell) = for_thread;
-            match Queue::open(&served, number, leaving, bell) {
-                Err(error) => drop(told.send(Err(error))),
+            match Queue::open(&shared, number, leaving, bell) {
+                Err(error) => drop(sender.send(Err(error))),
                 Ok((mut queue, events)) => {
-                    let _ = told.send(Ok(()));
+                    let _ = sender.send(Ok(()));
                     queue.serve(events);
                 }
             }
         })?;
-        let asked = hears.recv().unwrap_or_else(|_| Err(io::Error::other("the queue's thread ended")));
+        let opened = receiver.recv().unwrap_or_else(|_| Err(io::Error::other("the queue's thread ended")));
         let running = Self { leaving, bell, thread };
-        match asked {
+        match opened {
             Ok(()) => Ok(running),
             Err(error) => {
                 running.join();
@@ -82,7 +82,7 @@ impl Running {
 }
 
 struct Queue {
-    served: Arc<Served>,
+    shared: Arc<DeviceShared>,
     number: u16,
     descriptors: Descriptors,
     ring: QueueRing,
@@ -92,21 +92,21 @@ struct Queue {
     /// Tags with which the kernel may still deliver requests.
     live: u16,
     /// Requests that are started and not committed.
-    under_way: u32,
+    in_flight: u32,
     /// Number of further requests that are not made inline.
-    crowd: u32,
+    inline_backoff: u32,
 }
 
 impl Queue {
     /// Fetches with all tags and then maps the descriptors. Only in this order can the next server recover from a kill in between,
     /// and only if no queue has fetched with some of its tags.
     fn open(
-        served: &Arc<Served>,
+        shared: &Arc<DeviceShared>,
         number: u16,
         leaving: Arc<AtomicBool>,
         bell: Arc<OwnedFd>,
     ) -> io::Result<(Self, Vec<Event>)> {
-        let Served { device, depth, .. } = &**served;
+        let DeviceShared { device, depth, .. } = &**shared;
         let mut ring = QueueRing::new(Arc::clone(device), Arc::clone(&bell), number, *depth)?;
         ring.listen();
         (0..*depth).for_each(|tag| ring.fetch(tag));
@@ -117,7 +117,7 @@ impl Queue {
             return Err(error);
         }
         let queue = Self {
-            served: Arc::clone(served),
+            shared: Arc::clone(shared),
             number,
             descriptors: Descriptors::map(device, number, *depth)?,
             ring,
@@ -125,8 +125,8 @@ impl Queue {
             bell,
             leaving,
             live: *depth,
-            under_way: 0,
-            crowd: 0,
+            in_flight: 0,
+            inline_backoff: 0,
         };
         Ok((queue, events))
     }
@@ -136,25 +136,25 @@ impl Queue {
         loop {
             self.handle(&mut events);
             self.commit(&mut ended);
-            let has_left = self.leaving.load(Ordering::Acquire) && self.under_way == 0;
-            if self.live == 0 || has_left {
+            let is_done = self.leaving.load(Ordering::Acquire) && self.in_flight == 0;
+            if self.live == 0 || is_done {
                 // Submits the last commits.
                 return self.ring.enter(0);
             }
             self.ring.enter(1);
-            self.outbox.stay_silent();
+            self.outbox.set_awake();
             self.ring.take(&mut events);
         }
     }
 
     fn handle(&mut self, events: &mut Vec<Event>) {
         let fetched = events.iter().filter(|event| matches!(event, Event::Fetched(_, 0))).count();
-        if fetched > 1 || self.under_way > 0 {
-            self.crowd = CROWD;
+        if fetched > 1 || self.in_flight > 0 {
+            self.inline_backoff = INLINE_BACKOFF;
         }
         for event in events.drain(..) {
             match event {
-                Event::Rung => {
+                Event::Signalled => {
                     bell::silence(&self.bell);
                     self.ring.listen();
                 }
@@ -175,31 +175,31 @@ impl Queue {
                 return;
             }
             for (tag, result) in ended.drain(..) {
-                self.under_way -= 1;
+                self.in_flight -= 1;
                 self.ring.commit_and_fetch(tag, result);
             }
         }
     }
 
     fn start(&mut self, tag: u16) {
-        self.under_way += 1;
+        self.in_flight += 1;
         let descriptor = self.descriptors.read(tag);
-        let served = &*self.served;
-        let device = (&served.device, &served.limits);
+        let shared = &*self.shared;
+        let device = (&shared.device, &shared.limits);
         let Some((ticket, operation)) = Ticket::open(device, &self.outbox, self.number, tag, &descriptor)
         else {
             return;
         };
         let data_bytes = ticket.data_bytes();
-        let submit = || served.export.submit(operation, Caller::new(move |answer| ticket.close(answer)));
-        if self.crowd > 0 || data_bytes > MOST_STAYING_BYTES {
-            self.crowd = self.crowd.saturating_sub(1);
+        let submit = || shared.export.submit(operation, Reply::new(move |result| ticket.close(result)));
+        if self.inline_backoff > 0 || data_bytes > MAX_INLINE_BYTES {
+            self.inline_backoff = self.inline_backoff.saturating_sub(1);
             return submit();
         }
-        staying(submit);
+        run_inline(submit);
         // The result is committed later by this thread. Events meanwhile mean that several requests are in flight.
         if self.ring.has_events() {
-            self.crowd = CROWD;
+            self.inline_backoff = INLINE_BACKOFF;
         }
     }
 }

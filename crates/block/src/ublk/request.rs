@@ -21,7 +21,7 @@ pub(super) struct Limits {
 
 /// A valid request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum BlockRequest {
     Read { offset: u64, len: u32 },
     Write { offset: u64, len: u32, durable: bool },
     Zero { offset: u64, len: u64, may_trim: bool, durable: bool },
@@ -29,7 +29,7 @@ pub(super) enum Asked {
     Flush,
 }
 
-impl Asked {
+impl BlockRequest {
     /// Decodes and validates a descriptor.
     pub fn of(descriptor: &Descriptor, limits: &Limits) -> Result<Self, Errno> {
         let word = descriptor.operation_and_flags;
@@ -107,26 +107,32 @@ mod tests {
     const LIMITS: Limits =
         Limits { size_bytes: 1 << 20, block_bytes: 512, max_io_bytes: 64 << 10, read_only: false };
 
-    fn asked(word: u32, first_sector: u64, sectors: u32) -> Result<Asked, Errno> {
-        Asked::of(&Descriptor { operation_and_flags: word, sectors, first_sector }, &LIMITS)
+    fn request(word: u32, first_sector: u64, sectors: u32) -> Result<BlockRequest, Errno> {
+        BlockRequest::of(&Descriptor { operation_and_flags: word, sectors, first_sector }, &LIMITS)
     }
 
     #[test]
-    fn every_operation_is_told_apart_with_its_flags() {
+    fn each_operation_is_decoded_with_its_flags() {
         let (offset, len) = (8 * 512, 16 * 512);
-        assert_eq!(asked(0, 8, 16), Ok(Asked::Read { offset, len }));
-        assert_eq!(asked(1, 8, 16), Ok(Asked::Write { offset, len, durable: false }));
-        assert_eq!(asked(1 | operation::FUA, 8, 16), Ok(Asked::Write { offset, len, durable: true }));
+        assert_eq!(request(0, 8, 16), Ok(BlockRequest::Read { offset, len }));
+        assert_eq!(request(1, 8, 16), Ok(BlockRequest::Write { offset, len, durable: false }));
+        assert_eq!(
+            request(1 | operation::FUA, 8, 16),
+            Ok(BlockRequest::Write { offset, len, durable: true })
+        );
         let len = u64::from(len);
-        assert_eq!(asked(3, 8, 16), Ok(Asked::Trim { offset, len }));
-        assert_eq!(asked(5, 8, 16), Ok(Asked::Zero { offset, len, may_trim: true, durable: false }));
+        assert_eq!(request(3, 8, 16), Ok(BlockRequest::Trim { offset, len }));
+        assert_eq!(request(5, 8, 16), Ok(BlockRequest::Zero { offset, len, may_trim: true, durable: false }));
         let kept = operation::NO_UNMAP | operation::FUA | 5;
-        assert_eq!(asked(kept, 8, 16), Ok(Asked::Zero { offset, len, may_trim: false, durable: true }));
-        assert_eq!(asked(2, u64::MAX, 0), Ok(Asked::Flush), "a flush has no range");
+        assert_eq!(
+            request(kept, 8, 16),
+            Ok(BlockRequest::Zero { offset, len, may_trim: false, durable: true })
+        );
+        assert_eq!(request(2, u64::MAX, 0), Ok(BlockRequest::Flush), "a flush has no range");
     }
 
     #[test]
-    fn what_cannot_be_done_is_refused_with_its_reason() {
+    fn invalid_request_fails_with_its_errno() {
         for (word, first_sector, sectors, why) in [
             (4, 0, 8, Errno::OPNOTSUPP),
             (36, 0, 8, Errno::OPNOTSUPP),
@@ -138,16 +144,16 @@ mod tests {
             (3, u64::MAX, 1, Errno::INVAL),
             (3, u64::MAX / 512, 8, Errno::INVAL),
         ] {
-            assert_eq!(asked(word, first_sector, sectors), Err(why), "{word} at {first_sector}, {sectors}");
+            assert_eq!(request(word, first_sector, sectors), Err(why), "{word} at {first_sector}, {sectors}");
         }
-        assert!(asked(3, 0, 2048).is_ok(), "what moves no data may be long");
+        assert!(request(3, 0, 2048).is_ok(), "requests without data may be long");
         let descriptor = Descriptor { operation_and_flags: 0, sectors: 8, first_sector: 4 };
         let in_blocks = Limits { block_bytes: 4096, ..LIMITS };
-        assert_eq!(Asked::of(&descriptor, &in_blocks), Err(Errno::INVAL), "half a block");
+        assert_eq!(BlockRequest::of(&descriptor, &in_blocks), Err(Errno::INVAL), "half a block");
         let read_only = Limits { read_only: true, ..LIMITS };
         for (word, allowed) in [(0, true), (1, false), (2, true), (3, false), (5, false)] {
             let descriptor = Descriptor { operation_and_flags: word, sectors: 8, first_sector: 0 };
-            let refused = Asked::of(&descriptor, &read_only).err();
+            let refused = BlockRequest::of(&descriptor, &read_only).err();
             assert_eq!(refused, (!allowed).then_some(Errno::ROFS), "{word}");
         }
     }
@@ -155,7 +161,7 @@ mod tests {
     /// Random descriptors, half of them with plausible fields: valid requests must lie within the device, and all others must
     /// fail.
     #[test]
-    fn no_descriptor_asks_for_what_an_export_need_not_expect() {
+    fn random_descriptors_decode_to_valid_operations_or_fail() {
         let mut random = StdRng::seed_from_u64(0x0B1C);
         let mut sound = 0;
         for turn in 0..20_000 {
@@ -165,26 +171,26 @@ mod tests {
                 bytes[4..8].copy_from_slice(&random.random_range(0..300_u32).to_ne_bytes());
                 bytes[8..16].copy_from_slice(&random.random_range(0..2200_u64).to_ne_bytes());
             }
-            let Ok(asked) = Asked::of(&Descriptor::decode(&bytes), &LIMITS) else { continue };
+            let Ok(request) = BlockRequest::of(&Descriptor::decode(&bytes), &LIMITS) else { continue };
             sound += 1;
-            let operation = asked.operation(|| Ok(IoBuffer::zeroed(asked.data_bytes() as usize).into()));
+            let operation = request.operation(|| Ok(IoBuffer::zeroed(request.data_bytes() as usize).into()));
             let (offset, len) = match operation.unwrap() {
                 Operation::Read { offset, len } => (offset, u64::from(len)),
                 Operation::Write { offset, data, .. } => (offset, data.len() as u64),
                 Operation::Zero { offset, len, .. } | Operation::Trim { offset, len, .. } => (offset, len),
-                Operation::Prefetch { .. } => panic!("nobody asked for it"),
+                Operation::Prefetch { .. } => panic!("ublk has no prefetch"),
                 Operation::Flush => continue,
             };
             assert!(len > 0 && offset + len <= LIMITS.size_bytes);
             assert!(offset.is_multiple_of(SECTOR_BYTES) && len.is_multiple_of(SECTOR_BYTES));
-            assert!(asked.data_bytes() <= LIMITS.max_io_bytes);
+            assert!(request.data_bytes() <= LIMITS.max_io_bytes);
         }
-        assert!(sound > 2000, "only {sound} were sound: nothing was shown");
+        assert!(sound > 2000, "only {sound} were valid, which is too few for this test");
     }
 
     #[test]
-    fn a_write_whose_data_cannot_be_had_is_not_asked_for() {
-        let write = Asked::Write { offset: 0, len: 512, durable: false };
+    fn write_without_its_data_fails() {
+        let write = BlockRequest::Write { offset: 0, len: 512, durable: false };
         assert_eq!(write.operation(|| Err(Errno::IO)).err(), Some(Errno::IO));
     }
 }

@@ -34,7 +34,7 @@ impl ControlRing {
         // SAFETY: the entry points to `data`, which is mutably borrowed until this function returns, after the command's
         // completion.
         let pushed = unsafe { self.ring.submission().push(&entry) };
-        debug_assert!(pushed.is_ok(), "a ring has room for one entry");
+        debug_assert!(pushed.is_ok(), "the ring has space for one entry");
         loop {
             wait(&self.ring, 1);
             if let Some(ended) = self.ring.completion().next() {
@@ -56,7 +56,7 @@ pub(super) struct QueueRing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
     /// The eventfd was signalled and is no longer watched.
-    Rung,
+    Signalled,
     /// The fetch of a tag completed with this result.
     Fetched(u16, i32),
 }
@@ -66,13 +66,13 @@ impl Event {
     pub fn refusal(&self) -> Option<io::Error> {
         match *self {
             Self::Fetched(_, result) => self::result(result).err(),
-            Self::Rung => None,
+            Self::Signalled => None,
         }
     }
 }
 
 /// User data of the eventfd's entry; larger than any tag.
-const BELL: u64 = u64::MAX;
+const EVENTFD: u64 = u64::MAX;
 
 impl QueueRing {
     /// A ring for a queue with `depth` tags.
@@ -98,7 +98,7 @@ impl QueueRing {
     pub fn listen(&mut self) {
         let flags = u32::from(PollFlags::IN.bits());
         let entry = opcode::PollAdd::new(types::Fd(self.bell.as_raw_fd()), flags).build();
-        self.push(&entry.user_data(BELL));
+        self.push(&entry.user_data(EVENTFD));
     }
 
     /// Submits the entries and waits for `events` completions.
@@ -109,7 +109,7 @@ impl QueueRing {
     /// Appends the events so far.
     pub fn take(&mut self, events: &mut Vec<Event>) {
         events.extend(self.ring.completion().map(|entry| match entry.user_data() {
-            BELL => Event::Rung,
+            EVENTFD => Event::Signalled,
             tag => Event::Fetched(tag as u16, entry.result()),
         }));
     }
@@ -157,7 +157,7 @@ mod tests {
 
     /// Commands to a regular file fail, and the ring stays usable.
     #[test]
-    fn a_command_that_is_refused_ends_with_its_error_and_the_bell_is_heard() {
+    fn refused_command_fails_and_eventfd_still_wakes() {
         let (device, bell) = (Arc::new(tempfile::tempfile().unwrap()), Arc::new(bell::new().unwrap()));
         // Skipped where io_uring is not permitted.
         let Ok(mut ring) = QueueRing::new(device, Arc::clone(&bell), 0, 4) else { return };
@@ -173,11 +173,11 @@ mod tests {
         assert!(ring.has_events());
         events.clear();
         ring.take(&mut events);
-        assert_eq!(events, [Event::Rung]);
+        assert_eq!(events, [Event::Signalled]);
     }
 
     #[test]
-    fn a_control_command_to_what_is_no_driver_is_refused() {
+    fn control_command_to_a_regular_file_fails() {
         let Ok(mut ring) = ControlRing::new(tempfile::tempfile().unwrap()) else { return };
         let refused = ring.run(1, ControlCommand { device: 0, argument: 0 }, &mut [0; 8]);
         assert_eq!(Errno::from_io_error(&refused.unwrap_err()), Some(Errno::OPNOTSUPP));

@@ -13,16 +13,16 @@ use device::{IoBuffer, IoSlice};
 use rustix::io::Errno;
 
 use super::outbox::Outbox;
-use super::request::{Asked, Limits, errno};
+use super::request::{BlockRequest, Limits, errno};
 use super::uapi::{Descriptor, data_at};
-use crate::export::{Answer, Operation};
+use crate::export::{Operation, OperationResult};
 
 /// A request that waits for its result.
 pub(super) struct Ticket {
     device: Arc<File>,
     outbox: Arc<Outbox>,
     tag: u16,
-    asked: Asked,
+    request: BlockRequest,
     /// Offset of the data in the character device.
     data_at: u64,
 }
@@ -38,16 +38,16 @@ impl Ticket {
         descriptor: &Descriptor,
     ) -> Option<(Self, Operation)> {
         let data_at = data_at(queue, tag);
-        let fetch = |asked: &Asked| fetch(device, data_at, asked.data_bytes());
-        let opened =
-            Asked::of(descriptor, limits).and_then(|asked| Ok((asked, asked.operation(|| fetch(&asked))?)));
+        let fetch = |request: &BlockRequest| fetch(device, data_at, request.data_bytes());
+        let opened = BlockRequest::of(descriptor, limits)
+            .and_then(|request| Ok((request, request.operation(|| fetch(&request))?)));
         match opened {
-            Ok((asked, operation)) => {
+            Ok((request, operation)) => {
                 let (device, outbox) = (Arc::clone(device), Arc::clone(outbox));
-                Some((Self { device, outbox, tag, asked, data_at }, operation))
+                Some((Self { device, outbox, tag, request, data_at }, operation))
             }
             Err(errno) => {
-                outbox.leave(tag, failed(errno));
+                outbox.add(tag, failed(errno));
                 None
             }
         }
@@ -55,24 +55,24 @@ impl Ticket {
 
     /// Length of its data.
     pub fn data_bytes(&self) -> u32 {
-        self.asked.data_bytes()
+        self.request.data_bytes()
     }
 
     /// Passes on the result of the operation.
-    pub fn close(self, answer: Answer) {
-        let result = match (self.asked, answer) {
-            (Asked::Read { len, .. }, Ok(Some(bytes))) if bytes.len() == len as usize => {
+    pub fn close(self, result: OperationResult) {
+        let result = match (self.request, result) {
+            (BlockRequest::Read { len, .. }, Ok(Some(bytes))) if bytes.len() == len as usize => {
                 self.device.write_all_at(&bytes, self.data_at).map_err(|_| Errno::IO)
             }
             // The reader's memory was not filled.
-            (Asked::Read { .. }, Ok(_)) => Err(Errno::IO),
+            (BlockRequest::Read { .. }, Ok(_)) => Err(Errno::IO),
             (_, Ok(_)) => Ok(()),
             (_, Err(error)) => Err(errno(&error)),
         };
-        let Self { device, outbox, tag, asked, .. } = self;
+        let Self { device, outbox, tag, request, .. } = self;
         // Closed before the queue gets the result and may end: an open file would keep the device.
         drop(device);
-        outbox.leave(tag, result.map_or_else(failed, |()| asked.data_bytes() as i32));
+        outbox.add(tag, result.map_or_else(failed, |()| request.data_bytes() as i32));
     }
 }
 
@@ -94,7 +94,7 @@ mod tests {
     use rand::{Rng, RngExt, SeedableRng};
 
     use super::*;
-    use crate::export::{ByteExport, Caller, DeviceExport, Export};
+    use crate::export::{ByteExport, DeviceExport, Export, Reply};
     use crate::ublk::uapi::operation;
     use device::bell;
 
@@ -109,12 +109,12 @@ mod tests {
     const TAG: u16 = 7;
 
     /// A regular file stands for the character device: requests have their data at the same offsets.
-    struct Desk {
+    struct TestQueue {
         device: Arc<File>,
         outbox: Arc<Outbox>,
     }
 
-    impl Desk {
+    impl TestQueue {
         fn new() -> Self {
             let device = tempfile::tempfile().unwrap();
             device.set_len(data_at(0, TAG + 1)).unwrap();
@@ -149,9 +149,9 @@ mod tests {
     /// Random descriptors on a disk in memory and a model of it: valid requests move their data, all others fail without
     /// effect.
     #[test]
-    fn every_descriptor_has_one_result_and_only_sound_ones_an_effect() {
+    fn random_descriptors_have_one_result_and_only_valid_ones_an_effect() {
         let mut random = StdRng::seed_from_u64(0x71CE);
-        let (desk, memory) = (Desk::new(), Arc::new(MemoryDevice::new(DISK_BYTES as u64)));
+        let (queue, memory) = (TestQueue::new(), Arc::new(MemoryDevice::new(DISK_BYTES as u64)));
         let export = ByteExport::new(Arc::new(DeviceExport::new(Arc::clone(&memory) as _)));
         let (mut model, mut moved) = (vec![0; DISK_BYTES], 0);
         for turn in 0..4000 {
@@ -161,16 +161,16 @@ mod tests {
                 bytes[4..8].copy_from_slice(&random.random_range(0..70_u32).to_ne_bytes());
                 bytes[8..16].copy_from_slice(&random.random_range(0..560_u64).to_ne_bytes());
             }
-            let asked = Descriptor::decode(&bytes);
+            let request = Descriptor::decode(&bytes);
             let mut data = vec![0; MAX_IO_BYTES as usize];
             random.fill_bytes(&mut data);
-            desk.device.write_all_at(&data, data_at(0, TAG)).unwrap();
-            if let Some((ticket, operation)) = desk.open(&asked) {
-                export.submit(operation, Caller::new(move |answer| ticket.close(answer)));
+            queue.device.write_all_at(&data, data_at(0, TAG)).unwrap();
+            if let Some((ticket, operation)) = queue.open(&request) {
+                export.submit(operation, Reply::new(move |result| ticket.close(result)));
             }
-            let result = desk.result();
-            let Ok(sound) = Asked::of(&asked, &LIMITS) else {
-                assert!(result < 0, "turn {turn}: {asked:?} ended with {result}");
+            let result = queue.result();
+            let Ok(sound) = BlockRequest::of(&request, &LIMITS) else {
+                assert!(result < 0, "turn {turn}: {request:?} ended with {result}");
                 continue;
             };
             assert_eq!(result, sound.data_bytes() as i32, "turn {turn}: {sound:?}");
@@ -178,49 +178,49 @@ mod tests {
             let whole = Request::Read { offset: 0, buffer: IoBuffer::zeroed(DISK_BYTES) };
             let disk = memory.execute(whole).unwrap().unwrap();
             match sound {
-                Asked::Read { offset, len } => {
+                BlockRequest::Read { offset, len } => {
                     let range = offset as usize..offset as usize + len as usize;
-                    assert!(desk.data(len as usize) == model[range], "turn {turn}: {sound:?}");
+                    assert!(queue.data(len as usize) == model[range], "turn {turn}: {sound:?}");
                 }
-                Asked::Write { offset, len, .. } => {
+                BlockRequest::Write { offset, len, .. } => {
                     model[offset as usize..][..len as usize].copy_from_slice(&data[..len as usize]);
                 }
-                Asked::Zero { offset, len, .. } => model[offset as usize..][..len as usize].fill(0),
+                BlockRequest::Zero { offset, len, .. } => model[offset as usize..][..len as usize].fill(0),
                 // The contents are undefined.
-                Asked::Trim { offset, len } => {
+                BlockRequest::Trim { offset, len } => {
                     let range = offset as usize..(offset + len) as usize;
                     model[range.clone()].copy_from_slice(&disk[range]);
                 }
-                Asked::Flush => {}
+                BlockRequest::Flush => {}
             }
             assert!(disk[..] == model[..], "turn {turn}: {sound:?}");
         }
-        assert!(moved > 1 << 20, "only {moved} bytes were moved: nothing was shown");
+        assert!(moved > 1 << 20, "only {moved} bytes were moved, which is too few for this test");
     }
 
     #[test]
-    fn a_read_that_brings_no_data_or_too_few_does_not_pass_for_one_that_did() {
-        let desk = Desk::new();
+    fn read_with_missing_data_fails() {
+        let queue = TestQueue::new();
         let short = IoBuffer::zeroed(512).into();
-        for (answer, errno) in [
+        for (result, errno) in [
             (Ok(None), Errno::IO),
             (Ok(Some(short)), Errno::IO),
             (Err(IoError::new(ErrorKind::Medium, "worn out")), Errno::IO),
             (Err(IoError::new(ErrorKind::NoSpace, "full")), Errno::NOSPC),
         ] {
-            desk.open(&descriptor(operation::READ, 2)).unwrap().0.close(answer);
-            assert_eq!(desk.result(), failed(errno));
+            queue.open(&descriptor(operation::READ, 2)).unwrap().0.close(result);
+            assert_eq!(queue.result(), failed(errno));
         }
-        let (ticket, lost) = desk.open(&descriptor(operation::FLUSH, 0)).unwrap();
-        drop((lost, Caller::new(move |answer| ticket.close(answer))));
-        assert_eq!(desk.result(), failed(Errno::IO), "who drops a request tells so");
+        let (ticket, lost) = queue.open(&descriptor(operation::FLUSH, 0)).unwrap();
+        drop((lost, Reply::new(move |result| ticket.close(result))));
+        assert_eq!(queue.result(), failed(Errno::IO), "a dropped request fails");
     }
 
     #[test]
-    fn a_write_whose_data_are_gone_ends_at_once() {
-        let desk = Desk::new();
-        desk.device.set_len(data_at(0, TAG) + 100).unwrap();
-        assert!(desk.open(&descriptor(operation::WRITE, 1)).is_none());
-        assert_eq!(desk.result(), failed(Errno::IO));
+    fn write_whose_data_cannot_be_read_fails_immediately() {
+        let queue = TestQueue::new();
+        queue.device.set_len(data_at(0, TAG) + 100).unwrap();
+        assert!(queue.open(&descriptor(operation::WRITE, 1)).is_none());
+        assert_eq!(queue.result(), failed(Errno::IO));
     }
 }

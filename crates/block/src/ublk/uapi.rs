@@ -19,23 +19,23 @@ pub(super) const SECTOR_BYTES: u64 = 512;
 
 /// Commands to `/dev/ublk-control`, encoded as ioctl numbers: `_IOR` if they only read, otherwise `_IOWR`.
 pub(super) mod control {
-    pub(in super::super) const GET_DEVICE_INFO: u32 = asks(0x02);
-    pub(in super::super) const ADD_DEVICE: u32 = tells(0x04);
-    pub(in super::super) const DELETE_DEVICE: u32 = tells(0x05);
-    pub(in super::super) const START_DEVICE: u32 = tells(0x06);
-    pub(in super::super) const STOP_DEVICE: u32 = tells(0x07);
-    pub(in super::super) const SET_PARAMETERS: u32 = tells(0x08);
-    pub(in super::super) const GET_PARAMETERS: u32 = asks(0x09);
-    pub(in super::super) const START_USER_RECOVERY: u32 = tells(0x10);
-    pub(in super::super) const END_USER_RECOVERY: u32 = tells(0x11);
-    pub(in super::super) const GET_FEATURES: u32 = asks(0x13);
-    pub(in super::super) const DELETE_DEVICE_ASYNC: u32 = asks(0x14);
+    pub(in super::super) const GET_DEVICE_INFO: u32 = reads(0x02);
+    pub(in super::super) const ADD_DEVICE: u32 = writes(0x04);
+    pub(in super::super) const DELETE_DEVICE: u32 = writes(0x05);
+    pub(in super::super) const START_DEVICE: u32 = writes(0x06);
+    pub(in super::super) const STOP_DEVICE: u32 = writes(0x07);
+    pub(in super::super) const SET_PARAMETERS: u32 = writes(0x08);
+    pub(in super::super) const GET_PARAMETERS: u32 = reads(0x09);
+    pub(in super::super) const START_USER_RECOVERY: u32 = writes(0x10);
+    pub(in super::super) const END_USER_RECOVERY: u32 = writes(0x11);
+    pub(in super::super) const GET_FEATURES: u32 = reads(0x13);
+    pub(in super::super) const DELETE_DEVICE_ASYNC: u32 = reads(0x14);
 
-    const fn asks(number: u32) -> u32 {
+    const fn reads(number: u32) -> u32 {
         0x8020_7500 | number
     }
 
-    const fn tells(number: u32) -> u32 {
+    const fn writes(number: u32) -> u32 {
         0xC020_7500 | number
     }
 }
@@ -266,7 +266,7 @@ fn put(bytes: &mut [u8], at: usize, field: &[u8]) {
 }
 
 fn take<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
-    *bytes[at..].first_chunk().expect("fields lie inside of what they are taken from")
+    *bytes[at..].first_chunk().expect("the field lies within the bytes")
 }
 
 #[cfg(test)]
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_the_headers_ioctl_numbers() {
+    fn commands_equal_the_ioctl_numbers_of_the_header() {
         use rustix::ioctl::opcode;
         type Control = [u64; 4];
         type Io = [u64; 2];
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     #[cfg(target_endian = "little")]
-    fn a_control_command_has_its_fields_where_the_kernel_looks() {
+    fn control_command_has_the_kernel_layout() {
         let bytes = ControlCommand { device: 0x0403_0201, argument: 9 }.encode(0x1122_3344_5566_7788, 64);
         assert_eq!(bytes[..8], [1, 2, 3, 4, 0xFF, 0xFF, 64, 0]);
         assert_eq!(bytes[8..16], [0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11]);
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     #[cfg(target_endian = "little")]
-    fn a_devices_fields_lie_where_the_kernel_has_them_and_come_back() {
+    fn device_info_has_the_kernel_layout_and_decodes() {
         let info = DeviceInfo {
             queues: 1,
             depth: 2,
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     #[cfg(target_endian = "little")]
-    fn parameters_say_blocks_as_shifts_and_sizes_in_sectors() {
+    fn parameters_encode_block_sizes_as_shifts_and_sizes_in_sectors() {
         let parameters = Parameters {
             size_bytes: 7 * 512,
             max_io_bytes: 5 * 512,
@@ -339,12 +339,12 @@ mod tests {
         let large = Parameters { logical_block_bytes: 4096, ..parameters };
         assert_eq!(Parameters::logical_block_bytes_of(&large.encode()), 4096);
         let huge = Parameters { max_discard_bytes: u64::MAX, ..parameters };
-        assert_eq!(huge.encode()[48..52], [0xFF; 4], "more than can be said is said as the most");
+        assert_eq!(huge.encode()[48..52], [0xFF; 4], "larger values are clamped");
     }
 
     #[test]
     #[cfg(target_endian = "little")]
-    fn a_descriptor_and_a_queues_command_have_their_fields_in_order() {
+    fn descriptor_and_queue_command_have_the_kernel_layout() {
         let bytes = std::array::from_fn(|at| at as u8);
         let descriptor = Descriptor::decode(&bytes);
         assert_eq!(descriptor.operation_and_flags, 0x0302_0100);
@@ -354,9 +354,9 @@ mod tests {
     }
 
     #[test]
-    fn data_and_descriptors_of_queues_and_tags_do_not_meet() {
+    fn data_and_descriptor_areas_do_not_overlap() {
         assert_eq!(data_at(0, 0), 0x8000_0000);
-        assert_eq!(data_at(0, 1) - data_at(0, 0), 32 << 20, "room for the longest request");
+        assert_eq!(data_at(0, 1) - data_at(0, 0), 32 << 20, "space for the longest request");
         assert_eq!(data_at(1, 0) - data_at(0, 0), (1 << 16) * (32 << 20));
         assert_eq!([descriptors_at(0, 4096), descriptors_at(2, 4096)], [0, 2 * 24 * 4096]);
         assert_eq!(descriptors_at(1, 65_536), 2 * 65_536, "24 times 4096, in whole pages");

@@ -219,7 +219,7 @@ impl FlashMap {
         let keeps_clean = trust == Trust::Whole && (superblock.clean || superblock.tuning.mode.keeps_dirty());
         let pages = self.restore_order();
         let is_out_of_order = self.needs_reordering();
-        let is_noted = !self.logged.is_empty();
+        let has_log_entries = !self.logged.is_empty();
         let mut state = State::new(superblock, sets, self.journal);
         let blocks_of_disk = superblock.disk.bytes.div_ceil(u64::from(self.layout.block_bytes));
         let mut dropped = Vec::new();
@@ -247,7 +247,8 @@ impl FlashMap {
                     "block {block} on page {page} is recorded twice, or lies past the end of the disk"
                 )));
             }
-            if is_noted && !dirty && state.sets.set(state.sets.set_of(block)).held >= self.layout.ways {
+            if has_log_entries && !dirty && state.sets.set(state.sets.set_of(block)).held >= self.layout.ways
+            {
                 self.logged.insert(page, Record { page, held: None });
                 dropped.push(page);
                 continue;

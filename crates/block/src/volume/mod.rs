@@ -26,13 +26,13 @@
 //!
 //! # Lock order
 //!
-//! Range locks ([`ranges`]) are held across I/O and taken in this order: `blocks`, `disk_writers`, `destager`, `metadata_writer`.
+//! Range locks (`ranges.rs`) are held across I/O and taken in this order: `blocks`, `disk_writers`, `destager`, `metadata_writer`.
 //! `cleaning_turn` is taken before `disk_writers`, by a batch of cleaning that holds no other range. A commit may have to write a
 //! table, which takes `metadata_writer`; so nothing waits for a commit while it holds `metadata_writer`, except the commit that
 //! ends a table, which never writes another.
 //!
 //! Mutexes are never held across I/O. `state` comes first: `pace` and the claims of a range lock may be locked under it. `superblock` and
-//! `state` are never held together. Dropping a [`Work`](work::Work) locks `state`, so no `Work` is dropped under it.
+//! `state` are never held together. Dropping a `Work` locks `state`, so no `Work` is dropped under it.
 //!
 //! The reasons, and the rejected alternatives, are in `DESIGN.md`.
 

@@ -241,7 +241,7 @@ impl Shared {
     async fn make_durable(self: &Arc<Self>, recovery: &Recovery, dropped: &[u32]) -> Result<()> {
         let work = Work::new(self, Some(self.metadata_writer.lock(0..1).await));
         let flushed = Self::flush_device(&*self.flash).await;
-        flushed.map_err(|error| VolumeError::flash("flushing what was recovered", error))?;
+        flushed.map_err(|error| VolumeError::flash("flushing the recovered state", error))?;
         if recovery.was_clean {
             let open = Superblock { clean: false, ..self.superblock.lock().clone() };
             self.write_superblock(&work, open).await?;

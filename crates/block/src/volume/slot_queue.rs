@@ -119,7 +119,7 @@ impl QueuedWrite {
             freed_by_others.await;
             return Ok(());
         }
-        let making = CleaningTurn(shared);
+        let turn = CleaningTurn(shared);
         let has_failed = match shared.clean_batch().await {
             Ok(Batch { cleaned: 1.., .. }) => return Ok(()),
             Ok(Batch { failed, .. }) => failed.is_some(),
@@ -140,7 +140,7 @@ impl QueuedWrite {
             state.sets.cleanings_in_flight() > 0
         };
         // Other waiting writes would find nothing to clean either, so they are not notified.
-        making.end();
+        turn.end();
         // Other tasks may have the permitted number of cleanings in flight. Each of them ends.
         if are_under_way {
             freed_by_others.await;

@@ -59,12 +59,12 @@ impl Work {
 
     /// Whether the tables have space for one more block with missing sectors. If `is_new`, that space is reserved until the end.
     pub(super) fn may_be_partial(&self, state: &mut State, is_new: bool) -> bool {
-        let has_room = state.has_space_for_partials();
-        if has_room && is_new {
+        let has_space = state.has_space_for_partials();
+        if has_space && is_new {
             state.reserve_partial();
             self.holdings.lock().reserved_partials += 1;
         }
-        has_room
+        has_space
     }
 
     /// Keeps the page from being reused until the operation ends.

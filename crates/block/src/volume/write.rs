@@ -530,11 +530,11 @@ fn slot_shortage(
     let demand = |of_set: &[(u32, bool)]| {
         let demand = SlotDemand { set: of_set[0].0, blocks: of_set.len() as u32 };
         let brings_any = of_set.iter().any(|&(_, is_new)| is_new);
-        let has_room = || {
+        let has_space = || {
             !state.slot_queue.is_before(queued, demand.set)
                 && state.sets.has_slots_for(demand.set, demand.blocks)
         };
-        (brings_any && !has_room()).then_some(demand)
+        (brings_any && !has_space()).then_some(demand)
     };
     slots.chunk_by(|one, other| one.0 == other.0).find_map(demand)
 }

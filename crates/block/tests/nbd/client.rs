@@ -1,4 +1,4 @@
-//! The smallest client that can ask for everything.
+//! A minimal NBD client that can send any request.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -24,7 +24,7 @@ pub const REQ_ONE: u16 = 8;
 pub const NO_HOLE: u16 = 2;
 pub const FAST_ZERO: u16 = 16;
 
-/// A server on a socket of its own in a directory of its own.
+/// A server on a socket in a temporary directory.
 pub struct Served {
     pub server: Server,
     pub directory: tempfile::TempDir,
@@ -35,7 +35,7 @@ impl Served {
         Self::offering([("disk", export)], options)
     }
 
-    /// Exports under their names, the default first.
+    /// Serves exports under names; the first is the default.
     pub fn offering<const N: usize>(exports: [(&str, Arc<dyn Export>); N], options: Options) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let address = Address::Unix(directory.path().join("nbd.sock"));
@@ -60,18 +60,18 @@ pub struct Client {
     pub flags: u16,
 }
 
-/// One reply, its chunks put together.
+/// A reply, assembled from its chunks.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Reply {
+pub struct ClientReply {
     pub cookie: u64,
     pub error: u32,
     pub data: Vec<u8>,
-    /// Context, then (length, flags) of each extent.
+    /// Context identifier, then (length, flags) of each extent.
     pub status: Vec<(u32, Vec<(u32, u32)>)>,
 }
 
 impl Client {
-    /// Connects to the default, and asks for structured replies and `contexts` if wanted.
+    /// Connects to the default export, with structured replies and `contexts` if requested.
     pub fn connect(path: &Path, structured: bool, contexts: &[&str]) -> Self {
         Self::connect_to("", path, structured, contexts)
     }
@@ -98,25 +98,25 @@ impl Client {
                 query.extend((context.len() as u32).to_be_bytes());
                 query.extend(context.as_bytes());
             }
-            let mut answer = client.ask(10, &query);
-            while answer.0 == 4 {
-                answer = client.answer();
+            let mut result = client.ask(10, &query);
+            while result.0 == 4 {
+                result = client.result();
             }
-            assert_eq!(answer.0, 1, "contexts");
+            assert_eq!(result.0, 1, "contexts");
         }
-        let mut answer = client.ask(7, &[&counted[..], &[0; 2]].concat());
-        while answer.0 == 3 {
-            if answer.1[..2] == [0, 0] {
-                client.size_bytes = u64::from_be_bytes(answer.1[2..10].try_into().unwrap());
-                client.flags = u16::from_be_bytes(answer.1[10..12].try_into().unwrap());
+        let mut result = client.ask(7, &[&counted[..], &[0; 2]].concat());
+        while result.0 == 3 {
+            if result.1[..2] == [0, 0] {
+                client.size_bytes = u64::from_be_bytes(result.1[2..10].try_into().unwrap());
+                client.flags = u16::from_be_bytes(result.1[10..12].try_into().unwrap());
             }
-            answer = client.answer();
+            result = client.result();
         }
-        assert_eq!(answer.0, 1, "go");
+        assert_eq!(result.0, 1, "go");
         client
     }
 
-    /// Connects and takes the greeting.
+    /// Connects and reads the greeting.
     pub fn greeted(path: &Path) -> Self {
         Self::greeted_over(UnixStream::connect(path).unwrap())
     }
@@ -138,10 +138,10 @@ impl Client {
         bytes.extend((data.len() as u32).to_be_bytes());
         bytes.extend(data);
         self.socket.write_all(&bytes).unwrap();
-        self.answer()
+        self.result()
     }
 
-    pub fn answer(&mut self) -> (u32, Vec<u8>) {
+    pub fn result(&mut self) -> (u32, Vec<u8>) {
         let mut head = [0; 20];
         self.socket.read_exact(&mut head).unwrap();
         assert_eq!(head[..8], 0x0003_e889_0455_65a9u64.to_be_bytes());
@@ -155,8 +155,15 @@ impl Client {
         self.socket.write_all(&[&head, payload].concat()).unwrap();
     }
 
-    /// Asks and waits for the reply. The data of a read is `length` long.
-    pub fn call(&mut self, command: u16, flags: u16, offset: u64, length: u32, payload: &[u8]) -> Reply {
+    /// Sends a request and waits for the reply. For a read, `length` bytes of data follow.
+    pub fn call(
+        &mut self,
+        command: u16,
+        flags: u16,
+        offset: u64,
+        length: u32,
+        payload: &[u8],
+    ) -> ClientReply {
         let cookie = 0x1234_5678_9abc_def0 ^ offset;
         self.send(command, flags, cookie, offset, length, payload);
         let reply = self.reply(if command == READ { length } else { 0 });
@@ -164,9 +171,9 @@ impl Client {
         reply
     }
 
-    /// The next reply. A simple one does not tell how much data it has: a read of `read_bytes` was asked for.
-    pub fn reply(&mut self, read_bytes: u32) -> Reply {
-        let mut reply = Reply::default();
+    /// Reads the next reply. A simple reply does not contain its length, so the caller gives the length of the read.
+    pub fn reply(&mut self, read_bytes: u32) -> ClientReply {
+        let mut reply = ClientReply::default();
         if !self.structured {
             assert_eq!(self.number(4), 0x6744_6698);
             (reply.error, reply.cookie) = (self.number(4) as u32, self.number(8));
@@ -191,7 +198,7 @@ impl Client {
         }
     }
 
-    /// Whether the server hangs up, without another byte.
+    /// Whether the server closes the connection without sending more.
     pub fn is_hung_up_on(&mut self) -> bool {
         matches!(self.socket.read(&mut [0; 1]), Ok(0) | Err(_))
     }

@@ -1,4 +1,4 @@
-//! Rules about whose blocks are cached, and real clients that they are about.
+//! Rules for whose blocks are cached, applied to real clients.
 
 use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +15,7 @@ use flashwright_block::volume::{Volume, VolumeConfig};
 
 use crate::client::*;
 
-/// A volume on memory, as clients get it whose blocks are cached and as those whose are not.
+/// A volume in memory, with its export for cached clients and that for uncached ones.
 pub fn both_ways() -> (Volume, [Arc<dyn Export>; 2]) {
     let [flash, disk] =
         [16 << 20, 8 << 20].map(|bytes| Arc::new(MemoryDevice::new(bytes)) as Arc<dyn Device>);
@@ -42,7 +42,7 @@ fn uncached(names: &[String]) -> ClientRules {
 }
 
 #[test]
-fn a_client_at_a_unix_socket_is_known_by_its_process_and_user_and_rules_change_under_its_open_connection() {
+fn unix_client_is_identified_by_process_and_user_and_follows_changed_rules() {
     let (volume, admission, export) = by_rules();
     let served = Served::new(export, Options::default());
     let mut client = Client::connect(&served.socket(), true, &[]);
@@ -68,10 +68,10 @@ fn a_client_at_a_unix_socket_is_known_by_its_process_and_user_and_rules_change_u
     assert!(!comes_in(ClientRules { cache_all: false, ..ClientRules::default() }));
     let cached = vec![format!("uid:{uid}").parse().unwrap()];
     assert!(comes_in(ClientRules { cache_all: false, cached, ..ClientRules::default() }));
-    assert_eq!(admission.requests_kept_out(), 6);
+    assert_eq!(admission.uncached_requests(), 6);
 }
 
-/// What flash alone has is nowhere else.
+/// Dirty blocks are only on flash.
 #[test]
 fn uncached_client_reads_and_writes_cached_blocks_of_others() {
     let (volume, admission, export) = by_rules();
@@ -87,7 +87,7 @@ fn uncached_client_reads_and_writes_cached_blocks_of_others() {
     assert_eq!(volume.stats().dirty_blocks, 1);
 }
 
-/// The disk used to be read, and the data dropped.
+/// Data read for an uncached client's prefetch would be discarded.
 #[test]
 fn prefetch_of_an_uncached_client_does_not_read_the_disk() {
     let (volume, admission, export) = by_rules();
@@ -108,7 +108,7 @@ fn prefetch_of_an_uncached_client_does_not_read_the_disk() {
 }
 
 #[test]
-fn a_client_of_tcp_is_known_by_its_address() {
+fn tcp_client_is_identified_by_its_address() {
     let (volume, admission, export) = by_rules();
     let address = Address::Tcp("127.0.0.1:0".parse().unwrap());
     let offered = vec![Offered { name: "disk".into(), description: String::new(), export }];
@@ -118,8 +118,8 @@ fn a_client_of_tcp_is_known_by_its_address() {
     assert_eq!(server.clients(), [Peer::Remote("127.0.0.1".parse().unwrap())]);
     admission.set_rules(uncached(&["127.0.0.0/8".into()]));
     assert_eq!(client.call(READ, 0, 0, 4096, &[]).error, 0);
-    assert_eq!((volume.stats().held_blocks, admission.requests_kept_out()), (0, 1));
+    assert_eq!((volume.stats().held_blocks, admission.uncached_requests()), (0, 1));
     admission.set_rules(uncached(&["127.0.0.2".into(), format!("pid:{}", std::process::id())]));
     assert_eq!(client.call(READ, 0, 0, 4096, &[]).error, 0);
-    assert_eq!((volume.stats().held_blocks, admission.requests_kept_out()), (1, 1));
+    assert_eq!((volume.stats().held_blocks, admission.uncached_requests()), (1, 1));
 }

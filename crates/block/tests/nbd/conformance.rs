@@ -1,4 +1,4 @@
-//! What the protocol asks of a server, asked one by one.
+//! Conformance to the NBD protocol.
 
 use std::io::{Read, Write};
 use std::sync::{Arc, mpsc};
@@ -10,7 +10,7 @@ use device::{
     PlacementHandle, Request,
 };
 use flashwright_block::export::{
-    ByteExport, Caller, Context, DeviceExport, Export, Extent, Operation, Shape, Tasks, VolumeExport,
+    ByteExport, Context, DeviceExport, Export, Extent, Operation, Reply, Shape, Tasks, VolumeExport,
 };
 use flashwright_block::nbd::Options;
 use flashwright_block::volume::{Volume, VolumeConfig};
@@ -31,7 +31,7 @@ fn served() -> Served {
 }
 
 #[test]
-fn simple_and_structured_replies_bring_the_same() {
+fn simple_and_structured_replies_have_the_same_data() {
     let served = served();
     for structured in [false, true] {
         let mut client = Client::connect(&served.socket(), structured, &[]);
@@ -52,7 +52,7 @@ fn simple_and_structured_replies_bring_the_same() {
 }
 
 #[test]
-fn every_client_gets_the_export_that_it_asks_for() {
+fn client_gets_the_export_that_it_names() {
     let small: Arc<dyn Device> = Arc::new(MemoryDevice::new(1 << 20));
     let small: Arc<dyn Export> = Arc::new(DeviceExport::new(small));
     let served = Served::offering([("disk", memory()), ("small", small)], Options::default());
@@ -68,12 +68,12 @@ fn every_client_gets_the_export_that_it_asks_for() {
     assert_eq!(small.call(BLOCK_STATUS, 0, 0, 4096, &[]).error, 0);
     let mut asking = Client::greeted(&served.socket());
     asking.socket.write_all(&3u32.to_be_bytes()).unwrap();
-    let listed = [asking.ask(3, &[]), asking.answer(), asking.answer()];
+    let listed = [asking.ask(3, &[]), asking.result(), asking.result()];
     assert_eq!(listed.map(|(kind, _)| kind), [2, 2, 1]);
 }
 
 #[test]
-fn a_client_of_the_uncached_export_sees_what_others_write_and_brings_nothing_in() {
+fn uncached_export_shows_writes_of_others_and_caches_nothing() {
     let (volume, [usual, uncached]) = both_ways();
     let served = Served::offering([("disk", usual), ("uncached", uncached)], Options::default());
     let to = |name| Client::connect_to(name, &served.socket(), true, &[]);
@@ -86,7 +86,7 @@ fn a_client_of_the_uncached_export_sees_what_others_write_and_brings_nothing_in(
     assert_eq!(backup.call(READ, 0, 40_961, 3, &[]).data, [1, 2, 1]);
 }
 
-/// Memory that releases waiting callers one by one, and counts them.
+/// A device in memory that completes blocking requests one by one on demand, and counts them.
 struct Held {
     memory: MemoryDevice,
     came: Mutex<mpsc::Sender<()>>,
@@ -113,14 +113,14 @@ impl Device for Held {
     }
 }
 
-/// The connection's thread waits for the transfer of a lone request. Whoever asks for more meanwhile is not made to wait
-/// again.
+/// The connection's thread makes the transfer of a single request itself. A client with several requests in flight must not wait for
+/// such blocking transfers.
 #[test]
-fn a_thread_stays_with_a_lone_request_and_with_none_of_a_client_that_asks_for_several() {
+fn single_request_is_made_inline_and_concurrent_ones_are_not() {
     let (came, has_come) = mpsc::channel();
     let (let_go, go) = mpsc::channel();
     let held = Held { memory: MemoryDevice::new(16 << 20), came: Mutex::new(came), go: Mutex::new(go) };
-    let flash = Tasks::staying_with(Arc::new(held));
+    let flash = Tasks::with_inline_transfers(Arc::new(held));
     let disk: Arc<dyn Device> = Arc::new(MemoryDevice::new(8 << 20));
     let volume = pollster::block_on(async {
         let config = VolumeConfig { ways: 64, ..VolumeConfig::default() };
@@ -135,7 +135,7 @@ fn a_thread_stays_with_a_lone_request_and_with_none_of_a_client_that_asks_for_se
         client.send(READ, 0, cookie, 0, 4096, &[]);
         has_come.recv().unwrap();
         if cookie == 2 {
-            // While the thread is at the medium.
+            // While the thread waits for the device.
             client.send(READ, 0, 3, 0, 4096, &[]);
         }
         let_go.send(()).unwrap();
@@ -151,7 +151,7 @@ fn a_thread_stays_with_a_lone_request_and_with_none_of_a_client_that_asks_for_se
 
 /// A file in memory completes many requests together; the replies are sent in small groups.
 #[test]
-fn a_burst_of_reads_is_answered_whole_and_a_client_may_take_its_leave_behind_it() {
+fn burst_of_reads_followed_by_disconnect_is_answered_completely() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let options =
         OpenOptions { buffered: true, size_bytes: Some(SIZE_BYTES), create: true, ..OpenOptions::default() };
@@ -181,7 +181,7 @@ fn a_burst_of_reads_is_answered_whole_and_a_client_may_take_its_leave_behind_it(
 }
 
 #[test]
-fn a_wrong_request_is_refused_and_the_next_one_done() {
+fn invalid_request_is_refused_and_the_next_one_served() {
     let served = served();
     let (einval, enospc, eoverflow, enotsup) = (22, 28, 75, 95);
     for structured in [false, true] {
@@ -214,7 +214,7 @@ fn a_wrong_request_is_refused_and_the_next_one_done() {
 }
 
 #[test]
-fn a_whole_export_larger_than_any_buffer_goes_through_in_the_largest_requests() {
+fn largest_requests_cover_a_large_export() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
     let served = Served::new(Arc::new(DeviceExport::new(device)), Options::default());
     let mut client = Client::connect(&served.socket(), true, &[]);
@@ -224,7 +224,7 @@ fn a_whole_export_larger_than_any_buffer_goes_through_in_the_largest_requests() 
 }
 
 #[test]
-fn options_are_answered_and_unknown_ones_passed_over() {
+fn unknown_options_are_refused_and_skipped() {
     const ACK: u32 = 1;
     const SERVER: u32 = 2;
     const UNSUPPORTED: u32 = 1 << 31 | 1;
@@ -234,7 +234,7 @@ fn options_are_answered_and_unknown_ones_passed_over() {
     let mut client = Client::greeted(&served.socket());
     client.socket.write_all(&3u32.to_be_bytes()).unwrap();
     assert_eq!(client.ask(3, &[]), (SERVER, b"\0\0\0\x04disk".to_vec()));
-    assert_eq!(client.answer().0, ACK);
+    assert_eq!(client.result().0, ACK);
     assert_eq!(client.ask(5, &[]).0, UNSUPPORTED, "no TLS");
     assert_eq!(client.ask(77, &[1; 1000]).0, UNSUPPORTED);
     assert_eq!(client.ask(7, b"\0\0\0\x05other\0\0").0, UNKNOWN);
@@ -245,13 +245,13 @@ fn options_are_answered_and_unknown_ones_passed_over() {
         "simple replies have no contexts"
     );
     assert_eq!(client.ask(9, b"\0\0\0\0\0\0\0\0"), (4, b"\0\0\0\0base:allocation".to_vec()));
-    assert_eq!(client.answer().0, ACK);
+    assert_eq!(client.result().0, ACK);
     assert_eq!(client.ask(2, &[]).0, ACK);
     assert!(client.is_hung_up_on());
 }
 
 #[test]
-fn the_oldest_way_in_works() {
+fn export_name_option_starts_transmission() {
     let served = served();
     for no_zeroes in [false, true] {
         let mut client = Client::greeted(&served.socket());
@@ -267,10 +267,10 @@ fn the_oldest_way_in_works() {
     assert!(client.is_hung_up_on(), "there is no other way to say that no export has this name");
 }
 
-/// Keeps operations until they are asked for; knows of extents.
+/// Keeps operations until the test releases them; supports extents.
 #[derive(Default)]
 struct Keeper {
-    kept: Mutex<Vec<(Operation, Caller)>>,
+    kept: Mutex<Vec<(Operation, Reply)>>,
 }
 
 impl Export for Keeper {
@@ -284,15 +284,15 @@ impl Export for Keeper {
         }
     }
 
-    fn submit(&self, operation: Operation, caller: Caller) {
-        self.kept.lock().push((operation, caller));
+    fn submit(&self, operation: Operation, reply: Reply) {
+        self.kept.lock().push((operation, reply));
     }
 
     fn contexts(&self) -> &[Context] {
         &Context::ALL
     }
 
-    /// Every other block of 4 KiB, told one extent past the range.
+    /// Every other block of 4 KiB has data; reports one extent past the range.
     fn extents(&self, context: Context, offset: u64, len: u64, most: usize) -> Result<Vec<Extent>, IoError> {
         let flags = |i: u64| (i as u32 + context as u32) % 2;
         let blocks = offset / 4096..(offset + len).div_ceil(4096);
@@ -301,7 +301,7 @@ impl Export for Keeper {
 }
 
 #[test]
-fn replies_come_as_operations_end_and_not_as_they_were_asked_for() {
+fn replies_follow_the_order_of_completion() {
     let keeper = Arc::new(Keeper::default());
     let served = Served::new(keeper.clone(), Options::default());
     let mut client = Client::connect(&served.socket(), true, &[]);
@@ -312,18 +312,18 @@ fn replies_come_as_operations_end_and_not_as_they_were_asked_for() {
         std::thread::yield_now();
     }
     for cookie in (0..10).rev() {
-        let (Operation::Read { offset, len }, caller) = keeper.kept.lock().pop().unwrap() else {
+        let (Operation::Read { offset, len }, reply) = keeper.kept.lock().pop().unwrap() else {
             panic!("a read was asked for")
         };
         let bytes = vec![(offset / 512) as u8; len as usize];
-        caller.tell(Ok(Some(IoBuffer::copy_of(&bytes).into())));
+        reply.send(Ok(Some(IoBuffer::copy_of(&bytes).into())));
         let reply = client.reply(512);
         assert_eq!((reply.cookie, reply.data), (cookie, vec![cookie as u8; 512]));
     }
 }
 
 #[test]
-fn extents_of_each_context_are_told() {
+fn extents_of_each_context_are_reported() {
     let served = Served::new(Arc::new(Keeper::default()), Options::default());
     let names = ["base:allocation", "flashwright:cached", "nobody:knows"];
     let mut client = Client::connect(&served.socket(), true, &names);
@@ -334,7 +334,7 @@ fn extents_of_each_context_are_told() {
 }
 
 #[test]
-fn a_server_that_stops_answers_what_is_under_way() {
+fn stopping_server_answers_requests_in_flight() {
     let keeper = Arc::new(Keeper::default());
     let Served { server, directory } = Served::new(keeper.clone(), Options::default());
     let socket = directory.path().join("nbd.sock");
@@ -347,9 +347,9 @@ fn a_server_that_stops_answers_what_is_under_way() {
     let stopping = std::thread::Builder::new().spawn(move || server.stop()).unwrap();
     assert!(idle.is_hung_up_on());
     assert!(!stopping.is_finished(), "a write is still under way");
-    let (_, caller) = keeper.kept.lock().pop().unwrap();
-    caller.tell(Ok(None));
-    assert_eq!(client.reply(0), Reply { cookie: 7, ..Reply::default() });
+    let (_, reply) = keeper.kept.lock().pop().unwrap();
+    reply.send(Ok(None));
+    assert_eq!(client.reply(0), ClientReply { cookie: 7, ..ClientReply::default() });
     assert!(client.is_hung_up_on());
     stopping.join().unwrap();
     assert!(!socket.exists());

@@ -1,10 +1,10 @@
-//! Clients that lie, stall and flood: each costs a bounded buffer and its own connection.
+//! Clients that send invalid data, stall or flood the server: each affects only its own connection, with limited memory.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use device::{IoError, MemoryDevice};
-use flashwright_block::export::{Caller, Context, DeviceExport, Export, Extent, Operation, Shape};
+use flashwright_block::export::{Context, DeviceExport, Export, Extent, Operation, Reply, Shape};
 use flashwright_block::nbd::Options;
 
 use crate::client::*;
@@ -31,12 +31,15 @@ fn malformed_request_closes_the_connection() {
     while served.server.counts().dropped == 0 {
         std::thread::yield_now();
     }
-    assert_eq!(served.server.last_dropped().unwrap(), "a client was dropped: it sent an invalid request");
+    assert_eq!(
+        served.server.last_dropped().unwrap(),
+        "a client was disconnected: it sent an invalid request"
+    );
     assert_serves(&served);
 }
 
 #[test]
-fn a_client_that_stalls_is_hung_up_on() {
+fn stalled_client_is_disconnected() {
     let limits = Options { client_timeout_seconds: 1, handshake_timeout_seconds: 1, ..Options::default() };
     let served = served(limits);
     let mut amid_handshake = Client::greeted(&served.socket());
@@ -58,7 +61,7 @@ fn client_that_does_not_read_replies_is_limited_to_its_own_budget() {
     let mut deaf: Vec<Client> = (0..4).map(|_| Client::connect(&served.socket(), true, &[])).collect();
     for client in &mut deaf {
         client.socket.set_nonblocking(true).unwrap();
-        // As much as the socket takes: the server stops reading when its bounds are full.
+        // Writes as long as the socket accepts data: the server stops reading at its limits.
         let flood = request(READ, 0, 1, 0, 8 << 20).repeat(4096);
         while client.socket.write(&flood).is_ok() {}
     }
@@ -72,16 +75,16 @@ fn client_that_does_not_read_replies_is_limited_to_its_own_budget() {
     }
 }
 
-/// Its thread used to spin on a partly sent reply, and the server did not stop.
+/// A partly sent reply must not keep the connection's thread busy or prevent the server from stopping.
 #[test]
-fn a_client_that_goes_with_replies_half_taken_is_forgotten() {
+fn client_that_disconnects_within_a_reply_is_closed() {
     for (client_timeout_seconds, dies) in [(60, true), (1, false)] {
         let served = served(Options { client_timeout_seconds, ..Options::default() });
         let mut client = Client::connect(&served.socket(), true, &[]);
         for cookie in 0..4 {
             client.send(READ, 0, cookie, 0, 8 << 20, &[]);
         }
-        // A part of the first reply is taken, and the socket is full.
+        // Reads a part of the first reply, with the socket full.
         std::io::Read::read_exact(&mut client.socket, &mut [0; 1000]).unwrap();
         let client = (!dies).then_some(client);
         while served.server.counts().open > 0 {
@@ -95,7 +98,7 @@ fn a_client_that_goes_with_replies_half_taken_is_forgotten() {
 }
 
 #[test]
-fn refused_requests_do_not_pile_up_their_refusals() {
+fn unread_refusals_do_not_accumulate() {
     let served = served(Options { client_timeout_seconds: 2, ..Options::default() });
     let mut client = Client::connect(&served.socket(), true, &[]);
     client.socket.set_nonblocking(true).unwrap();
@@ -116,9 +119,9 @@ fn refused_requests_do_not_pile_up_their_refusals() {
     assert_serves(&served);
 }
 
-/// libnbd took the reply to a write that it had not sent whole for the end of the connection.
+/// libnbd treats an early reply to a write as the end of the connection.
 #[test]
-fn a_refused_write_was_answered_before_all_of_it_had_come() {
+fn refused_write_is_answered_after_its_payload() {
     let served = served(Options::default());
     let mut client = Client::connect(&served.socket(), true, &[]);
     client.send(WRITE, 0, 7, SIZE_BYTES - 512, 256 << 10, &[1; 100 << 10]);
@@ -146,7 +149,7 @@ fn client_aborting_the_handshake_is_counted_as_dropped() {
 
 /// Keeps every request until the test answers it.
 #[derive(Default)]
-pub struct Holding(pub Mutex<Vec<Caller>>);
+pub struct Holding(pub Mutex<Vec<Reply>>);
 
 impl Export for Holding {
     fn shape(&self) -> Shape {
@@ -159,8 +162,8 @@ impl Export for Holding {
         }
     }
 
-    fn submit(&self, _: Operation, caller: Caller) {
-        self.0.lock().unwrap().push(caller);
+    fn submit(&self, _: Operation, reply: Reply) {
+        self.0.lock().unwrap().push(reply);
     }
 
     fn extents(&self, _: Context, _: u64, _: u64, _: usize) -> Result<Vec<Extent>, IoError> {
@@ -168,9 +171,9 @@ impl Export for Holding {
     }
 }
 
-/// Each took up to 256 KiB, and counted as nothing.
+/// Each needs up to 256 KiB.
 #[test]
-fn prefetches_and_zeros_had_no_part_in_the_bounds() {
+fn prefetches_and_zeroing_count_towards_the_memory_limit() {
     let export = Arc::new(Holding::default());
     let served = Served::new(export.clone(), Options::default());
     let mut client = Client::connect(&served.socket(), true, &[]);
@@ -184,7 +187,7 @@ fn prefetches_and_zeros_had_no_part_in_the_bounds() {
     }
     let bytes_under_way = served.server.counts().bytes_under_way;
     let held = std::mem::take(&mut *export.0.lock().unwrap());
-    held.into_iter().for_each(|caller| caller.tell(Ok(None)));
+    held.into_iter().for_each(|reply| reply.send(Ok(None)));
     assert_eq!(bytes_under_way, (256 << 10) + 4096 + (256 << 10));
     while served.server.counts().bytes_under_way > 0 {
         std::thread::yield_now();

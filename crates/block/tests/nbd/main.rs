@@ -1,4 +1,4 @@
-//! The NBD server seen from outside: with a test client that can violate the protocol, and with third-party clients.
+//! Tests of the NBD server with a client that can violate the protocol, and with third-party clients.
 #![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
 #![allow(clippy::print_stdout, reason = "tests say what they skip")]
 

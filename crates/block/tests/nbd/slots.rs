@@ -1,4 +1,4 @@
-//! Connection slots: clients that hold connections without using them do not keep others out.
+//! Connection slots: clients that hold connections without using them do not exclude others.
 
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -12,9 +12,9 @@ use rustix::net::{AddressFamily, SocketType};
 use crate::client::*;
 use crate::hostile::{Holding, assert_serves, served};
 
-/// They kept every other client out for a minute.
+/// Otherwise they would exclude all other clients until the time limit.
 #[test]
-fn half_open_connections_at_the_limit_leave_a_new_client_served() {
+fn half_open_connections_at_the_limit_do_not_block_a_new_client() {
     let served = served(Options::default());
     let half_open: Vec<Client> = (0..64).map(|_| Client::greeted(&served.socket())).collect();
     assert_serves(&served);
@@ -23,12 +23,12 @@ fn half_open_connections_at_the_limit_leave_a_new_client_served() {
     drop(half_open);
 }
 
-/// They kept every other client out for as long as they stayed.
+/// Otherwise they would exclude all other clients.
 #[test]
-fn idle_connections_at_the_limit_give_way_to_a_new_client() {
+fn new_client_at_the_limit_displaces_an_idle_connection() {
     let served = served(Options::default());
     let mut idle: Vec<Client> = (0..64).map(|_| Client::connect(&served.socket(), true, &[])).collect();
-    // The first is not the longest idle any more.
+    // The first connection is no longer the one with the longest idle time.
     assert_eq!(idle[0].call(READ, 0, 0, 512, &[]).error, 0);
     let mut new = Client::connect(&served.socket(), true, &[]);
     assert_eq!(new.call(READ, 0, 0, 512, &[]).error, 0);
@@ -41,9 +41,9 @@ fn idle_connections_at_the_limit_give_way_to_a_new_client() {
     assert_eq!((counts.displaced, counts.turned_away, counts.dropped), (1, 0, 0));
 }
 
-/// A request under way may take as long as the disk takes.
+/// A request in flight may take as long as the disk needs.
 #[test]
-fn busy_connections_at_the_limit_stay_and_a_new_client_is_refused() {
+fn new_client_is_refused_if_all_connections_are_busy() {
     let export = Arc::new(Holding::default());
     let options = Options { max_connections: 2, handshake_timeout_seconds: 2, ..Options::default() };
     let served = Served::new(export.clone(), options);
@@ -56,10 +56,10 @@ fn busy_connections_at_the_limit_stay_and_a_new_client_is_refused() {
     }
     let mut refused = Client::greeted(&served.socket());
     std::io::Write::write_all(&mut refused.socket, &3u32.to_be_bytes()).unwrap();
-    let (answer, why) = refused.ask(7, &[0; 6]);
-    assert_eq!((answer, &why[..]), (1 << 31 | 2, &b"too many clients are connected"[..]));
+    let (result, why) = refused.ask(7, &[0; 6]);
+    assert_eq!((result, &why[..]), (1 << 31 | 2, &b"too many clients are connected"[..]));
     assert!(refused.is_hung_up_on());
-    std::mem::take(&mut *export.0.lock().unwrap()).into_iter().for_each(|caller| caller.tell(Ok(None)));
+    std::mem::take(&mut *export.0.lock().unwrap()).into_iter().for_each(|reply| reply.send(Ok(None)));
     for client in &mut busy {
         assert_eq!(client.reply(0).error, 0);
     }
@@ -70,7 +70,7 @@ fn busy_connections_at_the_limit_stay_and_a_new_client_is_refused() {
 }
 
 #[test]
-fn stalled_requests_at_the_limit_give_way_to_a_new_client() {
+fn new_client_at_the_limit_displaces_a_stalled_connection() {
     let served = served(Options {
         max_connections: 2,
         client_timeout_seconds: 600,
@@ -79,20 +79,20 @@ fn stalled_requests_at_the_limit_give_way_to_a_new_client() {
     });
     let mut stalled = [(); 2].map(|()| Client::connect(&served.socket(), true, &[]));
     stalled[0].send(WRITE, 0, 1, 0, 1 << 20, &[1; 1000]);
-    // It asks for more than the socket takes, and reads none of it.
+    // Requests more than the socket's buffer holds, and reads none of it.
     for cookie in 0..8 {
         stalled[1].send(READ, 0, cookie, 0, 4 << 20, &[]);
     }
-    // The first attempt may come before both have stalled for long enough.
+    // The first attempt may come before both clients have stalled long enough.
     let mut new = [(); 2].map(|()| {
         loop {
             let mut client = Client::greeted(&served.socket());
             std::io::Write::write_all(&mut client.socket, &3u32.to_be_bytes()).unwrap();
-            let mut answer = client.ask(7, &[0; 6]);
-            while answer.0 == 3 {
-                answer = client.answer();
+            let mut result = client.ask(7, &[0; 6]);
+            while result.0 == 3 {
+                result = client.result();
             }
-            if answer.0 == 1 {
+            if result.0 == 1 {
                 break client;
             }
         }
@@ -117,7 +117,7 @@ fn from_host(host: u8, server: std::net::SocketAddr) -> TcpStream {
 }
 
 #[test]
-fn one_address_cannot_take_the_slots_of_others() {
+fn connections_are_limited_per_address() {
     let export = Arc::new(Holding::default());
     let offered = vec![Offered { name: "disk".into(), description: String::new(), export: export.clone() }];
     let options = Options { max_connections: 4, handshake_timeout_seconds: 1, ..Options::default() };
@@ -135,12 +135,12 @@ fn one_address_cannot_take_the_slots_of_others() {
     assert_eq!(fourth.ask(7, &[0; 6]).0, 1 << 31 | 2, "three quarters of the slots are taken by its address");
     let _other = Client::over(from_host(2, address), "", true, &[]);
     assert_eq!(server.counts().displaced, 0);
-    std::mem::take(&mut *export.0.lock().unwrap()).into_iter().for_each(|caller| caller.tell(Ok(None)));
+    std::mem::take(&mut *export.0.lock().unwrap()).into_iter().for_each(|reply| reply.send(Ok(None)));
 }
 
-/// A client with a single connection is not the one that fills the server.
+/// A client with a single connection keeps it.
 #[test]
-fn the_address_with_the_most_idle_connections_loses_one_first() {
+fn address_with_most_idle_connections_is_displaced_first() {
     let export = Arc::new(DeviceExport::new(Arc::new(MemoryDevice::new(1 << 20))));
     let offered = vec![Offered { name: "disk".into(), description: String::new(), export }];
     let options = Options { max_connections: 4, ..Options::default() };
@@ -154,7 +154,7 @@ fn the_address_with_the_most_idle_connections_loses_one_first() {
 }
 
 #[test]
-fn a_handshake_has_a_short_time_limit() {
+fn slow_handshake_is_disconnected() {
     let served = served(Options::default());
     assert_eq!(Options::default().handshake_timeout_seconds, 5);
     let mut silent = UnixStream::connect(served.socket()).unwrap();
@@ -166,6 +166,6 @@ fn a_handshake_has_a_short_time_limit() {
     }
     assert_eq!(
         served.server.last_dropped().unwrap(),
-        "a client was dropped: it did not finish the handshake"
+        "a client was disconnected: it did not finish the handshake"
     );
 }

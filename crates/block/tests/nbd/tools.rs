@@ -1,4 +1,4 @@
-//! Other people's clients. Where one is not installed, its test says so and skips.
+//! Third-party clients. A test is skipped if its client is not installed.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +17,7 @@ use crate::client::Served;
 
 const SIZE_BYTES: u64 = 32 << 20;
 
-/// What a command line printed, or nothing if its program is not here. It must succeed.
+/// The output of a command, which must succeed; `None` if its program is not installed.
 fn run(words: &[&str]) -> Option<String> {
     let output = match Command::new(words[0]).args(&words[1..]).output() {
         Ok(output) => output,
@@ -41,7 +41,7 @@ fn memory() -> Served {
     serve(Arc::new(MemoryDevice::with_block_bytes(SIZE_BYTES, 4096)))
 }
 
-/// Sparse, and direct where that is to be had.
+/// A sparse file, with direct I/O if available.
 fn on_file(file: &tempfile::NamedTempFile) -> Served {
     let options = OpenOptions { size_bytes: Some(SIZE_BYTES), create: true, ..OpenOptions::default() };
     let opened = FileDevice::open(file.path(), &options)
@@ -49,7 +49,7 @@ fn on_file(file: &tempfile::NamedTempFile) -> Served {
     serve(Arc::new(opened.unwrap()))
 }
 
-/// A write-back cache of a sixth of its disk: what these programs write has to leave it again.
+/// A write-back cache of a sixth of its disk, so that blocks of these programs are evicted.
 #[expect(clippy::disallowed_methods, reason = "a served volume has a thread of its own for its upkeep")]
 fn cached() -> Served {
     let flash: Arc<dyn Device> = Arc::new(MemoryDevice::with_block_bytes(6 << 20, 4096));
@@ -90,7 +90,7 @@ fn nbdinfo_reads_the_export() {
 }
 
 #[test]
-fn nbdcopy_brings_back_what_it_took_there() {
+fn nbdcopy_copies_back_the_same_data() {
     for served in [memory(), cached()] {
         let (there, back) = (served.directory.path().join("there"), served.directory.path().join("back"));
         let bytes = noise(&there);
@@ -107,7 +107,7 @@ fn nbdcopy_brings_back_what_it_took_there() {
 
 /// Cached and dirty ranges are reported as extents of our own metadata contexts.
 #[test]
-fn nbdinfo_maps_what_a_cache_has() {
+fn nbdinfo_maps_cached_and_dirty_extents() {
     let served = cached();
     let uri = served.uri();
     let Some(map) = run(&["nbdinfo", "--map=flashwright:dirty", &uri]) else { return };
@@ -122,7 +122,7 @@ fn nbdinfo_maps_what_a_cache_has() {
     }
 }
 
-/// All of it was called data: every copy of a disk that is nearly empty was as long as the disk.
+/// Otherwise a copy of a nearly empty disk would be as long as the disk.
 #[test]
 fn nbdinfo_and_qemu_img_report_holes() {
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -138,7 +138,7 @@ fn nbdinfo_and_qemu_img_report_holes() {
         let map = run(&["qemu-img", "map", "-f", "raw", "--output=json", &uri])
             .expect("qemu-img is beside qemu-io");
         assert!(map.contains("\"start\": 65536") && map.contains("\"zero\": true"), "{map}");
-        // Zeros that may be holes are holes again.
+        // Zeros that may be holes become holes.
         run(&[
             "qemu-io",
             "-f",
@@ -193,7 +193,7 @@ fn qemu_io_on(served: &Served) {
 }
 
 #[test]
-fn nbdsh_asks_for_everything() {
+fn nbdsh_uses_all_commands() {
     let served = memory();
     let script = "
 h.add_meta_context('base:allocation')
@@ -217,7 +217,7 @@ except nbd.Error as error:
 h.shutdown()
 ";
     let script = script.replace("sys.argv[1] if len(sys.argv) > 1 else URI", &format!("'{}'", served.uri()));
-    // The system's own Python has the bindings; another that comes first in the path may not.
+    // The system's Python has the bindings; another one in the path may not.
     let path = format!("/usr/bin:{}", std::env::var("PATH").unwrap_or_default());
     match Command::new("nbdsh").env("PATH", path).args(["-c", &script]).output() {
         Err(_) => println!("SKIPPED: nbdsh is not installed"),

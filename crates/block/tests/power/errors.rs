@@ -1,4 +1,4 @@
-//! Failing requests: number 0, 1, 2 … of either device fails, once or permanently, until a history completes without a failure.
+//! Failing requests: request 0, 1, 2 … of a device fails, once or permanently, until a history completes without a failure.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -53,7 +53,7 @@ enum Victim {
     Disk,
 }
 
-/// Plays a history on a failing device and continues after each error. Returns true if no request failed.
+/// Runs a history on a failing device and continues after each error. Returns true if no request failed.
 fn play_on(
     media: &Media,
     mut ledger: Ledger,
@@ -88,7 +88,7 @@ fn play_on(
                     Ok(told) => told.map_err(|wrong| format!("{step:?}: {wrong}"))?,
                     Err(error) if failing.has_failed() => {
                         errors += 1;
-                        // A cache that loses nothing by losing its flash goes on without it.
+                        // A mode that keeps no dirty blocks continues without its flash.
                         let keeps_dirty = volume.superblock().tuning.mode.keeps_dirty();
                         let is_client = !matches!(step, Step::Upkeep);
                         if is_client && matches!(victim, Victim::Flash) && !keeps_dirty {
@@ -117,7 +117,7 @@ fn play_on(
         let bytes = read_all(&volume).await.map_err(|error| format!("reading after a kill: {error}"))?;
         ledger.check_read(0, &bytes).map_err(|wrong| format!("after a kill: {wrong}"))
     })?;
-    // Or the power goes.
+    // Or a power cut.
     let found = Stage::new(stage.crash(first));
     pollster::block_on(async {
         let (volume, _) = found.open().await.map_err(|error| format!("opening again: {error}"))?;
@@ -125,7 +125,7 @@ fn play_on(
         ledger.check_recovered(0, &bytes)?;
         volume.clean().await.map_err(|error| format!("cleaning: {error}"))?;
         let again = read_all(&volume).await.map_err(|error| format!("reading: {error}"))?;
-        if again == bytes { Ok(()) } else { Err("cleaning changed what was read".to_owned()) }
+        if again == bytes { Ok(()) } else { Err("cleaning changed the contents".to_owned()) }
     })?;
     Ok(!failing.has_failed())
 }
@@ -175,7 +175,7 @@ fn disk_failing_once_or_permanently_is_reported_and_loses_no_durable_data() {
     }
 }
 
-/// A volume that was killed with something in it, so that its first commit flushes the disk.
+/// A volume that was killed with cached blocks, so that its first commit flushes the disk.
 fn killed(config: &VolumeConfig) -> (Media, Ledger) {
     let stage = Stage::new(Media::created(config));
     let mut ledger = Ledger::new(DISK_BYTES);
@@ -189,9 +189,9 @@ fn killed(config: &VolumeConfig) -> (Media, Ledger) {
     (Media { flash: stage.flash.kill(1), disk: stage.disk.kill(1) }, ledger)
 }
 
-/// Only there does a commit with an epoch in it flush the disk.
+/// Only in that case does a commit with an epoch flush the disk.
 #[test]
-fn an_ordered_volume_that_was_killed_tells_of_failures_and_keeps_what_it_promised() {
+fn killed_ordered_volume_reports_failures_and_keeps_durable_data() {
     let start = killed(&VolumeConfig { ordered: true, ..config(Mode::WriteBack) });
     for victim in [Victim::Flash, Victim::Disk] {
         for for_good in [false, true] {
@@ -200,13 +200,13 @@ fn an_ordered_volume_that_was_killed_tells_of_failures_and_keeps_what_it_promise
     }
 }
 
-/// A server waits for its upkeep task, and used to wait forever.
+/// A server waits for its upkeep task, which ends only when the volume is closed.
 #[test]
 fn close_with_a_failing_device_closes_the_volume_and_ends_upkeep() {
     for victim in [Victim::Flash, Victim::Disk] {
         let media = Media::created(&config(Mode::WriteBack));
         let mut first = 0;
-        // The first request that may fail and the volume still be opened is the first of closing it.
+        // The first request whose failure lets the volume open belongs to closing.
         loop {
             let stage = Stage::new(media.duplicate());
             let (mut flash, mut disk): (Arc<dyn Device>, Arc<dyn Device>) =

@@ -32,7 +32,7 @@ fn read(flash: &MemoryDevice, offset: u64) -> IoBuffer {
     flash.execute(Request::Read { offset, buffer: IoBuffer::zeroed(4096) }).unwrap().unwrap()
 }
 
-/// Whether any record anywhere before the pages tells how a block stands.
+/// Whether any record before the pages has policy state.
 fn tells_standing(media: &Media) -> bool {
     let superblock = superblock_of(media);
     let layout = superblock.layout;
@@ -50,17 +50,17 @@ fn played(config: &VolumeConfig, seed: u64, last: &[Step]) -> (Media, Ledger) {
     let stage = Stage::new(Media::created(config));
     let mut ledger = Ledger::new(DISK_BYTES);
     let mut steps = draw(&Shape { steps: 40, ..SHAPE }, seed);
-    // Some blocks rise for certain.
+    // Ensures that some blocks become hot.
     steps.extend([Step::Write { first: 0, count: 24, durable: true }, Step::Read { first: 0, count: 24 }]);
     steps.extend(last);
     pollster::block_on(play(&stage, &mut ledger, &steps)).unwrap();
-    // Nobody cuts: it holds everything that completed.
+    // No power cut: the state after all completed requests.
     (Media { flash: stage.flash.kill(0), disk: stage.disk.kill(0) }, ledger)
 }
 
-/// An older program can open the volume again until it is upgraded.
+/// An older program can open the volume until it is upgraded.
 #[test]
-fn an_older_volume_stays_one_until_it_is_upgraded() {
+fn volume_keeps_its_format_until_upgrade() {
     for seed in 0..6 {
         for (format, last) in [
             (OLDEST_FORMAT, &[Step::Flush, Step::Reopen, Step::Upkeep][..]),
@@ -79,7 +79,7 @@ fn an_older_volume_stays_one_until_it_is_upgraded() {
 
 /// Cuts power at every request: opening of an old volume, upgrade, writes after it, close.
 #[test]
-fn every_cut_of_an_upgrade_and_a_close() {
+fn power_cuts_during_upgrade_and_close_keep_durable_data() {
     let mut cuts = 0;
     for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteOnly] {
         for (seed, ordered) in [(300, false), (301, false), (302, mode.keeps_dirty())] {
@@ -88,7 +88,7 @@ fn every_cut_of_an_upgrade_and_a_close() {
             let mut steps = draw(&SHAPE, seed);
             steps.push(Step::Upgrade);
             steps.extend(draw(&Shape { steps: 6, ..SHAPE }, seed + 50));
-            // The first table after it, and the superblock that says it is open.
+            // The first table after the upgrade, and the superblock of the open volume.
             steps.extend([Step::Reopen, Step::Write { first: 9, count: 20, durable: true }, Step::Close]);
             cuts += cut_everywhere(&media, &steps, false, seed);
         }
@@ -96,9 +96,9 @@ fn every_cut_of_an_upgrade_and_a_close() {
     println!("{cuts} cuts");
 }
 
-/// What a cut leaves is of one format or of the other, and both copies of the superblock say so again after it was opened.
+/// A power cut leaves one of the two formats, and both superblock copies have it after the volume was opened.
 #[test]
-fn a_cut_leaves_all_of_one_format() {
+fn power_cut_during_upgrade_leaves_one_format() {
     let (mut older, mut newer) = (0, 0);
     for seed in 400..403 {
         let (before, ledger) = played(&quick(Mode::WriteBack, OLDEST_FORMAT), seed, &[Step::Flush]);
@@ -125,7 +125,7 @@ fn a_cut_leaves_all_of_one_format() {
     assert!(older > 50 && newer > 20, "{older} of the older format, {newer} of the newer");
 }
 
-/// Opens and uses what a cut left; then damage to either copy of the superblock takes nothing away.
+/// Opens and uses an image after a cut; then damage to either superblock copy loses nothing.
 fn either_copy_is_enough(media: &Media, ledger: &Ledger, format: u32) {
     let stage = Stage::new(media.duplicate());
     pollster::block_on(async {
@@ -150,7 +150,7 @@ fn either_copy_is_enough(media: &Media, ledger: &Ledger, format: u32) {
 
 /// A format newer than this program supports, in one superblock copy or in both, is refused by name and not modified.
 #[test]
-fn a_newer_format_is_refused_by_name() {
+fn newer_format_is_refused_by_number() {
     let (media, _) = played(&quick(Mode::WriteBack, FORMAT_VERSION), 1, &[Step::Close]);
     let newer = Superblock { format: FORMAT_VERSION + 1, ..superblock_of(&media) }.encode();
     for copies in [&[0][..], &[64 << 10], &[0, 64 << 10]] {
@@ -168,7 +168,7 @@ fn a_newer_format_is_refused_by_name() {
 }
 
 #[test]
-fn formats_that_this_program_does_not_know_are_not_made() {
+fn create_with_unknown_format_fails() {
     for format in [0, OLDEST_FORMAT - 1, FORMAT_VERSION + 1, u32::MAX] {
         let stage = Stage::new(Media::empty());
         let made = pollster::block_on(stage.create(&quick(Mode::WriteBack, format)));

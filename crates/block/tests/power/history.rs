@@ -1,4 +1,4 @@
-//! A history: the requests of one client to a volume, and the ledger's check of each answer.
+//! Histories: random requests of one client to a volume, with a check of each result against the ledger.
 
 use std::cell::RefCell;
 
@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 use crate::ledger::{Ledger, SECTOR};
 use crate::stage::{DISK_BYTES, Opens};
 
-/// One request, or one step of the background.
+/// A request or a step of background work.
 #[derive(Debug, Clone, Copy)]
 pub enum Step {
     Write { first: usize, count: usize, durable: bool },
@@ -24,15 +24,15 @@ pub enum Step {
     Upgrade,
 }
 
-/// How a history is drawn.
+/// The distribution of a history's steps.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
     pub steps: usize,
-    /// Sectors it plays on.
+    /// Number of sectors used.
     pub sectors: usize,
-    /// Sectors of the longest request.
+    /// Maximum length of a request in sectors.
     pub longest: usize,
-    /// Trims and zeroing too.
+    /// Whether to trim and zero too.
     pub with_trims: bool,
 }
 
@@ -62,7 +62,7 @@ pub fn draw_step(shape: &Shape, random: &mut StdRng) -> Step {
     }
 }
 
-/// Plays `steps` until the end or the power is cut. An answer that the ledger does not allow is an error.
+/// Runs `steps` until the end or a power cut. Returns an error for a result that the ledger does not permit.
 pub async fn play(
     stage: &impl Opens,
     ledger: &mut Ledger,
@@ -100,7 +100,7 @@ impl Step {
     }
 }
 
-/// One of several clients takes a step; each has sectors of its own.
+/// Runs a step of one of several clients, each with its own sectors.
 pub async fn take_shared(
     volume: &Volume,
     ledger: &RefCell<Ledger>,
@@ -198,7 +198,7 @@ pub async fn take(
     Ok(Ok(()))
 }
 
-/// By writing zeros, or by giving back space where there are none.
+/// Zeroes by writing, or by freeing space.
 async fn zero(volume: &Volume, first: usize, count: usize) -> Result<()> {
     let (offset, len) = ((first * SECTOR) as u64, (count * SECTOR) as u64);
     match (first / 8 + count).is_multiple_of(3) {
@@ -216,7 +216,7 @@ async fn flush_if(wanted: bool, volume: &Volume, ledger: &mut Ledger) -> Result<
     Ok(())
 }
 
-/// Everything that the volume on `stage` holds.
+/// The contents of the volume on `stage`.
 pub async fn read_all(volume: &Volume) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut at = 0;

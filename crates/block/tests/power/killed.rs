@@ -1,4 +1,4 @@
-//! The death of the process: both devices keep every request that was completed, flushed or not.
+//! Kills of the process: both devices keep every completed request, flushed or not.
 
 use device::IoBuffer;
 use flashwright_block::sets::Mode;
@@ -11,7 +11,7 @@ use crate::long::{Turns, drawn_config, live};
 use crate::short::read_raw;
 use crate::stage::{DISK_BYTES, Media, Opens, Stage, config};
 
-/// Opens one volume repeatedly, with a kill at the end of each life: acknowledged writes must be present without a flush.
+/// Opens one volume repeatedly, each time followed by a kill: acknowledged writes must be present without a flush.
 fn lives(seed: u64, count: u64, turns: Turns) {
     let mut random = StdRng::seed_from_u64(seed);
     let mut media = Media::created(&drawn_config(seed));
@@ -52,7 +52,7 @@ fn acknowledged_writes_survive_a_kill() {
     }
 }
 
-/// Only the modes with dirty blocks used to read the journal's notes, which also record blocks left dirty by another mode.
+/// The intent log must be read in every mode, because it may record blocks left dirty by another mode.
 #[test]
 fn acknowledged_writes_survive_a_kill_after_a_mode_change() {
     let seeds = std::env::var("FLASHWRIGHT_TEST_SEEDS").map_or(1, |text| text.parse().expect("a number"));
@@ -61,10 +61,10 @@ fn acknowledged_writes_survive_a_kill_after_a_mode_change() {
     }
 }
 
-/// A write past the cache stood in the disk's volatile buffers when the process died. The next one knew nothing of it, and
-/// acknowledged a flush that it did not make.
+/// A write that bypassed the cache may be in the disk's volatile buffer when the process is killed. The next process must flush the disk
+/// although it has not written to it.
 #[test]
-fn a_flush_after_a_kill_covers_what_was_written_to_the_disk_before_it() {
+fn flush_after_a_kill_covers_earlier_disk_writes() {
     for mode in [Mode::WriteThrough, Mode::WriteAround] {
         for seed in 0..16 {
             let stage = Stage::new(Media::created(&config(mode)));

@@ -1,4 +1,4 @@
-//! What each sector may hold.
+//! The permitted contents of each sector.
 
 use std::collections::BTreeSet;
 
@@ -6,16 +6,16 @@ use device::{IoBuffer, IoSlice};
 
 pub const SECTOR: usize = 512;
 
-/// What happened to a sector, in order.
+/// An event in the history of a sector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Event {
-    /// It was given this version.
+    /// A write of this version.
     Written(u64),
-    /// It was trimmed: zeros, or anything it held before.
+    /// A trim: afterwards zeros or any earlier version.
     Trimmed,
 }
 
-/// Every sector's history, and from which event on it is known to be durable.
+/// The history of each sector, and the events known to be durable.
 #[derive(Clone)]
 pub struct Ledger {
     sectors: Vec<Sector>,
@@ -25,26 +25,26 @@ pub struct Ledger {
 #[derive(Clone)]
 struct Sector {
     events: Vec<Event>,
-    /// Events that have been acknowledged.
+    /// Number of acknowledged events.
     completed: usize,
-    /// The event that the last acknowledged flush covered, and with it all before.
+    /// The last event covered by an acknowledged flush.
     durable: usize,
-    /// What it held in earlier lives: a trim may bring it back.
+    /// Versions before earlier restarts: a trim may restore them.
     earlier: BTreeSet<u64>,
 }
 
-/// What was durable for certain if a flush that begins now succeeds.
+/// The events that are durable if a flush that begins now succeeds.
 pub struct Promise(Vec<usize>);
 
 impl Ledger {
-    /// All zeros, durable.
+    /// All sectors zero and durable.
     pub fn new(bytes: u64) -> Self {
         let sector =
             Sector { events: vec![Event::Written(0)], completed: 1, durable: 0, earlier: BTreeSet::new() };
         Self { sectors: vec![sector; bytes as usize / SECTOR], versions: 0 }
     }
 
-    /// Bytes for a write of `count` sectors at `first`, which may be on the medium from now on.
+    /// Bytes for a write of `count` sectors at `first`, which counts as in flight from now on.
     pub fn begin_write(&mut self, first: usize, count: usize) -> IoSlice {
         self.versions += 1;
         let mut data = IoBuffer::zeroed(count * SECTOR);
@@ -55,7 +55,7 @@ impl Ledger {
         data.into()
     }
 
-    /// As a write, of zeros.
+    /// As for a write of zeros.
     pub fn begin_zero(&mut self, first: usize, count: usize) {
         for sector in &mut self.sectors[first..first + count] {
             sector.events.push(Event::Written(0));
@@ -85,12 +85,12 @@ impl Ledger {
         }
     }
 
-    /// A read while the power is on: the last version, or one of a write under way.
+    /// Checks a read without a power cut: the last version, or one in flight.
     pub fn check_read(&self, first: usize, bytes: &[u8]) -> Result<(), String> {
         self.check(first, bytes, |sector| sector.completed - 1)
     }
 
-    /// A read after a power cut.
+    /// Checks a read after a power cut.
     pub fn check_recovered(&self, first: usize, bytes: &[u8]) -> Result<(), String> {
         self.check(first, bytes, |sector| sector.durable)
     }
@@ -101,7 +101,7 @@ impl Ledger {
             let found = version(bytes, number as u64)
                 .ok_or_else(|| format!("sector {number} holds no version of its own: {:?}", &bytes[..24]))?;
             let from = from(sector);
-            // The usual case, without a set.
+            // The usual case, without allocating a set.
             if sector.events[from..].contains(&Event::Written(found)) {
                 continue;
             }
@@ -113,7 +113,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// What was found after a power cut is what is there from now on.
+    /// Makes the contents found after a power cut the only permitted ones.
     pub fn adopt(&mut self, bytes: &[u8]) {
         for (number, bytes) in bytes.chunks_exact(SECTOR).enumerate() {
             let version = version(bytes, number as u64).expect("it was checked");
@@ -126,9 +126,9 @@ impl Ledger {
         }
     }
 
-    /// Whether these bytes are a possible content of a plain disk without a cache after a power cut: all data covered by some flush, and any
-    /// subset of the writes up to the next flush. `flushed` are the last versions before each flush. Only for histories of one client
-    /// without trims and zeros.
+    /// Whether these are possible contents of a plain disk after a power cut: all data covered by some flush, and any subset of the
+    /// writes up to the next flush. `flushed` has the last versions before each flush. Only for histories of one client without
+    /// trims and zeros.
     pub fn is_stale_but_consistent(&self, bytes: &[u8], flushed: &[u64]) -> Result<(), String> {
         let found: Vec<u64> = bytes
             .chunks_exact(SECTOR)
@@ -152,12 +152,12 @@ impl Ledger {
         Ok(())
     }
 
-    /// The last version given out.
+    /// The last version assigned.
     pub fn versions(&self) -> u64 {
         self.versions
     }
 
-    /// The longest prefix of the write history whose bytes are all present; an error if the content is not a prefix of the history. Only
+    /// The longest prefix of the write history whose bytes are all present; an error if the contents are not a prefix. Only
     /// for histories of one client without trims and zeros.
     pub fn prefix(&self, bytes: &[u8]) -> Result<(), String> {
         let found: Vec<u64> = bytes
@@ -214,7 +214,7 @@ fn fill(into: &mut [u8], sector: u64, version: u64) {
     }
 }
 
-/// The version that these bytes are of this sector; `None` if they are of none.
+/// The version that these bytes of a sector have; `None` if they are not a version.
 fn version(bytes: &[u8], sector: u64) -> Option<u64> {
     let version = u64::from_le_bytes(bytes[..8].try_into().unwrap());
     let mut expected = [0; SECTOR];
@@ -229,9 +229,9 @@ fn mix(number: u64) -> u64 {
     number ^ (number >> 29)
 }
 
-/// The oracle itself: it says no.
+/// Checks that the ledger detects errors.
 #[test]
-fn lost_torn_strange_and_resurrected_sectors_are_found() {
+fn ledger_detects_lost_torn_foreign_and_outdated_sectors() {
     let mut ledger = Ledger::new(8 * SECTOR as u64);
     let first = ledger.begin_write(0, 2);
     ledger.complete(0, 2);

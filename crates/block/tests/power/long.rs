@@ -1,4 +1,4 @@
-//! Long histories of several concurrent clients, in virtual time, cut at random. The recovered content is the start of the next history.
+//! Long histories of several concurrent clients in virtual time, with random power cuts. The recovered contents start the next history.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,17 +19,17 @@ use crate::stage::{DISK_BYTES, Media, Opens, Stage, config};
 
 const CLIENTS: usize = 4;
 
-/// The operations on a volume in one of its lives, with their probabilities.
+/// The operations between two power cuts, with their probabilities.
 #[derive(Debug, Clone, Copy)]
 pub struct Turns {
-    /// It is upgraded.
+    /// Probability of an upgrade.
     pub upgrades: f64,
-    /// Between two steps of the upkeep, it gets another mode.
+    /// Probability of a mode change between two steps of the upkeep.
     pub modes: f64,
 }
 
 impl Turns {
-    /// Upgrades now and then, and no other mode.
+    /// Occasional upgrades, without mode changes.
     pub const FEW: Self = Self { upgrades: 0.2, modes: 0.0 };
 }
 
@@ -45,14 +45,14 @@ pub fn drawn_config(seed: u64) -> VolumeConfig {
         Mode::WriteAround,
     ];
     let mut config = config(modes[seed as usize % modes.len()]);
-    // Some are of format 1, and upgraded in some life.
+    // Some volumes have format 1 and are upgraded later.
     config.format = [FORMAT_VERSION, OLDEST_FORMAT][(seed / 6) as usize % 2];
     config.checksums = random.random_bool(0.5);
     config.ordered = config.tuning.mode.keeps_dirty() && random.random_bool(0.3);
     config.tuning = Tuning {
         policy: if random.random_bool(0.5) { SetPolicy::Fifo } else { config.tuning.policy },
         dirty_percent: [10, 50, 100][random.random_range(0..3)],
-        // Long requests go around the cache.
+        // Long requests bypass the cache.
         read_bypass_bytes: [0, 6 << 10][random.random_range(0..2)],
         write_bypass_bytes: [0, 6 << 10][random.random_range(0..2)],
         ..config.tuning
@@ -64,7 +64,7 @@ pub fn drawn_config(seed: u64) -> VolumeConfig {
     config
 }
 
-/// The volume gets another mode, that it may have.
+/// Changes the volume to another mode that it supports.
 async fn turn_mode(volume: &Volume, random: &mut StdRng) -> flashwright_block::volume::Result<()> {
     let superblock = volume.superblock();
     let modes = [Mode::WriteBack, Mode::WriteOnly, Mode::WriteThrough, Mode::WriteAround];
@@ -73,7 +73,7 @@ async fn turn_mode(volume: &Volume, random: &mut StdRng) -> flashwright_block::v
     volume.set_tuning(Tuning { mode, ..superblock.tuning }).await
 }
 
-/// One life of a volume, from opening to a power cut.
+/// Runs a volume from opening to a power cut.
 pub fn live(
     media: &Media,
     ledger: Ledger,
@@ -85,7 +85,7 @@ pub fn live(
     let power = Arc::new(Power::default());
     power.cut_after(random.random_range(0..260));
     let latency = LatencyModel { channels: random.random_range(1..8), ..LatencyModel::default() };
-    // In every other life flash is a file whose notes go into the page cache.
+    // Every other time the flash is a file, whose intent log is written to the page cache.
     let absorbs = seed % 2 == 1;
     let device = |memory: &device::MemoryDevice| {
         let memory = memory.duplicate().absorbing(absorbs);
@@ -156,14 +156,14 @@ pub fn live(
         });
     }
     simulation.run_until_idle();
-    // The tasks hold shares; the world's end lets them go.
+    // The tasks hold references, which end with the simulated world.
     drop(simulation);
     let told = wrong.borrow_mut().take();
     let ledger = Rc::try_unwrap(ledger).unwrap_or_else(|_| panic!("all tasks are gone")).into_inner();
     (flash, disk, ledger, told)
 }
 
-/// Opens what is left and compares; sometimes cleans and compares again.
+/// Opens the volume after a cut and compares its contents, sometimes also after cleaning.
 fn look(media: &Media, ledger: &Ledger, thorough: bool) -> Result<Vec<u8>, String> {
     let words = |error: flashwright_block::volume::VolumeError| error.to_string();
     pollster::block_on(async {
@@ -174,18 +174,18 @@ fn look(media: &Media, ledger: &Ledger, thorough: bool) -> Result<Vec<u8>, Strin
         if thorough {
             volume.clean().await.map_err(words)?;
             if read_all(&volume).await.map_err(words)? != bytes {
-                return Err("what was read after the power cut changed when it was cleaned".into());
+                return Err("cleaning changed the contents after the power cut".into());
             }
             volume.close().await.map_err(words)?;
             if crate::short::read_raw(&stage.crash(3).disk) != bytes {
-                return Err("the disk does not have what was cleaned and closed".into());
+                return Err("the disk lacks cleaned data".into());
             }
         }
         Ok(bytes)
     })
 }
 
-/// Lives of one volume, one after the other.
+/// Repeated runs of one volume.
 fn lives(config: &VolumeConfig, turns: Turns, seed: u64, count: u64) {
     let mut media = Media::created(config);
     let mut ledger = Ledger::new(DISK_BYTES);
@@ -203,15 +203,14 @@ fn lives(config: &VolumeConfig, turns: Turns, seed: u64, count: u64) {
 }
 
 #[test]
-fn power_cuts_at_random_under_many_clients() {
+fn random_power_cuts_with_many_clients_keep_durable_data() {
     let times = std::env::var("FLASHWRIGHT_TEST_SEEDS").map_or(1, |text| text.parse().unwrap());
     for seed in 0..24 * times {
         lives(&drawn_config(seed), Turns::FEW, seed, 10);
     }
 }
 
-/// A write around the cache used to drop the block with all dirty data in it, and a write through the cache marked a block clean that
-/// the disk had in part.
+/// After a mode change, a write that bypasses or writes through the cache must not lose a block's older dirty sectors.
 #[test]
 fn dirty_data_survives_a_mode_change_followed_by_writes_and_power_cuts() {
     let times = std::env::var("FLASHWRIGHT_TEST_SEEDS").map_or(1, |text| text.parse().unwrap());
@@ -222,7 +221,7 @@ fn dirty_data_survives_a_mode_change_followed_by_writes_and_power_cuts() {
 
 /// Writes during the upgrade are recorded in the older format until the new table takes effect.
 #[test]
-fn power_cuts_at_random_while_a_volume_is_upgraded_under_many_clients() {
+fn random_power_cuts_during_upgrades_keep_durable_data() {
     for seed in 0..60 {
         let config = VolumeConfig { format: OLDEST_FORMAT, ..drawn_config(seed / 6 * 6) };
         let policy = SetPolicy::Lru2q { hot_percent: 75, promote_hits: 1 };
@@ -231,9 +230,9 @@ fn power_cuts_at_random_while_a_volume_is_upgraded_under_many_clients() {
     }
 }
 
-/// Found here: a commit that had only the disk to flush passed for the one that makes a table durable.
+/// A commit that flushes only the disk does not make a table durable.
 #[test]
-fn a_table_waits_for_a_commit_that_flushes_the_flash() {
+fn table_waits_for_a_commit_that_flushes_the_flash() {
     lives(
         &VolumeConfig { format: FORMAT_VERSION, ..drawn_config(90) },
         Turns { upgrades: 0.0, ..Turns::FEW },

@@ -34,7 +34,7 @@ fn block(byte: u8) -> device::IoSlice {
     IoBuffer::copy_of(&[byte; 4096]).into()
 }
 
-/// What a killed server leaves: block 1 with 1s, then in a later flush blocks 1 to 3 with 11s, 12s and 13s.
+/// The state after a kill: block 1 with 1s, then in a later flush blocks 1 to 3 with 11s, 12s and 13s.
 fn killed(config: &VolumeConfig, ending: Ending) -> Media {
     let stage = Stage::new(Media::created(config));
     let timer = timer();
@@ -66,7 +66,7 @@ fn overwrite(flash: &MemoryDevice, offset: u64, bytes: IoBuffer) {
     flash.execute(Request::Write { offset, data: bytes.into(), placement }).unwrap();
 }
 
-/// Flips a bit of the page that holds this block's bytes.
+/// Flips a bit of the page that has this block's bytes.
 fn damage_page(media: &Media, byte: u8) {
     let flash: Arc<dyn Device> = Arc::new(media.flash.duplicate());
     let layout = pollster::block_on(Volume::identify(&flash)).unwrap().layout;
@@ -87,9 +87,9 @@ fn variants() -> Vec<VolumeConfig> {
     flags.map(config).into()
 }
 
-/// The flash has no record that the flush ended. The notes still have the write before the damaged page.
+/// The flash has no record that the flush completed. The intent log still has the write before the damaged page.
 #[test]
-fn damage_right_after_a_flush_rolls_it_back_and_counts_its_blocks() {
+fn damage_to_an_unconfirmed_flush_rolls_it_back() {
     for config in variants() {
         let media = killed(&config, Ending::AtOnce);
         damage_page(&media, 12);
@@ -102,7 +102,7 @@ fn damage_right_after_a_flush_rolls_it_back_and_counts_its_blocks() {
     }
 }
 
-/// Recovery dropped the whole flush. Replaced blocks came back, although their pages may have been reused.
+/// Dropping the whole flush would restore replaced blocks whose pages may have been reused.
 #[test]
 fn damage_to_an_acknowledged_flush_keeps_the_rest_and_fails_reads_of_the_block() {
     for (config, ending) in variants().into_iter().zip([Ending::Idle, Ending::Write].into_iter().cycle()) {
@@ -118,7 +118,7 @@ fn damage_to_an_acknowledged_flush_keeps_the_rest_and_fails_reads_of_the_block()
         assert_eq!((recovery.rolled_back_blocks, recovery.damaged_blocks), (0, 1));
         assert_eq!([1, 3].map(|number| first_byte(&volume, number).unwrap()), [11, 13]);
         assert_eq!(first_byte(&volume, 2).unwrap_err().kind(), VolumeErrorKind::Flash);
-        // It is known to be damaged after another crash, and after a close.
+        // The damage is still known after another crash, and after a close.
         drop(volume);
         let (volume, _) = open().unwrap();
         first_byte(&volume, 2).unwrap_err();
@@ -136,7 +136,7 @@ fn damage_to_an_acknowledged_flush_keeps_the_rest_and_fails_reads_of_the_block()
 }
 
 #[test]
-fn an_undamaged_flush_is_found_whole_however_it_ended() {
+fn undamaged_flush_is_recovered_completely() {
     for config in variants() {
         for ending in [Ending::AtOnce, Ending::Idle, Ending::Write] {
             let media = killed(&config, ending);
@@ -150,9 +150,9 @@ fn an_undamaged_flush_is_found_whole_however_it_ended() {
     }
 }
 
-/// The volume was opened without the acknowledged commit.
+/// Otherwise the volume would be opened without the acknowledged commit.
 #[test]
-fn a_lost_journal_block_of_an_acknowledged_flush_is_refused_as_damage() {
+fn lost_journal_block_of_acknowledged_flush_is_damage() {
     for config in variants() {
         for (ending, is_known) in [(Ending::Idle, true), (Ending::Write, true), (Ending::AtOnce, false)] {
             let media = killed(&config, ending);
@@ -167,7 +167,7 @@ fn a_lost_journal_block_of_an_acknowledged_flush_is_refused_as_damage() {
             assert_eq!(opened.is_err(), is_known, "{ending:?}");
             if let Err(error) = opened {
                 assert_eq!(error.kind(), VolumeErrorKind::Damaged);
-                assert!(error.to_string().contains("what was acknowledged since is lost"), "{error}");
+                assert!(error.to_string().contains("acknowledged writes after it are lost"), "{error}");
                 assert_eq!(check(&media).found.unwrap_err(), VolumeErrorKind::Damaged);
             }
         }

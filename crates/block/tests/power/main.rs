@@ -1,8 +1,8 @@
-//! Power cuts: a pair of devices with volatile buffers, a volume over them, and for every sector the set of bytes that it
-//! may hold afterwards. And failing requests, by the same measure.
+//! Power cuts: a volume on two devices with volatile buffers, and for each sector the set of contents that are permitted
+//! afterwards. Also failing requests, with the same check.
 //!
-//! All chance comes from seeds, and a failure names its seed. `FLASHWRIGHT_TEST_SEEDS=42` cuts the power ten thousand
-//! times at random.
+//! All randomness comes from seeds, and a failure prints its seed. `FLASHWRIGHT_TEST_SEEDS=42` runs ten thousand random
+//! power cuts.
 
 #![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
 

@@ -14,7 +14,7 @@ use crate::stage::{DISK_BYTES, FLASH_BYTES, Media, Stage, config, timer};
 const SHAPE: Shape = Shape { steps: 40, sectors: 960, longest: 40, with_trims: false };
 const GROWN_BYTES: u64 = DISK_BYTES + (64 << 10);
 
-/// Media after a random history, with the legal contents of each sector. The last block of the disk is short, and cached.
+/// Media after a random history, with the permitted contents of each sector. The last block of the disk is short and cached.
 fn used(config: &VolumeConfig, seed: u64, last: &[Step]) -> (Media, Ledger) {
     let stage = Stage::new(Media::created(config));
     let mut ledger = Ledger::new(DISK_BYTES);
@@ -42,7 +42,7 @@ async fn open(stage: &Stage) -> Result<Volume> {
     Ok(Volume::open(stage.flash.clone(), stage.disk.clone(), timer()).await?.0)
 }
 
-/// The old part holds what it may, the new part is zeros and can be written, and all of it reaches the disk.
+/// Checks the contents of the old part, writes to the new part, which is zeros, and checks that everything reaches the disk.
 async fn check_grown(stage: &Stage, ledger: &Ledger) {
     let volume = open(stage).await.unwrap();
     assert_eq!(volume.size_bytes(), GROWN_BYTES);
@@ -65,7 +65,7 @@ fn ends() -> [Vec<Step>; 4] {
 }
 
 #[test]
-fn a_grown_disk_keeps_its_blocks_and_gains_sectors() {
+fn grown_disk_keeps_its_blocks_and_gains_sectors() {
     for (seed, mode) in (0..).zip([Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround, Mode::WriteOnly]) {
         for last in ends() {
             let config = VolumeConfig { checksums: seed % 2 == 0, ..config(mode) };
@@ -83,7 +83,7 @@ fn a_grown_disk_keeps_its_blocks_and_gains_sectors() {
 }
 
 #[test]
-fn a_disk_that_shrank_or_changed_is_not_grown() {
+fn shrunk_or_changed_disk_is_not_grown() {
     let (media, _) = used(&config(Mode::WriteBack), 1, &[Step::Close]);
     let smaller =
         Stage::new(Media { disk: MemoryDevice::new(DISK_BYTES - 512), flash: media.flash.duplicate() });
@@ -96,7 +96,7 @@ fn a_disk_that_shrank_or_changed_is_not_grown() {
 }
 
 #[test]
-fn every_cut_of_growing_leaves_the_old_size_or_the_new_one() {
+fn power_cut_during_growth_leaves_old_or_new_size() {
     for (seed, last) in (10..).zip(ends()) {
         let (media, ledger) = used(&config(Mode::WriteBack), seed, &last);
         let media = Media { disk: grown(&media.disk), flash: media.flash };
@@ -126,7 +126,7 @@ fn every_cut_of_growing_leaves_the_old_size_or_the_new_one() {
     }
 }
 
-/// A new flash of this size on the power of the old one.
+/// A new flash of this size on the old one's power supply.
 fn new_flash(bytes: u64, power: &Arc<Power>) -> Arc<CrashDevice> {
     Arc::new(CrashDevice::new(MemoryDevice::new(bytes)).powered_by(power))
 }
@@ -141,7 +141,7 @@ async fn open_on(flash: &Arc<CrashDevice>, disk: &Arc<CrashDevice>) -> Volume {
 }
 
 #[test]
-fn a_larger_flash_has_every_block_and_loses_no_hit() {
+fn move_to_larger_flash_keeps_all_blocks_and_hits() {
     for (seed, mode) in (20..).zip([Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround, Mode::WriteOnly])
     {
         for last in ends() {
@@ -168,9 +168,9 @@ fn a_larger_flash_has_every_block_and_loses_no_hit() {
     }
 }
 
-/// Of more blocks than it can hold the dirty ones come, and the newest of the rest.
+/// If not all blocks fit, the dirty ones and the newest clean ones are moved.
 #[test]
-fn a_smaller_flash_has_all_dirty_blocks_or_is_refused() {
+fn move_to_smaller_flash_keeps_dirty_blocks_or_fails() {
     let config = VolumeConfig { ways: 8, journal_bytes: None, ..config(Mode::WriteBack) };
     let stage = Stage::new(Media { flash: MemoryDevice::new(4 << 20), disk: MemoryDevice::new(DISK_BYTES) });
     pollster::block_on(async {
@@ -200,9 +200,9 @@ fn a_smaller_flash_has_all_dirty_blocks_or_is_refused() {
     });
 }
 
-/// A failing flash gives up what it can: a clean block comes from the disk, a dirty one is lost by name.
+/// If a page cannot be read, a clean block is on the disk, and a lost dirty block is reported.
 #[test]
-fn unreadable_blocks_of_the_old_flash_are_left_out_or_refused() {
+fn unreadable_blocks_are_omitted_from_a_move_or_fail_it() {
     let config = VolumeConfig { checksums: true, ..config(Mode::WriteBack) };
     let stage = Stage::new(Media::created(&config));
     pollster::block_on(async {
@@ -249,7 +249,7 @@ fn damage(flash: &Arc<CrashDevice>, byte: u8) {
 }
 
 #[test]
-fn every_cut_of_a_move_leaves_the_old_flash_as_it_was_and_the_new_one_empty_or_whole() {
+fn power_cut_during_move_keeps_old_flash_and_new_one_is_empty_or_complete() {
     for (seed, last) in (30..).zip(ends()) {
         let (media, ledger) = used(&config(Mode::WriteBack), seed, &last);
         let (mut empty, mut whole) = (0, 0);

@@ -1,4 +1,4 @@
-//! The disk alone, when the flash is lost.
+//! The disk of an ordered volume after the loss of its flash.
 
 use flashwright_block::sets::{Mode, Tuning};
 use flashwright_block::volume::{Volume, VolumeConfig};
@@ -9,7 +9,7 @@ use crate::ledger::{Ledger, SECTOR};
 use crate::short::read_raw;
 use crate::stage::{DISK_BYTES, Media, Opens, Stage, config};
 
-/// A client that writes and flushes while epochs go to the disk, until the power is cut; the versions that each flush
+/// A client that writes and flushes while epochs are destaged, until a power cut. Returns the versions that each flush
 /// covered.
 async fn write_and_flush(stage: &Stage, ledger: &mut Ledger, seed: u64) -> Vec<u64> {
     let mut random = StdRng::seed_from_u64(seed);
@@ -18,7 +18,7 @@ async fn write_and_flush(stage: &Stage, ledger: &mut Ledger, seed: u64) -> Vec<u
     let open = Volume::open(stage.flash.clone(), stage.disk.clone(), timer.clone()).await;
     let Ok((volume, _)) = open else { return flushed };
     for _ in 0..60 {
-        // Time passes, so that blocks become idle where the settings ask for that.
+        // Time passes, so that blocks become idle if the settings use that.
         timer.wait_until(timer.monotonic_ns() + 500_000_000);
         if step(&volume, ledger, &mut flushed, &mut random).await.is_err() {
             assert!(stage.power.is_cut(), "seed {seed}: it failed by itself");
@@ -44,7 +44,7 @@ async fn step(
         }
         6..8 => {
             let promise = ledger.promise();
-            // Whether or not it succeeds, nothing later goes to the disk before what it covers.
+            // Successful or not, the flush separates epochs: later writes reach the disk after earlier ones.
             flushed.push(ledger.versions());
             volume.flush().await?;
             ledger.keep(&promise);
@@ -62,7 +62,7 @@ fn ordered(ordered: bool) -> VolumeConfig {
     VolumeConfig { ordered, tuning: Tuning { dirty_percent: 5, ..config.tuning }, ..config }
 }
 
-/// What is wrong with the disks that power cuts leave, if anything.
+/// The first invalid state of a disk after a power cut, if any.
 fn disks_are_consistent(config: &VolumeConfig, seeds: u64) -> Result<(), String> {
     let media = Media::created(config);
     for seed in 0..seeds {
@@ -75,7 +75,7 @@ fn disks_are_consistent(config: &VolumeConfig, seeds: u64) -> Result<(), String>
                 let found = stage.crash(image);
                 let wrong = |wrong| format!("seed {seed}, cut {cut}, image {image}: {wrong}");
                 ledger.is_stale_but_consistent(&read_raw(&found.disk), &flushed).map_err(wrong)?;
-                // And again after a recovery that is itself cut off while it brings epochs down.
+                // And again after a recovery that is cut off while it destages epochs.
                 let second = Stage::new(found);
                 second.power.cut_after(8 + cut % 11);
                 pollster::block_on(async {
@@ -98,9 +98,9 @@ fn ordered_disk_without_its_flash_is_in_a_state_between_two_flushes() {
     }
 }
 
-/// Nothing but idleness brings epochs down here, beside what is cleaned by request.
+/// Here epochs are destaged only because of idle blocks or on request.
 #[test]
-fn a_disk_to_which_idle_blocks_were_brought_is_as_it_was_between_two_flushes() {
+fn idle_cleaning_keeps_the_order_of_flushes() {
     let mut config = ordered(true);
     config.tuning = Tuning { dirty_percent: 100, idle_seconds: 1, ..config.tuning };
     if let Err(wrong) = disks_are_consistent(&config, 4) {
@@ -108,8 +108,8 @@ fn a_disk_to_which_idle_blocks_were_brought_is_as_it_was_between_two_flushes() {
     }
 }
 
-/// Else the tests above would show nothing.
+/// Checks that the tests above can fail.
 #[test]
-fn without_the_order_it_is_not() {
+fn unordered_disk_violates_the_order_of_flushes() {
     assert!(disks_are_consistent(&ordered(false), 4).is_err());
 }

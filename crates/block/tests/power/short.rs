@@ -1,4 +1,4 @@
-//! Short histories, cut at every point.
+//! Short histories with a power cut at every request.
 
 use flashwright_block::sets::Mode;
 
@@ -6,10 +6,10 @@ use crate::history::{Shape, Step, draw, play, read_all};
 use crate::ledger::Ledger;
 use crate::stage::{DISK_BYTES, Media, Opens, Stage, config};
 
-/// Images that are drawn of the media at each cut.
+/// Random images of the media per cut.
 const IMAGES: u64 = 3;
 
-/// Plays `steps` on `media` again and again, cut one request later each time, and checks what is found.
+/// Runs `steps` on `media` repeatedly, cutting power one request later each time, and checks the images.
 pub fn cut_everywhere(media: &Media, steps: &[Step], only_prefixes: bool, seed: u64) -> u64 {
     let mut cuts = 0;
     for cut in 0.. {
@@ -30,7 +30,7 @@ pub fn cut_everywhere(media: &Media, steps: &[Step], only_prefixes: bool, seed: 
     unreachable!("a history ends")
 }
 
-/// Opens the volume on an image, and looks whether what is there may be, and stays.
+/// Opens the volume on an image and checks that its contents are permitted and stay.
 pub async fn recover(media: &Media, ledger: &Ledger, only_prefixes: bool) -> Result<(), String> {
     let stage = Stage::new(media.duplicate());
     let words = |error: flashwright_block::volume::VolumeError| error.to_string();
@@ -44,12 +44,12 @@ pub async fn recover(media: &Media, ledger: &Ledger, only_prefixes: bool) -> Res
     let again = read_all(&volume).await.map_err(words)?;
     volume.close().await.map_err(words)?;
     if again != bytes {
-        return Err("what was read after the power cut changed when it was cleaned".into());
+        return Err("cleaning changed the contents after the power cut".into());
     }
     let disk = stage.crash(3).disk;
     let on_disk = read_raw(&disk);
     if on_disk != bytes {
-        return Err("the disk does not have what was cleaned and closed".into());
+        return Err("the disk lacks cleaned data".into());
     }
     Ok(())
 }
@@ -61,7 +61,7 @@ pub fn read_raw(disk: &device::MemoryDevice) -> Vec<u8> {
 }
 
 #[test]
-fn every_cut_of_short_histories_in_every_mode() {
+fn power_cuts_of_short_histories_in_every_mode_keep_durable_data() {
     let shape = Shape { steps: 12, sectors: 400, longest: 40, with_trims: true };
     let mut cuts = 0;
     for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround, Mode::WriteOnly] {
@@ -75,7 +75,7 @@ fn every_cut_of_short_histories_in_every_mode() {
 
 /// A write-back cache without bypasses loses only the end of the history.
 #[test]
-fn a_cut_takes_the_end_of_the_history_and_nothing_of_its_middle() {
+fn power_cut_loses_only_the_end_of_the_history() {
     let shape = Shape { steps: 14, sectors: 300, longest: 24, with_trims: false };
     let media = Media::created(&config(Mode::WriteBack));
     for seed in 100..104 {
@@ -84,7 +84,7 @@ fn a_cut_takes_the_end_of_the_history_and_nothing_of_its_middle() {
 }
 
 #[test]
-fn a_cut_while_a_volume_is_made_leaves_one_or_none_and_the_disk_as_it_was() {
+fn power_cut_during_create_leaves_a_volume_or_none() {
     for cut in 0..20 {
         let stage = Stage::new(Media::empty());
         stage.power.cut_after(cut);
@@ -110,7 +110,7 @@ fn a_cut_while_a_volume_is_made_leaves_one_or_none_and_the_disk_as_it_was() {
 
 /// Power cuts while recovering from power cuts.
 #[test]
-fn a_cut_during_recovery_changes_nothing_that_counts() {
+fn power_cut_during_recovery_keeps_durable_data() {
     let shape = Shape { steps: 16, sectors: 300, longest: 24, with_trims: false };
     for mode in [Mode::WriteBack, Mode::WriteThrough] {
         let media = Media::created(&config(mode));

@@ -1,4 +1,4 @@
-//! The pair of devices, and opening a volume on them.
+//! The two devices of a test, and opening a volume on them.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ pub struct Media {
     pub disk: MemoryDevice,
 }
 
-/// Both devices, on one power.
+/// Two devices with one power supply.
 pub struct Stage {
     pub power: Arc<Power>,
     pub flash: Arc<CrashDevice>,
     pub disk: Arc<CrashDevice>,
 }
 
-/// Devices with a volume on them.
+/// The devices with a volume on them.
 pub trait Opens {
     /// The power supply shared by all devices.
     fn power(&self) -> &Power;
@@ -51,7 +51,7 @@ impl Media {
         Self { flash: self.flash.duplicate(), disk: self.disk.duplicate() }
     }
 
-    /// With a volume made on them.
+    /// Devices with a new volume.
     pub fn created(config: &VolumeConfig) -> Self {
         let stage = Stage::new(Self::empty());
         pollster::block_on(stage.create(config)).unwrap();
@@ -76,9 +76,9 @@ impl Stage {
         timer()
     }
 
-    /// What a power cut leaves.
+    /// The media after a power cut.
     pub fn crash(&self, seed: u64) -> Media {
-        // Different luck for each: one may hold everything and the other nothing.
+        // Different seeds, so that one may keep everything and the other nothing.
         Media { flash: self.flash.crash(seed), disk: self.disk.crash(seed.wrapping_mul(0x9E37_79B9) ^ 77) }
     }
 }

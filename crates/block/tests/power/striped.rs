@@ -1,4 +1,4 @@
-//! Flash and disk of several devices, each with a buffer of its own to lose.
+//! Flash and disk that consist of several devices, each with its own volatile buffer.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::stage::{DISK_BYTES, Opens, config, timer};
 
 const UUID: u128 = 0x1234_5678_9abc;
 
-/// Images of all media: those of a labelled stripe of flash, and those of a stripe of disk.
+/// Images of all media: those of the labelled flash stripe, and those of the disk stripe.
 struct Media {
     flash: Vec<MemoryDevice>,
     disk: Vec<MemoryDevice>,
@@ -34,7 +34,7 @@ impl Media {
         Self { flash: devices(3, 3), disk: devices(2, 1) }
     }
 
-    /// With a volume made on them.
+    /// Devices with a new volume.
     fn created(mode: Mode) -> Self {
         let stage = Stage::new(&Self::empty());
         stage.create(mode).unwrap();
@@ -61,7 +61,7 @@ impl Stage {
         Arc::new(StripeDevice::new(members, STRIPE_UNIT_BYTES).unwrap())
     }
 
-    /// As the command line does it.
+    /// In the same steps as the command line.
     fn create(&self, mode: Mode) -> std::result::Result<(), String> {
         let members = self.members();
         let flash = striped::join_unlabelled(&members).map_err(|error| error.to_string())?;
@@ -70,7 +70,7 @@ impl Stage {
         made.map(drop).map_err(|error| error.to_string())
     }
 
-    /// What a power cut leaves: each device has its own luck.
+    /// The media after a power cut, with a separate seed for each device.
     fn crash(&self, seed: u64) -> Media {
         let mut number = 0;
         let mut crashed = |device: &Arc<CrashDevice>| {
@@ -100,7 +100,7 @@ fn read_raw(disk: &dyn Device) -> std::result::Result<Vec<u8>, IoError> {
     Ok(read.expect("a read gives its buffer back").to_vec())
 }
 
-/// Opens the volume on an image, looks whether what is there may be, and brings it to the disk.
+/// Opens the volume on an image, checks its contents, and cleans it.
 async fn recover(media: &Media, ledger: &Ledger) -> std::result::Result<(), String> {
     let stage = Stage::new(media);
     let words = |error: flashwright_block::volume::VolumeError| error.to_string();
@@ -111,13 +111,13 @@ async fn recover(media: &Media, ledger: &Ledger) -> std::result::Result<(), Stri
     volume.close().await.map_err(words)?;
     let disk = Stage::new(&stage.crash(3)).disk();
     if read_raw(&*disk).map_err(|error| error.to_string())? != bytes {
-        return Err("the disk does not have what was cleaned and closed".into());
+        return Err("the disk lacks cleaned data".into());
     }
     Ok(())
 }
 
 #[test]
-fn every_cut_of_a_volume_on_stripes_leaves_what_may_be_whatever_each_device_lost() {
+fn power_cuts_on_stripes_keep_durable_data() {
     let shape = Shape { steps: 12, sectors: 1000, longest: 64, with_trims: true };
     let mut cuts = 0;
     for mode in [Mode::WriteBack, Mode::WriteThrough] {
@@ -146,9 +146,9 @@ fn every_cut_of_a_volume_on_stripes_leaves_what_may_be_whatever_each_device_lost
     println!("{cuts} cuts");
 }
 
-/// Labels first, each flushed: a superblock is never found without the stripe that it is in.
+/// Labels are written and flushed first, so a superblock is never found without its stripe.
 #[test]
-fn a_cut_while_a_stripe_is_made_leaves_none_or_one_with_or_without_a_volume() {
+fn power_cut_during_stripe_creation_leaves_a_stripe_or_none() {
     for cut in 0.. {
         let stage = Stage::new(&Media::empty());
         stage.power.cut_after(cut);

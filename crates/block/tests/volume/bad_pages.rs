@@ -1,4 +1,4 @@
-//! Pages of clean blocks that cannot be read: the disk has what they held.
+//! Unreadable pages of clean blocks, which are on the disk too.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::world::config;
 const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 64;
 
-/// A volume that has told no one yet of pages whose checksums are wrong, and its flash.
+/// A volume with pages whose checksums are wrong, before it has noticed, and its flash.
 struct Rotten {
     flash: Arc<MemoryDevice>,
     disk: Arc<dyn Device>,
@@ -37,7 +37,7 @@ impl Rotten {
         Self { flash, disk, volume }
     }
 
-    /// Writes the first sector of `block` and has it brought to the disk: flash has that sector of it, and no other.
+    /// Writes the first sector of `block` and cleans it: flash has only this sector.
     fn with_a_sector_of(self, block: u64) -> Self {
         pollster::block_on(async {
             let data = IoBuffer::copy_of(&[0xaa; 512]).into();
@@ -66,7 +66,7 @@ impl Rotten {
     }
 }
 
-/// It found one of them with each attempt, and gave up after a few.
+/// All corrupt pages are found in one attempt, because attempts are limited.
 #[test]
 fn read_of_many_blocks_with_corrupt_pages_is_served_from_the_disk() {
     let rotten = Rotten::new();
@@ -77,9 +77,8 @@ fn read_of_many_blocks_with_corrupt_pages_is_served_from_the_disk() {
     assert_eq!(rotten.volume.stats().io.checksum_errors, BLOCKS);
 }
 
-/// The count was always 0.
 #[test]
-fn blocks_that_leave_because_their_pages_are_bad_are_counted() {
+fn blocks_dropped_for_damaged_pages_are_counted() {
     let rotten = Rotten::new();
     rotten.read(0, BLOCKS);
     rotten.rot();
@@ -87,7 +86,7 @@ fn blocks_that_leave_because_their_pages_are_bad_are_counted() {
     assert_eq!(rotten.volume.stats().counters.read_invalidates, BLOCKS / 2);
 }
 
-/// The block was in use by the read that should have dropped it.
+/// The read that finds the corrupt page is itself using the block.
 #[test]
 fn partial_block_with_a_corrupt_page_is_read_from_the_disk() {
     let rotten = Rotten::new().with_a_sector_of(5);
@@ -96,14 +95,14 @@ fn partial_block_with_a_corrupt_page_is_read_from_the_disk() {
     assert_eq!((&block[..512], &block[512..]), (&[0xaa; 512][..], &[6; 3584][..]));
 }
 
-/// As above for a write, which used to fail until the block was read.
+/// The same for a write of part of the block.
 #[test]
-fn a_part_of_a_clean_block_is_written_though_its_page_is_bad() {
+fn partial_write_of_a_clean_block_with_damaged_page_succeeds() {
     let write = |rotten: &Rotten, offset: u64, len: usize| {
         let data = IoBuffer::copy_of(&vec![0xbb; len]).into();
         pollster::block_on(rotten.volume.write(offset, data, false)).unwrap();
     };
-    // The end of block 4, the whole of 5, and the beginning of 6.
+    // The end of block 4, all of block 5, and the beginning of block 6.
     let rotten = Rotten::new();
     let mut expected = rotten.read(4, 3);
     rotten.rot();
@@ -120,13 +119,13 @@ fn a_part_of_a_clean_block_is_written_though_its_page_is_bad() {
     assert_eq!(rotten.read(5, 1), expected);
 }
 
-/// The attempt that found the pages bad was counted beside the one that was answered.
+/// Only the attempt with the final result counts.
 #[test]
-fn reads_that_were_tried_again_after_bad_pages_were_counted_twice() {
+fn read_repeated_after_a_damaged_page_is_counted_once() {
     let rotten = Rotten::new();
     rotten.read(0, BLOCKS / 2);
     rotten.rot();
-    // At first none of them is all there; then all are.
+    // First no block is complete on flash, then all are.
     for (first, reads, hits) in [(BLOCKS / 4, BLOCKS, 0), (0, BLOCKS * 3 / 2, BLOCKS / 4)] {
         rotten.read(first, BLOCKS / 2);
         let counters = rotten.volume.stats().counters;
@@ -136,9 +135,9 @@ fn reads_that_were_tried_again_after_bad_pages_were_counted_twice() {
     assert_eq!(rotten.volume.stats().io.checksum_errors, BLOCKS / 2);
 }
 
-/// As above, of a write of a part of a block.
+/// The same for a write of part of a block.
 #[test]
-fn writes_that_were_tried_again_after_bad_pages_were_counted_twice() {
+fn write_repeated_after_a_damaged_page_is_counted_once() {
     let rotten = Rotten::new();
     rotten.read(4, 3);
     rotten.rot();
@@ -151,10 +150,9 @@ fn writes_that_were_tried_again_after_bad_pages_were_counted_twice() {
     assert_eq!((counters.uncached_writes, counters.write_replacement), (0, 0));
 }
 
-/// Some clean blocks are compared with the disk. One that could not be read kept the volume, and all that was dirty in it, from
-/// being opened.
+/// Opening compares some clean blocks with the disk. An unreadable one must not prevent it.
 #[test]
-fn a_volume_is_opened_though_a_page_of_a_clean_block_cannot_be_read() {
+fn unreadable_clean_page_does_not_prevent_opening() {
     let rotten = Rotten::new();
     let expected = rotten.read(0, BLOCKS);
     let layout = rotten.volume.superblock().layout;

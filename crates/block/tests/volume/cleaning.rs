@@ -1,4 +1,4 @@
-//! Cleaning that meets unreadable or unwritable blocks, or concurrent writes.
+//! Cleaning of unreadable or unwritable blocks, and with concurrent writes.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn lazy() -> VolumeConfig {
     VolumeConfig { ways: 512, tuning, ..config() }
 }
 
-/// Bytes that tell one block from all others.
+/// Different bytes for each block.
 fn block_of(number: u64) -> Vec<u8> {
     [b"block", &number.to_le_bytes()[..], &[0xee; 3]].concat().repeat(BLOCK as usize / 16)
 }
@@ -28,7 +28,7 @@ async fn write(volume: &Volume, number: u64) {
     volume.write(number * BLOCK, IoBuffer::copy_of(&block_of(number)).into(), false).await.unwrap();
 }
 
-/// Neighbours, and blocks that have none.
+/// Blocks with and without adjacent ones.
 fn dirty_blocks() -> Vec<u64> {
     (0..16).chain((1..60).map(|number| number * 20)).collect()
 }
@@ -56,16 +56,16 @@ impl Pair {
         Self { flash, disk, volume }
     }
 
-    /// Those of the blocks that the disk has.
+    /// Which of the blocks the disk has.
     fn on_disk(&self) -> Vec<u64> {
         let has = |number: &u64| self.disk.places_of(&block_of(*number)[..16]) == [number * BLOCK];
         dirty_blocks().into_iter().filter(has).collect()
     }
 }
 
-/// All blocks of the same cleaning used to stay on flash permanently, and their neighbours with them.
+/// Other blocks of the same run are written nevertheless.
 #[test]
-fn a_dirty_block_that_cannot_be_read_keeps_no_other_from_the_disk() {
+fn unreadable_dirty_block_does_not_stop_cleaning_of_others() {
     let pair = Pair::with_dirty_blocks();
     let bad: Vec<u64> =
         [5, 400].into_iter().flat_map(|number| pair.flash.places_of(&block_of(number)[..16])).collect();
@@ -86,9 +86,9 @@ fn a_dirty_block_that_cannot_be_read_keeps_no_other_from_the_disk() {
     assert_eq!(pair.on_disk(), dirty_blocks());
 }
 
-/// As above, of a place of the disk that takes no writes.
+/// The same for blocks that the disk refuses to write.
 #[test]
-fn a_place_of_the_disk_that_cannot_be_written_keeps_no_other_block_from_it() {
+fn unwritable_disk_block_does_not_stop_cleaning_of_others() {
     let pair = Pair::with_dirty_blocks();
     pair.disk.fail(|request| matches!(request, Request::Write { offset, .. } if *offset == 20 * BLOCK));
     let error = pollster::block_on(pair.volume.clean()).unwrap_err();
@@ -97,9 +97,9 @@ fn a_place_of_the_disk_that_cannot_be_written_keeps_no_other_block_from_it() {
     assert_eq!((pair.on_disk(), pair.volume.stats().dirty_blocks), (expected, 1));
 }
 
-/// The request used to continue for as long as clients wrote, and new writes were cleaned before they could accumulate.
+/// Blocks written after the request do not belong to it.
 #[test]
-fn cleaning_ends_though_others_go_on_writing() {
+fn clean_ends_despite_concurrent_writes() {
     for ordered in [false, true] {
         let world = World::new(1, Shape { flash_bytes: 16 << 20, disk_bytes: 64 << 20, ..Shape::default() });
         let volume = world.volume(&VolumeConfig { ordered, ..lazy() });
@@ -121,7 +121,7 @@ fn cleaning_ends_though_others_go_on_writing() {
         let cleaned = world.simulation.spawn(async move { cleaner.clean().await });
         world.simulation.run_until(120_000_000_000);
         assert!(cleaned.result().is_some_and(|ended| ended.is_ok()), "it goes on, ordered: {ordered}");
-        assert!(volume.stats().dirty_blocks > 100, "what was written since is gathered");
+        assert!(volume.stats().dirty_blocks > 100, "later writes accumulate");
         for number in 0..50 {
             let buffer = IoBuffer::zeroed(BLOCK as usize);
             let read = world.disk.execute(Request::Read { offset: number * 30 * BLOCK, buffer });
@@ -130,9 +130,9 @@ fn cleaning_ends_though_others_go_on_writing() {
     }
 }
 
-/// All blocks of the run used to be recorded as clean together, and no commit had room for that.
+/// A commit must have space for the records of the run.
 #[test]
-fn flush_did_not_end_after_a_run_was_cleaned_that_is_longer_than_the_journal() {
+fn flush_after_a_run_longer_than_the_journal_succeeds() {
     const BLOCKS: u64 = 4500;
     let world = World::new(1, Shape { flash_bytes: 64 << 20, disk_bytes: 64 << 20, ..Shape::default() });
     let tuning = Tuning { clean_run_blocks: u32::MAX, ..smallest_journal().tuning };
@@ -151,23 +151,23 @@ fn flush_did_not_end_after_a_run_was_cleaned_that_is_longer_than_the_journal() {
     world.run(async move { assert_eq!(volume.read(BLOCK, 4096).await.unwrap()[..], block_of(1)) });
 }
 
-/// Blocks that are cleaned in flush order were never checked for idleness, independent of the setting.
+/// Blocks that are destaged in order are checked for idleness too.
 #[test]
-fn idle_blocks_of_an_ordered_volume_stayed_dirty_for_ever() {
+fn idle_blocks_of_an_ordered_volume_are_cleaned() {
     let world = World::new(1, Shape { flash_bytes: 16 << 20, disk_bytes: 64 << 20, ..Shape::default() });
     let tuning = Tuning { idle_seconds: 10, ..lazy().tuning };
     let volume = world.volume(&VolumeConfig { ordered: true, tuning, ..lazy() });
     let (upkeep, writer, sleeper) = (volume.clone(), volume.clone(), world.simulation.world());
     world.simulation.spawn(async move { upkeep.run_upkeep().await });
     world.simulation.spawn(async move {
-        // Flushed, in two epochs, and never flushed.
+        // Flushed in two epochs, and never flushed.
         for (number, flushed) in [(30, true), (60, true), (90, false)] {
             write(&writer, number).await;
             if flushed {
                 writer.flush().await.unwrap();
             }
         }
-        // One that is in use, with an epoch each second.
+        // A block in use, with a new epoch each second.
         for _ in 0..60 {
             write(&writer, 2000).await;
             writer.flush().await.unwrap();
@@ -184,7 +184,7 @@ fn idle_blocks_of_an_ordered_volume_stayed_dirty_for_ever() {
     world.simulation.run_until(30_000_000_000);
     assert!([30, 60, 90].into_iter().all(on_disk), "they were not cleaned");
     let stats = volume.stats();
-    assert_eq!(stats.dirty_blocks, 1, "what is in use stays");
+    assert_eq!(stats.dirty_blocks, 1, "blocks in use stay dirty");
     assert!(stats.counters.fallow_cleanings >= 3 && stats.counters.fallow_cleanings <= 6, "{stats:?}");
     world.simulation.run_until(59_000_000_000);
     assert_eq!(volume.stats().counters.fallow_cleanings, stats.counters.fallow_cleanings);
@@ -192,9 +192,9 @@ fn idle_blocks_of_an_ordered_volume_stayed_dirty_for_ever() {
     assert!(on_disk(2000) && volume.stats().dirty_blocks == 0, "in use no more");
 }
 
-/// An epoch is cleaned as a whole, of any size: its excess over the rate is deducted from the following seconds.
+/// An epoch is cleaned as a whole; its excess over the rate is deducted from the following seconds.
 #[test]
-fn idle_epochs_take_no_more_blocks_a_second_than_are_allowed() {
+fn idle_epochs_respect_the_rate_limit() {
     let world = World::new(1, Shape { flash_bytes: 16 << 20, disk_bytes: 64 << 20, ..Shape::default() });
     let tuning = Tuning { idle_seconds: 10, idle_blocks_per_second: 2, ..lazy().tuning };
     let volume = world.volume(&VolumeConfig { ordered: true, tuning, ..lazy() });
@@ -241,7 +241,7 @@ fn over_a_disk_of_many_channels(simulation: &Simulation, tuning: Tuning) -> Volu
     simulation.block_on(async move { opened(devices, &VolumeConfig { tuning, ..lazy() }, timer).await })
 }
 
-/// They used to run one after the other, like background cleanings.
+/// Background runs are sequential instead.
 #[test]
 fn requested_cleaning_sends_runs_to_the_disk_in_parallel() {
     let simulation = Simulation::new(1);
@@ -267,13 +267,13 @@ fn requested_cleaning_sends_runs_to_the_disk_in_parallel() {
         (took_ns[0], took_ns[1])
     });
     assert!(by_upkeep_ns >= 64 * DISK_WRITE_NS, "{by_upkeep_ns} ns");
-    // `cleanings_total` allows four runs in flight.
+    // `cleanings_total` permits four runs in flight.
     assert!((16 * DISK_WRITE_NS..32 * DISK_WRITE_NS).contains(&asked_for_ns), "{asked_for_ns} ns");
 }
 
-/// They were collected as if to be awaited together.
+/// Parts that go to the disk are written concurrently.
 #[test]
-fn parts_of_a_write_that_went_to_the_disk_were_written_one_by_one() {
+fn parts_of_a_direct_write_are_written_concurrently() {
     let simulation = Simulation::new(1);
     let volume = over_a_disk_of_many_channels(&simulation, lazy().tuning);
     let clock = simulation.clock();
@@ -283,7 +283,7 @@ fn parts_of_a_write_that_went_to_the_disk_were_written_one_by_one() {
         }
         volume.set_tuning(Tuning { mode: Mode::WriteThrough, ..lazy().tuning }).await.unwrap();
         let begun_ns = clock.monotonic_ns();
-        // What is dirty stays so; the eight between do not touch each other.
+        // Dirty blocks stay on flash; the eight between them are not adjacent.
         volume.write(0, IoBuffer::zeroed(16 * BLOCK as usize).into(), false).await.unwrap();
         assert_eq!(volume.stats().dirty_blocks, 8);
         clock.monotonic_ns() - begun_ns

@@ -1,4 +1,4 @@
-//! Closing a volume at which others are at work.
+//! Closing a volume that is in use.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use flashwright_block::volume::{Volume, VolumeConfig, VolumeErrorKind};
 use crate::faulty::Faulty;
 use crate::world::{Shape, World, config};
 
-/// Blocks all over the disk, dirty; those at its ends too, by whose checksums the next opening knows it again.
+/// Dirty blocks over the whole disk, including its ends, whose checksums identify it.
 async fn dirty(volume: Volume) {
     for block in (0..1024).step_by(7).chain([1023]) {
         let data = IoBuffer::copy_of(&[block as u8 | 1; 4096]).into();
@@ -22,11 +22,11 @@ async fn dirty(volume: Volume) {
     volume.flush().await.unwrap();
 }
 
-/// The close used to be refused, because cleanings continued after their completion had been recorded.
+/// Cleaning must end before the disk's checksums are recorded.
 #[test]
-fn a_volume_closed_while_it_is_cleaned_knows_its_disk_again() {
+fn volume_closed_during_cleaning_recognises_its_disk() {
     for ordered in [false, true] {
-        // The disk takes some 8 ms for a block.
+        // The disk takes about 8 ms per block.
         for close_after_ns in (0..1_200_000_000).step_by(60_000_000) {
             let world = World::new(1, Shape { disk_bytes: 4 << 20, ..Shape::default() });
             let tuning = Tuning { dirty_percent: 0, ..config().tuning };
@@ -52,7 +52,7 @@ fn a_volume_closed_while_it_is_cleaned_knows_its_disk_again() {
     }
 }
 
-/// The flush used to succeed although no commit covered its write.
+/// The flush must fail, because no commit covered its write.
 #[test]
 fn flush_waiting_during_a_failed_close_fails() {
     let gate = Arc::new(GateDevice::new(Arc::new(MemoryDevice::new(4 << 20))));

@@ -1,13 +1,13 @@
-//! Figures that clients and operators go by.
+//! Statistics that clients and operators rely on.
 
 use device::IoBuffer;
 use flashwright_block::volume::VolumeConfig;
 
 use crate::world::{Shape, World, config};
 
-/// Each attempt to find a place for it was counted as a write, and as one around the cache.
+/// Each attempt to find space must not count as another write.
 #[test]
-fn a_write_that_waits_for_its_turn_in_an_ordered_volume_is_counted_once() {
+fn ordered_write_that_waits_is_counted_once() {
     let world = World::new(1, Shape::default());
     let volume = world.volume(&VolumeConfig { ordered: true, ..config() });
     world.run(async move {
@@ -20,9 +20,9 @@ fn a_write_that_waits_for_its_turn_in_an_ordered_volume_is_counted_once() {
     });
 }
 
-/// Cleaning ends with one of its own.
+/// Cleaning ends with a flush of its own.
 #[test]
-fn flushes_that_no_client_asked_for_are_not_counted_as_clients() {
+fn internal_flushes_are_not_counted_as_client_flushes() {
     for ordered in [false, true] {
         let world = World::new(1, Shape::default());
         let volume = world.volume(&VolumeConfig { ordered, ..config() });
@@ -36,10 +36,9 @@ fn flushes_that_no_client_asked_for_are_not_counted_as_clients() {
     }
 }
 
-/// A group of few sets has few pages to spare, and was measured by those of a large one: once that many blocks of it were
-/// held, each write began a commit.
+/// A group of few sets has fewer spare pages than others; the threshold for commits must take that into account.
 #[test]
-fn writes_to_the_last_sets_begin_no_more_commits_than_others() {
+fn writes_to_the_last_group_cause_no_extra_commits() {
     let shape = Shape { flash_bytes: 270 << 20, disk_bytes: 8 << 30, ..Shape::default() };
     let commits = |set: u64| {
         let world = World::new(1, shape);
@@ -62,9 +61,9 @@ fn writes_to_the_last_sets_begin_no_more_commits_than_others() {
     assert!(last <= 2 * first + 30, "{last} commits instead of {first}");
 }
 
-/// Neighbours on flash were one, though a replay, like Flashcache, counts each.
+/// Each block counts, as in a replay and in Flashcache.
 #[test]
-fn blocks_that_share_a_transfer_of_the_flash_were_counted_as_one() {
+fn blocks_in_one_flash_transfer_are_counted_separately() {
     let world = World::new(1, Shape::default());
     let volume = world.volume(&config());
     world.run(async move {

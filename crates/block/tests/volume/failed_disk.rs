@@ -1,4 +1,4 @@
-//! The behaviour and the health reports of a volume with a failing disk.
+//! A volume with a failing disk, and its health.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -19,9 +19,9 @@ fn data(byte: u8) -> device::IoSlice {
     IoBuffer::copy_of(&[byte; BLOCK as usize]).into()
 }
 
-/// One flush of the disk failed, and each write after it needed a commit, which needed the disk's flush.
+/// After a failed flush of the disk every commit includes a disk flush, which must not fail writes to flash.
 #[test]
-fn a_disk_that_could_not_be_flushed_made_writes_to_sound_flash_fail() {
+fn failed_disk_flush_does_not_fail_writes_to_flash() {
     let (flash, disk) = (Faulty::new(4 << 20), Faulty::new(8 << 20));
     let open = || {
         let opened = Volume::open(flash.clone(), disk.clone(), Arc::new(SystemTimer::default()));
@@ -34,7 +34,7 @@ fn a_disk_that_could_not_be_flushed_made_writes_to_sound_flash_fail() {
         volume.write(BLOCK, data(1), false).await.unwrap();
         volume.without_caching().write(1 << 20, data(9), false).await.unwrap();
         disk.fail(|request| matches!(request, Request::Flush));
-        // Only the commit that fails records this write.
+        // Only the failing commit records this write.
         assert_eq!(volume.write(2 * BLOCK, data(2), true).await.unwrap_err().kind(), VolumeErrorKind::Disk);
         for byte in 3..20 {
             volume.write(BLOCK, data(byte), false).await.unwrap();
@@ -57,9 +57,8 @@ fn a_disk_that_could_not_be_flushed_made_writes_to_sound_flash_fail() {
     });
 }
 
-/// The health used to be good, independent of disk errors.
 #[test]
-fn a_disk_that_failed_was_not_seen_in_the_health_of_its_volume() {
+fn disk_errors_show_in_the_health_until_it_recovers() {
     const SECOND: u64 = 1_000_000_000;
     let simulation = Simulation::new(1);
     let world = simulation.world();
@@ -86,7 +85,7 @@ fn a_disk_that_failed_was_not_seen_in_the_health_of_its_volume() {
         volume.read(0, 4096).await.unwrap();
         assert_eq!((health(), volume.condition().disk), (is(Health::Healthy), None));
 
-        // What is cleaned fails and nothing else does. One success is not enough.
+        // Only cleaning fails. One success does not restore the health.
         volume.write(4 * BLOCK, data(4), true).await.unwrap();
         disk.fail(|request| matches!(request, Request::Write { .. }));
         volume.clean().await.unwrap_err();
@@ -110,7 +109,7 @@ fn is_flush(request: &Request) -> bool {
     matches!(request, Request::Flush)
 }
 
-/// The disk may have dropped what the cleaning had written. Its own flush succeeded, and the blocks were called clean.
+/// The disk may have dropped the cleaned blocks, although the cleaning's own flush succeeds.
 #[test]
 fn cleaned_blocks_survive_a_failed_flush_requested_by_a_client() {
     let (flash, disk) = (Faulty::new(4 << 20), Faulty::new(8 << 20));
@@ -134,7 +133,7 @@ fn cleaned_blocks_survive_a_failed_flush_requested_by_a_client() {
     });
 }
 
-/// The disk may have dropped it. The client's own flush succeeded, and he heard nothing of the other.
+/// The disk may have dropped the write, although the client's own flush succeeds.
 #[test]
 fn client_writes_around_the_cache_survive_a_failed_flush_of_the_cleaning() {
     let (flash, disk) = (Faulty::new(4 << 20), Faulty::new(8 << 20));
@@ -146,7 +145,7 @@ fn client_writes_around_the_cache_survive_a_failed_flush_of_the_cleaning() {
         volume.clean().await.unwrap_err();
         disk.fail(|_| false);
         assert_eq!(volume.flush().await.unwrap_err().kind(), VolumeErrorKind::Disk);
-        // He knows now, and what he writes from here on is none of it.
+        // The error was reported, and later writes are not affected.
         volume.flush().await.unwrap();
         disk.fail(is_flush);
         volume.clean().await.unwrap_err();
@@ -155,9 +154,9 @@ fn client_writes_around_the_cache_survive_a_failed_flush_of_the_cleaning() {
     });
 }
 
-/// The oldest dirty block of a set was tried again each time, and two such took all cleanings that a set may have.
+/// Refused blocks must not use up the runs that the set may have in flight.
 #[test]
-fn two_blocks_that_the_disk_refused_kept_their_whole_set_dirty() {
+fn blocks_refused_by_the_disk_do_not_stop_cleaning_of_their_set() {
     let simulation = Simulation::new(1);
     let world = simulation.world();
     let (flash, disk) = (Faulty::new(5 << 20), Faulty::new(8 << 20));
@@ -180,7 +179,7 @@ fn two_blocks_that_the_disk_refused_kept_their_whole_set_dirty() {
         }
         assert!(volume.stats().dirty_blocks <= 104, "{} are dirty", volume.stats().dirty_blocks);
         assert!(tries.load(Relaxed) <= 4, "they were tried over and over");
-        // A second later they are tried again.
+        // They are retried after a second.
         disk.fail(|_| false);
         world.sleep(1_100_000_000).await;
         for block in 200..210 {

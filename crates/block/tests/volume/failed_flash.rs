@@ -1,4 +1,4 @@
-//! What a volume does after its flash has failed a write.
+//! A volume after a failed write of its flash.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -34,7 +34,7 @@ impl Pair {
         Self { flash, disk, volume }
     }
 
-    /// No write of the flash succeeds any more, as a read finds out that brings a block in.
+    /// Makes all writes of the flash fail, and triggers one by a read miss.
     fn fail(&self) {
         self.flash.fail(|request| matches!(request, Request::Write { .. }));
         pollster::block_on(self.volume.read(1000 * BLOCK, BLOCK as usize)).unwrap();
@@ -42,7 +42,7 @@ impl Pair {
     }
 }
 
-/// Flushes used to fail although flash held no data that they had to make durable: a file system would have become read-only.
+/// Flushes without dirty data on flash must succeed, or a file system would become read-only.
 #[test]
 fn flushes_that_need_only_the_disk_succeed_after_the_flash_has_failed() {
     for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround] {
@@ -60,7 +60,7 @@ fn flushes_that_need_only_the_disk_succeed_after_the_flash_has_failed() {
             pair.volume.write(7 * BLOCK, data(8), true).await.unwrap();
             assert_eq!(pair.volume.read(5 * BLOCK, 1024).await.unwrap()[..], [5; 1024]);
             assert_eq!(pair.volume.read(7 * BLOCK, 1024).await.unwrap()[..], [8; 1024]);
-            // The clean state cannot be recorded any more, and does not have to be.
+            // The clean state can no longer be recorded and does not have to be.
             pair.volume.clean().await.unwrap();
             assert!(!pair.disk.places_of(&[5; 16]).is_empty());
             pair.volume.flush().await.unwrap();
@@ -72,7 +72,7 @@ fn flushes_that_need_only_the_disk_succeed_after_the_flash_has_failed() {
     }
 }
 
-/// What was not durable when the flash failed kept all that was to be cleaned with it from the disk.
+/// Uncommitted blocks must not prevent the cleaning of committed ones in the same run.
 #[test]
 fn blocks_committed_before_flash_failed_are_cleaned() {
     let pair = Pair::new(&config());
@@ -85,7 +85,7 @@ fn blocks_committed_before_flash_failed_are_cleaned() {
     assert_eq!((has(5), has(6), pair.volume.stats().dirty_blocks), (true, false, 1));
 }
 
-/// Flash has what was acknowledged in the meantime, and cannot be made to keep it.
+/// Flash has acknowledged data that cannot be made durable.
 #[test]
 fn flushes_that_need_a_failed_flash_fail() {
     let pair = Pair::new(&config());
@@ -103,7 +103,7 @@ fn flushes_that_need_a_failed_flash_fail() {
     assert_eq!(told.kind(), VolumeErrorKind::Flash);
 }
 
-/// An older block must reach the disk first, and its cleaning cannot be recorded.
+/// An older dirty block would have to reach the disk first, and its cleaning cannot be recorded.
 #[test]
 fn ordered_volume_with_failed_flash_accepts_writes_if_nothing_older_is_dirty() {
     let pair = Pair::new(&VolumeConfig { ordered: true, ..config() });
@@ -124,9 +124,9 @@ fn ordered_volume_with_failed_flash_accepts_writes_if_nothing_older_is_dirty() {
     });
 }
 
-/// They failed until the volume was opened again, though the disk has all that such a cache has.
+/// The disk has all data in these modes.
 #[test]
-fn writes_of_cached_blocks_failed_in_the_modes_that_need_no_flash() {
+fn failed_flash_permits_writes_of_cached_blocks_in_modes_without_dirty_blocks() {
     for mode in [Mode::WriteThrough, Mode::WriteAround] {
         let tuning = Tuning { mode, ..config().tuning };
         let pair = Pair::new(&VolumeConfig { tuning, ..config() });
@@ -163,9 +163,9 @@ fn writes_of_cached_blocks_failed_in_the_modes_that_need_no_flash() {
     }
 }
 
-/// Which superblock counts is not known then, and with it whether clean blocks are believed after a crash.
+/// It is unknown which superblock is in force, and so whether recovery restores clean blocks.
 #[test]
-fn a_flash_that_fails_while_the_mode_is_changed_brings_nothing_stale_back() {
+fn flash_failure_during_mode_change_restores_no_outdated_blocks() {
     let modes = [
         [Mode::WriteBack, Mode::WriteThrough],
         [Mode::WriteThrough, Mode::WriteBack],
@@ -188,7 +188,7 @@ fn fails_while_modes_change(modes: [Mode; 2], first: u64, for_good: bool) -> boo
     let Pair { flash, disk, volume } = Pair::new(&VolumeConfig { tuning: tuning(modes[0]), ..config() });
     let asked = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&asked);
-    // What a block may read as: the last write that was acknowledged, or one that failed since.
+    // Permitted contents of a block: the last acknowledged write, or a later failed one.
     let mut may_be = [const { Vec::<u8>::new() }; 5];
     let is_one_of = |volume: &Volume, may_be: &[Vec<u8>; 5], when: &str| {
         for (block, values) in (0..).zip(may_be) {
@@ -230,9 +230,9 @@ fn fails_while_modes_change(modes: [Mode; 2], first: u64, for_good: bool) -> boo
     asked.load(SeqCst) > first
 }
 
-/// Blocks that no commit covered could not be committed any more, so nothing at all was cleaned.
+/// Committed epochs are destaged although uncommitted blocks remain.
 #[test]
-fn an_ordered_flash_that_failed_kept_from_the_disk_what_it_had_committed() {
+fn committed_epochs_of_a_failed_flash_are_destaged() {
     let pair = Pair::new(&VolumeConfig { ordered: true, ..config() });
     pollster::block_on(async {
         for byte in 1..4_u8 {
@@ -248,9 +248,9 @@ fn an_ordered_flash_that_failed_kept_from_the_disk_what_it_had_committed() {
     assert_eq!([1, 2, 3, 9].map(on_disk), [vec![BLOCK], vec![2 * BLOCK], vec![3 * BLOCK], vec![]]);
 }
 
-/// It failed, though the next one went to the disk.
+/// The write is repeated without the flash.
 #[test]
-fn the_write_during_which_the_flash_failed_was_refused() {
+fn write_during_flash_failure_goes_to_the_disk() {
     for flushed in [false, true] {
         let Pair { flash, disk, volume } = Pair::new(&config());
         pollster::block_on(async {
@@ -260,7 +260,7 @@ fn the_write_during_which_the_flash_failed_was_refused() {
             volume.write(10 * BLOCK, eight(1), flushed).await.unwrap();
             assert_eq!(volume.stats().health, Health::FlashFailed);
             assert_eq!(disk.places_of(&[1; 16]).len(), 8);
-            // One of these is on the flash only, and recovery would restore it from there.
+            // Blocks that are only on flash, from where recovery would restore them.
             let told = volume.write(4 * BLOCK, eight(2), false).await.unwrap_err();
             assert_eq!(told.kind(), VolumeErrorKind::Flash);
             volume.flush().await.unwrap();
@@ -276,8 +276,7 @@ fn the_write_during_which_the_flash_failed_was_refused() {
     }
 }
 
-/// The blocks were considered unknown to flash: the trim succeeded, later writes went to the disk, and after a crash the commit whose
-/// flush had failed took effect.
+/// A commit with a failed flush may still take effect after a crash, so blocks in it count as recorded on flash.
 #[test]
 fn blocks_recorded_by_a_commit_with_a_failed_flush_do_not_overwrite_newer_writes() {
     for (block, is_dirty) in [(5, true), (1000, false)] {
@@ -288,7 +287,7 @@ fn blocks_recorded_by_a_commit_with_a_failed_flush_do_not_overwrite_newer_writes
         pollster::block_on(async {
             volume.read(1000 * BLOCK, BLOCK as usize).await.unwrap();
             flash.fail(|request| matches!(request, Request::Flush));
-            // It is on its way with the other one.
+            // Committed together with the other one.
             assert_eq!(volume.write(5 * BLOCK, data(1), true).await.unwrap_err().kind(), kind);
             let trimmed = volume.trim(offset, BLOCK).await.is_ok();
             let written = volume.write(offset, data(2), false).await.and(volume.flush().await).is_ok();
@@ -298,7 +297,7 @@ fn blocks_recorded_by_a_commit_with_a_failed_flush_do_not_overwrite_newer_writes
                 let (volume, _) = Volume::open(flash, disk, Arc::new(SystemTimer::default())).await.unwrap();
                 assert_eq!(volume.read(offset, 512).await.unwrap()[0], 2, "dirty: {is_dirty}");
             }
-            assert!(!trimmed, "flash cannot be told that the block left it");
+            assert!(!trimmed, "the removal of the block cannot be recorded");
         });
     }
 }

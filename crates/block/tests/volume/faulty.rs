@@ -7,14 +7,14 @@ use device::wrap::{FaultDevice, Faults};
 use device::{Completion, Counters, Device, Geometry, MemoryDevice, Request};
 use flashwright_block::volume::{Volume, VolumeConfig};
 
-/// Passes requests on to memory, but for those that are to fail.
+/// Forwards requests to memory, except those selected to fail.
 pub struct Faulty {
     pub memory: Arc<MemoryDevice>,
     device: FaultDevice,
 }
 
 impl Faulty {
-    /// None fails yet.
+    /// No request fails.
     pub fn new(bytes: u64) -> Arc<Self> {
         Self::over(Arc::new(MemoryDevice::new(bytes)))
     }
@@ -30,7 +30,7 @@ impl Faulty {
         self.device.fail_where(fails);
     }
 
-    /// Where blocks of 4 KiB lie that begin with `bytes`.
+    /// Offsets of the 4 KiB blocks that begin with `bytes`.
     pub fn places_of(&self, bytes: &[u8]) -> Vec<u64> {
         let end = self.memory.geometry().capacity_bytes;
         let begins_so = |&offset: &u64| {
@@ -42,7 +42,7 @@ impl Faulty {
     }
 }
 
-/// A volume made on two devices, and opened.
+/// Creates a volume on two devices and opens it.
 pub async fn opened(
     (flash, disk): (Arc<dyn Device>, Arc<dyn Device>),
     config: &VolumeConfig,

@@ -1,4 +1,4 @@
-//! How many flushes of flash the promise costs. Counted, not timed.
+//! The number of flash flushes, by counting, not timing.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use flashwright_block::volume::{Volume, VolumeConfig};
 
 use crate::world::{Shape, World, config};
 
-/// Flushes of flash, and flushes that clients had acknowledged.
+/// Number of flash flushes, and of acknowledged client flushes.
 fn count(clients: u64, flush_ns: u64) -> (u64, u64) {
     // No client waits for the disk, so all of them wait for the flash together.
     let world = World::new(clients, Shape { flush_ns, flash_bytes: 16 << 20, ..Shape::default() });
@@ -39,7 +39,7 @@ fn client_flushes_share_flash_flushes_of_at_most_one_each() {
         for clients in [2, 8, 32] {
             let (flash, acknowledged) = count(clients, flush_ns);
             assert_eq!(acknowledged, 40 * clients);
-            // While one flush is under way the others gather for the next.
+            // While one flush is in flight, the others wait for the next.
             assert!(
                 flash * clients <= 4 * acknowledged,
                 "{clients} clients: {flash} flushes for {acknowledged}"
@@ -50,7 +50,7 @@ fn client_flushes_share_flash_flushes_of_at_most_one_each() {
 }
 
 #[test]
-fn writes_alone_cost_one_in_so_many_and_flushes_with_nothing_to_say_none() {
+fn writes_flush_rarely_and_empty_flushes_never() {
     let world = World::new(3, Shape::default());
     let volume = world.volume(&config());
     let before = world.flash.counters().flushes;
@@ -60,7 +60,7 @@ fn writes_alone_cost_one_in_so_many_and_flushes_with_nothing_to_say_none() {
         }
     };
     world.run(work(volume.clone()));
-    // Each of the writes took a block of notes, and notes are emptied when three quarters of their ring are used.
+    // Each write takes a block of the intent log, which is emptied when three quarters of it are used.
     let most = 100 * 4 / (3 * volume.superblock().layout.intent_log_blocks());
     assert!(world.flash.counters().flushes - before <= most, "more than {most}");
     let before = world.flash.counters().flushes;
@@ -70,9 +70,9 @@ fn writes_alone_cost_one_in_so_many_and_flushes_with_nothing_to_say_none() {
     assert_eq!(world.flash.counters().flushes, before + 1);
 }
 
-/// Pages come back with commits; a client that never flushes must not make one for each of his writes.
+/// Commits free pages; a client that never flushes must not cause one per write.
 #[test]
-fn a_client_that_never_flushes_costs_a_flush_for_many_writes() {
+fn client_without_flushes_causes_one_flush_per_many_writes() {
     let world = World::new(4, Shape::default());
     let volume = world.volume(&config());
     let before = world.flash.counters().flushes;
@@ -87,10 +87,9 @@ fn a_client_that_never_flushes_costs_a_flush_for_many_writes() {
     assert!(flushes * 32 <= 4000, "{flushes} flushes for 4000 writes");
 }
 
-/// Cleaning used to commit the blocks that it was about to send to the disk, although a client commit followed a moment later, and again
-/// the changes made during that commit.
+/// Cleaning waits for client commits that are expected soon, instead of committing itself.
 #[test]
-fn cleaning_flushed_the_flash_though_clients_did_so_all_the_time() {
+fn cleaning_uses_commits_of_clients_that_flush_often() {
     // With 0, new dirty blocks are cleaned immediately.
     for (writes_a_flush, dirty_percent) in [(4, 20), (16, 20), (64, 20), (4, 0), (16, 0)] {
         let world = World::new(5, Shape { flash_bytes: 16 << 20, disk_bytes: 64 << 20, ..Shape::default() });
@@ -120,9 +119,9 @@ fn cleaning_flushed_the_flash_though_clients_did_so_all_the_time() {
     }
 }
 
-/// They were cleaned together, which took a flush of flash that the one did not need.
+/// Cleaning them together would need an additional flush of the flash.
 #[test]
-fn a_committed_block_took_neighbours_along_to_the_disk_that_were_not() {
+fn committed_block_is_cleaned_without_uncommitted_neighbours() {
     let world = World::new(6, Shape::default());
     let tuning = Tuning { dirty_percent: 20, lazy_depth: 0, cleanings_total: 1, ..config().tuning };
     let volume = world.volume(&VolumeConfig { tuning, ..config() });
@@ -138,12 +137,12 @@ fn a_committed_block_took_neighbours_along_to_the_disk_that_were_not() {
         for block in 8..16 {
             write(block).await;
         }
-        // Nobody is going to flush again.
+        // No further client flush is expected.
         clock.sleep(2_000_000_000).await;
         let before = flash.counters().flushes;
         assert!(volume.upkeep().await.unwrap());
         assert_eq!((volume.stats().counters.cleanings, flash.counters().flushes - before), (8, 0));
-        // The other blocks require it, so it ends.
+        // The other blocks require a commit, so the cleaning makes one.
         while volume.upkeep().await.unwrap() {}
         assert_eq!((volume.stats().dirty_blocks, flash.counters().flushes - before), (0, 1));
     });

@@ -1,4 +1,4 @@
-//! The decoders, given anything.
+//! Decoders with arbitrary input.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 use crate::world::config;
 
-/// Any record; many of pages and blocks that there are.
+/// Arbitrary records, many with existing pages and blocks.
 fn records() -> impl Strategy<Value = Vec<Record>> {
     let page = prop_oneof![9 => 0..200_u32, 1 => any::<u32>()];
     let block = prop_oneof![9 => 0..1024_u64, 1 => 0..1_u64 << 48];
@@ -45,7 +45,7 @@ fn units_of(records: &[Record]) -> Vec<u8> {
     units
 }
 
-/// A volume whose only table block holds these units, closed.
+/// A closed volume whose only table block has these units.
 fn with_table(format: u32, ordered: bool, units: &[u8]) -> (Arc<dyn Device>, Arc<dyn Device>) {
     let flash: Arc<dyn Device> = Arc::new(MemoryDevice::new(1 << 20));
     let disk: Arc<dyn Device> = Arc::new(MemoryDevice::new(4 << 20));
@@ -92,7 +92,7 @@ proptest! {
         }
     }
 
-    /// A superblock with a correct checksum and any content is decoded to the content that encodes to it, or refused with a reason.
+    /// A superblock with a correct checksum and arbitrary contents is decoded to contents that encode to it, or refused with a reason.
     #[test]
     fn any_superblock_is_read_or_refused(words in proptest::collection::vec((0..62_usize, any::<u64>()), 0..6), small in any::<bool>()) {
         let (flash, _) = with_table(FORMAT_VERSION, false, &[]);
@@ -109,8 +109,8 @@ proptest! {
         }
     }
 
-    /// A table with correct checksums and any content is loaded or refused as damaged, and never accepted with entries that its format
-    /// cannot express.
+    /// A table with correct checksums and arbitrary contents is loaded or refused as damaged, and never accepted with entries that its
+    /// format cannot express.
     #[test]
     fn any_table_is_opened_or_refused(records in records(), ordered in any::<bool>(), raw in any::<bool>()) {
         for format in OLDEST_FORMAT..=FORMAT_VERSION {
@@ -134,7 +134,7 @@ proptest! {
     }
 
     #[test]
-    fn a_block_of_anything_is_no_block(bytes in proptest::collection::vec(any::<u8>(), JOURNAL_BLOCK_BYTES), kind in 0..3_usize) {
+    fn arbitrary_bytes_are_not_decoded_as_a_block(bytes in proptest::collection::vec(any::<u8>(), JOURNAL_BLOCK_BYTES), kind in 0..3_usize) {
         let kind = [BlockKind::Journal, BlockKind::IntentLog, BlockKind::Table][kind];
         prop_assert!(decode(kind, 9, &bytes).is_none());
     }

@@ -1,5 +1,4 @@
-//! A journal that is as full as it may be, and as much again that waits for a commit: the table that makes room ends with a
-//! commit of its own.
+//! A full journal with a maximum of pending changes: the table that frees it ends with a commit of its own.
 
 use device::IoBuffer;
 use flashwright_block::volume::Volume;
@@ -13,7 +12,7 @@ async fn write(volume: &Volume, block: u64, blocks: u64, byte: u8) {
     volume.write(block * BLOCK, data, false).await.unwrap();
 }
 
-/// Commits of a block each, until the next one would need a table first: a quarter is kept for that.
+/// Makes commits of one block each until the next one would need a table. A quarter of the journal is reserved for that commit.
 async fn fill_journal(volume: &Volume) {
     while volume.stats().journal_used_blocks < volume.stats().journal_blocks * 3 / 4 {
         write(volume, 0, 1, 1).await;
@@ -36,10 +35,10 @@ fn is_found_again(world: &World, volume: Volume, blocks: u64, byte: u8) {
     });
 }
 
-/// It was a block too large, and every flush failed from then on.
+/// If the commit were a block too large, every later flush would fail.
 #[test]
-fn a_commit_of_all_that_may_wait_for_one_fits_behind_a_table() {
-    // Of a journal of sixteen blocks a quarter is four, of 252 units each.
+fn commit_of_maximum_pending_changes_fits_after_a_table() {
+    // In a journal of sixteen blocks a quarter is four blocks of 252 units each.
     const BLOCKS: u64 = 252;
     let (world, volume) = with_smallest_journal();
     let volume = world.run(async move {
@@ -57,10 +56,10 @@ fn a_commit_of_all_that_may_wait_for_one_fits_behind_a_table() {
     is_found_again(&world, volume, BLOCKS, 2);
 }
 
-/// Each found room for itself before any of them had taken it. No flush ended well from then on, and the flash was refused
-/// as damaged after the end of the program.
+/// Each write must reserve journal space before it waits; otherwise the pending changes exceed a commit, and no flush succeeds
+/// any more.
 #[test]
-fn writes_at_once_do_not_change_more_than_a_commit_has_room_for() {
+fn concurrent_writes_do_not_exceed_the_capacity_of_a_commit() {
     const WRITERS: u64 = 48;
     for flushes in [false, true] {
         let (world, volume) = with_smallest_journal();
@@ -77,7 +76,7 @@ fn writes_at_once_do_not_change_more_than_a_commit_has_room_for() {
         });
         let writers: Vec<_> = writers.collect();
         world.simulation.run_until_idle();
-        assert!(writers.iter().all(|writer| writer.result().is_some()), "somebody waits for ever");
+        assert!(writers.iter().all(|writer| writer.result().is_some()), "a request never completes");
         is_found_again(&world, volume, WRITERS * 64, 3);
     }
 }

@@ -1,4 +1,4 @@
-//! What is known to be zeros, and ranges that are made so.
+//! Holes, and ranges that are zeroed.
 
 use device::{Device, IoBuffer, IoSlice};
 use flashwright_block::sets::Mode;
@@ -15,13 +15,13 @@ fn noise(random: &mut StdRng, len: u64) -> IoSlice {
     IoBuffer::copy_of(&vec![random.random_range(1..=255); len as usize]).into()
 }
 
-/// Where each hole begins and ends.
+/// Start and end of each hole.
 fn holes(volume: &Volume) -> Vec<(u64, u64)> {
     volume.holes(0, SIZE).unwrap().into_iter().map(|hole| (hole.start, hole.end)).collect()
 }
 
 #[test]
-fn a_dirty_block_over_a_hole_of_the_disk_is_data_and_so_it_is_once_it_is_on_the_disk() {
+fn dirty_block_over_a_hole_is_data_before_and_after_cleaning() {
     let world = World::new(1, Shape { disk_block: 4096, ..Shape::default() });
     let volume = world.volume(&config());
     assert_eq!(holes(&volume), [(0, SIZE)]);
@@ -43,7 +43,7 @@ fn a_dirty_block_over_a_hole_of_the_disk_is_data_and_so_it_is_once_it_is_on_the_
     assert!(volume.holes(SIZE, 512).is_err());
 }
 
-/// Whatever is asked of it: a hole reads as zeros, and a range that was made zeros does.
+/// A hole reads as zeros, and so does a zeroed range, after any history.
 #[test]
 fn reported_holes_read_as_zeros_after_any_history() {
     for (seed, mode) in (0..).zip([Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround, Mode::WriteOnly]) {
@@ -87,7 +87,7 @@ fn reported_holes_read_as_zeros_after_any_history() {
 }
 
 #[test]
-fn zeros_that_may_be_holes_give_the_disk_its_space_back() {
+fn unmap_frees_space_on_the_disk() {
     let world = World::new(3, Shape::default());
     let volume = world.volume(&config());
     let disk = world.disk.clone();
@@ -99,14 +99,14 @@ fn zeros_that_may_be_holes_give_the_disk_its_space_back() {
         volume.unmap(0, 1 << 20, true).await.unwrap();
         let read = volume.read(0, 1 << 20).await.unwrap();
         assert!(read.iter().all(|&byte| byte == 0));
-        // The block that was dirty is zeros on flash: the disk has what it held before, should the power fail.
+        // The dirty block is zeroed on flash: the disk may expose its older contents after a power cut.
         assert_eq!(disk.hole_in(0..1 << 20), Some(64 << 10..1 << 20));
         assert_eq!(volume.stats().dirty_blocks, 1);
     });
 }
 
 #[test]
-fn an_ordered_volume_writes_its_zeros() {
+fn ordered_volume_unmaps_by_writing_zeros() {
     let world = World::new(4, Shape::default());
     let volume = world.volume(&VolumeConfig { ordered: true, ..config() });
     assert!(!volume.unmaps());

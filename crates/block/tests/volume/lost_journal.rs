@@ -1,4 +1,4 @@
-//! Journal blocks lost after they were on flash: detectable and undetectable cases.
+//! Lost journal blocks: detectable and undetectable cases.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::world::{Shape, World, config};
 const BLOCK: u64 = 4096;
 const COMMITS: u64 = 6;
 
-/// A cache that was cut off after a few commits of a block each.
+/// A volume that was killed after a few commits of one block each.
 fn cut_off() -> (World, Layout) {
     let world = World::new(1, Shape::default());
     let volume = world.volume(&config());
@@ -26,7 +26,7 @@ fn cut_off() -> (World, Layout) {
     (world, layout)
 }
 
-/// The journal's blocks that hold anything, by their place.
+/// The used blocks of the journal, by position.
 fn written(world: &World, layout: &Layout) -> Vec<u64> {
     let at = |place: u64| layout.journal_offset() + place * BLOCK;
     let read = |place: u64| {
@@ -47,9 +47,9 @@ fn lose(world: &World, layout: &Layout, place: u64) {
     world.run(async move { flash.start(request).await }).unwrap();
 }
 
-/// The journal ended there, and what later flushes had acknowledged was gone without a word.
+/// Otherwise the journal would end there, and later acknowledged flushes would be lost silently.
 #[test]
-fn a_block_of_the_journal_that_is_lost_before_later_ones_is_damage() {
+fn lost_journal_block_before_later_ones_is_damage() {
     let count = written(&cut_off().0, &cut_off().1).len();
     assert_eq!(count as u64, COMMITS);
     for lost in 0..count {
@@ -58,7 +58,7 @@ fn a_block_of_the_journal_that_is_lost_before_later_ones_is_damage() {
         let (flash, disk) = (Arc::clone(&world.flash), world.disk.clone());
         let timer = Arc::new(world.simulation.world());
         let opened = world.run(Volume::open(flash, disk, timer));
-        // The last is as if it had never been written, and so is the one before it, which may have been cut off under way.
+        // The last block may be missing because it was never written, and the one before because its commit was in flight.
         if lost + 2 >= count {
             let found = opened.unwrap().1;
             assert_eq!((found.commits, found.blocks), (lost as u64, lost as u64));
@@ -70,9 +70,9 @@ fn a_block_of_the_journal_that_is_lost_before_later_ones_is_damage() {
     }
 }
 
-/// The journal's rest was not read at all once, and then every sector of it had to be readable.
+/// Opening does not need sectors beyond the end.
 #[test]
-fn a_sector_beyond_the_journal_s_end_that_cannot_be_read_keeps_nothing_from_being_opened() {
+fn unreadable_sector_beyond_the_journal_end_is_ignored() {
     for is_lost in [false, true] {
         let (flash, disk) = (Faulty::new(4 << 20), Arc::new(MemoryDevice::new(8 << 20)));
         let open = || Volume::open(flash.clone(), disk.clone(), Arc::new(SystemTimer::default()));

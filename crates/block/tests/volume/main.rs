@@ -1,4 +1,4 @@
-//! The volume in virtual time: compared with a plain model, its number of flushes, and its refusals.
+//! The volume in virtual time: compared with a simple model, its number of flushes, and its refusals.
 
 #![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
 
@@ -6,30 +6,30 @@ mod bad_pages;
 mod cleaning;
 mod closing;
 mod counts;
+mod dropped_requests;
+mod dropped_tables;
 mod failed_disk;
 mod failed_flash;
 mod faulty;
 mod flushes;
 mod format;
 mod full_journal;
-mod given_up;
-mod given_up_tables;
 mod holes;
+mod interrupted_recoveries;
 mod lost_journal;
+mod model;
 mod ordered;
 mod pace;
 mod pairing;
 mod partial;
 mod read_misses;
 mod recency;
-mod recovered_often;
 mod refusals;
 mod settings;
 mod short_requests;
 mod slot_queue;
-mod stale_notes;
+mod stale_log_entries;
 mod threads;
-mod twin;
 mod unflushed;
 mod unreadable;
 mod world;

@@ -22,7 +22,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// A killed cache; the first commit after its recovery flushes the disk.
+    /// A killed volume; the first commit after its recovery flushes the disk.
     async fn killed() -> Self {
         let pair =
             Self { flash: Arc::new(MemoryDevice::new(4 << 20)), disk: Arc::new(MemoryDevice::new(8 << 20)) };
@@ -38,11 +38,11 @@ impl Pair {
     }
 }
 
-/// The commit's epoch was left standing, so the older version stayed, and the next commit told both as of one epoch. After a
-/// crash the one on the lower page was served, and written to the disk over what a flush had acknowledged.
+/// The failed commit's epoch must be removed: otherwise both versions would get the same epoch, and recovery could restore the older
+/// one.
 #[test]
 fn flush_survives_a_failed_commit_of_an_older_version_of_its_block() {
-    // A note that records the older version is another way for its page to be restored.
+    // An intent log entry with the older version is another way for its page to be restored.
     for is_noted in [false, true] {
         pollster::block_on(async {
             let pair = Pair::killed().await;

@@ -1,4 +1,4 @@
-//! What clients notice of cleaning.
+//! The effect of cleaning on client latencies.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,8 +9,8 @@ use flashwright_block::volume::{Volume, VolumeConfig};
 
 use crate::world::{Shape, World, config};
 
-/// Latencies of reads of blocks that are not cached (`misses`) or are, while dirty blocks all over the disk are cleaned;
-/// sorted. And the seconds that the cleaning of 600 blocks took, none beside another, and the writes of the disk.
+/// Sorted latencies of reads of uncached blocks (`misses`) or of cached ones, while dirty blocks all over the disk are cleaned. Also
+/// the seconds to clean 600 blocks, which are not adjacent, and the number of disk writes.
 fn reads_while_cleaning(misses: bool, gate_ms: u32, clean: bool) -> (Vec<u64>, u64, u64) {
     let shape = Shape { flash_bytes: 8 << 20, disk_bytes: 64 << 20, ..Shape::default() };
     let world = World::new(1, shape);
@@ -57,7 +57,7 @@ fn reads_while_cleaning(misses: bool, gate_ms: u32, clean: bool) -> (Vec<u64>, u
     (latencies, seconds, volume.stats().counters.disk_writes)
 }
 
-/// So that reads do not fall into step with the cleaning.
+/// Random pauses, so that reads are not in step with the cleaning.
 fn sleeper_jitter(read: u64) -> u64 {
     read * 7_919_381 % 20_000_000
 }
@@ -67,14 +67,14 @@ fn p99(sorted: &[u64]) -> u64 {
 }
 
 #[test]
-fn cleaning_at_full_speed_less_than_doubles_what_hits_take() {
+fn unlimited_cleaning_less_than_doubles_hit_latency() {
     let (quiet, ..) = reads_while_cleaning(false, 0, false);
     let (busy, ..) = reads_while_cleaning(false, 0, true);
     assert!(p99(&busy) <= 2 * p99(&quiet), "{} ns instead of {}", p99(&busy), p99(&quiet));
 }
 
 #[test]
-fn with_a_gate_misses_are_held_up_less_and_cleaning_still_ends() {
+fn latency_gate_lowers_miss_latency_and_cleaning_ends() {
     let (quiet, ..) = reads_while_cleaning(true, 0, false);
     let (full, fast, _) = reads_while_cleaning(true, 0, true);
     let (gated, slow, writes) = reads_while_cleaning(true, 8, true);
@@ -89,13 +89,13 @@ fn with_a_gate_misses_are_held_up_less_and_cleaning_still_ends() {
         gated.len()
     );
     assert!(slow > fast && slow < 600, "cleaning took {fast} and {slow} s");
-    // What was on its way when the gate closed was written again.
+    // Runs in flight when the gate closed were written again.
     assert_eq!(writes, 600);
 }
 
-/// The setting was available to tests only, and was not stored.
+/// The setting is stored in the superblock.
 #[test]
-fn the_latency_gate_is_a_setting_like_others_and_is_remembered() {
+fn latency_gate_survives_reopening() {
     let world = World::new(1, Shape::default());
     let volume = world.volume(&config());
     let used = |volume: &Volume| {

@@ -1,4 +1,4 @@
-//! Flash and disk that do not belong together, or not any more, and how that is noticed.
+//! Flash and disk that do not belong together.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ struct Cached {
 }
 
 impl Cached {
-    /// Of a file that takes marks, if there are any.
+    /// `None` if the file system has no extended attributes.
     #[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
     fn new(uuid: u128) -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
@@ -93,9 +93,9 @@ fn write_alone(path: &Path, offset: u64, bytes: &[u8]) {
     file.set_modified(before + std::time::Duration::from_millis(1)).unwrap();
 }
 
-/// Its dirty blocks were written over the other's disk, after a crash and after a close.
+/// Its dirty blocks must not overwrite another cache's disk, after a crash or a close.
 #[test]
-fn a_cache_was_flushed_to_the_disk_of_another_cache() {
+fn disk_of_another_cache_is_refused() {
     let (Some(one), Some(other)) = (Cached::new(0x11), Cached::new(0x22)) else { return };
     for is_closed in [false, true] {
         let volume = one.open();
@@ -113,7 +113,7 @@ fn a_cache_was_flushed_to_the_disk_of_another_cache() {
 }
 
 #[test]
-fn a_foreign_disk_of_the_same_size_and_with_equal_ends_was_taken_for_the_caches() {
+fn foreign_disk_of_equal_size_and_ends_is_refused() {
     let Some(cached) = Cached::new(7) else { return };
     let volume = cached.open();
     write(&volume, MIDDLE, 1);
@@ -131,9 +131,9 @@ fn a_foreign_disk_of_the_same_size_and_with_equal_ends_was_taken_for_the_caches(
     assert_eq!(OsIdentity::of(&foreign).mark(), Some(7));
 }
 
-/// With everything dirty there is nothing clean to compare.
+/// If every cached block is dirty, there are no clean ones to compare.
 #[test]
-fn a_disk_written_in_its_middle_after_a_crash_was_called_sound() {
+fn disk_written_in_its_middle_after_a_crash_is_refused() {
     let Some(cached) = Cached::new(7) else { return };
     write(&cached.open(), MIDDLE, 1);
     assert!(!cached.superblock().clean && cached.superblock().disk.is_current);
@@ -142,7 +142,7 @@ fn a_disk_written_in_its_middle_after_a_crash_was_called_sound() {
 }
 
 #[test]
-fn a_disk_written_in_its_middle_after_a_close_was_called_sound() {
+fn disk_written_in_its_middle_after_a_close_is_refused() {
     let Some(cached) = Cached::new(7) else { return };
     let volume = cached.open();
     write(&volume, MIDDLE, 1);
@@ -161,7 +161,7 @@ fn disk_changed_by_its_own_cache_is_accepted() {
     assert!(cached.superblock().disk.is_current);
     write(&volume, 0, 1);
     pollster::block_on(volume.clean()).unwrap();
-    assert!(!cached.superblock().disk.is_current, "flash was told before the disk was written");
+    assert!(!cached.superblock().disk.is_current, "the superblock was updated before the disk write");
     drop(volume);
     let volume = cached.open();
     pollster::block_on(volume.trim(MIDDLE, 1 << 20)).unwrap();
@@ -170,9 +170,9 @@ fn disk_changed_by_its_own_cache_is_accepted() {
     assert_eq!(byte_at(&cached.open(), 0), 1);
 }
 
-/// It was served from flash as it had been, and the newer block of the disk was never seen.
+/// The cached copy must not hide the newer block of the disk.
 #[test]
-fn a_disk_taken_all_the_same_shows_what_was_written_to_it_and_what_is_dirty() {
+fn forced_disk_shows_its_own_writes_and_dirty_blocks() {
     let Some(cached) = Cached::new(7) else { return };
     let volume = cached.open();
     write(&volume, MIDDLE, 1);
@@ -190,9 +190,9 @@ fn a_disk_taken_all_the_same_shows_what_was_written_to_it_and_what_is_dirty() {
     assert_eq!((byte_at(&volume, MIDDLE), byte_at(&volume, MIDDLE + 8192)), (9, 2));
 }
 
-/// An older program knows neither mark nor time, and writes zeros in their place.
+/// An older program writes zeros instead of mark and time.
 #[test]
-fn a_cache_that_an_older_program_made_is_paired_when_it_is_opened() {
+fn volume_of_an_older_program_is_paired_at_opening() {
     let Some(cached) = Cached::new(7) else { return };
     let mut superblock = cached.superblock();
     OsIdentity::of(&cached.disk()).remove_mark(7);
@@ -208,9 +208,9 @@ fn a_cache_that_an_older_program_made_is_paired_when_it_is_opened() {
     assert_eq!(OsIdentity::of(&cached.disk()).mark(), Some(7));
 }
 
-/// A file system that is mounted changes its superblock, and that was not among the 64 blocks that were looked at.
+/// Mounting a file system changes its superblock, so all clean blocks at the disk's start are compared.
 #[test]
-fn three_changed_blocks_at_the_beginning_of_a_disk_were_not_noticed_after_a_crash() {
+fn changed_blocks_at_the_disk_start_are_detected_after_a_crash() {
     let (flash, disk) = (Arc::new(MemoryDevice::new(32 << 20)), Arc::new(MemoryDevice::new(64 << 20)));
     let timer = || Arc::new(SystemTimer::default());
     pollster::block_on(async {

@@ -18,8 +18,8 @@ fn is_ready(future: Pin<&mut impl Future>) -> bool {
     future.poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 
-/// Each saw that there was memory for one more before any of them had taken it. No table had room for all of them, and no cache
-/// that had them could be closed.
+/// Each write must reserve space for its partial block: otherwise a table could not hold all of them, and the volume could not be
+/// closed.
 #[test]
 fn concurrent_sector_writes_create_no_more_partial_blocks_than_a_table_can_record() {
     let gate = Arc::new(GateDevice::new(Arc::new(MemoryDevice::new(32 << 20))));

@@ -12,11 +12,11 @@ use crate::world::{Shape, World, config};
 
 const BLOCK: u64 = 4096;
 
-/// Reads blocks of the disk once each, a block with a request, in an order that is no stream.
+/// Reads each block of the disk once, one per request, in an order that is not sequential.
 async fn read_each(volume: &Volume, blocks: std::ops::Range<u64>) {
     let count = blocks.end - blocks.start;
     for number in 0..count {
-        // Odd, and so prime to a power of two.
+        // Odd, and so coprime to a power of two.
         let block = blocks.start + number * 389 % count;
         volume.read(block * BLOCK, BLOCK as usize).await.unwrap();
     }
@@ -28,7 +28,7 @@ fn read_hits_of_a_shifted_working_set(config: &VolumeConfig) -> (u64, Stats) {
     let upkept = volume.clone();
     world.simulation.spawn(async move { upkept.run_upkeep().await });
     world.run(async move {
-        // More than the cache holds, all of it committed. Then a working set that fits.
+        // Fills the cache with committed blocks, then reads a working set that fits.
         read_each(&volume, 0..2048).await;
         volume.flush().await.unwrap();
         for _ in 0..4 {
@@ -42,7 +42,7 @@ fn read_hits_of_a_shifted_working_set(config: &VolumeConfig) -> (u64, Stats) {
     })
 }
 
-/// The cache used to insert as many blocks as there were spare pages, and then none until a client flushed.
+/// Insertions must commit when pages run short, and not wait for a client's flush.
 #[test]
 fn full_cache_adapts_to_a_new_working_set_without_writes() {
     for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround] {
@@ -54,18 +54,18 @@ fn full_cache_adapts_to_a_new_working_set_without_writes() {
     }
 }
 
-/// A table makes room, and the upkeep writes it.
+/// The upkeep writes the table that frees the journal.
 #[test]
-fn a_full_cache_goes_over_to_what_is_read_now_although_its_journal_is_full() {
+fn full_cache_adapts_to_a_new_working_set_with_a_full_journal() {
     let smallest = VolumeConfig { journal_bytes: Some(0), ..config() };
     let (hits, stats) = read_hits_of_a_shifted_working_set(&smallest);
     assert_eq!(hits, 256);
     assert!(stats.io.checkpoints > 0, "the journal never filled up");
 }
 
-/// They counted as blocks that replaced others, and those had left for nothing.
+/// They must not evict other blocks.
 #[test]
-fn blocks_that_find_no_free_page_are_counted_and_drive_nothing_out() {
+fn blocks_without_a_free_page_are_counted_and_evict_nothing() {
     let world = World::new(1, Shape { flush_ns: 10_000_000_000, ..Shape::default() });
     let volume = world.volume(&config());
     let held = world.run({
@@ -77,7 +77,7 @@ fn blocks_that_find_no_free_page_are_counted_and_drive_nothing_out() {
         }
     });
     let before = volume.stats().counters;
-    // No commit completes before all of these have been read.
+    // No commit completes before all of these are read.
     let reader = volume.clone();
     world.run(async move { read_each(&reader, 1024..2048).await });
     let stats = volume.stats();
@@ -89,9 +89,9 @@ fn blocks_that_find_no_free_page_are_counted_and_drive_nothing_out() {
     assert_eq!((reads, stats.held_blocks), (came_in + kept_out, held));
 }
 
-/// A mode that takes in nothing that is read lacks no room for it.
+/// A mode that does not insert on reads does not reject blocks for lack of space.
 #[test]
-fn bypassed_reads_do_not_count_as_refused_for_lack_of_room() {
+fn bypassed_reads_do_not_count_as_rejected_for_space() {
     let world = World::new(1, Shape::default());
     let volume = world.volume(&config());
     world.run(async move {
@@ -107,9 +107,9 @@ fn bypassed_reads_do_not_count_as_refused_for_lack_of_room() {
     });
 }
 
-/// Blocks that were read waited for a flash slower than the disk, in ever more memory.
+/// Read blocks must not accumulate in memory if the flash is slower than the disk.
 #[test]
-fn only_so_much_that_was_read_waits_to_be_written_to_flash() {
+fn read_blocks_waiting_for_the_flash_are_limited() {
     const AT_ONCE: u64 = 256 << 10;
     let flash = Arc::new(GateDevice::new(Arc::new(MemoryDevice::new(160 << 20))));
     let any_flash: Arc<dyn Device> = flash.clone();

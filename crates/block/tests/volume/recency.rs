@@ -1,4 +1,4 @@
-//! What a volume remembers of the order of use: hits after a restart beside hits without one.
+//! The eviction order after a restart: hits with and without one.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use rand::{RngExt, SeedableRng};
 const DISK_BYTES: u64 = 16 << 20;
 const BLOCKS: u64 = DISK_BYTES / 4096;
 
-/// How a life of the volume ends.
+/// How a run of the volume ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Close,
-    /// The process dies.
+    /// A kill of the process.
     Kill,
 }
 
-/// Requests for blocks: few are asked for often, and between them comes a scan. `None` in the place of
-/// a length is a flush.
+/// Requests for blocks: a few frequent ones, and a scan between them. `None` as length is a
+/// flush.
 fn trace(seed: u64, requests: usize) -> Vec<(bool, u64, Option<usize>)> {
     let mut random = StdRng::seed_from_u64(seed);
     let mut scan = 0;
@@ -90,9 +90,9 @@ fn hits(config: &VolumeConfig, seed: u64, requests: usize, ends: &[(usize, End)]
                 }
                 Some(len) => drop(volume.read(offset, len).await.unwrap()),
             }
-            // Cleaning waits for clients that have just flushed, to do so again. A close does it for them.
+            // Cleaning waits for the next flush of clients that flush often; a close flushes.
             world.sleep(2_000_000_000).await;
-            // Queued cleanings are lost in a close: a set with a miss had its tail cleaned immediately.
+            // Runs queued for cleaning are lost in a close, so blocks near eviction are cleaned immediately.
             while volume.upkeep().await.unwrap() {}
             let after = volume.stats().counters;
             told.push(after.read_hits + after.write_hits - before.read_hits - before.write_hits);
@@ -103,7 +103,7 @@ fn hits(config: &VolumeConfig, seed: u64, requests: usize, ends: &[(usize, End)]
 
 fn config(policy: SetPolicy, placement: Placement) -> VolumeConfig {
     let base = VolumeConfig::default();
-    // Which idle blocks the hand has passed is not remembered.
+    // The position of the idle hand is not stored.
     let tuning = Tuning { policy, idle_seconds: 0, ..base.tuning };
     VolumeConfig { ways: 64, placement, tuning, journal_bytes: Some(256 << 10), ..base }
 }
@@ -122,9 +122,9 @@ const PLACEMENTS: [Placement; 3] = [
     Placement::Permuted { run_bytes: 16 << 10 },
 ];
 
-/// Closed and opened again ten times, every request hits what it would have hit without.
+/// After ten restarts every request hits exactly as without them.
 #[test]
-fn a_restart_costs_no_hit() {
+fn restart_costs_no_hits() {
     let mut seed = 0;
     for policy in POLICIES {
         for placement in PLACEMENTS {
@@ -144,9 +144,9 @@ fn a_restart_costs_no_hit() {
     }
 }
 
-/// Format 1 can tell the order of a set, which is all that FIFO and LRU have.
+/// Format 1 records the order of each set, which is the complete policy state of FIFO and LRU.
 #[test]
-fn a_volume_of_format_1_keeps_the_order_too() {
+fn format_1_keeps_the_eviction_order() {
     for policy in [SetPolicy::Fifo, SetPolicy::Lru] {
         let config = VolumeConfig { format: OLDEST_FORMAT, ..config(policy, PLACEMENTS[2]) };
         let closes = [(1500, End::Close), (2500, End::Close)];
@@ -154,7 +154,7 @@ fn a_volume_of_format_1_keeps_the_order_too() {
     }
 }
 
-/// Validates the tests above: a lost order changes the hits.
+/// Checks that the tests above can fail: a lost order changes the hits.
 #[test]
 fn lost_recency_changes_the_hits() {
     let policy = POLICIES[2];

@@ -19,7 +19,7 @@ struct Pair {
 const DISK_BYTES: u64 = 4 << 20;
 
 impl Pair {
-    /// Made, with clean and dirty blocks, and closed.
+    /// A closed volume with clean and dirty blocks.
     fn used(config: &VolumeConfig) -> Self {
         let flash = Arc::new(MemoryDevice::new(3 << 20));
         let pair = Self { flash, disk: Arc::new(MemoryDevice::new(DISK_BYTES)) };
@@ -73,7 +73,7 @@ fn poke(device: &dyn Device, offset: u64, change: impl Fn(&mut [u8])) {
 }
 
 #[test]
-fn a_volume_that_could_not_be_made_has_not_cost_the_one_that_was_there() {
+fn failed_create_keeps_the_existing_volume() {
     let pair = Pair::used(&config());
     let before = pair.check(true);
     let faults = Faults { failed_writes: 1.0, ..Faults::default() };
@@ -85,36 +85,36 @@ fn a_volume_that_could_not_be_made_has_not_cost_the_one_that_was_there() {
 }
 
 #[test]
-fn a_flash_without_a_volume_is_refused() {
+fn flash_without_a_volume_is_refused() {
     let pair =
         Pair { flash: Arc::new(MemoryDevice::new(1 << 20)), disk: Arc::new(MemoryDevice::new(1 << 20)) };
     assert_eq!(pair.refusal(), VolumeErrorKind::Foreign);
 }
 
 #[test]
-fn a_disk_of_another_size_is_refused() {
+fn disk_of_another_size_is_refused() {
     let mut pair = Pair::used(&config());
     pair.disk = Arc::new(MemoryDevice::new(DISK_BYTES * 2));
     assert_eq!(pair.refusal(), VolumeErrorKind::WrongDisk);
 }
 
 #[test]
-fn a_disk_written_without_its_cache_is_refused_and_named() {
+fn disk_written_without_its_cache_is_refused_by_label() {
     let pair = Pair::used(&config());
     for offset in [0, 1024 / 512 * 512, DISK_BYTES - 4096] {
         let other = pair.copy();
         poke(&*other.disk, offset, |bytes| bytes[600] ^= 1);
         assert_eq!(other.refusal(), VolumeErrorKind::WrongDisk, "at {offset}");
     }
-    // In the middle only clean blocks tell.
+    // In the middle, only clean blocks can be compared.
     let other = pair.copy();
     poke(&*other.disk, 5 * 31 * 4096, |bytes| bytes[0] ^= 1);
     assert_eq!(other.refusal(), VolumeErrorKind::WrongDisk);
 }
 
-/// Of 127 clean blocks the 64 lowest were looked at and the highest, and nothing between them.
+/// Samples are spread over the whole disk.
 #[test]
-fn a_disk_written_in_its_upper_half_alone_was_not_noticed() {
+fn disk_written_in_its_upper_half_is_refused() {
     let pair =
         Pair { flash: Arc::new(MemoryDevice::new(3 << 20)), disk: Arc::new(MemoryDevice::new(DISK_BYTES)) };
     let (flash, disk): (Arc<dyn Device>, Arc<dyn Device>) = (pair.flash.clone(), pair.disk.clone());
@@ -143,7 +143,7 @@ fn clean_blocks_identify_the_disk_after_a_crash() {
 }
 
 #[test]
-fn a_check_of_a_sound_volume_finds_nothing_and_changes_nothing() {
+fn check_of_an_intact_volume_finds_and_changes_nothing() {
     for checksums in [false, true] {
         let pair = Pair::used(&VolumeConfig { checksums, ..config() });
         let (writes, disk_writes) = (pair.flash.counters().writes, pair.disk.counters().writes);
@@ -157,9 +157,9 @@ fn a_check_of_a_sound_volume_finds_nothing_and_changes_nothing() {
     }
 }
 
-/// It used to be reported as damage, for one in about fifty servers killed during a change of settings.
+/// A kill during a change of settings leaves superblocks of different age, which is not damage.
 #[test]
-fn a_check_finds_nothing_wrong_with_a_superblock_that_a_crash_left_half_written() {
+fn check_accepts_an_interrupted_superblock_update() {
     let pair = Pair::used(&config());
     let (earlier, second) = (pair.copy(), 64 << 10);
     pollster::block_on(async {
@@ -171,7 +171,7 @@ fn a_check_finds_nothing_wrong_with_a_superblock_that_a_crash_left_half_written(
     let old = read(&earlier).unwrap().unwrap();
     poke(&*pair.flash, second, |bytes| bytes.copy_from_slice(&old[..bytes.len()]));
     assert_eq!((pair.check(true).problems, pair.check(true).found.unwrap().was_clean), (Vec::new(), false));
-    // In the other order they are never written.
+    // They are never written in the other order.
     poke(&*pair.flash, 0, |bytes| bytes.copy_from_slice(&old[..bytes.len()]));
     let newer = pair.copy();
     pollster::block_on(async { newer.open().await.unwrap().close().await.unwrap() });
@@ -181,7 +181,7 @@ fn a_check_finds_nothing_wrong_with_a_superblock_that_a_crash_left_half_written(
 }
 
 #[test]
-fn a_check_tells_a_disk_that_is_not_the_caches_and_makes_nothing_up_of_what_it_has() {
+fn check_reports_a_wrong_disk_without_block_problems() {
     let pair = Pair::used(&config());
     let mut other = pair.copy();
     other.disk = Arc::new(MemoryDevice::new(DISK_BYTES * 2));
@@ -195,7 +195,7 @@ fn a_check_tells_a_disk_that_is_not_the_caches_and_makes_nothing_up_of_what_it_h
 }
 
 #[test]
-fn a_full_check_finds_every_damaged_page_and_every_clean_block_that_differs() {
+fn full_check_finds_damaged_pages_and_differing_clean_blocks() {
     let pair = Pair::used(&VolumeConfig { checksums: true, ..config() });
     let layout = pollster::block_on(pair.open()).unwrap().superblock().layout;
     let mut found = 0;
@@ -207,9 +207,9 @@ fn a_full_check_finds_every_damaged_page_and_every_clean_block_that_differs() {
     assert_eq!(found, 76, "one for each page that holds a block");
 }
 
-/// One intact copy of the superblock is enough; damage to both is reported as such.
+/// One intact copy of the superblock is enough; damage to both is reported.
 #[test]
-fn every_byte_of_a_superblock_may_be_flipped_in_one_copy() {
+fn one_damaged_superblock_copy_is_tolerated() {
     let pair = Pair::used(&config());
     for byte in (0..512).step_by(3) {
         for (copy, other) in [(0, 64 << 10), (64 << 10, 0)] {
@@ -230,9 +230,9 @@ fn every_byte_of_a_superblock_may_be_flipped_in_one_copy() {
     }
 }
 
-/// A flipped bit in the table is refused, in the eviction order as in all other parts.
+/// A flipped bit in the table is refused, also in the eviction order.
 #[test]
-fn every_flipped_byte_of_a_table_is_found() {
+fn flipped_byte_of_a_table_is_detected() {
     for format in OLDEST_FORMAT..=FORMAT_VERSION {
         let pair = Pair::used(&VolumeConfig { format, ..config() });
         let flash = pair.flash.clone() as Arc<dyn Device>;
@@ -248,10 +248,10 @@ fn every_flipped_byte_of_a_table_is_found() {
     }
 }
 
-/// A flipped bit in the last commit ends the journal before it; the note before that commit still counts. If a note confirms the
-/// commit with the flipped bit, the volume is refused.
+/// A flipped bit in the last commit ends the journal before it; the intent log entry before that commit still counts. If an entry
+/// confirms the damaged commit, the volume is refused.
 #[test]
-fn flipped_bytes_of_the_journal_are_never_believed() {
+fn flipped_byte_of_the_journal_is_never_applied() {
     let pair = Pair::used(&config());
     let superblock = pollster::block_on(Volume::identify(&(pair.flash.clone() as Arc<dyn Device>))).unwrap();
     pollster::block_on(async {
@@ -279,7 +279,7 @@ fn flipped_bytes_of_the_journal_are_never_believed() {
 }
 
 #[test]
-fn a_bad_page_of_a_clean_block_is_healed_from_the_disk_and_of_a_dirty_one_told() {
+fn damaged_clean_page_is_read_from_disk_and_damaged_dirty_page_fails() {
     let pair = Pair::used(&VolumeConfig { checksums: true, ..config() });
     let layout = pollster::block_on(pair.open()).unwrap().superblock().layout;
     let rot = |pair: &Pair| {
@@ -287,7 +287,7 @@ fn a_bad_page_of_a_clean_block_is_healed_from_the_disk_and_of_a_dirty_one_told()
             poke(&*pair.flash, layout.page_offset(page), |bytes| bytes[5] ^= 1);
         }
     };
-    // Opening compares samples with the disk: without checksums, flash that rots is not told from a disk that changed.
+    // Without checksums, the comparison at opening cannot distinguish damaged flash from a changed disk.
     let without = Pair::used(&config());
     rot(&without);
     assert_eq!(without.refusal(), VolumeErrorKind::WrongDisk);
@@ -308,7 +308,7 @@ fn a_bad_page_of_a_clean_block_is_healed_from_the_disk_and_of_a_dirty_one_told()
 }
 
 #[test]
-fn requests_outside_of_the_disk_or_of_sectors_are_refused() {
+fn unaligned_and_out_of_range_requests_fail() {
     let pair = Pair::used(&config());
     pollster::block_on(async {
         let volume = pair.open().await.unwrap();
@@ -328,7 +328,7 @@ fn requests_outside_of_the_disk_or_of_sectors_are_refused() {
 }
 
 #[test]
-fn the_mode_may_change_while_it_runs_and_is_remembered() {
+fn mode_change_survives_reopening() {
     let pair = Pair::used(&config());
     pollster::block_on(async {
         let volume = pair.open().await.unwrap();
@@ -336,7 +336,7 @@ fn the_mode_may_change_while_it_runs_and_is_remembered() {
         volume.set_tuning(tuning).await.unwrap();
         write(&volume, 7 * 4096, 200).await;
         volume.flush().await.unwrap();
-        assert_eq!(volume.stats().dirty_blocks, 20, "what was dirty stays so until the disk has all of it");
+        assert_eq!(volume.stats().dirty_blocks, 20, "dirty blocks stay dirty until the disk has them");
         while volume.stats().dirty_blocks > 0 {
             assert!(volume.upkeep().await.unwrap(), "a mode without dirty blocks has them cleaned");
         }
@@ -344,13 +344,13 @@ fn the_mode_may_change_while_it_runs_and_is_remembered() {
         drop(volume);
         let volume = pair.open().await.unwrap();
         assert_eq!(volume.superblock().tuning.mode, Mode::WriteThrough);
-        assert_eq!(volume.stats().held_blocks, 0, "after a crash what is clean is not believed in this mode");
+        assert_eq!(volume.stats().held_blocks, 0, "clean blocks are dropped after a crash in this mode");
         assert!(volume.read(7 * 4096, 4096).await.unwrap().iter().all(|&byte| byte == 200));
     });
 }
 
 #[test]
-fn memory_is_at_most_twenty_bytes_a_block() {
+fn memory_is_at_most_twenty_bytes_per_block() {
     let flash: Arc<dyn Device> = Arc::new(MemoryDevice::new(8 << 30));
     let disk: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 30));
     pollster::block_on(async {

@@ -1,4 +1,4 @@
-//! Settings that are changed while the volume is used.
+//! Changing settings while the volume is in use.
 
 use device::IoBuffer;
 use flashwright_block::sets::Tuning;
@@ -6,9 +6,9 @@ use flashwright_block::volume::VolumeConfig;
 
 use crate::world::{Shape, World, config};
 
-/// The change held what writes tables, and waited for a commit for which a table had to be written first.
+/// The change must not hold the lock for tables while it waits for a commit that needs a table.
 #[test]
-fn settings_are_changed_when_the_journal_is_full() {
+fn settings_can_change_with_a_full_journal() {
     let world = World::new(1, Shape::default());
     let volume = world.volume(&VolumeConfig { journal_bytes: Some(64 << 10), ..config() });
     let work = |volume: flashwright_block::volume::Volume| async move {
@@ -22,9 +22,9 @@ fn settings_are_changed_when_the_journal_is_full() {
     world.run(work(volume));
 }
 
-/// One limit for both kept a client's long writes out with a backup's long reads.
+/// For example, long reads of a backup are not cached, while long writes are.
 #[test]
-fn streams_of_reads_and_of_writes_bypass_the_cache_by_limits_of_their_own() {
+fn sequential_reads_and_writes_have_separate_limits() {
     for (read_bypass_bytes, write_bypass_bytes) in [(16 << 10, 0), (0, 16 << 10), (16 << 10, 32 << 10)] {
         let world = World::new(1, Shape::default());
         let tuning = Tuning { read_bypass_bytes, write_bypass_bytes, ..config().tuning };

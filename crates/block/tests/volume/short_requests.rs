@@ -1,4 +1,4 @@
-//! A disk that takes no long requests, as a drive does whose commands are passed through.
+//! A disk with a small largest transfer, like a drive with passed-through commands.
 
 use std::sync::Arc;
 
@@ -29,9 +29,9 @@ impl Device for Short {
     }
 }
 
-/// A read miss used to request more from the disk than its largest transfer, and failed.
+/// A read miss is split at the disk's largest transfer.
 #[test]
-fn blocks_side_by_side_are_read_from_a_disk_that_takes_short_requests_alone() {
+fn adjacent_misses_are_read_in_short_requests() {
     for (mode, block_bytes) in [(Mode::WriteBack, 4096), (Mode::WriteAround, 4096), (Mode::WriteBack, 65536)]
     {
         let flash: Arc<dyn Device> = Arc::new(Short(MemoryDevice::new(32 << 20)));
@@ -54,9 +54,9 @@ fn blocks_side_by_side_are_read_from_a_disk_that_takes_short_requests_alone() {
     }
 }
 
-/// Its blocks were larger than our sectors, and a write that ended within one had all of it read with one request.
+/// If the disk's blocks are larger than 512 bytes, only the blocks at the ends of a write are read.
 #[test]
-fn surroundings_of_an_unaligned_write_are_read_within_the_largest_transfer() {
+fn unaligned_write_reads_only_the_blocks_at_its_ends() {
     let flash: Arc<dyn Device> = Arc::new(MemoryDevice::new(32 << 20));
     let disk: Arc<dyn Device> = Arc::new(Short(MemoryDevice::with_block_bytes(8 << 20, 4096)));
     pollster::block_on(async {

@@ -1,4 +1,4 @@
-//! Writes that find everything in their set dirty.
+//! Writes to sets in which all blocks are dirty.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use crate::world::{Shape, World, config};
 
 const BLOCK: u64 = 4096;
 
-/// Nothing is cleaned before a write lacks room for it.
+/// Nothing is cleaned before a write needs a slot.
 fn lazy() -> VolumeConfig {
     let tuning = Tuning { dirty_percent: 100, lazy_depth: 0, ..config().tuning };
     VolumeConfig { tuning, ..config() }
@@ -34,7 +34,7 @@ fn all_dirty(world: &World) -> Volume {
             if writer.stats().dirty_blocks == writer.stats().capacity_blocks {
                 return;
             }
-            // Blocks that would not find room are left out.
+            // Blocks for which there is no slot are left out.
             if writer.stats().io.room_waits == 0 {
                 write(&writer, block, 1).await;
             }
@@ -43,10 +43,10 @@ fn all_dirty(world: &World) -> Volume {
     volume
 }
 
-/// Nine in ten writes used to bypass a cache full of cold dirty blocks, and because they took the disk's time from the cleaning, the
-/// cache stayed full.
+/// If such writes bypassed the cache, they would take the disk's time from the cleaning, and the cache would stay full of cold
+/// blocks.
 #[test]
-fn hot_writes_find_room_in_a_cache_full_of_cold_dirty_blocks() {
+fn hot_writes_are_cached_in_a_cache_full_of_cold_dirty_blocks() {
     let world = World::new(1, Shape { disk_bytes: 64 << 20, ..Shape::default() });
     let volume = all_dirty(&world);
     let before = volume.stats();
@@ -65,8 +65,8 @@ fn hot_writes_find_room_in_a_cache_full_of_cold_dirty_blocks() {
     let written = after.counters.disk_writes - before.counters.disk_writes;
     assert_eq!(after.counters.writes - before.counters.writes, clients * rounds);
     assert_eq!(after.counters.uncached_writes, 0);
-    assert!(after.io.room_waits > 0, "no room was lacking");
-    // Each of the hot ones takes the place of a cold one, and some of them before they are written for the last time.
+    assert!(after.io.room_waits > 0, "no write waited for a slot");
+    // Each hot block replaces a cold one, some of them before their last write.
     assert!(written <= 2 * hot, "{written} writes of the disk");
     world.run(async move {
         volume.clean().await.unwrap();
@@ -74,9 +74,9 @@ fn hot_writes_find_room_in_a_cache_full_of_cold_dirty_blocks() {
     });
 }
 
-/// They are slow because they wait for the cleaning, which waited until they were fast.
+/// The latency gate must not pause the cleaning that these writes wait for.
 #[test]
-fn writes_that_waited_for_room_held_up_the_cleaning_that_makes_it() {
+fn writes_waiting_for_slots_do_not_pause_cleaning() {
     let world = World::new(1, Shape { disk_bytes: 64 << 20, ..Shape::default() });
     let volume = all_dirty(&world);
     // One block at a time, so that each write waits.
@@ -94,13 +94,13 @@ fn writes_that_waited_for_room_held_up_the_cleaning_that_makes_it() {
         took_ns
     });
     assert!(volume.stats().io.room_waits >= 100, "{:?}", volume.stats().io);
-    // A movement of the head each, and nothing else.
+    // One head movement each.
     assert!(took_ns < 200 * 10_000_000, "{} ms", took_ns / 1_000_000);
 }
 
-/// Waiting for such room would never end.
+/// Such a wait would never end.
 #[test]
-fn a_write_does_not_wait_for_a_disk_that_takes_nothing_of_what_is_dirty() {
+fn write_does_not_wait_for_a_disk_that_refuses_all_cleaning() {
     let simulation = Simulation::new(1);
     let world = simulation.world();
     let (flash, disk) = (Faulty::new(4 << 20), Faulty::new(64 << 20));
@@ -111,7 +111,7 @@ fn a_write_does_not_wait_for_a_disk_that_takes_nothing_of_what_is_dirty() {
         disk.fail(is_low);
         for block in 0..2000 {
             let data = IoBuffer::copy_of(&[7; BLOCK as usize]);
-            // Those that find no room fail as the disk does.
+            // Writes without a slot fail with the disk's error.
             drop(volume.write(block * BLOCK, data.into(), false).await);
         }
         let before = volume.stats();
@@ -119,7 +119,7 @@ fn a_write_does_not_wait_for_a_disk_that_takes_nothing_of_what_is_dirty() {
         let after = volume.stats();
         assert_eq!(after.counters.uncached_writes - before.counters.uncached_writes, 1);
         assert_eq!(disk.places_of(&[9; 16]), [(8192 + 77) * BLOCK]);
-        // It takes them again.
+        // The disk accepts writes again.
         disk.fail(|_| false);
         write(&volume, 8192 + 78, 10).await;
         volume.clean().await.unwrap();
@@ -128,9 +128,9 @@ fn a_write_does_not_wait_for_a_disk_that_takes_nothing_of_what_is_dirty() {
     });
 }
 
-/// It did nothing while a batch was committed before and flushed after, more than a quarter of the time.
+/// The disk must stay busy while a batch is committed or flushed.
 #[test]
-fn the_disk_stood_idle_while_writes_waited_for_room() {
+fn disk_stays_busy_while_writes_wait_for_slots() {
     let flushes = Shape { flush_ns: 5_000_000, disk_flush_ns: 10_000_000, ..Shape::default() };
     let world = World::new(1, Shape { disk_bytes: 64 << 20, ..flushes });
     let volume = all_dirty(&world);
@@ -153,12 +153,12 @@ fn the_disk_stood_idle_while_writes_waited_for_room() {
     assert!(moving_ns * 5 >= took_ns * 4, "{} of {} ms", moving_ns / 1_000_000, took_ns / 1_000_000);
 }
 
-/// New requests used to take freshly cleaned slots, ahead of the waiting ones.
+/// New writes must not take freshly cleaned slots from waiting ones.
 #[test]
-fn a_write_that_waited_for_room_was_outrun_by_those_that_came_later() {
+fn waiting_writes_get_slots_before_later_ones() {
     let world = World::new(1, Shape { disk_bytes: 64 << 20, ..Shape::default() });
     let volume = all_dirty(&world);
-    // One movement of the head for each block that comes in.
+    // One head movement for each inserted block.
     let (set, tuning) = (volume.clone(), Tuning { clean_run_blocks: 1, ..lazy().tuning });
     world.run(async move { set.set_tuning(tuning).await.unwrap() });
     let longest_ns = Rc::new(Cell::new(0));
@@ -167,7 +167,7 @@ fn a_write_that_waited_for_room_was_outrun_by_those_that_came_later() {
         world.simulation.spawn(async move {
             for round in 0..40 {
                 let begun_ns = clock.monotonic_ns();
-                // Blocks of few sets, each asked for once.
+                // Blocks of few sets, each requested once.
                 write(&volume, 8192 + (client * 40 + round) * 12, 2).await;
                 longest_ns.set(longest_ns.get().max(clock.monotonic_ns() - begun_ns));
             }
@@ -179,9 +179,9 @@ fn a_write_that_waited_for_room_was_outrun_by_those_that_came_later() {
     assert!(longest_ns.get() <= 40 * 7_100_000, "{} ms", longest_ns.get() / 1_000_000);
 }
 
-/// The waiting request that ran the cleaning for all used to receive the error of a failed disk flush that it had not requested.
+/// The waiting write that cleans for all must not get the error of the cleaning's flush.
 #[test]
-fn write_waiting_for_room_does_not_fail_with_the_flush_of_the_cleaning() {
+fn write_waiting_for_a_slot_does_not_fail_with_the_cleanings_flush() {
     let simulation = Simulation::new(1);
     let world = simulation.world();
     let (flash, disk) = (Faulty::new(4 << 20), Faulty::new(64 << 20));
@@ -195,9 +195,9 @@ fn write_waiting_for_room_does_not_fail_with_the_flush_of_the_cleaning() {
     });
 }
 
-/// They do not stand in the queue, and the gate was kept for as long as clients had slow requests.
+/// Writes that wait for an epoch count as waiting for cleaning too.
 #[test]
-fn writes_that_waited_for_their_turn_in_order_were_held_up_by_the_gate() {
+fn ordered_writes_waiting_for_an_epoch_ignore_the_latency_gate() {
     let world = World::new(1, Shape { disk_bytes: 64 << 20, ..Shape::default() });
     let tuning = Tuning { latency_gate_ms: 5, ..lazy().tuning };
     let volume = world.volume(&VolumeConfig { ordered: true, tuning, ..lazy() });
@@ -206,7 +206,7 @@ fn writes_that_waited_for_their_turn_in_order_were_held_up_by_the_gate() {
     let (client, reader) = (volume.clone(), volume.clone());
     let sleeper = world.simulation.world();
     world.simulation.spawn(async move {
-        // Misses, each of them above the gate.
+        // Misses that are all slower than the gate.
         for read in 0..600_u64 {
             sleeper.sleep(50_000_000).await;
             if reader.read(12_000 * BLOCK + read * 5 * BLOCK, 4096).await.is_err() {
@@ -227,19 +227,19 @@ fn writes_that_waited_for_their_turn_in_order_were_held_up_by_the_gate() {
     assert!(took_ns < 20_000_000_000, "{} ms", took_ns / 1_000_000);
 }
 
-/// Each time there might be room it asked for all of its blocks, and those that were cached were used once more.
+/// Repeated attempts must not count as uses of the write's cached blocks.
 #[test]
-fn a_write_that_waited_for_room_used_its_other_blocks_again_and_again() {
+fn write_waiting_for_a_slot_uses_its_cached_blocks_once() {
     let world = World::new(1, Shape { disk_bytes: 64 << 20, ..Shape::default() });
     let volume = world.volume(&lazy());
     world.run(async move {
-        // Half of a run of 64 KiB, and half of another, fill each set.
+        // Each set has half of one run of 64 KiB and half of another.
         let sets = volume.stats().capacity_blocks / 16;
         for block in (0..2 * sets * 16).filter(|block| block % 16 < 8) {
             write(&volume, block, 1).await;
         }
         assert_eq!((volume.stats().dirty_blocks, volume.stats().io.room_waits), (sets * 16, 0));
-        // One block that is cached, and one that is not.
+        // One cached block and one uncached block.
         let both = || IoBuffer::copy_of(&[3; 2 * BLOCK as usize]).into();
         volume.write(7 * BLOCK, both(), false).await.unwrap();
         assert!(volume.stats().io.room_waits > 0);

@@ -1,4 +1,4 @@
-//! Many threads on one volume, in the real world.
+//! Many threads on one volume, in real time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,7 +14,7 @@ use crate::world::config;
 
 const THREADS: u64 = 4;
 
-/// Each thread has every fourth sector, so that threads meet in every block.
+/// Each thread has every fourth sector, so that threads share every block.
 fn run(volume: &Volume, thread: u64) {
     let mut random = StdRng::seed_from_u64(thread);
     let mut twin = vec![0_u8; 2000];
@@ -37,7 +37,7 @@ fn run(volume: &Volume, thread: u64) {
 }
 
 #[test]
-fn threads_that_share_every_block_find_their_own_sectors() {
+fn threads_sharing_blocks_read_their_own_sectors() {
     for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround] {
         for ordered in [false, true] {
             if ordered && mode != Mode::WriteBack {

@@ -1,4 +1,4 @@
-//! However much changed since the last commit, there is room for it in the journal.
+//! Any number of changes since the last commit must fit into the journal.
 
 use device::IoBuffer;
 use flashwright_block::volume::Volume;
@@ -17,7 +17,7 @@ async fn written(volume: Volume) -> Volume {
     volume
 }
 
-/// Asserts that a write to the last block, flushed, is present after the flash is reopened.
+/// Asserts that a flushed write to the last block is present after the flash is reopened.
 fn goes_on(world: &World, volume: Volume) {
     world.run(async move {
         volume.write(0, IoBuffer::copy_of(&[7; 4096]).into(), false).await.unwrap();
@@ -28,7 +28,7 @@ fn goes_on(world: &World, volume: Volume) {
 }
 
 #[test]
-fn flush_did_not_end_after_more_blocks_were_cleaned_than_the_journal_had_room_for() {
+fn flush_after_cleaning_more_blocks_than_the_journal_holds_succeeds() {
     let (world, volume) = with_smallest_journal();
     let volume = world.run(async move {
         let volume = written(volume).await;
@@ -40,7 +40,7 @@ fn flush_did_not_end_after_more_blocks_were_cleaned_than_the_journal_had_room_fo
 }
 
 #[test]
-fn flush_did_not_end_after_more_blocks_were_read_than_the_journal_had_room_for() {
+fn flush_after_reading_more_blocks_than_the_journal_holds_succeeds() {
     let (world, volume) = with_smallest_journal();
     let volume = world.run(async move {
         for block in 0..BLOCKS {
@@ -56,7 +56,7 @@ fn flush_did_not_end_after_more_blocks_were_read_than_the_journal_had_room_for()
 }
 
 #[test]
-fn flush_did_not_end_after_more_blocks_were_trimmed_than_the_journal_had_room_for() {
+fn flush_after_trimming_more_blocks_than_the_journal_holds_succeeds() {
     let (world, volume) = with_smallest_journal();
     let volume = world.run(async move {
         let volume = written(volume).await;

@@ -1,4 +1,4 @@
-//! Sectors of the flash that cannot be read when a volume is opened after a kill.
+//! Unreadable sectors of the flash when a volume is opened after a kill.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ struct Killed {
 }
 
 impl Killed {
-    /// A volume that was killed after `flushed` writes, a flush, and `noted` writes that have notes only.
+    /// A volume that was killed after `flushed` writes, a flush, and `noted` writes that are only in the intent log.
     fn after(flushed: u64, noted: u64) -> Self {
         let (flash, disk) = (Faulty::new(4 << 20), Arc::new(MemoryDevice::new(8 << 20)));
         let (one, other): (Arc<dyn Device>, Arc<dyn Device>) = (flash.clone(), disk.clone());
@@ -41,7 +41,7 @@ impl Killed {
         Self { flash, disk, layout }
     }
 
-    /// The same once more.
+    /// A copy.
     fn duplicate(&self) -> Self {
         let disk = Arc::new(self.disk.duplicate());
         Self { flash: Faulty::over(Arc::new(self.flash.memory.duplicate())), disk, layout: self.layout }
@@ -69,15 +69,15 @@ impl Killed {
     }
 }
 
-/// Of the two one was read, and then both were wanted.
+/// One readable superblock is enough.
 #[test]
-fn a_superblock_that_cannot_be_read_kept_a_killed_volume_from_being_opened_with_the_other() {
+fn unreadable_superblock_copy_is_tolerated_after_a_kill() {
     let killed = Killed::after(2, 1);
     for unreadable in [0, 64 << 10] {
         let killed = killed.duplicate();
         let (_, found) = killed.open_without(unreadable).unwrap();
         assert_eq!((found.dirty_blocks, found.log_entries), (3, 1));
-        // Both were written again.
+        // Opening writes both copies again.
         killed.flash.fail(|_| false);
         assert_eq!(pollster::block_on(copies(&*killed.flash)), Copies::Agree);
         let timer = Arc::new(SystemTimer::default());
@@ -91,10 +91,10 @@ fn a_superblock_that_cannot_be_read_kept_a_killed_volume_from_being_opened_with_
     }
 }
 
-/// Any block of the ring did, whether or not it had ever been used.
+/// An unreadable block of the ring that is not needed is ignored.
 #[test]
-fn a_note_that_cannot_be_read_and_is_not_needed_keeps_nothing_from_being_opened() {
-    // Four notes that a commit made superfluous, and three that follow it.
+fn unreadable_log_entry_that_is_not_needed_is_ignored() {
+    // Four entries that a commit made obsolete, and three that follow it.
     let killed = Killed::after(4, 3);
     let places = killed.layout.intent_log_blocks();
     let opened = |place: u64| {
@@ -104,14 +104,14 @@ fn a_note_that_cannot_be_read_and_is_not_needed_keeps_nothing_from_being_opened(
     for place in (0..4).chain(8..places) {
         assert_eq!(opened(place).unwrap(), (3, 7), "place {place} of {places}");
     }
-    // These were acknowledged, or may have been.
+    // These may have been acknowledged.
     for place in 4..8 {
         assert_eq!(opened(place).unwrap_err().kind(), VolumeErrorKind::Flash, "place {place}");
     }
 }
 
 #[test]
-fn a_note_that_may_be_the_only_one_is_needed() {
+fn unreadable_log_entry_that_may_be_needed_is_an_error() {
     // With the last of the older ones unreadable, it cannot be distinguished from the first after the commit.
     for (killed, needed) in [(Killed::after(0, 0), vec![0]), (Killed::after(5, 0), vec![0, 4, 5])] {
         for place in 0..8 {
@@ -120,10 +120,10 @@ fn a_note_that_may_be_the_only_one_is_needed() {
             assert_eq!(opened.is_err(), needed.contains(&place), "place {place}, {needed:?}");
         }
     }
-    // The first of several, which nothing else came before.
+    // The first of several, with nothing before it.
     let killed = Killed::after(0, 3);
     assert!(killed.open_without(killed.note(0)).is_err());
-    // A power cut took the first: nothing of the chain counts, and nothing more of it is needed.
+    // A power cut lost the first entry: the rest of the chain is invalid and not needed.
     let killed = Killed::after(4, 3);
     killed.lose_note(4);
     let opened = killed.open_without(killed.note(6)).unwrap();

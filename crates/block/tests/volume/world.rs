@@ -15,7 +15,7 @@ pub struct World {
     pub disk: Arc<SpindleDevice>,
 }
 
-/// What the devices are like.
+/// Properties of the devices.
 #[derive(Clone, Copy)]
 pub struct Shape {
     pub flash_bytes: u64,
@@ -23,7 +23,7 @@ pub struct Shape {
     pub flush_ns: u64,
     pub disk_bytes: u64,
     pub disk_block: u32,
-    /// What the disk's own cache takes; there is none at 0.
+    /// Capacity of the disk's volatile cache; 0 disables it.
     pub disk_flush_ns: u64,
 }
 
@@ -60,7 +60,7 @@ impl World {
         self.simulation.block_on(future)
     }
 
-    /// A volume made and opened.
+    /// Creates a volume and opens it.
     pub fn volume(&self, config: &VolumeConfig) -> Volume {
         let (flash, disk): (_, Arc<dyn Device>) = (Arc::clone(&self.flash), self.disk.clone());
         let config = config.clone();
@@ -80,13 +80,13 @@ pub fn config() -> VolumeConfig {
     VolumeConfig { ways: 16, placement, journal_bytes: Some(1 << 20), ..VolumeConfig::default() }
 }
 
-/// The smallest journal, of sixteen blocks, and no upkeep that would commit or clean by itself.
+/// The smallest journal, of sixteen blocks, without upkeep that would commit or clean.
 pub fn smallest_journal() -> VolumeConfig {
     let tuning = Tuning { dirty_percent: 100, lazy_depth: 0, ..config().tuning };
     VolumeConfig { tuning, ways: 512, journal_bytes: Some(0), ..config() }
 }
 
-/// A volume with the smallest journal, and much room besides.
+/// A volume with the smallest journal and a large cache.
 pub fn with_smallest_journal() -> (World, Volume) {
     let shape = Shape { flash_bytes: 64 << 20, disk_bytes: 64 << 20, ..Shape::default() };
     let world = World::new(1, shape);

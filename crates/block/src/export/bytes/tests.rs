@@ -19,13 +19,13 @@ fn memory() -> Arc<dyn Device> {
     Arc::new(MemoryDevice::with_block_bytes(SIZE_BYTES, BLOCK_BYTES))
 }
 
-fn start(export: &dyn Export, operation: Operation) -> Receiver<Answer> {
+fn start(export: &dyn Export, operation: Operation) -> Receiver<OperationResult> {
     let (sender, receiver) = channel();
-    export.submit(operation, Caller::new(move |answer| sender.send(answer).unwrap()));
+    export.submit(operation, Reply::new(move |result| sender.send(result).unwrap()));
     receiver
 }
 
-fn run(export: &dyn Export, operation: Operation) -> Answer {
+fn run(export: &dyn Export, operation: Operation) -> OperationResult {
     start(export, operation).recv().unwrap()
 }
 
@@ -48,7 +48,7 @@ fn any_range(random: &mut StdRng) -> (u64, u64) {
 }
 
 #[test]
-fn any_offset_and_length_reads_what_was_written_there() {
+fn random_unaligned_requests_match_a_byte_array() {
     for seed in 0..20 {
         let mut random = StdRng::seed_from_u64(seed);
         let export = ByteExport::new(Arc::new(DeviceExport::new(memory())));
@@ -79,18 +79,18 @@ fn any_offset_and_length_reads_what_was_written_there() {
 }
 
 #[test]
-fn a_trim_keeps_what_it_covers_in_part() {
+fn trim_keeps_partially_covered_blocks() {
     let export = ByteExport::new(Arc::new(DeviceExport::new(memory())));
     run(&export, write_of(0, &[7; 16384])).unwrap();
     run(&export, Operation::Trim { offset: 100, len: 12288, durable: false }).unwrap();
     let bytes = read(&export, 0, 16384);
     assert_eq!((bytes[..4096] == [7; 4096], bytes[12288..] == [7; 4096]), (true, true));
-    assert_eq!(bytes[4096..12288], [0; 8192], "memory forgets at once");
+    assert_eq!(bytes[4096..12288], [0; 8192], "trimmed memory reads as zeros");
 }
 
 /// Writing zeros is not faster, and the NBD protocol forbids it for such requests.
 #[test]
-fn zeros_of_a_part_of_a_block_are_refused_where_only_fast_ones_are_wanted() {
+fn fast_zero_of_part_of_a_block_is_unsupported() {
     let export = ByteExport::new(Arc::new(DeviceExport::new(memory())));
     run(&export, write_of(0, &[7; 16384])).unwrap();
     // A range that may be trimmed is zeroed quickly only if it includes a whole block.
@@ -105,18 +105,18 @@ fn zeros_of_a_part_of_a_block_are_refused_where_only_fast_ones_are_wanted() {
 }
 
 /// Delays operations until they are released.
-struct Held {
+struct DelayedExport {
     device: DeviceExport,
-    waiting: Mutex<VecDeque<(Operation, Caller)>>,
+    waiting: Mutex<VecDeque<(Operation, Reply)>>,
 }
 
-impl Export for Arc<Held> {
+impl Export for Arc<DelayedExport> {
     fn shape(&self) -> Shape {
         self.device.shape()
     }
 
-    fn submit(&self, operation: Operation, caller: Caller) {
-        self.waiting.lock().push_back((operation, caller));
+    fn submit(&self, operation: Operation, reply: Reply) {
+        self.waiting.lock().push_back((operation, reply));
     }
 
     fn extents(&self, context: Context, offset: u64, len: u64, most: usize) -> Result<Vec<Extent>, IoError> {
@@ -124,25 +124,25 @@ impl Export for Arc<Held> {
     }
 }
 
-impl Held {
-    fn let_one_go(&self, random: &mut StdRng) -> bool {
+impl DelayedExport {
+    fn release_one(&self, random: &mut StdRng) -> bool {
         let mut waiting = self.waiting.lock();
         if waiting.is_empty() {
             return false;
         }
         let at = random.random_range(0..waiting.len());
-        let (operation, caller) = waiting.remove(at).expect("within");
+        let (operation, reply) = waiting.remove(at).expect("within");
         drop(waiting);
-        self.device.submit(operation, caller);
+        self.device.submit(operation, reply);
         true
     }
 }
 
 #[test]
-fn writers_of_one_block_do_not_undo_each_other() {
+fn concurrent_writes_to_parts_of_one_block_are_all_kept() {
     for seed in 0..200 {
         let mut random = StdRng::seed_from_u64(seed);
-        let held = Arc::new(Held { device: DeviceExport::new(memory()), waiting: Mutex::default() });
+        let held = Arc::new(DelayedExport { device: DeviceExport::new(memory()), waiting: Mutex::default() });
         let export = ByteExport::new(Arc::new(Arc::clone(&held)));
         // Each byte of two blocks has one writer. A third block is written as a whole and in part.
         let mut at = 0;
@@ -155,12 +155,12 @@ fn writers_of_one_block_do_not_undo_each_other() {
             expected.extend(vec![byte; len as usize]);
             at += len;
             if random.random() {
-                held.let_one_go(&mut random);
+                held.release_one(&mut random);
             }
         }
         pendings.push(start(&export, write_of(at, &[1; BLOCK_BYTES as usize])));
         pendings.push(start(&export, write_of(at + 10, &[2; 10])));
-        while held.let_one_go(&mut random) {}
+        while held.release_one(&mut random) {}
         pendings.into_iter().for_each(|pending| drop(pending.recv().unwrap().unwrap()));
         expected.extend([1; BLOCK_BYTES as usize]);
         expected[at as usize + 10..at as usize + 20].fill(2);

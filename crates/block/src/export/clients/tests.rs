@@ -17,7 +17,7 @@ const DATABASE: Client = Client::Process { pid: 77, uid: 26 };
 const BACKUP: Client = Client::Process { pid: 78, uid: 0 };
 
 #[test]
-fn a_name_is_written_as_it_is_read_and_a_network_by_its_first_address() {
+fn client_name_is_parsed_and_displayed_in_canonical_form() {
     for (text, written) in [
         ("pid:1", "pid:1"),
         ("uid:0", "uid:0"),
@@ -35,7 +35,7 @@ fn a_name_is_written_as_it_is_read_and_a_network_by_its_first_address() {
 }
 
 #[test]
-fn what_names_no_client_is_refused_with_the_reason() {
+fn invalid_client_name_fails_with_the_reason() {
     for (text, why) in [
         ("pid:", "the number of a process"),
         ("pid:0", "the number of a process"),
@@ -51,13 +51,13 @@ fn what_names_no_client_is_refused_with_the_reason() {
         ("::1/129", "from 0 to 128"),
         ("::ffff:10.0.0.1", "write it as IPv4"),
     ] {
-        let told = text.parse::<ClientName>().unwrap_err().to_string();
-        assert!(told.contains(why), "{text}: {told}");
+        let receiver = text.parse::<ClientName>().unwrap_err().to_string();
+        assert!(receiver.contains(why), "{text}: {receiver}");
     }
 }
 
 #[test]
-fn all_clients_are_cached_but_those_on_a_list_or_none_but_those_on_the_other() {
+fn rules_cache_all_except_listed_or_only_listed_clients() {
     let all = ClientRules::default();
     assert!(all.caches(&DATABASE) && all.caches(&Client::Unknown));
     let but = ClientRules { uncached: names(&["uid:0"]), ..ClientRules::default() };
@@ -69,7 +69,7 @@ fn all_clients_are_cached_but_those_on_a_list_or_none_but_those_on_the_other() {
 }
 
 #[test]
-fn who_is_on_both_lists_is_the_exception() {
+fn client_on_both_lists_is_the_exception() {
     let user_but_process =
         ClientRules { uncached: names(&["uid:0"]), cached: names(&["pid:78"]), ..ClientRules::default() };
     assert!(user_but_process.caches(&BACKUP));
@@ -80,8 +80,8 @@ fn who_is_on_both_lists_is_the_exception() {
 }
 
 #[test]
-fn networks_are_of_one_family_and_a_client_of_ipv4_is_one_wherever_it_came() {
-    let is = |name: &str, address: &str| name.parse::<ClientName>().unwrap().is(&remote(address));
+fn mapped_ipv4_client_matches_ipv4_networks_only() {
+    let is = |name: &str, address: &str| name.parse::<ClientName>().unwrap().matches(&remote(address));
     assert!(is("127.0.0.0/8", "127.5.5.5") && !is("127.0.0.0/8", "128.0.0.1"));
     assert!(is("127.0.0.1", "::ffff:127.0.0.1"), "a listener at [::]");
     assert!(is("0.0.0.0/0", "1.2.3.4") && !is("0.0.0.0/0", "::1"));
@@ -91,27 +91,30 @@ fn networks_are_of_one_family_and_a_client_of_ipv4_is_one_wherever_it_came() {
 
 /// FUSE reports the thread, whose ID usually differs from the process ID.
 #[test]
-fn a_process_is_known_by_any_of_its_threads() {
+fn process_name_matches_all_its_threads() {
     let thread = std::fs::read_link("/proc/thread-self").unwrap();
     let tid = thread.file_name().unwrap().to_str().unwrap().parse().unwrap();
     let (uid, here) = (rustix::process::getuid().as_raw(), std::process::id());
-    assert_ne!(tid, here, "tests have threads of their own");
+    assert_ne!(tid, here, "tests run on separate threads");
     let thread = Client::Thread { tid, uid };
-    assert!(ClientName::Pid(here).is(&thread) && ClientName::Pid(tid).is(&thread));
-    assert!(!ClientName::Pid(1).is(&thread) || here == 1);
-    assert!(ClientName::Uid(uid).is(&thread) && !ClientName::Uid(uid + 1).is(&thread));
-    assert!(!ClientName::Pid(here).is(&Client::Thread { tid: 0, uid }), "of another world");
+    assert!(ClientName::Pid(here).matches(&thread) && ClientName::Pid(tid).matches(&thread));
+    assert!(!ClientName::Pid(1).matches(&thread) || here == 1);
+    assert!(ClientName::Uid(uid).matches(&thread) && !ClientName::Uid(uid + 1).matches(&thread));
+    assert!(
+        !ClientName::Pid(here).matches(&Client::Thread { tid: 0, uid }),
+        "a thread of another PID namespace"
+    );
 }
 
 /// An export that reports the name of each operation.
-struct Heard(mpsc::Sender<&'static str>, DeviceExport);
+struct ReportingExport(mpsc::Sender<&'static str>, DeviceExport);
 
-impl Export for Heard {
+impl Export for ReportingExport {
     fn shape(&self) -> Shape {
         self.1.shape()
     }
 
-    fn submit(&self, operation: Operation, caller: Caller) {
+    fn submit(&self, operation: Operation, reply: Reply) {
         let name = match operation {
             Operation::Read { .. } => "read",
             Operation::Write { .. } => "write",
@@ -121,7 +124,7 @@ impl Export for Heard {
             Operation::Flush => "flush",
         };
         self.0.send(name).unwrap();
-        self.1.submit(operation, caller);
+        self.1.submit(operation, reply);
     }
 
     fn extents(&self, context: Context, offset: u64, len: u64, most: usize) -> Result<Vec<Extent>, IoError> {
@@ -130,13 +133,13 @@ impl Export for Heard {
 }
 
 #[test]
-fn requests_that_bring_something_in_go_their_clients_way_from_the_change_of_a_rule_on() {
+fn changed_rules_apply_to_later_requests_that_may_fill_the_cache() {
     let (device, admission) = (Arc::new(MemoryDevice::new(1 << 20)), Arc::new(Admission::default()));
-    let heard = || {
-        let (tell, told) = mpsc::channel();
-        (Arc::new(Heard(tell, DeviceExport::new(Arc::clone(&device) as _))), told)
+    let reporting_export = || {
+        let (sender, receiver) = mpsc::channel();
+        (Arc::new(ReportingExport(sender, DeviceExport::new(Arc::clone(&device) as _))), receiver)
     };
-    let ((cached, of_cached), (uncached, of_uncached)) = (heard(), heard());
+    let ((cached, of_cached), (uncached, of_uncached)) = (reporting_export(), reporting_export());
     let export = ClientExport::new(cached, uncached, Arc::clone(&admission));
     let ask_all = || {
         let data = IoBuffer::zeroed(512).into();
@@ -148,21 +151,21 @@ fn requests_that_bring_something_in_go_their_clients_way_from_the_change_of_a_ru
             Operation::Trim { offset: 0, len: 512, durable: false },
             Operation::Flush,
         ] {
-            export.submit_for(&BACKUP, operation, Caller::new(|answer| drop(answer.unwrap())));
+            export.submit_for(&BACKUP, operation, Reply::new(|result| drop(result.unwrap())));
         }
-        [&of_cached, &of_uncached].map(|told| told.try_iter().collect::<Vec<_>>())
+        [&of_cached, &of_uncached].map(|receiver| receiver.try_iter().collect::<Vec<_>>())
     };
     let all = ["read", "write", "zero", "prefetch", "trim", "flush"];
     assert_eq!(ask_all(), [&all[..], &[]]);
     admission.set_rules(ClientRules { uncached: names(&["uid:0"]), ..ClientRules::default() });
     assert_eq!(ask_all(), [&all[4..], &all[..4]]);
-    assert_eq!(admission.requests_kept_out(), 4);
+    assert_eq!(admission.uncached_requests(), 4);
     admission.set_rules(ClientRules { cache_all: false, ..ClientRules::default() });
-    export.submit(Operation::Read { offset: 0, len: 512 }, Caller::new(drop));
-    assert_eq!(of_uncached.try_iter().count(), 1, "of nobody known, who is on no list");
+    export.submit(Operation::Read { offset: 0, len: 512 }, Reply::new(drop));
+    assert_eq!(of_uncached.try_iter().count(), 1, "an unknown client is on no list");
     admission.set_rules(ClientRules::default());
     assert_eq!(ask_all(), [&all[..], &[]]);
-    assert_eq!(admission.requests_kept_out(), 5);
+    assert_eq!(admission.uncached_requests(), 5);
     admission.zero();
-    assert_eq!(admission.requests_kept_out(), 0);
+    assert_eq!(admission.uncached_requests(), 0);
 }

@@ -73,46 +73,50 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn any_bytes_are_answered_or_hung_up_on(bytes in proptest::collection::vec(any::<u8>(), 0..3000)) {
-        shake_hands(&bytes, 7);
-        take_in(&bytes, 7);
+    fn random_bytes_cause_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..3000)) {
+        run_handshake(&bytes, 7);
+        parse_requests(&bytes, 7);
     }
 
     #[test]
-    fn a_broken_handshake_is_the_same_however_it_is_cut(bytes in mutated(sessions()), cut in 1usize..50) {
-        let whole = shake_hands(&bytes, bytes.len().max(1));
-        prop_assert_eq!(&whole, &shake_hands(&bytes, cut));
-        prop_assert!(whole.0.len() <= most_said(&bytes));
+    fn mutated_handshake_does_not_depend_on_splitting(bytes in mutated(sessions()), cut in 1usize..50) {
+        let whole = run_handshake(&bytes, bytes.len().max(1));
+        prop_assert_eq!(&whole, &run_handshake(&bytes, cut));
+        prop_assert!(whole.0.len() <= max_output_bytes(&bytes));
     }
 
     #[test]
-    fn broken_requests_are_the_same_however_they_are_cut(bytes in mutated(requests()), cut in 1usize..9000) {
-        prop_assert_eq!(take_in(&bytes, usize::MAX), take_in(&bytes, cut));
+    fn mutated_requests_do_not_depend_on_splitting(bytes in mutated(requests()), cut in 1usize..9000) {
+        prop_assert_eq!(parse_requests(&bytes, usize::MAX), parse_requests(&bytes, cut));
     }
 }
 
 #[test]
-fn an_option_of_four_gigabytes_is_passed_over_and_not_kept() {
+fn option_of_4_gib_is_skipped_without_storing_it() {
     let offers = offers();
     let mut handshake = Handshake::new(&offers);
-    let mut said = Vec::new();
-    assert_eq!(handshake.advance(&3u32.to_be_bytes(), &mut said), (4, Step::More));
+    let mut output = Vec::new();
+    assert_eq!(handshake.advance(&3u32.to_be_bytes(), &mut output), (4, Step::More));
     let mut head = option(6, &[]);
     head[12..].copy_from_slice(&u32::MAX.to_be_bytes());
-    assert_eq!(handshake.advance(&head, &mut said), (16, Step::More));
+    assert_eq!(handshake.advance(&head, &mut output), (16, Step::More));
     let mut left = u64::from(u32::MAX);
     let junk = vec![0; 1 << 20];
     while left > 0 {
         let given = left.min(junk.len() as u64) as usize;
-        assert_eq!(handshake.advance(&junk[..given], &mut said), (given, Step::More));
+        assert_eq!(handshake.advance(&junk[..given], &mut output), (given, Step::More));
         left -= given as u64;
     }
-    assert_eq!(handshake.advance(&option(2, &[]), &mut said), (16, Step::Close), "in step again");
-    assert!(said.len() < 200);
+    assert_eq!(
+        handshake.advance(&option(2, &[]), &mut output),
+        (16, Step::Close),
+        "the next option is parsed"
+    );
+    assert!(output.len() < 200);
 }
 
 #[test]
-fn contexts_count_only_for_the_export_they_were_set_for() {
+fn contexts_apply_only_to_the_export_they_were_set_for() {
     let set = |name: &[u8]| {
         let query = b"flashwright:dirty";
         let counted = |bytes: &[u8]| [&(bytes.len() as u32).to_be_bytes()[..], bytes].concat();
@@ -127,7 +131,11 @@ fn contexts_count_only_for_the_export_they_were_set_for() {
     let agreed = |contexts: &[Context]| {
         Step::Transmit(Agreed { place: 0, structured: true, contexts: contexts.to_vec() })
     };
-    assert_eq!(shake_hands(&session(b"disk", b"disk"), 99).2, agreed(&[Context::Dirty]));
-    assert_eq!(shake_hands(&session(b"", b"disk"), 99).2, agreed(&[]));
-    assert_eq!(shake_hands(&session(b"other", b"disk"), 99).2, agreed(&[]), "no such export: nothing is set");
+    assert_eq!(run_handshake(&session(b"disk", b"disk"), 99).2, agreed(&[Context::Dirty]));
+    assert_eq!(run_handshake(&session(b"", b"disk"), 99).2, agreed(&[]));
+    assert_eq!(
+        run_handshake(&session(b"other", b"disk"), 99).2,
+        agreed(&[]),
+        "no such export: nothing is set"
+    );
 }

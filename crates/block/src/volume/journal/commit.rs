@@ -139,7 +139,7 @@ impl Shared {
             // Cleaning may have exceeded the bound. Without this commit the journal would stay full.
             CommitReason::Table => state.changes.exact_units(),
         });
-        if !state.journal.has_room_for(most_blocks, why == CommitReason::Table) {
+        if !state.journal.has_space_for(most_blocks, why == CommitReason::Table) {
             return Begin::JournalFull;
         }
         let batch = state.changes.take();

@@ -91,7 +91,7 @@ impl IntentLog {
         (self.base, self.chain)
     }
 
-    fn has_room_for(&self, blocks: u64) -> bool {
+    fn has_space_for(&self, blocks: u64) -> bool {
         self.used() + blocks <= self.blocks
     }
 
@@ -155,7 +155,7 @@ impl Shared {
             return Begin::Wait;
         }
         let most_blocks = blocks_for(state.changes.units_to_log());
-        if !journal.intent_log.has_room_for(most_blocks) {
+        if !journal.intent_log.has_space_for(most_blocks) {
             return Begin::Commit;
         }
         let number = state.changes.number();
@@ -178,7 +178,7 @@ impl Shared {
             let is_busy = journal.running || journal.intent_log.running || state.health != Health::Healthy;
             let is_news = journal.intent_log.confirmed < journal.confirmed_commit;
             let is_quiet = now_ns.saturating_sub(journal.committed_ns) >= CONFIRM_AFTER_NS;
-            if is_busy || !is_news || !is_quiet || !journal.intent_log.has_room_for(1) {
+            if is_busy || !is_news || !is_quiet || !journal.intent_log.has_space_for(1) {
                 return;
             }
             let parts = self.encode_log_entry(&mut state, &[]);

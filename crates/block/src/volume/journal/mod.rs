@@ -109,14 +109,14 @@ impl Journal {
     }
 
     /// Whether `blocks` more blocks fit. A quarter of the ring is reserved for the commit that ends a table.
-    fn has_room_for(&self, blocks: u64, for_table: bool) -> bool {
+    fn has_space_for(&self, blocks: u64, for_table: bool) -> bool {
         let limit = if for_table { self.blocks } else { self.blocks - self.blocks / 4 };
         self.used() + blocks <= limit
     }
 
     /// Whether a commit of `units` units fits.
     pub(super) fn fits_units(&self, units: usize) -> bool {
-        self.has_room_for(commit::blocks_for(units), false)
+        self.has_space_for(commit::blocks_for(units), false)
     }
 
     /// Byte offset of block `sequence` within the journal.

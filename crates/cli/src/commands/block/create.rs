@@ -138,7 +138,7 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
 fn take_back(labelled: Labelled, flash: &Arc<dyn Device>, uuid: u128) -> String {
     let there = pollster::block_on(Volume::identify(flash));
     let is_there = there.is_ok_and(|there| there.uuid == uuid);
-    let failed = if is_there { None } else { labelled.take_back().err() };
+    let failed = if is_there { None } else { labelled.restore().err() };
     failed.map_or_else(String::new, |error| format!("; the labels of its members stay: {error}"))
 }
 

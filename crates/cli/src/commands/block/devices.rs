@@ -137,7 +137,8 @@ impl Devices {
     pub fn open_volume(&self, taking: Taking) -> Result<OpenedVolume, String> {
         let [flash, disk] = self.open(Access::Write)?;
         let pairing = Pairing { os_identity: traces(&self.disk), is_forced: taking.force_disk };
-        let (quick, slow) = (Tasks::staying_with(Arc::clone(&flash)), Tasks::going_on(Arc::clone(&disk)));
+        let (quick, slow) =
+            (Tasks::with_inline_transfers(Arc::clone(&flash)), Tasks::resuming(Arc::clone(&disk)));
         let timer = Arc::new(SystemTimer::default());
         let opened = pollster::block_on(Volume::open_as(quick, slow, timer, pairing));
         let (volume, recovery) = opened.map_err(|error| {

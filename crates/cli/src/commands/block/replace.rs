@@ -88,7 +88,7 @@ fn replace(arguments: &Arguments) -> Result<Finding, String> {
         } else {
             ""
         };
-        let labels = labelled.take_back().err();
+        let labels = labelled.restore().err();
         let labels = labels.map_or_else(String::new, |error| format!("; the labels of --to stay: {error}"));
         format!(
             "--flash {} --to {to}: {error}; the cache stays on the old flash{hint}{labels}",

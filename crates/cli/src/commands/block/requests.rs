@@ -131,7 +131,7 @@ pub fn prometheus(requests: &Value, volume: &str) -> String {
 mod tests {
     use std::sync::Arc;
 
-    use block::export::{Caller, DeviceExport, Export, Operation};
+    use block::export::{DeviceExport, Export, Operation, Reply};
     use device::{MemoryDevice, VirtualClock};
 
     use super::*;
@@ -142,7 +142,7 @@ mod tests {
         let device = Arc::new(DeviceExport::new(Arc::new(MemoryDevice::new(1 << 20))));
         let export = meter.of(device, Arc::new(VirtualClock::default()));
         for len in [512, 4096, 65536] {
-            export.submit(Operation::Read { offset: 0, len }, Caller::new(drop));
+            export.submit(Operation::Read { offset: 0, len }, Reply::new(drop));
         }
         let told = of_meter(&meter);
         assert_eq!(told["read"]["iosize_hist"], json!({ "512": 1, "4096": 1, "more": 1 }));
@@ -167,9 +167,9 @@ mod tests {
         let device = Arc::new(DeviceExport::new(Arc::new(MemoryDevice::new(1 << 20))));
         let export = meter.of(device, Arc::new(VirtualClock::default()));
         for offset in [0, 1 << 20, 2 << 20] {
-            export.submit(Operation::Read { offset, len: 512 }, Caller::new(drop));
+            export.submit(Operation::Read { offset, len: 512 }, Reply::new(drop));
         }
-        export.submit(Operation::Trim { offset: 1 << 20, len: 512, durable: false }, Caller::new(drop));
+        export.submit(Operation::Trim { offset: 1 << 20, len: 512, durable: false }, Reply::new(drop));
         let told = of_meter(&meter);
         let words = text(&told);
         let lines: Vec<&str> = words.lines().map(str::trim_start).collect();

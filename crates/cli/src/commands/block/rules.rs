@@ -155,10 +155,10 @@ fn add(list: &mut Vec<ClientName>, name: ClientName) -> Result<(), String> {
     if list.contains(&name) {
         return Ok(());
     }
-    if list.len() == ClientRules::MOST_NAMES {
+    if list.len() == ClientRules::MAX_NAMES {
         return Err(format!(
             "there are {} clients on the list, and it takes no more",
-            ClientRules::MOST_NAMES
+            ClientRules::MAX_NAMES
         ));
     }
     list.push(name);
@@ -178,9 +178,9 @@ pub fn of_rules(rules: &ClientRules) -> Value {
 /// The same for a status, with what they have kept out, and of how many of those who are connected now they would.
 pub fn of_admission(admission: &Admission, server: Option<&Server>) -> Value {
     let kept_out =
-        |server: &Server| server.clients().iter().filter(|client| admission.keeps_out(client)).count();
+        |server: &Server| server.clients().iter().filter(|client| admission.excludes(client)).count();
     let mut value = of_rules(&admission.rules());
-    value["kept_out_requests"] = admission.requests_kept_out().into();
+    value["kept_out_requests"] = admission.uncached_requests().into();
     value["kept_out_connections"] = server.map(kept_out).into();
     value
 }
@@ -241,7 +241,7 @@ mod tests {
             let words = format!("{later}: contradicts {earlier}; give one of them");
             assert_eq!(refused(&[earlier, later]), words);
         }
-        let many: Vec<String> = (0..=ClientRules::MOST_NAMES).map(|uid| format!("uid:{uid}")).collect();
+        let many: Vec<String> = (0..=ClientRules::MAX_NAMES).map(|uid| format!("uid:{uid}")).collect();
         let told = refused(&[&format!("whitelist={}", many.join(","))]);
         assert!(told.ends_with("there are 100 clients on the list, and it takes no more"), "{told}");
     }

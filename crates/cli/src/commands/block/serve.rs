@@ -160,7 +160,7 @@ fn serve(arguments: &Arguments) -> Result<Finding, String> {
     let rules = arguments.clients.rules()?;
     spare(&arguments.common, arguments.flash.iter().chain([&arguments.disk]))?;
     Files::default().writing([arguments.record.as_deref(), arguments.common.result_file()]).keep_apart()?;
-    descriptors::allow(arguments.connections, nbd_options(arguments).most_sockets())?;
+    descriptors::allow(arguments.connections, nbd_options(arguments).max_sockets())?;
     let driver =
         arguments.ublk.map(|_| Driver::open().map_err(|error| format!("--ublk: {error}"))).transpose()?;
     // Before the first client: a signal that comes while the volume is opened is not lost either.
@@ -196,7 +196,7 @@ fn serve(arguments: &Arguments) -> Result<Finding, String> {
     arguments.common.say("closing: finishing requests in flight; another signal exits at once");
     end_at_another(signals).map_err(|error| format!("signals: {error}"))?;
     drop(control);
-    let unmounted = mounted.map_or(Ok(Unmounted::Whole), Mounted::unmount);
+    let unmounted = mounted.map_or(Ok(Unmounted::Completely), Mounted::unmount);
     if let (Ok(Unmounted::InUse), Some(place)) = (&unmounted, &arguments.fuse) {
         let place = place.display();
         say_error(format_args!(
@@ -311,7 +311,7 @@ fn offered(arguments: &Arguments, served: &Served) -> Vec<Offered> {
 
 fn mount(place: &Path, arguments: &Arguments, served: &Served) -> Result<Mounted, String> {
     let refused = |why: String| format!("--fuse {}: {why}", place.display());
-    if fuse::clear_broken_off(place)
+    if fuse::clear_disconnected(place)
         .map_err(|error| refused(format!("cannot clear a killed server's mount: {error}")))?
     {
         // Not where scripts wait for the ready line.
@@ -319,7 +319,7 @@ fn mount(place: &Path, arguments: &Arguments, served: &Served) -> Result<Mounted
     }
     let mut inside = std::fs::read_dir(place).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotADirectory => refused("is not a directory".into()),
-        _ if fuse::is_broken_off(place) => {
+        _ if fuse::is_disconnected(place) => {
             let place = place.display();
             refused(format!(
                 "{error}; the mount of another program that was killed is there: run fusermount3 -u {place}"

@@ -41,8 +41,8 @@ fn flash_and_disk_may_be_stripes_whose_members_know_their_places() {
     fill(&place);
     server.kill();
     for (flash, disk, words) in [
-        ("stripe:f1,f3,f2", disk, "f3: is named as member 2 of its stripe, and is member 3"),
-        ("stripe:f1,f2", disk, "f1: is of a stripe of 3 members, and 2 are named"),
+        ("stripe:f1,f3,f2", disk, "f3: is given as member 2 of its stripe, but is member 3"),
+        ("stripe:f1,f2", disk, "f1: belongs to a stripe of 3 members, but 2 are given"),
         ("stripe:f1,f2,disk", disk, "disk: is not a member of a stripe of flash"),
         ("stripe:f1,f2,d1", disk, "have a device in common"),
         ("f1", disk, "f1: is member 1 of 3 of a stripe; name them all"),

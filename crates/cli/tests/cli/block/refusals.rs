@@ -166,8 +166,7 @@ fn what_is_no_socket_is_never_replaced_by_one() {
             command.arg(flag).arg(path);
         });
         let refused = command.output().unwrap();
-        let words =
-            format!("error: {flag} {}: exists and is not a socket: it is left alone\n", mine.display());
+        let words = format!("error: {flag} {}: exists and is not a socket\n", mine.display());
         assert_eq!((refused.status.code(), told(&refused)), (Some(2), words));
         assert_eq!(std::fs::read(&mine).unwrap(), b"mine");
     }

@@ -1,4 +1,4 @@
-//! Notes that a power cut left behind the commit that it took: they are of a time that never was.
+//! Intent log entries that follow a commit which a power cut has lost.
 
 use std::sync::Arc;
 
@@ -37,8 +37,8 @@ fn copy_part(from: &MemoryDevice, to: &MemoryDevice, offset: u64, len: u64) {
     to.execute(Request::Write { offset, data, placement: PlacementHandle::DEFAULT }).unwrap();
 }
 
-/// What a power cut leaves of a flash on which block 1 was written and noted; then a commit of that was written, and while it
-/// was being flushed block 2 was written and noted. All of it is there but for the commit.
+/// A flash after a power cut: block 1 was written and logged, a commit of it was being flushed while block 2 was written and logged, and
+/// everything except the commit is present.
 fn flash_without_its_commit(disk: &Arc<dyn Device>) -> MemoryDevice {
     let memory = Arc::new(MemoryDevice::new(FLASH_BYTES));
     let gate = Arc::new(GateDevice::new(memory.clone()));
@@ -56,10 +56,10 @@ fn flash_without_its_commit(disk: &Arc<dyn Device>) -> MemoryDevice {
     after
 }
 
-/// Recovery's own commit equalled the lost one, at the same location, so notes that had followed that one followed this one too: the next
-/// recovery replayed them.
+/// Recovery's own commit must differ from the lost one. Otherwise old entries would appear to follow it, and the next recovery would
+/// replay them.
 #[test]
-fn a_write_was_lost_to_a_note_of_before_the_last_recovery() {
+fn recovery_ignores_log_entries_from_before_the_last_recovery() {
     let disk: Arc<dyn Device> = Arc::new(MemoryDevice::new(DISK_BYTES));
     let memory = flash_without_its_commit(&disk);
     let (volume, recovery) = open(Arc::new(memory.duplicate()), &disk);
@@ -72,7 +72,7 @@ fn a_write_was_lost_to_a_note_of_before_the_last_recovery() {
     let (volume, _) = open(flash, &disk);
     assert_eq!([1, 2, 3].map(|block| read(&volume, block)), [1, 0, 0], "it was not there before");
 
-    // Or something was, and then the process was killed.
+    // Or a write was made before a kill.
     let flash = Arc::new(memory);
     let (volume, _) = open(flash.clone(), &disk);
     write(&volume, 3, 3);
@@ -81,9 +81,9 @@ fn a_write_was_lost_to_a_note_of_before_the_last_recovery() {
     assert_eq!([1, 2, 3].map(|block| read(&volume, block)), [1, 0, 3]);
 }
 
-/// Blocks recorded in notes were twice in the epoch that recovery creates, and were written to the disk twice.
+/// A block in the intent log must be in the epoch that recovery creates only once.
 #[test]
-fn ordered_volume_writes_blocks_recovered_from_notes_to_the_disk_once() {
+fn ordered_volume_destages_blocks_from_the_intent_log_once() {
     let disk: Arc<dyn Device> = Arc::new(MemoryDevice::new(DISK_BYTES));
     let flash: Arc<dyn Device> = Arc::new(MemoryDevice::new(FLASH_BYTES));
     let config = VolumeConfig { ordered: true, ..config() };
@@ -98,8 +98,8 @@ fn ordered_volume_writes_blocks_recovered_from_notes_to_the_disk_once() {
     assert_eq!((counters.cleanings, counters.disk_writes), (1, 1));
 }
 
-/// Makes the checksums of all notes equal while they stay chained: the last four bytes of each block, which are unused, become the
-/// checksum of those before them. Returns the number of notes changed.
+/// Makes the checksums of all entries equal and keeps their chain: the last four bytes of each block, which are unused, compensate.
+/// Returns the number of blocks changed.
 fn equalise_notes(flash: &MemoryDevice, layout: &Layout, uuid: u128) -> u32 {
     let crc32c = |bytes: &[u8]| crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32;
     let (mut count, mut chain) = (0, None);
@@ -124,9 +124,9 @@ fn equalise_notes(flash: &MemoryDevice, layout: &Layout, uuid: u128) -> u32 {
     count
 }
 
-/// Notes were looked for by their predecessor's checksum alone: of two with the same one was found, and nothing after it.
+/// Entries cannot be found by their predecessor's checksum alone.
 #[test]
-fn notes_after_one_with_a_duplicate_checksum_are_recovered() {
+fn entries_after_one_with_a_duplicate_checksum_are_recovered() {
     let disk: Arc<dyn Device> = Arc::new(MemoryDevice::new(DISK_BYTES));
     let memory = Arc::new(MemoryDevice::new(FLASH_BYTES));
     let flash: Arc<dyn Device> = memory.clone();

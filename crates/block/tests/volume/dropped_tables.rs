@@ -1,4 +1,4 @@
-//! Somebody goes away while a table is written for him, or a superblock.
+//! Requests that are dropped while a table or a superblock is being written for them.
 
 use std::future::Future;
 use std::pin::pin;
@@ -14,7 +14,7 @@ use crate::world::smallest_journal;
 
 const BLOCK: u64 = 4096;
 
-/// More than one block of a table has room for.
+/// More blocks than one table block has space for.
 const BLOCKS: u64 = 640;
 
 struct Stage {
@@ -74,7 +74,7 @@ impl Stage {
         poll().is_pending()
     }
 
-    /// What the volume holds when it is opened on this flash.
+    /// The contents of the volume when it is opened on this flash.
     fn found(&self, flash: Arc<MemoryDevice>) -> Vec<u8> {
         pollster::block_on(async {
             let timer = Arc::new(SystemTimer::default());
@@ -84,9 +84,9 @@ impl Stage {
     }
 }
 
-/// The superblock pointed at the table without a record of that in memory: the next table was written over it.
+/// Otherwise the superblock could refer to a table that the next table overwrites.
 #[test]
-fn a_table_that_a_superblock_points_at_is_not_written_over() {
+fn table_in_force_is_not_overwritten_after_a_dropped_request() {
     for writes in 0.. {
         for cut in 0.. {
             let stage = Stage::with_a_full_journal();
@@ -113,8 +113,8 @@ fn a_table_that_a_superblock_points_at_is_not_written_over() {
     }
 }
 
-/// The superblock marked the volume as closed while clients continued to write: the next opening did not search for their acknowledged
-/// writes.
+/// A superblock that marks the volume as closed must not be on flash while clients continue to write, because recovery would skip the
+/// intent log.
 #[test]
 fn dropped_close_closes_the_volume_or_leaves_it_open() {
     let mut outcomes = [0, 0];

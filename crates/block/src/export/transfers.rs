@@ -7,38 +7,38 @@ use device::{Completion, Device, IoBuffer, IoError, Outcome, Request};
 use parking_lot::Mutex;
 
 /// Concurrent requests per operation: enough to keep a device busy without filling its queue.
-const AT_ONCE: usize = 4;
+const MAX_IN_FLIGHT: usize = 4;
 
 /// A request, and for a read its range in the whole buffer.
-pub(super) type Piece = (Request, Range<usize>);
+pub(super) type Transfer = (Request, Range<usize>);
 
-/// Submits `pieces` to `device`, a few concurrently. After the first error no more are submitted. Reads fill `whole`.
+/// Submits `transfers` to `device`, a few concurrently. After the first error no more are submitted. Reads fill `whole`.
 pub(super) fn run(
     device: Arc<dyn Device>,
-    pieces: impl Iterator<Item = Piece> + Send + 'static,
+    transfers: impl Iterator<Item = Transfer> + Send + 'static,
     whole: Option<IoBuffer>,
     completion: Completion,
 ) {
     let state = State {
-        pieces: Box::new(pieces),
+        transfers: Box::new(transfers),
         running: 0,
         pumping: true,
         failed: None,
         whole,
         completion: Some(completion),
     };
-    Arc::new(Series { device, state: Mutex::new(state) }).pump();
+    Arc::new(TransferSeries { device, state: Mutex::new(state) }).pump();
 }
 
-struct Series {
+struct TransferSeries {
     device: Arc<dyn Device>,
     state: Mutex<State>,
 }
 
 struct State {
-    pieces: Box<dyn Iterator<Item = Piece> + Send>,
+    transfers: Box<dyn Iterator<Item = Transfer> + Send>,
     running: usize,
-    /// Whether a thread is in [`Series::pump`]. A request that completes within its submission does not call it again, so the
+    /// Whether a thread is in [`TransferSeries::pump`]. A request that completes within its submission does not call it again, so the
     /// thread loops instead of recursing.
     pumping: bool,
     failed: Option<IoError>,
@@ -46,24 +46,24 @@ struct State {
     completion: Option<Completion>,
 }
 
-impl Series {
+impl TransferSeries {
     /// Submits requests up to the limit. `pumping` is set.
     fn pump(self: &Arc<Self>) {
         loop {
             let mut state = self.state.lock();
-            let has_room = state.running < AT_ONCE && state.failed.is_none();
-            let Some((request, range)) = has_room.then(|| state.pieces.next()).flatten() else {
+            let may_submit = state.running < MAX_IN_FLIGHT && state.failed.is_none();
+            let Some((request, range)) = may_submit.then(|| state.transfers.next()).flatten() else {
                 state.pumping = false;
-                return finish_if_over(state);
+                return complete_if_done(state);
             };
             state.running += 1;
             drop(state);
             let series = Arc::clone(self);
-            self.device.submit(request, Completion::new(move |outcome| series.arrive(&range, outcome)));
+            self.device.submit(request, Completion::new(move |outcome| series.complete(&range, outcome)));
         }
     }
 
-    fn arrive(self: &Arc<Self>, range: &Range<usize>, outcome: Outcome) {
+    fn complete(self: &Arc<Self>, range: &Range<usize>, outcome: Outcome) {
         let mut state = self.state.lock();
         state.running -= 1;
         match outcome {
@@ -82,7 +82,7 @@ impl Series {
     }
 }
 
-fn finish_if_over(mut state: parking_lot::MutexGuard<'_, State>) {
+fn complete_if_done(mut state: parking_lot::MutexGuard<'_, State>) {
     if state.running > 0 {
         return;
     }

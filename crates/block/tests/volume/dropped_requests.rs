@@ -1,4 +1,4 @@
-//! Futures that are dropped half-way, as a server drops those of a client that went away.
+//! Dropped futures, as when a server's client disconnects.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -20,7 +20,7 @@ use crate::world::{Shape, World, config};
 
 const BLOCKS: u64 = 700;
 
-/// What each block may hold: one value, or that and those of writes that were given up since.
+/// Permitted values of each block: one, or also those of dropped writes since.
 type Legal = Rc<RefCell<Vec<BTreeSet<u8>>>>;
 
 async fn client(number: u64, volume: Volume, legal: Legal, world: device::sim::World) {
@@ -68,7 +68,7 @@ fn dropped_request_takes_effect_or_not_and_releases_its_locks() {
         world.simulation.run_until_idle();
         assert!(
             clients.iter().all(|client| client.result().is_some()),
-            "seed {seed}: somebody waits for ever"
+            "seed {seed}: a request never completes"
         );
         let reader = volume.clone();
         let before = world.run(async move { reader.read(0, BLOCKS as usize * 4096).await.unwrap() });
@@ -92,8 +92,8 @@ fn dropped_request_takes_effect_or_not_and_releases_its_locks() {
     }
 }
 
-/// The disk had changed without a record in the volume: data read from there was then marked clean without a flush of the disk, which
-/// lost it in a power cut. Flash had content that the disk never held, and the disk was refused.
+/// Otherwise data read from the disk would be marked clean without a disk flush, and after a power cut flash and disk would
+/// differ.
 #[test]
 fn disk_change_of_a_dropped_request_is_durable_before_a_read_of_it_is_marked_clean() {
     for kind in [RequestKind::Write, RequestKind::Trim] {
@@ -129,9 +129,9 @@ fn disk_change_of_a_dropped_request_is_durable_before_a_read_of_it_is_marked_cle
     }
 }
 
-/// The blocks of its request stayed owed permanently, and the upkeep continued with them.
+/// The blocks of a dropped request leave the drain.
 #[test]
-fn a_cleaning_that_was_given_up_went_on_by_itself() {
+fn dropped_clean_stops_cleaning() {
     for (others, is_left) in [(0, true), (1, false)] {
         let shape = Shape { flash_bytes: 32 << 20, disk_bytes: 256 << 20, ..Shape::default() };
         let world = World::new(1, shape);

@@ -1,4 +1,4 @@
-//! A plain vector beside the volume, under clients that share blocks.
+//! The volume compared with a vector, under clients that share blocks.
 
 use std::cell::RefCell;
 use std::pin::pin;
@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng};
 use crate::world::{Shape, World, config};
 
 const CLIENTS: u64 = 5;
-/// Bytes of a stripe; stripes belong to the clients in turn, so that blocks have several owners.
+/// Length of a stripe in bytes; stripes belong to the clients in turn, so that blocks have several owners.
 const STRIPE: u64 = 3 * 512;
 
 /// One client: writes, reads, zeroes and flushes its own stripes, and reads those of all clients.
@@ -22,7 +22,7 @@ async fn client(number: u64, volume: Volume, twin: Rc<RefCell<Vec<u8>>>, seed: u
     let mut random = StdRng::seed_from_u64(seed);
     let stripes = volume.size_bytes() / STRIPE;
     for _ in 0..150 {
-        // Hot at the front.
+        // Frequent at the front.
         let below = random.random_range(10..stripes / CLIENTS);
         let stripe = random.random_range(0..below) * CLIENTS + number;
         let (from, to) = (random.random_range(0..3), random.random_range(1..=3));
@@ -70,7 +70,7 @@ fn agree(seed: u64, shape: Shape, config: &VolumeConfig) -> (Volume, World) {
         }
     });
     world.simulation.run_until_idle();
-    assert!(clients.iter().all(|client| client.result().is_some()), "seed {seed}: somebody waits for ever");
+    assert!(clients.iter().all(|client| client.result().is_some()), "seed {seed}: a request never completes");
     let finish = |volume: Volume| async move {
         volume.clean().await.unwrap();
         assert_eq!(volume.stats().dirty_blocks, 0);
@@ -89,7 +89,7 @@ fn agree(seed: u64, shape: Shape, config: &VolumeConfig) -> (Volume, World) {
 }
 
 #[test]
-fn every_mode_and_policy_agrees_with_a_vector() {
+fn volume_matches_a_vector_in_every_mode_and_policy() {
     let modes = [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround, Mode::WriteOnly];
     for (seed, mode) in (0_u64..8).zip(modes.into_iter().cycle()) {
         let mut config = config();
@@ -103,7 +103,7 @@ fn every_mode_and_policy_agrees_with_a_vector() {
 }
 
 #[test]
-fn every_block_size_agrees_with_a_vector_on_devices_of_any_block() {
+fn volume_matches_a_vector_with_every_block_size() {
     for (seed, block_bytes) in (20..).zip([4096_u32, 8192, 16384, 65536]) {
         for (flash_block, disk_block) in [(512, 512), (4096, 512), (512, 4096), (4096, 4096)] {
             let placement = Placement::Hashed { run_bytes: 2 * block_bytes };
@@ -117,7 +117,7 @@ fn every_block_size_agrees_with_a_vector_on_devices_of_any_block() {
 }
 
 #[test]
-fn sets_of_any_number_of_blocks_agree_with_a_vector() {
+fn volume_matches_a_vector_with_any_set_size() {
     let run_bytes = 4096;
     let placements = [Placement::Linear, Placement::Hashed { run_bytes }, Placement::Permuted { run_bytes }];
     for (seed, ways) in (40..).zip([1, 2, 3, 7, 100, 129]) {
@@ -127,9 +127,9 @@ fn sets_of_any_number_of_blocks_agree_with_a_vector() {
     }
 }
 
-/// The request used to wait forever for room in a set with fewer blocks than the request.
+/// A request with more blocks than a set must be split.
 #[test]
-fn a_long_write_of_an_ordered_volume_with_small_sets_ends() {
+fn long_write_of_an_ordered_volume_with_small_sets_succeeds() {
     let world = World::new(7, Shape { flash_bytes: 1 << 20, ..Shape::default() });
     let placement = Placement::Hashed { run_bytes: 32 << 10 };
     let journal_bytes = Some(64 << 10);
@@ -148,9 +148,9 @@ fn a_long_write_of_an_ordered_volume_with_small_sets_ends() {
     world.run(work(volume));
 }
 
-/// The original queued the second request for a block, and then threw the block out.
+/// In Flashcache a second concurrent request for a block evicts it.
 #[test]
-fn a_block_that_many_use_at_once_stays_cached() {
+fn block_with_many_concurrent_users_stays_cached() {
     let world = World::new(9, Shape::default());
     let volume = world.volume(&config());
     for client in 0..16_u64 {
@@ -175,7 +175,7 @@ fn a_block_that_many_use_at_once_stays_cached() {
 }
 
 #[test]
-fn a_miss_is_answered_when_the_disk_has_answered() {
+fn read_miss_does_not_wait_for_the_flash() {
     let world = World::new(2, Shape { flush_ns: 0, ..Shape::default() });
     let volume = world.volume(&config());
     let (clock, reader) = (world.simulation.clock(), volume.clone());
@@ -189,7 +189,7 @@ fn a_miss_is_answered_when_the_disk_has_answered() {
 }
 
 #[test]
-fn a_client_without_caching_is_served_by_the_cache_and_brings_nothing_in() {
+fn uncached_client_uses_cached_blocks_and_inserts_none() {
     let world = World::new(6, Shape::default());
     let volume = world.volume(&config());
     let work = |volume: Volume| async move {

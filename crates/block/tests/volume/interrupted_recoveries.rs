@@ -1,4 +1,4 @@
-//! Recoveries that are cut off, again and again.
+//! Repeatedly interrupted recoveries.
 
 use std::sync::Arc;
 
@@ -16,10 +16,9 @@ async fn open(flash: Arc<dyn Device>, disk: &Arc<dyn Device>) -> Result<Volume> 
     Ok(Volume::open(flash, disk.clone(), Arc::new(SystemTimer::default())).await?.0)
 }
 
-/// Each took a block of the journal for the commit after its table, of four that are kept for it in the smallest. Then the
-/// volume was refused as damaged.
+/// Recovery must not use up journal space each time, of which four blocks are reserved in the smallest journal.
 #[test]
-fn a_volume_is_opened_however_many_recoveries_were_cut_off_at_the_superblock() {
+fn repeated_interrupted_recoveries_use_no_journal_space() {
     for ordered in [false, true] {
         let memory = Arc::new(MemoryDevice::new(8 << 20));
         let (flash, disk): (Arc<dyn Device>, Arc<dyn Device>) =
@@ -36,7 +35,7 @@ fn a_volume_is_opened_however_many_recoveries_were_cut_off_at_the_superblock() {
                 }
                 volume.write(number * BLOCK, data(1), true).await.unwrap();
             }
-            // A note that no commit has told again.
+            // An intent log entry that no commit has repeated.
             volume.write(100 * BLOCK, data(2), false).await.unwrap();
             drop(volume);
             for attempt in 0..12 {
@@ -51,7 +50,7 @@ fn a_volume_is_opened_however_many_recoveries_were_cut_off_at_the_superblock() {
                 assert_eq!(volume.read(0, 512).await.unwrap()[..], [1; 512]);
                 let expected = [byte - 1; 512];
                 assert_eq!(volume.read(100 * BLOCK, 512).await.unwrap()[..], expected);
-                // Notes after the recovery, and not those before it, are what the next one finds.
+                // The next recovery finds only entries written after this one.
                 volume.write(100 * BLOCK, data(byte), false).await.unwrap();
             }
         });
