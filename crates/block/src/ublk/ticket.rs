@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn write_whose_data_cannot_be_read_fails_immediately() {
+    fn write_with_unreadable_data_fails_immediately() {
         let queue = TestQueue::new();
         queue.device.set_len(data_at(0, TAG) + 100).unwrap();
         assert!(queue.open(&descriptor(operation::WRITE, 1)).is_none());

@@ -49,7 +49,7 @@ fn on_file(file: &tempfile::NamedTempFile) -> Served {
     serve(Arc::new(opened.unwrap()))
 }
 
-/// A write-back cache of a sixth of its disk, so that blocks of these programs are evicted.
+/// A write-back cache of a sixth of its disk, so that the programs cause evictions.
 #[expect(clippy::disallowed_methods, reason = "a served volume has a thread of its own for its upkeep")]
 fn cached() -> Served {
     let flash: Arc<dyn Device> = Arc::new(MemoryDevice::with_block_bytes(6 << 20, 4096));

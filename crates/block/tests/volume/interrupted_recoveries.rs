@@ -16,7 +16,7 @@ async fn open(flash: Arc<dyn Device>, disk: &Arc<dyn Device>) -> Result<Volume> 
     Ok(Volume::open(flash, disk.clone(), Arc::new(SystemTimer::default())).await?.0)
 }
 
-/// Recovery must not use up journal space each time, of which four blocks are reserved in the smallest journal.
+/// Recovery must not use up journal space each time. The smallest journal reserves four blocks.
 #[test]
 fn repeated_interrupted_recoveries_use_no_journal_space() {
     for ordered in [false, true] {

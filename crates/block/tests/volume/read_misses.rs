@@ -77,7 +77,7 @@ fn blocks_without_a_free_page_are_counted_and_evict_nothing() {
         }
     });
     let before = volume.stats().counters;
-    // No commit completes before all of these are read.
+    // All these reads complete before the first commit.
     let reader = volume.clone();
     world.run(async move { read_each(&reader, 1024..2048).await });
     let stats = volume.stats();

@@ -125,11 +125,7 @@ const METRICS: &[(&str, Kind, &str)] = &[
     ("/counters/checkpoints", Counter, "Tables written."),
     ("/counters/ssd_flushes", Counter, "Flushes of flash for commits; a table takes two more."),
     ("/counters/disk_flushes", Counter, "Flushes of the disk."),
-    (
-        "/counters/client_flushes",
-        Counter,
-        "Acknowledged flushes and FUA writes of clients.",
-    ),
+    ("/counters/client_flushes", Counter, "Acknowledged flushes and FUA writes of clients."),
     (
         "/counters/room_waits",
         Counter,
