@@ -232,11 +232,12 @@ fn open_ours(arguments: &Arguments) -> Cache {
     let device = Arc::new(FileDevice::open(&path, &options).expect("a file that allows direct I/O"));
     let mut flash = FlashConfig::new(device);
     flash.pairs = vec![PairConfig { device_share: 1.0, soc_share: if arguments.large { 0.0 } else { 1.0 } }];
-    if arguments.cache == Which::OursLog {
+    flash.small_items = Some(if arguments.cache == Which::OursLog {
         // Keys and values have 308 bytes; nothing is read again, so nothing is readmitted.
-        let options = LogOptions { expected_item_bytes: 300, ..LogOptions::default() };
-        flash.small_items = Some(SmallItems::Log(options));
-    }
+        SmallItems::Log(LogOptions { expected_item_bytes: 300, ..LogOptions::default() })
+    } else {
+        SmallItems::Sets
+    });
     Cache::builder().dram_bytes(DRAM_BYTES).flash_config(flash).open().expect("a cache opens on its file")
 }
 
