@@ -80,7 +80,7 @@ fn client(cache: &Cache, clears: &Arc<Clears>, noted: &[AtomicU64], done: &Atomi
                 None
             }
             3 => {
-                // What is loaded while a clear goes on is not kept: here the mark is known before.
+                // A value loaded during a clear is not kept, so the number of clears begun at the fetch identifies it.
                 let clears = Arc::clone(clears);
                 let fetch = async move || Ok::<_, ()>(value(key, LOADED + clears.begun()));
                 match pollster::block_on(cache.get_or_insert_with(&name, AS_USUAL, fetch)).unwrap() {

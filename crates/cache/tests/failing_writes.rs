@@ -69,7 +69,7 @@ fn items_of_a_failed_write_are_counted_as_dropped() {
     }
 }
 
-/// What was lost on the way counted as if it had been written: the figure fell to a fraction of 1.
+/// Items of failed writes counted as written, and the write amplification fell below 1.
 #[test]
 fn write_amplification_omits_failed_writes() {
     for (soc_share, value_bytes) in [(0.0, 4000), (1.0, 1000)] {

@@ -45,7 +45,7 @@ fn a_kept_item_stays_as_it_was_while_others_replace_and_push_it_out() {
     assert!(*held == [1; 5000] && *kept == [1; 5000]);
 }
 
-/// What is let go of makes room again: nothing else could, for all of the class was held.
+/// Dropped items free their memory. The insert could not evict others, because all items of the class were pinned.
 #[test]
 fn dropped_owned_item_frees_its_space() {
     let cache = cache();

@@ -176,7 +176,7 @@ impl Settlement<'_> {
         })
     }
 
-    /// What is left of the cache whose newest superblock this is.
+    /// Determines the recoverable content of the cache with this newest superblock.
     async fn take_up(
         &self,
         old: Superblock,

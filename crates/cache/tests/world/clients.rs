@@ -78,7 +78,7 @@ impl Plan {
     }
 }
 
-/// What came of it.
+/// The results of a run.
 pub struct Outcome {
     /// Of every answer to every client, in order, and its moment.
     pub trace: u64,

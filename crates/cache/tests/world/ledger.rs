@@ -57,7 +57,7 @@ pub struct LifetimeSet {
     pub was_there: bool,
 }
 
-/// What was known when a read began.
+/// The state of a key when a read began.
 #[derive(Clone, Copy)]
 pub struct Reading {
     key: u64,

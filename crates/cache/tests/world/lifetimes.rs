@@ -1,4 +1,4 @@
-//! Changed TTLs: the new TTL holds wherever the item moves, and the old one nowhere.
+//! Changed TTLs: the new TTL applies in DRAM, on flash and after a restart.
 
 use std::sync::Arc;
 

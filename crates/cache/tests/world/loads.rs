@@ -118,9 +118,9 @@ fn value_with_zero_ttl_is_fetched_once_for_all_waiters() {
     assert_eq!(source.fetches(), 1);
 }
 
-/// What was wanted before and after a remove must not be one answer: the source may have changed in between.
+/// Gets before and after a remove must not share a fetch: the source may have changed in between.
 #[test]
-fn an_error_from_before_a_remove_is_its_callers_alone() {
+fn fetch_error_before_a_remove_reaches_only_its_callers() {
     let (stage, source) = (Stage::new(|_| {}), Source::default());
     let mut first = waiting(source.load(&stage.cache, 1));
     stage.cache.remove(HERO);

@@ -87,7 +87,7 @@ impl Stage {
         crate::polled::poll(&mut Box::pin(self.cache.get(key))).expect("nothing holds the read back")
     }
 
-    /// What is found of the hero now, after it had to leave DRAM, and after a restart.
+    /// Asserts the value of the observed key now, after its eviction from DRAM, and after a restart.
     pub fn assert_hero_is(self, expected: Option<&[u8]>, len: usize) {
         assert_eq!(self.get(HERO).as_deref(), expected, "now");
         self.push_out(len);

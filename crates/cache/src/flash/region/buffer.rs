@@ -181,7 +181,7 @@ impl RegionBuffer {
         Some(show(bytes))
     }
 
-    /// What was put in.
+    /// Records of all entries.
     pub(crate) fn records(&self) -> Vec<Record> {
         self.state.lock().slots.iter().map(|slot| slot.record).collect()
     }

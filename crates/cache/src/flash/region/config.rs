@@ -261,7 +261,7 @@ pub enum Reinsertion {
 pub struct ConfigError {
     /// The field of [`RegionConfig`].
     pub setting: &'static str,
-    /// What is wrong with it.
+    /// The reason.
     pub why: String,
 }
 

@@ -253,7 +253,7 @@ fn push_varint(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-/// What is left to read.
+/// The bytes that are not decoded yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Reader<'a>(&'a [u8]);
 

@@ -84,7 +84,7 @@ impl Region {
     }
 }
 
-/// What is in a region.
+/// The content of a region.
 #[derive(Clone)]
 pub(super) enum Content {
     /// Nothing.

@@ -120,7 +120,7 @@ impl SocConfig {
     }
 }
 
-/// What is wrong with a [`SocConfig`].
+/// The reason why a [`SocConfig`] is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum SocConfigError {

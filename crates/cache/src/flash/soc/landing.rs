@@ -169,7 +169,7 @@ impl Write {
             progress.entries += waiters.len();
         }
         soc.room.notify(usize::MAX);
-        // What came to its buckets since can be taken by others too.
+        // Newer entries of the group's buckets can be taken by other steps now.
         soc.announce_work();
         let changes = self.changes.iter().zip(self.group.members());
         changes.for_each(|(change, (id, _))| soc.report_left(id, &change.left));

@@ -163,7 +163,7 @@ impl Shard {
         Self { writes: vec![0; RUN as usize], ..Self::default() }
     }
 
-    /// What is known of `key` in `bucket`.
+    /// Searches the pending entries of `bucket` for `key`.
     pub fn find(&self, bucket: BucketId, fingerprint: Fingerprint, key: &[u8]) -> Known {
         let list = self.buckets.get(&bucket);
         match list.and_then(|list| list.newest(|waiter| waiter.concerns(fingerprint, key))) {

@@ -105,8 +105,8 @@ impl Soc {
             self.apply(bytes, id, waiters, now_seconds, change);
         }
         let (group, buffer) = (claim.begin(), Arc::new(buffer));
-        // An empty bucket is one that counts as never written. One that stays as it is, because its filter was wrong about
-        // what was to be removed, is on the device already.
+        // An empty bucket is marked as never written. A bucket whose content does not change, because the filter had a false positive for
+        // the removed key, is on the device already.
         let is_new = changes.iter().any(|change| change.items_after > 0 && change.is_changed);
         let under_way = is_new.then(|| self.start_write(group.first, Arc::clone(&buffer), waiting));
         let outcome = Outcome::Whole;

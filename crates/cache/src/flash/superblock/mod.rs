@@ -65,7 +65,7 @@ pub struct Superblock {
     pub generation: u64,
     /// How the device is divided.
     pub layout: Layout,
-    /// Of whatever else in the configuration must not change under a snapshot.
+    /// Hash of the other settings that must not change under a snapshot.
     pub fingerprint: u64,
     /// Whether the store is in use.
     pub state: State,
@@ -255,7 +255,7 @@ impl Superblock {
             // The checksum holds, so this was written by something that only claims to be this version.
             _ => return None,
         };
-        // Nobody counts so far, and what comes next must have a number too.
+        // Larger counts cannot occur, and the next ones must not overflow.
         let counts = [sequence, generation].into_iter().all(|count| count < u64::MAX / 2);
         counts.then_some(Self { sequence, store_id, generation, layout, fingerprint, state, hash_seed })
     }
@@ -269,7 +269,7 @@ pub async fn recognise(device: &dyn Device, waiting: Waiting) -> Result<Recognis
     Ok(recognise_head(&read_head(device, waiting).await?))
 }
 
-/// What is on a device that begins with `head`, [`SUPERBLOCKS_BYTES`] of it where it has so many.
+/// Recognises a device by its first bytes, up to [`SUPERBLOCKS_BYTES`] of them.
 #[must_use]
 pub fn recognise_head(head: &[u8]) -> Recognised {
     // Others first: a file system made over a store may leave a copy of our superblock standing.
@@ -294,7 +294,7 @@ pub fn recognise_head(head: &[u8]) -> Recognised {
     if blank { Recognised::Blank } else { Recognised::Foreign { looks_like: None } }
 }
 
-/// Zeroes what [`recognise`] looks at, so that a new store is not taken for what was there before.
+/// Zeroes the bytes that [`recognise`] reads, so that a new store is not mistaken for the old content.
 ///
 /// # Errors
 /// A write failed.
@@ -306,7 +306,7 @@ pub async fn erase(device: &dyn Device, waiting: Waiting) -> Result<(), IoError>
     waiting.start(device, Request::Flush).await.map(|_| ())
 }
 
-/// What is in one copy's place.
+/// The content of one copy of the superblock.
 enum Copy {
     Valid(Superblock),
     Newer(u32),

@@ -14,7 +14,7 @@ pub struct Placed {
 }
 
 impl Placed {
-    /// Writes to `device` with `placement`, whatever the request says.
+    /// Writes to `device` with `placement`; that of a request is ignored.
     #[must_use]
     pub fn new(device: Arc<dyn Device>, placement: PlacementHandle) -> Self {
         Self { device, placement }

@@ -33,9 +33,9 @@ pub struct SnapshotPlace {
 /// One engine's part of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// Whose it is.
+    /// The engine or setting that wrote it.
     pub name: String,
-    /// What it said.
+    /// Its content.
     pub payload: Vec<u8>,
 }
 
@@ -54,12 +54,12 @@ pub enum SnapshotError {
         /// Bytes there are.
         area_bytes: u64,
     },
-    /// What lies there is not the snapshot that the superblock means.
+    /// The content is not the snapshot that the superblock refers to.
     #[error("the snapshot is damaged at byte {at_bytes} ({what})")]
     Damaged {
         /// Offset in the snapshot.
         at_bytes: u64,
-        /// What was wrong.
+        /// The failed check.
         what: &'static str,
     },
     /// A transfer failed.

@@ -247,7 +247,7 @@ impl OrderConfig {
         matches!(self, Self::Ripq(_))
     }
 
-    /// What is wrong with it, if anything.
+    /// The setting that is out of range, if any.
     pub(super) fn fault(&self) -> Option<String> {
         match self {
             Self::Fifo | Self::Lru | Self::Own(_) => None,

@@ -67,7 +67,7 @@ impl RipqConfig {
         if self.single_point { 1 } else { usize::from(self.sections) }
     }
 
-    /// What is wrong with it, if anything.
+    /// The setting that is out of range, if any.
     pub(crate) fn fault(&self) -> Option<String> {
         let share = |value: f64| (0.0..=1.0).contains(&value);
         if !(1..=MAX_POINTS).contains(&usize::from(self.sections)) {

@@ -13,7 +13,7 @@ use super::super::policy::Rank;
 use super::blocks::Memo;
 use super::queue::{BlockId, Queue};
 
-/// What was saved.
+/// The saved state of a queue.
 pub(super) struct Saved {
     pub floor: f64,
     pub average: f64,
@@ -50,7 +50,7 @@ pub(super) fn encode(queue: &Queue, floor: f64, average: f64) -> Vec<u8> {
     out
 }
 
-/// What was saved of a queue of this shape; `None` of any other, or of none.
+/// Decodes the state of a queue of this shape; `None` if it has another shape or none was saved.
 pub(super) fn decode(bytes: &[u8], queue: &Queue) -> Option<Saved> {
     let (sections, regions) = queue.shape();
     let mut reader = Reader(bytes);

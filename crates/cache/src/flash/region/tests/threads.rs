@@ -151,7 +151,7 @@ fn threads_see_the_last_version_or_nothing_ripq() {
     run(blockcache());
 }
 
-/// What is committed and written in the middle of a clear goes or stays, and is nowhere named where it is not.
+/// An item committed and written during a clear stays or is removed, and no index entry refers to another location.
 #[test]
 fn index_locations_are_valid_after_clears_beside_writers() {
     let tiny = RegionConfig { region_bytes: 8 << 10, max_write_bytes: 8 << 10, ..small() };
@@ -186,7 +186,7 @@ fn index_locations_are_valid_after_clears_beside_writers() {
     }
 }
 
-/// A region that was opened during the search for regions to wait for was included, and no insert closed it: the task waited for ever.
+/// A region that was opened during the search for regions to wait for was included, and no insert closed it: the task waited permanently.
 #[test]
 fn settle_beside_the_last_insert_completes() {
     let store = &open(Arc::new(MemoryDevice::new(small().capacity_bytes)), small());
