@@ -2,7 +2,7 @@
 //!
 //! A pair owns a slice of the device: superblocks, snapshot area, regions, buckets. Opening it finds out what the slice
 //! holds, takes up the snapshot of a clean close, and marks the store open before anything else is written; so a crash from
-//! then on leaves a store that comes back empty, in a new generation. Closing writes a snapshot and marks it clean.
+//! then on leaves a store that reopens empty, in a new generation. Closing writes a snapshot and marks the store clean.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub(crate) struct Home {
     /// For superblocks and snapshots.
     metadata: Arc<dyn Device>,
     superblock: Mutex<Superblock>,
-    /// The cache that has the pair open, as its superblock tells caches apart.
+    /// Identifies this opening of the pair in its superblock.
     pub(crate) life: u64,
     /// Whether the pair recovered the items of an earlier cache.
     pub(crate) recovered: bool,
@@ -129,7 +129,7 @@ impl Settlement<'_> {
         self.recognised(waiting).await.map(drop)
     }
 
-    /// Whether its share of the device can be divided as is asked for.
+    /// Checks whether its share of the device can be divided as configured.
     pub(crate) fn check_division(&self) -> Result<(), CacheError> {
         self.check_engines(&self.layout()?)
     }
@@ -215,7 +215,7 @@ impl Settlement<'_> {
         if is_anothers {
             self.erase(waiting).await?;
         }
-        // From here on a crash leaves nothing to be believed.
+        // A crash from here on leaves a store that reopens empty.
         let metadata = self.metadata_device();
         superblock.hash_seed = hash_seed;
         superblock.fingerprint = self.fingerprint(first, hash_seed);

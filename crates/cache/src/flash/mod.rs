@@ -1,4 +1,4 @@
-//! The flash tier: what fell out of DRAM.
+//! The flash tier, for items that DRAM evicted.
 //!
 //! A device has one engine for small items, either [`soc`] (set-associative buckets) or [`log`] (a log in hash order), and [`region`] for
 //! all larger ones (a log of regions). This module defines their common interface: an item to be written, a value that was read, and how
@@ -27,7 +27,7 @@ pub(crate) use small::SmallEngine;
 use crate::KeyHash;
 use crate::config::Removal;
 
-/// An item on its way to flash.
+/// An item to be written to flash.
 #[derive(Debug, Clone, Copy)]
 pub struct FlashItem<'a> {
     /// The key.
@@ -59,7 +59,7 @@ impl FlashItem<'_> {
     }
 }
 
-/// A value that came from flash: bytes inside the buffer they were read into.
+/// A value from flash: bytes inside the buffer of the read.
 #[derive(Debug)]
 pub struct FlashValue {
     bytes: Bytes,
@@ -83,7 +83,7 @@ impl FlashValue {
         Self { bytes: Bytes::Read(buffer), range, expiry_seconds, tag }
     }
 
-    /// A value that had not left memory yet.
+    /// A value of an item that is still in memory.
     #[must_use]
     pub fn in_memory(bytes: Arc<[u8]>, range: Range<usize>, expiry_seconds: u32, tag: u16) -> Self {
         Self { bytes: Bytes::Memory(bytes), range, expiry_seconds, tag }

@@ -570,7 +570,7 @@ impl Crossing<'_> {
     }
 }
 
-/// The pool an item came from, by its tag.
+/// The pool of an item, by its tag.
 pub(crate) fn pool_of(tag: u16) -> u8 {
     (tag & POOL_BITS) as u8
 }

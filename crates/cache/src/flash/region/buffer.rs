@@ -61,7 +61,7 @@ struct Slot {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Somebody is writing it.
+    /// A writer is filling it.
     Pending,
     /// Complete; may be read.
     Committed,
@@ -69,7 +69,7 @@ enum Phase {
     Dead,
 }
 
-/// A part of a buffer that one writer owns until he commits or abandons it. Does so by itself when dropped.
+/// A part of a buffer that one writer owns until it is committed or abandoned. Dropping it abandons it.
 pub(crate) struct Reservation {
     buffer: Arc<RegionBuffer>,
     slot: usize,

@@ -11,7 +11,7 @@ use super::table;
 /// Most insertion points a store may have.
 pub const MAX_POINTS: usize = 16;
 
-/// A region store as asked for. [`Layout`] is what becomes of it.
+/// Configuration of a region store. [`Layout`] has the sizes computed from it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RegionConfig {
     /// First byte of the store on its device; a multiple of the device's block.
@@ -28,7 +28,7 @@ pub struct RegionConfig {
     pub clean_regions: u32,
     /// Region buffers in memory: those being filled and those on their way to flash.
     pub buffers: u32,
-    /// Longest single write. A region goes out as several, side by side.
+    /// Longest single write. A region is written as several concurrent ones.
     pub max_write_bytes: u32,
     /// Whether values carry a checksum. Headers and keys always do.
     pub value_checksums: bool,
@@ -37,7 +37,7 @@ pub struct RegionConfig {
     /// Whether a region is written from end to end, with zeros in its unused part. Otherwise the unused part keeps the bytes of an earlier
     /// filling: without a trim, the drive takes them for live data and relocates them. Costs writing the unused part.
     pub write_whole: bool,
-    /// Which region is given up first.
+    /// Which region is reclaimed first.
     pub order: OrderConfig,
     /// Which items of a reclaimed region are written again, where the order does not decide that itself.
     pub reinsertion: Reinsertion,
@@ -126,7 +126,7 @@ impl RegionConfig {
         self.order.priorities().max(1 + second)
     }
 
-    /// What an insertion point calls itself when it asks the device for a placement handle. Those of one name share it.
+    /// The name under which an insertion point requests a placement handle. Points of the same name share a handle.
     #[must_use]
     pub fn consumer(&self, point: usize) -> String {
         match &self.order {

@@ -205,7 +205,7 @@ impl DryStore {
         Some(region)
     }
 
-    /// What the store does in the background: full regions are written, others reclaimed for those to come.
+    /// The background work of the store: full regions are written, and others reclaimed.
     fn settle(&mut self) {
         self.flush();
         while self.clean.len() < self.clean_target

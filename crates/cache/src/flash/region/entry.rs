@@ -112,7 +112,7 @@ pub(crate) enum Damage {
 }
 
 impl Entry {
-    /// Reads the header at the start of `bytes`. Lengths are believed only once the checksum that covers them is.
+    /// Reads the header at the start of `bytes`. Lengths are used only after their checksum is verified.
     pub(crate) fn decode(bytes: &[u8], seal: Seal) -> Result<Self, Damage> {
         if bytes.len() < HEADER_BYTES || u16_at(bytes, MAGIC) != MAGIC_VALUE {
             return Err(Damage::Header);

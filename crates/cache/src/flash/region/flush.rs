@@ -1,4 +1,4 @@
-//! A sealed region goes to flash.
+//! Flush: a sealed region is written to flash.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -17,7 +17,7 @@ use super::store::{Content, RegionStore};
 use super::table::Record;
 use crate::flash::outage::{Failures, Verdict};
 
-/// A sealed region, and how much of it is on flash. Whoever takes it goes on where another left it.
+/// A sealed region, and how much of it is on flash. A later step continues an interrupted flush.
 pub(crate) struct Flush {
     buffer: Arc<RegionBuffer>,
     /// `None` before its first step.
@@ -57,7 +57,7 @@ struct Piece {
     outcome: Option<Outcome>,
 }
 
-/// A flush under way. Puts the region back in the queue if it is dropped half way.
+/// A flush in progress. If it is dropped, the region returns to the queue.
 struct Unflushed<'a> {
     store: &'a RegionStore,
     flush: Option<Flush>,

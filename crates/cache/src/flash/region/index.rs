@@ -42,7 +42,7 @@ enum Shards {
 pub(crate) struct Found {
     pub address: Address,
     pub size: SizeHint,
-    /// Reads since it was written, up to [`MAX_HITS`]; in wide records since it came in, up to [`MAX_WIDE_HITS`].
+    /// Reads since it was written, up to [`MAX_HITS`]; in wide records since it was inserted, up to [`MAX_WIDE_HITS`].
     pub hits: u8,
     /// Its own place in the policy's queue. Kept in wide records only.
     pub rank: Rank,
@@ -69,7 +69,7 @@ macro_rules! in_shard {
     };
 }
 
-/// Adds up what each shard answers.
+/// Sums a method over all shards.
 macro_rules! sum_of_shards {
     ($index:expr, |$shard:ident| $body:expr) => {
         match &$index.shards {

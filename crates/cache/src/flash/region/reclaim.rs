@@ -1,4 +1,4 @@
-//! A region is given up: its table says what is in it, the items worth keeping are written again, the rest leaves.
+//! Reclaim of a region: its table lists its items, some are reinserted, and the others are evicted.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ use super::supply::Claim;
 use super::table::{self, Filling, Record};
 
 /// Share of a region that may be reinserted, in eighths. The rest is the gain of a reclaim: without it, a store of popular items alone
-/// would copy them for ever and admit no new ones.
+/// would only copy them and admit no new ones.
 const MOST_KEPT_EIGHTHS: u64 = 7;
 
 /// Reads of a reclaim side by side.
@@ -96,7 +96,7 @@ struct Run {
     items: Range<usize>,
 }
 
-/// A region between the policy and the clean ones. Where it goes when a reclaim ends, or is dropped half way.
+/// A region that is being reclaimed. Returns it to the clean regions at the end, or to the policy if the reclaim is dropped.
 struct Victim<'a> {
     store: &'a RegionStore,
     region: RegionId,
@@ -134,7 +134,7 @@ impl RegionStore {
         self.on_eviction.is_some() && self.is_told.as_ref().is_none_or(|is_told| is_told(hash))
     }
 
-    /// Reclaims the region that the policy gives up. `false` if it has none.
+    /// Reclaims the policy's victim. `false` if there is none.
     pub(super) async fn reclaim_one(&self, waiting: Waiting) -> bool {
         let Some(region) = self.policy.lock().victim() else { return false };
         let Content::Flash { filling, entries, point } = self.region(region).content.lock().clone() else {

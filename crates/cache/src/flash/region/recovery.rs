@@ -263,7 +263,7 @@ impl RegionStore {
         let mut restored = 0;
         let mut policy = self.policy.lock();
         for Live { unit, hits, rank } in region.live() {
-            // Both are in the order of their places; a live item that the table does not know is not believed.
+            // Both are in the order of locations; a live item that is not in the table is ignored.
             let Some(record) = records.by_ref().find(|record| record.unit >= unit) else { break };
             if record.unit == unit && record.live {
                 let address = self.layout.address(held.id, unit);

@@ -43,9 +43,9 @@ counters! {
     items_restored,
     /// Items that a restart could not bring back: their region's table was damaged.
     items_unrestored,
-    /// Items staged and then given up: dead space.
+    /// Items staged and then abandoned: dead space.
     abandoned,
-    /// Commits that took the place of an item with the same key, or with a hash the index cannot tell apart.
+    /// Commits that replaced an item with the same key, or with the same hash bits in the index.
     overwritten,
     /// Items forgotten on request.
     forgotten,
@@ -53,7 +53,7 @@ counters! {
     refused_full,
     /// Insertions refused because the item is larger than a region holds.
     refused_too_large,
-    /// Reads asked for.
+    /// Lookups.
     reads,
     /// Reads that found their item.
     hits,

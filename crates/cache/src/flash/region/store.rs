@@ -40,7 +40,7 @@ pub struct RegionStore {
     pub(super) needs: Needs,
     /// Reclaims in a row that gained next to nothing, as nearly all of the region was written again.
     pub(super) fruitless: AtomicU32,
-    /// Reclaims since a new item came in.
+    /// Reclaims since a new item was inserted.
     pub(super) since_new: AtomicU32,
     pub(super) next_sequence: AtomicU64,
     pub(super) counters: Counters,

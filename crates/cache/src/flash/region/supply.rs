@@ -1,4 +1,4 @@
-//! What circulates: clean regions and buffers go out to insertion points, come back through flush and reclaim.
+//! The stock of clean regions and buffers: insertion points take them, and flush and reclaim return them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::flush::Flush;
 use super::layout::RegionId;
 use crate::flash::outage::{Outage, TestPlan, Verdict};
 
-/// Who asks for a region.
+/// The purpose for which a region is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Claim {
     /// An item that comes in.
@@ -26,7 +26,7 @@ pub(crate) enum Claim {
 /// See the module. Shared by the store and its buffers, which find their own way back.
 pub(crate) struct Supply {
     stock: Mutex<Stock>,
-    /// Something came back that an insertion may wait for.
+    /// Notified when a region or buffer that an insertion may wait for is returned.
     pub(crate) came_back: Event,
     /// There is something for [`super::RegionStore::step`] to do.
     pub(crate) work: Event,
@@ -40,7 +40,7 @@ struct Stock {
     clean: VecDeque<RegionId>,
     /// Empty regions that are yet to be trimmed.
     untrimmed: VecDeque<RegionId>,
-    /// Regions that requests under way are changing.
+    /// Regions that requests in flight are changing.
     changing: HashMap<RegionId, Changing>,
     /// Full regions, oldest first, whose writers are all done.
     sealed: VecDeque<Flush>,
@@ -79,7 +79,7 @@ pub(crate) struct Troubles {
 /// What the device is doing to a region.
 #[derive(Default)]
 struct Changing {
-    /// Requests under way.
+    /// Requests in flight.
     requests: usize,
     /// Whether the region is clean when they have ended.
     is_given: bool,
@@ -372,7 +372,7 @@ impl Supply {
     }
 }
 
-/// A reclaim under way.
+/// A reclaim in progress.
 pub(crate) struct Reclaiming<'a>(&'a Supply);
 
 impl Drop for Reclaiming<'_> {

@@ -49,7 +49,7 @@ pub(crate) struct Record {
     pub unit: u32,
     pub units: u32,
     pub expiry_seconds: u32,
-    /// False for space that was reserved and given up.
+    /// False for space that was reserved and abandoned.
     pub live: bool,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Filling {
     pub sequence: u64,
 }
 
-/// Why a table is not believed.
+/// The reason why a table is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum TableDamage {
     #[error("its checksum does not match")]

@@ -1,4 +1,4 @@
-//! One bit a bucket, set and asked without a lock.
+//! One bit per bucket, set and read without a lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -64,7 +64,7 @@ impl Fingerprint {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BucketId(pub u32);
 
-/// What a bucket must say of itself to be believed.
+/// The generation and number that a bucket must have to be valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     /// The store, and its life since it was last emptied. A bucket of another generation is empty, not corrupt.
@@ -278,12 +278,12 @@ impl<'a> BucketMut<'a> {
         evicted
     }
 
-    /// Drops the entry of `key`; without a key, every entry with the fingerprint. Answers how many there were.
+    /// Removes the entry of `key`; without a key, every entry with the fingerprint. Returns their number.
     pub fn remove(&mut self, fingerprint: Fingerprint, key: Option<&[u8]>) -> u32 {
         self.retain(|entry| entry.fingerprint != fingerprint || key.is_some_and(|key| key != entry.key))
     }
 
-    /// Drops every entry that has expired at `now_seconds`. Answers how many.
+    /// Removes every entry that has expired at `now_seconds`. Returns their number.
     pub fn remove_expired(&mut self, now_seconds: u32) -> u32 {
         self.retain(|entry| !entry.expired(now_seconds))
     }
@@ -314,7 +314,7 @@ impl<'a> BucketMut<'a> {
         dropped
     }
 
-    /// Drops the oldest entries until `len` bytes are free; answers how many.
+    /// Removes the oldest entries until `len` bytes are free. Returns their number.
     fn make_room(&mut self, len: usize, mut leaving: impl FnMut(&Entry<'_>)) -> u32 {
         let end = self.view().end();
         let room_end = HEADER_BYTES + capacity(self.0.len());

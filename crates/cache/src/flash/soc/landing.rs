@@ -14,19 +14,19 @@ use super::write_back::{Change, Progress};
 use super::{Soc, SocStats};
 use crate::flash::Waiting;
 
-/// A write under way: the buckets it settles, their new content, and what happened to each.
+/// A write in flight: its buckets, their new content, and their changes.
 pub struct Write {
     pub group: Group,
     pub buffer: Arc<IoBuffer>,
     pub changes: Vec<Change>,
-    /// The transfer under way, if there is one.
+    /// The transfer in flight, if there is one.
     pub under_way: Option<Pending>,
     pub outcome: Outcome,
 }
 
-/// How far a write has come.
+/// The progress of a write.
 pub enum Outcome {
-    /// All buckets are on the device, or will be when the transfer under way has ended.
+    /// All buckets are on the device, or will be when the transfer in flight completes.
     Whole,
     /// The whole has failed. Its buckets go one by one, so that one bad block does not cost the others their items; of the first
     /// ones it is known whether they are lost.

@@ -10,7 +10,7 @@ use super::{Address, Soc};
 use crate::KeyHash;
 use crate::flash::{FlashValue, Waiting};
 
-/// How often a lookup that rewrites keep overtaking tries before it answers "not there".
+/// Attempts of a lookup whose bucket is rewritten during each read, before it returns a miss.
 const READ_ATTEMPTS: usize = 8;
 
 impl Soc {

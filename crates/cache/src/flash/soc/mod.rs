@@ -66,11 +66,11 @@ pub struct Soc {
     /// Most buckets that one device write holds.
     group_buckets: u32,
     filters: Filters,
-    /// Which buckets hold something of this generation. The others are not read: what lies there is not ours.
+    /// The buckets with content of this generation. The others are not read.
     written: Bits,
     shards: Box<[Mutex<Shard>]>,
     pending_bytes: AtomicUsize,
-    /// Writes under way whose step was dropped.
+    /// Writes in flight whose step was dropped.
     left_over: Mutex<Vec<Write>>,
     turn: AtomicUsize,
     /// Calls of `settle` in progress.
@@ -344,7 +344,7 @@ impl Soc {
         self.room.notify(usize::MAX);
     }
 
-    /// Memory that waits for its bucket to be written, in bytes.
+    /// Bytes of pending entries.
     #[must_use]
     pub fn pending_bytes(&self) -> usize {
         self.pending_bytes.load(Ordering::Acquire)

@@ -96,7 +96,7 @@ pub enum Known {
     Nothing(Witness),
 }
 
-/// A bucket's state when it was asked: equal before and after a read, the read saw one consistent content.
+/// A bucket's state. If it is the same before and after a read, the read returned one consistent content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Witness {
     /// How often the bucket (or one that shares its counter) was written back.
@@ -112,7 +112,7 @@ impl Witness {
     }
 }
 
-/// Buckets side by side that one device write settles. Whoever has it owns the buckets' place on the device.
+/// Adjacent buckets that one device write settles. Its owner has the exclusive right to write them.
 pub struct Group {
     pub first: BucketId,
     pub frozen: Vec<Arc<Vec<Waiter>>>,
@@ -139,7 +139,7 @@ pub struct Asked(u64);
 #[derive(Default)]
 struct Waitlist {
     fresh: Vec<Waiter>,
-    /// When the oldest of them came,
+    /// The time of the oldest of them.
     fresh_since: Asked,
     /// That of the oldest entry that is being written.
     frozen_since: Asked,
@@ -152,7 +152,7 @@ struct Waitlist {
 enum State {
     #[default]
     Resting,
-    /// A write is under way that contains these.
+    /// A write with these entries is in flight.
     Writing(Arc<Vec<Waiter>>),
     /// The same, but the cache has been cleared since: they are not found, and when the write ends the bucket is empty.
     Cleared(Arc<Vec<Waiter>>),
@@ -184,7 +184,7 @@ impl Shard {
         let Some(list) = self.buckets.get(&bucket) else { return Vec::new() };
         let key = |waiter: &Waiter| {
             let newest = list.newest(|other| other.fingerprint == waiter.fingerprint)?;
-            // A tombstone came after it.
+            // A newer tombstone removes it.
             newest.bytes.as_ref()?;
             Some(waiter.bytes.as_ref()?[..usize::from(waiter.key_len)].into())
         };
@@ -249,7 +249,7 @@ impl Shard {
         self.asked
     }
 
-    /// Whether something still waits, or is being written, that came before the moment.
+    /// Whether an entry from before this time is still pending or being written.
     pub fn has_from_before(&self, moment: Asked) -> bool {
         self.buckets.values().any(|list| list.is_from_before(moment))
     }
@@ -413,7 +413,7 @@ impl Shard {
         std::mem::replace(&mut list.state, to)
     }
 
-    /// Answers the memory set free.
+    /// Returns the freed memory.
     fn forget_if_idle(&mut self, bucket: BucketId) -> usize {
         if let Entry::Occupied(entry) = self.buckets.entry(bucket)
             && entry.get().fresh.is_empty()
@@ -487,7 +487,7 @@ impl Waitlist {
             || (is_being_written && self.frozen_since < moment)
     }
 
-    /// Entries that the write under way contains, cleared or not.
+    /// Entries of the write in flight, cleared or not.
     fn in_writing(&self) -> usize {
         match &self.state {
             State::Writing(frozen) | State::Cleared(frozen) => frozen.len(),

@@ -52,7 +52,7 @@ impl Soc {
     /// The snapshot, in pieces. [`drain`](Self::drain) first: what waits in memory is not part of it.
     ///
     /// # Panics
-    /// If something waits in memory. Its older version on flash would come back to life.
+    /// If entries are pending: the snapshot would contain older versions of them.
     pub fn snapshot(&self) -> impl Iterator<Item = Vec<u8>> + '_ {
         assert_eq!(self.stats().pending_entries, 0, "a snapshot is taken of a drained cache");
         let mut words = self.written.words().chain(self.filters.words());

@@ -22,7 +22,7 @@ pub struct SocStats {
     pub inserts: u64,
     /// Keys forgotten that were pending or that the filter let through.
     pub removes: u64,
-    /// Reads asked for.
+    /// Lookups.
     pub lookups: u64,
     /// Reads that found a live item.
     pub hits: u64,
@@ -34,7 +34,7 @@ pub struct SocStats {
     pub filter_false_positives: u64,
     /// Lookups that found an item too old to be returned.
     pub expired_lookups: u64,
-    /// Lookups given up because the bucket was rewritten during every attempt; answered as misses.
+    /// Lookups that returned a miss because the bucket was rewritten during every attempt.
     pub lookups_given_up: u64,
     /// Items dropped, oldest first, to make room for newer ones.
     pub evictions: u64,

@@ -54,7 +54,7 @@ impl Soc {
         }
     }
 
-    /// Writes everything back that waits now, waiting for the steps of others too. It ends only when inserts pause.
+    /// Writes all pending entries, waiting for steps of other tasks too. It returns only when inserts pause.
     pub async fn drain(&self, waiting: Waiting, now_seconds: u32) {
         loop {
             if !self.step(waiting, now_seconds).await.idle() {
@@ -190,7 +190,7 @@ pub struct Change {
     has_content: bool,
     read_failed: bool,
     unusable: Option<Unusable>,
-    /// Whether its items are others than before.
+    /// Whether its items have changed.
     is_changed: bool,
     pub items_before: usize,
     pub items_after: usize,

@@ -1,6 +1,6 @@
 //! Recognises other data on a device, so that a mistyped path does not overwrite a file system.
 
-/// Signatures by offset. Those that others carry beside their own (an MBR is on GPT disks and FAT volumes) come last.
+/// Signatures by offset. Signatures that occur beside others (an MBR is on GPT disks and FAT volumes) come last.
 const SIGNATURES: &[(&str, usize, &[u8])] = &[
     ("a LUKS encrypted volume", 0, b"LUKS\xba\xbe"),
     ("an XFS file system", 0, b"XFSB"),

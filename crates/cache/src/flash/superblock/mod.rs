@@ -272,7 +272,7 @@ pub async fn recognise(device: &dyn Device, waiting: Waiting) -> Result<Recognis
 /// Recognises a device by its first bytes, up to [`SUPERBLOCKS_BYTES`] of them.
 #[must_use]
 pub fn recognise_head(head: &[u8]) -> Recognised {
-    // Others first: a file system made over a store may leave a copy of our superblock standing.
+    // Foreign data first: a file system created over a store may leave a copy of our superblock intact.
     if let Some(name) = foreign::name_of(head) {
         return Recognised::Foreign { looks_like: Some(name) };
     }

@@ -238,7 +238,7 @@ impl Reader<'_> {
         Ok((!name.is_empty()).then_some(Section { name, payload }))
     }
 
-    /// The next bytes. A length that reaches past the end is refused before memory is asked for.
+    /// The next bytes. A length beyond the end is refused before memory is allocated.
     async fn take(&mut self, bytes: u64) -> Result<Vec<u8>, SnapshotError> {
         if bytes > self.place.bytes - self.read_bytes {
             return Err(self.damaged("a length that reaches past the end"));

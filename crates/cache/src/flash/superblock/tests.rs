@@ -141,7 +141,7 @@ fn every_flipped_byte_is_found_and_the_other_copy_takes_over() {
     assert_eq!(look(&device), Recognised::Blank);
 }
 
-/// After the damage the store may come back empty, never with the snapshot of an earlier life.
+/// After the damage the store may reopen empty, but never with an older snapshot.
 #[test]
 fn damaged_newest_superblock_does_not_restore_an_older_snapshot() {
     let device = MemoryDevice::new(CAPACITY);

@@ -163,7 +163,7 @@ fn assert_costs_at_most(has_ranks: bool, most_bytes: f64) {
         let per_item = index.memory_bytes() as f64 / index.len() as f64;
         assert!(per_item <= most_bytes, "{per_item:.2} bytes an item at {count} items");
     }
-    // A handful of keys of a million are taken for others.
+    // A few keys of a million are mistaken for others.
     let removed = (0..950_000).filter(|&number| index.remove(key(number)).is_some()).count();
     assert!(removed > 949_900, "{removed} found");
     assert!(index.memory_bytes() < 2_500_000, "removed items leave {} bytes", index.memory_bytes());

@@ -1,4 +1,4 @@
-//! Orders of regions: which one is given up first.
+//! Orders of regions: which one is reclaimed first.
 //!
 //! An order hears of regions, never of items, and does no I/O. [`ByOrder`](super::policy::ByOrder) makes a region policy
 //! of one.
@@ -18,7 +18,7 @@ pub use segmented_lru::SegmentedLru;
 /// # Contract
 /// * A region is `written` once, then removed by [`victim`](Self::victim); only then may it be written again.
 /// * `hit` names only regions that are held.
-/// * `victim` answers `None` only when the order holds nothing.
+/// * `victim` returns `None` only when the order is empty.
 pub trait RegionOrder: Send {
     /// A region was filled and flushed, at the insertion point of `priority` (0 is the lowest).
     fn written(&mut self, region: RegionId, priority: u8);

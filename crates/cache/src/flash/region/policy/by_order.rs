@@ -9,13 +9,13 @@ use crate::KeyHash;
 /// See the module.
 pub struct ByOrder {
     order: Box<dyn RegionOrder>,
-    /// Regions that the order has now: hits may come too early for it, or too late.
+    /// Regions that the order holds now: hits may be reported before or after that.
     held: Box<[bool]>,
     reinsertion: Reinsertion,
     again: Again,
 }
 
-/// Where a reinsertion goes.
+/// The insertion point of reinsertions.
 #[derive(Clone, Copy)]
 enum Again {
     /// To the priority of its hits.

@@ -40,7 +40,7 @@ pub struct Resident {
     pub region: RegionId,
     /// Its own place, if it has one.
     pub rank: Rank,
-    /// Reads since it came in, as far as the index counts them.
+    /// Reads since it was inserted, as far as the index counts them.
     pub hits: u8,
     /// Its size in units of the layout, as the index knows it: rounded up a little, the same each time.
     pub units: u32,
@@ -164,7 +164,7 @@ pub trait RegionPolicy: Send {
     /// [`in_order`](Self::in_order) listed them.
     fn restore(&mut self, regions: &[(RegionId, u8)]);
 
-    /// An item is back after a restart, with the rank that it had if those are known; answers the one that it has now.
+    /// Adds an item after a restart, with its earlier rank if known; returns its rank.
     fn reenter(&mut self, item: &Resident) -> Rank {
         let _ = item;
         Rank::NONE
@@ -183,9 +183,9 @@ pub struct Deeds {
     pub raises: u64,
     /// Regions at the end of the queue that were moved to its head, too many of their items being in use.
     pub deferrals: u64,
-    /// Regions given up out of turn because few of their items would have to be written again.
+    /// Regions reclaimed early because few of their items had to be rewritten.
     pub cold_victims: u64,
-    /// Regions given up out of turn because most of them was dead.
+    /// Regions reclaimed early because they were mostly dead.
     pub compactions: u64,
     /// Memory of the policy, bytes.
     pub memory_bytes: u64,

@@ -25,7 +25,7 @@ pub enum Priority {
 pub struct Object {
     /// Bytes, rounded up.
     pub bytes: f64,
-    /// Times it was asked for, the insertion included.
+    /// Requests for it, including the insertion.
     pub uses: f64,
 }
 

@@ -3,7 +3,7 @@
 use super::super::config::MAX_POINTS;
 use super::caching::Caching;
 
-/// A restricted insertion priority queue as asked for.
+/// Configuration of a restricted insertion priority queue.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RipqConfig {
     /// K: sections that the queue is cut into, each with an insertion point at its head: of equal bytes where priorities are
@@ -25,7 +25,7 @@ pub struct RipqConfig {
     pub compact_above: Option<f64>,
 }
 
-/// While much is being written again, regions that need little of it are given up out of turn.
+/// While many items are being rewritten, regions with few such items are reclaimed early.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Calm {
     /// Weight of the newest reclaim in the moving average of the share written again.

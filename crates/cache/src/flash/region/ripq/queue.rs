@@ -281,7 +281,7 @@ impl Queue {
         if self.free.is_empty() && self.virtuals.len() > self.most_ranks {
             self.sweep();
         }
-        // The last of the ranks goes on taking raises.
+        // The last rank continues to take raised items.
         let is_last = self.free.is_empty() && self.virtuals.len() > self.most_ranks;
         let id = BlockId::Virtual(rank);
         if self.block(id).stage != Stage::Open || is_last {

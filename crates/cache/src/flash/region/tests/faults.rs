@@ -60,7 +60,7 @@ fn assert_serves_no_wrong_value(config: RegionConfig) {
     assert!(damaged_headers > 0, "headers are hit now and then too");
 }
 
-/// Writes, removes and reads at random; answers how many reads found what they should.
+/// Writes, removes and reads at random; returns the number of reads with the expected value.
 fn churn_with_faults(store: &RegionStore, seed: u64) -> u64 {
     let mut random = StdRng::seed_from_u64(seed);
     let mut versions = HashMap::new();
@@ -203,7 +203,7 @@ fn writes_that_fail_for_an_hour_lose_their_items_and_retire_nothing() {
     assert_accounts_balance(&store);
 }
 
-/// Fails writes of region `bad` until told otherwise.
+/// Fails writes of region `bad` until this is changed.
 fn fail_writes_of(device: &FaultDevice, bad: &Arc<AtomicU64>) {
     let (bad, region_bytes) = (Arc::clone(bad), u64::from(small().region_bytes));
     device.fail_where(move |request| match request {

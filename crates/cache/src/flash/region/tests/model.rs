@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 
-/// Runs `steps` random operations on `keys` keys and answers the versions that readers may see.
+/// Runs `steps` random operations on `keys` keys and returns the versions that readers may see.
 fn churn(store: &RegionStore, seed: u64, steps: u64, keys: u64) -> HashMap<u64, u64> {
     let mut random = StdRng::seed_from_u64(seed);
     let mut versions = HashMap::new();
