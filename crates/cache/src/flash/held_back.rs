@@ -1,7 +1,7 @@
-//! Who was admitted and had to wait.
+//! Admitted items that had to wait.
 //!
-//! An item that is held back stays in DRAM and is offered again. Were the admission policy asked again too, a coin would be
-//! tossed for it until it falls to its disadvantage, and the more flash is behind, the less would be admitted.
+//! An item that is held back stays in DRAM and is offered again. It does not pass the admission policy again: a random policy would reject
+//! it sooner or later, so the more flash is behind, the fewer items would be admitted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -455,7 +455,7 @@ impl Settlement<'_> {
     }
 }
 
-/// The section of that name, out of the others: its memory is free once it was taken up.
+/// Takes the section with this name, so that its memory is freed after use.
 fn taken(sections: &mut Vec<Section>, name: &str) -> Option<Section> {
     let at = sections.iter().position(|section| section.name == name)?;
     Some(sections.swap_remove(at))

@@ -100,12 +100,12 @@ impl Deref for FlashValue {
     }
 }
 
-/// Called with an item that makes room in an engine or has expired there; its value is in one piece. The second argument takes the
-/// item out of the engine, and answers `false` if it was forgotten or stored again meanwhile: the callback calls it once, and may
-/// lock the key around it. Runs where the engine works, with no lock held.
+/// Called with an item that an engine evicts or that has expired there; its value is in one piece. The second argument removes the item
+/// from the engine, and returns `false` if it was removed or stored again meanwhile: the callback calls it once, and may lock the key
+/// around the call. Runs on the engine's thread, with no lock held.
 pub type OnEviction = Arc<dyn Fn(&FlashItem<'_>, &mut dyn FnMut() -> bool) + Send + Sync>;
 
-/// Called with an item that was forgotten while its destructor was owed, and why it was. Runs with no lock held.
+/// Called with a removed item whose destructor must be called, and the reason. Runs with no lock held.
 pub type OnOwed = Arc<dyn Fn(&FlashItem<'_>, Removal) + Send + Sync>;
 
 /// Whether a callback receives items with this hash. Always the same for one hash.

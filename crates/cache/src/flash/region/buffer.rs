@@ -186,8 +186,8 @@ impl RegionBuffer {
         self.state.lock().slots.iter().map(|slot| slot.record).collect()
     }
 
-    /// Completes a sealed region with its table and answers the byte ranges to write: entries and table, and the hole between
-    /// them if the region is to be written whole.
+    /// Completes a sealed region with its table. Returns the byte ranges to write: entries and table, and the unused part between them if
+    /// the region is written whole.
     pub(crate) fn finish(&self, records: &[Record], write_whole: bool) -> Vec<Range<usize>> {
         let mut state = self.state.lock();
         assert!(state.full && state.pending == 0, "only complete regions are flushed");
@@ -248,7 +248,7 @@ impl Reservation {
         &self.buffer
     }
 
-    /// The entry counts if `publish` says so. From then on readers may come for it, so it is readable before.
+    /// Commits the entry; it counts if `publish` returns true. Readers may access it during `publish`, so it is readable before.
     pub(crate) fn commit(mut self, publish: impl FnOnce() -> bool) -> bool {
         self.buffer.state.lock().slots[self.slot].phase = Phase::Committed;
         let counts = publish();

@@ -18,11 +18,11 @@ pub struct RegionConfig {
     pub offset_bytes: u64,
     /// Bytes for the store. The remainder of a division into regions stays unused.
     pub capacity_bytes: u64,
-    /// Bytes a region; a multiple of the device's block, 1 GiB at most. An item that is larger, with its key and some tens of bytes
-    /// beside, is never written to flash: see [`max_item_bytes`](Self::max_item_bytes).
+    /// Bytes of a region; a multiple of the device's block, at most 1 GiB. A larger item, including its key and some tens of bytes, is
+    /// never written to flash: see [`max_item_bytes`](Self::max_item_bytes).
     pub region_bytes: u32,
-    /// Entries begin at multiples of this; a power of two from 16 to 512. An entry wastes half of it on average,
-    /// and 2^40 units are what the store can address. With another value nothing comes back after a restart.
+    /// Entries begin at multiples of this; a power of two from 16 to 512. An entry wastes half of it on average, and the store can address
+    /// 2^40 units. With another value than before, no item is recovered after a restart.
     pub unit_bytes: u32,
     /// Regions kept empty for new items while others are being reclaimed.
     pub clean_regions: u32,

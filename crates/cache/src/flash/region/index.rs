@@ -132,7 +132,7 @@ impl Index {
         })
     }
 
-    /// Puts an item in that is certainly not there: at a restart, where all items come from one index.
+    /// Inserts an item whose key is certainly absent: at a restart, all items come from one index.
     pub(crate) fn insert_new(&self, hash: KeyHash, item: Found) {
         in_shard!(self, hash, |shard, print| shard.push(Record::new(print, item)));
     }
@@ -155,8 +155,8 @@ impl Index {
         })
     }
 
-    /// Moves the item from `address` to where `item` says, if it is still there: what keeps a reinsertion from
-    /// bringing back an item that was removed or replaced meanwhile. Answers what was there.
+    /// Moves the item from `address` to the location of `item`, if it is still there: a reinsertion must not restore an item that was
+    /// removed or replaced meanwhile. Returns the old record.
     pub(crate) fn replace_at(&self, hash: KeyHash, address: Address, item: Found) -> Option<Found> {
         in_shard!(self, hash, |shard, print| {
             let at = shard.find(print)?;

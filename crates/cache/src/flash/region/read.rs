@@ -52,8 +52,8 @@ impl Lookup {
 const MAX_LOOKS: usize = 16;
 
 impl RegionStore {
-    /// Reads the item of `key`. Never answers another key's value, a damaged one (if values carry checksums), or one
-    /// that was forgotten or replaced before the call.
+    /// Reads the item of `key`. Never returns another key's value, a damaged one (if values have checksums), or one that was removed or
+    /// replaced before the call.
     pub async fn read(&self, hash: KeyHash, key: &[u8], waiting: Waiting) -> Lookup {
         Counters::one(&self.counters.reads);
         for _ in 0..MAX_LOOKS {

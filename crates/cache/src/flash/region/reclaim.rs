@@ -42,8 +42,8 @@ struct Leaving {
 pub(super) struct Room {
     most_units: u64,
     kept_units: u64,
-    /// Whether all may be kept. A policy that protects items loses one only after a whole round of the store in which next
-    /// to nothing was gained: then no new item would ever come in.
+    /// Whether all items may be kept. A policy that protects items loses one only after a whole round of the store with almost no gain,
+    /// since no new item could be stored then.
     unlimited: bool,
 }
 

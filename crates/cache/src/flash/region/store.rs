@@ -23,8 +23,8 @@ use super::{InsertionPoint, MAX_KEY_BYTES};
 
 /// Log-structured regions on a device. Shared by all threads.
 ///
-/// Nothing here waits for the device except [`read`](Self::read), [`step`](Self::step) and [`drain`](Self::drain).
-/// Somebody has to call `step` until it is idle, whenever [`wait_work`](Self::wait_work) says so; several may.
+/// Only [`read`](Self::read), [`step`](Self::step) and [`drain`](Self::drain) wait for the device. Tasks must call `step` until it is idle,
+/// whenever [`wait_work`](Self::wait_work) returns; several may do so concurrently.
 pub struct RegionStore {
     pub(super) device: Arc<dyn Device>,
     pub(super) clock: Arc<dyn Clock>,

@@ -282,8 +282,8 @@ impl Supply {
         retry.chain(stock.retired.iter().map(|(_, plan)| plan.due_ns)).min()
     }
 
-    /// Nobody needs the buffer any more. `None` if the device still holds it: then it is freed when the device lets go,
-    /// and a new one may be allocated in its place.
+    /// Returns a buffer to the stock. `None` if the device still uses it: it is freed when the request completes, and a new one may be
+    /// allocated in its place.
     pub(crate) fn give_buffer(&self, buffer: Option<IoBuffer>) {
         let mut stock = self.stock.lock();
         match buffer {
@@ -347,7 +347,7 @@ impl Supply {
         self.stock.lock().needs_reclaim(target)
     }
 
-    /// The same; if so, the caller counts as reclaiming a region as long as he holds what is answered.
+    /// As [`needs_reclaim`](Self::needs_reclaim). The caller counts as reclaiming a region until it drops the result.
     pub(crate) fn start_reclaim(&self, target: usize) -> Option<Reclaiming<'_>> {
         let mut stock = self.stock.lock();
         let needed = stock.needs_reclaim(target);
@@ -378,7 +378,7 @@ pub(crate) struct Reclaiming<'a>(&'a Supply);
 impl Drop for Reclaiming<'_> {
     fn drop(&mut self) {
         self.0.stock.lock().reclaiming -= 1;
-        // Others may have been held off by this one, or have to make up for it if it was dropped half way.
+        // Other tasks may have been refused because of this one, or must replace it if it was dropped.
         self.0.work.notify(usize::MAX);
     }
 }

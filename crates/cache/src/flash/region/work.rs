@@ -70,8 +70,8 @@ impl RegionStore {
         self.config.clean_regions as usize + reserve(&self.config)
     }
 
-    /// Closes the open regions and writes out everything that is in memory. What dropped steps left under way has ended then
-    /// too: it could spoil what the next store puts there.
+    /// Closes the open regions and writes everything in memory. Requests in flight of dropped steps complete too: otherwise they could
+    /// overwrite data of the next store.
     ///
     /// For a clean shutdown: a region that cannot be written now is lost. The device is not flushed. Items staged but not committed are not
     /// waited for.
@@ -91,8 +91,8 @@ impl RegionStore {
         }
     }
 
-    /// Waits until every item that is committed now has left memory: it is on flash, or lost. The open regions are written
-    /// as they are. Somebody else must be stepping.
+    /// Waits until every item that is committed now is on flash, or lost. The open regions are written as they are. Another task must be
+    /// stepping.
     pub async fn settle(&self) {
         let filling = |region: &Region| match &*region.content.lock() {
             Content::Buffered(buffer) => Some(buffer.filling),

@@ -267,8 +267,8 @@ impl<'a> BucketMut<'a> {
         Bucket(self.0)
     }
 
-    /// Appends an entry that [`fits`], dropping the oldest ones as far as needed. Answers how many, and shows each to
-    /// `leaving`. The caller has removed an older entry of the same key.
+    /// Appends an entry that [`fits`], and evicts the oldest ones as needed. Calls `leaving` with each and returns their number. The caller
+    /// has removed an older entry of the same key.
     pub fn insert(&mut self, new: &NewEntry<'_>, leaving: impl FnMut(&Entry<'_>)) -> u32 {
         let len = entry_bytes(new.key.len(), new.value.len());
         let evicted = self.make_room(len, leaving);

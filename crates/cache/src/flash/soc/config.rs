@@ -24,7 +24,7 @@ pub struct SocConfig {
     pub writes_in_flight: usize,
     /// Device writes after which one step ends.
     pub writes_per_step: usize,
-    /// What tells this life of the store from all others on this device, earlier stores included
+    /// Distinguishes the contents of this store from those of all earlier ones on the device
     /// ([`Superblock::generation_mark`](crate::flash::superblock::Superblock::generation_mark)).
     pub generation: u64,
     /// Seed of the keys' hashes.

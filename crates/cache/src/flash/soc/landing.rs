@@ -28,13 +28,13 @@ pub struct Write {
 pub enum Outcome {
     /// All buckets are on the device, or will be when the transfer in flight completes.
     Whole,
-    /// The whole has failed. Its buckets go one by one, so that one bad block does not cost the others their items; of the first
-    /// ones it is known whether they are lost.
+    /// The whole write failed, and its buckets are written one by one, so that one bad block does not lose the others. The flags are
+    /// whether the first ones are lost.
     Singly(Vec<bool>),
 }
 
 impl Soc {
-    /// The writes that dropped steps left, for this one to see their end.
+    /// The writes in flight that dropped steps left.
     pub(super) fn take_over(&self) -> impl Iterator<Item = Landing<'_>> {
         let left_over = std::mem::take(&mut *self.left_over.lock());
         left_over.into_iter().map(|write| Landing { soc: self, write: Some(write) })

@@ -298,7 +298,7 @@ impl Soc {
         }
     }
 
-    /// Waits until there is [room](Self::ready), or writes fail: then there will be none soon. Somebody else must be stepping.
+    /// Waits until an item can be [staged](Self::ready), or writes fail. Another task must be stepping.
     pub async fn wait_ready(&self, waiting: Waiting) {
         let is_over = || self.ready() || self.is_failing();
         while !is_over() {

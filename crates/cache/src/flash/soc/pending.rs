@@ -144,7 +144,7 @@ struct Waitlist {
     /// That of the oldest entry that is being written.
     frozen_since: Asked,
     state: State,
-    /// In which queue the bucket stands, counted from 1; 0 is none. Places in other queues are out of date.
+    /// The queue of the bucket, counted from 1; 0 is none. Its places in other queues are out of date.
     queued: usize,
 }
 
@@ -191,8 +191,8 @@ impl Shard {
         list.fresh.iter().chain(list.frozen()).filter_map(key).collect()
     }
 
-    /// Appends an item, replacing an older fresh one of the same key. The memory taken for it is its own and a bucket's;
-    /// answers how much of that was not needed, or was set free.
+    /// Appends an item, replacing an older fresh one of the same key. The caller has taken memory for the item and for a bucket; returns
+    /// the part that was not needed or became free.
     pub fn insert(&mut self, bucket: BucketId, item: Waiter) -> usize {
         let spare = if self.buckets.contains_key(&bucket) { BUCKET_OVERHEAD_BYTES } else { 0 };
         let list = self.buckets.entry(bucket).or_default();
@@ -205,8 +205,8 @@ impl Shard {
         freed
     }
 
-    /// Makes sure that `key` is not found from now on. `on_flash` says whether the bucket may contain it, asked only
-    /// while the shard is locked: the filter then speaks of the content that the frozen entries are not part of.
+    /// Ensures that `key` is not found from now on. `on_flash` is whether the bucket may contain it, determined under the shard's lock: the
+    /// filter then describes the content without the frozen entries.
     pub fn remove(
         &mut self,
         bucket: BucketId,
@@ -240,8 +240,7 @@ impl Shard {
         removal
     }
 
-    /// Somebody wants all that waits now to be written before what comes later; the moment is what he
-    /// [waits for](Self::has_from_before).
+    /// Moves all pending buckets ahead of the others. Returns the time for [`has_from_before`](Self::has_from_before).
     pub fn ask_for_all(&mut self) -> Asked {
         self.asked.0 += 1;
         let waiting = self.buckets.keys().copied().filter(|&bucket| self.can_be_taken(bucket));
@@ -294,8 +293,8 @@ impl Shard {
         freed
     }
 
-    /// An item of `bucket` has left it: what waits for its key since its bucket was taken decides over it, or else what comes
-    /// until [`end_leaving`](Self::end_leaving).
+    /// An item was evicted from `bucket`. Entries of its key since the bucket was taken decide its fate, otherwise those that follow until
+    /// [`end_leaving`](Self::end_leaving).
     pub fn begin_leaving(&mut self, bucket: BucketId, fingerprint: Fingerprint) {
         let fresh = self.buckets.get(&bucket).map_or(&[][..], |list| &list.fresh);
         self.leaving.add(bucket, fingerprint, Fate::among(fresh, fingerprint));
@@ -499,8 +498,7 @@ impl Waitlist {
         self.fresh.iter().rev().chain(self.frozen().iter().rev()).find(|waiter| wanted(waiter))
     }
 
-    /// Drops the fresh item of `key`, and answers it. Tombstones stay: one that was left for another key with the same
-    /// fingerprint must still do its work.
+    /// Removes and returns the fresh item of `key`. Tombstones stay: one of another key with the same fingerprint is still needed.
     fn drop_fresh(&mut self, fingerprint: Fingerprint, key: &[u8], stats: &mut SocStats) -> Option<Waiter> {
         let found = self.fresh.iter().position(|waiter| waiter.is_item(fingerprint, key))?;
         let dropped = self.fresh.remove(found);

@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::Soc;
 
 impl Soc {
-    /// Waits until nothing that waits for its bucket to be written now does so any more: it is on flash, or lost. Somebody else
-    /// must be stepping.
+    /// Waits until all entries that are pending now are on flash or lost. Another task must be stepping.
     pub async fn settle(&self) {
         let _settling = Settling::begin(&self.settling);
         let moments: Vec<_> = self.shards.iter().map(|shard| shard.lock().ask_for_all()).collect();

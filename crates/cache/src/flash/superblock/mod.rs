@@ -1,4 +1,4 @@
-//! What the start of a flash device says: whose it is, how it is divided, and whether a snapshot may be believed.
+//! The superblock at the start of a flash device: the owner, the division of the device, and whether a snapshot is valid.
 //!
 //! Two copies, each one device block, so that a write of one is whole or not at all:
 //!
@@ -15,11 +15,10 @@
 //!
 //! # Protocol
 //!
-//! The valid copy with the higher sequence counts. *Opening*: the copies are read; then both are marked open, one
-//! after the other, each flushed, before anything else on the device is changed. *Closing*: the snapshot is written
-//! and flushed; then one copy is marked clean and flushed. So while anything changes, no copy says "clean", and
-//! damage to one copy cannot bring an older "clean" back. Whoever finds "open" was preceded by a crash: he takes a new
-//! generation, in which everything that lies on the device counts as never written.
+//! The valid copy with the higher sequence counts. *Opening*: the copies are read; then both are marked open, one after the other, each
+//! flushed, before anything else on the device is changed. *Closing*: the snapshot is written and flushed; then one copy is marked clean
+//! and flushed. So while anything changes, no copy is marked clean, and damage to one copy cannot restore an older clean one. A store that
+//! is found open was not closed: it begins a new generation, in which all older content of the device is ignored.
 
 mod difference;
 mod foreign;
@@ -141,8 +140,7 @@ impl Superblock {
         self.mark(self.sequence + 1)
     }
 
-    /// Tells the time from one opening of the store to its closing from all others: the last superblock of it that says
-    /// "open".
+    /// Identifies the time from an opening of the store to its closing, by the last superblock that marks it open.
     #[must_use]
     pub fn life(&self) -> u64 {
         match self.state {

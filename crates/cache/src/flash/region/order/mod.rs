@@ -43,8 +43,7 @@ pub trait RegionOrder: Send {
     /// All regions with the priority they have now, unchanged: what [`restore`](Self::restore) rebuilds the order from.
     fn in_order(&mut self) -> Vec<(RegionId, u8)>;
 
-    /// Brings back, in an order that holds nothing, what [`in_order`](Self::in_order) told before a restart. Regions
-    /// that were lost meanwhile are left out.
+    /// Restores the regions that [`in_order`](Self::in_order) listed before a restart, into an empty order. Lost regions are omitted.
     fn restore(&mut self, regions: &[(RegionId, u8)]) {
         for &(region, priority) in regions {
             self.written(region, priority);

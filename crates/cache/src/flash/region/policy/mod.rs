@@ -97,23 +97,22 @@ pub trait RegionPolicy: Send {
         Placing::LOWEST
     }
 
-    /// An item that was to go in at `placing` is in `region`, which is filled at `point`; answers its rank. The two
-    /// levels differ where there are fewer points than levels, and where a point had no room.
+    /// An item with placing `placing` was added to `region`, which is filled at `point`; returns its rank. The two levels differ if there
+    /// are fewer points than levels, or if a point had no space.
     fn enter(&mut self, region: RegionId, point: InsertionPoint, placing: Placing, units: u32) -> Rank {
         let _ = (region, point, placing, units);
         Rank::NONE
     }
 
-    /// An item left the index.
+    /// An item was removed from the index.
     fn left(&mut self, item: &Resident) {
         let _ = item;
     }
 
-    /// An item was read (and that hit is counted). Its place changes if the policy says so; never to a lower
-    /// section.
+    /// An item was read (and that hit is counted). The policy may change its place, but never to a lower section.
     fn hit(&mut self, item: &Resident) -> Option<Raise>;
 
-    /// The item's record says now what [`hit`](Self::hit) asked for; `item` is from before.
+    /// The item's record was changed as [`hit`](Self::hit) requested; `item` is from before.
     fn raised(&mut self, item: &Resident, raise: Raise) {
         let _ = (item, raise);
     }

@@ -163,7 +163,7 @@ pub struct OwnCaching {
     pub build: fn(sections: u8) -> Box<dyn CachingPolicy>,
     /// Whether its priorities are [absolute](Caching::is_absolute).
     pub is_absolute: bool,
-    /// Where the data of all items goes in if there is a [single point](Caching::single_point): from 0 to 1.
+    /// The place, from 0 to 1, of the data of all items if there is a [single point](Caching::single_point).
     pub single_point: f64,
 }
 
@@ -206,7 +206,7 @@ impl Caching {
         }
     }
 
-    /// Where the data of all items goes in if there is a single point: where new items go, if they all go to one place.
+    /// The place of the data of all items if there is a single point: that of new items, if they all have the same.
     #[must_use]
     pub fn single_point(self) -> f64 {
         match self {

@@ -63,7 +63,7 @@ pub struct Ripq {
     floor: f64,
     /// Moving average of the share of reclaimed regions that is written again.
     average: f64,
-    /// The region that is given up because it is mostly dead, and where what is alive in it belongs.
+    /// The region that is reclaimed early because it is mostly dead, and the place of its live items.
     compacted: Option<(RegionId, Placing)>,
     deeds: Deeds,
 }

@@ -147,8 +147,7 @@ impl Queue {
         deferred > 0 && self.block(BlockId::Virtual(rank)).since <= deferred
     }
 
-    /// A region that was clean is being filled, for this section. One that was lost before it was written may come again
-    /// for another.
+    /// A clean region is being filled for this section. If it is lost before it is written, it may be filled for another one.
     pub fn begin(&mut self, region: RegionId, section: u8) {
         self.change(BlockId::Region(region), |block| {
             let is_empty = block.stage == Stage::Open && block.own == 0 && block.moved == 0;

@@ -1,4 +1,4 @@
-//! Steps dropped while what they asked of the device is under way. It lands when it likes, and must find nothing to spoil.
+//! Steps dropped while their requests are in flight. The requests complete at any later time, and must not overwrite newer data.
 
 use std::pin::pin;
 
