@@ -1,9 +1,9 @@
-//! What the caches of the photo studies make of a drive, by how many photos a block holds and how long albums are. The engine's
-//! region order, without bytes, tells the model drive `photo` which blocks are written, in order, and prints hit ratio and write
-//! amplification, and how many blocks are written between a block and its overwriting: the median, and the share of blocks
-//! within a fifth of it, which is 1 where they die in the order they were written in. The first line is of blocks that
-//! die at random. A block of 64 MiB is 256 KiB here, an eighth of that of the studies: with photos an eighth of their size it
-//! holds as many.
+//! Write amplification of the photo studies' caches by photos per block and album length. The engine's region order, run
+//! without data, determines which blocks are written in which order on the model drive `photo`. The output has hit ratio, write
+//! amplification, the median number of block writes between a write of a block and its overwrite, and the share of blocks
+//! within 20 % of that median, which is 1 if blocks are overwritten in the order of writing. The first line is for blocks
+//! overwritten at random. A block of 64 MiB is 256 KiB here, 1/8 of that of the studies; photos are 1/8 as large too, so a
+//! block holds as many.
 //!
 //!     cargo run --release -p flashwright-bench --example photo_blocks
 
@@ -22,7 +22,7 @@ const SCALE: u32 = 256;
 const BLOCK_BYTES: u32 = (64 << 20) / SCALE;
 const STUDIED_BLOCK_BYTES: u32 = 2 << 20;
 const STUDIED_PHOTOS: u32 = 80;
-/// How many photos a block holds: fewer, and those of the studies.
+/// Photos per block: an eighth of the studies' number, and that number.
 const PHOTOS: [u32; 2] = [STUDIED_PHOTOS / 8, STUDIED_PHOTOS];
 const ALBUMS: [f64; 3] = [1.5, 8.0, 64.0];
 const COLLECTORS: [VictimPolicy; 2] = [VictimPolicy::Greedy, VictimPolicy::CostBenefit];
@@ -60,8 +60,8 @@ fn orders() -> [(&'static str, OrderConfig); 4] {
     ]
 }
 
-/// The studies' workload with albums of another length, and with photos of which a block of [`BLOCK_BYTES`] holds so
-/// many; its objects by small numbers.
+/// The studies' workload with another album length, and with photo sizes such that a block of [`BLOCK_BYTES`] holds `photos`;
+/// objects are numbered.
 fn accesses(photos: u32, album_objects: f64) -> Vec<Access> {
     let studied = photo_workload();
     let share = f64::from(photos) / f64::from(STUDIED_PHOTOS);
@@ -93,10 +93,10 @@ fn accesses(photos: u32, album_objects: f64) -> Vec<Access> {
     accesses
 }
 
-/// What is printed, all of the second half of a run.
+/// Figures of the second half of a run.
 struct Run {
     hit_ratio: Option<f64>,
-    /// Under each collector.
+    /// Write amplification with each collector.
     dlwa: [f64; 2],
     median_life: u64,
     in_order: f64,
@@ -108,22 +108,22 @@ fn run(order: OrderConfig, accesses: &[Access]) -> Run {
         RegionConfig { region_bytes: BLOCK_BYTES, order, buffers: 20, ..RegionConfig::new(capacity_bytes) };
     let mut store = DryStore::new(&config, Packing::Entries).expect("it fits the drive");
     let (warm, rest) = accesses.split_at(accesses.len() / 2);
-    let ask = |store: &mut DryStore, drives: &mut Drives, accesses: &[Access]| {
+    let replay = |store: &mut DryStore, drives: &mut Drives, accesses: &[Access]| {
         store.take_written();
         for some in accesses.chunks(1024) {
             store.run(some, &[]);
             store.take_written().iter().for_each(|region| drives.write(region.0));
         }
     };
-    ask(&mut store, &mut drives, warm);
+    replay(&mut store, &mut drives, warm);
     let before = store.counts();
     drives.mark();
-    ask(&mut store, &mut drives, rest);
+    replay(&mut store, &mut drives, rest);
     let counts = store.counts().since(&before);
-    drives.told(Some(counts.hits as f64 / counts.requests as f64))
+    drives.into_run(Some(counts.hits as f64 / counts.requests as f64))
 }
 
-/// Blocks overwritten at random, as often as fills the drives twenty times.
+/// Overwrites blocks at random: the warm-up and the measurement each write the capacity ten times.
 fn at_random() -> Run {
     let (mut drives, capacity_bytes) = Drives::new();
     let blocks = (capacity_bytes / u64::from(BLOCK_BYTES)) as u32;
@@ -132,22 +132,22 @@ fn at_random() -> Run {
     (0..10 * blocks).for_each(|_| drives.write(random.random_range(0..blocks)));
     drives.mark();
     (0..10 * blocks).for_each(|_| drives.write(random.random_range(0..blocks)));
-    drives.told(None)
+    drives.into_run(None)
 }
 
-/// The same writes on a drive of each collector, and what is known of them.
+/// A drive for each collector, with the same writes, and statistics of the block writes.
 struct Drives {
     card: Card,
     drives: [Ftl; 2],
     before: [Stats; 2],
-    /// Blocks written so far.
+    /// Block writes so far.
     now: u64,
     written_at: Vec<Option<u64>>,
     lives: Vec<u64>,
 }
 
 impl Drives {
-    /// And the bytes that caches have of them.
+    /// Creates the drives and returns the capacity for caches.
     fn new() -> (Self, u64) {
         let card = Card::load("photo").and_then(|card| card.scaled(SCALE)).expect("a card of ours");
         let layout = card.shape(false).layout().expect("a sound shape");
@@ -170,13 +170,13 @@ impl Drives {
         self.now += 1;
     }
 
-    /// What is told is counted from here on.
+    /// Starts the measurement.
     fn mark(&mut self) {
         self.before = self.drives.each_ref().map(|drive| drive.stats().clone());
         self.lives.clear();
     }
 
-    fn told(mut self, hit_ratio: Option<f64>) -> Run {
+    fn into_run(mut self, hit_ratio: Option<f64>) -> Run {
         let dlwa = |(drive, before): (&Ftl, &Stats)| {
             let since = drive.stats().since(before);
             since.dlwa(self.card.space.page_bytes).expect("something was written")

@@ -50,7 +50,7 @@ fn rows(name: &str, study: &Value) -> String {
 /// The document with the rows of one study replaced, at the place of its first row; `None` if it has none.
 fn with_rows(text: &str, study: &str, rows: &str) -> Option<String> {
     let start = format!("| {study} |");
-    // Five columns: another table on the page lists the studies.
+    // Rows of values have five columns; another table on the page lists the studies.
     let is_row = |line: &&str| line.starts_with(&start) && line.matches('|').count() == 6;
     let at = text.split_inclusive('\n').position(|line| is_row(&line))?;
     let mut out = String::new();

@@ -1,29 +1,29 @@
-//! How far something is: a bar on a terminal, plain lines elsewhere, nothing where quiet is asked for.
+//! Progress display: a bar on a terminal, plain lines otherwise, nothing if quiet.
 
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Goes to standard error, so that results can be piped.
+/// Progress display on standard error, so that results can be piped.
 pub struct Bar {
     bar: Option<ProgressBar>,
     quiet: bool,
 }
 
-/// What a bar counts, and so how it is drawn.
+/// Unit of a bar, which determines its format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Bytes, with the rate and the time left.
+    /// Bytes, with the rate and the remaining time.
     Bytes,
-    /// Steps of any kind, with the time left.
+    /// Steps, with the remaining time.
     Steps,
-    /// Steps, by somebody who tells the time left better.
-    Told,
+    /// Steps, with a text by the caller that includes the remaining time.
+    Custom,
 }
 
 impl Bar {
-    /// A bar, if somebody watches; it shows with the first [`set`](Self::set). `quiet` shows nothing at all.
+    /// Creates a bar if standard error is a terminal; it is shown at the first [`set`](Self::set). `quiet` shows nothing.
     #[must_use]
     pub fn new(unit: Unit, quiet: bool) -> Self {
         let watched = !quiet && std::io::stderr().is_terminal();
@@ -36,7 +36,7 @@ impl Bar {
         self.bar.is_some()
     }
 
-    /// `done` of `total`, with some words.
+    /// Shows `done` of `total`, with a text.
     pub fn set(&self, done: u64, total: u64, words: impl Into<Cow<'static, str>>) {
         let Some(bar) = &self.bar else { return };
         if bar.is_hidden() {
@@ -48,20 +48,20 @@ impl Bar {
         bar.set_position(done);
     }
 
-    /// A line beside the bar.
+    /// Prints a line above the bar.
     pub fn line(&self, words: &str) {
-        // Nobody reads: then nobody misses it.
+        // A write error on standard error cannot be reported.
         self.beside(|| drop(writeln!(std::io::stderr(), "{words}")));
     }
 
-    /// A line where there is no bar that tells the same.
+    /// Prints a line only if there is no bar.
     pub fn line_instead(&self, words: &str) {
         if self.bar.is_none() {
             self.line(words);
         }
     }
 
-    /// Lets `write` have the terminal for a while; quiet lets it not.
+    /// Hides the bar while `write` prints; `quiet` prints nothing.
     pub fn beside(&self, write: impl FnOnce()) {
         match &self.bar {
             Some(bar) => bar.suspend(write),
@@ -70,7 +70,7 @@ impl Bar {
         }
     }
 
-    /// Takes the bar away; the next [`set`](Self::set) begins a new one.
+    /// Removes the bar; the next [`set`](Self::set) shows a new one.
     pub fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -84,7 +84,7 @@ impl Unit {
         let template = match self {
             Self::Bytes => "{wide_bar} {bytes} {msg} {total_bytes}, {bytes_per_sec}, {eta} left",
             Self::Steps => "{wide_bar} {percent:>3}%  {msg}{eta} left",
-            Self::Told => "{wide_bar} {percent:>3}%  {msg}",
+            Self::Custom => "{wide_bar} {percent:>3}%  {msg}",
         };
         ProgressStyle::with_template(template).expect("the templates are constants")
     }

@@ -1,8 +1,8 @@
-//! `generator` `replay` with a `binaryFileName`: the requests that the replay would make, written as a binary trace.
+//! Converts a trace to a binary trace, for `generator` `replay` with a `binaryFileName`.
 //!
-//! They are made as for a run, so that amplification, what is skipped, repeat counts and the unit of time are in the trace, and
-//! not to be told again when it is replayed. It is written once, whatever `repeatTraceReplay` says, and whole, whatever `numOps`
-//! says.
+//! The requests are generated as for a run, so that the binary trace includes amplification, skipped rows, repeat counts and
+//! the time unit, and these keys are not given again when it is replayed. The trace is written once and completely:
+//! `repeatTraceReplay` and `numOps` have no effect.
 
 use std::path::{Path, PathBuf};
 
@@ -18,59 +18,59 @@ use crate::report::text::{noun, was};
 use crate::run::open;
 use crate::run::stop::Stop;
 
-/// Why a binary trace was not written. There is no new file then.
+/// Error of a conversion; no file is written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The trace is none.
+    /// The trace cannot be read.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// It cannot be opened.
+    /// The replay cannot be opened.
     #[error(transparent)]
     Open(#[from] workload::WorkloadError),
-    /// Reading it ended too early.
+    /// Reading failed before the end of the trace.
     #[error("{0}; nothing was written")]
     Cut(String),
-    /// No row of it is a request.
+    /// No row is a valid request.
     #[error("{}: none of its {rows} rows is a valid request{first}; nothing was written", path.display())]
     NoRequests {
         /// The first file.
         path: PathBuf,
-        /// How many there are.
+        /// Number of rows.
         rows: u64,
-        /// What is wrong with the first.
+        /// The first error.
         first: String,
     },
-    /// The new file would replace what it is made of.
+    /// The output would overwrite the input trace.
     #[error("{}: would overwrite the input trace", .0.display())]
     Same(PathBuf),
-    /// It cannot be written.
+    /// The output cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// Somebody ended it.
+    /// The conversion was stopped.
     #[error("interrupted: nothing was written")]
     Interrupted,
 }
 
-/// A binary trace that was written.
+/// A written binary trace.
 #[derive(Debug)]
 pub struct Made {
-    /// Where.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Requests in it, without their repetitions.
+    /// Requests, without repetitions.
     pub requests: u64,
-    /// What is in it, repetitions counted.
+    /// Totals with repetitions.
     pub written: Written,
-    /// What is to be said of the columns of the trace.
+    /// Warnings about the columns of the trace.
     pub warnings: Vec<String>,
-    /// How reading went.
+    /// Statistics of the reader.
     pub reading: ReplayStats,
 }
 
-/// Requests between two looks at the bar and at who wants to stop.
+/// Requests between two updates of the bar, which also check for a stop.
 const LOOK_REQUESTS: u64 = 1 << 16;
 
-/// Writes what `plan` replays to `path`.
+/// Writes the requests of `plan` to `path`.
 ///
 /// # Errors
 /// The trace cannot be read to its end, the file cannot be written, or `stop` was set.
@@ -78,7 +78,7 @@ pub fn write(plan: &ReplayPlan, path: &Path, stop: &Stop, quiet: bool) -> Result
     let (replay, warnings) = replay(plan, path)?;
     let mut source = replay.sources(1, 0)?.remove(0);
     let mut writer = Writer::create(path, Target::Binary)?.with_tenants(replay.tenants());
-    let bar = Bar::new(Unit::Told, quiet);
+    let bar = Bar::new(Unit::Custom, quiet);
     let mut requests = 0_u64;
     while let Some(request) = source.next() {
         writer.write_request(&request)?;
@@ -91,7 +91,7 @@ pub fn write(plan: &ReplayPlan, path: &Path, stop: &Stop, quiet: bool) -> Result
         }
     }
     bar.finish();
-    // With it the thread that parses ends, and what it had to say is there.
+    // Dropping the source ends the parser thread, so that its errors are complete.
     drop(source);
     if stop.is_set() {
         return Err(Error::Interrupted);
@@ -113,10 +113,10 @@ pub fn write(plan: &ReplayPlan, path: &Path, stop: &Stop, quiet: bool) -> Result
     Ok(Made { path: path.to_owned(), requests, written: writer.finish()?, warnings, reading })
 }
 
-/// Finds out what can be wrong before anything is written; answers what is to be said of the trace.
+/// Checks for errors before anything is written, and returns the warnings about the trace.
 ///
 /// # Errors
-/// A file that is no trace, or that would be replaced.
+/// A file is not a trace, or would be overwritten.
 pub fn check(plan: &ReplayPlan, path: &Path) -> Result<Vec<String>, Error> {
     replay(plan, path).map(|(_, warnings)| warnings)
 }
@@ -134,7 +134,7 @@ fn replay(plan: &ReplayPlan, path: &Path) -> Result<(Replay, Vec<String>), Error
 }
 
 impl Made {
-    /// A line for people, and one for each thing that was wrong.
+    /// A summary line, and a line for each warning or error.
     #[must_use]
     pub fn words(&self) -> String {
         let (requests, all) = (self.requests, self.written.accesses);

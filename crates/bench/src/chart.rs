@@ -1,4 +1,4 @@
-//! A figure of lines.
+//! Line charts.
 
 use plotters::coord::Shift;
 use plotters::element::{DynElement, IntoDynElement as _};
@@ -6,32 +6,32 @@ use plotters::prelude::*;
 
 use crate::palette::{FONT, INK, Look};
 
-/// Of a figure, in points.
+/// Width of a chart in points.
 pub(crate) const WIDTH: u32 = 820;
-/// Of a figure, in points.
+/// Height of a chart in points.
 pub(crate) const HEIGHT: u32 = 480;
 
 /// Lines over a common axis.
 #[derive(Debug, Clone)]
 pub struct Chart {
-    /// What it shows.
+    /// Title.
     pub title: String,
-    /// Its horizontal axis.
+    /// Label of the horizontal axis.
     pub x: &'static str,
-    /// Its vertical axis.
+    /// Label of the vertical axis.
     pub y: &'static str,
-    /// What is drawn.
+    /// Lines of the chart.
     pub lines: Vec<Line>,
 }
 
-/// A line, or single points where it is the paper's.
+/// A line, or single points for published values.
 #[derive(Debug, Clone)]
 pub struct Line {
-    /// Its name.
+    /// Name in the legend.
     pub name: String,
-    /// From left to right.
+    /// Points from left to right.
     pub points: Vec<(f64, f64)>,
-    /// Drawn as single points.
+    /// Whether single points are drawn.
     pub is_marks: bool,
 }
 
@@ -41,17 +41,17 @@ impl Line {
         Self { name: name.to_owned(), points: points.into_iter().collect(), is_marks: false }
     }
 
-    /// Single points: what the paper gives.
+    /// Single points, for published values.
     pub(crate) fn marks(name: &str, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         Self { is_marks: true, ..Self::new(name, points) }
     }
 }
 
 impl Chart {
-    /// The chart as an SVG file's text.
+    /// The chart as the text of an SVG file.
     ///
     /// # Errors
-    /// What the drawing library says.
+    /// The drawing library failed.
     pub fn svg(&self) -> Result<String, Box<dyn std::error::Error>> {
         let mut svg = String::new();
         {
@@ -95,7 +95,7 @@ impl Chart {
         self.lines.iter().enumerate().map(key).collect()
     }
 
-    /// Of what is drawn, with air for whole marks at the edges; of nothing an empty field.
+    /// Bounds of the data, with space for whole marks at the edges; without data, those of an empty chart.
     fn bounds(&self) -> Bounds {
         let all = || self.lines.iter().flat_map(|line| &line.points);
         if all().next().is_none() {
@@ -115,7 +115,7 @@ impl Chart {
     }
 }
 
-/// Beside a mark at the edge, as a share of what is drawn.
+/// Space next to a mark at the edge, as a share of the data range.
 const AIR: f64 = 0.025;
 
 #[derive(Debug, PartialEq)]
@@ -126,16 +126,16 @@ struct Bounds {
     top: f64,
 }
 
-/// How a line looks in the legend.
+/// An entry of the legend.
 pub(crate) struct Key {
     pub(crate) name: String,
     pub(crate) look: Look,
     pub(crate) width: u32,
-    /// Drawn as single points, and how.
+    /// Shape of single points; `None` is a line.
     pub(crate) mark: Option<Mark>,
 }
 
-/// How single points look: those of two kinds at one place are both seen.
+/// Shape of single points: two shapes at one place are both visible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
     Cross,
@@ -152,17 +152,17 @@ impl Key {
     }
 }
 
-/// Of a row of the legend, and of the piece of line before a name, in points.
+/// Height of a legend row and length of the line sample before a name, in points.
 const ROW: i32 = 19;
 const PIECE: i32 = 26;
-/// Left and right of the legend, and below it.
+/// Margins left and right of the legend, and below it.
 const MARGIN: i32 = 24;
 const BELOW: i32 = 10;
 
 type Drawn<DB> = Result<DrawingArea<DB, Shift>, DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
 
-/// Draws a legend at the foot of `root`, in as many rows as it takes, and gives what is above: within the field it would hide what
-/// is drawn there.
+/// Draws a legend at the bottom of `root`, in as many rows as needed, and returns the area above. A legend inside the chart
+/// could cover the data.
 pub(crate) fn with_legend<DB: DrawingBackend>(root: &DrawingArea<DB, Shift>, keys: &[Key]) -> Drawn<DB> {
     let font = (FONT, 13).into_font().color(&INK);
     let (width, height) = root.dim_in_pixel();
@@ -193,18 +193,16 @@ pub(crate) fn with_legend<DB: DrawingBackend>(root: &DrawingArea<DB, Shift>, key
 mod tests {
     use super::*;
 
-    /// A drive that nothing was read from has no latencies to draw.
     #[test]
-    fn lines_without_points_are_an_empty_picture() {
+    fn chart_without_points_is_empty() {
         let lines = vec![Line::new("p50", []), Line::marks("paper", [])];
         let chart = Chart { title: "nothing".into(), x: "x", y: "y", lines };
         assert_eq!(chart.bounds(), Bounds { left: 0.0, right: 1.0, bottom: 0.0, top: 0.1 });
         assert!(chart.svg().unwrap().contains("nothing"));
     }
 
-    /// The legend stood on white in a corner of the field, over the curves there.
     #[test]
-    fn the_legend_is_below_the_field_however_many_names_it_has() {
+    fn legend_with_many_names_is_below_the_chart() {
         let lines: Vec<Line> =
             (0..12).map(|at| Line::new(&format!("a long name, number {at}"), [(0.0, 1.0)])).collect();
         let mut svg = String::new();
@@ -215,20 +213,18 @@ mod tests {
         assert!(height(&keys[..1]) < HEIGHT - 20);
     }
 
-    /// Of two kinds of marks at one place, the ones drawn last hid the others.
     #[test]
-    fn marks_at_one_place_hid_each_other() {
+    fn marks_of_two_lines_have_different_shapes() {
         let lines = ["off", "on", "third"].map(|name| Line::marks(name, [(1.0, 1.0), (2.0, 3.0)]));
         let chart = Chart { title: String::new(), x: "x", y: "y", lines: lines.into() };
         let marks: Vec<_> = chart.keys().iter().map(|key| key.mark).collect();
         assert_eq!(marks, [Some(Mark::Cross), Some(Mark::Circle), Some(Mark::Cross)]);
-        // Two in the field, and one in the legend.
+        // Two in the chart and one in the legend.
         assert_eq!(chart.svg().unwrap().matches("<circle").count(), 3);
     }
 
-    /// Half of each was beyond the edge.
     #[test]
-    fn marks_at_the_edges_are_whole() {
+    fn bounds_leave_space_for_marks_at_the_edges() {
         let chart = |y| Chart {
             title: String::new(),
             x: "x",

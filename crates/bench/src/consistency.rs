@@ -1,54 +1,54 @@
-//! Whether every value that a get found is one that it may have found.
+//! Checks that every value found by a get is a value that it may return.
 //!
-//! A key is a register that also forgets: sets write versions, deletes empty it, and a miss shows that it was empty. Each
-//! operation is an interval on the key's own clock. A version is *dead* once something else was provably in its place:
-//! a set, a delete, a miss or a hit of another version that began after the version's set had ended, or after it had been
-//! found. A get that began after that moment must not find it; a get, set or delete that overlaps may go either way.
+//! A key is a register that can also become empty: sets write versions, deletes empty it, and a miss shows that it was empty.
+//! Each operation is an interval on the key's logical clock. A version is *dead* after another state was provably seen: a set,
+//! a delete, a miss, or a hit of another version that began after the version's set completed or after the version was found. A
+//! get that begins later must not return a dead version; an operation that overlaps may be ordered either way.
 //!
-//! CacheBench keeps the last 480 events of a key for the same purpose; here a version is forgotten as soon as no get that
-//! could still return it is under way, which needs no limit.
+//! CacheBench keeps the last 480 events of a key. Here a version is dropped when no get in flight may still return it, so no
+//! limit is needed.
 //!
-//! Pure logic behind one small lock a shard of keys: who calls it, and when, is up to [`crate::run`].
+//! Pure logic with a lock for each shard of keys; [`crate::run`] calls it.
 
 use std::collections::HashMap;
 use std::fmt;
 
 use parking_lot::Mutex;
 
-/// What a set writes into its value and a get finds there.
+/// Version that a set writes into its value and a get reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Version(pub u64);
 
-/// A moment on one key's clock.
+/// A time on one key's logical clock.
 type Moment = u64;
 
 const NEVER: Moment = Moment::MAX;
 
-/// An operation under way: what `begin_*` hands out and `end_*` takes back.
+/// An operation in flight: returned by `begin_*` and passed to `end_*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "an operation that is not ended keeps its key's history growing"]
+#[must_use = "an operation without an end keeps its key's history growing"]
 pub struct Begun(Moment);
 
-/// A value that should not have been found.
+/// A value that must not be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inconsistency {
-    /// Its set was overwritten, deleted or missed before the get began.
+    /// The version was overwritten, deleted or missed before the get began.
     Stale {
-        /// Identity of the key.
+        /// Id of the key.
         key_id: u64,
-        /// What was found.
+        /// Version found.
         found: Version,
     },
-    /// Nobody set it, or it was forgotten long ago.
+    /// The version was never set, or was dropped long ago.
     Unknown {
-        /// Identity of the key.
+        /// Id of the key.
         key_id: u64,
-        /// What was found.
+        /// Version found.
         found: Version,
     },
-    /// The bytes are not what the version's set wrote.
+    /// The bytes differ from those of the version's set.
     Damaged {
-        /// Identity of the key.
+        /// Id of the key.
         key_id: u64,
     },
 }
@@ -71,10 +71,10 @@ impl fmt::Display for Inconsistency {
     }
 }
 
-/// Watches all keys.
+/// Checks all keys.
 pub struct Checker {
     shards: Box<[Shard]>,
-    /// Whether keys may hold versions from before this run.
+    /// Whether keys may have versions of an earlier run.
     inherits: bool,
 }
 
@@ -85,13 +85,13 @@ struct Shard(Mutex<HashMap<u64, History>>);
 const SHARD_BITS: u32 = 10;
 
 impl Checker {
-    /// A checker; `inherits` where the cache may already hold values of an earlier run.
+    /// Creates a checker; `inherits` if the cache may have values of an earlier run.
     #[must_use]
     pub fn new(inherits: bool) -> Self {
         Self { shards: std::iter::repeat_with(Shard::default).take(1 << SHARD_BITS).collect(), inherits }
     }
 
-    /// A get starts.
+    /// Call at the start of a get.
     pub fn begin_get(&self, key_id: u64) -> Begun {
         self.with(key_id, |history| {
             let begun = history.begin();
@@ -100,10 +100,10 @@ impl Checker {
         })
     }
 
-    /// A get found `found`, or nothing. `inherited` says that the value bears the mark of an earlier run.
+    /// Call at the end of a get that found `found`, or nothing. `inherited`: the value was written by an earlier run.
     ///
     /// # Errors
-    /// What is wrong with it; the key is not checked any further.
+    /// The inconsistency; the key is not checked any further.
     pub fn end_get(
         &self,
         key_id: u64,
@@ -123,7 +123,7 @@ impl Checker {
         })
     }
 
-    /// A set of `version` starts.
+    /// Call at the start of a set of `version`.
     pub fn begin_set(&self, key_id: u64, version: Version) -> Begun {
         self.with(key_id, |history| {
             history.sets.push(Set { version, ended: None, dead: NEVER });
@@ -131,7 +131,7 @@ impl Checker {
         })
     }
 
-    /// The set is done: the value may be found.
+    /// Call after a set that succeeded.
     pub fn end_set(&self, key_id: u64, set: Begun, version: Version) {
         self.with(key_id, |history| {
             history.observe(set.0, Some(version));
@@ -140,7 +140,7 @@ impl Checker {
         });
     }
 
-    /// The set was not done: nothing changed.
+    /// Call after a set that was refused and changed nothing.
     pub fn abort_set(&self, key_id: u64, _set: Begun, version: Version) {
         self.with(key_id, |history| {
             history.sets.retain(|record| record.version != version);
@@ -148,12 +148,12 @@ impl Checker {
         });
     }
 
-    /// A delete starts.
+    /// Call at the start of a delete.
     pub fn begin_delete(&self, key_id: u64) -> Begun {
         self.with(key_id, History::begin)
     }
 
-    /// The delete is done, whether it found something or not.
+    /// Call at the end of a delete, whether it found the key or not.
     pub fn end_delete(&self, key_id: u64, delete: Begun) {
         self.with(key_id, |history| {
             history.observe(delete.0, None);
@@ -161,19 +161,19 @@ impl Checker {
         });
     }
 
-    /// The value's bytes were wrong: the key is not checked any further.
+    /// Reports wrong bytes of a value; the key is not checked any further.
     pub fn damaged(&self, key_id: u64) -> Inconsistency {
         self.with(key_id, |history| history.failed = true);
         Inconsistency::Damaged { key_id }
     }
 
     fn with<T>(&self, key_id: u64, act: impl FnOnce(&mut History) -> T) -> T {
-        // Neighbouring keys are asked for together: their shards are spread.
+        // Neighbouring keys are often requested together, so they are spread over shards.
         let shard = (key_id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SHARD_BITS)) as usize;
         let mut histories = self.shards[shard].0.lock();
         let history = histories.entry(key_id).or_insert_with(|| History::new(self.inherits));
         let outcome = act(history);
-        // Most keys of a large run are asked for and not there: they would be as many histories as the trace has keys.
+        // Most keys of a large run are absent. Dropping their histories avoids a history for each key of the trace.
         if !self.inherits && history.is_blank() {
             histories.remove(&key_id);
         }
@@ -181,26 +181,26 @@ impl Checker {
     }
 }
 
-/// The version of whatever a key held before the run.
+/// Stands for any version from before the run.
 const PRIOR: Version = Version(0);
 
-/// What is known of one key.
+/// History of one key.
 struct History {
     now: Moment,
     sets: Vec<Set>,
-    /// Operations that have a moment of this clock.
+    /// Operations in flight.
     under_way: usize,
-    /// Beginnings of gets under way.
+    /// Start times of gets in flight.
     open_gets: Vec<Moment>,
-    /// A key that failed once would fail again and again.
+    /// Set after the first error, so that a key is reported once.
     failed: bool,
 }
 
 struct Set {
     version: Version,
-    /// When its value was known to have been there: it was found, or the set was done. `None` until then.
+    /// Time at which the value was known to exist: it was found, or its set completed. `None` before that.
     ended: Option<Moment>,
-    /// The moment from which it cannot be found any more.
+    /// Time after which it must not be found.
     dead: Moment,
 }
 
@@ -226,7 +226,7 @@ impl History {
         self.forget();
     }
 
-    /// Whether it says no more than one that begins: its clock may begin anew where nobody has a moment of it.
+    /// Whether it equals a new history. The clock can restart only if no operation in flight has a time of it.
     fn is_blank(&self) -> bool {
         self.under_way == 0 && self.sets.is_empty() && !self.failed
     }
@@ -243,7 +243,7 @@ impl History {
         }
     }
 
-    /// The key held `version` (or nothing) at some moment since `began`: what had ended before that is dead from now on.
+    /// The key had `version` (or nothing) at some time since `began`: versions that completed before are dead from now on.
     fn observe(&mut self, began: Moment, version: Option<Version>) {
         let now = self.tick();
         for set in &mut self.sets {
@@ -253,7 +253,7 @@ impl History {
         }
     }
 
-    /// The set of `version` cannot take effect any more: it has.
+    /// Records that the set of `version` has taken effect.
     fn take_effect(&mut self, version: Option<Version>) {
         let now = self.now;
         if let Some(set) = self.sets.iter_mut().find(|set| Some(set.version) == version) {
@@ -267,7 +267,7 @@ impl History {
         }
     }
 
-    /// Drops versions that no get under way may still return.
+    /// Drops versions that no get in flight may still return.
     fn forget(&mut self) {
         let oldest = self.open_gets.iter().copied().min().unwrap_or(NEVER);
         self.sets.retain(|set| set.dead == NEVER || set.dead >= oldest);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_value_is_found_again_and_again() {
+    fn get_of_last_value_is_consistent() {
         let checker = Checker::new(false);
         set(&checker, 1);
         set(&checker, 2);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_value_is_noticed() {
+    fn get_of_overwritten_value_is_reported() {
         let checker = Checker::new(false);
         set(&checker, 1);
         set(&checker, 2);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_comes_back_after_its_delete_is_noticed() {
+    fn get_of_deleted_value_is_reported() {
         let checker = Checker::new(false);
         set(&checker, 1);
         delete(&checker);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_comes_back_after_a_miss_is_noticed() {
+    fn get_of_value_after_miss_is_reported() {
         let checker = Checker::new(false);
         set(&checker, 1);
         assert_eq!(get(&checker, None), Ok(()));
@@ -329,14 +329,14 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_nobody_set_is_noticed_and_its_key_left_alone_then() {
+    fn get_of_value_never_set_is_reported_once() {
         let checker = Checker::new(false);
         assert!(get(&checker, Some(9)).is_err());
         assert_eq!(get(&checker, Some(8)), Ok(()), "a failed key is not checked");
     }
 
     #[test]
-    fn sets_that_overlap_may_end_in_either_order() {
+    fn overlapping_sets_may_take_effect_in_either_order() {
         for winner in [1, 2] {
             let checker = Checker::new(false);
             let (one, two) = (checker.begin_set(KEY, Version(1)), checker.begin_set(KEY, Version(2)));
@@ -344,24 +344,24 @@ mod tests {
             checker.end_set(KEY, two, Version(2));
             assert_eq!(get(&checker, Some(winner)), Ok(()));
             assert_eq!(get(&checker, Some(winner)), Ok(()));
-            assert!(get(&checker, Some(3 - winner)).is_err(), "the order was seen and cannot turn");
+            assert!(get(&checker, Some(3 - winner)).is_err(), "the observed order cannot change");
         }
     }
 
     #[test]
-    fn a_set_under_way_may_be_seen_and_then_its_predecessor_may_not() {
+    fn get_of_value_in_flight_makes_previous_value_stale() {
         let checker = Checker::new(false);
         set(&checker, 1);
-        let under_way = checker.begin_set(KEY, Version(2));
+        let in_flight = checker.begin_set(KEY, Version(2));
         assert_eq!(get(&checker, Some(1)), Ok(()));
         assert_eq!(get(&checker, Some(2)), Ok(()));
         assert!(get(&checker, Some(1)).is_err());
-        checker.end_set(KEY, under_way, Version(2));
+        checker.end_set(KEY, in_flight, Version(2));
     }
 
-    /// Once found, it is there: whatever replaces it from then on comes after it, however long its set takes to return.
+    /// A value that was found exists: a later set or miss replaces it, even if its own set has not returned.
     #[test]
-    fn a_value_found_before_its_set_had_returned_was_taken_back_after_a_later_one_and_not_noticed() {
+    fn value_found_before_its_set_returns_is_stale_after_a_later_set() {
         let checker = Checker::new(false);
         let slow = checker.begin_set(KEY, Version(1));
         assert_eq!(get(&checker, Some(1)), Ok(()));
@@ -377,22 +377,25 @@ mod tests {
         checker.end_set(KEY, slow, Version(1));
     }
 
-    /// Its own set, which goes on meanwhile, has no say in it any more.
     #[test]
-    fn a_value_may_be_found_while_another_set_overlaps_it_and_by_gets_side_by_side() {
+    fn concurrent_gets_may_find_overlapping_sets() {
         let checker = Checker::new(false);
         let (one, two) = (checker.begin_set(KEY, Version(1)), checker.begin_set(KEY, Version(2)));
         let early = checker.begin_get(KEY);
         assert_eq!(get(&checker, Some(1)), Ok(()));
         assert_eq!(get(&checker, Some(2)), Ok(()));
-        assert_eq!(checker.end_get(KEY, early, Some(Version(1)), false), Ok(()), "it began before");
+        assert_eq!(
+            checker.end_get(KEY, early, Some(Version(1)), false),
+            Ok(()),
+            "it began before the second set was seen"
+        );
         checker.end_set(KEY, one, Version(1));
         checker.end_set(KEY, two, Version(2));
         assert_eq!(get(&checker, Some(2)), Ok(()));
     }
 
     #[test]
-    fn a_get_that_began_before_the_overwrite_may_find_the_old_value() {
+    fn get_begun_before_overwrite_may_find_old_value() {
         let checker = Checker::new(false);
         set(&checker, 1);
         let slow = checker.begin_get(KEY);
@@ -402,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_get_that_began_after_the_overwrite_is_stale_even_while_an_older_get_is_open() {
+    fn get_begun_after_overwrite_is_stale_while_older_get_is_open() {
         let checker = Checker::new(false);
         set(&checker, 1);
         let slow = checker.begin_get(KEY);
@@ -412,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delete_that_overlaps_a_set_may_come_before_or_after_it() {
+    fn delete_overlapping_a_set_may_take_effect_before_or_after() {
         for found in [None, Some(1)] {
             let checker = Checker::new(false);
             let setting = checker.begin_set(KEY, Version(1));
@@ -424,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_set_leaves_the_value_before_it() {
+    fn aborted_set_keeps_previous_value() {
         let checker = Checker::new(false);
         set(&checker, 1);
         let refused = checker.begin_set(KEY, Version(2));
@@ -434,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_run_left_may_be_found_until_something_replaces_it() {
+    fn inherited_value_may_be_found_until_replaced() {
         let inherited = |checker: &Checker| {
             let begun = checker.begin_get(KEY);
             checker.end_get(KEY, begun, Some(Version(77)), true)
@@ -445,12 +448,12 @@ mod tests {
         assert!(inherited(&checker).is_err());
         assert!(
             inherited(&Checker::new(false)).is_err(),
-            "a cache that began empty holds nothing from before"
+            "a cache that was empty at the start has no inherited values"
         );
     }
 
     #[test]
-    fn a_history_stays_short() {
+    fn history_of_many_sets_stays_short() {
         let checker = Checker::new(false);
         for version in 1..10_000 {
             set(&checker, version);
@@ -459,9 +462,8 @@ mod tests {
         checker.with(KEY, |history| assert!(history.sets.len() <= 2 && history.open_gets.is_empty()));
     }
 
-    /// Every key that was ever asked for had a history until the run ended.
     #[test]
-    fn of_keys_that_were_only_asked_for_and_deleted_nothing_is_kept() {
+    fn absent_keys_keep_no_history() {
         let checker = Checker::new(false);
         for key in 0..10_000 {
             let begun = checker.begin_get(key);
@@ -476,9 +478,9 @@ mod tests {
         assert_eq!(checker.shards.iter().map(|shard| shard.0.lock().len()).sum::<usize>(), 0);
     }
 
-    /// A delete leaves nothing in a history while it is under way, and is later than the beginning of a new clock.
+    /// An open delete must keep the clock, because it is later than the start of a new clock.
     #[test]
-    fn a_clock_does_not_begin_anew_while_an_operation_has_a_moment_of_it() {
+    fn clock_is_not_reset_while_an_operation_is_open() {
         let checker = Checker::new(false);
         let open = checker.begin_get(KEY);
         (0..5).for_each(|_| assert_eq!(get(&checker, None), Ok(())));

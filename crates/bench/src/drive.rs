@@ -1,8 +1,7 @@
-//! What is done to a drive rather than with a cache: looking at it, trimming it, filling it until it is steady, and
-//! watching it wear.
+//! Operations on a drive without a cache: information, trim, preconditioning, and wear monitoring.
 //!
-//! [`info`] opens nothing for writing. [`trim`] and [`precondition`] destroy what is on the device, and refuse one that is
-//! mounted or that somebody else has; asking the user is the command line's part.
+//! [`info`] opens nothing for writing. [`trim`] and [`precondition`] destroy the data of the device, and refuse one that is
+//! mounted or in use. The command line asks the user for confirmation.
 
 pub mod info;
 pub mod json;
@@ -19,37 +18,37 @@ use device::{Clock, DeviceSpec, IoError, Request, SystemClock};
 
 pub use device::Device;
 
-/// Why nothing was done.
+/// Error of an operation on a drive.
 #[derive(Debug, thiserror::Error)]
 pub enum DriveError {
-    /// The device.
+    /// The device failed.
     #[error("{0}")]
     Device(#[from] IoError),
-    /// A path that cannot be looked at.
+    /// The path cannot be read.
     #[error("{path}: {source}", path = path.display())]
     Path {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// Only an NVMe namespace will do.
+    /// The operation needs an NVMe namespace.
     #[error("{path} is not an NVMe namespace: {what}", path = path.display())]
     NotNvme {
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// What cannot be done with it.
+        /// The operation that is not possible.
         what: &'static str,
     },
-    /// It ended early.
+    /// The operation was stopped.
     #[error("{0}")]
     Stopped(String),
 }
 
-/// Opens `path` to do something to all of it. Nothing is made, and nobody else may have it.
+/// Opens all of `path` exclusively. Does not create it.
 ///
 /// # Errors
-/// It is mounted, or somebody else's; or it cannot be opened.
+/// It is mounted or in use, or cannot be opened.
 pub fn open_whole(path: &Path) -> Result<Arc<dyn Device>, DriveError> {
     std::fs::metadata(path).map_err(|source| DriveError::Path { path: path.into(), source })?;
     if path.is_dir() {
@@ -59,27 +58,27 @@ pub fn open_whole(path: &Path) -> Result<Arc<dyn Device>, DriveError> {
     Ok(DeviceSpec::Path(path.into()).open(&OpenOptions::default())?)
 }
 
-/// What `device`, opened at `path`, is known to hold that is not a hybrid cache's, whose contents may always be lost.
+/// Recognised contents of `device`, opened at `path`. A hybrid cache does not count, because its data may always be lost.
 ///
 /// # Errors
-/// It cannot be read: it may hold anything then.
+/// The device cannot be read, so its contents are unknown.
 pub fn foreign(path: &Path, device: &dyn Device) -> Result<Option<Contents>, IoError> {
     Ok(contents::of(path, device)?.filter(|held| *held != Contents::HybridCache))
 }
 
-/// The machine's clock, by which a drive's rate is measured.
+/// The machine's clock, for measuring rates.
 #[must_use]
 pub fn clock() -> &'static dyn Clock {
     &SystemClock
 }
 
-/// Bytes trimmed at once, so that a user sees how far it is and can stop.
+/// Bytes per trim, so that progress is visible and the user can stop.
 const TRIM_STEP_BYTES: u64 = 16 << 30;
 
-/// Forgets all of `device`, telling `watch` how many bytes are done; ends early when that says no.
+/// Trims all of `device`. `watch` receives the bytes done; if it returns false, the trim stops.
 ///
 /// # Errors
-/// The device does not trim, or fails, or `watch` said no.
+/// The device does not support trim, or fails, or `watch` returned false.
 pub fn trim(device: &dyn Device, mut watch: impl FnMut(u64) -> bool) -> Result<u64, DriveError> {
     let capacity = device.geometry().capacity_bytes;
     let mut offset = 0;

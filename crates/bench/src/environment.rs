@@ -1,11 +1,11 @@
-//! Where a run took place: what two results must share to be compared. No host name: results are passed around.
+//! Describes the machine of a run, for comparing results. It has no host name, because results are shared.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-/// Kernel, processor, memory, and the devices behind `paths`. No hour is told of a run in virtual time: its result is the same,
-/// byte for byte, whenever it is worked out.
+/// Kernel, processor, memory, and the devices of `paths`. A run in virtual time has no start time, so that its result is
+/// reproducible byte for byte.
 #[must_use]
 pub fn capture(paths: &[PathBuf], started_unix_seconds: Option<u32>) -> Value {
     let system = rustix::system::uname();
@@ -28,21 +28,21 @@ fn field(file: &str, name: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// Memory of the machine, where it tells.
+/// Memory of the machine, if known.
 pub(crate) fn memory_bytes() -> Option<u64> {
     let kib: u64 = field("/proc/meminfo", "MemTotal")?.strip_suffix(" kB")?.parse().ok()?;
     Some(kib * 1024)
 }
 
-/// Memory that this process can still have.
+/// Memory that this process can still allocate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FreeMemory {
     pub(crate) bytes: u64,
-    /// A cgroup leaves less than the machine has.
+    /// Whether a cgroup limits it below the memory of the machine.
     pub(crate) is_cgroup: bool,
 }
 
-/// Memory that the machine and the cgroups of this process leave it, without swap; `None` where neither tells.
+/// Free memory of the machine and of this process's cgroups, without swap; `None` if neither is known.
 pub(crate) fn free_memory() -> Option<FreeMemory> {
     let available = field("/proc/meminfo", "MemAvailable");
     let kib: Option<u64> = available.and_then(|words| words.strip_suffix(" kB")?.parse().ok());
@@ -99,7 +99,7 @@ fn device(path: &Path) -> Value {
     })
 }
 
-/// Its directory in sysfs; a partition's is inside its disk's.
+/// Directory of the device in sysfs; for a partition that of its disk.
 fn block_device(path: &Path) -> Option<PathBuf> {
     use std::os::unix::fs::{FileTypeExt, MetadataExt};
     let existing = path.ancestors().find_map(|ancestor| std::fs::metadata(ancestor).ok())?;
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_linux_always_tells_is_there() {
+    fn capture_has_kernel_cores_memory_and_no_host_name() {
         let environment = capture(&[std::env::temp_dir()], Some(7));
         assert!(environment["kernel"].as_str().unwrap().starts_with("Linux"));
         assert!(environment["cores"].as_u64().unwrap() > 0);

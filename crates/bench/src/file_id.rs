@@ -1,25 +1,25 @@
-//! Which file a path leads to, whether there is one yet or not.
+//! Identity of the file that a path leads to, including files that do not exist yet.
 
 use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-/// A symlink may lead to another, but not for ever.
-const MOST_LINKS: usize = 40;
+/// Limit of symlinks, against loops.
+const MAX_LINKS: usize = 40;
 
-/// What paths that lead to one file have in common.
+/// Identity of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileId {
     /// A file or directory, by file system and inode.
     File(u64, u64),
-    /// A block device, whichever of its nodes it is known by.
+    /// A block device, by device number.
     BlockDevice(u64),
-    /// Nothing yet: where it would be.
+    /// No file yet: the path at which it would be created.
     New(PathBuf),
 }
 
 impl FileId {
-    /// What `path` leads to. `None` is something that has no content to lose: a terminal, a pipe, `/dev/null`.
+    /// Identity of the file at `path`. `None` for a file that stores nothing: a terminal, a pipe, `/dev/null`.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         match std::fs::metadata(path) {
@@ -37,16 +37,16 @@ impl FileId {
     }
 }
 
-/// Whether both lead to one file.
+/// Whether both paths lead to the same file.
 #[must_use]
 pub fn is_same(one: &Path, other: &Path) -> bool {
     FileId::of(one).is_some_and(|id| Some(id) == FileId::of(other))
 }
 
-/// Where a path to nothing ends, behind its symlinks and those on its way.
+/// Resolves the symlinks of a path to a missing file.
 fn end_of(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
-    for _ in 0..MOST_LINKS {
+    for _ in 0..MAX_LINKS {
         let Ok(target) = std::fs::read_link(&path) else { break };
         path = path.parent().map_or_else(|| target.clone(), |folder| folder.join(&target));
     }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_the_same_by_whatever_path() {
+    fn is_same_for_links_and_relative_paths() {
         let scratch = tempfile::tempdir().unwrap();
         let at = |name: &str| scratch.path().join(name);
         std::fs::write(at("file"), "").unwrap();
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_nothing_is_nobody_elses() {
+    fn is_same_is_false_for_dev_null() {
         assert!(!is_same(Path::new("/dev/null"), Path::new("/dev/null")));
     }
 }

@@ -1,14 +1,14 @@
-//! Runs a workload against an engine: configs, runs, figures, reports.
+//! Benchmarks a cache: configs, runs, measurements and reports.
 //!
-//! [`config`] reads what to run and makes a plan of it, [`run`] does it, [`consistency`] judges what was found on the way,
-//! and [`report`] says how it went. [`environment`] and [`progress`] are what the report and the user want to know besides;
-//! [`bar`] shows how far anything is, [`chart`] draws lines, and [`picture`] makes a file of what was
-//! drawn.
+//! [`config`] reads a config and makes a plan, [`run`] executes it, [`consistency`] checks the values found, and [`report`]
+//! formats the results. [`environment`] describes the machine, [`progress`] and [`bar`] show the progress, [`chart`] draws
+//! lines, and [`picture`] encodes images.
 //!
-//! [`events`] writes down what happens to keys. [`session`] ties them together. [`simulate`] is for policies alone: hit ratios over a trace. [`drive`] is for a drive
-//! alone: looking at it, trimming, filling and watching it; [`evaluate`] does all of that and the SSD's profiles, and judges.
+//! [`events`] records events of keys. [`session`] connects all parts. [`simulate`] computes hit ratios of policies over a
+//! trace. [`drive`] has operations on a drive without a cache; [`evaluate`] combines them with workload profiles into a
+//! verdict.
 //!
-//! This room does not know how the engine keeps its promises: the loop sees a [`run::target::Target`].
+//! The run loop does not depend on the cache engine: it uses the trait [`run::target::Target`].
 
 pub mod bar;
 pub mod binary_trace;

@@ -1,5 +1,4 @@
-//! Everything that is counted at a moment of a run, so that a part of the run can be told from the rest: what comes after a
-//! warm-up, or one of several rates.
+//! Counters at a point of a run, from which the counters of a part of the run are computed, for example without the warm-up.
 
 use std::time::Duration;
 
@@ -10,29 +9,29 @@ use crate::run::counts::Counts;
 use crate::run::latency::Latencies;
 use crate::run::target::{DramCounts, FlashCounts, Snapshot};
 
-/// The counters of all instances together, since the start or since an earlier moment.
+/// The counters of all instances together, since the start or since an earlier point.
 #[derive(Debug, Clone, Default)]
 pub struct Moment {
-    /// Time of the run.
+    /// Time since the start or the earlier point.
     pub at: Duration,
-    /// Of all threads.
+    /// Counts of all threads.
     pub counts: Counts,
-    /// Of all threads.
+    /// Latencies of all threads.
     pub latencies: Latencies,
-    /// DRAM.
+    /// Counters of DRAM.
     pub dram: DramCounts,
-    /// Flash; with several instances nobody knows what the media wrote, but [`drive`](Self::drive).
+    /// Counters of flash. With several instances media writes are only in [`drive`](Self::drive).
     pub flash: FlashCounts,
-    /// Bytes written by the engines of small objects.
+    /// Bytes written by the small-object engines.
     pub bucket_bytes: f64,
-    /// Bytes written by the engines of large ones.
+    /// Bytes written by the large-object engines.
     pub region_bytes: f64,
-    /// The model drive under all of them.
+    /// Counters of the model drive.
     pub drive: Option<Stats>,
 }
 
 impl Moment {
-    /// The counters as they are.
+    /// Reads the current counters.
     pub fn of(instances: &[&dyn Observable], at: Duration, drive: Option<Stats>) -> Self {
         let snapshots: Vec<Snapshot> = instances.iter().map(|instance| instance.snapshot()).collect();
         let written = |name: &str| snapshots.iter().map(|of| detail(of, name)).sum();
@@ -49,7 +48,7 @@ impl Moment {
         moment
     }
 
-    /// What was counted since `earlier`, of the same run. How full anything is stays as it is at the end.
+    /// Counters since `earlier`. Fill levels are those at the end.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {

@@ -1,16 +1,16 @@
-//! What all pictures are drawn with.
+//! Fonts, colours and line styles of all plots.
 
 use plotters::element::{DashedPathElement, DynElement, IntoDynElement as _, PathElement};
 use plotters::prelude::DrawingBackend;
 use plotters::style::{Color as _, RGBColor};
 
 pub(crate) const FONT: &str = "sans-serif";
-/// Words and axes.
+/// Text and axes.
 pub(crate) const INK: RGBColor = RGBColor(45, 49, 55);
-/// What is beside the point.
+/// Secondary text and lines.
 pub(crate) const PALE: RGBColor = RGBColor(120, 126, 134);
 pub(crate) const GRID: RGBColor = RGBColor(231, 233, 236);
-/// Okabe and Ito's colours, told apart by everybody.
+/// Okabe and Ito's colours, which colour-blind readers can distinguish.
 pub(crate) const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -22,16 +22,16 @@ pub(crate) const COLOURS: [RGBColor; 8] = [
     RGBColor(170, 140, 20),
 ];
 
-/// How a line looks: no two numbers' lines look alike, however many there are.
+/// Style of a line. Different numbers have different styles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Look {
     pub(crate) colour: RGBColor,
-    /// Length of a dash and of the gap behind it, in points; `None` is a solid line.
+    /// Length of a dash and of the gap after it, in points; `None` is a solid line.
     dash: Option<(u32, u32)>,
 }
 
 impl Look {
-    /// Of line `number` from 0 on: colours first, then the same ones dashed otherwise.
+    /// Style of line `number`: solid colours first, then the same colours with dashes.
     pub(crate) fn of(number: usize) -> Self {
         const DASHES: [u32; 3] = [9, 4, 2];
         let dashed = (number / COLOURS.len()).checked_sub(1);
@@ -39,12 +39,12 @@ impl Look {
         Self { colour: COLOURS[number % COLOURS.len()], dash: dashed.map(dash) }
     }
 
-    /// The same colour in dashes.
+    /// The same colour with dashes.
     pub(crate) fn dashed(self) -> Self {
         Self { dash: Some((4, 4)), ..self }
     }
 
-    /// A line through `points` that looks so.
+    /// A line through `points` in this style.
     pub(crate) fn line<DB, P>(self, points: Vec<P>, width: u32) -> DynElement<'static, DB, P>
     where
         DB: DrawingBackend,
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_lines_look_alike() {
+    fn look_of_200_lines_is_distinct() {
         let looks: Vec<Look> = (0..200).map(Look::of).collect();
         for (place, look) in looks.iter().enumerate() {
             assert!(!looks[..place].contains(look), "{place}: {look:?}");

@@ -1,4 +1,4 @@
-//! Pictures as files: SVG as it was drawn, or PNG for whoever cannot show that.
+//! Encodes drawings as SVG or PNG files.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -6,44 +6,44 @@ use std::sync::{Arc, OnceLock};
 use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg::{self, fontdb};
 
-/// Pixels of a PNG for each of the drawing's: sharp on today's screens.
+/// Scale of a PNG, for high-resolution screens.
 const PIXELS_A_POINT: f32 = 2.0;
 
-/// A picture's format.
+/// File format of a plot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// Scalable, in words.
+    /// Scalable vector graphics.
     Svg,
-    /// In pixels.
+    /// Pixels.
     Png,
 }
 
-/// Why there is no picture.
+/// Error of encoding a plot.
 #[derive(Debug, thiserror::Error)]
 pub enum PictureError {
-    /// Neither `.svg` nor `.png`.
+    /// The file name ends neither in `.svg` nor in `.png`.
     #[error("{}: a plot's name must end in .svg or .png", .0.display())]
     Name(PathBuf),
-    /// What was drawn cannot be turned into pixels.
+    /// The drawing cannot be rendered.
     #[error("drawing: {0}")]
     Drawing(String),
 }
 
 impl Format {
-    /// Both.
+    /// All formats.
     pub const ALL: [Self; 2] = [Self::Svg, Self::Png];
 
-    /// The format that the name of `file` asks for.
+    /// The format for the extension of `file`.
     ///
     /// # Errors
-    /// It asks for another one, or for none.
+    /// The extension is missing or unknown.
     pub fn of(file: &Path) -> Result<Self, PictureError> {
         let asked = file.extension().map(|it| it.to_string_lossy().to_lowercase());
         let known = Self::ALL.into_iter().find(|format| asked.as_deref() == Some(format.extension()));
         known.ok_or_else(|| PictureError::Name(file.to_owned()))
     }
 
-    /// How names of its files end.
+    /// File name extension.
     #[must_use]
     pub fn extension(self) -> &'static str {
         match self {
@@ -52,10 +52,10 @@ impl Format {
         }
     }
 
-    /// The bytes of a file that shows `svg`.
+    /// Encodes `svg` as a file of this format.
     ///
     /// # Errors
-    /// It is no SVG, or one without a size.
+    /// The text is not a valid SVG, or has no size.
     pub fn encode(self, svg: String) -> Result<Vec<u8>, PictureError> {
         match self {
             Self::Svg => Ok(svg.into_bytes()),
@@ -75,8 +75,7 @@ fn png(svg: &str) -> Result<Vec<u8>, PictureError> {
     pixels.encode_png().map_err(|error| failed(&error))
 }
 
-/// One font, which comes with the program: a picture looks the same on every machine, and one without fonts has words
-/// in its pictures too.
+/// The bundled font. Plots look the same on every machine, and have text on machines without fonts.
 fn fonts() -> Arc<fontdb::Database> {
     static FONTS: OnceLock<Arc<fontdb::Database>> = OnceLock::new();
     let load = || {
@@ -84,7 +83,7 @@ fn fonts() -> Arc<fontdb::Database> {
         fonts.load_font_data(epaint_default_fonts::UBUNTU_LIGHT.to_vec());
         let family =
             fonts.faces().next().and_then(|face| face.families.first()).map(|(name, _)| name.clone());
-        fonts.set_sans_serif_family(family.expect("the font that comes along is one"));
+        fonts.set_sans_serif_family(family.expect("the bundled font is valid"));
         Arc::new(fonts)
     };
     Arc::clone(FONTS.get_or_init(load))
@@ -108,13 +107,13 @@ mod tests {
     }
 
     #[test]
-    fn words_are_drawn_without_a_font_of_the_machine() {
+    fn png_renders_text_with_the_bundled_font() {
         let (none, one, more) = (inked(""), inked("p99"), inked("p99 5 µs"));
         assert!(none == 0 && one > 300 && more > one, "{none} {one} {more}");
     }
 
     #[test]
-    fn the_name_says_the_format() {
+    fn format_of_file_follows_its_extension() {
         assert_eq!(Format::of(Path::new("a/run.SVG")).unwrap(), Format::Svg);
         assert_eq!(Format::of(Path::new("run.png")).unwrap(), Format::Png);
         for name in ["run.pdf", "run", "png"] {
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_drawing_is_an_error() {
+    fn encode_of_invalid_svg_is_an_error() {
         assert!(matches!(Format::Png.encode("no svg".to_owned()), Err(PictureError::Drawing(_))));
     }
 }

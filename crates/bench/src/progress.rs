@@ -1,4 +1,4 @@
-//! What the user sees while a run lasts: a bar on a terminal, plain lines elsewhere, and the stats file.
+//! Progress of a run: a bar on a terminal, plain lines otherwise, and the stats file.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -17,16 +17,16 @@ use crate::run::counts::Counts;
 use crate::run::latency::Latencies;
 use crate::run::{Observable, Watcher};
 
-/// What to show.
+/// Options of the progress display.
 #[derive(Debug, Clone, Default)]
 pub struct ProgressOptions {
-    /// Time between two lines or blocks; zero is never.
+    /// Time between two intervals; zero disables them.
     pub interval: Duration,
-    /// Where the blocks go; the lines go there too then. With several instances each has its own file.
+    /// File for the intervals, which are then not printed. Several instances have a file each.
     pub stats_file: Option<PathBuf>,
-    /// When the run is ended, if it lasts so long.
+    /// Time limit of the run.
     pub timeout: Option<Duration>,
-    /// Show nothing on the terminal.
+    /// Whether to print nothing on the terminal.
     pub quiet: bool,
 }
 
@@ -34,11 +34,11 @@ pub struct ProgressOptions {
 struct StatsFile {
     path: PathBuf,
     file: File,
-    /// Why an interval is missing; the first reason.
+    /// The first write error, after which an interval is missing.
     failed: Option<std::io::Error>,
 }
 
-/// Shows how far a run is. The lines go to `lines`, which is standard output, or standard error where that is taken.
+/// Shows the progress of a run. Lines go to `lines`: standard output, or standard error if standard output is in use.
 pub struct Progress<W> {
     options: ProgressOptions,
     clock: Arc<dyn Clock>,
@@ -50,7 +50,7 @@ pub struct Progress<W> {
 }
 
 impl<W: Write> Progress<W> {
-    /// A display for `instances` instances, whose lines tell the time of `clock`.
+    /// Creates a display for `instances` instances; lines have the time of `clock`.
     ///
     /// # Errors
     /// The stats file cannot be written.
@@ -69,12 +69,12 @@ impl<W: Write> Progress<W> {
                 files.push(StatsFile { path, file, failed: None });
             }
         }
-        let bar = Bar::new(Unit::Told, options.quiet);
+        let bar = Bar::new(Unit::Custom, options.quiet);
         let last = std::iter::repeat_with(Previous::default).take(instances).collect();
         Ok(Self { options, clock, lines, files, last, shown: Duration::ZERO, bar })
     }
 
-    /// Appends the final results to the stats files and takes the bar away.
+    /// Appends the final results to the stats files and removes the bar.
     ///
     /// # Errors
     /// A stats file could not be written, now or during the run.
@@ -107,12 +107,12 @@ impl<W: Write> Progress<W> {
         }
     }
 
-    /// A full disk must not end the run: the interval is left out, and the first time that is a warning.
+    /// Writes an interval. A full disk does not end the run: the interval is skipped, and the first time a warning is printed.
     fn write_block(&mut self, number: usize, block: &str) {
         let Some(StatsFile { path, file, failed: before }) = self.files.get_mut(number) else { return };
         let Err(error) = write_whole(file, block.as_bytes()).map_err(failed(path)) else { return };
         if before.is_none() {
-            let words = format!("warning: {error}; the interval is left out");
+            let words = format!("warning: {error}; the interval is skipped");
             *before = Some(error);
             self.bar.line(&words);
         }
@@ -143,18 +143,18 @@ impl<W: Write> Watcher for Progress<W> {
     }
 }
 
-/// The error of a stats file, with its name.
+/// Adds the name of a stats file to an error.
 fn failed(path: &Path) -> impl Fn(std::io::Error) -> std::io::Error {
     move |error| std::io::Error::new(error.kind(), format!("writing {}: {error}", path.display()))
 }
 
-/// Of the bar.
+/// Resolution of the bar.
 const BAR_STEPS: f64 = 10_000.0;
 
-/// An end of a run, and how much of the way to it is done, 0 to 1.
+/// A condition that ends a run, and the completed share of it, 0 to 1.
 type End = (&'static str, f64);
 
-/// The end that comes first at the pace so far. All instances have to end, unless the time limit ends all of them.
+/// The condition that is reached first at the current pace. All instances must end, unless the time limit ends all.
 fn nearest_end(instances: &[&dyn Observable], elapsed: Duration, timeout: Option<Duration>) -> Option<End> {
     let nearer = |a: End, b: End| if b.1 > a.1 { b } else { a };
     let of_instance = |instance: &&dyn Observable| {
@@ -173,7 +173,7 @@ fn nearest_end(instances: &[&dyn Observable], elapsed: Duration, timeout: Option
     last.into_iter().chain(timeout).reduce(nearer).map(|(name, share)| (name, share.clamp(0.0, 1.0)))
 }
 
-/// The share of the run that is done, and its rates in words.
+/// Completed share of the run, and its rates as text.
 fn how_far(instances: &[&dyn Observable], elapsed: Duration, timeout: Option<Duration>) -> (f64, String) {
     let (mut counts, mut latencies) = (Counts::default(), Latencies::default());
     instances.iter().for_each(|it| {
@@ -203,7 +203,7 @@ fn clock_words(seconds: f64) -> String {
     format!("{}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-/// The stats file of each of so many instances, of which a single one has `path` itself.
+/// Paths of the stats files: `path` itself for a single instance.
 #[must_use]
 pub fn stats_files(path: &Path, instances: usize) -> Vec<PathBuf> {
     match instances {
@@ -212,7 +212,7 @@ pub fn stats_files(path: &Path, instances: usize) -> Vec<PathBuf> {
     }
 }
 
-/// `stats.log` for instance 2 is `stats_2.log`.
+/// For instance 2, `stats.log` becomes `stats_2.log`.
 fn numbered(path: &Path, number: usize) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let extension = path.extension().map_or_else(String::new, |it| format!(".{}", it.to_string_lossy()));
@@ -227,7 +227,7 @@ mod tests {
     use crate::run::Limits;
     use crate::run::target::Snapshot;
 
-    /// An instance at a standstill.
+    /// An instance with constant counters.
     #[derive(Default)]
     struct Frozen {
         counts: Counts,
@@ -258,9 +258,9 @@ mod tests {
         Frozen { counts: Counts { ops, ..Counts::default() }, total_ops, limits: Limits::default() }
     }
 
-    /// A get counts when it begins and as a miss when it ends: a look in between reads more misses than gets.
+    /// A get is counted when it begins, and its miss when it ends, so a sample can have more misses than gets.
     #[test]
-    fn more_misses_than_gets_are_a_hit_ratio_of_zero() {
+    fn hit_ratio_with_more_misses_than_gets_is_zero() {
         for (gets, get_misses, percent) in [(10, 4, 60.0), (10, 11, 0.0), (0, 0, 0.0)] {
             let counts = Counts { ops: gets, gets, get_misses, ..Counts::default() };
             let instance = Frozen { counts, total_ops: u64::MAX, limits: Limits::default() };
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn time_left_is_to_the_nearest_end() {
+    fn time_left_refers_to_the_nearest_end() {
         let left = |instances: &[&dyn Observable], timeout: Option<u64>| {
             let timeout = timeout.map(Duration::from_secs);
             how_far(instances, Duration::from_secs(10), timeout).1
@@ -287,12 +287,12 @@ mod tests {
         let limits = Limits { flash_written: None, trace: Some(0.5) };
         let in_trace = Frozen { limits, ..frozen(1, u64::MAX) };
         assert!(left(&[&in_trace], None).ends_with("0:00:10 left to the end of the trace"));
-        // Both must end.
+        // Both instances must end.
         assert!(left(&[&in_trace, &frozen(1, 5)], None).ends_with("0:00:40 left to numOps"));
     }
 
     #[test]
-    fn an_interval_that_cannot_be_written_is_left_out_whole() {
+    fn interval_with_write_error_is_skipped_completely() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("stats");
         std::fs::write(&path, "whole\n").unwrap();

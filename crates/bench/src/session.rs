@@ -1,4 +1,4 @@
-//! A whole run: open everything, stress it, say how it went.
+//! A whole run: opens everything, runs it, and reports.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use device::memory::MemoryDevice;
 use device::{Clock, Device, Simulation, SystemClock};
 
 use crate::config::cachebench::{Config, ConfigError};
-use crate::config::lower::{lower, lower_but_traces};
+use crate::config::lower::{lower, lower_without_traces};
 use crate::config::plan::{DestructorPlan, FlashPlan, InstancePlan, RunPlan, WorkloadPlan};
 use crate::environment;
 use crate::events::{self, EventTracker};
@@ -37,30 +37,30 @@ use crate::run::{
     Instance, InstanceOptions, InstanceReport, Observable, RunError, Watcher, run_all, run_mark,
 };
 
-/// How a session is run, besides what the config says.
+/// Options of a session in addition to the config.
 #[derive(Debug, Clone, Default)]
 pub struct SessionOptions {
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// Ends the run, with a full report.
+    /// Time limit, after which the run ends with a full report.
     pub timeout: Option<Duration>,
-    /// Times every operation.
+    /// Whether every operation is timed.
     pub time_all: bool,
-    /// Ends the run when it is set.
+    /// Flag that stops the run.
     pub stop: Stop,
-    /// Divides the bytes of the cache and the drive and the number of keys, and leaves the number of reclaim units, the
-    /// shares and the sizes of objects as they are; 0 and 1 leave everything.
+    /// Divisor of the cache and drive sizes and of the number of keys. The number of reclaim units, shares and object sizes do
+    /// not change. 0 and 1 change nothing.
     pub scale: u32,
-    /// Writes over whatever the flash holds, a file system or a user's file too.
+    /// Whether any content of the flash device is overwritten, including a file system or another file.
     pub force: bool,
 }
 
-/// Everything opened, nothing run yet.
+/// A session that is open and not started.
 pub struct Session {
     instances: Vec<Arc<Instance<EngineTarget>>>,
-    /// Of each that has one.
+    /// Event tracker of each instance, if it has one.
     trackers: Vec<Option<EventTracker>>,
-    /// Which of them a later run is to find again.
+    /// Whether each instance is persistent.
     persistent: Vec<bool>,
     options: SessionOptions,
     flash_paths: Vec<PathBuf>,
@@ -69,29 +69,29 @@ pub struct Session {
     warnings: Vec<String>,
 }
 
-/// The flash of a config in this machine.
+/// Result of checking the flash devices of a config.
 #[derive(Debug, Default)]
 pub struct FlashCheck {
-    /// Where it is not as it should be.
+    /// Warnings.
     pub warnings: Vec<String>,
-    /// Devices and directories that are not there: the config may be for another machine.
+    /// Devices and directories that do not exist, for example because the config is for another machine.
     pub absent: Vec<String>,
 }
 
-/// Why a session could not be.
+/// Error of a session.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
     /// The config cannot run.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Something that it names cannot be opened.
+    /// A file or device of the config cannot be opened.
     #[error("{}: instance {instance}: {source}", file.display())]
     Open {
         /// The config.
         file: PathBuf,
-        /// Which of several.
+        /// Index of the instance.
         instance: usize,
-        /// What.
+        /// The reason.
         source: OpenError,
     },
     /// The machine has too little memory.
@@ -102,7 +102,7 @@ pub enum SessionError {
         /// The key with the largest share, the bytes needed and the bytes available.
         words: String,
     },
-    /// The model drive cannot be.
+    /// The model drive cannot be created.
     #[error(transparent)]
     Drive(OpenError),
     /// The run could not start.
@@ -114,10 +114,10 @@ pub enum SessionError {
 }
 
 impl Session {
-    /// Opens what `config` describes.
+    /// Opens everything that `config` describes.
     ///
     /// # Errors
-    /// A feature that is not here, or something that cannot be opened.
+    /// A feature is not supported, or something cannot be opened.
     pub fn open(config: &Config, options: SessionOptions) -> Result<Self, SessionError> {
         let plan = scaled(config, lower(config)?, options.scale)?;
         check_world(config, &plan, options.scale)?;
@@ -125,7 +125,7 @@ impl Session {
         let flash_paths = flash_paths(&plan);
         let persistent = plan.instances.iter().map(|it| it.cache.persist_dir.is_some()).collect();
         let one_thread = plan.card.is_some();
-        // Before any flash is written: a trace may turn out to be none.
+        // Traces are checked before flash is written.
         let mut workloads = open_workloads(config, &plan, one_thread)?;
         open_misses(config, &plan, &mut workloads)?;
         let files = events::open_all(&plan.instances).map_err(|wrong| event_error(config, wrong))?;
@@ -168,9 +168,7 @@ impl Session {
         Ok(Self { instances, trackers, persistent, options, flash_paths, world, drive, warnings })
     }
 
-    /// Finds out what can be wrong without opening a device: numbers that the engine does not count with, distributions that
-    /// make no requests, and files that are no trace of the format. The answer is where what would be opened is not as the
-    /// config asks for.
+    /// Checks a config without opening a device: sizes, distributions, and the format of traces. Returns warnings.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -184,23 +182,23 @@ impl Session {
         Ok(warnings)
     }
 
-    /// The same of a config whose traces may be made later.
+    /// Like [`check`](Self::check), for a config whose traces may be made later.
     ///
     /// # Errors
-    /// As [`open`](Self::open), but for what is wrong with a trace.
-    pub fn check_but_traces(config: &Config, scale: u32) -> Result<Vec<String>, SessionError> {
-        let plan = scaled(config, lower_but_traces(config)?, scale)?;
+    /// As [`open`](Self::open), except for errors of traces.
+    pub fn check_without_traces(config: &Config, scale: u32) -> Result<Vec<String>, SessionError> {
+        let plan = scaled(config, lower_without_traces(config)?, scale)?;
         check_world(config, &plan, scale)?;
         check_caches(config, &plan, scale)
     }
 
-    /// Finds out whether the flash of `config` would open, without making or changing anything. What lies there may be lost if the
-    /// options force it.
+    /// Checks whether the flash devices of `config` can be opened, without creating or changing anything. With `force`, any
+    /// content is accepted.
     ///
     /// # Errors
-    /// As [`open`](Self::open), of flash, but for devices that are not there, which the answer has.
+    /// As [`open`](Self::open), except for missing devices, which the result lists.
     pub fn check_flash(config: &Config, options: &SessionOptions) -> Result<FlashCheck, SessionError> {
-        let plan = scaled(config, lower_but_traces(config)?, options.scale)?;
+        let plan = scaled(config, lower_without_traces(config)?, options.scale)?;
         let mut check = FlashCheck { warnings: place_warnings(&plan), absent: Vec::new() };
         if plan.card.is_some() {
             return Ok(check);
@@ -214,36 +212,36 @@ impl Session {
         Ok(check)
     }
 
-    /// Checks the memory that a run of `config` would take.
+    /// Checks whether there is enough memory for a run of `config`.
     ///
     /// # Errors
-    /// There is not enough, or the config cannot be planned.
+    /// There is not enough memory, or the config is invalid.
     pub fn check_memory(config: &Config, scale: u32) -> Result<(), SessionError> {
-        check_memory(config, &scaled(config, lower_but_traces(config)?, scale)?)
+        check_memory(config, &scaled(config, lower_without_traces(config)?, scale)?)
     }
 
-    /// The time of the world that it runs in.
+    /// The clock of the run: real or simulated.
     #[must_use]
     pub fn clock(&self) -> Arc<dyn Clock> {
         self.world.clock()
     }
 
-    /// Where what was opened is not as the config asks for.
+    /// Deviations from the config.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// The model drive under a simulated run.
+    /// The model drive of a simulated run.
     #[must_use]
     pub fn drive(&self) -> Option<&ModelDrive> {
         self.drive.as_ref()
     }
 
-    /// Runs it to its end and closes the caches.
+    /// Runs to the end and closes the caches.
     ///
     /// # Errors
-    /// A workload, a thread or a file of events that cannot start.
+    /// A workload, a thread or an event file cannot start.
     pub fn run(mut self, config: &Config, watcher: &mut dyn Watcher) -> Result<RunReport, SessionError> {
         let seed = self.options.seed;
         let mut trackers = std::mem::take(&mut self.trackers);
@@ -261,7 +259,7 @@ impl Session {
         let mut instances = match run {
             Ok(instances) => instances,
             Err(error) => {
-                // What earlier runs left in the cache is not this one's to lose.
+                // Closing keeps the persistent content of earlier runs.
                 self.close();
                 return Err(error);
             }
@@ -273,7 +271,7 @@ impl Session {
             report.events = tracker.map(EventTracker::finish);
         }
         let all = totals(&instances);
-        // The course of the whole run, warm-up included.
+        // The series covers the whole run, including the warm-up.
         let (mut seconds, mut counts) = (all.seconds, all.counts);
         if let Some(warmup) = &all.warmup {
             seconds += warmup.seconds;
@@ -312,7 +310,7 @@ impl Session {
         })
     }
 
-    /// Completes the traces of misses; answers what went wrong.
+    /// Completes the traces of misses, and returns errors.
     fn finish_misses(&self, reports: &mut [InstanceReport]) -> Vec<String> {
         let several = reports.len() > 1;
         let finish = |(number, (instance, report)): (usize, (&Arc<Instance<_>>, &mut InstanceReport))| {
@@ -322,7 +320,7 @@ impl Session {
         self.instances.iter().zip(reports).enumerate().filter_map(finish).collect()
     }
 
-    /// Checks that each item was destroyed once, where a config asks for it; answers what went wrong.
+    /// Checks that each item was destroyed once, if the config requires it, and returns errors.
     fn finish_destructors(&self, reports: &mut [InstanceReport]) -> Vec<String> {
         let finish = |(instance, report): (&Arc<Instance<_>>, &mut InstanceReport)| {
             instance.finish_destructors(report).err()
@@ -330,10 +328,10 @@ impl Session {
         self.instances.iter().zip(reports).filter_map(finish).collect()
     }
 
-    /// A persistent cache is closed, so that the next run finds it; any other is only dropped, and its file goes with it.
+    /// Closes persistent caches, so that the next run can open them. Other caches are dropped, and their files removed.
     fn close(self) -> Vec<String> {
         let mut errors = Vec::new();
-        // The tasks of a simulation hold the instances.
+        // The tasks of a simulation have references to the instances.
         drop(self.world);
         let several = self.instances.len() > 1;
         for (number, (instance, persistent)) in self.instances.into_iter().zip(self.persistent).enumerate() {
@@ -341,8 +339,8 @@ impl Session {
             if let Err(error) = instance.into_target().into_cache().close() {
                 let name = if several { format!("Instance {number}: ") } else { String::new() };
                 let end = match error {
-                    CacheError::Lost { .. } => "was closed, and comes back without some of its items",
-                    _ => "could not be closed and will start empty next time",
+                    CacheError::Lost { .. } => "was closed, but some of its items are lost",
+                    _ => "could not be closed, and will be empty at the next start",
                 };
                 errors.push(format!("{name}The cache {end}: {error}"));
             }
@@ -351,7 +349,7 @@ impl Session {
     }
 }
 
-/// The plan on a fraction of the bytes, if that leaves any.
+/// Scales the plan, and refuses a scale that leaves no flash.
 fn scaled(config: &Config, plan: RunPlan, scale: u32) -> Result<RunPlan, SessionError> {
     let full_bytes: Vec<u64> =
         plan.instances.iter().filter_map(|it| Some(it.cache.flash.as_ref()?.bytes_per_device)).collect();
@@ -364,7 +362,9 @@ fn scaled(config: &Config, plan: RunPlan, scale: u32) -> Result<RunPlan, Session
         |it: &InstancePlan| it.cache.flash.as_ref().is_some_and(|flash| flash.bytes_per_device == 0);
     match plan.instances.iter().position(has_none).filter(|_| scale > 1) {
         Some(number) => {
-            let words = format!("--scale 1/{scale}: nothing is left of cache_config.nvmCacheSizeMB");
+            let words = format!(
+                "--scale 1/{scale}: is too large a divisor for cache_config.nvmCacheSizeMB: no flash is left"
+            );
             Err(open_error(config, number, OpenError::Config(words)))
         }
         None => Ok(plan),
@@ -386,7 +386,7 @@ fn open_workloads(
     plan.instances.iter().enumerate().map(open).collect()
 }
 
-/// What is to be said of the workloads.
+/// Warnings of the workloads.
 fn workload_warnings(workloads: &[OpenWorkload]) -> Vec<String> {
     let named = |number: usize, words: &String| match workloads {
         [_] => words.clone(),
@@ -396,7 +396,7 @@ fn workload_warnings(workloads: &[OpenWorkload]) -> Vec<String> {
     all.flat_map(|(number, it)| it.warnings.iter().map(move |words| named(number, words))).collect()
 }
 
-/// What is to be said of the places where flash lies in the machine.
+/// Warnings about the files and devices of flash.
 fn place_warnings(plan: &RunPlan) -> Vec<String> {
     if plan.card.is_some() {
         return Vec::new();
@@ -415,7 +415,7 @@ fn place_warnings(plan: &RunPlan) -> Vec<String> {
     warnings
 }
 
-/// Begins the traces of misses, as the last thing that can be found to be wrong before any flash is written.
+/// Opens the traces of misses. This is the last check before flash is written.
 fn open_misses(config: &Config, plan: &RunPlan, workloads: &mut [OpenWorkload]) -> Result<(), SessionError> {
     misses::check(plan).map_err(|(number, source)| open_error(config, number, source))?;
     for (number, (plan, workload)) in plan.instances.iter().zip(workloads).enumerate() {
@@ -426,8 +426,7 @@ fn open_misses(config: &Config, plan: &RunPlan, workloads: &mut [OpenWorkload]) 
     Ok(())
 }
 
-/// All of them before any cache is opened: a cache that is open is lost unless it is closed, so that a device that is
-/// refused must not be found out then.
+/// Opens all devices before any cache: a cache that was opened would lose its content if a later device were refused.
 fn open_devices(
     config: &Config,
     flash: &[Option<&FlashPlan>],
@@ -449,7 +448,7 @@ fn event_error(config: &Config, (instance, words): (usize, String)) -> SessionEr
     open_error(config, instance, OpenError::Config(words))
 }
 
-/// What a simulated run cannot do.
+/// Refuses features that a simulated run does not support.
 fn check_simulated(config: &Config, plan: &RunPlan) -> Result<(), SessionError> {
     for (number, instance) in plan.instances.iter().enumerate() {
         let refuse = |words: &str| Err(open_error(config, number, OpenError::Config(words.to_owned())));
@@ -458,25 +457,25 @@ fn check_simulated(config: &Config, plan: &RunPlan) -> Result<(), SessionError> 
         }
         if let WorkloadPlan::Stressor(stressor) = instance.workload {
             return refuse(&format!(
-                "test_config.name: `{}` cannot run in a simulated run: its threads are the machine's",
+                "test_config.name: `{}` cannot run in a simulated run: it uses real threads",
                 stressor.name()
             ));
         }
         if instance.cache.destructor == DestructorPlan::Checked {
             return refuse(
-                "cache_config.enableItemDestructorCheck: must be false in a simulated run, where the check cannot wait for the drive",
+                "cache_config.enableItemDestructorCheck: must be false in a simulated run: the check cannot wait for the simulated drive",
             );
         }
         if instance.run.sweeps.is_some() {
             return refuse(
-                "test_config.dramIteratorMode: must be `disabled` in a simulated run, whose time is not the machine's",
+                "test_config.dramIteratorMode: must be `disabled` in a simulated run: the iteration uses real time",
             );
         }
     }
     Ok(())
 }
 
-/// Whether [`enter_world`] would succeed.
+/// Checks whether [`enter_world`] would succeed.
 fn check_world(config: &Config, plan: &RunPlan, scale: u32) -> Result<(), SessionError> {
     let Some(card) = &plan.card else { return Ok(()) };
     check_simulated(config, plan)?;
@@ -484,8 +483,8 @@ fn check_world(config: &Config, plan: &RunPlan, scale: u32) -> Result<(), Sessio
     ModelDrive::check(card, scale, caches).map_err(SessionError::Drive)
 }
 
-/// Whether the caches would open on devices of the sizes that are asked for, in the blocks of the model drive or else the
-/// smallest that there are.
+/// Checks whether the caches could be opened on devices of the given sizes, with the blocks of the model drive or otherwise 512
+/// bytes.
 fn check_caches(config: &Config, plan: &RunPlan, scale: u32) -> Result<Vec<String>, SessionError> {
     let card = plan.card.as_ref();
     let placing = plan.instances.iter().filter_map(|it| it.cache.flash.as_ref()).any(|flash| flash.placement);
@@ -511,7 +510,7 @@ fn check_caches(config: &Config, plan: &RunPlan, scale: u32) -> Result<Vec<Strin
     Ok(warnings)
 }
 
-/// The world of a run, with a model drive in a simulated one.
+/// Creates the environment of a run: real, or simulated with a model drive.
 fn enter_world(
     config: &Config,
     plan: &RunPlan,
@@ -526,7 +525,7 @@ fn enter_world(
     Ok((World::Simulated(simulation), Some(drive)))
 }
 
-/// An instance that is open, and what came with it.
+/// An open instance, with its warnings and event tracker.
 struct OpenInstance {
     instance: Instance<EngineTarget>,
     warnings: Vec<String>,
@@ -541,7 +540,7 @@ fn open_instance(
     options: &SessionOptions,
     world: &World,
 ) -> Result<OpenInstance, OpenError> {
-    // Instances of one run must not ask for the same keys in the same order.
+    // Each instance has its own seed, so that they do not request the same keys in the same order.
     let seed = options.seed.wrapping_add(number as u64);
     let shown = time.as_ref().filter(|_| clock_follows);
     let destructors = destructors(&plan, &*world.clock());
@@ -554,7 +553,7 @@ fn open_instance(
         clock: world.clock(),
         waiter: world.waiter(plan.run.tasks),
         stop: options.stop.clone(),
-        // Looking at the clock of a simulated world costs nothing.
+        // Reading a simulated clock is free.
         time_all: options.time_all || matches!(world, World::Simulated(_)),
         inherits: plan.cache.persist_dir.is_some(),
         chains: open::has_chains(&plan.workload),
@@ -569,7 +568,7 @@ fn open_instance(
     Ok(OpenInstance { instance, warnings, tracker })
 }
 
-/// The stressor that makes its own requests, if the plan names one.
+/// The stressor of the plan, if it makes its own requests.
 fn stressor(plan: &InstancePlan, seed: u64) -> Option<Stressor> {
     let WorkloadPlan::Stressor(stressor) = plan.workload else { return None };
     let cache = plan.cache.clone();

@@ -1,4 +1,4 @@
-//! Runs that go side by side, and how far they are: a bar on a terminal, a line a run elsewhere.
+//! Runs jobs concurrently and shows their progress: a bar on a terminal, a line per job otherwise.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -6,10 +6,10 @@ use parking_lot::Mutex;
 
 use crate::bar::{Bar, Unit};
 
-/// Parts of a run that the bar tells apart.
+/// Resolution of the bar for one run.
 const PARTS: u64 = 100;
 
-/// Adds up the runs that are under way together.
+/// Progress of all concurrent runs.
 pub struct Progress {
     bar: Bar,
     runs: Mutex<Runs>,
@@ -17,22 +17,22 @@ pub struct Progress {
 
 #[derive(Default)]
 struct Runs {
-    /// Of each, how much of it is done.
+    /// Completed parts of each run.
     parts: Vec<u64>,
     ended: usize,
 }
 
 impl Progress {
-    /// A bar, if somebody watches. `quiet` shows nothing at all.
+    /// Creates a bar if standard error is a terminal. `quiet` shows nothing.
     #[must_use]
     pub fn new(quiet: bool) -> Self {
         Self { bar: Bar::new(Unit::Steps, quiet), runs: Mutex::default() }
     }
 
-    /// Runs number 0 to `count`, `threads` of them at once. A run is told its number, and tells what share of it is done.
+    /// Runs the numbers 0 to `count` on `threads` threads. `run` receives its number and a function to report the completed share.
     ///
     /// # Errors
-    /// The first that failed; those that have not begun do not any more.
+    /// The first error; runs that have not started are skipped.
     pub(crate) fn each<E: Send>(
         &self,
         threads: usize,
@@ -61,7 +61,7 @@ impl Progress {
         failure.into_inner().map_or(Ok(()), Err)
     }
 
-    /// So many runs begin.
+    /// Starts the display of `count` runs.
     fn begin(&self, count: usize) {
         let mut runs = self.runs.lock();
         *runs = Runs { parts: vec![0; count], ended: 0 };
@@ -70,14 +70,14 @@ impl Progress {
         }
     }
 
-    /// This share of run `number` is done.
+    /// Records the completed share of a run.
     fn advance(&self, number: usize, share: f64) {
         let mut runs = self.runs.lock();
         runs.parts[number] = (share.clamp(0.0, 1.0) * PARTS as f64) as u64;
         self.show(&runs);
     }
 
-    /// Run `number` has ended.
+    /// Records that a run has ended.
     fn ended(&self, number: usize) {
         let mut runs = self.runs.lock();
         runs.parts[number] = PARTS;
@@ -86,7 +86,7 @@ impl Progress {
         self.bar.line_instead(&runs.words());
     }
 
-    /// All have, or one failed: takes the bar away.
+    /// Removes the bar.
     fn end(&self) {
         self.bar.finish();
     }

@@ -1,19 +1,19 @@
-//! When a drive, or a run, has settled.
+//! Steady state of a drive or a run.
 //!
-//! The rule of SNIA's Solid State Storage Performance Test Specification: over five rounds, no value strays from
-//! their mean by more than 20 % in all (largest less smallest), and the best line through them climbs or falls by less than
-//! 10 % of the mean from the first round to the last.
+//! The rule is that of SNIA's Solid State Storage Performance Test Specification: over five rounds, the largest and smallest
+//! value differ by at most 20 % of the mean, and the best-fit line changes by at most 10 % of the mean from the first round to
+//! the last.
 
 use crate::run::counts::{Counts, ratio};
 use crate::run::target::{Settled, Snapshot};
 
-/// Rounds that are looked at.
+/// Number of rounds in the window.
 pub const ROUNDS: usize = 5;
 
 const MAX_RANGE: f64 = 0.20;
 const MAX_SLOPE: f64 = 0.10;
 
-/// Whether the last [`ROUNDS`] of `values` are steady. Fewer never are.
+/// Whether the last [`ROUNDS`] of `values` are steady; false with fewer values.
 #[must_use]
 pub fn is_steady(values: &[f64]) -> bool {
     let Some(window) = values.last_chunk::<ROUNDS>() else { return false };
@@ -29,7 +29,7 @@ pub fn is_steady(values: &[f64]) -> bool {
     mean > 0.0 && high - low <= MAX_RANGE * mean && excursion <= MAX_SLOPE * mean
 }
 
-/// Figures of a run in rounds of so many operations, and whether the last of them are alike.
+/// Figures of a run by rounds of operations.
 #[derive(Debug, Default)]
 pub struct Rounds {
     ended: Ended,
@@ -39,7 +39,7 @@ pub struct Rounds {
     drive_amplifications: Vec<f64>,
 }
 
-/// What was counted by the end of a round.
+/// Counters at the end of a round.
 #[derive(Debug, Default)]
 struct Ended {
     seconds: f64,
@@ -50,14 +50,14 @@ struct Ended {
 }
 
 impl Rounds {
-    /// Whether a round of `ops` operations is over.
+    /// Whether the round has `ops` operations.
     #[must_use]
     pub fn is_over(&self, counts: &Counts, ops: u64) -> bool {
         counts.ops - self.ended.counts.ops >= ops
     }
 
-    /// Ends a round. Until flash was written over once none counts: a cache that fills writes each byte once, as steadily as
-    /// can be.
+    /// Ends a round. Rounds before flash has been overwritten once are ignored: a cache that fills up writes at a constant
+    /// rate, but is not in steady state.
     pub fn end(&mut self, seconds: f64, counts: Counts, snapshot: &Snapshot) {
         let flash = snapshot.flash.as_ref();
         let now = Ended {
@@ -84,8 +84,8 @@ impl Rounds {
         self.drive_amplifications.push(of(now.media_bytes.saturating_sub(before.media_bytes), written));
     }
 
-    /// Whether each figure was steady over the last rounds. One that is nothing in all of them is: there is no flash, or
-    /// its medium does not tell.
+    /// Whether all figures were steady over the last rounds. A figure that was 0 in all of them counts as steady: there is no
+    /// flash, or the drive does not report media writes.
     #[must_use]
     pub fn is_steady(&self) -> bool {
         let all = [&self.hit_ratios, &self.write_rates, &self.app_amplifications, &self.drive_amplifications];
@@ -101,24 +101,24 @@ mod tests {
     use crate::run::target::FlashCounts;
 
     #[test]
-    fn five_alike_are_steady_and_four_are_not() {
-        assert!(is_steady(&[7.0, 1.0, 1.0, 1.0, 1.0, 1.0]), "what came before does not count");
+    fn is_steady_needs_five_similar_values() {
+        assert!(is_steady(&[7.0, 1.0, 1.0, 1.0, 1.0, 1.0]), "earlier values do not count");
         assert!(!is_steady(&[1.0; 4]));
-        assert!(!is_steady(&[0.0; 5]), "nothing moved");
+        assert!(!is_steady(&[0.0; 5]), "zeros are not steady");
     }
 
     #[test]
-    fn a_wide_range_or_a_slope_is_not_steady() {
-        // The ranges are 19.8 % and 20.2 % of the mean, without a slope to speak of.
+    fn is_steady_is_false_for_wide_range_or_slope() {
+        // The ranges are 19.8 % and 20.2 % of the mean, with almost no slope.
         assert!(is_steady(&[300.0, 329.7, 270.3, 329.7, 270.3]));
         assert!(!is_steady(&[300.0, 330.3, 269.7, 330.3, 269.7]));
-        // Lines that fall and climb by 9.6 % and by 10.4 % of the mean from first to last.
+        // Slopes of 9.6 % and 10.4 % of the mean from first to last.
         assert!(is_steady(&[314.4, 307.2, 300.0, 292.8, 285.6]));
         assert!(!is_steady(&[315.6, 307.8, 300.0, 292.2, 284.4]));
         assert!(!is_steady(&[284.4, 292.2, 300.0, 307.8, 315.6]));
     }
 
-    /// What a round adds.
+    /// Counters that a round adds.
     #[derive(Clone, Copy)]
     struct Round {
         seconds: f64,
@@ -143,7 +143,7 @@ mod tests {
         }
     }
 
-    /// Whether a run on flash of so many bytes is steady after these rounds, of 100 gets each or a multiple of them.
+    /// Whether a run on flash of this capacity is steady after these rounds, of 100 gets each or a multiple.
     fn is_steady_after(capacity_bytes: Option<u64>, rounds: &[(Round, u64)]) -> bool {
         let mut all = Rounds::default();
         let mut sum = Round { seconds: 0.0, hits: 0, host_bytes: 0, settled_bytes: 0, media_bytes: 0 };
@@ -165,29 +165,29 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_steady_when_all_its_figures_are_however_long_its_rounds_take() {
-        // Rounds that are longer have more of everything, and the same figures.
+    fn rounds_of_different_length_are_steady_if_all_figures_are() {
+        // Longer rounds have larger counters and the same figures.
         let alike = [1, 2, 1, 3].map(|times| (ROUND, times));
         let then = |last: Round| is_steady_after(Some(1), &[&alike[..], &[(last, 1)]].concat());
         assert!(then(ROUND) && !is_steady_after(Some(1), &alike));
         assert!(!then(Round { hits: 20, ..ROUND }), "fewer hits");
         assert!(!then(Round { seconds: 0.5, ..ROUND }), "faster writes");
-        assert!(!then(Round { settled_bytes: 900, ..ROUND }), "less is written for a byte that is taken");
-        assert!(!then(Round { media_bytes: 2000, ..ROUND }), "the medium writes more");
+        assert!(!then(Round { settled_bytes: 900, ..ROUND }), "less write amplification of the cache");
+        assert!(!then(Round { media_bytes: 2000, ..ROUND }), "more media writes");
         let still = Round { host_bytes: 0, settled_bytes: 0, media_bytes: 0, ..ROUND };
         assert!(!then(still), "no writes after some");
         assert!(is_steady_after(Some(0), &[(still, 1); ROUNDS]), "no writes at all");
     }
 
     #[test]
-    fn rounds_in_which_flash_fills_do_not_count_unless_nobody_knows_its_size() {
+    fn rounds_before_flash_is_full_count_only_if_capacity_is_unknown() {
         let rounds = [(ROUND, 1); 7];
         assert!(is_steady_after(Some(3000), &rounds) && !is_steady_after(Some(3001), &rounds));
         assert!(is_steady_after(None, &rounds[..5]) && !is_steady_after(None, &rounds[..4]));
     }
 
     #[test]
-    fn a_round_is_over_when_its_operations_are_done_since_the_one_before_ended() {
+    fn round_is_over_after_its_operations_since_the_last_end() {
         let done = |ops: u64| Counts { ops, ..Counts::default() };
         let mut rounds = Rounds::default();
         assert!(!rounds.is_over(&done(99), 100) && rounds.is_over(&done(100), 100));

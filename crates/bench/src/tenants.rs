@@ -1,31 +1,31 @@
-//! Figures by tenant of a trace, whatever is counted: those with the most requests by name, the others in one sum.
+//! Figures by tenant of a trace: those with the most requests by name, the others as a sum.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-/// What is counted of a tenant.
+/// Counters of a tenant.
 pub trait Sums: Clone + Default {
-    /// Requests: who made more comes first, and who made none is not told.
+    /// Number of requests, for sorting. A tenant without requests is not reported.
     fn requests(&self) -> u64;
-    /// Adds all of `other`.
+    /// Adds the counters of `other`.
     fn add(&mut self, other: &Self);
 }
 
-/// The tenants of a trace.
+/// Counters of the tenants of a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ByTenant<T> {
-    /// By name, those with the most requests first.
+    /// Tenants by name, those with the most requests first.
     pub named: Vec<(Arc<str>, T)>,
-    /// Of requests that tell no tenant.
+    /// Requests without a tenant.
     pub nobody: T,
-    /// Of tenants that were met when as many were known as are told apart.
+    /// Tenants beyond the maximum number that can be distinguished.
     pub untold: T,
 }
 
 impl<T: Sums> ByTenant<T> {
-    /// From rows as they are counted: requests without a tenant, those of tenants that are not told apart, then each by its
-    /// [index](workload::Tenant::index). `None` where nobody has one.
+    /// Builds the table from rows: requests without a tenant, tenants that are not distinguished, then each tenant by its
+    /// [index](workload::Tenant::index). `None` if there are no tenants.
     #[must_use]
     pub fn of(rows: &[T], names: &[Arc<str>]) -> Option<Self> {
         let [nobody, untold, rows @ ..] = rows else { return None };
@@ -39,7 +39,7 @@ impl<T: Sums> ByTenant<T> {
         self.named.sort_by(|(a, x), (b, y)| y.requests().cmp(&x.requests()).then_with(|| a.cmp(b)));
     }
 
-    /// Adds those of another run; the same name is the same tenant.
+    /// Adds the counters of another run; equal names are the same tenant.
     pub fn merge(&mut self, other: &Self) {
         self.nobody.add(&other.nobody);
         self.untold.add(&other.untold);
@@ -55,7 +55,7 @@ impl<T: Sums> ByTenant<T> {
         self.sort();
     }
 
-    /// All together.
+    /// Sum of all counters.
     #[must_use]
     pub fn sum(&self) -> T {
         let (_, mut sum) = self.others(0);
@@ -63,7 +63,7 @@ impl<T: Sums> ByTenant<T> {
         sum
     }
 
-    /// All but the first `shown` by name: how many they are that are told apart, and what they come to.
+    /// All tenants but the first `shown`: their number, without those that are not distinguished, and the sum of their counters.
     #[must_use]
     pub fn others(&self, shown: usize) -> (usize, T) {
         let rest = self.named.get(shown..).unwrap_or(&[]);
@@ -72,7 +72,7 @@ impl<T: Sums> ByTenant<T> {
         (rest.len(), sum)
     }
 
-    /// As result files have them, `shown` by name. `figures` makes an object of what was counted.
+    /// The table for result files, with `shown` tenants by name. `figures` converts counters to an object.
     #[must_use]
     pub fn json(&self, shown: usize, figures: impl Fn(&T) -> Value) -> Value {
         let with = |name: &str, value: Value, counts: &T| {
@@ -110,19 +110,19 @@ mod tests {
     }
 
     #[test]
-    fn those_with_the_most_come_first_and_all_of_them_are_all() {
+    fn tenants_are_sorted_by_requests_and_sum_includes_all() {
         let all = ByTenant::of(&[5, 7, 2, 9, 0, 2], &names(&["d", "c", "b", "a"])).unwrap();
-        let told: Vec<_> = all.named.iter().map(|(name, row)| (&**name, *row)).collect();
-        assert_eq!(told, [("c", 9), ("a", 2), ("d", 2)], "who asked for nothing is not told");
+        let named: Vec<_> = all.named.iter().map(|(name, row)| (&**name, *row)).collect();
+        assert_eq!(named, [("c", 9), ("a", 2), ("d", 2)], "a tenant without requests is not reported");
         assert_eq!((all.sum(), all.others(1), all.others(9)), (25, (2, 11), (0, 7)));
         assert_eq!(ByTenant::<u64>::of(&[5], &[]), None);
     }
 
     #[test]
-    fn the_same_name_is_the_same_tenant() {
+    fn merge_adds_tenants_with_equal_names() {
         let mut sum = ByTenant::of(&[1, 2, 10, 4], &names(&["a", "b"])).unwrap();
         sum.merge(&ByTenant::of(&[1, 2, 8, 8], &names(&["b", "c"])).unwrap());
-        let told: Vec<_> = sum.named.iter().map(|(name, row)| (&**name, *row)).collect();
-        assert_eq!((told, sum.nobody, sum.untold), (vec![("b", 12), ("a", 10), ("c", 8)], 2, 4));
+        let named: Vec<_> = sum.named.iter().map(|(name, row)| (&**name, *row)).collect();
+        assert_eq!((named, sum.nobody, sum.untold), (vec![("b", 12), ("a", 10), ("c", 8)], 2, 4));
     }
 }

@@ -1,7 +1,7 @@
-//! Traces as files: what is in one, one in another form, one made up.
+//! Commands for trace files: information, conversion and generation.
 //!
-//! Formats, counting and writing are [`workload::trace`]'s, generators [`workload::generate`]'s. Here they are joined, with
-//! a bar for who waits and JSON for who stores.
+//! Formats, counting and writing are in [`workload::trace`], generators in [`workload::generate`]. This module adds progress
+//! bars and JSON.
 
 use std::path::{Path, PathBuf};
 
@@ -21,20 +21,20 @@ use crate::report::text::noun;
 use crate::run::stop::Stop;
 use crate::tenants::{ByTenant, Sums};
 
-/// Why a command on traces failed.
+/// Error of a command on traces.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The trace cannot be read.
     #[error(transparent)]
     Read(#[from] TraceError),
-    /// The new one cannot be written.
+    /// The new trace cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// Somebody ended it. Nothing was written then.
+    /// The command was stopped, and nothing was written.
     #[error("interrupted: nothing was written")]
     Interrupted,
-    /// Somebody ended it before anything was counted.
+    /// The command was stopped before any access was counted.
     #[error("interrupted: nothing was counted yet")]
     NothingCounted,
 }
@@ -48,19 +48,19 @@ impl From<CopyError> for Error {
     }
 }
 
-/// Which trace, and how it is read.
+/// A trace and its reader options.
 #[derive(Debug, Clone)]
 pub struct Input {
-    /// Its files, in their order.
+    /// Files, in order.
     pub paths: Vec<PathBuf>,
-    /// A format's name, or `auto`.
+    /// Name of the format, or `auto`.
     pub format: String,
-    /// The rest.
+    /// Other options.
     pub options: OpenOptions,
 }
 
 impl Input {
-    /// Opens it.
+    /// Opens the trace.
     ///
     /// # Errors
     /// As [`open`].
@@ -68,7 +68,7 @@ impl Input {
         open(&self.paths, Some(&self.format), &self.options)
     }
 
-    /// The names of its files, to be told with what is wrong with them.
+    /// Names of the files, for messages.
     #[must_use]
     pub fn names(&self) -> String {
         let files: Vec<_> = self.paths.iter().map(|path| path.display().to_string()).collect();
@@ -76,10 +76,10 @@ impl Input {
     }
 }
 
-/// Counts what is in a trace, up to where `stop` was set.
+/// Counts the content of a trace, up to the point at which `stop` was set.
 ///
 /// # Errors
-/// The trace cannot be read, or `stop` was set before anything was counted.
+/// The trace cannot be read, or `stop` was set before any access was counted.
 pub fn survey(
     trace: &mut dyn Accesses,
     stop: &Stop,
@@ -97,8 +97,7 @@ pub fn survey(
     Ok((survey, trace.tenants(), report))
 }
 
-/// Writes accesses into a new file, which stands under its name only once it is whole. `total` is their number, where it is
-/// known.
+/// Writes accesses to a new file, which appears under its name when it is complete. `total` is their number, if known.
 ///
 /// # Errors
 /// The accesses cannot be read, the file cannot be written, or `stop` was set. There is no new file then.
@@ -115,21 +114,21 @@ pub fn write(
         true => Err(Error::Interrupted),
         false => writer.write(accesses).map(|()| true).map_err(Error::from),
     })?;
-    // Whoever feeds a pipe may have been interrupted too, and the end was none.
+    // An interrupt may also have ended the program that feeds a pipe, so the input may be incomplete.
     if stop.is_set() {
         return Err(Error::Interrupted);
     }
     Ok((writer.finish()?, report))
 }
 
-/// Writes a trace again as it is, in the binary form; as [`write()`].
+/// Copies a trace in its binary form; see [`write()`].
 ///
 /// # Errors
 /// As [`write()`].
 pub fn copy(input: &Input, to: &Path, stop: &Stop, quiet: bool) -> Result<(Written, ReadReport), Error> {
     let mut from = workload::trace::copy(&input.paths, Some(&input.format), &input.options)?;
     let mut writer = Writer::create(to, Target::Binary)?.with_tenants(from.tenants());
-    let bar = Bar::new(Unit::Told, quiet);
+    let bar = Bar::new(Unit::Custom, quiet);
     while from.step(&mut writer)? {
         if stop.is_set() {
             break;
@@ -144,17 +143,17 @@ pub fn copy(input: &Input, to: &Path, stop: &Stop, quiet: bool) -> Result<(Writt
     Ok((writer.finish()?, from.report().clone()))
 }
 
-/// Batches between two looks at the bar.
+/// Batches between two updates of the bar.
 const BAR_BATCHES: u64 = 64;
 
-/// Goes through all accesses once, with a bar, for as long as `each` answers true.
+/// Reads all accesses with a progress bar, until `each` returns false.
 fn pass(
     from: &mut dyn Accesses,
     total: Option<u64>,
     quiet: bool,
     mut each: impl FnMut(&[workload::trace::Access], &ReadReport) -> Result<bool, Error>,
 ) -> Result<ReadReport, Error> {
-    let bar = Bar::new(if total.is_some() { Unit::Steps } else { Unit::Told }, quiet);
+    let bar = Bar::new(if total.is_some() { Unit::Steps } else { Unit::Custom }, quiet);
     let mut batch = Vec::new();
     let mut batches = 0u64;
     while from.next_batch(&mut batch)? {
@@ -171,7 +170,7 @@ fn pass(
     Ok(from.report().clone())
 }
 
-/// What was surveyed, as the result file has it.
+/// A survey for the result file.
 #[must_use]
 pub fn survey_json(survey: &Survey) -> Value {
     let range = survey.size_range_bytes.unzip();
@@ -194,16 +193,16 @@ pub fn survey_json(survey: &Survey) -> Value {
     })
 }
 
-/// Tenants that the result file has by name.
+/// Maximum number of tenants by name in the result file.
 pub const TENANTS_IN_FILE: usize = 1000;
 
-/// The tenants that `survey` met; `None` where the trace tells none.
+/// Tenants of a survey; `None` if the trace has none.
 #[must_use]
 pub fn tenants(survey: &Survey, names: &TenantNames) -> Option<ByTenant<TenantSurvey>> {
     ByTenant::of(survey.tenants(), &names.all())
 }
 
-/// The tenants as the result file has them, those with the most requests first; null where there are none.
+/// Tenants for the result file, those with the most requests first; null without tenants.
 #[must_use]
 pub fn tenants_json(tenants: Option<&ByTenant<TenantSurvey>>) -> Value {
     let Some(tenants) = tenants else { return Value::Null };
@@ -231,7 +230,7 @@ impl Sums for TenantSurvey {
     }
 }
 
-/// How reading went, as the result file has it.
+/// Report of the trace reader for the result file.
 #[must_use]
 pub fn report_json(report: &ReadReport) -> Value {
     json!({
@@ -249,14 +248,14 @@ pub fn report_json(report: &ReadReport) -> Value {
     })
 }
 
-/// Values of optional columns that were taken as absent, as the result file has them.
+/// Unreadable values of optional columns for the result file.
 #[must_use]
 pub fn unreadable_json(unreadable: &[Unreadable]) -> Value {
     let each = |it: &Unreadable| json!({ "column": it.column, "values": it.values, "first": it.first });
     unreadable.iter().map(each).collect()
 }
 
-/// What a new trace lacks of the old one, a line each.
+/// Information that a new trace lacks, a line for each kind.
 #[must_use]
 pub fn losses(written: &Written) -> Vec<String> {
     let all = [
@@ -272,17 +271,17 @@ pub fn losses(written: &Written) -> Vec<String> {
         ),
     ];
     let happened = all.into_iter().filter(|(count, ..)| *count > 0);
-    happened.map(|(count, word, what)| told(count, word, what)).collect()
+    happened.map(|(count, word, what)| count_words(count, word, what)).collect()
 }
 
-/// So many of what `word` names, and what became of them, in the words for several.
+/// Formats a count with a noun and a phrase, which is given in the plural.
 #[must_use]
-pub fn told(count: u64, word: &str, what: &str) -> String {
+pub fn count_words(count: u64, word: &str, what: &str) -> String {
     let several = format!("{count} {} {what}", noun(count, word));
     if count == 1 { several.replace("were ", "was ").replace("their ", "its ") } else { several }
 }
 
-/// What was written, as the result file has it.
+/// Counters of a written trace for the result file.
 #[must_use]
 pub fn written_json(written: &Written) -> Value {
     json!({

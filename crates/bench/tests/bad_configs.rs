@@ -1,4 +1,4 @@
-//! What is said of configs that cannot be meant.
+//! Errors and warnings for invalid configs.
 #![allow(clippy::unwrap_used, reason = "a test may panic, and says what it skips")]
 
 use std::path::Path;
@@ -6,13 +6,13 @@ use std::path::Path;
 use flashwright_bench::config::cachebench::load_text;
 use flashwright_bench::config::keys::tables;
 use flashwright_bench::config::knob::{Knob, Status};
-use flashwright_bench::config::lower::lower_but_traces;
+use flashwright_bench::config::lower::lower_without_traces;
 use flashwright_bench::config::plan::{AdmissionPlan, InstancePlan, OrderPlan, StressorPlan, WorkloadPlan};
 use flashwright_bench::config::{Config, Loaded, Override};
 use flashwright_bench::session::{Session, SessionOptions};
 use serde_json::Value;
 
-/// A small config that is right, as the tests start from.
+/// A small valid config, which the tests change.
 const RIGHT: &str = r#"{
   "cache_config": { "cacheSizeMB": 64 },
   "test_config": { "numOps": 10, "numThreads": 1, "numKeys": 100, "keySizeRange": [8, 16], "keySizeRangeProbability": [1.0],
@@ -35,13 +35,13 @@ fn refused(changes: &[&str], words: &str) {
 }
 
 #[test]
-fn the_start_is_right() {
+fn base_config_has_no_warnings() {
     let config = with(&[]).unwrap();
     assert!(config.warnings.is_empty() && config.later.is_empty());
 }
 
 #[test]
-fn an_unknown_key_names_its_nearest_neighbour() {
+fn unknown_key_suggests_nearest_key() {
     refused(
         &["cache_config.cacheSizeMb=1"],
         "c.json: cache_config.cacheSizeMb: unknown key; did you mean `cacheSizeMB`?",
@@ -51,7 +51,7 @@ fn an_unknown_key_names_its_nearest_neighbour() {
 }
 
 #[test]
-fn a_key_in_the_wrong_section_is_sent_home() {
+fn key_in_wrong_section_names_its_section() {
     refused(
         &["test_config.nvmCacheSizeMB=1"],
         "test_config.nvmCacheSizeMB: unknown key here: it belongs in cache_config",
@@ -60,7 +60,7 @@ fn a_key_in_the_wrong_section_is_sent_home() {
 }
 
 #[test]
-fn a_wrong_type_is_told_with_its_path() {
+fn wrong_type_is_reported_with_path() {
     refused(
         &[r#"cache_config.cacheSizeMB="64 MB""#],
         r#"cache_config.cacheSizeMB: expected a whole number, 0 or more, found the string "64 MB""#,
@@ -74,7 +74,7 @@ fn a_wrong_type_is_told_with_its_path() {
 }
 
 #[test]
-fn a_misspelt_strategy_is_not_random() {
+fn misspelt_name_suggests_nearest_name() {
     for (key, given, meant) in [
         ("cache_config.rebalanceStrategy", "tail_age", "tail-age"),
         ("cache_config.allocator", "S3-FIFO", "S3FIFO"),
@@ -84,15 +84,15 @@ fn a_misspelt_strategy_is_not_random() {
     }
 }
 
-/// What `changes` come to on a cache with flash.
+/// The plan of a cache with flash after `changes`.
 fn plan(changes: &[&str]) -> InstancePlan {
     let flash = "cache_config.nvmCacheSizeMB=512";
-    lower_but_traces(&with(&[&[flash], changes].concat()).unwrap()).unwrap().instances.remove(0)
+    lower_without_traces(&with(&[&[flash], changes].concat()).unwrap()).unwrap().instances.remove(0)
 }
 
-/// `RIPQ` was LRU, `Online` the other generator, `Reject-First` admitted everything, and nothing was said.
+/// Names are case-insensitive.
 #[test]
-fn a_name_in_other_letters_was_valid_and_meant_another_thing() {
+fn names_are_case_insensitive() {
     assert!(matches!(plan(&["test_config.generator=Online"]).workload, WorkloadPlan::Online(_)));
     refused(&["test_config.generator=Online", "test_config.numThreads=0"], "numThreads: is 0 or missing");
     let replay = ["test_config.generator=Replay", "test_config.traceFileName=t"];
@@ -111,7 +111,7 @@ fn a_name_in_other_letters_was_valid_and_meant_another_thing() {
 }
 
 #[test]
-fn an_admission_policy_left_the_write_rate_and_words_behind_it_aside_without_a_word() {
+fn admission_policy_warns_of_unused_rate_and_refuses_unused_argument() {
     const RATE: &str = "cache_config.navyAdmissionWriteRateMB=10";
     const FLASH: &str = "cache_config.nvmCacheSizeMB=64";
     for policy in ["always", "probability:0.5", "reject-first"] {
@@ -121,12 +121,12 @@ fn an_admission_policy_left_the_write_rate_and_words_behind_it_aside_without_a_w
     assert!(with(&[FLASH, RATE, "cache_config.flashAdmission=dynamic-random"]).unwrap().warnings.is_empty());
     assert!(with(&[FLASH, RATE]).unwrap().warnings.is_empty());
     for policy in ["always:0.5", "reject-first:2", "dynamic-random:7"] {
-        refused(&[RATE, &format!("cache_config.flashAdmission={policy}")], "takes nothing behind its name");
+        refused(&[RATE, &format!("cache_config.flashAdmission={policy}")], "takes no argument after a colon");
     }
 }
 
 #[test]
-fn a_chain_longer_than_memory_is_refused() {
+fn chain_longer_than_limit_is_refused() {
     let chains = |lengths: &str| {
         let chained = [
             format!("test_config.chainedItemLengthRange={lengths}"),
@@ -145,7 +145,7 @@ fn a_chain_longer_than_memory_is_refused() {
 }
 
 #[test]
-fn lists_that_do_not_fit_together_are_refused() {
+fn lists_of_different_lengths_are_refused() {
     refused(&["cache_config.numPools=2"], "cache_config.poolSizes: has 1 share(s) for numPools 2");
     refused(&["cache_config.poolSizes=[1.5]"], "together at most 1");
     refused(&["test_config.keySizeRange=[8]"], "test_config.keySizeRange: 1 value(s) for 1 weight(s)");
@@ -157,7 +157,7 @@ fn lists_that_do_not_fit_together_are_refused() {
 }
 
 #[test]
-fn flash_keys_that_exclude_each_other_are_refused() {
+fn conflicting_flash_keys_are_refused() {
     refused(&["cache_config.navyBigHashBucketSize=5000"], "must be a power of two");
     let both =
         ["cache_config.navyHitsReinsertionThreshold=1", "cache_config.navyProbabilityReinsertionThreshold=5"];
@@ -167,13 +167,13 @@ fn flash_keys_that_exclude_each_other_are_refused() {
 }
 
 #[test]
-fn every_mistake_is_told_at_once() {
+fn all_errors_are_reported_together() {
     let said = with(&["cache_config.nonsense=1", "test_config.numThreads=0"]).unwrap_err();
     assert_eq!(said.lines().count(), 2, "{said}");
 }
 
 #[test]
-fn a_missing_file_of_sizes_is_named_with_the_key_that_wanted_it() {
+fn missing_size_file_is_reported_with_key() {
     refused(
         &["test_config.valSizeDistFile=none.json"],
         "test_config.valSizeDistFile: none.json cannot be read",
@@ -181,35 +181,35 @@ fn a_missing_file_of_sizes_is_named_with_the_key_that_wanted_it() {
 }
 
 #[test]
-fn a_legacy_key_is_accepted_with_a_warning_that_names_it() {
+fn legacy_key_is_accepted_with_warning() {
     let config = with(&["cache_config.rebalanceMinRatio=0.1"]).unwrap();
     assert_eq!(config.warnings.len(), 1);
     assert_eq!(config.warnings[0].at, "cache_config.rebalanceMinRatio");
 }
 
 #[test]
-fn the_config_that_is_published_with_the_kvcache_traces_was_refused_for_a_key_that_nobody_reads() {
+fn legacy_key_of_kvcache_trace_configs_is_accepted_with_warning() {
     let config = with(&["cache_config.enableChainedItem=true"]).unwrap();
-    let told: Vec<_> = config.warnings.iter().map(|it| it.at.as_str()).collect();
-    assert_eq!(told, ["cache_config.enableChainedItem"]);
+    let warned: Vec<_> = config.warnings.iter().map(|it| it.at.as_str()).collect();
+    assert_eq!(warned, ["cache_config.enableChainedItem"]);
     let config = with(&["test_config.enableChainedItem=true"]).unwrap();
     assert_eq!(config.warnings[0].at, "test_config.enableChainedItem");
 }
 
 #[test]
-fn the_key_of_placement_in_the_papers_configs_was_taken_for_one_of_ours() {
+fn old_placement_key_suggests_its_new_name() {
     refused(&["cache_config.devicePlacement=true"], "unknown key; did you mean `deviceEnableFDP`?");
 }
 
 #[test]
-fn a_feature_that_is_not_here_is_valid_and_listed() {
+fn unsupported_feature_is_valid_and_listed() {
     let config = with(&["cache_config.navyEnableAccessTimeMap=true"]).unwrap();
     assert_eq!(config.later.len(), 1);
     assert!(with(&["cache_config.navyEnableAccessTimeMap=false"]).unwrap().later.is_empty());
 }
 
 #[test]
-fn the_config_as_run_holds_defaults_and_overrides_and_reads_back_the_same() {
+fn config_as_run_includes_defaults_and_overrides_and_reloads_equal() {
     let config = with(&["cache_config.cacheSizeMB=128"]).unwrap();
     let as_run = config.as_run();
     assert_eq!(as_run["cache_config"]["cacheSizeMB"], 128);
@@ -221,7 +221,7 @@ fn the_config_as_run_holds_defaults_and_overrides_and_reads_back_the_same() {
     assert!(again.later.is_empty(), "{:?}", again.later);
 }
 
-/// What a config is refused with that reads well and cannot run.
+/// Checks that a config without invalid keys is refused when it is checked for a run.
 #[track_caller]
 fn cannot_run(changes: &[&str], words: &str) {
     let config = with(changes).expect("every key is right by itself");
@@ -230,7 +230,7 @@ fn cannot_run(changes: &[&str], words: &str) {
 }
 
 #[test]
-fn what_no_run_could_begin_with_is_not_valid() {
+fn session_check_refuses_config_that_cannot_run() {
     assert!(Session::check(&with(&[]).unwrap(), 1).is_ok());
     cannot_run(
         &["cache_config.cacheSizeMB=1000000000000000"],
@@ -248,13 +248,13 @@ fn what_no_run_could_begin_with_is_not_valid() {
 }
 
 #[test]
-fn more_threads_than_keys_are_numbered_for_are_refused_and_no_panic() {
+fn more_threads_than_the_limit_are_refused() {
     refused(&["test_config.numThreads=32769"], "test_config.numThreads: must be at most 32768");
     refused(&["test_config.numThreads=1000000000"], "test_config.numThreads: must be at most 32768");
 }
 
 #[test]
-fn a_value_of_the_wrong_type_is_one_mistake_and_not_also_a_missing_key() {
+fn wrong_type_is_reported_once() {
     for change in ["cache_config.cacheSizeMB=64MB", "test_config.keySizeRange=8", "cache_config.numPools=-1"]
     {
         let said = with(&[change]).unwrap_err();
@@ -264,14 +264,14 @@ fn a_value_of_the_wrong_type_is_one_mistake_and_not_also_a_missing_key() {
 }
 
 #[test]
-fn a_trace_that_the_generator_does_not_read_is_told() {
+fn trace_file_without_replay_is_warned_about() {
     let config = with(&["test_config.traceFileName=trace.csv"]).unwrap();
     assert_eq!(config.warnings[0].at, "test_config.traceFileName");
     assert!(config.warnings[0].words.starts_with("has no effect: this generator reads no trace"));
 }
 
 #[test]
-fn paths_of_a_flash_of_no_size_are_told() {
+fn flash_paths_without_size_are_warned_about() {
     const PATHS: &str = "cache_config.nvmCachePaths=[\"/mnt/ssd/flash\"]";
     let warnings = with(&[PATHS]).unwrap().warnings;
     assert_eq!(warnings[0].at, "cache_config.nvmCachePaths");
@@ -280,29 +280,29 @@ fn paths_of_a_flash_of_no_size_are_told() {
 }
 
 #[test]
-fn a_check_of_warmth_that_has_nothing_to_look_at_is_told() {
+fn warmup_check_without_flash_is_warned_about() {
     const CHECK: &str = "test_config.checkNvmCacheWarmUp=true";
     const POLICY: &str = "test_config.nvmCacheWarmupCheckPolicy.evictionCountThreshold=5";
     const FLASH: &str = "cache_config.nvmCacheSizeMB=64";
-    let told = |changes: &[&str]| {
+    let warnings_of = |changes: &[&str]| {
         let warnings = with(changes).unwrap().warnings;
         warnings.into_iter().map(|it| format!("{}: {}", it.at, it.words)).collect::<Vec<_>>()
     };
     let unread = "test_config.nvmCacheWarmupCheckPolicy: has no effect: checkNvmCacheWarmUp is false";
-    assert_eq!(told(&[FLASH, POLICY]), [unread]);
+    assert_eq!(warnings_of(&[FLASH, POLICY]), [unread]);
     let no_flash = "test_config.checkNvmCacheWarmUp: has no effect: nvmCacheSizeMB is 0, there is no flash";
-    assert_eq!(told(&[CHECK]), [no_flash]);
-    assert_eq!(told(&[CHECK, POLICY, FLASH]), [""; 0]);
+    assert_eq!(warnings_of(&[CHECK]), [no_flash]);
+    assert_eq!(warnings_of(&[CHECK, POLICY, FLASH]), [""; 0]);
 }
 
 #[test]
-fn a_mark_in_front_of_the_json_is_no_part_of_it() {
+fn byte_order_mark_is_ignored() {
     let marked = format!("\u{feff}{RIGHT}");
     assert!(load_text(Path::new("c.json"), &marked, &[]).is_ok());
 }
 
 #[test]
-fn an_open_loop_that_cannot_be_is_refused() {
+fn invalid_open_loop_is_refused() {
     const RATE: &str = "test_config.opRatePerSec=1000";
     let open = |changes: &[&str], words: &str| {
         refused(&[&["test_config.arrivals=poisson"], changes].concat(), words);
@@ -323,7 +323,7 @@ fn an_open_loop_that_cannot_be_is_refused() {
 }
 
 #[test]
-fn a_trace_at_its_own_times_that_cannot_be_is_refused() {
+fn invalid_trace_speed_is_refused() {
     const SPEED: &str = "test_config.traceSpeed=2.5";
     const TRACE: [&str; 3] = [SPEED, "test_config.generator=replay", "test_config.traceFileName=t"];
     let beside = |change: &str, words: &str| refused(&[&TRACE[..], &[change]].concat(), words);
@@ -336,7 +336,7 @@ fn a_trace_at_its_own_times_that_cannot_be_is_refused() {
 }
 
 #[test]
-fn what_a_trace_cannot_be_cut_into_is_refused() {
+fn invalid_piece_and_chunk_sizes_are_refused() {
     let with_trace = |generator: &str, change: &str| {
         let generator = format!("test_config.generator={generator}");
         with(&[&generator, "test_config.traceFileName=t", change])
@@ -363,7 +363,7 @@ fn what_a_trace_cannot_be_cut_into_is_refused() {
 }
 
 #[test]
-fn a_trace_format_that_is_none_or_not_for_this_generator_is_refused() {
+fn unknown_or_unsupported_trace_format_is_refused() {
     let with_format = |generator: &str, format: &str| {
         let format = format!("test_config.replayGeneratorConfig.traceFormat={format}");
         with(&[&format!("test_config.generator={generator}"), "test_config.traceFileName=t", &format])
@@ -377,9 +377,9 @@ fn a_trace_format_that_is_none_or_not_for_this_generator_is_refused() {
     }
 }
 
-/// The default is that of CacheBench's key-value traces; what else is read has its own unit.
+/// The default applies to CacheBench's key-value traces; other formats have their own unit.
 #[test]
-fn the_unit_of_times_is_that_of_the_format_unless_it_is_given() {
+fn time_unit_is_that_of_the_format_unless_given() {
     let units = |changes: &[&str]| {
         let config = with(&[&["test_config.traceFileName=t"], changes].concat()).unwrap();
         let as_run = config.as_run();
@@ -401,7 +401,7 @@ fn the_unit_of_times_is_that_of_the_format_unless_it_is_given() {
 }
 
 #[test]
-fn a_run_that_would_have_nothing_left_to_count_is_refused() {
+fn limits_that_leave_nothing_to_count_are_refused() {
     refused(&["test_config.maxFlashWriteMB=5"], "maxFlashWriteMB: only for a cache with flash");
     refused(&["test_config.warmupFlashWriteMB=5"], "warmupFlashWriteMB: only for a cache with flash");
     refused(&["test_config.numOps=10", "test_config.warmupOps=10"], "warmupOps: must be below numOps");
@@ -412,16 +412,15 @@ fn a_run_that_would_have_nothing_left_to_count_is_refused() {
     assert!(with(&["test_config.steadyRoundOps=18446744073709551615"]).is_ok());
 }
 
-/// A rate of 2^45 MiB/s was none, clean regions, hot and cold shares and an interval overflowed where they were added up
-/// or multiplied.
+/// Large numbers must not overflow when they are added or multiplied.
 #[test]
-fn a_number_too_large_to_reckon_with_is_refused_or_does_no_harm() {
+fn huge_numbers_are_refused_or_harmless() {
     const FLASH: [&str; 3] =
         ["cache_config.cacheSizeMB=16", "cache_config.nvmCacheSizeMB=64", "cache_config.navyBlockSize=4096"];
     const NUMBERS: [u64; 6] = [1 << 31, u32::MAX as u64, 1 << 32, (1 << 43) - 1, 1 << 45, u64::MAX];
     let (mut refused, mut opened) = (0, 0);
     for (place, knobs, defaults) in tables() {
-        // The keys of a distribution stand in `test_config` as well; members of lists have no path of their own.
+        // Distribution keys also occur in `test_config`. Keys of list elements cannot be set by a path without an index.
         let place = place.split(' ').next().unwrap();
         let is_tried = |knob: &&Knob| {
             let is_count = defaults.get(knob.key).is_some_and(Value::is_u64);
@@ -449,9 +448,9 @@ fn a_number_too_large_to_reckon_with_is_refused_or_does_no_harm() {
     assert!(refused > 50 && opened > 50, "{refused} refused, {opened} opened");
 }
 
-/// Two flashes of 2^43 MiB on one drive were together none.
+/// Two flash sizes of 2^43 MiB overflow a 64-bit byte count when they are added.
 #[test]
-fn sizes_whose_sum_wrapped_are_refused() {
+fn sizes_with_overflowing_sum_are_refused() {
     let of = |size: &str| RIGHT.replacen("\"cacheSizeMB\": 64", size, 1);
     let as_component = |text: String| text.replace("\"numOps\"", "\"name\": \"cache_component\", \"numOps\"");
     let load = |sizes: &[&str]| {
@@ -465,32 +464,32 @@ fn sizes_whose_sum_wrapped_are_refused() {
     let component = r#""allocator": "flash", "cacheSizeMB": 8796093022207"#;
     let memory = r#""cacheSizeMB": 4398046511104"#;
     for (sizes, at, words) in [
-        (&[half, half][..], "[1].cache_config.nvmCacheSizeMB", "8796093022208 MiB of flash in all, with"),
-        (&[component, half], "[1].cache_config.nvmCacheSizeMB", "13194139533311 MiB of flash in all, with"),
-        (&[memory, memory], "[1].cache_config.cacheSizeMB", "8796093022208 MiB of DRAM in all, with"),
+        (&[half, half][..], "[1].cache_config.nvmCacheSizeMB", "8796093022208 MiB of flash in total, with"),
+        (&[component, half], "[1].cache_config.nvmCacheSizeMB", "13194139533311 MiB of flash in total, with"),
+        (&[memory, memory], "[1].cache_config.cacheSizeMB", "8796093022208 MiB of DRAM in total, with"),
     ] {
         let said = load(sizes).expect_err("must be refused").to_string();
         assert!(said.starts_with(&format!("c.json: {at}: {words}")), "{said}");
-        assert!(said.ends_with("at most 8796093022207 can be addressed"), "{said}");
+        assert!(said.ends_with("the maximum is 8796093022207 MiB"), "{said}");
     }
     let Ok(Loaded::Config(config)) = load(&[whole, whole]) else { panic!("each is refused by itself") };
     let said = Session::check(&config, 1).err().unwrap().to_string();
     let words = "cache_config.nvmCacheSizeMB: 8796093022208 MiB is too large";
     assert_eq!(said, format!("c.json: [0]: {words}\nc.json: [1]: {words}"));
-    // On its own paths, and not on a drive that takes their place.
+    // The total is checked with the config's own paths, not with a drive that replaces them.
     let said = load_text(Path::new("c.json"), &of(striped), &[]).expect_err("must be refused").to_string();
     assert!(
         said.starts_with("c.json: cache_config.nvmCacheSizeMB: 8796093022208 MiB of flash in all"),
         "{said}"
     );
-    let Ok(Loaded::Config(config)) = load(&[striped]) else { panic!("half as much can be reckoned with") };
+    let Ok(Loaded::Config(config)) = load(&[striped]) else { panic!("half of the size is valid") };
     let said = Session::open(&config, SessionOptions::default()).err().unwrap().to_string();
     assert!(said.contains("nvmCacheSizeMB: needs 4611686018427387904 bytes, and the drive has "), "{said}");
 }
 
-/// Added up they were 100 again.
+/// The sum overflows to 100.
 #[test]
-fn shares_of_arenas_whose_sum_wrapped_are_refused() {
+fn arena_shares_with_overflowing_sum_are_refused() {
     let arena =
         |name: &str, percent: u64| format!(r#"{{"name": "{name}", "sizePct": {percent}, "bigHashPct": 10}}"#);
     let arenas = format!("cache_config.navyArenas=[{},{}]", arena("a", 1 << 63), arena("b", (1 << 63) + 100));

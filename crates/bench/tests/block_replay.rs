@@ -1,4 +1,4 @@
-//! A replay beside a volume: the same requests, and the same counts.
+//! Compares a replay with a block cache volume: the same requests give the same counters.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ fn config(mode: Mode) -> VolumeConfig {
     VolumeConfig { placement: Placement::Linear, ways: 64, tuning, ..VolumeConfig::default() }
 }
 
-/// What a volume with that much flash counts, and a replay of its shape.
+/// The counters of a volume with `flash_bytes` of flash, and of a replay with the same geometry.
 fn side_by_side(flash_bytes: u64, mode: Mode, requests: &[BlockRequest]) -> (Counters, Counters) {
     let simulation = Simulation::new(1);
     let flash: Arc<dyn Device> = Arc::new(MemoryDevice::new(flash_bytes));
@@ -38,7 +38,7 @@ fn side_by_side(flash_bytes: u64, mode: Mode, requests: &[BlockRequest]) -> (Cou
                         volume.write(first_byte, data, false).await.expect("it writes");
                     }
                 }
-                // Whatever comes in is there, and pages are free.
+                // Flushes and cleans after each request, so that flash pages are free and no write is pending.
                 volume.flush().await.expect("it flushes");
                 while volume.upkeep().await.expect("it is kept up") {}
             }
@@ -56,9 +56,8 @@ fn ask(kind: BlockKind, first_byte: u64, bytes: u64) -> BlockRequest {
     BlockRequest { time_ns: 0, kind, first_byte, bytes }
 }
 
-/// The disk was read before each block written in part, which also cut the writes of its neighbours apart.
 #[test]
-fn writes_of_parts_of_blocks_cost_more_in_a_replay_than_in_a_volume() {
+fn partial_block_writes_count_the_same_in_replay_and_volume() {
     let within = (0..1000).map(|i| ask(BlockKind::Write, i * 17 % 5000 * 4096 + 512 * (i % 8), 512));
     let across = (0..200).map(|i| ask(BlockKind::Write, (40 << 20) + i * (64 << 10) + 512, 8 << 10));
     let requests: Vec<_> = within.chain(across).collect();
@@ -66,12 +65,12 @@ fn writes_of_parts_of_blocks_cost_more_in_a_replay_than_in_a_volume() {
         let (live, replayed) = side_by_side(32 << 20, mode, &requests);
         assert_eq!(replayed, live, "{mode:?}");
         let writes = if mode.keeps_dirty() { 0 } else { 1200 };
-        assert_eq!(live.disk_writes, writes, "one each");
+        assert_eq!(live.disk_writes, writes, "one disk write per request");
     }
 }
 
 #[test]
-fn requests_of_any_shape_cost_in_a_replay_what_they_cost_in_a_volume() {
+fn random_requests_count_the_same_in_replay_and_volume() {
     let mut seed = 7_u64;
     let mut below = |most: u64| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -80,13 +79,14 @@ fn requests_of_any_shape_cost_in_a_replay_what_they_cost_in_a_volume() {
     let requests: Vec<_> = (0..4000)
         .map(|_| {
             let kind = if below(3) == 0 { BlockKind::Read } else { BlockKind::Write };
-            // What is longer than 256 KiB or crosses a multiple of it, a volume cuts.
+            // A volume splits requests longer than 256 KiB or across a multiple of it.
             let (piece, sectors) = (below(40) << 18, 1 + below(40));
             ask(kind, piece + below(512 - sectors) * 512, sectors * 512)
         })
         .collect();
     for mode in [Mode::WriteBack, Mode::WriteThrough, Mode::WriteAround] {
-        // A volume cleans several runs at once, and a replay one after the other: where dirty blocks have to make room they differ.
+        // A volume cleans several runs concurrently and a replay one after another, so they differ if dirty blocks must be
+        // evicted.
         let flash_bytes = if mode.keeps_dirty() { 32 << 20 } else { 8 << 20 };
         let (live, replayed) = side_by_side(flash_bytes, mode, &requests);
         assert_eq!(replayed, live, "{mode:?}");

@@ -1,4 +1,4 @@
-//! Two sides compared, with differences and margins worked out by hand.
+//! Comparison of results, with differences and margins computed by hand.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use flashwright_bench::report::compare::{Compared, Comparison, compare};
@@ -6,7 +6,7 @@ use flashwright_bench::report::differences;
 use flashwright_bench::report::finished::{Finished, Interval};
 use serde_json::{Value, json};
 
-/// A run that differs from others in its seed and in `more`, keys of the result.
+/// A run with this seed and the result keys in `more`.
 fn run(seed: u64, more: &Value) -> Finished {
     let mut result = json!({
         "flashwright": "0.1.0", "command": "bench", "config": { "cacheSizeMB": 8 }, "seed": seed,
@@ -17,7 +17,7 @@ fn run(seed: u64, more: &Value) -> Finished {
     Finished { file: format!("{seed}.json").into(), result, intervals: Vec::new() }
 }
 
-/// Runs with seeds from `seed` on, of which each figure has these values in turn.
+/// Runs with consecutive seeds, each with one value per figure.
 fn side(seed: u64, figures: &[(&str, &[f64])]) -> Vec<Finished> {
     let runs = figures[0].1.len();
     let of_run = |number: usize| {
@@ -31,13 +31,13 @@ fn figure<'a>(comparison: &'a Comparison, name: &str) -> &'a Compared {
     comparison.figures.iter().find(|figure| figure.a.name == name).unwrap()
 }
 
-/// Four values that scatter around `mean`: their variance is 2/3.
+/// Four values around `mean` with a variance of 2/3.
 fn around(mean: f64) -> [f64; 4] {
     [0.0, 1.0, -1.0, 0.0].map(|rest| mean + rest)
 }
 
 #[test]
-fn several_runs_a_side_are_judged_together_and_the_direction_of_each_figure_says_what_is_better() {
+fn repeated_runs_are_judged_by_direction_of_each_figure() {
     let (low, mid, high) = (around(10.0), around(13.0), around(14.0));
     let (none, one, some) = ([0.0; 4], [0.0, 0.0, 1.0, 0.0], [2.0; 4]);
     let cases: [(&str, [f64; 4], [f64; 4], &str); 8] = [
@@ -53,13 +53,17 @@ fn several_runs_a_side_are_judged_together_and_the_direction_of_each_figure_says
     let a = side(1, &cases.each_ref().map(|(name, a, ..)| (*name, &a[..])));
     let b = side(5, &cases.each_ref().map(|(name, _, b, _)| (*name, &b[..])));
     let comparison = compare(&a, &b).unwrap();
-    assert_eq!((comparison.judged, comparison.is_repeated), (5, true), "errors are no accident");
+    assert_eq!(
+        (comparison.judged, comparison.is_repeated),
+        (5, true),
+        "error counts are not judged statistically"
+    );
     for (name, a, b, word) in cases {
         let found = figure(&comparison, name);
         let mean = |values: [f64; 4]| Some(values.iter().sum::<f64>() / 4.0);
         assert_eq!((found.a.value, found.b, found.word()), (mean(a), mean(b), word), "{name}");
         let margin = found.margin.unwrap_or(0.0);
-        // Five figures at once: Student's t of 0.01 / 5 and 6 degrees of freedom is 5.208, the error sqrt(2 * 2/3 / 4).
+        // Five figures: Student's t of 0.01 / 5 with 6 degrees of freedom is 5.208, and the standard error is sqrt(2 * 2/3 / 4).
         let expected = if name.ends_with("rs") || name == "inconsistencies" { 0.0 } else { 5.208 };
         assert!((margin - expected * (1.0_f64 / 3.0).sqrt()).abs() < 1e-3, "{name}: {margin}");
     }
@@ -79,7 +83,7 @@ fn several_runs_a_side_are_judged_together_and_the_direction_of_each_figure_says
 }
 
 #[test]
-fn what_one_run_does_not_know_is_not_compared_by_the_others() {
+fn figure_unknown_in_one_run_is_not_compared() {
     let mut b = side(3, &[("hit_ratio", &[0.7, 0.8])]);
     b[1].result["totals"]["hit_ratio"] = Value::Null;
     let comparison = compare(&side(1, &[("hit_ratio", &[0.5, 0.6])]), &b).unwrap();
@@ -92,23 +96,23 @@ fn what_one_run_does_not_know_is_not_compared_by_the_others() {
 }
 
 #[test]
-fn a_single_run_is_taken_to_scatter_as_the_two_of_the_other_side() {
+fn single_run_uses_variance_of_the_other_side() {
     let comparison = compare(&side(1, &[("alwa", &[10.0])]), &side(2, &[("alwa", &[12.0, 14.0])])).unwrap();
     assert_eq!((comparison.judged, comparison.is_repeated), (1, true));
     let alwa = figure(&comparison, "alwa");
     assert_eq!((alwa.difference.unwrap().value, alwa.word()), (3.0, "within noise"));
-    // Of the mean of two that scatter by 2 the variance is 1, of one of them 2; Student's t of 1 degree of freedom is 63.657.
+    // The variance of the mean of the two runs is 1 and of the single run 2; Student's t with 1 degree of freedom is 63.657.
     assert!((alwa.margin.unwrap() - 63.657 * 3.0_f64.sqrt()).abs() < 1e-2, "{:?}", alwa.margin);
 }
 
 #[test]
-fn latencies_as_near_as_their_classes_and_sums_that_differ_in_a_last_bit_are_the_same() {
+fn differences_within_histogram_resolution_and_rounding_are_noise() {
     let latency = |p50: f64, p99: f64| json!({ "cache": { "get": { "p50": p50, "p99": p99 } } });
     let runs = |seed: u64, p50: f64, p99: f64, alwa: f64, hit_ratio: f64| {
         let totals = json!({ "latency_ns": latency(p50, p99), "alwa": alwa, "dlwa": alwa + 1.0, "hit_ratio": hit_ratio });
         [0, 1].map(|number| run(seed + number, &json!({ "totals": totals })))
     };
-    // Nothing scatters. A fiftieth of the larger is 20.38 and 20.5.
+    // There is no variance. 2 % of the larger values is 20.38 and 20.5.
     let (a, b) = (runs(1, 1000.0, 1000.0, 0.1 + 0.2, 0.0), runs(3, 1019.0, 1025.0, 0.3, 0.0));
     let comparison = compare(&a, &b).unwrap();
     let judged = |name: &str| (figure(&comparison, name).margin.unwrap(), figure(&comparison, name).word());
@@ -117,10 +121,10 @@ fn latencies_as_near_as_their_classes_and_sums_that_differ_in_a_last_bit_are_the
     assert_eq!(judged("alwa"), (0.0, "within noise"));
     assert_eq!(judged("hit_ratio"), (0.0, "within noise"));
     let shorter = compare(&a, &runs(3, 1000.0, 1000.0, 0.299, 0.0)).unwrap();
-    assert_eq!(figure(&shorter, "alwa").word(), "better", "and a thousandth is no rounding");
+    assert_eq!(figure(&shorter, "alwa").word(), "better", "a difference of 1/1000 is not rounding");
 }
 
-/// A run whose first quarter had other rates than the rest.
+/// A run whose first quarter has other rates than the rest.
 fn over_time(seed: u64, whole: f64, after_warm_up: f64) -> Vec<Finished> {
     let second = |number: u32| Interval {
         until_seconds: f64::from(number + 1),
@@ -133,7 +137,7 @@ fn over_time(seed: u64, whole: f64, after_warm_up: f64) -> Vec<Finished> {
 }
 
 #[test]
-fn single_runs_are_judged_by_what_they_did_after_their_warm_up() {
+fn single_runs_are_judged_by_intervals_after_first_quarter() {
     let comparison = compare(&over_time(1, 3000.0, 1000.0), &over_time(2, 2900.0, 1100.0)).unwrap();
     let throughput = figure(&comparison, "throughput_ops_per_second");
     assert_eq!((throughput.a.value, throughput.b), (Some(3000.0), Some(2900.0)));
@@ -141,7 +145,11 @@ fn single_runs_are_judged_by_what_they_did_after_their_warm_up() {
     assert!((difference - 100.0).abs() < 1e-9, "{difference}");
     assert_eq!(throughput.word(), "better", "though its whole run was slower");
     let alwa = figure(&comparison, "alwa");
-    assert_eq!((alwa.beyond_noise, alwa.difference, alwa.word()), (None, None, ""), "intervals do not tell");
+    assert_eq!(
+        (alwa.beyond_noise, alwa.difference, alwa.word()),
+        (None, None, ""),
+        "intervals do not have this figure"
+    );
     assert_eq!((comparison.judged, comparison.is_repeated), (1, false));
     assert!(
         comparison
@@ -150,10 +158,9 @@ fn single_runs_are_judged_by_what_they_did_after_their_warm_up() {
     );
 }
 
-/// Of its twelve intervals the figures have nothing, and of those after it all.
+/// The figures exclude the twelve intervals of the warm-up and include all later ones.
 #[test]
-fn a_warm_up_that_the_run_was_given_was_judged_from_its_second_half_on_and_what_came_right_after_it_was_not()
-{
+fn configured_warm_up_is_excluded_exactly() {
     let second = |number: u32, right_after: f64, later: f64| Interval {
         until_seconds: f64::from(number + 1) * 0.1,
         seconds: f64::from(number + 1) * 0.1 - f64::from(number) * 0.1,
@@ -174,34 +181,35 @@ fn a_warm_up_that_the_run_was_given_was_judged_from_its_second_half_on_and_what_
         let comparison = compare(a, b).unwrap();
         figure(&comparison, "throughput_ops_per_second").difference.map(|it| it.value)
     };
-    // The first quarter of 24 intervals is half of the warm-up: 6 of the 18 that were judged were of it.
+    // The first quarter of 24 intervals would be only half of the warm-up.
     let short = difference(&side(1, 24, true, 100.0, 100.0), &side(2, 24, true, 110.0, 110.0)).unwrap();
     assert!((short - 100.0).abs() < 1e-6, "ten more in a tenth of a second: {short}");
-    // Of 56 it is 14: two too many.
+    // The first quarter of 56 intervals is 14, two more than the warm-up.
     let long = difference(&side(1, 56, true, 100.0, 100.0), &side(2, 56, true, 320.0, 100.0)).unwrap();
     assert!((long - 100.0).abs() < 1e-6, "220 more in two of 44 intervals: {long}");
     let unended = difference(&side(1, 56, false, 100.0, 100.0), &side(2, 56, false, 320.0, 100.0)).unwrap();
-    assert!(unended.abs() < 1e-6, "the figures have all of it, and so the first quarter goes: {unended}");
+    assert!(unended.abs() < 1e-6, "without an end of the warm-up the first quarter is excluded: {unended}");
     let brief = difference(&side(1, 21, true, 100.0, 100.0), &side(2, 21, true, 110.0, 110.0));
     assert_eq!(brief, None, "nine intervals are too few");
 }
 
 #[test]
-fn results_without_a_table_are_compared_by_the_names_that_both_have() {
+fn results_without_figure_table_are_compared_by_common_names() {
     let study = |seed: u64, result: Value| [run(seed, &json!({ "command": "model dlwa", "result": result }))];
     let (a, b) =
         (study(1, json!({ "x": 2, "none": 0, "y": 1 })), study(2, json!({ "z": 1, "none": 4, "x": 3 })));
     let figures = compare(&a, &b).unwrap().to_json()["figures"].take();
-    let told = |number: usize| (&figures[number]["name"], &figures[number]["b"], &figures[number]["ratio"]);
-    assert_eq!(told(0), (&json!("result.x"), &json!(3), &json!(1.5)));
-    assert_eq!(told(1), (&json!("result.none"), &json!(4), &Value::Null));
+    let figure_at =
+        |number: usize| (&figures[number]["name"], &figures[number]["b"], &figures[number]["ratio"]);
+    assert_eq!(figure_at(0), (&json!("result.x"), &json!(3), &json!(1.5)));
+    assert_eq!(figure_at(1), (&json!("result.none"), &json!(4), &Value::Null));
     assert_eq!(figures.as_array().unwrap().len(), 2);
     let nothing = compare(&a, &study(2, json!({ "z": 1 }))).unwrap_err();
     assert_eq!(nothing, "results of `model dlwa` have no figures in common");
 }
 
 #[test]
-fn sides_that_are_no_sides_are_refused() {
+fn invalid_sides_are_refused() {
     let runs = side(1, &[("alwa", &[1.0, 2.0])]);
     let refused = |a: &[Finished], b: &[Finished]| compare(a, b).unwrap_err();
     assert_eq!(refused(&[], &runs), "no runs to compare");
@@ -212,27 +220,27 @@ fn sides_that_are_no_sides_are_refused() {
     assert!(
         refused(&twice, &runs).contains("is the same run as") && refused(&runs, &twice).contains("--seed")
     );
-    // Figures may happen to be alike, and a real drive does not do the same for the same seed.
+    // Equal figures are not a duplicate run, and a real drive gives different figures for the same seed.
     let alike = side(3, &[("alwa", &[1.0, 1.0])]);
     let one_seed =
         [run(5, &json!({ "totals": { "alwa": 1.0 } })), run(5, &json!({ "totals": { "alwa": 2.0 } }))];
     assert!(compare(&alike, &one_seed).is_ok());
-    assert!(compare(&runs[..1], &runs[..1]).is_ok(), "each side for itself");
+    assert!(compare(&runs[..1], &runs[..1]).is_ok(), "the same run may be on both sides");
 }
 
 #[test]
-fn a_check_that_failed_on_the_second_side_alone_is_worse() {
+fn failed_check_on_second_side_only_is_worse() {
     let passed = || side(1, &[("alwa", &[1.0])]);
     let failed = || {
         [run(2, &json!({ "totals": { "alwa": 1.0 }, "verdict": { "passed": false, "failures": ["lost"] } }))]
     };
     assert_eq!(compare(&passed(), &failed()).unwrap().worse(), ["2.json: lost"]);
     assert!(compare(&failed(), &passed()).unwrap().worse().is_empty());
-    assert!(compare(&failed(), &failed()).unwrap().worse().is_empty(), "it did before");
+    assert!(compare(&failed(), &failed()).unwrap().worse().is_empty(), "it failed before as well");
 }
 
 #[test]
-fn sides_differ_in_what_they_were_asked_and_not_in_when() {
+fn differences_list_config_and_seed_but_not_start_time() {
     let asked = |seed: u64, config: Value, at: u64| {
         let environment = json!({ "cores": 2, "started_unix_seconds": at, "arguments": [["bench"], at] });
         run(
@@ -246,10 +254,10 @@ fn sides_differ_in_what_they_were_asked_and_not_in_when() {
     ];
     let b = [asked(3, json!({ "sizes": [1, 3], "pools": [{ "mb": 4 }], "threads": 2 }), 30)];
     let (differing, mixed) = differences::between(&a, &b);
-    let told: Vec<(&str, Value, Value)> =
+    let listed: Vec<(&str, Value, Value)> =
         differing.iter().map(|it| (it.key.as_str(), it.a.clone(), it.b.clone())).collect();
     assert_eq!(
-        told,
+        listed,
         [
             ("config.empty", json!({}), Value::Null),
             ("config.pools[1].mb", json!([8, 9]), Value::Null),
@@ -258,7 +266,7 @@ fn sides_differ_in_what_they_were_asked_and_not_in_when() {
             ("seed", json!([1, 2]), json!(3)),
         ]
     );
-    assert_eq!(mixed, ["config.pools[1].mb"], "another seed is what makes a repeat");
+    assert_eq!(mixed, ["config.pools[1].mb"], "different seeds are expected in repeated runs");
     assert_eq!(differences::between(&b, &a).1, mixed);
     assert_eq!(differences::value(&a[0], "config.pools[1].mb"), Some(&json!(8)));
     assert_eq!(differences::value(&a[0], "drive.card"), Some(&json!("tlc")));
@@ -266,7 +274,7 @@ fn sides_differ_in_what_they_were_asked_and_not_in_when() {
 }
 
 #[test]
-fn people_are_shown_what_differs_then_the_figures_then_what_they_are_worth() {
+fn text_lists_differences_then_figures_then_reliability() {
     let a = side(1, &[("throughput_ops_per_second", &[1000.0, 1000.0]), ("io_errors", &[0.0, 0.0])]);
     let mut b = side(1, &[("throughput_ops_per_second", &[1500.0, 1500.0]), ("io_errors", &[0.0, 0.0])]);
     let same = compare(&a, &b).unwrap().to_text();

@@ -1,6 +1,6 @@
-//! `docs/cachebench.md` says what the table of keys says, and lists the shipped configs that cannot run yet.
+//! Checks that `docs/cachebench.md` has the table of keys and lists the shipped configs that are not supported yet.
 //!
-//! After a change of the table: `UPDATE_DOCS=1 cargo test -p flashwright-bench --test documentation`.
+//! After a change of the keys run `UPDATE_DOCS=1 cargo test -p flashwright-bench --test documentation`.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and says what it skips")]
 
 use std::fmt::Write;
@@ -69,7 +69,7 @@ fn generated() -> String {
 }
 
 #[test]
-fn the_page_lists_every_key_and_figure_as_the_tables_have_them() {
+fn page_lists_every_key_and_figure() {
     let text = std::fs::read_to_string(page()).unwrap();
     let (head, rest) = text.split_once(BEGIN).expect("the page has the mark");
     let (keys, tail) = rest.split_once(END).expect("the page has the end mark");
@@ -81,12 +81,12 @@ fn the_page_lists_every_key_and_figure_as_the_tables_have_them() {
 }
 
 #[test]
-fn the_page_lists_the_shipped_configs_that_need_later_features() {
+fn page_lists_shipped_configs_that_need_unsupported_features() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
         .map(|parent| parent.join("shared/cachelib_test_configs"));
     let Some(root) = root.into_iter().find(|root| root.is_dir()) else {
-        println!("skipped: CacheBench's shipped configs are not here");
+        println!("skipped: CacheBench's shipped configs are not available");
         return;
     };
     let mut needing = Vec::new();
@@ -96,7 +96,7 @@ fn the_page_lists_the_shipped_configs_that_need_later_features() {
     let missing: Vec<_> = needing.iter().filter(|line| !text.contains(*line)).collect();
     assert!(missing.is_empty(), "docs/cachebench.md lacks:\n{}", needing.join("\n"));
     let listed = text.lines().filter(|line| line.starts_with("| `") && line.contains(".json` |")).count();
-    assert_eq!(listed, needing.len(), "the page lists others too");
+    assert_eq!(listed, needing.len(), "the page lists more configs");
 }
 
 fn collect(root: &Path, directory: &Path, into: &mut Vec<String>) {
@@ -118,9 +118,9 @@ fn collect(root: &Path, directory: &Path, into: &mut Vec<String>) {
     }
 }
 
-/// The tables are written by `examples/study_tables.rs`. One study needs no run, so that its rows can be compared here.
+/// `examples/study_tables.rs` writes the tables. The values of `fdp-table2` need no run, so they are compared here.
 #[test]
-fn study_tables_have_every_study_and_say_which_values_are_only_reported() {
+fn study_tables_list_every_study_and_mark_reported_only_values() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/studies.md");
     let text = std::fs::read_to_string(path).unwrap();
     for study in STUDIES {

@@ -1,4 +1,4 @@
-//! What is judged of a drive, and at which rates, on drives whose figures are made up.
+//! Verdicts and offered rates of evaluations, with simulated drives.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod made;
@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use flashwright_bench::evaluate::criteria::{Criteria, Criterion};
-use flashwright_bench::evaluate::life::{Life, Wearing, Years};
+use flashwright_bench::evaluate::life::{Life, WriteRates, Years};
 use flashwright_bench::evaluate::run::{Measured, Row};
 use flashwright_bench::evaluate::stages::{Lengths, Offer, Progress, Stage, Stages, WarmUp};
 use flashwright_bench::run::counts::Counts;
@@ -26,7 +26,7 @@ const CRITERIA: Criteria = Criteria {
     min_rate: Some(500),
 };
 
-/// A row that does exactly what is asked for: 950 of 1000 operations a second, 80 hits of 100.
+/// A row that just meets all criteria: 950 of 1000 operations per second, 80 hits of 100.
 fn row() -> Row {
     let counts = Counts { ops: 9500, gets: 100, get_misses: 20, ..Counts::default() };
     let flash = FlashCounts {
@@ -39,7 +39,7 @@ fn row() -> Row {
     Row {
         offered: Some(1000),
         report: InstanceReport { counts, snapshot, ..made::instance(10.0) },
-        wearing: Wearing { host_bytes_per_second: 1.0, dlwa: None, is_carried_over: false },
+        writes: WriteRates { host_bytes_per_second: 1.0, dlwa: None, is_carried_over: false },
         years: Years::AtMost(5.0),
         drive_writes_a_day: 1.0,
     }
@@ -55,11 +55,11 @@ fn flash(row: &mut Row) -> &mut FlashCounts {
     row.report.snapshot.flash.as_mut().unwrap()
 }
 
-/// What is changed in a row, what it misses then, and how that is said.
+/// A change of a row, the criterion that then fails, and its message.
 type Change = (fn(&mut Row), Criterion, &'static str);
 
 #[test]
-fn each_criterion_is_missed_for_itself_and_what_just_meets_it_passes() {
+fn each_criterion_fails_alone_and_row_at_limits_passes() {
     let changes: [Change; 13] = [
         (|row| flash(row).io_errors = Some(1), Criterion::Errors, "had 1 I/O errors"),
         (|row| flash(row).checksum_errors = Some(2), Criterion::Errors, "had 2 checksum errors"),
@@ -86,7 +86,7 @@ fn each_criterion_is_missed_for_itself_and_what_just_meets_it_passes() {
         ),
         (|row| row.years = Years::Known(4.94), Criterion::Years, "lasts 4.9 years, less than 5"),
         (|row| row.years = Years::AtMost(0.5), Criterion::Years, "lasts at most 0.50 years, less than 5"),
-        // What was rounded to what is asked for was said to be less than itself.
+        // A value that rounds to the limit needs more digits.
         (|row| row.years = Years::Known(4.96), Criterion::Years, "lasts 4.96 years, less than 5"),
         (
             |row| row.years = Years::AtMost(4.9996),
@@ -118,15 +118,19 @@ fn each_criterion_is_missed_for_itself_and_what_just_meets_it_passes() {
     }
     let mut unknown = Row { offered: None, years: Years::Unknown, ..row() };
     (unknown.report.counts, flash(&mut unknown).device_latency) = (Counts::default(), None);
-    assert_eq!(CRITERIA.missed(&unknown), [], "what nobody knows is not missed");
+    assert_eq!(CRITERIA.missed(&unknown), [], "an unknown value does not fail");
     let slow = |row: &mut Row| flash(row).device_latency = Some((times(1), times(1_000_000_000)));
     let mut slow_writes = row();
     slow(&mut slow_writes);
-    assert_eq!(Criteria { max_write_p99: None, ..CRITERIA }.missed(&slow_writes), [], "nobody asked for it");
+    assert_eq!(
+        Criteria { max_write_p99: None, ..CRITERIA }.missed(&slow_writes),
+        [],
+        "without a limit it does not fail"
+    );
 }
 
 #[test]
-fn a_profile_passes_by_the_highest_rate_that_does_and_as_fast_as_it_goes_is_none() {
+fn best_is_highest_passing_offered_rate() {
     let at = |offered: Option<u64>, misses: u64| {
         let mut at = Row { offered, ..row() };
         at.report.counts.ops = 10 * offered.unwrap_or(9000);
@@ -152,11 +156,11 @@ fn a_profile_passes_by_the_highest_rate_that_does_and_as_fast_as_it_goes_is_none
     assert!(CRITERIA.best(&measured(vec![at(None, 0), at(Some(300), 50)])).is_none());
 }
 
-/// A drive that is looked at every second, of a million bytes: it does a thousand operations a second, or what is offered.
+/// A drive of a million bytes, observed every second. It completes a thousand operations per second, or the offered rate.
 struct Drive {
-    /// What is written in an operation at this rate, bytes.
+    /// Bytes per operation at a rate.
     op_bytes: fn(u64) -> u64,
-    /// Bytes that the medium writes for ten of the host's, after so many of these; it may not tell.
+    /// Media bytes per ten host bytes, after this many host bytes; `None` is not reported.
     media_tenths: Option<fn(u64) -> u64>,
     rate: Cell<u64>,
     ops: Cell<u64>,
@@ -174,7 +178,7 @@ impl Drive {
         Self { op_bytes, media_tenths, rate: Cell::new(u64::MAX), ops, host_bytes, media_tenths_so_far }
     }
 
-    fn work_a_second(&self) {
+    fn run_one_second(&self) {
         let ops = self.rate.get().min(MOST);
         let bytes = ops * (self.op_bytes)(ops);
         let tenths = self.media_tenths.map_or(0, |tenths| tenths(self.host_bytes.get()));
@@ -210,12 +214,12 @@ impl Observable for Drive {
 const BY_BYTES: Lengths = Lengths { by_time: false, warm_up: 20.0, stage: 2.0 };
 const FOREVER: Life = Life { endurance: None, min_years: 5.0, capacity_bytes: CAPACITY_BYTES };
 
-/// Runs `drive` through its stages: how it was filled, the stages, and what share was told to be done as each second ended.
+/// Runs `drive` through its stages. Returns the fill, the stages, and the progress after each second.
 fn run(drive: &Drive, lengths: Lengths, offers: &[Offer], life: Life) -> (WarmUp, Vec<Stage>, Vec<f64>) {
     run_with_looks(drive, lengths, offers, life, &[1])
 }
 
-/// The same, with looks so many seconds apart in turn.
+/// Like [`run`], with observations at these intervals in seconds, repeated.
 fn run_with_looks(
     drive: &Drive,
     lengths: Lengths,
@@ -223,7 +227,7 @@ fn run_with_looks(
     life: Life,
     gaps: &[u64],
 ) -> (WarmUp, Vec<Stage>, Vec<f64>) {
-    let told = RefCell::new(Vec::new());
+    let reported = RefCell::new(Vec::new());
     let stop = Stop::default();
     let mut stages = Stages {
         lengths,
@@ -233,12 +237,12 @@ fn run_with_looks(
         drive: None,
         interrupt: Stop::default(),
         stop: stop.clone(),
-        advance: &|share| told.borrow_mut().push(share),
+        advance: &|share| reported.borrow_mut().push(share),
         progress: Progress::default(),
     };
     let mut second = 0;
     for gap in gaps.iter().cycle().take(100_000) {
-        (0..*gap).for_each(|_| drive.work_a_second());
+        (0..*gap).for_each(|_| drive.run_one_second());
         second += gap;
         stages.sample(&[drive], Duration::from_secs(second));
         if stop.is_set() {
@@ -247,41 +251,41 @@ fn run_with_looks(
     }
     assert!(stop.is_set(), "it never ended");
     let (warm_up, done) = stages.progress.results();
-    (warm_up, done, told.into_inner())
+    (warm_up, done, reported.into_inner())
 }
 
-/// What was offered, and the operations and seconds that were measured.
+/// Offered rate, operations and seconds of each stage.
 fn rates(stages: &[Stage]) -> Vec<(Option<u64>, u64, u64)> {
     stages.iter().map(|it| (it.offered, it.counted.counts.ops, it.counted.at.as_secs())).collect()
 }
 
 #[test]
-fn a_drive_is_filled_until_it_is_steady_and_measured_over_a_capacity_at_each_rate() {
+fn stages_fill_until_steady_and_measure_each_rate() {
     let offers = [Offer::Share(0.5), Offer::Rate(200), Offer::Rate(500)];
-    // A round is the three seconds until a quarter of a capacity was written, and each of them is like the others.
+    // A round is three seconds, until a quarter of the capacity has been written. All rounds are equal.
     let drive = Drive::new(|_| 100, Some(|host_bytes| 10 + 10 * (host_bytes / 100_000 % 3)));
-    let (warm_up, stages, told) = run(&drive, BY_BYTES, &offers, FOREVER);
-    assert_eq!(warm_up, WarmUp { capacities: 5.0, steady: true }, "no sooner, however steady it looks");
-    // A capacity is ten thousand operations; a tenth of a stage passes before it.
+    let (warm_up, stages, reported) = run(&drive, BY_BYTES, &offers, FOREVER);
+    assert_eq!(warm_up, WarmUp { capacities: 5.0, steady: true }, "not before the minimum");
+    // One capacity is 10,000 operations; a tenth of a stage passes before its measurement.
     let expected = [(None, 20_000, 20), (Some(200), 20_000, 100), (Some(500), 20_000, 40)];
-    assert_eq!(rates(&stages), expected, "rising, each once");
+    assert_eq!(rates(&stages), expected, "ascending, without duplicates");
     assert_eq!(drive.ops.get(), 50_000 + 3 * 22_000);
-    // Of 20 capacities and four stages of 2.2: a fifth of a capacity after two seconds, six tenths of a stage's after 56.
-    assert!((told[1] - 0.2 / 28.8).abs() < 1e-9, "{}", told[1]);
-    assert!((told[55] - 20.6 / 28.8).abs() < 1e-9, "{}", told[55]);
+    // Of 20 capacities and four stages of 2.2: 0.2 capacities after two seconds, and 0.6 of the first stage after 56.
+    assert!((reported[1] - 0.2 / 28.8).abs() < 1e-9, "{}", reported[1]);
+    assert!((reported[55] - 20.6 / 28.8).abs() < 1e-9, "{}", reported[55]);
 }
 
 #[test]
-fn the_progress_went_back_when_a_stage_had_settled_and_beyond_its_end_when_a_rate_was_corrected() {
+fn progress_never_decreases_and_ends_at_one() {
     let constant: fn(u64) -> u64 = |rate| if rate == MOST { 100 } else { 45_000 / rate };
     for offers in [&[Offer::Rate(200), Offer::Rate(500)][..], &[Offer::Life]] {
-        let (.., told) = run(&Drive::new(constant, Some(|_| 20)), BY_BYTES, offers, lasting_at(300.0));
-        assert!(told.is_sorted() && told.last() == Some(&1.0), "{offers:?}: {told:?}");
+        let (.., reported) = run(&Drive::new(constant, Some(|_| 20)), BY_BYTES, offers, lasting_at(300.0));
+        assert!(reported.is_sorted() && reported.last() == Some(&1.0), "{offers:?}: {reported:?}");
     }
 }
 
 #[test]
-fn a_drive_that_is_not_steady_is_filled_no_longer_than_it_may_be() {
+fn unsteady_drive_is_filled_up_to_the_maximum() {
     let swinging: fn(u64) -> u64 = |host_bytes| 10 + 10 * (host_bytes / 300_000 % 2);
     let (warm_up, ..) = run(&Drive::new(|_| 100, Some(swinging)), BY_BYTES, &[], FOREVER);
     assert_eq!(warm_up, WarmUp { capacities: 20.0, steady: false });
@@ -289,16 +293,12 @@ fn a_drive_that_is_not_steady_is_filled_no_longer_than_it_may_be() {
     assert_eq!(
         warm_up,
         WarmUp { capacities: 5.0, steady: true },
-        "by how fast it writes, where it does not tell"
+        "by the write rate if media writes are not reported"
     );
     for media_tenths in [None, Some((|_| 20) as fn(u64) -> u64)] {
         let drive = Drive::new(|_| 100, media_tenths);
         let (warm_up, ..) = run_with_looks(&drive, BY_BYTES, &[], FOREVER, &[1, 2, 9]);
-        assert_eq!(
-            warm_up,
-            WarmUp { capacities: 5.1, steady: true },
-            "rounds need not be as long as each other"
-        );
+        assert_eq!(warm_up, WarmUp { capacities: 5.1, steady: true }, "rounds may differ in length");
     }
     let by_time = Lengths { by_time: true, warm_up: 30.0, stage: 20.0 };
     let (warm_up, stages, _) = run(&Drive::new(|_| 100, None), by_time, &[Offer::Rate(10)], FOREVER);
@@ -306,29 +306,33 @@ fn a_drive_that_is_not_steady_is_filled_no_longer_than_it_may_be() {
     assert_eq!(rates(&stages), [(None, 20_000, 20), (Some(10), 200, 20)]);
 }
 
-/// A drive that lasts five years at this rate, if an operation writes 100 bytes and the medium twice as many.
+/// A drive that lasts five years at this rate, with 100 bytes per operation and a write amplification of 2.
 fn lasting_at(rate: f64) -> Life {
     let writes_a_day = rate * 100.0 * 2.0 * 86_400.0 / CAPACITY_BYTES;
     Life { endurance: Some(Endurance::from_dwpd(CAPACITY_BYTES, writes_a_day, 5.0, 1.0)), ..FOREVER }
 }
 
 #[test]
-fn the_rate_that_life_allows_is_tried_and_corrected_by_what_was_written_at_it() {
+fn lifetime_rate_is_offered_and_corrected_by_its_own_writes() {
     let offers = [Offer::Life, Offer::Rate(700)];
     let by_time = Lengths { by_time: true, warm_up: 100.0, stage: 20.0 };
     let offered = |op_bytes: fn(u64) -> u64, life: Life| -> Vec<Option<u64>> {
         let (_, stages, _) = run(&Drive::new(op_bytes, Some(|_| 20)), by_time, &offers, life);
         stages.iter().map(|it| it.offered).collect()
     };
-    // 97 of a hundred of 300, in two digits.
+    // 97 % of 300, rounded down to two digits.
     assert_eq!(offered(|_| 100, lasting_at(300.0)), [None, Some(290), Some(700)]);
-    // Half as much again at less than full speed: it lasts 200, and 97 of a hundred of those are tried.
+    // Below full speed each operation writes 50 % more, so the drive lasts at 200; 97 % of that are offered.
     let more: fn(u64) -> u64 = |rate| if rate == MOST { 100 } else { 150 };
     assert_eq!(offered(more, lasting_at(300.0)), [None, Some(190), Some(290), Some(700)]);
-    // As much a second at any rate: two corrections are all.
+    // The write rate is constant, so the correction is repeated twice at most.
     let constant: fn(u64) -> u64 = |rate| if rate == MOST { 100 } else { 45_000 / rate };
     assert_eq!(offered(constant, lasting_at(300.0)).len(), 5);
     assert_eq!(offered(|_| 100, lasting_at(1001.0)), [None, Some(700)], "it lasts at full speed");
-    assert_eq!(offered(|_| 100, lasting_at(0.01)), [None, Some(1), Some(700)], "a thousandth at least");
-    assert_eq!(offered(|_| 100, FOREVER), [None, Some(700)], "nobody knows");
+    assert_eq!(
+        offered(|_| 100, lasting_at(0.01)),
+        [None, Some(1), Some(700)],
+        "at least 1/1000 of full speed"
+    );
+    assert_eq!(offered(|_| 100, FOREVER), [None, Some(700)], "the endurance is unknown");
 }

@@ -1,4 +1,4 @@
-//! Results that are cut anywhere or hold anything at any key are read with a reason or shown, and nothing panics.
+//! Reads truncated results and results with arbitrary values: each is refused with a reason or shown, without a panic.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use flashwright_bench::report::compare::compare;
@@ -28,7 +28,7 @@ fn result() -> Value {
     })
 }
 
-/// Reads, compares and shows `text`; whether it was taken.
+/// Reads, compares and renders `text`; returns whether it was accepted.
 fn use_up(text: &[u8], good: &Finished, directory: &std::path::Path) -> bool {
     let file = directory.join("foreign.json");
     std::fs::write(&file, text).unwrap();
@@ -42,8 +42,8 @@ fn use_up(text: &[u8], good: &Finished, directory: &std::path::Path) -> bool {
             page::render(&[run.clone(), good.clone()]).unwrap();
             page::render(std::slice::from_ref(&run)).unwrap();
             if let Ok(comparison) = compare(std::slice::from_ref(good), &[run]) {
-                let told = (comparison.to_text(), comparison.to_json(), comparison.worse());
-                assert!(told.0.contains("figure") && told.1["figures"].is_array());
+                let formatted = (comparison.to_text(), comparison.to_json(), comparison.worse());
+                assert!(formatted.0.contains("figure") && formatted.1["figures"].is_array());
             }
             true
         }
@@ -57,7 +57,7 @@ fn good(directory: &std::path::Path) -> Finished {
 }
 
 #[test]
-fn a_result_cut_anywhere_is_none() {
+fn truncated_result_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let (good, text) = (good(directory.path()), result().to_string());
     let cuts = (0..text.len()).step_by(7).chain(text.len() - 20..text.len());
@@ -65,7 +65,7 @@ fn a_result_cut_anywhere_is_none() {
     assert!(use_up(text.as_bytes(), &good, directory.path()));
 }
 
-/// Every place of `value`.
+/// Collects the JSON pointers of `value`.
 fn places(value: &Value, at: &str, into: &mut Vec<String>) {
     into.push(at.to_owned());
     match value {
@@ -83,7 +83,7 @@ fn places(value: &Value, at: &str, into: &mut Vec<String>) {
 }
 
 #[test]
-fn anything_in_place_of_anything_is_told_or_shown() {
+fn arbitrary_value_at_any_key_is_refused_or_rendered() {
     let directory = tempfile::tempdir().unwrap();
     let good = good(directory.path());
     let mut everywhere = Vec::new();

@@ -1,4 +1,4 @@
-//! Times to live in simulations, against what was worked out by hand and a cache that does nothing clever.
+//! TTLs in simulations, compared with results computed by hand and with a naive cache.
 
 #![expect(clippy::unwrap_used, reason = "a test: what is missing fails it")]
 
@@ -39,30 +39,29 @@ fn hits(outcome: &Outcome) -> Vec<u64> {
     outcome.rows.iter().map(|row| row.counts.hits).collect()
 }
 
-fn told(outcome: &Outcome) -> String {
+fn ttl_line(outcome: &Outcome) -> String {
     let text = simulate::report::text(outcome);
     text.lines().find(|line| line.contains("time to live")).unwrap_or_default().to_owned()
 }
 
-/// A row, whether it hits, and why.
+/// A row, whether it hits, and the reason.
 const BY_HAND: [(&str, bool, &str); 12] = [
-    ("5,a,GET,100,10", false, "comes in, until 15"),
-    ("14,a,GET,100,0", true, "and its time does not begin again"),
-    ("15,a,GET,100,5", false, "it is over; comes in anew, until 20"),
-    ("17,a,SET,100,10", true, "a set begins another, until 27"),
+    ("5,a,GET,100,10", false, "inserted, expires at 15"),
+    ("14,a,GET,100,0", true, "a hit does not extend the TTL"),
+    ("15,a,GET,100,5", false, "expired; inserted again, expires at 20"),
+    ("17,a,SET,100,10", true, "a set restarts the TTL, expires at 27"),
     ("21,a,GET,100,0", true, ""),
-    ("27,a,GET,100,0", false, "and now lives for ever"),
+    ("27,a,GET,100,0", false, "inserted without a TTL"),
     ("1000,a,GET,100,0", true, ""),
-    ("1001,a,SET,100,1", true, "until 1002"),
+    ("1001,a,SET,100,1", true, "expires at 1002"),
     ("1001.9,a,GET,100,0", true, ""),
-    ("1001.9,a,DELETE,100,0", false, "is no request"),
-    ("1002,a,GET,100,0", false, "lives for ever, whatever was deleted"),
+    ("1001.9,a,DELETE,100,0", false, "not a request"),
+    ("1002,a,GET,100,0", false, "inserted without a TTL"),
     ("9000,a,GET,100,0", true, ""),
 ];
 
-/// They were counted, and every object lived for ever.
 #[test]
-fn what_has_expired_was_a_hit() {
+fn expired_object_is_a_miss() {
     let rows: String = BY_HAND.iter().map(|(row, ..)| format!("{row}\n")).collect();
     let text = format!("{HEAD}{rows}");
     let expected = BY_HAND.iter().filter(|(_, hits, _)| *hits).count() as u64;
@@ -72,64 +71,67 @@ fn what_has_expired_was_a_hit() {
     for (row, named) in outcome.rows.iter().zip(&names) {
         assert_eq!((row.counts.requests, row.counts.hits), (11, expected), "{named}");
     }
-    assert_eq!(told(&outcome), "4 requests have a time to live: an object whose time is over is a miss");
+    assert_eq!(
+        ttl_line(&outcome),
+        "4 requests have a time to live: a request for an expired object is a miss"
+    );
     let trace = &simulate::report::json(&outcome)["trace"];
     assert_eq!((&trace["ttl_requests"], &trace["ttl_requests_honoured"]), (&4.into(), &4.into()));
 
     let ignoring = run(&Plan { ignore_ttl: true, ..all }, &text);
-    // All but the first, and the one behind the delete.
+    // All but the first request and the one after the delete.
     assert!(hits(&ignoring).iter().all(|hits| *hits == 9), "{:?}", hits(&ignoring));
-    assert!(told(&ignoring).starts_with("4 requests have a time to live, which was ignored"));
+    assert!(ttl_line(&ignoring).starts_with("4 requests have a time to live, which was ignored"));
     let trace = &simulate::report::json(&ignoring)["trace"];
     assert_eq!((&trace["ttl_requests"], &trace["ttl_requests_honoured"]), (&4.into(), &0.into()));
 }
 
 #[test]
-fn a_sample_and_tenants_expire_as_all_do() {
+fn sample_and_tenants_have_same_expiry() {
     let rows: String = BY_HAND.iter().map(|(row, ..)| format!("{row},me\n")).collect();
     let text = format!("ts,key,op,size,ttl,tenant\n{rows}");
     let all = Plan { sizes: vec![Size::Footprint(1.0)], ..plan(&["lru", "clairvoyant"], 0) };
     let sample = Plan { sample: Some(0.5), ..all.clone() };
-    // Of a hundred objects or fewer the sample is all.
+    // A sample of at most a hundred objects includes all.
     assert_eq!(hits(&run(&sample, &text)), hits(&run(&all, &text)));
     let by_tenant = Plan { tenants: Some(5), ..all.clone() };
     assert_eq!(hits(&run(&by_tenant, &text)), hits(&run(&all, &text)));
 }
 
 #[test]
-fn without_a_time_nothing_expires_and_that_is_said() {
+fn trace_without_timestamps_expires_nothing_and_reports_it() {
     let text = "key,op,size,ttl\n".to_owned() + &"a,GET,10,1\n".repeat(5000);
     let outcome = run(&plan(&["lru"], 1000), &text);
     assert_eq!(hits(&outcome), [4999]);
     let said = "5,000 requests have a time to live, which cannot be honoured in a trace without times";
-    assert!(told(&outcome).starts_with(said), "{}", told(&outcome));
+    assert!(ttl_line(&outcome).starts_with(said), "{}", ttl_line(&outcome));
 }
 
-/// A time of this century among numbers of rows counted as its whole distance from the first row.
+/// Timestamps after rows without one must not be measured from 0.
 #[test]
-fn rows_ahead_of_the_first_time_are_no_part_of_the_span() {
+fn rows_before_first_timestamp_do_not_extend_span() {
     let row = |time: &str, ttl: u32| format!("{time},a,GET,10,{ttl}\n");
     let ahead = row("", 1).repeat(5000);
     let timed = row("1700000000", 3) + &row("1700000002", 0) + &row("1700000060", 0);
     let outcome = run(&plan(&["lru"], 1000), &format!("time,key,op,size,ttl\n{ahead}{timed}"));
     assert!((outcome.totals.span_seconds - 60.0).abs() < 1e-9, "{}", outcome.totals.span_seconds);
-    // It came in without a time, and lives for ever.
+    // It was inserted without a timestamp, so it does not expire.
     assert_eq!(hits(&outcome), [5002]);
     let said =
         "5,001 requests have a time to live; that of the first 5,000 was ignored, since they have no time";
-    assert_eq!(told(&outcome), said);
+    assert_eq!(ttl_line(&outcome), said);
 }
 
-/// An object that will have expired is none that comes again, however soon it is asked for.
+/// A next use after expiry does not count.
 #[test]
-fn the_clairvoyant_keeps_nothing_that_will_have_expired() {
-    // There is room for two of three. The last row of `a` is too large to come in.
+fn clairvoyant_does_not_keep_object_that_expires_before_next_use() {
+    // The cache holds two of the three objects. The last request for `a` is too large to be inserted.
     let rows = "0,a,GET,1,1\n0,b,GET,10,0\n0,c,GET,10,0\n5,a,GET,100,0\n6,b,GET,10,0\n7,c,GET,10,0\n";
     let both = plan(&["clairvoyant", "clairvoyant-size"], 20);
     assert_eq!(hits(&run(&both, &format!("{HEAD}{rows}"))), [2, 2]);
 }
 
-/// Seldom enough asked for to expire, often enough to be hit, with room for some.
+/// Random rows in which some objects expire, some are hit, and not all fit.
 fn random_rows() -> Vec<(u64, u64, bool, u64, u32)> {
     let mut state = 1_u64;
     let mut random = move |below: u64| {
@@ -145,7 +147,7 @@ fn random_rows() -> Vec<(u64, u64, bool, u64, u32)> {
     (0..100_000).map(|_| row()).collect()
 }
 
-/// LRU in a list; key, size and end of each.
+/// LRU as a list of key, size and expiry time.
 fn naive_lru(rows: &[(u64, u64, bool, u64, u32)], size_bytes: u64) -> u64 {
     let (mut held, mut hits) = (Vec::<(u64, u64, u64)>::new(), 0);
     for &(now, key, is_set, size, ttl) in rows {
@@ -166,7 +168,7 @@ fn naive_lru(rows: &[(u64, u64, bool, u64, u32)], size_bytes: u64) -> u64 {
 }
 
 #[test]
-fn a_cache_that_does_nothing_clever_hits_as_often() {
+fn lru_with_ttls_equals_naive_lru() {
     let rows = random_rows();
     let mut text = HEAD.to_owned();
     for (now, key, is_set, size, ttl) in &rows {
@@ -176,8 +178,8 @@ fn a_cache_that_does_nothing_clever_hits_as_often() {
     for size_bytes in [60, 150, 1_000_000] {
         let expected = naive_lru(&rows, size_bytes);
         assert_eq!(hits(&run(&plan(&["lru"], size_bytes), &text)), [expected], "{size_bytes}");
-        let laid_down = run(&plan(&["lru", "clairvoyant"], size_bytes), &text);
-        assert_eq!(laid_down.rows[0].counts.hits, expected);
-        assert!(laid_down.rows[1].counts.hits >= expected);
+        let spooled = run(&plan(&["lru", "clairvoyant"], size_bytes), &text);
+        assert_eq!(spooled.rows[0].counts.hits, expected);
+        assert!(spooled.rows[1].counts.hits >= expected);
     }
 }

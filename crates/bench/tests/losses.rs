@@ -1,4 +1,4 @@
-//! What a report says of items that were not taken.
+//! Remarks of a report about items that were not stored.
 
 use flashwright_bench::run::InstanceReport;
 use flashwright_bench::run::target::{FlashCounts, OutcomeCount, Snapshot};
@@ -19,9 +19,8 @@ fn of_flash(put_ends: Vec<OutcomeCount>, has_regions: bool) -> Vec<String> {
     remarks(Snapshot { flash: Some(flash), ..Snapshot::default() })
 }
 
-/// Flash that dropped a third of what it was offered had not a word in the verdict.
 #[test]
-fn a_notable_share_lost_for_one_reason_is_remarked_on_and_what_was_asked_for_is_not() {
+fn large_share_of_lost_flash_items_is_remarked_on() {
     let ends = |stored, clean, lost| {
         vec![
             ("stored", stored),
@@ -35,7 +34,7 @@ fn a_notable_share_lost_for_one_reason_is_remarked_on_and_what_was_asked_for_is_
                     items included): flash has no large-object engine: lower navyBigHashSizePct below 100 to add one";
     assert_eq!(of_flash(ends(0, 5_000, 700), false), [expected]);
     assert!(of_flash(ends(0, 5_000, 700), true)[0].contains("raise navyRegionSizeMB"));
-    assert!(of_flash(ends(600, 0, 20), true).is_empty(), "a hundredth is not notable");
+    assert!(of_flash(ends(600, 0, 20), true).is_empty(), "1 % is not reported");
     let failed = of_flash(vec![("stored", 9), ("dropped_write_failed", 1)], true);
     assert!(
         failed[0].starts_with("1 of 10 items on their way to flash (10.0 %) was dropped because"),
@@ -44,7 +43,7 @@ fn a_notable_share_lost_for_one_reason_is_remarked_on_and_what_was_asked_for_is_
 }
 
 #[test]
-fn refused_inserts_and_pieces_say_why() {
+fn refused_inserts_and_chained_items_are_remarked_on_with_reason() {
     let dram = remarks(Snapshot {
         insert_ends: vec![("stored", 90), ("present", 500), ("rejected_all_pinned", 10)],
         ..Snapshot::default()

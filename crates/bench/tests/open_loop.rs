@@ -1,4 +1,4 @@
-//! The open loop against what queueing theory says, in virtual time, where a device takes exactly as long as it is said to.
+//! The open loop compared with queueing theory, in virtual time with a constant service time.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod twin;
@@ -17,7 +17,7 @@ use flashwright_bench::run::punctuality::Punctuality;
 use flashwright_bench::run::simulated::run_simulated;
 use flashwright_bench::run::stop::StopReason;
 use flashwright_bench::run::{Instance, InstanceOptions, InstanceReport};
-use twin::Nobody;
+use twin::NoWatcher;
 use twin::slow::SlowTarget;
 use workload::generate::Online;
 
@@ -53,7 +53,7 @@ fn run_for(changes: &[&str], seed: u64, timeout: Option<Duration>) -> InstanceRe
     };
     let target = SlowTarget::new(timer, SERVICE_NS);
     let instance = Arc::new(Instance::new(target, settings, Box::new(workload), options));
-    run_simulated(&simulation, &[instance], timeout, &mut Nobody).unwrap().remove(0)
+    run_simulated(&simulation, &[instance], timeout, &mut NoWatcher).unwrap().remove(0)
 }
 
 fn run(changes: &[&str]) -> (InstanceReport, Punctuality) {
@@ -62,9 +62,9 @@ fn run(changes: &[&str]) -> (InstanceReport, Punctuality) {
     (report, punctuality)
 }
 
-/// A constant service time and one worker under random arrivals are an M/D/1 queue, whose mean wait is known.
+/// A constant service time and one worker with Poisson arrivals are an M/D/1 queue, whose mean wait is known.
 #[test]
-fn random_arrivals_at_one_worker_wait_as_long_as_in_an_m_d_1_queue() {
+fn poisson_arrivals_at_one_worker_wait_as_in_m_d_1_queue() {
     for (per_second, tolerance) in [(30_000_u64, 0.03), (50_000, 0.03), (80_000, 0.06)] {
         let rate = format!("test_config.opRatePerSec={per_second}");
         let (report, punctuality) = run(&["test_config.arrivals=poisson", &rate]);
@@ -87,20 +87,20 @@ fn random_arrivals_at_one_worker_wait_as_long_as_in_an_m_d_1_queue() {
 }
 
 #[test]
-fn even_arrivals_below_capacity_do_not_wait() {
+fn uniform_arrivals_below_capacity_do_not_wait() {
     for threads in [1, 3] {
         let threads = format!("test_config.numThreads={threads}");
         let changes = ["test_config.arrivals=uniform", &threads, "test_config.opRatePerSec=99000"];
         let (report, punctuality) = run(&changes);
-        assert_eq!(punctuality.lateness.max_ns(), Some(1), "the histogram's least");
+        assert_eq!(punctuality.lateness.max_ns(), Some(1), "the histogram's minimum");
         assert!(report.latencies.gets().max_ns().unwrap().abs_diff(SERVICE_NS) < SERVICE_NS / 100);
         assert!(punctuality.kept_up() && punctuality.backlog == Some(0));
     }
 }
 
-/// The closed loop shows what a drive takes that nobody waits for; the same load in an open one, how far it falls behind.
+/// The closed loop shows the service time of an overloaded drive; the open loop also shows the backlog.
 #[test]
-fn what_a_drive_cannot_do_is_seen_in_the_latency_and_said() {
+fn overload_appears_in_open_loop_latency_and_backlog() {
     let changes = ["test_config.opRatePerSec=125000", "test_config.opRateBurstSize=1"];
     let closed = run_for(&changes, SEED, None);
     assert!(closed.latencies.gets().max_ns().unwrap() < SERVICE_NS * 101 / 100);
@@ -117,7 +117,7 @@ fn what_a_drive_cannot_do_is_seen_in_the_latency_and_said() {
 }
 
 #[test]
-fn requests_that_nobody_began_when_the_run_was_ended_are_counted() {
+fn backlog_counts_due_requests_not_started_at_timeout() {
     let changes = ["test_config.opRatePerSec=125000", "test_config.arrivals=uniform"];
     let report = run_for(&changes, SEED, Some(Duration::from_secs(1)));
     assert_eq!(report.stopped, Some(StopReason::Timeout));
@@ -127,15 +127,14 @@ fn requests_that_nobody_began_when_the_run_was_ended_are_counted() {
 }
 
 #[test]
-fn an_open_loop_of_one_seed_is_one_run() {
+fn open_loop_is_reproducible_by_seed() {
     let changes = ["test_config.arrivals=poisson", "test_config.numThreads=4", "test_config.numOps=5000"];
     let [first, again, other] = [1, 1, 2].map(|seed| run_for(&changes, seed, None).punctuality);
     assert!(first == again && first != other);
 }
 
-/// Who waited for the next request did not see that the run was over.
 #[test]
-fn the_time_limit_holds_while_requests_are_waited_for() {
+fn timeout_ends_run_while_workers_wait_for_due_time() {
     let slow = ["test_config.arrivals=uniform", "test_config.opRatePerSec=1", "test_config.numThreads=100"];
     let report = run_for(&slow, SEED, Some(Duration::from_secs(5)));
     assert!(

@@ -1,4 +1,4 @@
-//! The result's names and lines are promises: this is what they look like.
+//! The names and lines of results are a stable interface; these tests fix them.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod made;
@@ -95,7 +95,7 @@ fn instance() -> InstanceReport {
 }
 
 #[test]
-fn the_lines_are_cachebenchs() {
+fn text_results_have_the_lines_of_cachebench() {
     let text = results(&instance(), TextOptions::default());
     let expected = "\
 == Test Results ==
@@ -130,7 +130,7 @@ Hit Ratio     : 10.97%
 }
 
 #[test]
-fn extract_latency_finds_eight_numbers_in_the_sixth_word() {
+fn text_results_have_latency_in_the_sixth_word() {
     let text = results(&instance(), TextOptions::default());
     let sixth = |label: &str| -> Vec<String> {
         let lines = text.lines().filter(|line| line.contains(label));
@@ -143,7 +143,7 @@ fn extract_latency_finds_eight_numbers_in_the_sixth_word() {
 }
 
 #[test]
-fn the_json_has_the_names_of_the_design() {
+fn json_result_has_documented_names() {
     let result = json::render(&report(instance()));
     let names = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     let top = [
@@ -204,7 +204,7 @@ fn the_json_has_the_names_of_the_design() {
 const TOO_LARGE: &str = "Warning: 170 of 2,559,176 inserts into DRAM (less than 0.01 %) were refused as too large for a chunk of DRAM, which \
                          has at most 4 MiB: raise allocSizes if it is set, otherwise maxAllocSize, or cacheSizeMB if it is small\n";
 
-/// The last lines, but for what all these instances have in common.
+/// The verdict, without the warning that all these instances have.
 fn verdict(report: &RunReport) -> String {
     let words = text::verdict(report);
     let others = words.split_inclusive('\n').filter(|line| !line.contains("refused as too large"));
@@ -212,12 +212,12 @@ fn verdict(report: &RunReport) -> String {
 }
 
 #[test]
-fn a_run_that_refused_items_as_too_large_passed_without_a_word() {
+fn verdict_warns_of_items_refused_as_too_large() {
     assert_eq!(text::verdict(&report(instance())), format!("{TOO_LARGE}Finished!\n"));
 }
 
 #[test]
-fn what_failed_is_said_and_fails() {
+fn verdict_lists_failures_and_fails() {
     assert!(verdict(&report(instance())).ends_with("Finished!\n"));
     let mut bad = instance();
     bad.counts.inconsistencies = 3;
@@ -228,7 +228,7 @@ fn what_failed_is_said_and_fails() {
 }
 
 #[test]
-fn why_transfers_failed_was_not_told() {
+fn verdict_has_first_io_error() {
     let mut bad = instance();
     let flash = bad.snapshot.flash.as_mut().unwrap();
     flash.io_errors = Some(2);
@@ -244,7 +244,7 @@ fn why_transfers_failed_was_not_told() {
 }
 
 #[test]
-fn a_run_that_ended_early_says_so() {
+fn verdict_reports_early_end() {
     let mut early = instance();
     early.stopped = Some(StopReason::Timeout);
     early.counts.ops = 1_000;
@@ -255,17 +255,17 @@ fn a_run_that_ended_early_says_so() {
 }
 
 #[test]
-fn instances_add_up() {
+fn totals_add_up_instances() {
     let both = totals(&[instance(), instance()]);
     assert_eq!(both.counts.ops, 6_400_000);
     assert_eq!(both.snapshot.dram.items, Some(2 * 96_995));
-    assert!((both.seconds - 10.0).abs() < 1e-9, "they ran side by side");
+    assert!((both.seconds - 10.0).abs() < 1e-9, "they ran concurrently");
     assert_eq!(both.snapshot.flash.unwrap().media_bytes, None);
 }
 
-/// Drives are listed by path, with what each tells, and with whether other instances list them too.
+/// Drives by path, with their media bytes and whether other instances list them.
 #[test]
-fn a_drive_that_several_instances_list_counts_once_and_for_none_alone() {
+fn drive_listed_by_several_instances_counts_once_in_totals() {
     let listing = |drives: &[(&str, Option<u64>)]| {
         let mut report = instance();
         let listed = |(path, media_bytes): &(&str, Option<u64>)| DriveBytes {
@@ -285,13 +285,13 @@ fn a_drive_that_several_instances_list_counts_once_and_for_none_alone() {
     let (both, one) = (listing(&[("a", Some(7)), ("b", Some(20))]), listing(&[("a", Some(7))]));
     assert!(both.snapshot.flash.as_ref().unwrap().listed_drives[0].of_this_instance().is_none());
     assert_eq!(media(&[both.clone(), one.clone(), both.clone()]), Some(27));
-    assert_eq!(media(&[both, listing(&[("c", None)])]), None, "what one does not tell, the sum does not");
+    assert_eq!(media(&[both, listing(&[("c", None)])]), None, "the sum is unknown if one drive is unknown");
     assert_eq!(media(&[one, telling(Some(5))]), None, "it may be the same drive");
     assert_eq!(media(&[telling(Some(5)), telling(Some(6))]), Some(11));
 }
 
 #[test]
-fn each_insert_and_each_offer_to_flash_is_told_with_how_it_ended() {
+fn text_and_json_list_outcomes_of_inserts_and_flash_writes() {
     let expected = "
 == How Inserts Ended ==
 RAM inserts   : 2,559,000 stored, 6 dropped: overtaken, 170 rejected: too large
@@ -311,7 +311,10 @@ NVM lost items: 3, to failed writes or damage
     silent.snapshot.insert_ends.clear();
     let both = totals(&[instance(), instance(), silent]);
     assert_eq!(both.snapshot.flash.unwrap().put_ends[2], ("rejected_worn_out", 36));
-    assert!(both.snapshot.insert_ends.is_empty(), "what one does not tell, the sum does not");
+    assert!(
+        both.snapshot.insert_ends.is_empty(),
+        "a list missing from one instance is missing from the totals"
+    );
 }
 
 struct Frozen(Counts);
@@ -333,7 +336,7 @@ impl Observable for Frozen {
 }
 
 #[test]
-fn the_progress_line_counts_from_the_start_and_its_ratios_from_the_last_line() {
+fn progress_line_has_total_counts_and_interval_ratios() {
     let mut last = Previous::default();
     last.advance(&Frozen(counts()));
     let mut later = counts();
@@ -355,9 +358,8 @@ fn the_progress_line_counts_from_the_start_and_its_ratios_from_the_last_line() {
     );
 }
 
-/// Both open loops together were said to be offered what the first of them is.
 #[test]
-fn what_several_instances_are_offered_is_what_all_of_them_are() {
+fn offered_rate_of_totals_is_the_sum_of_instances() {
     let open = |arrivals| {
         let mut report = instance();
         report.settings.arrivals = arrivals;
@@ -372,7 +374,7 @@ fn what_several_instances_are_offered_is_what_all_of_them_are() {
         (ArrivalsPlan::Uniform { per_second: 1000 }, ArrivalsPlan::Poisson { per_second: 300 });
     assert_eq!(offered(&[open(even), open(even), open(even)]), 3000.0);
     assert_eq!(offered(&[open(random), open(random)]), 600.0);
-    // What is not the same kind of loop is no loop together, whichever comes first.
+    // Instances with different kinds of arrivals have no common rate.
     for pair in [[open(even), instance()], [instance(), open(even)], [open(even), open(random)]] {
         assert!(offered(&pair).is_null());
     }

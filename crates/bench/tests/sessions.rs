@@ -1,4 +1,4 @@
-//! Sessions: what is opened, run and closed together.
+//! Tests of opening, running and closing a session.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::Path;
@@ -8,8 +8,8 @@ use flashwright_bench::config::{Config, Loaded, Override};
 use flashwright_bench::run::Watcher;
 use flashwright_bench::session::{Session, SessionError, SessionOptions};
 
-struct Nobody;
-impl Watcher for Nobody {}
+struct NoWatcher;
+impl Watcher for NoWatcher {}
 
 fn config(folder: &Path) -> Config {
     let text = format!(
@@ -30,40 +30,39 @@ fn open(config: &Config) -> Session {
     Session::open(config, SessionOptions::default()).unwrap()
 }
 
-/// A persistent cache that is opened and not closed starts empty the next time.
+/// A persistent cache that is opened but not closed is empty at the next start.
 #[test]
-fn a_run_that_cannot_start_costs_a_persistent_cache_nothing() {
+fn run_that_fails_to_start_keeps_persistent_cache() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace.csv");
     let rows: String = (0..300).map(|row| format!("key{row},GET,3000,1\n")).collect();
     let write = || std::fs::write(&trace, format!("key,op,size,op_count\n{rows}")).unwrap();
     write();
     let config = config(folder.path());
-    let gets = || open(&config).run(&config, &mut Nobody).map(|report| report.instances[0].counts);
+    let gets = || open(&config).run(&config, &mut NoWatcher).map(|report| report.instances[0].counts);
     let first = gets().unwrap();
     assert_eq!((first.gets, first.get_misses), (300, 300));
     let session = open(&config);
     std::fs::remove_file(&trace).unwrap();
-    assert!(matches!(session.run(&config, &mut Nobody), Err(SessionError::Run(_))));
+    assert!(matches!(session.run(&config, &mut NoWatcher), Err(SessionError::Run(_))));
     write();
     let again = gets().unwrap();
     assert!(again.get_misses < 10, "{} of 300 were lost", again.get_misses);
 }
 
-/// Rounded up to blocks it was 0 bytes.
+/// Rounding up to whole blocks must not overflow to 0.
 #[test]
-fn a_longest_write_of_as_much_as_32_bits_count_could_not_run() {
+fn max_write_size_of_u32_max_can_run() {
     let text = r#"{ "cache_config": { "cacheSizeMB": 4, "nvmCacheSizeMB": 16, "navyRegionSizeMB": 1, "deviceMaxWriteSize": 4294967295 },
         "test_config": { "generator": "online", "numOps": 10, "numThreads": 1, "numKeys": 100, "keySizeRange": [8, 16],
           "keySizeRangeProbability": [1.0], "valSizeRange": [1, 100], "valSizeRangeProbability": [1.0], "setRatio": 1.0 } }"#;
     let Ok(Loaded::Config(config)) = load_text(Path::new("c.json"), text, &[]) else { panic!("bad config") };
-    assert_eq!(open(&config).run(&config, &mut Nobody).unwrap().instances[0].counts.ops, 10);
+    assert_eq!(open(&config).run(&config, &mut NoWatcher).unwrap().instances[0].counts.ops, 10);
 }
 
-/// Where writes are under way as the figures begin and end, the caches have not counted them yet and the drive has: it seemed to
-/// have written less than hosts did.
+/// Writes in flight at the start and end of the measurement are counted by the drive before the caches count them.
 #[test]
-fn a_model_drive_has_never_written_less_than_its_hosts() {
+fn model_drive_media_bytes_are_at_least_host_bytes() {
     let text = r#"{ "cache_config": { "cacheSizeMB": 8, "nvmCacheSizeMB": 200, "navyBlockSize": 4096, "navyBigHashSizePct": 6,
           "navyRegionSizeMB": 8, "navySmallItemMaxSize": 900, "deviceEnableFDP": true },
         "test_config": { "generator": "online", "numOps": 20000, "numThreads": 8, "numKeys": 600000, "enableLookaside": true,
@@ -75,7 +74,7 @@ fn a_model_drive_has_never_written_less_than_its_hosts() {
     };
     for seed in 3..6 {
         let session = Session::open(&config, SessionOptions { seed, ..SessionOptions::default() }).unwrap();
-        let report = session.run(&config, &mut Nobody).unwrap();
+        let report = session.run(&config, &mut NoWatcher).unwrap();
         let drive = report.drive.as_ref().unwrap();
         assert!(
             report.instances[0].warmup.as_ref().is_some_and(|it| it.ended),

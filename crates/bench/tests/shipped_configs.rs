@@ -1,7 +1,7 @@
-//! The configs that CacheBench ships with, all of which must be understood.
+//! Checks the configs that CacheBench ships, which must all be valid.
 //!
-//! They are looked for at `$FLASHWRIGHT_SHARED/cachelib_test_configs`, or in a directory `shared` beside some parent of this
-//! crate; where they are absent the tests say so and pass.
+//! They are searched in `$FLASHWRIGHT_SHARED/cachelib_test_configs`, or in a directory `shared` of a parent of this crate.
+//! Without them the tests are skipped with a message.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and says what it skips")]
 
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn shipped() -> Option<PathBuf> {
     };
     let configs = root.map(|root| root.join("cachelib_test_configs"));
     if configs.is_none() {
-        println!("skipped: CacheBench's shipped configs are not here");
+        println!("skipped: CacheBench's shipped configs are not available");
     }
     configs
 }
@@ -43,7 +43,7 @@ fn load_config(path: &Path) -> Config {
 }
 
 #[test]
-fn all_118_files_are_valid() {
+fn shipped_118_files_are_valid() {
     let Some(root) = shipped() else { return };
     let mut files = Vec::new();
     json_files(&root, &mut files);
@@ -64,14 +64,14 @@ fn all_118_files_are_valid() {
 }
 
 #[test]
-fn the_key_given_twice_in_kvcache_l2_wc_is_noticed_and_the_last_counts() {
+fn duplicate_key_in_kvcache_l2_wc_is_warned_about() {
     let Some(root) = shipped() else { return };
     let config = load_config(&root.join("ssd_perf/kvcache_l2_wc/config.json"));
     assert!(config.warnings.iter().any(|warning| warning.at.ends_with("setRatio")), "{:?}", config.warnings);
 }
 
 #[test]
-fn distribution_files_are_read_into_their_pools() {
+fn distribution_files_are_read_into_pools() {
     let Some(root) = shipped() else { return };
     let config = load_config(&root.join("ssd_perf/graph_cache_leader/config.json"));
     let pools = &config.instances[0].pools;

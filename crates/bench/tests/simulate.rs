@@ -1,4 +1,4 @@
-//! Simulations over traces: what runs together comes out as what runs alone, by any way that the trace takes.
+//! Simulations over traces: results do not depend on what runs together or how the trace is read.
 
 #![expect(clippy::unwrap_used, reason = "a test: what is missing fails it")]
 
@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 
 use flashwright_bench::run::stop::Stop;
 use flashwright_bench::simulate::{
-    self, Doubt, FlashSettings, Outcome, Plan, RuleBook, Settings, SimulateError, Size, TenantCounts, Warmup,
-    Who,
+    self, Doubt, FlashSettings, Outcome, Plan, RuleBook, Settings, SimulateError, Size, TenantCounts,
+    TenantGroup, Warmup,
 };
 use policy::eviction::clairvoyant::next_uses;
 use policy::simulate::{Counts, Policy, Request, SizeOnHit, numbered};
@@ -17,7 +17,7 @@ use workload::generate::cdn::{Cdn, CdnConfig, EDGE_CACHE_BYTES};
 use workload::generate::zipf::{ZipfAccesses, ZipfConfig};
 use workload::trace::{Access, AccessKind, Accesses, OpenOptions, ReadReport, TenantsFrom, TraceError, open};
 
-/// Accesses that are there already.
+/// Accesses from a vector.
 struct Ready {
     left: std::vec::IntoIter<Access>,
     report: ReadReport,
@@ -40,7 +40,7 @@ fn trace(accesses: &[Access]) -> Box<dyn Accesses> {
     Box::new(Ready { left: accesses.into_iter(), report: ReadReport::default() })
 }
 
-/// All of `config`'s requests.
+/// All requests of `config`.
 fn zipf(config: ZipfConfig, seed: u64) -> Vec<Access> {
     let mut zipf = ZipfAccesses::new(config, seed).unwrap();
     let (mut all, mut batch) = (Vec::new(), Vec::new());
@@ -50,7 +50,7 @@ fn zipf(config: ZipfConfig, seed: u64) -> Vec<Access> {
     all
 }
 
-/// Skewed requests for objects of 1 to 100 bytes under keys that are no small numbers.
+/// Zipf requests for objects of 1 to 100 bytes, with large keys.
 fn accesses(requests: u64) -> Vec<Access> {
     let config = ZipfConfig { requests, objects: 5000, exponent: 0.9, size_bytes: 1 };
     let made_large = |access: Access| Access {
@@ -114,7 +114,7 @@ const ALL: &[&str] = &[
 ];
 
 #[test]
-fn all_together_on_any_number_of_threads_come_out_as_each_alone() {
+fn policies_run_together_equal_separate_runs_on_any_threads() {
     let accesses = accesses(40_000);
     let sizes = [Size::Bytes(6000), Size::Bytes(50_000)];
     let together = run(&plan(ALL, &sizes), &accesses);
@@ -131,7 +131,7 @@ fn all_together_on_any_number_of_threads_come_out_as_each_alone() {
 }
 
 #[test]
-fn a_share_of_the_footprint_is_as_many_bytes_and_a_trace_laid_down_is_the_same() {
+fn footprint_share_equals_size_in_bytes() {
     let accesses = accesses(70_000);
     let by_share = run(&plan(&["lru", "s3fifo"], &[Size::Footprint(0.1)]), &accesses);
     let bytes = (by_share.totals.footprint_bytes as f64 * 0.1) as u64;
@@ -153,11 +153,11 @@ fn next_uses_are_found_across_batches() {
     sized.run(&numbered(&requests), &next_uses(requests.iter().map(|request| request.key)));
     let ours = run(&plan(&["clairvoyant-size"], &[Size::Bytes(20_000)]), &accesses);
     assert_eq!(counts(&ours), [sized.counts()]);
-    assert!(counts(&ours)[0].hits > expected.hits, "small objects are worth more");
+    assert!(counts(&ours)[0].hits > expected.hits, "small objects have a higher value");
 }
 
 #[test]
-fn removals_are_no_requests_and_sizes_may_stay_as_they_were_first() {
+fn removals_are_not_requests_and_first_size_may_be_kept() {
     let access =
         |key, size_bytes, kind| Access { time_ns: 0, key, size_bytes, ttl_seconds: None, tenant: None, kind };
     use AccessKind::{Delete, Get, Set};
@@ -166,15 +166,14 @@ fn removals_are_no_requests_and_sizes_may_stay_as_they_were_first() {
     let sizes = [Size::Bytes(40)];
     let as_they_come = run(&plan(&["lru"], &sizes), &all);
     assert_eq!((as_they_come.totals.accesses, as_they_come.totals.requests), (5, 4));
-    // Of 50 bytes it does not come back.
+    // An object of 50 bytes does not fit into 40.
     assert_eq!((counts(&as_they_come)[0].hits, counts(&as_they_come)[0].weight), (1, 166));
     let first = run(&Plan { first_size: true, ..plan(&["lru"], &sizes) }, &all);
     assert_eq!((counts(&first)[0].hits, counts(&first)[0].weight), (2, 40));
 }
 
-/// The size of a removal had been taken for the object's first one, and what was only removed for an object.
 #[test]
-fn a_removal_says_nothing_of_sizes_and_brings_no_object() {
+fn removal_sets_no_size_and_adds_no_object() {
     let access =
         |key, size_bytes, kind| Access { time_ns: 0, key, size_bytes, ttl_seconds: None, tenant: None, kind };
     use AccessKind::{Delete, Get};
@@ -196,9 +195,9 @@ fn a_removal_says_nothing_of_sizes_and_brings_no_object() {
     }
 }
 
-/// Had the next access been a removal, the object was held for that.
+/// An object whose next access is a removal has no next use.
 #[test]
-fn the_clairvoyant_holds_nothing_for_its_removal() {
+fn clairvoyant_does_not_keep_object_for_its_removal() {
     use AccessKind::{Delete, Get};
     let access =
         |(key, kind)| Access { time_ns: 0, key, size_bytes: 1, ttl_seconds: None, tenant: None, kind };
@@ -209,9 +208,9 @@ fn the_clairvoyant_holds_nothing_for_its_removal() {
     }
 }
 
-/// In a sample of a tenth an object weighs as much as ten. That had been cut to 32 bits, as if large objects were small.
+/// A sampled object has the weight of ten, which must not be truncated to 32 bits.
 #[test]
-fn large_objects_stand_for_as_many_in_a_sample_as_small_ones() {
+fn sample_weights_of_large_objects_are_not_truncated() {
     let of_size = |size_bytes| {
         let accesses = accesses(30_000).into_iter().map(|access| Access { size_bytes, ..access });
         let plan = Plan { sample: Some(0.1), ..plan(&["lru", "s3fifo"], &[Size::Footprint(0.1)]) };
@@ -221,12 +220,12 @@ fn large_objects_stand_for_as_many_in_a_sample_as_small_ones() {
     assert_eq!(of_size(2_000_000_000), of_size(1000));
 }
 
-/// Had each byte drawn stood for 1/rate bytes, the cache would have been too small or too large by as much as the drawn objects
-/// are larger or smaller than the others. Where all are asked for alike, that share of the hits is what it is wrong by.
+/// With a weight factor of 1/rate the cache would be too small or too large if the drawn objects are larger or smaller than
+/// average. With nearly uniform requests the hit ratio has the same relative error.
 #[test]
-fn a_sample_with_more_than_its_share_of_giants_does_not_shrink_the_cache() {
+fn sample_weight_corrects_for_share_of_giants() {
     let config = ZipfConfig { requests: 150_000, objects: 20_000, exponent: 0.1, size_bytes: 1 };
-    // One in fifty is a hundred times as large, and together they are two thirds of all bytes.
+    // 2 % of the objects are a hundred times as large, and together have two thirds of all bytes.
     let size = |key: u64| if key % 50 == 7 { 100_000 } else { 1000 };
     let sized = |access: Access| Access { size_bytes: size(access.key), ..access };
     let accesses: Vec<Access> = zipf(config, 5).into_iter().map(sized).collect();
@@ -240,10 +239,10 @@ fn a_sample_with_more_than_its_share_of_giants_does_not_shrink_the_cache() {
     }
 }
 
-/// An object that grew beyond what may enter was a miss and left, while without a sample it is a hit, and stays unless sizes
-/// are updated. Of few objects all are in the sample, so that it must come to the same.
+/// A cached object that grows beyond the admission limit is a hit and stays cached, unless sizes are updated. With few objects
+/// all are sampled, so the results must be equal.
 #[test]
-fn an_object_that_outgrew_what_may_enter_was_a_miss_in_a_sample() {
+fn sample_of_grown_object_equals_exact_simulation() {
     let access = |(key, size_bytes)| Access {
         time_ns: 0,
         key,
@@ -252,7 +251,7 @@ fn an_object_that_outgrew_what_may_enter_was_a_miss_in_a_sample() {
         tenant: None,
         kind: AccessKind::Get,
     };
-    // Of 400 bytes `slru4` lets in at most 100, and `s3fifo` 39.
+    // With a cache of 400 bytes `slru4` admits at most 100 bytes, and `s3fifo` 39.
     let all = [(1, 30), (2, 30), (1, 200), (1, 30), (3, 200), (3, 30), (3, 30), (2, 30)].map(access);
     for (size_on_hit, hits) in [(SizeOnHit::Ignore, 4), (SizeOnHit::Update, 3)] {
         let settings = Settings { rule_book: RuleBook::Reference, size_on_hit, ..Settings::default() };
@@ -266,7 +265,7 @@ fn an_object_that_outgrew_what_may_enter_was_a_miss_in_a_sample() {
 }
 
 #[test]
-fn objects_beyond_4_gib_are_told_of() {
+fn text_reports_objects_above_4_gib() {
     let all = [5 << 30, 100].map(|size_bytes| Access {
         time_ns: 0,
         key: size_bytes,
@@ -281,7 +280,7 @@ fn objects_beyond_4_gib_are_told_of() {
 }
 
 #[test]
-fn what_warms_up_is_not_counted() {
+fn warmup_is_not_counted() {
     let accesses = accesses(20_000);
     let whole = run(&plan(&["lru"], &[Size::Bytes(50_000)]), &accesses);
     let warm = Plan { warmup: Warmup::Accesses(5000), ..plan(&["lru"], &[Size::Bytes(50_000)]) };
@@ -291,9 +290,9 @@ fn what_warms_up_is_not_counted() {
     assert_eq!(warm.warmup_requests, 5000);
 }
 
-/// Nineteen of twenty; of 40 estimates at least 34, which by chance fails once in a thousand times, and the seeds are fixed.
+/// 95 % intervals: at least 34 of 40 must hold the exact ratio. By chance this fails once in a thousand times; the seeds are fixed.
 #[test]
-fn a_samples_interval_holds_what_all_objects_give() {
+fn sample_intervals_hold_exact_ratio() {
     let config = ZipfConfig { requests: 300_000, objects: 40_000, exponent: 0.8, size_bytes: 100 };
     let accesses = zipf(config, 3);
     let plan =
@@ -316,9 +315,9 @@ fn a_samples_interval_holds_what_all_objects_give() {
     assert!(within >= estimates * 34 / 40, "{within} of {estimates}");
 }
 
-/// It was an LRU with an interval of a point, ten points from what all objects give.
+/// Without space for waiting objects TinyLFU degenerates to LRU, and an interval would be misleading.
 #[test]
-fn a_sample_of_which_no_object_had_room_to_wait_claimed_to_know_what_tinylfu_does() {
+fn sample_without_space_for_waiting_objects_has_no_interval_for_tinylfu() {
     let config = ZipfConfig { requests: 100_000, objects: 20_000, exponent: 0.8, size_bytes: 100 };
     let accesses = zipf(config, 3);
     let plan = plan(&["tinylfu", "wtinylfu", "lru"], &[Size::Footprint(0.02), Size::Footprint(0.6)]);
@@ -332,15 +331,14 @@ fn a_sample_of_which_no_object_had_room_to_wait_claimed_to_know_what_tinylfu_doe
     assert_eq!(sampled.rows[3].doubt, Some(Doubt::Erratic));
     let text = simulate::report::text(&sampled);
     assert!(text.contains("  tinylfu: new objects wait in 1 % of the cache; of "), "{text}");
-    assert!(text.contains("  wtinylfu: no sample tells its interval, since one popular object"), "{text}");
+    assert!(text.contains("  wtinylfu: no interval is known, because one popular object"), "{text}");
     let all = run(&plan, &accesses);
     assert!(all.rows.iter().all(|row| row.doubt.is_none()));
 }
 
-/// Twenty giants carried half of the bytes. At 5 % one of them was drawn, or none, and the estimate was 29 points off within an
-/// interval of 3.
+/// Twenty giants have half of the bytes, so a sample of 5 % would draw one or none of them.
 #[test]
-fn a_few_giants_are_in_every_sample() {
+fn sample_always_includes_giants() {
     let config = ZipfConfig { requests: 60_000, objects: 20_000, exponent: 0.8, size_bytes: 1 };
     let mut accesses = zipf(config, 3);
     for (number, access) in accesses.iter_mut().enumerate() {
@@ -361,10 +359,9 @@ fn a_few_giants_are_in_every_sample() {
     }
 }
 
-/// They had intervals, which held the exact ratio in none or a third of cases.
 #[test]
-fn what_a_drawn_object_cannot_stand_for_has_no_interval() {
-    // Giants beyond the certain ones: a cache has room for none of those that are drawn.
+fn sample_without_representative_objects_has_no_interval() {
+    // More giants than are always sampled: no drawn one fits into the cache.
     let mut accesses = accesses(20_000);
     let first = accesses[0];
     let giants =
@@ -379,14 +376,11 @@ fn what_a_drawn_object_cannot_stand_for_has_no_interval() {
     assert_eq!((sampled.rows[1].doubt, sampled.rows[2].doubt), (Some(Doubt::BySize), Some(Doubt::BySize)));
     let text = simulate::report::text(&sampled);
     assert!(text.contains("sampled objects, weighed by their bytes, and 10 are needed"), "{text}");
-    assert!(
-        text.contains("  gdsf: no sample tells its interval, since it values objects by their size"),
-        "{text}"
-    );
+    assert!(text.contains("  gdsf: no interval is known, because it values objects by size"), "{text}");
 }
 
 #[test]
-fn what_cannot_be_simulated_says_why() {
+fn invalid_simulations_are_refused_with_reason() {
     let accesses = accesses(100);
     let fails = |plan: &Plan, accesses: &[Access]| -> SimulateError {
         simulate::run(plan, trace(accesses), &Stop::default(), |_, _| ()).unwrap_err()
@@ -396,7 +390,7 @@ fn what_cannot_be_simulated_says_why() {
     let only_removed = Access { kind: AccessKind::Delete, ..accesses[0] };
     assert!(matches!(fails(&lru, &[only_removed]), SimulateError::Empty));
     let of_no_bytes = Access { size_bytes: 0, ..accesses[0] };
-    assert!(matches!(fails(&lru, &[of_no_bytes]), SimulateError::NoByte { .. }), "it has a request");
+    assert!(matches!(fails(&lru, &[of_no_bytes]), SimulateError::NoByte { .. }), "the trace is not empty");
     assert!(matches!(
         fails(&plan(&["lru"], &[Size::Footprint(1e-9)]), &accesses),
         SimulateError::NoByte { .. }
@@ -411,9 +405,9 @@ fn what_cannot_be_simulated_says_why() {
     assert!(matches!(fails(&sampled("ripq", 0.1), &accesses), SimulateError::NotSampled { .. }));
 }
 
-/// RIPQ approximates the policy on top of it; BlockCache approximates the segmented LRU, by whole blocks.
+/// RIPQ approximates its caching policy; BlockCache approximates segmented LRU with whole blocks.
 #[test]
-fn ripq_is_nearer_to_its_policy_than_block_cache_and_the_nearer_the_more_insertion_points() {
+fn ripq_approximates_policy_better_with_more_insertion_points() {
     let cdn = Cdn::new(&CdnConfig { requests: 1_000_000, objects: 200_000, ..CdnConfig::default() }, 1);
     let policies = ["slru4", "blockcache", "ripq1", "ripq2", "ripq8", "ripq16"];
     let mut plan = plan(&policies, &[Size::Bytes(EDGE_CACHE_BYTES / 10)]);
@@ -427,10 +421,10 @@ fn ripq_is_nearer_to_its_policy_than_block_cache_and_the_nearer_the_more_inserti
     assert!(blocks < eight - 0.01, "blockcache has {blocks:.4}, ripq {eight:.4}");
 }
 
-/// libCacheSim lets the newcomer in before others leave in GDSF alone. LFU-DA had that too: where all that is held was hit, a
-/// newcomer left at once, whatever came after.
+/// libCacheSim inserts the new object before it evicts only in GDSF. If LFU-DA did so, a new object would be evicted immediately
+/// whenever all others were hit.
 #[test]
-fn lfu_da_makes_room_for_a_newcomer_by_either_rules() {
+fn lfu_da_evicts_before_insert_with_either_rule_book() {
     let access = |(time, key): (usize, u64)| Access {
         time_ns: time as u64,
         key,
@@ -448,7 +442,7 @@ fn lfu_da_makes_room_for_a_newcomer_by_either_rules() {
     assert_eq!((hits(RuleBook::Paper), hits(RuleBook::Reference)), (vec![4, 4], vec![4, 3]));
 }
 
-/// Skewed requests, and who makes them: five tenants who share objects, and one in six by nobody.
+/// Zipf requests of five tenants that share objects; one request in six has no tenant.
 fn with_tenants(requests: u64) -> (tempfile::TempDir, Vec<(String, Access)>) {
     let name = |number: usize| {
         if number.is_multiple_of(6) { String::new() } else { format!("t{}", number % 6 * number % 5) }
@@ -470,7 +464,7 @@ fn run_over(plan: &Plan, folder: &tempfile::TempDir) -> Outcome {
     simulate::run(plan, trace, &Stop::default(), |_, _| ()).unwrap()
 }
 
-/// LRU by a list, nothing else.
+/// LRU as a list.
 fn naive_lru(all: &[(String, Access)], size_bytes: u64, warmup: usize) -> BTreeMap<String, TenantCounts> {
     let (mut held, mut bytes, mut found) = (Vec::<(u64, u64)>::new(), 0, BTreeMap::<_, TenantCounts>::new());
     for (number, (name, access)) in all.iter().enumerate() {
@@ -497,15 +491,15 @@ fn naive_lru(all: &[(String, Access)], size_bytes: u64, warmup: usize) -> BTreeM
 }
 
 #[test]
-fn hits_by_tenant_are_those_of_a_naive_recount() {
+fn hits_by_tenant_equal_naive_count() {
     let (folder, all) = with_tenants(9000);
     let plan = Plan { warmup: Warmup::Accesses(1000), ..plan(&["fifo", "exact-lru"], &[Size::Bytes(6000)]) };
     let expected = naive_lru(&all, 6000, 1000);
     let by_name = |outcome: &Outcome| -> BTreeMap<String, TenantCounts> {
-        let name = |who: &Who| match who {
-            Who::Named(name) => name.to_string(),
-            Who::Others(_) => "others".to_owned(),
-            Who::Nobody => String::new(),
+        let name = |who: &TenantGroup| match who {
+            TenantGroup::Named(name) => name.to_string(),
+            TenantGroup::Others(_) => "others".to_owned(),
+            TenantGroup::NoTenant => String::new(),
         };
         outcome.tenants.iter().map(|it| (name(&it.who), it.rows[1])).collect()
     };
@@ -513,13 +507,13 @@ fn hits_by_tenant_are_those_of_a_naive_recount() {
     assert_eq!(by_name(&all_named), expected);
     let two = run_over(&Plan { tenants: Some(2), ..plan }, &folder);
     assert_eq!(two.tenants[..2], all_named.tenants[..2], "those with the most requests");
-    assert_eq!(two.tenants[2].who, Who::Others(expected.len() - 3));
+    assert_eq!(two.tenants[2].who, TenantGroup::Others(expected.len() - 3));
     let requests = |tenants: &[simulate::Tenant]| tenants.iter().map(|it| it.rows[0].requests).sum::<u64>();
     assert_eq!(requests(&two.tenants), 8000);
 }
 
 #[test]
-fn what_the_tenants_hit_adds_up_to_every_row_and_changes_none() {
+fn tenant_counts_add_up_to_rows() {
     let (folder, _) = with_tenants(20_000);
     let sizes = [Size::Bytes(6000), Size::Bytes(50_000)];
     for warmup in [Warmup::Accesses(0), Warmup::Accesses(777), Warmup::Share(0.2), Warmup::Share(0.0)] {
@@ -539,9 +533,8 @@ fn what_the_tenants_hit_adds_up_to_every_row_and_changes_none() {
     }
 }
 
-/// It said that nothing had come in.
 #[test]
-fn what_a_sample_lets_in_is_not_known() {
+fn inserts_of_a_sample_are_unknown() {
     let accesses = accesses(20_000);
     let plan = plan(&["lru"], &[Size::Footprint(0.1)]);
     let row = |plan: &Plan| simulate::report::json(&run(plan, &accesses))["rows"][0].clone();

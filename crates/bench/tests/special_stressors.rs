@@ -1,5 +1,5 @@
-//! CacheBench's stressors beside the usual one, and item destructors: on small configs, on the shipped ones scaled down, and on
-//! caches that are broken on purpose.
+//! CacheBench's special stressors and item destructors: with small configs, scaled-down shipped configs, and deliberately
+//! broken caches.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and says what it skips")]
 
 mod twin;
@@ -18,11 +18,11 @@ use flashwright_bench::run::stressors::Stressor;
 use flashwright_bench::run::target::{SetHow, SetOutcome, Snapshot, Target};
 use flashwright_bench::run::{Instance, InstanceOptions, InstanceReport, run_all};
 use flashwright_bench::session::{Session, SessionOptions};
-use twin::Nobody;
+use twin::NoWatcher;
 
 fn run(config: &Config, scale: u32) -> RunReport {
     let options = SessionOptions { scale, ..SessionOptions::default() };
-    Session::open(config, options).unwrap().run(config, &mut Nobody).unwrap()
+    Session::open(config, options).unwrap().run(config, &mut NoWatcher).unwrap()
 }
 
 fn own(text: &str) -> Config {
@@ -32,7 +32,7 @@ fn own(text: &str) -> Config {
     }
 }
 
-/// A config that CacheBench ships, changed; `None`, and a word, where they are not here.
+/// A shipped CacheBench config with changes; `None` with a message if it is not available.
 fn shipped(file: &str, changes: &[&str]) -> Option<Config> {
     let root = match std::env::var_os("FLASHWRIGHT_SHARED") {
         Some(shared) => Some(PathBuf::from(shared)),
@@ -42,7 +42,7 @@ fn shipped(file: &str, changes: &[&str]) -> Option<Config> {
             .find(|shared| shared.join("cachelib_test_configs").is_dir()),
     };
     let Some(path) = root.map(|root| root.join("cachelib_test_configs").join(file)) else {
-        println!("skipped: CacheBench's shipped configs are not here");
+        println!("skipped: CacheBench's shipped configs are not available");
         return None;
     };
     let overrides: Vec<Override> = changes.iter().map(|it| it.parse().unwrap()).collect();
@@ -75,7 +75,7 @@ const DESTRUCTORS: &str = r#"{
 }"#;
 
 #[test]
-fn each_item_is_destroyed_once_in_dram_and_flash() {
+fn destructor_runs_once_per_item_in_dram_and_flash() {
     let report = run(&own(DESTRUCTORS), 1);
     assert!(report.passed(), "{:?}", report.failures());
     let (items, from_dram, from_flash) = destructors(&report);
@@ -95,7 +95,7 @@ fn shipped_item_destructor_configs_pass_scaled_down() {
     }
 }
 
-/// A sound cache whose destructor is not the one that is checked.
+/// Runs a correct cache whose destructor skips or repeats calls.
 fn run_with_destructors(skip_one_in: u64, repeat_one_in: u64) -> InstanceReport {
     let destructors = Arc::new(Destructors::new(2, 9, true));
     let (callback, calls) = (destructors.callback(), std::sync::atomic::AtomicU64::new(0));
@@ -117,13 +117,13 @@ fn run_with_destructors(skip_one_in: u64, repeat_one_in: u64) -> InstanceReport 
     let options = InstanceOptions { destructors: Some(destructors), ..twin::options() };
     let target = EngineTarget::new(cache, CallMode::Blocking, None);
     let instance = Arc::new(Instance::new(target, settings, workload, options));
-    let mut report = run_all(&[Arc::clone(&instance)], None, &mut Nobody).unwrap().remove(0);
+    let mut report = run_all(&[Arc::clone(&instance)], None, &mut NoWatcher).unwrap().remove(0);
     instance.finish_destructors(&mut report).unwrap();
     report
 }
 
 #[test]
-fn cache_that_skips_or_repeats_a_destructor_fails() {
+fn skipped_or_repeated_destructor_call_fails() {
     let check = |skip, repeat| run_with_destructors(skip, repeat).destructors.unwrap().check.unwrap();
     assert_eq!(check(0, 0).failures(), Vec::<String>::new());
     let skipped = check(100, 0);
@@ -149,7 +149,7 @@ const REFERENCES: &str = r#"{
 }"#;
 
 #[test]
-fn thousands_of_references_to_one_item_are_given_back() {
+fn high_refcount_releases_all_references() {
     let report = run(&own(REFERENCES), 1);
     assert!(report.passed(), "{:?}", report.failures());
     assert_eq!(report.instances[0].counts.ops, 40_000);
@@ -218,7 +218,7 @@ impl Target for Broken {
     }
 }
 
-/// Runs a stressor on an engine with a defect; its failures.
+/// Runs a stressor on an engine with a defect and returns its failures.
 fn run_broken(stressor: StressorPlan, text: &str, leak_one_in: u64, lose_one_in: u64) -> Vec<String> {
     let plan = flashwright_bench::config::lower::lower(&own(text)).unwrap().instances.remove(0);
     let workload = flashwright_bench::run::open::workload(&plan.workload, false).unwrap().workload;
@@ -230,7 +230,7 @@ fn run_broken(stressor: StressorPlan, text: &str, leak_one_in: u64, lose_one_in:
     let mut settings = plan.run;
     (settings.threads, settings.tasks) = (2, false);
     let instance = Arc::new(Instance::new(target, settings, workload, options));
-    let mut report = run_all(&[Arc::clone(&instance)], None, &mut Nobody).unwrap().remove(0);
+    let mut report = run_all(&[Arc::clone(&instance)], None, &mut NoWatcher).unwrap().remove(0);
     instance.finish_stressor(&mut report);
     report.stressor.unwrap().failures
 }
@@ -249,7 +249,7 @@ const MAPS: &str = r#"{
 }"#;
 
 #[test]
-fn maps_under_eviction_hold_exactly_their_entries() {
+fn map_stressors_pass_under_eviction() {
     for name in ["cachelib_map", "cachelib_range_map"] {
         let report = run(&own(&MAPS.replace("NAME", name)), 1);
         assert!(report.passed(), "{name}: {:?}", report.failures());
@@ -310,7 +310,7 @@ const OBJECTS: &str = r#"{
 }"#;
 
 #[test]
-fn object_cache_holds_as_many_objects_as_its_limit_and_frees_the_others() {
+fn object_cache_keeps_objects_up_to_its_limit() {
     let report = run(&own(OBJECTS), 1);
     assert!(report.passed(), "{:?}", report.failures());
     let (objects, bytes) = (figure(&report, "objects"), figure(&report, "object_bytes"));
@@ -333,7 +333,7 @@ fn shipped_object_cache_passes_with_fewer_operations() {
 }
 
 #[test]
-fn learned_admission_skips_sets_that_the_model_refuses() {
+fn learned_admission_skips_rejected_sets() {
     let folder = tempfile::tempdir().unwrap();
     let rows: String =
         (0..200).map(|row| format!("key{row},SET,{},1\n", if row % 4 == 0 { 5000 } else { 100 })).collect();

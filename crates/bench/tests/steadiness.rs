@@ -1,4 +1,4 @@
-//! Whether a run was long enough, on runs that are made up second by second.
+//! Steadiness of a run, with constructed intervals.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod made;
@@ -12,7 +12,7 @@ use flashwright_bench::run::target::{FlashBytes, FlashCounts, Settled, Snapshot}
 use flashwright_bench::run::warmup::Warmup;
 use serde_json::json;
 
-/// What a second adds; the bytes are the same in all but those that flash took and the ones that wait.
+/// Counters of a second. Bytes of items are the same in each second.
 #[derive(Clone, Copy)]
 struct Second {
     ops: u64,
@@ -23,8 +23,8 @@ struct Second {
 
 const USUAL: Second = Second { ops: 1000, gets: 1000, hits: 500, host_bytes: 200 };
 
-/// A warm-up of 10 seconds and 20 that count. The first 20 are wild, and those from 20 on, in five parts of two each, are as
-/// `second` says. It was looked at as each second ended, but for those left out.
+/// A warm-up of 10 seconds and a measurement of 20. The first 20 seconds vary; from second 20 on, the counters follow `second`,
+/// in five parts of two seconds each. Seconds in `unseen` have no observation.
 fn run(second: impl Fn(u32) -> Second, unseen: &[u32], has_flash: bool) -> RunReport {
     let (mut series, mut counts, mut host, mut media) = (Series::default(), Counts::default(), 0, 0);
     for number in 0..30 {
@@ -57,21 +57,21 @@ fn instance(seconds: f64, warmup: Option<Warmup>, snapshot: Snapshot) -> Instanc
     InstanceReport { warmup, snapshot, ..made::instance(seconds) }
 }
 
-/// Whether a figure is steady, and its first and its last value.
-type Told = Option<(bool, f64, f64)>;
+/// Whether a figure is steady, and its first and last value.
+type Judged = Option<(bool, f64, f64)>;
 
-fn told(report: &RunReport) -> [(&'static str, Told); 4] {
+fn judged(report: &RunReport) -> [(&'static str, Judged); 4] {
     let figures = Steadiness::of(report).figures;
     figures.map(|(name, it)| (name, it.map(|it| (it.steady, it.first, it.last))))
 }
 
 #[test]
-fn the_last_half_of_what_counts_is_judged_in_five_parts() {
+fn steadiness_judges_last_half_in_five_parts() {
     let report = run(|number| if number < 28 { USUAL } else { Second { hits: 700, ..USUAL } }, &[], true);
     let steadiness = Steadiness::of(&report);
     assert_eq!((steadiness.from_seconds, steadiness.part_seconds), (20.0, 2.0));
     assert_eq!(
-        told(&report),
+        judged(&report),
         [
             ("hit_ratio", Some((false, 0.5, 0.7))),
             ("throughput_ops_per_second", Some((true, 1000.0, 1000.0))),
@@ -86,27 +86,27 @@ fn the_last_half_of_what_counts_is_judged_in_five_parts() {
 }
 
 #[test]
-fn what_is_not_known_of_all_parts_is_not_judged() {
+fn figure_unknown_in_a_part_is_not_judged() {
     let unknown = |report: &RunReport| -> Vec<&str> {
-        told(report).into_iter().filter(|(_, judged)| judged.is_none()).map(|(name, _)| name).collect()
+        judged(report).into_iter().filter(|(_, it)| it.is_none()).map(|(name, _)| name).collect()
     };
     assert_eq!(unknown(&run(|_| USUAL, &[], false)), ["alwa", "dlwa"], "there is no flash");
     let idle =
         |number: u32| if number < 28 { USUAL } else { Second { gets: 0, hits: 0, host_bytes: 0, ..USUAL } };
     assert_eq!(unknown(&run(idle, &[], true)), ["hit_ratio", "dlwa"], "a part had no gets and no writes");
     let all = ["hit_ratio", "throughput_ops_per_second", "alwa", "dlwa"];
-    assert_eq!(unknown(&run(|_| USUAL, &[24], true)), all, "nine looks are too few for five parts");
-    assert!(unknown(&run(|_| USUAL, &[14], true)).is_empty(), "and those before do not matter");
+    assert_eq!(unknown(&run(|_| USUAL, &[24], true)), all, "nine observations are too few for five parts");
+    assert!(unknown(&run(|_| USUAL, &[14], true)).is_empty(), "earlier gaps do not matter");
 }
 
 #[test]
-fn a_user_is_told_how_each_figure_moved() {
+fn remark_describes_change_of_each_figure() {
     let remark = |second: fn(u32) -> Second| Steadiness::of(&run(second, &[], true)).remark();
     assert_eq!(remark(|_| USUAL), None);
     assert_eq!(
         remark(|_| Second { gets: 1000, hits: 0, host_bytes: 0, ops: 1000 }),
         None,
-        "nothing is as steady"
+        "constant zeros are steady"
     );
     let words =
         |figure: &str| Some(format!("Not steady from 20.0 s to the end at 30.0 s: {figure}. Run longer"));
@@ -117,7 +117,7 @@ fn a_user_is_told_how_each_figure_moved() {
 }
 
 #[test]
-fn flash_that_was_not_written_over_is_told_of_with_what_the_warm_up_wrote() {
+fn remark_on_flash_not_filled_includes_warm_up_writes() {
     const GIB: u64 = 1 << 30;
     let remarks = |host_bytes: u64, flash: FlashCounts| {
         let warmup = Warmup { ended: true, seconds: 1.0, flash_bytes: GIB, ..Warmup::default() };
@@ -127,9 +127,9 @@ fn flash_that_was_not_written_over_is_told_of_with_what_the_warm_up_wrote() {
     let fresh = || FlashCounts { capacity_bytes: Some(4 * GIB), ..FlashCounts::default() };
     let words = "Flash was not filled once (2.00 of 4.00 GiB, 50%): its write amplification is not yet that of a full cache";
     assert_eq!(remarks(GIB, fresh()), [words]);
-    assert!(remarks(3 * GIB, fresh()).is_empty(), "it was, by the warm-up and the rest together");
+    assert!(remarks(3 * GIB, fresh()).is_empty(), "filled by the warm-up and the measurement together");
     assert!(remarks(GIB, FlashCounts { recovered: true, ..fresh() }).is_empty(), "an earlier run filled it");
-    assert!(remarks(GIB, FlashCounts::default()).is_empty(), "nobody knows its size");
+    assert!(remarks(GIB, FlashCounts::default()).is_empty(), "the capacity is unknown");
     let mut unwritten = made::report(instance(1.0, None, Snapshot::default()));
     unwritten.instances[0].snapshot.flash = Some(FlashCounts { host_bytes: Some(0), ..fresh() });
     assert!(unwritten.remarks().is_empty(), "a run without writes has no write amplification");

@@ -1,4 +1,4 @@
-//! The stress loop over the simplest target: it does what the config says, and notices a target that does not.
+//! The stress loop with a simple target: it follows the config, and detects a faulty target.
 #![allow(clippy::unwrap_used, reason = "a test may panic, and says what it skips")]
 
 mod twin;
@@ -19,7 +19,7 @@ use flashwright_bench::run::pace::Waiter;
 use flashwright_bench::run::stop::{Stop, StopReason};
 use flashwright_bench::run::{Instance, InstanceOptions, InstanceReport, run_all};
 use parking_lot::Mutex;
-use twin::{MapTarget, Nobody};
+use twin::{MapTarget, NoWatcher};
 use workload::generate::{Online, PreparedAccesses};
 use workload::{Request, RequestKind, Source, Workload, WorkloadError};
 
@@ -45,7 +45,7 @@ fn run(target: MapTarget, changes: &[&str], timeout: Option<Duration>) -> Instan
     };
     let options = InstanceOptions { chains: true, ..twin::options() };
     let instance = Instance::new(target, plan.run, workload, options);
-    run_all(&[Arc::new(instance)], timeout, &mut Nobody).unwrap().remove(0)
+    run_all(&[Arc::new(instance)], timeout, &mut NoWatcher).unwrap().remove(0)
 }
 
 fn sound() -> MapTarget {
@@ -53,7 +53,7 @@ fn sound() -> MapTarget {
 }
 
 #[test]
-fn the_operations_asked_for_are_done_in_the_mix_asked_for() {
+fn run_does_configured_number_and_mix_of_operations() {
     let counts = run(sound(), &[], None).counts;
     assert_eq!(counts.ops, 60_000);
     assert_eq!(counts.gets + counts.sets + counts.deletes, 60_000);
@@ -62,22 +62,23 @@ fn the_operations_asked_for_are_done_in_the_mix_asked_for() {
     assert_eq!(counts.get_hits_dram + counts.get_misses, counts.gets);
 }
 
-/// Counts workers that have begun, and how many had when one of them was as far as its 200th request.
+/// Counts workers that have started, and how many had when the first one made its 200th request.
 #[derive(Clone, Default)]
-struct Roll {
+struct StartCounter {
     begun: Arc<AtomicUsize>,
     least: Arc<Mutex<Option<usize>>>,
 }
 
-struct Enrolled {
-    roll: Roll,
+struct CountedSource {
+    roll: StartCounter,
     requests: u64,
     key: [u8; 8],
 }
 
-impl Workload for Roll {
+impl Workload for StartCounter {
     fn sources(&self, workers: usize, _seed: u64) -> Result<Vec<Box<dyn Source>>, WorkloadError> {
-        let source = |worker: usize| Enrolled { roll: self.clone(), requests: 0, key: worker.to_le_bytes() };
+        let source =
+            |worker: usize| CountedSource { roll: self.clone(), requests: 0, key: worker.to_le_bytes() };
         Ok((0..workers).map(|worker| Box::new(source(worker)) as Box<dyn Source>).collect())
     }
 
@@ -86,7 +87,7 @@ impl Workload for Roll {
     }
 }
 
-impl Source for Enrolled {
+impl Source for CountedSource {
     fn next(&mut self) -> Option<Request<'_>> {
         self.requests += 1;
         match self.requests {
@@ -110,28 +111,29 @@ impl Source for Enrolled {
     }
 }
 
-/// One that never has to wait would else do all that it is asked before the next one of its thread begins.
+/// A worker that never waits must yield, so that the other workers of its thread can start.
 #[test]
-fn workers_that_share_a_thread_take_turns() {
-    const CREW: usize = 64;
+fn workers_sharing_a_thread_are_scheduled_fairly() {
+    const WORKERS_PER_THREAD: usize = 64;
     let Ok(Loaded::Config(config)) = load_text(Path::new("c.json"), CONFIG, &[]) else {
         panic!("bad config")
     };
     let mut settings = lower(&config).unwrap().instances.remove(0).run;
     let processors = std::thread::available_parallelism().unwrap().get();
-    (settings.threads, settings.ops_per_thread, settings.tasks) = (CREW * processors, 400, true);
-    let (roll, waiter) = (Roll::default(), Waiter::SharedThread(Arc::new(SystemTimer::default())));
+    (settings.threads, settings.ops_per_thread, settings.tasks) =
+        (WORKERS_PER_THREAD * processors, 400, true);
+    let (roll, waiter) = (StartCounter::default(), Waiter::SharedThread(Arc::new(SystemTimer::default())));
     let options = InstanceOptions { waiter, ..twin::options() };
     let instance = Instance::new(sound(), settings, Box::new(roll.clone()), options);
-    let report = run_all(&[Arc::new(instance)], None, &mut Nobody).unwrap().remove(0);
-    assert_eq!(report.counts.gets, (CREW * processors * 400) as u64);
+    let report = run_all(&[Arc::new(instance)], None, &mut NoWatcher).unwrap().remove(0);
+    assert_eq!(report.counts.gets, (WORKERS_PER_THREAD * processors * 400) as u64);
     let least = roll.least.lock().unwrap();
-    assert!(least >= CREW, "{least} had begun when one was far ahead");
+    assert!(least >= WORKERS_PER_THREAD, "{least} had begun when one was far ahead");
 }
 
-/// A walk over DRAM that rests for a day would keep the run from ending.
+/// The iteration pauses for a day and must not keep the run from ending.
 #[test]
-fn workers_that_panic_leave_no_walk_behind() {
+fn panic_of_workers_ends_dram_iteration() {
     let target = sound();
     std::thread::scope(|scope| {
         let poison = scope.spawn(|| {
@@ -146,7 +148,7 @@ fn workers_that_panic_leave_no_walk_behind() {
 }
 
 #[test]
-fn a_sound_target_passes_the_consistency_check() {
+fn correct_target_passes_consistency_check() {
     for generator in ["workload", "online"] {
         let changes = [
             "test_config.checkConsistency=true".to_owned(),
@@ -162,10 +164,10 @@ fn a_sound_target_passes_the_consistency_check() {
     }
 }
 
-/// A clock that stands, so that the mark of a run is always the same: one that ends in a 0.
-struct Standing;
+/// A constant clock, so that the run's mark is always the same: one that ends in a 0 bit.
+struct ConstantClock;
 
-impl Clock for Standing {
+impl Clock for ConstantClock {
     fn monotonic_ns(&self) -> u64 {
         0
     }
@@ -175,9 +177,9 @@ impl Clock for Standing {
     }
 }
 
-/// A worker's number had 12 bits of a version, and reached into the mark that tells this run's values from others'.
+/// More than 4096 workers must not overflow the worker bits of a version into the mark of the run.
 #[test]
-fn values_of_workers_above_the_4096th_were_taken_for_those_of_another_run() {
+fn values_of_more_than_4096_workers_are_recognised() {
     let check = ["test_config.checkConsistency=true", "test_config.name=async"];
     let check = check.map(|change| change.parse().unwrap());
     let Ok(Loaded::Config(config)) = load_text(Path::new("c.json"), CONFIG, &check) else {
@@ -188,15 +190,15 @@ fn values_of_workers_above_the_4096th_were_taken_for_those_of_another_run() {
     let workload = PreparedAccesses::new(config, *ops).unwrap();
     let settings = RunSettings { threads: 5000, ops_per_thread: 40, ..plan.run };
     let waiter = Waiter::SharedThread(Arc::new(SystemTimer::default()));
-    let options = InstanceOptions { waiter, clock: Arc::new(Standing), ..twin::options() };
+    let options = InstanceOptions { waiter, clock: Arc::new(ConstantClock), ..twin::options() };
     let instance = Instance::new(sound(), settings, Box::new(workload), options);
-    let report = run_all(&[Arc::new(instance)], None, &mut Nobody).unwrap().remove(0);
+    let report = run_all(&[Arc::new(instance)], None, &mut NoWatcher).unwrap().remove(0);
     assert_eq!(report.counts.inconsistencies, 0, "{:?}", report.inconsistencies);
     assert!(report.counts.get_hits_dram > 1000, "{:?}", report.counts);
 }
 
 #[test]
-fn a_target_that_loses_sets_or_deletes_is_found_out_and_the_run_ends() {
+fn lost_sets_or_deletes_are_detected_and_end_the_run() {
     let check = ["test_config.checkConsistency=true"];
     let losing = MapTarget { lose_every: Some(50), ..sound() };
     let report = run(losing, &check, None);
@@ -207,18 +209,17 @@ fn a_target_that_loses_sets_or_deletes_is_found_out_and_the_run_ends() {
     assert!(run(stubborn, &check, None).counts.inconsistencies >= 50);
 }
 
-/// What was only allocated was not looked at, and each run that checked it passed.
 #[test]
-fn a_run_whose_values_are_not_written_checked_nothing() {
+fn consistency_check_works_without_populate_item() {
     let check = ["test_config.checkConsistency=true", "test_config.populateItem=false"];
     assert_eq!(run(sound(), &check, None).counts.inconsistencies, 0);
     let losing = MapTarget { lose_every: Some(50), ..sound() };
     assert!(run(losing, &check, None).counts.inconsistencies >= 50);
 }
 
-/// The inconsistencies of all instances together were compared with the limit of one, and ended all.
+/// The limit applies to each instance, and ends only that instance.
 #[test]
-fn an_instance_that_is_inconsistent_ended_the_others() {
+fn inconsistent_instance_does_not_end_others() {
     let check = [
         "test_config.checkConsistency=true".parse().unwrap(),
         "test_config.maxInconsistencyCount=60".parse().unwrap(),
@@ -235,21 +236,21 @@ fn an_instance_that_is_inconsistent_ended_the_others() {
         Arc::new(Instance::new(target, plan.run.clone(), Box::new(workload), options))
     };
     let losing = MapTarget { lose_every: Some(50), ..sound() };
-    let reports = run_all(&[instance(losing), instance(sound())], None, &mut Nobody).unwrap();
+    let reports = run_all(&[instance(losing), instance(sound())], None, &mut NoWatcher).unwrap();
     assert_eq!(reports[0].stopped, Some(StopReason::Inconsistencies));
     assert!(reports[0].counts.inconsistencies >= 60);
     assert_eq!((reports[1].stopped, reports[1].counts.ops), (None, 60_000));
 }
 
 #[test]
-fn a_flipped_byte_is_found_out() {
+fn flipped_byte_is_detected() {
     let flipping = MapTarget { flip_every: Some(1000), ..sound() };
     let report = run(flipping, &["test_config.checkConsistency=true"], None);
     assert!(report.counts.inconsistencies > 0);
 }
 
 #[test]
-fn lookaside_sets_what_a_get_missed() {
+fn lookaside_sets_after_each_miss() {
     let report = run(
         sound(),
         &["test_config.enableLookaside=true", "test_config.setRatio=0", "test_config.delRatio=0"],
@@ -260,13 +261,13 @@ fn lookaside_sets_what_a_get_missed() {
 }
 
 #[test]
-fn only_set_if_miss_leaves_what_is_there() {
+fn only_set_if_miss_skips_existing_keys() {
     let report = run(sound(), &["test_config.onlySetIfMiss=true"], None);
     assert!(report.counts.sets_skipped > 0 && report.counts.sets > 0);
 }
 
 #[test]
-fn could_exist_is_asked_and_answered() {
+fn could_exist_operations_are_counted() {
     let report = run(sound(), &["test_config.couldExistRatio=0.5"], None);
     assert!(report.counts.could_exist > 0 && report.counts.could_exist_misses < report.counts.could_exist);
 }
@@ -280,9 +281,9 @@ fn one_operation_in_sixteen_is_timed() {
     assert!((0.9 / 16.0..1.1 / 16.0).contains(&all), "{all}");
 }
 
-/// A get that misses and its set come in turns. Every sixteenth operation was a get, and no set was ever timed.
+/// With lookaside, gets and sets alternate, so timing every 16th operation would never time a set.
 #[test]
-fn sets_after_misses_were_never_timed_where_every_get_missed() {
+fn sets_after_misses_are_timed_if_every_get_misses() {
     const NO_CHAINS: [&str; 2] = ["chainedItemLengthRange=[]", "chainedItemLengthRangeProbability=[]"];
     let [lengths, shares] = NO_CHAINS;
     let misses = ["enableLookaside=true", "setRatio=0", "delRatio=0", lengths, shares];
@@ -296,7 +297,7 @@ fn sets_after_misses_were_never_timed_where_every_get_missed() {
 }
 
 #[test]
-fn a_run_whose_time_is_over_ends_with_a_report() {
+fn timeout_ends_run_with_report() {
     let endless =
         ["test_config.numOps=1000000000000", "test_config.opDelayBatch=1", "test_config.opDelayNs=1000000"];
     let report = run(sound(), &endless, Some(Duration::from_millis(1)));

@@ -1,4 +1,4 @@
-//! Figures by tenant: each request counts for whoever made it, and all of them come to what the run counted.
+//! Figures by tenant: each request counts for its tenant, and the sum equals the counts of the run.
 #![allow(clippy::unwrap_used, reason = "a test may panic, and says what it skips")]
 
 mod made;
@@ -16,12 +16,12 @@ use flashwright_bench::run::counts::Counts;
 use flashwright_bench::run::tenants::{Bytes, TenantCounts, Tenants};
 use flashwright_bench::run::{Instance, InstanceOptions, InstanceReport, open, run_all};
 use rand::{RngExt, SeedableRng, rngs::Xoshiro256PlusPlus};
-use twin::{MapTarget, Nobody};
+use twin::{MapTarget, NoWatcher};
 
 const CONFIG: &str = r#"{ "cache_config": { "cacheSizeMB": 64 }, "test_config": { "generator": "replay", "numOps": 1000000,
   "numThreads": 3, "enableLookaside": true, "traceFileName": "trace.csv", "timestampFactor": 1 } }"#;
 
-/// A row as it was made up.
+/// A generated row.
 struct Row {
     key: u64,
     op: &'static str,
@@ -36,7 +36,7 @@ fn rows(count: u64) -> Vec<Row> {
         let key = random.random_range(0..300_u64);
         let op = ["GET", "GET_LEASE", "GET", "SET", "DELETE"][random.random_range(0..5)];
         let usecase = ["web", "ads", "ads", "366387042", ""][random.random_range(0..5)];
-        // Production's misses have no length.
+        // Misses in production traces have size 0.
         let size = if random.random_range(0..10) == 0 { 0 } else { key * 7 };
         Row { key, op, repeat: random.random_range(1..4), size, usecase }
     };
@@ -59,12 +59,12 @@ fn run(rows: &[Row], changes: &[&str]) -> InstanceReport {
     let open::OpenWorkload { workload, trace, .. } = open::workload(&plan.workload, false).unwrap();
     let options = InstanceOptions { trace, ..twin::options() };
     let target = MapTarget { capacity_items: 1000, ..MapTarget::default() };
-    run_all(&[Arc::new(Instance::new(target, plan.run, workload, options))], None, &mut Nobody)
+    run_all(&[Arc::new(Instance::new(target, plan.run, workload, options))], None, &mut NoWatcher)
         .unwrap()
         .remove(0)
 }
 
-/// What a cache that forgets nothing does for each.
+/// Counts by tenant of a cache that never evicts.
 fn recount(rows: &[Row]) -> BTreeMap<&'static str, TenantCounts> {
     let (mut held, mut all) = (HashMap::new(), BTreeMap::<_, TenantCounts>::new());
     for row in rows {
@@ -98,7 +98,7 @@ fn recount(rows: &[Row]) -> BTreeMap<&'static str, TenantCounts> {
     all
 }
 
-/// What the totals have of it.
+/// The totals in the form of a tenant's counts.
 fn of(counts: &Counts, bytes: Bytes) -> TenantCounts {
     TenantCounts {
         ops: counts.ops,
@@ -112,7 +112,7 @@ fn of(counts: &Counts, bytes: Bytes) -> TenantCounts {
 }
 
 #[test]
-fn each_tenant_has_what_a_naive_recount_gives_it_on_any_number_of_threads() {
+fn tenant_counts_equal_naive_count_on_any_threads() {
     let rows = rows(4000);
     let expected = recount(&rows);
     for threads in ["1", "3"] {
@@ -127,10 +127,9 @@ fn each_tenant_has_what_a_naive_recount_gives_it_on_any_number_of_threads() {
     }
 }
 
-/// Counters of a run are read while threads are in the middle of requests; those of tenants must be left out from the same
-/// moment on.
+/// The counters are reset while requests are in flight; those of tenants must be reset at the same time.
 #[test]
-fn what_is_left_out_as_warm_up_is_left_out_of_all_sums_alike() {
+fn warm_up_is_excluded_from_tenant_counts() {
     let rows = rows(20_000);
     let changes =
         ["test_config.warmupOps=2000", "test_config.opRatePerSec=50000", "test_config.opRateBurstSize=1"];
@@ -138,14 +137,14 @@ fn what_is_left_out_as_warm_up_is_left_out_of_all_sums_alike() {
     assert!(report.warmup.unwrap().ended && report.warmup.unwrap().counts.ops >= 6000);
     let tenants = report.tenants.clone().unwrap();
     assert_eq!(tenants.sum(), of(&report.counts, tenants.sum().bytes));
-    let everybody = run(&rows, &[]).tenants.unwrap().sum();
-    assert_eq!(everybody.ops, report.ops_with_warmup());
+    let with_warm_up = run(&rows, &[]).tenants.unwrap().sum();
+    assert_eq!(with_warm_up.ops, report.ops_with_warmup());
     let bytes = tenants.sum().bytes;
-    assert!(bytes.found < everybody.bytes.found && bytes.stored < everybody.bytes.stored);
+    assert!(bytes.found < with_warm_up.bytes.found && bytes.stored < with_warm_up.bytes.stored);
 }
 
 #[test]
-fn a_run_without_tenants_tells_none() {
+fn run_without_tenants_has_none_in_result() {
     let rows: Vec<Row> = rows(100).into_iter().map(|row| Row { usecase: "", ..row }).collect();
     let report = run(&rows, &[]);
     assert_eq!(report.tenants, None);
@@ -157,7 +156,7 @@ fn counts(ops: u64) -> TenantCounts {
 }
 
 #[test]
-fn instances_add_up_by_name_and_one_without_tenants_is_nobodys() {
+fn totals_add_up_tenants_by_name() {
     let with = |named: &[(&str, u64)]| {
         let named = named.iter().map(|(name, ops)| ((*name).into(), counts(*ops))).collect();
         let tenants = Tenants { named, nobody: counts(1), untold: counts(2) };
@@ -167,28 +166,28 @@ fn instances_add_up_by_name_and_one_without_tenants_is_nobodys() {
     let without = InstanceReport { counts: Counts { ops: 50, ..Counts::default() }, ..made::instance(1.0) };
     let sum = totals(&[without, with(&[("a", 10), ("b", 4)]), with(&[("b", 8), ("c", 8)])]);
     let tenants = sum.tenants.unwrap();
-    let told: Vec<_> = tenants.named.iter().map(|(name, it)| (&**name, it.ops)).collect();
-    assert_eq!(told, [("b", 12), ("a", 10), ("c", 8)]);
+    let by_name: Vec<_> = tenants.named.iter().map(|(name, it)| (&**name, it.ops)).collect();
+    assert_eq!(by_name, [("b", 12), ("a", 10), ("c", 8)]);
     assert_eq!((tenants.nobody.ops, tenants.untold.ops), (52, 4));
     assert_eq!(tenants.sum().ops, sum.counts.ops);
 }
 
 #[test]
-fn a_result_has_the_largest_by_name_and_the_rest_in_one_sum() {
+fn result_lists_largest_tenants_and_sums_the_rest() {
     let named =
         (0..1500_u64).map(|place| (format!("t{place:04}").into(), counts(2 * (3000 - place)))).collect();
     let all = Tenants { named, nobody: counts(5), untold: counts(7) };
     let report = InstanceReport { tenants: Some(all.clone()), ..made::instance(1.0) };
-    let told = tenants::to_json(&report);
-    let largest = told["largest"].as_array().unwrap();
+    let result = tenants::to_json(&report);
+    let largest = result["largest"].as_array().unwrap();
     assert_eq!((largest.len(), &largest[999]["tenant"]), (tenants::IN_FILE, &"t0999".into()));
-    assert_eq!((&told["told_apart"], &told["others"]["told_apart"]), (&1500.into(), &500.into()));
+    assert_eq!((&result["told_apart"], &result["others"]["told_apart"]), (&1500.into(), &500.into()));
     let ops = |value: &serde_json::Value| value["ops"].as_u64().unwrap();
     let listed: u64 = largest.iter().map(ops).sum();
-    assert_eq!(listed + ops(&told["others"]) + ops(&told["without_tenant"]), ops(&told["all"]));
-    assert_eq!(ops(&told["all"]), all.sum().ops);
+    assert_eq!(listed + ops(&result["others"]) + ops(&result["without_tenant"]), ops(&result["all"]));
+    assert_eq!(ops(&result["all"]), all.sum().ops);
     assert_eq!(largest[0]["hit_ratio"], 0.5);
     let text = tenants::to_text(&report);
     assert_eq!(text.lines().filter(|line| line.starts_with('t') && line.contains("50.00%")).count(), 20);
-    assert!(text.contains("(1,480 or more others)") && text.contains("(without one)"), "{text}");
+    assert!(text.contains("(1,480 or more others)") && text.contains("(no tenant)"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! Keys that have an effect only beside others are told by name when they have none.
+//! Warnings about keys that have no effect because another key is missing.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::Path;
@@ -16,7 +16,7 @@ const REPLAY: &str = r#"{
     "test_config": { "generator": "replay", "traceFileName": "t.csv", "numOps": 10, "numThreads": 1 }
 }"#;
 
-fn told(config: &str, changes: &[&str]) -> Vec<String> {
+fn warnings(config: &str, changes: &[&str]) -> Vec<String> {
     let overrides: Vec<Override> = changes.iter().map(|it| it.parse().unwrap()).collect();
     match load_text(Path::new("c.json"), config, &overrides) {
         Ok(Loaded::Config(config)) => config.warnings.iter().map(ToString::to_string).collect(),
@@ -24,17 +24,17 @@ fn told(config: &str, changes: &[&str]) -> Vec<String> {
     }
 }
 
-/// Each of `changes` is told, and none of them together with what it needs.
-fn unheeded(config: &str, changes: &[&str], why: &str, beside: &[&str]) {
+/// Each of `changes` gives a warning alone, and none together with `beside`.
+fn assert_no_effect(config: &str, changes: &[&str], why: &str, beside: &[&str]) {
     for change in changes {
         let key = change.split('=').next().unwrap();
-        assert_eq!(told(config, &[change]), [format!("{key}: has no effect: {why}")]);
-        assert_eq!(told(config, &[beside, &[change]].concat()), [""; 0], "{change} beside {beside:?}");
+        assert_eq!(warnings(config, &[change]), [format!("{key}: has no effect: {why}")]);
+        assert_eq!(warnings(config, &[beside, &[change]].concat()), [""; 0], "{change} beside {beside:?}");
     }
 }
 
 #[test]
-fn keys_of_flash_that_is_not_there_were_ignored_silently() {
+fn flash_keys_without_flash_are_warned_about() {
     let keys = [
         "cache_config.deviceEnableFDP=true",
         "cache_config.writeAmpDeviceList=[\"nvme0n1\"]",
@@ -53,15 +53,15 @@ fn keys_of_flash_that_is_not_there_were_ignored_silently() {
     let (rest, of_policy) = keys.split_at(keys.len() - 1);
     let why = "nvmCacheSizeMB is 0, there is no flash";
     let flash = "cache_config.nvmCacheSizeMB=64";
-    unheeded(DRAM_ALONE, rest, why, &[flash]);
-    assert!(told(DRAM_ALONE, of_policy)[0].ends_with(why));
-    assert_eq!(told(DRAM_ALONE, &[flash, policy, of_policy[0]]), [""; 0]);
+    assert_no_effect(DRAM_ALONE, rest, why, &[flash]);
+    assert!(warnings(DRAM_ALONE, of_policy)[0].ends_with(why));
+    assert_eq!(warnings(DRAM_ALONE, &[flash, policy, of_policy[0]]), [""; 0]);
 }
 
 #[test]
-fn keys_of_an_engine_or_policy_that_flash_does_not_have_were_ignored_silently() {
+fn keys_of_unused_flash_engine_or_policy_are_warned_about() {
     let flash = ["cache_config.nvmCacheSizeMB=64"];
-    let last = |changes: &[&str]| told(DRAM_ALONE, &[&flash, changes].concat()).pop().unwrap_or_default();
+    let last = |changes: &[&str]| warnings(DRAM_ALONE, &[&flash, changes].concat()).pop().unwrap_or_default();
     for (change, beside, why) in [
         ("navyBigHashBucketSize=8192", "navyBigHashSizePct=0", "navyBigHashSizePct is 0"),
         ("navyDataChecksum=false", "navyBigHashSizePct=100", "navyBigHashSizePct is 100"),
@@ -71,7 +71,7 @@ fn keys_of_an_engine_or_policy_that_flash_does_not_have_were_ignored_silently() 
             "navyRegionPolicy is not `blockcache`",
         ),
         ("navyRegionPolicyConfig.caching=lru", "navyRegionPolicy=mcdipper", "navyRegionPolicy is neither"),
-        ("navyRegionSizeMB=4", "navyRegionPolicy=ripq", "navyRegionPolicy has regions of"),
+        ("navyRegionSizeMB=4", "navyRegionPolicy=ripq", "with navyRegionPolicy the region size"),
         ("devicePlacementHandles=[]", "navyBlockSize=4096", "deviceEnableFDP is false"),
         ("flashBuffered=true", "navyBlockSize=4096", "nvmCachePaths is empty"),
     ] {
@@ -81,23 +81,23 @@ fn keys_of_an_engine_or_policy_that_flash_does_not_have_were_ignored_silently() 
 }
 
 #[test]
-fn keys_of_a_dram_that_is_otherwise_were_ignored_silently() {
+fn keys_of_unused_dram_features_are_warned_about() {
     let rebalance = ["cache_config.poolRebalanceIntervalSec=1"];
     let stays = "poolRebalanceIntervalSec is 0, no memory moves between size classes";
     let keys = ["cache_config.moveOnSlabRelease=true", "cache_config.rebalanceMinSlabs=3"];
-    unheeded(DRAM_ALONE, &keys, stays, &rebalance);
+    assert_no_effect(DRAM_ALONE, &keys, stays, &rebalance);
     let hits = ["cache_config.poolRebalanceIntervalSec=1", "cache_config.rebalanceStrategy=hits"];
-    unheeded(DRAM_ALONE, &["cache_config.rebalanceDiffRatio=0.5"], stays, &hits);
+    assert_no_effect(DRAM_ALONE, &["cache_config.rebalanceDiffRatio=0.5"], stays, &hits);
     let of_2q = ["cache_config.lru2qHotPct=30", "cache_config.lru2qColdPct=30"];
-    unheeded(DRAM_ALONE, &of_2q, "allocator is not LRU2Q", &["cache_config.allocator=LRU2Q"]);
+    assert_no_effect(DRAM_ALONE, &of_2q, "allocator is not LRU2Q", &["cache_config.allocator=LRU2Q"]);
     let sieve = ["cache_config.allocator=SIEVE", "cache_config.lruRefreshSec=5"];
-    assert!(told(DRAM_ALONE, &sieve)[0].starts_with("cache_config.lruRefreshSec: has no effect"));
+    assert!(warnings(DRAM_ALONE, &sieve)[0].starts_with("cache_config.lruRefreshSec: has no effect"));
     let sizes = ["cache_config.allocSizes=[128,1024]", "cache_config.maxAllocSize=4096"];
-    assert!(told(DRAM_ALONE, &sizes)[0].starts_with("cache_config.maxAllocSize: has no effect"));
+    assert!(warnings(DRAM_ALONE, &sizes)[0].starts_with("cache_config.maxAllocSize: has no effect"));
 }
 
 #[test]
-fn keys_of_a_replay_were_ignored_silently_by_a_generator() {
+fn replay_keys_with_generator_are_warned_about() {
     let keys = [
         "test_config.repeatTraceReplay=true",
         "test_config.timestampFactor=7",
@@ -108,12 +108,12 @@ fn keys_of_a_replay_were_ignored_silently_by_a_generator() {
     for key in keys {
         let name = key.split('=').next().unwrap();
         assert_eq!(
-            told(DRAM_ALONE, &[key]),
+            warnings(DRAM_ALONE, &[key]),
             [format!("{name}: has no effect: this generator reads no trace")]
         );
-        assert_eq!(told(REPLAY, &[key]), [""; 0]);
+        assert_eq!(warnings(REPLAY, &[key]), [""; 0]);
     }
-    let pieces = told(REPLAY, &["test_config.cachePieceSize=7"]);
+    let pieces = warnings(REPLAY, &["test_config.cachePieceSize=7"]);
     assert_eq!(
         pieces,
         ["test_config.cachePieceSize: has no effect: only for the generator `piecewise-replay`"]
@@ -121,23 +121,25 @@ fn keys_of_a_replay_were_ignored_silently_by_a_generator() {
 }
 
 #[test]
-fn keys_of_a_generator_were_ignored_silently_in_a_replay() {
+fn generator_keys_in_replay_are_warned_about() {
     for key in
         ["getRatio=0.5", "loneSetRatio=0.5", "numKeys=5", "keySizeRange=[8, 9]", "opPoolDistribution=[2.0]"]
     {
         let (name, change) = (key.split('=').next().unwrap(), format!("test_config.{key}"));
         let changes = [change.as_str(), "test_config.keySizeRangeProbability=[1.0]"];
-        let said = told(REPLAY, &changes[..if name == "keySizeRange" { 2 } else { 1 }]);
+        let said = warnings(REPLAY, &changes[..if name == "keySizeRange" { 2 } else { 1 }]);
         let why = ": has no effect: a replay requests what is in its trace";
         assert!(said[0].starts_with(&format!("test_config.{name}")) && said[0].ends_with(why), "{said:?}");
     }
     let pool = "test_config.poolDistributions=[{\"getRatio\": 0.5}]";
-    assert!(told(REPLAY, &[pool])[0].starts_with("test_config.poolDistributions[0].getRatio: has no effect"));
+    assert!(
+        warnings(REPLAY, &[pool])[0].starts_with("test_config.poolDistributions[0].getRatio: has no effect")
+    );
 }
 
 #[test]
-fn keys_of_a_run_beside_what_they_need_were_ignored_silently() {
-    unheeded(
+fn run_keys_without_their_condition_are_warned_about() {
+    assert_no_effect(
         DRAM_ALONE,
         &["test_config.maxInconsistencyCount=3"],
         "checkConsistency is false",
@@ -147,18 +149,33 @@ fn keys_of_a_run_beside_what_they_need_were_ignored_silently() {
             "test_config.valSizeRangeProbability=[1]",
         ],
     );
-    unheeded(DRAM_ALONE, &["test_config.opDelayNs=9"], "opDelayBatch is 0", &["test_config.opDelayBatch=1"]);
-    unheeded(DRAM_ALONE, &["test_config.opDelayBatch=9"], "opDelayNs is 0", &["test_config.opDelayNs=1"]);
+    assert_no_effect(
+        DRAM_ALONE,
+        &["test_config.opDelayNs=9"],
+        "opDelayBatch is 0",
+        &["test_config.opDelayBatch=1"],
+    );
+    assert_no_effect(
+        DRAM_ALONE,
+        &["test_config.opDelayBatch=9"],
+        "opDelayNs is 0",
+        &["test_config.opDelayNs=1"],
+    );
     let rate = "test_config.opRatePerSec=9";
-    unheeded(DRAM_ALONE, &["test_config.opRateBurstSize=9"], "opRatePerSec is 0, there is no limit", &[rate]);
+    assert_no_effect(
+        DRAM_ALONE,
+        &["test_config.opRateBurstSize=9"],
+        "opRatePerSec is 0, there is no limit",
+        &[rate],
+    );
     let written = "populateItem is false, values are not written";
     let zeros = ["test_config.populateItem=false", "test_config.valueCompressibility=0.5"];
     assert_eq!(
-        told(DRAM_ALONE, &zeros),
+        warnings(DRAM_ALONE, &zeros),
         [format!("test_config.valueCompressibility: has no effect: {written}")]
     );
     let walk = "test_config.dramIteratorSleepMs=5";
-    unheeded(
+    assert_no_effect(
         DRAM_ALONE,
         &[walk],
         "dramIteratorMode is `disabled`",
@@ -167,14 +184,16 @@ fn keys_of_a_run_beside_what_they_need_were_ignored_silently() {
 }
 
 #[test]
-fn keys_of_a_distribution_that_others_replace_were_ignored_silently() {
+fn replaced_distribution_keys_are_warned_about() {
     let pool = r#"test_config.poolDistributions=[{"getRatio": 1, "keySizeRange": [8, 9], "keySizeRangeProbability": [1]}]"#;
-    let said = told(DRAM_ALONE, &[pool]);
+    let said = warnings(DRAM_ALONE, &[pool]);
     let keys = "test_config.keySizeRange, keySizeRangeProbability, getRatio";
     assert_eq!(said, [format!("{keys}: has no effect: poolDistributions replaces it")]);
     let chain =
         ["test_config.chainedItemLengthRange=[1]", "test_config.chainedItemLengthRangeProbability=[1]"];
-    assert!(told(DRAM_ALONE, &chain).iter().all(|it| it.ends_with("has no effect: addChainedRatio is 0")));
-    let legacy = told(DRAM_ALONE, &["test_config.useLegacyKeyGen=true"]);
+    assert!(
+        warnings(DRAM_ALONE, &chain).iter().all(|it| it.ends_with("has no effect: addChainedRatio is 0"))
+    );
+    let legacy = warnings(DRAM_ALONE, &["test_config.useLegacyKeyGen=true"]);
     assert_eq!(legacy, ["test_config.useLegacyKeyGen: has no effect: there are no popularityBuckets"]);
 }

@@ -1,68 +1,68 @@
-//! A disk with one head.
+//! A model of a disk with one head.
 
-/// What an operation costs.
+/// Cost of disk operations.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DiskModel {
-    /// To move the head and wait for the sector, unless the operation begins where the last one ended.
+    /// Seek and rotation time, unless the operation starts where the previous one ended.
     pub seek_ns: u64,
-    /// While the head is there.
+    /// Transfer rate.
     pub bytes_per_second: u64,
 }
 
 impl Default for DiskModel {
-    /// 7,200 turns a minute: 7 ms, then 150 MB/s.
+    /// A disk at 7,200 rpm: 7 ms per seek, then 150 MB/s.
     fn default() -> Self {
         Self { seek_ns: 7_000_000, bytes_per_second: 150_000_000 }
     }
 }
 
-/// The disk and what was asked of it.
+/// The disk and its counters.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Disk {
     model: DiskModel,
     head_byte: u64,
-    /// Operations that read.
+    /// Read operations.
     pub reads: u64,
-    /// Operations that wrote.
+    /// Write operations.
     pub writes: u64,
     /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// Operations that began where the one before had ended.
+    /// Operations that started where the previous one ended.
     pub without_seek: u64,
-    /// Time spent.
+    /// Busy time.
     pub busy_ns: u64,
 }
 
 impl Disk {
-    /// An idle disk.
+    /// Creates an idle disk.
     #[must_use]
     pub fn new(model: DiskModel) -> Self {
         Self { model, ..Self::default() }
     }
 
-    /// One operation that reads.
+    /// Counts a read operation.
     pub fn read(&mut self, first_byte: u64, bytes: u64) {
         self.reads += 1;
         self.read_bytes += bytes;
         self.move_head(first_byte, bytes);
     }
 
-    /// One operation that writes.
+    /// Counts a write operation.
     pub fn write(&mut self, first_byte: u64, bytes: u64) {
         self.writes += 1;
         self.written_bytes += bytes;
         self.move_head(first_byte, bytes);
     }
 
-    /// Operations of both kinds.
+    /// Reads and writes.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.reads + self.writes
     }
 
-    /// Counts anew; the head stays where it is.
+    /// Resets the counters and keeps the head position.
     pub fn zero(&mut self) {
         *self = Self { model: self.model, head_byte: self.head_byte, ..Self::default() };
     }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seek_is_paid_only_where_the_head_is_not() {
+    fn operation_at_the_head_position_has_no_seek() {
         let mut disk = Disk::new(DiskModel { seek_ns: 100, bytes_per_second: 1_000_000_000 });
         disk.read(4096, 10);
         assert_eq!(disk.busy_ns, 110);

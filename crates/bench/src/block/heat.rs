@@ -1,4 +1,4 @@
-//! Which sets cause the disk's work, and when.
+//! Heat map of the disk work by set and time.
 
 use block::sets::Sets;
 use plotters::prelude::*;
@@ -7,18 +7,18 @@ use super::replay::Summary;
 use crate::chart::{Chart, Line};
 use crate::palette::FONT;
 
-/// Rows of the picture; each is as many sets as it takes.
+/// Rows of the map; each covers several sets.
 const ROWS: usize = 64;
-/// Columns of the picture, at most; with more, two become one.
+/// Maximum number of columns; beyond it, columns are merged in pairs.
 const COLUMNS: usize = 96;
-/// Requests of a column to begin with.
+/// Initial number of requests in a column.
 const REQUESTS: usize = 256;
 const SIZE: (u32, u32) = (820, 480);
 
-/// Blocks missed and cleaned, over sets and requests.
+/// Blocks missed and cleaned, by set and request number.
 pub struct HeatMap {
     sets: usize,
-    /// Of all sets, at the last column.
+    /// Work of each row up to the last column.
     before: Vec<u64>,
     columns: Vec<Vec<u64>>,
     requests_a_column: usize,
@@ -26,7 +26,7 @@ pub struct HeatMap {
 }
 
 impl HeatMap {
-    /// An empty picture of these sets.
+    /// Creates an empty map for `sets`.
     #[must_use]
     pub fn new(sets: &Sets) -> Self {
         let mut map = Self {
@@ -40,13 +40,13 @@ impl HeatMap {
         map
     }
 
-    /// Requests that still fit into this column; at least one.
+    /// Requests until the column is full, at least one.
     #[must_use]
     pub fn until_next_column(&self) -> usize {
         (self.requests_a_column - self.in_column).max(1)
     }
 
-    /// So many requests were made.
+    /// Records that `requests` requests were made.
     pub fn note(&mut self, sets: &Sets, requests: usize) {
         self.in_column += requests;
         if self.in_column < self.requests_a_column {
@@ -78,10 +78,10 @@ impl HeatMap {
         rows
     }
 
-    /// The picture as an SVG file's text: time to the right, sets upwards, work as darkness.
+    /// Draws the map as the text of an SVG file: time to the right, sets upwards, darker for more work.
     ///
     /// # Errors
-    /// What the drawing library says.
+    /// The drawing library failed.
     pub fn svg(&self, title: &str) -> Result<String, Box<dyn std::error::Error>> {
         let mut svg = String::new();
         {
@@ -107,7 +107,7 @@ impl HeatMap {
             let cells = self.columns.iter().enumerate().flat_map(|(column, works)| {
                 works.iter().enumerate().filter(|(_, work)| **work > 0).map(move |(row, work)| {
                     let (x, y) = (column as f64 * width, row as f64 * height);
-                    // The root: half of the ink for a quarter of the work shows the quiet sets too.
+                    // The square root makes sets with little work visible.
                     let share = (*work as f64 / most).sqrt();
                     Rectangle::new([(x, y), (x + width, y + height)], shade(share).filled())
                 })
@@ -119,13 +119,13 @@ impl HeatMap {
     }
 }
 
-/// From white to dark red.
+/// Colour from white to dark red.
 fn shade(share: f64) -> RGBColor {
     let part = |from: f64, to: f64| (from + (to - from) * share) as u8;
     RGBColor(part(255.0, 140.0), part(245.0, 20.0), part(235.0, 10.0))
 }
 
-/// How much of the disk's work how much of the sets cause, the busiest first.
+/// Chart of the share of the disk's work over the share of the sets, the busiest first.
 #[must_use]
 pub fn distribution<'a>(named: impl IntoIterator<Item = (&'a str, &'a Summary)>) -> Chart {
     let lines = named.into_iter().map(|(name, summary)| {
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_hold_what_happened_in_their_time_however_often_they_are_halved() {
+    fn heat_map_columns_keep_all_work_when_merged() {
         let mut sets = Sets::new(Preset::V2.config(128 << 20)).expect("a preset");
         let mut map = HeatMap::new(&sets);
         for block in 0..100_000_u64 {

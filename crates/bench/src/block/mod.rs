@@ -1,8 +1,8 @@
-//! Block traces against the block cache, in virtual time.
+//! Replays block traces on the block cache in virtual time.
 //!
-//! [`replay`] drives the very core that a volume runs on, without devices: what is hit, what goes to the disk, and what the
-//! head of the disk spends on it ([`disk`]). [`source`] is where requests come from, [`run`] puts several caches under the
-//! same ones, [`mod@record`] puts them into a file, [`heat`] draws which sets worked when, [`report`] tells what came of it.
+//! [`replay`] drives the core of a block cache volume without devices and counts hits, disk operations, and the time of the
+//! disk ([`disk`]). [`source`] provides requests, [`run`] replays them on several caches, [`mod@record`] writes them to a file,
+//! [`heat`] draws the work of the sets, and [`report`] formats the results.
 
 pub mod disk;
 pub mod heat;

@@ -1,4 +1,4 @@
-//! Blocks that the cache has in part, as a volume keeps them: a write of some sectors need not read the others from the disk.
+//! Partially cached blocks, as in a volume: a write of some sectors does not read the other sectors from the disk.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -8,12 +8,12 @@ use block::volume::SECTOR_BYTES;
 use block::volume::layout::partial_limit;
 use block::volume::record::Sectors;
 
-/// Which sectors are there of blocks that lack some.
+/// The valid sectors of partially cached blocks.
 pub(super) struct PartialBlocks {
     sectors: HashMap<Slot, Sectors>,
-    /// What a request has written so far; it counts when all of it is there.
+    /// Changes of the current request, which are applied when all its writes are done.
     written: Vec<(Slot, Option<Sectors>)>,
-    /// Blocks that may lack some: a volume has room for no more.
+    /// Maximum number of partial blocks of a volume.
     limit: usize,
     block_bytes: u64,
     sector_bytes: u64,
@@ -22,7 +22,7 @@ pub(super) struct PartialBlocks {
 
 impl PartialBlocks {
     pub fn of(geometry: &Geometry) -> Self {
-        // No volume has blocks so large that their sectors are too many to be told apart.
+        // Sectors are enlarged if a block has more than the bitmap has bits. Volumes do not have such blocks.
         let sector_bytes = SECTOR_BYTES.max(geometry.block_bytes / u128::BITS);
         let limit = if sector_bytes > SECTOR_BYTES { 0 } else { partial_limit(geometry.slots()) };
         Self {
@@ -35,27 +35,28 @@ impl PartialBlocks {
         }
     }
 
-    /// The block in `slot` left, or all of it is there.
+    /// Drops the partial state of `slot`: the block was removed or is complete.
     pub fn forget(&mut self, slot: Slot) {
         self.sectors.remove(&slot);
     }
 
-    /// Whether these bytes of the disk are there, of the block in `slot`.
+    /// Whether these bytes of the disk are valid in `slot`.
     pub fn has(&self, slot: Slot, bytes: &Range<u64>) -> bool {
         self.sectors.get(&slot).is_none_or(|there| there.contains(self.touched(bytes)))
     }
 
-    /// The block in `slot` is going to be written, on flash `alone` or on the disk too. The sectors that are there.
+    /// Returns the valid sectors of `slot` before a write. `alone`: the write goes only to flash.
     pub fn begin_write(&mut self, slot: Slot, alone: bool) -> Sectors {
         let there = self.sectors.get(&slot).copied().unwrap_or(self.whole);
-        // What the disk gets too, a volume takes out of the cache while it is written.
+        // A write that also goes to the disk invalidates the cached block until it completes.
         if !alone {
             self.forget(slot);
         }
         there
     }
 
-    /// Bytes of the block in `slot` are written, of which flash had `there`. Whether the disk has to be read first for the rest.
+    /// Records a write to `slot`, which had the valid sectors `there`. Returns whether the rest of the block must be read from
+    /// the disk first.
     pub fn write(&mut self, slot: Slot, there: Sectors, bytes: &Range<u64>) -> bool {
         let was_whole = there.contains(self.whole);
         let there = there.with(self.touched(bytes));
@@ -66,14 +67,14 @@ impl PartialBlocks {
         !is_whole && !stays
     }
 
-    /// Whether one block more may lack sectors: what the request itself brings in counts.
+    /// Whether one more block can be partial, including those of this request.
     fn has_room(&self) -> bool {
         let is_new =
             |(slot, there): &&(Slot, Option<Sectors>)| there.is_some() && !self.sectors.contains_key(slot);
         self.sectors.len() + self.written.iter().filter(is_new).count() < self.limit
     }
 
-    /// The request has ended.
+    /// Applies the changes of the request.
     pub fn end_writes(&mut self) {
         for (slot, there) in self.written.drain(..) {
             match there {
@@ -83,7 +84,7 @@ impl PartialBlocks {
         }
     }
 
-    /// The runs of bytes that are there of `block`, which is in `slot`.
+    /// The valid byte ranges of `block` in `slot`.
     pub fn runs(&self, slot: Slot, block: u64) -> impl Iterator<Item = Range<u64>> + use<> {
         let there = self.sectors.get(&slot).copied();
         let (start, block_bytes, sector_bytes) =
@@ -93,7 +94,7 @@ impl PartialBlocks {
         parts.chain(there.is_none().then_some(start..start + block_bytes))
     }
 
-    /// The sectors of a block that `bytes` of the disk, which lie within it, touch.
+    /// The sectors of a block that overlap `bytes` of the disk, which lie within the block.
     fn touched(&self, bytes: &Range<u64>) -> Sectors {
         let start = bytes.start / self.block_bytes * self.block_bytes;
         let first = (bytes.start - start) / self.sector_bytes;

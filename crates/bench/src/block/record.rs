@@ -1,4 +1,4 @@
-//! Requests into a new trace.
+//! Writes requests to a new trace.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use workload::trace::write::WriteError;
 use super::source::{After, BlockTraceError, Source};
 use crate::run::stop::Stop;
 
-/// Why there is no new trace.
+/// Error of a recording.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
@@ -19,15 +19,15 @@ pub enum RecordError {
     /// The file cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// Somebody ended it.
+    /// The recording was stopped.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// Writes all of `source` into the new file `path`; `advance` hears the number of requests so far.
+/// Writes all requests of `source` to the new file `path`. `advance` receives the number of requests so far.
 ///
 /// # Errors
-/// Requests that cannot be read, a file that cannot be written, an interruption. There is no file then.
+/// The requests cannot be read, the file cannot be written, or the recording was stopped. The file is removed.
 pub fn record(
     source: &mut Source,
     path: &Path,
@@ -50,7 +50,7 @@ pub fn record(
     }
 }
 
-/// What was written, as the result file has it.
+/// The counters of the written trace for the result file.
 #[must_use]
 pub fn json(written: &BlockWritten) -> Value {
     json!({

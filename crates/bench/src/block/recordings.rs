@@ -1,4 +1,4 @@
-//! Recorded requests, where they are at hand: what must hold beside generated ones.
+//! Tests with recorded block traces, which are skipped if the files are absent.
 
 #![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
 
@@ -18,7 +18,7 @@ fn recording(name: &str) -> Option<PathBuf> {
     };
     let found = named.or_else(beside).map(|folder| folder.join(name)).filter(|file| file.is_file());
     if found.is_none() {
-        println!("skipped: {name} is not here");
+        println!("skipped: the trace {name} is not available");
     }
     found
 }
@@ -30,7 +30,7 @@ fn replay(file: &Path, configs: &[SetsConfig]) -> Vec<Summary> {
 }
 
 #[test]
-fn on_a_database_the_mid_point_is_never_below_lru() {
+fn midpoint_insertion_on_database_trace_hits_as_often_as_lru() {
     let Some(file) = recording("block/local-mariadb-sysbench-Q.csv.gz") else { return };
     for cache_mib in [16, 48, 128] {
         let two_queues = Preset::V3.config(cache_mib << 20);
@@ -43,7 +43,7 @@ fn on_a_database_the_mid_point_is_never_below_lru() {
 }
 
 #[test]
-fn on_streams_the_disk_is_asked_no_oftener_than_without_a_cache() {
+fn write_bypass_on_streams_needs_no_more_disk_operations() {
     let Some(file) = recording("libcachesim/cloudPhysicsIO.vscsi.zst") else { return };
     for preset in [Preset::V2, Preset::V3] {
         let mut config = preset.config(48 << 20);
@@ -51,6 +51,6 @@ fn on_streams_the_disk_is_asked_no_oftener_than_without_a_cache() {
         let summary = &replay(&file, &[config])[0];
         let ratio = summary.disk.operations() as f64 / summary.bare.operations() as f64;
         assert!(ratio <= 1.05, "{preset:?}: {ratio:.3}");
-        assert!(summary.counters.uncached_sequential_writes > 0, "streams are told");
+        assert!(summary.counters.uncached_sequential_writes > 0, "sequential streams are detected");
     }
 }

@@ -1,10 +1,9 @@
-//! A trace against the core of the block cache.
+//! Replays a block trace on the core of the block cache.
 //!
-//! Requests come in order and each is done before the next; cleaning that the core asks for is done at once, between
-//! requests, and in every second in which nobody asks for anything. Blocks of one request that lie side by side on the disk
-//! and go there the same way are one operation, as are the blocks of one cleaning, where all of each is there. A block written
-//! in part is kept in part, as the volume does, and read first only where that has no room for more of them; of one that is
-//! written to the disk, only what was asked for.
+//! Each request completes before the next. Cleaning is done between requests, and in each second without requests. Adjacent
+//! blocks of a request with the same disk operation are merged into one, and so are the complete blocks of a cleaning. A
+//! partially written block stays partial, as in a volume, and is read first only if the limit of partial blocks is reached. A
+//! write to the disk covers only the requested bytes.
 
 use std::ops::Range;
 
@@ -15,23 +14,23 @@ use workload::block::{BlockKind, BlockRequest};
 use super::disk::{Disk, DiskModel};
 use super::partial::PartialBlocks;
 
-/// A cache over a disk, in virtual time.
+/// A block cache over a disk, in virtual time.
 pub struct Replay {
     sets: Sets,
     partial: PartialBlocks,
     streams: Streams,
     disk: Disk,
-    /// What the disk would have been asked without a cache.
+    /// The disk's work without a cache.
     bare: Disk,
     requests: u64,
-    /// What the last request asked the disk for, as one run.
+    /// The disk range that waits to be merged with the next one.
     run: Run,
-    /// The time of the last request; `None` before the first.
+    /// Second of the last request; `None` before the first.
     seconds: Option<u64>,
     highest_dirty: u64,
 }
 
-/// Bytes side by side that wait to become one operation.
+/// Adjacent bytes that become one disk operation.
 #[derive(Debug, Clone, Default)]
 struct Run {
     bytes: Range<u64>,
@@ -45,36 +44,36 @@ enum RunKind {
     Write,
 }
 
-/// What a replay came to.
+/// Results of a replay.
 #[derive(Debug, Clone)]
 pub struct Summary {
-    /// Requests replayed while counting.
+    /// Requests after the warm-up.
     pub requests: u64,
-    /// Flashcache's statistics.
+    /// Flashcache's counters.
     pub counters: Counters,
-    /// What the disk did.
+    /// Work of the disk.
     pub disk: Disk,
-    /// What it would have done without a cache.
+    /// Work of the disk without a cache.
     pub bare: Disk,
-    /// Share of the disk's work that the busier half of the sets caused.
+    /// Share of the disk's work that the busier half of the sets causes.
     pub busier_half: f64,
-    /// The same, counting misses alone.
+    /// The same share for misses alone.
     pub busier_half_misses: f64,
-    /// For each set, blocks that it missed and blocks that it had cleaned.
+    /// Missed blocks and cleaned blocks of each set.
     pub by_set: Vec<(u64, u64)>,
     /// Dirty blocks at the end.
     pub dirty_blocks: u64,
-    /// Dirty blocks at the worst moment.
+    /// Peak of dirty blocks.
     pub highest_dirty_blocks: u64,
     /// Blocks cached at the end.
     pub held_blocks: u64,
 }
 
 impl Replay {
-    /// An empty cache over an idle disk.
+    /// Creates an empty cache over an idle disk.
     ///
     /// # Errors
-    /// If a setting is out of bounds.
+    /// A setting is out of bounds.
     pub fn new(config: SetsConfig, disk: DiskModel) -> Result<Self, ConfigError> {
         Ok(Self {
             sets: Sets::new(config)?,
@@ -89,13 +88,13 @@ impl Replay {
         })
     }
 
-    /// The cache.
+    /// The sets of the cache.
     #[must_use]
     pub fn sets(&self) -> &Sets {
         &self.sets
     }
 
-    /// Begins all counts anew: the cache is warm.
+    /// Resets all counters at the end of the warm-up.
     pub fn zero_counts(&mut self) {
         self.sets.zero_counters();
         self.disk.zero();
@@ -104,7 +103,7 @@ impl Replay {
         self.highest_dirty = self.sets.dirty_blocks();
     }
 
-    /// One request.
+    /// Replays one request.
     pub fn request(&mut self, request: &BlockRequest) {
         self.requests += 1;
         self.pass_time(request.time_ns / 1_000_000_000);
@@ -117,7 +116,7 @@ impl Replay {
         self.clean();
     }
 
-    /// What it came to since the counts began.
+    /// Results since the counters were reset.
     #[must_use]
     pub fn summary(&self) -> Summary {
         let sets = self.sets.geometry().sets;
@@ -142,15 +141,15 @@ impl Replay {
         }
     }
 
-    /// Seconds go by one after the other, each with the cleaning that it allows, as they do for a volume that nobody asks for
-    /// anything. What has nothing to clean does not wait for them.
+    /// Advances the time in steps, with the cleaning that becomes due, as a volume does without requests. If nothing is dirty,
+    /// the time advances in one step.
     fn pass_time(&mut self, seconds: u64) {
         let Some(mut now) = self.seconds else {
             self.seconds = Some(seconds);
             return self.sets.age(seconds);
         };
         let idle_seconds = self.sets.tuning().idle_seconds;
-        // So long that one slot at least is looked at: a gap may be of years.
+        // Long enough that each step examines at least one slot, because a gap can be years long.
         let step = u64::from((idle_seconds / self.sets.geometry().slots()).max(1));
         while now < seconds {
             let waits = self.sets.dirty_blocks() > 0 && idle_seconds > 0;
@@ -186,7 +185,7 @@ impl Replay {
                 self.partial.forget(slot);
                 self.sets.counters_mut().ssd_writes += 1;
             }
-            self.ask_disk(RunKind::Read, self.bytes_of(block));
+            self.use_disk(RunKind::Read, self.bytes_of(block));
         }
         self.end_run();
     }
@@ -195,7 +194,7 @@ impl Replay {
         self.bare.write(request.first_byte, request.bytes);
         let admit = self.admit(request, |tuning| tuning.write_bypass_bytes);
         let alone = self.sets.tuning().mode.keeps_dirty();
-        // All blocks find their places, then the disk is read, then it is written.
+        // All slots are assigned first, then the disk is read, then it is written.
         let (mut to_flash, mut to_disk) = (Vec::new(), Vec::new());
         for block in request.blocks(self.block_bytes()) {
             let asked = self.part_of(block, request);
@@ -224,13 +223,13 @@ impl Replay {
             self.write_flash(slot, old, block, &self.part_of(block, request));
         }
         self.partial.end_writes();
-        to_disk.into_iter().for_each(|bytes| self.ask_disk(RunKind::Write, bytes));
+        to_disk.into_iter().for_each(|bytes| self.use_disk(RunKind::Write, bytes));
         self.end_run();
         self.highest_dirty = self.highest_dirty.max(self.sets.dirty_blocks());
     }
 
-    /// The block's new bytes go to flash over what it has of it, which are these sectors of the `old` content, and over the disk's
-    /// where the rest cannot be left out.
+    /// Writes the bytes to flash. `old` are the valid sectors of the slot. The rest of the block is read from the disk if it
+    /// cannot stay invalid.
     fn write_flash(&mut self, slot: Slot, old: Option<Sectors>, block: u64, bytes: &Range<u64>) {
         let whole = self.bytes_of(block);
         if old.is_some() && *bytes != whole {
@@ -242,11 +241,11 @@ impl Replay {
         self.sets.counters_mut().ssd_writes += 1;
     }
 
-    /// Whole blocks leave the cache; those discarded in part stay.
+    /// Removes the blocks that are discarded completely; others stay cached.
     fn discard(&mut self, request: &BlockRequest) {
         let block_bytes = u64::from(self.block_bytes());
         let whole = request.first_byte.div_ceil(block_bytes)..request.end_byte() / block_bytes;
-        // Whole disks are discarded, of which the cache holds little.
+        // A discard of a whole disk covers more blocks than the cache has.
         let held: Vec<Slot> =
             if whole.end.saturating_sub(whole.start) > u64::from(self.sets.geometry().slots()) {
                 let lies_within = |word: Word| word.block().is_some_and(|block| whole.contains(&block));
@@ -262,7 +261,7 @@ impl Replay {
 
     fn drop_stale(&mut self, slot: Option<Slot>) {
         if let Some(slot) = slot {
-            assert!(self.sets.forget(slot), "nothing is under way between requests");
+            assert!(self.sets.forget(slot), "no request is in flight");
             self.partial.forget(slot);
         }
     }
@@ -272,14 +271,14 @@ impl Replay {
             self.sets.counters_mut().ssd_reads += cleaning.slots.len() as u64;
             for (block, &slot) in (cleaning.first_block..).zip(&cleaning.slots) {
                 let runs = self.partial.runs(slot, block);
-                runs.for_each(|bytes| self.ask_disk(RunKind::Write, bytes));
+                runs.for_each(|bytes| self.use_disk(RunKind::Write, bytes));
             }
             self.end_run();
             self.sets.end_cleaning(&cleaning, true);
         }
     }
 
-    fn ask_disk(&mut self, kind: RunKind, bytes: Range<u64>) {
+    fn use_disk(&mut self, kind: RunKind, bytes: Range<u64>) {
         if !self.run.bytes.is_empty() && self.run.kind == kind && self.run.bytes.end == bytes.start {
             self.run.bytes.end = bytes.end;
             return;
@@ -302,7 +301,7 @@ impl Replay {
         block * block_bytes..(block + 1) * block_bytes
     }
 
-    /// What `request` asks of `block`.
+    /// The part of `block` that `request` covers.
     fn part_of(&self, block: u64, request: &BlockRequest) -> Range<u64> {
         let whole = self.bytes_of(block);
         whole.start.max(request.first_byte)..whole.end.min(request.end_byte())
@@ -313,7 +312,7 @@ impl Replay {
     }
 }
 
-/// The share of the work that the busier half of the sets does; of an odd number, the middle one counts half.
+/// Share of the work of the busier half of the sets; with an odd number the middle one counts half.
 fn busier_half(work: impl Iterator<Item = u64>) -> f64 {
     let mut work: Vec<u64> = work.collect();
     let all: u64 = work.iter().sum();
@@ -338,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn missed_blocks_of_one_request_are_one_operation_and_hits_split_it() {
+    fn read_merges_adjacent_misses_and_is_split_by_hits() {
         let mut replay = replay(Preset::V2.config(4 << 20));
         replay.request(&ask(BlockKind::Read, 4096, 4096));
         assert_eq!(replay.disk.reads, 1);
@@ -350,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_written_in_part_is_read_when_more_of_it_is_asked_for() {
+    fn partial_block_is_filled_from_disk_on_read_of_missing_sectors() {
         let mut replay = replay(Preset::V2.config(4 << 20));
         replay.request(&ask(BlockKind::Write, 512, 512));
         replay.request(&ask(BlockKind::Write, 1024, 512));
@@ -358,23 +357,22 @@ mod tests {
         assert_eq!((replay.disk.reads, replay.disk.writes), (0, 0));
         replay.request(&ask(BlockKind::Read, 0, 1024));
         replay.request(&ask(BlockKind::Read, 0, 4096));
-        assert_eq!(replay.disk.reads, 1, "now all of it is there");
+        assert_eq!(replay.disk.reads, 1, "the block is complete now");
     }
 
     #[test]
-    fn more_blocks_than_can_be_kept_in_part_are_read_first() {
+    fn partial_blocks_beyond_the_limit_are_read_first() {
         let mut replay = replay(Preset::V2.config(4 << 20));
         (0..40).for_each(|block| replay.request(&ask(BlockKind::Write, block * 8192, 512)));
         assert_eq!(replay.disk.reads, 40 - 1024 / 32);
         replay.request(&ask(BlockKind::Write, 4096, 100));
-        assert_eq!(replay.disk.reads, 9, "no sectors");
+        assert_eq!(replay.disk.reads, 9, "the write is not aligned to sectors");
         replay.request(&ask(BlockKind::Write, 4096, 100));
-        assert_eq!(replay.disk.reads, 9, "all of it is there");
+        assert_eq!(replay.disk.reads, 9, "the block is complete");
     }
 
-    /// It was written as one whole block.
     #[test]
-    fn a_block_kept_in_part_is_cleaned_in_its_parts() {
+    fn cleaning_of_partial_block_writes_only_valid_sectors() {
         let mut config = Preset::V2.config(4 << 20);
         config.tuning.dirty_percent = 0;
         config.tuning.mode = block::sets::Mode::WriteBack;
@@ -383,9 +381,9 @@ mod tests {
         assert_eq!((replay.disk.writes, replay.disk.written_bytes, replay.disk.reads), (1, 1024, 0));
     }
 
-    /// Each was a whole block: the disk wrote twice as much, and had to turn back for the half that it had written already.
+    /// Each request writes half a block; the disk must not write whole blocks, nor seek back for the second half.
     #[test]
-    fn parts_of_blocks_that_went_around_the_cache_were_written_as_whole_ones() {
+    fn write_through_and_around_write_only_requested_bytes() {
         let mut through = Preset::V2.config(4 << 20);
         through.tuning.mode = block::sets::Mode::WriteThrough;
         let mut around = through;
@@ -402,7 +400,7 @@ mod tests {
     #[test]
     fn dirty_blocks_above_the_threshold_are_cleaned_with_their_neighbours() {
         let mut replay = replay(Preset::V2.config(2 << 20));
-        // A fifth of 512 is 102: the 103rd is one too many, and its neighbours go with the oldest.
+        // 20 % of 512 blocks are 102. The 103rd starts a cleaning, which includes the neighbours of the oldest block.
         (0..102).for_each(|block| replay.request(&ask(BlockKind::Write, block * 8192, 4096)));
         assert_eq!(replay.disk.writes, 0);
         replay.request(&ask(BlockKind::Write, 4096, 4096));
@@ -410,9 +408,9 @@ mod tests {
         assert_eq!(replay.summary().counters.back_merge, 2);
     }
 
-    /// A gap was one second in which to clean, however long it was, and the first gap was none.
+    /// Idle time before and between requests allows cleaning, however long it is.
     #[test]
-    fn dirty_blocks_that_nobody_used_stayed_dirty_while_nobody_asked_for_anything() {
+    fn idle_dirty_blocks_are_cleaned_during_gaps_between_requests() {
         let outcome = |seconds: &[u64]| {
             let mut replay = replay(Preset::V3.config(64 << 20));
             let mut ask_at = |seconds: u64, kind, first_byte| {
@@ -430,12 +428,15 @@ mod tests {
             (counters.fallow_cleanings, counters.dirty_write_hits, dirty_blocks)
         };
         assert_eq!(outcome(&[]), (1000, 0, 1));
-        assert_eq!(outcome(&(78..10_000).collect::<Vec<_>>()), (1000, 0, 1), "as if somebody had asked");
+        assert_eq!(
+            outcome(&(78..10_000).collect::<Vec<_>>()),
+            (1000, 0, 1),
+            "the same as with a request in each second"
+        );
     }
 
-    /// It took hours to pass 500 years.
     #[test]
-    fn blocks_that_are_idle_after_many_years_were_waited_for_second_by_second() {
+    fn pass_time_over_500_years_is_fast() {
         let mut config = Preset::V3.config(2 << 20);
         config.tuning.idle_seconds = u32::MAX;
         let mut replay = replay(config);
@@ -448,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn discarded_blocks_leave_and_dirty_ones_are_not_written() {
+    fn discard_removes_whole_blocks_without_writing_dirty_ones() {
         let mut replay = replay(Preset::V3.config(2 << 20));
         replay.request(&ask(BlockKind::Write, 0, 8192));
         replay.request(&ask(BlockKind::Discard, 0, 6000));
@@ -457,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_sector_that_a_trace_may_ask_for_has_a_block() {
+    fn write_to_the_last_allowed_sector_is_cached() {
         let mut config = Preset::V3.config(2 << 20);
         config.geometry.block_bytes = 512;
         let mut replay = replay(config);
@@ -465,9 +466,8 @@ mod tests {
         assert_eq!(replay.sets.dirty_blocks(), 1);
     }
 
-    /// Each of its blocks was looked for.
     #[test]
-    fn a_discard_of_a_whole_disk_takes_as_long_as_the_cache_is_large() {
+    fn discard_of_whole_disk_scans_only_cached_blocks() {
         let mut replay = replay(Preset::V2.config(2 << 20));
         (1..4).for_each(|block| replay.request(&ask(BlockKind::Write, block * 4096, 4096)));
         replay.request(&ask(BlockKind::Discard, 4097, 1 << 53));
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn the_busier_half_of_even_and_odd_numbers_of_sets() {
+    fn busier_half_of_even_and_odd_numbers_of_sets() {
         assert!((busier_half([1, 1, 1, 1].into_iter()) - 0.5).abs() < 1e-12);
         assert!((busier_half([4, 0, 0, 4].into_iter()) - 1.0).abs() < 1e-12);
         assert!((busier_half([2, 2, 2].into_iter()) - 0.5).abs() < 1e-12);

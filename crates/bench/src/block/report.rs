@@ -1,4 +1,4 @@
-//! What a replay came to, for people and for scripts.
+//! Results of a replay as JSON and text.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use super::replay::Summary;
 use super::source::BlockTraceStats;
 use crate::report::text::{grouped, noun, was};
 
-/// The result's keys in JSON.
+/// The results as JSON.
 #[must_use]
 pub fn json(name: &str, geometry: &Geometry, summary: &Summary) -> Value {
     let counters: Map<String, Value> =
@@ -46,7 +46,7 @@ pub fn json(name: &str, geometry: &Geometry, summary: &Summary) -> Value {
     })
 }
 
-/// A table for people: a column a cache.
+/// A table with a column for each cache.
 #[must_use]
 pub fn text(named: &[(String, Summary)]) -> String {
     let mut out = String::new();
@@ -86,7 +86,7 @@ pub fn text(named: &[(String, Summary)]) -> String {
     out
 }
 
-/// What was odd about the trace; nothing where all was well.
+/// Irregularities of the trace; empty if there are none.
 #[must_use]
 pub fn oddities(stats: &BlockTraceStats) -> Vec<String> {
     let mut odd = stats.notes.clone();
@@ -110,12 +110,12 @@ pub fn oddities(stats: &BlockTraceStats) -> Vec<String> {
         odd.push(format!("{others} {} {are} for other devices", noun(others, "request")));
     }
     if stats.requests == 0 {
-        odd.push(format!("no request in {} {}", stats.rows, noun(stats.rows, "row")));
+        odd.push(format!("the trace has no request in {} {}", stats.rows, noun(stats.rows, "row")));
     }
     odd
 }
 
-/// What was read of a trace, in JSON.
+/// Statistics of the trace reader as JSON.
 #[must_use]
 pub fn trace_json(stats: &BlockTraceStats) -> Value {
     json!({

@@ -1,4 +1,4 @@
-//! Several caches under the same requests, side by side.
+//! Replays the same requests on several caches.
 
 use block::sets::{ConfigError, SetsConfig};
 
@@ -8,7 +8,7 @@ use super::replay::{Replay, Summary};
 use super::source::{After, BlockTraceError, Source};
 use crate::run::stop::Stop;
 
-/// Why a replay came to no end.
+/// Error of a replay.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
@@ -18,23 +18,23 @@ pub enum ReplayError {
     /// The trace cannot be read.
     #[error(transparent)]
     Trace(#[from] BlockTraceError),
-    /// Somebody ended it.
+    /// The replay was stopped.
     #[error("interrupted")]
     Interrupted,
 }
 
-/// What came of one cache.
+/// Results of one cache.
 pub struct Outcome {
-    /// The counts.
+    /// The counters.
     pub summary: Summary,
-    /// Which sets worked when.
+    /// The work of the sets over time.
     pub heat: HeatMap,
 }
 
-/// Replays `source` against a cache for each of `configs`; `advance` hears the number of requests so far.
+/// Replays `source` on a cache for each of `configs`. `advance` receives the number of requests so far.
 ///
 /// # Errors
-/// Settings out of bounds, a trace that cannot be read, an interruption.
+/// A setting is out of bounds, the trace cannot be read, or the replay was stopped.
 pub fn side_by_side(
     configs: &[SetsConfig],
     disk: DiskModel,
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn side_by_side_is_as_one_by_one() {
+    fn side_by_side_equals_separate_replays() {
         let configs = [Preset::V2, Preset::V3].map(|preset| preset.config(16 << 20));
         let run = |configs: &[SetsConfig]| -> Vec<Summary> {
             let outcomes =
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interruption_ends_it() {
+    fn stop_ends_replay_with_interrupted_error() {
         let stop = Stop::default();
         stop.set(crate::run::stop::StopReason::Interrupt);
         let configs = [Preset::V2.config(16 << 20)];

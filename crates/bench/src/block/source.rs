@@ -1,4 +1,4 @@
-//! Where block requests come from, and where warming up ends.
+//! Sources of block requests, with a warm-up.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ pub use workload::trace::block::{
     BLOCK_FORMATS, BlockFormat, BlockTrace, BlockTraceError, BlockTraceOptions, BlockTraceStats,
 };
 
-/// Requests handed out at a time.
+/// Requests per chunk.
 const CHUNK: usize = 1 << 16;
 
-/// Requests, first some that warm the cache up.
+/// A source of requests that starts with a warm-up.
 pub struct Source {
     requests: Requests,
     warm_up: u64,
@@ -23,25 +23,25 @@ pub struct Source {
 enum Requests {
     Trace(Box<BlockTrace>),
     Innodb { innodb: Box<Innodb>, operations: u64 },
-    MadeUp(Box<dyn Iterator<Item = BlockRequest> + Send>),
+    Generated(Box<dyn Iterator<Item = BlockRequest> + Send>),
 }
 
-/// What comes after a chunk.
+/// What follows a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
-    /// More.
+    /// More requests.
     More,
-    /// More, and from here on it counts.
+    /// More requests, and the warm-up has ended.
     Warm,
-    /// Nothing.
+    /// The end of the requests.
     End,
 }
 
 impl Source {
-    /// A trace, of which the first `warm_up` requests warm up.
+    /// A trace whose first `warm_up` requests are the warm-up.
     ///
     /// # Errors
-    /// If it cannot be opened.
+    /// The trace cannot be opened.
     pub fn trace(
         paths: &[impl AsRef<Path>],
         options: BlockTraceOptions,
@@ -51,32 +51,32 @@ impl Source {
         Ok(Self { requests, warm_up, done: 0, is_warm: false })
     }
 
-    /// The MySQL servers for so many operations of theirs, of which the first `warm_up` warm up.
+    /// The model of MySQL servers, for `operations` database operations; the first `warm_up` are the warm-up.
     #[must_use]
     pub fn innodb(config: InnodbConfig, seed: u64, operations: u64, warm_up: u64) -> Self {
         let requests = Requests::Innodb { innodb: Box::new(Innodb::new(config, seed)), operations };
         Self { requests, warm_up, done: 0, is_warm: false }
     }
 
-    /// Requests that somebody makes up, of which the first `warm_up` warm up.
+    /// Requests from an iterator; the first `warm_up` are the warm-up.
     #[must_use]
-    pub fn made_up(requests: impl Iterator<Item = BlockRequest> + Send + 'static, warm_up: u64) -> Self {
-        Self { requests: Requests::MadeUp(Box::new(requests)), warm_up, done: 0, is_warm: false }
+    pub fn generated(requests: impl Iterator<Item = BlockRequest> + Send + 'static, warm_up: u64) -> Self {
+        Self { requests: Requests::Generated(Box::new(requests)), warm_up, done: 0, is_warm: false }
     }
 
-    /// What was read of a trace.
+    /// Statistics of the trace reader; `None` without a trace.
     #[must_use]
     pub fn stats(&self) -> Option<&BlockTraceStats> {
         match &self.requests {
             Requests::Trace(trace) => Some(trace.stats()),
-            Requests::Innodb { .. } | Requests::MadeUp(_) => None,
+            Requests::Innodb { .. } | Requests::Generated(_) => None,
         }
     }
 
-    /// Replaces what is in `chunk` by the next requests.
+    /// Replaces the content of `chunk` by the next requests.
     ///
     /// # Errors
-    /// If the trace cannot be read on.
+    /// The trace cannot be read.
     pub fn fill(&mut self, chunk: &mut Vec<BlockRequest>) -> Result<After, BlockTraceError> {
         chunk.clear();
         while chunk.len() < CHUNK {
@@ -86,7 +86,7 @@ impl Source {
             }
             match self.next()? {
                 Some(request) => chunk.push(request),
-                // All of them warmed up, and none of them counts.
+                // The source ended during the warm-up: the warm-up ends, and no request is counted.
                 None if !self.is_warm => self.warm_up = 0,
                 None => return Ok(After::End),
             }
@@ -100,7 +100,7 @@ impl Source {
                 self.done += 1;
                 trace.next().transpose()
             }
-            Requests::MadeUp(requests) => {
+            Requests::Generated(requests) => {
                 self.done += 1;
                 Ok(requests.next())
             }
@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    /// The requests that count; `None` if warming up never ends.
+    /// Number of requests after the warm-up; `None` if it never ends.
     fn counted(mut source: Source) -> Option<usize> {
         let (mut chunk, mut counted) = (Vec::new(), None);
         loop {
@@ -135,17 +135,17 @@ mod tests {
     }
 
     #[test]
-    fn of_fewer_requests_than_were_to_warm_up_all_were_counted() {
+    fn source_shorter_than_warm_up_counts_no_requests() {
         let request = BlockRequest { time_ns: 0, kind: BlockKind::Flush, first_byte: 0, bytes: 0 };
         for requests in [0, 9, 10, 11] {
-            let source = Source::made_up(std::iter::repeat_n(request, requests), 10);
+            let source = Source::generated(std::iter::repeat_n(request, requests), 10);
             assert_eq!(counted(source), Some(requests.saturating_sub(10)), "of {requests}");
         }
         assert_eq!(counted(Source::innodb(InnodbConfig::default(), 1, 100, 1000)), Some(0));
     }
 
     #[test]
-    fn warming_up_ends_where_it_was_told() {
+    fn warm_up_ends_after_the_given_operations() {
         let mut source = Source::innodb(InnodbConfig::default(), 1, 3000, 1000);
         let (mut chunk, mut counted, mut warming) = (Vec::new(), 0, 0);
         let mut is_warm = false;

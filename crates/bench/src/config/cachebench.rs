@@ -1,4 +1,4 @@
-//! Reading a CacheBench config: one object, or a list of objects for several instances.
+//! Reads a CacheBench config: one object, or a list of objects for several instances.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,61 +11,61 @@ use super::distribution_files;
 use super::grouped::grouped;
 use super::keys::{CacheConfig, Distribution, PopularityFile, SizesFile, TestConfig};
 use super::knob::{Findings, Remark, Section, check_names};
-use super::names::spell;
+use super::names::normalize_names;
 use super::overrides::{self, Override};
 use super::text;
 
-/// A config, read and checked.
+/// A config that was read and checked.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// The file, as named by the user.
+    /// Path of the file as the user gave it.
     pub file: PathBuf,
-    /// Its text, for `===JSON Config===`.
+    /// Text of the file, printed under `===JSON Config===`.
     pub text: String,
-    /// One for each cache to run.
+    /// One entry for each cache to run.
     pub instances: Vec<InstanceConfig>,
-    /// Accepted, but the user should know; the same words of several keys are one.
+    /// Warnings. Those with the same text are merged into one that lists the keys.
     pub warnings: Vec<Remark>,
-    /// The model drive that was named in place of the config's paths.
+    /// Name of the model drive that replaces the config's flash paths.
     pub card: Option<String>,
-    /// What a run of it needs that is not here yet; empty where it can run.
+    /// Features that a run of this config needs and that are not supported yet.
     pub later: Vec<Remark>,
 }
 
-/// One instance, as typed.
+/// One instance, with the values as typed.
 #[derive(Debug, Clone)]
 pub struct InstanceConfig {
-    /// Where it stands in the JSON: empty, or `[0]`.
+    /// JSON path of the instance: empty, or `[0]`.
     pub at: String,
-    /// The cache.
+    /// `cache_config`.
     pub cache: CacheConfig,
-    /// The run.
+    /// `test_config`.
     pub test: TestConfig,
-    /// The distribution that stands in `test_config` itself.
+    /// The distribution keys of `test_config` itself.
     pub distribution: Distribution,
-    /// The distributions in use, one shared or one a pool, with their files read into them.
+    /// The distributions in use: one for all pools or one for each, with their distribution files read.
     pub pools: Vec<Distribution>,
-    /// Whether the trace's time units are given, or have their default.
+    /// Whether `timestampFactor` is given.
     pub names_time_units: bool,
-    /// Base of relative trace and distribution files.
+    /// Directory of relative trace and distribution paths.
     pub directory: PathBuf,
 }
 
-/// What a file turned out to be.
+/// Content of a file that was loaded.
 #[derive(Debug, Clone)]
 pub enum Loaded {
     /// A config.
     Config(Box<Config>),
-    /// A popularity or value size file, which configs refer to; checked, nothing to run. The words name its kind.
+    /// A popularity or value size file. It is checked, but there is nothing to run. Holds the name of its kind and the warnings.
     Part(&'static str, Vec<Remark>),
 }
 
-/// A config that cannot be used.
+/// The errors of a config that cannot be used.
 #[derive(Debug, Clone)]
 pub struct ConfigError {
-    /// The file.
+    /// Path of the file.
     pub file: PathBuf,
-    /// Every mistake found in it.
+    /// All errors found in it.
     pub problems: Vec<Remark>,
 }
 
@@ -81,7 +81,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Reads and checks `file`, with `overrides` applied first.
+/// Reads and checks `file` after applying `overrides`.
 pub fn load(file: &Path, overrides: &[Override]) -> Result<Loaded, ConfigError> {
     let text = std::fs::read_to_string(file).map_err(|error| ConfigError {
         file: file.to_owned(),
@@ -90,7 +90,7 @@ pub fn load(file: &Path, overrides: &[Override]) -> Result<Loaded, ConfigError> 
     load_text(file, &text, overrides)
 }
 
-/// The same for a config that is already in memory; `file` gives it a name and a directory.
+/// Like [`load`], for a config in memory; `file` is its name in messages and determines its directory.
 pub fn load_text(file: &Path, text: &str, overrides: &[Override]) -> Result<Loaded, ConfigError> {
     let mut findings = Findings::default();
     let loaded =
@@ -132,7 +132,7 @@ fn read(
     })))
 }
 
-/// A popularity or size file given in a config's place is told by its keys.
+/// Recognises a popularity or value size file by its keys.
 fn distribution_file_kind(value: &Value) -> Option<&'static str> {
     let object = value.as_object()?;
     if object.contains_key("test_config") || object.contains_key("cache_config") {
@@ -188,15 +188,15 @@ fn read_instance(
     let directory = base_directory(file, &test);
     let pools = distribution_files::resolve(&test, &distribution, &directory, &test_at, findings);
     let mut cache = CacheConfig::read(cache_object, &cache_at, findings);
-    spell(&mut cache, &mut test);
+    normalize_names(&mut cache, &mut test);
     clamp(&mut cache, &cache_at, findings);
     let names_time_units = test_object.contains_key("timestampFactor");
     InstanceConfig { at: at.to_owned(), cache, test, distribution, pools, names_time_units, directory }
 }
 
-/// Limits that CacheLib keeps in 32 bits, and that are as good as none where they are larger.
+/// CacheLib stores these limits in 32 bits. A larger value has the same effect as the 32-bit maximum.
 fn clamp(cache: &mut CacheConfig, at: &str, findings: &mut Findings) {
-    const MOST: u64 = u32::MAX as u64;
+    const MAX: u64 = u32::MAX as u64;
     for (key, value) in [
         ("lruRefreshSec", &mut cache.lru_refresh_seconds),
         ("memoryOnlyTTL", &mut cache.memory_only_ttl_seconds),
@@ -204,12 +204,10 @@ fn clamp(cache: &mut CacheConfig, at: &str, findings: &mut Findings) {
         ("deviceMaxWriteSize", &mut cache.device_max_write_bytes),
         ("eventTrackerQueueSize", &mut cache.event_queue),
     ] {
-        if *value > MOST {
-            findings.warning(
-                &text::join(at, key),
-                format!("{value} is above the maximum, {MOST}, which is used"),
-            );
-            *value = MOST;
+        if *value > MAX {
+            findings
+                .warning(&text::join(at, key), format!("{value} is above the maximum, {MAX}, which is used"));
+            *value = MAX;
         }
     }
 }
@@ -248,7 +246,7 @@ fn base_directory(file: &Path, test: &TestConfig) -> PathBuf {
     }
 }
 
-/// One line a feature, at the first key that asks for it.
+/// Keeps one line for each feature, at the first key that needs it.
 fn distinct(later: &[Remark]) -> Vec<Remark> {
     let mut kept: Vec<Remark> = Vec::new();
     for remark in later {
@@ -260,7 +258,7 @@ fn distinct(later: &[Remark]) -> Vec<Remark> {
 }
 
 impl Config {
-    /// The config as it runs, defaults and overrides included; a list where there are several instances.
+    /// The config with overrides and defaults; a list if there are several instances.
     #[must_use]
     pub fn as_run(&self) -> Value {
         let mut instances: Vec<Value> = self.instances.iter().map(InstanceConfig::as_run).collect();
@@ -269,8 +267,8 @@ impl Config {
 }
 
 impl InstanceConfig {
-    /// Units of trace time in a second; `None` is what the trace's format has. `timestampFactor` has the default of CacheBench's
-    /// key-value traces.
+    /// Units of trace time in a second; `None` if the trace format has its own. The default of `timestampFactor` applies only
+    /// to CacheBench's key-value traces.
     #[must_use]
     pub fn time_units_per_second(&self) -> Option<u64> {
         let of_key_values = match self.test.generator.as_str() {
@@ -281,7 +279,7 @@ impl InstanceConfig {
         (self.names_time_units || of_key_values).then_some(self.test.timestamp_factor)
     }
 
-    /// Where what is missed is written, if anywhere.
+    /// Path of the trace to which misses are written.
     #[must_use]
     pub fn miss_trace(&self) -> Option<PathBuf> {
         let name = &self.test.miss_trace;

@@ -1,4 +1,4 @@
-//! What a config cannot mean: lengths, sums, ranges and names.
+//! Checks values of a config: lengths, sums, ranges and names.
 
 use std::path::Path;
 
@@ -22,10 +22,10 @@ mod totals;
 pub use distributions::{popularity, sizes};
 pub use learned::features;
 
-/// Eviction policies by the names that `allocator` takes; CacheLib's four first.
+/// Eviction policies that `allocator` accepts; CacheLib's four first.
 pub const ALLOCATORS: [&str; 10] =
     ["LRU", "LRU2Q", "LRU5B", "LRU5B2Q", "FIFO", "SLRU", "TinyLFU", "WTinyLFU", "S3FIFO", "SIEVE"];
-/// What `generator` takes; the empty name is `workload`.
+/// Values of `generator`; an empty name is `workload`.
 pub const GENERATORS: [&str; 7] = [
     "workload",
     "online",
@@ -35,18 +35,18 @@ pub const GENERATORS: [&str; 7] = [
     "block-replay",
     "simple-flash-benchmark",
 ];
-/// Those of them that replay a trace here.
+/// Generators that replay a trace.
 pub(super) const REPLAYS: [&str; 4] = ["replay", "binary-replay", "piecewise-replay", "block-replay"];
-/// What `arrivals` takes.
+/// Values of `arrivals`.
 const ARRIVALS: [&str; 3] = ["closed", "uniform", "poisson"];
 pub(super) const SMALL_ITEM_ENGINES: [&str; 2] = ["bighash", "log"];
 pub(super) const REGION_POLICIES: [&str; 5] = ["mcdipper", "mcdipper-lru", "blockcache", "ripq", "sipq"];
 pub(super) const PLACEMENT_HANDLES: [&str; 3] = ["insertion-points", "reinserted", "metadata"];
-/// What `flashAdmission` takes, one of them with a number behind it.
+/// Values of `flashAdmission`; `probability` takes a number after a colon.
 pub(super) const ADMISSIONS: [&str; 4] = ["always", "probability", "dynamic-random", "reject-first"];
-/// What `replaySerializationMode` takes.
+/// Values of `replaySerializationMode`.
 pub(super) const SERIALIZATIONS: [&str; 3] = ["strict", "relaxed", "none"];
-/// What `replayOps` takes.
+/// Values of `replayOps`.
 const REPLAY_OPS: [&str; 3] = ["GET", "SET", "DELETE"];
 const COMPONENTS: [&str; 3] = ["RAM", "flash", "consistent_flash"];
 pub(super) const STRESSORS: [&str; 8] = [
@@ -59,11 +59,11 @@ pub(super) const STRESSORS: [&str; 8] = [
     "cachelib_range_map",
     "fast_shutdown",
 ];
-/// Lone keys are numbered by worker, and no machine runs more threads.
-const MOST_THREADS: u64 = 1 << 15;
-/// The stressor of an object cache: the usual requests, for objects.
+/// The keys of lone gets and sets contain the worker's number, which has 15 bits.
+const MAX_THREADS: u64 = 1 << 15;
+/// Stressor of the object cache: the default stressor's requests, for objects.
 pub(super) const OBJECT_CACHE: &str = "object_cache";
-/// A slab of CacheLib's: no chunk is larger.
+/// CacheLib's slab size: no chunk is larger.
 pub const LARGEST_CLASS_BYTES: u64 = 4 << 20;
 
 /// Checks one instance.
@@ -93,30 +93,29 @@ pub fn instance(instance: &InstanceConfig, findings: &mut Findings) {
     needs::check(instance, findings);
 }
 
-/// Checks what instances must not share.
+/// Checks the instances together: total sizes, and files that they must not share.
 pub fn together(instances: &[InstanceConfig], findings: &mut Findings) {
     totals::check(instances, findings);
     for (i, one) in instances.iter().enumerate() {
         let misses = one.miss_trace();
         if misses.is_some() && instances[..i].iter().any(|other| other.miss_trace() == misses) {
             let at = join(&join(&one.at, "test_config"), "missTraceFile");
-            findings.problem(&at, "is also another instance's: each needs its own file");
+            findings.problem(&at, "is also the file of another instance: each instance needs its own");
         }
         if one.cache.nvm_size_mib > 0 {
-            paths::among(one, &instances[..i], findings);
+            paths::check_shared(one, &instances[..i], findings);
         }
     }
 }
 
-/// Whether the usual stressor and a generator that is here serve this run.
+/// Whether the default stressor and a supported generator can run this test.
 pub fn runs_here(test: &TestConfig) -> bool {
     let here = matches!(test.generator.as_str(), "" | "workload" | "online")
         || REPLAYS.contains(&test.generator.as_str());
     usual_stressor(test) && here && !test.writes_binary_trace()
 }
 
-/// CacheBench's usual stressor has no name; a shipped config calls it `stressor`. The one of cache components asks the same
-/// things in the same way.
+/// The default stressor has no name; some shipped configs call it `stressor`. `cache_component` and `async` make the same requests.
 fn usual_stressor(test: &TestConfig) -> bool {
     matches!(test.name.as_str(), "" | "stressor" | "cache_component" | "async" | OBJECT_CACHE)
 }
@@ -127,7 +126,7 @@ pub(super) fn needs_distribution(test: &TestConfig) -> bool {
 
 fn cache(cache: &CacheConfig, test: &TestConfig, at: &str, findings: &mut Findings) {
     if COMPONENTS.contains(&cache.allocator.as_str()) && test.name == "cache_component" {
-        let words = "the usual stressor runs instead of the coroutine one; flash components get a little DRAM in front";
+        let words = "the default stressor runs instead of the coroutine one; a flash component gets a small DRAM cache in front";
         findings.warning(&join(at, "allocator"), words);
     } else {
         one_of(&cache.allocator, &ALLOCATORS, &join(at, "allocator"), findings);
@@ -142,13 +141,13 @@ fn cache(cache: &CacheConfig, test: &TestConfig, at: &str, findings: &mut Findin
     if !cache.cache_dir.is_empty() && (cache.nvm_size_mib == 0 || cache.nvm_paths.is_empty()) {
         findings.warning(
             &join(at, "cacheDir"),
-            "nothing survives the run: DRAM is saved to flash, and there is no flash path",
+            "the cache is not persistent: DRAM is saved to flash, and nvmCachePaths is empty",
         );
     }
     if Path::new(&cache.cache_dir).is_file() {
         findings.problem(&join(at, "cacheDir"), format!("{} is a file, not a directory", cache.cache_dir));
     }
-    paths::once(&cache.nvm_paths, &join(at, "nvmCachePaths"), findings);
+    paths::check_duplicates(&cache.nvm_paths, &join(at, "nvmCachePaths"), findings);
     events(cache, at, findings);
     pools(cache, at, findings);
     classes(cache, at, findings);
@@ -156,7 +155,7 @@ fn cache(cache: &CacheConfig, test: &TestConfig, at: &str, findings: &mut Findin
     if cache.lru2q_hot_percent.saturating_add(cache.lru2q_cold_percent) > 99 {
         findings.problem(
             &join(at, "lru2qHotPct"),
-            "hot and cold together leave no room for the warm queue (at most 99)",
+            "hot and cold together must be at most 99, so that the warm queue has a share",
         );
     }
 }
@@ -195,7 +194,7 @@ fn classes(cache: &CacheConfig, at: &str, findings: &mut Findings) {
     let (min, max) = (cache.min_alloc_bytes, cache.max_alloc_bytes);
     if min == 0 || min > max || max > LARGEST_CLASS_BYTES {
         let words = format!(
-            "minAllocSize {min} and maxAllocSize {max} must be from 1 to {LARGEST_CLASS_BYTES}, the minimum first"
+            "minAllocSize {min} and maxAllocSize {max} must be from 1 to {LARGEST_CLASS_BYTES}, and minAllocSize at most maxAllocSize"
         );
         findings.problem(&join(at, "maxAllocSize"), words);
     }
@@ -287,7 +286,7 @@ fn region_policy(cache: &CacheConfig, at: &str, findings: &mut Findings) {
     refuse(
         reinserts && decides,
         join(at, "navyRegionPolicy"),
-        "this policy decides itself what to reinsert, and cannot be combined with a reinsertion threshold",
+        "this policy has its own reinsertion rule; remove the reinsertion threshold",
     );
     refuse(!(1..=1024).contains(&settings.block_mib), join(&inside, "blockMB"), "must be 1 to 1024");
     refuse(!(1..=255).contains(&settings.segments), join(&inside, "segments"), "must be 1 to 255");
@@ -311,11 +310,11 @@ fn admission(cache: &CacheConfig, at: &str, findings: &mut Findings) {
     let at_key = join(at, "flashAdmission");
     let (name, argument) = cache.flash_admission.split_once(':').unwrap_or((&cache.flash_admission, ""));
     if cache.flash_admission.contains(':') && ["always", "dynamic-random", "reject-first"].contains(&name) {
-        findings.problem(&at_key, format!("`{name}` takes nothing behind its name"));
+        findings.problem(&at_key, format!("`{name}` takes no argument after a colon"));
     }
-    let is_heard = has_flash(cache) && cache.navy_admission_mib_per_second > 0;
-    if is_heard && ["always", "probability", "reject-first"].contains(&name) {
-        let words = format!("is ignored: flashAdmission is `{name}`, which has no rate");
+    let has_rate = has_flash(cache) && cache.navy_admission_mib_per_second > 0;
+    if has_rate && ["always", "probability", "reject-first"].contains(&name) {
+        let words = format!("is ignored: flashAdmission is `{name}`, which does not use a rate");
         findings.warning(&join(at, "navyAdmissionWriteRateMB"), words);
     }
     match name {
@@ -376,10 +375,10 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
     }
     sweeps::check(test, at, findings);
     learned::check(test, at, findings);
-    missing_features(test, at, findings);
+    check_supported(test, at, findings);
     let mut refuse = |broken: bool, key: &str, words: &str| {
         let at = join(at, key);
-        // A value of the wrong type was refused already, and is the default here.
+        // A value of the wrong type was reported already, and is the default here.
         let refused = findings.problems.iter().any(|problem| problem.at == at);
         if broken && !refused {
             findings.problem(&at, words);
@@ -396,9 +395,9 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
     refuse(
         replay && test.check_consistency,
         "checkConsistency",
-        "not possible in a replay: a trace has no values",
+        "must be false in a replay: a trace has no values to compare",
     );
-    // Who waits for the trace's rows would keep the other tasks of its thread waiting.
+    // A task that waits for the trace's next rows would block the other tasks of its thread.
     refuse(
         replay && test.name == "async",
         "name",
@@ -409,7 +408,7 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
     refuse(!(0.0..=1.0).contains(&test.compressibility), "valueCompressibility", "must be 0 to 1");
     refuse(!(0.0..=1.0).contains(&test.dedup_ratio), "valueDedupRatio", "must be 0 to 1");
     if runs_here(test) {
-        refuse(test.threads > MOST_THREADS, "numThreads", &format!("must be at most {MOST_THREADS}"));
+        refuse(test.threads > MAX_THREADS, "numThreads", &format!("must be at most {MAX_THREADS}"));
         refuse(test.threads == 0, "numThreads", "is 0 or missing: nothing would run");
         refuse(test.ops_per_thread == 0, "numOps", "is 0 or missing: nothing would run");
     }
@@ -441,11 +440,11 @@ fn test(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Finding
     }
     cuts::check(test, at, findings);
     arrivals(test, at, findings);
-    lengths_of_run(test, cache, at, findings);
+    check_run_limits(test, cache, at, findings);
 }
 
-/// What ends a run or its warm-up.
-fn lengths_of_run(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Findings) {
+/// Checks the keys that end a run or its warm-up.
+fn check_run_limits(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &mut Findings) {
     let mut refuse = |broken: bool, key: &str, words: &str| {
         if broken {
             findings.problem(&join(at, key), words);
@@ -459,16 +458,16 @@ fn lengths_of_run(test: &TestConfig, cache: &CacheConfig, at: &str, findings: &m
     refuse(
         limit > 0 && test.warmup_flash_mib >= limit,
         "warmupFlashWriteMB",
-        "must be below maxFlashWriteMB, or nothing is counted",
+        "must be below maxFlashWriteMB, or the figures cover no requests",
     );
     let all = test.ops_per_thread > 0 && test.warmup_ops >= test.ops_per_thread;
-    refuse(all, "warmupOps", "must be below numOps, or nothing is counted");
+    refuse(all, "warmupOps", "must be below numOps, or the figures cover no requests");
     refuse(test.trace_loops > 0 && needs_distribution(test), "traceLoops", "only for replays");
-    warmth_of_flash(test, no_flash, at, findings);
+    check_flash_warmup(test, no_flash, at, findings);
 }
 
-/// `checkNvmCacheWarmUp` and what it goes by.
-fn warmth_of_flash(test: &TestConfig, no_flash: bool, at: &str, findings: &mut Findings) {
+/// Checks `checkNvmCacheWarmUp` and its thresholds.
+fn check_flash_warmup(test: &TestConfig, no_flash: bool, at: &str, findings: &mut Findings) {
     if !test.check_warmup {
         return;
     }
@@ -486,21 +485,21 @@ fn warmth_of_flash(test: &TestConfig, no_flash: bool, at: &str, findings: &mut F
     }
 }
 
-/// Whether there is flash: behind DRAM, or alone as a cache component.
+/// Whether the cache has flash: behind DRAM, or alone as a cache component.
 pub(super) fn has_flash(cache: &CacheConfig) -> bool {
     cache.nvm_size_mib > 0 || is_flash_component(cache)
 }
 
-/// A cache component that is flash alone: `cacheSizeMB` is its size.
+/// Whether `allocator` names a component that is flash alone; `cacheSizeMB` is then its size.
 pub(super) fn is_flash_component(cache: &CacheConfig) -> bool {
     matches!(cache.allocator.as_str(), "flash" | "consistent_flash")
 }
 
-/// An open loop, and what belongs to a closed one.
+/// Checks the keys of an open loop, and keys that need a closed one.
 fn arrivals(test: &TestConfig, at: &str, findings: &mut Findings) {
     one_of(&test.arrivals, &ARRIVALS, &join(at, "arrivals"), findings);
     if test.trace_speed != 0.0 {
-        return at_the_times_of_the_trace(test, at, findings);
+        return check_trace_speed(test, at, findings);
     }
     if test.arrivals.eq_ignore_ascii_case("closed") {
         return;
@@ -514,19 +513,19 @@ fn arrivals(test: &TestConfig, at: &str, findings: &mut Findings) {
     refuse(
         test.rate_burst > 0,
         "opRateBurstSize",
-        "only for `closed` arrivals: others do not wait for answers",
+        "only for `closed` arrivals: an open loop does not wait for answers",
     );
     let delayed = test.delay_batch > 0 && test.delay_ns > 0;
-    refuse(delayed, "opDelayNs", "only for `closed` arrivals: others do not wait for answers");
+    refuse(delayed, "opDelayNs", "only for `closed` arrivals: an open loop does not wait for answers");
     let by_key = REPLAYS.contains(&test.generator.as_str()) && test.replay.serialization == "strict";
     refuse(
         by_key,
         "arrivals",
-        "would make each thread wait for its own keys: set replayGeneratorConfig.replaySerializationMode to `none`",
+        "cannot keep its rate if each thread has its own keys: set replayGeneratorConfig.replaySerializationMode to `none`",
     );
 }
 
-fn at_the_times_of_the_trace(test: &TestConfig, at: &str, findings: &mut Findings) {
+fn check_trace_speed(test: &TestConfig, at: &str, findings: &mut Findings) {
     let mut refuse = |broken: bool, words: &str| {
         if broken {
             findings.problem(&join(at, "traceSpeed"), words);
@@ -544,7 +543,7 @@ fn at_the_times_of_the_trace(test: &TestConfig, at: &str, findings: &mut Finding
     refuse(delayed, "cannot be combined with opDelayNs: the trace sets the times of requests");
 }
 
-fn missing_features(test: &TestConfig, at: &str, findings: &mut Findings) {
+fn check_supported(test: &TestConfig, at: &str, findings: &mut Findings) {
     let feature = match test.generator.as_str() {
         "simple-flash-benchmark" => "simple flash benchmark",
         _ => "",

@@ -1,4 +1,4 @@
-//! Popularity and value size files: read into the distributions that name them.
+//! Reads popularity and value size files into the distributions that name them.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::keys::{Distribution, PopularityFile, SizesFile, TestConfig};
 use super::knob::{Findings, Section, read_section};
 use super::text::{self, join};
 
-/// The distributions in use: `poolDistributions`, or the one in `test_config` itself, with their files read.
+/// Returns the distributions in use: `poolDistributions`, or the one in `test_config` itself, with their files read.
 pub fn resolve(
     test: &TestConfig,
     own: &Distribution,
@@ -56,14 +56,14 @@ fn read_file<S: Section>(directory: &Path, name: &str, at: &str, findings: &mut 
     };
     let mut inside = Findings::default();
     let section = text::parse(&text, &mut inside).and_then(|value| read_section(&value, "", &mut inside));
-    // Its legacy keys are the file's affair, not the config's: only mistakes are passed on.
+    // Warnings about legacy keys of the file are dropped: the user reads the config, not the file. Errors are passed on.
     for problem in inside.problems {
         findings.problem(at, format!("{}: {problem}", path.display()));
     }
     section
 }
 
-/// Checks a popularity or size file that was given in a config's place.
+/// Checks a popularity or size file that was given in place of a config.
 pub fn check_alone(value: &Value, kind: &str, findings: &mut Findings) {
     if kind == PopularityFile::NAME {
         if let Some(file) = read_section::<PopularityFile>(value, "", findings) {

@@ -6,7 +6,7 @@ use super::cachebench::{Config, InstanceConfig};
 use super::lower::trace_files;
 
 impl Config {
-    /// The config itself and its distributions.
+    /// Paths of the config and its distribution files.
     #[must_use]
     pub fn own_files(&self) -> Vec<PathBuf> {
         let of = |instance: &InstanceConfig| {
@@ -19,26 +19,26 @@ impl Config {
         std::iter::once(self.file.clone()).chain(self.instances.iter().flat_map(of)).collect()
     }
 
-    /// Traces that are read.
+    /// Paths of the traces that are read.
     #[must_use]
     pub fn traces_read(&self) -> Vec<PathBuf> {
         self.instances.iter().flat_map(|instance| trace_files(instance).1).collect()
     }
 
-    /// Where flash is.
+    /// Paths of the flash devices.
     #[must_use]
     pub fn flash_paths(&self) -> Vec<PathBuf> {
         self.instances.iter().flat_map(|instance| &instance.cache.nvm_paths).map(PathBuf::from).collect()
     }
 
-    /// Where events of keys go.
+    /// Paths of the event CSV files.
     #[must_use]
     pub fn event_files(&self) -> Vec<PathBuf> {
         let names = self.instances.iter().map(|instance| &instance.cache.event_file);
         names.filter(|name| !name.is_empty()).map(PathBuf::from).collect()
     }
 
-    /// Traces that are written: of what was missed, or binary ones.
+    /// Paths of the traces that are written: traces of misses, and binary traces.
     #[must_use]
     pub fn traces_written(&self) -> Vec<PathBuf> {
         let binary = |instance: &InstanceConfig| {

@@ -1,8 +1,8 @@
-//! Warnings that say the same of several keys or instances, as one.
+//! Merges warnings with the same text about several keys or instances.
 
 use super::knob::Remark;
 
-/// Keys of one section and sentence, in instances that are alike.
+/// Keys with the same section and text, and the instances that they are in.
 struct Group {
     words: String,
     section: String,
@@ -10,8 +10,8 @@ struct Group {
     instances: Vec<usize>,
 }
 
-/// Joins the warnings with the same words: `[0].cache_config.a`, `[0].cache_config.b`, `[1].cache_config.a` and
-/// `[1].cache_config.b` become `cache_config.a, b (instances 0, 1)`. The order is that of the first of each.
+/// Merges the warnings with the same text: `[0].cache_config.a`, `[0].cache_config.b`, `[1].cache_config.a` and
+/// `[1].cache_config.b` become `cache_config.a, b (instances 0, 1)`. The order is that of the first warning of each group.
 #[must_use]
 pub fn grouped(warnings: &[Remark]) -> Vec<Remark> {
     let mut by_key: Vec<Group> = Vec::new();
@@ -43,7 +43,7 @@ pub fn grouped(warnings: &[Remark]) -> Vec<Remark> {
     groups.into_iter().map(Group::into_remark).collect()
 }
 
-/// `[1].cache_config.cacheSizeMB` as instance, section and key.
+/// Splits `[1].cache_config.cacheSizeMB` into instance, section and key.
 fn split(at: &str) -> (Option<usize>, &str, &str) {
     let indexed = at.strip_prefix('[').and_then(|rest| rest.split_once("]."));
     let indexed = indexed.and_then(|(index, path)| Some((index.parse::<usize>().ok()?, path)));
@@ -78,14 +78,14 @@ mod tests {
     }
 
     #[test]
-    fn same_words_of_several_keys_become_one_warning() {
+    fn grouped_same_text_of_several_keys_is_one_warning() {
         let warnings =
             [("cache_config.a", "no effect"), ("cache_config.b", "ignored"), ("cache_config.c", "no effect")];
         assert_eq!(lines(&warnings), ["cache_config.a, c: no effect", "cache_config.b: ignored"]);
     }
 
     #[test]
-    fn same_warnings_of_several_instances_name_the_instances() {
+    fn grouped_same_keys_in_several_instances_lists_instances() {
         let warnings = [
             ("[0].cache_config.a", "no effect"),
             ("[0].cache_config.b", "no effect"),

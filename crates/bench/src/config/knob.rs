@@ -1,8 +1,7 @@
-//! What a key is, and how a section of keys is read.
+//! Definition of keys, and the reader of a section of keys.
 //!
-//! A key is defined once, in [`super::keys`]: its name, type, default, unit, what happens to it here, and a sentence
-//! for the documentation. The `section!` macro makes of that one definition the typed struct, the reader, the writer and the
-//! table that `docs/cachebench.md` is checked against.
+//! A key is defined once, in [`super::keys`]: its name, type, default, unit, status and documentation. The `section!` macro
+//! generates the typed struct, the reader, the writer, and the table that `docs/cachebench.md` is checked against.
 
 use std::fmt;
 
@@ -15,39 +14,39 @@ use super::text::join;
 /// One key of a config.
 #[derive(Debug, Clone, Copy)]
 pub struct Knob {
-    /// Its name in the JSON.
+    /// Name in the JSON.
     pub key: &'static str,
-    /// Its type, as users read it.
+    /// Type, as shown to users.
     pub kind: &'static str,
-    /// Its unit; empty where it has none.
+    /// Unit; empty if it has none.
     pub unit: &'static str,
-    /// What becomes of it here.
+    /// Whether and when the key has an effect.
     pub status: Status,
-    /// What it says.
+    /// Documentation.
     pub doc: &'static str,
 }
 
-/// What becomes of a key here.
+/// Whether and when a key has an effect.
 #[derive(Debug, Clone, Copy)]
 pub enum Status {
-    /// It does what CacheBench says it does.
+    /// The key works as in CacheBench.
     Honoured,
-    /// It does, beside what it needs; without that it is accepted with a warning.
+    /// The key works as in CacheBench if a condition holds; otherwise it is accepted with a warning.
     HonouredIf(Needs),
-    /// It tunes something that this engine does not have; why.
+    /// The key tunes a mechanism that this engine does not have. Holds the reason.
     NoEffect(&'static str),
-    /// Old configs carry it and CacheBench itself ignores it; why.
+    /// Old configs have the key, and CacheBench ignores it. Holds the reason.
     Legacy(&'static str),
-    /// Checked, but a run that needs it is refused; the feature that is missing.
+    /// The value is checked, but a run that needs it is refused. Holds the missing feature.
     Later(&'static str),
 }
 
-/// Something said about one place in a config.
+/// A message about one place in a config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remark {
-    /// JSON path, empty for the whole file.
+    /// JSON path; empty for the whole file.
     pub at: String,
-    /// The sentence.
+    /// The message.
     pub words: String,
 }
 
@@ -57,31 +56,31 @@ impl fmt::Display for Remark {
     }
 }
 
-/// All that reading a config brought up: everything is collected, so that one look shows every mistake.
+/// The result of reading a config. All errors are collected, so that one run reports every mistake.
 #[derive(Debug, Default, Clone)]
 pub struct Findings {
-    /// Unknown keys are skipped with a warning instead of being problems (`--ignore-unknown`).
+    /// Whether unknown keys are skipped with a warning instead of being errors (`--ignore-unknown`).
     pub ignore_unknown: bool,
-    /// Unknown keys that were skipped: paths, with the nearest known name where there is one.
+    /// Paths of the unknown keys that were skipped, with the nearest known name if there is one.
     pub ignored: Vec<String>,
-    /// Values of another JSON type than the key's, which are converted as CacheBench does: `"64" as 64`, by path.
+    /// Values of another JSON type that were converted as CacheBench does: `"64" as 64`, by path.
     pub conversions: Vec<Remark>,
-    /// Mistakes: the config is refused.
+    /// Errors: the config is refused.
     pub problems: Vec<Remark>,
-    /// Accepted, but the user should know.
+    /// Warnings: the config is accepted.
     pub warnings: Vec<Remark>,
-    /// Valid, but needs a feature that is not here yet: `at` is the key, `words` the feature.
+    /// Valid keys that need an unsupported feature: `at` is the key, `words` the feature.
     pub later: Vec<Remark>,
 }
 
 impl Findings {
-    /// Notes a mistake.
+    /// Adds an error.
     pub fn problem(&mut self, at: &str, words: impl Into<String>) {
         self.problems.push(Remark { at: at.to_owned(), words: words.into() });
     }
 
-    /// Keeps of the problems behind the first `misread` those that are not about the same keys: what could not be read has its
-    /// default, and what is wrong with that is nothing the user typed.
+    /// Drops the errors after the first `misread` that are about the same keys: a value that could not be read was replaced by
+    /// its default, so further errors about it are misleading.
     pub fn drop_consequences(&mut self, misread: usize) {
         let later = self.problems.split_off(misread);
         let causes: Vec<String> = self.problems.iter().map(|problem| problem.at.clone()).collect();
@@ -93,12 +92,12 @@ impl Findings {
         self.problems.extend(later.into_iter().filter(|problem| !follows(&problem.at)));
     }
 
-    /// Notes something the user should know.
+    /// Adds a warning.
     pub fn warning(&mut self, at: &str, words: impl Into<String>) {
         self.warnings.push(Remark { at: at.to_owned(), words: words.into() });
     }
 
-    /// Notes an unknown key: a mistake, unless unknown keys are to be skipped.
+    /// Adds an error for an unknown key, or records the key as skipped.
     pub fn unknown_key(&mut self, at: &str, near: Option<&str>) {
         match (self.ignore_unknown, near) {
             (true, Some(near)) => self.ignored.push(format!("{at} (similar to `{near}`)")),
@@ -108,7 +107,7 @@ impl Findings {
         }
     }
 
-    /// Notes a key that stands in another object than it belongs in.
+    /// Reports a key that is in the wrong object.
     pub fn misplaced_key(&mut self, at: &str, home: &str) {
         match self.ignore_unknown {
             true => self.ignored.push(format!("{at} (which belongs in {home})")),
@@ -116,12 +115,12 @@ impl Findings {
         }
     }
 
-    /// Notes a value that was converted to the key's type.
+    /// Records a value that was converted to the key's type.
     fn converted(&mut self, at: &str, value: &Value, typed: &impl Typed) {
         self.conversions.push(Remark { at: at.to_owned(), words: format!("{value} as {}", typed.write()) });
     }
 
-    /// Turns what concerns many keys alike into one warning each.
+    /// Merges the skipped keys into one warning, and the converted values into another.
     pub fn summarise(&mut self) {
         const NAMED: usize = 4;
         let ignored = std::mem::take(&mut self.ignored);
@@ -132,7 +131,7 @@ impl Findings {
         let conversions = std::mem::take(&mut self.conversions);
         let Some((first, others)) = conversions.split_first() else { return };
         let mut words =
-            format!("has a value of another type, which is read as CacheBench reads it: {}", first.words);
+            format!("has a value of another type, which is converted as CacheBench does: {}", first.words);
         let named = others.iter().take(NAMED).map(|it| format!("; {}: {}", it.at, it.words));
         words.extend(named);
         if others.len() > NAMED {
@@ -141,39 +140,39 @@ impl Findings {
         self.warning(&first.at, words);
     }
 
-    /// Notes a feature that a run of this config would need.
+    /// Records a feature that a run of this config needs.
     pub fn later(&mut self, at: &str, feature: impl Into<String>) {
         self.later.push(Remark { at: at.to_owned(), words: feature.into() });
     }
 }
 
-/// A group of keys that live in one JSON object.
+/// The keys of one JSON object.
 pub trait Section: Sized {
-    /// Where the keys live, as users know it: `cache_config`, `test_config`, …
+    /// Name of the object: `cache_config`, `test_config`, …
     const NAME: &'static str;
     /// The keys.
     const KNOBS: &'static [Knob];
 
-    /// Reads the section's keys from `object`; what is absent or wrong keeps its default.
+    /// Reads the section's keys from `object`; a key that is absent or invalid has its default.
     fn read(object: &Map<String, Value>, at: &str, findings: &mut Findings) -> Self;
 
-    /// Writes every key with its value, defaults included.
+    /// Writes every key with its value, including defaults.
     fn write(&self, into: &mut Map<String, Value>);
 }
 
-/// A type that a key can have.
+/// A type of config value.
 pub trait Typed: Sized {
-    /// Its name for users.
+    /// Name of the type, as shown to users.
     const KIND: &'static str;
 
-    /// Reads it; says what is wrong and answers `None` where it cannot.
+    /// Reads a value; returns `None` and reports an error if it is invalid.
     fn read(value: &Value, at: &str, findings: &mut Findings) -> Option<Self>;
 
     /// The value as JSON.
     fn write(&self) -> Value;
 }
 
-/// Reads the key `key` of section `S`, and says what its status asks for.
+/// Reads the key `key` of section `S`, and adds the warning that its status requires.
 pub fn take<S: Section, T: Typed + PartialEq>(
     object: &Map<String, Value>,
     key: &str,
@@ -181,7 +180,7 @@ pub fn take<S: Section, T: Typed + PartialEq>(
     at: &str,
     findings: &mut Findings,
 ) -> T {
-    let knob = S::KNOBS.iter().find(|knob| knob.key == key).expect("the macro that asks also made the table");
+    let knob = S::KNOBS.iter().find(|knob| knob.key == key).expect("the macro defines each key in the table");
     let Some(value) = object.get(key) else { return default };
     let path = join(at, key);
     let Some(typed) = T::read(value, &path, findings) else { return default };
@@ -195,7 +194,7 @@ pub fn take<S: Section, T: Typed + PartialEq>(
     typed
 }
 
-/// Says of every key in `object` that is in none of `sections` what it may have been meant to be.
+/// Reports each key of `object` that is in none of `sections`, with the most similar known key.
 pub fn check_names(object: &Map<String, Value>, sections: &[&[Knob]], at: &str, findings: &mut Findings) {
     for name in object.keys() {
         if sections.iter().any(|knobs| knobs.iter().any(|knob| knob.key == name)) {
@@ -223,7 +222,7 @@ fn mistyped(value: &Value, expected: &str, at: &str, findings: &mut Findings) {
     findings.problem(at, format!("expected {expected}, found {found}"));
 }
 
-/// Reads a value of the type that `is_exact` tells, or converts it; the conversion is noted.
+/// Returns a value that was read, and records its conversion unless `is_exact`.
 fn converting<T: Typed>(
     value: &Value,
     at: &str,
@@ -250,7 +249,7 @@ impl Typed for bool {
     }
 }
 
-/// A truth value as `folly::dynamic::asBool` reads it: any number but 0 is true, and so are some words.
+/// Reads a boolean like `folly::dynamic::asBool`: any number but 0 is true, and so are some strings.
 fn truth(value: &Value) -> Option<bool> {
     let is_one_of =
         |words: [&str; 5], text: &str| words.iter().any(|word| word.eq_ignore_ascii_case(text.trim()));
@@ -275,7 +274,7 @@ impl Typed for u64 {
     }
 }
 
-/// A whole number as `folly::dynamic::asInt` reads it: from a number without a fraction, a string or a truth value.
+/// Reads an integer like `folly::dynamic::asInt`: from a number without a fraction, a string or a boolean.
 pub(super) fn integer(value: &Value) -> Option<u64> {
     match value {
         Value::Bool(truth) => Some(u64::from(*truth)),
@@ -285,7 +284,7 @@ pub(super) fn integer(value: &Value) -> Option<u64> {
     }
 }
 
-/// `2.0` is as good as `2`.
+/// Accepts `2.0` for `2`.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -321,7 +320,7 @@ impl Typed for String {
     }
 }
 
-/// Any JSON object, kept as it is: for keys whose feature is not here yet.
+/// Any JSON object, kept unchanged.
 impl Typed for Map<String, Value> {
     const KIND: &'static str = "object";
     fn read(value: &Value, at: &str, findings: &mut Findings) -> Option<Self> {
@@ -336,7 +335,7 @@ impl Typed for Map<String, Value> {
     }
 }
 
-/// Any JSON value: for legacy keys, which nobody reads.
+/// Any JSON value: for legacy keys, which are ignored.
 impl Typed for Value {
     const KIND: &'static str = "any";
     fn read(value: &Value, _at: &str, _findings: &mut Findings) -> Option<Self> {
@@ -360,7 +359,7 @@ pub fn read_list<T: Typed>(value: &Value, at: &str, findings: &mut Findings) -> 
         .collect()
 }
 
-/// Reads a whole object as one section, unknown names refused.
+/// Reads an object as one section and reports unknown keys.
 pub fn read_section<S: Section>(value: &Value, at: &str, findings: &mut Findings) -> Option<S> {
     let Some(object) = value.as_object() else {
         mistyped(value, "an object", at, findings);
@@ -385,7 +384,7 @@ macro_rules! typed_lists {
 }
 typed_lists!(u64 => "list of integers", f64 => "list of numbers", String => "list of strings");
 
-/// Defines a section: struct, reader, writer and table of one list.
+/// Defines a section: its struct, reader, writer and table.
 ///
 /// `Name: "json place" => { "doc"; field: type = default, "key", "unit", status; … }`, then optionally
 /// `legacy { "key", "why"; … }` for names that are accepted and ignored.

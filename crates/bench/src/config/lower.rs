@@ -1,4 +1,4 @@
-//! From a config as typed to a plan as needed.
+//! Converts a config as typed to a plan for the run.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,24 +21,24 @@ use super::plan::{
 use super::region_policy;
 use crate::run::objects;
 
-/// CacheBench's `high_refcount` has as many.
+/// Number of workers of CacheBench's `high_refcount`.
 const REFERENCE_WORKERS: usize = 10_000;
 
-/// Makes the plan of a checked config.
+/// Converts a checked config to a plan.
 ///
 /// # Errors
-/// What the run would need and is not here: a feature, a trace file, a number beyond what the engine counts with.
+/// A feature that is not supported, a trace file that does not exist, or a number that is too large.
 pub fn lower(config: &Config) -> Result<RunPlan, ConfigError> {
-    let plan = lower_but_traces(config)?;
+    let plan = lower_without_traces(config)?;
     refuse_missing(config)?;
     Ok(plan)
 }
 
-/// The same of a config whose traces may be made later.
+/// Like [`lower`], but accepts traces that do not exist yet.
 ///
 /// # Errors
-/// As [`lower`], but for a trace that is not there.
-pub fn lower_but_traces(config: &Config) -> Result<RunPlan, ConfigError> {
+/// As [`lower`], except for missing traces.
+pub fn lower_without_traces(config: &Config) -> Result<RunPlan, ConfigError> {
     refuse_later(config)?;
     let mut problems = Vec::new();
     let instances = config.instances.iter().filter_map(|instance| {
@@ -68,11 +68,11 @@ fn refuse(config: &Config, problems: Vec<Remark>) -> Result<(), ConfigError> {
     if problems.is_empty() { Ok(()) } else { Err(ConfigError { file: config.file.clone(), problems }) }
 }
 
-/// The binary traces that `config` asks for in place of runs: what is replayed into each, and its path. None where it asks for
-/// a run.
+/// The binary traces that `config` writes instead of running: the replay that is converted, and the path. Empty if the config
+/// is a run.
 ///
 /// # Errors
-/// A trace that is not there, or a config that asks for both.
+/// A missing trace, or a config with both runs and conversions.
 pub fn binary_traces(config: &Config) -> Result<Vec<(ReplayPlan, PathBuf)>, ConfigError> {
     if !config.instances.iter().any(|instance| instance.test.writes_binary_trace()) {
         return Ok(Vec::new());
@@ -86,9 +86,7 @@ pub fn binary_traces(config: &Config) -> Result<Vec<(ReplayPlan, PathBuf)>, Conf
             problems: vec![Remark { at: at.clone(), words }],
         };
         if !instance.test.writes_binary_trace() {
-            return Err(failed(
-                "is missing: the other instances write binary traces instead of running".to_owned(),
-            ));
+            return Err(failed("is missing: another instance writes a binary trace, so all must".to_owned()));
         }
         let plan = replay(instance).map_err(failed)?;
         Ok((plan, instance.directory.join(&instance.test.replay.binary_file)))
@@ -104,9 +102,9 @@ fn lower_instance(instance: &InstanceConfig) -> Result<InstancePlan, String> {
     })
 }
 
-/// CacheBench's cache components are one tier each. `RAM` is a cache without flash; in the flash ones `cacheSizeMB` is
-/// flash, and the DRAM that the engine needs in front of it is kept small: 64 MiB or a sixty-fourth, but of a small flash a
-/// quarter, or all would be served from DRAM.
+/// A cache component of CacheBench is one tier. `RAM` is a cache without flash. For a flash component `cacheSizeMB` is the size
+/// of flash, and the engine gets a small DRAM cache in front: the larger of 64 MiB and 1/64 of flash, but at most a quarter of
+/// flash, so that DRAM does not serve everything.
 fn component_as_cache(typed: &CacheConfig) -> CacheConfig {
     let mut cache = typed.clone();
     match typed.allocator.as_str() {
@@ -129,17 +127,17 @@ fn cache(typed: &CacheConfig, test: &TestConfig) -> Result<CachePlan, String> {
     cache_of_items(typed)
 }
 
-/// A cache of items that stand for objects: all of one size, in as much DRAM as the limit of objects needs.
+/// A cache of fixed-size items that represent objects, with enough DRAM for the maximum number of objects.
 fn object_cache(typed: &CacheConfig) -> Result<CachePlan, String> {
     let mut plan = cache_of_items(typed)?;
     let mut objects = ObjectsPlan {
-        most_objects: typed.custom.l1_entries,
+        max_objects: typed.custom.l1_entries,
         max_key_bytes: typed.custom.max_key_bytes,
         tracks_bytes: typed.custom.size_tracking,
     };
     let item_bytes = objects::item_bytes(&objects);
-    if objects.most_objects == 0 {
-        objects.most_objects = (plan.dram_bytes / u64::from(item_bytes)).max(1);
+    if objects.max_objects == 0 {
+        objects.max_objects = (plan.dram_bytes / u64::from(item_bytes)).max(1);
     }
     plan.dram_bytes = objects::dram_bytes(&objects);
     plan.classes.explicit_bytes = vec![item_bytes];
@@ -204,9 +202,9 @@ fn rebalance(typed: &CacheConfig) -> Result<Option<RebalancePlan>, String> {
 fn flash(typed: &CacheConfig) -> Result<FlashPlan, String> {
     let (region_bytes, region_key) = region_policy::region_bytes(typed)?;
     let mut paths: Vec<PathBuf> = typed.nvm_paths.iter().map(PathBuf::from).collect();
-    // As CacheBench: the order of the stripe does not depend on the order in the config.
+    // Sorted as in CacheBench, so that the stripe does not depend on the order in the config.
     paths.sort();
-    // `nvme0n1` or `/dev/nvme0n1`.
+    // Accepts `nvme0n1` and `/dev/nvme0n1`.
     let in_dev = |name: &String| Path::new("/dev").join(name);
     let mut listed_drives: Vec<PathBuf> = typed.write_amp_devices.iter().map(in_dev).collect();
     listed_drives.sort();
@@ -255,7 +253,7 @@ fn small_items(typed: &CacheConfig) -> Result<SmallItems, String> {
     }))
 }
 
-/// The arenas; without them one pair with everything.
+/// Engine pairs of the arenas; without arenas one pair has all of flash.
 fn pairs(typed: &CacheConfig) -> Result<Vec<(u8, u8)>, String> {
     if typed.navy_arenas.is_empty() {
         return Ok(vec![(100, narrow(typed.navy_big_hash_percent, "cache_config.navyBigHashSizePct")?)]);
@@ -268,7 +266,7 @@ fn pairs(typed: &CacheConfig) -> Result<Vec<(u8, u8)>, String> {
         .collect()
 }
 
-/// One device is used as it is; each of several is cut to whole regions, since a stripe is one region.
+/// One device is used whole. Each of several is rounded down to whole regions, because a stripe is one region.
 fn per_device_bytes(typed: &CacheConfig, region_bytes: u32) -> Result<u64, String> {
     let bytes = mib(typed.nvm_size_mib, "cache_config.nvmCacheSizeMB")?;
     let stripe = u64::from(region_bytes);
@@ -310,7 +308,7 @@ fn run(test: &TestConfig, cache: &CacheConfig) -> Result<RunSettings, String> {
     let burst = if test.rate_burst == 0 { test.rate_per_second } else { test.rate_burst };
     Ok(RunSettings {
         threads: workers(test)?,
-        // Thousands of workers that hardly do anything share threads.
+        // `high_refcount` has thousands of mostly idle workers, so they are tasks.
         tasks: test.name == "async" || test.name == StressorPlan::References.name(),
         ops_per_thread: test.ops_per_thread,
         delay: (test.delay_batch > 0 && test.delay_ns > 0).then_some((test.delay_batch, test.delay_ns)),
@@ -340,7 +338,7 @@ fn run(test: &TestConfig, cache: &CacheConfig) -> Result<RunSettings, String> {
     })
 }
 
-/// CacheBench's stressors that make their own requests have their own numbers of threads; one that is given counts here.
+/// Number of workers. CacheBench's stressors with their own requests set it themselves; here `numThreads` overrides it.
 fn workers(test: &TestConfig) -> Result<usize, String> {
     let given = narrow::<u32>(test.threads, "test_config.numThreads")? as usize;
     Ok(match StressorPlan::named(&test.name) {
@@ -392,7 +390,7 @@ fn workload(instance: &InstanceConfig) -> Result<WorkloadPlan, String> {
     }
 }
 
-/// Traces that are not there: what a run would stop at, and is no fault of the config, whose trace may be made later.
+/// Reports traces that do not exist. The config itself is valid: its trace may be made later.
 #[must_use]
 pub fn missing_traces(config: &Config) -> Vec<Remark> {
     let replays = |instance: &&InstanceConfig| check::REPLAYS.contains(&instance.test.generator.as_str());
@@ -406,7 +404,7 @@ pub fn missing_traces(config: &Config) -> Vec<Remark> {
     config.instances.iter().filter(replays).flat_map(missing).collect()
 }
 
-/// The trace of a replay, and the key that names it.
+/// The trace files of a replay, and the key that names them.
 pub(super) fn trace_files(instance: &InstanceConfig) -> (&'static str, Vec<PathBuf>) {
     let test = &instance.test;
     let (key, single, several) = match test.names_binary_trace() {
@@ -423,7 +421,7 @@ pub(super) fn trace_files(instance: &InstanceConfig) -> (&'static str, Vec<PathB
 fn replay(instance: &InstanceConfig) -> Result<ReplayPlan, String> {
     let test = &instance.test;
     let (key, files) = trace_files(instance);
-    // One that is not there is another matter: it may come.
+    // A missing file is reported elsewhere.
     if let Some(wrong) = files.iter().find(|file| file.exists() && !file.is_file()) {
         return Err(format!("test_config.{key}: {} is not a file", wrong.display()));
     }
@@ -457,7 +455,7 @@ fn replay(instance: &InstanceConfig) -> Result<ReplayPlan, String> {
     })
 }
 
-/// Names that were checked when they were read.
+/// Converts names that were checked when the config was read.
 fn replay_ops(names: &[String]) -> Vec<RequestKind> {
     let kind = |name: &String| match name.to_ascii_uppercase().as_str() {
         "GET" => RequestKind::Get,
@@ -478,7 +476,7 @@ fn learned(instance: &InstanceConfig) -> Option<Box<LearnedPlan>> {
     (!typed.model.is_empty()).then(|| Box::new(plan()))
 }
 
-/// Those of a replay, whose rows may have their own.
+/// TTLs of rows without one.
 fn times_to_live(typed: &Distribution) -> Result<Option<Table>, String> {
     let ttl = optional_table(&typed.ttl_seconds, &typed.ttl_weights);
     match ttl.as_ref().map(Table::sizes) {
@@ -487,7 +485,7 @@ fn times_to_live(typed: &Distribution) -> Result<Option<Table>, String> {
     }
 }
 
-/// The format of a trace, and what its requests are cut into.
+/// Format of a trace, and the pieces of its requests.
 fn trace_kind(test: &TestConfig) -> (TraceFormat, Cut) {
     let replay = &test.replay;
     match test.generator.as_str() {
@@ -500,7 +498,7 @@ fn trace_kind(test: &TestConfig) -> (TraceFormat, Cut) {
             (TraceFormat::Named("storage".to_owned()), Cut::Chunks { chunk_bytes, block_bytes })
         }
         "binary-replay" => (TraceFormat::Binary, Cut::Pages),
-        _ if replay.format.eq_ignore_ascii_case("auto") => (TraceFormat::Told, Cut::Pages),
+        _ if replay.format.eq_ignore_ascii_case("auto") => (TraceFormat::Detected, Cut::Pages),
         _ => (TraceFormat::Named(replay.format.to_ascii_lowercase()), Cut::Pages),
     }
 }

@@ -1,7 +1,7 @@
-//! What to run: CacheBench's JSON, read strictly, checked once, and turned into a plan.
+//! Reads CacheBench's JSON strictly, checks it, and converts it to a plan.
 //!
-//! [`cachebench`] reads a file as it was typed, [`check`] says what cannot be meant, [`lower`] makes a [`plan`] of it:
-//! plain structs with units in their names, the only thing that the rest of the bench sees.
+//! [`cachebench`] reads a file as typed, [`check`] checks its values, and [`lower`] converts it to a [`plan`]: plain structs
+//! with units in their names, on which the rest of the bench depends.
 
 mod amounts;
 pub mod cachebench;

@@ -1,6 +1,6 @@
-//! Keys that have an effect only beside others: what each needs, and a warning for one that is given without it.
+//! Conditions under which a key has an effect, and a warning for a key that is set while its condition is false.
 //!
-//! A key's definition in [`super::keys`] names what it needs; the documentation and the warnings are made of that.
+//! The definition of a key in [`super::keys`] names its condition; the documentation and the warnings are generated from it.
 
 use policy::eviction::Kind;
 use serde_json::Map;
@@ -11,22 +11,22 @@ use super::keys::{CacheConfig, Distribution, TestConfig};
 use super::knob::{Findings, Section, Status};
 use super::text::join;
 
-/// What must be so for a key to have an effect.
+/// Condition under which a key has an effect.
 #[derive(Debug, Clone, Copy)]
 pub struct Needs {
-    /// When it has one: `with flash`.
+    /// The condition in words, such as `with flash`.
     pub when: &'static str,
-    /// Why it has none; `None` where it has.
+    /// Returns why the condition is false; `None` if it is true.
     missing: fn(&Place<'_>) -> Option<&'static str>,
 }
 
-/// Where a key stands.
+/// The place of a key in a config.
 struct Place<'a> {
     cache: &'a CacheConfig,
     test: &'a TestConfig,
-    /// The one that the key is in, if it is in one.
+    /// The distribution that has the key, if it is a distribution key.
     distribution: &'a Distribution,
-    /// The pool that it is of.
+    /// Index of the pool of that distribution.
     pool: usize,
 }
 
@@ -34,7 +34,7 @@ const fn needs(when: &'static str, missing: fn(&Place<'_>) -> Option<&'static st
     Needs { when, missing }
 }
 
-/// `words` where it is not so.
+/// Returns `words` unless `is_so`.
 fn unless(is_so: bool, words: &'static str) -> Option<&'static str> {
     (!is_so).then_some(words)
 }
@@ -43,7 +43,7 @@ fn unless(is_so: bool, words: &'static str) -> Option<&'static str> {
 
 pub(super) const FLASH: Needs =
     needs("with flash", |it| unless(has_flash(it.cache), "nvmCacheSizeMB is 0, there is no flash"));
-pub(super) const FLASH_BEHIND_DRAM: Needs = needs("unless allocator is a flash component", |it| {
+pub(super) const FLASH_BEHIND_DRAM: Needs = needs("without a flash component", |it| {
     unless(!is_flash_component(it.cache), "allocator names a flash component, whose size is cacheSizeMB")
 });
 pub(super) const FLASH_PATH: Needs = needs("with nvmCachePaths", |it| {
@@ -71,7 +71,7 @@ pub(super) const REGIONS: Needs = needs("with a large-object engine", |it| {
 pub(super) const USUAL_REGIONS: Needs = needs("without navyRegionPolicy", |it| {
     let is_usual = it.cache.region_policy.is_empty();
     (REGIONS.missing)(it)
-        .or(unless(is_usual, "navyRegionPolicy has regions of navyRegionPolicyConfig.blockMB"))
+        .or(unless(is_usual, "with navyRegionPolicy the region size is navyRegionPolicyConfig.blockMB"))
 });
 pub(super) const REGION_POLICY: Needs = needs("with navyRegionPolicy", |it| {
     (REGIONS.missing)(it).or(unless(!it.cache.region_policy.is_empty(), "navyRegionPolicy is empty"))
@@ -104,7 +104,8 @@ pub(super) const REBALANCING: Needs = needs("with poolRebalanceIntervalSec", |it
 pub(super) const COMPARED_CLASSES: Needs = needs("with `tail-age` and `hits`", |it| {
     let compares = |name: &&str| it.cache.rebalance_strategy.eq_ignore_ascii_case(name);
     let is_one = ["tail-age", "hits"].iter().any(compares);
-    (REBALANCING.missing)(it).or(unless(is_one, "the rebalanceStrategy is random, which compares nothing"))
+    (REBALANCING.missing)(it)
+        .or(unless(is_one, "rebalanceStrategy is random, which does not compare classes"))
 });
 pub(super) const NO_SIZES: Needs = needs("without allocSizes", |it| {
     unless(it.cache.alloc_sizes_bytes.is_empty(), "allocSizes lists the size classes")
@@ -140,7 +141,7 @@ pub(super) const GENERATOR: Needs = needs("without a trace", |it| {
 });
 pub(super) const CHECKING: Needs =
     needs("with checkConsistency", |it| unless(it.test.check_consistency, "checkConsistency is false"));
-pub(super) const WARMTH: Needs =
+pub(super) const FLASH_WARMUP: Needs =
     needs("with checkNvmCacheWarmUp", |it| unless(it.test.check_warmup, "checkNvmCacheWarmUp is false"));
 pub(super) const RATE: Needs = needs("with opRatePerSec", |it| {
     unless(it.test.rate_per_second > 0, "opRatePerSec is 0, there is no limit")
@@ -156,11 +157,11 @@ pub(super) const ITERATOR: Needs = needs("with dramIteratorMode", |it| {
     unless(!it.test.iterator_mode.eq_ignore_ascii_case("disabled"), "dramIteratorMode is `disabled`")
 });
 
-// What is requested.
+// Distributions.
 
 pub(super) const POOL_IN_USE: Needs = needs("in a replay for the first pool", |it| {
     let is_used = it.pool == 0 || (GENERATOR.missing)(it).is_none();
-    unless(is_used, "a replay has the first pool alone")
+    unless(is_used, "a replay uses only the first pool")
 });
 pub(super) const CHAINS: Needs = needs("with addChainedRatio", |it| {
     (GENERATOR.missing)(it).or(unless(it.distribution.add_chained_ratio > 0.0, "addChainedRatio is 0"))
@@ -172,44 +173,49 @@ pub(super) const POPULARITY: Needs = needs("with popularityBuckets", |it| {
 });
 pub(super) const NO_POPULARITY_FILE: Needs = needs("without popDistFile", |it| {
     let is_own = it.distribution.popularity_file.is_empty();
-    (GENERATOR.missing)(it).or(unless(is_own, "popDistFile has others"))
+    (GENERATOR.missing)(it).or(unless(is_own, "popDistFile replaces them"))
 });
 pub(super) const NO_SIZES_FILE: Needs = needs("without valSizeDistFile", |it| {
     let is_own = it.distribution.value_sizes_file.is_empty();
-    (GENERATOR.missing)(it).or(unless(is_own, "valSizeDistFile has others"))
+    (GENERATOR.missing)(it).or(unless(is_own, "valSizeDistFile replaces them"))
 });
 
-/// A component has LRU in front; a name that is none is refused elsewhere.
+/// A component has an LRU cache in front. An unknown name is reported elsewhere.
 fn kind(it: &Place<'_>) -> Kind {
     it.cache.allocator.parse().unwrap_or(Kind::Lru)
 }
 
-/// Warns of every key of `instance` that asks for something and has no effect.
+/// Warns about each key of `instance` that is set and has no effect.
 pub(super) fn check(instance: &InstanceConfig, findings: &mut Findings) {
     let InstanceConfig { cache, test, distribution, .. } = instance;
     let cache_at = join(&instance.at, "cache_config");
     let test_at = join(&instance.at, "test_config");
     let place = Place { cache, test, distribution, pool: 0 };
-    unheeded(cache, &place, &cache_at, findings);
+    warn_without_effect(cache, &place, &cache_at, findings);
     let at_policy = join(&cache_at, "navyRegionPolicyConfig");
-    unheeded(&cache.region_policy_config, &place, &at_policy, findings);
-    unheeded(&cache.custom, &place, &join(&cache_at, "customConfigJson"), findings);
-    unheeded(test, &place, &test_at, findings);
-    unheeded(&test.replay, &place, &join(&test_at, "replayGeneratorConfig"), findings);
+    warn_without_effect(&cache.region_policy_config, &place, &at_policy, findings);
+    warn_without_effect(&cache.custom, &place, &join(&cache_at, "customConfigJson"), findings);
+    warn_without_effect(test, &place, &test_at, findings);
+    warn_without_effect(&test.replay, &place, &join(&test_at, "replayGeneratorConfig"), findings);
     if test.pool_distributions.is_empty() {
-        return unheeded(distribution, &place, &test_at, findings);
+        return warn_without_effect(distribution, &place, &test_at, findings);
     }
-    given::<Distribution>(distribution, |key, _| {
+    for_each_changed::<Distribution>(distribution, |key, _| {
         findings.warning(&join(&test_at, key), "has no effect: poolDistributions replaces it");
     });
     for (pool, distribution) in test.pool_distributions.iter().enumerate() {
         let at = format!("{test_at}.poolDistributions[{pool}]");
-        unheeded(distribution, &Place { cache, test, distribution, pool }, &at, findings);
+        warn_without_effect(distribution, &Place { cache, test, distribution, pool }, &at, findings);
     }
 }
 
-fn unheeded<S: Section + Default>(section: &S, place: &Place<'_>, at: &str, findings: &mut Findings) {
-    given(section, |key, status| {
+fn warn_without_effect<S: Section + Default>(
+    section: &S,
+    place: &Place<'_>,
+    at: &str,
+    findings: &mut Findings,
+) {
+    for_each_changed(section, |key, status| {
         if let Status::HonouredIf(needs) = status
             && let Some(words) = (needs.missing)(place)
         {
@@ -218,12 +224,12 @@ fn unheeded<S: Section + Default>(section: &S, place: &Place<'_>, at: &str, find
     });
 }
 
-/// The keys of `section` that ask for something: what is as it would be by itself does not.
-fn given<S: Section + Default>(section: &S, mut tell: impl FnMut(&str, Status)) {
+/// Calls `report` for each key of `section` whose value is not the default.
+fn for_each_changed<S: Section + Default>(section: &S, mut report: impl FnMut(&str, Status)) {
     let (mut values, mut usual) = (Map::new(), Map::new());
     section.write(&mut values);
     S::default().write(&mut usual);
     for knob in S::KNOBS.iter().filter(|knob| values.get(knob.key) != usual.get(knob.key)) {
-        tell(knob.key, knob.status);
+        report(knob.key, knob.status);
     }
 }

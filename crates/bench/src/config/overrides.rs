@@ -1,4 +1,4 @@
-//! `--set` and `--device`: changes to a config from the command line.
+//! Changes to a config from the command line: `--set` and `--device`.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -7,25 +7,25 @@ use serde_json::{Map, Value};
 
 use super::knob::{Findings, integer};
 
-/// A change to the JSON before it is read.
+/// A change to the JSON, applied before it is read.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Override {
-    /// `--set [0].cache_config.cacheSizeMB=64`; without an index it holds for every instance.
+    /// `--set [0].cache_config.cacheSizeMB=64`; without an index it applies to every instance.
     Set {
-        /// The one instance that is meant.
+        /// Index of the instance; `None` is all.
         instance: Option<usize>,
-        /// Names from the instance down.
+        /// Keys from the instance down.
         path: Vec<String>,
         /// The new value.
         value: Value,
     },
     /// `--device SPEC`: where flash is, in place of the config's own paths.
     Device(DeviceSpec),
-    /// `--ignore-unknown`: unknown keys are skipped.
+    /// `--device SPEC`: the location of flash, instead of the config's paths.
     IgnoreUnknown,
 }
 
-/// What `--device` takes.
+/// Value of `--device`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeviceSpec {
     /// `memory:`
@@ -43,12 +43,12 @@ impl FromStr for DeviceSpec {
         let (kind, rest) = words.split_once(':').unwrap_or(("", words));
         match kind {
             "memory" if rest.is_empty() => Ok(Self::Memory),
-            "memory" => Err(format!("`{words}`: `memory:` takes no size; nvmCacheSizeMB sets it")),
+            "memory" => Err(format!("`{words}`: `memory:` takes no size; set nvmCacheSizeMB instead")),
             "file" | "" if rest.is_empty() => Err(format!("`{words}` names no path")),
             "file" => Ok(Self::Path(rest.into())),
             "sim" if rest.is_empty() => Err(format!("`{words}` names no card, as in sim:pm9d3")),
             "sim" => Ok(Self::Simulated(rest.to_owned())),
-            // A slip must not become a file of that name, and what was meant for a model a measurement of it.
+            // A misspelt kind must not become a file of that name: a run meant for the model drive would measure the file.
             _ if !kind.is_empty() && !words.contains('/') && !Path::new(words).exists() => Err(format!(
                 "`{words}`: unknown kind of device `{kind}:`; use memory:, file:PATH or sim:CARD, or ./{words} for a file of \
                      that name"
@@ -59,7 +59,7 @@ impl FromStr for DeviceSpec {
 }
 
 impl Override {
-    /// The model drive that it names.
+    /// Name of the model drive, for `sim:CARD`.
     #[must_use]
     pub fn card(&self) -> Option<String> {
         match self {
@@ -69,7 +69,7 @@ impl Override {
     }
 }
 
-/// `cache_config.cacheSizeMB=64`. The value is JSON; what is not JSON is taken as a string.
+/// Parses `cache_config.cacheSizeMB=64`. A value that is not JSON is a string.
 impl FromStr for Override {
     type Err = String;
 
@@ -86,7 +86,7 @@ impl FromStr for Override {
     }
 }
 
-/// The name of a key, and that of an element of the list that it is: `poolDistributions[0]`, as messages have it.
+/// Splits `poolDistributions[0]`, the notation of messages, into the key and the index.
 fn steps(name: &str) -> Vec<&str> {
     match name.strip_suffix(']').and_then(|rest| rest.split_once('[')) {
         Some((list, number)) => vec![list, number],
@@ -102,10 +102,10 @@ fn split_instance(place: &str) -> Result<(Option<usize>, &str), String> {
         .ok_or_else(|| format!("`{place}`: expected [INDEX].SECTION.KEY"))
 }
 
-/// Applies `overrides` in their order. Whether the names exist is found when the result is read.
+/// Applies `overrides` in order. Names are checked when the result is read.
 pub fn apply(overrides: &[Override], config: &mut Value, findings: &mut Findings) {
     for change in overrides {
-        let wanted = match change {
+        let index = match change {
             Override::Set { instance, .. } => *instance,
             Override::Device(_) => None,
             Override::IgnoreUnknown => continue,
@@ -115,7 +115,7 @@ pub fn apply(overrides: &[Override], config: &mut Value, findings: &mut Findings
             single => vec![single],
         };
         let count = instances.len();
-        match wanted {
+        match index {
             Some(index) if index >= count => {
                 findings.problem(&format!("[{index}]"), format!("--set: the config has {count} instance(s)"));
             }
@@ -133,7 +133,7 @@ fn apply_one(change: &Override, instance: &mut Value, findings: &mut Findings) {
         Override::Device(_) if !has_flash(instance) => {
             findings.warning("--device", "has no effect: nvmCacheSizeMB is 0, there is no flash");
         }
-        // The card stands beside the config: the paths of a simulated run mean nothing.
+        // The card is kept in the config's `card`; a simulated run has no paths.
         Override::Device(DeviceSpec::Simulated(_) | DeviceSpec::Memory) => {
             set_paths(instance, Value::Array(Vec::new()), findings);
         }
@@ -154,13 +154,14 @@ fn set_paths(instance: &mut Value, paths: Value, findings: &mut Findings) {
         instance["cache_config"].as_object_mut().and_then(|it| it.remove("writeAmpDeviceList"))
         && list.as_array().is_some_and(|names| !names.is_empty())
     {
-        let words = "is ignored: --device puts flash elsewhere, and the drives below that are read instead";
+        let words =
+            "is ignored: --device moves flash, and the counters of the drives below it are read instead";
         findings.warning("cache_config.writeAmpDeviceList", words);
     }
     set(instance, &["cache_config".to_owned(), "nvmCachePaths".to_owned()], paths, findings);
 }
 
-/// Removes the key at `path`, which then has its default; an element of a list has none.
+/// Removes the key at `path`, which then has its default. An element of a list cannot be removed.
 fn remove(root: &mut Value, path: &[String], findings: &mut Findings) {
     let Some((name, parents)) = path.split_last() else { return };
     let parent = parents.iter().try_fold(root, |here, name| match here {
@@ -180,7 +181,7 @@ fn remove(root: &mut Value, path: &[String], findings: &mut Findings) {
     }
 }
 
-/// Sets the value at `path`; a part of it that is a number goes into a list.
+/// Sets the value at `path`; a number in the path is an index of a list.
 fn set(root: &mut Value, path: &[String], value: Value, findings: &mut Findings) {
     let mut here = root;
     for (place, name) in path.iter().enumerate() {
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_replaced_or_added() {
+    fn set_key_replaces_or_adds_it() {
         let (config, _) =
             applied(json!({ "cache_config": { "cacheSizeMB": 512 } }), "cache_config.cacheSizeMB=64");
         assert_eq!(config, json!({ "cache_config": { "cacheSizeMB": 64 } }));
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_index_all_instances_change_and_with_one_only_that() {
+    fn set_without_index_changes_all_instances_with_index_only_one() {
         let two = json!([{ "test_config": { "numOps": 1 } }, { "test_config": { "numOps": 1 } }]);
         let (config, _) = applied(two.clone(), "test_config.numOps=7");
         assert_eq!(config[0]["test_config"]["numOps"], 7);
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn an_element_of_a_list_is_named_by_its_number() {
+    fn set_list_element_is_addressed_by_index() {
         let nested = json!({ "test_config": { "poolDistributions": [{ "getRatio": 0.5 }] } });
         for place in ["poolDistributions.0", "poolDistributions[0]"] {
             let (config, _) = applied(nested.clone(), &format!("test_config.{place}.getRatio=0.9"));
@@ -263,14 +264,14 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_is_no_assignment_is_refused() {
+    fn set_without_assignment_is_refused() {
         for words in ["cacheSizeMB", "cacheSizeMB=3", "cache_config.=3", "[x].a.b=1"] {
             assert!(words.parse::<Override>().is_err(), "{words}");
         }
     }
 
     #[test]
-    fn drives_that_flash_no_longer_lies_on_are_not_asked_for_what_they_wrote() {
+    fn device_override_drops_write_amp_device_list() {
         let flash = json!({ "cache_config": { "nvmCacheSizeMB": 1, "nvmCachePaths": ["/dev/md0"] } });
         let mut listing = flash.clone();
         listing["cache_config"]["writeAmpDeviceList"] = json!(["nvme0n1"]);
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn device_words() {
+    fn device_spec_parses_each_kind_and_rejects_unknown() {
         assert_eq!("memory:".parse(), Ok(DeviceSpec::Memory));
         assert_eq!("file:/a/b".parse(), Ok(DeviceSpec::Path("/a/b".into())));
         assert_eq!("/dev/nvme0n1".parse(), Ok(DeviceSpec::Path("/dev/nvme0n1".into())));

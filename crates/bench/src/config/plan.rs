@@ -1,6 +1,6 @@
-//! What will be run: plain structs with units in their names, computed once from a config.
+//! The plan of a run: plain structs with units in their names, computed once from a config.
 //!
-//! Nothing behind this file knows what a config looks like or what its keys are called.
+//! Code that uses a plan does not depend on the format of a config or its key names.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,105 +13,105 @@ use workload::trace::Cut;
 /// A whole run.
 #[derive(Debug, Clone)]
 pub struct RunPlan {
-    /// One for each cache, run side by side.
+    /// One for each cache; all run concurrently.
     pub instances: Vec<InstancePlan>,
-    /// The model drive under all of them, by name or path of its card: the run is then simulated.
+    /// Name or path of the card of the model drive under all instances; the run is then simulated.
     pub card: Option<String>,
 }
 
-/// One cache and what is done to it.
+/// One cache and its requests.
 #[derive(Debug, Clone)]
 pub struct InstancePlan {
     /// The cache.
     pub cache: CachePlan,
-    /// What is asked of it.
+    /// Source of the requests.
     pub workload: WorkloadPlan,
-    /// How it is asked.
+    /// How the requests are made.
     pub run: RunSettings,
 }
 
-/// The cache.
+/// Settings of a cache.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CachePlan {
-    /// DRAM, everything included.
+    /// Bytes of DRAM, including metadata.
     pub dram_bytes: u64,
     /// Share of DRAM of each pool.
     pub pool_shares: Vec<f64>,
     /// Size classes.
     pub classes: ClassesPlan,
-    /// Who leaves DRAM.
+    /// Eviction from DRAM.
     pub eviction: EvictionPlan,
-    /// How memory moves between size classes; `None` is never.
+    /// Movement of memory between size classes; `None` disables it.
     pub rebalance: Option<RebalancePlan>,
-    /// Flash; `None` is a cache without.
+    /// The flash tier; `None` is a cache without flash.
     pub flash: Option<FlashPlan>,
     /// Directory that makes the cache persistent.
     pub persist_dir: Option<PathBuf>,
-    /// What happens to which keys is written where; `None` is nowhere.
+    /// Events of keys that are recorded; `None` disables it.
     pub events: Option<EventsPlan>,
     /// Whether the cache has an item destructor.
     pub destructor: DestructorPlan,
-    /// Whether it is an object cache.
+    /// Settings of an object cache; `None` is a cache of items.
     pub objects: Option<ObjectsPlan>,
 }
 
 /// An object cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjectsPlan {
-    /// Objects, at most.
-    pub most_objects: u64,
-    /// Bytes of the longest key.
+    /// Maximum number of objects.
+    pub max_objects: u64,
+    /// Maximum length of a key.
     pub max_key_bytes: u64,
-    /// Whether the bytes of the objects are reported.
+    /// Whether the total size of objects is reported.
     pub tracks_bytes: bool,
 }
 
-/// The item destructor of a cache.
+/// Item destructor of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DestructorPlan {
-    /// None.
+    /// No destructor.
     #[default]
     None,
-    /// Its calls are counted.
+    /// Calls are counted.
     Counted,
-    /// It is checked that it is called exactly once for each item.
+    /// Checks that it is called exactly once for each item.
     Checked,
 }
 
-/// Events to be written down.
+/// Recording of events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventsPlan {
-    /// The CSV.
+    /// Path of the CSV.
     pub file: PathBuf,
-    /// Of how many keys one is tracked.
+    /// One in this many keys is tracked.
     pub one_in: u64,
-    /// Events that may wait to be written.
+    /// Maximum number of events that wait to be written.
     pub queue: usize,
 }
 
 /// Size classes of DRAM.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClassesPlan {
-    /// Growth from one to the next.
+    /// Growth factor from one class to the next.
     pub factor: f64,
-    /// Smallest.
+    /// Smallest class.
     pub min_bytes: u32,
-    /// Largest.
+    /// Largest class.
     pub max_bytes: u32,
-    /// The classes themselves, where they are given.
+    /// Explicit list of classes; empty if they follow from the factor.
     pub explicit_bytes: Vec<u32>,
 }
 
-/// Who leaves DRAM.
+/// Eviction from DRAM.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EvictionPlan {
-    /// The policy, by the name it was given; the policies' own table knows it.
+    /// Name of the policy as given; the policy crate parses it.
     pub policy: String,
-    /// LRU family: age of the last counted hit below which another is not counted.
+    /// LRU family: a hit counts as a use only if the last counted one is at least this old.
     pub refresh_seconds: u32,
-    /// LRU family: whether reads count.
+    /// LRU family: whether reads count as uses.
     pub update_on_read: bool,
-    /// LRU: where new items enter.
+    /// LRU: insertion point of new items.
     pub insertion_point: u8,
     /// LRU2Q: share of the hot queue.
     pub hot_percent: u8,
@@ -119,146 +119,146 @@ pub struct EvictionPlan {
     pub cold_percent: u8,
 }
 
-/// How memory moves between size classes.
+/// Movement of memory between size classes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RebalancePlan {
-    /// How often.
+    /// Interval.
     pub interval: Duration,
-    /// From which class to which.
+    /// Choice of the classes.
     pub strategy: RebalanceStrategy,
-    /// Slabs that a class keeps.
+    /// Minimum number of slabs of a class.
     pub min_slabs: u32,
-    /// Difference below which nothing moves.
+    /// Difference between classes below which no memory is moved.
     pub diff_ratio: f64,
-    /// Whether items move rather than leave when their slab is released.
+    /// Whether items of a released slab are moved instead of evicted.
     pub move_items: bool,
 }
 
-/// Which class gives memory and which takes it.
+/// Choice of the class that gives memory and the class that receives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RebalanceStrategy {
-    /// Any.
+    /// Random classes.
     Random,
-    /// From the class whose oldest item is oldest.
+    /// From the class with the oldest tail item.
     TailAge,
-    /// From the class with the fewest hits a slab.
+    /// From the class with the fewest hits per slab.
     Hits,
 }
 
 /// The flash tier.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FlashPlan {
-    /// Directories, files or block devices; none is memory.
+    /// Directories, files or block devices; if empty, flash is in memory.
     pub paths: Vec<PathBuf>,
-    /// Drives that are asked for what their media wrote, each once; none asks the devices themselves.
+    /// Drives whose media write counters are read, without duplicates; if empty, those below `paths`.
     pub listed_drives: Vec<PathBuf>,
     /// Bytes of each device.
     pub bytes_per_device: u64,
-    /// Unit of transfers.
+    /// Alignment of sizes; see `navyBlockSize`.
     pub block_bytes: u32,
-    /// Region of the large-object engine.
+    /// Region size of the large-object engine.
     pub region_bytes: u32,
-    /// The key that says so.
+    /// Key that sets the region size.
     pub region_key: &'static str,
-    /// Engine pairs that share the key space: share of flash and, of that, of the small-object engine, both percent.
+    /// Engine pairs that share the key space: percentage of flash, and of that the percentage of the small-object engine.
     pub pairs: Vec<(u8, u8)>,
-    /// Its bucket.
+    /// Bucket size of the small-object engine.
     pub bucket_bytes: u32,
-    /// Filter of each bucket.
+    /// Size of each bucket's Bloom filter.
     pub filter_bytes: u32,
-    /// Largest key and value of the small-object engine.
+    /// Largest item (key and value) of the small-object engine.
     pub small_item_max_bytes: u32,
     /// The engine for small items.
     pub small_items: SmallItems,
-    /// Regions kept clean.
+    /// Number of clean regions kept ready.
     pub clean_regions: u32,
-    /// Region order.
+    /// Eviction order of regions.
     pub order: OrderPlan,
-    /// Who enters.
+    /// Flash admission.
     pub admission: AdmissionPlan,
-    /// Which items of a reclaimed region stay.
+    /// Reinsertion of items of a reclaimed region.
     pub reinsertion: ReinsertionPlan,
-    /// Checksum over values of the large-object engine.
+    /// Whether values of the large-object engine have checksums.
     pub value_checksums: bool,
-    /// Longest single write.
+    /// Maximum size of a single write.
     pub max_write_bytes: u32,
-    /// Items that live shorter stay in DRAM.
+    /// Items with a shorter TTL are not written to flash.
     pub min_ttl_seconds: u32,
-    /// Items not used for longer stay out; 0 is no limit.
+    /// Items not used for longer are not written to flash; 0 is no limit.
     pub retention_seconds: u32,
-    /// Whether the page cache is accepted where direct I/O is refused.
+    /// Whether the page cache is used where direct I/O is refused.
     pub allow_buffered: bool,
-    /// The engine's usual limit of small items that wait for their bucket is divided by this.
+    /// Divisor of the engine's default limit of small items that wait for their bucket.
     pub pending_divisor: u32,
-    /// Whether consumers ask for placement handles of their own; a device without placement is then refused.
+    /// Whether engines have their own placement handles; a device without placement is then refused.
     pub placement: bool,
-    /// Consumers beside the engines that do.
+    /// Additional consumers of placement handles.
     pub placement_extras: PlacementExtras,
-    /// Transfers of a region flush or reclaim under way at once; 0 is all.
+    /// Maximum concurrent transfers of a region flush or reclaim; 0 is all.
     pub transfers_at_once: u32,
-    /// Whether a region is written from end to end, the hole before its table too.
+    /// Whether a region is written completely, including the hole before its table.
     pub write_whole: bool,
 }
 
-/// Consumers beside the engines that ask for placement handles of their own.
+/// Consumers of placement handles in addition to the engines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PlacementExtras {
-    /// Each insertion point of a queue of items.
+    /// Each insertion point of RIPQ.
     pub insertion_points: bool,
-    /// Items that the large-object engine writes again.
+    /// Items that the large-object engine reinserts.
     pub reinserted: bool,
     /// Superblocks and snapshots.
     pub metadata: bool,
 }
 
-/// Region order.
+/// Eviction order of regions.
 #[derive(Debug, Clone, PartialEq)]
 pub enum OrderPlan {
     /// Least recently used first.
     Lru,
     /// Oldest first.
     Fifo,
-    /// Segments of these shares.
+    /// Segmented FIFO with these shares.
     SegmentedFifo(Vec<u32>),
-    /// Segments of equal shares that regions climb with each hit.
+    /// Segmented LRU with this number of equal segments; each hit moves a region up one segment.
     SegmentedLru(u8),
-    /// A queue of items.
+    /// RIPQ, a priority queue of items.
     Ripq(cache::flash::region::RipqConfig),
 }
 
-/// Who enters flash.
+/// Flash admission.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum AdmissionPlan {
-    /// Everyone.
+    /// All items.
     Always,
-    /// Everyone with this chance.
+    /// Each item with this probability.
     Probability(f64),
-    /// So many that the write rate comes to this, on average.
+    /// Probability adjusted so that the average write rate meets a target.
     DynamicRandom {
-        /// Target.
+        /// Target rate.
         bytes_per_second: u64,
     },
-    /// Who comes a second time.
+    /// Items that are offered a second time.
     RejectFirst,
 }
 
-/// Which items of a reclaimed region stay.
+/// Reinsertion of items of a reclaimed region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReinsertionPlan {
     /// None.
     Never,
-    /// Those with so many hits.
+    /// Items with at least this many hits.
     Hits(u8),
-    /// A share, percent.
+    /// A random percentage of items.
     Percent(u8),
 }
 
-/// What is asked.
+/// Source of the requests.
 #[derive(Debug, Clone)]
 pub enum WorkloadPlan {
-    /// Keys drawn at each request.
+    /// Keys drawn at request time.
     Online(GeneratorConfig),
-    /// Accesses drawn ahead; their list is as long as the run.
+    /// Keys drawn in advance, for the whole run.
     Prepared {
         /// The distributions.
         config: GeneratorConfig,
@@ -267,7 +267,7 @@ pub enum WorkloadPlan {
     },
     /// A trace.
     Replay(Box<ReplayPlan>),
-    /// A stressor makes its own requests.
+    /// A stressor that makes its own requests.
     Stressor(StressorPlan),
 }
 
@@ -285,7 +285,7 @@ pub enum StressorPlan {
 }
 
 impl StressorPlan {
-    /// The stressor of this name of CacheBench's, if it is one that makes its own requests.
+    /// The stressor with this CacheBench name, if it makes its own requests.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         [Self::References, Self::Map, Self::RangeMap, Self::FastShutdown]
@@ -305,194 +305,194 @@ impl StressorPlan {
     }
 }
 
-/// What tells the format of a trace.
+/// Format of a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TraceFormat {
-    /// Its name.
+    /// A named format.
     Named(String),
-    /// Its first file.
-    Told,
-    /// It is one of the binary ones: its first file tells which.
+    /// Detected from the first file.
+    Detected,
+    /// A binary format, which the first file identifies.
     Binary,
 }
 
-/// A trace and how it is replayed.
+/// A trace and its replay settings.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReplayPlan {
-    /// The key of `test_config` that names the files.
+    /// Key of `test_config` that names the files.
     pub named_by: &'static str,
-    /// Files, one after another.
+    /// Files, replayed one after another.
     pub files: Vec<PathBuf>,
-    /// Their format.
+    /// Format of the files.
     pub format: TraceFormat,
-    /// What requests are cut into.
+    /// Division of requests into pages, pieces or chunks.
     pub cut: Cut,
-    /// Copies with keys of their own.
+    /// Number of copies of the trace, each with its own keys.
     pub amplification: u32,
-    /// Whether copies' keys are made as CacheBench makes them.
+    /// Whether keys of copies are formed as in CacheBench.
     pub cachebench_amplification: bool,
-    /// Multiplies value sizes.
+    /// Factor of value sizes.
     pub size_amplification: u32,
-    /// Times to live of rows that have none.
+    /// TTLs of rows without one.
     pub ttl_seconds: Option<Table>,
     /// Rows to skip.
     pub fast_forward: u64,
-    /// How often it is replayed; `None` is without end.
+    /// Number of replays; `None` is without end.
     pub loops: Option<u64>,
     /// Operations that are replayed; `None` is all.
     pub ops: Option<Vec<RequestKind>>,
-    /// Whether repeat counts are taken as 1.
+    /// Whether repeat counts are treated as 1.
     pub ignore_op_count: bool,
-    /// Whether requests of one key keep their order.
+    /// Whether requests for one key keep their order.
     pub strict_order: bool,
-    /// Whether requests are made at the trace's own times.
+    /// Whether requests are made at the times of the trace.
     pub timed: bool,
-    /// Whether the cache's clock shows the trace's times.
+    /// Whether the cache's clock follows the trace.
     pub clock_follows: bool,
-    /// Whether the warm-up ends by them.
+    /// Whether the warm-up ends at a time of the trace.
     pub warms_by_time: bool,
-    /// Where what is missed is written, if anywhere.
+    /// Path of the trace to which misses are written.
     pub miss_trace: Option<PathBuf>,
-    /// Units of trace time in a second; `None` is what the format has.
+    /// Units of trace time in a second; `None` is the format's default.
     pub time_units_per_second: Option<u64>,
-    /// The model that decides what is set, if one does.
+    /// Model for learned admission.
     pub learned: Option<Box<LearnedPlan>>,
 }
 
 /// Learned admission.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LearnedPlan {
-    /// File of the model.
+    /// Path of the model.
     pub model: PathBuf,
-    /// The model's features by name, each with its source in a request.
+    /// Features of the model by name, each with its source in a request.
     pub features: Vec<(String, FeatureSource)>,
-    /// The class that is admitted.
+    /// Class of the model that is admitted.
     pub admitted_class: u64,
-    /// Share of what should be admitted that is to be; 0 leaves it to the model's scores.
+    /// Recall that selects the threshold; 0 is a threshold of 0.5.
     pub target_recall: f64,
 }
 
-/// The part of a request that a feature is computed from.
+/// Part of a request from which a feature is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FeatureSource {
-    /// Bytes of the value.
+    /// Length of the value in bytes.
     Size,
-    /// Bytes of the key.
+    /// Length of the key in bytes.
     KeySize,
-    /// Seconds that it lives.
+    /// TTL in seconds.
     Ttl,
-    /// Seconds on the trace's clock.
+    /// Time on the trace's clock, in seconds.
     Time,
 }
 
 impl FeatureSource {
-    /// By the column that it is in.
+    /// Sources by the name of their column.
     pub const NAMED: [(&str, Self); 4] =
         [("size", Self::Size), ("key_size", Self::KeySize), ("ttl", Self::Ttl), ("op_time", Self::Time)];
 }
 
-/// How it is asked.
+/// How the requests are made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunSettings {
     /// Threads.
     pub threads: usize,
-    /// They are tasks, which share as many threads as the machine has processors.
+    /// Whether workers are tasks on as many threads as the machine has processors.
     pub tasks: bool,
-    /// Operations of each.
+    /// Operations of each thread.
     pub ops_per_thread: u64,
-    /// After so many operations of a thread, a pause of so many nanoseconds.
+    /// A pause: after this many operations of a thread, this many nanoseconds.
     pub delay: Option<(u64, u64)>,
-    /// Whether requests wait for each other.
+    /// Arrival of requests: closed or open loop.
     pub arrivals: ArrivalsPlan,
-    /// Closed loop: operations a second of all threads, and how many may come at once.
+    /// Closed loop: limit of operations per second of all threads, and the burst size.
     pub rate: Option<(u64, u64)>,
-    /// A get that misses is followed by a set.
+    /// Whether a get that misses is followed by a set.
     pub lookaside: bool,
-    /// A set is done only where the key is absent.
+    /// Whether a set is done only if the key is absent.
     pub only_set_if_miss: bool,
-    /// A hit reads every byte.
+    /// Whether a hit reads every byte of the value.
     pub touch_value: bool,
-    /// What is left out of the figures.
+    /// Warm-up, which the figures exclude.
     pub warmup: WarmupPlan,
-    /// What ends the run besides.
+    /// Additional conditions that end the run.
     pub limits: LimitsPlan,
-    /// Values are written, not only allocated.
+    /// Whether values are written, not only allocated.
     pub populate: bool,
-    /// Every value found is checked against what was set.
+    /// Whether every value found is checked against the value that was set.
     pub check_consistency: bool,
-    /// Inconsistencies that end the run.
+    /// Number of inconsistencies that ends the run.
     pub max_inconsistencies: u64,
-    /// Share of a value that a drive can compress away, percent.
+    /// Percentage of a value that a compressing drive can save.
     pub zeros_percent: u8,
-    /// Share of its blocks that a drive can find elsewhere, percent.
+    /// Percentage of value blocks that a deduplicating drive can save.
     pub repeated_percent: u8,
-    /// A walk over the items in DRAM, if any.
+    /// Iteration over the items in DRAM during the run.
     pub sweeps: Option<SweepPlan>,
-    /// Print flash counters at the end.
+    /// Whether flash counters are printed at the end.
     pub print_flash_counters: bool,
 }
 
-/// A warm-up: it ends when it has been as long as each of these; 0 asks for nothing.
+/// Length of a warm-up, which ends when all conditions hold; 0 disables a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WarmupPlan {
     /// Operations of each thread, on average.
     pub ops_per_thread: u64,
-    /// Seconds.
+    /// Seconds of the run.
     pub seconds: u64,
     /// Bytes written to flash.
     pub flash_bytes: u64,
     /// Evictions from flash.
     pub flash_evictions: u64,
-    /// What the trace's clock shows, seconds: a request of that time has begun.
+    /// Time on the trace's clock, in seconds.
     pub trace_seconds: u64,
 }
 
-/// A walk over the items in DRAM beside the run.
+/// Iteration over the items in DRAM during the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SweepPlan {
-    /// What CacheBench calls it.
+    /// CacheBench's name of the mode.
     pub mode: &'static str,
-    /// Before each walk.
+    /// Time before each iteration.
     pub interval: Duration,
-    /// Of a pause; none is no pause.
+    /// Length of a pause; 0 is no pause.
     pub sleep: Duration,
-    /// Between two pauses.
+    /// Time between two pauses.
     pub work: Duration,
 }
 
-/// What ends a run besides its operations; 0 does not.
+/// Additional conditions that end a run; 0 disables them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LimitsPlan {
     /// Bytes written to flash.
     pub flash_bytes: u64,
-    /// Operations of a round: the run ends when its rounds have become alike.
+    /// Operations of a round: the run ends when the figures of its rounds are steady.
     pub steady_round_ops: u64,
 }
 
-/// When requests are made.
+/// Arrival of requests.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ArrivalsPlan {
-    /// A closed loop: each thread asks when it has the answer before.
+    /// Closed loop: each thread sends its next request when the previous one is answered.
     Closed,
-    /// An open loop: evenly.
+    /// Open loop: at even intervals.
     Uniform {
-        /// Of all threads.
+        /// Rate of all threads.
         per_second: u64,
     },
-    /// An open loop: at random, each request independently of the others.
+    /// Open loop: at random, as a Poisson process.
     Poisson {
-        /// Of all threads.
+        /// Rate of all threads.
         per_second: u64,
     },
-    /// An open loop: at the times of the trace.
+    /// Open loop: at the times of the trace.
     Trace {
-        /// How many times as fast.
+        /// Speed-up factor.
         speed: f64,
     },
 }
 
 impl ArrivalsPlan {
-    /// Whether requests are due at times of their own.
+    /// Whether requests have due times that do not depend on answers.
     #[must_use]
     pub fn is_open(self) -> bool {
         self != Self::Closed

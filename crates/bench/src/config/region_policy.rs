@@ -1,4 +1,4 @@
-//! Keys of the region engine, as what the engine is to do: CacheBench's own, or one of the photo caches' policies by name.
+//! Converts the keys of the region engine: CacheBench's own, or a photo cache policy by name.
 
 use cache::flash::region::{Calm, RipqConfig};
 
@@ -6,7 +6,7 @@ use super::amounts::{mib, narrow};
 use super::keys::CacheConfig;
 use super::plan::{OrderPlan, PlacementExtras, ReinsertionPlan};
 
-/// Bytes of a region, and the key that has them.
+/// Region size in bytes, and the key that sets it.
 pub fn region_bytes(typed: &CacheConfig) -> Result<(u32, &'static str), String> {
     let (count, key) = match typed.region_policy.as_str() {
         "" => (typed.navy_region_mib, "cache_config.navyRegionSizeMB"),
@@ -15,7 +15,7 @@ pub fn region_bytes(typed: &CacheConfig) -> Result<(u32, &'static str), String> 
     Ok((narrow(mib(count, key)?, key)?, key))
 }
 
-/// Which region is given up first.
+/// Eviction order of regions.
 pub fn order(typed: &CacheConfig) -> Result<OrderPlan, String> {
     let settings = &typed.region_policy_config;
     Ok(match typed.region_policy.as_str() {
@@ -48,7 +48,7 @@ fn ripq(typed: &CacheConfig, single_point: bool) -> Result<RipqConfig, String> {
     })
 }
 
-/// None is LRU, one FIFO, several a segmented FIFO.
+/// No share is LRU, one is FIFO, several are a segmented FIFO.
 fn by_segments(shares: &[u64]) -> Result<OrderPlan, String> {
     Ok(match shares.len() {
         0 => OrderPlan::Lru,
@@ -62,7 +62,7 @@ fn by_segments(shares: &[u64]) -> Result<OrderPlan, String> {
     })
 }
 
-/// Which items of a reclaimed region stay, where the policy does not decide that.
+/// Reinsertion of items of a reclaimed region, unless the policy has its own rule.
 pub fn reinsertion(typed: &CacheConfig) -> Result<ReinsertionPlan, String> {
     let (hits, percent) = (typed.navy_hits_reinsertion, typed.navy_probability_reinsertion);
     if typed.region_policy == "mcdipper-lru" {
@@ -77,7 +77,7 @@ pub fn reinsertion(typed: &CacheConfig) -> Result<ReinsertionPlan, String> {
     })
 }
 
-/// Who asks for placement handles beside the engines.
+/// Consumers of placement handles in addition to the engines.
 pub fn placement_extras(typed: &CacheConfig) -> PlacementExtras {
     let has = |name: &str| typed.placement_handles.iter().any(|it| it == name);
     PlacementExtras {
@@ -87,12 +87,12 @@ pub fn placement_extras(typed: &CacheConfig) -> PlacementExtras {
     }
 }
 
-/// CacheBench's leave out the hole between the items and the table of a region.
+/// CacheBench's engine does not write the hole between the items and the table of a region.
 pub fn write_whole(typed: &CacheConfig) -> bool {
     !typed.region_policy.is_empty() && typed.region_policy_config.write_whole
 }
 
-/// CacheBench's regions are written all at once.
+/// CacheBench's engine submits all transfers of a region together.
 pub fn transfers_at_once(typed: &CacheConfig) -> Result<u32, String> {
     match typed.region_policy.as_str() {
         "" => Ok(0),

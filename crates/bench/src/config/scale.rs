@@ -1,19 +1,18 @@
-//! The same run on a fraction of the bytes.
+//! Scales a run down to a fraction of the bytes.
 
 use super::amounts::MIB;
 use super::plan::{CachePlan, FlashPlan, RunPlan, RunSettings, WorkloadPlan};
 use crate::run::objects;
 use workload::generate::{GeneratorConfig, Popularity};
 
-/// Regions are in whole pages of a drive, which may be longer than the blocks of the config.
+/// Region sizes are multiples of a drive's page, which may be larger than the blocks of the config.
 const PAGE_BYTES: u32 = 4096;
-/// Below this a region would no longer hold the objects that belong in regions.
-const LEAST_REGION_BYTES: u32 = 64 << 10;
+/// A smaller region could not store the large objects.
+const MIN_REGION_BYTES: u32 = 64 << 10;
 
 impl RunPlan {
-    /// Divides what counts in bytes, the number of keys, and what of flash must be written or evicted for the warm-up or the run
-    /// to end, by `divisor`; shares, mixes, operations and the sizes of objects stay.
-    /// A region is not made smaller than 64 KiB. A trace stays as it is.
+    /// Divides sizes in bytes, the number of keys, and the flash writes or evictions that end the warm-up or the run by
+    /// `divisor`. Shares, mixes, operations, object sizes and traces do not change. A region stays at least 64 KiB.
     #[must_use]
     pub fn scaled(mut self, divisor: u32) -> Self {
         if divisor <= 1 {
@@ -35,7 +34,7 @@ impl RunPlan {
 
 fn scale_cache(cache: &mut CachePlan, divisor: u32) {
     if let Some(objects) = &mut cache.objects {
-        objects.most_objects = (objects.most_objects / u64::from(divisor)).max(1);
+        objects.max_objects = (objects.max_objects / u64::from(divisor)).max(1);
         cache.dram_bytes = objects::dram_bytes(objects);
         return;
     }
@@ -48,14 +47,15 @@ fn scale_cache(cache: &mut CachePlan, divisor: u32) {
 fn scale_flash(flash: &mut FlashPlan, divisor: u32) {
     let block = u64::from(flash.block_bytes.max(flash.bucket_bytes));
     flash.bytes_per_device = flash.bytes_per_device / u64::from(divisor) / block * block;
-    // As many of the buckets have something that waits: fewer would be settled together on a larger drive.
+    // The limit of pending items stays in proportion to the buckets; otherwise items would be flushed less often together than
+    // on the full-size drive.
     flash.pending_divisor = divisor;
-    let region = (flash.region_bytes / divisor).max(LEAST_REGION_BYTES.min(flash.region_bytes));
+    let region = (flash.region_bytes / divisor).max(MIN_REGION_BYTES.min(flash.region_bytes));
     flash.region_bytes = region.next_multiple_of(flash.block_bytes.max(PAGE_BYTES));
     flash.max_write_bytes = flash.max_write_bytes.min(flash.region_bytes);
 }
 
-/// A smaller flash is written over, or full, after less. 0 asks for nothing, and is not what a small amount becomes.
+/// A smaller flash is full after fewer writes. A value of 0, which disables the condition, stays 0; a small value stays at least 1.
 fn scale_lengths(run: &mut RunSettings, divisor: u32) {
     let (warmup, limits) = (&mut run.warmup, &mut run.limits);
     for amount in [&mut warmup.flash_bytes, &mut warmup.flash_evictions, &mut limits.flash_bytes] {
@@ -84,9 +84,8 @@ mod tests {
     use crate::config::lower::lower;
     use crate::config::plan::{LimitsPlan, WarmupPlan};
 
-    /// On a thousandth of the flash a warm-up had to write as much as on all of it.
     #[test]
-    fn what_must_be_written_or_evicted_was_not_divided_with_the_flash() {
+    fn scaled_divides_flash_write_and_eviction_limits() {
         let text = r#"{ "test_config": { "generator": "online", "numOps": 10, "numThreads": 1, "numKeys": 10, "keySizeRange": [8, 16],
             "keySizeRangeProbability": [1.0], "valSizeRange": [1, 300], "valSizeRangeProbability": [1.0], "getRatio": 1.0 }, "cache_config": { "cacheSizeMB": 64 } }"#;
         let Ok(Loaded::Config(config)) = load_text(Path::new("c.json"), text, &[]) else {
@@ -107,6 +106,6 @@ mod tests {
         let run = plan.clone().scaled(1000).instances.remove(0).run;
         assert_eq!((run.warmup, run.limits), lengths(4, 1));
         plan.instances[0].run.warmup = WarmupPlan::default();
-        assert_eq!(plan.scaled(1000).instances[0].run.warmup, WarmupPlan::default(), "nothing stays nothing");
+        assert_eq!(plan.scaled(1000).instances[0].run.warmup, WarmupPlan::default(), "0 stays 0");
     }
 }

@@ -1,4 +1,4 @@
-//! JSON as CacheBench writes it: plain JSON with `//` and `/* */` comments.
+//! Parses JSON in CacheBench's dialect: plain JSON with `//` and `/* */` comments.
 
 use jsonc_parser::ast;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
@@ -6,10 +6,10 @@ use serde_json::{Map, Number, Value};
 
 use super::knob::Findings;
 
-/// Parses `text`. A key given twice in one object keeps its last value, as CacheBench does, with a warning: the
-/// shipped `kvcache_l2_wc` config has one. Trailing commas are refused, also as CacheBench does.
+/// Parses `text`. If a key occurs twice in an object, the last value counts, as in CacheBench, and a warning is added: the
+/// shipped `kvcache_l2_wc` config has one. Trailing commas are errors, as in CacheBench.
 pub fn parse(text: &str, findings: &mut Findings) -> Option<Value> {
-    // A mark in front, as some editors put it, is no part of the text.
+    // Some editors write a byte order mark.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let parsed = match parse_to_ast(text, &CollectOptions::default(), &strict_with_comments()) {
         Ok(parsed) => parsed.value,
@@ -19,7 +19,7 @@ pub fn parse(text: &str, findings: &mut Findings) -> Option<Value> {
         }
     };
     let Some(value) = parsed else {
-        findings.problem("", "the file holds no JSON value");
+        findings.problem("", "the file has no JSON value");
         return None;
     };
     Some(convert(value, "", findings))
@@ -59,7 +59,7 @@ fn convert(value: ast::Value<'_>, at: &str, findings: &mut Findings) -> Value {
                 let path = join(at, &name);
                 let value = convert(property.value, &path, findings);
                 if map.insert(name, value).is_some() {
-                    findings.warning(&path, "is given twice in this object; the last value counts");
+                    findings.warning(&path, "is given twice in this object; the last value is used");
                 }
             }
             Value::Object(map)
@@ -77,7 +77,7 @@ fn number(literal: &str, at: &str, findings: &mut Findings) -> Value {
     }
 }
 
-/// The JSON path of `name` inside `at`.
+/// JSON path of `name` inside `at`.
 pub fn join(at: &str, name: &str) -> String {
     if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") }
 }
@@ -93,14 +93,14 @@ mod tests {
     }
 
     #[test]
-    fn comments_of_both_kinds_are_skipped_but_not_inside_strings() {
+    fn parse_skips_comments_outside_strings() {
         let (value, findings) = parse_with_findings("// head\n{ \"a\": /* mid */ \"x // y\" } // tail");
         assert_eq!(value, Some(serde_json::json!({ "a": "x // y" })));
         assert!(findings.problems.is_empty() && findings.warnings.is_empty());
     }
 
     #[test]
-    fn a_key_given_twice_keeps_the_last_value_and_warns() {
+    fn parse_duplicate_key_keeps_last_value_and_warns() {
         let (value, findings) =
             parse_with_findings(r#"{ "test_config": { "setRatio": 0.1, "setRatio": 0.2 } }"#);
         assert_eq!(value, Some(serde_json::json!({ "test_config": { "setRatio": 0.2 } })));
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trailing_comma_is_refused_with_its_line() {
+    fn parse_trailing_comma_reports_its_line() {
         let (value, findings) = parse_with_findings("{\n \"a\": 1,\n}");
         assert_eq!(value, None);
         let words = findings.problems[0].to_string();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_beyond_32_bits_stay_exact() {
+    fn parse_64_bit_integers_exactly() {
         let (value, _) = parse_with_findings(r#"{ "numKeys": 14463466000000, "big": 18446744073709551615 }"#);
         assert_eq!(value, Some(serde_json::json!({ "numKeys": 14_463_466_000_000_u64, "big": u64::MAX })));
     }

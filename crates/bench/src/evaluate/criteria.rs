@@ -1,55 +1,55 @@
-//! What a drive must do to pass, and what it did not.
+//! Pass criteria of an evaluation, and the criteria that a measurement fails.
 
 use std::time::Duration;
 
 use super::run::{Measured, Row};
 use crate::report::amount::trimmed;
 
-/// What is asked for at a rate that passes.
+/// Limits that a rate must meet to pass.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Criteria {
-    /// Reads of the drive, 99 of a hundred.
+    /// Maximum 99th percentile of drive read latency.
     pub max_read_p99: Duration,
-    /// Writes of the drive, 99 of a hundred; none is not asked for.
+    /// Maximum 99th percentile of drive write latency; `None` is no limit.
     pub max_write_p99: Option<Duration>,
-    /// Years of life; 0 is not asked for.
+    /// Minimum lifetime of the drive in years; 0 is no limit.
     pub min_years: f64,
-    /// Share of what was offered that was done.
+    /// Minimum share of the offered operations that must be completed.
     pub min_reached: f64,
-    /// Gets answered; 0 is not asked for.
+    /// Minimum hit ratio of gets; 0 is no limit.
     pub min_hit_ratio: f64,
-    /// Operations a second at which every profile must pass, or at more; none takes any rate.
+    /// Operations per second at which every profile must pass; `None` accepts any rate.
     pub min_rate: Option<u64>,
 }
 
-/// Which criterion.
+/// Criterion of a verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Criterion {
-    /// Errors of transfers, checksums or contents.
+    /// I/O errors, checksum errors or inconsistencies.
     Errors,
-    /// What was offered was not done.
+    /// Completed operations, relative to the offered ones.
     Reached,
-    /// Reads took too long.
+    /// Read latency.
     ReadLatency,
-    /// Writes took too long.
+    /// Write latency.
     WriteLatency,
-    /// Too little was found.
+    /// Hit ratio.
     HitRatio,
-    /// The drive does not last.
+    /// Lifetime of the drive.
     Years,
 }
 
-/// A criterion that was not met.
+/// A criterion that a measurement fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missed {
-    /// Which.
+    /// The criterion.
     pub criterion: Criterion,
-    /// What was measured, and what was asked for.
+    /// The measured value and the limit.
     pub words: String,
 }
 
 impl Criterion {
-    /// A word for a column.
+    /// Short name for a table column.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -64,7 +64,8 @@ impl Criterion {
 }
 
 impl Criteria {
-    /// What `row` missed; nothing is a pass. What nobody knows is not missed: the report says that it is not known.
+    /// The criteria that `row` fails; empty is a pass. A criterion whose value is unknown does not fail: the report shows it as
+    /// unknown.
     #[must_use]
     pub fn missed(&self, row: &Row) -> Vec<Missed> {
         let (read, write) = row.device_quantiles(0.99);
@@ -97,21 +98,21 @@ impl Criteria {
                     let least = life_words(self.min_years);
                     return format!("lasts {at_most}{}, less than {least}", life_words(years));
                 }
-                let words = told_apart(years_words(years), years, |told| told < self.min_years);
+                let words = with_distinct_digits(years_words(years), years, |shown| shown < self.min_years);
                 format!("lasts {at_most}{words} years, less than {}", self.min_years)
             }),
         );
         missed
     }
 
-    /// The highest rate of a run that passes.
+    /// The passing measurement with the highest rate.
     #[must_use]
     pub fn best<'a>(&self, measured: &'a Measured) -> Option<&'a Row> {
         let passing = measured.rows.iter().filter(|row| row.offered.is_some() && self.missed(row).is_empty());
         passing.max_by_key(|row| row.offered)
     }
 
-    /// Whether a profile passes by this row.
+    /// Whether this row's rate is at least `min_rate`.
     #[must_use]
     pub fn is_enough(&self, row: &Row) -> bool {
         self.min_rate.is_none_or(|least| row.offered >= Some(least))
@@ -132,13 +133,13 @@ fn errors(row: &Row) -> Vec<Missed> {
 
 fn below(what: &str, measured: f64, least: f64) -> String {
     let percent = measured * 100.0;
-    let words = told_apart(format!("{percent:.1}"), percent, |told| told < least * 100.0);
+    let words = with_distinct_digits(format!("{percent:.1}"), percent, |shown| shown < least * 100.0);
     format!("{words} % {what}, less than {} %", trimmed(least * 100.0))
 }
 
 fn over(what: &str, measured: Duration, most: Duration) -> String {
     let (words, limit) = (time_words(measured), time_words(most));
-    // In the same unit they may be the same in two digits.
+    // In the same unit, both may round to the same two digits.
     let words = match (words.split_once(' '), limit.split_once(' ')) {
         (Some((number, unit)), Some((of_limit, same))) if unit == same => {
             let in_unit = |time: Duration| match unit {
@@ -146,24 +147,27 @@ fn over(what: &str, measured: Duration, most: Duration) -> String {
                 "ms" => time.as_secs_f64() * 1e3,
                 _ => time.as_secs_f64(),
             };
-            let limit = of_limit.parse().map_or(in_unit(most), |told: f64| told.max(in_unit(most)));
-            format!("{} {unit}", told_apart(number.to_owned(), in_unit(measured), |told| told > limit))
+            let limit = of_limit.parse().map_or(in_unit(most), |shown: f64| shown.max(in_unit(most)));
+            format!(
+                "{} {unit}",
+                with_distinct_digits(number.to_owned(), in_unit(measured), |shown| shown > limit)
+            )
         }
         _ => words,
     };
     format!("had a {what} of {words}, more than {limit}")
 }
 
-/// `words` for `value`, with as many more decimals as it takes to see that `is_beyond` what was asked for.
-fn told_apart(words: String, value: f64, is_beyond: impl Fn(f64) -> bool) -> String {
-    let is_told = |words: &String| words.parse().is_ok_and(&is_beyond);
-    if is_told(&words) || !is_beyond(value) {
+/// Adds decimals to `words` until the printed value also exceeds the limit, if `value` does.
+fn with_distinct_digits(words: String, value: f64, is_beyond: impl Fn(f64) -> bool) -> String {
+    let shows_excess = |words: &String| words.parse().is_ok_and(&is_beyond);
+    if shows_excess(&words) || !is_beyond(value) {
         return words;
     }
-    (1..=9).map(|decimals| format!("{value:.decimals$}")).find(is_told).unwrap_or(words)
+    (1..=9).map(|decimals| format!("{value:.decimals$}")).find(shows_excess).unwrap_or(words)
 }
 
-/// A time as a person reads it.
+/// Formats a duration with two or three digits.
 #[must_use]
 pub fn time_words(time: Duration) -> String {
     let micros = time.as_secs_f64() * 1e6;
@@ -176,12 +180,12 @@ pub fn time_words(time: Duration) -> String {
     }
 }
 
-/// Years as a person reads them: nobody plans by thousands.
+/// Formats years; 1000 and more are `1000+`.
 #[must_use]
 pub fn years_words(years: f64) -> String {
     match years {
         years if years <= 0.0 => "0".to_owned(),
-        // Two digits, as many zeros as it takes: a drive may be written to death in an hour.
+        // Two significant digits: a drive may wear out within an hour.
         years if years < 0.995 => {
             let decimals = (1 - years.log10().floor() as i32).clamp(2, 9) as usize;
             format!("{years:.decimals$}")
@@ -192,7 +196,7 @@ pub fn years_words(years: f64) -> String {
     }
 }
 
-/// How long a drive lasts, in the unit in which a person would say it.
+/// Formats a lifetime in years, days, hours, minutes or seconds.
 #[must_use]
 pub fn life_words(years: f64) -> String {
     let days = years * 365.25;
@@ -217,15 +221,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_and_years_have_the_digits_that_matter() {
+    fn time_words_and_years_words_round_to_significant_digits() {
         let times = [8_400, 61_000, 1_234_000, 45_000_000, 3_000_000_000].map(Duration::from_nanos);
         assert_eq!(times.map(time_words), ["8.4 µs", "61 µs", "1.2 ms", "45 ms", "3.0 s"]);
         assert_eq!([0.123, 4.96, 120.4, 1e9].map(years_words), ["0.12", "5.0", "120", "1000+"]);
     }
 
-    /// Everything below two days was 0.00 years.
     #[test]
-    fn a_short_life_was_none_at_all() {
+    fn life_words_uses_smaller_units_below_a_tenth_of_a_year() {
         let years = [0.0, 0.000_012, 0.0035, 0.0536, 0.0999];
         assert_eq!(years.map(years_words), ["0", "0.000012", "0.0035", "0.054", "0.100"]);
         let lives = [0.0, 4e-7, 1e-5, 0.000_5, 0.0035, 0.0535, 0.0999, 0.5, 1.0, 4.96, 5.8, 120.4, 1e9];

@@ -1,4 +1,4 @@
-//! An evaluation as JSON. A run's figures have the names that they have in the result of `bench`.
+//! Writes an evaluation as JSON. Figures of a run have the same names as in the result of `bench`.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use super::plan::Plan;
 use super::profile::{PROFILES, Profile};
 use super::run::{Measured, Row};
 use super::subject::Subject;
-use super::{Asked, Found};
+use super::{EvaluationOptions, EvaluationResult};
 use crate::drive::json as drive;
 use crate::report::json::instance;
 
-/// What is evaluated.
+/// The evaluated drive or model.
 #[must_use]
 pub fn subject(subject: &Subject) -> Value {
     match subject {
@@ -26,15 +26,15 @@ pub fn subject(subject: &Subject) -> Value {
             "placement_handles": model.card.placement.as_ref().map_or(0, |it| it.handles),
         }),
         Subject::Real(real) => {
-            let mut told = drive::info(&real.info);
-            told["name"] = subject.name().into();
-            told["capacity_bytes"] = real.capacity_bytes.into();
-            told
+            let mut fields = drive::info(&real.info);
+            fields["name"] = subject.name().into();
+            fields["capacity_bytes"] = real.capacity_bytes.into();
+            fields
         }
     }
 }
 
-/// What passes.
+/// The pass criteria.
 #[must_use]
 pub fn criteria(criteria: &Criteria) -> Value {
     let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -48,7 +48,7 @@ pub fn criteria(criteria: &Criteria) -> Value {
     })
 }
 
-/// What will be done.
+/// The planned steps.
 #[must_use]
 pub fn plan(plan: &Plan) -> Value {
     let (bytes, seconds) = plan.cost();
@@ -58,14 +58,14 @@ pub fn plan(plan: &Plan) -> Value {
     json!({ "steps": steps.collect::<Vec<_>>(), "written_bytes_at_most": bytes, "seconds": seconds })
 }
 
-/// What was found.
+/// The results of each profile that ran.
 #[must_use]
-pub fn profiles(found: &Found, asked: &Asked) -> Value {
+pub fn profiles(found: &EvaluationResult, asked: &EvaluationOptions) -> Value {
     let ran = PROFILES.iter().filter(|profile| found.measured.iter().any(|it| it.profile == profile.name));
     ran.map(|it| profile(it, found, &asked.criteria)).collect()
 }
 
-fn profile(profile: &Profile, found: &Found, criteria: &Criteria) -> Value {
+fn profile(profile: &Profile, found: &EvaluationResult, criteria: &Criteria) -> Value {
     let runs: Vec<&Measured> = found.measured.iter().filter(|it| it.profile == profile.name).collect();
     let best = |run: &&Measured| {
         let best = criteria.best(run)?;
@@ -89,19 +89,19 @@ fn profile(profile: &Profile, found: &Found, criteria: &Criteria) -> Value {
 }
 
 fn wear(run: &Measured) -> Value {
-    let told = run.wear.as_ref();
-    told.map_or(
+    let wear = run.wear.as_ref();
+    wear.map_or(
         Value::Null,
         |(before, after)| json!({ "before": drive::wear(before), "after": drive::wear(after) }),
     )
 }
 
 fn row_json(run: &Measured, row: &Row, criteria: &Criteria) -> Value {
-    // The stage at full speed is not judged.
+    // The measurement at full speed is not judged.
     let missed = if row.offered.is_some() { criteria.missed(row) } else { Vec::new() };
     let years = row.years.figure();
     let mut fields = instance(&row.report, &[]);
-    // Of a whole run only.
+    // Fields that describe a whole run.
     if let Some(fields) = fields.as_object_mut() {
         let of_runs = ["details", "insert_ends", "chain_ends", "flash_put_ends", "flash_put_waits"];
         let others = ["flash_max_item_bytes", "inconsistencies_found", "warnings"];
@@ -110,9 +110,9 @@ fn row_json(run: &Measured, row: &Row, criteria: &Criteria) -> Value {
     fields["placed"] = run.placement.into();
     fields["offered_ops_per_second"] = row.offered.into();
     fields["reached"] = row.reached().into();
-    fields["dlwa"] = row.wearing.dlwa.into();
-    fields["host_bytes_per_second"] = row.wearing.host_bytes_per_second.into();
-    fields["wear_carried_over"] = row.wearing.is_carried_over.into();
+    fields["dlwa"] = row.writes.dlwa.into();
+    fields["host_bytes_per_second"] = row.writes.host_bytes_per_second.into();
+    fields["wear_carried_over"] = row.writes.is_carried_over.into();
     fields["drive_writes_per_day"] = row.drive_writes_a_day.into();
     fields["life_years"] = years.map(|it| it.0).filter(|it| it.is_finite()).into();
     fields["life_years_is_upper_bound"] = years.map(|it| it.1).into();

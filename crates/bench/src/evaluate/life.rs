@@ -1,66 +1,66 @@
-//! Years of life at what a stage wrote, by the closed form of [`ssd::model::lifetime`].
+//! Drive lifetime in years at the write rate of a stage, by the formula of [`ssd::model::lifetime`].
 
 use ssd::model::lifetime::{Endurance, dwpd_bytes_per_second};
 
 use crate::moment::Moment;
 use crate::run::model_drive::ModelDrive;
 
-/// What a drive stands, and what is asked of it.
+/// Endurance of a drive and the required lifetime.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Life {
-    /// What it is rated for, where anybody knows.
+    /// Rated endurance, if known.
     pub endurance: Option<Endurance>,
-    /// Years that it is to last.
+    /// Required lifetime.
     pub min_years: f64,
-    /// Bytes that the host sees, at full size.
+    /// Capacity that the host sees, at full size.
     pub capacity_bytes: f64,
 }
 
-/// How long it lasts.
+/// Lifetime of a drive.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Years {
-    /// So long.
+    /// Lifetime in years.
     Known(f64),
-    /// The drive does not tell what its medium wrote: no longer than this, which takes that for what the host wrote.
+    /// Upper bound: the drive does not report its media writes, so a device write amplification of 1 is assumed.
     AtMost(f64),
-    /// Nobody says what it is rated for.
+    /// The rated endurance is not known.
     Unknown,
 }
 
-/// What was written while something was measured.
+/// Write rate and write amplification of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Wearing {
-    /// Bytes a second of the host. A scaled drive is as fast as a whole one: this is of both.
+pub struct WriteRates {
+    /// Host write rate in bytes per second. A scaled model writes at the same rate as the full-size drive.
     pub host_bytes_per_second: f64,
-    /// Write amplification of the drive, where it tells.
+    /// Write amplification of the drive, if it reports media writes.
     pub dlwa: Option<f64>,
-    /// Whether too little was written to tell, so that each operation is taken to write what it did at full speed.
+    /// Whether too little was written to measure a rate, so that the bytes per operation at full speed are used instead.
     pub is_carried_over: bool,
 }
 
-/// Regions that must have been written: fewer are a matter of chance, and what waits in memory costs no life yet.
-const LEAST_REGIONS: f64 = 10.0;
+/// Minimum number of regions written for a rate: with fewer, the rate depends on when buffered regions happen to be flushed.
+const MIN_REGIONS: f64 = 10.0;
 
-impl Wearing {
-    /// Of a part of a run.
+impl WriteRates {
+    /// Computes the rates from the counters of a part of a run.
     #[must_use]
     pub fn of(counted: &Moment, drive: Option<&ModelDrive>) -> Self {
         let host_bytes = counted.flash.host_bytes.unwrap_or(0) as f64;
         let by_model = drive.zip(counted.drive.as_ref());
-        let told = counted.flash.media_bytes.filter(|_| host_bytes > 0.0);
+        let media_bytes = counted.flash.media_bytes.filter(|_| host_bytes > 0.0);
         let dlwa = match by_model {
             Some((drive, stats)) => stats.dlwa(drive.card().space.page_bytes),
-            None => told.map(|media_bytes| media_bytes as f64 / host_bytes),
+            None => media_bytes.map(|media_bytes| media_bytes as f64 / host_bytes),
         };
         let host_bytes_per_second = host_bytes / counted.at.as_secs_f64().max(1e-9);
         Self { host_bytes_per_second, dlwa, is_carried_over: false }
     }
 
-    /// Of a part of a run whose beginning, at full speed, wrote as `first` did. A part in which next to nothing was written
-    /// would seem to cost nothing.
+    /// Computes the rates of a stage. If the stage wrote fewer than ten regions, its rate follows from the bytes per operation
+    /// of `first`, the stage at full speed.
     #[must_use]
     pub fn of_stage(counted: &Moment, first: &Moment, region_bytes: f64, drive: Option<&ModelDrive>) -> Self {
-        if counted.flash.host_bytes.unwrap_or(0) as f64 >= LEAST_REGIONS * region_bytes {
+        if counted.flash.host_bytes.unwrap_or(0) as f64 >= MIN_REGIONS * region_bytes {
             return Self::of(counted, drive);
         }
         let speed = |of: &Moment| of.counts.ops as f64 / of.at.as_secs_f64().max(1e-9);
@@ -72,35 +72,36 @@ impl Wearing {
 }
 
 impl Life {
-    /// How long the drive lasts.
+    /// Lifetime of the drive at this write rate.
     #[must_use]
-    pub fn years(&self, wearing: &Wearing) -> Years {
+    pub fn years(&self, writes: &WriteRates) -> Years {
         let Some(endurance) = self.endurance else { return Years::Unknown };
-        match wearing.dlwa {
-            Some(dlwa) => Years::Known(endurance.years(wearing.host_bytes_per_second, dlwa)),
-            None => Years::AtMost(endurance.years(wearing.host_bytes_per_second, 1.0)),
+        match writes.dlwa {
+            Some(dlwa) => Years::Known(endurance.years(writes.host_bytes_per_second, dlwa)),
+            None => Years::AtMost(endurance.years(writes.host_bytes_per_second, 1.0)),
         }
     }
 
-    /// Capacities of the drive that the host writes in a day.
+    /// Drive writes per day (DWPD) of the host.
     #[must_use]
-    pub fn drive_writes_a_day(&self, wearing: &Wearing) -> f64 {
-        wearing.host_bytes_per_second / dwpd_bytes_per_second(self.capacity_bytes, 1.0)
+    pub fn drive_writes_a_day(&self, writes: &WriteRates) -> f64 {
+        writes.host_bytes_per_second / dwpd_bytes_per_second(self.capacity_bytes, 1.0)
     }
 
-    /// Operations a second at which the drive lasts as long as is asked for, if each writes as much as those that were counted.
+    /// Operations per second at which the drive reaches the required lifetime, if each operation writes as many bytes as the
+    /// counted ones did.
     #[must_use]
     pub fn rate(&self, counted: &Moment, drive: Option<&ModelDrive>) -> Option<f64> {
-        let wearing = Wearing::of(counted, drive);
-        let may_write = self.endurance?.host_bytes_per_second(self.min_years, wearing.dlwa.unwrap_or(1.0));
+        let writes = WriteRates::of(counted, drive);
+        let may_write = self.endurance?.host_bytes_per_second(self.min_years, writes.dlwa.unwrap_or(1.0));
         let ops_per_second = counted.counts.ops as f64 / counted.at.as_secs_f64().max(1e-9);
-        let rate = ops_per_second * may_write / wearing.host_bytes_per_second;
+        let rate = ops_per_second * may_write / writes.host_bytes_per_second;
         rate.is_finite().then_some(rate)
     }
 }
 
 impl Years {
-    /// The figure, and whether it is only a bound.
+    /// The years, and whether they are an upper bound.
     #[must_use]
     pub fn figure(self) -> Option<(f64, bool)> {
         match self {
@@ -116,21 +117,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_drive_that_does_not_tell_lasts_no_longer_than_one_that_writes_what_it_is_told() {
+    fn years_without_media_writes_are_an_upper_bound() {
         let endurance = Some(Endurance::from_dwpd(1e12, 1.0, 5.0, 1.0));
         let life = Life { endurance, min_years: 5.0, capacity_bytes: 1e12 };
-        let wearing =
-            Wearing { host_bytes_per_second: 1e12 / 86_400.0, dlwa: Some(2.0), is_carried_over: false };
+        let writes =
+            WriteRates { host_bytes_per_second: 1e12 / 86_400.0, dlwa: Some(2.0), is_carried_over: false };
         let close = |years: Years, expected: f64| (years.figure().unwrap().0 - expected).abs() < 1e-9;
-        assert!(close(life.years(&wearing), 2.5) && (life.drive_writes_a_day(&wearing) - 1.0).abs() < 1e-9);
+        assert!(close(life.years(&writes), 2.5) && (life.drive_writes_a_day(&writes) - 1.0).abs() < 1e-9);
         let twice = Life { capacity_bytes: 2e12, ..life };
-        assert!((twice.drive_writes_a_day(&wearing) - 0.5).abs() < 1e-9);
-        let untold = life.years(&Wearing { dlwa: None, ..wearing });
-        assert!(matches!(untold, Years::AtMost(_)) && close(untold, 5.0));
-        assert_eq!(Life { endurance: None, ..life }.years(&wearing), Years::Unknown);
+        assert!((twice.drive_writes_a_day(&writes) - 0.5).abs() < 1e-9);
+        let unknown_dlwa = life.years(&WriteRates { dlwa: None, ..writes });
+        assert!(matches!(unknown_dlwa, Years::AtMost(_)) && close(unknown_dlwa, 5.0));
+        assert_eq!(Life { endurance: None, ..life }.years(&writes), Years::Unknown);
     }
 
-    /// So many operations in so many seconds.
+    /// Counters of `ops` operations in `seconds`.
     fn counted(ops: u64, seconds: u64, host_bytes: u64, media_bytes: Option<u64>) -> Moment {
         let mut counted = Moment { at: std::time::Duration::from_secs(seconds), ..Moment::default() };
         counted.counts.ops = ops;
@@ -139,26 +140,26 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_told_by_the_second_and_amplified_where_the_drive_tells() {
+    fn writes_of_interval_gives_rate_and_dlwa_if_reported() {
         for (host_bytes, media_bytes, dlwa) in [
             (20_000, Some(50_000), Some(2.5)),
             (20_000, None, None),
-            // What was written before comes to the medium, and nothing is no ratio of nothing.
+            // Media writes without host writes, from earlier buffered data, give no ratio.
             (0, Some(50_000), None),
         ] {
-            let wearing = Wearing::of(&counted(1, 10, host_bytes, media_bytes), None);
+            let writes = WriteRates::of(&counted(1, 10, host_bytes, media_bytes), None);
             let host_bytes_per_second = host_bytes as f64 / 10.0;
-            assert_eq!(wearing, Wearing { host_bytes_per_second, dlwa, is_carried_over: false });
+            assert_eq!(writes, WriteRates { host_bytes_per_second, dlwa, is_carried_over: false });
         }
     }
 
     #[test]
-    fn a_stage_that_wrote_next_to_nothing_does_not_seem_to_cost_nothing() {
+    fn writes_of_nearly_idle_stage_are_derived_from_full_speed() {
         let first = counted(100_000, 10, 1_000_000_000, Some(3_000_000_000));
         let stage = |host_bytes| {
-            Wearing::of_stage(&counted(2000, 20, host_bytes, Some(host_bytes)), &first, 1e6, None)
+            WriteRates::of_stage(&counted(2000, 20, host_bytes, Some(host_bytes)), &first, 1e6, None)
         };
-        // A hundred operations a second, of ten thousand bytes each as at first; what less than ten regions say is chance.
+        // 100 operations per second of 10,000 bytes each, as at full speed: fewer than ten regions are not a sample.
         for host_bytes in [0, 5_000_000, 9_999_999] {
             let slow = stage(host_bytes);
             assert!(slow.is_carried_over && slow.dlwa == Some(3.0), "{slow:?}");
@@ -172,22 +173,26 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_as_much_lower_as_more_is_written_than_the_drive_lasts_for() {
+    fn rate_for_lifetime_scales_with_write_budget() {
         let endurance = Some(Endurance::from_dwpd(1e12, 1.0, 5.0, 1.0));
         let life = Life { endurance, min_years: 5.0, capacity_bytes: 1e12 };
-        // Eight capacities in two days at 1000 operations a second, where one a day is what it lasts for.
+        // Writes 4 capacities a day at 1000 operations per second; the drive is rated for 1 a day.
         let (ops, seconds) = (172_800_000, 172_800);
         let rate = |life: Life, media_bytes| {
             life.rate(&counted(ops, seconds, 8_000_000_000_000, media_bytes), None).map(f64::round)
         };
         assert_eq!(rate(life, None), Some(250.0));
-        assert_eq!(rate(life, Some(16_000_000_000_000)), Some(125.0), "the medium writes twice as much");
+        assert_eq!(
+            rate(life, Some(16_000_000_000_000)),
+            Some(125.0),
+            "a write amplification of 2 halves the rate"
+        );
         assert_eq!(rate(Life { min_years: 10.0, ..life }, None), Some(125.0));
         assert_eq!(rate(Life { endurance: None, ..life }, None), None);
         assert_eq!(
             life.rate(&counted(ops, seconds, 0, None), None),
             None,
-            "who writes nothing lasts for ever"
+            "without writes the rate is unlimited"
         );
     }
 }

@@ -1,8 +1,9 @@
-//! A drive, judged as a cache's flash: trim, fill until steady, the profiles at rising rates, one verdict.
+//! Evaluates a drive as the flash of a cache: trim it, fill it until it is steady, run profiles at rising rates, and give a
+//! verdict.
 //!
-//! [`subject`] is what is evaluated and what must not be, [`profile`] the workloads, [`plan`] what will be done and how long
-//! that takes. [`run`] makes one run of them, [`stages`] leads it from the filling through the rates; [`life`] and [`criteria`]
-//! judge what was measured. [`text`], [`json`] and [`plot`] tell it.
+//! [`subject`] is the evaluated drive or model, [`profile`] the workloads, [`plan`] the steps and their cost. [`run`] runs a
+//! profile, [`stages`] controls its fill and rates, [`life`] and [`criteria`] judge the measurements, and [`text`], [`json`]
+//! and [`plot`] report them.
 
 pub mod criteria;
 pub mod json;
@@ -25,51 +26,55 @@ use crate::session::SessionError;
 use crate::side_by_side::Progress;
 use criteria::Criteria;
 use plan::Plan;
-use run::{How, Job, Measured};
+use run::{Job, Measured, RunOptions};
 use subject::{Real, Subject};
 
-/// What is asked for, besides the drive.
+/// Settings of an evaluation, except the drive.
 #[derive(Debug, Clone)]
-pub struct Asked {
-    /// How runs go.
-    pub how: How,
-    /// What passes.
+pub struct EvaluationOptions {
+    /// Settings of the runs.
+    pub how: RunOptions,
+    /// Pass criteria.
     pub criteria: Criteria,
-    /// Who says what the drive is rated for.
+    /// Source of the rated endurance.
     pub rated: Option<String>,
-    /// Words on what cannot be measured.
+    /// Notes on values that cannot be measured.
     pub notes: Vec<String>,
-    /// Shows no progress.
+    /// Whether progress is hidden.
     pub quiet: bool,
 }
 
-/// What was found.
+/// Results of an evaluation.
 #[derive(Debug, Default)]
-pub struct Found {
-    /// How the filling by itself went, on a real drive.
+pub struct EvaluationResult {
+    /// Result of the preconditioning of a real drive.
     pub filled: Option<Outcome>,
-    /// Every run, in the plan's order.
+    /// All runs in the order of the plan.
     pub measured: Vec<Measured>,
-    /// Whether the user interrupted it.
+    /// Whether the user interrupted the evaluation.
     pub interrupted: bool,
-    /// Profiles with a run that the interrupt ended or prevented. They are not judged.
+    /// Profiles with a run that was interrupted or not started. They are not judged.
     pub unfinished: Vec<&'static str>,
-    /// What was not as asked for.
+    /// Deviations from the settings.
     pub notes: Vec<String>,
-    /// The runs that failed or were not made any more, and why.
+    /// Runs that failed or were not started, with the reason.
     pub unmeasured: Vec<String>,
 }
 
-/// Bytes of a random write, writes under way, and capacities written while filling, as `ssd precondition` has them.
+/// Size of a random write, queue depth, and maximum capacities written while filling: the same as in `ssd precondition`.
 const WRITE_BYTES: u64 = 64 << 10;
 const DEPTH: usize = 32;
 pub(crate) const MAX_PASSES: f64 = 4.0;
 
-/// Does what the plan says.
+/// Executes the plan.
 ///
 /// # Errors
-/// What cannot be opened, written or run. What was found before is lost only if nothing was.
-pub fn evaluate(subject: &Subject, plan: &Plan, asked: &Asked) -> Result<Found, String> {
+/// The drive cannot be opened or written, or the first run failed. A failure of a later run is reported in the result.
+pub fn evaluate(
+    subject: &Subject,
+    plan: &Plan,
+    asked: &EvaluationOptions,
+) -> Result<EvaluationResult, String> {
     let mut found = match subject {
         Subject::Model(_) => side_by_side(subject, plan, asked),
         Subject::Real(real) => one_by_one(subject, real, plan, asked),
@@ -80,10 +85,10 @@ pub fn evaluate(subject: &Subject, plan: &Plan, asked: &Asked) -> Result<Found, 
     Ok(found)
 }
 
-/// The profiles that lack a whole run, each once.
+/// Names of the profiles without a complete run.
 fn unfinished(jobs: &[Job], measured: &[Measured]) -> Vec<&'static str> {
     let is_whole = |job: &&Job| {
-        let of_job = |it: &&Measured| it.profile == job.profile.name && it.placement == job.room.placement;
+        let of_job = |it: &&Measured| it.profile == job.profile.name && it.placement == job.setup.placement;
         measured.iter().find(of_job).is_some_and(|it| !it.interrupted)
     };
     let mut names: Vec<&str> = jobs.iter().filter(|job| !is_whole(job)).map(|job| job.profile.name).collect();
@@ -91,8 +96,12 @@ fn unfinished(jobs: &[Job], measured: &[Measured]) -> Vec<&'static str> {
     names
 }
 
-/// Each model is a drive of its own: they run together, and what came of them does not depend on it.
-fn side_by_side(subject: &Subject, plan: &Plan, asked: &Asked) -> Result<Found, String> {
+/// Runs models concurrently: each has its own drive, so the results do not depend on each other.
+fn side_by_side(
+    subject: &Subject,
+    plan: &Plan,
+    asked: &EvaluationOptions,
+) -> Result<EvaluationResult, String> {
     let measured = Mutex::new(vec![None; plan.jobs.len()]);
     let progress = Progress::new(asked.quiet);
     let ran = progress.each::<SessionError>(plan.threads, plan.jobs.len(), |number, advance| {
@@ -104,11 +113,20 @@ fn side_by_side(subject: &Subject, plan: &Plan, asked: &Asked) -> Result<Found, 
     });
     ran.map_err(|error| error.to_string())?;
     let measured = measured.into_inner().into_iter().flatten().collect();
-    Ok(Found { measured, interrupted: asked.how.interrupt.is_set(), ..Found::default() })
+    Ok(EvaluationResult {
+        measured,
+        interrupted: asked.how.interrupt.is_set(),
+        ..EvaluationResult::default()
+    })
 }
 
-fn one_by_one(subject: &Subject, real: &Real, plan: &Plan, asked: &Asked) -> Result<Found, String> {
-    let mut found = Found::default();
+fn one_by_one(
+    subject: &Subject,
+    real: &Real,
+    plan: &Plan,
+    asked: &EvaluationOptions,
+) -> Result<EvaluationResult, String> {
+    let mut found = EvaluationResult::default();
     prepare(real, plan, asked, &mut found)?;
     let bar = Bar::new(Unit::Steps, asked.quiet);
     run_each(&plan.jobs, &asked.how.interrupt, &mut found, |number, job| {
@@ -123,11 +141,11 @@ fn one_by_one(subject: &Subject, real: &Real, plan: &Plan, asked: &Asked) -> Res
     Ok(found)
 }
 
-/// One job after the other.
+/// Runs the jobs one after another.
 fn run_each(
     jobs: &[Job],
     stop: &Stop,
-    found: &mut Found,
+    found: &mut EvaluationResult,
     mut run: impl FnMut(usize, &Job) -> Result<Measured, String>,
 ) -> Result<(), String> {
     for (number, job) in jobs.iter().enumerate() {
@@ -136,7 +154,7 @@ fn run_each(
         }
         match run(number, job) {
             Ok(measured) => found.measured.push(measured),
-            // What hours have shown is not thrown away for what the next run did not; but what was not seen is no pass.
+            // Keeps the results of earlier runs. The failed and remaining runs are reported, so the evaluation does not pass.
             Err(error) if !found.measured.is_empty() => {
                 found.unmeasured.push(format!("{}: {error}", job.name()));
                 let later = jobs[number + 1..].iter().map(|job| format!("{}: not run", job.name()));
@@ -149,8 +167,13 @@ fn run_each(
     Ok(())
 }
 
-/// Trims, and fills until steady.
-fn prepare(real: &Real, plan: &Plan, asked: &Asked, found: &mut Found) -> Result<(), String> {
+/// Trims the drive and fills it until it is steady.
+fn prepare(
+    real: &Real,
+    plan: &Plan,
+    asked: &EvaluationOptions,
+    found: &mut EvaluationResult,
+) -> Result<(), String> {
     let device = drive::open_whole(&real.path).map_err(|error| error.to_string())?;
     let bar = Bar::new(Unit::Bytes, asked.quiet);
     let stop = &asked.how.interrupt;
@@ -161,7 +184,7 @@ fn prepare(real: &Real, plan: &Plan, asked: &Asked, found: &mut Found) -> Result
     });
     bar.finish();
     match trimmed {
-        // Filling writes over everything anyway.
+        // A failed trim is no error: the fill overwrites the drive.
         Err(DriveError::Device(error)) => found.notes.push(format!("not trimmed: {error}")),
         Err(error) if !stop.is_set() => return Err(error.to_string()),
         _ => {}
@@ -176,8 +199,8 @@ fn prepare(real: &Real, plan: &Plan, asked: &Asked, found: &mut Found) -> Result
 fn fill(
     device: &dyn device::Device,
     plan: &Plan,
-    asked: &Asked,
-    found: &mut Found,
+    asked: &EvaluationOptions,
+    found: &mut EvaluationResult,
     bar: &Bar,
 ) -> Result<(), String> {
     let geometry = device.geometry();
@@ -209,16 +232,16 @@ fn fill(
 }
 
 impl Job {
-    /// A name for people.
+    /// Name in progress messages.
     #[must_use]
     pub fn name(&self) -> String {
-        let how = if self.room.placement { ", placed" } else { "" };
+        let how = if self.setup.placement { ", placed" } else { "" };
         format!("{}{how}", self.profile.name)
     }
 }
 
-impl Asked {
-    /// The wish to stop, for whoever hears signals.
+impl EvaluationOptions {
+    /// Flag that stops the evaluation, for signal handlers.
     #[must_use]
     pub fn interrupt(&self) -> &Stop {
         &self.how.interrupt
@@ -231,27 +254,26 @@ mod tests {
 
     use super::*;
     use crate::evaluate::life::Life;
-    use crate::evaluate::profile::{PROFILES, Room};
+    use crate::evaluate::profile::{CacheSetup, PROFILES};
     use crate::evaluate::stages::{Lengths, WarmUp};
 
-    /// The drive failed under the second of three profiles, and had passed.
     #[test]
-    fn a_drive_that_fails_in_the_middle_does_not_pass() {
-        let room = Room { flash_mib: 64, scale: 1, placement: false, workers: 1, checked: false };
-        let jobs = PROFILES.each_ref().map(|profile| Job { profile, room });
-        let mut found = Found::default();
+    fn run_each_failed_job_keeps_earlier_results_and_reports_failures() {
+        let setup = CacheSetup { flash_mib: 64, scale: 1, placement: false, workers: 1, checked: false };
+        let jobs = PROFILES.each_ref().map(|profile| Job { profile, setup });
+        let mut found = EvaluationResult::default();
         let ran = run_each(&jobs, &Stop::default(), &mut found, |number, job| match number {
             0 => Ok(measured(job.profile.name, false, Vec::new())),
             _ => Err("no such device".to_owned()),
         });
-        assert_eq!((ran, found.measured.len()), (Ok(()), 1), "what was measured is not thrown away");
+        assert_eq!((ran, found.measured.len()), (Ok(()), 1), "the earlier result is kept");
         assert_eq!(text::failures(&found, &asked()), ["cdn: no such device", "graph: not run"]);
     }
 
-    fn asked() -> Asked {
+    fn asked() -> EvaluationOptions {
         let second = std::time::Duration::from_secs(1);
-        Asked {
-            how: How {
+        EvaluationOptions {
+            how: RunOptions {
                 seed: 1,
                 lengths: Lengths { by_time: true, warm_up: 1.0, stage: 1.0 },
                 offers: Vec::new(),
@@ -285,15 +307,14 @@ mod tests {
         }
     }
 
-    /// An interrupt was a failure, which it is not in `bench`.
     #[test]
-    fn interrupt_is_no_failure_and_leaves_those_that_were_found() {
-        let room = Room { flash_mib: 64, scale: 1, placement: false, workers: 1, checked: false };
-        let jobs = PROFILES.each_ref().map(|profile| Job { profile, room });
-        let mut found = Found {
+    fn interrupted_evaluation_judges_only_complete_profiles() {
+        let setup = CacheSetup { flash_mib: 64, scale: 1, placement: false, workers: 1, checked: false };
+        let jobs = PROFILES.each_ref().map(|profile| Job { profile, setup });
+        let mut found = EvaluationResult {
             measured: vec![measured("kv", false, Vec::new()), measured("cdn", true, Vec::new())],
             interrupted: true,
-            ..Found::default()
+            ..EvaluationResult::default()
         };
         found.unfinished = unfinished(&jobs, &found.measured);
         assert_eq!(found.unfinished, ["cdn", "graph"]);

@@ -1,42 +1,41 @@
-//! What will be done to a drive, in which order, how much is written and how long that takes.
+//! The steps of an evaluation, in order, with the bytes written and the time of each.
 
 use std::fmt::Write as _;
 use std::num::NonZero;
 use std::time::Duration;
 
 use super::MAX_PASSES;
-use super::profile::{Profile, Room};
+use super::profile::{CacheSetup, Profile};
 use super::run::Job;
 use super::stages::Lengths;
 use super::subject::Subject;
 use crate::drive::text::bytes;
 use crate::report::text::noun;
 
-/// Which ways of writing are measured.
+/// Placement modes that are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ways {
-    /// Without placement, and with it where the drive has it.
+pub enum PlacementModes {
+    /// Without placement, and also with placement if the drive supports it.
     Both,
-    /// Without.
+    /// Without placement.
     Unplaced,
-    /// With.
+    /// With placement.
     Placed,
 }
 
-/// What will be done.
+/// The steps of an evaluation.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The runs.
+    /// The runs in order.
     pub jobs: Vec<Job>,
-    /// How many of them at once.
+    /// Number of concurrent runs.
     pub threads: usize,
-    /// How long filling may take.
+    /// Time limit of the fill.
     pub fill_ns: u64,
-    /// Bytes of the cache on the drive, at full size.
+    /// Size of the cache on the drive, at full size.
     pub flash_bytes: u64,
-    /// Why nothing is placed, where that was wished for and cannot be.
+    /// Reason why placement is not measured, if it was requested.
     pub unplaced: Option<String>,
-    /// What will be done, in words.
     steps: Vec<Step>,
 }
 
@@ -47,42 +46,42 @@ struct Step {
     seconds: f64,
 }
 
-/// What is to be planned.
+/// Options from which a plan is made.
 #[derive(Debug, Clone)]
-pub struct Wishes {
-    /// Which workloads.
+pub struct PlanOptions {
+    /// Workloads.
     pub profiles: Vec<&'static Profile>,
-    /// Which ways.
-    pub ways: Ways,
-    /// Share of the drive that the cache has.
+    /// Placement modes.
+    pub ways: PlacementModes,
+    /// Share of the drive that the cache uses.
     pub share: f64,
-    /// Requests under way at once.
+    /// Maximum requests in flight.
     pub workers: u32,
-    /// Whether contents are checked.
+    /// Whether values are checked.
     pub checked: bool,
-    /// Time of each step on a real drive.
+    /// Duration of each step on a real drive.
     pub budget: Duration,
-    /// Rates beside the unlimited one.
+    /// Number of rates in addition to the unlimited one.
     pub rates: usize,
 }
 
-/// A stage of a model, in drive capacities that the host writes, and the filling at most.
+/// Length of a model's stage and maximum length of its fill, in drive capacities written by the host.
 const MODEL_STAGE: f64 = 0.3;
 const MODEL_WARM_UP: f64 = 6.0;
-/// What passes of a stage before it is measured.
+/// Length of a stage including settling, relative to its measured part.
 const UNMEASURED: f64 = 1.1;
-/// Memory that models may take together.
+/// Memory limit of all concurrent models.
 const MODEL_MEMORY_BYTES: u64 = 3 << 30;
-/// Host bytes that a model takes a second on a core, roughly, and a drive: for an estimate.
+/// Estimated write rates of a model per core and of a real drive.
 const MODEL_BYTES_PER_SECOND: f64 = 300e6;
 const DRIVE_BYTES_PER_SECOND: f64 = 500e6;
 
-/// How long stages are.
+/// Lengths of the fill and the stages.
 #[must_use]
 pub fn lengths(subject: &Subject, budget: Duration, rates: usize) -> Lengths {
     match subject {
         Subject::Model(_) => Lengths { by_time: false, warm_up: MODEL_WARM_UP, stage: MODEL_STAGE },
-        // Half of it fills.
+        // Half of the budget is for the fill.
         Subject::Real(_) => {
             let half = budget.as_secs_f64() / 2.0;
             Lengths { by_time: true, warm_up: half, stage: half / (rates + 1) as f64 / UNMEASURED }
@@ -91,57 +90,58 @@ pub fn lengths(subject: &Subject, budget: Duration, rates: usize) -> Lengths {
 }
 
 impl Plan {
-    /// Plans it.
+    /// Makes a plan.
     ///
     /// # Errors
-    /// Placement was asked for and is not there, a profile cannot run on the drive, or too little memory.
-    pub fn new(subject: &Subject, wishes: &Wishes) -> Result<Self, String> {
-        let unplaced = if wishes.ways == Ways::Unplaced { None } else { subject.missing_placement() };
-        if let (Ways::Placed, Some(why)) = (wishes.ways, &unplaced) {
+    /// Placement is required and not supported, a profile cannot run on the drive, or memory is too small.
+    pub fn new(subject: &Subject, options: &PlanOptions) -> Result<Self, String> {
+        let unplaced =
+            if options.ways == PlacementModes::Unplaced { None } else { subject.missing_placement() };
+        if let (PlacementModes::Placed, Some(why)) = (options.ways, &unplaced) {
             return Err(format!("--placement on: {}: {why}", subject.name()));
         }
-        let ways: &[bool] = match wishes.ways {
-            Ways::Placed => &[true],
-            Ways::Both if unplaced.is_none() => &[false, true],
+        let ways: &[bool] = match options.ways {
+            PlacementModes::Placed => &[true],
+            PlacementModes::Both if unplaced.is_none() => &[false, true],
             _ => &[false],
         };
-        let flash_mib = (subject.capacity_bytes() as f64 * wishes.share / f64::from(1 << 20)) as u64;
-        let room = |placement| Room {
+        let flash_mib = (subject.capacity_bytes() as f64 * options.share / f64::from(1 << 20)) as u64;
+        let setup = |placement| CacheSetup {
             flash_mib,
             scale: subject.scale(),
             placement,
-            workers: wishes.workers,
-            checked: wishes.checked,
+            workers: options.workers,
+            checked: options.checked,
         };
         let both = |profile| ways.iter().map(move |way| (profile, *way));
-        let jobs = wishes.profiles.iter().flat_map(|profile| both(*profile));
-        let jobs: Vec<Job> = jobs.map(|(profile, way)| Job { profile, room: room(way) }).collect();
+        let jobs = options.profiles.iter().flat_map(|profile| both(*profile));
+        let jobs: Vec<Job> = jobs.map(|(profile, way)| Job { profile, setup: setup(way) }).collect();
         jobs.iter().try_for_each(|job| job.config(subject).map(drop)).map_err(|error| error.to_string())?;
         let threads = threads(subject)?.min(jobs.len().max(1));
-        let fill_ns = u64::try_from(wishes.budget.as_nanos()).unwrap_or(u64::MAX);
+        let fill_ns = u64::try_from(options.budget.as_nanos()).unwrap_or(u64::MAX);
         let mut plan =
             Self { jobs, threads, fill_ns, flash_bytes: flash_mib << 20, unplaced, steps: Vec::new() };
         plan.steps = match subject {
-            Subject::Model(model) => plan.of_model(model.scaled_bytes, wishes),
-            Subject::Real(real) => plan.of_drive(real.capacity_bytes, wishes),
+            Subject::Model(model) => plan.of_model(model.scaled_bytes, options),
+            Subject::Real(real) => plan.of_drive(real.capacity_bytes, options),
         };
         Ok(plan)
     }
 
-    fn of_model(&self, scaled_bytes: u64, wishes: &Wishes) -> Vec<Step> {
-        let capacities = MODEL_WARM_UP + (wishes.rates + 1) as f64 * MODEL_STAGE * UNMEASURED;
+    fn of_model(&self, scaled_bytes: u64, options: &PlanOptions) -> Vec<Step> {
+        let capacities = MODEL_WARM_UP + (options.rates + 1) as f64 * MODEL_STAGE * UNMEASURED;
         let bytes = (capacities * scaled_bytes as f64) as u64;
         let seconds = bytes as f64 / MODEL_BYTES_PER_SECOND / self.threads as f64;
         let step = |job: &Job| {
-            let rates = wishes.rates + 1;
+            let rates = options.rates + 1;
             let what = format!("{}: fill until steady, {rates} rates", job.name());
             Step { what, bytes, seconds }
         };
         self.jobs.iter().map(step).collect()
     }
 
-    fn of_drive(&self, capacity_bytes: u64, wishes: &Wishes) -> Vec<Step> {
-        let budget = wishes.budget.as_secs_f64();
+    fn of_drive(&self, capacity_bytes: u64, options: &PlanOptions) -> Vec<Step> {
+        let budget = options.budget.as_secs_f64();
         let filled = (capacity_bytes as f64 * (1.0 + MAX_PASSES)) as u64;
         let fill_seconds = (filled as f64 / DRIVE_BYTES_PER_SECOND).min(budget);
         let at_most = |seconds: f64| (seconds * DRIVE_BYTES_PER_SECOND) as u64;
@@ -149,13 +149,13 @@ impl Plan {
         let what = "fill until steady".to_owned();
         let fill = Step { what, bytes: at_most(fill_seconds).min(filled), seconds: fill_seconds };
         let step = |job: &Job| {
-            let what = format!("{}: fill the cache, {} rates", job.name(), wishes.rates + 1);
+            let what = format!("{}: fill the cache, {} rates", job.name(), options.rates + 1);
             Step { what, bytes: at_most(budget), seconds: budget }
         };
         [trim, fill].into_iter().chain(self.jobs.iter().map(step)).collect()
     }
 
-    /// What will be done, for people; bytes and times are guesses, from above.
+    /// The plan for people; bytes and times are upper estimates.
     #[must_use]
     pub fn words(&self, subject: &Subject) -> String {
         let mut out = match subject {
@@ -176,25 +176,25 @@ impl Plan {
         out
     }
 
-    /// Bytes written and seconds taken, from above.
+    /// Total bytes written and seconds, upper estimates.
     #[must_use]
     pub fn cost(&self) -> (u64, f64) {
         let sum = |of: fn(&Step) -> f64| self.steps.iter().map(of).sum::<f64>();
         (sum(|step| step.bytes as f64) as u64, sum(|step| step.seconds))
     }
 
-    /// The steps, for the result file.
+    /// Steps for the result file.
     pub fn steps(&self) -> impl Iterator<Item = (&str, u64, f64)> {
         self.steps.iter().map(|step| (step.what.as_str(), step.bytes, step.seconds))
     }
 }
 
-/// As many as there are cores, and memory for: a model keeps the drive's bytes.
+/// Number of concurrent runs: limited by cores and by memory, because a model keeps the drive's data in memory.
 fn threads(subject: &Subject) -> Result<usize, String> {
     let Subject::Model(model) = subject else { return Ok(1) };
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let free = crate::environment::free_memory().map(|free| free.bytes);
-    // Contents, mapping and the cache's indexes.
+    // Data, mapping table and cache indexes.
     let one = model.scaled_bytes.saturating_add(model.scaled_bytes / 4);
     if let Some(has) = free.filter(|has| *has < one) {
         let (one, has) = (bytes(one.into()), bytes(has.into()));
@@ -207,7 +207,7 @@ fn threads(subject: &Subject) -> Result<usize, String> {
     Ok(cores.min(fit).max(1))
 }
 
-/// A time that is a guess.
+/// Formats an estimated time.
 fn time_words(seconds: f64) -> String {
     match seconds {
         seconds if seconds < 100.0 => format!("{:.0} s", seconds.max(1.0)),
@@ -225,14 +225,14 @@ mod tests {
 
     use super::*;
     use crate::evaluate::profile::PROFILES;
-    use crate::evaluate::subject::{LEAST_BYTES, Model};
+    use crate::evaluate::subject::{MIN_BYTES, Model};
 
-    /// Scales from about a gigabyte down to the smallest drive that a cache fits on, among them some that divide neither a
-    /// reclaim unit nor a mapping page evenly.
+    /// Scales from about 1 GB down to the smallest drive for a cache, including some that do not divide a reclaim unit or
+    /// mapping page evenly.
     fn scales(card: &Card) -> Vec<u32> {
         let least = card.space.usable_bytes.div_ceil(1_500_000_000);
         let unit_pages = card.space.unit_bytes / u64::from(card.space.page_bytes);
-        let most = (card.space.usable_bytes / LEAST_BYTES).min(unit_pages / MIN_SCALED_PAGES).max(least);
+        let most = (card.space.usable_bytes / MIN_BYTES).min(unit_pages / MIN_SCALED_PAGES).max(least);
         let steps = (0..12).map(|step| least + (most - least) * step / 11);
         let odd = steps.clone().map(|scale| (scale | 1).min(most));
         let mut all: Vec<u32> = steps.chain(odd).map(|scale| u32::try_from(scale).unwrap()).collect();
@@ -241,12 +241,12 @@ mod tests {
         all
     }
 
-    /// `evaluate qlc` was refused at every scale: its cache was rounded to blocks of 4 KiB and its drive to pages of 16 KiB.
+    /// The QLC card has pages of 16 KiB, to which a cache with blocks of 4 KiB must be rounded.
     #[test]
-    fn every_profile_plans_on_every_card_at_every_scale() {
-        let wishes = |share| Wishes {
+    fn plan_accepts_every_profile_card_and_scale() {
+        let options = |share| PlanOptions {
             profiles: PROFILES.iter().collect(),
-            ways: Ways::Both,
+            ways: PlacementModes::Both,
             share,
             workers: 64,
             checked: false,
@@ -256,12 +256,12 @@ mod tests {
         let mut planned = 0;
         for card in Card::built_in() {
             let scales = scales(&card).into_iter().map(Some).chain([None]);
-            // The smallest scales leave less than a cache needs, which is said in other words.
+            // The smallest scales are refused because the drive is too small for a cache.
             for model in scales.filter_map(|scale| Model::new(&card.name, scale).ok()) {
                 let scale = model.scale;
                 let subject = Subject::Model(Box::new(model));
                 for share in [1.0, 0.999, 0.37, 0.05] {
-                    let plan = Plan::new(&subject, &wishes(share));
+                    let plan = Plan::new(&subject, &options(share));
                     let plan = plan.unwrap_or_else(|why| panic!("{} 1/{scale}, {share}: {why}", card.name));
                     let ways = if card.placement.is_some() { 2 } else { 1 };
                     assert_eq!(plan.jobs.len(), PROFILES.len() * ways);

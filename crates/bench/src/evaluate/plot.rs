@@ -1,7 +1,6 @@
-//! An evaluation as a picture: for each profile, how long reads take and how long the drive lasts, over what is done.
+//! Plots an evaluation: for each profile, drive latency and lifetime over the operation rate.
 //!
-//! Both over the same axis, in logarithms: latencies rise a hundredfold where a drive is full, and a life at full speed is a
-//! hundredth of that at the rate which it is rated for. Full dots pass, hollow ones fail.
+//! Both vertical axes are logarithmic, because latency and lifetime vary by a factor of 100. Filled dots pass, hollow dots fail.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -12,7 +11,7 @@ use plotters::coord::combinators::WithKeyPoints;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 
-use super::Found;
+use super::EvaluationResult;
 use super::criteria::{Criteria, life_words};
 use super::profile::{PROFILES, Profile};
 use super::run::{Measured, Row};
@@ -21,14 +20,14 @@ use crate::palette::{FONT, GRID, INK, Look, PALE};
 use crate::report::amount::{duration, with_prefix};
 
 const SIZE: (u32, u32) = (860, 640);
-/// Of the title, and of the latencies below it; lives have the rest.
+/// Heights of the title and of the latency panel; the lifetime panel has the rest.
 const TITLE: u32 = 36;
 const LATENCIES: u32 = 330;
-/// Lives beside which an axis of them has a line.
+/// Grid lines of the lifetime axis, in years.
 const YEARS: [f64; 8] = [2.0 / 8766.0, 2.0 / 365.25, 20.0 / 365.25, 0.2, 1.0, 5.0, 20.0, 100.0];
-/// An hour. What wears out sooner is drawn there.
+/// Shorter lifetimes are drawn at one hour.
 const SHORTEST_YEARS: f64 = 1.0 / 8766.0;
-/// Whoever writes next to nothing lasts for ever, and would squeeze all others.
+/// Longer lifetimes are drawn here, because a nearly idle drive would stretch the axis.
 const LONGEST_YEARS: f64 = 100.0;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -36,11 +35,15 @@ type Drawn = Result<(), Box<dyn std::error::Error>>;
 type Points = Vec<(f64, f64)>;
 type Field<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, WithKeyPoints<LogCoord<f64>>>>;
 
-/// The picture, as an SVG file's text.
+/// Returns the plot as the text of an SVG file.
 ///
 /// # Errors
-/// What the drawing library says.
-pub fn svg(found: &Found, name: &str, criteria: &Criteria) -> Result<String, Box<dyn std::error::Error>> {
+/// The drawing library failed.
+pub fn svg(
+    found: &EvaluationResult,
+    name: &str,
+    criteria: &Criteria,
+) -> Result<String, Box<dyn std::error::Error>> {
     let mut drawn = Vec::new();
     for profile in &PROFILES {
         let runs = found.measured.iter().filter(|it| it.profile == profile.name && !it.rows.is_empty());
@@ -83,7 +86,7 @@ fn rows<'a>(runs: &'a [&Measured]) -> impl Iterator<Item = &'a Row> {
     runs.iter().flat_map(|run| &run.rows)
 }
 
-/// A colour for each way; the median is dashed.
+/// One colour for each placement mode; the median is dashed.
 fn look(run: &Measured) -> Look {
     Look::of(usize::from(!run.placement))
 }
@@ -97,7 +100,7 @@ fn keys(runs: &[&Measured]) -> Vec<Key> {
     runs.iter().flat_map(of).collect()
 }
 
-/// A field over operations a second. What is between `range` is drawn in logarithms, with lines at `ticks`.
+/// Creates a chart over the operation rate with a logarithmic vertical axis of `range` and grid lines at `ticks`.
 fn field<'a>(
     area: &Area<'a>,
     (title, most): (&str, f64),
@@ -170,7 +173,7 @@ fn lives(area: &Area<'_>, runs: &[&Measured], criteria: &Criteria, most: f64) ->
     Ok(())
 }
 
-/// A rate, a figure and whether it passes, by rising rates. What went as fast as it could is not offered, and fails nothing.
+/// Rate, value and pass of each row, in ascending order of rate. The row at full speed is not judged.
 fn points(run: &Measured, criteria: &Criteria, of: impl Fn(&Row) -> Option<f64>) -> Vec<(f64, f64, bool)> {
     let passes = |row: &Row| row.offered.is_some() && criteria.missed(row).is_empty();
     let rows = run.rows.iter().filter_map(|row| Some((row.throughput(), of(row)?, passes(row))));
@@ -193,7 +196,7 @@ fn line<'a>(chart: &mut Field<'a>, points: &[(f64, f64, bool)], look: Look, with
     Ok(())
 }
 
-/// What is asked for, as a line across, with words at its right end.
+/// Draws a limit as a horizontal line with a label at its right end.
 fn limited<'a>(chart: &mut Field<'a>, most: f64, value: f64, words: &str) -> Drawn {
     chart.draw_series([PathElement::new([(0.0, value), (most, value)], PALE.stroke_width(1))])?;
     let anchor = plotters::style::text_anchor::Pos::new(
@@ -209,7 +212,7 @@ fn nanos(time: Duration) -> f64 {
     time.as_secs_f64() * 1e9
 }
 
-/// Pictures below each other.
+/// Stacks the plots vertically.
 fn stacked(drawn: &[String]) -> String {
     let (width, height) = (SIZE.0, SIZE.1 as usize * drawn.len().max(1));
     let mut out = format!("<svg width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" ");

@@ -1,39 +1,39 @@
-//! What a drive is evaluated with: three workloads of caches, after the three kinds that Facebook's guide validates SSDs with.
-//! They are written here, not taken from its configurations; `docs/evaluate.md` tells where each number comes from.
+//! The three workloads of an evaluation, modelled on the kinds of workload that Facebook's guide uses to validate SSDs. The
+//! values are our own; `docs/evaluate.md` gives the source of each.
 //!
-//! Each has more data than flash, so that no share of it is ever idle; DRAM is 2.3 % of flash, so that flash is what is
-//! measured. Regions leave first in, first out in all of them: any other order costs a write amplification that
-//! depends on how many regions a reclaim unit has, which is not the same on a scaled drive.
+//! Each workload has more data than flash, so that all of flash is used, and DRAM of 2.3 % of flash, so that flash is the
+//! bottleneck. Regions are evicted in FIFO order: with any other order, write amplification depends on the number of regions in
+//! a reclaim unit, which a scaled drive changes.
 
 use std::fmt::Write as _;
 
-/// A workload.
+/// A workload of the evaluation.
 #[derive(Debug, PartialEq)]
 pub struct Profile {
-    /// What it is called on command lines.
+    /// Name on the command line.
     pub name: &'static str,
-    /// What it is.
+    /// Description.
     pub title: &'static str,
     /// Small-object cache, percent of flash.
     soc_percent: u32,
     /// Whether a get that misses is followed by a set.
     fills: bool,
-    /// Who is asked for.
+    /// Groups of objects.
     pools: &'static [Pool],
 }
 
-/// Objects of a kind. Operations are parts of a thousand.
+/// A group of objects. The shares of operations are in thousandths.
 #[derive(Debug, PartialEq)]
 struct Pool {
-    /// Share of the operations.
+    /// Share of all operations.
     operations: f64,
-    /// Edges of ranges of value sizes, and what share each range has.
+    /// Edges of the ranges of value sizes, and the share of each range.
     value_bytes: &'static [u32],
     shares: &'static [f64],
-    /// Bytes of all objects, over all of flash.
+    /// Bytes of all objects, relative to flash.
     working_set: f64,
     get: u32,
-    /// Gets of keys that nobody asks for again.
+    /// Gets of keys that are requested only once.
     get_once: u32,
     set: u32,
     delete: u32,
@@ -105,45 +105,45 @@ const GRAPH: Pool = Pool {
     delete: 50,
 };
 
-/// DRAM, as a share of flash: 43 GB stand before 1.88 TB in the FDP paper, 42 before 930 where Meta's traces come from.
+/// DRAM relative to flash: 43 GB for 1.88 TB in the FDP paper, 42 GB for 930 GB in the source of Meta's traces.
 const DRAM_SHARE: f64 = 0.023;
-const LEAST_DRAM_MIB: u64 = 16;
-/// Mean bytes of a key.
+const MIN_DRAM_MIB: u64 = 16;
+/// Mean key length in bytes.
 const KEY_BYTES: f64 = 28.0;
-/// More than anything does: until somebody says otherwise, as fast as it goes.
+/// A rate above any that can be reached: requests are made at full speed until a rate is set.
 pub const UNLIMITED: u64 = 1_000_000_000;
-/// A second of operations, whatever the rate is later: what a stall of the drive held up is made up for, as users of a service
-/// would have it, and the stall is in the latencies.
+/// Burst size that does not limit a rate: after a stall of the drive the delayed operations are made up for, as in a service,
+/// and the stall is visible in the latencies.
 const BURST: u64 = UNLIMITED;
 
-/// The cache that a profile runs on, at full size.
+/// Size and settings of the cache for a profile, before scaling.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Room {
-    /// Flash.
+pub struct CacheSetup {
+    /// Size of flash.
     pub flash_mib: u64,
-    /// What the bytes will be divided by.
+    /// Divisor of sizes when it runs.
     pub scale: u32,
-    /// Whether writes are placed.
+    /// Whether writes use placement.
     pub placement: bool,
-    /// Requests under way at once.
+    /// Maximum requests in flight.
     pub workers: u32,
-    /// Whether every value that is found is checked against what was set.
+    /// Whether every value found is checked against the value that was set.
     pub checked: bool,
 }
 
 impl Profile {
-    /// Its CacheBench config.
+    /// CacheBench config of the profile.
     #[must_use]
-    pub fn config(&self, room: &Room) -> String {
-        let Room { flash_mib, placement, workers, checked, .. } = *room;
+    pub fn config(&self, setup: &CacheSetup) -> String {
+        let CacheSetup { flash_mib, placement, workers, checked, .. } = *setup;
         let keys: Vec<f64> = self.pools.iter().map(|pool| pool.keys(flash_mib)).collect();
         let all_keys: f64 = keys.iter().sum();
         let key_shares: Vec<f64> = keys.iter().map(|keys| keys / all_keys).collect();
         let operations: Vec<f64> = self.pools.iter().map(|pool| pool.operations).collect();
         let pools: Vec<String> =
             self.pools.iter().zip(&keys).map(|(pool, keys)| pool.config(*keys)).collect();
-        let dram_mib = ((flash_mib as f64 * DRAM_SHARE) as u64).max(LEAST_DRAM_MIB);
-        let (region_mib, largest) = (self.region_mib(room), self.largest_bytes() + 4096);
+        let dram_mib = ((flash_mib as f64 * DRAM_SHARE) as u64).max(MIN_DRAM_MIB);
+        let (region_mib, largest) = (self.region_mib(setup), self.largest_bytes() + 4096);
         let (soc, fills, numbers) = (self.soc_percent, self.fills, self.pools.len());
         let mut text = String::new();
         let _ = write!(
@@ -164,10 +164,10 @@ impl Profile {
         text
     }
 
-    /// Bytes of a region as it runs.
+    /// Region size after scaling.
     #[must_use]
-    pub fn region_bytes(&self, room: &Room) -> f64 {
-        self.region_mib(room) as f64 * 1_048_576.0 / f64::from(room.scale)
+    pub fn region_bytes(&self, setup: &CacheSetup) -> f64 {
+        self.region_mib(setup) as f64 * 1_048_576.0 / f64::from(setup.scale)
     }
 
     fn largest_bytes(&self) -> u64 {
@@ -175,11 +175,11 @@ impl Profile {
         edges.max().copied().unwrap_or(0).into()
     }
 
-    /// CacheBench's 16 MiB, or eight of the largest objects after scaling, if that is more: in regions that hold two or
-    /// three, what is left over at their ends would be a third of flash. Never more than a 64th of flash.
-    fn region_mib(&self, room: &Room) -> u64 {
-        let for_objects = (8 * self.largest_bytes() * u64::from(room.scale)).div_ceil(1 << 20);
-        let most = (room.flash_mib / 64).clamp(1, 1024);
+    /// Region size: CacheBench's 16 MiB, or eight of the largest objects after scaling if that is more, because the unused ends
+    /// of smaller regions would waste a third of flash. At most 1/64 of flash.
+    fn region_mib(&self, setup: &CacheSetup) -> u64 {
+        let for_objects = (8 * self.largest_bytes() * u64::from(setup.scale)).div_ceil(1 << 20);
+        let most = (setup.flash_mib / 64).clamp(1, 1024);
         for_objects.max(16).min(most)
     }
 }
@@ -194,7 +194,7 @@ impl Pool {
         middles.zip(self.shares).map(|(middle, share)| middle * share).sum()
     }
 
-    /// A twentieth of the keys gets half of the requests, the next quarter three tenths.
+    /// The most popular 5 % of keys get half of the requests, the next 25 % get 30 %.
     fn config(&self, keys: f64) -> String {
         let (hot, warm, cold) = (0.05 * keys, 0.25 * keys, 0.7 * keys);
         let [get, get_once, set, delete] =
@@ -218,12 +218,12 @@ mod tests {
     use crate::config::{Loaded, cachebench::load_text};
 
     #[test]
-    fn every_profile_is_a_config_that_runs_and_of_which_nothing_is_ignored() {
+    fn profile_configs_load_without_warnings_and_can_run() {
         for (profile, flash_mib) in PROFILES.iter().zip([64, 1000, 11_000_000]) {
-            // As large as it is, and so that 32 MiB of it are left.
+            // At full size, and scaled down to 32 MiB.
             for scale in [1, flash_mib as u32 / 32] {
-                let room = Room { flash_mib, scale, placement: false, workers: 64, checked: true };
-                let loaded = load_text(Path::new(profile.name), &profile.config(&room), &[]);
+                let setup = CacheSetup { flash_mib, scale, placement: false, workers: 64, checked: true };
+                let loaded = load_text(Path::new(profile.name), &profile.config(&setup), &[]);
                 let Ok(Loaded::Config(config)) = loaded else { panic!("{}: {loaded:?}", profile.name) };
                 assert!(config.warnings.is_empty() && config.later.is_empty(), "{:?}", config.warnings);
                 crate::session::Session::check(&config, scale).unwrap();
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_are_all_there_are() {
+    fn profile_shares_add_up_to_one() {
         for profile in &PROFILES {
             assert!((profile.pools.iter().map(|pool| pool.operations).sum::<f64>() - 1.0).abs() < 1e-9);
             for pool in profile.pools {

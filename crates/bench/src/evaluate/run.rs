@@ -1,12 +1,12 @@
-//! One profile on one drive, with placement or without: the real engine, through all stages.
+//! Runs one profile on a drive, with or without placement, through all stages.
 
 use std::path::Path;
 use std::time::Duration;
 
 use device::nvme::Wear;
 
-use super::life::{Life, Wearing, Years};
-use super::profile::{Profile, Room};
+use super::life::{Life, WriteRates, Years};
+use super::profile::{CacheSetup, Profile};
 use super::stages::{Lengths, Offer, Progress, Stage, Stages, WarmUp};
 use super::subject::Subject;
 use crate::config::cachebench::{Config, load_text};
@@ -20,102 +20,107 @@ use crate::run::stop::{Stop, StopReason};
 use crate::run::target::Snapshot;
 use crate::session::{Session, SessionError, SessionOptions};
 
-/// A profile and how its writes go.
+/// A profile and the settings of its cache.
 #[derive(Debug, Clone, Copy)]
 pub struct Job {
     /// The workload.
     pub profile: &'static Profile,
     /// The cache.
-    pub room: Room,
+    pub setup: CacheSetup,
 }
 
-/// How all jobs are run.
+/// Settings of all runs.
 #[derive(Debug, Clone)]
-pub struct How {
-    /// Seed of everything random.
+pub struct RunOptions {
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// How long stages are.
+    /// Lengths of the stages.
     pub lengths: Lengths,
-    /// What is offered.
+    /// Offered rates.
     pub offers: Vec<Offer>,
-    /// What the drive is rated for.
+    /// Rated endurance and required lifetime.
     pub life: Life,
-    /// The user's wish to stop.
+    /// Flag that interrupts the runs.
     pub interrupt: Stop,
 }
 
-/// What came of a job.
+/// Results of a run.
 #[derive(Debug, Clone)]
 pub struct Measured {
-    /// The profile's name.
+    /// Name of the profile.
     pub profile: &'static str,
-    /// Whether writes were placed.
+    /// Whether writes used placement.
     pub placement: bool,
-    /// How the drive was filled.
+    /// Result of the fill.
     pub warm_up: WarmUp,
-    /// Every rate, the unlimited one first.
+    /// All rates, the unlimited one first.
     pub rows: Vec<Row>,
-    /// Whether it was interrupted.
+    /// Whether the run was interrupted.
     pub interrupted: bool,
-    /// What the run's own checks found, in the filling too.
+    /// Errors that the run's checks found, including the fill.
     pub failures: Vec<String>,
-    /// What was not as asked for.
+    /// Deviations from the settings.
     pub warnings: Vec<String>,
-    /// The drive's counters before and after, where it has any.
+    /// The drive's wear counters before and after the run, if it has them.
     pub wear: Option<(Wear, Wear)>,
 }
 
-/// What was measured at a rate.
+/// Measurement of one rate.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// Operations a second that were offered; none was as fast as it goes.
+    /// Offered operations per second; `None` is unlimited.
     pub offered: Option<u64>,
-    /// The figures of a run, of this stage alone.
+    /// Figures of this stage, as in the report of a run.
     pub report: InstanceReport,
-    /// What was written.
-    pub wearing: Wearing,
-    /// How long the drive lasts at that.
+    /// Write rate and write amplification.
+    pub writes: WriteRates,
+    /// Lifetime of the drive at this write rate.
     pub years: Years,
-    /// Capacities that the host writes in a day.
+    /// Drive writes per day of the host.
     pub drive_writes_a_day: f64,
 }
 
 impl Job {
-    /// Its config, for a drive.
+    /// CacheBench config for a drive.
     ///
     /// # Errors
-    /// A config that cannot run on it.
+    /// The config cannot run on the drive.
     pub fn config(&self, subject: &Subject) -> Result<Config, SessionError> {
         let device = match subject {
             Subject::Model(model) => DeviceSpec::Simulated(model.named.clone()),
             Subject::Real(real) => DeviceSpec::Path(real.path.clone()),
         };
         let name = Path::new(self.profile.name);
-        let loaded = load_text(name, &self.profile.config(&self.room), &[Override::Device(device)])?;
+        let loaded = load_text(name, &self.profile.config(&self.setup), &[Override::Device(device)])?;
         let Loaded::Config(config) = loaded else { unreachable!("a profile is a config") };
-        Session::check(&config, self.room.scale)?;
+        Session::check(&config, self.setup.scale)?;
         Ok(*config)
     }
 
-    /// Runs it.
+    /// Runs the profile.
     ///
     /// # Errors
-    /// What cannot be opened or run.
-    pub fn run(&self, subject: &Subject, how: &How, advance: &dyn Fn(f64)) -> Result<Measured, SessionError> {
+    /// The drive or the cache cannot be opened, or the run fails.
+    pub fn run(
+        &self,
+        subject: &Subject,
+        how: &RunOptions,
+        advance: &dyn Fn(f64),
+    ) -> Result<Measured, SessionError> {
         let config = self.config(subject)?;
         let stop = Stop::default();
         let options = SessionOptions {
             seed: how.seed,
             stop: stop.clone(),
-            scale: self.room.scale,
-            // Whoever owns the drive was asked before anything was written.
+            scale: self.setup.scale,
+            // The user confirmed overwriting the drive before.
             force: true,
             ..SessionOptions::default()
         };
         let before = wear(subject);
         let session = Session::open(&config, options)?;
         let drive = session.drive().cloned();
-        let capacity_bytes = subject.capacity_bytes() as f64 / f64::from(self.room.scale);
+        let capacity_bytes = subject.capacity_bytes() as f64 / f64::from(self.setup.scale);
         let mut stages = Stages {
             lengths: how.lengths,
             offers: &how.offers,
@@ -132,14 +137,14 @@ impl Job {
         let context = Context {
             whole: &report,
             first: done.first().map(|stage| &stage.counted),
-            region_bytes: self.profile.region_bytes(&self.room),
+            region_bytes: self.profile.region_bytes(&self.setup),
             drive: drive.as_ref(),
             life: &how.life,
         };
         let rows = done.iter().filter_map(|stage| Row::new(stage, &context));
         Ok(Measured {
             profile: self.profile.name,
-            placement: self.room.placement,
+            placement: self.setup.placement,
             warm_up,
             rows: rows.collect(),
             interrupted: stop.reason() == Some(StopReason::Interrupt),
@@ -150,13 +155,13 @@ impl Job {
     }
 }
 
-/// The drive's counters, where it has any.
+/// The drive's wear counters, if it has them.
 fn wear(subject: &Subject) -> Option<Wear> {
     let Subject::Real(real) = subject else { return None };
     Some(Watched::open(&real.path).ok()?.sample(0).wear)
 }
 
-/// What a stage is a part of.
+/// Values that all stages of a run share.
 struct Context<'a> {
     whole: &'a RunReport,
     first: Option<&'a Moment>,
@@ -166,11 +171,11 @@ struct Context<'a> {
 }
 
 impl Row {
-    /// The stage as a run of its own.
+    /// Converts a stage to a row.
     fn new(stage: &Stage, context: &Context<'_>) -> Option<Self> {
         let Stage { offered, counted } = stage;
         let Context { whole, first, region_bytes, drive, life } = *context;
-        let wearing = Wearing::of_stage(counted, first?, region_bytes, drive);
+        let writes = WriteRates::of_stage(counted, first?, region_bytes, drive);
         let mut flash = counted.flash.clone();
         if let Some((drive, stats)) = drive.zip(counted.drive.as_ref()) {
             DriveReport { stats: stats.clone(), ..DriveReport::since(drive, None) }
@@ -185,24 +190,24 @@ impl Row {
             stopped: None,
             ..whole.instances.first()?.clone()
         };
-        let (years, drive_writes_a_day) = (life.years(&wearing), life.drive_writes_a_day(&wearing));
-        Some(Self { offered: *offered, report, wearing, years, drive_writes_a_day })
+        let (years, drive_writes_a_day) = (life.years(&writes), life.drive_writes_a_day(&writes));
+        Some(Self { offered: *offered, report, writes, years, drive_writes_a_day })
     }
 
-    /// Operations a second that were done.
+    /// Completed operations per second.
     #[must_use]
     pub fn throughput(&self) -> f64 {
         self.report.counts.ops as f64 / self.report.seconds.max(1e-9)
     }
 
-    /// The share of the offered operations that was done, at most 1; `None` at full speed. A request that begins before the stage
-    /// and ends in it is counted, but does not make the drive faster than the load.
+    /// Completed share of the offered operations, at most 1; `None` at full speed. The share can exceed 1 without the cap,
+    /// because requests that start before the stage may complete in it.
     #[must_use]
     pub fn reached(&self) -> Option<f64> {
         self.offered.map(|offered| (self.throughput() / offered as f64).min(1.0))
     }
 
-    /// A quantile of the drive's reads and of its writes.
+    /// Quantiles of the drive's read and write latency.
     #[must_use]
     pub fn device_quantiles(&self, share: f64) -> (Option<Duration>, Option<Duration>) {
         let latency = self.report.snapshot.flash.as_ref().and_then(|flash| flash.device_latency.as_ref());

@@ -1,5 +1,5 @@
-//! The stages of a run: filling until the drive is steady, as fast as it goes, and then one rate after another, each measured
-//! for itself. One cache is filled once; rates change under it.
+//! Controls the stages of a run: fill until the drive is steady, run at full speed, then measure each rate. The cache is filled
+//! once; the rates change while it runs.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,85 +12,85 @@ use crate::run::stop::{Stop, StopReason};
 use crate::run::{Observable, Watcher};
 use crate::steady::is_steady;
 
-/// What is offered beside what the drive does at most.
+/// A rate to measure, in addition to full speed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Offer {
-    /// As much as the rated endurance stands for the years that are asked for.
+    /// The rate at which the rated endurance lasts for the required lifetime.
     Life,
-    /// A share of the most.
+    /// A share of the full speed.
     Share(f64),
-    /// Operations a second.
+    /// Operations per second.
     Rate(u64),
 }
 
-/// How long stages are, in one measure: drive capacities that the host has written, or seconds.
+/// Lengths of stages, either in drive capacities written by the host or in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Lengths {
-    /// Whether it is seconds.
+    /// Whether the lengths are in seconds.
     pub by_time: bool,
-    /// Filling, at most.
+    /// Maximum length of the fill.
     pub warm_up: f64,
-    /// Every rate.
+    /// Length of each measured rate.
     pub stage: f64,
 }
 
-/// What was measured at a rate.
+/// Measurement of one rate.
 #[derive(Debug, Clone)]
 pub struct Stage {
-    /// Operations a second that were offered; none was as fast as it goes.
+    /// Offered operations per second; `None` is unlimited.
     pub offered: Option<u64>,
-    /// What was counted.
+    /// Counters of the stage.
     pub counted: Moment,
 }
 
-/// How the filling ended.
+/// Result of the fill.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct WarmUp {
-    /// Drive capacities that were written.
+    /// Drive capacities written.
     pub capacities: f64,
     /// Whether the drive became steady.
     pub steady: bool,
 }
 
-/// Drive capacities of a round of filling: steadiness is judged over five.
+/// Drive capacities in a round of the fill; steadiness is judged over five rounds.
 const ROUND: f64 = 0.25;
-/// Nothing is steady before the studies have it so: write amplification climbs so slowly to where it stays that five rounds
-/// look steady long before.
-const LEAST_WARM_UP: f64 = 5.0;
-/// Of a stage, what passes before it is measured: the rate before may have left full buffers.
+/// Minimum capacities of the fill. Write amplification rises slowly to its final value, so that five rounds can look steady
+/// long before.
+const MIN_WARM_UP: f64 = 5.0;
+/// Part of a stage before its measurement starts: the previous rate may have left full buffers.
 const SETTLING: f64 = 0.1;
-/// A model is not watched for longer: next to nothing happens there.
-const LONGEST_STAGE: Duration = Duration::from_secs(3600);
-/// Below this share of what it can do, nobody would use a drive: no lower rate is offered for its life's sake.
-const LEAST_SHARE: f64 = 0.001;
-/// The rate that life allows is worked out from what another stage wrote; this one writes a little more or less.
+/// Time limit of a model's stage. Reached only if almost nothing is written.
+const MAX_STAGE: Duration = Duration::from_secs(3600);
+/// Minimum rate for the required lifetime, relative to full speed; a lower rate is of no practical use.
+const MIN_SHARE: f64 = 0.001;
+/// Safety margin of the rate for the required lifetime: it is derived from the writes of another stage.
 const LIFE_MARGIN: f64 = 0.97;
-/// How often it is worked out again from what it wrote itself, where that was too much.
-const LIFE_TRIES: u32 = 2;
+/// RunOptions often that rate is corrected if the stage itself wrote too much.
+const MAX_CORRECTIONS: u32 = 2;
 
-/// Leads a run through its stages.
+/// Controller of the stages of a run.
 pub struct Stages<'a> {
-    /// How long they are.
+    /// Lengths of the stages.
     pub lengths: Lengths,
-    /// What is offered.
+    /// Offered rates.
     pub offers: &'a [Offer],
-    /// What the drive is rated for.
+    /// Rated endurance and required lifetime.
     pub life: Life,
-    /// Bytes of the drive as it runs.
+    /// Capacity of the drive after scaling.
     pub capacity_bytes: f64,
-    /// The model, where it is one.
+    /// The model drive; `None` for a real one.
     pub drive: Option<ModelDrive>,
-    /// The user's wish to stop.
+    /// Flag that interrupts the evaluation.
     pub interrupt: Stop,
-    /// Ends this run.
+    /// Stops this run.
     pub stop: Stop,
-    /// Told what share of it is done.
+    /// Receives the completed share of the run.
     pub advance: &'a dyn Fn(f64),
-    /// What is under way.
+    /// Current state.
     pub progress: Progress,
 }
 
-/// How far a run is.
+/// State of a run.
 #[derive(Default)]
 pub struct Progress {
     phase: Phase,
@@ -99,7 +99,7 @@ pub struct Progress {
     warm_up: WarmUp,
     next: VecDeque<u64>,
     done: Vec<Stage>,
-    /// The rate that was offered for life's sake, and how often it may be corrected.
+    /// The offered rate for the required lifetime, and the remaining number of corrections.
     for_life: Option<(u64, u32)>,
 }
 
@@ -112,7 +112,7 @@ enum Phase {
     Over,
 }
 
-/// A point of the run, in bytes and time.
+/// Bytes and time at a point of the run.
 #[derive(Debug, Clone, Copy, Default)]
 struct Point {
     host_bytes: f64,
@@ -121,10 +121,10 @@ struct Point {
 }
 
 impl Progress {
-    /// What came of it.
+    /// The results of the run.
     #[must_use]
     pub fn results(mut self) -> (WarmUp, Vec<Stage>) {
-        // None, which is as fast as it goes, stands first.
+        // Unlimited (`None`) sorts first.
         self.done.sort_by_key(|stage| stage.offered);
         (self.warm_up, self.done)
     }
@@ -146,7 +146,7 @@ impl Stages<'_> {
         Moment::of(instances, at, self.drive.as_ref().and_then(ModelDrive::stats))
     }
 
-    /// Between two points, in the measure of the lengths.
+    /// Distance between two points, in the unit of the lengths.
     fn passed(&self, from: &Point, to: &Point) -> f64 {
         if self.lengths.by_time {
             (to.at - from.at).as_secs_f64()
@@ -162,17 +162,17 @@ impl Stages<'_> {
             let host_bytes = now.host_bytes - progress.round.host_bytes;
             let media = now.media_bytes.zip(progress.round.media_bytes.or(Some(0.0)));
             let seconds = (now.at - progress.round.at).as_secs_f64();
-            // Write amplification where the drive tells it, else how fast it writes.
+            // Write amplification if the drive reports media writes, otherwise the write rate.
             let value = media.map_or(host_bytes / seconds, |(now, then)| (now - then) / host_bytes);
             progress.rounds.push(value);
             progress.round = *now;
         }
-        let steady = written >= LEAST_WARM_UP && is_steady(&progress.rounds);
+        let steady = written >= MIN_WARM_UP && is_steady(&progress.rounds);
         progress.warm_up = WarmUp { capacities: written, steady };
         steady || self.passed(&Point::default(), now) >= self.lengths.warm_up
     }
 
-    /// Offers the next rate, or ends.
+    /// Starts the next rate, or ends the run.
     fn begin_next(&mut self, instances: &[&dyn Observable], now: Point) {
         let Some(rate) = self.progress.next.pop_front() else {
             self.progress.phase = Phase::Over;
@@ -184,7 +184,7 @@ impl Stages<'_> {
     }
 
     fn has_passed(&self, share: f64, from: &Point, now: &Point) -> bool {
-        let too_long = self.drive.is_some() && now.at - from.at >= LONGEST_STAGE.mul_f64(share);
+        let too_long = self.drive.is_some() && now.at - from.at >= MAX_STAGE.mul_f64(share);
         self.passed(from, now) >= share * self.lengths.stage || too_long
     }
 
@@ -204,21 +204,21 @@ impl Stages<'_> {
         }
     }
 
-    /// What the drive lasts for, if every operation writes what those that were counted did.
+    /// Rate at which the drive lasts as long as required, if each operation writes as many bytes as the counted ones did.
     fn by_life(&self, counted: &Moment) -> Option<u64> {
         let lasts = self.life.rate(counted, self.drive.as_ref())?;
         let done = counted.counts.ops as f64 / counted.at.as_secs_f64().max(1e-9);
-        // Who lasts at full speed is tried at all the other rates.
-        (lasts < done).then(|| rounded((lasts * LIFE_MARGIN).max(self.most() * LEAST_SHARE)))
+        // If the drive lasts long enough at full speed, it does at every lower rate.
+        (lasts < done).then(|| rounded((lasts * LIFE_MARGIN).max(self.most() * MIN_SHARE)))
     }
 
-    /// Operations a second when nothing held them back.
+    /// Operations per second at full speed.
     fn most(&self) -> f64 {
         let first = self.progress.done.first().map(|stage| &stage.counted);
         first.map_or(0.0, |counted| counted.counts.ops as f64 / counted.at.as_secs_f64().max(1e-9))
     }
 
-    /// Offers, rising, what is asked for, now that it is known what can be done.
+    /// Determines the offered rates in ascending order, after the full speed is known.
     fn offer(&mut self) {
         let by_life = self.progress.done.first().and_then(|stage| self.by_life(&stage.counted));
         let most = self.most();
@@ -232,10 +232,10 @@ impl Stages<'_> {
         rates.dedup();
         self.progress.next = rates.into();
         let is_asked = self.offers.contains(&Offer::Life);
-        self.progress.for_life = by_life.filter(|_| is_asked).map(|rate| (rate, LIFE_TRIES));
+        self.progress.for_life = by_life.filter(|_| is_asked).map(|rate| (rate, MAX_CORRECTIONS));
     }
 
-    fn tell(&self, now: &Point) {
+    fn report_progress(&self, now: &Point) {
         let Lengths { warm_up, stage, .. } = self.lengths;
         let settling = SETTLING * stage;
         let begun = warm_up + self.progress.done.len() as f64 * (settling + stage);
@@ -246,12 +246,12 @@ impl Stages<'_> {
             Phase::Measuring(_, from, _) => begun + settling + self.passed(from, now),
             Phase::Over => whole,
         };
-        // A rate that is corrected for life's sake is a stage that nobody counted on.
+        // A correction adds a stage that was not planned, hence the limit of 1.
         (self.advance)((done / whole).min(1.0));
     }
 }
 
-/// Two digits: what is offered is read by people.
+/// Rounds down to two digits, for readable rates.
 fn rounded(rate: f64) -> u64 {
     let digits = 10_f64.powf((rate.max(1.0).log10().floor() - 1.0).max(0.0));
     ((rate / digits).floor() * digits).max(1.0) as u64
@@ -277,7 +277,8 @@ impl Watcher for Stages<'_> {
                 }
             }
             Phase::Settling(offered, from) if self.has_passed(SETTLING, &from, &now) => {
-                // Requests that a stall held up while settling are dropped, or the stage would do more than it is offered.
+                // Setting the rate again drops the backlog of the settling phase; otherwise the stage would complete more than
+                // it is offered.
                 let rate = offered.unwrap_or(UNLIMITED);
                 instances.iter().for_each(|instance| instance.set_rate(rate));
                 let counted = self.counted(instances, elapsed);
@@ -289,7 +290,7 @@ impl Watcher for Stages<'_> {
             }
             other => self.progress.phase = other,
         }
-        self.tell(&now);
+        self.report_progress(&now);
     }
 }
 
@@ -298,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_have_two_digits_and_are_never_nothing() {
+    fn rounded_rate_has_two_digits_and_is_at_least_1() {
         let rates = [0.2, 9.9, 123.9, 1000.0, 98_765.0, 412_345.0].map(rounded);
         assert_eq!(rates, [1, 9, 120, 1000, 98_000, 410_000]);
     }

@@ -1,4 +1,4 @@
-//! What is evaluated: a drive in the machine, a file in its place, or a model of a drive.
+//! The subject of an evaluation: a drive, a file in its place, or a model drive.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,16 +15,16 @@ use crate::drive::info::{self, Info};
 use crate::drive::{self, text};
 use crate::report::text::drive_writes;
 
-/// What a user names.
+/// The drive that a user names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// A card, by name or path.
+    /// Name or path of a model drive's card.
     Card(String),
-    /// A device or file.
+    /// Path of a device or file.
     Path(PathBuf),
 }
 
-/// A built-in card by its name, `sim:CARD`, `file:PATH`, a card's `.toml`, or the path of a device.
+/// Parses a built-in card's name, `sim:CARD`, `file:PATH`, a card's `.toml`, or the path of a device.
 impl FromStr for Target {
     type Err = String;
 
@@ -55,35 +55,35 @@ impl FromStr for Target {
     }
 }
 
-/// What is evaluated, looked at and found fit for it.
+/// A subject that was opened and checked.
 pub enum Subject {
-    /// A model.
+    /// A model drive.
     Model(Box<Model>),
-    /// A drive, or a file.
+    /// A drive or file.
     Real(Box<Real>),
 }
 
 /// A model drive.
 pub struct Model {
-    /// What it was named by.
+    /// Name or path of the card as given.
     pub named: String,
-    /// At full size.
+    /// The card at full size.
     pub card: Card,
-    /// Its bytes are divided by this.
+    /// Divisor of the sizes.
     pub scale: u32,
-    /// Bytes that the host sees after that: what one run keeps in memory.
+    /// Capacity after scaling, which a run keeps in memory.
     pub scaled_bytes: u64,
 }
 
-/// A drive in the machine.
+/// A drive or file.
 pub struct Real {
-    /// Where.
+    /// Path.
     pub path: PathBuf,
-    /// What is known of it.
+    /// Information about the drive.
     pub info: Info,
-    /// Bytes.
+    /// Capacity.
     pub capacity_bytes: u64,
-    /// A file was made for this, and goes with it.
+    /// File created for the evaluation, removed afterwards.
     made: Option<MadeFile>,
 }
 
@@ -95,32 +95,32 @@ impl Drop for MadeFile {
     }
 }
 
-/// Bytes of a model drive that a scale is chosen for: minutes on two cores, and units that are still large.
+/// Target capacity of a scaled model: a run takes minutes on two cores, and reclaim units remain large.
 const MODEL_BYTES: u64 = 1_000_000_000;
-/// Less is no drive of any kind: one region of each kind and the DRAM before them would be all there is.
-pub const LEAST_BYTES: u64 = 64 << 20;
-/// Years that a rating in drive writes a day is for, where nobody says otherwise.
+/// Minimum capacity: a smaller drive has no space for the regions of both engines.
+pub const MIN_BYTES: u64 = 64 << 20;
+/// Warranty period assumed for a DWPD rating without one.
 pub const WARRANTY_YEARS: f64 = 5.0;
 
 impl Model {
-    /// The model of a card, at `scale` or at one at which it has about a gigabyte.
+    /// Loads a card at `scale`, or at the scale that leaves about 1 GB.
     ///
     /// # Errors
-    /// No such card, or a scale at which it is no drive any more, or needs more memory than there is.
+    /// The card does not exist, or the scaled drive is too small.
     pub fn new(named: &str, scale: Option<u32>) -> Result<Self, String> {
         let card = Card::load(named).map_err(|error| error.to_string())?;
         let scale = scale.unwrap_or_else(|| fitting_scale(&card));
         let scaled = card.scaled(scale).map_err(|error| format!("--scale: {error}"))?;
         let scaled_bytes = scaled.space.usable_bytes;
-        if scaled_bytes < LEAST_BYTES {
-            let (has, least) = (text::bytes(scaled_bytes.into()), text::bytes(LEAST_BYTES.into()));
+        if scaled_bytes < MIN_BYTES {
+            let (has, least) = (text::bytes(scaled_bytes.into()), text::bytes(MIN_BYTES.into()));
             return Err(format!("{named}: at 1/{scale} the drive has {has}; a cache needs at least {least}"));
         }
         Ok(Self { named: named.to_owned(), card, scale, scaled_bytes })
     }
 }
 
-/// The power of two that leaves about [`MODEL_BYTES`], or the last at which units are not too small.
+/// The power of two that leaves about [`MODEL_BYTES`], limited by the minimum size of a reclaim unit.
 fn fitting_scale(card: &Card) -> u32 {
     let wanted = card.space.usable_bytes.div_ceil(MODEL_BYTES).next_power_of_two();
     let unit_pages = card.space.unit_bytes / u64::from(card.space.page_bytes);
@@ -130,11 +130,11 @@ fn fitting_scale(card: &Card) -> u32 {
 }
 
 impl Real {
-    /// Looks at what is at `path` and refuses what must not be written over: what is mounted or somebody's, and, without
-    /// `force`, what holds anything that is known by its mark. A file that is not there is made, of `size` bytes.
+    /// Opens and checks the drive at `path`. Refuses a drive that is mounted or in use, and, without `force`, one with
+    /// recognised contents. Creates a file of `size` bytes if `path` does not exist.
     ///
     /// # Errors
-    /// As told, and whatever cannot be opened.
+    /// The drive is refused, or cannot be opened.
     pub fn new(path: &Path, size: Option<u64>, force: bool) -> Result<Self, String> {
         let made = match (path.exists(), size) {
             (false, Some(bytes)) => Some(make_file(path, bytes)?),
@@ -153,8 +153,8 @@ impl Real {
         let info = info::info(path).map_err(|error| error.to_string())?;
         let device = drive::open_whole(path).map_err(|error| error.to_string())?;
         let capacity_bytes = device.geometry().capacity_bytes;
-        if capacity_bytes < LEAST_BYTES {
-            let (has, least) = (text::bytes(capacity_bytes.into()), text::bytes(LEAST_BYTES.into()));
+        if capacity_bytes < MIN_BYTES {
+            let (has, least) = (text::bytes(capacity_bytes.into()), text::bytes(MIN_BYTES.into()));
             return Err(format!("{}: has {has}; a cache needs at least {least}", path.display()));
         }
         let found = if force { None } else { foreign(path, &*device, info.kind == "file")? };
@@ -164,7 +164,7 @@ impl Real {
         }
     }
 
-    /// Why writes cannot be placed on it; `None` where they can.
+    /// Reason why writes cannot be placed; `None` if they can.
     #[must_use]
     pub fn missing_placement(&self) -> Option<String> {
         let options = OpenOptions { placement: true, ..OpenOptions::default() };
@@ -175,13 +175,13 @@ impl Real {
         }
     }
 
-    /// Whether it is a file.
+    /// Whether the subject is a regular file.
     #[must_use]
     pub fn is_file(&self) -> bool {
         self.info.kind == "file"
     }
 
-    /// Whether it was made for this and goes with it.
+    /// Whether the file was created for the evaluation and is removed afterwards.
     #[must_use]
     pub fn is_made(&self) -> bool {
         self.made.is_some()
@@ -200,8 +200,8 @@ fn make_file(path: &Path, bytes: u64) -> Result<MadeFile, String> {
     Ok(made)
 }
 
-/// Whose the bytes on `device` are, if anybody is known to have left them. A cache of ours may be lost. A drive shows others by
-/// their marks; a file that is not empty is somebody's anyway.
+/// Describes foreign data on `device`, if there is any. A cache of this program may be overwritten. Data on a drive is
+/// recognised by its signature; a file with any other data counts as foreign.
 fn foreign(path: &Path, device: &dyn Device, is_file: bool) -> Result<Option<String>, String> {
     let failed = |error: std::io::Error| format!("{}: {error}", path.display());
     match contents::of(path, device).map_err(|error| error.to_string())? {
@@ -215,7 +215,7 @@ fn foreign(path: &Path, device: &dyn Device, is_file: bool) -> Result<Option<Str
 }
 
 impl Subject {
-    /// What it is called.
+    /// Name in messages.
     #[must_use]
     pub fn name(&self) -> String {
         match self {
@@ -224,7 +224,7 @@ impl Subject {
         }
     }
 
-    /// Bytes that the host sees, at full size.
+    /// Capacity that the host sees, at full size.
     #[must_use]
     pub fn capacity_bytes(&self) -> u64 {
         match self {
@@ -233,7 +233,7 @@ impl Subject {
         }
     }
 
-    /// What the bytes are divided by.
+    /// Divisor of the sizes.
     #[must_use]
     pub fn scale(&self) -> u32 {
         match self {
@@ -242,7 +242,7 @@ impl Subject {
         }
     }
 
-    /// Why writes cannot be placed on it; `None` where they can.
+    /// Reason why writes cannot be placed; `None` if they can.
     #[must_use]
     pub fn missing_placement(&self) -> Option<String> {
         match self {
@@ -252,7 +252,7 @@ impl Subject {
         }
     }
 
-    /// What it is rated for, and who says so: the card, or the drive in its endurance group's log.
+    /// Rated endurance and its source: the card, or the drive's endurance group log.
     #[must_use]
     pub fn rated(&self, rated_dlwa: f64) -> Option<(Endurance, String)> {
         match self {
@@ -264,10 +264,11 @@ impl Subject {
                 Some((Endurance::from_dwpd(capacity_bytes, dwpd, years, rated_dlwa), words))
             }
             Self::Real(real) => {
-                let told = real.info.nvme.as_ref()?.wear.endurance_estimate_bytes.filter(|it| *it > 0)?;
-                // The specification has this estimate for a write amplification of 1.
-                let words = format!("{} written (the drive's own estimate)", text::bytes(told));
-                Some((Endurance { host_bytes: told as f64, rated_dlwa: 1.0 }, words))
+                let estimate_bytes =
+                    real.info.nvme.as_ref()?.wear.endurance_estimate_bytes.filter(|it| *it > 0)?;
+                // The NVMe specification defines this estimate for a write amplification of 1.
+                let words = format!("{} written (the drive's own estimate)", text::bytes(estimate_bytes));
+                Some((Endurance { host_bytes: estimate_bytes as f64, rated_dlwa: 1.0 }, words))
             }
         }
     }
@@ -278,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_named_is_a_card_or_a_device_and_never_in_doubt() {
+    fn target_parses_cards_and_paths_and_rejects_unknown_names() {
         let target = |words: &str| words.parse::<Target>();
         assert_eq!(target("pm9d3"), Ok(Target::Card("pm9d3".into())));
         assert_eq!(target("sim:x"), Ok(Target::Card("x".into())));
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn every_card_has_a_scale_that_a_machine_can_hold() {
+    fn model_default_scale_is_below_2_gb() {
         for card in Card::built_in() {
             let model = Model::new(&card.name, None).unwrap_or_else(|error| panic!("{error}"));
             assert!(model.scaled_bytes < 2_000_000_000, "{}: {}", card.name, model.scaled_bytes);

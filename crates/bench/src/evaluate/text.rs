@@ -1,10 +1,10 @@
-//! An evaluation for people: a table for each profile, and one verdict.
+//! Formats an evaluation for people: a table for each profile, and a verdict.
 
 use std::fmt::Write as _;
 
 use super::criteria::{Criteria, life_words, time_words, years_words};
 use super::run::{Measured, Row};
-use super::{Asked, Found, profile::PROFILES};
+use super::{EvaluationOptions, EvaluationResult, profile::PROFILES};
 use crate::report::text::grouped;
 use crate::run::counts::ratio;
 
@@ -29,9 +29,9 @@ hits: of gets; read, write: latency of the drive; ALWA, DLWA: write amplificatio
 host MB/s, DWPD: writes to the drive, as a rate and as drive writes per day; years: until the rated endurance is used up
 ";
 
-/// Every row, by profile, and what the columns mean.
+/// Table of all rows by profile, with a legend.
 #[must_use]
-pub fn table(found: &Found, criteria: &Criteria) -> String {
+pub fn table(found: &EvaluationResult, criteria: &Criteria) -> String {
     let mut out = String::new();
     for profile in &PROFILES {
         let runs: Vec<&Measured> = found.measured.iter().filter(|it| it.profile == profile.name).collect();
@@ -53,11 +53,11 @@ pub fn table(found: &Found, criteria: &Criteria) -> String {
     out
 }
 
-/// What the marks before a figure mean, of those that there are.
-fn marks(found: &Found) -> String {
+/// Legend of the marks that occur in front of figures.
+fn marks(found: &EvaluationResult) -> String {
     let any = |is: fn(&Row) -> bool| found.measured.iter().flat_map(|run| &run.rows).any(is);
     let mut out = String::new();
-    if any(|row| row.wearing.is_carried_over) {
+    if any(|row| row.writes.is_carried_over) {
         out += "~  too little was written to tell: each operation is assumed to write as much as at full speed\n";
     }
     if any(|row| row.years.figure().is_some_and(|(_, is_bound)| is_bound)) {
@@ -87,7 +87,7 @@ fn cells(row: &Row, criteria: &Criteria) -> [String; 13] {
     let read = |share| quantile(share).0.map_or_else(|| "-".to_owned(), time_words);
     let flash = row.report.snapshot.flash.as_ref();
     let alwa = flash.and_then(|it| ratio(it.host_bytes?, it.settled_bytes()?));
-    let carried_over = if row.wearing.is_carried_over { "~" } else { "" };
+    let carried_over = if row.writes.is_carried_over { "~" } else { "" };
     let years = row.years.figure().map(|(years, is_bound)| {
         let sign = if is_bound { "<" } else { "" };
         format!("{carried_over}{sign}{}", years_words(years))
@@ -108,17 +108,17 @@ fn cells(row: &Row, criteria: &Criteria) -> [String; 13] {
         read(0.999),
         quantile(0.99).1.map_or_else(|| "-".to_owned(), time_words),
         or_unknown(alwa.map(|it| format!("{it:.2}"))),
-        or_unknown(row.wearing.dlwa.map(|it| format!("{it:.2}"))),
-        format!("{carried_over}{:.1}", row.wearing.host_bytes_per_second / 1e6),
+        or_unknown(row.writes.dlwa.map(|it| format!("{it:.2}"))),
+        format!("{carried_over}{:.1}", row.writes.host_bytes_per_second / 1e6),
         format!("{:.2}", row.drive_writes_a_day),
         or_unknown(years),
         verdict,
     ]
 }
 
-/// What to make of it, profile by profile.
+/// Verdict for each run.
 #[must_use]
-pub fn verdict(found: &Found, asked: &Asked) -> String {
+pub fn verdict(found: &EvaluationResult, asked: &EvaluationOptions) -> String {
     let criteria = &asked.criteria;
     let mut out = String::from("\n");
     for profile in &PROFILES {
@@ -141,7 +141,7 @@ pub fn verdict(found: &Found, asked: &Asked) -> String {
     out
 }
 
-/// Up to which rate, how long it lasts there, and what is in the way of more.
+/// Highest passing rate, the lifetime at that rate, and the reason why the next rate fails.
 fn one(run: &Measured, criteria: &Criteria) -> String {
     let Some(best) = criteria.best(run) else { return at_no_rate(run, criteria) };
     let rate = best.offered.map_or_else(String::new, grouped);
@@ -168,7 +168,7 @@ fn why_not(row: &Row, criteria: &Criteria) -> String {
     format!("at {} it {}", row.offered.map_or_else(String::new, grouped), missed.join(", "))
 }
 
-/// What the drive would do if it need not last: told where that is more than `rate`.
+/// Highest passing rate without the lifetime criterion, if it is above `rate`.
 fn by_speed(run: &Measured, criteria: &Criteria, rate: Option<u64>) -> String {
     let by_speed = Criteria { min_years: 0.0, ..*criteria };
     let fast = by_speed.best(run).filter(|fast| fast.offered > rate);
@@ -186,9 +186,9 @@ fn lasts(row: &Row) -> String {
     }
 }
 
-/// Why the drive did not pass; nothing is a pass.
+/// Reasons why the evaluation fails; empty is a pass.
 #[must_use]
-pub fn failures(found: &Found, asked: &Asked) -> Vec<String> {
+pub fn failures(found: &EvaluationResult, asked: &EvaluationOptions) -> Vec<String> {
     let criteria = &asked.criteria;
     let mut failures = Vec::new();
     for profile in &PROFILES {
@@ -197,14 +197,14 @@ pub fn failures(found: &Found, asked: &Asked) -> Vec<String> {
         let is_judged =
             runs.iter().any(|run| run.rows.len() > 1) && !found.unfinished.contains(&profile.name);
         if is_judged && !runs.iter().any(|run| enough(&run)) {
-            let told = runs.iter().filter(|run| run.rows.len() > 1);
-            let told: Vec<String> =
-                told.map(|run| format!("{}, {}", way(run), at_most(run, criteria))).collect();
-            let wanted = criteria.min_rate.map_or_else(
+            let judged = runs.iter().filter(|run| run.rows.len() > 1);
+            let judged: Vec<String> =
+                judged.map(|run| format!("{}, {}", way(run), at_most(run, criteria))).collect();
+            let claim = criteria.min_rate.map_or_else(
                 || "passes at no rate".to_owned(),
                 |least| format!("does not pass at {} ops/s", grouped(least)),
             );
-            failures.push(format!("{} {wanted}: {}", profile.name, told.join("; ")));
+            failures.push(format!("{} {claim}: {}", profile.name, judged.join("; ")));
         }
         for run in runs {
             failures.extend(run.failures.iter().map(|it| format!("{} {}: {it}", profile.name, way(run))));
@@ -214,7 +214,7 @@ pub fn failures(found: &Found, asked: &Asked) -> Vec<String> {
     failures
 }
 
-/// The highest rate that passes, or why the lowest does not.
+/// Highest passing rate, or the reason why the lowest rate fails.
 fn at_most(run: &Measured, criteria: &Criteria) -> String {
     match criteria.best(run) {
         Some(best) => format!("up to {}", best.offered.map_or_else(String::new, grouped)),

@@ -1,4 +1,4 @@
-//! The file of events: what may be written over, and when it begins.
+//! The event file: which files may be overwritten, and when writing starts.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Error, Read, Write};
@@ -7,21 +7,20 @@ use std::path::{Path, PathBuf};
 
 use super::rows::{COLUMNS, HEADER};
 
-/// A file of events that can be written. Until it is begun, an older one is as it was, and a new one is gone when this is
-/// dropped.
+/// An event file open for writing. Until `begin`, an existing file is unchanged, and a new one is removed when this is dropped.
 pub struct EventFile {
     path: PathBuf,
     file: File,
     is_new: bool,
-    /// Where the next row begins, in a file that can be cut.
+    /// Offset of the next row, in a file that can be truncated.
     end: Option<u64>,
 }
 
 impl EventFile {
-    /// Opens the file at `path`, which is new, empty, or of events.
+    /// Opens the file at `path`, which is new, empty, or an event file.
     ///
     /// # Errors
-    /// Why it cannot be written.
+    /// The reason why it cannot be written.
     pub fn open(path: &Path) -> Result<Self, String> {
         let is_new = std::fs::symlink_metadata(path).is_err();
         check(path)?;
@@ -34,13 +33,13 @@ impl EventFile {
         &self.path
     }
 
-    /// Whether both would write the same.
+    /// Whether both are the same file.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let number = |file: &File| file.metadata().ok().map(|it| (it.dev(), it.ino(), it.is_file()));
         number(&self.file).is_some_and(|mine| mine.2 && number(&other.file) == Some(mine))
     }
 
-    /// Begins it anew.
+    /// Truncates the file and writes the header.
     pub(super) fn begin(&mut self) -> std::io::Result<()> {
         self.is_new = false;
         let is_file = self.file.metadata()?.is_file();
@@ -50,12 +49,12 @@ impl EventFile {
         self.write(HEADER.as_bytes())
     }
 
-    /// Writes rows: all of them or, where a file has no room for all, none, so that none is cut in the middle.
+    /// Writes all rows, or none if the disk is full, so that no row is incomplete.
     pub(super) fn write(&mut self, rows: &[u8]) -> std::io::Result<()> {
         let written = self.file.write_all(rows).map_err(|error| named(&self.path, &error));
         match (&written, &mut self.end) {
             (Ok(()), Some(end)) => *end += rows.len() as u64,
-            // If it cannot be cut either, the first error says enough.
+            // If truncating fails as well, the first error is reported.
             (Err(_), Some(end)) => drop(self.file.set_len(*end)),
             (_, None) => {}
         }
@@ -66,16 +65,16 @@ impl EventFile {
 impl Drop for EventFile {
     fn drop(&mut self) {
         if self.is_new {
-            // If it cannot be removed, an empty file is in nobody's way.
+            // A failure leaves only an empty file.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// Whether nothing else would be lost: whatever has bytes in it begins as a file of events does, ours or CacheLib's.
+/// Checks that no other file would be overwritten: the content must start like an event file of this program or CacheLib.
 ///
 /// # Errors
-/// What is there, or that its folder is not.
+/// The reason: another kind of file, or a missing directory.
 pub fn check(path: &Path) -> Result<(), String> {
     let said = |words: &str| Err(format!("{} {words}", path.display()));
     let Ok(found) = std::fs::metadata(path) else {
@@ -97,7 +96,7 @@ pub fn check(path: &Path) -> Result<(), String> {
     match read {
         Err(error) => said(&format!("cannot be read: {error}")),
         Ok(_) if first.is_empty() || first.eq_ignore_ascii_case(COLUMNS.as_bytes()) => Ok(()),
-        Ok(_) => said("is not an event file, and would be overwritten: name another file"),
+        Ok(_) => said("is not an event file and would be overwritten; use another file"),
     }
 }
 
@@ -110,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_a_file_of_events_is_written_over_and_not_before_the_run_begins() {
+    fn event_file_overwrites_only_event_files_and_only_at_begin() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let foreign = [
@@ -121,7 +120,7 @@ mod tests {
         for (name, text) in foreign {
             std::fs::write(at(name), text).unwrap();
             let words = EventFile::open(&at(name)).map(drop).unwrap_err();
-            assert!(words.ends_with("is not an event file, and would be overwritten: name another file"));
+            assert!(words.ends_with("is not an event file and would be overwritten; use another file"));
             assert_eq!(std::fs::read_to_string(at(name)).unwrap(), text);
         }
         for (name, text) in [
@@ -131,12 +130,12 @@ mod tests {
         ] {
             std::fs::write(at(name), &text).unwrap();
             drop(EventFile::open(&at(name)).unwrap());
-            assert_eq!(std::fs::read_to_string(at(name)).unwrap(), text, "it is as it was");
+            assert_eq!(std::fs::read_to_string(at(name)).unwrap(), text, "the file is unchanged until begin");
             EventFile::open(&at(name)).unwrap().begin().unwrap();
             assert_eq!(std::fs::read_to_string(at(name)).unwrap(), HEADER);
         }
         drop(EventFile::open(&at("new.csv")).unwrap());
-        assert!(!at("new.csv").exists(), "a run that does not begin leaves nothing");
+        assert!(!at("new.csv").exists(), "a new file is removed if the run does not begin");
         assert!(EventFile::open(folder.path()).map(drop).unwrap_err().ends_with("is not a file"));
         let nowhere = EventFile::open(&at("no/folder.csv")).map(drop).unwrap_err();
         assert!(
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn one_file_by_two_names_is_one_file() {
+    fn event_file_is_same_for_two_paths_to_one_file() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| EventFile::open(&folder.path().join(name)).unwrap();
         let (one, again, other) = (at("b.csv"), at("./b.csv"), at("c.csv"));

@@ -1,8 +1,8 @@
-//! CacheLib's event tracker: what happens to one key in so many, as a CSV.
+//! CacheLib's event tracker: writes the events of sampled keys to a CSV file.
 //!
-//! Whoever something happens to puts a row into a queue and goes on; a thread of its own writes them. A queue that is full
-//! drops what comes, and counts it: the run is not to wait for its record. In a simulated world nobody waits, so nothing is
-//! dropped: the row that finds the queue full has it written, and one seed writes one file.
+//! The thread that causes an event adds a row to a queue; a separate thread writes the rows. If the queue is full, the event is
+//! dropped and counted, so that the run never waits. A simulated run drops nothing: if its queue is full, it writes the rows
+//! itself, so that the same seed gives the same file.
 
 mod file;
 mod rows;
@@ -20,30 +20,30 @@ use crate::config::plan::{EventsPlan, InstancePlan};
 pub use file::EventFile;
 use rows::Batch;
 
-/// Rows of a simulated run that are written at once.
+/// Rows that a simulated run writes together.
 const SIMULATED_ROWS: usize = 1 << 12;
 
-/// What was tracked.
+/// Counters of tracked events.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventCounts {
-    /// The file; `None` where there are several.
+    /// Path of the file; `None` for several files.
     pub file: Option<PathBuf>,
-    /// Events of the keys that are tracked: each was written, dropped or lost.
+    /// Events of the sampled keys; each was written, dropped or lost.
     pub tracked: u64,
     /// Rows in the file.
     pub written: u64,
-    /// Events that found the queue full.
+    /// Events dropped because the queue was full.
     pub dropped: u64,
     /// Rows that could not be written.
     pub lost: u64,
-    /// Of those written, by event and result.
+    /// Rows written, by event and result.
     pub by_name: BTreeMap<(&'static str, &'static str), u64>,
-    /// Why rows could not be written.
+    /// The first write error.
     pub failure: Option<String>,
 }
 
 impl EventCounts {
-    /// Adds those of another file.
+    /// Adds the counters of another file.
     pub fn add(&mut self, other: &Self) {
         self.file = None;
         self.tracked += other.tracked;
@@ -55,11 +55,10 @@ impl EventCounts {
     }
 }
 
-/// Opens the files that plans ask for, all before anything runs. Nothing is written yet, and what is dropped unused leaves
-/// nothing behind.
+/// Opens the event files of all plans before the run. Nothing is written yet, and new files are removed if they are dropped.
 ///
 /// # Errors
-/// What is wrong with which instance's.
+/// The index of the instance and the reason.
 pub fn open_all(plans: &[InstancePlan]) -> Result<Vec<Option<EventFile>>, (usize, String)> {
     let mut files: Vec<Option<EventFile>> = Vec::new();
     for (number, plan) in plans.iter().enumerate() {
@@ -67,7 +66,7 @@ pub fn open_all(plans: &[InstancePlan]) -> Result<Vec<Option<EventFile>>, (usize
         let file = file.transpose().map_err(|words| (number, words))?;
         let same = |other: &&EventFile| file.as_ref().is_some_and(|file| file.is_same(other));
         if let Some(other) = files.iter().flatten().find(same) {
-            let words = format!("{} is also another instance's", other.path().display());
+            let words = format!("{} is also the event file of another instance", other.path().display());
             return Err((number, words));
         }
         files.push(file);
@@ -75,10 +74,10 @@ pub fn open_all(plans: &[InstancePlan]) -> Result<Vec<Option<EventFile>>, (usize
     Ok(files)
 }
 
-/// Finds out what can be wrong without opening a file for writing.
+/// Checks the event files without opening them for writing.
 ///
 /// # Errors
-/// What is wrong with which instance's.
+/// The index of the instance and the reason.
 pub fn check_all(plans: &[InstancePlan]) -> Result<(), (usize, String)> {
     let files =
         plans.iter().enumerate().filter_map(|(number, plan)| Some((number, plan.cache.events.as_ref()?)));
@@ -97,22 +96,22 @@ fn check<'a>(events: &'a EventsPlan, plans: &[InstancePlan]) -> Result<&'a Path,
     }
 }
 
-/// Tracks the events of one cache.
+/// Records the events of one cache.
 pub struct EventTracker {
     recorder: Arc<Recorder>,
     writer: Option<JoinHandle<()>>,
 }
 
-/// The clocks that rows are told by.
+/// Clocks for the time columns.
 pub struct Clocks {
-    /// The cache's, which may show a trace's time.
+    /// The cache's clock, which may follow a trace.
     pub shown: Arc<dyn Clock>,
-    /// The run's own.
+    /// The clock of the run.
     pub world: Arc<dyn Clock>,
 }
 
 impl EventTracker {
-    /// A tracker that writes `file`; by itself, if nobody may wait for another thread.
+    /// Creates a tracker for `file`. A simulated run has no writer thread.
     #[must_use]
     pub fn new(file: EventFile, plan: &EventsPlan, clocks: Clocks, simulated: bool) -> Self {
         let out = Mutex::new(Out { counts: EventCounts::default(), file, text: Vec::new() });
@@ -122,16 +121,16 @@ impl EventTracker {
         Self { recorder: Arc::new(recorder), writer: None }
     }
 
-    /// Whom the cache is to tell.
+    /// The sink to which the cache sends events.
     #[must_use]
     pub fn sink(&self) -> Arc<dyn EventSink> {
         Arc::clone(&self.recorder) as Arc<dyn EventSink>
     }
 
-    /// The run begins, and the file with it.
+    /// Starts the file and the writer thread at the start of the run.
     ///
     /// # Errors
-    /// The file cannot be begun, or the thread that writes it.
+    /// The file cannot be written, or the thread cannot be started.
     pub fn begin(&mut self) -> std::io::Result<()> {
         let recorder = &self.recorder;
         recorder.out.lock().file.begin()?;
@@ -143,7 +142,7 @@ impl EventTracker {
         Ok(())
     }
 
-    /// The run has ended: what is tracked is written, and nothing that happens from here on is tracked.
+    /// Writes the remaining rows at the end of the run. Later events are ignored.
     #[must_use]
     pub fn finish(mut self) -> EventCounts {
         self.end();
@@ -155,7 +154,7 @@ impl EventTracker {
     fn end(&mut self) {
         self.recorder.close();
         if let Some(writer) = self.writer.take() {
-            // A thread that panicked has said so itself.
+            // A panic of the thread was already printed.
             let _ = writer.join();
         }
         let rest = std::mem::take(&mut self.recorder.queue.lock().waiting);
@@ -171,7 +170,7 @@ impl Drop for EventTracker {
     }
 }
 
-/// Between those to whom something happens and the writer.
+/// Queue between the cache and the writer.
 struct Recorder {
     one_in: u64,
     most_rows: usize,
@@ -179,7 +178,7 @@ struct Recorder {
     clocks: Clocks,
     queue: Mutex<Queue>,
     came: Condvar,
-    /// Locked after the queue, where both are.
+    /// Lock order: queue, then out.
     out: Mutex<Out>,
 }
 
@@ -211,7 +210,7 @@ impl EventSink for Recorder {
             self.out.lock().write(&queue.waiting);
             queue.waiting.clear();
         }
-        // Under the lock, so that rows are in the order of their times.
+        // The time is read under the lock, so that rows are in order of time.
         let Clocks { shown, world } = &self.clocks;
         let run_ns = world.monotonic_ns().saturating_sub(queue.started_ns);
         let was_empty = queue.waiting.len() == 0;
@@ -224,7 +223,7 @@ impl EventSink for Recorder {
 }
 
 impl Recorder {
-    /// Writes what comes, until no more does.
+    /// Writes rows until the queue is closed.
     fn write_out(&self) {
         let mut batch = Batch::default();
         loop {
@@ -242,14 +241,14 @@ impl Recorder {
         }
     }
 
-    /// Takes no more.
+    /// Closes the queue.
     fn close(&self) {
         self.queue.lock().closed = true;
         self.came.notify_one();
     }
 }
 
-/// Where rows go.
+/// The output file with its counters.
 struct Out {
     file: EventFile,
     counts: EventCounts,
@@ -257,7 +256,7 @@ struct Out {
 }
 
 impl Out {
-    /// A disk that is full does not end the run: what cannot be written is counted, and told at the end.
+    /// Writes a batch. A write error does not end the run: the rows are counted as lost and the error is reported at the end.
     fn write(&mut self, batch: &Batch) {
         let (rows, counts) = (batch.len() as u64, &mut self.counts);
         if rows > 0 && counts.failure.is_none() {
@@ -297,9 +296,9 @@ mod tests {
         }
     }
 
-    /// Nobody writes before the run begins, so the queue fills.
+    /// The writer starts with the run, so the queue fills before.
     #[test]
-    fn what_finds_the_queue_full_is_dropped_and_counted() {
+    fn events_beyond_a_full_queue_are_dropped_and_counted() {
         let folder = tempfile::tempdir().unwrap();
         let mut tracker = tracker(&folder.path().join("events.csv"), 10, false);
         insert(&tracker, 25);
@@ -312,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_may_wait_the_queue_is_written_when_it_is_full() {
+    fn simulated_run_writes_full_queue_and_drops_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let mut tracker = tracker(&folder.path().join("events.csv"), 1, true);
         tracker.begin().unwrap();
@@ -322,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_is_full_costs_the_rows_and_is_told() {
+    fn full_disk_loses_rows_and_reports_failure() {
         for simulated in [false, true] {
             let mut tracker = tracker(Path::new("/dev/full"), 10_000, simulated);
             insert(&tracker, 7);
@@ -335,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_after_the_end_is_not_tracked() {
+    fn events_after_finish_are_not_tracked() {
         let folder = tempfile::tempdir().unwrap();
         let mut tracker = tracker(&folder.path().join("events.csv"), 10, false);
         tracker.begin().unwrap();

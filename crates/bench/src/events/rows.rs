@@ -1,4 +1,4 @@
-//! Events as rows of a CSV, by the names that CacheLib has for them; where it has none, by names in its manner.
+//! Events as CSV rows with CacheLib's names, or names of the same style if CacheLib has none.
 
 use std::io::Write as _;
 use std::ops::Range;
@@ -8,13 +8,13 @@ use cache::{Event, EventKind, Layer};
 
 /// CacheLib's columns.
 pub const COLUMNS: &str = "Ts,Event,Result,Key";
-/// And ours behind them.
+/// CacheLib's columns and ours.
 pub const HEADER: &str = "Ts,Event,Result,Key,ValueBytes,TtlSeconds,RunNs\n";
 
-/// An event and its result.
+/// Names of an event and its result.
 pub type Name = (&'static str, &'static str);
 
-/// Events that wait to be written.
+/// Rows that wait to be written.
 #[derive(Default)]
 pub struct Batch {
     rows: Vec<Row>,
@@ -47,16 +47,16 @@ impl Batch {
         self.rows.push(Row { unix_seconds, run_ns, kind, key, value_bytes, expiry_seconds });
     }
 
-    /// The names of all rows.
+    /// Names of all rows.
     pub fn names(&self) -> impl Iterator<Item = Name> {
         self.rows.iter().map(|row| name(row.kind))
     }
 
-    /// Appends all rows.
+    /// Appends all rows as text.
     pub fn render(&self, out: &mut Vec<u8>) {
         for row in &self.rows {
             let (event, result) = name(row.kind);
-            // Writing to memory does not fail.
+            // Writing to a vector cannot fail.
             let _ = write!(out, "{},{event},{result},", row.unix_seconds);
             quoted(&self.keys[row.key.clone()], out);
             let value_bytes = row.value_bytes.map_or_else(String::new, |bytes| bytes.to_string());
@@ -67,7 +67,7 @@ impl Batch {
     }
 }
 
-/// A key as it is, unless a reader of CSV would take it for something else.
+/// Writes a key, in quotes if CSV requires it.
 fn quoted(key: &[u8], out: &mut Vec<u8>) {
     if !key.iter().any(|byte| matches!(byte, b',' | b'"' | b'\n' | b'\r')) {
         return out.extend_from_slice(key);
@@ -79,7 +79,7 @@ fn quoted(key: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// The names of an event and of its result.
+/// Names of an event and its result.
 pub fn name(kind: EventKind) -> Name {
     match kind {
         EventKind::Found(Layer::Dram) => ("FIND", "FOUND"),
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_with_commas_quotes_or_lines_in_it_is_one_cell() {
+    fn quoted_key_with_csv_characters_is_one_cell() {
         let cell = |key: &[u8]| {
             let mut out = Vec::new();
             quoted(key, &mut out);

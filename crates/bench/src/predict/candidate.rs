@@ -7,7 +7,7 @@ use policy::simulate::flash::{Hybrid, HybridCounts, HybridRules};
 
 use super::{Figure, OverTime};
 use crate::simulate::Batch;
-use crate::simulate::crew::Work;
+use crate::simulate::parallel::Work;
 
 /// A layout, at full size.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -26,7 +26,7 @@ use crate::run::stop::Stop;
 use crate::side_by_side::Progress;
 use crate::simulate::numbered::Numbered;
 use crate::simulate::spool::Spool;
-use crate::simulate::{SimulateError, Totals, crew};
+use crate::simulate::{SimulateError, Totals, parallel};
 use candidate::{Candidate, Traffic};
 use wear::Use;
 
@@ -189,7 +189,7 @@ fn traffic(
     let accesses = spool.len();
     let candidates =
         layouts.iter().map(|it| Candidate::new(it.rules(scale, plan.seed), accesses, plan.warm_up));
-    let simulated = crew::run(spool, candidates.collect(), plan.threads, stop, progress)?;
+    let simulated = parallel::run(spool, candidates.collect(), plan.threads, stop, progress)?;
     let page_bytes = plan.card.space.page_bytes;
     let traffic: Option<Vec<Traffic>> = simulated.iter().map(|it| it.traffic(page_bytes)).collect();
     traffic.filter(|_| !stop.is_set()).ok_or(PredictError::Interrupted)

@@ -67,7 +67,7 @@ pub fn item_bytes(plan: &ObjectsPlan) -> u32 {
 #[must_use]
 pub fn dram_bytes(plan: &ObjectsPlan) -> u64 {
     let per_slab = u64::from(SLAB_BYTES / item_bytes(plan)).max(1);
-    plan.most_objects.div_ceil(per_slab).max(2) * u64::from(SLAB_BYTES)
+    plan.max_objects.div_ceil(per_slab).max(2) * u64::from(SLAB_BYTES)
 }
 
 impl Objects {
@@ -166,8 +166,8 @@ impl Objects {
         if live != items {
             failures.push(format!("{live} objects are alive, and the cache holds {items} items"));
         }
-        if live > self.plan.most_objects {
-            failures.push(format!("{live} objects are alive, and the limit is {}", self.plan.most_objects));
+        if live > self.plan.max_objects {
+            failures.push(format!("{live} objects are alive, and the limit is {}", self.plan.max_objects));
         }
         StressorReport { name: "object_cache", figures, failed: failures.len() as u64, failures }
     }
@@ -209,7 +209,7 @@ pub fn placeholders(
             Inserted::Rejected(refusal) => Err(format!("a placeholder was refused: {refusal}")),
         }
     };
-    (0..capacity_items.saturating_sub(plan.most_objects)).map(pin).collect()
+    (0..capacity_items.saturating_sub(plan.max_objects)).map(pin).collect()
 }
 
 #[cfg(test)]
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     fn objects() -> Arc<Objects> {
-        Objects::new(ObjectsPlan { most_objects: 10, max_key_bytes: 16, tracks_bytes: true })
+        Objects::new(ObjectsPlan { max_objects: 10, max_key_bytes: 16, tracks_bytes: true })
     }
 
     #[test]

@@ -502,7 +502,7 @@ impl Workload for SharedReplay {
 pub fn replay(plan: &ReplayPlan) -> Result<ReplayConfig, TraceError> {
     let (format, columns) = match &plan.format {
         TraceFormat::Named(name) => Format::with_columns(name)?,
-        TraceFormat::Told => (Format::told_by(&plan.files)?, None),
+        TraceFormat::Detected => (Format::told_by(&plan.files)?, None),
         TraceFormat::Binary => (binary_format(plan), None),
     };
     let mut config = ReplayConfig::new(plan.files.clone(), format);

@@ -1,29 +1,29 @@
-//! What simulations are fed with: requests in batches, and what is known of each besides.
+//! Batches of requests, the input of simulations.
 
 use policy::simulate::Access;
 
 use super::SimulateError;
 
-/// Requests to be made, and when each object is asked for next where that is known.
+/// A batch of accesses with optional columns.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub(crate) accesses: Vec<Access>,
     pub(super) next_uses: Vec<u64>,
-    /// Whose each access is: 0 is nobody's, then tenants by index; empty where they are not told apart.
+    /// Tenant of each access: 0 is none, then tenants by index plus 1; empty if tenants are not distinguished.
     pub(super) tenants: Vec<u32>,
-    /// Seconds that the object lives if this access stores it, 0 is for ever; empty where all do.
+    /// TTL in seconds if the access stores the object; 0 is no TTL. Empty if no access has one.
     pub(crate) ttls: Vec<u32>,
-    /// The second of each next use; empty where nothing expires or no next use is known.
+    /// Time of each next use in seconds; empty if nothing expires or next uses are not known.
     pub(super) next_seconds: Vec<u32>,
 }
 
-/// Something that hands out the trace in batches.
+/// A source of batches.
 pub(crate) trait Batches {
-    /// The next batch in place of what is there; false at the end, with an empty batch.
+    /// Reads the next batch into `batch`. At the end it returns false and an empty batch.
     fn next(&mut self, batch: &mut Batch) -> Result<bool, SimulateError>;
 }
 
-/// Accesses in a batch: 16 bytes each, so that a batch stays in the processor's second cache.
+/// Accesses in a batch; at 16 bytes each, a batch fits in the L2 cache.
 pub(crate) const BATCH_ACCESSES: usize = 1 << 15;
 
 impl Batch {
@@ -34,11 +34,11 @@ impl Batch {
         [tenants, ttls, next_seconds].into_iter().for_each(Vec::clear);
     }
 
-    /// Another access, whose object lives so long if it stores it; 0 is for ever.
+    /// Appends an access and the TTL with which it stores its object; 0 is no TTL.
     #[inline]
     pub(super) fn push(&mut self, access: Access, ttl_seconds: u32) {
         self.accesses.push(access);
-        // Most traces have no times to live, and cost nothing for them.
+        // The column is allocated at the first TTL, since most traces have none.
         if ttl_seconds > 0 || !self.ttls.is_empty() {
             self.ttls.resize(self.accesses.len() - 1, 0);
             self.ttls.push(ttl_seconds);

@@ -1,4 +1,4 @@
-//! Flash caches that can be simulated, by name, and what is common to them.
+//! Flash caches that can be simulated, by name, and their settings.
 
 use policy::simulate::Simulator;
 use policy::simulate::flash::{
@@ -10,35 +10,35 @@ use super::regions::Regions;
 /// A flash cache.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Design {
-    /// A log of small blocks behind DRAM, a model.
+    /// A model of a log of small blocks behind DRAM.
     Log,
-    /// A log in hash order behind DRAM, a model.
+    /// A model of a log in hash order behind DRAM.
     HashLog {
-        /// The part of each region for objects that were hit.
+        /// Percentage of each region for readmitted objects.
         readmission_percent: u8,
     },
-    /// Set-associative behind DRAM, a model.
+    /// A model of a set-associative cache behind DRAM.
     SetAssociative,
-    /// A small log in front of sets behind DRAM, a model.
+    /// A model of Kangaroo: a small log in front of sets, behind DRAM.
     Kangaroo,
-    /// The engine's own regions in one of their orders.
+    /// The cache engine's regions with one of the region policies.
     Regions(Regions),
 }
 
-/// What flash caches are made of.
+/// Settings of simulated flash caches.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FlashSettings {
-    /// DRAM before the flash, bytes.
+    /// Size of the DRAM cache in front of flash.
     pub dram_bytes: u64,
-    /// Logs: bytes of that DRAM that a byte of flash takes for the index.
+    /// Logs: bytes of DRAM for the index per byte of flash.
     pub index_ratio: f64,
-    /// Bytes that every object takes besides its own.
+    /// Overhead of each object.
     pub object_overhead_bytes: u32,
-    /// Larger objects are taken to be as large as this, overhead included.
+    /// Maximum size of an object, including overhead; larger ones are counted with this size.
     pub object_at_most_bytes: u32,
-    /// Bytes of a block. `None`: 256 KiB for the log; for the engine's regions see [`Regions`].
+    /// Block size. `None` is 256 KiB for the log; for the engine's regions see [`Regions`].
     pub block_bytes: Option<u64>,
-    /// Bytes of a set.
+    /// Set size.
     pub set_bytes: u64,
 }
 
@@ -56,7 +56,7 @@ impl Default for FlashSettings {
 }
 
 impl Design {
-    /// The design of this name, in lower case and without dashes.
+    /// Finds a design by its name in lower case without dashes.
     pub(super) fn named(plain: &str) -> Option<Self> {
         match plain {
             "log" => Some(Self::Log),
@@ -68,7 +68,7 @@ impl Design {
         }
     }
 
-    /// Bytes of its blocks at a size, where so many are asked for; `None` where it has none.
+    /// Block size that is used if `asked_bytes` is requested; `None` if the design has no blocks.
     pub(super) fn block_bytes(&self, size_bytes: u64, asked_bytes: u64) -> Option<u64> {
         match self {
             Self::Log | Self::HashLog { .. } => Some(asked_bytes.min(size_bytes)),
@@ -77,7 +77,7 @@ impl Design {
         }
     }
 
-    /// An empty cache of so many bytes.
+    /// Creates an empty cache.
     pub(super) fn simulator(&self, size_bytes: u64, settings: &FlashSettings) -> Box<dyn Simulator> {
         let index_bytes = (size_bytes as f64 * settings.index_ratio) as u64;
         match self {

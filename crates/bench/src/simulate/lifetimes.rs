@@ -1,56 +1,60 @@
-//! Times to live, in any simulation: an object whose time is over when it is asked for is a miss, and comes in anew.
+//! TTLs in any simulation: a request for an expired object is a miss, and inserts the object again.
 //!
-//! As the engine does it. A request that stores the object begins its time: a set, or a get that missed. A get that hits does
-//! not. Time is counted in whole seconds, and an object that lives for one is gone in the next second. It keeps its room until
-//! then or until it is evicted. Whoever knows the future knows too that an object is not found when it will have expired.
+//! Expiry follows the engine. A set, and a get that misses, start the TTL; a get that hits does not. Time is counted in whole
+//! seconds: an object with a TTL of 1 is expired in the next second. An expired object keeps its space until it is requested or
+//! evicted. For clairvoyant policies, a next use after expiry does not count.
 
 use policy::eviction::clairvoyant::NEVER;
 use policy::simulate::{Access, Counts, Simulator};
 
 use super::Batch;
 
-/// When each object of a simulation expires.
+/// Expiry times of a simulation's objects.
 #[derive(Default)]
 pub(super) struct Lifetimes {
-    /// The second from which on an object is gone, by its number; 0 is never.
-    ends: Vec<u32>,
+    /// Expiry time by object number; 0 is never.
+    expiry_seconds: Vec<u32>,
 }
 
 impl Lifetimes {
-    /// Whether nothing in the batch expires, nor anything from before.
-    pub(super) fn are_endless(&self, batch: &Batch) -> bool {
-        self.ends.is_empty() && batch.ttls.is_empty()
+    /// Whether no object in the batch or before it has a TTL.
+    pub(super) fn have_no_ttl(&self, batch: &Batch) -> bool {
+        self.expiry_seconds.is_empty() && batch.ttls.is_empty()
     }
 
-    /// The simulation with times to live, for the length of the batch.
-    pub(super) fn of<'a>(&'a mut self, simulator: &'a mut dyn Simulator, batch: &'a Batch) -> Mortal<'a> {
+    /// Wraps the simulator for the duration of a batch, so that objects expire.
+    pub(super) fn of<'a>(
+        &'a mut self,
+        simulator: &'a mut dyn Simulator,
+        batch: &'a Batch,
+    ) -> ExpiringSimulator<'a> {
         let Batch { ttls, next_seconds, .. } = batch;
-        Mortal { simulator, lifetimes: self, ttls, next_seconds }
+        ExpiringSimulator { simulator, lifetimes: self, ttls, next_seconds }
     }
 
     fn end(&self, object: u32) -> u32 {
-        self.ends.get(object as usize).copied().unwrap_or(0)
+        self.expiry_seconds.get(object as usize).copied().unwrap_or(0)
     }
 
     fn set_end(&mut self, object: u32, end: u32) {
-        if object as usize >= self.ends.len() {
-            self.ends.resize(object as usize + 1, 0);
+        if object as usize >= self.expiry_seconds.len() {
+            self.expiry_seconds.resize(object as usize + 1, 0);
         }
-        self.ends[object as usize] = end;
+        self.expiry_seconds[object as usize] = end;
     }
 }
 
-/// A simulation whose objects expire.
-pub(super) struct Mortal<'a> {
+/// A simulator whose objects expire.
+pub(super) struct ExpiringSimulator<'a> {
     simulator: &'a mut dyn Simulator,
     lifetimes: &'a mut Lifetimes,
-    /// Of the accesses to come.
+    /// TTLs of the remaining accesses.
     ttls: &'a [u32],
     next_seconds: &'a [u32],
 }
 
-impl Mortal<'_> {
-    /// The second at which the object will be gone, after this access; 0 is never.
+impl ExpiringSimulator<'_> {
+    /// Expiry time of the object after this access; 0 is never.
     fn end(&mut self, access: &Access, ttl_seconds: u32) -> u32 {
         let (object, now) = (access.object, access.now_seconds);
         let before = self.lifetimes.end(object);
@@ -66,7 +70,7 @@ impl Mortal<'_> {
     }
 }
 
-impl Simulator for Mortal<'_> {
+impl Simulator for ExpiringSimulator<'_> {
     fn run(&mut self, accesses: &[Access], next_uses: &[u64]) {
         for (place, access) in accesses.iter().enumerate() {
             let mut next_use = next_uses.get(place..=place).unwrap_or(&[]);

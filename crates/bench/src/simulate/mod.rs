@@ -1,15 +1,14 @@
-//! Hit ratios of policies at sizes over a trace: no engine, no device.
+//! Simulates hit ratios of policies at several cache sizes over a trace, without an engine or device.
 //!
-//! A [`Plan`] says what to simulate. The trace is read once: keys are numbered and requests made up into batches
-//! ([`numbered`]), which all simulations run over at the same time ([`crew`]). Where something must be known of the whole
-//! trace before (its footprint, next uses) it is surveyed and laid down in a temporary file first ([`spool`]).
-//! [`policies`] is the table of names; [`report`] says what came of it.
+//! A [`Plan`] lists the policies and sizes. The trace is read once: [`numbered`] assigns numbers to keys and makes batches,
+//! which [`parallel`] runs through all simulations concurrently. If the footprint or next uses must be known in advance, the trace
+//! is first written to a temporary file ([`spool`]). [`policies`] is the table of names; [`report`] formats the results.
 
 mod batch;
-pub(crate) mod crew;
 mod designs;
 mod lifetimes;
 pub(crate) mod numbered;
+pub(crate) mod parallel;
 pub mod plot;
 pub mod policies;
 mod regions;
@@ -30,95 +29,95 @@ pub use designs::{Design, FlashSettings};
 pub use numbered::Totals;
 pub use policies::Named;
 pub use policy::simulate::{RuleBook, Settings, SizeOnHit};
-pub use tenants::{Tenant, TenantCounts, Who};
+pub use tenants::{Tenant, TenantCounts, TenantGroup};
 pub use warmup::Warmup;
 
 use crate::report::text::noun;
 use crate::run::stop::Stop;
-use crew::Seat;
 use numbered::Numbered;
+use parallel::Task;
 use spool::Spool;
 
-/// What to simulate.
+/// Settings of a simulation.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The policies. One whose name is typed twice is simulated once; each alias has rows of its own.
+    /// Policies. A name that is given twice is simulated once; aliases have separate rows.
     pub policies: Vec<Named>,
-    /// The sizes that each is simulated at. Those that are the same bytes are one.
+    /// Cache sizes. Equal sizes are simulated once.
     pub sizes: Vec<Size>,
-    /// Rules that are common to all.
+    /// Rules for all policies.
     pub settings: Settings,
-    /// What the flash caches are made of.
+    /// Settings of flash caches.
     pub flash: FlashSettings,
-    /// What is left out at the beginning.
+    /// Warm-up, which the figures exclude.
     pub warmup: Warmup,
-    /// Every object has the size of its first request for ever.
+    /// Whether each object keeps the size of its first request.
     pub first_size: bool,
-    /// Every object weighs 1 instead of its size. [`Size::Bytes`] and all counts of bytes are then numbers of objects.
+    /// Whether every object has weight 1. [`Size::Bytes`] and all byte counts are then numbers of objects.
     pub ignore_size: bool,
-    /// Objects live for ever, whatever the trace says.
+    /// Whether TTLs of the trace are ignored.
     pub ignore_ttl: bool,
-    /// Simulate this share of the objects only, and those asked for most; `None` is all.
+    /// Share of the objects to simulate, in addition to the most popular ones; `None` is all.
     pub sample: Option<f64>,
-    /// Tell tenants apart, so many by name; `None` does not.
+    /// Number of tenants to report by name; `None` does not distinguish tenants.
     pub tenants: Option<usize>,
-    /// Threads that simulate.
+    /// Number of threads.
     pub threads: usize,
 }
 
-/// How large a cache is.
+/// Size of a cache.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Size {
-    /// So many bytes.
+    /// Bytes.
     Bytes(u64),
-    /// A share of the trace's footprint: of the bytes that all its objects take together, each as large as at first.
+    /// Share of the trace's footprint: the total size of all objects, each with the size of its first request.
     Footprint(f64),
 }
 
-/// What came of it.
+/// Results of a simulation.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// One a policy and size, policies first.
+    /// One row for each policy and size, grouped by policy.
     pub rows: Vec<Row>,
-    /// What is in the trace.
+    /// Totals of the trace.
     pub totals: Totals,
-    /// Requests that warmed up and were not counted.
+    /// Warm-up requests, which were not counted.
     pub warmup_requests: u64,
-    /// Which objects stood for all; `None` where all were simulated.
+    /// The objects of the sample; `None` if all were simulated.
     pub sampled: Option<Sampled>,
-    /// Who made the requests, those with the most first; empty where nobody asked or the trace does not tell.
+    /// Tenants, those with the most requests first; empty if not requested or if the trace has none.
     pub tenants: Vec<Tenant>,
-    /// How reading went.
+    /// Report of the trace reader.
     pub read: ReadReport,
-    /// Every object weighed 1: sizes and bytes are numbers of objects.
+    /// Whether every object had weight 1: sizes and bytes are numbers of objects.
     pub ignored_size: bool,
-    /// Nothing expired, as was asked for.
+    /// Whether TTLs were ignored.
     pub ignored_ttl: bool,
-    /// Somebody stopped it early: the counts are of what was seen until then.
+    /// Whether the simulation was stopped early: counts cover the requests until then.
     pub was_stopped: bool,
 }
 
-/// A policy at a size.
+/// Result of a policy at a size.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// The policy's canonical name.
+    /// Canonical name of the policy.
     pub policy: String,
-    /// The name that was typed, which may be an alias.
+    /// Name as given, which may be an alias.
     pub asked: String,
-    /// Bytes of the cache.
+    /// Cache size in bytes.
     pub size_bytes: u64,
-    /// Counts after warming up.
+    /// Counts after the warm-up.
     pub counts: Counts,
-    /// It is a model of a flash cache: what it wrote was counted.
+    /// Whether it models a flash cache, whose writes are counted.
     pub is_flash: bool,
-    /// Where the ratios are estimates, and it is known how good they are.
+    /// Confidence interval of an estimate, if known.
     pub interval: Option<Interval>,
-    /// Why that is not known of a policy that treats a sample otherwise than the whole.
+    /// Reason why the interval of an estimate is not known.
     pub doubt: Option<Doubt>,
 }
 
 impl Row {
-    /// The canonical name, and the alias if one was typed.
+    /// Canonical name, with the alias if one was given.
     #[must_use]
     pub fn label(&self) -> String {
         let plain = |name: &str| name.replace(['-', '_'], "");
@@ -129,129 +128,129 @@ impl Row {
         }
     }
 
-    /// Whether both rows are for the same name as typed.
+    /// Whether both rows have the same name as given.
     #[must_use]
     pub fn has_policy_of(&self, other: &Self) -> bool {
         self.policy == other.policy && self.asked == other.asked
     }
 }
 
-/// Why nobody knows how far a sample's ratios are off, however many objects it has.
+/// Reason why the error of a sample is not known.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Doubt {
-    /// Newcomers wait in a part of the cache that is too small for objects that stand for many.
+    /// New objects wait in a part of the cache that is too small for the weight of sampled objects.
     FewWait {
-        /// The part, in percent.
+        /// Size of the part, in percent.
         percent: u8,
-        /// Objects of the sample for which it has room.
+        /// Number of sampled objects that fit in it.
         objects: f64,
-        /// The sample that would do; none smaller than all does where this is 1 or more.
+        /// Sampling rate that suffices; 1 or more means that only all objects do.
         rate: f64,
     },
-    /// The cache has room for a few of the drawn objects only, each as large as all that it stands for.
+    /// Only a few sampled objects, at the weight of all objects that they represent, fit in the cache.
     Coarse {
-        /// For how many, weighed by their bytes.
+        /// Number of objects that fit, weighted by their bytes.
         objects: f64,
-        /// The sample that would do; none smaller than all does where this is 1 or more.
+        /// Sampling rate that suffices; 1 or more means that only all objects do.
         rate: f64,
     },
-    /// The policy values objects by their size, and a drawn one is as large as all that it stands for.
+    /// The policy values objects by size, and a sampled object has the weight of all that it represents.
     BySize,
-    /// The ratio of all objects jumps between neighbouring sizes, and that of a sample jumps elsewhere.
+    /// The hit ratio jumps between similar cache sizes, at different sizes in a sample than for all objects.
     Erratic,
 }
 
-/// Which objects stood for all.
+/// Numbers of objects in a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sampled {
-    /// Those asked for most and those with the most bytes, which are always simulated.
+    /// Objects that are always simulated: those with the most requests or bytes.
     pub hot_objects: u64,
-    /// Those drawn from the others.
+    /// Objects drawn from the rest.
     pub drawn_objects: u64,
-    /// How many the others are; 0 is a sample that was everything.
+    /// Size of the rest; 0 if the sample has all objects.
     pub other_objects: u64,
 }
 
-/// Where ratios lie that were estimated from a sample, in 19 of 20 samples: low and high.
+/// 95 % confidence intervals of ratios that were estimated from a sample: low and high.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Interval {
-    /// Of hits over requests.
+    /// Of the object hit ratio.
     pub object_hit_ratio: (f64, f64),
-    /// Of bytes.
+    /// Of the byte hit ratio.
     pub byte_hit_ratio: (f64, f64),
 }
 
-/// Why nothing was simulated.
+/// Error of a simulation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SimulateError {
     /// The trace cannot be read.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// A name that is no policy's.
+    /// Unknown policy name.
     #[error(transparent)]
     Policy(#[from] UnknownName),
-    /// The temporary file that holds what must be read twice.
+    /// The temporary file that holds the trace.
     #[error("the temporary file in {}: {source} (set TMPDIR to use another directory)", folder.display())]
     Spool {
-        /// Where it is.
+        /// Directory of the file.
         folder: std::path::PathBuf,
-        /// What went wrong.
+        /// The I/O error.
         source: io::Error,
     },
-    /// What is no share of the objects.
+    /// The sampling rate is out of range.
     #[error("a sample of {percent} %: must be above 0 and below 100 %")]
     NoSample {
-        /// The share.
+        /// The rate.
         percent: f64,
     },
-    /// A sample without a single object that was drawn.
+    /// The sample has no drawn object.
     #[error("a sample of {percent} % drew none of {of} objects: take a larger share, or all")]
     NoneDrawn {
-        /// The share.
+        /// The rate.
         percent: f64,
-        /// Objects that could have been drawn.
+        /// Number of objects that could have been drawn.
         of: u64,
     },
-    /// Somebody stopped it before anything was counted.
+    /// Stopped before any request was counted.
     #[error("interrupted: nothing was counted yet")]
     Interrupted,
-    /// Nothing is left when all is warm.
+    /// The warm-up covers all requests.
     #[error("all {requests} requests are warm-up, and none is left to count: lower --warmup")]
     AllWarmup {
-        /// What the trace has.
+        /// Requests of the trace.
         requests: u64,
     },
-    /// Flash caches hold blocks and sets, of which a sample of the objects has none.
+    /// Flash caches evict blocks or sets, which a sample of objects does not fill.
     #[error("{name} moves many objects at a time and cannot be sampled: leave out --sample")]
     NotSampled {
-        /// The policy.
+        /// Name of the policy.
         name: String,
     },
-    /// A sample of the objects is none of the tenants.
+    /// A sample does not represent single tenants.
     #[error("--by-tenant cannot be combined with --sample")]
     NoTenantsInSample,
-    /// A flash cache without sizes.
+    /// A flash cache needs object sizes.
     #[error("{name} has blocks or sets of bytes, and cannot ignore the sizes of objects")]
     NeedsSizes {
-        /// The policy.
+        /// Name of the policy.
         name: String,
     },
-    /// No cache has room for any object.
+    /// No object fits in any of the caches.
     #[error(
         "no object fits into {size_bytes} {}: the smallest has {smallest_bytes}; a size is in bytes, and {size_bytes}obj is a cache of so \
          many objects", noun(*size_bytes, "byte")
     )]
     NothingFits {
-        /// The largest cache.
+        /// Size of the largest cache.
         size_bytes: u64,
-        /// The smallest object.
+        /// Size of the smallest object.
         smallest_bytes: u64,
     },
-    /// There is nothing in the trace.
+    /// The trace is empty.
     #[error("the trace has no requests")]
     Empty,
-    /// A share of the footprint that is less than a byte.
+    /// A share of the footprint is less than one byte.
     #[error("a cache of {percent} % of the footprint ({footprint_bytes} {}) is less than one byte", noun(*footprint_bytes, "byte"))]
     NoByte {
         /// The share.
@@ -264,10 +263,10 @@ pub enum SimulateError {
     Thread(#[source] io::Error),
 }
 
-/// Simulates what is planned over `trace`. `progress` is told how many requests were made, of how many where that is known.
+/// Runs the simulations of `plan` over `trace`. `progress` receives the number of completed requests, and the total if it is known.
 ///
 /// # Errors
-/// The trace cannot be read, or the machine lacks what it takes.
+/// The trace cannot be read, the settings are invalid, or a temporary file or thread cannot be created.
 pub fn run(
     plan: &Plan,
     trace: Box<dyn Accesses>,
@@ -287,7 +286,7 @@ pub fn run(
         None => run_all(plan, &mut numbered, stop, &mut progress),
     };
     let outcome = match outcome {
-        // Of a trace that has not been read nothing is known, not even that it is empty.
+        // A trace that was not read may not be empty.
         Err(SimulateError::Empty) if stop.is_set() => return Err(SimulateError::Interrupted),
         other => other?,
     };
@@ -304,16 +303,16 @@ pub fn run(
 }
 
 impl Outcome {
-    /// The error if every cache is smaller than the smallest object.
+    /// Returns an error if every cache is smaller than the smallest object.
     fn nothing_fits(&self) -> Option<SimulateError> {
         let size_bytes = self.rows.iter().map(|row| row.size_bytes).max()?;
         let smallest_bytes = self.totals.smallest_bytes?;
-        // A trace whose sizes change may have a smaller object later.
+        // Object sizes may change: a smaller object may follow.
         let none_fits = size_bytes < smallest_bytes && self.rows.iter().all(|row| row.counts.hits == 0);
         none_fits.then_some(SimulateError::NothingFits { size_bytes, smallest_bytes })
     }
 
-    /// Rows whose policy admitted nothing at their size although others may have.
+    /// Rows without any insert or hit, for example because no object fits.
     pub fn empty_rows(&self) -> impl Iterator<Item = &Row> {
         let is_counted = self.sampled.is_none();
         self.rows.iter().filter(move |row| is_counted && row.counts.inserts == 0 && row.counts.hits == 0)
@@ -328,9 +327,9 @@ fn run_all(
 ) -> Result<Outcome, SimulateError> {
     let needs_future = plan.needs_future();
     let needs_footprint = plan.sizes.iter().any(|size| matches!(size, Size::Footprint(_)));
-    // Which requests of a tenant are to be counted must be known when they are made.
+    // Counts by tenant need the length of the warm-up in advance.
     let needs_length = plan.tenants.is_some() && plan.warmup.is_share();
-    let seats = if needs_future || needs_footprint || needs_length {
+    let tasks = if needs_future || needs_footprint || needs_length {
         let mut spool = Spool::of(numbered, needs_future, stop, |done| progress(done, None))?;
         if numbered.totals().requests == 0 {
             return Err(SimulateError::Empty);
@@ -338,21 +337,21 @@ fn run_all(
         let total = numbered.totals().accesses;
         let known = plan.tenants.map(|_| Plan { warmup: plan.warmup.of(total), ..plan.clone() });
         let plan = known.as_ref().unwrap_or(plan);
-        let seats = seats(plan, Some(numbered.totals().footprint_bytes))?;
-        crew::run(&mut spool, seats, plan.threads, stop, |done| progress(done, Some(total)))?
+        let tasks = tasks(plan, Some(numbered.totals().footprint_bytes))?;
+        parallel::run(&mut spool, tasks, plan.threads, stop, |done| progress(done, Some(total)))?
     } else {
-        let seats = seats(plan, None)?;
-        crew::run(numbered, seats, plan.threads, stop, |done| progress(done, None))?
+        let tasks = tasks(plan, None)?;
+        parallel::run(numbered, tasks, plan.threads, stop, |done| progress(done, None))?
     };
-    let warmup_requests = seats.first().map_or(0, Seat::warmup_requests);
-    let (rows, tallies): (Vec<_>, Vec<_>) = seats.into_iter().map(Seat::into_row_and_tally).unzip();
+    let warmup_requests = tasks.first().map_or(0, Task::warmup_requests);
+    let (rows, tallies): (Vec<_>, Vec<_>) = tasks.into_iter().map(Task::into_row_and_tally).unzip();
     let tallies: Vec<_> = tallies.into_iter().flatten().collect();
     Ok(Outcome {
         warmup_requests,
         rows,
         totals: numbered.totals(),
         sampled: None,
-        tenants: tenants::told(&tallies, &numbered.tenants().all(), plan.tenants.unwrap_or(0)),
+        tenants: tenants::by_requests(&tallies, &numbered.tenants().all(), plan.tenants.unwrap_or(0)),
         read: numbered.report().clone(),
         ignored_size: plan.ignore_size,
         ignored_ttl: plan.ignore_ttl,
@@ -361,7 +360,7 @@ fn run_all(
 }
 
 impl Plan {
-    /// Where caches have smaller blocks than those asked for, since they need several: policy, bytes of the cache and of its blocks.
+    /// Caches whose blocks are smaller than requested, since a cache needs several: policy, cache size and block size.
     #[must_use]
     pub fn smaller_blocks(&self, rows: &[Row]) -> Vec<(String, u64, u64)> {
         let Some(asked_bytes) = self.flash.block_bytes else { return Vec::new() };
@@ -379,7 +378,7 @@ impl Plan {
         self.policies.iter().any(Named::needs_future)
     }
 
-    /// Each name once.
+    /// The policies without duplicates.
     fn different_policies(&self) -> impl Iterator<Item = &Named> {
         let is_first = |(place, named): &(usize, &Named)| {
             !self.policies[..*place].iter().any(|it| it.is_asked_as(named))
@@ -388,7 +387,7 @@ impl Plan {
     }
 }
 
-/// The sizes in bytes, each once: shares of a small footprint may be the same.
+/// Sizes in bytes without duplicates: shares of a small footprint may be equal.
 fn sizes_bytes(plan: &Plan, footprint_bytes: u64) -> Result<Vec<u64>, SimulateError> {
     let mut all = Vec::new();
     for size in &plan.sizes {
@@ -401,14 +400,14 @@ fn sizes_bytes(plan: &Plan, footprint_bytes: u64) -> Result<Vec<u64>, SimulateEr
 }
 
 /// An empty cache for each policy and size.
-fn seats(plan: &Plan, footprint_bytes: Option<u64>) -> Result<Vec<Seat>, SimulateError> {
+fn tasks(plan: &Plan, footprint_bytes: Option<u64>) -> Result<Vec<Task>, SimulateError> {
     let sizes = sizes_bytes(plan, footprint_bytes.unwrap_or(0))?;
-    let each = |named| sizes.iter().map(move |&size_bytes| Seat::new(named, size_bytes, plan));
+    let each = |named| sizes.iter().map(move |&size_bytes| Task::new(named, size_bytes, plan));
     Ok(plan.different_policies().flat_map(each).collect())
 }
 
 impl Size {
-    /// Bytes of a cache over a trace of this footprint, rounded down.
+    /// Size in bytes for this footprint, rounded down.
     fn bytes(self, footprint_bytes: u64) -> Result<u64, SimulateError> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),

@@ -1,4 +1,4 @@
-//! A trace made up for simulations: keys numbered, sizes and times in the width that simulations use.
+//! Prepares a trace for simulation: keys become numbers, sizes and times 32-bit integers.
 
 use std::collections::HashSet;
 
@@ -7,47 +7,47 @@ use workload::trace::{self, AccessKind, Accesses, ReadReport, TenantNames};
 
 use super::{BATCH_ACCESSES, Batch, Batches, SimulateError};
 
-/// What is in a trace.
+/// Totals of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Totals {
     /// Requests and removals.
     pub accesses: u64,
-    /// Of them, requests: gets and sets.
+    /// Gets and sets.
     pub requests: u64,
-    /// Different objects that were asked for.
+    /// Distinct objects in requests.
     pub objects: u64,
-    /// Bytes that all of them take together, each as large as when it was first asked for.
+    /// Total size of all objects, each with the size of its first request.
     pub footprint_bytes: u64,
-    /// Bytes of the smallest, at its first request; `None` without requests.
+    /// Size of the smallest object at its first request; `None` without requests.
     pub smallest_bytes: Option<u64>,
-    /// From the first access that has a time to the last, where the trace tells any.
+    /// Time from the first access with a timestamp to the last.
     pub span_seconds: f64,
-    /// Requests for objects of 4 GiB and more, which were taken to be a byte smaller than that.
+    /// Requests for objects of 4 GiB or more, whose size was clamped to 4 GiB minus 1 byte.
     pub clamped_sizes: u64,
-    /// Requests with a time to live.
+    /// Requests with a TTL.
     pub ttl_requests: u64,
-    /// Of them, those whose objects can expire: they have a time, and nobody asked for objects that live for ever.
+    /// Requests with a TTL that was applied: they have a timestamp, and TTLs are not ignored.
     pub ttl_requests_honoured: u64,
 }
 
-/// Reads a trace and numbers its keys.
+/// Reads a trace and assigns numbers to its keys.
 pub(crate) struct Numbered {
     trace: Box<dyn Accesses>,
     objects: Objects,
-    /// How many keys have a number.
+    /// Number of distinct keys.
     keys: u32,
-    /// Numbers of objects that were removed and not asked for so far. What a removal says of a size is no object's.
+    /// Objects that were removed and not requested so far. The size in a removal is not an object's size.
     only_removed: HashSet<u32>,
-    /// The size of each object at first, where that is to stay.
+    /// Size of each object at its first request, if it is to stay.
     first_sizes: Option<Vec<u32>>,
-    /// Every object weighs 1.
+    /// Whether every object has weight 1.
     unit_sizes: bool,
     raw: Vec<trace::Access>,
     numbers: Vec<u32>,
-    /// Times are counted from here, wrapping around 0: those of the trace go on where its accesses without a time ended.
+    /// Origin of times, with wrap-around: times continue where the accesses without a timestamp ended.
     start_ns: u64,
     last_ns: u64,
-    /// How many those are, and the time of the first one behind them.
+    /// Number of accesses without a timestamp, and the time of the first one after them.
     untimed: u64,
     first_ns: u64,
     totals: Totals,
@@ -76,17 +76,17 @@ impl Numbered {
         }
     }
 
-    /// The same, telling whose each access is if `with_tenants`.
+    /// Enables the column of tenants.
     pub(crate) fn with_tenants(self, with_tenants: bool) -> Self {
         Self { with_tenants, ..self }
     }
 
-    /// The same, telling how long objects live if `with_ttls`.
+    /// Enables the column of TTLs.
     pub(crate) fn with_ttls(self, with_ttls: bool) -> Self {
         Self { with_ttls, ..self }
     }
 
-    /// The same with objects that all weigh 1 if `unit_sizes`.
+    /// Gives every object weight 1.
     pub(crate) fn with_unit_sizes(self, unit_sizes: bool) -> Self {
         Self { unit_sizes, ..self }
     }
@@ -95,7 +95,7 @@ impl Numbered {
         self.trace.tenants()
     }
 
-    /// What was read so far.
+    /// Totals of the accesses read so far.
     pub(crate) fn totals(&self) -> Totals {
         self.totals
     }
@@ -104,7 +104,7 @@ impl Numbered {
         self.trace.report()
     }
 
-    /// Different keys so far: those that were only removed, too.
+    /// Number of distinct keys so far, including keys that were only removed.
     pub(crate) fn keys(&self) -> u32 {
         self.keys
     }
@@ -127,7 +127,7 @@ impl Numbered {
         Access { object, weight, now_seconds, is_removal, is_set: raw.kind == AccessKind::Set }
     }
 
-    /// What the object weighs in this request, which is counted in the totals.
+    /// Returns the object's weight in this request and adds it to the totals.
     fn weight(&mut self, size_bytes: u64, object: u32, is_removal: bool) -> u32 {
         let weight = u32::try_from(size_bytes).unwrap_or(u32::MAX);
         self.totals.clamped_sizes += u64::from(!is_removal && u64::from(weight) < size_bytes);
@@ -159,7 +159,7 @@ impl Batches for Numbered {
             self.objects.number_all(self.raw.iter().map(|access| access.key), &mut self.numbers);
             let raw = std::mem::take(&mut self.raw);
             let report = self.trace.report();
-            // Without a time nobody knows when one to live is over.
+            // Without timestamps TTLs cannot expire.
             let with_ttls = self.with_ttls && report.has_time;
             self.untimed = report.untimed;
             for (place, raw) in raw.iter().enumerate() {

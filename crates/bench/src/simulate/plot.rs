@@ -1,4 +1,4 @@
-//! Hit ratios over sizes as a picture.
+//! Plots hit ratios over cache sizes.
 
 use plotters::prelude::*;
 
@@ -8,18 +8,18 @@ use crate::palette::{FONT, GRID, INK, Look};
 
 const SIZE: (u32, u32) = (900, 520);
 
-/// A picture, and what its file is called.
+/// A plot and its file name.
 pub struct Picture {
-    /// Without a folder and an ending.
+    /// File name without directory and extension.
     pub name: &'static str,
-    /// What is in it.
+    /// Text of the SVG file.
     pub svg: String,
 }
 
-/// Pictures of the hit ratios: by requests and, unless sizes were ignored, by bytes.
+/// Plots the object hit ratio and, unless sizes were ignored, the byte hit ratio.
 ///
 /// # Errors
-/// What the drawing library says.
+/// The drawing library failed.
 pub fn pictures(outcome: &Outcome) -> Result<Vec<Picture>, Box<dyn std::error::Error>> {
     let by_requests =
         picture(outcome, "Hits, share of the requests", (Row::object_hit_ratio, |it| it.object_hit_ratio))?;
@@ -32,12 +32,12 @@ pub fn pictures(outcome: &Outcome) -> Result<Vec<Picture>, Box<dyn std::error::E
     Ok(pictures)
 }
 
-/// The ratio that is drawn, and where it lies if it is an estimate.
+/// The plotted ratio and its confidence interval.
 type Ratio = (fn(&Row) -> Option<f64>, fn(&Interval) -> (f64, f64));
 
-/// The simulated sizes, as long as the words under them stand apart.
+/// Sizes with a label, far enough apart that labels do not overlap.
 fn ticks(mut sizes: Vec<f64>) -> Vec<f64> {
-    /// Of the picture's width, from one to the next.
+    /// Minimum distance of labels, as a share of the plot's width.
     const APART: f64 = 1.0 / 11.0;
     sizes.sort_by(f64::total_cmp);
     let (Some(first), Some(last)) = (sizes.first(), sizes.last()) else { return sizes };
@@ -51,7 +51,7 @@ fn ticks(mut sizes: Vec<f64>) -> Vec<f64> {
     sizes
 }
 
-/// Nobody should take estimates for what all objects give.
+/// Marks estimates in the caption.
 fn caption(outcome: &Outcome, title: &str) -> String {
     match outcome.sampled {
         Some(sampled) if sampled.other_objects > 0 => {
@@ -118,9 +118,8 @@ fn picture(
 mod tests {
     use super::*;
 
-    /// There had been nine words where there was room for five.
     #[test]
-    fn words_under_the_sizes_stand_apart() {
+    fn ticks_leave_space_between_labels() {
         assert_eq!(ticks(vec![30e6, 1e6, 10e6, 1e6, 3e6]), [1e6, 3e6, 10e6, 30e6]);
         let crowd = ticks((1..=100).map(|size| f64::from(size) * 1e6).collect());
         assert!(crowd.len() <= 11, "{crowd:?}");

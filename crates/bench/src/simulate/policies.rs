@@ -1,4 +1,4 @@
-//! What can be simulated, by name.
+//! Names of the policies and flash caches that can be simulated.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use policy::simulate::{Policy, Simulator};
 use super::Plan;
 use super::designs::Design;
 
-/// A policy, by its canonical name and by the name that was typed, which may be an alias.
+/// A policy, with its canonical name and the name as given, which may be an alias.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Named {
     name: String,
@@ -20,19 +20,19 @@ pub struct Named {
 
 #[derive(Debug, Clone, PartialEq)]
 enum What {
-    /// Exact, an object at a time.
+    /// A policy simulated exactly, one object at a time.
     Policy(Policy),
     /// A flash cache.
     Design(Design),
 }
 
-/// A policy's name, other names for it, and what it is.
+/// A row of the table of policies.
 pub struct About {
-    /// The name.
+    /// Canonical name.
     pub name: &'static str,
-    /// Other names.
+    /// Aliases.
     pub aliases: &'static [&'static str],
-    /// What it is, in a line.
+    /// One-line description.
     pub about: &'static str,
 }
 
@@ -40,7 +40,7 @@ const fn about(name: &'static str, aliases: &'static [&'static str], about: &'st
     About { name, aliases, about }
 }
 
-/// All of them. `slruK` stands for any number of segments.
+/// All policies and flash caches. `slruK` stands for any number of segments.
 pub static POLICIES: &[About] = &[
     about("fifo", &[], "first in, first out"),
     about("lru", &[], "least recently used"),
@@ -95,55 +95,55 @@ pub static POLICIES: &[About] = &[
 ];
 
 impl Named {
-    /// Whether it must be told next uses.
+    /// Whether it needs the next use of each object.
     #[must_use]
     pub fn needs_future(&self) -> bool {
         matches!(self.what, What::Policy(Policy::Clairvoyant | Policy::ClairvoyantSized))
     }
 
-    /// Whether it is a model of a flash cache, whose writes are counted.
+    /// Whether it models a flash cache, whose writes are counted.
     #[must_use]
     pub fn is_flash(&self) -> bool {
         matches!(self.what, What::Design(_))
     }
 
-    /// Whether [`Plan::settings`] say anything to it.
+    /// Whether [`Plan::settings`] apply to it.
     #[must_use]
     pub fn has_rules(&self) -> bool {
         !self.is_flash()
     }
 
-    /// Whether a hit soon after another may not count: see [`Settings::refresh_seconds`](super::Settings).
+    /// Whether a hit soon after another may be ignored: see [`Settings::refresh_seconds`](super::Settings).
     #[must_use]
     pub fn refreshes(&self) -> bool {
         matches!(self.what, What::Policy(Policy::Eviction(Kind::Lru | Kind::Lru2q | Kind::TinyLfu)))
     }
 
-    /// Whether it is a flash cache behind DRAM.
+    /// Whether it is a flash cache with a DRAM cache in front.
     #[must_use]
     pub fn is_behind_dram(&self) -> bool {
         self.is_log() || self.has_sets()
     }
 
-    /// Whether it is a log with an index in DRAM.
+    /// Whether it is the log with an index in DRAM.
     #[must_use]
     pub fn is_log(&self) -> bool {
         matches!(self.what, What::Design(Design::Log | Design::HashLog { .. }))
     }
 
-    /// Whether it has sets.
+    /// Whether it is set-associative.
     #[must_use]
     pub fn has_sets(&self) -> bool {
         matches!(self.what, What::Design(Design::SetAssociative | Design::Kangaroo))
     }
 
-    /// Whether it has blocks.
+    /// Whether it writes flash in blocks.
     #[must_use]
     pub fn has_blocks(&self) -> bool {
         self.is_flash() && !self.has_sets()
     }
 
-    /// Bytes of its blocks in a cache of that size, where so many are asked for; `None` where it has none.
+    /// Block size in a cache of `size_bytes` if `asked_bytes` is requested; `None` if it has no blocks.
     #[must_use]
     pub fn block_bytes(&self, size_bytes: u64, asked_bytes: u64) -> Option<u64> {
         match &self.what {
@@ -152,19 +152,19 @@ impl Named {
         }
     }
 
-    /// The name that was typed, in lower case.
+    /// Name as given, in lower case.
     #[must_use]
     pub fn asked(&self) -> &str {
         &self.asked
     }
 
-    /// Whether both were typed as the same name, apart from case and dashes.
+    /// Whether both names are equal except for case and dashes.
     #[must_use]
     pub fn is_asked_as(&self, other: &Self) -> bool {
         plain(&self.asked) == plain(&other.asked)
     }
 
-    /// The policy that this is exactly; `None` for models of flash caches.
+    /// The exact policy; `None` for flash caches.
     pub(super) fn exact(&self) -> Option<Policy> {
         match &self.what {
             What::Policy(policy) => Some(*policy),
@@ -172,7 +172,7 @@ impl Named {
         }
     }
 
-    /// An empty cache of so many bytes.
+    /// Creates an empty cache.
     pub(super) fn simulator(&self, size_bytes: u64, plan: &Plan) -> Box<dyn Simulator> {
         match &self.what {
             What::Policy(policy) => policy.simulator(size_bytes, &plan.settings),
@@ -180,7 +180,7 @@ impl Named {
         }
     }
 
-    /// What a request costs, roughly in nanoseconds: by it threads share the work.
+    /// Approximate cost of a request in nanoseconds, for dividing work among threads.
     pub(super) fn cost(&self) -> u32 {
         let kind = match self.what {
             What::Policy(Policy::ClairvoyantSized) => return 500,
@@ -213,7 +213,7 @@ impl FromStr for Named {
                 Some(design) => What::Design(design),
                 None => What::Policy(Policy::Eviction(known.parse()?)),
             },
-            None => of_a_family(&name_plain).ok_or_else(|| unknown(name))?,
+            None => parametrised(&name_plain).ok_or_else(|| unknown(name))?,
         };
         let name_known = known.map(|about| about.name.to_owned());
         let name_canonical = name_known.unwrap_or_else(|| what.family_name());
@@ -222,7 +222,7 @@ impl FromStr for Named {
 }
 
 impl What {
-    /// The canonical name of a member of a family: `slru8`, `ripq16-gdsf`.
+    /// Canonical name of a parametrised policy: `slru8`, `ripq16-gdsf`.
     fn family_name(&self) -> String {
         match self {
             Self::Design(Design::Regions(regions)) => regions.to_string(),
@@ -232,8 +232,8 @@ impl What {
     }
 }
 
-/// Names with more in them than the table has: `slru8`, `ripq16`, `ripq16gdsf`, `mcdipperlru`.
-fn of_a_family(plain: &str) -> Option<What> {
+/// Parses names with parameters that are not in the table: `slru8`, `ripq16`, `ripq16gdsf`, `mcdipperlru`.
+fn parametrised(plain: &str) -> Option<What> {
     if plain.starts_with("slru") {
         return plain.parse().ok().map(|kind| What::Policy(Policy::Eviction(kind)));
     }
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_understood_and_a_wrong_one_gets_the_nearest() {
+    fn named_parses_all_names_and_suggests_nearest() {
         for about in POLICIES {
             for name in std::iter::once(&about.name).chain(about.aliases) {
                 assert!(name.to_uppercase().parse::<Named>().is_ok(), "{name}");
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn aliases_print_the_canonical_name() {
+    fn aliases_display_as_canonical_name() {
         for (asked, canonical) in [
             ("SLRU", "slru4"),
             ("s4lru", "slru4"),

@@ -1,7 +1,7 @@
-//! Flash caches by name, as the engine has them: what its regions make of a policy.
+//! Flash caches of the cache engine's region policies, by name.
 //!
-//! `mcdipper`, `mcdipper-lru`, `blockcache`, `ripq`, `sipq`; a queue of items with another number of insertion points or
-//! another caching policy is `ripq16`, `ripq-gdsf`, `ripq4-lru`, and so on.
+//! Names are `mcdipper`, `mcdipper-lru`, `blockcache`, `ripq` and `sipq`. RIPQ and SIPQ take a number of insertion points and a
+//! caching policy: `ripq16`, `ripq-gdsf`, `ripq4-lru`.
 
 use std::fmt;
 
@@ -10,27 +10,27 @@ use cache::flash::region::{
 };
 use policy::simulate::Simulator;
 
-/// The engine's store of regions in an order of its own, without bytes.
+/// The engine's region store without data.
 ///
-/// A block is 64 MiB, or a 512th of the cache but at least 256 KiB where that is less: a small cache has as many to choose
-/// among. As it stands for a block of 64 MiB there, it has no unused rest: an object may lie across two blocks.
+/// A block is 64 MiB, or 1/512 of a smaller cache but at least 256 KiB, so that a small cache has as many blocks to choose
+/// from. A block represents one of 64 MiB, so it has no unused end: an object may span two blocks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Regions {
     order: OrderConfig,
     reinsertion: Reinsertion,
 }
 
-/// Largest block: the production one.
-const MOST_BLOCK_BYTES: u64 = 64 << 20;
-/// A smaller cache has smaller blocks, so that it has so many; a block is not made smaller than [`LEAST_BLOCK_BYTES`].
+/// Largest default block size, as in production.
+const MAX_BLOCK_BYTES: u64 = 64 << 20;
+/// Default number of blocks of a smaller cache; a block has at least [`MIN_BLOCK_BYTES`].
 const BLOCKS: u64 = 512;
-const LEAST_BLOCK_BYTES: u64 = 256 << 10;
+const MIN_BLOCK_BYTES: u64 = 256 << 10;
 
-/// Sections and caching policy of a name that says neither.
-const USUAL_SECTIONS: u8 = 8;
-const USUAL_CACHING: Caching = Caching::Slru { segments: 4 };
+/// Defaults of a name without parameters.
+const DEFAULT_SECTIONS: u8 = 8;
+const DEFAULT_CACHING: Caching = Caching::Slru { segments: 4 };
 
-/// `ripq` or `sipq`, then perhaps a number of sections, then perhaps a caching policy.
+/// Parses `ripq` or `sipq`, an optional number of sections, and an optional caching policy.
 fn ripq(plain: &str) -> Option<RipqConfig> {
     let (single_point, rest) = match plain.strip_prefix("ripq") {
         Some(rest) => (false, rest),
@@ -38,9 +38,9 @@ fn ripq(plain: &str) -> Option<RipqConfig> {
     };
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
     let (sections, caching) = rest.split_at(digits);
-    let sections = if sections.is_empty() { USUAL_SECTIONS } else { sections.parse().ok()? };
+    let sections = if sections.is_empty() { DEFAULT_SECTIONS } else { sections.parse().ok()? };
     let caching = match caching {
-        "" => USUAL_CACHING,
+        "" => DEFAULT_CACHING,
         "lfuda" => Caching::LfuDa,
         name => {
             let letters = name.bytes().take_while(u8::is_ascii_alphabetic).count();
@@ -53,7 +53,7 @@ fn ripq(plain: &str) -> Option<RipqConfig> {
 }
 
 impl Regions {
-    /// The flash cache of this name, in lower case and without dashes.
+    /// Finds a flash cache by its name in lower case without dashes.
     pub(super) fn named(plain: &str) -> Option<Self> {
         let order = match plain {
             "mcdipper" | "mcdipperlru" => OrderConfig::Fifo,
@@ -65,20 +65,20 @@ impl Regions {
         Some(Self { order, reinsertion })
     }
 
-    /// An empty cache of so many bytes without contents. One too small for the regions it needs never hits.
+    /// Creates an empty cache without data. A cache that is too small for the required regions never hits.
     pub(super) fn simulator(&self, size_bytes: u64, block_bytes: Option<u64>) -> Box<dyn Simulator> {
         match DryStore::new(
             &self.config(size_bytes, self.block_bytes(size_bytes, block_bytes)),
             Packing::Seamless,
         ) {
             Ok(store) => Box::new(store),
-            Err(_) => Box::new(Nothing::default()),
+            Err(_) => Box::new(NeverHits::default()),
         }
     }
 
-    /// Bytes of its blocks at a size: those asked for, or the largest of which it has as many as it needs.
+    /// Block size for a cache: as requested, but small enough for the minimum number of blocks.
     pub(super) fn block_bytes(&self, size_bytes: u64, asked_bytes: Option<u64>) -> u64 {
-        let usual = (size_bytes / BLOCKS).clamp(LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES);
+        let usual = (size_bytes / BLOCKS).clamp(MIN_BLOCK_BYTES, MAX_BLOCK_BYTES);
         let block_bytes = asked_bytes.unwrap_or(usual);
         let least = u64::from(self.config(size_bytes, block_bytes).least_regions());
         block_bytes.min(size_bytes / least).max(1024)
@@ -97,7 +97,7 @@ impl Regions {
     }
 }
 
-/// The canonical name: `ripq` and `ripq16-gdsf`, without the usual number of sections and caching policy.
+/// Canonical name: `ripq` or `ripq16-gdsf`, without default parameters.
 impl fmt::Display for Regions {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ripq = match &self.order {
@@ -107,21 +107,21 @@ impl fmt::Display for Regions {
             _ => return out.write_str("blockcache"),
         };
         out.write_str(if ripq.single_point { "sipq" } else { "ripq" })?;
-        if ripq.sections != USUAL_SECTIONS {
+        if ripq.sections != DEFAULT_SECTIONS {
             write!(out, "{}", ripq.sections)?;
         }
         match ripq.caching {
-            USUAL_CACHING => Ok(()),
+            DEFAULT_CACHING => Ok(()),
             caching => write!(out, "-{}", caching.to_string().replace('-', "")),
         }
     }
 }
 
-/// A cache with room for nothing.
+/// A cache without space.
 #[derive(Default)]
-struct Nothing(policy::simulate::Counts);
+struct NeverHits(policy::simulate::Counts);
 
-impl Simulator for Nothing {
+impl Simulator for NeverHits {
     fn run(&mut self, accesses: &[policy::simulate::Access], _next_uses: &[u64]) {
         for access in accesses.iter().filter(|access| !access.is_removal) {
             self.0.requests += 1;
@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_say_points_and_policy() {
+    fn regions_named_parses_points_and_policy() {
         let of = |plain| Regions::named(plain).map(|regions| regions.order);
         let slru = Caching::Slru { segments: 4 };
         assert_eq!(of("ripq"), Some(OrderConfig::Ripq(RipqConfig::new(slru))));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_of_any_size_can_be_asked() {
+    fn simulator_accepts_any_cache_size() {
         let accesses = [1, 2, 1].map(|object| policy::simulate::Access {
             object,
             weight: 100,

@@ -1,4 +1,4 @@
-//! Results of simulations as JSON, CSV and a table for people.
+//! Results of simulations as JSON, CSV and text.
 
 mod tenants;
 
@@ -12,7 +12,7 @@ use super::{Doubt, Outcome, Row, Sampled, Totals};
 use crate::report::text::{counted, grouped, was};
 
 impl Outcome {
-    /// A cache size for people: bytes, or objects where sizes were ignored.
+    /// Formats a cache size: bytes, or objects if sizes were ignored.
     #[must_use]
     pub fn size_words(&self, size: u64) -> String {
         if self.ignored_size { format!("{} obj", grouped(size)) } else { bytes(size) }
@@ -20,19 +20,19 @@ impl Outcome {
 }
 
 impl Row {
-    /// Hits over requests; `None` where none was counted.
+    /// Hits per request; `None` without requests.
     #[must_use]
     pub fn object_hit_ratio(&self) -> Option<f64> {
         ratio(self.counts.hits, self.counts.requests)
     }
 
-    /// Bytes of hits over bytes of requests.
+    /// Bytes of hits per byte of requests.
     #[must_use]
     pub fn byte_hit_ratio(&self) -> Option<f64> {
         ratio(self.counts.hit_weight, self.counts.weight)
     }
 
-    /// Bytes written over bytes that came in, where writes are counted.
+    /// Bytes written per byte inserted, if writes are counted.
     #[must_use]
     pub fn write_amplification(&self) -> Option<f64> {
         let Counts { written_weight, insert_weight, .. } = self.counts;
@@ -44,7 +44,7 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// The result's keys in JSON.
+/// The results as JSON.
 #[must_use]
 pub fn json(outcome: &Outcome) -> Value {
     let Outcome { rows, totals, warmup_requests, sampled, read, was_stopped, .. } = outcome;
@@ -68,7 +68,7 @@ pub fn json(outcome: &Outcome) -> Value {
     })
 }
 
-/// What is in a trace, and how reading it went.
+/// Totals of the trace and of its reader.
 #[must_use]
 pub fn trace(totals: &Totals, read: &ReadReport) -> Value {
     json!({
@@ -88,7 +88,7 @@ pub fn trace(totals: &Totals, read: &ReadReport) -> Value {
     })
 }
 
-/// Of a sample, hits are estimated; what came in is not.
+/// In a sample, hits are estimates and inserts are not known.
 fn row_json(row: &Row, outcome: &Outcome) -> Value {
     let Counts { requests, hits, weight, hit_weight, inserts, insert_weight, written_weight } = row.counts;
     let counted = |count: u64| outcome.sampled.is_none().then_some(count);
@@ -121,8 +121,8 @@ fn row_json(row: &Row, outcome: &Outcome) -> Value {
     })
 }
 
-/// The rows as CSV with a header. Those of a sample have their intervals behind them; where tenants are told apart, theirs
-/// follow, and those of all have no tenant.
+/// The rows as CSV with a header. A sample has columns for the intervals. With tenants, the rows of each tenant follow the rows
+/// of all requests, whose tenant is empty.
 #[must_use]
 pub fn csv(outcome: &Outcome) -> String {
     let size = if outcome.ignored_size { "size_objects" } else { "size_bytes" };
@@ -153,16 +153,16 @@ pub fn csv(outcome: &Outcome) -> String {
     out
 }
 
-/// The limits of a sample's intervals, with the coverage that was measured (docs/simulate.md).
-const INTERVAL_NOTE: &str = "  a small cache is coarse in a sample, which is another error: of the samples measured, the interval held the exact \
-                             ratio in 32 to 98 %, least often on disks and for FIFO\n";
+/// The limits of a sample's intervals, with the measured coverage (docs/simulate.md).
+const INTERVAL_NOTE: &str = "  in a small cache a sample has another error that the interval does not cover: in measurements it held the exact \
+                             ratio in 32 to 98 % of samples, least often for block traces and for FIFO\n";
 
-/// Two tables for people: policies down, sizes across.
+/// Tables for people: policies down, sizes across.
 #[must_use]
 pub fn text(outcome: &Outcome) -> String {
     let totals = &outcome.totals;
     let mut out = format!(
-        "{} for {} {}; the first {} warmed up and {} not counted\n",
+        "{} for {} {}; the first {} {} warm-up and not counted\n",
         counted(totals.requests, "request"),
         counted(totals.objects, "object"),
         match outcome.ignored_size {
@@ -211,9 +211,9 @@ pub fn text(outcome: &Outcome) -> String {
     out
 }
 
-/// What became of times to live.
+/// Describes whether TTLs were applied.
 pub(crate) fn ttl_words(totals: &Totals, read: &ReadReport, ignored_ttl: bool) -> String {
-    const TOO_HIGH: &str = "nothing expires, and ratios are too high by what would";
+    const TOO_HIGH: &str = "nothing expires, so hit ratios are too high";
     let lost = totals.ttl_requests - totals.ttl_requests_honoured;
     let have = if totals.ttl_requests == 1 { "has" } else { "have" };
     let ttls = format!("{} {have} a time to live", counted(totals.ttl_requests, "request"));
@@ -228,22 +228,22 @@ pub(crate) fn ttl_words(totals: &Totals, read: &ReadReport, ignored_ttl: bool) -
             if lost == 1 { "it has" } else { "they have" }
         )
     } else {
-        format!("{ttls}: an object whose time is over is a miss")
+        format!("{ttls}: a request for an expired object is a miss")
     }
 }
 
-/// How far off a sample's hit ratio may be: to the farther end of its interval, which is cut off at 0 and 1.
+/// Largest distance of the estimate from the ends of its interval, which is clipped to 0 and 1.
 fn margin(row: &Row) -> Option<f64> {
     let (value, (low, high)) = (row.object_hit_ratio()?, row.interval?.object_hit_ratio);
     Some((value - low).max(high - value))
 }
 
-/// Why it is not known of a policy how far its ratios may be off; of sizes that are too small, the largest.
+/// Explains why a policy has no interval; for sizes that are too small, the largest is named.
 fn doubts(out: &mut String, of_policy: &[Row], size_words: impl Fn(u64) -> String) {
-    let told = of_policy.iter().rev().find_map(|row| Some((row, row.doubt?)));
-    let Some((row, doubt)) = told else { return };
+    let with_doubt = of_policy.iter().rev().find_map(|row| Some((row, row.doubt?)));
+    let Some((row, doubt)) = with_doubt else { return };
     let (policy, size) = (row.label(), size_words(row.size_bytes));
-    // A sample of 100 % is none.
+    // 100 % is not a sample.
     let enough = |rate: f64| match (rate * 100.0).ceil() {
         percent if percent < 100.0 => format!("--sample {percent}% would do"),
         _ => "only all objects would do".to_owned(),
@@ -265,12 +265,12 @@ fn doubts(out: &mut String, of_policy: &[Row], size_words: impl Fn(u64) -> Strin
         }
         Doubt::BySize => writeln!(
             out,
-            "  {policy}: no sample tells its interval, since it values objects by their size, and a sampled one is as large as all \
-             that it stands for"
+            "  {policy}: no interval is known, because it values objects by size, and a sampled object has the weight of all objects \
+             that it represents"
         ),
         Doubt::Erratic => writeln!(
             out,
-            "  {policy}: no sample tells its interval, since one popular object may bar the way of new ones for long, in a sample or in all"
+            "  {policy}: no interval is known, because one popular object can keep out new ones for long, at different times in a sample"
         ),
     };
 }
@@ -309,7 +309,7 @@ fn table(out: &mut String, outcome: &Outcome, rows: &[Row], ratio: fn(&Row) -> O
     }
 }
 
-/// Bytes in the largest unit that leaves at least 1.
+/// Formats bytes in the largest unit with a value of at least 1.
 #[must_use]
 pub fn bytes(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -334,7 +334,7 @@ mod tests {
     use crate::simulate::Interval;
 
     #[test]
-    fn a_sample_of_100_percent_was_said_to_do() {
+    fn doubts_do_not_suggest_a_sample_of_100_percent() {
         let said = |rate| {
             let mut out = String::new();
             let row = Row {
@@ -355,9 +355,9 @@ mod tests {
         }
     }
 
-    /// No ratio is below 0: half of what is left of such an interval does not reach to its other end.
+    /// Half of the width of a clipped interval would be less than its distance to the far end.
     #[test]
-    fn what_is_cut_off_an_interval_at_0_makes_it_no_narrower_above() {
+    fn margin_of_clipped_interval_is_distance_to_far_end() {
         let row = |hits, object_hit_ratio| Row {
             policy: "lru".into(),
             asked: "lru".into(),

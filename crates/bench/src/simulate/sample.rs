@@ -1,15 +1,14 @@
-//! Hit ratios from some of the objects: all requests of a few are simulated, and of the others none.
+//! Estimates hit ratios from a sample: all requests for some objects are simulated, and none for the others.
 //!
-//! Waldspurger, Park, Garthwaite, Ahmad: "Efficient MRC construction with SHARDS", FAST'15 (spatial sampling by hash). A
-//! cache with a share of the objects and the same share of the room turns over as the whole one does. There the few most
-//! popular objects, and the few largest, spoil the estimate, for they are in the sample or not; here they are always in it, at a
-//! weight in proportion: everything else weighs 1/rate times as much in a cache of full size, and stands for as many objects like it.
+//! Method: Waldspurger, Park, Garthwaite, Ahmad: "Efficient MRC construction with SHARDS", FAST'15 (spatial sampling by hash).
+//! A cache scaled down with its objects behaves like the full one. There, the few most popular or largest objects distort the
+//! estimate, depending on whether they are in the sample. Here they are always in it, at their real weight; every drawn object
+//! has 1/rate times its weight in a cache of full size, and represents that many similar objects.
 //!
-//! The interval is of the ratio estimator over the sampled objects (Cochran: "Sampling techniques", 1977, section 6.3): it
-//! knows that other objects might have been drawn, not that a small cache is a coarse one. Where the drawn objects cannot
-//! tell it, there is none: an error of 0 would be a claim. Nor is there where a policy has newcomers wait in a small part of the
-//! cache, and objects that stand for many do not fit in there: TinyLFU is an LRU then. Nor where the cache has room for a few drawn objects
-//! only, nor of policies that value objects by their size, which a drawn one does not have.
+//! The interval is that of the ratio estimator over the sampled objects (Cochran: "Sampling techniques", 1977, section 6.3). It
+//! covers the choice of objects, not the coarseness of a small cache. There is no interval if it would be misleading: if all
+//! drawn objects are alike, if new objects wait in a part of the cache that is too small for weighted objects (TinyLFU then
+//! degenerates to LRU), if the cache holds only a few drawn objects, or if the policy values objects by size.
 
 use std::sync::Arc;
 
@@ -17,30 +16,31 @@ use parking_lot::Mutex;
 use policy::eviction::Kind;
 use policy::simulate::{Access, Counts, Policy, Settings, Simulator, TOO_HEAVY, hash_of};
 
-use super::crew::{self, Seat};
 use super::numbered::Numbered;
+use super::parallel::{self, Task};
 use super::spool::Spool;
 use super::{
     Batch, Batches, Doubt, Interval, Outcome, Plan, Row, Sampled, SimulateError, Warmup, sizes_bytes,
 };
 use crate::run::stop::Stop;
 
-/// One of so many objects is hot,
+/// Hot objects: this share of all,
 const HOT_ONE_IN: usize = 1000;
-/// but these many at least.
-const HOT_AT_LEAST: usize = 100;
-/// A giant has so many times the mean.
+/// but at least this number.
+const MIN_HOT: usize = 100;
+/// An object is a giant if it has this many times the mean.
 const GIANT_MEANS: u64 = 10;
-/// 19 of 20 samples lie within so many standard errors.
+/// Standard errors in a 95 % interval.
 const STANDARD_ERRORS: f64 = 1.96;
-/// Of fewer objects the spread is not known, nor is the estimate's distribution near a normal one.
-const DRAWN_AT_LEAST: usize = 30;
-/// Of fewer in the cache, estimates were measured to be further off than their interval (docs/simulate.md).
-const IN_CACHE_AT_LEAST: f64 = 10.0;
-/// Where fewer have room to wait, estimates were measured to be further off than their interval (docs/simulate.md).
-const WAITING_AT_LEAST: f64 = 10.0;
+/// With fewer objects the variance is unknown, and the estimate is not normally distributed.
+const MIN_DRAWN: usize = 30;
+/// Minimum number of drawn objects in the cache: with fewer, measured errors exceeded the interval (docs/simulate.md).
+const MIN_IN_CACHE: f64 = 10.0;
+/// Minimum number of drawn objects in the part where new objects wait: with fewer, measured errors exceeded the interval
+/// (docs/simulate.md).
+const MIN_WAITING: f64 = 10.0;
 
-/// Simulates a sample of all that `numbered` has.
+/// Simulates a sample of the trace.
 pub(super) fn run(
     plan: &Plan,
     rate: f64,
@@ -62,7 +62,7 @@ pub(super) fn run(
     let mut chosen = Chosen::of(whole, rate, plan.settings.seed, numbered.keys() as usize)?;
     let mut spool = Spool::of(&mut chosen, plan.needs_future(), stop, |_| ())?;
     let sample = Arc::new(chosen.into_sample());
-    let sampled = sample.told(totals.objects);
+    let sampled = sample.counts(totals.objects);
     if sampled.drawn_objects == 0 && sampled.other_objects > 0 && !stop.is_set() {
         return Err(SimulateError::NoneDrawn { percent: rate * 100.0, of: sampled.other_objects });
     }
@@ -71,12 +71,12 @@ pub(super) fn run(
         Warmup::Share(share) => share,
     };
     let warmup = (warmup * spool.len() as f64) as u64;
-    let (seats, tallies) = seats(plan, &sample, totals.footprint_bytes, warmup)?;
+    let (tasks, tallies) = tasks(plan, &sample, totals.footprint_bytes, warmup)?;
     let total = spool.len();
-    let seats = crew::run(&mut spool, seats, plan.threads, stop, |done| progress(done, Some(total)))?;
-    let rows = seats.into_iter().zip(tallies).map(|(seat, tally)| {
+    let tasks = parallel::run(&mut spool, tasks, plan.threads, stop, |done| progress(done, Some(total)))?;
+    let rows = tasks.into_iter().zip(tallies).map(|(task, tally)| {
         let tally = tally.lock();
-        let row = tally.estimate(seat.into_row(), &sample);
+        let row = tally.estimate(task.into_row(), &sample);
         let doubt = doubt(tally.policy, row.size_bytes, &sample).filter(|_| sampled.other_objects > 0);
         Row { interval: row.interval.filter(|_| doubt.is_none()), doubt, ..row }
     });
@@ -97,7 +97,7 @@ pub(super) fn run(
 
 type Tallies = Vec<Arc<Mutex<Tally>>>;
 
-/// Why the sample does not tell how good its estimate of this policy is, if it does not.
+/// Reason why the error of this estimate is not known, if so.
 fn doubt(policy: Policy, size_bytes: u64, sample: &Sample) -> Option<Doubt> {
     few_wait(policy, size_bytes, sample).or_else(|| {
         if matches!(policy, Policy::Eviction(Kind::Gdsf) | Policy::ClairvoyantSized)
@@ -106,9 +106,9 @@ fn doubt(policy: Policy, size_bytes: u64, sample: &Sample) -> Option<Doubt> {
             return Some(Doubt::BySize);
         }
         let objects = size_bytes as f64 / (sample.drawn_typical_bytes * sample.stands_for);
-        let rate = sample.rate * IN_CACHE_AT_LEAST / objects;
+        let rate = sample.rate * MIN_IN_CACHE / objects;
         let is_sample = sample.stands_for > 1.0 && sample.drawn_typical_bytes > 0.0;
-        (is_sample && objects < IN_CACHE_AT_LEAST).then_some(Doubt::Coarse { objects, rate })
+        (is_sample && objects < MIN_IN_CACHE).then_some(Doubt::Coarse { objects, rate })
     })
 }
 
@@ -118,54 +118,54 @@ fn few_wait(policy: Policy, size_bytes: u64, sample: &Sample) -> Option<Doubt> {
     let objects = waiting_bytes / (sample.drawn_mean_bytes * sample.stands_for);
     match policy {
         _ if sample.stands_for <= 1.0 => None,
-        _ if objects < WAITING_AT_LEAST => {
-            Some(Doubt::FewWait { percent, objects, rate: sample.rate * WAITING_AT_LEAST / objects })
+        _ if objects < MIN_WAITING => {
+            Some(Doubt::FewWait { percent, objects, rate: sample.rate * MIN_WAITING / objects })
         }
         Policy::Eviction(Kind::WTinyLfu) => Some(Doubt::Erratic),
         _ => None,
     }
 }
 
-fn seats(
+fn tasks(
     plan: &Plan,
     sample: &Arc<Sample>,
     footprint_bytes: u64,
     warmup: u64,
-) -> Result<(Vec<Seat>, Tallies), SimulateError> {
-    let (mut seats, mut tallies) = (Vec::new(), Vec::new());
+) -> Result<(Vec<Task>, Tallies), SimulateError> {
+    let (mut tasks, mut tallies) = (Vec::new(), Vec::new());
     let sizes = sizes_bytes(plan, footprint_bytes)?;
     for named in plan.different_policies() {
         let policy = named.exact().expect("flash caches were refused");
         for &size_bytes in &sizes {
             let tally = Arc::new(Mutex::new(Tally::new(policy, sample)));
-            let watched = Watched::new(policy, size_bytes, &plan.settings, sample, &tally, warmup);
-            seats.push(Seat::with(Box::new(watched), named, size_bytes, Warmup::Accesses(0)));
+            let watched = TallyingSimulator::new(policy, size_bytes, &plan.settings, sample, &tally, warmup);
+            tasks.push(Task::with(Box::new(watched), named, size_bytes, Warmup::Accesses(0)));
             tallies.push(tally);
         }
     }
-    Ok((seats, tallies))
+    Ok((tasks, tallies))
 }
 
-/// Who is in the sample, by their numbers there.
+/// The objects of a sample.
 struct Sample {
     rate: f64,
-    /// How many bytes of objects that are not hot each byte of a drawn one stands for: the rate is that in the mean only, and
-    /// where sizes differ much far from it.
+    /// Weight factor of drawn objects: bytes of all objects that are not hot per byte of a drawn one. It is close to 1/rate
+    /// only if sizes are similar.
     stands_for: f64,
-    /// What a drawn object has at first.
+    /// Mean size of a drawn object at its first request.
     drawn_mean_bytes: f64,
-    /// The same weighed by bytes: of what object a byte of the drawn ones is.
+    /// The same mean weighted by bytes: the size of the object to which an average byte belongs.
     drawn_typical_bytes: f64,
-    /// Bytes that a weight counts, a power of two: what stands for many objects must fit into 32 bits.
+    /// Bytes per unit of weight, a power of two, so that weighted sizes fit in 32 bits.
     unit_bytes: f64,
     is_hot: Vec<bool>,
-    /// Requests and bytes of the whole trace's objects that are not hot.
+    /// Requests and bytes of all objects of the trace that are not hot.
     cold_requests: u64,
     cold_bytes: u64,
 }
 
 impl Sample {
-    fn told(&self, objects: u64) -> Sampled {
+    fn counts(&self, objects: u64) -> Sampled {
         let (all, drawn) = (self.is_hot.len(), self.is_hot.iter().filter(|is_hot| !**is_hot).count());
         let hot_objects = (all - drawn) as u64;
         Sampled {
@@ -176,19 +176,19 @@ impl Sample {
     }
 }
 
-/// Not in the sample, or not yet.
+/// Not in the sample, or not seen yet.
 const OUT: u32 = u32::MAX;
-/// Only ever removed: no cache has it, and it stands for nothing.
-const NEVER_ASKED: u32 = OUT - 1;
+/// Only removed and never requested: not in any cache, and represents nothing.
+const NEVER_REQUESTED: u32 = OUT - 1;
 
-/// The accesses of a trace to objects in the sample, which are numbered anew.
+/// Filters a trace to the objects of the sample, with new numbers.
 struct Chosen {
     whole: Spool,
     rate: f64,
     seed: u64,
     is_hot: Vec<bool>,
     numbers: Vec<u32>,
-    /// What each object of the trace weighs at first, all that were drawn together, and the heaviest at any time.
+    /// Size of each object at its first request, sums over the drawn objects, and the largest size of any request.
     first_weights: Vec<u32>,
     drawn_bytes: u64,
     drawn_squares: f64,
@@ -227,7 +227,7 @@ impl Chosen {
             cold_requests: cold().map(|(requests, _)| u64::from(*requests)).sum(),
             cold_bytes: cold().map(|(_, bytes)| bytes).sum(),
         };
-        let number = |(requests, _): &(u32, u64)| if *requests == 0 { NEVER_ASKED } else { OUT };
+        let number = |(requests, _): &(u32, u64)| if *requests == 0 { NEVER_REQUESTED } else { OUT };
         let numbers = asked.iter().map(number).collect();
         Ok(Self {
             whole,
@@ -244,10 +244,10 @@ impl Chosen {
         })
     }
 
-    /// The object's number in the sample, if it is there. Whoever comes first gets the next number.
+    /// Number of the object in the sample, if it is in it. Numbers are assigned in order of first use.
     fn number(&mut self, object: u32) -> Option<u32> {
         let number = &mut self.numbers[object as usize];
-        if *number == NEVER_ASKED {
+        if *number == NEVER_REQUESTED {
             return None;
         }
         if *number == OUT {
@@ -295,16 +295,16 @@ impl Batches for Chosen {
     }
 }
 
-/// The least unit in which this weight fits into 32 bits.
+/// The smallest unit in which this weight fits in 32 bits.
 fn unit_bytes(heaviest: f64) -> f64 {
     (heaviest / f64::from(u32::MAX)).max(1.0).log2().ceil().exp2()
 }
 
-/// The objects that were asked for most often, and giants: the largest, and those with the most bytes requested. Drawn or not,
-/// one of these would be a share of the cache or of the bytes that others like it cannot make up for.
+/// Selects the objects that are always in the sample: those with the most requests, and giants by size or by bytes requested.
+/// Without them the share of the cache or of the bytes that such an object has would be missing or multiplied.
 fn certain(asked: &[(u32, u64)], first_weights: &[u32]) -> Vec<bool> {
     let mut is_hot = vec![false; asked.len()];
-    let count = (asked.len() / HOT_ONE_IN).max(HOT_AT_LEAST).min(asked.len());
+    let count = (asked.len() / HOT_ONE_IN).max(MIN_HOT).min(asked.len());
     mark_most(&mut is_hot, count, 0, |object| u64::from(asked[object].0));
     let giant = |all: u64| GIANT_MEANS * all / asked.len().max(1) as u64;
     let (weight, bytes) = (
@@ -316,7 +316,7 @@ fn certain(asked: &[(u32, u64)], first_weights: &[u32]) -> Vec<bool> {
     is_hot
 }
 
-/// Marks so many of the objects that have more than `least`, those with the most.
+/// Marks up to `count` objects with the largest values above `least`.
 fn mark_most(is_marked: &mut [bool], count: usize, least: u64, of: impl Fn(usize) -> u64) {
     let mut order: Vec<u32> =
         (0..is_marked.len() as u32).filter(|object| of(*object as usize) > least).collect();
@@ -326,18 +326,18 @@ fn mark_most(is_marked: &mut [bool], count: usize, least: u64, of: impl Fn(usize
     order.iter().take(count).for_each(|object| is_marked[*object as usize] = true);
 }
 
-/// A simulation whose hits are tallied by object.
-struct Watched {
+/// A simulator that counts hits by object.
+struct TallyingSimulator {
     simulator: Box<dyn Simulator>,
     sample: Arc<Sample>,
     tally: Arc<Mutex<Tally>>,
-    /// Objects larger than this do not enter.
+    /// Larger objects are not admitted.
     bytes_at_most: u64,
     warmup: u64,
     seen: u64,
 }
 
-impl Watched {
+impl TallyingSimulator {
     fn new(
         policy: Policy,
         size_bytes: u64,
@@ -359,7 +359,7 @@ impl Watched {
         }
     }
 
-    /// The object stands for itself, or for as many as it was drawn from. What may enter is judged by its own size.
+    /// Applies the weight factor of drawn objects. Whether an object may be admitted depends on its own size.
     fn weighted(&self, access: &Access) -> Access {
         if u64::from(access.weight) > self.bytes_at_most {
             return Access { weight: TOO_HEAVY, ..*access };
@@ -371,7 +371,7 @@ impl Watched {
     }
 }
 
-impl Simulator for Watched {
+impl Simulator for TallyingSimulator {
     fn run(&mut self, accesses: &[Access], next_uses: &[u64]) {
         let tally = Arc::clone(&self.tally);
         let mut tally = tally.lock();
@@ -404,16 +404,16 @@ impl Simulator for Watched {
     }
 }
 
-/// What each object of the sample was asked for, and hit.
+/// Requests and hits of each object of the sample.
 struct Tally {
     policy: Policy,
-    objects: Vec<Asked>,
-    /// Requests for cold objects and their bytes, those that warmed up too.
+    objects: Vec<ObjectCounts>,
+    /// Requests for cold objects and their bytes, including the warm-up.
     cold: (f64, f64),
 }
 
 #[derive(Clone, Copy, Default)]
-struct Asked {
+struct ObjectCounts {
     requests: f64,
     hits: f64,
     bytes: f64,
@@ -422,7 +422,7 @@ struct Asked {
 
 impl Tally {
     fn new(policy: Policy, sample: &Sample) -> Self {
-        Self { policy, objects: vec![Asked::default(); sample.is_hot.len()], cold: (0.0, 0.0) }
+        Self { policy, objects: vec![ObjectCounts::default(); sample.is_hot.len()], cold: (0.0, 0.0) }
     }
 
     fn count(&mut self, access: &Access, is_hit: bool, is_warm: bool, sample: &Sample) {
@@ -440,9 +440,9 @@ impl Tally {
         asked.hit_bytes += bytes * hit;
     }
 
-    /// The row as it would be, had all been simulated.
+    /// Estimates the row of all objects.
     fn estimate(&self, row: Row, sample: &Sample) -> Row {
-        // How many of the trace's requests each of the sample's stands for: the rate is that in the mean only.
+        // Requests of the trace per request of the sample, which is close to 1/rate only on average.
         let each = sample.cold_requests as f64 / self.cold.0;
         let each_byte = sample.cold_bytes as f64 / self.cold.1;
         let by_requests = self.whole(sample, each, |asked| (asked.requests, asked.hits));
@@ -460,8 +460,8 @@ impl Tally {
         Row { counts, interval, ..row }
     }
 
-    /// Hot objects as they are, and cold ones as many times as each stands for.
-    fn whole(&self, sample: &Sample, stands_for: f64, of: fn(&Asked) -> (f64, f64)) -> Estimate {
+    /// Adds the hot objects and the scaled cold objects.
+    fn whole(&self, sample: &Sample, stands_for: f64, of: fn(&ObjectCounts) -> (f64, f64)) -> Estimate {
         let part = |hot: bool| {
             let of_kind = self.objects.iter().zip(&sample.is_hot).filter(move |(_, is_hot)| **is_hot == hot);
             of_kind.map(|(asked, _)| of(asked))
@@ -475,8 +475,8 @@ impl Tally {
         let cold_counted = cold * stands_for;
         let squares: f64 = part(false).map(|(all, hit)| (hit - ratio * all).powi(2)).sum();
         let drawn = part(false).filter(|(all, _)| *all > 0.0).count();
-        // Objects that are all alike say that others may be too, and nothing of how many are not.
-        let knows_error = drawn >= DRAWN_AT_LEAST && squares > 0.0;
+        // If all objects have the same ratio, the variance of the others is not known.
+        let knows_error = drawn >= MIN_DRAWN && squares > 0.0;
         let ratio_error = ((1.0 - sample.rate) * squares).sqrt() / cold;
         Estimate {
             all: hot + cold_counted,
@@ -489,7 +489,7 @@ impl Tally {
 struct Estimate {
     all: f64,
     hit: f64,
-    /// Standard error of the hits, where the sample tells it.
+    /// Standard error of the hits, if known.
     hit_error: Option<f64>,
 }
 

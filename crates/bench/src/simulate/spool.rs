@@ -1,16 +1,16 @@
-//! A numbered trace in a temporary file: for what must be known of all of it before the first request is made.
+//! Stores a numbered trace in temporary files, for information that must be known before the first request is simulated.
 //!
 //! ```text
-//! accesses.tmp    one record of 12 bytes an access: object, weight, seconds (u32 each, the machine's order);
+//! accesses.tmp    12 bytes per access: object, weight, seconds (u32 each, in native byte order);
 //!                 the two top bits of the seconds mark a removal and a set
-//! tenants.tmp     one u32 an access: whose it is; only where tenants are told apart
-//! ttls.tmp        one u32 an access: seconds that the object lives if it is stored; only where any expires
-//! next_uses.tmp   one u32 an access: the number of the next one for the same object, u32::MAX for never or a removal
-//! next_seconds.tmp  one u32 an access: the second of the next use; only where any expires
+//! tenants.tmp     a u32 per access: its tenant; only if tenants are distinguished
+//! ttls.tmp        a u32 per access: TTL in seconds; only if any access has one
+//! next_uses.tmp   a u32 per access: number of the next access to the same object; u32::MAX for never or a removal
+//! next_seconds.tmp  a u32 per access: time of the next use; only if any access has a TTL
 //! ```
 //!
-//! Next uses are found by reading backwards, with four bytes an object and not one an access in memory. All files are
-//! unlinked as soon as they are made, and gone with the process.
+//! Next uses are found by reading backwards, with four bytes of memory per object instead of per access. All files are unlinked
+//! when they are created, so that they disappear with the process.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -27,7 +27,7 @@ const REMOVAL: u32 = 1 << 31;
 const SET: u32 = 1 << 30;
 const NEVER: u32 = u32::MAX;
 
-/// The files, read from the beginning.
+/// The files, with a read position.
 pub(crate) struct Spool {
     accesses: File,
     tenants: Option<File>,
@@ -40,7 +40,7 @@ pub(crate) struct Spool {
 }
 
 impl Spool {
-    /// Lays down all that `source` has.
+    /// Writes all batches of `source`.
     pub(crate) fn of(
         source: &mut dyn Batches,
         with_next_uses: bool,
@@ -56,12 +56,12 @@ impl Spool {
             batch.accesses.iter().for_each(|access| bytes.extend_from_slice(&encode(access)));
             accesses.write_all(&bytes).map_err(failed)?;
             for (file, words) in [(&mut tenants, &batch.tenants), (&mut ttls, &batch.ttls)] {
-                lay_down(file, words, count, &mut bytes)?;
+                append_words(file, words, count, &mut bytes)?;
             }
             count += batch.accesses.len() as u64;
             progress(count);
         }
-        // What stands in no batch is 0.
+        // Missing values at the end are 0.
         ttls.iter().try_for_each(|file| file.set_len(count * 4)).map_err(failed)?;
         let (next_uses, next_seconds) = (None, None);
         let mut spool = Self { accesses, tenants, ttls, next_uses, next_seconds, count, next: 0, bytes };
@@ -71,7 +71,7 @@ impl Spool {
         Ok(spool)
     }
 
-    /// From the last access to the first: the next use of an object is the one that was met before.
+    /// Reads from the last access to the first: the next use of an object is the access seen before.
     fn find_next_uses(&mut self, objects: u32) -> Result<(), SimulateError> {
         if self.count >= u64::from(NEVER) {
             let words = "clairvoyant policies need a trace of fewer than 2^32 accesses";
@@ -90,7 +90,7 @@ impl Spool {
             let places =
                 self.bytes.chunks_exact_mut(4).zip(&batch.accesses).zip(start as u32..end as u32).rev();
             for ((place, access), number) in places {
-                // What is removed before it is asked for again is not held until then: it might as well never come back.
+                // An object that is removed before its next request is not in the cache then: it has no next use.
                 let of_those_before = if access.is_removal { NEVER } else { number };
                 let next = std::mem::replace(&mut seen[access.object as usize], of_those_before);
                 place.copy_from_slice(&next.to_ne_bytes());
@@ -102,7 +102,7 @@ impl Spool {
                 };
                 let mut words: Vec<u32> = batch.accesses.iter().rev().map(of_next).collect();
                 words.reverse();
-                lay_down(&mut next_seconds, &words, start, &mut self.bytes)?;
+                append_words(&mut next_seconds, &words, start, &mut self.bytes)?;
             }
             end = start;
         }
@@ -110,12 +110,12 @@ impl Spool {
         Ok(())
     }
 
-    /// Accesses laid down.
+    /// Number of accesses.
     pub(crate) fn len(&self) -> u64 {
         self.count
     }
 
-    /// Reads from the beginning again.
+    /// Sets the read position to the start.
     pub(crate) fn rewind(&mut self) {
         self.next = 0;
     }
@@ -171,8 +171,8 @@ impl Batches for Spool {
     }
 }
 
-/// Puts the words behind `place` others, into a file that is made for the first.
-fn lay_down(
+/// Writes the words at position `place` of the file, which is created first if needed.
+fn append_words(
     file: &mut Option<File>,
     words: &[u32],
     place: u64,

@@ -1,4 +1,4 @@
-//! Hits by tenant: each simulation makes its requests one at a time, and what each changed is its tenant's.
+//! Hits by tenant: each simulation processes one request at a time, and the change of its counts belongs to the tenant.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use super::Batch;
 use super::warmup::Warmed;
 use crate::tenants::{ByTenant, Sums};
 
-/// What was counted of a tenant after warming up.
+/// Counts of a tenant after the warm-up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TenantCounts {
-    /// Requests.
+    /// Gets and sets.
     pub requests: u64,
-    /// Of them, hits.
+    /// Gets and sets that hit.
     pub hits: u64,
     /// Bytes of all requests.
     pub bytes: u64,
@@ -29,43 +29,43 @@ impl TenantCounts {
         self.hit_bytes += other.hit_bytes;
     }
 
-    /// Hits over requests.
+    /// Hits per request.
     #[must_use]
     pub fn object_hit_ratio(&self) -> Option<f64> {
         crate::run::counts::ratio(self.hits, self.requests)
     }
 
-    /// Bytes of hits over bytes of requests.
+    /// Bytes of hits per byte of requests.
     #[must_use]
     pub fn byte_hit_ratio(&self) -> Option<f64> {
         crate::run::counts::ratio(self.hit_bytes, self.bytes)
     }
 }
 
-/// Who made requests.
+/// A tenant or a group of requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Who {
-    /// A tenant.
+pub enum TenantGroup {
+    /// A tenant by name.
     Named(Arc<str>),
-    /// So many more, and all that are not told apart.
+    /// The remaining tenants, and their number.
     Others(usize),
-    /// Requests that tell no tenant.
-    Nobody,
+    /// Requests without a tenant.
+    NoTenant,
 }
 
-/// A tenant in all simulations.
+/// Counts of a tenant in all simulations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tenant {
-    /// Who.
-    pub who: Who,
-    /// In the order of [`Outcome::rows`](super::Outcome).
+    /// The tenant.
+    pub who: TenantGroup,
+    /// Counts in the order of [`Outcome::rows`](super::Outcome).
     pub rows: Vec<TenantCounts>,
 }
 
-/// The tenants of one simulation: requests without one, those not told apart, then each by its index.
+/// Counts of one simulation: requests without a tenant, then each tenant by index.
 pub(super) struct Tally {
     rows: Vec<TenantCounts>,
-    /// Accesses that warm up, and those seen.
+    /// Number of warm-up accesses, and accesses so far.
     warmup: u64,
     seen: u64,
     before: Counts,
@@ -76,9 +76,9 @@ impl Tally {
         Self { rows: Vec::new(), warmup, seen: 0, before: Counts::default() }
     }
 
-    /// Makes the batch's requests.
+    /// Runs the batch and counts its requests.
     pub(super) fn run(&mut self, simulator: &mut dyn Simulator, warmed: &mut Warmed, batch: &Batch) {
-        warmed.run(&mut Watched { simulator, tally: self, tenants: &batch.tenants }, batch);
+        warmed.run(&mut TallyingSimulator { simulator, tally: self, tenants: &batch.tenants }, batch);
     }
 
     fn count(&mut self, place: u32, now: Counts) {
@@ -101,15 +101,15 @@ impl Tally {
     }
 }
 
-/// A simulation that is watched for the length of a batch.
-struct Watched<'a> {
+/// A simulator that counts by tenant for the duration of a batch.
+struct TallyingSimulator<'a> {
     simulator: &'a mut dyn Simulator,
     tally: &'a mut Tally,
-    /// Whose the accesses to come are.
+    /// Tenants of the remaining accesses.
     tenants: &'a [u32],
 }
 
-impl Simulator for Watched<'_> {
+impl Simulator for TallyingSimulator<'_> {
     fn run(&mut self, accesses: &[Access], next_uses: &[u64]) {
         for (place, access) in accesses.iter().enumerate() {
             self.simulator.run(std::slice::from_ref(access), next_uses.get(place..=place).unwrap_or(&[]));
@@ -132,12 +132,12 @@ impl Simulator for Watched<'_> {
     }
 }
 
-/// What a tenant did in each of the simulations.
+/// Counts of a tenant in each simulation.
 #[derive(Debug, Clone, Default)]
-struct InEach(Vec<TenantCounts>);
+struct PerSimulation(Vec<TenantCounts>);
 
-impl Sums for InEach {
-    /// Which requests a tenant made is the same in all simulations.
+impl Sums for PerSimulation {
+    /// The number of requests is the same in all simulations.
     fn requests(&self) -> u64 {
         self.0.first().map_or(0, |counts| counts.requests)
     }
@@ -148,21 +148,23 @@ impl Sums for InEach {
     }
 }
 
-/// The `shown` tenants with the most requests, then the others together, then what nobody asked for by name. None of them where
-/// nobody has a name.
-pub(super) fn told(tallies: &[Tally], names: &[Arc<str>], shown: usize) -> Vec<Tenant> {
+/// The `shown` tenants with the most requests, then the others as a group, then the requests without a tenant. Empty if no
+/// request has a tenant.
+pub(super) fn by_requests(tallies: &[Tally], names: &[Arc<str>], shown: usize) -> Vec<Tenant> {
     let places = tallies.iter().map(|tally| tally.rows.len()).max().unwrap_or(0);
     let in_each = |place: usize| {
-        InEach(tallies.iter().map(|tally| tally.rows.get(place).copied().unwrap_or_default()).collect())
+        PerSimulation(
+            tallies.iter().map(|tally| tally.rows.get(place).copied().unwrap_or_default()).collect(),
+        )
     };
-    let rows: Vec<InEach> = (0..places).map(in_each).collect();
+    let rows: Vec<PerSimulation> = (0..places).map(in_each).collect();
     let Some(all) = ByTenant::of(&rows, names) else { return Vec::new() };
     if all.others(0).1.requests() == 0 {
         return Vec::new();
     }
     let (count, others) = all.others(shown);
-    let named = all.named.into_iter().take(shown).map(|(name, rows)| (Who::Named(name), rows));
-    let more = [(Who::Others(count), others), (Who::Nobody, all.nobody)];
+    let named = all.named.into_iter().take(shown).map(|(name, rows)| (TenantGroup::Named(name), rows));
+    let more = [(TenantGroup::Others(count), others), (TenantGroup::NoTenant, all.nobody)];
     let asked = more.into_iter().filter(|(_, rows)| rows.requests() > 0);
-    named.chain(asked).map(|(who, InEach(rows))| Tenant { who, rows }).collect()
+    named.chain(asked).map(|(who, PerSimulation(rows))| Tenant { who, rows }).collect()
 }

@@ -1,16 +1,16 @@
-//! What is left out at the beginning, while a cache is emptier than it will ever be again.
+//! Warm-up: the requests at the start, when the cache is not full, are not counted.
 
 use policy::simulate::{Counts, Simulator};
 
 use super::Batch;
 
-/// How much is not counted.
+/// Length of the warm-up.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Warmup {
-    /// So many accesses.
+    /// A number of accesses.
     Accesses(u64),
-    /// A share of all accesses, 0..1, rounded down to a step of at most a 512th of them, or one: how many there are shows at
-    /// the end.
+    /// A share of all accesses, from 0 to 1, rounded down to a step of at most 1/512 of them or one access. The total may be
+    /// unknown until the end.
     Share(f64),
 }
 
@@ -19,12 +19,11 @@ impl Warmup {
         matches!(self, Self::Share(_))
     }
 
-    /// The same of a trace of which it is known how many accesses it has: which of them are counted, [`Warmed`] knows at
-    /// the end alone.
+    /// Converts a share to a number of accesses, for a trace of known length.
     pub(super) fn of(self, accesses: u64) -> Self {
         let Self::Share(share) = self else { return self };
         let mut step = FIRST_STEP;
-        while accesses / step >= MARKS_AT_MOST as u64 {
+        while accesses / step >= MAX_MARKS as u64 {
             step *= 2;
         }
         let place = (share * accesses as f64 / step as f64) as u64;
@@ -32,15 +31,15 @@ impl Warmup {
     }
 }
 
-/// Marks kept; then every other is dropped and the step doubles.
-const MARKS_AT_MOST: usize = 1024;
+/// Maximum number of marks; beyond it every other one is dropped and the step doubles.
+const MAX_MARKS: usize = 1024;
 const FIRST_STEP: u64 = 1;
 
-/// Runs a simulation and knows its counts when it was warm.
+/// Runs a simulation and records its counts at the end of the warm-up.
 pub(super) struct Warmed {
     warmup: Warmup,
     seen: u64,
-    /// A share: the counts after 0, 1, 2... steps. A number: the counts at the beginning, and when it was warm.
+    /// For a share: the counts after 0, 1, 2... steps. For a number: the counts at the start and at the end of the warm-up.
     marks: Vec<Counts>,
     step: u64,
 }
@@ -54,7 +53,7 @@ impl Warmed {
         Self { warmup, seen: 0, marks: vec![Counts::default()], step }
     }
 
-    /// Makes the batch's requests.
+    /// Runs the requests of a batch.
     pub(super) fn run(&mut self, simulator: &mut dyn Simulator, batch: &Batch) {
         let (mut accesses, mut next_uses) = (&batch.accesses[..], &batch.next_uses[..]);
         while !accesses.is_empty() {
@@ -70,7 +69,7 @@ impl Warmed {
         }
     }
 
-    /// Accesses at which the counts are to be written down next.
+    /// Number of accesses at which counts are recorded next.
     fn next_mark(&self) -> u64 {
         match self.warmup {
             Warmup::Accesses(_) if self.marks.len() > 1 || self.step == 0 => u64::MAX,
@@ -80,7 +79,7 @@ impl Warmed {
 
     fn mark(&mut self, counts: Counts) {
         self.marks.push(counts);
-        if self.marks.len() > MARKS_AT_MOST {
+        if self.marks.len() > MAX_MARKS {
             let mut number = 0;
             self.marks.retain(|_| {
                 number += 1;
@@ -90,7 +89,7 @@ impl Warmed {
         }
     }
 
-    /// The counts when it was warm. What has not become warm has nothing to count.
+    /// Counts at the end of the warm-up; the total if it has not ended.
     fn warm(&self, total: &Counts) -> Counts {
         match self.warmup {
             Warmup::Accesses(0) => Counts::default(),
@@ -102,12 +101,12 @@ impl Warmed {
         }
     }
 
-    /// Requests that were not counted.
+    /// Requests of the warm-up.
     pub(super) fn warmup_requests(&self, total: &Counts) -> u64 {
         self.warm(total).requests
     }
 
-    /// What was counted since it was warm.
+    /// Counts since the end of the warm-up.
     pub(super) fn counted(&self, total: &Counts) -> Counts {
         total.since(&self.warm(total))
     }
@@ -121,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_of_a_known_number_of_accesses_is_the_same_share() {
+    fn warmup_share_of_known_length_equals_share() {
         for accesses in (0..70).chain([1022, 1023, 1024, 1025, 2047, 2048, 2049, 4095, 4096, 65_536, 200_000])
         {
             for share in [0.0, 0.2, 0.5, 0.999, 1.0] {
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_accesses_is_left_out_exactly() {
+    fn warmup_excludes_exact_number_of_accesses() {
         for batch in [1, 7, 1000] {
             assert_eq!(counted(Warmup::Accesses(0), 1000, batch), (0, 1000));
             assert_eq!(counted(Warmup::Accesses(333), 1000, batch), (333, 667));
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_left_out_to_a_512th() {
+    fn warmup_share_is_exact_to_a_512th() {
         for accesses in [0, 1, 5, 64, 1000, 65_535, 65_536, 65_537, 200_000] {
             for batch in [999, 32_768] {
                 let (left_out, counted) = counted(Warmup::Share(0.2), accesses, batch);
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_a_short_trace_is_not_rounded_down_to_nothing() {
+    fn warmup_share_of_short_trace_is_not_rounded_to_0() {
         for (share, accesses, left_out) in [(0.2, 50, 10), (1.0, 50, 50), (0.5, 3, 1)] {
             assert_eq!(
                 counted(Warmup::Share(share), accesses, 999),

@@ -1,11 +1,11 @@
-//! Carbon and collection: figure 10 and table 2.
+//! Carbon emissions and garbage collection: figure 10 and table 2.
 
 use ssd::model::carbon::Deployment;
 
 use super::experiment::{Experiment, Mix, StudyError};
 use super::{Chart, Line, Outcome, Point, Runner};
 
-/// Figure 10: embodied carbon, and collection events for equal host writes, all of the drive used.
+/// Figure 10: embodied carbon, and garbage collections for equal host writes, with all of the drive in use.
 pub(super) fn fig10(runner: &Runner) -> Result<Outcome, StudyError> {
     let both = runner.run_both(&[Experiment::usual(Mix::KvCache, true)])?;
     let (placed, mixed) = &both[0];
@@ -34,9 +34,9 @@ pub(super) fn fig10(runner: &Runner) -> Result<Outcome, StudyError> {
     })
 }
 
-/// Table 2: carbon of DRAM and drive with 4, 20 and 42 GB of DRAM, from the paper's own write amplification.
+/// Table 2: carbon of DRAM and drive with 4, 20 and 42 GB of DRAM, computed from the paper's write amplification.
 pub(super) fn table2(_runner: &Runner) -> Result<Outcome, StudyError> {
-    // The row of 42 GB is the config's 43,000 MB.
+    // The row of 42 GB corresponds to 43,000 MB in the config.
     let rows = [(4, 4.0, 347.2, 1081.1), (20, 20.0, 372.8, 1106.8), (42, 43.0, 409.6, 1143.6)];
     let mut outcome = Outcome::default();
     for (name, gb, placed, mixed) in rows {
@@ -56,6 +56,6 @@ pub(super) fn table2(_runner: &Runner) -> Result<Outcome, StudyError> {
         y: "kgCO2e",
         lines: vec![line("FDP", 1.04), line("non-FDP", 3.28)],
     });
-    outcome.notes.push("A closed form of the paper's inputs (Theorem 2): nothing is run.".to_owned());
+    outcome.notes.push("Computed from the paper's inputs by Theorem 2, without a run.".to_owned());
     Ok(outcome)
 }

@@ -1,4 +1,4 @@
-//! One run of a study: the real engine on the model drive, until the drive is steady.
+//! One run of a study: the cache engine on the model drive, until the drive is steady.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -22,104 +22,104 @@ use crate::session::{Session, SessionError, SessionOptions};
 const DRIVE_MIB: f64 = 1.88e12 / 1048576.0;
 /// The card of that drive.
 pub(super) const CARD: &str = "pm9d3";
-/// Mean bytes of a key and its value.
+/// Mean size of a key with its value.
 const SMALL_MEAN_BYTES: f64 = 450.0;
 const LARGE_MEAN_BYTES: f64 = 6030.0;
-/// Share of the requests that are for small objects: with 4 % of flash, buckets then write six bytes of ten, which is
-/// what makes the paper's write amplification without placement.
+/// Share of requests for small objects. With 4 % of flash, buckets then write 60 % of the bytes, which gives the paper's write
+/// amplification without placement.
 const SMALL_OPS: f64 = 0.68;
-/// Offered load, of all caches together: below what the drive can take in either mode, so that tails compare.
+/// Offered load of all caches together: low enough for the drive in both modes, so that latencies are comparable.
 const OPS_PER_SECOND: u64 = 150_000;
-/// Bytes of all objects of a kind that are asked for, over all of flash.
+/// Total size of all objects of a kind, relative to flash.
 const WORKING_SET: f64 = 2.0;
-/// Host writes before anything is measured, in drive capacities, and at the end.
+/// Host writes of the warm-up and of the whole run, in drive capacities.
 const WARM_CAPACITIES: f64 = 5.0;
 const END_CAPACITIES: f64 = 7.5;
-/// A point of the curve over time, in drive capacities.
+/// Interval of the curve over time, in drive capacities.
 const INTERVAL_CAPACITIES: f64 = 0.125;
 
-/// What a run is made of. The rest is the same in all of them.
+/// Parameters of a run; everything else is the same in all runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Experiment {
-    /// Who asks for what.
+    /// Workload.
     pub mix: Mix,
-    /// Flash given to the cache, share of the drive.
+    /// Flash of the cache, as a share of the drive.
     pub utilisation: f64,
     /// Small-object cache, percent of flash.
     pub soc_percent: u32,
     /// DRAM, MB at full size.
     pub dram_mb: u32,
-    /// Caches that share the drive.
+    /// Number of caches that share the drive.
     pub tenants: u32,
-    /// Whether writes are placed.
+    /// Whether writes use placement.
     pub placement: bool,
 }
 
-/// The shapes of the paper's workloads.
+/// The paper's workloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mix {
-    /// Meta's key-value cache: four gets a set (paper §6.1).
+    /// Meta's key-value cache: four gets per set (paper §6.1).
     KvCache,
-    /// Twitter's cluster 12: four sets a get (paper §6.1).
+    /// Twitter's cluster 12: four sets per get (paper §6.1).
     Twitter,
-    /// The key-value cache's sets alone (paper §6.1).
+    /// The sets of the key-value cache alone (paper §6.1).
     WriteOnly,
 }
 
-/// What came of a run.
+/// Results of a run.
 #[derive(Debug, Clone)]
 pub struct Measured {
-    /// Write amplification of the drive when it was steady.
+    /// Write amplification of the drive in steady state.
     pub dlwa: f64,
-    /// The same over time: host bytes written, in drive capacities, and write amplification of the interval.
+    /// The same over time: host writes in drive capacities, and write amplification of the interval.
     pub curve: Vec<(f64, f64)>,
     /// Write amplification of the cache.
     pub alwa: f64,
-    /// Gets answered, share.
+    /// Hits per get.
     pub hit_ratio: f64,
-    /// Operations a virtual second.
+    /// Operations per virtual second.
     pub throughput: f64,
-    /// Of reads of the drive, nanoseconds.
+    /// 99th percentile read latency of the drive.
     pub read_p99_ns: u64,
-    /// Of writes of the drive, nanoseconds.
+    /// 99th percentile write latency of the drive.
     pub write_p99_ns: u64,
-    /// Units collected with live data for each drive capacity that the host wrote.
+    /// Garbage collections with live data per drive capacity of host writes.
     pub gc_events: f64,
-    /// Share of the bytes written that came from buckets.
+    /// Share of the written bytes that came from buckets.
     pub soc_write_share: f64,
 }
 
-/// Why a run gave nothing.
+/// Error of a study.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
-    /// It could not be opened or run.
+    /// The cache cannot be opened or run.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// The user ended it.
+    /// The user stopped it.
     #[error("interrupted")]
     Interrupted,
-    /// A picture or result could not be made.
+    /// A plot or result cannot be made.
     #[error("{0}")]
     Output(String),
-    /// The trace that was given cannot be read.
+    /// The given trace cannot be read.
     #[error(transparent)]
     Trace(#[from] crate::trace::Error),
-    /// A trace that can be read once was given.
+    /// The given trace can be read only once.
     #[error("a study reads its trace several times, and standard input can be read only once: give a file")]
     ReadOnce,
-    /// A trace in which nothing is asked for was given.
+    /// The given trace has no requests.
     #[error("{files}: the trace has no requests")]
     EmptyTrace {
-        /// Its files.
+        /// Files of the trace.
         files: String,
     },
-    /// A trace was given to a study that has a workload of its own.
+    /// A trace was given to a study with its own workload.
     #[error("takes no trace: its workload is part of the experiment")]
     TakesNoTrace,
 }
 
 impl Mix {
-    /// Gets for each set, in CacheBench's ratios.
+    /// Shares of gets and sets, as CacheBench's ratios.
     fn ratios(self) -> (f64, f64) {
         match self {
             Self::KvCache => (0.8, 0.2),
@@ -130,13 +130,13 @@ impl Mix {
 }
 
 impl Experiment {
-    /// The paper's usual run (§6.1): 42 GB of DRAM, 4 % of flash for small objects, all of the drive.
+    /// The paper's default run (§6.1): 42 GB of DRAM, 4 % of flash for small objects, all of the drive in use.
     #[must_use]
     pub fn usual(mix: Mix, placement: bool) -> Self {
         Self { mix, utilisation: 1.0, soc_percent: 4, dram_mb: 43_000, tenants: 1, placement }
     }
 
-    /// Its CacheBench config, at full size.
+    /// CacheBench config at full size.
     #[must_use]
     pub fn config(&self) -> String {
         let flash_mib = DRIVE_MIB * self.utilisation / f64::from(self.tenants);
@@ -148,9 +148,9 @@ impl Experiment {
         text + "]"
     }
 
-    /// Sets come in two pools: objects with values of 50 to 800 bytes, which go to buckets, and of 3 to 9 kB, which go to
-    /// regions. There are more of each kind than all of flash could hold, so that no share of it is ever idle. A miss is
-    /// not filled: what is written does not depend on what is found.
+    /// One instance with two pools: values of 50 to 800 bytes, which go to buckets, and of 3 to 9 kB, which go to regions. Each
+    /// pool has more data than flash, so that all of flash is used. Misses are not filled, so that the writes do not depend on
+    /// hits.
     fn instance(&self, flash_mib: f64) -> String {
         let keys_of = |mean_bytes: f64| WORKING_SET * flash_mib * 1048576.0 / mean_bytes;
         let (small, large) = (keys_of(SMALL_MEAN_BYTES), keys_of(LARGE_MEAN_BYTES));
@@ -174,7 +174,7 @@ impl Experiment {
         )
     }
 
-    /// A twentieth of a pool's keys gets half of its requests.
+    /// The most popular 5 % of a pool's keys get half of its requests.
     fn pool(&self, keys: f64, value_bytes: &str) -> String {
         let (get, set) = self.mix.ratios();
         let (hot, warm, cold) = (0.05 * keys, 0.25 * keys, 0.7 * keys);
@@ -187,10 +187,10 @@ impl Experiment {
         )
     }
 
-    /// Runs it until the drive is steady, and on for half as long; `advance` is told what share of it is done.
+    /// Runs until the drive is steady, and half as long again. `advance` receives the completed share.
     ///
     /// # Errors
-    /// A run that cannot be, or that was interrupted.
+    /// The run failed or was stopped.
     pub fn run(&self, runner: &Runner, advance: &dyn Fn(f64)) -> Result<Measured, StudyError> {
         let device = Override::Device(DeviceSpec::Simulated(CARD.to_owned()));
         let loaded = load_text(Path::new("study"), &self.config(), &[device]).map_err(SessionError::from)?;
@@ -222,7 +222,7 @@ struct Watch<'a> {
     capacity_pages: f64,
     next: f64,
     curve: Vec<(f64, f64)>,
-    /// At the last point of the curve.
+    /// Drive counters at the last point of the curve.
     last: Stats,
     warm: Option<Moment>,
     end: Option<Moment>,

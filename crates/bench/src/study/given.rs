@@ -1,4 +1,4 @@
-//! A trace that studies run on in place of the workload they generate.
+//! A trace on which studies run instead of their generated workload.
 
 use std::fmt;
 use std::path::Path;
@@ -8,25 +8,25 @@ use crate::report::text::noun;
 use crate::run::stop::Stop;
 use crate::trace::{self, Accesses, Input, ReadReport};
 
-/// A trace, and what a study must know of all of it before the first request.
+/// A trace, with the totals that a study needs in advance.
 #[derive(Debug, Clone)]
 pub struct GivenTrace {
     input: Input,
-    /// Gets and sets.
+    /// Number of gets and sets.
     pub requests: u64,
-    /// What all objects take together, each as large as it was first.
+    /// Total size of all objects, each with the size of its first request.
     pub footprint_bytes: u64,
-    /// What a request asks for, in the mean.
+    /// Mean size of a request.
     pub mean_bytes: u64,
-    /// How reading went.
+    /// Report of the trace reader.
     pub read: ReadReport,
 }
 
 impl GivenTrace {
-    /// Reads it once. Its runs will read it again, each for itself.
+    /// Reads the trace once. Each run reads it again.
     ///
     /// # Errors
-    /// A trace that cannot be read, or only once, or that asks for nothing, or whose reading was interrupted.
+    /// The trace cannot be read, is standard input, has no requests, or reading was stopped.
     pub fn survey(input: Input, stop: &Stop, quiet: bool) -> Result<Self, StudyError> {
         if input.paths.iter().any(|path| path == Path::new("-")) {
             return Err(StudyError::ReadOnce);
@@ -43,7 +43,7 @@ impl GivenTrace {
         Ok(Self { input, requests, footprint_bytes, mean_bytes, read })
     }
 
-    /// From its beginning.
+    /// Opens the trace from the start.
     ///
     /// # Errors
     /// As [`Input::open`].
@@ -75,14 +75,14 @@ mod tests {
     }
 
     #[test]
-    fn deletes_are_no_requests_and_an_object_counts_once() {
+    fn survey_ignores_deletes_and_counts_each_object_once() {
         let given = surveyed("ts,key,op,size\n0,1,GET,10\n1,2,SET,20\n2,1,GET,99\n3,1,DELETE,0\n").unwrap();
         assert_eq!((given.requests, given.footprint_bytes), (3, 30));
         assert!(given.to_string().ends_with(": 3 requests, footprint 30 bytes"), "{given}");
     }
 
     #[test]
-    fn what_cannot_be_studied_is_refused() {
+    fn survey_refuses_empty_trace_and_standard_input() {
         let nothing = surveyed("ts,key,op,size\n3,1,DELETE,0\n").unwrap_err();
         assert!(nothing.to_string().ends_with(": the trace has no requests"), "{nothing}");
         let input = Input { paths: vec!["-".into()], format: "auto".into(), options: Default::default() };

@@ -1,8 +1,8 @@
-//! Published figures as commands: the real engine on the model drive, the paper's value beside ours.
+//! Reproduces published figures with the cache engine on the model drive, next to the published values.
 //!
-//! [`STUDIES`] is the table of them. A study asks its [`Runner`] for [experiments](experiment) and makes [`Point`]s and
-//! a [`Chart`] of what was measured. One card, one workload a figure, one scale: nothing is tuned for a point. Some run on
-//! a [`GivenTrace`] as well.
+//! [`STUDIES`] is the table of studies. A study runs [experiments](experiment) on its [`Runner`] and returns [`Point`]s and a
+//! [`Chart`]. Each figure uses one card, workload and scale; no parameter is tuned for a point. Some studies also run on a
+//! [`GivenTrace`].
 
 mod carbon;
 mod cdn;
@@ -25,24 +25,24 @@ use crate::chart::{Chart, Line};
 
 /// A published figure or table.
 pub struct Study {
-    /// How the command line calls it.
+    /// Name on the command line.
     pub name: &'static str,
-    /// What it shows.
+    /// Title.
     pub title: &'static str,
-    /// Whether it runs on a trace that is given, too.
+    /// Whether it can run on a given trace.
     pub takes_trace: bool,
-    /// Whether its drive and cache have the runner's scale.
+    /// Whether its drive and cache use the runner's scale.
     pub takes_scale: bool,
-    /// Makes it.
+    /// Runs the study.
     pub run: fn(&Runner) -> Result<Outcome, StudyError>,
 }
 
 impl Study {
-    /// Runs it on the runner's trace, if that has one. What was published, and what is accepted of ours, is of the generated
-    /// workload: on another there are values and no verdict.
+    /// Runs the study, on the runner's trace if it has one. Published values and accepted ranges apply to the generated
+    /// workload, so they are removed for a trace.
     ///
     /// # Errors
-    /// A run that could not be, or that was interrupted; a trace that is not asked for.
+    /// A run failed or was stopped, or the study takes no trace.
     pub fn make(&self, runner: &Runner) -> Result<Outcome, StudyError> {
         if runner.given.is_none() {
             return (self.run)(runner);
@@ -58,44 +58,44 @@ impl Study {
     }
 }
 
-/// What is to be known of the figures of the FDP paper at a scale: at too small a one, units are too few of the engine's regions.
+/// Warning for a scale at which the FDP paper's figures are not valid, because reclaim units have too few regions.
 ///
 /// # Errors
-/// There is no such drive.
+/// The drive's card cannot be loaded.
 pub fn scale_warning(scale: u32) -> Result<Option<String>, StudyError> {
     let card = ssd::Card::load(experiment::CARD).map_err(|error| StudyError::Output(error.to_string()))?;
     let smallest = crate::predict::smallest_scale(&card);
     Ok((scale > smallest).then(|| {
         format!(
-            "--scale 1/{scale}: beyond 1/{smallest}, reclaim units are so small beside the engine's regions that less is relocated: \
-             write amplification is not that of the drive at full size"
+            "--scale 1/{scale}: beyond 1/{smallest}, reclaim units are so small relative to the engine's regions that less is relocated: \
+             write amplification differs from that of the full-size drive"
         )
     }))
 }
 
-/// What a study found.
+/// Results of a study.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
-    /// The figure's values.
+    /// Values of the figure.
     pub points: Vec<Point>,
-    /// The figure.
+    /// Charts of the figure.
     pub charts: Vec<Chart>,
-    /// What a reader should know: where ours differs and why.
+    /// Notes on the setup, and on differences from the published values.
     pub notes: Vec<String>,
 }
 
 /// A value of a figure.
 #[derive(Debug, Clone)]
 pub struct Point {
-    /// What it is.
+    /// Name.
     pub name: String,
-    /// What the paper says; `None` where it gives no number.
+    /// Published value; `None` if there is none.
     pub paper: Option<f64>,
-    /// What came out here.
+    /// Measured value.
     pub ours: f64,
-    /// Of both.
+    /// Unit of both values.
     pub unit: &'static str,
-    /// What is accepted, both ends included; `None` where nothing is asked.
+    /// Accepted range, inclusive; `None` if the value is only reported.
     pub accepted: Option<(f64, f64)>,
 }
 
@@ -105,23 +105,23 @@ impl Point {
         Self { accepted: Some(accepted), ..Self::shown(name, Some(paper), ours) }
     }
 
-    /// A value that the paper has no number for, and that must lie within `accepted`.
+    /// A value without a published number that must lie within `accepted`.
     pub(crate) fn expected(name: impl Into<String>, ours: f64, accepted: (f64, f64)) -> Self {
         Self { name: name.into(), paper: None, ours, unit: "ratio", accepted: Some(accepted) }
     }
 
-    /// A value that is shown beside the paper's, if that has one.
+    /// A value that is only reported, with the published number if there is one.
     pub(crate) fn shown(name: impl Into<String>, paper: Option<f64>, ours: f64) -> Self {
         Self { name: name.into(), paper, ours, unit: "ratio", accepted: None }
     }
 
-    /// The same in another unit.
+    /// Sets the unit.
     pub(crate) fn in_unit(mut self, unit: &'static str) -> Self {
         self.unit = unit;
         self
     }
 
-    /// Whether it is as accepted; `None` where nothing is asked.
+    /// Whether the value is accepted; `None` if it is only reported.
     #[must_use]
     pub fn ok(&self) -> Option<bool> {
         self.accepted.map(|(low, high)| (low..=high).contains(&self.ours))
@@ -138,10 +138,10 @@ pub fn table_row(study: &str, point: &Point) -> String {
     format!("| {study} | {} | {paper} | {:.3} | {accepted} |\n", point.name, point.ours)
 }
 
-/// Stands in place of the accepted range where a value is compared with nothing.
+/// Replaces the accepted range of a value that is only reported.
 pub const REPORTED_ONLY: &str = "reported only";
 
-/// All studies, each paper's in its order: `fdp-`, "Towards Efficient Flash Caches with Emerging NVMe Flexible Data
+/// All studies, by paper in order of figures: `fdp-`, "Towards Efficient Flash Caches with Emerging NVMe Flexible Data
 /// Placement SSDs", EuroSys '25; `cdn-`, "The Evolution of Advanced Caching in the Facebook CDN", Facebook Research, 2016;
 /// `flashcache-`, "Flashcache at Facebook: From 2010 to 2013 and beyond", 2013; `small-objects`, several papers.
 pub const STUDIES: &[Study] = &[
@@ -327,9 +327,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scale_that_is_not_to_be_trusted_was_taken_without_a_word() {
-        let told = |scale| scale_warning(scale).expect("the card is there");
-        assert!(told(16_384).is_some_and(|words| words.contains("beyond 1/8192")));
-        assert_eq!((told(8192), told(2048)), (None, None));
+    fn scale_warning_is_given_beyond_the_smallest_valid_scale() {
+        let warning = |scale| scale_warning(scale).expect("the card is there");
+        assert!(warning(16_384).is_some_and(|words| words.contains("beyond 1/8192")));
+        assert_eq!((warning(8192), warning(2048)), (None, None));
     }
 }

@@ -1,4 +1,4 @@
-//! Runs experiments side by side, each once.
+//! Runs experiments concurrently, each once.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -13,26 +13,26 @@ use super::{GivenTrace, Progress};
 use crate::block::Summary;
 use crate::run::stop::Stop;
 
-/// Where and how studies run. Experiments that several figures show are run once.
+/// Runs the experiments of studies. An experiment that several figures share is run once.
 pub struct Runner {
-    /// The drive and the cache are so much smaller than the paper's.
+    /// Divisor of the paper's drive and cache sizes.
     pub scale: u32,
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// Ends everything.
+    /// Flag that stops all runs.
     pub stop: Stop,
-    /// What is asked for, where it is not generated.
+    /// The given trace; `None` generates the workload.
     pub(super) given: Option<GivenTrace>,
     progress: Progress,
     done: Mutex<HashMap<String, Measured>>,
     photos: Mutex<HashMap<String, PhotoMeasured>>,
     demand: OnceLock<Demand>,
-    /// What block caches came to, by workload, seed and settings.
+    /// Results of block cache replays, by workload, seed and settings.
     pub(super) replayed: Mutex<HashMap<String, Summary>>,
 }
 
 impl Runner {
-    /// A runner of experiments on 1/`scale` of the paper's drive.
+    /// Creates a runner for 1/`scale` of the paper's drive.
     #[must_use]
     pub fn new(scale: u32, seed: u64, stop: Stop, progress: Progress) -> Self {
         Self {
@@ -48,21 +48,21 @@ impl Runner {
         }
     }
 
-    /// Studies that [take a trace](super::Study::takes_trace) run on this one.
+    /// Uses a trace for the studies that [take one](super::Study::takes_trace).
     #[must_use]
     pub fn on_trace(self, given: GivenTrace) -> Self {
         Self { given: Some(given), ..self }
     }
 
-    /// What `experiments` came to, in their order; as many at once as there are cores.
+    /// Runs `experiments` and returns their results in order; as many run concurrently as there are cores.
     ///
     /// # Errors
-    /// The first that failed.
+    /// The first error.
     pub fn run(&self, experiments: &[Experiment]) -> Result<Vec<Measured>, StudyError> {
         self.side_by_side(&self.done, experiments, |experiment, advance| experiment.run(self, advance))
     }
 
-    /// The same of photo caches.
+    /// Runs photo caches and returns their results in order.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -74,7 +74,7 @@ impl Runner {
         Ok(measured.try_into().unwrap_or_else(|_| unreachable!("one for each")))
     }
 
-    /// What photo caches are asked for.
+    /// The workload of photo caches.
     ///
     /// # Errors
     /// As [`Demand::of`].
@@ -102,11 +102,11 @@ impl Runner {
         Ok(experiments.iter().map(|it| done[&key(it)].clone()).collect())
     }
 
-    /// Runs number 0 to `count`, as many at once as there are cores. A run is told its number, and tells what share of it
-    /// is done.
+    /// Runs the numbers 0 to `count`, as many concurrently as there are cores. `run` receives its number and a function to
+    /// report the completed share.
     ///
     /// # Errors
-    /// The first that failed.
+    /// The first error.
     pub(super) fn each(
         &self,
         count: usize,
@@ -116,7 +116,7 @@ impl Runner {
         self.progress.each(threads, count, run)
     }
 
-    /// Each of `experiments` with placement and without.
+    /// Runs each of `experiments` with and without placement.
     ///
     /// # Errors
     /// As [`run`](Self::run).

@@ -1,4 +1,4 @@
-//! How much of flash the small-object cache has: figures 9 and 12.
+//! The share of the small-object cache: figures 9 and 12.
 
 use ssd::model::dlwa::theorem_1;
 
@@ -7,7 +7,7 @@ use super::{Chart, Line, Outcome, Point, Runner};
 
 const PERCENTS: [u32; 7] = [4, 8, 16, 32, 64, 90, 96];
 
-/// Figure 9: write amplification over the small-object cache's share of flash, all of the drive used.
+/// Figure 9: write amplification over the small-object cache's share of flash, with all of the drive in use.
 pub(super) fn fig9(runner: &Runner) -> Result<Outcome, StudyError> {
     let both = runner.run_both(&PERCENTS.map(of_percent))?;
     let mut points = Vec::new();
@@ -54,7 +54,8 @@ pub(super) fn fig12(runner: &Runner) -> Result<Outcome, StudyError> {
     Ok(Outcome { points, charts: vec![drawn], notes })
 }
 
-/// Shares in percent, with what was measured and what the theorem says, and how far they are apart. The paper tells the most.
+/// Measured and predicted write amplification by share in percent, and their difference. The paper gives only the largest
+/// difference.
 fn beside_theorem(measured: &[(u32, f64, f64)]) -> Vec<Point> {
     let apart = |dlwa: f64, theorem: f64| (dlwa / theorem - 1.0).abs();
     let points = measured.iter().flat_map(|&(percent, dlwa, theorem)| {
@@ -72,7 +73,7 @@ fn of_percent(soc_percent: u32) -> Experiment {
     Experiment { soc_percent, ..Experiment::usual(Mix::KvCache, true) }
 }
 
-/// Theorem 1 with all of the drive's spare space behind the small-object cache.
+/// Theorem 1 with all of the drive's spare space for the small-object cache.
 fn predicted(soc_percent: u32) -> Result<f64, StudyError> {
     let card =
         ssd::Card::load(super::experiment::CARD).map_err(|error| StudyError::Output(error.to_string()))?;
@@ -103,12 +104,11 @@ fn chart(both: &[(Measured, Measured)], theorem: Option<Vec<(f64, f64)>>) -> Cha
 mod tests {
     use super::*;
 
-    /// That difference stood beside each share's, far below it as most of them are.
     #[test]
-    fn the_papers_largest_difference_was_compared_with_every_one() {
+    fn published_largest_difference_is_compared_only_with_the_largest() {
         let points = beside_theorem(&[(4, 1.0, 1.0), (64, 2.2, 2.0), (96, 3.0, 2.9)]);
-        let told: Vec<_> = points.iter().filter(|point| point.paper.is_some()).collect();
-        let [most] = told[..] else { panic!("{told:?}") };
+        let with_paper: Vec<_> = points.iter().filter(|point| point.paper.is_some()).collect();
+        let [most] = with_paper[..] else { panic!("{with_paper:?}") };
         assert!(most.name == "apart, the most" && (most.ours - 0.1).abs() < 1e-9, "{most:?}");
     }
 }

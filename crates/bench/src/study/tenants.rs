@@ -3,7 +3,7 @@
 use super::experiment::{Experiment, Mix, StudyError};
 use super::{Chart, Line, Outcome, Point, Runner};
 
-/// Figure 11: two caches, half of the drive each, no space left over by the host.
+/// Figure 11: two caches with half of the drive each and no over-provisioning by the host.
 pub(super) fn fig11(runner: &Runner) -> Result<Outcome, StudyError> {
     let two = Experiment { tenants: 2, ..Experiment::usual(Mix::KvCache, true) };
     let both = runner.run_both(&[two])?;

@@ -1,12 +1,12 @@
-//! How much of the drive the cache has: figures 5, 6, 7, 8 and 13.
+//! Utilisation of the drive: figures 5, 6, 7, 8 and 13.
 
 use super::experiment::{Experiment, Measured, Mix, StudyError};
 use super::{Chart, Line, Outcome, Point, Runner};
 
-/// What is accepted of a drive that places: the paper's 1.03 with room for counting.
+/// Accepted write amplification with placement: the paper's 1.03 with a tolerance.
 const PLACED: (f64, f64) = (1.0, 1.05);
 
-/// Figure 5: write amplification over time, half of the drive.
+/// Figure 5: write amplification over time, with half of the drive in use.
 pub(super) fn fig5(runner: &Runner) -> Result<Outcome, StudyError> {
     let half = Experiment { utilisation: 0.5, ..Experiment::usual(Mix::KvCache, true) };
     let both = runner.run_both(&[half])?;
@@ -22,7 +22,7 @@ pub(super) fn fig5(runner: &Runner) -> Result<Outcome, StudyError> {
     })
 }
 
-/// Figure 6: the same over utilisation, with hit ratio, write amplification of the cache and tails.
+/// Figure 6: write amplification over utilisation, with hit ratio, write amplification of the cache, and latencies.
 pub(super) fn fig6(runner: &Runner) -> Result<Outcome, StudyError> {
     let shares = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
     let both = sweep(runner, Mix::KvCache, 43_000, &shares)?;
@@ -109,8 +109,8 @@ fn sweep(
     runner.run_both(&shares.iter().map(at).collect::<Vec<_>>())
 }
 
-/// How much better the slowest hundredth of reads and writes are with placement. What the model's times are like is not
-/// what the paper's drive is like, so nothing is asked of them.
+/// Ratio of the 99th percentile latencies without and with placement. The timing of the model differs from the paper's drive,
+/// so the values are only reported.
 fn tails(placed: &Measured, mixed: &Measured, reads: f64, writes: f64) -> [Point; 2] {
     let ratio = |mixed: u64, placed: u64| mixed as f64 / placed.max(1) as f64;
     [

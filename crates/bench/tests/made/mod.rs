@@ -1,4 +1,4 @@
-//! Reports that are made up.
+//! Constructed reports for tests.
 #![allow(dead_code, reason = "each test makes what it needs")]
 
 use flashwright_bench::config::plan::{ArrivalsPlan, LimitsPlan, RunSettings, WarmupPlan};
@@ -33,7 +33,7 @@ pub fn settings() -> RunSettings {
     }
 }
 
-/// Of a run of one instance.
+/// A run with one instance.
 pub fn report(instance: InstanceReport) -> RunReport {
     RunReport {
         unwritten: Vec::new(),
@@ -48,7 +48,7 @@ pub fn report(instance: InstanceReport) -> RunReport {
     }
 }
 
-/// An instance that did nothing for so long.
+/// An idle instance that ran for `seconds`.
 pub fn instance(seconds: f64) -> InstanceReport {
     InstanceReport {
         settings: settings(),

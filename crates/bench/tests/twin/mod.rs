@@ -1,4 +1,4 @@
-//! The simplest target: a map behind a lock that forgets its oldest keys, and that can be told to misbehave.
+//! A simple target: a map with a lock that evicts its oldest keys, and that can be made faulty.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub mod slow;
@@ -13,11 +13,11 @@ use flashwright_bench::run::stop::Stop;
 use flashwright_bench::run::target::{Found, Layer, SetHow, SetOutcome, Snapshot, Target};
 use flashwright_bench::run::{InstanceOptions, Watcher};
 
-/// Nobody looks on.
-pub struct Nobody;
-impl Watcher for Nobody {}
+/// A watcher that does nothing.
+pub struct NoWatcher;
+impl Watcher for NoWatcher {}
 
-/// A run of one seed by the clock of this machine, of which not all is timed.
+/// Options of a run with a fixed seed and the system clock, with sampled timing.
 pub fn options() -> InstanceOptions {
     InstanceOptions {
         seed: 5,
@@ -40,11 +40,11 @@ pub fn options() -> InstanceOptions {
 pub struct MapTarget {
     pub state: Mutex<State>,
     pub capacity_items: usize,
-    /// Every so many sets are said to be stored and are not.
+    /// Every n-th set is reported as stored but dropped.
     pub lose_every: Option<u64>,
-    /// Deletes say yes and do nothing.
+    /// Deletes report success but do nothing.
     pub ignore_deletes: bool,
-    /// Every so many gets return a value with a flipped byte.
+    /// Every n-th get returns a value with a flipped byte.
     pub flip_every: Option<u64>,
 }
 

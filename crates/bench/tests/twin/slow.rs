@@ -1,4 +1,4 @@
-//! A target in virtual time: each get takes as long as it is told, and finds nothing.
+//! A target in virtual time: each get takes a constant time and misses.
 
 use std::ops::Deref;
 use std::sync::Arc;

@@ -151,7 +151,7 @@ fn check(config: &Config, arguments: &Arguments) -> Result<Checked, Box<dyn std:
         }
         warnings.extend(Session::check(config, arguments.scale)?);
     } else {
-        warnings.extend(Session::check_but_traces(config, arguments.scale)?);
+        warnings.extend(Session::check_without_traces(config, arguments.scale)?);
     }
     let options = SessionOptions { scale: arguments.scale, force: arguments.force, ..Default::default() };
     let FlashCheck { warnings: of_flash, absent } = Session::check_flash(config, &options)?;

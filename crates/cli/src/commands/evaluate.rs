@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use bench::evaluate::criteria::Criteria;
 use bench::evaluate::life::Life;
-use bench::evaluate::plan::{Plan, Ways, Wishes, lengths};
+use bench::evaluate::plan::{PlacementModes, Plan, PlanOptions, lengths};
 use bench::evaluate::profile::{PROFILES, Profile};
-use bench::evaluate::run::How;
+use bench::evaluate::run::RunOptions;
 use bench::evaluate::stages::Offer;
 use bench::evaluate::subject::{Model, Real, Subject, Target, WARRANTY_YEARS};
-use bench::evaluate::{Asked, Found, evaluate, json, plot, text};
+use bench::evaluate::{EvaluationOptions, EvaluationResult, evaluate, json, plot, text};
 use bench::picture::Format;
 use bench::report::text::drive_writes;
 use bench::run::stop::Stop;
@@ -165,19 +165,19 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 /// Everything that can be wrong is found here, before anything is written.
-fn prepare(arguments: &Arguments) -> Result<(Subject, Plan, Asked), String> {
+fn prepare(arguments: &Arguments) -> Result<(Subject, Plan, EvaluationOptions), String> {
     arguments.check()?;
     let subject = arguments.subject()?;
     let budget = arguments.budget.unwrap_or(BUDGET);
     let mut offers = arguments.rates.clone();
     offers.extend(arguments.min_rate.map(Offer::Rate));
     let workers = if matches!(subject, Subject::Model(_)) { 64 } else { 32 };
-    let wishes = Wishes {
+    let options = PlanOptions {
         profiles: PROFILES.iter().filter(|it| arguments.wants(it)).collect(),
         ways: match arguments.placement {
-            Placement::Both => Ways::Both,
-            Placement::Off => Ways::Unplaced,
-            Placement::On => Ways::Placed,
+            Placement::Both => PlacementModes::Both,
+            Placement::Off => PlacementModes::Unplaced,
+            Placement::On => PlacementModes::Placed,
         },
         share: arguments.share,
         workers: arguments.workers.unwrap_or(workers),
@@ -185,14 +185,20 @@ fn prepare(arguments: &Arguments) -> Result<(Subject, Plan, Asked), String> {
         budget,
         rates: offers.len(),
     };
-    let plan = Plan::new(&subject, &wishes)?;
+    let plan = Plan::new(&subject, &options)?;
     let (endurance, rated) = arguments.endurance(&subject).unzip();
     let capacity_bytes = subject.capacity_bytes() as f64;
     let life = Life { endurance, min_years: arguments.min_years, capacity_bytes };
     let lengths = lengths(&subject, budget, offers.len());
-    let how = How { seed: arguments.common.seed, lengths, offers, life, interrupt: Stop::default() };
+    let how = RunOptions { seed: arguments.common.seed, lengths, offers, life, interrupt: Stop::default() };
     let notes = notes(&subject, &plan, rated.is_none());
-    let asked = Asked { how, criteria: arguments.criteria(), rated, notes, quiet: arguments.common.quiet };
+    let asked = EvaluationOptions {
+        how,
+        criteria: arguments.criteria(),
+        rated,
+        notes,
+        quiet: arguments.common.quiet,
+    };
     Ok((subject, plan, asked))
 }
 
@@ -286,7 +292,7 @@ impl Arguments {
         Some((endurance, format!("{} for {years} years (--dwpd)", drive_writes(dwpd))))
     }
 
-    fn config(&self, subject: &Subject, plan: &Plan, asked: &Asked) -> Value {
+    fn config(&self, subject: &Subject, plan: &Plan, asked: &EvaluationOptions) -> Value {
         let life = asked.how.life;
         json!({
             "drive": json::subject(subject),
@@ -300,7 +306,12 @@ impl Arguments {
     }
 }
 
-fn conclude(arguments: &Arguments, subject: &Subject, plan: &Plan, asked: &Asked) -> Result<Finding, String> {
+fn conclude(
+    arguments: &Arguments,
+    subject: &Subject,
+    plan: &Plan,
+    asked: &EvaluationOptions,
+) -> Result<Finding, String> {
     let common = &arguments.common;
     common.say(greeting(subject, asked).trim_end());
     common.say(plan.words(subject).trim_end());
@@ -321,7 +332,7 @@ fn conclude(arguments: &Arguments, subject: &Subject, plan: &Plan, asked: &Asked
     Ok(finding(subject, &found, asked))
 }
 
-fn greeting(subject: &Subject, asked: &Asked) -> String {
+fn greeting(subject: &Subject, asked: &EvaluationOptions) -> String {
     let rated = asked.rated.as_ref().map_or_else(String::new, |rated| format!("rated for {rated}\n"));
     match subject {
         Subject::Model(model) => {
@@ -339,7 +350,7 @@ fn world(subject: &Subject) -> &'static str {
     if matches!(subject, Subject::Model(_)) { "simulated" } else { "real" }
 }
 
-fn finding(subject: &Subject, found: &Found, asked: &Asked) -> Finding {
+fn finding(subject: &Subject, found: &EvaluationResult, asked: &EvaluationOptions) -> Finding {
     let failures = text::failures(found, asked);
     let word = match (failures.is_empty(), found.interrupted) {
         (false, _) => "FAILED",
@@ -363,7 +374,12 @@ fn finding(subject: &Subject, found: &Found, asked: &Asked) -> Finding {
     Finding { result, text, failures }
 }
 
-fn draw(arguments: &Arguments, subject: &Subject, found: &Found, asked: &Asked) -> Result<(), String> {
+fn draw(
+    arguments: &Arguments,
+    subject: &Subject,
+    found: &EvaluationResult,
+    asked: &EvaluationOptions,
+) -> Result<(), String> {
     let Some(file) = &arguments.plot else { return Ok(()) };
     let svg = plot::svg(found, &subject.name(), &asked.criteria).map_err(|error| error.to_string())?;
     let picture =

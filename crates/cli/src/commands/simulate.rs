@@ -269,7 +269,7 @@ fn simulated(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
     let trace = open(&input.paths, Some(&input.format), &input.options).map_err(|error| error.to_string())?;
     let stop = Stop::default();
     stop_on_signals(&stop).map_err(|error| error.to_string())?;
-    let bar = Bar::new(Unit::Told, arguments.common.quiet);
+    let bar = Bar::new(Unit::Custom, arguments.common.quiet);
     let progress = |done, total: Option<u64>| {
         bar.set(done, total.unwrap_or(0), format!("{} requests", bench::report::text::grouped(done)));
     };

@@ -221,7 +221,7 @@ fn reading_words(report: &ReadReport, kept: bool) -> String {
         (report.backward_times, "timestamp", backward),
     ] {
         if count > 0 {
-            let _ = writeln!(words, "note: {}", trace::told(count, word, what));
+            let _ = writeln!(words, "note: {}", trace::count_words(count, word, what));
         }
     }
     for message in &report.messages {

@@ -413,7 +413,7 @@ fn one_request_was_1_requests() {
     let trace = trace(directory.path(), "ts,key,op,size,ttl\n0,1,GET,5,9\n,,\n");
     let words = out(&flashwright(&["simulate", &trace, "--size", "9", "--warmup", "0"]));
     assert!(
-        words.starts_with("1 request for 1 object of 5 B in all; the first 0 warmed up and were"),
+        words.starts_with("1 request for 1 object of 5 B in all; the first 0 were warm-up and not"),
         "{words}"
     );
     assert!(words.contains("\n1 request has a time to live: "), "{words}");

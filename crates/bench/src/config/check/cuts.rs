@@ -1,4 +1,4 @@
-//! What a trace is, and what its requests are cut into.
+//! Checks the format of a trace and the sizes of the pieces or chunks of its requests.
 
 use workload::trace::{FORMATS, Format, TraceError};
 
@@ -7,10 +7,10 @@ use super::super::knob::Findings;
 use super::super::text::join;
 use super::one_of;
 
-/// Items of one request stand in memory together.
-const MOST_ITEMS: u64 = 1 << 20;
+/// All items of a request are in memory together.
+const MAX_ITEMS: u64 = 1 << 20;
 
-/// Checks what a replay is told of its trace.
+/// Checks the keys that describe the trace of a replay.
 pub(super) fn check(test: &TestConfig, at: &str, findings: &mut Findings) {
     let inside = join(at, "replayGeneratorConfig");
     let replay = &test.replay;
@@ -37,12 +37,12 @@ pub(super) fn check(test: &TestConfig, at: &str, findings: &mut Findings) {
             let (block, chunk) = (replay.block_kib, replay.chunk_kib);
             let fits = (1..=block).contains(&chunk) && block <= u64::MAX >> 10;
             refuse(!fits, &join(&inside, "chunkSizeKB"), "must be 1 to blockSizeKB");
-            let many = fits && block.div_ceil(chunk) > MOST_ITEMS;
+            let many = fits && block.div_ceil(chunk) > MAX_ITEMS;
             refuse(many, &join(&inside, "chunkSizeKB"), "cuts a block into more than 1,048,576 chunks");
         }
         "piecewise-replay" => {
             refuse(test.piece_bytes == 0, &join(at, "cachePieceSize"), "must be above 0");
-            refuse(test.max_pieces > MOST_ITEMS, &join(at, "maxCachePieces"), "must be at most 1,048,576");
+            refuse(test.max_pieces > MAX_ITEMS, &join(at, "maxCachePieces"), "must be at most 1,048,576");
         }
         _ => {}
     }

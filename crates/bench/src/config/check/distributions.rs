@@ -1,13 +1,13 @@
-//! What requests are made up of: sizes, times to live and popularity, each with its weights, and the ratios of operations.
+//! Checks the distributions of requests: sizes, TTLs and popularity with their weights, and the ratios of operations.
 
 use super::super::keys::Distribution;
 use super::super::knob::Findings;
 use super::super::text::join;
 
-/// The lengths of a chain's items stand in memory together.
-const MOST_CHAIN_ITEMS: f64 = (1 << 20) as f64;
+/// The lengths of all items of a chain are in memory together.
+const MAX_CHAIN_ITEMS: f64 = (1 << 20) as f64;
 
-/// Checks one of them. `needed`: whether requests are made up of it.
+/// Checks one distribution. `needed`: whether requests are generated from it.
 pub(super) fn check(pool: &Distribution, needed: bool, at: &str, findings: &mut Findings) {
     edges(&pool.key_sizes, &pool.key_size_weights, ("keySizeRange", "keySizeRangeProbability"), at, findings);
     sizes(
@@ -31,10 +31,10 @@ pub(super) fn check(pool: &Distribution, needed: bool, at: &str, findings: &mut 
     }
 }
 
-/// The last edge of ranges is no length by itself.
+/// The last edge of ranges is exclusive, so it may be one above the limit.
 fn chains(pool: &Distribution, at: &str, findings: &mut Findings) {
     let beyond = if pool.chain_lengths.len() > pool.chain_length_weights.len() { 1.0 } else { 0.0 };
-    if pool.chain_lengths.iter().any(|length| *length > MOST_CHAIN_ITEMS + beyond) {
+    if pool.chain_lengths.iter().any(|length| *length > MAX_CHAIN_ITEMS + beyond) {
         findings.problem(at, "a chain has at most 1,048,576 items");
     }
 }
@@ -60,7 +60,7 @@ fn ratios(pool: &Distribution, at: &str, findings: &mut Findings) {
 }
 
 impl Distribution {
-    /// The shares of the eight operations.
+    /// Shares of the eight operations.
     #[must_use]
     pub fn ratios(&self) -> [f64; 8] {
         [
@@ -76,7 +76,7 @@ impl Distribution {
     }
 }
 
-/// Values or edges with their weights: as many, or one more.
+/// Checks values, which have one weight each, or edges of ranges, which are one more than the weights.
 pub fn sizes(values: &[f64], weights: &[f64], keys: (&str, &str), at: &str, findings: &mut Findings) {
     if values.len() == weights.len() {
         weighted(values, weights, keys, at, findings);
@@ -85,7 +85,7 @@ pub fn sizes(values: &[f64], weights: &[f64], keys: (&str, &str), at: &str, find
     }
 }
 
-/// Edges of ranges, one more than there are weights, that do not fall.
+/// Checks edges of ranges: one more than weights, and ascending.
 fn edges(values: &[f64], weights: &[f64], keys: (&str, &str), at: &str, findings: &mut Findings) {
     if values.is_empty() && weights.is_empty() {
         return;
@@ -110,7 +110,7 @@ fn weighted(values: &[f64], weights: &[f64], keys: (&str, &str), at: &str, findi
     }
 }
 
-/// Buckets of popularity with as many weights.
+/// Checks that each popularity bucket has a weight.
 pub fn popularity(buckets: &[f64], weights: &[f64], at: &str, findings: &mut Findings) {
     if buckets.len() != weights.len() || buckets.is_empty() {
         let words =

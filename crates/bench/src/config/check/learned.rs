@@ -1,4 +1,4 @@
-//! The model of learned admission and its features.
+//! Checks the model of learned admission and its features.
 
 use serde_json::Value;
 
@@ -7,13 +7,16 @@ use super::super::knob::Findings;
 use super::super::plan::FeatureSource;
 use super::super::text::join;
 
-/// Checks what does not need the model itself.
+/// Checks everything that does not need the model file.
 pub(super) fn check(test: &TestConfig, at: &str, findings: &mut Findings) {
     let learned = &test.replay.ml_admission;
     let at = join(at, "replayGeneratorConfig.mlAdmissionConfig");
     if learned.model.is_empty() {
         if !learned.numeric.is_empty() || learned.recall != 0.0 || learned.category != 0 {
-            findings.problem(&join(&at, "modelPath"), "is missing: there is no model to ask");
+            findings.problem(
+                &join(&at, "modelPath"),
+                "is missing: the other keys of mlAdmissionConfig need a model",
+            );
         }
         return;
     }
@@ -23,13 +26,13 @@ pub(super) fn check(test: &TestConfig, at: &str, findings: &mut Findings) {
     for (feature, column) in &learned.numeric {
         if source(column).is_none() {
             let names = FeatureSource::NAMED.map(|(name, _)| name).join(", ");
-            let words = format!("{column} is no column that a model can be asked with; these are {names}");
+            let words = format!("{column} is not a column that can be a feature; known are {names}");
             findings.problem(&join(&join(&at, "numericFeatures"), feature), words);
         }
     }
 }
 
-/// The model's features, of a config that was checked.
+/// Features of the model, from a checked config.
 pub fn features(learned: &MlAdmission) -> Vec<(String, FeatureSource)> {
     let known = learned.numeric.iter();
     known.filter_map(|(feature, column)| Some((feature.clone(), source(column)?))).collect()

@@ -24,7 +24,7 @@ pub(super) fn check_objects(
     };
     let custom = |key: &str| join(&join(cache_at, "customConfigJson"), key);
     let keys = cache.custom.max_key_bytes;
-    refuse(!(1..=MOST_KEY_BYTES).contains(&keys), custom("maxKeySizeBytes"), "must be 1 to 255");
+    refuse(!(1..=MAX_KEY_BYTES).contains(&keys), custom("maxKeySizeBytes"), "must be 1 to 255");
     let one = "must be 1: an object cache has one pool";
     refuse(cache.pool_count != 1, join(cache_at, "numPools"), one);
     let dram = "must be left out: objects are in memory alone";
@@ -32,7 +32,7 @@ pub(super) fn check_objects(
     refuse(!cache.cache_dir.is_empty(), join(cache_at, "cacheDir"), dram);
     let one_class = "must be 0: all items of an object cache have one size";
     refuse(cache.pool_rebalance_interval_seconds > 0, join(cache_at, "poolRebalanceIntervalSec"), one_class);
-    let own = "must be false: the destructor frees the objects, and that is checked";
+    let own = "must be false: the object cache uses the destructor to free objects, and checks it";
     refuse(
         cache.item_destructor || cache.item_destructor_check,
         join(cache_at, "enableItemDestructorCheck"),
@@ -44,10 +44,10 @@ pub(super) fn check_objects(
     refuse(replay, join(test_at, "generator"), "must be `workload` or `online` for the object cache");
 }
 
-/// CacheLib's keys are at most so long.
-const MOST_KEY_BYTES: u64 = 255;
+/// Longest key that CacheLib accepts.
+const MAX_KEY_BYTES: u64 = 255;
 
-/// Checks an instance that names such a stressor.
+/// Checks an instance with a stressor that makes its own requests.
 pub(super) fn check(instance: &InstanceConfig, cache_at: &str, test_at: &str, findings: &mut Findings) {
     let (cache, test) = (&instance.cache, &instance.test);
     let Some(stressor) = StressorPlan::named(&test.name) else { return };
@@ -66,7 +66,7 @@ pub(super) fn check(instance: &InstanceConfig, cache_at: &str, test_at: &str, fi
     refuse(!test.arrivals.eq_ignore_ascii_case("closed"), join(test_at, "arrivals"), own);
     if stressor == StressorPlan::FastShutdown {
         let one = test.ops_per_thread == 1;
-        refuse(one, join(test_at, "numOps"), "is 1: shutdowns begin with 2, of which there is then one");
+        refuse(one, join(test_at, "numOps"), "is 1: must be at least 2 for one shutdown");
         let flash = "must be 0: this stressor shuts down caches in DRAM";
         refuse(cache.nvm_size_mib > 0, join(cache_at, "nvmCacheSizeMB"), flash);
         if test.threads > 1 {

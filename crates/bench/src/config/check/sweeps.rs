@@ -1,4 +1,4 @@
-//! The walk over DRAM beside a run.
+//! Checks the keys of the iteration over DRAM (`dramIterator…`).
 
 use super::super::keys::TestConfig;
 use super::super::knob::Findings;
@@ -7,7 +7,6 @@ use super::one_of;
 
 const MODES: [&str; 3] = ["disabled", "regular", "lock_group"];
 
-/// Checks how the walk is to be.
 pub(super) fn check(test: &TestConfig, at: &str, findings: &mut Findings) {
     let at_mode = join(at, "dramIteratorMode");
     one_of(&test.iterator_mode, &MODES, &at_mode, findings);
@@ -23,7 +22,7 @@ pub(super) fn check(test: &TestConfig, at: &str, findings: &mut Findings) {
         findings.problem(&join(at, "dramIteratorIntervalMs"), "must be above 0");
     }
     if is("lock_group") {
-        let words = "walks like `regular`, which holds no lock between items: there are no lock groups";
+        let words = "runs as `regular`, which holds no lock between items: the cache has no lock groups";
         findings.warning(&at_mode, words);
     }
 }

@@ -1,10 +1,11 @@
-//! Several memory tiers, which the engine does not have.
+//! Checks `memoryTiers`: the engine has a single memory tier.
 
 use super::super::keys::CacheConfig;
 use super::super::knob::Findings;
 use super::super::text::join;
 
-/// Refuses more than one tier. The message has the flags for one tier, and for a second tier in memory behind the flash engine.
+/// Refuses more than one tier. The message names the flags for running with one tier, or with a second tier in memory as the
+/// flash engine.
 pub(super) fn check(cache: &CacheConfig, at: &str, findings: &mut Findings) {
     let tiers = &cache.memory_tiers;
     if tiers.len() < 2 {

@@ -80,7 +80,7 @@ section! {
         nvm_metadata_mib: u64 = 0, "nvmCacheMetadataSizeMB", "MiB", NoEffect("the engine sizes its metadata itself");
         "Drives whose media write counters are read, as `nvme0n1` or `/dev/nvme0n1`; the counters include the writes of all programs. If empty, the drives (or the members of the RAID) that flash is on are read.";
         write_amp_devices: Vec<String> = Vec::new(), "writeAmpDeviceList", "", HonouredIf(needs::FLASH);
-        "What deviceMaxWriteSize, and with --scale the size of flash and regions, is a multiple of. Transfers have the device's own unit.";
+        "Alignment of deviceMaxWriteSize and, with --scale, of flash and region sizes. Transfers use the block size of the device.";
         navy_block_bytes: u64 = 512, "navyBlockSize", "B", HonouredIf(needs::FLASH);
         "Region size of the large-object engine; at most 1024.";
         navy_region_mib: u64 = 16, "navyRegionSizeMB", "MiB", HonouredIf(needs::USUAL_REGIONS);
@@ -162,10 +162,10 @@ section! {
         lock_memory: bool = false, "lockMemory", "", NoEffect(SHM);
         "Memory tiers; more than one are refused.";
         memory_tiers: Vec<MemoryTier> = Vec::new(), "memoryTiers", "", NoEffect("DRAM is one tier, of cacheSizeMB");
-        "The cache's clock, which determines expiry and the age of items, follows the latest request time of the trace so far; latencies and rates stay in the run's own time.";
+        "The cache's clock, which determines expiry and the age of items, follows the latest request time of the trace so far; latencies and rates use real time.";
         use_trace_timestamp: bool = false, "useTraceTimeStamp", "", Honoured;
         "Interval at which threads synchronise to the trace's clock.";
-        ticker_seconds: u64 = 0, "tickerSynchingSeconds", "s", NoEffect("threads do not wait for each other to reach the same time in the trace");
+        ticker_seconds: u64 = 0, "tickerSynchingSeconds", "s", NoEffect("threads are not synchronised to the trace's clock");
         "Print the flash counters at the end.";
         print_nvm_counters: bool = false, "printNvmCounters", "", HonouredIf(needs::FLASH);
         "Call a destructor for each item that leaves the cache; the result has the number of calls.";
@@ -241,7 +241,7 @@ section! {
         "Maximum number of objects; 0 derives it from cacheSizeMB and the size of an item.";
         l1_entries: u64 = 0, "l1EntriesLimit", "objects", HonouredIf(needs::OBJECT_CACHE);
         "Number of shards.";
-        l1_shards: u64 = 1, "l1NumShards", "", NoEffect("the cache is one, in shards of its own");
+        l1_shards: u64 = 1, "l1NumShards", "", NoEffect("the cache has its own shards");
         "Longest key.";
         max_key_bytes: u64 = 255, "maxKeySizeBytes", "B", HonouredIf(needs::OBJECT_CACHE);
         "Number of buckets of the hash table, as a power of two.";
@@ -249,7 +249,7 @@ section! {
         "Number of locks of the hash table, as a power of two.";
         l1_lock_power: u64 = 0, "l1LockPower", "log2", NoEffect(OBJECT_INDEX);
         "Number of candidates examined for one eviction.";
-        eviction_search: u64 = 50, "evictionSearchLimit", "", NoEffect("an eviction looks at as many candidates as are in use");
+        eviction_search: u64 = 50, "evictionSearchLimit", "", NoEffect("an eviction examines candidates until one is not in use");
         "Maximum total size of the objects.";
         total_object_bytes: u64 = 0, "totalObjectSizeLimit", "B", Later(OBJECTS);
         "Interval of the size controller.";

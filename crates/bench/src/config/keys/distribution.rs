@@ -1,4 +1,4 @@
-//! What is asked of the cache: sizes, popularity and the mix of operations; and the two kinds of file they come from.
+//! Keys of distributions: sizes, popularity and the mix of operations; and the two kinds of distribution file.
 
 use crate::config::knob::Status::{Honoured, HonouredIf};
 use crate::config::knob::section;

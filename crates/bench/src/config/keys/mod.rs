@@ -1,4 +1,4 @@
-//! Every key that a config may hold, each defined once.
+//! Every key of a config, each defined once.
 
 mod cache;
 mod distribution;
@@ -16,10 +16,10 @@ use serde_json::{Map, Value};
 
 use super::knob::{Knob, Section};
 
-/// A section's place, its keys, and their defaults as JSON.
+/// Name of a section, its keys, and their defaults as JSON.
 pub type Table = (&'static str, &'static [Knob], Map<String, Value>);
 
-/// All sections, in the order of the documentation.
+/// All sections in the order of the documentation.
 #[must_use]
 pub fn tables() -> Vec<Table> {
     vec![
@@ -44,13 +44,13 @@ fn table<S: Section + Default>() -> Table {
     (S::NAME, S::KNOBS, defaults)
 }
 
-/// What `key` is called now, where CacheBench once knew it by another name: the configs of the paper on placement have it.
+/// The current name of a key that CacheBench renamed. The configs published with the paper on FDP placement have the old name.
 #[must_use]
 pub fn new_name_of(key: &str) -> Option<&'static str> {
     (key == "devicePlacement").then_some("deviceEnableFDP")
 }
 
-/// The section that `key` belongs in, where some section has it.
+/// The section that has `key`.
 #[must_use]
 pub fn home_of(key: &str) -> Option<&'static str> {
     tables().iter().find(|(_, knobs, _)| knobs.iter().any(|knob| knob.key == key)).map(|(place, ..)| *place)

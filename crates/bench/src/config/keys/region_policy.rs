@@ -15,7 +15,7 @@ section! {
         insertion_points: u64 = 8, "insertionPoints", "", HonouredIf(needs::ITEM_QUEUE);
         "`ripq`, `sipq`: caching policy that sets the priority of items: `lru`, `slru-4`, `gdsf`, `gdsf-3`, `lfu-da`, with any number in place of 4 and 3.";
         caching: String = "slru-4".to_owned(), "caching", "", HonouredIf(needs::ITEM_QUEUE);
-        "`ripq`, `sipq`: if more than this share of a block would be reinserted, the block is moved back to where its items were raised to instead; 0 is never.";
+        "`ripq`, `sipq`: if more than this share of a block would be reinserted, the whole block is moved to the insertion point of its items instead; 0 is never.";
         hot_block_ratio: f64 = 0.6, "hotBlockRatio", "", HonouredIf(needs::ITEM_QUEUE);
         "`ripq`, `sipq`: if the moving average of that share is above this, a cold block is evicted instead; 0 is never.";
         reinsertion_target: f64 = 0.2, "reinsertionTarget", "", HonouredIf(needs::ITEM_QUEUE);
@@ -25,7 +25,7 @@ section! {
         moving_average: f64 = 0.5, "movingAverage", "", HonouredIf(needs::ITEM_QUEUE);
         "`ripq`, `sipq`: if more than this share of a block is dead, the block is evicted first and its live items are kept; 0 is never.";
         dead_block_ratio: f64 = 0.5, "deadBlockRatio", "", HonouredIf(needs::ITEM_QUEUE);
-        "Number of pieces of a block, each of at most deviceMaxWriteSize, that are written or read at once in the background; 0 is all.";
+        "Number of pieces of a block, each of at most deviceMaxWriteSize, that are written or read concurrently in the background; 0 is all.";
         transfers_at_once: u64 = 2, "transfersAtOnce", "", HonouredIf(needs::REGION_POLICY);
         "Whether a block is written from end to end; otherwise its unused part is not written, and the drive keeps the old data there.";
         write_whole: bool = true, "writeWhole", "", HonouredIf(needs::REGION_POLICY);

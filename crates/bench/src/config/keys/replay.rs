@@ -35,7 +35,7 @@ section! {
         block_kib: u64 = 16384, "blockSizeKB", "KiB", HonouredIf(needs::CHUNKS);
         "`block-replay`: size of the chunks in which a block is cached.";
         chunk_kib: u64 = 128, "chunkSizeKB", "KiB", HonouredIf(needs::CHUNKS);
-        "Learned admission: a gradient-boosted model decides for each set whether it is made.";
+        "Learned admission: a gradient-boosted model admits or rejects each set.";
         ml_admission: MlAdmission = MlAdmission::default(), "mlAdmissionConfig", "", Honoured;
         "Ours. Amplify keys as CacheBench does, with a suffix that truncates long keys and so merges some of them.";
         cachebench_amplification: bool = false, "ampKeysLikeCacheBench", "", HonouredIf(needs::COPIES);
@@ -50,7 +50,7 @@ section! {
     MlAdmission: "test_config.replayGeneratorConfig.mlAdmissionConfig" => {
         "File of the model, as XGBoost saves it in JSON, with feature names.";
         model: String = String::new(), "modelPath", "path", HonouredIf(needs::TRACE);
-        "Features of the model by name: for each the column of the trace that it is, `size`, `key_size`, `ttl` or `op_time` (seconds).";
+        "Features of the model by name: for each its column of the trace, `size`, `key_size`, `ttl` or `op_time` (seconds).";
         numeric: Map<String, Value> = Map::new(), "numericFeatures", "", HonouredIf(needs::TRACE);
         "Features that are categories.";
         categorical: Map<String, Value> = Map::new(), "categoricalFeatures", "", Later("features that are categories");

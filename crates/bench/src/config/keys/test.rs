@@ -47,7 +47,7 @@ section! {
         "Whether the figures start only when flash is warm, as defined by nvmCacheWarmupCheckPolicy.";
         check_warmup: bool = false, "checkNvmCacheWarmUp", "", Honoured;
         "When flash counts as warm.";
-        warmup_policy: WarmupPolicy = WarmupPolicy { eviction_count: 1, timestamp: 0 }, "nvmCacheWarmupCheckPolicy", "", HonouredIf(needs::WARMTH);
+        warmup_policy: WarmupPolicy = WarmupPolicy { eviction_count: 1, timestamp: 0 }, "nvmCacheWarmupCheckPolicy", "", HonouredIf(needs::FLASH_WARMUP);
         "Number of operations of a thread between two pauses.";
         delay_batch: u64 = 0, "opDelayBatch", "ops", HonouredIf(needs::PAUSE_LENGTH);
         "Length of a pause.";
@@ -116,19 +116,19 @@ section! {
 }
 
 impl TestConfig {
-    /// Whether a trace is written again as a binary one, and nothing is run.
+    /// Whether the requests are written to a binary trace instead of being run.
     #[must_use]
     pub fn writes_binary_trace(&self) -> bool {
         self.generator == "replay" && !self.replay.binary_file.is_empty()
     }
 
-    /// The time of the trace, in seconds, at which flash counts as warm; 0 where it does not matter.
+    /// Time on the trace's clock at which flash counts as warm, in seconds; 0 if not used.
     #[must_use]
     pub fn warm_at_trace_seconds(&self) -> u64 {
         if self.check_warmup { self.warmup_policy.timestamp } else { 0 }
     }
 
-    /// Whether the binary trace has a key of its own.
+    /// Whether the trace is given by `binaryFileName`.
     #[must_use]
     pub fn names_binary_trace(&self) -> bool {
         self.generator == "binary-replay" && !self.replay.binary_file.is_empty()

@@ -1,25 +1,25 @@
-//! The tenants' part of a result.
+//! Tenants in the results of simulations.
 
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::super::tenants::{Tenant, TenantCounts, Who};
+use super::super::tenants::{Tenant, TenantCounts, TenantGroup};
 use super::super::{Outcome, Row};
 use super::bytes;
 use crate::report::text::grouped;
 
-/// The tenants as JSON; null where they were not told apart, or the trace does not tell.
+/// The tenants as JSON; null if tenants are not distinguished or the trace has none.
 pub(super) fn json(outcome: &Outcome) -> Value {
     if outcome.tenants.is_empty() {
         return Value::Null;
     }
-    let named = outcome.tenants.iter().filter(|it| matches!(it.who, Who::Named(_)));
-    let one = |is_it: fn(&Who) -> bool| outcome.tenants.iter().find(|it| is_it(&it.who));
+    let named = outcome.tenants.iter().filter(|it| matches!(it.who, TenantGroup::Named(_)));
+    let one = |is_it: fn(&TenantGroup) -> bool| outcome.tenants.iter().find(|it| is_it(&it.who));
     json!({
         "largest": named.map(|it| tenant(it, &outcome.rows)).collect::<Vec<_>>(),
-        "others": one(|who| matches!(who, Who::Others(_))).map(|it| tenant(it, &outcome.rows)),
-        "without_tenant": one(|who| *who == Who::Nobody).map(|it| tenant(it, &outcome.rows)),
+        "others": one(|who| matches!(who, TenantGroup::Others(_))).map(|it| tenant(it, &outcome.rows)),
+        "without_tenant": one(|who| *who == TenantGroup::NoTenant).map(|it| tenant(it, &outcome.rows)),
     })
 }
 
@@ -35,20 +35,20 @@ fn tenant(tenant: &Tenant, rows: &[Row]) -> Value {
         })
     };
     let all = tenant.rows.first().copied().unwrap_or_default();
-    let mut told = json!({
+    let mut fields = json!({
         "requests": all.requests,
         "requested_bytes": all.bytes,
         "rows": rows.iter().zip(&tenant.rows).map(row).collect::<Vec<_>>(),
     });
     match &tenant.who {
-        Who::Named(name) => told["tenant"] = json!(**name),
-        Who::Others(count) => told["told_apart"] = json!(count),
-        Who::Nobody => {}
+        TenantGroup::Named(name) => fields["tenant"] = json!(**name),
+        TenantGroup::Others(count) => fields["told_apart"] = json!(count),
+        TenantGroup::NoTenant => {}
     }
-    told
+    fields
 }
 
-/// Each row of the tenants as CSV, in the columns of the others; the last one is the tenant.
+/// Appends a CSV row for each tenant and row of the results; the last column is the tenant.
 pub(super) fn csv(outcome: &Outcome, out: &mut String) {
     let ratio = |ratio: Option<f64>| ratio.map_or_else(String::new, |ratio| format!("{ratio:.6}"));
     for tenant in &outcome.tenants {
@@ -69,19 +69,19 @@ fn quoted(name: &str) -> String {
     }
 }
 
-fn label(who: &Who) -> String {
+fn label(who: &TenantGroup) -> String {
     match who {
-        Who::Named(name) => name.to_string(),
-        Who::Others(0) => "(others)".to_owned(),
-        Who::Others(count) => format!("({} others)", grouped(*count as u64)),
-        Who::Nobody => "(without one)".to_owned(),
+        TenantGroup::Named(name) => name.to_string(),
+        TenantGroup::Others(0) => "(others)".to_owned(),
+        TenantGroup::Others(count) => format!("({} others)", grouped(*count as u64)),
+        TenantGroup::NoTenant => "(no tenant)".to_owned(),
     }
 }
 
-/// Names are cut to this.
-const LONGEST_NAME: usize = 40;
+/// Longer names are truncated.
+const MAX_NAME_CHARS: usize = 40;
 
-/// A table a policy for people: tenants down, sizes across.
+/// Appends a table for each policy: tenants down, sizes across.
 pub(super) fn text(outcome: &Outcome, out: &mut String) {
     if outcome.tenants.is_empty() {
         return;
@@ -90,7 +90,7 @@ pub(super) fn text(outcome: &Outcome, out: &mut String) {
     for of_policy in outcome.rows.chunk_by(Row::has_policy_of) {
         let _ = writeln!(out, "\n{} by tenant: object hit ratio, byte hit ratio", of_policy[0].label());
         let sizes: String = of_policy.iter().map(|row| format!(" {:>19}", bytes(row.size_bytes))).collect();
-        let _ = writeln!(out, "  {:LONGEST_NAME$} {:>15}{sizes}", "", "requests");
+        let _ = writeln!(out, "  {:MAX_NAME_CHARS$} {:>15}{sizes}", "", "requests");
         for tenant in &outcome.tenants {
             let counts = &tenant.rows[first..first + of_policy.len()];
             let shown = |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), |it| format!("{it:.6}"));
@@ -98,8 +98,8 @@ pub(super) fn text(outcome: &Outcome, out: &mut String) {
                 format!(" {:>10} {:>8}", shown(it.object_hit_ratio()), shown(it.byte_hit_ratio()))
             };
             let cells: String = counts.iter().map(cell).collect();
-            let name: String = label(&tenant.who).chars().take(LONGEST_NAME).collect();
-            let _ = writeln!(out, "  {name:LONGEST_NAME$} {:>15}{cells}", grouped(counts[0].requests));
+            let name: String = label(&tenant.who).chars().take(MAX_NAME_CHARS).collect();
+            let _ = writeln!(out, "  {name:MAX_NAME_CHARS$} {:>15}{cells}", grouped(counts[0].requests));
         }
         first += of_policy.len();
     }

@@ -1,8 +1,8 @@
-//! What a photo cache is asked for, and how large the cache is: the generated workload, or a trace that was given.
+//! The workload of the photo cache studies and the size of the drive: generated, or a given trace.
 //!
-//! A trace has a drive that is as large beside its footprint as the generated workload's is beside what that run asks
-//! for, to the nearest power of two, and is asked as often a second. A drive has a least size ([`ssd::card`]): a trace of
-//! small objects has a larger cache than its share.
+//! With a trace, the ratio of drive capacity to footprint is that of the generated workload, to the nearest power of two, and
+//! the request rate is the same. A drive has a minimum size ([`ssd::card`]), so a trace of small objects gets a larger cache
+//! than its share.
 
 use ssd::Card;
 use ssd::card::MIN_SCALED_PAGES;
@@ -11,39 +11,38 @@ use workload::trace::{Accesses, Survey};
 
 use crate::study::{GivenTrace, Runner, StudyError};
 
-/// The card of the drive.
+/// Card of the drive.
 pub const CARD: &str = "photo";
-/// The drive, and blocks, are so much smaller than in production; photos are as large.
+/// Divisor of the drive and block size of production; photos keep their size.
 pub const SCALE: u32 = 32;
-/// A block, in production.
+/// Block size in production.
 pub const BLOCK_BYTES: u32 = 64 << 20;
 /// Requests of a run.
 const REQUESTS: u64 = 20_000_000;
-/// Requests before anything is measured. Caches have been filled fifteen times by then and more; the write amplification of
-/// RIPQ rises until about then.
+/// Warm-up requests. The caches are filled at least fifteen times by then, and the write amplification of RIPQ has stopped rising.
 const WARM_REQUESTS: u64 = 10_000_000;
-/// The most popular photos are more popular than by default: a cache of about a quarter of the size hits as often, and the
-/// drive is so much larger beside what is asked for.
+/// Makes the most popular photos more popular than the default, so that a cache of a quarter of the size has the same hit
+/// ratio, and the drive is larger relative to the workload.
 const ZIPF_SHIFT: f64 = 2e-7;
 
-/// A run's requests and its scale.
+/// Requests of a run and the scale of its drive.
 #[derive(Debug, Clone)]
 pub struct Demand {
-    /// The drive, and blocks, are so much smaller than in production.
+    /// Divisor of the drive and block size of production.
     pub(super) scale: u32,
-    /// Of the run.
+    /// Requests of the run.
     pub(super) requests: u64,
-    /// Those before anything is measured.
+    /// Requests of the warm-up.
     pub(super) warm_requests: u64,
     seed: u64,
     given: Option<GivenTrace>,
 }
 
 impl Demand {
-    /// What `runner`'s studies run on.
+    /// The workload of the runner's studies.
     ///
     /// # Errors
-    /// A trace whose objects all fit into the smallest drive.
+    /// All objects of the trace fit into the smallest drive.
     pub fn of(runner: &Runner) -> Result<Self, StudyError> {
         let seed = runner.seed;
         match &runner.given {
@@ -72,13 +71,13 @@ impl Demand {
         match drive_bytes < given.footprint_bytes {
             true => Ok(demand),
             false => Err(StudyError::Output(format!(
-                "{given}: all of it fits into a drive of {drive_bytes} bytes, the smallest that is modelled; there is \
+                "{given}: all objects fit into a drive of {drive_bytes} bytes, the smallest model, so there is \
                  nothing to measure"
             ))),
         }
     }
 
-    /// From the beginning.
+    /// Opens the requests from the start.
     pub(super) fn open(&self) -> Result<Box<dyn Accesses>, StudyError> {
         match &self.given {
             None => Ok(Box::new(generated(self.seed))),
@@ -86,8 +85,8 @@ impl Demand {
         }
     }
 
-    /// Whether an object that is larger than a block is put in as far as it goes, as are the few such photos of the
-    /// generated workload. Of a trace it stays out.
+    /// Whether an object larger than a block is truncated to the block, as for the few such photos of the generated workload.
+    /// Such objects of a trace are not cached.
     pub(super) fn cuts_large(&self) -> bool {
         self.given.is_none()
     }
@@ -96,14 +95,14 @@ impl Demand {
         BLOCK_BYTES / self.scale
     }
 
-    /// In words.
+    /// Description for the result.
     pub(super) fn note(&self) -> String {
         let Self { scale, requests, warm_requests, .. } = self;
         let block_kib = self.block_bytes() >> 10;
         let unit_kib = (512 << 10) / scale;
         match &self.given {
             None => format!(
-                "These runs use their own scale, 1/{scale}, whatever --scale says: blocks of {block_kib} KiB for 64 MiB, units of \
+                "These runs always use the scale 1/{scale} and ignore --scale: blocks of {block_kib} KiB for 64 MiB, units of \
                  {} MiB for 512 MiB, photos at full size. The workload is `trace generate cdn --requests {requests} --days 60 \
                  --zipf-shift 2e-7 --ageing-scale 8 --ageing-end 24`; 4000 requests a second, the first half to warm up.",
                 unit_kib >> 10
@@ -117,14 +116,15 @@ impl Demand {
     }
 }
 
-/// The scale at which a drive is to `footprint_bytes` what it is to `asked_for_bytes` at [`SCALE`], as a power of two.
+/// Scale, a power of two, at which the ratio of drive to footprint is the same as for a footprint of `asked_for_bytes` at
+/// [`SCALE`].
 fn scale_beside(footprint_bytes: u64, asked_for_bytes: u64) -> u32 {
     let times = asked_for_bytes as f64 / footprint_bytes as f64;
     let power = (times * f64::from(SCALE)).log2().round();
     2f64.powf(power.clamp(0.0, 31.0)) as u32
 }
 
-/// What the photo studies' caches are asked for: the workload of `trace generate cdn` for [`REQUESTS`], with [`ZIPF_SHIFT`].
+/// Workload of the photo studies: that of `trace generate cdn` for [`REQUESTS`], with [`ZIPF_SHIFT`].
 pub fn photo_workload() -> CdnConfig {
     CdnConfig { zipf_shift: ZIPF_SHIFT, ..CdnConfig::default().lasting(REQUESTS) }
 }
@@ -133,12 +133,10 @@ fn generated(seed: u64) -> Cdn {
     Cdn::new(&photo_workload(), seed)
 }
 
-/// What the objects of the first `requests` take together.
+/// Total size of the objects of the first `requests` requests.
 fn footprint_bytes(workload: &mut Cdn, requests: u64) -> u64 {
     let (mut survey, mut batch) = (Survey::default(), Vec::new());
-    while survey.requests() < requests
-        && workload.next_batch(&mut batch).expect("a generator has nothing to fail at")
-    {
+    while survey.requests() < requests && workload.next_batch(&mut batch).expect("a generator cannot fail") {
         batch.truncate((requests - survey.requests()) as usize);
         survey.add(&batch);
     }
@@ -150,14 +148,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trace_of_the_same_footprint_has_the_same_scale_and_a_quarter_of_it_a_quarter() {
+    fn scale_beside_is_inverse_to_footprint() {
         assert_eq!(scale_beside(10_000, 10_000), SCALE);
         assert_eq!(scale_beside(2_500, 10_000), SCALE * 4);
         assert_eq!(scale_beside(11_000_000, 10_000), 1, "never larger than the drive");
     }
 
     #[test]
-    fn the_note_tells_the_workload_as_the_command_line_makes_it() {
+    fn note_has_the_command_line_of_the_workload() {
         let CdnConfig { requests, span_seconds, zipf_shift, ageing, .. } = photo_workload();
         let flags = format!(
             "--requests {requests} --days {} --zipf-shift {zipf_shift:e} --ageing-scale {} --ageing-end {}`",
@@ -170,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_footprint_is_of_the_requests_that_are_made() {
+    fn footprint_covers_only_the_given_requests() {
         let config = CdnConfig { requests: 20_000, objects: 4_000, ..CdnConfig::default() };
         let some = footprint_bytes(&mut Cdn::new(&config, 1), 100);
         let more = footprint_bytes(&mut Cdn::new(&config, 1), 10_000);

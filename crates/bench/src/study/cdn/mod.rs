@@ -1,7 +1,7 @@
-//! The article's figures: McDipper, BlockCache and RIPQ on one workload, one drive, one load.
+//! Figures of the photo CDN article: McDipper, BlockCache and RIPQ with one workload, drive and load.
 //!
-//! Zhou, Tang, Huang, Lloyd: "The Evolution of Advanced Caching in the Facebook CDN", 2016. Nothing is tuned for a figure:
-//! all of them show the same runs of [`PhotoCache`]. What needs no drive is in [`sizes`].
+//! Zhou, Tang, Huang, Lloyd: "The Evolution of Advanced Caching in the Facebook CDN", 2016. All figures show the same runs of
+//! [`PhotoCache`]; no parameter is tuned for a figure. The simulations without a drive are in [`sizes`].
 
 mod demand;
 mod photo_cache;
@@ -14,7 +14,7 @@ pub use photo_cache::{Measured as PhotoMeasured, PhotoCache};
 
 use super::{Chart, Line, Outcome, Point, Runner, StudyError};
 
-/// Figure 1: hit ratio against write amplification of three generations.
+/// Figure 1: hit ratio against write amplification of the three policies.
 pub(super) fn fig1(runner: &Runner) -> Result<Outcome, StudyError> {
     let [fifo, blocks, items] =
         runner.photos(&[PhotoCache::mcdipper(), PhotoCache::blockcache(), PhotoCache::ripq()])?;
@@ -44,7 +44,7 @@ pub(super) fn fig1(runner: &Runner) -> Result<Outcome, StudyError> {
     Ok(Outcome { points, charts: vec![chart], notes: vec![runner.demand()?.note()] })
 }
 
-/// Figure 8: from BlockCache to RIPQ, hit ratio and reads of the backend.
+/// Figure 8: hit ratio and backend reads of BlockCache and RIPQ.
 pub(super) fn fig8(runner: &Runner) -> Result<Outcome, StudyError> {
     let [blocks, items] = runner.photos(&[PhotoCache::blockcache(), PhotoCache::ripq()])?;
     let reads = |it: &PhotoMeasured| 1.0 - it.hit_ratio;
@@ -58,7 +58,7 @@ pub(super) fn fig8(runner: &Runner) -> Result<Outcome, StudyError> {
     Ok(Outcome { points, charts: Vec::new(), notes: vec![runner.demand()?.note()] })
 }
 
-/// The article: 3 to 5 points.
+/// The article gives 3 to 5 points.
 fn over_blocks(blocks: &PhotoMeasured, items: &PhotoMeasured) -> Point {
     let gain = 100.0 * (items.hit_ratio - blocks.hit_ratio);
     Point::within("RIPQ - BlockCache", 4.0, gain, (3.0, 5.0)).in_unit("points")
@@ -82,7 +82,7 @@ pub(super) fn fig9(runner: &Runner) -> Result<Outcome, StudyError> {
     Ok(Outcome { points, charts: Vec::new(), notes: vec![runner.demand()?.note(), drive] })
 }
 
-/// Figure 10: the 95th percentile of reading a photo from flash.
+/// Figure 10: 95th percentile latency of reading a photo from flash.
 pub(super) fn fig10(runner: &Runner) -> Result<Outcome, StudyError> {
     let caches = [PhotoCache::blockcache(), PhotoCache::ripq_plain(), PhotoCache::ripq()];
     let [blocks, plain, items] = runner.photos(&caches)?;
@@ -102,7 +102,7 @@ pub(super) fn fig10(runner: &Runner) -> Result<Outcome, StudyError> {
     Ok(Outcome { points, charts: Vec::new(), notes: vec![runner.demand()?.note()] })
 }
 
-/// What nobody has measured: RIPQ's insertion points with placement handles.
+/// RIPQ's insertion points with placement handles, for which there is no published value.
 pub(super) fn placement(runner: &Runner) -> Result<Outcome, StudyError> {
     let [mixed, placed] = runner.photos(&[PhotoCache::ripq(), PhotoCache::ripq_placed()])?;
     let us = |ns: u64| ns as f64 / 1000.0;

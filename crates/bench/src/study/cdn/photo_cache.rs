@@ -1,8 +1,7 @@
-//! One run of a photo cache: a region store alone on a model drive, asked as a photo CDN asks.
+//! One run of a photo cache: a region store on a model drive, under the load of a photo CDN.
 //!
-//! Requests come when they come, whether or not the drive is ready (an open loop). A photo that is not there is put in
-//! by somebody else, so that its reader's wait does not hold up the next one. Only photos read from flash count as hits
-//! served by it; what waits to be put in is a miss.
+//! Requests arrive in an open loop. A missing photo is inserted by a separate task, so that the next read does not wait for it.
+//! Only photos read from flash count as hits; a photo that waits to be inserted is a miss.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -26,43 +25,43 @@ use crate::run::latency::Histogram;
 use crate::run::stop::Stop;
 use crate::study::StudyError;
 
-/// Requests a second.
+/// Request rate per second.
 const REQUESTS_PER_SECOND: u64 = 4_000;
-/// Who reads; so many reads may be under way.
+/// Number of reader tasks, and so the maximum reads in flight.
 const READERS: usize = 64;
-/// Photos that may wait to be put in; those that come on top are not put in.
-const MOST_WAITING: usize = 512;
+/// Maximum number of photos that wait to be inserted; further ones are not inserted.
+const MAX_WAITING: usize = 512;
 const WRITERS: usize = 8;
 
-/// What a run is made of.
+/// Settings of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PhotoCache {
     /// The region policy.
     pub order: OrderConfig,
-    /// Whether each insertion point writes with a placement handle of its own.
+    /// Whether each insertion point has its own placement handle.
     pub placement: bool,
-    /// Pieces of a block that go to the drive at once; 0 is all of them.
+    /// Maximum concurrent transfers of a block; 0 is all.
     pub transfers_at_once: u32,
 }
 
-/// What came of it, between warm and the end.
+/// Results of a run after the warm-up.
 #[derive(Debug, Clone)]
 pub struct Measured {
-    /// Share of the requests.
+    /// Hits per request.
     pub hit_ratio: f64,
-    /// Share of the bytes asked for.
+    /// Bytes of hits per byte requested.
     pub byte_hit_ratio: f64,
-    /// Bytes written to the drive for each that was put in.
+    /// Bytes written to the drive per byte inserted.
     pub alwa: f64,
-    /// Bytes that the drive's medium wrote for each that it was given.
+    /// Media writes per host write of the drive.
     pub dlwa: f64,
-    /// Time to read a photo from flash, nanoseconds.
+    /// Median time to read a photo from flash.
     pub hit_p50_ns: u64,
-    /// The same, 95th percentile.
+    /// 95th percentile.
     pub hit_p95_ns: u64,
-    /// The same, 99th percentile.
+    /// 99th percentile.
     pub hit_p99_ns: u64,
-    /// Photos that were not put in because too many waited, share of the misses.
+    /// Photos not inserted because too many waited, as a share of the misses.
     pub unfilled: f64,
 }
 
@@ -87,11 +86,11 @@ impl PhotoCache {
         Self {
             order: OrderConfig::Ripq(RipqConfig::new(SLRU)),
             placement: false,
-            transfers_at_once: CHUNKS_AT_ONCE,
+            transfers_at_once: CONCURRENT_CHUNKS,
         }
     }
 
-    /// The same, whose insertion points have placement handles.
+    /// RIPQ whose insertion points have placement handles.
     pub fn ripq_placed() -> Self {
         Self { placement: true, ..Self::ripq() }
     }
@@ -103,17 +102,17 @@ impl PhotoCache {
             clean_regions: 2,
             write_whole: true,
             transfers_at_once: self.transfers_at_once,
-            max_write_bytes: (block_bytes / CHUNKS).max(LEAST_CHUNK_BYTES),
+            max_write_bytes: (block_bytes / CHUNKS).max(MIN_CHUNK_BYTES),
             ..RegionConfig::new(capacity_bytes / u64::from(block_bytes) * u64::from(block_bytes))
         };
         config.buffers = config.points() as u32 + 4;
         config
     }
 
-    /// Runs it; `advance` is told what share of it is done.
+    /// Runs it. `advance` receives the completed share.
     ///
     /// # Errors
-    /// A run that cannot be, or that was interrupted.
+    /// The run failed or was stopped.
     pub fn run(
         &self,
         demand: &Demand,
@@ -146,24 +145,24 @@ impl PhotoCache {
             }
             advance(begun as f64 / demand.requests as f64);
         }
-        let warm = warm.expect("a run is longer than its warming up");
+        let warm = warm.expect("a run is longer than its warm-up");
         Ok(service.moment(&drive).since(&warm, page_bytes))
     }
 }
 
 const SLRU: Caching = Caching::Slru { segments: 4 };
-/// Pieces that a block is written in: of 64 MiB, a mebibyte each.
+/// Transfers per block: 1 MiB each for a block of 64 MiB.
 const CHUNKS: u32 = 64;
-/// A block of the drive, which nothing smaller is written than.
-const LEAST_CHUNK_BYTES: u32 = 4096;
-/// Pieces at once where reads are to come in between.
-const CHUNKS_AT_ONCE: u32 = 2;
-/// Virtual time between two looks.
+/// Block size of the drive, the minimum write.
+const MIN_CHUNK_BYTES: u32 = 4096;
+/// Concurrent transfers in the policies that give priority to reads.
+const CONCURRENT_CHUNKS: u32 = 2;
+/// Virtual time between two checks for the end.
 const SLICE_NS: u64 = 1_000_000_000;
 
-/// How the drive collects: old units first, as far as they gain something. A greedy one fills its spare space with the few
-/// dead blocks of its oldest units: it then moves as much under RIPQ as under BlockCache, which no drive of the article
-/// can have done. Under random overwrites of blocks of 64 MiB the two are alike (4.3 here and 3.65).
+/// Garbage collection of the drive by cost-benefit. A greedy collector fills the spare space with the few dead blocks of the
+/// oldest units and then relocates as much under RIPQ as under BlockCache, which contradicts the article's measurements. Under
+/// random overwrites of 64 MiB blocks both give a similar write amplification (4.3 here, 3.65 greedy).
 pub(super) const UPKEEP: Upkeep =
     Upkeep { victims: VictimPolicy::CostBenefit, levelling: Levelling::Dynamic, seed: 1 };
 
@@ -177,7 +176,7 @@ fn drive(world: &World, placement: bool, scale: u32, seed: u64) -> Result<(SsdDe
     Ok((drive, card.space.page_bytes))
 }
 
-/// The cache and those who ask it.
+/// The cache and its clients.
 struct Service {
     store: RegionStore,
     world: World,
@@ -185,9 +184,9 @@ struct Service {
     waiting: RefCell<VecDeque<Access>>,
     arrived: Event,
     counts: RefCell<Counts>,
-    /// What every photo is. Zeros, which the model drive need not keep.
+    /// Content of every photo: zeros, which the model drive does not store.
     content: Vec<u8>,
-    /// Of the run.
+    /// Requests of the run.
     total: u64,
     cuts_large: bool,
 }
@@ -196,7 +195,7 @@ struct Requests {
     source: Box<dyn Accesses>,
     batch: Vec<Access>,
     next: usize,
-    /// What ended them early.
+    /// The first error.
     failure: Option<StudyError>,
 }
 
@@ -205,7 +204,9 @@ impl Requests {
         while self.next == self.batch.len() {
             self.next = 0;
             if !self.source.next_batch(&mut self.batch).map_err(crate::trace::Error::from)? {
-                return Err(StudyError::Output("the trace has become shorter".to_owned()));
+                return Err(StudyError::Output(
+                    "the trace is shorter than when it was first read".to_owned(),
+                ));
             }
         }
         self.next += 1;
@@ -243,23 +244,24 @@ impl Service {
     fn spawn(self: &Rc<Self>, simulation: &Simulation) {
         for _ in 0..READERS {
             let service = Rc::clone(self);
-            drop(simulation.spawn(async move { service.read_on().await }));
+            drop(simulation.spawn(async move { service.run_reader().await }));
         }
         for _ in 0..WRITERS {
             let service = Rc::clone(self);
-            drop(simulation.spawn(async move { service.fill_on().await }));
+            drop(simulation.spawn(async move { service.run_writer().await }));
         }
-        // One: blocks that are flushed side by side share the drive's units, and RIPQ's write amplification is 1.29 for 1.27.
+        // A single task: concurrent flushes of blocks would share the drive's units and raise RIPQ's write amplification from
+        // 1.27 to 1.29.
         let service = Rc::clone(self);
-        drop(simulation.spawn(async move { service.step_on().await }));
+        drop(simulation.spawn(async move { service.run_store().await }));
     }
 
     fn is_done(&self) -> bool {
         self.counts.borrow().ended == self.total
     }
 
-    /// Reads one photo after the other, each not before its time.
-    async fn read_on(&self) {
+    /// Reads one photo after another, each not before its due time.
+    async fn run_reader(&self) {
         while let Some((number, access)) = self.next_request() {
             let due_ns = number * (1_000_000_000 / REQUESTS_PER_SECOND);
             self.world.sleep(due_ns.saturating_sub(self.world.monotonic_ns())).await;
@@ -269,7 +271,7 @@ impl Service {
         }
     }
 
-    /// The next request and its number. What is removed on the way to it is no request.
+    /// The next request and its number. Removals are applied and not counted.
     fn next_request(&self) -> Option<(u64, Access)> {
         let mut counts = self.counts.borrow_mut();
         let mut requests = self.requests.borrow_mut();
@@ -299,7 +301,7 @@ impl Service {
             return;
         }
         let mut waiting = self.waiting.borrow_mut();
-        if waiting.len() == MOST_WAITING {
+        if waiting.len() == MAX_WAITING {
             counts.unfilled += 1;
         } else {
             waiting.push_back(*access);
@@ -307,8 +309,8 @@ impl Service {
         }
     }
 
-    /// Puts photos in.
-    async fn fill_on(&self) {
+    /// Inserts photos.
+    async fn run_writer(&self) {
         loop {
             let arrived = self.arrived.listen();
             let next = self.waiting.borrow_mut().pop_front();
@@ -328,7 +330,7 @@ impl Service {
         }
         let value = &[&self.content[..bytes]];
         let item = FlashItem { key: &key, hash: KeyHash::of(&key), value, expiry_seconds: 0, tag: 0 };
-        // Asked for twice while it waited.
+        // The photo was inserted while this request waited.
         if self.store.may_contain(item.hash) {
             return;
         }
@@ -341,11 +343,11 @@ impl Service {
         }
     }
 
-    async fn step_on(&self) {
+    async fn run_store(&self) {
         loop {
             self.store.wait_work().await;
             if self.store.step(Waiting::Task).await == Progress::Idle {
-                // Nothing that could be begun yet; what comes next wakes us.
+                // No work can start yet; the next event wakes the task.
                 self.world.sleep(IDLE_NS).await;
             }
         }
@@ -356,10 +358,10 @@ impl Service {
     }
 }
 
-/// What is waited where there was work that could not be begun.
+/// Time to wait if no work can start.
 const IDLE_NS: u64 = 10_000;
 
-/// Everything that is counted, at a moment.
+/// All counters at one time.
 struct Moment {
     counts: Counts,
     store: RegionStats,

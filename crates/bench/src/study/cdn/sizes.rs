@@ -1,10 +1,9 @@
-//! Caching policies on a photo CDN's workload: figure 2 of "The Evolution of Advanced Caching in the Facebook CDN" (Facebook
-//! Research, 2016; measured first in "An analysis of Facebook photo caching", SOSP'13), and what RIPQ's insertion
-//! points cost (part III there; "RIPQ", FAST'15).
+//! Hit ratios of caching policies for a photo CDN: figure 2 of "The Evolution of Advanced Caching in the Facebook CDN"
+//! (Facebook Research, 2016; first measured in "An analysis of Facebook photo caching", SOSP'13), and the loss by RIPQ's
+//! insertion points (part III there; "RIPQ", FAST'15).
 //!
-//! Simulated, object by object, over the generated workload that all figures of the photo CDN share, at its own scale:
-//! 1/128 of a cache and a block of 64 MiB, whatever `--scale` is for drives. On a trace that was given, caches and blocks are
-//! as large beside its footprint as they are beside that workload's.
+//! Simulates every object of the generated workload that all photo CDN figures share, at its own scale: 1/128 of a cache and of
+//! a block of 64 MiB, independent of `--scale`. With a given trace, cache and block sizes have the same ratio to its footprint.
 
 use workload::generate::cdn::{Cdn, CdnConfig, EDGE_CACHE_BYTES, FOOTPRINT_BYTES, ORIGIN_CACHE_BYTES};
 use workload::trace::Accesses;
@@ -14,29 +13,29 @@ use crate::simulate::{self, FlashSettings, Plan, RuleBook, Settings, SimulateErr
 
 /// 64 MiB at the workload's scale.
 const BLOCK_BYTES: u64 = 512 << 10;
-/// What caches warm up by, a share of the requests: as the workload was calibrated.
+/// Warm-up, a share of the requests, with which the workload was calibrated.
 const WARMUP: f64 = 0.25;
-/// Sizes of a cache, times what was used in production.
+/// Cache sizes, relative to production.
 const SIZES: [f64; 5] = [0.5, 1.0, 2.0, 3.0, 4.0];
-/// Insertion points that are tried.
-const POINTS_AT_MOST: usize = 16;
-/// What eight insertion points cost at most, points of hit ratio: half of one. They may gain: what was hit is written again
-/// at its section's head, which is a little higher than where exactly it belongs.
+/// Maximum number of insertion points.
+const MAX_POINTS: usize = 16;
+/// Accepted loss of eight insertion points: half a point of hit ratio. A gain is possible, because an item that was hit is
+/// reinserted at the head of its section, slightly above its exact position.
 const HALF_A_POINT: (f64, f64) = (-0.5, 1.0);
 
-/// What production had, in proportion to what is asked for.
+/// Sizes of production, scaled to the workload.
 struct Caches {
     origin_bytes: u64,
     edge_bytes: u64,
     block_bytes: u64,
 }
 
-/// A block of the simulated regions is within these.
+/// Limits of the block size.
 const BLOCKS_BYTES: (u64, u64) = (1 << 10, 64 << 20);
-/// The blocks of the generated workload hold twenty.
+/// Blocks of the generated workload hold twenty objects.
 const FEW_OBJECTS: u64 = 8;
-/// A smaller Origin cache has no room for the regions that a queue of [`POINTS_AT_MOST`] takes.
-const LEAST_ORIGIN_BYTES: u64 = 2 * 20 * BLOCKS_BYTES.0;
+/// Minimum size of the Origin cache: a smaller one cannot have the regions for [`MAX_POINTS`] insertion points.
+const MIN_ORIGIN_BYTES: u64 = 2 * 20 * BLOCKS_BYTES.0;
 
 impl Caches {
     fn of(runner: &Runner) -> Result<Self, StudyError> {
@@ -49,10 +48,10 @@ impl Caches {
         };
         let share = given.footprint_bytes as f64 / FOOTPRINT_BYTES as f64;
         let of = |bytes: u64| (bytes as f64 * share) as u64;
-        if of(ORIGIN_CACHE_BYTES) < LEAST_ORIGIN_BYTES {
-            let least = LEAST_ORIGIN_BYTES * (FOOTPRINT_BYTES / ORIGIN_CACHE_BYTES);
+        if of(ORIGIN_CACHE_BYTES) < MIN_ORIGIN_BYTES {
+            let least = MIN_ORIGIN_BYTES * (FOOTPRINT_BYTES / ORIGIN_CACHE_BYTES);
             return Err(StudyError::Output(format!(
-                "{given}: caches in proportion would hold next to nothing; a footprint of {least} bytes is the least"
+                "{given}: caches in proportion would be too small; the trace needs a footprint of at least {least} bytes"
             )));
         }
         Ok(Self {
@@ -62,12 +61,12 @@ impl Caches {
         })
     }
 
-    /// In words.
+    /// Notes for the result.
     fn notes(&self, runner: &Runner) -> Vec<String> {
         let few = runner.given.as_ref().filter(|given| self.block_bytes < FEW_OBJECTS * given.mean_bytes);
         let warning = few.map(|given| {
             format!(
-                "Blocks hold fewer than {FEW_OBJECTS} objects ({} bytes on average): RIPQ is below exact because of that, and not \
+                "Blocks hold fewer than {FEW_OBJECTS} objects ({} bytes on average): RIPQ has a lower hit ratio than the exact policy because of that, and not \
                  because of its insertion points. A trace with a larger footprint has larger blocks.",
                 given.mean_bytes
             )
@@ -91,7 +90,7 @@ impl Caches {
     }
 }
 
-/// Hit ratios in percent by policy, of each size.
+/// Hit ratios in percent, by policy and size.
 struct HitRatios {
     policies: Vec<String>,
     rows: Vec<Vec<f64>>,
@@ -139,7 +138,7 @@ fn simulated(
         return Err(StudyError::Interrupted);
     }
     let percent = |row: &simulate::Row| row.object_hit_ratio().unwrap_or(0.0) * 100.0;
-    // Of a tiny trace two sizes may be the same bytes, which are simulated once.
+    // With a tiny trace, two sizes may be equal and are simulated once.
     let at = |policy: &str, size: Size| {
         let mut rows = outcome.rows.iter();
         rows.find(|row| row.asked == policy && Size::Bytes(row.size_bytes) == size).map_or(0.0, percent)
@@ -149,7 +148,8 @@ fn simulated(
     Ok(HitRatios { policies, rows })
 }
 
-/// Figure 2: Clairvoyant, S4LRU, LRU and FIFO over sizes of the Origin cache; RIPQ beside the two it approximates.
+/// Figure 2: hit ratio of Clairvoyant, S4LRU, LRU and FIFO over sizes of the Origin cache, and of RIPQ next to the policies
+/// that it approximates.
 pub(in crate::study) fn fig2(runner: &Runner) -> Result<Outcome, StudyError> {
     let policies = ["clairvoyant", "slru4", "lru", "fifo", "gdsf", "ripq8", "ripq8-gdsf"];
     let caches = Caches::of(runner)?;
@@ -170,7 +170,7 @@ pub(in crate::study) fn fig2(runner: &Runner) -> Result<Outcome, StudyError> {
     shown("edge, FIFO at 3x", 68.5, edge.of("fifo")[3]);
     shown("edge, S4LRU at 1x", 67.7, edge.of("slru4")[1]);
     shown("edge, S4LRU at 2x", 72.0, edge.of("slru4")[2]);
-    // What advanced algorithms gained, in the text beside the figure.
+    // The gain of advanced algorithms, from the text near the figure.
     let gain = origin.of("slru4")[1] - origin.of("fifo")[1];
     points.push(accepted("origin, S4LRU over FIFO at 1x", gain, (8.0, 21.0)));
     for (exact, ripq) in [("slru4", "ripq8"), ("gdsf", "ripq8-gdsf")] {
@@ -204,9 +204,9 @@ pub(in crate::study) fn fig2(runner: &Runner) -> Result<Outcome, StudyError> {
     Ok(Outcome { points, charts: vec![chart], notes: caches.notes(runner) })
 }
 
-/// What is lost with few insertion points, and how near eight are to many.
+/// Hit ratio over the number of insertion points, compared with the exact policy.
 pub(in crate::study) fn insertion_points(runner: &Runner) -> Result<Outcome, StudyError> {
-    let count = POINTS_AT_MOST;
+    let count = MAX_POINTS;
     let mut policies = vec!["slru4".to_owned(), "gdsf".to_owned()];
     policies.extend((1..=count).map(|points| format!("ripq{points}")));
     policies.extend((1..=count).map(|points| format!("ripq{points}-gdsf")));

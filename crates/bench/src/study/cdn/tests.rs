@@ -1,4 +1,4 @@
-//! What a drive makes of regions, without time.
+//! Tests of the write amplification of region stores, without a timing model.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::demand::CARD;
 const SCALE: u32 = 2048;
 const REGION_BYTES: u32 = (64 << 20) / SCALE;
 
-/// Write amplification of a drive that FIFO regions fill four times over, with items that leave holes at their ends.
+/// Write amplification of a drive that FIFO regions overwrite four times, with items that leave holes at the ends of regions.
 fn fifo_dlwa(write_whole: bool) -> f64 {
     let card = Card::load(CARD).unwrap().scaled(SCALE).unwrap();
     let drive =
@@ -25,7 +25,7 @@ fn fifo_dlwa(write_whole: bool) -> f64 {
     let store = RegionStore::create(Arc::clone(&drive) as _, clock, config, StoreId(1)).unwrap();
     let value = [7; 20_000];
     for key in 0..4 * capacity / 14_000 {
-        // Their sizes differ, so that holes do not lie in the same place each time.
+        // Varying sizes, so that the holes are not always at the same offset.
         let value = &value[..8000 + (KeyHash(key).remix() % 12_000) as usize];
         put(&store, &key.to_le_bytes(), value);
     }
@@ -44,8 +44,8 @@ fn put(store: &RegionStore, key: &[u8], value: &[u8]) {
 }
 
 #[test]
-fn fifo_regions_that_are_written_whole_leave_a_drive_nothing_to_move() {
+fn fifo_regions_written_whole_have_no_write_amplification() {
     assert!(fifo_dlwa(true) < 1.001);
-    // What an earlier filling left in the holes is live to the drive.
+    // Otherwise the holes keep data of earlier writes that is live to the drive.
     assert!(fifo_dlwa(false) > 1.05);
 }

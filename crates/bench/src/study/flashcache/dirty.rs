@@ -1,5 +1,5 @@
-//! "If the oldest entry is dirty, cache would schedule a background eviction of that entry": the percentage of dirty blocks
-//! that a set may have, against cleaning what is next to leave; and what it is worth to clean neighbours together.
+//! "If the oldest entry is dirty, cache would schedule a background eviction of that entry": compares a threshold of dirty
+//! blocks per set with cleaning the next victims, and measures the gain of cleaning neighbours together.
 
 use block::sets::SetsConfig;
 

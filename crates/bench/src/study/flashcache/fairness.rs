@@ -1,22 +1,22 @@
-//! Several servers share a cache: one that turns busy gets its part of it, whoever had it before.
+//! Several servers share a cache: a server that becomes busy must get its share.
 //!
-//! At half time the busiest of the eight servers and the idlest change places. When the cache has been turned over three
-//! times since, it must hit as often as one that was empty at half time.
+//! Halfway through, the busiest and the idlest of the eight servers swap. After three turnovers of the cache, its hit rate must
+//! equal that of a cache that was empty at the swap.
 
 use super::super::experiment::StudyError;
 use super::super::{Outcome, Point, Runner};
-use super::{CACHE_BYTES, hits, mean, replay_made, v2, v3};
+use super::{CACHE_BYTES, hits, mean, replay_source, v2, v3};
 use crate::block::source::{BlockRequest, Innodb, InnodbConfig};
 use crate::block::{Source, Summary};
 
-/// Requests before the turn; between it and counting; counted.
+/// Requests before the swap, between the swap and counting, and counted.
 const PART: u64 = 1_000_000;
 const BLOCK_BYTES: u64 = 4096;
 
 pub(in super::super) fn run(runner: &Runner) -> Result<Outcome, StudyError> {
     let configs = [v2(), v3()];
-    let turned = replay_made(runner, &configs, |seed| requests(seed, true))?;
-    let fresh = replay_made(runner, &configs, |seed| requests(seed, false))?;
+    let turned = replay_source(runner, &configs, |seed| requests(seed, true))?;
+    let fresh = replay_source(runner, &configs, |seed| requests(seed, false))?;
     let mut points = Vec::new();
     for (place, name) in ["v2", "v3"].into_iter().enumerate() {
         let lost: Vec<f64> = turned[place]
@@ -28,7 +28,7 @@ pub(in super::super) fn run(runner: &Runner) -> Result<Outcome, StudyError> {
             .iter()
             .copied()
             .fold(0.0, |most: f64, lost| if lost.abs() > most.abs() { lost } else { most });
-        // As many requests come before counting as are counted.
+        // As many requests precede the counting as are counted.
         let least = turned[place].iter().map(turnovers).fold(f64::INFINITY, f64::min);
         points.extend([
             Point::shown(
@@ -49,18 +49,18 @@ pub(in super::super) fn run(runner: &Runner) -> Result<Outcome, StudyError> {
     Ok(Outcome { points, charts: Vec::new(), notes: vec![note] })
 }
 
-/// How often the cache took in as many blocks as it has, while counting.
+/// Blocks inserted while counting, relative to the size of the cache.
 fn turnovers(summary: &Summary) -> f64 {
     let it = &summary.counters;
     let missed = it.reads + it.writes - it.read_hits - it.write_hits;
     missed as f64 / (CACHE_BYTES / BLOCK_BYTES) as f64
 }
 
-/// All of them, or those after the turn: what counts is the same.
+/// All requests, or those after the swap; the counted ones are the same.
 fn requests(seed: u64, with_past: bool) -> Source {
     let past = if with_past { 0 } else { PART };
     let requests = made(seed, PART).skip(past as usize).take((3 * PART - past) as usize);
-    Source::made_up(requests, 2 * PART - past)
+    Source::generated(requests, 2 * PART - past)
 }
 
 fn made(seed: u64, turn_at: u64) -> impl Iterator<Item = BlockRequest> + Send {
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_turn_changes_what_comes_after_it_and_nothing_before() {
+    fn turn_changes_only_later_requests() {
         let turned: Vec<_> = made(1, 300).take(600).collect();
         let never: Vec<_> = made(1, 1000).take(600).collect();
         assert_eq!(turned[..300], never[..300]);

@@ -1,8 +1,8 @@
-//! "Flashcache at Facebook: From 2010 to 2013 and beyond" (Mituzas, 2013), claim by claim, on the core of the block cache.
+//! "Flashcache at Facebook: From 2010 to 2013 and beyond" (Mituzas, 2013): each claim measured on the core of the block cache.
 //!
-//! One workload, eight MySQL servers on one volume ([`InnodbConfig::default`]), one cache of a sixteenth of it, five seeds.
-//! The workload was chosen once so that the settings of Flashcache 2 come to the article's 60 %, and then left alone: a
-//! figure changes only what its axes show. The cache is full size whatever the scale of the other studies.
+//! All studies use one workload, eight MySQL servers on one volume ([`InnodbConfig::default`]), a cache of 1/16 of the volume,
+//! and five seeds. The workload was calibrated once so that the settings of Flashcache 2 give the article's 60 % hit rate; a
+//! study changes only the parameters on its axes. The cache has full size, independent of `--scale`.
 
 pub(super) mod dirty;
 pub(super) mod fairness;
@@ -20,20 +20,20 @@ use super::runner::Runner;
 use crate::block::source::InnodbConfig;
 use crate::block::{DiskModel, ReplayError, Source, Summary, side_by_side};
 
-/// A sixteenth of the volume.
+/// 1/16 of the volume.
 const CACHE_BYTES: u64 = 768 << 20;
-/// Operations of the servers, of which the first third warms up.
+/// Operations of the servers; the first third is the warm-up.
 const OPERATIONS: u64 = 5_000_000;
 const WARM_UP: u64 = OPERATIONS / 3;
-/// Seeds, from the runner's on.
+/// Number of seeds, starting at the runner's.
 const SEEDS: u64 = 5;
 
-/// Flashcache 2 as it shipped.
+/// The defaults of Flashcache 2.
 fn v2() -> SetsConfig {
     Preset::V2.config(CACHE_BYTES)
 }
 
-/// Flashcache 3 as it ran at Facebook: hashed runs of 256 KiB, and what was next to leave was cleaned. Our preset has neither.
+/// Flashcache 3 with Facebook's settings: hashed runs of 256 KiB, and cleaning of the next victims. Our preset has neither.
 fn v3() -> SetsConfig {
     let mut config = placed(ours(), Placement::Hashed { run_bytes: 256 << 10 });
     config.tuning.dirty_percent = 60;
@@ -41,13 +41,13 @@ fn v3() -> SetsConfig {
     config
 }
 
-/// What `block create` and `block replay` call v3.
+/// The preset `v3` of `block create` and `block replay`.
 fn ours() -> SetsConfig {
     Preset::V3.config(CACHE_BYTES)
 }
 
-/// The settings of version 3 at which the article's busiest systems come out best: smaller runs, and dirty blocks
-/// that may gather to four fifths of a set instead of being cleaned when they are next to leave.
+/// Settings of version 3 that match the article's busiest systems: smaller runs, and up to 80 % dirty blocks in a set instead
+/// of cleaning the next victims.
 fn busiest() -> SetsConfig {
     let mut config = placed(v3(), Placement::Hashed { run_bytes: 64 << 10 });
     config.tuning.dirty_percent = 80;
@@ -60,7 +60,7 @@ fn placed(mut config: SetsConfig, placement: Placement) -> SetsConfig {
     config
 }
 
-/// For each of `configs`, what it came to with each seed.
+/// Results for each of `configs` and each seed.
 fn replay(runner: &Runner, configs: &[SetsConfig]) -> Result<Vec<Vec<Summary>>, StudyError> {
     replay_workload(runner, InnodbConfig::default(), configs)
 }
@@ -80,8 +80,8 @@ fn replay_workload(
             return Ok(());
         }
         let mut source = Source::innodb(workload, seed, OPERATIONS, WARM_UP);
-        let told = |requests: u64| advance(requests as f64 / EXPECTED_REQUESTS);
-        let outcomes = side_by_side(&missing, DiskModel::default(), &mut source, &runner.stop, &told)?;
+        let report = |requests: u64| advance(requests as f64 / EXPECTED_REQUESTS);
+        let outcomes = side_by_side(&missing, DiskModel::default(), &mut source, &runner.stop, &report)?;
         for (config, outcome) in missing.iter().zip(outcomes) {
             runner.replayed.lock().insert(key(seed, config), outcome.summary);
         }
@@ -94,8 +94,8 @@ fn replay_workload(
         .collect())
 }
 
-/// For each of `configs`, what it came to with each seed under the requests that `made` makes of that.
-fn replay_made(
+/// Results for each of `configs` and each seed, with the requests of `made`.
+fn replay_source(
     runner: &Runner,
     configs: &[SetsConfig],
     made: impl Fn(u64) -> Source + Sync,
@@ -103,9 +103,9 @@ fn replay_made(
     let seeds: Vec<u64> = (runner.seed..runner.seed + SEEDS).collect();
     let by_seed = Mutex::new(vec![Vec::new(); seeds.len()]);
     runner.each(seeds.len(), |number, advance| {
-        let told = |requests: u64| advance(requests as f64 / EXPECTED_REQUESTS);
+        let report = |requests: u64| advance(requests as f64 / EXPECTED_REQUESTS);
         let mut source = made(seeds[number]);
-        let outcomes = side_by_side(configs, DiskModel::default(), &mut source, &runner.stop, &told)?;
+        let outcomes = side_by_side(configs, DiskModel::default(), &mut source, &runner.stop, &report)?;
         by_seed.lock()[number] = outcomes.into_iter().map(|outcome| outcome.summary).collect();
         Ok(())
     })?;
@@ -114,7 +114,7 @@ fn replay_made(
     Ok((0..configs.len()).map(of_config).collect())
 }
 
-/// For the bar alone: about what the servers ask of the volume.
+/// Approximate number of requests, only for the progress bar.
 const EXPECTED_REQUESTS: f64 = 3.5e6;
 
 impl From<ReplayError> for StudyError {
@@ -140,7 +140,7 @@ fn hits(summary: &Summary) -> f64 {
     summary.counters.hit_percent()
 }
 
-/// The workload in words, for every study's reader.
+/// Description of the workload for the results.
 fn note() -> String {
     format!(
         "eight MySQL servers on 12 GiB, {OPERATIONS} operations of which the first third warms up, 768 MiB of cache, seeds side by side; \

@@ -1,21 +1,21 @@
-//! "LRU-2Q ... mid-point insertion": what one program that reads everything once does to the cache of those that do not.
-//! Mid-point insertion is what the article's version 3 has against scans.
+//! "LRU-2Q ... mid-point insertion": the effect of a full scan on the hits of other clients. Mid-point insertion is version 3's
+//! protection against scans.
 //!
-//! Hot servers ask for a while, somebody reads four times the cache from end to end, and the servers go on with the very
-//! requests that they would have made without. Hits of the first hundred thousand of these are compared.
+//! The servers run for a while, a client reads four times the size of the cache sequentially, and the servers continue with the
+//! same requests as without the scan. The hits of the next 100,000 requests are compared.
 
 use block::sets::{SetPolicy, SetsConfig};
 use workload::block::BlockKind;
 
 use super::super::experiment::StudyError;
 use super::super::{Outcome, Point, Runner};
-use super::{CACHE_BYTES, hits, mean, replay_made, v3};
+use super::{CACHE_BYTES, hits, mean, replay_source, v3};
 use crate::block::source::{BlockRequest, Innodb, InnodbConfig};
 use crate::block::{Source, Summary};
 
 /// Requests of the servers before the scan.
 const WARM_UP: u64 = 2_000_000;
-/// Requests after it, of which hits are counted.
+/// Requests after the scan whose hits are counted.
 const COUNTED: u64 = 100_000;
 const SCAN_REQUEST_BYTES: u64 = 256 << 10;
 const SCAN_REQUESTS: u64 = 4 * CACHE_BYTES / SCAN_REQUEST_BYTES;
@@ -31,8 +31,8 @@ pub(in super::super) fn run(runner: &Runner) -> Result<Outcome, StudyError> {
     let two_queues = SetPolicy::Lru2q { hot_percent: 75, promote_hits: 2 };
     let configs =
         [of(two_queues, 0), of(SetPolicy::Lru, 0), of(SetPolicy::Fifo, 0), of(SetPolicy::Lru, 1 << 20)];
-    let before = replay_made(runner, &configs, |seed| requests(seed, 0))?;
-    let after = replay_made(runner, &configs, |seed| requests(seed, SCAN_REQUESTS))?;
+    let before = replay_source(runner, &configs, |seed| requests(seed, 0))?;
+    let after = replay_source(runner, &configs, |seed| requests(seed, SCAN_REQUESTS))?;
     let kept = |place: usize| -> Vec<f64> {
         let pairs = after[place].iter().zip(&before[place]);
         pairs.map(|(after, before): (&Summary, &Summary)| hits(after) / hits(before)).collect()
@@ -59,10 +59,10 @@ pub(in super::super) fn run(runner: &Runner) -> Result<Outcome, StudyError> {
 
 fn requests(seed: u64, scan_requests: u64) -> Source {
     let warm_up = WARM_UP + scan_requests;
-    Source::made_up(made(seed, WARM_UP, scan_requests).take((warm_up + COUNTED) as usize), warm_up)
+    Source::generated(made(seed, WARM_UP, scan_requests).take((warm_up + COUNTED) as usize), warm_up)
 }
 
-/// Requests of the servers, of which all but the first `warm_up` come after the scan.
+/// Requests of the servers, with a scan after the first `warm_up`.
 fn made(seed: u64, warm_up: u64, scan_requests: u64) -> impl Iterator<Item = BlockRequest> + Send {
     let steady =
         InnodbConfig { backup_pages_per_operation: 0.0, operations_per_drift: 0, ..InnodbConfig::default() };
@@ -92,13 +92,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn after_the_scan_comes_what_would_have_come_without() {
+    fn scan_does_not_change_the_requests_of_servers() {
         let with: Vec<_> = made(1, 300, 50).take(400).collect();
         let without: Vec<_> = made(1, 300, 0).take(350).collect();
         assert_eq!((&with[..300], &with[350..]), (&without[..300], &without[300..]));
         for (number, request) in with[300..350].iter().enumerate() {
             assert_eq!(request.first_byte, number as u64 * SCAN_REQUEST_BYTES);
-            assert_eq!(request.time_ns, with[299].time_ns, "time does not go back");
+            assert_eq!(request.time_ns, with[299].time_ns, "timestamps do not decrease");
         }
         assert_eq!(SCAN_REQUESTS * SCAN_REQUEST_BYTES, 4 * CACHE_BYTES);
     }

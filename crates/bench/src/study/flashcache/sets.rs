@@ -1,9 +1,9 @@
 //! "Before this change, 50% of the cache accounted for 80% of the disk operations. After this change, 50% of the cache
 //! accounted for 50% of the disk operations."
 //!
-//! The busier half of anything random is above 50 %: with a hundred runs on each set, some get more by chance, even where
-//! every block is as hot as any other (the control). A permutation deals every set the same number of runs, and what
-//! remains is heat.
+//! The busier half of random values is always above 50 %: with a hundred runs per set, some sets get more by chance, even if
+//! all blocks are equally hot (the control). A permutation gives every set the same number of runs, so that only the heat
+//! differs.
 
 use block::sets::{Placement, SetsConfig};
 
@@ -30,7 +30,7 @@ pub(in super::super) fn run(runner: &Runner) -> Result<Outcome, StudyError> {
     ];
     let found = replay(runner, &configs)?;
     let [linear, hashed, hashed_64, permuted, permuted_64, fifo_hashed] = &found[..] else {
-        unreachable!("as many as asked for")
+        unreachable!("one result for each config")
     };
     let mut points = Vec::new();
     for number in 0..linear.len() {
@@ -57,12 +57,12 @@ pub(in super::super) fn run(runner: &Runner) -> Result<Outcome, StudyError> {
         ("permuted, 64 KiB", permuted_64),
     ];
     let chart = distribution(named.map(|(name, summaries)| (name, &summaries[0])));
-    let balance = "50 % is approached, not reached: sorting sets by their work always finds a busier half, and hashing leaves \
-                   runs to chance. The permutation removes the chance";
+    let balance = "50 % is not reached: sorting sets by their work always gives a busier half, and hashing distributes \
+                   runs by chance. The permutation distributes them evenly";
     Ok(Outcome { points, charts: vec![chart], notes: vec![note(), balance.to_owned()] })
 }
 
-/// Every page as hot as any other: what the placement alone does.
+/// Control with equally hot pages, which shows the effect of the placement alone.
 fn control(runner: &Runner) -> Result<Vec<Point>, StudyError> {
     let even = InnodbConfig {
         fill: 1.0,
@@ -75,7 +75,7 @@ fn control(runner: &Runner) -> Result<Vec<Point>, StudyError> {
     };
     let configs = [placed(busiest(), HASHED_256K), busiest(), placed(busiest(), PERMUTED_64K)];
     let found = replay_workload(runner, even, &configs)?;
-    let [hashed, hashed_64, permuted_64] = &found[..] else { unreachable!("as many as asked for") };
+    let [hashed, hashed_64, permuted_64] = &found[..] else { unreachable!("one result for each config") };
     let mean = |summaries: &[Summary]| mean_of(summaries, busier);
     Ok(vec![
         Point::shown("even heat: hashed 256K, mean", None, mean(hashed)).in_unit("%"),

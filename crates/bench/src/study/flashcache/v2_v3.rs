@@ -8,7 +8,7 @@ use crate::block::Summary;
 
 pub(in super::super) fn run(runner: &Runner) -> Result<Outcome, StudyError> {
     let found = replay(runner, &[v2(), v3(), busiest(), ours()])?;
-    let [old, new, best, ours] = &found[..] else { unreachable!("as many as asked for") };
+    let [old, new, best, ours] = &found[..] else { unreachable!("one result for each config") };
     let ratios = |after: &[Summary], of: fn(&Summary) -> u64| -> Vec<f64> {
         after.iter().zip(old).map(|(after, before)| of(after) as f64 / of(before) as f64).collect()
     };
@@ -36,7 +36,7 @@ pub(in super::super) fn run(runner: &Runner) -> Result<Outcome, StudyError> {
         Point::within("busiest: disk writes, mean", 0.25, best_of(|it| it.disk.writes), (0.15, 0.25)),
         Point::shown("disk's time, v3 over v2, mean", None, mean(ratios(new, |it| it.disk.busy_ns))),
     ]);
-    // The article's claims hold for the settings that users get, too.
+    // The article's claims must also hold for our preset.
     let gains = ours.iter().zip(old).map(|(after, before)| hits(after) - hits(before));
     let ours_over_v2 = |of: fn(&Summary) -> u64| ratios(ours, of);
     let most_operations = ours_over_v2(|it| it.disk.operations()).into_iter().fold(0.0, f64::max);

@@ -117,7 +117,7 @@ fn a_file_of_something_else_is_refused_before_the_run_and_left_alone() {
     let precious = directory.path().join("precious.csv");
     std::fs::write(&precious, "key,op,size\n").unwrap();
     let results = directory.path().join("result.json");
-    let lost = "precious.csv is not an event file, and would be overwritten: name another file\n";
+    let lost = "precious.csv is not an event file and would be overwritten; use another file\n";
     let nowhere = directory.path().join("no/events.csv");
     for (events, words) in [
         (&precious, lost),
@@ -197,7 +197,7 @@ fn instances_have_a_file_each() {
     assert_eq!(output.status.code(), Some(2));
     assert!(
         err(&output).contains("instance 1: ")
-            && err(&output).ends_with("one.csv is also another instance's\n")
+            && err(&output).ends_with("one.csv is also the event file of another instance\n")
     );
     assert!(!one.exists());
     let (first, second) = (format!("[0].{}", set(&one)), format!("[1].{}", set(&other)));

@@ -278,7 +278,10 @@ fn what_validation_did_not_say_and_a_run_did() {
     ];
     for (flags, said) in [
         (&["--set", "cache_config.deviceEnableFDP=true"][..], "memory: no placement"),
-        (&["--scale", "1/1000000"], "--scale 1/1000000: nothing is left of cache_config.nvmCacheSizeMB"),
+        (
+            &["--scale", "1/1000000"],
+            "--scale 1/1000000: is too large a divisor for cache_config.nvmCacheSizeMB",
+        ),
         (&replay, "test_config.traceFileNames: "),
     ] {
         for validate in [&[][..], &["--validate"]] {

@@ -235,7 +235,7 @@ fn what_cannot_be_written_is_refused_before_anything_runs() {
 
     let one = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, format!("[{one}, {one}]")).unwrap();
-    refused(&file, &[], "[1].test_config.missTraceFile: is also another instance's");
+    refused(&file, &[], "[1].test_config.missTraceFile: is also the file of another instance");
     let apart = "[1].test_config.missTraceFile=second.csv";
     let result = run(&file, &[apart]);
     assert_eq!(result["totals"]["miss_trace"], Value::Null, "each has its own");

@@ -1,7 +1,7 @@
-//! Many simulations over one stream of batches, on several threads.
+//! Runs many simulations over one stream of batches, on several threads.
 //!
-//! The caller's thread reads; each worker owns some simulations and gets every batch, by reference. Nobody waits for another
-//! worker: a slow one falls behind by as many batches as its queue holds.
+//! The caller's thread reads. Each worker owns some simulations and receives every batch by reference. Workers do not wait for
+//! each other: a slow worker can fall behind by the length of its queue.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -14,34 +14,34 @@ use super::warmup::{Warmed, Warmup};
 use super::{Batch, Batches, Named, Plan, Row, SimulateError};
 use crate::run::stop::Stop;
 
-/// Batches that may wait for a worker.
+/// Batches that can wait for a worker.
 const QUEUE: usize = 2;
 
-/// Something that goes over the batches.
+/// Work over all batches.
 pub(crate) trait Work: Send {
-    /// What a request costs it, roughly and compared with others.
+    /// Relative cost of a request.
     fn cost(&self) -> u32;
 
-    /// Makes the batch's requests.
+    /// Processes the requests of a batch.
     fn run(&mut self, batch: &Batch);
 }
 
-/// A simulation in the crew.
-pub(super) struct Seat {
+/// A simulation and its warm-up and tally.
+pub(super) struct Task {
     policy: String,
     asked: String,
     size_bytes: u64,
     is_flash: bool,
-    /// What a request costs, roughly: see [`Named::cost`].
+    /// Relative cost of a request: see [`Named::cost`].
     cost: u32,
     simulator: Box<dyn Simulator>,
     warmed: Warmed,
     lifetimes: Lifetimes,
-    /// Where tenants are told apart.
+    /// Counts by tenant, if tenants are distinguished.
     tally: Option<Tally>,
 }
 
-impl Seat {
+impl Task {
     pub(super) fn new(named: &Named, size_bytes: u64, plan: &Plan) -> Self {
         let tally = match plan.warmup {
             Warmup::Accesses(accesses) if plan.tenants.is_some() => Some(Tally::new(accesses)),
@@ -50,7 +50,7 @@ impl Seat {
         Self { tally, ..Self::with(named.simulator(size_bytes, plan), named, size_bytes, plan.warmup) }
     }
 
-    /// The same with a simulator that somebody made otherwise.
+    /// Like [`Task::new`], with a given simulator.
     pub(super) fn with(
         simulator: Box<dyn Simulator>,
         named: &Named,
@@ -97,18 +97,18 @@ impl Seat {
     }
 }
 
-impl Work for Seat {
+impl Work for Task {
     fn cost(&self) -> u32 {
         self.cost
     }
 
     fn run(&mut self, batch: &Batch) {
-        let mut mortal;
-        let simulator: &mut dyn Simulator = if self.lifetimes.are_endless(batch) {
+        let mut expiring;
+        let simulator: &mut dyn Simulator = if self.lifetimes.have_no_ttl(batch) {
             self.simulator.as_mut()
         } else {
-            mortal = self.lifetimes.of(self.simulator.as_mut(), batch);
-            &mut mortal
+            expiring = self.lifetimes.of(self.simulator.as_mut(), batch);
+            &mut expiring
         };
         match &mut self.tally {
             None => self.warmed.run(simulator, batch),
@@ -117,15 +117,15 @@ impl Work for Seat {
     }
 }
 
-/// Runs all seats over all batches. They come back in their order.
+/// Runs all tasks over all batches and returns them in their order.
 pub(crate) fn run<W: Work>(
     source: &mut dyn Batches,
-    seats: Vec<W>,
+    tasks: Vec<W>,
     threads: usize,
     stop: &Stop,
     mut progress: impl FnMut(u64),
 ) -> Result<Vec<W>, SimulateError> {
-    let shares = shares(seats, threads);
+    let shares = shares(tasks, threads);
     std::thread::scope(|scope| {
         let (mut queues, mut workers) = (Vec::new(), Vec::new());
         for share in shares {
@@ -136,38 +136,38 @@ pub(crate) fn run<W: Work>(
         }
         let read = feed(source, &queues, stop, &mut progress);
         drop(queues);
-        let mut seats: Vec<(usize, W)> = Vec::new();
+        let mut tasks: Vec<(usize, W)> = Vec::new();
         for worker in workers {
-            seats.extend(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            tasks.extend(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
         read?;
-        seats.sort_by_key(|(number, _)| *number);
-        Ok(seats.into_iter().map(|(_, seat)| seat).collect())
+        tasks.sort_by_key(|(number, _)| *number);
+        Ok(tasks.into_iter().map(|(_, task)| task).collect())
     })
 }
 
-/// Divides the seats among threads, the most costly first, each to whoever has least to do so far.
-fn shares<W: Work>(seats: Vec<W>, threads: usize) -> Vec<Vec<(usize, W)>> {
+/// Divides the tasks among threads: the most expensive first, each to the thread with the lowest total cost.
+fn shares<W: Work>(tasks: Vec<W>, threads: usize) -> Vec<Vec<(usize, W)>> {
     let mut shares: Vec<(u32, Vec<(usize, W)>)> = Vec::new();
-    shares.resize_with(threads.clamp(1, seats.len().max(1)), Default::default);
-    let mut seats: Vec<(usize, W)> = seats.into_iter().enumerate().collect();
-    seats.sort_by_key(|(_, seat)| std::cmp::Reverse(seat.cost()));
-    for (number, seat) in seats {
+    shares.resize_with(threads.clamp(1, tasks.len().max(1)), Default::default);
+    let mut tasks: Vec<(usize, W)> = tasks.into_iter().enumerate().collect();
+    tasks.sort_by_key(|(_, task)| std::cmp::Reverse(task.cost()));
+    for (number, task) in tasks {
         let (cost, share) = shares.iter_mut().min_by_key(|(cost, _)| *cost).expect("there is a thread");
-        *cost += seat.cost();
-        share.push((number, seat));
+        *cost += task.cost();
+        share.push((number, task));
     }
     shares.into_iter().map(|(_, share)| share).collect()
 }
 
-fn work<W: Work>(mut seats: Vec<(usize, W)>, batches: Receiver<Arc<Batch>>) -> Vec<(usize, W)> {
+fn work<W: Work>(mut tasks: Vec<(usize, W)>, batches: Receiver<Arc<Batch>>) -> Vec<(usize, W)> {
     for batch in batches {
-        seats.iter_mut().for_each(|(_, seat)| seat.run(&batch));
+        tasks.iter_mut().for_each(|(_, task)| task.run(&batch));
     }
-    seats
+    tasks
 }
 
-/// Reads batches and hands each to all workers. Batches that all are done with are filled again.
+/// Reads batches and sends each to all workers. A batch that all workers have finished is reused.
 fn feed(
     source: &mut dyn Batches,
     queues: &[SyncSender<Arc<Batch>>],
@@ -179,14 +179,14 @@ fn feed(
     while !stop.is_set() {
         let free = used.iter().position(|batch| Arc::strong_count(batch) == 1);
         let mut batch = free.map_or_else(Arc::default, |place| used.swap_remove(place));
-        let filled = Arc::get_mut(&mut batch).expect("nobody else holds it");
+        let filled = Arc::get_mut(&mut batch).expect("the batch has no other reference");
         if !source.next(filled)? {
             break;
         }
         done += batch.accesses.len() as u64;
         for queue in queues {
             if queue.send(Arc::clone(&batch)).is_err() {
-                // A worker panicked; joining it tells.
+                // A worker panicked; its panic is propagated by the join.
                 return Ok(());
             }
         }
