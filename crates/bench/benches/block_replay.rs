@@ -1,6 +1,6 @@
-//! Blocks of a trace that a replay goes through in a second of CPU: `cargo bench -p flashwright-bench --bench block_replay`.
+//! Blocks of a trace replayed per second of CPU time: `cargo bench -p flashwright-bench --bench block_replay`.
 //!
-//! The requests are made before the clock starts, so that this is the cache's share: sets, policy, cleaning, and both disks.
+//! The requests are prepared before the clock starts, so that the cache alone is measured: sets, policy, cleaning, and both disks.
 #![allow(clippy::print_stdout, reason = "a benchmark tells what it measured")]
 #![allow(clippy::unwrap_used, reason = "in a benchmark, what cannot be unwrapped is the finding")]
 
@@ -32,7 +32,7 @@ fn main() {
     }
 }
 
-/// CPU of this process, user and system.
+/// CPU time of this process, user and system.
 fn cpu_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

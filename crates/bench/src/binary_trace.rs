@@ -128,7 +128,7 @@ fn replay(plan: &ReplayPlan, path: &Path) -> Result<(Replay, Vec<String>), Error
     }
     let once = ReplayConfig { repeat: false, passes: None, order: Order::Strict, ..open::replay(plan)? };
     let replay = Replay::new(once);
-    let columns = replay.check_beginnings()?;
+    let columns = replay.check_files()?;
     let warnings = columns.iter().flat_map(|(path, columns)| open::column_warnings(path, columns)).collect();
     Ok((replay, warnings))
 }

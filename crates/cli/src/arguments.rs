@@ -1,15 +1,14 @@
-//! Flags as scripts for CacheBench write them: `-progress 5`, `--timeout_seconds=3`, `--noreport_api_latency`.
+//! Accepts flags as CacheBench scripts write them: `-progress 5`, `--timeout_seconds=3`, `--noreport_api_latency`.
 
 use std::ffi::{OsStr, OsString};
 
-/// CacheBench's flags that are true or false.
+/// CacheBench's boolean flags.
 const SWITCHES: [&str; 1] = ["report-api-latency"];
-/// Its flags whose empty value is that of the flag left out.
+/// CacheBench's flags for which an empty value is the same as no flag.
 const OFF_IF_EMPTY: [&str; 2] = ["progress-stats-file", "report-ac-memory-usage-stats"];
 
-/// Turns a long flag with one dash into one with two, and `_` in its name into `-`, and writes true and false as such. Values, single letters and everything
-/// after `--` stay as they are. A negative number becomes one word with the flag before it, whose value it is: alone it
-/// would be taken for a flag, and nobody would say what is wrong with it.
+/// Converts a long flag with one dash to two dashes and `_` in its name to `-`, and normalises booleans. Values, single letters and
+/// everything after `--` are unchanged. A negative number is joined to the preceding flag: alone, clap would report it as an unknown flag.
 pub fn normalise(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut joined: Vec<OsString> = Vec::new();
     let mut rest_is_plain = false;
@@ -27,10 +26,10 @@ pub fn normalise(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     joined
 }
 
-/// Flags that name what is written.
+/// Flags that name output files.
 const OUTPUTS: [&str; 4] = ["--json", "--plot", "--intervals", "--progress-stats-file"];
 
-/// What was typed without what names its outputs, so that who does it again writes over nothing.
+/// The typed arguments without output files, so that repeating the command overwrites nothing.
 pub fn repeatable(arguments: impl Iterator<Item = OsString>) -> Vec<String> {
     let mut kept = Vec::new();
     let mut arguments = normalise(arguments).into_iter().skip(1);
@@ -50,13 +49,13 @@ fn is_negative(argument: &OsStr) -> bool {
     number.is_some_and(|number| number.starts_with(|letter: char| letter.is_ascii_digit() || letter == '.'))
 }
 
-/// A flag, and without a value so far.
+/// Whether this is a flag without a value, which the next argument can provide.
 fn takes_value(argument: &OsStr) -> bool {
     argument.to_str().is_some_and(|words| words.len() > 1 && words.starts_with('-') && !words.contains('='))
         && !is_negative(argument)
 }
 
-/// `--progress_stats_file=`, which says what leaving it out says.
+/// Whether this is a flag such as `--progress_stats_file=`, whose empty value disables it.
 fn is_off(argument: &OsStr) -> bool {
     let name = argument.to_str().and_then(|words| words.strip_prefix("--")?.strip_suffix('='));
     name.is_some_and(|name| OFF_IF_EMPTY.contains(&name))
@@ -79,10 +78,10 @@ fn spelled(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
         .collect()
 }
 
-/// Dashes that text processors make of `--`: em dash, en dash, horizontal bar.
+/// Dashes by which text processors replace `--`: em dash, en dash, horizontal bar.
 const TYPOGRAPHIC_DASHES: [char; 3] = ['\u{2014}', '\u{2013}', '\u{2015}'];
 
-/// `—progress_stats_file` as `progress_stats_file`: a guide copied from a web page has such flags.
+/// `progress_stats_file` for `—progress_stats_file`: flags copied from a web page look like this.
 fn after_typographic_dash(words: &str) -> Option<&str> {
     let name = words
         .strip_prefix(TYPOGRAPHIC_DASHES)?
@@ -119,8 +118,7 @@ fn flag(words: &str) -> Option<String> {
     })
 }
 
-/// A flag as gflags takes it: what is true or false may have `no` before its name, whatever its value then, and has more words for
-/// its values.
+/// A flag as gflags accepts it: a boolean can have the prefix `no`, which overrides its value, and several words for its values.
 fn switched<'a>(name: &'a str, value: Option<&'a str>) -> (&'a str, Option<&'a str>) {
     if let Some(switch) = name.strip_prefix("no").filter(|name| SWITCHES.contains(name)) {
         return (switch, Some("false"));
@@ -143,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_take_any_spelling_and_values_are_left_alone() {
+    fn flags_are_normalised_and_values_unchanged() {
         let typed = [
             "a_b",
             "-json_test_config",
@@ -186,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_that_are_true_or_false_take_the_words_of_gflags() {
+    fn boolean_flags_accept_the_values_of_gflags() {
         for (typed, read) in [
             ("--noreport_api_latency", "--report-api-latency=false"),
             ("-noreport-api-latency", "--report-api-latency=false"),
@@ -206,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_repeated_writes_over_nothing() {
+    fn repeatable_arguments_omit_output_files() {
         let typed = [
             "p",
             "bench",
@@ -224,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_with_an_em_dash_are_read_and_named() {
+    fn flags_with_an_em_dash_are_accepted_with_a_warning() {
         let typed =
             ["p", "bench", "\u{2014}progress_stats_file=/a_b", "\u{2013}quiet", "\u{2014}", "a\u{2014}b"];
         let read = normalise(typed.iter().map(OsString::from));
@@ -235,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_given_with_equals_keeps_its_underscores() {
+    fn value_after_equals_sign_keeps_underscores() {
         let typed = ["p", "--progress_stats_file=/a_b/c_d"].map(OsString::from);
         assert_eq!(normalise(typed.into_iter())[1], "--progress-stats-file=/a_b/c_d");
     }

@@ -1,5 +1,4 @@
-//! What `--help` shows at its end: command lines to begin with. A test parses each of them. Those of
-//! `simulate` follow its policies; the others are all of what follows the options.
+//! Example command lines at the end of `--help`. A test parses each of them. Those of `simulate` follow its policies.
 
 pub(crate) const BENCH: &str = "\
 Examples:

@@ -1,4 +1,4 @@
-//! What a command reads and writes: nothing that it reads, or that it has written, is written over.
+//! Checks that no output of a command overwrites its inputs or another output.
 
 use std::path::{Path, PathBuf};
 
@@ -6,33 +6,33 @@ use bench::file_id::is_same;
 
 use crate::output::check_writable;
 
-/// The files of a command, told before it begins.
+/// The files of a command, collected before it starts.
 #[derive(Default)]
 pub struct Files {
-    /// What they are to the user, and where.
+    /// Files to keep, with their role for the message.
     kept: Vec<(&'static str, PathBuf)>,
     written: Vec<PathBuf>,
 }
 
 impl Files {
-    /// Those of a command that reads `inputs`.
+    /// Starts with the inputs, which are kept.
     pub fn reading(inputs: &[PathBuf]) -> Self {
         Self::default().keeping("input", inputs.iter().cloned())
     }
 
-    /// Others that it does not write over.
+    /// Adds other files to keep.
     pub fn keeping(mut self, what: &'static str, paths: impl IntoIterator<Item = PathBuf>) -> Self {
         self.kept.extend(paths.into_iter().map(|path| (what, path)));
         self
     }
 
-    /// What it writes, as far as it was asked to.
+    /// Adds the requested outputs.
     pub fn writing<'a>(mut self, outputs: impl IntoIterator<Item = Option<&'a Path>>) -> Self {
         self.written.extend(outputs.into_iter().flatten().map(Path::to_owned));
         self
     }
 
-    /// Refuses an output that would be written over something else, by whatever paths.
+    /// Refuses an output that would overwrite another file of the command, also by another path.
     pub fn keep_apart(&self) -> Result<(), String> {
         for (number, output) in self.written.iter().enumerate() {
             let others = self.written[..number].iter().map(|path| ("output", path));
@@ -45,7 +45,7 @@ impl Files {
         Ok(())
     }
 
-    /// The same, and whether each output can be written: asked before a run of hours ends with one that cannot.
+    /// The same, and checks whether each output can be written, before a run of hours.
     pub fn check(&self) -> Result<(), String> {
         self.keep_apart()?;
         self.written.iter().try_for_each(|path| check_writable(path).map_err(|error| error.to_string()))

@@ -81,7 +81,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What was typed is no command: help was asked for, or something is wrong, which is one line as all errors are.
+/// Prints help, or a usage error as one line like all errors.
 fn not_run(answer: &clap::Error) -> ExitCode {
     let help = [
         ErrorKind::DisplayHelp,
@@ -94,12 +94,12 @@ fn not_run(answer: &clap::Error) -> ExitCode {
     output::usage_error(&one_line(&answer.to_string()))
 }
 
-/// Clap's words without its usage, which `--help` shows.
+/// Clap's message without its usage, which `--help` shows.
 fn one_line(words: &str) -> String {
     let words = words.strip_prefix("error: ").unwrap_or(words);
-    let said = words.split("\n\nUsage:").next().unwrap_or(words);
-    let said = said.split("\n\nFor more information").next().unwrap_or(said);
-    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let message = words.split("\n\nUsage:").next().unwrap_or(words);
+    let message = message.split("\n\nFor more information").next().unwrap_or(message);
+    let lines: Vec<&str> = message.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines.join(" ").replace(" tip: ", "; ")
 }
 
@@ -113,10 +113,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_command_has_examples_and_all_of_them_can_be_typed() {
+    fn every_command_has_examples_that_parse() {
         for command in Cli::command().get_subcommands() {
             let name = command.get_name();
-            let help = command.get_after_long_help().unwrap_or_else(|| panic!("{name} has none")).to_string();
+            let help =
+                command.get_after_long_help().unwrap_or_else(|| panic!("{name} has no examples")).to_string();
             let lines: Vec<&str> =
                 help.lines().filter_map(|line| line.trim().strip_prefix("flashwright ")).collect();
             assert!(!lines.is_empty(), "{name}");
@@ -129,26 +130,29 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_a_trace_that_is_faster_to_read_wrote_text() {
+    fn binary_trace_example_writes_a_binary_trace() {
         let mut lines =
             examples::TRACE.lines().filter_map(|line| line.trim().strip_prefix("flashwright trace convert "));
-        let out = lines.next().and_then(|line| line.split_whitespace().last()).expect("there is one");
+        let out = lines.next().and_then(|line| line.split_whitespace().last()).expect("there is an example");
         assert_eq!(Target::of_name(Path::new(out)), Some(Target::Binary));
     }
 
     #[test]
-    fn what_is_typed_wrong_is_told_in_one_line() {
-        let told = |typed: &str| {
+    fn usage_error_is_one_line() {
+        let error = |typed: &str| {
             let answer = Cli::try_parse_from(typed.split(' ')).expect_err(typed);
             one_line(&answer.to_string())
         };
         assert_eq!(
-            told("flashwright ssd run pm9d3 --scale 2/3"),
+            error("flashwright ssd run pm9d3 --scale 2/3"),
             "invalid value '2/3' for '--scale <1/N>': \"2/3\" is not a scale: write 1/64"
         );
-        assert_eq!(told("flashwright ssd run"), "the following required arguments were not provided: <CARD>");
         assert_eq!(
-            told("flashwright model life"),
+            error("flashwright ssd run"),
+            "the following required arguments were not provided: <CARD>"
+        );
+        assert_eq!(
+            error("flashwright model life"),
             "unrecognized subcommand 'life'; a similar subcommand exists: 'lifetime'"
         );
     }

@@ -1,4 +1,4 @@
-//! Where results and words go: what all commands share.
+//! Output of results and messages, shared by all commands.
 
 use std::fmt::Display;
 use std::io::{ErrorKind, Write};
@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 
 use crate::quantity;
 
-/// Exit codes: all went well; it ran and its checks failed; it was asked wrongly.
+/// Exit codes: success; ran, but checks failed; usage error.
 pub const PASSED: u8 = 0;
 pub const FAILED: u8 = 1;
 pub const USAGE: u8 = 2;
 
-/// Flags that every command has, under the usual heading whatever came before.
+/// Flags of every command, under the default heading.
 #[derive(Debug, Args)]
 #[command(next_help_heading = None::<&'static str>)]
 pub struct Common {
@@ -32,33 +32,33 @@ pub struct Common {
     pub quiet: bool,
 }
 
-/// What a command came to.
+/// The result of a command.
 pub struct Finding {
-    /// The result's own keys; the top level is added.
+    /// The command's own keys of the JSON result.
     pub result: Value,
-    /// For humans.
+    /// The result as text.
     pub text: String,
-    /// What failed; nothing where all is well.
+    /// Failed checks; empty on success.
     pub failures: Vec<String>,
 }
 
 impl Common {
-    /// Whether somebody asked for the result as JSON.
+    /// Whether a JSON result is requested.
     pub fn wants_json(&self) -> bool {
         self.json.is_some()
     }
 
-    /// The file that the result goes to, where it goes to one.
+    /// The result file, if there is one.
     pub fn result_file(&self) -> Option<&Path> {
         self.json.as_deref().filter(|file| *file != Path::new("-"))
     }
 
-    /// Whether the result can be written: asked before a run of hours ends with one that cannot.
+    /// Checks whether the result can be written, before a run of hours.
     pub fn check_result_file(&self) -> std::io::Result<()> {
         self.result_file().map_or(Ok(()), check_writable)
     }
 
-    /// Where lines for people go: standard output, unless the result goes there.
+    /// The output for text: standard output, unless the JSON result goes there.
     pub fn lines(&self) -> Lines {
         match self.json.as_deref() {
             _ if self.quiet => Lines::Nowhere,
@@ -67,39 +67,39 @@ impl Common {
         }
     }
 
-    /// A line for people, before the end.
+    /// Prints a line of text before the end.
     pub fn say(&self, words: &(impl Display + ?Sized)) {
-        // A closed pipe is nobody's error.
+        // A closed pipe is not an error.
         let _ = writeln!(self.lines(), "{words}");
     }
 
-    /// Lines for people that are a result; whether anybody reads on.
+    /// Prints text that is a result; returns whether the reader still reads.
     ///
     /// # Errors
-    /// If they cannot be kept: whoever writes them into a file is told that they are not there.
+    /// If the text cannot be written, for example to a file on a full disk.
     pub fn print(&self, words: &str) -> std::io::Result<bool> {
-        self.lines().tell(words)
+        self.lines().write_text(words)
     }
 
-    /// A line for people about what is odd and goes on: to standard error, since it is no result.
+    /// Prints a warning to standard error.
     pub fn warn(&self, words: impl Display) {
         if !self.quiet {
             say_error(format_args!("warning: {words}"));
         }
     }
 
-    /// Writes the result where `--json` says, if it was given.
+    /// Writes the result as `--json` specifies, if given.
     pub fn write_json(&self, result: &Value) -> std::io::Result<()> {
         let Some(file) = &self.json else { return Ok(()) };
         let mut words = serde_json::to_string_pretty(result)?;
         words.push('\n');
         if file == Path::new("-") {
-            return Lines::Stdout.tell(&words).map(drop);
+            return Lines::Stdout.write_text(&words).map(drop);
         }
         write_file(file, words.as_bytes())
     }
 
-    /// Writes what has been found so far into the result's file, if there is one: whatever ends the rest, this stays.
+    /// Writes an intermediate result to the result file, if there is one, so that it survives an abort.
     pub fn keep(&self, command: &str, config: &Value, so_far: Finding) -> Result<(), String> {
         if self.json.as_deref() == Some(Path::new("-")) {
             return Ok(());
@@ -110,7 +110,7 @@ impl Common {
         written.map_err(|error| error.to_string())
     }
 
-    /// Prints and writes what was found.
+    /// Prints and writes the result.
     pub fn conclude(&self, command: &str, config: &Value, found: Result<Finding, String>) -> ExitCode {
         match found {
             Ok(finding) => self.conclude_as(command, config, finding, ("failed", FAILED)),
@@ -118,7 +118,7 @@ impl Common {
         }
     }
 
-    /// The same, with failures as lines that begin with `word`, and the exit code where there are some.
+    /// The same, with `word` before each failure, and with this exit code for failures.
     pub fn conclude_as(
         &self,
         command: &str,
@@ -127,9 +127,9 @@ impl Common {
         (word, code): (&str, u8),
     ) -> ExitCode {
         let Finding { result, text, failures } = found;
-        let told = self.lines().tell(&text);
+        let printed = self.lines().write_text(&text);
         let kept = self.write_json(&self.envelope(command, config, result, &failures));
-        if let Err(error) = kept.and(told) {
+        if let Err(error) = kept.and(printed) {
             return usage_error(&error);
         }
         for failure in &failures {
@@ -138,8 +138,7 @@ impl Common {
         ExitCode::from(if failures.is_empty() { PASSED } else { code })
     }
 
-    /// The top level of every result. Nothing in it depends on the machine or the hour: what is worked out is the same
-    /// everywhere.
+    /// The top level of every result. It does not depend on the machine or the time, so simulated results are equal everywhere.
     fn envelope(&self, command: &str, config: &Value, result: Value, failures: &[String]) -> Value {
         let mut envelope = json!({
             "flashwright": env!("CARGO_PKG_VERSION"),
@@ -152,7 +151,7 @@ impl Common {
         if let (Value::Object(envelope), Value::Object(result)) = (&mut envelope, result) {
             envelope.extend(result);
             let mut verdict = json!({ "passed": failures.is_empty(), "failures": failures });
-            // Why a run ended early stands with its verdict, as in the result of `bench`.
+            // The reason for an early end belongs to the verdict, as in the result of `bench`.
             if let Some(stopped) = envelope.remove("stopped") {
                 verdict["stopped"] = stopped;
             }
@@ -162,7 +161,7 @@ impl Common {
     }
 }
 
-/// Lines for people.
+/// The output for text.
 pub enum Lines {
     Stdout,
     Stderr,
@@ -170,8 +169,8 @@ pub enum Lines {
 }
 
 impl Lines {
-    /// Writes what was found: that it cannot be kept, as on a full disk, is an error, that nobody reads on is not.
-    fn tell(mut self, words: &str) -> std::io::Result<bool> {
+    /// Writes a result. A full disk is an error; a closed pipe returns false.
+    fn write_text(mut self, words: &str) -> std::io::Result<bool> {
         match self.write_all(words.as_bytes()).and_then(|()| self.flush()) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
@@ -198,7 +197,7 @@ impl Write for Lines {
     }
 }
 
-/// One line a reason, and the exit code of wrong usage.
+/// Prints the reason on one line and returns the exit code for wrong usage.
 pub fn usage_error(error: &(impl Display + ?Sized)) -> ExitCode {
     for line in error.to_string().lines() {
         say_error(format_args!("error: {line}"));
@@ -206,22 +205,22 @@ pub fn usage_error(error: &(impl Display + ?Sized)) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
-/// A line on standard error; a closed pipe is nobody's error.
+/// Prints a line on standard error; a closed pipe is not an error.
 pub fn say_error(words: impl Display) {
     let _ = writeln!(std::io::stderr(), "{words}");
 }
 
-/// A file as a result names it: JSON is text, which the name of a file need not be.
+/// A file's name in a result, lossily converted: JSON requires Unicode, file names do not.
 pub fn name_of(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// Several of them.
+/// The names of several files.
 pub fn names_of(paths: &[PathBuf]) -> Vec<String> {
     paths.iter().map(|path| name_of(path)).collect()
 }
 
-/// Whether `file` can be written. One that was not there is not there afterwards either: what fails leaves no empty file.
+/// Checks whether `file` can be written, without leaving an empty file.
 pub fn check_writable(file: &Path) -> std::io::Result<()> {
     if file == Path::new("-") {
         return Err(std::io::Error::other("`-` is not a file: only --json can write to standard output"));
@@ -232,24 +231,24 @@ pub fn check_writable(file: &Path) -> std::io::Result<()> {
     if is_new { std::fs::remove_file(file) } else { Ok(()) }
 }
 
-/// Writes `file`, which the error names. A file that is there stays as it is until all is written, and if it cannot be.
+/// Writes `file`; errors name it. An existing file stays unchanged until all bytes are written.
 pub fn write_file(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     replace(file, bytes).map_err(|error| cannot_write(file, &error))
 }
 
-/// Writes beside a file and moves that into its place. Devices and pipes are written to, and so is what a symlink leads to.
+/// Writes a temporary file and renames it. Devices, pipes and the targets of symlinks are written directly.
 fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let there = match std::fs::metadata(file) {
         Ok(there) if !there.is_file() => return std::fs::write(file, bytes),
         Ok(there) => Some(there),
-        // A link to nothing leads to what is made.
+        // A dangling symlink: its target is created.
         Err(_) if file.is_symlink() => return std::fs::write(file, bytes),
         Err(_) => None,
     };
     let place = if there.is_some() { std::fs::canonicalize(file)? } else { file.to_owned() };
     let beside = place.with_file_name(format!(".flashwright-{}", std::process::id()));
     let mut new = match std::fs::OpenOptions::new().write(true).create_new(true).open(&beside) {
-        // A directory that takes no new files may have one that can be written; and a killed process may have left its own.
+        // The directory may not allow new files although the file is writable, or a killed process left its temporary file.
         Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::AlreadyExists) => {
             return std::fs::write(file, bytes);
         }
@@ -257,17 +256,16 @@ fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     };
     let mut written = new.write_all(bytes);
     if let Some(there) = &there {
-        // Whose it is may be left to the superuser alone.
+        // Changing the owner can require root.
         let _ = std::os::unix::fs::fchown(&new, Some(there.uid()), Some(there.gid()));
         written = written.and_then(|()| new.set_permissions(there.permissions()));
     }
-    // Else a power cut might leave the new name without its bytes.
+    // Without the sync, a power cut could leave the new name with missing contents.
     let written = written.and_then(|()| new.sync_all()).and_then(|()| std::fs::rename(&beside, &place));
     written.inspect_err(|_| drop(std::fs::remove_file(&beside)))
 }
 
-/// Makes the folder that `flag` names, if it is not there, before any work is done that it is for. A longer way that is missing is
-/// mistyped.
+/// Creates the directory that `flag` names, if missing, before any work. A missing parent is reported as a mistake.
 pub fn make_folder(flag: &str, folder: &Path) -> Result<(), String> {
     if folder.is_dir() {
         return Ok(());
@@ -276,7 +274,7 @@ pub fn make_folder(flag: &str, folder: &Path) -> Result<(), String> {
         .map_err(|error| format!("{flag}: cannot create the directory {}: {error}", folder.display()))
 }
 
-/// Writes a picture in every format there is, as `stem` in `directory`; the answer is the files.
+/// Writes a picture in all formats as `stem` in `directory`; returns the files.
 pub fn write_picture(directory: &Path, stem: &str, svg: &str) -> Result<Vec<PathBuf>, String> {
     let write = |format: Format| {
         let file = directory.join(format!("{stem}.{}", format.extension()));

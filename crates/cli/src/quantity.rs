@@ -1,10 +1,10 @@
-//! Quantities as people type them.
+//! Parses quantities on the command line.
 
 use std::time::Duration;
 
 pub use device::size::parse_size as bytes;
 
-/// A share: `7%` or `0.07`. A plain number above 1 is refused, since it may mean either.
+/// A share: `7%` or `0.07`. A plain number above 1 is rejected as ambiguous.
 pub fn share(text: &str) -> Result<f64, String> {
     let (number, factor) = match text.strip_suffix('%') {
         Some(number) => (number, 100.0),
@@ -47,7 +47,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A share of a whole, so no more than all of it.
+/// A share of at most 100%.
 pub fn part(text: &str) -> Result<f64, String> {
     match share(text)? {
         part if part <= 1.0 => Ok(part),
@@ -72,7 +72,7 @@ pub fn positive(text: &str) -> Result<f64, String> {
     }
 }
 
-/// How many of something there are, at least one, as [`number`] reads it.
+/// A count of at least one, as [`number`] parses it.
 pub fn count<N: TryFrom<u64>>(text: &str) -> Result<N, String> {
     match number::<u64>(text) {
         Ok(0) => Err(format!("{text:?} is not a whole number above 0")),
@@ -117,7 +117,7 @@ pub fn amplification(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A number that is not below 0.
+/// A number of at least 0.
 pub fn amount(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value >= 0.0 && value.is_finite() => Ok(value),
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_percent_or_fractions_and_never_in_doubt() {
+    fn share_is_a_percentage_or_fraction() {
         assert_eq!(share("7%"), Ok(0.07));
         assert_eq!(share("0.07"), Ok(0.07));
         assert_eq!(share("150%"), Ok(1.5));
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn times_have_units() {
+    fn durations_accept_units() {
         for (text, millis) in
             [("10s", 10_000), ("10", 10_000), ("500ms", 500), ("5m", 300_000), ("1h", 3_600_000)]
         {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_out_or_in_thousands() {
+    fn numbers_accept_thousands_suffixes() {
         for (text, expected) in [("7", 7), ("200k", 200_000), ("10M", 10_000_000), ("2G", 2_000_000_000)] {
             assert_eq!(count::<u64>(text), Ok(expected), "{text}");
         }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn scales_are_one_by_something() {
+    fn scale_is_one_divided_by_a_number() {
         assert_eq!((scale("1/64"), scale("1")), (Ok(64), Ok(1)));
         for wrong in ["64", "1/0", "2/3", "1/x", ""] {
             assert!(scale(wrong).is_err(), "{wrong}");
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_writes_no_less_than_the_host() {
+    fn write_amplification_is_at_least_one() {
         assert_eq!((amplification("1"), amplification("1.3")), (Ok(1.0), Ok(1.3)));
         assert!(amplification("0.5").unwrap_err().contains("0.5 is less than 1"));
         for wrong in ["-1", "nan", "inf", "0", "1x"] {

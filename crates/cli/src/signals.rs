@@ -1,4 +1,4 @@
-//! The wish to stop, as a signal says it.
+//! Handles signals that request a stop.
 
 use std::fs;
 use std::sync::Arc;
@@ -11,11 +11,10 @@ use signal_hook::iterator::Signals;
 
 use crate::output::say_error;
 
-/// Signals that come so soon after the first are the same wish: `timeout` and some shells send two.
-const ONE_WISH: Duration = Duration::from_millis(500);
+/// Signals this soon after the first are duplicates of it: `timeout` and some shells send two.
+const DUPLICATE_WINDOW: Duration = Duration::from_millis(500);
 
-/// What ends a run or a server: Ctrl-C, whoever runs services, and a terminal that is gone, unless that was to be ignored
-/// (`nohup`).
+/// Signals that end a run or a server: Ctrl-C, a service manager's request, and a closed terminal unless ignored (`nohup`).
 pub fn of_end() -> Vec<i32> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -31,10 +30,7 @@ pub fn stop_on_signals(stop: &Stop) -> std::io::Result<()> {
 }
 
 /// Calls `act` at the first signal; another one ends the process.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the command line is the rim: it has signals, threads and the time"
-)]
+#[expect(clippy::disallowed_methods, reason = "the command line uses signals, threads and the clock")]
 fn at_first(act: impl Fn() + Send + 'static) -> std::io::Result<()> {
     let mut signals = Signals::new(of_end())?;
     let wait = move || {
@@ -45,7 +41,7 @@ fn at_first(act: impl Fn() + Send + 'static) -> std::io::Result<()> {
                     act();
                     first = Some(Instant::now());
                 }
-                Some(first) if first.elapsed() > ONE_WISH => std::process::exit(128 + signal),
+                Some(first) if first.elapsed() > DUPLICATE_WINDOW => std::process::exit(128 + signal),
                 Some(_) => {}
             }
         }
@@ -54,7 +50,7 @@ fn at_first(act: impl Fn() + Send + 'static) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Something that can be stopped before it changes anything, and is done to its end once it has begun to.
+/// An operation that can be interrupted before its first change, and then completes.
 #[derive(Debug, Default, Clone)]
 pub struct Changing {
     is_interrupted: Arc<AtomicBool>,
@@ -62,27 +58,26 @@ pub struct Changing {
 }
 
 impl Changing {
-    /// Hears signals from now on. One that comes once changes have begun is answered with `words`; another one after it ends the
-    /// process, wherever it is.
-    pub fn heeding(words: &'static str) -> Result<Self, String> {
+    /// Handles signals from now on. A signal after the first change prints `words`; another one ends the process immediately.
+    pub fn on_signal(words: &'static str) -> Result<Self, String> {
         let changing = Self::default();
         let heard = changing.clone();
         let act = move || {
             heard.is_interrupted.store(true, Ordering::SeqCst);
             if heard.has_begun.load(Ordering::SeqCst) {
-                say_error(format_args!("interrupted: {words}; another signal ends it at once"));
+                say_error(format_args!("interrupted: {words}; another signal ends the process immediately"));
             }
         };
         at_first(act).map_err(|error| format!("signals: {error}"))?;
         Ok(changing)
     }
 
-    /// Whether a signal has come.
+    /// Whether a signal arrived.
     pub fn is_interrupted(&self) -> bool {
         self.is_interrupted.load(Ordering::SeqCst)
     }
 
-    /// Changes begin, unless a signal has come.
+    /// Marks the start of changes, unless a signal arrived.
     pub fn begin(&self) -> Result<(), String> {
         self.has_begun.store(true, Ordering::SeqCst);
         match self.is_interrupted() {
@@ -92,17 +87,17 @@ impl Changing {
     }
 }
 
-/// What is said of something that was stopped before it changed anything.
-pub const INTERRUPTED: &str = "interrupted: nothing was done";
+/// The error of an operation that was interrupted before its first change.
+pub const INTERRUPTED: &str = "interrupted: nothing was changed";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// `block create`, `destroy` and `upgrade` died of it, wherever they were, and left the files that they had made.
+    /// Such signals once killed `block create`, `destroy` and `upgrade` and left their new files.
     #[test]
-    fn an_interrupt_before_the_first_change_was_not_heeded() {
-        let changing = Changing::heeding("it goes on").unwrap();
+    fn interrupt_before_the_first_change_stops_the_operation() {
+        let changing = Changing::on_signal("it completes").unwrap();
         assert_eq!(changing.begin(), Ok(()));
         signal_hook::low_level::raise(SIGTERM).unwrap();
         while !changing.is_interrupted() {

@@ -1,4 +1,4 @@
-//! Flags that say which trace is read, and how: the same for every command that reads one.
+//! Flags for reading a trace, shared by all commands that read one.
 
 use std::path::PathBuf;
 
@@ -12,15 +12,14 @@ use serde_json::{Value, json};
 use crate::output::names_of;
 use crate::quantity;
 
-/// Heading of these flags.
+/// Heading of the flags.
 const READING: &str = "Reading the trace";
 
-/// How a trace is read.
+/// Options for reading a trace.
 #[derive(Debug, Args)]
 #[command(next_help_heading = READING)]
 pub struct TraceFlags {
-    /// Trace format; auto detects it from the first file's name and contents; of any table the columns are listed, as in
-    /// csv:time,key,-,size
+    /// Trace format; auto detects it from the first file's name and contents; for other tables list the columns, as in csv:time,key,-,size
     #[arg(long, value_name = "FORMAT", default_value = "auto", value_parser = format_name)]
     pub format: String,
     /// Size of the pages that byte ranges are split into (whole: do not split), and of objects where the format has no sizes
@@ -46,7 +45,7 @@ pub struct TraceFlags {
     pub limit: Option<u64>,
 }
 
-/// Which columns tell who asks, for commands that tell tenants apart.
+/// The tenant columns, for commands that distinguish tenants.
 #[derive(Debug, Args)]
 pub struct TenantColumns {
     /// Header columns that name the tenant, joined by /, instead of the format's own
@@ -55,8 +54,8 @@ pub struct TenantColumns {
 }
 
 impl TenantColumns {
-    /// Those that were named, or else the format's own.
-    pub fn told(&self) -> TenantsFrom {
+    /// The named columns, or the format's own.
+    pub fn selection(&self) -> TenantsFrom {
         match self.tenant_columns.as_slice() {
             [] => TenantsFrom::Usual,
             columns => TenantsFrom::Columns(columns.iter().map(|name| name.trim().to_owned()).collect()),
@@ -64,7 +63,7 @@ impl TenantColumns {
     }
 }
 
-/// What to do with a row that is wrong.
+/// Handling of malformed rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum BadRow {
     /// Skip and count them.
@@ -74,7 +73,7 @@ pub enum BadRow {
 }
 
 impl TraceFlags {
-    /// The trace of these files.
+    /// The trace in `paths`.
     pub fn input(&self, paths: Vec<PathBuf>) -> Input {
         let options = OpenOptions {
             page: self.page_size,
@@ -92,7 +91,7 @@ impl TraceFlags {
         Input { paths, format: self.format.clone(), options }
     }
 
-    /// What was asked for, as the result file has it.
+    /// The options, for the result.
     pub fn config(&self, paths: &[PathBuf]) -> Value {
         json!({
             "trace": names_of(paths),
@@ -168,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_sizes_are_checked_when_they_are_typed() {
+    fn names_and_sizes_are_checked_on_the_command_line() {
         assert!(format_name("auto").is_ok() && format_name("arc").is_ok());
         assert!(format_name("acr").unwrap_err().contains("the formats are auto, plain, "));
         assert_eq!((page_size("whole"), page_size("4096")), (Ok(PageSize::Whole), Ok(PageSize::Bytes(4096))));

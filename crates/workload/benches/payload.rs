@@ -13,7 +13,7 @@ fn main() {
     measure(&Payload::new(0).with_repeats(50));
 }
 
-/// Memory that no processor's own caches hold: values are written all over it, as in a cache.
+/// Larger than all processor caches: values are written at scattered addresses, as in a cache.
 const MEMORY_BYTES: usize = 512 << 20;
 
 fn measure(payload: &Payload) {
@@ -42,7 +42,7 @@ fn measure(payload: &Payload) {
     }
 }
 
-/// Nanoseconds a round, the best of five.
+/// Nanoseconds per round, the best of five.
 fn best(rounds: u64, mut work: impl FnMut(u64)) -> f64 {
     let mut time = || {
         let start = Instant::now();

@@ -1,5 +1,4 @@
-//! CPU of a row, all threads together, from file to request and from file to access: `cargo bench -p
-//! flashwright-workload --bench replay`.
+//! CPU time per row of all threads, from file to request and from file to access: `cargo bench -p flashwright-workload --bench replay`.
 #![allow(clippy::print_stdout, reason = "a benchmark reports on standard output")]
 
 use std::fmt::Write;
@@ -34,7 +33,7 @@ fn main() {
     }
     let config = CdnConfig { requests: ROWS, objects: ROWS * 3 / 10, ..CdnConfig::default() };
     let generated = best_of(|| drain(&mut Cdn::new(&config, 1)));
-    print("photo CDN", generated, "an access made up");
+    print("photo CDN", generated, "per generated access");
     let path = folder.path().join("trace.bin");
     let mut writer = Writer::create(&path, Target::OracleGeneral).expect("creates");
     let (mut cdn, mut batch) = (Cdn::new(&config, 1), Vec::new());
@@ -67,7 +66,7 @@ fn report_accesses(name: &str, path: &Path, format: &str) {
             open(&[path], Some(format), &OpenOptions { zero_size: ZeroSize::Keep, ..OpenOptions::default() });
         drain(trace.as_mut().expect("opens").as_mut())
     };
-    print(name, best_of(read), "a row as an access");
+    print(name, best_of(read), "per row read as accesses");
 }
 
 fn drain(accesses: &mut dyn Accesses) -> u64 {
@@ -78,7 +77,7 @@ fn drain(accesses: &mut dyn Accesses) -> u64 {
     count
 }
 
-/// Nanoseconds of CPU that one of [`ROWS`] takes, in the cheapest of some rounds.
+/// Nanoseconds of CPU time per row of [`ROWS`] in the fastest of some rounds.
 fn best_of(work: impl Fn() -> u64) -> f64 {
     let round = || {
         let start = cpu_ns();
@@ -88,7 +87,7 @@ fn best_of(work: impl Fn() -> u64) -> f64 {
     (0..5).map(|_| round()).fold(f64::INFINITY, f64::min)
 }
 
-/// CPU that this process has had, all its threads.
+/// CPU time of this process, all threads together.
 fn cpu_ns() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
@@ -109,7 +108,7 @@ fn report(name: &str, path: PathBuf, format: &'static Format) {
         }
         rows
     };
-    print(name, best_of(read), "a row, one parser and one worker");
+    print(name, best_of(read), "per row, one parser and one worker");
 }
 
 fn kvcache_rows() -> String {

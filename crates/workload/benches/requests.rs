@@ -1,4 +1,4 @@
-//! Nanoseconds a request: `cargo bench -p flashwright-workload --bench requests`.
+//! Nanoseconds per request: `cargo bench -p flashwright-workload --bench requests`.
 #![allow(clippy::print_stdout, reason = "a benchmark reports on standard output")]
 #![allow(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 

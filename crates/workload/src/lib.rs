@@ -1,12 +1,11 @@
-//! What is asked of a cache.
+//! Requests for a cache: generated or read from recorded traces.
 //!
-//! A [`Workload`] hands out one [`Source`] a worker thread; a source is an endless or ending run of
-//! [`Request`]s. Requests come from distributions ([`generate`]) or from recorded traces ([`trace`]). Beside
-//! them stand the two things that every run needs too: value bytes that any reader can verify ([`payload`]) and
-//! pacing ([`pace`]).
+//! A [`Workload`] creates one [`Source`] per worker thread. A source is a sequence of [`Request`]s, endless for generators. [`generate`]
+//! draws requests from distributions; [`trace`] reads recorded traces. [`payload`] fills and verifies value bytes. [`pace`] limits request
+//! rates.
 //!
-//! This room knows nothing of caches, devices or JSON, and reads no clock. Everything it produces follows from
-//! its configuration, the seed and the number of the worker: the same three give the same requests again.
+//! This crate depends on no cache, device or JSON code and reads no clock. The configuration, the seed and the worker's number determine
+//! every request.
 //!
 //! ```
 //! use flashwright_workload::Workload;
@@ -43,66 +42,65 @@ pub mod trace;
 pub use generate::error::ConfigError;
 pub use trace::tenants::Tenant;
 
-/// One thing asked of the cache. Borrows from its source until the next one is asked for.
+/// A cache request. Borrows from its source until the next call of [`Source::next`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// What is asked.
+    /// The operation.
     pub kind: RequestKind,
     /// The key's bytes.
     pub key: &'a [u8],
-    /// Identity of the key: equal keys have equal ids, and different keys different ones (exactly so in
-    /// generators; in traces the id is a 64-bit hash). Says nothing of the value's version.
+    /// Identity of the key: equal keys have equal ids. Ids are unique in generators; in traces they are 64-bit hashes. Independent of the
+    /// value's version.
     pub key_id: u64,
-    /// Length of the value. Traces say 0 where the recorded get missed.
+    /// Length of the value. In traces 0 if the recorded get missed.
     pub value_bytes: u64,
-    /// Lengths of the chained items that belong to the key; empty where the workload has none.
+    /// Lengths of the key's chained items; empty if the workload has none.
     pub chain_bytes: &'a [u32],
     /// TTL of the value in seconds, from when it is set; `None` never expires.
     pub ttl_seconds: Option<u32>,
-    /// The cache pool that is asked.
+    /// The cache pool.
     pub pool: u16,
-    /// When the request was made, on the trace's own clock; `None` where the source has no time.
+    /// Time of the request on the trace's clock; `None` if the source has no times.
     pub time_ns: Option<u64>,
-    /// How many times in a row the request is to be made; at least 1.
+    /// Number of times to repeat the request in a row; at least 1.
     pub repeat: u32,
-    /// Who asked, where the trace tells.
+    /// The client that made the request, if the trace records it.
     pub tenant: Option<Tenant>,
-    /// What this is of a request for something larger; `None` where it is the whole of it.
+    /// The item's role in a request for several items; `None` for a request for one item.
     pub part: Option<&'a Part>,
 }
 
-/// What an item is of a request for several: a range of a file, an object in pieces. They follow each other in one source,
-/// and each is asked for once.
+/// One item of a request for several items: a range of a file, an object in pieces. The items of a request are consecutive in one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// The request begins with it.
+    /// Whether this is the first item of the request.
     pub is_first: bool,
-    /// The request ends with it.
+    /// Whether this is the last item of the request.
     pub is_last: bool,
-    /// Bytes of the item that were asked for; the item may be longer.
-    pub asked_bytes: u64,
-    /// Bytes that the request asks for besides and no cache may keep; told with the last item.
+    /// Requested bytes of the item; the item can be longer.
+    pub requested_bytes: u64,
+    /// Requested bytes that no cache may keep; set on the last item only.
     pub uncached_bytes: u64,
-    /// Whether those behind one that is missing are fetched with it, and not looked for any more.
-    pub misses_spread: bool,
-    /// What is to be fetched where this one and all behind it are missing; `None` for chunks of a block.
+    /// Whether a miss fetches all later items too, so that they are not looked up.
+    pub fetches_rest_on_miss: bool,
+    /// The fetch if this item and all later ones are missing; `None` for chunks of a block.
     pub fetch: Option<Fetch>,
 }
 
-/// The bytes that an origin or a lower cache must send for an object, or for a part of one.
+/// The bytes that an origin or a lower cache sends for an object or a part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fetch {
-    /// Of the response's header, which comes with every part.
+    /// Bytes of the response header, sent with every part.
     pub header_bytes: u64,
-    /// Of the object's body.
+    /// Bytes of the object's body.
     pub body_bytes: u64,
-    /// Where in the body the part begins: whole items are fetched, so maybe before what was asked for.
+    /// Start of the part in the body. Whole items are fetched, so it can lie before the requested range.
     pub from_bytes: u64,
-    /// Where it ends; there is nothing of the body in an empty part.
+    /// End of the part. Equal to the start if no body is sent.
     pub to_bytes: u64,
 }
 
-/// What a request asks for.
+/// The operation of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RequestKind {
     /// Look the key up.
@@ -111,15 +109,15 @@ pub enum RequestKind {
     Set,
     /// Remove the key.
     Delete,
-    /// Look the key up, store it if absent, and hang the chained items on it.
+    /// Look the key up, store it if absent, and append the chained items.
     AddChained,
-    /// Look up a key that nothing else ever asks for.
+    /// Look up a key that no other request uses.
     LoneGet,
-    /// Store a key that nothing else ever asks for.
+    /// Store a key that no other request uses.
     LoneSet,
     /// Look the key up and overwrite its value in place.
     Update,
-    /// Ask whether the key may be there, without reading it.
+    /// Check whether the key may be present, without reading it.
     CouldExist,
 }
 
@@ -136,7 +134,7 @@ impl RequestKind {
         Self::CouldExist,
     ];
 
-    /// Whether the key lies outside of the key population.
+    /// Whether the request's key lies outside the key population.
     #[must_use]
     pub fn is_lone(self) -> bool {
         matches!(self, Self::LoneGet | Self::LoneSet)
@@ -148,25 +146,24 @@ pub trait Source: Send {
     /// The next request; `None` at the end of the trace. Generators never end.
     fn next(&mut self) -> Option<Request<'_>>;
 
-    /// The key of the request [`AHEAD`] requests after the next one, so that a caller can prefetch for it; `None` if the source does not know
-    /// it yet.
+    /// The key of the request [`AHEAD`] requests after the next one, for prefetching; `None` if the source does not know it yet.
     fn upcoming(&self) -> Option<&[u8]> {
         None
     }
 }
 
-/// How many requests after the next one an [upcoming](Source::upcoming) one is handed out.
+/// Distance, in requests, between the next request and the [upcoming](Source::upcoming) one.
 pub const AHEAD: usize = 4;
 
-/// Something that can be asked for the requests of a whole run.
+/// A workload that creates the request sources of a run.
 pub trait Workload: Send + Sync {
-    /// One source for each of `workers` threads. Generators answer the same requests for the same `seed`.
+    /// One source for each of `workers` threads. Generators return the same requests for the same `seed`.
     ///
     /// # Errors
     /// A trace that cannot be opened.
     fn sources(&self, workers: usize, seed: u64) -> Result<Vec<Box<dyn Source>>, WorkloadError>;
 
-    /// Keys that can be asked for, lone ones aside; `None` where only reading the whole trace would tell.
+    /// Number of keys, without lone ones; `None` if only reading the whole trace could determine it.
     fn key_count(&self) -> Option<u64>;
 }
 
@@ -174,7 +171,7 @@ pub trait Workload: Send + Sync {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkloadError {
-    /// Its configuration makes no sense.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// A trace file cannot be opened.
@@ -182,7 +179,7 @@ pub enum WorkloadError {
     Open {
         /// The file.
         path: std::path::PathBuf,
-        /// Why not.
+        /// The error.
         source: std::io::Error,
     },
     /// The thread that parses a trace cannot be started.

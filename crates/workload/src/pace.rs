@@ -12,30 +12,29 @@ pub use arrivals::Arrivals;
 /// order of arrival, and the rate holds for any number of callers. Shared by all threads of an instance, without a lock.
 #[derive(Debug)]
 pub struct TokenBucket {
-    /// Ticks that a token takes to come: an `f64` by its bits, since the rate may change under way.
+    /// Ticks between two tokens: the bits of an `f64`, since the rate can change.
     ticks_per_token: AtomicU64,
     burst_ticks: u64,
     start_ns: u64,
-    /// When the bucket is, or was, empty: `burst_ticks` before it is full. In ticks since `burst_ticks` before
-    /// the start.
+    /// Time at which the bucket is empty; it is full `burst_ticks` later. In ticks since `burst_ticks` before the start.
     empty_at: AtomicU64,
 }
 
-/// Fractions of a nanosecond that tokens are counted in: at ten million a second a token is 100 ns, and
-/// rounding that to whole nanoseconds could be off by half a percent. Leaves 834 days.
+/// Tokens are accounted in fractions of a nanosecond: at ten million per second a token takes 100 ns, and rounding to whole nanoseconds
+/// could be off by half a percent. The counter lasts 834 days.
 const TICKS_PER_NS: u64 = 256;
 
-/// What comes in 417 days, as a burst. It leaves half of the numbers to the time.
+/// Largest burst: the tokens of 417 days. Half of the counter's range remains for the time.
 const MOST_BURST_TICKS: u64 = 1 << 63;
 
 impl TokenBucket {
     /// A bucket of `tokens_per_second`, full at `start_ns` with `burst` tokens.
     ///
     /// # Panics
-    /// If nothing would ever come: a rate or a burst of 0.
+    /// If the rate or the burst is 0.
     #[must_use]
     pub fn new(tokens_per_second: u64, burst: u64, start_ns: u64) -> Self {
-        assert!(tokens_per_second > 0 && burst > 0, "no rate is no limiter: leave it away");
+        assert!(tokens_per_second > 0 && burst > 0, "the rate and the burst must be above 0");
         let ticks_per_token = ticks_per_token(tokens_per_second);
         let burst_ticks = ((ticks_per_token * burst as f64) as u64).min(MOST_BURST_TICKS);
         let ticks_per_token = AtomicU64::new(ticks_per_token.to_bits());
@@ -48,24 +47,24 @@ impl TokenBucket {
     /// # Panics
     /// If the rate is 0.
     pub fn set_rate(&self, tokens_per_second: u64, now_ns: u64) {
-        assert!(tokens_per_second > 0, "nothing would ever come");
+        assert!(tokens_per_second > 0, "the rate must be above 0");
         let now = now_ns.saturating_sub(self.start_ns) * TICKS_PER_NS + self.burst_ticks;
         self.empty_at.fetch_max(now, Ordering::Relaxed);
         self.ticks_per_token.store(ticks_per_token(tokens_per_second).to_bits(), Ordering::Relaxed);
     }
 
-    /// Takes `tokens`. Answers the time from which the caller may go on: `now_ns` or later.
+    /// Takes `tokens`. Returns the time at which the caller may continue: `now_ns` or later.
     pub fn reserve(&self, tokens: u64, now_ns: u64) -> u64 {
         let now = now_ns.saturating_sub(self.start_ns) * TICKS_PER_NS + self.burst_ticks;
         let ticks_per_token = f64::from_bits(self.ticks_per_token.load(Ordering::Relaxed));
         let price = (ticks_per_token * tokens as f64) as u64;
-        // More than a full bucket cannot be saved up.
+        // The bucket saves at most one burst.
         let full_at_least = now - self.burst_ticks;
         let take = |empty_at: u64| empty_at.max(full_at_least).saturating_add(price);
         let before = self
             .empty_at
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |empty_at| Some(take(empty_at)))
-            .expect("the update always answers");
+            .expect("the update function always returns a value");
         let missing = take(before).saturating_sub(now);
         now_ns + missing.div_ceil(TICKS_PER_NS)
     }
@@ -91,7 +90,7 @@ impl Pause {
         Self { every_operations, pause_ns, done: 0 }
     }
 
-    /// Counts an operation. Answers how long to pause after it, nanoseconds.
+    /// Counts an operation. Returns the pause after it, in nanoseconds.
     pub fn after_operation(&mut self) -> Option<u64> {
         if self.every_operations == 0 {
             return None;
@@ -105,9 +104,8 @@ impl Pause {
     }
 }
 
-/// Brings a trace's own time onto the clock of the run: its first request is due at the start, and the gaps
-/// between requests are kept, divided by `speed`. Measured from the due time, a latency includes the wait
-/// behind a slow request before it (no coordinated omission).
+/// Maps the trace's clock to the run's: the first request is due at the start, and the intervals between requests are divided by `speed`. A
+/// latency measured from the due time includes the wait behind a slow earlier request (no coordinated omission).
 #[derive(Debug, Clone, Copy)]
 pub struct TraceClock {
     start_ns: u64,
@@ -122,11 +120,11 @@ impl TraceClock {
     /// If `speed` is not above 0.
     #[must_use]
     pub fn new(trace_start_ns: u64, start_ns: u64, speed: f64) -> Self {
-        assert!(speed > 0.0, "a trace that stands still never ends");
+        assert!(speed > 0.0, "the speed must be above 0");
         Self { start_ns, trace_start_ns, speed }
     }
 
-    /// When the request that the trace made at `time_ns` is due.
+    /// The run's time at which the request recorded at `time_ns` is due.
     #[must_use]
     pub fn due_ns(&self, time_ns: u64) -> u64 {
         let since = time_ns.saturating_sub(self.trace_start_ns);
@@ -142,30 +140,34 @@ mod tests {
     const SECOND_NS: u64 = 1_000_000_000;
 
     #[test]
-    fn a_full_bucket_gives_its_burst_at_once_and_then_lends() {
+    fn full_bucket_grants_a_burst_immediately_then_future_tokens() {
         let bucket = TokenBucket::new(1000, 5, 100);
         let waits: Vec<u64> = (0..8).map(|_| bucket.reserve(1, 100) - 100).collect();
         assert_eq!(waits, [0, 0, 0, 0, 0, 1_000_000, 2_000_000, 3_000_000]);
-        // After five milliseconds three tokens are paid back and two are there.
+        // After five milliseconds three borrowed tokens are repaid and two are available.
         assert_eq!(bucket.reserve(2, 100 + 5_000_000), 100 + 5_000_000);
         assert_eq!(bucket.reserve(1, 100 + 5_000_000), 100 + 6_000_000);
     }
 
     #[test]
-    fn a_burst_beyond_all_counting_took_the_bucket_past_its_numbers() {
+    fn huge_burst_does_not_overflow() {
         let bucket = TokenBucket::new(1000, 1 << 60, 100);
         for now_ns in [100, 100 + SECOND_NS, 100 + 3600 * SECOND_NS] {
-            assert_eq!(bucket.reserve(1_000_000, now_ns), now_ns, "nobody waits");
+            assert_eq!(bucket.reserve(1_000_000, now_ns), now_ns, "no wait");
         }
         bucket.set_rate(2000, 3700 * SECOND_NS);
-        assert_eq!(bucket.reserve(1, 3700 * SECOND_NS), 3700 * SECOND_NS + 500_000, "nothing is saved up");
+        assert_eq!(
+            bucket.reserve(1, 3700 * SECOND_NS),
+            3700 * SECOND_NS + 500_000,
+            "the rate change dropped the saved tokens"
+        );
         let slow = TokenBucket::new(1, 1, 0);
         let turns = [(); 3].map(|()| slow.reserve(u64::MAX, 0));
         assert!(turns.is_sorted() && turns[2] > 365 * 24 * 3600 * SECOND_NS, "{turns:?}");
     }
 
     #[test]
-    fn idle_time_saves_no_more_than_a_burst() {
+    fn idle_time_saves_at_most_one_burst() {
         let bucket = TokenBucket::new(1000, 5, 0);
         let late = 3600 * SECOND_NS;
         assert_eq!(bucket.reserve(5, late), late);
@@ -173,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_changes_holds_from_then_on_and_nothing_is_saved_up_for_it() {
+    fn changed_rate_applies_immediately_and_drops_saved_tokens() {
         let bucket = TokenBucket::new(1000, 2, 0);
         assert_eq!([0, 0, 1_000_000], [(); 3].map(|()| bucket.reserve(1, 0)));
         bucket.set_rate(100, 0);
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_rates_do_not_drift() {
+    fn rates_that_do_not_divide_a_second_do_not_drift() {
         let rate = 3_333_333;
         let bucket = TokenBucket::new(rate, 1, 0);
         let last = (0..=rate).map(|_| bucket.reserve(1, 0)).last().unwrap();
@@ -197,7 +199,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_window_gets_more_than_rate_and_burst(
+        fn any_window_gets_at_most_rate_plus_burst(
             rate in 1..100_000u64, burst in 1..100u64,
             gaps in proptest::collection::vec(0..5_000_000u64, 1..200),
         ) {
@@ -214,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_share_the_rate() {
+    fn threads_sharing_a_bucket_lose_no_tokens() {
         let bucket = TokenBucket::new(1_000_000, 1, 0);
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -225,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_come_after_each_batch() {
+    fn pause_follows_each_batch() {
         let mut pause = Pause::new(3, 50);
         let pauses: Vec<Option<u64>> = (0..7).map(|_| pause.after_operation()).collect();
         assert_eq!(pauses, [None, None, Some(50), None, None, Some(50), None]);
@@ -234,10 +236,10 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_keeps_its_gaps() {
+    fn trace_clock_keeps_intervals_divided_by_speed() {
         let clock = TraceClock::new(5 * SECOND_NS, 100, 10.0);
         assert_eq!(clock.due_ns(5 * SECOND_NS), 100);
         assert_eq!(clock.due_ns(6 * SECOND_NS), 100 + SECOND_NS / 10);
-        assert_eq!(clock.due_ns(0), 100, "a request from before the start is due at once");
+        assert_eq!(clock.due_ns(0), 100, "a request before the start is due immediately");
     }
 }

@@ -44,16 +44,16 @@ const KEY_HASH: std::ops::Range<usize> = LENGTH.end..LENGTH.end + 8;
 /// The version in the low seven bytes, the kind of body in the highest.
 const VERSION_AND_BODY: std::ops::Range<usize> = KEY_HASH.end..HEADER_BYTES;
 
-/// The kind of body that was left as it was.
+/// Body kind of a value with only its header written.
 const NO_BODY: u8 = 0xff;
 const BLOCK_BYTES: usize = 4096;
 const WORD_BYTES: usize = 8;
-/// Kinds of bodies from this on repeat at their end.
+/// Body kinds of at least this value have a repeating end.
 const REPEATS: u8 = 101;
 /// Offset of the repeating share, in percent; the body follows it.
 const REPEATED_PERCENT: usize = HEADER_BYTES;
 const REPEATING_BODY: usize = HEADER_BYTES + WORD_BYTES;
-/// Blocks that values repeat, and what their words are XORed by, so that they are like no other block.
+/// Number of prepared blocks that values repeat. Their words are XORed with the mask so that they differ from all other blocks.
 const REPEATED_BLOCKS: u64 = 4;
 const REPEATED_MASK: u64 = 0x6465_6475_7065_6421;
 /// Values of at least this size are written with non-temporal stores, because they would evict most of a core's cache.
@@ -71,17 +71,17 @@ pub struct Payload {
     repeated_percent: u8,
 }
 
-/// The version that a value carries; of values shorter than the header only its low bits.
+/// The version stored in a value. Values shorter than the header store only its low bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version {
-    /// The bits that are there.
+    /// The stored bits.
     pub low_bits: u64,
-    /// How many those are.
+    /// Number of stored bits.
     pub known_bits: u32,
 }
 
 impl Version {
-    /// Whether this can be `version`.
+    /// Whether the stored bits agree with `version`.
     #[must_use]
     pub fn matches(self, version: u64) -> bool {
         self.low_bits == version & low_mask(self.known_bits)
@@ -91,18 +91,18 @@ impl Version {
 /// How a value differs from the written one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Corruption {
-    /// The header, or a value shorter than it, is not what any writer wrote for the key.
+    /// The header, or a value shorter than it, was not written for the key.
     #[error("the value's header fails its check")]
     Header,
-    /// A whole header, but of another key.
+    /// The header is valid, but belongs to another key.
     #[error("the value belongs to the key with hash {found:016x}, not {expected:016x}")]
     OtherKey {
-        /// Hash of the key that was asked for.
+        /// Hash of the requested key.
         expected: u64,
-        /// Hash of the key that was answered.
+        /// Hash of the key in the value.
         found: u64,
     },
-    /// A value of this key, but cut or lengthened.
+    /// The value belongs to the key, but has another length.
     #[error("the value was written with {written} bytes and read with {read}")]
     Length {
         /// Bytes written.
@@ -110,7 +110,7 @@ pub enum Corruption {
         /// Bytes read.
         read: u64,
     },
-    /// A whole header before a body with a wrong byte.
+    /// The header is valid, but a byte of the body is wrong.
     #[error("the value's body is wrong from byte {offset} on")]
     Body {
         /// The first wrong byte, counted from the start of the value.
@@ -128,15 +128,15 @@ impl Payload {
         Self { prepared, zeros_percent, repeated_percent: 0 }
     }
 
-    /// The same values, in which a deduplicating drive finds `percent` of the blocks to be duplicates. Values of at most one block have no
-    /// repeats.
+    /// The same values, except that a deduplicating drive finds `percent` of the blocks to be duplicates. Values of at most one block have
+    /// no repeats.
     #[must_use]
     pub fn with_repeats(self, percent: u8) -> Self {
         assert!(percent <= 100, "a percentage");
         Self { repeated_percent: percent, ..self }
     }
 
-    /// Fills `value` whole.
+    /// Writes all bytes of `value`.
     pub fn fill(&self, value: &mut [u8], key_hash: u64, version: u64) {
         let zeros_percent = self.zeros_percent;
         let repeated_percent =
@@ -151,7 +151,7 @@ impl Payload {
         }
     }
 
-    /// Writes the header and leaves the rest as it is, for runs that do not care what is stored.
+    /// Writes the header only, for runs that do not verify bodies.
     pub fn fill_header_only(value: &mut [u8], key_hash: u64, version: u64) {
         write_header(value, key_hash, version, NO_BODY);
     }
@@ -189,10 +189,10 @@ impl Payload {
         Self::verify_header(value, word(value, KEY_HASH.start)).map(|version| version.low_bits)
     }
 
-    /// As [`verify`](Self::verify), without looking at the body.
+    /// Like [`verify`](Self::verify), without checking the body.
     ///
     /// # Errors
-    /// What is wrong with the header.
+    /// The header's corruption.
     pub fn verify_header(value: &[u8], key_hash: u64) -> Result<Version, Corruption> {
         if value.len() < HEADER_BYTES {
             return verify_tiny(value, key_hash);
@@ -216,7 +216,7 @@ impl Payload {
     }
 }
 
-/// Writes the header, or the whole of a value shorter than it. Answers whether a body follows.
+/// Writes the header, or all of a value shorter than it. Returns whether a body follows.
 fn write_header(value: &mut [u8], key_hash: u64, version: u64, body: u8) -> bool {
     assert!(version <= MAX_VERSION, "versions have 56 bits");
     if value.len() < HEADER_BYTES {
@@ -233,7 +233,7 @@ fn write_header(value: &mut [u8], key_hash: u64, version: u64, body: u8) -> bool
     value.len() > HEADER_BYTES && body != NO_BODY
 }
 
-/// Whether the body is of a kind that is written.
+/// Whether the body kind is one that a writer produces.
 fn is_kind(value: &[u8]) -> bool {
     match value[HEADER_BYTES - 1] {
         0..REPEATS | NO_BODY => true,
@@ -279,7 +279,7 @@ fn verify_tiny(value: &[u8], key_hash: u64) -> Result<Version, Corruption> {
     Ok(Version { low_bits: u64::from_le_bytes(bytes), known_bits: front.len() as u32 * 8 })
 }
 
-/// Enough check bytes for the longest value without header: 23 less 7 of the version.
+/// Enough check bytes for the longest value without a header: 23 bytes minus 7 of the version.
 fn tiny_check(version: &[u8], length: usize, key_hash: u64) -> [u8; 16] {
     let first = xxh3_64_with_seed(version, key_hash ^ length as u64);
     let mut bytes = [0; 16];
@@ -302,7 +302,7 @@ impl Body<'_> {
         if value.len() >= PAST_CACHES_BYTES {
             return self.write_past_caches(value);
         }
-        self.for_each_piece(value.len(), |at, source, mask| {
+        self.for_each_segment(value.len(), |at, source, mask| {
             xor_into(&mut value[at..at + source.len()], source, mask);
         });
     }
@@ -312,7 +312,7 @@ impl Body<'_> {
         let value_bytes = value.len();
         let (front, lines) = value.split_at_mut(first_line);
         let mut lines = LineWriter::new(lines);
-        self.for_each_piece(value_bytes, |at, source, mask| {
+        self.for_each_segment(value_bytes, |at, source, mask| {
             let (first, rest) = source.split_at(first_line.saturating_sub(at).min(source.len()));
             xor_into(&mut front[at.min(first_line)..][..first.len()], first, mask);
             let mut mask = mask.to_ne_bytes();
@@ -321,9 +321,9 @@ impl Body<'_> {
         });
     }
 
-    /// What the body consists of, from front to back: where each piece begins, its bytes, and what their words are XORed by.
+    /// Calls `piece` for each piece of the body in order, with its offset, its source bytes and the XOR mask of its words.
     #[inline]
-    fn for_each_piece(&self, value_bytes: usize, mut piece: impl FnMut(usize, &[u8], u64)) {
+    fn for_each_segment(&self, value_bytes: usize, mut piece: impl FnMut(usize, &[u8], u64)) {
         let repeats_from = self.repeats_from(value_bytes);
         for (number, at) in (0..value_bytes).step_by(BLOCK_BYTES).enumerate() {
             let block_bytes = BLOCK_BYTES.min(value_bytes - at);
@@ -352,7 +352,7 @@ impl Body<'_> {
         Ok(())
     }
 
-    /// Where in block `number` its own bytes begin, those that repeat, and the zeros.
+    /// Offsets in block `number` of its own bytes, its repeated bytes and its zeros.
     fn parts(&self, number: usize, block_bytes: usize, repeats_from: usize) -> [usize; 3] {
         let start = match number {
             0 if self.repeated_percent > 0 => REPEATING_BODY,
@@ -363,16 +363,16 @@ impl Body<'_> {
         [start, repeats_from.saturating_sub(number * BLOCK_BYTES).clamp(start, zeros), zeros]
     }
 
-    /// Where in a value of this length the part begins that repeats, on a word.
+    /// Offset of the repeating part in a value of this length, aligned to a word.
     fn repeats_from(&self, value_bytes: usize) -> usize {
         if self.repeated_percent == 0 {
             return value_bytes;
         }
-        let asked = (value_bytes as u64 * u64::from(self.repeated_percent) / 100) as usize;
-        value_bytes.saturating_sub(asked + BLOCK_BYTES).next_multiple_of(WORD_BYTES)
+        let requested = (value_bytes as u64 * u64::from(self.repeated_percent) / 100) as usize;
+        value_bytes.saturating_sub(requested + BLOCK_BYTES).next_multiple_of(WORD_BYTES)
     }
 
-    /// Where the zeros of a block begin, on a word.
+    /// Offset of the zeros in a block, aligned to a word.
     fn zeros_from(&self, block_bytes: usize) -> usize {
         let random = block_bytes * (100 - usize::from(self.zeros_percent)) / 100;
         if self.zeros_percent == 0 {
@@ -382,7 +382,7 @@ impl Body<'_> {
         }
     }
 
-    /// The prepared bytes of block `number`, and the number that each word is XORed with.
+    /// The prepared bytes of block `number` and the XOR mask of its words.
     fn own(&self, number: usize) -> (&[u8], u64) {
         let mixed = scramble(self.key_hash ^ scramble(self.version ^ (number as u64) << VERSION_BITS));
         let mixed = scramble(mixed.wrapping_add(number as u64));
@@ -390,13 +390,13 @@ impl Body<'_> {
         (&self.payload.prepared[at..at + BLOCK_BYTES], mixed)
     }
 
-    /// The same of every block of the part that repeats.
+    /// The prepared bytes and the XOR mask of every block in the repeating part.
     fn repeated(&self) -> (&[u8], u64) {
         let at = (scramble(self.key_hash) % REPEATED_BLOCKS) as usize * BLOCK_BYTES;
         (&self.payload.prepared[at..at + BLOCK_BYTES], REPEATED_MASK)
     }
 
-    /// The slow way, for the message.
+    /// Offset of the first wrong byte, for the error; slow.
     fn first_wrong(&self, number: usize, block: &[u8], repeats_from: usize) -> usize {
         let [start, repeats, zeros] = self.parts(number, block.len(), repeats_from);
         let (own, repeated) = (self.own(number), self.repeated());
@@ -408,7 +408,7 @@ impl Body<'_> {
     }
 }
 
-/// `to = from ^ mask`, word by word; a plain loop that compilers turn into vector instructions.
+/// `to = from ^ mask`, word by word; compilers vectorise this loop.
 fn xor_into(to: &mut [u8], from: &[u8], mask: u64) {
     let (to_words, to_rest) = to.as_chunks_mut::<WORD_BYTES>();
     let (from_words, from_rest) = from.as_chunks::<WORD_BYTES>();
@@ -431,7 +431,7 @@ fn xor_differs(a: &[u8], b: &[u8], mask: u64) -> bool {
     difference != 0 || rest.fold(0, |any, ((a, b), mask)| any | (a ^ b ^ mask)) != 0
 }
 
-/// The finaliser of SplitMix64. Part of the format, so it stands here and not with the generators' randomness.
+/// The finaliser of SplitMix64. Part of the format, so it must not change with the generators' randomness.
 fn scramble(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,4 +1,4 @@
-//! Traces as accesses, seen from outside.
+//! Reads traces as accesses through the public interface.
 
 #![allow(
     clippy::unwrap_used,
@@ -37,7 +37,7 @@ fn read(text: &str, options: &OpenOptions) -> Result<(Vec<Access>, ReadReport), 
 const PLAIN: &str = "ts,key,op,size\n0.5,7,GET,100\n1,abc,SET,200\n1,07,DELETE,0\n";
 
 #[test]
-fn rows_become_accesses() {
+fn rows_are_read_as_accesses() {
     let (accesses, report) = read(PLAIN, &OpenOptions::default()).unwrap();
     let first = Access {
         time_ns: 500_000_000,
@@ -50,13 +50,13 @@ fn rows_become_accesses() {
     assert_eq!(accesses[0], first);
     assert_eq!((accesses[1].size_bytes, accesses[1].kind), (200, AccessKind::Set));
     assert_eq!((accesses[2].size_bytes, accesses[2].kind), (0, AccessKind::Delete));
-    assert_ne!(accesses[2].key, 7, "07 is another key than 7");
+    assert_ne!(accesses[2].key, 7, "07 and 7 are different keys");
     assert_eq!((report.rows, report.bad_rows, report.zero_sizes), (3, 0, 0));
     assert!(report.has_time && report.messages.is_empty());
 }
 
 #[test]
-fn a_page_size_was_ignored_without_a_word_where_there_are_no_ranges() {
+fn page_size_without_effect_is_reported() {
     let paged = OpenOptions { page: Some(PageSize::Bytes(100)), ..OpenOptions::default() };
     let (_, report) = read(PLAIN, &paged).unwrap();
     assert_eq!(report.messages.len(), 1, "{:?}", report.messages);
@@ -79,7 +79,7 @@ fn drain_all(paths: &[PathBuf], format: Option<&str>) -> Result<usize, TraceErro
 }
 
 #[test]
-fn a_file_of_another_format_behind_the_first_is_no_run_of_wrong_rows() {
+fn second_file_in_another_format_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let plain = write(&folder, "a.csv", PLAIN.as_bytes());
     let records: Vec<u8> = (1..=8_u32)
@@ -89,12 +89,12 @@ fn a_file_of_another_format_behind_the_first_is_no_run_of_wrong_rows() {
         })
         .collect();
     let oracle = write(&folder, "b.oracleGeneral", &records);
-    // A part of a trace that was cut in two has no header.
+    // The second part of a split trace has no header.
     let rest = write(&folder, "c.csv", b"2,8,GET,10\n");
-    let told = drain_all(&[plain.clone(), oracle.clone()], None).unwrap_err();
+    let message = drain_all(&[plain.clone(), oracle.clone()], None).unwrap_err();
     assert!(
-        matches!(&told, TraceError::MixedFormats { found: "oracle-general", wanted: "plain", path } if *path == oracle),
-        "{told}"
+        matches!(&message, TraceError::MixedFormats { found: "oracle-general", expected: "plain", path } if *path == oracle),
+        "{message}"
     );
     assert_eq!(drain_all(&[plain.clone(), rest, plain.clone()], None).unwrap(), 7);
     assert!(matches!(drain_all(&[plain, "/no/such".into()], None), Err(TraceError::Open { .. })));
@@ -102,7 +102,7 @@ fn a_file_of_another_format_behind_the_first_is_no_run_of_wrong_rows() {
 }
 
 #[test]
-fn a_repeated_row_is_several_accesses_and_a_limit_cuts_it() {
+fn repeated_row_is_several_accesses_up_to_the_limit() {
     let text = "op_time,key,key_size,op,op_count,size\n5,a,1,GET,5000,10\n6,b,1,SET,2,20\n";
     let (accesses, report) = read(text, &OpenOptions::default()).unwrap();
     assert_eq!((accesses.len(), report.rows), (5002, 2));
@@ -114,7 +114,7 @@ fn a_repeated_row_is_several_accesses_and_a_limit_cuts_it() {
 }
 
 #[test]
-fn what_stood_behind_the_limit_was_read_and_judged_until_a_row_was_right() {
+fn rows_behind_the_limit_are_not_read() {
     let text = "ts,key,op,size\n0,1,GET,1\n1,2,GET,1\n2,3,GIT,1\n3,4,GET,0\n";
     for on_bad_row in [OnBadRow::Skip, OnBadRow::Stop] {
         let options = OpenOptions { limit: Some(2), on_bad_row, bad_rows_limit: 0, ..OpenOptions::default() };
@@ -124,29 +124,29 @@ fn what_stood_behind_the_limit_was_read_and_judged_until_a_row_was_right() {
 }
 
 #[test]
-fn without_times_accesses_are_numbered() {
+fn without_timestamps_the_time_is_the_accesses_number() {
     let (accesses, report) = read("key,op,size\n1,GET,1\n2,GET,1\n", &OpenOptions::default()).unwrap();
     assert_eq!([accesses[0].time_ns, accesses[1].time_ns], [0, 1_000_000]);
     assert!(!report.has_time);
 }
 
 #[test]
-fn wrong_rows_are_skipped_counted_and_told() {
+fn invalid_rows_are_skipped_counted_and_reported() {
     let text = "ts,key,op,size\n0,1,GET,1\n1,2,GIT,1\n2,3,GET,x\n3,4,GET,1\n";
     let (accesses, report) = read(text, &OpenOptions::default()).unwrap();
     assert_eq!(accesses.iter().map(|access| access.key).collect::<Vec<_>>(), [1, 4]);
     assert_eq!((report.rows, report.bad_rows), (4, 2));
     assert!(report.messages[0].ends_with("trace.csv: row 3: `GIT` is not a known operation; skipped"));
     let limited = read(text, &OpenOptions { bad_rows_limit: 1, ..OpenOptions::default() });
-    let told = limited.unwrap_err().to_string();
-    assert!(told.contains("row 4: column `size` is `x`") && told.contains("the first: "), "{told}");
+    let message = limited.unwrap_err().to_string();
+    assert!(message.contains("row 4: column `size` is `x`") && message.contains("the first: "), "{message}");
     let stopped = read(text, &OpenOptions { on_bad_row: OnBadRow::Stop, ..OpenOptions::default() });
-    let told = stopped.unwrap_err().to_string();
-    assert!(told.ends_with("row 3: `GIT` is not a known operation; stopped there"), "{told}");
+    let message = stopped.unwrap_err().to_string();
+    assert!(message.ends_with("row 3: `GIT` is not a known operation; stopped there"), "{message}");
 }
 
 #[test]
-fn what_came_before_an_error_is_handed_out_first() {
+fn accesses_before_an_error_are_returned_first() {
     let folder = tempfile::tempdir().unwrap();
     let path = write(&folder, "trace.csv", b"ts,key,op,size\n0,1,GET,1\n1,2,GIT,1\n");
     let options = OpenOptions { on_bad_row: OnBadRow::Stop, ..OpenOptions::default() };
@@ -155,11 +155,11 @@ fn what_came_before_an_error_is_handed_out_first() {
     assert!(trace.next_batch(&mut batch).unwrap());
     assert_eq!(batch.len(), 1);
     assert!(matches!(trace.next_batch(&mut batch), Err(TraceError::BadRow { row: 3, .. })));
-    assert!(!trace.next_batch(&mut batch).unwrap(), "an error is told once");
+    assert!(!trace.next_batch(&mut batch).unwrap(), "an error is returned once");
 }
 
 #[test]
-fn objects_without_bytes_are_skipped_kept_or_sized() {
+fn objects_of_zero_bytes_are_skipped_kept_or_sized() {
     let text = "ts,key,op,size\n0,1,GET,0\n1,2,GET,1\n";
     let of = |zero_size| read(text, &OpenOptions { zero_size, ..OpenOptions::default() }).unwrap();
     let sizes = |accesses: Vec<Access>| accesses.iter().map(|access| access.size_bytes).collect::<Vec<_>>();
@@ -172,51 +172,57 @@ fn objects_without_bytes_are_skipped_kept_or_sized() {
 }
 
 #[test]
-fn time_that_goes_back_stands_still_or_stops() {
+fn timestamp_that_goes_back_is_replaced_or_an_error() {
     let text = "ts,key,op,size\n5,1,GET,1\n3,2,GET,1\n6,3,GET,1\n";
     let (accesses, report) = read(text, &OpenOptions::default()).unwrap();
     let seconds: Vec<_> = accesses.iter().map(|access| access.time_ns / 1_000_000_000).collect();
     assert_eq!((seconds, report.backward_times), (vec![5, 5, 6], 1));
-    let told = &report.messages[0];
+    let message = &report.messages[0];
     assert!(
-        told.ends_with(
+        message.ends_with(
             "row 3: the time is 2000000000 ns before that of the previous row; set to that row's time"
         ),
-        "{told}"
+        "{message}"
     );
     let stopped = read(text, &OpenOptions { on_bad_row: OnBadRow::Stop, ..OpenOptions::default() });
     assert!(matches!(stopped, Err(TraceError::BadRow { row: 3, .. })));
 }
 
 #[test]
-fn a_torn_archive_says_where() {
+fn damaged_archive_reports_the_last_row() {
     let folder = tempfile::tempdir().unwrap();
     let text: String = (0..50_000u64).map(|i| format!("{i},{},GET,10\n", i * i % 7919)).collect();
     let whole = zstd::encode_all(format!("ts,key,op,size\n{text}").as_bytes(), 3).unwrap();
     let path = write(&folder, "trace.csv.zst", &whole[..whole.len() / 2]);
-    let told = drain(&path, &OpenOptions::default()).unwrap_err().to_string();
-    assert!(told.contains("after row ") && told.contains("cannot read its zstd data"), "{told}");
+    let message = drain(&path, &OpenOptions::default()).unwrap_err().to_string();
+    assert!(message.contains("after row ") && message.contains("cannot read its zstd data"), "{message}");
 }
 
 #[test]
-fn what_is_no_trace_is_refused_with_the_names_of_formats() {
+fn unrecognised_file_is_rejected_with_the_format_names() {
     let options = OpenOptions::default();
-    let told = read("some text\nof no kind\n", &options).unwrap_err().to_string();
-    assert!(told.contains("matches none of the formats") && told.contains("oracle-general"), "{told}");
-    let told = open(&["x"], Some("orcale"), &options).err().unwrap().to_string();
-    assert!(told.starts_with("there is no trace format `orcale`; valid formats are auto, plain, "), "{told}");
+    let message = read("some text\nof no kind\n", &options).unwrap_err().to_string();
+    assert!(
+        message.contains("matches none of the formats") && message.contains("oracle-general"),
+        "{message}"
+    );
+    let message = open(&["x"], Some("orcale"), &options).err().unwrap().to_string();
+    assert!(
+        message.starts_with("there is no trace format `orcale`; valid formats are auto, plain, "),
+        "{message}"
+    );
     assert!(matches!(open(&["no such file"], None, &options), Err(TraceError::Open { .. })));
     assert!(matches!(read("", &options), Err(TraceError::Empty { .. })));
 }
 
 #[test]
-fn a_header_that_lacks_a_column_is_told() {
-    let told = read("key,verb\n7,GET\n", &OpenOptions::default()).unwrap_err().to_string();
-    assert!(told.contains("the header has no column"), "{told}");
+fn header_without_a_column_is_rejected() {
+    let message = read("key,verb\n7,GET\n", &OpenOptions::default()).unwrap_err().to_string();
+    assert!(message.contains("the header has no column"), "{message}");
 }
 
 #[test]
-fn each_file_of_a_trace_may_have_a_header_of_its_own() {
+fn each_file_of_a_trace_can_have_its_own_header() {
     let folder = tempfile::tempdir().unwrap();
     let first = write(&folder, "1.csv", b"ts,key,op,size\n0,1,GET,1\n");
     let second = write(&folder, "2.csv", b"key,size,op,ts\n2,20,SET,5\n");
@@ -232,26 +238,26 @@ fn each_file_of_a_trace_may_have_a_header_of_its_own() {
     }
 }
 
-/// What a text of the product's own columns is refused with.
+/// The error when `text` is read.
 fn refusal(text: &str, options: &OpenOptions) -> String {
     read(text, options).expect_err(text).to_string()
 }
 
 #[test]
-fn a_mark_in_front_of_the_header_does_not_hide_its_first_column() {
+fn byte_order_mark_does_not_hide_the_first_column() {
     let (accesses, report) = read(&format!("\u{feff}{PLAIN}"), &OpenOptions::default()).unwrap();
-    assert_eq!(report.format, "plain", "it was taken for CacheBench's, without times");
+    assert_eq!(report.format, "plain", "the first column was recognised");
     assert_eq!((accesses, report.has_time), (read(PLAIN, &OpenOptions::default()).unwrap().0, true));
 }
 
 #[test]
-fn a_header_of_other_names_is_not_skipped_with_the_columns_read_in_the_usual_order() {
+fn header_with_unknown_names_is_rejected() {
     let error = refusal("when,how much,verb,what\n1,100,GET,7\n", &OpenOptions::default());
     assert!(error.contains("its header has no known column (a plain trace has ts,key,op,size)"), "{error}");
 }
 
 #[test]
-fn a_trace_of_which_nothing_can_be_read_is_no_empty_one() {
+fn trace_without_a_valid_row_is_an_error() {
     let error = refusal("ts,key,op,size\n1,7,GET,-5\n2,7,GET,-5\n", &OpenOptions::default());
     assert!(error.contains("none of 2 rows is a valid request; the first error: "), "{error}");
     assert!(error.contains("row 2: column `size` is `-5`"), "{error}");
@@ -261,7 +267,7 @@ fn a_trace_of_which_nothing_can_be_read_is_no_empty_one() {
 }
 
 #[test]
-fn times_in_milliseconds_are_not_seconds_at_the_end_of_time() {
+fn milliseconds_read_as_seconds_are_an_error() {
     for header in ["ts,key,op,size", "op_time,key,op,size"] {
         let text = format!("{header}\n1700000000000,7,GET,5\n1700000000500,7,GET,5\n");
         let error = refusal(&text.replace("1700000000", "1700000000000"), &OpenOptions::default());
@@ -273,7 +279,7 @@ fn times_in_milliseconds_are_not_seconds_at_the_end_of_time() {
 }
 
 #[test]
-fn sizes_that_no_object_has_do_not_run_over_in_sums() {
+fn impossible_sizes_are_rejected() {
     let text =
         "ts,key,op,size\n1,7,GET,9999999999999999999\n1,8,GET,18446744073709551615\n1,9,GET,17592186044416\n";
     let (accesses, report) = read(text, &OpenOptions::default()).unwrap();
@@ -282,59 +288,64 @@ fn sizes_that_no_object_has_do_not_run_over_in_sums() {
 }
 
 #[test]
-fn spaces_quotes_and_decimals_of_zero_are_read_as_meant() {
+fn spaces_quotes_and_zero_decimals_are_ignored() {
     let text = "\"ts\", \"key\", \"op\", \"size\"\n0.5, 7, \"GET\", 100.0\n";
     let (accesses, report) = read(text, &OpenOptions::default()).unwrap();
     assert_eq!((accesses[0].key, accesses[0].size_bytes, report.bad_rows), (7, 100, 0));
 }
 
 #[test]
-fn other_compressions_and_encodings_are_told_by_name() {
+fn unsupported_compressions_and_encodings_are_reported_by_name() {
     let folder = tempfile::tempdir().unwrap();
-    let told = |bytes: &[u8]| {
+    let message = |bytes: &[u8]| {
         let path = write(&folder, "trace.csv", bytes);
         drain(&path, &OpenOptions::default()).expect_err("no trace").to_string()
     };
-    assert!(told(b"BZh91AY&SY").contains("it is bzip2 data, which is not read directly: bzip2 -dc "));
-    assert!(told(b"PK\x03\x04...").contains("it is a ZIP archive"));
-    assert!(told(b"\xff\xfet\0s\0").contains("it is UTF-16 text"));
-    assert!(told(b"\x5d\0\0\x80\0\xff\t\n").contains("it is LZMA data"), "and no columns between tabs");
+    assert!(message(b"BZh91AY&SY").contains("it is bzip2 data, which is not read directly: bzip2 -dc "));
+    assert!(message(b"PK\x03\x04...").contains("it is a ZIP archive"));
+    assert!(message(b"\xff\xfet\0s\0").contains("it is UTF-16 text"));
+    assert!(message(b"\x5d\0\0\x80\0\xff\t\n").contains("it is LZMA data"), "not a table separated by tabs");
     let twice = zstd::encode_all(&zstd::encode_all(&b"ts,key,op,size\n"[..], 1).unwrap()[..], 1).unwrap();
-    assert!(told(&twice).contains("it is zstd data in compressed data: unpack it once"));
-    assert!(told(b"1;7;GET;5\n").contains("its columns are separated by semicolons"));
+    assert!(message(&twice).contains("it is zstd data in compressed data: unpack it once"));
+    assert!(message(b"1;7;GET;5\n").contains("its columns are separated by semicolons"));
 }
 
 #[test]
-fn rows_without_a_time_among_others_do_not_make_time_go_back() {
+fn rows_without_timestamp_take_the_previous_time() {
     let text = "op_time,key,op,size\n,1,GET,5\n,2,GET,5\n100,3,GET,5\n,4,GET,5\n101,5,GET,5\n";
     let (accesses, report) = read(text, &OpenOptions::default()).unwrap();
     let milliseconds: Vec<u64> = accesses.iter().map(|access| access.time_ns / 1_000_000).collect();
     assert_eq!((milliseconds, report.backward_times), (vec![0, 1, 100_000, 100_000, 101_000], 0));
 }
 
-/// It was compared with the numbers that rows without a time have for one.
+/// The timestamp was once compared with the row numbers that replace missing timestamps.
 #[test]
-fn a_trace_that_begins_at_time_0_behind_rows_without_a_time_was_said_to_go_back() {
+fn first_timestamp_after_rows_without_one_does_not_go_back() {
     let text =
         "op_time,key,op,size\n,1,GET,5\n,2,GET,5\n,3,GET,5\n0,3,GET,5\n,4,GET,5\n101,5,GET,5\n50,6,GET,5\n";
     let stop = OpenOptions { on_bad_row: OnBadRow::Stop, limit: Some(6), ..OpenOptions::default() };
     let (accesses, report) = read(text, &stop).unwrap();
     let milliseconds: Vec<u64> = accesses[3..].iter().map(|access| access.time_ns / 1_000_000).collect();
     assert_eq!((milliseconds, report.backward_times, report.untimed), (vec![0, 0, 101_000], 0, 3));
-    assert_eq!(read(text, &OpenOptions::default()).unwrap().1.backward_times, 1, "the last does go back");
+    assert_eq!(
+        read(text, &OpenOptions::default()).unwrap().1.backward_times,
+        1,
+        "the last timestamp goes back"
+    );
 }
 
 #[test]
-fn text_of_two_bytes_a_letter_is_no_binary_trace() {
+fn utf16_text_is_not_read_as_a_binary_trace() {
     let text = "\u{feff}ts,key,op,size\n5,1,GET,7\n6,1,GET,7\n";
     let bytes: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
     let folder = tempfile::tempdir().unwrap();
-    let told = drain(&write(&folder, "trace.csv", &bytes), &OpenOptions::default()).expect_err("no records");
-    assert!(told.to_string().contains("it is UTF-16 text"), "{told}");
+    let message =
+        drain(&write(&folder, "trace.csv", &bytes), &OpenOptions::default()).expect_err("no records");
+    assert!(message.to_string().contains("it is UTF-16 text"), "{message}");
 }
 
 #[test]
-fn quotes_and_decimals_of_zero_are_read_as_meant_in_every_format() {
+fn quotes_and_zero_decimals_are_ignored_in_every_format() {
     let cdn =
         "timestamp,cacheKey,OpType,objectSize,responseSize,responseHeaderSize,rangeStart,rangeEnd,TTL\n";
     for (format, text, sizes) in [
@@ -358,15 +369,15 @@ fn quotes_and_decimals_of_zero_are_read_as_meant_in_every_format() {
 }
 
 #[test]
-fn a_short_trace_with_wrong_rows_is_told_what_it_is_most_like() {
-    let told = refusal("0,k,3,10,4,get,0\n1,k,3,10,4,got,0\n2,k,3,10,4,get,0\n", &OpenOptions::default());
+fn short_trace_with_invalid_rows_reports_the_nearest_format() {
+    let message = refusal("0,k,3,10,4,get,0\n1,k,3,10,4,got,0\n2,k,3,10,4,get,0\n", &OpenOptions::default());
     let words = "1 of its first 3 rows are wrong for `twitter` (the first: `got` is not a known operation); \
                  name that format to read it anyway; ";
-    assert!(told.contains(words), "{told}");
+    assert!(message.contains(words), "{message}");
 }
 
 #[test]
-fn a_recording_that_began_with_what_asks_for_nothing_was_in_no_format() {
+fn recording_that_begins_with_other_events_is_detected() {
     let folder = tempfile::tempdir().unwrap();
     let event = |action: &str| format!("  8,0 3 1 0.5 697 {action} R 8 + 8 [a]\n");
     let text = event("C").repeat(40) + &event("Q").repeat(40);
@@ -384,7 +395,7 @@ fn a_recording_that_began_with_what_asks_for_nothing_was_in_no_format() {
     };
     let (completed, queued) = (record(8).repeat(40), record(1).repeat(40));
     assert_eq!(trace("sda.blktrace.0", &[&completed[..], &queued].concat()), (40, "blktrace"));
-    // A recording of completions alone, as of a processor that does nothing else.
+    // A recording of completions alone, as of a CPU that only handles interrupts.
     let completed = completed.repeat(50);
     assert_eq!(trace("sda.blktrace.1", &completed), (2000, "blktrace"));
     assert_eq!(trace("sda.blktrace.2", &[&completed[..], &queued].concat()), (40, "blktrace"));
@@ -392,7 +403,7 @@ fn a_recording_that_began_with_what_asks_for_nothing_was_in_no_format() {
 }
 
 #[test]
-fn a_header_of_a_block_trace_with_wrong_rows_behind_it_was_blamed_on_another_format() {
+fn block_trace_header_with_invalid_rows_is_detected() {
     let systor = "Timestamp,Response,IOType,LUN,Offset,Size\n1.5,,,3,0,4096\n1.6,0.1,R,3,0,4096\n";
     let (accesses, report) = read(systor, &OpenOptions::default()).unwrap();
     assert_eq!((accesses.len(), report.format, report.bad_rows), (1, "systor", 1));
@@ -402,12 +413,12 @@ fn a_header_of_a_block_trace_with_wrong_rows_behind_it_was_blamed_on_another_for
     assert_eq!((accesses.len(), report.format, report.bad_rows), (1, "block-csv", 1));
     let fio = "fio version 2 iolog\nmy file add\nmy file read 0 512\n";
     assert!(refusal(fio, &OpenOptions::default()).contains("row 2: `file` is not a known operation"));
-    let told = refusal("timestamp,op,offset,bytes\n5,R,0,512\n", &OpenOptions::default());
-    assert!(told.ends_with("`block-csv`: the column `timestamp` does not say its unit: call it `time_ns`, `time_us`, `time_ms` or `time_s`"), "{told}");
+    let message = refusal("timestamp,op,offset,bytes\n5,R,0,512\n", &OpenOptions::default());
+    assert!(message.ends_with("`block-csv`: the column `timestamp` does not say its unit: call it `time_ns`, `time_us`, `time_ms` or `time_s`"), "{message}");
 }
 
 #[test]
-fn a_trace_whose_name_says_what_it_is_was_refused_for_an_object_without_bytes() {
+fn named_trace_with_an_object_of_zero_bytes_is_detected() {
     let record = |seconds: u32, size: u32, next: i64| {
         let (time, object) = (seconds.to_le_bytes(), 7_u64.to_le_bytes());
         [&time[..], &object, &size.to_le_bytes(), &next.to_le_bytes()].concat()
@@ -417,17 +428,20 @@ fn a_trace_whose_name_says_what_it_is_was_refused_for_an_object_without_bytes() 
     let named = write(&folder, "w.oracleGeneral.zst", &zstd::encode_all(&bytes[..], 1).unwrap());
     let (accesses, report) = drain(&named, &OpenOptions::default()).unwrap();
     assert_eq!((accesses.len(), report.zero_sizes, report.format), (2, 1, "oracle-general"));
-    assert!(drain(&write(&folder, "w", &bytes), &OpenOptions::default()).is_err(), "it could be anything");
+    assert!(
+        drain(&write(&folder, "w", &bytes), &OpenOptions::default()).is_err(),
+        "the content alone is ambiguous"
+    );
 }
 
 #[test]
-fn a_text_of_carriage_returns_alone_was_a_header_without_rows() {
-    let told = "its lines end in carriage returns alone: convert them to line feeds";
+fn text_with_carriage_returns_only_is_rejected() {
+    let message = "its lines end in carriage returns alone: convert them to line feeds";
     let text = "key,op,size\rk,GET,10\rk,GET,10\r";
-    assert!(refusal(text, &OpenOptions::default()).ends_with(&format!("read as `kvcache`: {told}")));
+    assert!(refusal(text, &OpenOptions::default()).ends_with(&format!("read as `kvcache`: {message}")));
     let folder = tempfile::tempdir().unwrap();
     let named = drain_all(&[write(&folder, "trace.csv", text.as_bytes())], Some("kvcache")).unwrap_err();
-    assert!(named.to_string().ends_with(told), "{named}");
+    assert!(named.to_string().ends_with(message), "{named}");
     let long = refusal(&text.repeat(5000), &OpenOptions::default());
-    assert!(long.contains(told), "{long}");
+    assert!(long.contains(message), "{long}");
 }

@@ -1,4 +1,4 @@
-//! Binary traces: what is converted into one and replayed asks for the same as what it was made of.
+//! Binary traces: a converted trace makes the same requests as the original.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,10 +15,10 @@ use flashwright_workload::trace::{
 use flashwright_workload::{RequestKind, Workload};
 use tempfile::TempDir;
 
-/// Rows enough for several blocks.
+/// Enough rows for several blocks.
 const ROWS: u64 = 5000;
 
-/// Each column takes part: times that go back, keys that end in zeros, repetitions, lifetimes, misses, tenants by name.
+/// Uses every column: times that go back, keys that end in zeros, repetitions, TTLs, misses, tenants.
 fn kvcache_text() -> String {
     let mut text = "op_time,key,key_size,op,op_count,size,cache_hits,ttl,usecase,sub_usecase\n".to_owned();
     for row in 0..ROWS {
@@ -42,7 +42,7 @@ fn options() -> OpenOptions {
     OpenOptions { zero_size: ZeroSize::Keep, tenants: TenantsFrom::Usual, ..OpenOptions::default() }
 }
 
-/// The same as a binary trace, by the format of the old one.
+/// Converts a trace to a binary trace.
 fn convert(from: &Path, format: &str, to: &Path, options: &OpenOptions) -> ReadReport {
     let mut trace = copy(&[from], Some(format), options).unwrap();
     let mut writer = Writer::create(to, Target::Binary).unwrap().with_tenants(trace.tenants());
@@ -70,13 +70,13 @@ struct Seen {
     tenant: Option<String>,
 }
 
-/// What each of the workers is asked for; one thread asks for all, so that batches come in the same turn each time.
+/// The requests of each worker. One thread runs all workers, so that batches arrive in the same order each time.
 fn replayed(path: &Path, format: &str, workers: usize, change: impl Fn(&mut ReplayConfig)) -> Vec<Vec<Seen>> {
     let mut config = ReplayConfig::new(vec![path.to_owned()], Format::named(format).unwrap());
     (config.time_units_per_second, config.one_thread) = (1, true);
     change(&mut config);
     let replay = Replay::new(config);
-    replay.check_beginnings().unwrap();
+    replay.check_files().unwrap();
     let all = replay.sources(workers, 0).unwrap().into_iter().map(|mut source| {
         let mut seen = Vec::new();
         while let Some(it) = source.next() {
@@ -93,7 +93,7 @@ fn replayed(path: &Path, format: &str, workers: usize, change: impl Fn(&mut Repl
 }
 
 #[test]
-fn a_replay_of_the_binary_trace_asks_for_what_that_of_the_csv_asks_for() {
+fn binary_replay_equals_csv_replay() {
     let folder = TempDir::new().unwrap();
     let (csv, binary) = kvcache_and_binary(&folder, "trace.fwt");
     let plain = |_: &mut ReplayConfig| ();
@@ -110,7 +110,7 @@ fn a_replay_of_the_binary_trace_asks_for_what_that_of_the_csv_asks_for() {
 }
 
 #[test]
-fn compressed_binary_traces_are_the_same() {
+fn compressed_binary_trace_has_the_same_requests() {
     let folder = TempDir::new().unwrap();
     let (_, plain) = kvcache_and_binary(&folder, "trace.fwt");
     let expected = replayed(&plain, "binary", 1, |_| ());
@@ -131,12 +131,12 @@ fn accesses(path: &Path, format: &str, options: &OpenOptions) -> (Vec<Access>, R
 }
 
 #[test]
-fn accesses_are_judged_as_those_of_the_trace_it_was_made_of() {
+fn binary_accesses_equal_csv_accesses() {
     let folder = TempDir::new().unwrap();
     let (csv, binary) = kvcache_and_binary(&folder, "trace.fwt");
     for options in [OpenOptions::default(), OpenOptions { zero_size: ZeroSize::As(10), ..options() }] {
         let (expected, was) = accesses(&csv, "kvcache", &options);
-        // Nobody says what it is.
+        // The format is detected.
         let (found, is) = accesses(&binary, "auto", &options);
         assert!(found == expected && !found.is_empty());
         assert_eq!((is.format, is.rows, is.bad_rows), ("binary", was.rows, was.bad_rows));
@@ -145,7 +145,7 @@ fn accesses_are_judged_as_those_of_the_trace_it_was_made_of() {
 }
 
 #[test]
-fn ranges_of_a_disk_stay_ranges() {
+fn disk_ranges_stay_ranges() {
     let folder = TempDir::new().unwrap();
     let (csv, binary) = (folder.path().join("disk.csv"), folder.path().join("disk.fwt"));
     let rows =
@@ -155,9 +155,9 @@ fn ranges_of_a_disk_stay_ranges() {
     assert_eq!(accesses(&binary, "auto", &options()).0, accesses(&csv, "msr", &options()).0);
 }
 
-/// Its length did not fit into a row, and the block that it was in was damaged for whoever read it.
+/// The discard's length does not fit into one row; it once damaged the block that contained it.
 #[test]
-fn the_discard_of_a_large_disk_spoilt_the_trace() {
+fn large_discard_is_written_in_several_rows() {
     let folder = TempDir::new().unwrap();
     let (log, binary) = (folder.path().join("trim.log"), folder.path().join("trim.fwt"));
     let trim_bytes = (1_u64 << 44) + (1 << 42);
@@ -173,7 +173,7 @@ fn the_discard_of_a_large_disk_spoilt_the_trace() {
 }
 
 #[test]
-fn wrong_rows_and_limits_are_those_of_every_conversion() {
+fn conversion_honours_invalid_rows_and_limits() {
     let folder = TempDir::new().unwrap();
     let (csv, binary) = (folder.path().join("some.csv"), folder.path().join("some.fwt"));
     std::fs::write(&csv, "key,op,size,op_count\na,GET,1,2\nb,PUT,1,1\nc,GET,0,1\nd,SET,7,5\ne,GET,1,1\n")
@@ -194,7 +194,7 @@ fn wrong_rows_and_limits_are_those_of_every_conversion() {
 }
 
 #[test]
-fn what_is_generated_is_read_back() {
+fn generated_requests_read_back_unchanged() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("made.fwt");
     let made = |i: u64| Access {
@@ -216,9 +216,9 @@ fn what_is_generated_is_read_back() {
     assert_eq!(accesses(&path, "auto", &options()).0, all);
 }
 
-/// What is damaged is told as in any other trace: after which row, with what was whole handed out.
+/// Damage is reported with the last row before it, after the complete rows have been returned.
 #[test]
-fn damage_ends_the_trace_where_it_is() {
+fn damage_ends_the_trace_at_its_position() {
     let folder = TempDir::new().unwrap();
     let (_, whole) = kvcache_and_binary(&folder, "trace.fwt");
     let mut bytes = std::fs::read(&whole).unwrap();
@@ -229,14 +229,14 @@ fn damage_ends_the_trace_where_it_is() {
         std::fs::write(&damaged, bytes).unwrap();
         let mut trace = open(&[&damaged], None, &options()).unwrap();
         let (mut batch, mut rows) = (Vec::new(), 0);
-        let told = loop {
+        let message = loop {
             match trace.next_batch(&mut batch) {
                 Ok(true) => rows += batch.len(),
-                Ok(false) => panic!("the damage was not seen"),
+                Ok(false) => panic!("the damage was not detected"),
                 Err(error) => break error.to_string(),
             }
         };
-        assert!(told.contains("damaged.fwt: after row 2048: ") && told.contains(words), "{told}");
+        assert!(message.contains("damaged.fwt: after row 2048: ") && message.contains(words), "{message}");
         assert!(rows >= 2048, "{rows} of {length} bytes");
         let replay = Replay::new(ReplayConfig::new(vec![damaged.clone()], Format::named("binary").unwrap()));
         let mut source = replay.sources(1, 0).unwrap().remove(0);
@@ -249,9 +249,9 @@ fn damage_ends_the_trace_where_it_is() {
     }
 }
 
-/// A file of CacheBench's tells itself too, and asks for the same as the rows it was made of.
+/// CacheBench's binary traces are detected and convert to the same requests.
 #[test]
-fn cachebenchs_own_files_are_told_apart_and_become_ours() {
+fn cachebench_binary_traces_are_detected_and_converted() {
     let folder = TempDir::new().unwrap();
     let theirs = folder.path().join("kv_trace.bin");
     let count = 3000_u64;

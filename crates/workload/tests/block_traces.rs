@@ -1,4 +1,4 @@
-//! Block traces as they were recorded: every format of one recording says the same.
+//! Recorded block traces: all formats of one recording contain the same requests.
 
 #![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
 
@@ -13,7 +13,7 @@ fn read(path: &Path) -> (Vec<BlockRequest>, BlockTraceStats) {
     (requests, trace.stats().clone())
 }
 
-/// Nothing, and a word about it, where the recordings are not at hand.
+/// The recordings, or `None` with a message if they are missing.
 fn recordings() -> Option<PathBuf> {
     let named = std::env::var_os("FLASHWRIGHT_SHARED").map(|folder| PathBuf::from(folder).join("traces"));
     let beside = || {
@@ -22,38 +22,38 @@ fn recordings() -> Option<PathBuf> {
     };
     let found = named.or_else(beside).filter(|folder| folder.is_dir());
     if found.is_none() {
-        println!("skipped: the recordings are not here");
+        println!("skipped: the recordings are missing");
     }
     found
 }
 
 #[test]
-fn binary_text_and_csv_of_one_recording_say_the_same() {
+fn binary_text_and_csv_of_one_recording_are_equal() {
     let Some(folder) = recordings() else { return };
     let of = |name: &str| read(&folder.join("block").join(name));
     let (text, text_stats) = of("local-mariadb-head20k.blkparse.txt.gz");
     let (binary, binary_stats) = of("local-mariadb-head20k.blktrace.bin.gz");
     assert_eq!((&text_stats.formats, &binary_stats.formats), (&vec!["blkparse"], &vec!["blktrace"]));
     assert!(text.len() > 2000, "{}", text.len());
-    let asked = |requests: &[BlockRequest]| -> Vec<(BlockKind, u64, u64)> {
+    let requested = |requests: &[BlockRequest]| -> Vec<(BlockKind, u64, u64)> {
         requests.iter().map(|request| (request.kind, request.first_byte, request.bytes)).collect()
     };
-    assert_eq!(asked(&text), asked(&binary));
+    assert_eq!(requested(&text), requested(&binary));
     let (csv, csv_stats) = of("local-mariadb-sysbench-Q.csv.gz");
     assert_eq!(csv_stats.requests, 48_942);
     let moved = |requests: &[BlockRequest]| -> Vec<(BlockKind, u64, u64)> {
-        asked(requests).into_iter().filter(|(kind, ..)| *kind != BlockKind::Flush).collect()
+        requested(requests).into_iter().filter(|(kind, ..)| *kind != BlockKind::Flush).collect()
     };
     let (csv, binary) = (moved(&csv), moved(&binary));
     assert_eq!(
         csv[..binary.len()],
         binary[..],
-        "the CSV holds the whole recording, the others its beginning"
+        "the CSV contains the whole recording, the others its beginning"
     );
 }
 
 #[test]
-fn scsi_records_of_a_virtual_machine_are_read_to_the_end() {
+fn vscsi_records_are_read_to_the_end() {
     let Some(folder) = recordings() else { return };
     let (requests, stats) = read(&folder.join("libcachesim/cloudPhysicsIO.vscsi.zst"));
     assert_eq!((requests.len(), stats.rows), (113_872, 113_872));

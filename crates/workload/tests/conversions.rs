@@ -1,4 +1,4 @@
-//! Traces written in another form, and read back.
+//! Traces converted to other formats and read back.
 
 #![allow(
     clippy::unwrap_used,
@@ -34,7 +34,7 @@ fn read(path: &Path, format: &str) -> Vec<Access> {
     all
 }
 
-/// Accesses whose times go on, over few keys.
+/// Accesses in order of time, with few keys.
 fn accesses() -> impl Strategy<Value = Vec<Access>> {
     let kind = prop_oneof![Just(AccessKind::Get), Just(AccessKind::Set), Just(AccessKind::Delete)];
     let key = prop_oneof![0..5u64, any::<u64>()];
@@ -53,7 +53,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn plain_holds_everything(accesses in accesses()) {
+    fn plain_stores_everything(accesses in accesses()) {
         let folder = tempfile::tempdir().unwrap();
         for name in ["t.csv", "t.csv.gz", "t.csv.zst", "t.csv.xz"] {
             let path = folder.path().join(name);
@@ -63,11 +63,11 @@ proptest! {
             let head = std::fs::read(&path).unwrap();
             prop_assert_eq!(head.starts_with(b"ts,"), name == "t.csv", "{} is compressed", name);
         }
-        prop_assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4, "nothing else is left");
+        prop_assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4, "no other file is left");
     }
 
     #[test]
-    fn oracle_general_holds_gets_in_seconds_and_their_next_access(accesses in accesses()) {
+    fn oracle_general_stores_gets_seconds_and_next_accesses(accesses in accesses()) {
         let folder = tempfile::tempdir().unwrap();
         let kept: Vec<Access> =
             accesses.iter().filter(|access| access.kind != AccessKind::Delete).copied().collect();
@@ -93,7 +93,7 @@ proptest! {
             }).collect();
             prop_assert_eq!(read(&path, "oracle-general"), expected);
         }
-        prop_assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing else is left");
+        prop_assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "no other file is left");
         let bytes = std::fs::read(folder.path().join("t.bin")).unwrap();
         let next = |record: &[u8]| i64::from_le_bytes(record[16..].try_into().unwrap());
         let mut last = HashMap::new();
@@ -107,7 +107,7 @@ proptest! {
     }
 
     #[test]
-    fn webcachesim_holds_gets_in_seconds(accesses in accesses()) {
+    fn webcachesim_stores_gets_and_seconds(accesses in accesses()) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.tr");
         let written = write(&path, Target::Webcachesim, &accesses).unwrap();
@@ -124,16 +124,16 @@ fn get(time_ns: u64, size_bytes: u64) -> Access {
 }
 
 #[test]
-fn what_does_not_fit_is_an_error_and_leaves_no_file() {
+fn value_that_does_not_fit_is_an_error_and_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.bin.zst");
-    let told = write(&path, Target::OracleGeneral, &[get(0, 1), get(0, 1 << 32)]).unwrap_err().to_string();
-    assert_eq!(told, "access 2: size 4294967296 does not fit into the 32 bits of oracle-general");
+    let message = write(&path, Target::OracleGeneral, &[get(0, 1), get(0, 1 << 32)]).unwrap_err().to_string();
+    assert_eq!(message, "access 2: size 4294967296 does not fit into the 32 bits of oracle-general");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[test]
-fn a_clock_that_does_not_fit_begins_at_nought() {
+fn clock_that_does_not_fit_starts_at_zero() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.bin");
     let begin = 12_816_637_200 * SECOND_NS;
@@ -144,7 +144,7 @@ fn a_clock_that_does_not_fit_begins_at_nought() {
 }
 
 #[test]
-fn an_old_file_stays_until_the_new_one_is_whole() {
+fn old_file_stays_until_the_new_one_is_complete() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.csv");
     std::fs::write(&path, "old").unwrap();
@@ -153,6 +153,6 @@ fn an_old_file_stays_until_the_new_one_is_whole() {
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
     writer.finish().unwrap();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "ts,key,op,size\n1.5,1,GET,7\n");
-    let told = Writer::create(&folder.path().join("no/such/t.csv"), Target::PLAIN);
-    assert!(told.err().unwrap().to_string().contains("no/such/t.csv"));
+    let message = Writer::create(&folder.path().join("no/such/t.csv"), Target::PLAIN);
+    assert!(message.err().unwrap().to_string().contains("no/such/t.csv"));
 }

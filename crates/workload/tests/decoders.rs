@@ -1,4 +1,4 @@
-//! Every format's decoder on bytes that nobody wrote for it.
+//! The decoders of all formats on arbitrary bytes.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,13 +8,12 @@
 use flashwright_workload::trace::{AccessKind, FORMATS, OpenOptions, PageSize, TraceError, ZeroSize, open};
 use proptest::prelude::*;
 
-/// Accesses after which a trace of few bytes has asked for more than is worth waiting for: a row may well ask for a
-/// million pages.
+/// Limit of accesses per trace, because a row can request a million pages.
 const ENOUGH: u64 = 20_000;
-/// Accesses in a batch: what a reader holds does not grow with what a row asks for.
+/// Largest batch: a reader's memory use does not grow with a row's accesses.
 const LARGEST_BATCH: usize = 4096;
 
-/// Reads bytes to the end. What is handed out keeps the promises of `Access`, or the error names the file.
+/// Reads bytes to the end. The accesses must be as documented at `Access`, or the error must name the file.
 fn read(bytes: &[u8], format: Option<&str>, page: Option<PageSize>) -> Result<u64, TraceError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bytes");
@@ -25,7 +24,7 @@ fn read(bytes: &[u8], format: Option<&str>, page: Option<PageSize>) -> Result<u6
     while trace.next_batch(&mut batch)? {
         assert!(!batch.is_empty() && batch.len() <= LARGEST_BATCH);
         for access in &batch {
-            assert!(access.time_ns >= last_ns, "time goes on");
+            assert!(access.time_ns >= last_ns, "times do not decrease");
             assert!(access.size_bytes > 0 || access.kind == AccessKind::Delete, "{access:?}");
             last_ns = access.time_ns;
         }
@@ -34,13 +33,14 @@ fn read(bytes: &[u8], format: Option<&str>, page: Option<PageSize>) -> Result<u6
     let report = trace.report();
     assert_eq!(report.accesses, accesses);
     let troubles = report.bad_rows + report.zero_sizes + report.backward_times;
-    // That a page size has no effect is said of no row.
-    let told = report.messages.iter().filter(|message| !message.starts_with("a page size")).count() as u64;
-    assert!(told <= troubles && (troubles == 0 || told > 0));
+    // The note about a page size without effect belongs to no row.
+    let reported =
+        report.messages.iter().filter(|message| !message.starts_with("a page size")).count() as u64;
+    assert!(reported <= troubles && (troubles == 0 || reported > 0));
     Ok(accesses)
 }
 
-/// Tables whose columns are said.
+/// Tables with configured columns.
 const TABLES: [&str; 3] =
     ["csv:key", "csv:time,key,-,size,op", "csv:key=1,size=GET,op=2,ttl=3,tenant=1,count=3"];
 
@@ -49,13 +49,13 @@ fn read_as_all(bytes: &[u8]) {
         let named = FORMATS.iter().map(|format| format.name).chain(TABLES);
         for format in named.map(Some).chain([None]) {
             if let Err(error) = read(bytes, format, page) {
-                assert!(error.to_string().contains("bytes"), "{error} names the file");
+                assert!(error.to_string().contains("bytes"), "{error} must name the file");
             }
         }
     }
 }
 
-/// What rows are made of, so that some of it reads.
+/// Parts of rows, so that some combinations parse.
 fn fragment() -> impl Strategy<Value = Vec<u8>> {
     let words: Vec<&[u8]> = vec![
         b"0",
@@ -104,7 +104,7 @@ fn fragment() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// A good row of each text format.
+/// A valid row of each text format.
 const ROWS: [&str; 17] = [
     "1,7,GET,100",
     "op_time,key,key_size,op,op_count,size\n1,7,20,GET,2,100",
@@ -129,17 +129,17 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn fragments_of_rows_never_panic(parts in proptest::collection::vec(fragment(), 0..60)) {
+    fn row_fragments_do_not_panic(parts in proptest::collection::vec(fragment(), 0..60)) {
         read_as_all(&parts.concat());
     }
 
     #[test]
-    fn any_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn random_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         read_as_all(&bytes);
     }
 
     #[test]
-    fn a_good_row_with_a_byte_changed_never_panics(row in 0..ROWS.len(), at in any::<usize>(), byte in any::<u8>()) {
+    fn row_with_a_changed_byte_does_not_panic(row in 0..ROWS.len(), at in any::<usize>(), byte in any::<u8>()) {
         let mut bytes = ROWS[row].as_bytes().to_vec();
         let at = at % bytes.len();
         bytes[at] = byte;
@@ -148,16 +148,16 @@ proptest! {
 }
 
 #[test]
-fn the_good_rows_are_good() {
+fn valid_rows_are_read() {
     for row in ROWS {
         let names = FORMATS.map(|format| format.name);
         let reads = |name: &&str| matches!(read(row.as_bytes(), Some(name), None), Ok(1..));
-        assert!(names.iter().any(reads), "{row} is read by none");
+        assert!(names.iter().any(reads), "no format reads {row}");
     }
 }
 
 #[test]
-fn a_row_that_asks_for_many_pages_is_handed_out_in_batches() {
+fn row_of_many_pages_is_returned_in_batches() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.csv");
     std::fs::write(&path, "0,hm,0,Read,0,1073741824,1\n").unwrap();

@@ -1,5 +1,4 @@
-//! Traces as they are found in the field: formats told from each other by their contents, files that are no traces, and optional
-//! columns with values that cannot be read.
+//! Published traces: format detection by content, files that are not traces, and optional columns with unreadable values.
 
 #![allow(
     clippy::unwrap_used,
@@ -62,7 +61,7 @@ fn lcs(version: u64) -> Vec<u8> {
 const DIGEST: &str = "8f5fbb8b9ab7ae9ab9a8cb3df4b8f1d4";
 
 #[test]
-fn formats_of_the_field_are_detected_and_read() {
+fn published_formats_are_detected_and_read() {
     let fiu = format!("1000 42 nfsd 8 8 W 6 0 {DIGEST}\n2000 42 nfsd 16 8 R 6 0 {DIGEST}\n");
     let squid = "1.5 3 10.0.0.1 TCP_MISS/200 100 GET http://a/ - DIRECT/1.1.1.1 text/html\n\
                  2.5 3 10.0.0.1 TCP_HIT/200 100 GET http://a/ - NONE/- text/html\n";
@@ -98,7 +97,7 @@ fn formats_of_the_field_are_detected_and_read() {
 }
 
 #[test]
-fn the_same_block_formats_are_read_by_block_traces() {
+fn block_reader_detects_the_same_formats() {
     let folder = TempDir::new().unwrap();
     let fiu = format!("1000 42 nfsd 8 8 W 6 0 {DIGEST}\n");
     for (format, bytes) in [("disksim", "0.5 0 8 8 1\n"), ("mqsim", "500000 0 8 8 1\n"), ("fiu", &fiu)] {
@@ -113,7 +112,7 @@ fn the_same_block_formats_are_read_by_block_traces() {
 }
 
 #[test]
-fn libcachesims_header_in_a_remark_is_a_header() {
+fn libcachesims_commented_header_is_a_header() {
     for (text, format) in [
         ("# time, object, size, next_access_vtime\n1, 7, 100, 3\n2, 8, 200, -1\n", "csv"),
         ("# time object size next_access_vtime\n1 7 100 3\n2 8 200 4\n", "webcachesim"),
@@ -126,7 +125,7 @@ fn libcachesims_header_in_a_remark_is_a_header() {
 }
 
 #[test]
-fn four_columns_of_numbers_are_detected_as_arc_or_webcachesim() {
+fn four_number_columns_are_detected_as_arc_or_webcachesim() {
     let arc = b"230027 8 0 12\n5 1 0 13\n99 4 0 14\n";
     let lrb = b"0 230027 800 12\n0 5 100 13\n7 99 400 14\n";
     assert_eq!(read("a.txt", arc).unwrap().1.format, "arc");
@@ -136,7 +135,7 @@ fn four_columns_of_numbers_are_detected_as_arc_or_webcachesim() {
 }
 
 #[test]
-fn a_table_without_a_header_is_not_taken_for_spc() {
+fn table_without_header_is_not_detected_as_spc() {
     let text: String = (0..8).map(|row| format!("{row},7,2549,W,0\n")).collect();
     let refused = refusal("t.csv", text.as_bytes());
     assert!(refused.contains("it may be a table without a header: name its columns"), "{refused}");
@@ -154,7 +153,7 @@ fn a_table_without_a_header_is_not_taken_for_spc() {
 }
 
 #[test]
-fn second_file_without_valid_rows_is_refused() {
+fn second_file_without_valid_rows_is_rejected() {
     let first: (&str, &[u8]) = ("1.csv", b"ts,key,op,size\n1,7,GET,100\n");
     for (second, format) in [
         (&b"some words\nand more words\n"[..], None),
@@ -175,7 +174,7 @@ fn second_file_without_valid_rows_is_refused() {
 }
 
 #[test]
-fn a_wrong_format_is_refused_with_the_one_that_the_content_has() {
+fn wrong_format_is_rejected_with_the_detected_one() {
     let spc = b"0,20941264,8192,W,0.551706\n0,20939840,8192,W,0.554041\n";
     let error = read_files(&[("t", spc)], Some("plain"), &OpenOptions::default()).unwrap_err().to_string();
     assert!(
@@ -185,14 +184,14 @@ fn a_wrong_format_is_refused_with_the_one_that_the_content_has() {
 }
 
 #[test]
-fn dates_are_times_of_tables() {
+fn dates_are_accepted_as_times() {
     let text = b"datetime,key,size\n2007-02-22 17:00:03.5,7,100\n2007-02-22T17:00:04Z,8,100\n";
     let (accesses, report) = read("t.csv", text).unwrap();
     assert_eq!((accesses[1].time_ns - accesses[0].time_ns, report.format), (500_000_000, "csv"));
 }
 
 #[test]
-fn archives_are_named_under_a_format_too() {
+fn archives_are_reported_under_a_named_format_too() {
     let mut tar = vec![b'a'; 512];
     tar[257..262].copy_from_slice(b"ustar");
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -216,13 +215,13 @@ fn archives_are_named_under_a_format_too() {
         let error = BlockTrace::open(&[&path], BlockTraceOptions::default()).err().unwrap().to_string();
         assert!(error.contains(what), "block trace: {error}");
         let replay = Replay::new(ReplayConfig::new(vec![path], Format::named("kvcache").unwrap()));
-        let error = replay.check_beginnings().unwrap_err().to_string();
+        let error = replay.check_files().unwrap_err().to_string();
         assert!(error.contains(what), "replay: {error}");
     }
 }
 
 #[test]
-fn a_zero_byte_makes_one_wrong_row_and_is_not_written_to_the_terminal() {
+fn control_bytes_make_one_invalid_row_and_are_escaped_in_messages() {
     let text = b"ts,key,op,size\n1,7,GET,100\n2,8,G\0ET,100\n3,9,GET,100\n4,9,GET,100\n5,9,GET,100\n";
     let (accesses, report) = read("t.csv", text).unwrap();
     assert_eq!((accesses.len(), report.bad_rows), (4, 1));
@@ -246,7 +245,7 @@ fn unreadable_optional_values_are_absent_and_counted_by_column() {
 }
 
 #[test]
-fn a_count_a_size_or_a_time_that_cannot_be_read_drops_no_row() {
+fn row_with_unreadable_count_size_or_time_is_kept() {
     let kv = "key,op,size,op_count,op_time\n7,GET,10,-3,1\n7,GET,10,2,1.5\n7,GET,10,1,3\n";
     let (accesses, report) =
         read_files(&[("t.csv", kv.as_bytes())], Some("kvcache"), &OpenOptions::default()).unwrap();
@@ -260,22 +259,26 @@ fn a_count_a_size_or_a_time_that_cannot_be_read_drops_no_row() {
     let sizes: Vec<u64> = accesses.iter().map(|it| it.size_bytes).collect();
     assert_eq!((sizes, report.unreadable[0].values), (vec![4096, 100, 4096], 2));
     let ten = "time,key,size\n1,7,ten\n2,7,100\n";
-    assert_eq!(read("t.csv", ten.as_bytes()).unwrap().1.bad_rows, 1, "what is stored is unknown");
+    assert_eq!(
+        read("t.csv", ten.as_bytes()).unwrap().1.bad_rows,
+        1,
+        "the size of a stored object is required"
+    );
 }
 
 #[test]
-fn operations_of_http_and_of_stores_are_known_and_numbers_are_gets() {
+fn http_and_store_operations_are_known_and_numbers_are_gets() {
     let text = "time,key,op,size\n1,7,PURGE,10\n2,7,OPTIONS,10\n3,7,s,10\n4,7,l,10\n5,7,3,10\n";
     let (accesses, report) = read("t.csv", text.as_bytes()).unwrap();
     let kinds: Vec<AccessKind> = accesses.iter().map(|it| it.kind).collect();
     assert_eq!(kinds, [AccessKind::Delete, AccessKind::Set, AccessKind::Get, AccessKind::Get]);
     assert_eq!((report.bad_rows, report.unreadable[0].column, report.unreadable[0].values), (0, "op", 1));
     let unknown = read("t.csv", b"time,key,op,size\n1,7,GET,10\n2,7,frobnicate,10\n").unwrap().1;
-    assert_eq!(unknown.bad_rows, 1, "what is asked for is unknown");
+    assert_eq!(unknown.bad_rows, 1, "the operation is unknown");
 }
 
 #[test]
-fn of_columns_with_one_name_the_first_counts_and_a_note_says_so() {
+fn first_of_columns_with_one_name_is_used_with_a_note() {
     for text in ["ts,key,op,size,size\n1,7,GET,100,999\n", "time;key;size;size\n1;7;100;999\n"] {
         let (accesses, report) = read("t.csv", text.as_bytes()).unwrap();
         assert_eq!(accesses[0].size_bytes, 100, "{text}");
@@ -284,11 +287,11 @@ fn of_columns_with_one_name_the_first_counts_and_a_note_says_so() {
 }
 
 #[test]
-fn a_replay_counts_unreadable_values_too() {
+fn replay_counts_unreadable_values() {
     let folder = TempDir::new().unwrap();
     let path = write(&folder, "t.csv", b"key,op,size,ttl,ttl\na,GET,10,-1,5\nb,GET,10,60,5\n");
     let replay = Replay::new(ReplayConfig::new(vec![path], Format::named("kvcache").unwrap()));
-    replay.check_beginnings().unwrap();
+    replay.check_files().unwrap();
     let mut source = replay.sources(1, 0).unwrap().remove(0);
     let mut ttls = Vec::new();
     while let Some(request) = source.next() {

@@ -1,4 +1,4 @@
-//! What the generators promise, seen from outside.
+//! The generators through the public interface.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,7 +13,7 @@ use flashwright_workload::generate::{
 use flashwright_workload::{AHEAD, RequestKind, Source, Workload};
 use proptest::prelude::*;
 
-/// A request that outlives its source's next step.
+/// A copy of a request that outlives the source's next step.
 #[derive(Debug, Clone, PartialEq)]
 struct Seen {
     kind: RequestKind,
@@ -65,7 +65,7 @@ fn both(config: &GeneratorConfig) -> [Box<dyn Workload>; 2] {
     [Box::new(Online::new(config).unwrap()), Box::new(PreparedAccesses::new(config, 10_000_000).unwrap())]
 }
 
-/// Ids and keys name each other, one to one.
+/// Checks that ids and keys correspond one to one.
 fn assert_one_to_one(seen: &[Seen]) {
     let mut by_id = HashMap::new();
     let mut by_key = HashMap::new();
@@ -77,7 +77,7 @@ fn assert_one_to_one(seen: &[Seen]) {
 
 /// Keys of all kinds: popular, lone, of one byte and of many.
 #[test]
-fn the_upcoming_key_is_handed_out_after_as_many_others_as_it_says() {
+fn upcoming_key_is_returned_after_the_documented_distance() {
     let mix = Mix { get: 0.5, set: 0.2, lone_get: 0.2, lone_set: 0.1, ..Mix::default() };
     let workload = Online::new(&config(100, Distribution { mix, ..distribution() })).unwrap();
     let mut source = workload.sources(1, 3).unwrap().remove(0);
@@ -90,7 +90,7 @@ fn the_upcoming_key_is_handed_out_after_as_many_others_as_it_says() {
 }
 
 #[test]
-fn the_seed_and_the_worker_decide_everything() {
+fn seed_and_worker_determine_the_requests() {
     for workload in both(&config(1000, distribution())) {
         let run = |seed: u64| -> Vec<Vec<Seen>> {
             workload.sources(3, seed).unwrap().iter_mut().map(|source| take(source.as_mut(), 500)).collect()
@@ -102,7 +102,7 @@ fn the_seed_and_the_worker_decide_everything() {
 }
 
 #[test]
-fn what_belongs_to_a_key_is_the_same_for_every_worker_and_seed() {
+fn key_properties_are_equal_for_all_workers_and_seeds() {
     let distribution = Distribution {
         chain_items: Some(Table::uniform(1, 5)),
         chain_value_bytes: Some(Table::uniform(10, 5000)),
@@ -127,18 +127,21 @@ fn what_belongs_to_a_key_is_the_same_for_every_worker_and_seed() {
 }
 
 #[test]
-fn online_keys_never_collide_and_have_at_least_eight_bytes() {
+fn online_keys_are_unique_and_have_at_least_eight_bytes() {
     let seen = requests(&Online::new(&config(20_000, distribution())).unwrap(), 1, 300_000);
     assert_one_to_one(&seen);
     let keys: HashSet<&[u8]> = seen.iter().map(|request| request.key.as_slice()).collect();
     assert_eq!(keys.len(), 20_000);
     assert!(keys.iter().all(|key| (8..64).contains(&key.len())));
     let short = keys.iter().filter(|key| key.len() == 8).count();
-    assert!((5900..6500).contains(&short), "{short}: 30 % are below 8 and lifted to it, 1.25 % drawn");
+    assert!(
+        (5900..6500).contains(&short),
+        "{short}: 30 % are drawn below 8 and raised to it, 1.25 % are drawn as 8"
+    );
 }
 
 #[test]
-fn as_many_words_remain_as_cachebench_reports() {
+fn number_of_words_equals_cachebenchs() {
     // CacheBench's simple_test.json: it printed "Created 897,355 keys" for this million.
     let half = |key_share| PoolConfig { op_share: 0.5, key_share, distribution: distribution() };
     let config = GeneratorConfig { keys: 1_000_000, pools: vec![half(0.4), half(0.6)] };
@@ -147,8 +150,8 @@ fn as_many_words_remain_as_cachebench_reports() {
 }
 
 #[test]
-fn remaining_words_match_drawing_and_removing_equal_ones() {
-    // The twin: draw letters at random, remove equal keys, count by length.
+fn number_of_words_matches_drawing_and_removing_duplicates() {
+    // The reference: draws letters at random, removes duplicates, counts by length.
     let short = Distribution { key_bytes: Table::uniform(1, 6), ..distribution() };
     let mut random = 1u64;
     let mut next = move || {
@@ -170,7 +173,7 @@ fn remaining_words_match_drawing_and_removing_equal_ones() {
 }
 
 #[test]
-fn words_are_lower_case_and_their_ids_are_theirs_across_pools() {
+fn words_are_lower_case_with_unique_ids_across_pools() {
     let half = |key_share| PoolConfig { op_share: 0.5, key_share, distribution: distribution() };
     let config = GeneratorConfig { keys: 30_000, pools: vec![half(0.4), half(0.6)] };
     let seen = requests(&PreparedAccesses::new(&config, 1 << 30).unwrap(), 5, 300_000);
@@ -185,7 +188,7 @@ fn words_are_lower_case_and_their_ids_are_theirs_across_pools() {
 }
 
 #[test]
-fn lone_keys_are_asked_for_once_and_lie_outside_of_the_population() {
+fn lone_keys_are_requested_once_and_lie_outside_the_population() {
     let lone = Distribution {
         key_bytes: Table::uniform(16, 40),
         mix: Mix { get: 1.0, lone_get: 1.0, lone_set: 1.0, ..Mix::default() },
@@ -198,7 +201,7 @@ fn lone_keys_are_asked_for_once_and_lie_outside_of_the_population() {
             for source in &mut workload.sources(3, seed).unwrap() {
                 for seen in take(source.as_mut(), 5000) {
                     if seen.kind.is_lone() {
-                        assert!(lone_keys.insert(seen.key), "asked for twice");
+                        assert!(lone_keys.insert(seen.key), "requested twice");
                     } else {
                         usual_keys.insert(seen.key);
                     }
@@ -211,7 +214,7 @@ fn lone_keys_are_asked_for_once_and_lie_outside_of_the_population() {
 }
 
 #[test]
-fn pools_get_their_shares_of_keys_and_operations() {
+fn pools_have_their_shares_of_keys_and_operations() {
     let pool = |op_share, key_share| PoolConfig { op_share, key_share, distribution: distribution() };
     let config = GeneratorConfig { keys: 1000, pools: vec![pool(3.0, 0.4), pool(1.0, 0.6)] };
     let seen = requests(&Online::new(&config).unwrap(), 1, 40_000);
@@ -222,8 +225,8 @@ fn pools_get_their_shares_of_keys_and_operations() {
 }
 
 #[test]
-fn the_mean_size_of_hot_keys_is_the_distribution_s() {
-    // A heavy tail: 1 % of the values hold most of the bytes.
+fn mean_size_of_popular_keys_is_the_distributions() {
+    // A heavy tail: 1 % of the values contain most of the bytes.
     let tail = Table { range: vec![10.0, 100.0, 1000.0, 500_000.0], weights: vec![0.9, 0.09, 0.01] };
     let mean = tail.sizes().unwrap().mean();
     let heavy = Distribution {
@@ -239,7 +242,7 @@ fn the_mean_size_of_hot_keys_is_the_distribution_s() {
     for seen in requests(&Online::new(&config(1_011_000, heavy)).unwrap(), 1, 400_000) {
         sizes.insert(seen.key_id, seen.value_bytes);
     }
-    // Drawn independently, the mean of so few keys would be off by 40 %.
+    // With independent draws, the mean of so small a sample would be off by 40 %.
     let hot: Vec<u64> = sizes.iter().filter(|(id, _)| **id < 1000).map(|(_, size)| *size).collect();
     let hot_mean = hot.iter().sum::<u64>() as f64 / hot.len() as f64;
     assert!(hot.len() > 990);
@@ -247,8 +250,8 @@ fn the_mean_size_of_hot_keys_is_the_distribution_s() {
 }
 
 #[test]
-fn a_prepared_list_leaves_keys_out_and_makes_others_hotter() {
-    // As many accesses in the list as there are keys: 1/e of the keys are not in it.
+fn prepared_list_omits_some_keys_and_repeats_others() {
+    // The list has as many accesses as there are keys: 1/e of the keys are not in it.
     let keys = 20_000;
     let long = Distribution { key_bytes: Table::constant(20), ..distribution() };
     let config = config(keys, long);
@@ -261,7 +264,7 @@ fn a_prepared_list_leaves_keys_out_and_makes_others_hotter() {
 }
 
 #[test]
-fn trillions_of_keys_cost_nothing() {
+fn trillions_of_keys_need_no_memory() {
     let config =
         config(14_463_466_000_000, Distribution { key_bytes: Table::uniform(16, 255), ..distribution() });
     for workload in both(&config) {
@@ -272,7 +275,7 @@ fn trillions_of_keys_cost_nothing() {
 }
 
 #[test]
-fn configurations_that_describe_nothing_say_where() {
+fn invalid_configuration_reports_its_position() {
     let message = |config: &GeneratorConfig| Online::new(config).err().expect("no workload").to_string();
     let broken = |change: fn(&mut Distribution)| {
         let mut distribution = distribution();
@@ -305,7 +308,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn keys_and_ids_name_each_other_in_any_population(
+    fn keys_and_ids_correspond_in_any_population(
         keys in 1..3000u64, low in 1..20u64, width in 1..30u64, share in 0.05..0.95f64, seed in any::<u64>(),
     ) {
         let pool = |key_share| PoolConfig {

@@ -1,4 +1,4 @@
-//! Key-value traces whose files have no header, or one that says little.
+//! Key-value traces without a header, or with an incomplete one.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 const OF_2022: &str = "key,op,size,op_count,key_size";
 const OF_2024: &str = "op_time,key,key_size,op,op_count,size,cache_hits,ttl,usecase,sub_usecase";
 
-/// Key, operation, length of the value, repetitions, time to live, time in seconds.
+/// Key, operation, value length, repetitions, TTL, time in seconds.
 type Seen = (String, RequestKind, u64, u32, Option<u32>, Option<u64>);
 
 struct Files {
@@ -41,12 +41,12 @@ impl Files {
     }
 
     fn refusal(&self) -> String {
-        self.replay().check_beginnings().unwrap_err().to_string()
+        self.replay().check_files().unwrap_err().to_string()
     }
 }
 
 fn seen(replay: &Replay) -> Vec<Seen> {
-    replay.check_beginnings().unwrap();
+    replay.check_files().unwrap();
     let mut source = replay.sources(1, 0).unwrap().remove(0);
     let mut all = Vec::new();
     while let Some(it) = source.next() {
@@ -60,7 +60,7 @@ fn seen(replay: &Replay) -> Vec<Seen> {
     all
 }
 
-/// Rows of both kinds, with numbers for keys as the published files have them.
+/// Rows of both orders, with numeric keys as in the published files.
 fn rows_of_2022() -> String {
     (0..50).map(|row| format!("{},{},{},{},20\n", row % 7, op(row), 100 + row, 1 + row % 3)).collect()
 }
@@ -76,25 +76,25 @@ fn op(row: u32) -> &'static str {
     if row.is_multiple_of(5) { "SET" } else { "GET_LEASE" }
 }
 
-/// Every row was wrong, since its columns were taken for those of 2022, and the run made no request.
+/// The columns were once read in the order of 2022, so that every row was invalid and the run made no request.
 #[test]
-fn a_trace_of_2024_without_a_header_was_read_by_the_columns_of_2022() {
+fn headerless_trace_of_2024_is_read_in_its_order() {
     for (header, rows) in [(OF_2022, rows_of_2022()), (OF_2024, rows_of_2024())] {
         let named = seen(&Files::new(&[&format!("{header}\n{rows}")]).replay());
         assert_eq!(named.len(), 50);
         assert_eq!(seen(&Files::new(&[&rows]).replay()), named, "{header}");
-        // A first row that is wrong decides nothing.
+        // An invalid first row does not decide the order.
         let torn = Files::new(&[&format!("9,20,PUT,1\n{rows}")]);
-        torn.replay().check_beginnings().unwrap();
+        torn.replay().check_files().unwrap();
         let files = Files::new(&[&rows]);
         let trace = open(&files.paths, None, &OpenOptions::default()).unwrap();
         assert_eq!(trace.report().format, "kvcache", "{header}");
     }
 }
 
-/// The second file was read by the header of the first.
+/// The second file was once read with the first one's header.
 #[test]
-fn each_file_without_a_header_is_read_by_its_own_columns() {
+fn each_headerless_file_has_its_own_order() {
     let (of_2022, of_2024) = (rows_of_2022(), rows_of_2024());
     let headed = |header: &str, rows: &str| format!("{header}\n{rows}");
     let (one, other) = (seen(&Files::new(&[&of_2022]).replay()), seen(&Files::new(&[&of_2024]).replay()));
@@ -107,64 +107,68 @@ fn each_file_without_a_header_is_read_by_its_own_columns() {
     ] {
         assert_eq!(seen(&Files::new(&[&first, &second]).replay()), expected.concat());
     }
-    // The second part of a divided file.
+    // The second part of a split file.
     let odd = "size,key,op\n".to_owned() + &"10,a,GET\n20,b,SET\n".repeat(20);
     let two = seen(&Files::new(&[&odd, "10,a,GET\n20,b,SET\n"]).replay());
     assert_eq!(two[40..], two[..2]);
 }
 
-/// Its lengths of keys were taken for sizes of values, without a word.
+/// Its key lengths were once silently read as value sizes.
 #[test]
-fn a_file_that_can_be_read_by_the_header_before_it_and_otherwise_is_refused() {
+fn headerless_file_with_two_readings_is_rejected() {
     let odd: String = (0..50).map(|row| format!("{row},GET,20,{},1\n", 100 + row)).collect();
     let files = Files::new(&[&format!("key,op,key_size,size,op_count\n{odd}"), &rows_of_2022()]);
-    let said = files.refusal();
+    let message = files.refusal();
     assert!(
-        said.contains("1.csv: it has no header, and its rows can be read as `key,op,key_size,size,op_count`"),
-        "{said}"
+        message
+            .contains("1.csv: it has no header, and its rows can be read as `key,op,key_size,size,op_count`"),
+        "{message}"
     );
-    assert!(said.contains("or as `key,op,size,op_count,key_size,ttl`: put the header on top"), "{said}");
+    assert!(
+        message.contains("or as `key,op,size,op_count,key_size,ttl`: put the header on top"),
+        "{message}"
+    );
     let mut trace = open(&files.paths, Some("kvcache"), &OpenOptions::default()).unwrap();
     let mut batch = Vec::new();
     let failed = loop {
         match trace.next_batch(&mut batch) {
             Ok(true) => {}
-            Ok(false) => panic!("it was read"),
+            Ok(false) => panic!("the file was read"),
             Err(failed) => break failed,
         }
     };
     assert!(matches!(failed, TraceError::Header { .. }), "{failed}");
 }
 
-/// "The trace had no valid request; 50 of its rows are bad", after the run, was all that was said.
+/// The only message was once "The trace had no valid request; 50 of its rows are bad", after the run.
 #[test]
-fn a_trace_none_of_whose_rows_is_right_says_which_why_and_how_it_was_read() {
+fn trace_without_a_valid_row_reports_row_reason_and_columns() {
     let unknown: String = (0..50).map(|row| format!("{row},x{},7,9\n", row % 3)).collect();
-    let said = Files::new(&[&rows_of_2022(), &unknown]).refusal();
+    let message = Files::new(&[&rows_of_2022(), &unknown]).refusal();
     assert!(
-        said.contains(
+        message.contains(
             "1.csv: none of its first 50 rows is a request of a `kvcache` trace; row 1: `x0` is not a"
         ),
-        "{said}"
+        "{message}"
     );
     assert!(
-        said.contains(
+        message.contains(
             "without one its columns are key,op,size,op_count,key_size,ttl or op_time,key,key_size"
         ),
-        "{said}"
+        "{message}"
     );
     let headed = format!("key,op,size\n{unknown}");
-    let said = Files::new(&[&headed]).refusal();
+    let message = Files::new(&[&headed]).refusal();
     assert!(
-        said.contains("row 2: `x0` is not a") && said.contains("its columns are read as key,op,size"),
-        "{said}"
+        message.contains("row 2: `x0` is not a") && message.contains("its columns are read as key,op,size"),
+        "{message}"
     );
-    // One that is right behind many that are not is enough.
-    Files::new(&[&format!("{headed}a,GET,1\n")]).replay().check_beginnings().unwrap();
+    // One valid row after many invalid ones suffices.
+    Files::new(&[&format!("{headed}a,GET,1\n")]).replay().check_files().unwrap();
 }
 
 #[test]
-fn rows_that_are_wrong_are_counted_by_their_reasons() {
+fn invalid_rows_are_counted_by_reason() {
     let text = "key,op,size\na,GET,1\nb,PUT,1\nc,GET,x\nd,POST,1\ne,GET,\nf,GET,y\ng,HEAD,1\n";
     let files = Files::new(&[text]);
     let replay = files.replay();
@@ -172,9 +176,12 @@ fn rows_that_are_wrong_are_counted_by_their_reasons() {
     while source.next().is_some() {}
     drop(source);
     let stats = replay.stats();
-    let told: Vec<_> = stats.rejected.iter().map(|it| (it.reason.as_str(), it.rows)).collect();
+    let reasons: Vec<_> = stats.rejected.iter().map(|it| (it.reason.as_str(), it.rows)).collect();
     let number = "column `size` is not a whole number in its range";
-    assert_eq!(told, [("the operation is not a known one", 3), (number, 2), ("column `size` is missing", 1)]);
+    assert_eq!(
+        reasons,
+        [("the operation is not a known one", 3), (number, 2), ("column `size` is missing", 1)]
+    );
     assert!(stats.rejected[1].first.ends_with(
         "0.csv:4: column `size` is `x`, which is not a whole number from 0 to 18446744073709551615"
     ));
@@ -182,20 +189,20 @@ fn rows_that_are_wrong_are_counted_by_their_reasons() {
 }
 
 #[test]
-fn columns_that_nobody_knows_and_those_that_are_missing_are_told() {
-    let told = |header: &str| {
+fn unknown_and_missing_columns_are_reported() {
+    let mismatch = |header: &str| {
         let files = Files::new(&[&format!("{header}\na,GET,1,1\n")]);
-        let mut all = files.replay().check_beginnings().unwrap();
+        let mut all = files.replay().check_files().unwrap();
         assert_eq!(all.len(), 1);
         all.remove(0).1
     };
-    let slip = told("key,op,size,opcount");
+    let slip = mismatch("key,op,size,opcount");
     assert_eq!(slip.unknown, ["opcount"]);
     assert!(slip.lacking.contains(&"op_count"));
     assert_eq!(slip.meant.iter().map(|(column, _)| *column).collect::<Vec<_>>(), ["op_count", "key_size"]);
-    let whole = told("key,op,size,op_count,key_size,cache_hits");
+    let whole = mismatch("key,op,size,op_count,key_size,cache_hits");
     assert!(whole.unknown.is_empty() && whole.meant.is_empty(), "{whole:?}");
-    // Once for several files.
+    // Reported once for several files with the same header.
     let text = "key,op,size\na,GET,1\n";
-    assert_eq!(Files::new(&[text, text]).replay().check_beginnings().unwrap().len(), 1);
+    assert_eq!(Files::new(&[text, text]).replay().check_files().unwrap().len(), 1);
 }

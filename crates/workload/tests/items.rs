@@ -1,4 +1,4 @@
-//! Requests for several items of a cache: chunks of blocks, pieces of objects.
+//! Requests for several cache items: chunks of blocks, pieces of objects.
 
 #![allow(
     clippy::unwrap_used,
@@ -69,17 +69,17 @@ fn replay_by(
     (seen, replay.stats())
 }
 
-/// Key, length, what was asked of it.
-fn asked(seen: &[Seen]) -> Vec<(&str, u64, u64)> {
-    seen.iter().map(|it| (it.key.as_str(), it.bytes, it.part.asked_bytes)).collect()
+/// Key, length and requested bytes of each item.
+fn requested(seen: &[Seen]) -> Vec<(&str, u64, u64)> {
+    seen.iter().map(|it| (it.key.as_str(), it.bytes, it.part.requested_bytes)).collect()
 }
 
 #[test]
-fn a_range_of_a_block_is_its_chunks_under_keys_of_the_length_that_was_recorded() {
+fn block_range_is_its_chunks_with_keys_of_the_recorded_length() {
     let text = format!("{BLOCKS}7,ab,8,120,190,getChunkData.X,1,4\n8,ab,0,5,995,putChunk.X,,12\n");
     let seen = replay("storage", CHUNKS, &text, |_| ()).remove(0);
     assert_eq!(
-        asked(&seen),
+        requested(&seen),
         [("ab00_004-1", 100, 10), ("ab00_004-2", 100, 100), ("ab00_004-3", 100, 10), ("ab_012-9", 100, 5)]
     );
     assert_eq!(
@@ -92,7 +92,7 @@ fn a_range_of_a_block_is_its_chunks_under_keys_of_the_length_that_was_recorded()
 }
 
 #[test]
-fn what_reaches_beyond_its_block_is_a_wrong_row_and_not_the_end() {
+fn range_beyond_its_block_is_an_invalid_row() {
     let text = format!(
         "{BLOCKS}1,ab,8,1,1000,getChunkData.X,1,4\n1,ab,8,1001,0,getChunkData.X,1,4\n1,ab,8,0,0,getChunkData.X,1,4\n\
          1,ab,8,5,5,deleteChunk,1,4\n1,ab,8,5,5,getChunkData.X,0,4\n1,ab,8,1000,0,getChunkData.X,1,4\n"
@@ -105,9 +105,9 @@ fn what_reaches_beyond_its_block_is_a_wrong_row_and_not_the_end() {
     assert_eq!(reason(3), "5: `deleteChunk` is not a known operation");
 }
 
-/// Each request again from its first item on: that of a chunk twice in a row would find the second.
+/// Each repetition starts from the first item: repeating a chunk immediately would make the second a hit.
 #[test]
-fn a_count_repeats_the_request_and_not_each_of_its_items() {
+fn count_repeats_the_request_not_its_items() {
     let text = format!("{BLOCKS}1,ab,0,150,0,getChunkData.X,3,4\n");
     let keys = |change: fn(&mut ReplayConfig)| -> Vec<String> {
         replay("storage", CHUNKS, &text, change).remove(0).into_iter().map(|it| it.key).collect()
@@ -120,11 +120,11 @@ fn a_count_repeats_the_request_and_not_each_of_its_items() {
     };
     assert_eq!(keys(copies), ["ab_0040000-0", "ab_0040000-1", "ab_0040001-0", "ab_0040001-1"]);
     let amplified = replay("storage", CHUNKS, &text, copies).remove(0);
-    assert_eq!((amplified[1].bytes, amplified[1].part.asked_bytes), (300, 150));
+    assert_eq!((amplified[1].bytes, amplified[1].part.requested_bytes), (300, 150));
 }
 
 #[test]
-fn an_object_is_one_item_or_its_pieces_and_rows_that_tell_of_no_response_are_wrong() {
+fn object_is_one_item_or_pieces_and_rows_without_response_are_invalid() {
     let pieces = Cut::Pieces { piece_bytes: 100, most: 2 };
     let rows = [
         "1,small,1,99,106,7,-1,-1,60",
@@ -153,22 +153,24 @@ fn an_object_is_one_item_or_its_pieces_and_rows_that_tell_of_no_response_are_wro
         .chain([(first, 100, 20)])
         .chain(front)
         .collect();
-    assert_eq!(asked(&seen[0]), expected);
+    assert_eq!(requested(&seen[0]), expected);
     let uncached: u64 = seen[0].iter().map(|it| it.part.uncached_bytes).sum();
-    assert_eq!(uncached, 50, "of the third piece");
-    assert!(seen[0][2..].iter().all(|it| it.part.misses_spread) && !seen[0][0].part.misses_spread);
+    assert_eq!(uncached, 50, "requested bytes of the third piece");
+    assert!(
+        seen[0][2..].iter().all(|it| it.part.fetches_rest_on_miss) && !seen[0][0].part.fetches_rest_on_miss
+    );
     assert_eq!((stats.rows, stats.rejected_rows), (6, 5));
 }
 
-/// Many requests of three chunks; the block's number is in the key.
+/// Many requests of three chunks; the key contains the block's number.
 fn many_requests() -> String {
     let row = |number: u64| format!("{number},b{},0,250,0,getChunkData.X,1,4\n", number * 7919 % 61);
     std::iter::once(BLOCKS.to_owned()).chain((0..5000).map(row)).collect()
 }
 
-/// A batch was handed to one worker and the next to another, in the middle of a request.
+/// Consecutive batches once went to different workers, in the middle of a request.
 #[test]
-fn the_items_of_a_request_come_to_one_worker_one_behind_the_other() {
+fn items_of_a_request_reach_one_worker_in_sequence() {
     let text = many_requests();
     for (order, one_thread) in [
         (Order::Strict, false),
@@ -187,7 +189,7 @@ fn the_items_of_a_request_come_to_one_worker_one_behind_the_other() {
         assert_eq!(
             seen.iter().map(Vec::len).sum::<usize>(),
             4990 * 3,
-            "{order:?}: rows are skipped, not items"
+            "{order:?}: skipping counts rows, not items"
         );
         let mut owners = BTreeMap::new();
         for (worker, items) in seen.iter().enumerate() {
@@ -207,9 +209,9 @@ fn the_items_of_a_request_come_to_one_worker_one_behind_the_other() {
     }
 }
 
-/// Where one thread asks for all workers, they share a queue.
+/// If one thread runs all workers, they share a queue.
 #[test]
-fn workers_that_ask_in_turn_get_whole_requests_too() {
+fn workers_on_one_thread_receive_whole_requests() {
     let folder = tempfile::TempDir::new().unwrap();
     let path = folder.path().join("trace.csv");
     std::fs::write(&path, many_requests()).unwrap();
@@ -234,9 +236,9 @@ fn workers_that_ask_in_turn_get_whole_requests_too() {
     }
 }
 
-/// The parser asked itself four billion times whether the worker of one row still listens, and nobody else got a row.
+/// The parser once checked four billion times whether the worker of one row was still receiving, and the others received nothing.
 #[test]
-fn a_row_that_counts_billions_holds_up_neither_the_other_workers_nor_the_end() {
+fn huge_repeat_count_delays_neither_other_workers_nor_the_end() {
     let folder = tempfile::TempDir::new().unwrap();
     let path = folder.path().join("trace.csv");
     let often = format!("1,a,0,250,0,getChunkData.X,{},4\n", u32::MAX);

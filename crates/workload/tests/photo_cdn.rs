@@ -1,4 +1,4 @@
-//! The photo CDN's workload: what it promises, and the shape it was calibrated to.
+//! The photo CDN's workload: documented properties and calibration.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,14 +22,14 @@ fn all(accesses: &mut dyn Accesses) -> Vec<Access> {
     all
 }
 
-/// The default workload, so much smaller.
+/// The default workload, scaled down.
 fn smaller(divisor: u64) -> CdnConfig {
     let whole = CdnConfig::default();
     CdnConfig { requests: whole.requests / divisor, objects: whole.objects / divisor, ..whole }
 }
 
 #[test]
-fn a_seed_gives_the_same_accesses_again_and_another_gives_others() {
+fn accesses_depend_on_the_seed_alone() {
     let config = CdnConfig { requests: 20_011, ..smaller(100) };
     let once = all(&mut Cdn::new(&config, 7));
     assert_eq!(once.len(), 20_011);
@@ -38,7 +38,7 @@ fn a_seed_gives_the_same_accesses_again_and_another_gives_others() {
 }
 
 #[test]
-fn time_goes_on_and_ends_about_when_it_should() {
+fn times_increase_and_end_near_the_span() {
     for (seed, daily_swing) in [(1, 0.0), (2, 0.5), (3, 1.0)] {
         let config = CdnConfig { daily_swing, ..smaller(50) };
         let accesses = all(&mut Cdn::new(&config, seed));
@@ -48,11 +48,11 @@ fn time_goes_on_and_ends_about_when_it_should() {
     }
 }
 
-/// The most popular albums of all that are alive had a place among the ranks that nobody drew from, where few albums are
-/// drawn: a third of the requests never came, and a run of twenty thousand took six spans.
+/// With few albums, the most popular ones once were never drawn: a third of the requests was missing, and a run of twenty thousand took six
+/// spans.
 #[test]
-fn runs_of_few_photos_end_about_when_they_should() {
-    // By chance a run of few has more popular albums than another.
+fn runs_of_few_photos_end_near_the_span() {
+    // By chance, some runs of few photos have more popular albums than others.
     for (requests, objects, longest) in [(1_000, 3, 3.0), (20_000, 6_000, 1.6), (100_000, 3_000, 1.6)] {
         for seed in 1..=8 {
             let config = CdnConfig { requests, objects, ..CdnConfig::default() };
@@ -67,7 +67,7 @@ fn runs_of_few_photos_end_about_when_they_should() {
 }
 
 #[test]
-fn a_swing_of_the_day_moves_times_and_not_their_order() {
+fn daily_variation_changes_times_only() {
     let keys = |daily_swing| -> Vec<u64> {
         let config = CdnConfig { daily_swing, ..smaller(200) };
         all(&mut Cdn::new(&config, 1)).iter().map(|access| access.key).collect()
@@ -76,8 +76,8 @@ fn a_swing_of_the_day_moves_times_and_not_their_order() {
 }
 
 #[test]
-fn the_run_begins_in_the_steady_state() {
-    // Without a head that makes some hours louder than others.
+fn run_begins_in_the_steady_state() {
+    // Without very popular albums, which would dominate some hours.
     let config = CdnConfig { zipf_exponent: 0.3, album_objects: 1.0, daily_swing: 0.0, ..smaller(20) };
     let accesses = all(&mut Cdn::new(&config, 1));
     let span_ns = u128::from(config.span_seconds) * 1_000_000_000;
@@ -89,7 +89,7 @@ fn the_run_begins_in_the_steady_state() {
 }
 
 #[test]
-fn photos_are_asked_for_most_while_they_are_young() {
+fn photos_are_requested_most_while_new() {
     let config = CdnConfig {
         ageing: Ageing { scale: 0.01, exponent: 1.0, end: 0.5 },
         daily_swing: 0.0,
@@ -97,7 +97,7 @@ fn photos_are_asked_for_most_while_they_are_young() {
     };
     let accesses = all(&mut Cdn::new(&config, 1));
     let span = config.span_seconds as f64 * 1e9;
-    // Of photos first seen in the second quarter: most come from behind a birth, and all their life is seen.
+    // Photos first seen in the second quarter: most are new, and all their requests fall into the run.
     let mut first: HashMap<u64, f64> = HashMap::new();
     let (mut young, mut old, mut too_old) = (0, 0, 0);
     for access in &accesses {
@@ -112,11 +112,11 @@ fn photos_are_asked_for_most_while_they_are_young() {
         }
     }
     assert!(young > old, "{young} requests within the first fiftieth, {old} in the 25 behind");
-    assert_eq!(too_old, 0, "after the end nobody asks");
+    assert_eq!(too_old, 0, "no requests after the maximum age");
 }
 
 #[test]
-fn sizes_are_those_of_photos_and_belong_to_them() {
+fn sizes_match_published_photo_sizes_and_depend_on_the_object() {
     let accesses = all(&mut Cdn::new(&smaller(20), 1));
     let mut sizes: HashMap<u64, u64> = HashMap::new();
     for access in &accesses {
@@ -131,12 +131,12 @@ fn sizes_are_those_of_photos_and_belong_to_them() {
         other.iter().filter_map(|access| sizes.get(&access.key).map(|size| *size == access.size_bytes));
     assert!(
         same.clone().count() > 1000 && same.into_iter().all(|same| same),
-        "another seed has the same photos"
+        "another seed has the same sizes"
     );
 }
 
 #[test]
-fn the_footprint_is_in_proportion() {
+fn footprint_scales_with_the_requests() {
     let seeds = 1..=3;
     let bytes: u64 = seeds
         .clone()
@@ -151,22 +151,25 @@ fn the_footprint_is_in_proportion() {
 }
 
 #[test]
-fn an_album_is_asked_for_as_a_whole() {
+fn album_is_requested_as_a_whole() {
     let config = CdnConfig { album_objects: 1.0, ..smaller(200) };
     let alone = all(&mut Cdn::new(&config, 1));
     let follows = |accesses: &[Access]| {
         accesses.windows(2).filter(|two| two[1].key == two[0].key + 1).count() as f64 / accesses.len() as f64
     };
     assert!(follows(&alone) < 0.05);
-    // About as popular each, or the lengths of the few most popular would decide.
+    // With similar popularity, because otherwise the lengths of the few most popular albums would decide.
     let albums = CdnConfig { album_objects: 10.0, zipf_exponent: 0.3, ..smaller(200) };
     let albums = all(&mut Cdn::new(&albums, 1));
-    assert!((0.88..0.92).contains(&follows(&albums)), "nine of ten requests follow one for the photo before");
+    assert!(
+        (0.88..0.92).contains(&follows(&albums)),
+        "nine of ten requests follow one for the previous photo"
+    );
 }
 
-/// The hit ratios as the table in `generate/cdn.rs` has them, in a part of the run that they were taken from.
+/// The hit ratios of the table in `generate/cdn.rs`, for the first part of the same run.
 #[test]
-fn policies_come_out_as_they_were_calibrated() {
+fn hit_ratios_match_the_calibration() {
     let config = CdnConfig::default().lasting(500_000);
     let requests: Vec<Request> = all(&mut Cdn::new(&config, 1))
         .iter()
@@ -182,15 +185,15 @@ fn policies_come_out_as_they_were_calibrated() {
     let lru = percent(run(Lru::exact(), origin, &requests).miss_ratio());
     let s4lru = percent(run(Slru::new(4, origin), origin, &requests).miss_ratio());
     let clairvoyant = percent(run_clairvoyant(origin, &requests).miss_ratio());
-    let told = format!("FIFO {fifo:.1}, LRU {lru:.1}, S4LRU {s4lru:.1}, Clairvoyant {clairvoyant:.1}");
-    assert!((31.0..35.0).contains(&fifo), "{told}");
-    assert!((3.0..7.0).contains(&(lru - fifo)), "{told}");
-    assert!((14.0..20.0).contains(&(s4lru - fifo)), "{told}");
-    assert!((5.0..13.0).contains(&(clairvoyant - s4lru)), "{told}");
+    let context = format!("FIFO {fifo:.1}, LRU {lru:.1}, S4LRU {s4lru:.1}, Clairvoyant {clairvoyant:.1}");
+    assert!((31.0..35.0).contains(&fifo), "{context}");
+    assert!((3.0..7.0).contains(&(lru - fifo)), "{context}");
+    assert!((14.0..20.0).contains(&(s4lru - fifo)), "{context}");
+    assert!((5.0..13.0).contains(&(clairvoyant - s4lru)), "{context}");
 }
 
 #[test]
-fn zipf_accesses_have_their_exponent() {
+fn zipf_accesses_have_the_configured_exponent() {
     let config = ZipfConfig { requests: 300_000, objects: 10_000, exponent: 0.9, size_bytes: 512 };
     let mut survey = Survey::default();
     survey.add(&all(&mut ZipfAccesses::new(config, 1).unwrap()));

@@ -1,4 +1,4 @@
-//! Recordings of block devices: per-CPU files merged by time, and recordings that lack queue events.
+//! Recordings of block devices: per-CPU files merged by time, and recordings without queue events.
 
 #![allow(
     clippy::unwrap_used,
@@ -49,7 +49,7 @@ fn read(paths: &[PathBuf], options: &OpenOptions) -> Result<(Vec<Access>, ReadRe
     Ok((all, trace.report().clone()))
 }
 
-/// Two CPUs take turns on page 0, 1, 2 …: each page is requested by one right after the other.
+/// Two CPUs alternate on pages 0, 1, 2 …: each page is requested by both in immediate succession.
 fn two_cpus(folder: &Path) -> [PathBuf; 2] {
     let of = |cpu: u64| {
         (0..100_u64).flat_map(move |page| record(QUEUE, page * 100 + cpu, page * 8)).collect::<Vec<u8>>()
@@ -82,7 +82,7 @@ fn per_cpu_files_are_merged_by_time_for_copies_and_replays() {
     while from.step(&mut writer).unwrap() {}
     writer.finish().unwrap();
     let (accesses, _) = read(&[copied], &OpenOptions::default()).unwrap();
-    assert_eq!(keys(&accesses).len(), 100, "as the copy has them");
+    assert_eq!(keys(&accesses).len(), 100, "the copy has all accesses");
 
     let config = ReplayConfig {
         order: Order::Strict,
@@ -95,12 +95,12 @@ fn per_cpu_files_are_merged_by_time_for_copies_and_replays() {
         replayed.push(request.key.to_vec());
     }
     replayed.dedup();
-    assert_eq!(replayed.len(), 100, "as the bench replays them");
+    assert_eq!(replayed.len(), 100, "the replay has all requests");
     assert_eq!(replay.stats().notes, ["2 files are merged by time"]);
 }
 
 #[test]
-fn a_merge_limit_and_wrong_rows_keep_their_places() {
+fn merged_files_honour_the_limit_and_report_invalid_rows() {
     let folder = tempfile::tempdir().unwrap();
     let csv = |rows: &str| format!("time_ns,op,offset,bytes\n{rows}");
     let paths = [
@@ -112,11 +112,11 @@ fn a_merge_limit_and_wrong_rows_keep_their_places() {
     assert_eq!((report.bad_rows, report.rows), (1, 5));
     assert!(report.messages[0].contains("a.csv: row 3: `offset`"), "{:?}", report.messages);
     let limited = OpenOptions { limit: Some(1), bad_rows_limit: 0, ..OpenOptions::default() };
-    assert_eq!(read(&paths, &limited).unwrap().0.len(), 1, "the wrong row is behind the limit");
+    assert_eq!(read(&paths, &limited).unwrap().0.len(), 1, "the invalid row is behind the limit");
 }
 
 #[test]
-fn key_value_files_stay_in_turn_and_an_overlap_is_noted() {
+fn key_value_files_are_read_in_sequence_and_overlaps_noted() {
     let folder = tempfile::tempdir().unwrap();
     let paths = [
         file(folder.path(), "1.csv", b"ts,key,op,size\n10,a,GET,1\n20,b,GET,1\n"),
@@ -129,7 +129,7 @@ fn key_value_files_stay_in_turn_and_an_overlap_is_noted() {
     assert!(note.contains("2.csv: its first timestamp is 5 s before the last one"), "{note}");
 }
 
-/// As a recording with `blktrace -a issue -a complete` is: a stray queue event among many others.
+/// Like a recording with `blktrace -a issue -a complete`: at most a stray queue event among many others.
 fn without_queue(stray: u64, of: &[u32]) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..stray).flat_map(|at| record(QUEUE, at, 1 << 20)).collect();
     for at in 0..1200_u64 {
@@ -139,7 +139,7 @@ fn without_queue(stray: u64, of: &[u32]) -> Vec<u8> {
 }
 
 #[test]
-fn a_recording_without_queue_events_is_read_by_its_issue_events() {
+fn recording_without_queue_events_uses_issue_or_completion_events() {
     let folder = tempfile::tempdir().unwrap();
     for (stray, actions, note) in [
         (0, vec![ISSUE, COMPLETE], "no queue (Q) events"),
@@ -169,7 +169,7 @@ fn blkparse_text_without_queue_events_is_detected_and_read() {
 }
 
 #[test]
-fn events_are_chosen_by_name_and_only_where_a_format_has_them() {
+fn events_are_selected_by_name_for_formats_that_have_them() {
     let folder = tempfile::tempdir().unwrap();
     let mut bytes = without_queue(0, &[QUEUE, COMPLETE]);
     bytes.extend(record(QUEUE, 1 << 40, 0));
@@ -187,7 +187,7 @@ fn events_are_chosen_by_name_and_only_where_a_format_has_them() {
 }
 
 #[test]
-fn page_sizes_hold_for_merged_files() {
+fn page_size_applies_to_merged_files() {
     let folder = tempfile::tempdir().unwrap();
     let paths = two_cpus(folder.path());
     let options = OpenOptions { page: Some(PageSize::Bytes(1024)), ..OpenOptions::default() };

@@ -1,4 +1,4 @@
-//! Replaying traces, seen from outside.
+//! Replays of traces through the public interface.
 
 #![allow(
     clippy::unwrap_used,
@@ -44,12 +44,12 @@ fn drain_at_most(most: usize, source: &mut dyn Source) -> Vec<Seen> {
     seen
 }
 
-/// What each of `workers` got, each on a thread of its own.
+/// The requests of each of `workers` workers, each on its own thread.
 fn drain_all(replay: &Replay, workers: usize) -> Vec<Vec<Seen>> {
     drain_at_most_all(usize::MAX, replay, workers)
 }
 
-/// The same, by workers who leave with so many requests.
+/// The same for workers that end after `most` requests.
 fn drain_at_most_all(most: usize, replay: &Replay, workers: usize) -> Vec<Vec<Seen>> {
     let sources = replay.sources(workers, 0).unwrap();
     let drain = |mut source: Box<dyn Source>| move || drain_at_most(most, source.as_mut());
@@ -69,7 +69,7 @@ fn write(folder: &TempDir, name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
-/// `rows` rows over `keys` keys; the size is the row's number.
+/// `rows` rows for `keys` keys; the size is the row's number.
 fn numbered_rows(rows: u64, keys: u64) -> String {
     let row = |number: u64| format!("key{:x},GET,{number}\n", number.wrapping_mul(0x9e37_79b9) % keys);
     std::iter::once("key,op,size\n".to_owned()).chain((0..rows).map(row)).collect()
@@ -83,7 +83,7 @@ fn replay_of(text: &str, change: impl FnOnce(&mut ReplayConfig)) -> (TempDir, Re
 }
 
 #[test]
-fn every_row_arrives_once_and_a_key_stays_with_its_worker_in_order() {
+fn each_row_is_returned_once_and_keys_stay_with_their_worker() {
     let (_folder, replay) = replay_of(&numbered_rows(50_000, 997), |_| ());
     let by_worker = drain_all(&replay, 5);
     let mut all: Vec<u64> = by_worker.iter().flatten().map(|seen| seen.value_bytes).collect();
@@ -93,19 +93,19 @@ fn every_row_arrives_once_and_a_key_stays_with_its_worker_in_order() {
     for (worker, seen) in by_worker.iter().enumerate() {
         assert!(
             seen.windows(2).all(|pair| pair[0].value_bytes < pair[1].value_bytes),
-            "in the trace's order"
+            "rows of a worker are in the trace's order"
         );
         for request in seen {
             assert_eq!(*owner.entry(&request.key).or_insert(worker), worker);
         }
-        assert!(seen.len() > 5000, "shared out evenly: {}", seen.len());
+        assert!(seen.len() > 5000, "rows are evenly distributed: {}", seen.len());
     }
     assert_eq!(replay.stats().rows, 50_000);
 }
 
-/// Where a batch ends, the next one is not waited for to know a key.
+/// At the end of a batch the upcoming key is unknown instead of waiting for the next batch.
 #[test]
-fn the_upcoming_key_of_a_trace_is_right_wherever_it_is_known() {
+fn upcoming_key_is_correct_if_known() {
     let (_folder, replay) = replay_of(&numbered_rows(20_000, 500), |_| ());
     let mut source = replay.sources(1, 0).unwrap().remove(0);
     let (mut upcoming, mut keys) = (vec![None; AHEAD], Vec::new());
@@ -122,7 +122,7 @@ fn the_upcoming_key_of_a_trace_is_right_wherever_it_is_known() {
 }
 
 #[test]
-fn any_order_delivers_every_row_once_too() {
+fn order_any_returns_each_row_once() {
     let (_folder, replay) = replay_of(&numbered_rows(50_000, 997), |config| config.order = Order::Any);
     let by_worker = drain_all(&replay, 3);
     let mut all: Vec<u64> = by_worker.iter().flatten().map(|seen| seen.value_bytes).collect();
@@ -130,15 +130,15 @@ fn any_order_delivers_every_row_once_too() {
     assert_eq!(all, (0..50_000).collect::<Vec<_>>());
 }
 
-/// The thread waited for a queue that the parser would fill after another, which was full until that thread went on.
+/// The thread once waited for one queue while the parser waited for another, full one.
 #[test]
-fn one_thread_may_ask_its_workers_in_any_turn() {
+fn one_thread_can_run_workers_in_any_sequence() {
     let text = numbered_rows(50_000, 997);
     let (_folder, threads) = replay_of(&text, |_| ());
     let (_folder, one) = replay_of(&text, |config| config.one_thread = true);
     let mut sources = one.sources(5, 0).unwrap();
     let in_turn: Vec<Vec<Seen>> = sources.iter_mut().map(|source| drain(source.as_mut())).collect();
-    assert_eq!(in_turn, drain_all(&threads, 5), "one worker after the other, to its end");
+    assert_eq!(in_turn, drain_all(&threads, 5), "one worker after the other");
     drop(sources);
 
     let (_folder, anyone) = replay_of(&text, |config| {
@@ -147,7 +147,7 @@ fn one_thread_may_ask_its_workers_in_any_turn() {
     let mut sources = anyone.sources(2, 0).unwrap();
     for (worker, first) in [(1, 0), (0, 1024)] {
         let number = sources[worker].next().unwrap().value_bytes;
-        assert_eq!(number, first, "who asks first gets the trace's first rows");
+        assert_eq!(number, first, "the first caller receives the first rows");
     }
     let rest: usize = sources.iter_mut().map(|source| drain(source.as_mut()).len()).sum();
     assert_eq!(rest, 49_998);
@@ -155,7 +155,7 @@ fn one_thread_may_ask_its_workers_in_any_turn() {
 }
 
 #[test]
-fn files_follow_each_other_whatever_they_are_packed_in() {
+fn files_of_different_compressions_are_read_in_sequence() {
     let folder = TempDir::new().unwrap();
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     gzip.write_all(b"size,key,op\n3,c,SET\n").unwrap();
@@ -173,7 +173,7 @@ fn files_follow_each_other_whatever_they_are_packed_in() {
 }
 
 #[test]
-fn rows_that_make_no_sense_are_counted_and_the_first_are_told() {
+fn invalid_rows_are_counted_and_the_first_reported() {
     let mut text = "key,op,size\na,GET,1\nb,PUT,1\n".to_owned();
     text.push_str(&"c,GET,many\n".repeat(20));
     let (_folder, replay) = replay_of(&text, |_| ());
@@ -190,7 +190,7 @@ fn rows_that_make_no_sense_are_counted_and_the_first_are_told() {
 }
 
 #[test]
-fn a_file_that_breaks_off_is_a_failure_and_not_the_end() {
+fn cut_file_is_reported_as_a_failure() {
     let folder = TempDir::new().unwrap();
     let packed = zstd::encode_all(numbered_rows(100_000, 50).as_bytes(), 1).unwrap();
     let cut = write(&folder, "cut.zst", &packed[..packed.len() / 2]);
@@ -202,7 +202,7 @@ fn a_file_that_breaks_off_is_a_failure_and_not_the_end() {
 }
 
 #[test]
-fn a_missing_file_is_known_before_the_run() {
+fn missing_file_is_reported_before_the_run() {
     let config = ReplayConfig::new(vec![PathBuf::from("/nonexistent/trace.csv")], kvcache());
     let error = Replay::new(config).sources(1, 0).err().expect("no such file");
     assert!(
@@ -212,7 +212,7 @@ fn a_missing_file_is_known_before_the_run() {
 }
 
 #[test]
-fn amplified_copies_are_keys_of_their_own() {
+fn amplified_copies_have_distinct_keys() {
     let text = "key,op,size\n0123456789abcdefghi1,GET,10\n0123456789abcdefghi2,GET,20\n";
     let copies = |rule| {
         let (_folder, replay) =
@@ -231,7 +231,7 @@ fn amplified_copies_are_keys_of_their_own() {
 }
 
 #[test]
-fn skipping_and_counts_do_what_they_say() {
+fn skip_and_repeat_counts_are_applied() {
     let text = "key,op,size,op_count\na,GET,1,3\na,GET,2,3\na,GET,3,3\na,GET,4,3\n";
     let seen = |change: fn(&mut ReplayConfig)| -> Vec<(u64, u32)> {
         let (_folder, replay) = replay_of(text, change);
@@ -242,9 +242,9 @@ fn skipping_and_counts_do_what_they_say() {
     assert_eq!(seen(|config| config.skip_rows = 99), []);
 }
 
-/// They were left aside in replays.
+/// Replays once ignored the configured TTLs.
 #[test]
-fn times_to_live_of_the_config_are_for_rows_without_their_own() {
+fn configured_ttl_applies_to_rows_without_one() {
     let mut text = "key,op,size,ttl\nown,SET,1,7\n".to_owned();
     (0..300).for_each(|number| text += &format!("key{},SET,1,0\n", number % 100));
     let table = Table { range: vec![60.0, 600.0], weights: vec![1.0, 3.0] };
@@ -258,7 +258,7 @@ fn times_to_live_of_the_config_are_for_rows_without_their_own() {
         for it in seen {
             by_key.entry(it.key).or_default().insert(it.ttl_seconds);
         }
-        assert!(by_key.values().all(|ttls| ttls.len() == 1), "a key has one time to live");
+        assert!(by_key.values().all(|ttls| ttls.len() == 1), "a key has one TTL");
         let (own, others): (Vec<_>, Vec<_>) = by_key.into_iter().partition(|(key, _)| key.starts_with("own"));
         assert!(own.iter().all(|(_, ttls)| ttls.contains(&Some(7))), "{own:?}");
         let short = others.iter().filter(|(_, ttls)| ttls.contains(&Some(60))).count();
@@ -269,7 +269,7 @@ fn times_to_live_of_the_config_are_for_rows_without_their_own() {
 }
 
 #[test]
-fn a_repeated_trace_goes_on_in_time() {
+fn repeated_trace_continues_its_times() {
     let text = "key,op,size,op_time\na,GET,1,1000\nb,GET,2,4000\n";
     let (_folder, replay) = replay_of(text, |config| config.repeat = true);
     let seen = drain_at_most_all(5, &replay, 1).remove(0);
@@ -278,16 +278,16 @@ fn a_repeated_trace_goes_on_in_time() {
 }
 
 #[test]
-fn repeating_a_trace_without_rows_ends() {
+fn repeated_trace_without_rows_ends() {
     for text in ["", "key,op,size\n", "key,op,size\nx,PUT,1\n"] {
         let (_folder, replay) = replay_of(text, |config| config.repeat = true);
         assert!(drain_all(&replay, 2).concat().is_empty());
     }
 }
 
-/// A worker whose rows come seldom was given none before a thousand of them were read, and by then the other's queue was full.
+/// A worker with rare rows once received none until a thousand of them were read, by which time the other's queue was full.
 #[test]
-fn a_worker_gets_its_rows_in_time_though_anothers_are_not_wanted_yet() {
+fn timed_worker_receives_rows_while_another_waits() {
     let row = |number: u64| {
         let key = if number.is_multiple_of(100) { "seldom" } else { "often" };
         format!("{key},GET,{number},{number}\n")
@@ -300,7 +300,7 @@ fn a_worker_gets_its_rows_in_time_though_anothers_are_not_wanted_yet() {
         let found = (0..sources.len()).find(|worker| sources[*worker].next().unwrap().key == key);
         sources.remove(found.unwrap())
     };
-    // Both keys are asked for once; then one worker waits for its requests to be due, and the other asks on.
+    // Each key is requested once; then one worker waits for its due time while the other continues.
     let (mut seldom, often) = (of_key(b"seldom"), of_key(b"often"));
     let (seen, all_seen) = std::sync::mpsc::channel();
     let rows = std::thread::scope(|scope| {
@@ -313,7 +313,7 @@ fn a_worker_gets_its_rows_in_time_though_anothers_are_not_wanted_yet() {
 }
 
 #[test]
-fn in_turns_rows_that_follow_each_other_go_to_different_workers() {
+fn order_turns_gives_consecutive_rows_to_different_workers() {
     let (_folder, replay) = replay_of(&numbered_rows(30_000, 7), |config| config.order = Order::Turns);
     for (worker, seen) in drain_all(&replay, 3).iter().enumerate() {
         let rows: Vec<u64> = seen.iter().map(|it| it.value_bytes).collect();
@@ -322,20 +322,20 @@ fn in_turns_rows_that_follow_each_other_go_to_different_workers() {
 }
 
 #[test]
-fn a_timed_replay_needs_times_and_knows_the_first() {
+fn timed_replay_requires_timestamps_and_returns_the_first() {
     let (_folder, replay) = replay_of("key,op,size\na,GET,1\n", |config| config.timed = true);
-    assert!(replay.check_beginnings().unwrap_err().to_string().ends_with("its requests have no timestamps"));
+    assert!(replay.check_files().unwrap_err().to_string().ends_with("its requests have no timestamps"));
     let text = "key,op,size,op_time\na,GET,1,5000\nb,GET,1,7000\nc,GET,1,8000\n";
     let (_folder, replay) = replay_of(text, |config| (config.timed, config.skip_rows) = (true, 1));
-    replay.check_beginnings().unwrap();
+    replay.check_files().unwrap();
     assert_eq!(replay.first_time_ns(), None);
     assert_eq!(drain_all(&replay, 1)[0].len(), 2);
     assert_eq!(replay.first_time_ns(), Some(7_000_000_000));
 }
 
 #[test]
-fn a_trace_without_a_row_has_no_beginning_and_a_bad_row_is_one() {
-    for (text, told) in [
+fn check_files_rejects_empty_and_all_invalid_traces() {
+    for (text, ending) in [
         ("", Some("the trace has no requests, not even one row")),
         ("key,op,size\n", Some("the trace has no requests, not even one row")),
         ("key,op,size\na,JUMP,1\n", Some("its columns are read as key,op,size")),
@@ -343,14 +343,14 @@ fn a_trace_without_a_row_has_no_beginning_and_a_bad_row_is_one() {
         ("key,op,size\na,GET,1\n", None),
     ] {
         let (_folder, replay) = replay_of(text, |_| ());
-        let said = replay.check_beginnings().err().map(|error| error.to_string());
-        assert_eq!(said.is_some(), told.is_some(), "{text:?}: {said:?}");
-        assert!(said.unwrap_or_default().ends_with(told.unwrap_or_default()), "{text:?}");
+        let error = replay.check_files().err().map(|error| error.to_string());
+        assert_eq!(error.is_some(), ending.is_some(), "{text:?}: {error:?}");
+        assert!(error.unwrap_or_default().ends_with(ending.unwrap_or_default()), "{text:?}");
     }
 }
 
 #[test]
-fn workers_that_leave_early_hold_nobody_up() {
+fn workers_that_end_early_do_not_block_others() {
     for (order, timed) in
         [(Order::Strict, false), (Order::Any, false), (Order::Strict, true), (Order::Turns, true)]
     {
@@ -365,14 +365,14 @@ fn workers_that_leave_early_hold_nobody_up() {
         for _ in 0..50_000 {
             assert!(last.next().is_some());
         }
-        // Dropping the last source ends the parser, which is in the middle of an endless trace.
+        // Dropping the last source ends the parser in the middle of an endless trace.
         drop(last);
     }
 }
 
-/// A row was as many as the pages of its range: too few of them were left out, and too many told of.
+/// A row once counted as its pages, so that too few rows were skipped and too many reported.
 #[test]
-fn a_row_that_asks_for_several_pages_is_one_row() {
+fn row_for_several_pages_counts_once() {
     let folder = TempDir::new().unwrap();
     for (format, text, left) in [
         ("arc", "0 3 0 1\n10 2 0 2\n20 2 0 3\n", vec!["20", "21"]),
@@ -396,7 +396,7 @@ fn a_row_that_asks_for_several_pages_is_one_row() {
 }
 
 #[test]
-fn dropping_unused_sources_ends_a_parser_that_is_still_skipping() {
+fn dropping_unused_sources_ends_a_skipping_parser() {
     let (_folder, replay) = replay_of(&numbered_rows(1000, 10), |config| {
         config.repeat = true;
         config.skip_rows = u64::MAX;
@@ -405,7 +405,7 @@ fn dropping_unused_sources_ends_a_parser_that_is_still_skipping() {
 }
 
 #[test]
-fn formats_are_found_by_name() {
+fn format_is_found_by_name() {
     for format in &FORMATS {
         assert_eq!(Format::named(format.name).unwrap().about, format.about);
     }
@@ -413,9 +413,9 @@ fn formats_are_found_by_name() {
 }
 
 #[test]
-fn the_sample_traces_hold_what_their_manifest_says() {
+fn sample_traces_match_their_manifest() {
     let Some(folder) = shared() else {
-        println!("skipped: the sample traces are not here");
+        println!("skipped: the sample traces are missing");
         return;
     };
     let folder = folder.join("cachelib_test_configs/trace_replay/kvcache");
@@ -447,8 +447,7 @@ fn the_sample_traces_hold_what_their_manifest_says() {
     assert!(seen.iter().any(|seen| seen.key == first && seen.value_bytes == 87));
 }
 
-/// The folder of shared inputs, if there is one: where `FLASHWRIGHT_SHARED` says, or `shared` beside a parent
-/// folder.
+/// The folder of shared inputs, if it exists: `FLASHWRIGHT_SHARED`, or `shared` beside a parent folder.
 fn shared() -> Option<PathBuf> {
     let named = std::env::var_os("FLASHWRIGHT_SHARED").map(PathBuf::from);
     let beside = || {
@@ -460,23 +459,23 @@ fn shared() -> Option<PathBuf> {
     named.or_else(beside)
 }
 
-/// A pass of which all was left out gave nobody anything, and was taken for the last that could.
+/// A completely skipped pass returned no row and was once taken for the last one.
 #[test]
-fn a_repeated_trace_goes_on_behind_a_pass_that_was_left_out_whole() {
+fn repeated_trace_continues_after_a_skipped_pass() {
     for skipped in 0..6 {
         let (_folder, replay) = replay_of("key,op,size\na,GET,1\nb,GET,1\n", |config| {
             (config.repeat, config.skip_rows) = (true, skipped);
         });
         let keys: Vec<_> = drain_at_most_all(3, &replay, 1).remove(0).into_iter().map(|it| it.key).collect();
         let expected = if skipped % 2 == 0 { ["a", "b", "a"] } else { ["b", "a", "b"] };
-        assert_eq!(keys, expected, "{skipped} rows left out");
+        assert_eq!(keys, expected, "{skipped} rows skipped");
     }
 }
 
-/// A repeated trace had no key for some of its workers. They waited for one when the others had made all their requests, and
-/// the parser read the trace again and again for them; where one thread asks for all, the others never got to theirs.
+/// A repeated trace has no key for some workers. They once waited forever while the parser reread the trace; with one thread for all
+/// workers, the others never made their requests.
 #[test]
-fn a_worker_that_no_key_belongs_to_ends_with_the_others() {
+fn worker_without_keys_ends_with_the_others() {
     for one_thread in [false, true] {
         let (_folder, replay) = replay_of("key,op,size\nonly,GET,1\nother,GET,1\n", |config| {
             (config.repeat, config.one_thread) = (true, one_thread);

@@ -1,4 +1,4 @@
-//! The shared sample traces hold what their manifest says, whatever format they are in.
+//! The shared sample traces match their manifest in every format.
 
 #![allow(
     clippy::unwrap_used,
@@ -26,7 +26,7 @@ fn paged(bytes: u64) -> OpenOptions {
     OpenOptions { page: Some(PageSize::Bytes(bytes)), ..OpenOptions::default() }
 }
 
-/// Surveys a trace of the folder, whose format is told by itself unless one is named.
+/// Surveys a trace of the folder; its format is detected unless named.
 fn check(
     folder: &Path,
     name: &str,
@@ -43,7 +43,7 @@ fn check(
 }
 
 #[test]
-fn key_value_and_web_traces() {
+fn key_value_and_web_traces_match_the_manifest() {
     let Some(folder) = shared() else { return };
     let auto = OpenOptions::default();
     let kv = "libcachesim/kv_twitter_c52_1m.csv.zst";
@@ -57,7 +57,7 @@ fn key_value_and_web_traces() {
 }
 
 #[test]
-fn prefix_blocks_from_their_source_and_from_the_normal_form() {
+fn prefix_block_traces_match_in_source_and_plain_format() {
     let Some(folder) = shared() else { return };
     let counts = (288_500, 182_790, 182_790 * 524_288);
     let auto = OpenOptions::default();
@@ -66,7 +66,7 @@ fn prefix_blocks_from_their_source_and_from_the_normal_form() {
 }
 
 #[test]
-fn the_same_disk_trace_in_three_formats() {
+fn disk_trace_is_equal_in_three_formats() {
     let Some(folder) = shared() else { return };
     let counts = (113_872, 48_974, 2_029_769_728);
     let auto = OpenOptions::default();
@@ -76,14 +76,14 @@ fn the_same_disk_trace_in_three_formats() {
         assert_eq!((survey.gets, survey.sets, survey.size_changes), (46_974, 66_898, 13_671));
     }
     assert_eq!(vscsi.span_ns() / 1_000_000_000, 7_200);
-    // It has no operations, and every request has the size of the object's first.
+    // This format has no operations, and every request has the size of the object's first request.
     let oracle = "libcachesim/cloudPhysicsIO.oracleGeneral.bin.zst";
     let oracle = check(&folder, oracle, None, "oracle-general", &auto, counts);
     assert_eq!((oracle.gets, oracle.size_changes), (113_872, 0));
 }
 
 #[test]
-fn the_same_recording_of_a_database_in_two_formats() {
+fn database_recording_is_equal_in_two_formats() {
     let Some(folder) = shared() else { return };
     let counts = ["blkparse.txt", "blktrace.bin"].map(|form| {
         let path = folder.join(format!("block/local-mariadb-head20k.{form}.gz"));
@@ -100,17 +100,17 @@ fn the_same_recording_of_a_database_in_two_formats() {
 }
 
 #[test]
-fn tables_of_numbers_that_are_no_trace_we_know_are_not_guessed_at() {
+fn unknown_tables_of_numbers_are_not_detected() {
     let Some(folder) = shared() else { return };
     for name in ["reference_flash_designs.csv", "MANIFEST.md", "caffeine/orm-busy.trace.xz"] {
-        let told = open(&[folder.join(name)], None, &OpenOptions::default()).err();
-        let told = told.unwrap_or_else(|| panic!("{name} was taken for something")).to_string();
-        assert!(told.contains("matches none of the formats"), "{told}");
+        let message = open(&[folder.join(name)], None, &OpenOptions::default()).err();
+        let message = message.unwrap_or_else(|| panic!("{name} was detected as a trace")).to_string();
+        assert!(message.contains("matches none of the formats"), "{message}");
     }
 }
 
 #[test]
-fn the_traces_of_a_drive_simulator() {
+fn drive_simulator_traces_are_detected_and_valid() {
     let Some(folder) = shared() else { return };
     for name in ["mqsim/tpcc-small.trace", "mqsim/wsrch-small.trace"] {
         let (survey, report) = survey(&folder.join(name), None, &OpenOptions::default());
@@ -120,7 +120,7 @@ fn the_traces_of_a_drive_simulator() {
 }
 
 #[test]
-fn lists_of_blocks() {
+fn block_lists_match_the_manifest() {
     let Some(folder) = shared() else { return };
     check(&folder, "arc/OLTP.lis.zst", None, "arc", &OpenOptions::default(), (914_145, 186_880, 765_460_480));
     check(&folder, "arc/P3.lis.zst", None, "arc", &paged(512), (3_912_296, 762_543, 390_422_016));
@@ -128,7 +128,7 @@ fn lists_of_blocks() {
         ("2_pools", 100_000, 9_939),
         ("sprite", 133_996, 7_075),
         ("multi3", 30_241, 7_454),
-        // The manifest counts the empty line at its end for a request.
+        // The manifest counts the empty line at the end as a request.
         ("gli", 6_015, 2_529),
     ] {
         let path = format!("caffeine/{name}.trace.gz");
@@ -137,7 +137,7 @@ fn lists_of_blocks() {
 }
 
 #[test]
-fn bare_numbers() {
+fn binary_number_traces_match_the_manifest() {
     let Some(folder) = shared() else { return };
     for (name, format, requests, objects) in [
         ("web07.trace.xz", "u32be", 76_118, None),
@@ -152,7 +152,7 @@ fn bare_numbers() {
 }
 
 #[test]
-fn cachebench_samples_of_key_value_and_block_traces() {
+fn cachebench_samples_match_their_counts() {
     let Some(folder) = shared() else { return };
     let folder = folder.with_file_name("cachelib_test_configs").join("trace_replay");
     let kv = [1, 2].map(|number| folder.join(format!("kvcache/kv_traces_{number}.csv")));
@@ -179,7 +179,7 @@ fn rows_times_count(files: &[PathBuf]) -> u64 {
     texts.map(|text| text.lines().skip(1).map(count).sum::<u64>()).sum()
 }
 
-/// The folder of shared traces, if there is one: where `FLASHWRIGHT_SHARED` says, or `shared` beside a parent folder.
+/// The folder of shared traces, if it exists: `FLASHWRIGHT_SHARED`, or `shared` beside a parent folder.
 fn shared() -> Option<PathBuf> {
     let named = std::env::var_os("FLASHWRIGHT_SHARED").map(|folder| PathBuf::from(folder).join("traces"));
     let beside = || {
@@ -188,7 +188,7 @@ fn shared() -> Option<PathBuf> {
     };
     let found = named.or_else(beside).filter(|folder| folder.is_dir());
     if found.is_none() {
-        println!("skipped: the sample traces are not here");
+        println!("skipped: the sample traces are missing");
     }
     found
 }

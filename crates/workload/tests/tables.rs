@@ -1,4 +1,4 @@
-//! Tables with headers, as traces are published in them, seen from outside.
+//! Published tables with headers through the public interface.
 
 #![allow(
     clippy::unwrap_used,
@@ -32,34 +32,34 @@ fn refusal(text: &str, format: Option<&str>) -> String {
 }
 
 /// Key, size and time in nanoseconds of each access.
-fn told(accesses: &[Access]) -> Vec<(u64, u64, u64)> {
+fn triples(accesses: &[Access]) -> Vec<(u64, u64, u64)> {
     accesses.iter().map(|access| (access.key, access.size_bytes, access.time_ns)).collect()
 }
 
 const ROWS: [(u64, u64, u64); 2] = [(7, 100, 1_000_000_000), (8, 200, 2_000_000_000)];
 
 #[test]
-fn a_header_between_blanks_or_tabs_was_a_wrong_row_and_its_columns_were_read_in_another_order() {
+fn header_with_any_separator_gives_the_order_of_columns() {
     for between in ["\t", " ", "  ", ",", ";", "|"] {
         for name in ["trace.csv", "trace.tr", "trace"] {
             let rows = [["timestamp", "size", "id"], ["1", "100", "7"], ["2", "200", "8"]];
             let text: String = rows.map(|row| row.join(between) + "\n").concat();
             let (accesses, report) = read_named(name, &text, None).unwrap();
-            assert_eq!((told(&accesses), report.bad_rows), (ROWS.to_vec(), 0), "{name} {text:?}");
+            assert_eq!((triples(&accesses), report.bad_rows), (ROWS.to_vec(), 0), "{name} {text:?}");
             assert_eq!(report.columns.unwrap(), "time=timestamp,size=size,key=id");
         }
     }
-    let told = refusal("timestamp size id\n1 100 7\n", Some("webcachesim"));
+    let error = refusal("timestamp size id\n1 100 7\n", Some("webcachesim"));
     let words = "column 2 was taken for `key`, and the header calls it `size`: list the columns as the header has them \
                  (csv:time,size,key)";
-    assert!(told.contains(words), "{told}");
+    assert!(error.contains(words), "{error}");
     let (accesses, report) =
         read_named("t", "time id size\n1 7 100\n2 8 200\n", Some("webcachesim")).unwrap();
-    assert_eq!((self::told(&accesses), report.bad_rows), (ROWS.to_vec(), 0));
+    assert_eq!((triples(&accesses), report.bad_rows), (ROWS.to_vec(), 0));
 }
 
 #[test]
-fn a_remark_above_the_header_made_it_a_wrong_row() {
+fn comment_above_the_header_is_skipped() {
     for (format, text) in [
         (
             "plain",
@@ -73,13 +73,13 @@ fn a_remark_above_the_header_made_it_a_wrong_row() {
         ("webcachesim", "# time id size\n1 7 100\n2 8 200\n"),
     ] {
         let (accesses, report) = read(text);
-        assert_eq!((told(&accesses), report.bad_rows), (ROWS.to_vec(), 0), "{text} {:?}", report.messages);
+        assert_eq!((triples(&accesses), report.bad_rows), (ROWS.to_vec(), 0), "{text} {:?}", report.messages);
         assert_eq!(report.format, format, "{text}");
     }
 }
 
 #[test]
-fn a_header_among_the_rows_of_joined_files_was_a_wrong_row() {
+fn repeated_header_among_rows_is_accepted() {
     for text in [
         "ts,key,op,size\n1,7,GET,100\nts,key,op,size\n2,8,GET,200\n",
         "ts,key,op,size\n1,7,GET,100\nsize,key,op,ts\n200,8,GET,2\n",
@@ -87,16 +87,16 @@ fn a_header_among_the_rows_of_joined_files_was_a_wrong_row() {
         "time;size;id\n1;100;7\nid;size;time\n8;200;2\n",
     ] {
         let (accesses, report) = read(text);
-        assert_eq!((told(&accesses), report.bad_rows, report.rows), (ROWS.to_vec(), 0, 2), "{text}");
+        assert_eq!((triples(&accesses), report.bad_rows, report.rows), (ROWS.to_vec(), 0, 2), "{text}");
     }
     let (_, report) = read("ts,key,op,size\n1,7,GET,100\nwhat,is,this,then\n2,8,GET,200\n");
-    assert_eq!(report.bad_rows, 1, "what is no header is a wrong row");
+    assert_eq!(report.bad_rows, 1, "a line that is not a header is an invalid row");
     for text in
         ["ts,key,op,size\n1,7,GET,100\nkey,op,size\n8,GET,200\n", "time;size;id\n1;100;7\nid;size\n8;200\n"]
     {
         let (accesses, report) = read(text);
         assert_eq!(
-            (told(&accesses), report.bad_rows),
+            (triples(&accesses), report.bad_rows),
             (ROWS[..1].to_vec(), 2),
             "the times would be lost: {text}"
         );
@@ -104,13 +104,13 @@ fn a_header_among_the_rows_of_joined_files_was_a_wrong_row() {
 }
 
 #[test]
-fn a_key_that_begins_as_a_remark_does_is_a_key() {
+fn key_that_begins_with_a_hash_sign_is_a_key() {
     let (accesses, report) = read("#a,GET,1\n#b,GET,2\n#a,GET,1\n");
     assert_eq!((accesses.len(), report.format, report.bad_rows), (3, "kvcache", 0));
 }
 
 #[test]
-fn rows_whose_key_begins_as_a_remark_were_dropped_ahead_of_others() {
+fn first_rows_with_keys_that_begin_with_a_hash_sign_are_read() {
     for (format, text) in [
         ("csv:key,size", "#rust,100\n#go,200\nfoo,300\n"),
         ("csv:size=2,key=1", "# in all 3 tags, by hand\n#rust;100\n#go;200\nfoo;300\n"),
@@ -127,7 +127,7 @@ fn rows_whose_key_begins_as_a_remark_were_dropped_ahead_of_others() {
 }
 
 #[test]
-fn a_remark_that_mentions_columns_was_a_header() {
+fn comment_that_mentions_columns_is_not_a_header() {
     for (format, text) in [
         ("csv", "# sorted by time, key\ntime,key,size\n1,7,100\n2,8,200\n"),
         ("csv", "# one row per request: time, object, bytes\ntime,object,bytes\n1,7,100\n2,8,200\n"),
@@ -141,7 +141,7 @@ fn a_remark_that_mentions_columns_was_a_header() {
         ("csv", "# day 2, ts, op\nkey,op,size,time\n7,GET,100,1\n8,GET,200,2\n"),
     ] {
         let (accesses, report) = read(text);
-        assert_eq!((told(&accesses), report.bad_rows), (ROWS.to_vec(), 0), "{text}");
+        assert_eq!((triples(&accesses), report.bad_rows), (ROWS.to_vec(), 0), "{text}");
         assert_eq!((report.format, report.rows), (format, 2), "{text}");
         assert_eq!(
             report.columns.unwrap().split(',').count(),
@@ -156,7 +156,7 @@ fn a_remark_that_mentions_columns_was_a_header() {
 }
 
 #[test]
-fn a_remark_that_is_the_header_was_not_searched_for_the_columns_asked_for() {
+fn commented_header_contains_the_configured_columns() {
     let headers = [
         ("#url,bytes", ","),
         ("# url,bytes,how much", ","),
@@ -173,25 +173,25 @@ fn a_remark_that_is_the_header_was_not_searched_for_the_columns_asked_for() {
     }
     let below = read_as("csv:key=url,size=bytes", "# the url, its kind, bytes\nbytes,url\n100,/a\n").0;
     assert_eq!((below.len(), below[0].size_bytes), (1, 100));
-    // Their unit is in the name of the times.
+    // The column name contains the time unit.
     let timed = read_as("csv:time,key,size", "# time_ms,key,size,flags\n1000,7,100,0\n2000,8,200,0\n").0;
-    assert_eq!(told(&timed), ROWS);
-    let told = refusal("# url of a page\n/a 100\n", Some("csv:key=url,size=bytes"));
-    assert!(told.contains("the first line has no column `url`"), "{told}");
+    assert_eq!(triples(&timed), ROWS);
+    let error = refusal("# url of a page\n/a 100\n", Some("csv:key=url,size=bytes"));
+    assert!(error.contains("the first line has no column `url`"), "{error}");
 }
 
 #[test]
-fn a_header_first_met_among_the_rows_had_no_columns_to_tell() {
+fn header_among_the_rows_reports_its_columns() {
     let (_, report) = read("7,GET,100\nop_time,key,op,size\n2,8,GET,200\n");
     assert_eq!(report.columns.as_deref(), Some("op_time=op_time,key=key,op=op,size=size"));
-    // The header that was met last is the one that need not be looked at again.
+    // The last header read is the current one.
     let (accesses, report) =
         read("ts,key,op,size\n1,7,GET,100\nsize,key,op,ts\n200,8,GET,2\nts,key,op,size\n2,8,GET,200\n");
-    assert_eq!((told(&accesses), report.bad_rows), (vec![ROWS[0], ROWS[1], ROWS[1]], 0));
+    assert_eq!((triples(&accesses), report.bad_rows), (vec![ROWS[0], ROWS[1], ROWS[1]], 0));
 }
 
 #[test]
-fn times_by_another_name_were_left_out() {
+fn time_columns_with_other_names_are_read() {
     for (format, text) in [
         ("csv", "timestamp,op,key,size\n1,GET,7,100\n2,GET,8,200\n"),
         ("csv", "key,op,size,time_ms\n7,GET,100,1000\n8,GET,200,2000\n"),
@@ -199,7 +199,7 @@ fn times_by_another_name_were_left_out() {
     ] {
         let (accesses, report) = read(text);
         assert_eq!(
-            (told(&accesses), report.format, report.has_time),
+            (triples(&accesses), report.format, report.has_time),
             (ROWS.to_vec(), format, true),
             "{text}"
         );
@@ -207,32 +207,32 @@ fn times_by_another_name_were_left_out() {
 }
 
 #[test]
-fn repetitions_in_a_plain_trace_were_left_out() {
+fn repeat_count_beside_plain_columns_is_read() {
     let (accesses, report) = read("ts,key,op,size,count\n1,7,GET,100,3\n");
     assert_eq!((accesses.len(), report.format), (3, "csv"));
 }
 
 #[test]
-fn a_table_that_names_its_key_and_its_size_was_refused() {
+fn table_that_names_key_and_size_is_detected() {
     let timed = [
         "time,id,size\n1,7,100\n2,8,200\n",
         ",timestamp_us,Object ID,Size (bytes)\n0,1e6,7,1e2\n1,2e6,8,200.0\n",
     ];
     for text in timed {
-        assert_eq!(told(&read(text).0), ROWS, "{text}");
+        assert_eq!(triples(&read(text).0), ROWS, "{text}");
     }
     let (accesses, report) = read("key,size,colour\n7,100,red\n8,200,blue\n");
     assert_eq!((accesses.len(), report.has_time), (2, false));
     assert_eq!(report.columns.unwrap(), "key=key,size=size; not used: colour");
-    // The operations of a plain trace are few; a table's are not.
+    // A plain trace has few operations; a table can have others.
     let (accesses, _) = read("ts,key,op,size\n1,7,read,100\n2,8,write,200\n");
-    assert_eq!((told(&accesses), accesses[1].kind), (ROWS.to_vec(), AccessKind::Set));
+    assert_eq!((triples(&accesses), accesses[1].kind), (ROWS.to_vec(), AccessKind::Set));
     let (accesses, _) = read("ts,key,op,size\n1,\"a,b\",GET,100\n2,\"a,b\",GET,200\n");
     assert!(accesses[0].key == accesses[1].key && accesses[1].size_bytes == 200);
 }
 
 #[test]
-fn a_table_that_cannot_be_read_is_told_how_it_can_be() {
+fn unrecognised_table_suggests_the_option_to_read_it() {
     let unnamed = refusal("time,url,size\n1,/a,100\n", None);
     assert!(
         unnamed.ends_with("read it with --format csv:key=url,time=time,size=size, if `url` is the object"),
@@ -251,7 +251,7 @@ fn a_table_that_cannot_be_read_is_told_how_it_can_be() {
 }
 
 #[test]
-fn columns_that_the_header_contradicts_were_taken_as_they_were_listed() {
+fn columns_contradicted_by_the_header_are_rejected() {
     let text = "time,size,key,client\n1,100,7,3\n";
     let contradicted = refusal(text, Some("csv:time,key,size"));
     let words = "column 2 was taken for `key`, and the header calls it `size`: list the columns as the header has them \
@@ -261,6 +261,6 @@ fn columns_that_the_header_contradicts_were_taken_as_they_were_listed() {
     for format in ["csv:time,size,key", "csv:key=client,size=2", "csv:key=3,size=size,time=1"] {
         assert_eq!(read_named("t", text, Some(format)).unwrap().0.len(), 1, "{format}");
     }
-    // Where nothing but the key has a column, any line reads as a row.
+    // If only the key has a column, any line parses as a row.
     assert_eq!(read_named("t", "id\n7\n8\n", Some("csv:key")).unwrap().0.len(), 2);
 }

@@ -1,4 +1,4 @@
-//! Who makes the requests of a trace, by every way that a trace is read and written.
+//! Tenants of a trace in every way of reading and writing it.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,7 +25,7 @@ fn write(folder: &TempDir, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// Everything that is asked for, and the names of those who ask, `-` for nobody.
+/// All accesses and the names of their tenants, `-` for none.
 fn read(path: &Path, format: &str, tenants: TenantsFrom) -> Result<(Vec<Access>, Vec<String>), String> {
     let options = OpenOptions { tenants, ..OpenOptions::default() };
     let mut trace = open(&[path], Some(format), &options).map_err(|error| error.to_string())?;
@@ -38,8 +38,8 @@ fn read(path: &Path, format: &str, tenants: TenantsFrom) -> Result<(Vec<Access>,
         Some(tenant) => names.of(tenant).unwrap().to_string(),
         None => "-".to_owned(),
     };
-    let told = all.iter().map(name).collect();
-    Ok((all, told))
+    let message = all.iter().map(name).collect();
+    Ok((all, message))
 }
 
 fn names(text: &str, format: &str, tenants: TenantsFrom) -> Result<Vec<String>, String> {
@@ -52,7 +52,7 @@ fn columns(names: &[&str]) -> TenantsFrom {
 }
 
 #[test]
-fn each_format_names_the_tenant_by_its_own_columns() {
+fn each_format_has_its_own_tenant_columns() {
     let storage =
         "op_time,block_id,io_size,io_offset,user_name,user_namespace,op_name\n1,b,1,0,u,n,getChunkData.X\n";
     let plain = "ts,key,op,size,tenant\n1,k,GET,1,someone else\n2,k,GET,1,\n";
@@ -75,10 +75,10 @@ fn each_format_names_the_tenant_by_its_own_columns() {
 }
 
 #[test]
-fn other_columns_can_be_chosen_and_those_that_cannot_are_an_error() {
+fn configured_tenant_columns_are_used_or_rejected() {
     assert_eq!(names(CDN, "cdn", columns(&["vip_type", "requesthandler"])).unwrap(), ["4/24", "4/7"]);
     assert_eq!(names(KVCACHE, "kvcache", columns(&["cache_hits"])).unwrap(), ["0"; 5]);
-    for (text, format, chosen, told) in [
+    for (text, format, chosen, message) in [
         (CDN, "cdn", columns(&["viptype"]), "the header has no column `viptype` that is not used already"),
         (CDN, "cdn", columns(&["TTL"]), "the header has no column `TTL` that is not used already"),
         (
@@ -90,19 +90,19 @@ fn other_columns_can_be_chosen_and_those_that_cannot_are_an_error() {
         ("1 2 3\n", "webcachesim", columns(&["a"]), "`webcachesim` traces have no such columns"),
     ] {
         let error = names(text, format, chosen).unwrap_err();
-        assert!(error.contains(told), "{error}");
+        assert!(error.contains(message), "{error}");
     }
 }
 
-/// `csv` has one tenant column, whatever the header calls it.
+/// `csv` has one tenant column with any header name.
 #[test]
-fn a_table_had_no_columns_to_take_the_tenant_from() {
+fn table_takes_the_tenant_from_a_configured_column() {
     let table = "time,id,size,who,client\n1,a,10,x,p\n2,b,20,,q\nclient,who,size,id,time\nr,y,20,b,3\n";
     assert_eq!(names(table, "csv", TenantsFrom::Usual).unwrap(), ["p", "q", "r"]);
     assert_eq!(names(table, "csv", columns(&["WHO"])).unwrap(), ["x", "-", "y"]);
     let listed = "csv:key=2,size=3,tenant=client";
     assert_eq!(names(table, listed, columns(&["who"])).unwrap()[..2], ["x", "-"]);
-    for (chosen, told) in [
+    for (chosen, message) in [
         (columns(&["whom"]), "the header has no column `whom` that is not used already"),
         (columns(&["size"]), "the header has no column `size` that is not used already"),
         (
@@ -111,21 +111,21 @@ fn a_table_had_no_columns_to_take_the_tenant_from() {
         ),
     ] {
         let error = names(table, "csv", chosen).unwrap_err();
-        assert!(error.contains(told), "{error}");
+        assert!(error.contains(message), "{error}");
     }
 }
 
-/// The first file's header tells of the columns of those behind it, and nothing does of those of a file without one.
+/// A headerless file has no column names to find a tenant column by.
 #[test]
-fn a_column_of_a_trace_without_a_header_was_chosen_without_a_word() {
+fn tenant_column_of_a_headerless_trace_is_rejected() {
     let error = names("0,5,GET,105\n1,6,GET,7\n", "plain", columns(&["foo"])).unwrap_err();
     assert!(error.contains("the file has no header to find the column `foo` by"), "{error}");
     assert_eq!(names("0,5,GET,105\n", "plain", TenantsFrom::Usual).unwrap(), ["-"]);
 }
 
-/// Both columns were there: it is their number that was wrong.
+/// Both columns exist, but the format supports only one.
 #[test]
-fn two_columns_where_the_tenant_has_one_were_no_such_columns() {
+fn too_many_tenant_columns_are_reported_by_number() {
     let error = names("ts,key,op,size,host,tenant\n0,5,GET,1,a,b\n", "plain", columns(&["host", "tenant"]));
     let error = error.unwrap_err();
     assert!(
@@ -135,20 +135,21 @@ fn two_columns_where_the_tenant_has_one_were_no_such_columns() {
 }
 
 #[test]
-fn a_header_in_another_order_was_a_wrong_row_where_columns_were_chosen() {
+fn repeated_header_in_another_order_keeps_the_tenant_column() {
     let first = "key,op,size,host\n7,GET,100,a\n";
     let chosen = |text: &str| names(&format!("{first}{text}"), "kvcache", columns(&["host"]));
     assert_eq!(chosen("host,size,op,key\nb,200,GET,8\n").unwrap(), ["a", "b"]);
-    // A header without the chosen column is a wrong row, and moves none.
+    // A header without the configured column is an invalid row and changes nothing.
     assert_eq!(chosen("size,op,key\n8,GET,200,b\n").unwrap(), ["a", "b"]);
     let remark = "# host,size,op,key\nb,200,GET,8\n";
     assert_eq!(names(remark, "kvcache", columns(&["host"])).unwrap(), ["b"]);
 }
 
 #[test]
-fn a_plain_trace_keeps_them_and_what_has_no_room_for_them_says_how_many() {
+fn plain_stores_tenants_and_other_formats_count_losses() {
     let folder = tempfile::tempdir().unwrap();
-    let (accesses, told) = read(&write(&folder, "kv.csv", KVCACHE), "kvcache", TenantsFrom::Usual).unwrap();
+    let (accesses, message) =
+        read(&write(&folder, "kv.csv", KVCACHE), "kvcache", TenantsFrom::Usual).unwrap();
     let trace = open(
         &[folder.path().join("kv.csv")],
         Some("kvcache"),
@@ -164,15 +165,15 @@ fn a_plain_trace_keeps_them_and_what_has_no_room_for_them_says_how_many() {
     };
     let kept = convert("kept.csv", Target::Plain { ttl: true, tenant: true });
     assert_eq!((kept.tenants_left_out, kept.accesses), (0, 5));
-    assert_eq!(read(&folder.path().join("kept.csv"), "plain", TenantsFrom::Usual).unwrap().1, told);
+    assert_eq!(read(&folder.path().join("kept.csv"), "plain", TenantsFrom::Usual).unwrap().1, message);
     assert_eq!(convert("lost.csv", Target::PLAIN).tenants_left_out, 4);
-    assert_eq!(convert("lost.tr", Target::Webcachesim).tenants_left_out, 3, "the delete is lost as a whole");
+    assert_eq!(convert("lost.tr", Target::Webcachesim).tenants_left_out, 3, "the whole delete is lost");
     assert_eq!(convert("lost.bin", Target::OracleGeneral).tenants_left_out, 3);
 }
 
-/// `x,y` and `x,z` were both `x` when they were read back.
+/// `x,y` and `x,z` once both read back as `x`.
 #[test]
-fn a_name_with_a_comma_was_written_as_two_columns_of_a_plain_trace() {
+fn tenant_name_with_a_comma_is_not_written() {
     let folder = tempfile::tempdir().unwrap();
     let text = "time;key;size;tenant\n1;1;10;x,y\n2;2;10;x,z\n3;3;10;\"\"q\"\"\n4;4;10;\"r\n";
     let format = "csv:time,key,size,tenant";
@@ -190,19 +191,19 @@ fn a_name_with_a_comma_was_written_as_two_columns_of_a_plain_trace() {
 }
 
 #[test]
-fn a_replay_knows_the_names_of_those_whose_requests_it_hands_out() {
+fn replay_returns_the_names_of_its_tenants() {
     let folder = tempfile::tempdir().unwrap();
     let path = write(&folder, "kv.csv", KVCACHE);
     let replay = Replay::new(ReplayConfig::new(vec![path], Format::named("kvcache").unwrap()));
-    let mut told = Vec::new();
+    let mut message = Vec::new();
     for source in &mut replay.sources(2, 0).unwrap() {
         while let Some(request) = source.next() {
             let name = request.tenant.map(|tenant| replay.tenants().of(tenant).unwrap().to_string());
-            told.push((String::from_utf8(request.key.to_vec()).unwrap(), name));
+            message.push((String::from_utf8(request.key.to_vec()).unwrap(), name));
         }
     }
-    told.sort();
+    message.sort();
     let (one, web) = (Some("366387042/3003229276".to_owned()), Some("web".to_owned()));
     let expected = [("a", one.clone()), ("b", web), ("c", None), ("d", one)];
-    assert_eq!(told, expected.map(|(key, name)| (key.to_owned(), name)));
+    assert_eq!(message, expected.map(|(key, name)| (key.to_owned(), name)));
 }

@@ -47,7 +47,7 @@ fn generator_hint(error: &TraceError) -> String {
         TraceError::OtherFormat { found, .. } => {
             format!("; the generator `replay` reads it, with replayGeneratorConfig.traceFormat `{found}`")
         }
-        TraceError::NothingRead { wanted, .. } if !matches!(*wanted, "cdn" | "storage") => {
+        TraceError::NothingRead { expected, .. } if !matches!(*expected, "cdn" | "storage") => {
             "; put a header on top, or name the columns in replayGeneratorConfig.traceFormat (as in `csv:time,key,-,size`)"
                 .to_owned()
         }

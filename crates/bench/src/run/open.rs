@@ -15,7 +15,7 @@ use device::{Clock, Device, RequestKind, Simulation};
 use policy::admission::{AdmissionConfig, Chance, DynamicRandomConfig, RejectFirstConfig};
 use policy::eviction::{EvictionConfig, Refresh};
 use workload::generate::{Online, PreparedAccesses, Table};
-use workload::trace::{Amplify, Format, Order, Replay, ReplayConfig, Strangers, SuffixRule, TraceError};
+use workload::trace::{Amplify, Format, HeaderMismatch, Order, Replay, ReplayConfig, SuffixRule, TraceError};
 use workload::{Request, Source, Workload, WorkloadError};
 
 use super::engine::{CallMode, DeviceLatency, EngineTarget, MeasuredFlash};
@@ -415,7 +415,7 @@ pub fn workload(plan: &WorkloadPlan, one_thread: bool) -> Result<OpenWorkload, O
             let learned = plan.learned.as_deref().map(LearnedAdmission::open).transpose();
             let learned = learned.map_err(|words| OpenError::Config(format!("{LEARNED_AT}.{words}")))?;
             let trace = Replay::new(ReplayConfig { one_thread, ..replay(plan).map_err(wrong)? });
-            let columns = trace.check_beginnings().map_err(wrong)?;
+            let columns = trace.check_files().map_err(wrong)?;
             let warnings = columns.iter().flat_map(|(path, columns)| column_warnings(path, columns));
             let warnings = warnings.map(|words| format!("test_config.{}: {words}", plan.named_by)).collect();
             let trace = Arc::new(trace);
@@ -434,7 +434,7 @@ pub fn workload(plan: &WorkloadPlan, one_thread: bool) -> Result<OpenWorkload, O
 }
 
 /// Warnings about columns of a trace's header that are unknown or missing.
-pub fn column_warnings(path: &Path, columns: &Strangers) -> Vec<String> {
+pub fn column_warnings(path: &Path, columns: &HeaderMismatch) -> Vec<String> {
     let quoted = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     let mut words = Vec::new();
     let mut others = Vec::new();
@@ -502,7 +502,7 @@ impl Workload for SharedReplay {
 pub fn replay(plan: &ReplayPlan) -> Result<ReplayConfig, TraceError> {
     let (format, columns) = match &plan.format {
         TraceFormat::Named(name) => Format::with_columns(name)?,
-        TraceFormat::Detected => (Format::told_by(&plan.files)?, None),
+        TraceFormat::Detected => (Format::detect_files(&plan.files)?, None),
         TraceFormat::Binary => (binary_format(plan), None),
     };
     let mut config = ReplayConfig::new(plan.files.clone(), format);
@@ -533,7 +533,7 @@ pub fn replay(plan: &ReplayPlan) -> Result<ReplayConfig, TraceError> {
 
 /// The binary format of the first file. Any other content falls back to our own format, whose reader then names the one it found.
 fn binary_format(plan: &ReplayPlan) -> &'static Format {
-    let detected = Format::told_by(&plan.files).ok();
+    let detected = Format::detect_files(&plan.files).ok();
     let ours = || Format::named("binary").expect("the format is in the table");
     detected.filter(|format| format.name == "cachebench-binary").unwrap_or_else(ours)
 }

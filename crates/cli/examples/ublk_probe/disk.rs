@@ -1,4 +1,4 @@
-//! The disk itself: what it looks like, and that it keeps what is written to it.
+//! The disk: its attributes, and that it keeps written data.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -15,13 +15,13 @@ use crate::place::{DISK, Place, attribute, is_there, open_direct};
 pub const CHECKS: &[Check] = &[
     ("the disk has the sector size, limits and features of the drive", attributes_match_the_drive),
     ("--sector-size overrides the sector size of the drive", sector_size_is_overridden),
-    ("a disk needs no NBD server beside it", alone),
-    ("writes of many threads are read back, and are on the slow drive in the end", contents),
-    ("what is written through the page cache is there when the server has stopped", page_cache),
-    ("a flush reaches the cache, and so does a write that must be kept", flush),
-    ("a disk that somebody has merely open goes with its server all the same", merely_open),
-    ("zeros can be made of a range, and a range be forgotten", ranges),
-    ("a request past the end is an error, and the disk goes on", past_the_end),
+    ("the disk is served without NBD", alone),
+    ("writes of many threads are read back and reach the slow drive", contents),
+    ("data written through the page cache survives a server stop", page_cache),
+    ("flushes and FUA writes reach the cache", flush),
+    ("an open but unmounted disk is removed with its server", merely_open),
+    ("ranges can be zeroed and discarded", ranges),
+    ("a request past the end fails without affecting the disk", past_the_end),
 ];
 
 const MIB: usize = 1 << 20;
@@ -83,7 +83,7 @@ fn alone() {
     assert!(!is_there());
 }
 
-/// Each thread has its own part of the disk, and a model of it.
+/// Each thread has its own part of the disk and a model of its contents.
 const THREADS: usize = 4;
 const PART_BYTES: usize = 8 * MIB;
 
@@ -111,7 +111,7 @@ fn write_and_read(part: usize) -> Vec<u8> {
     let start = part * PART_BYTES;
     let mut model = read(&disk, start, PART_BYTES).to_vec();
     for turn in 0..200 {
-        // Every 20th may exceed the largest request: the kernel splits it.
+        // Every 20th request can exceed the largest size: the kernel splits it.
         let most = if turn % 20 == 0 { 256 } else { 16 };
         let len = random.random_range(1..=most) * SECTOR;
         let at = random.random_range(0..=(PART_BYTES - len) / SECTOR) * SECTOR;
@@ -140,7 +140,7 @@ fn read(file: &File, at: usize, len: usize) -> IoBuffer {
 fn page_cache() {
     let place = Place::new();
     let server = place.serve();
-    // Nobody says that it is to be kept.
+    // Without fsync.
     File::options().write(true).open(DISK).unwrap().write_all_at(&[0x5A; 3 * MIB], 4096).unwrap();
     server.stop();
     let server = place.serve();
@@ -160,11 +160,11 @@ fn flush() {
     assert_eq!(server.counter("commits"), commits + 1);
     let kept = OpenOptions::new().write(true).custom_flags(O_DSYNC | 0o40_000).open(DISK).unwrap();
     kept.write_all_at(&IoBuffer::copy_of(&[2; 4096]), 4096).unwrap();
-    assert_eq!(server.counter("commits"), commits + 2, "a write with FUA, or one with a flush behind it");
+    assert_eq!(server.counter("commits"), commits + 2, "a write with FUA, or one followed by a flush");
     server.kill();
     let server = place.serve();
     let found = read(&disk, 0, 8192);
-    assert_eq!((found[0], found[4096]), (1, 2), "who has it open reads on");
+    assert_eq!((found[0], found[4096]), (1, 2), "an open file can still be read");
     drop((disk, kept));
     server.stop();
 }
@@ -175,7 +175,7 @@ fn merely_open() {
     let disk = open_direct(Path::new(DISK));
     server.stop();
     assert!(!is_there());
-    assert!(disk.write_at(&IoBuffer::zeroed(4096), 0).is_err(), "the disk is gone");
+    assert!(disk.write_at(&IoBuffer::zeroed(4096), 0).is_err(), "the disk no longer exists");
     drop(disk);
     let server = place.serve();
     assert!(!server.ready.contains("taken over"), "{}", server.ready);
@@ -196,7 +196,7 @@ fn ranges() {
     let before = server.counter("trim_blocks");
     crate::place::run("blkdiscard", &["-o", "1048576", "-l", "65536", DISK]);
     assert!(server.counter("trim_blocks") > before, "the discard did not arrive");
-    assert!(read(&disk, MIB + 65_536, 4096).iter().all(|byte| *byte == 7), "nothing else was forgotten");
+    assert!(read(&disk, MIB + 65_536, 4096).iter().all(|byte| *byte == 7), "nothing else was discarded");
     drop(disk);
     server.stop();
 }

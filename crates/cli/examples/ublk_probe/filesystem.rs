@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use crate::Check;
 use crate::place::{DISK, Place, run, run_linked};
 
-pub const CHECKS: &[Check] = &[("files of ext4 are there after the server was stopped and started", files)];
+pub const CHECKS: &[Check] = &[("files on ext4 survive a server restart", files)];
 
-/// Where file systems are mounted.
+/// The mount point.
 pub const MOUNTED: &str = "/tmp/mounted";
 
 fn files() {
@@ -40,17 +40,17 @@ fn content(number: usize) -> Vec<u8> {
     (0..number * 5000).map(|at| (at % 251 + number) as u8).collect()
 }
 
-/// Makes a file system on the disk.
+/// Creates a file system on the disk.
 pub fn make() {
     make_on(DISK);
 }
 
-/// Makes a file system on a part of it.
+/// Creates a file system on a partition.
 pub fn make_on(device: &str) {
     run_linked("mkfs.ext4", &["-q", "-F", device]);
 }
 
-/// Verifies it; it is not mounted.
+/// Verifies the unmounted file system.
 pub fn check() {
     run_linked("e2fsck", &["-f", "-n", DISK]);
 }

@@ -1,4 +1,4 @@
-//! Servers that end under a mounted file system, and the next ones.
+//! Servers that end under a mounted file system, and their successors.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -11,11 +11,11 @@ use crate::filesystem::{MOUNTED, check, make, make_on, mount, mount_from};
 use crate::place::{DISK, Place, Server, is_there, pause, run};
 
 pub const CHECKS: &[Check] = &[
-    ("a file system outlives servers that are killed, and who writes to it only waits", killed),
-    ("a server can be killed at any moment while it takes a disk over", killed_at_once),
-    ("a disk that is mounted waits for the next server when its own is stopped", stopped),
-    ("a disk of which a partition is mounted waits too", partitioned),
-    ("a disk whose server is killed with requests under way is removed by the next", abandoned),
+    ("a file system survives killed servers, and its writers only wait", killed),
+    ("a server can be killed at any moment of a takeover", killed_at_once),
+    ("a mounted disk waits for the next server when its server stops", stopped),
+    ("a disk with a mounted partition waits too", partitioned),
+    ("an unused disk of a server killed with requests in flight is removed by the next", abandoned),
 ];
 
 const WRITERS: usize = 3;
@@ -64,7 +64,7 @@ fn killed() {
     place.check();
 }
 
-/// A file system with a record, mounted.
+/// Creates a file system with a first record, and mounts it.
 fn mounted() -> (Place, Server) {
     let place = Place::new();
     let server = place.serve();
@@ -94,13 +94,12 @@ fn killed_at_once() {
     assert!(!is_there());
 }
 
-/// When to kill a server that takes so long to start. What is before the last part of that is the volume's, and tried
-/// elsewhere.
+/// When to kill a server whose start takes this long. Only the last part is tested here; other tests cover opening the volume.
 fn moment(takes_milliseconds: u64, turn: u64, turns: u64) -> u64 {
     takes_milliseconds * (60 + turn * 50 / turns) / 100
 }
 
-/// Starts a server and kills it so much later, ready or not.
+/// Starts a server and kills it after this time, ready or not.
 fn kill_in(place: &Place, milliseconds: u64) {
     let mut child = place.start();
     pause(milliseconds);
@@ -108,7 +107,7 @@ fn kill_in(place: &Place, milliseconds: u64) {
     child.wait().unwrap();
 }
 
-/// Whether all went well or not: the writers are waited for.
+/// Stops the writers on drop, so that they are joined even after a failure.
 struct EndsWriters<'a>(&'a AtomicBool);
 
 impl Drop for EndsWriters<'_> {
@@ -117,7 +116,7 @@ impl Drop for EndsWriters<'_> {
     }
 }
 
-/// A writer's records: every one is told to be kept before the next is written.
+/// Bytes per record: a writer syncs each before it writes the next.
 const RECORD_BYTES: usize = 6000;
 
 fn path_of(writer: usize) -> PathBuf {
@@ -139,7 +138,7 @@ fn verify(counts: &[u32]) {
     run("sync", &[]);
     fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
     for (writer, count) in counts.iter().enumerate() {
-        assert!(*count >= 20 / WRITERS as u32, "writer {writer} did nothing");
+        assert!(*count >= 20 / WRITERS as u32, "writer {writer} wrote nothing");
         let found = fs::read(path_of(writer)).unwrap();
         assert_eq!(found.len(), *count as usize * RECORD_BYTES, "writer {writer}");
         for (number, bytes) in found.chunks(RECORD_BYTES).enumerate() {
@@ -150,12 +149,12 @@ fn verify(counts: &[u32]) {
 
 fn stopped() {
     let (place, server) = mounted();
-    let said = server.stop();
-    assert!(said.contains("waits for the next server"), "{said}");
+    let output = server.stop();
+    assert!(output.contains("waits for the next server"), "{output}");
     assert!(is_there());
     let waits = std::thread::spawn(|| append(0, 1));
     pause(500);
-    assert!(!waits.is_finished(), "without a server nothing can be kept");
+    assert!(!waits.is_finished(), "a sync cannot complete without a server");
     let server = place.serve();
     assert!(
         server.ready.contains("taken over") && server.ready.contains("closed cleanly"),
@@ -178,13 +177,13 @@ fn partitioned() {
     File::options().write(true).open(DISK).unwrap().write_all(&partition_table(256, 37_500)).unwrap();
     server.stop();
     let server = place.serve();
-    // Newer kernels look for partitions after the disk has appeared.
+    // Newer kernels scan for partitions after the disk appears.
     (0..50).take_while(|_| !Path::new(&partition).exists()).for_each(|_| pause(100));
     make_on(&partition);
     mount_from(&partition);
     append(0, 0);
-    let said = server.stop();
-    assert!(said.contains("waits for the next server"), "{said}");
+    let output = server.stop();
+    assert!(output.contains("waits for the next server"), "{output}");
     let server = place.serve();
     append(0, 1);
     run("umount", &[MOUNTED]);

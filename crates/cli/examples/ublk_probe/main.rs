@@ -1,12 +1,11 @@
-//! What only a kernel with ublk can show, for the machine that `cargo xtask vm` boots: `flashwright block serve --ublk` from
-//! outside, on two emulated drives. One line a check, and exit code 1 if any failed. It writes all over the drives it
-//! knows by their serial numbers, and only over those.
+//! Tests `flashwright block serve --ublk` on a kernel with ublk, in the machine that `cargo xtask vm` boots with two emulated drives.
+//! Prints a line per check, and exits with 1 if any failed. Overwrites only the drives with the expected serial numbers.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "a probe talks to the terminal, starts threads and waits; a panic is how its checks fail"
+    reason = "a probe prints, starts threads and sleeps; a check fails by panicking"
 )]
 
 mod disk;
@@ -19,10 +18,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// A check: what it shows, and how. It panics if it does not hold.
+/// A check: its description and its function, which panics on failure.
 type Check = (&'static str, fn());
 
-/// The driver, where this kernel has it as a module.
+/// The driver, on kernels that have it as a module.
 const MODULE: &str = "/modules/ublk_drv.ko";
 
 fn main() -> ExitCode {
@@ -35,18 +34,18 @@ fn main() -> ExitCode {
         failed += run(&others);
         checks.extend(others);
     } else {
-        println!("PROBE n/a everything else of ublk: SKIPPED, this kernel was built without ublk_drv");
+        println!("PROBE n/a all other ublk checks: SKIPPED, this kernel was built without ublk_drv");
     }
     println!("PROBE done: {} checks, {failed} failed", checks.len());
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// How many did not hold.
+/// Runs the checks and returns the number of failures.
 fn run(checks: &[Check]) -> usize {
-    checks.iter().filter(|(name, check)| !holds(name, check)).count()
+    checks.iter().filter(|(name, check)| !passes(name, check)).count()
 }
 
-fn holds(name: &str, check: impl FnOnce()) -> bool {
+fn passes(name: &str, check: impl FnOnce()) -> bool {
     let held = catch_unwind(AssertUnwindSafe(check)).is_ok();
     println!("PROBE {} {name}", if held { "ok" } else { "FAILED" });
     held

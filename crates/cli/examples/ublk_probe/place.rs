@@ -1,4 +1,4 @@
-//! Where the checks happen: two drives, a cache made of them, and a server that comes and goes.
+//! The environment of the checks: two drives, a cache on them, and its server.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader};
@@ -12,21 +12,21 @@ use serde_json::Value;
 const FLASHWRIGHT: &str = "/bin/flashwright";
 const SOCKET: &str = "/tmp/ublk.sock";
 
-/// What a served disk is called.
+/// The block device of the served disk.
 pub const DISK: &str = "/dev/ublkb0";
 
-/// The drives, by their serial numbers.
+/// The drives' serial numbers.
 const FLASH: &str = "SINGLE01";
 const SLOW: &str = "GROUPS01";
 
-/// A cache on a drive for another.
+/// A cache on one drive for the other.
 pub struct Place {
     flash: PathBuf,
     pub slow: PathBuf,
 }
 
 impl Place {
-    /// Creates a cache, after removing the disk that a failed check may have left.
+    /// Creates a cache, after removing the disk that a failed check can have left.
     pub fn new() -> Self {
         let umount = Command::new("umount").arg("-a").args(["-t", "ext4"]).output();
         let delete = Command::new(FLASHWRIGHT).args(["block", "ublk", "delete", "0", "--yes"]).output();
@@ -38,14 +38,14 @@ impl Place {
         place
     }
 
-    /// `block …` with both drives.
+    /// The command `block …` with both drives.
     pub fn command(&self, command: &str) -> Command {
         let mut words = Command::new(FLASHWRIGHT);
         words.args(["block", command]).arg("--flash").arg(&self.flash).arg("--disk").arg(&self.slow);
         words
     }
 
-    /// Starts a server of [`DISK`], without waiting until it is ready.
+    /// Starts a server of [`DISK`] without waiting until it is ready.
     pub fn start(&self) -> Child {
         self.start_with(&[])
     }
@@ -56,36 +56,36 @@ impl Place {
         command.spawn().unwrap()
     }
 
-    /// Serves it as [`DISK`].
+    /// Serves the cache as [`DISK`].
     pub fn serve(&self) -> Server {
         self.serve_with(&[])
     }
 
-    /// The same with more flags.
+    /// The same with further flags.
     pub fn serve_with(&self, more: &[&str]) -> Server {
         let server = Server::of(self.start_with(more));
         assert!(server.ready.contains(&format!(" and {DISK}")), "{:?}", server.ready);
         server
     }
 
-    /// Serves it as [`DISK`], without an NBD socket.
+    /// Serves the cache as [`DISK`] without an NBD socket.
     pub fn serve_alone(&self) -> Server {
         let mut command = self.command("serve");
         Server::of(command.args(["--ublk", "0"]).stdout(Stdio::piped()).spawn().unwrap())
     }
 
-    /// Brings everything to the slow drive; nobody serves.
+    /// Flushes all dirty blocks to the slow drive, without a server.
     pub fn clean(&self) {
         succeeded(&self.command("flush").output().unwrap());
     }
 
-    /// Verifies the structures on flash, and all data; nobody serves.
+    /// Verifies metadata and data, without a server.
     pub fn check(&self) {
         succeeded(&self.command("check").arg("--full").output().unwrap());
     }
 }
 
-/// A running server, killed when dropped: a failed check must not hold the drives of the next.
+/// A running server, killed on drop so that a failed check does not block the drives of the next.
 pub struct Server {
     child: Child,
     pub ready: String,
@@ -94,14 +94,14 @@ pub struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both fail for a server that was stopped or killed before.
+        // Both fail for a server that has already ended.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
 impl Server {
-    /// Waits for the line that says that the server is ready.
+    /// Waits for the line that reports that the server is ready.
     fn of(mut child: Child) -> Self {
         let mut lines = BufReader::new(child.stdout.take().unwrap());
         let mut ready = String::new();
@@ -109,22 +109,22 @@ impl Server {
         Self { child, ready, lines }
     }
 
-    /// Ends it by `SIGTERM`. What it said since it was ready.
+    /// Ends it with `SIGTERM`. Returns its output since it was ready.
     pub fn stop(mut self) -> String {
         run("kill", &[&self.child.id().to_string()]);
-        let mut said = String::new();
-        while self.lines.read_line(&mut said).unwrap() > 0 {}
+        let mut output = String::new();
+        while self.lines.read_line(&mut output).unwrap() > 0 {}
         let status: ExitStatus = self.child.wait().unwrap();
-        assert!(status.success(), "{status}: {said}");
-        said
+        assert!(status.success(), "{status}: {output}");
+        output
     }
 
-    /// Ends it by `SIGKILL`.
+    /// Ends it with `SIGKILL`.
     pub fn kill(self) {
         drop(self);
     }
 
-    /// What `block status` tells of the server that these words name.
+    /// The `block status` of the server selected by these flags.
     pub fn status(&self, of: [&str; 2]) -> Value {
         let mut status = Command::new(FLASHWRIGHT);
         status.args(["block", "status"]).args(of).args(["--json", "-", "--quiet"]);
@@ -136,22 +136,22 @@ impl Server {
     /// A counter of `block status`.
     pub fn counter(&self, name: &str) -> u64 {
         let told = self.status(["--socket", SOCKET]);
-        told["counters"][name].as_u64().unwrap_or_else(|| panic!("{name} is no counter: {told}"))
+        told["counters"][name].as_u64().unwrap_or_else(|| panic!("{name} is not a counter: {told}"))
     }
 }
 
-/// Whether the disk is there.
+/// Whether the disk exists.
 pub fn is_there() -> bool {
     Path::new(DISK).exists()
 }
 
-/// The disk past the page cache.
+/// Opens the disk for direct I/O.
 pub fn open_direct(path: &Path) -> File {
     const O_DIRECT: i32 = 0o40_000;
     OpenOptions::new().read(true).write(true).custom_flags(O_DIRECT).open(path).unwrap()
 }
 
-/// What the kernel says of the disk.
+/// A sysfs attribute of the disk.
 pub fn attribute(name: &str) -> String {
     let path = Path::new("/sys/block/ublkb0").join(name);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display())).trim().into()
@@ -163,7 +163,7 @@ pub fn run(program: &str, arguments: &[&str]) {
     succeeded(&output);
 }
 
-/// Runs a program that has its libraries beside it.
+/// Runs a program with its own libraries.
 pub fn run_linked(program: &str, arguments: &[&str]) {
     let path = format!("/bin/{program}");
     let all = [&["--library-path", "/bin", path.as_str()], arguments].concat();

@@ -1,4 +1,4 @@
-//! What is said where there is no driver, no right, or no room.
+//! Messages without a driver, permission or matching server.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -7,17 +7,18 @@ use std::process::Command;
 use crate::Check;
 use crate::place::{DISK, Place, is_there, succeeded, told};
 
-pub const WITHOUT_DRIVER: &[Check] = &[("without its driver, serving by ublk says how to get it", absent)];
+pub const WITHOUT_DRIVER: &[Check] =
+    &[("without its driver, serving by ublk reports how to load it", absent)];
 
 pub const CHECKS: &[Check] = &[
-    ("serving by ublk without the right says so in a line", unprivileged),
-    ("a disk that waits for its server is refused to any other", foreign),
-    ("a disk that waits is not made a second time under another number, nor its cache destroyed", twice),
-    ("a disk whose server is gone is listed and deleted, and its readers get errors", stale),
-    ("the disk of a cache that is destroyed by force is deleted with it", orphan),
+    ("serving by ublk without permission fails with one line", unprivileged),
+    ("a waiting disk is refused to another server", foreign),
+    ("a waiting disk is not created again under another number, and its cache not destroyed", twice),
+    ("a disk without a server is listed and deleted, and its readers get errors", stale),
+    ("the disk of a forcibly destroyed cache is deleted too", orphan),
 ];
 
-/// Serves a file that is there for the purpose.
+/// Serves a file created for this check.
 fn serve_file() -> Command {
     std::fs::write("/tmp/other.img", vec![0; 1 << 20]).unwrap();
     let mut command = Command::new("/bin/flashwright");
@@ -54,7 +55,7 @@ fn foreign() {
     assert!(!is_there());
 }
 
-/// Readers hung forever, and Debian has no tool that deletes the device.
+/// Readers once hung forever, and Debian has no tool that deletes the device.
 fn stale() {
     let place = Place::new();
     let server = place.serve();
@@ -92,7 +93,7 @@ fn orphan() {
     assert!(told(&destroyed).contains(&format!("deleted {DISK}")) && !is_there(), "{}", told(&destroyed));
 }
 
-/// A file system that was mounted as the one and as the other would be written over by itself.
+/// A file system mounted through both disks would be corrupted.
 fn twice() {
     let place = Place::new();
     place.serve().kill();

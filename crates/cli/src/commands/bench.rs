@@ -28,15 +28,15 @@ use crate::files::Files;
 use crate::output::{Common, FAILED, Finding, PASSED, USAGE, say_error, usage_error, write_file};
 use crate::signals::stop_on_signals;
 
-/// The config that runs when none is named.
+/// The config that runs by default.
 const EXAMPLE: &str = include_str!("../../../../examples/hybrid.json");
 const EXAMPLE_NAME: &str = "examples/hybrid.json";
 
-/// Heading of the flags that say what is reported.
+/// Heading of the reporting flags.
 const REPORTING: &str = "Reporting";
 
-/// The command line of `bench`. Flags may be written with one dash or two, with `-` or `_`; of CacheBench's own the last counts, as
-/// there.
+/// The command line of `bench`. Flags can have one dash or two, and `-` or `_`; if a CacheBench flag is repeated, the last one counts, as
+/// in CacheBench.
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// CacheBench config file; without one, a built-in example runs
@@ -65,7 +65,7 @@ pub struct Arguments {
     /// Flash device to use instead of the config's: memory:, file:PATH, PATH, or sim:CARD (a model drive in virtual time)
     #[arg(long, value_name = "SPEC")]
     device: Option<DeviceSpec>,
-    /// Overwrite whatever the flash device holds: a file system, a block cache, an ordinary file
+    /// Overwrite the flash device even if it holds other data: a file system, a block cache, an ordinary file
     #[arg(long)]
     force: bool,
     /// Divide the sizes of cache and model drive, and the number of keys, by N
@@ -122,15 +122,15 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// What `--validate` found.
+/// The result of `--validate`.
 #[derive(Default)]
 struct Checked {
     warnings: Vec<String>,
-    /// What a run would stop at here, as it would report it: features that are missing, and traces, devices and memory that this machine does not have.
+    /// Errors that would stop a run here: missing features, and traces, devices or memory that this machine lacks.
     stops: Vec<String>,
 }
 
-/// Finds out what can be wrong with a run, as far as that can be without one.
+/// Checks everything that can be checked without running.
 fn check(config: &Config, arguments: &Arguments) -> Result<Checked, Box<dyn std::error::Error>> {
     let file = config.file.display();
     let mut stops: Vec<String> = missing_traces(config).iter().map(|it| format!("{file}: {it}")).collect();
@@ -145,8 +145,8 @@ fn check(config: &Config, arguments: &Arguments) -> Result<Checked, Box<dyn std:
         let traces = binary_traces(config)?;
         if !traces.is_empty() {
             let check = |(plan, path): &(ReplayPlan, PathBuf)| binary_trace::check(plan, path);
-            let told = |error: binary_trace::Error| format!("{}: {error}", config.file.display());
-            let warnings = traces.iter().map(check).collect::<Result<Vec<_>, _>>().map_err(told)?;
+            let failed = |error: binary_trace::Error| format!("{}: {error}", config.file.display());
+            let warnings = traces.iter().map(check).collect::<Result<Vec<_>, _>>().map_err(failed)?;
             return Ok(Checked { warnings: warnings.concat(), stops });
         }
         warnings.extend(Session::check(config, arguments.scale)?);
@@ -168,7 +168,7 @@ fn load_config(arguments: &Arguments) -> Result<Loaded, ConfigError> {
     let mut overrides = arguments.set.clone();
     overrides.extend(arguments.ignore_unknown.then_some(Override::IgnoreUnknown));
     let file = arguments.config.as_ref().or(arguments.json_test_config.as_ref());
-    // The example must leave nothing behind where the user happens to stand.
+    // The example must not leave a file in the current directory.
     let example = file.is_none().then(|| DeviceSpec::Path(std::env::temp_dir()));
     overrides.extend(arguments.device.clone().or(example).map(Override::Device));
     match file {
@@ -190,7 +190,7 @@ fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
         scale: arguments.scale,
         force: arguments.force,
     };
-    // A run of hours must not end with a result that cannot be written.
+    // Checked before a run of hours ends with a result that cannot be written.
     if let Err(error) = check_results(config, arguments) {
         return usage_error(&error);
     }
@@ -203,18 +203,18 @@ fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
     match run_session(session, config, arguments) {
         Ok(report) if report.passed() => ExitCode::from(PASSED),
         Ok(report) => {
-            // Who wants nothing but errors has not read the verdict.
-            let unsaid = report.failures().into_iter().filter(|_| arguments.common.quiet);
-            unsaid.for_each(|failure| say_error(format_args!("failed: {failure}")));
+            // With --quiet the verdict was not printed.
+            let failures = report.failures().into_iter().filter(|_| arguments.common.quiet);
+            failures.for_each(|failure| say_error(format_args!("failed: {failure}")));
             ExitCode::from(FAILED)
         }
         Err(error) => usage_error(&*error),
     }
 }
 
-/// The config asks for binary traces, and for no run.
+/// The config requests binary traces instead of a run.
 fn make_binary_traces(config: &Config, traces: &[(ReplayPlan, PathBuf)], arguments: &Arguments) -> ExitCode {
-    let told = |error: binary_trace::Error| usage_error(&format!("{}: {error}", config.file.display()));
+    let failed = |error: binary_trace::Error| usage_error(&format!("{}: {error}", config.file.display()));
     let stop = Stop::default();
     let common = &arguments.common;
     if let Err(error) = stop_on_signals(&stop) {
@@ -230,7 +230,7 @@ fn make_binary_traces(config: &Config, traces: &[(ReplayPlan, PathBuf)], argumen
             let text = made.iter().map(Made::words).collect();
             common.conclude("bench", &config.as_run(), Ok(Finding { result, text, failures: Vec::new() }))
         }
-        Err(error) => told(error),
+        Err(error) => failed(error),
     }
 }
 
@@ -247,7 +247,7 @@ fn check_results(config: &Config, arguments: &Arguments) -> Result<(), String> {
     let stats = stats.iter().flatten().map(|file| Some(file.as_path()));
     let own = || Files::reading(&config.own_files()).keeping("flash of the run", config.flash_paths());
     let (events, traces) = (config.event_files(), config.traces_written());
-    // Each by itself: that no two instances write one file, and none over a trace, is seen to where they are opened.
+    // Checked separately for each: opening the files detects conflicts between instances and with traces.
     events.iter().try_for_each(|file| own().writing([Some(file.as_path())]).keep_apart())?;
     let beside_events = || own().keeping("events of the run", events.iter().cloned());
     traces.iter().try_for_each(|file| beside_events().writing([Some(file.as_path())]).keep_apart())?;
@@ -278,7 +278,7 @@ fn run_session(
     report.environment["arguments"] = repeatable(std::env::args_os()).into();
     let text_options = arguments.text_options();
     let results: Vec<String> = report.instances.iter().map(|it| text::results(it, text_options)).collect();
-    // Each is tried though another was not taken: a full disk costs a run of hours no more than what was to be there.
+    // Each is written even if another fails, so that a full disk loses only the files that do not fit.
     let beside = [progress.finish(&results), intervals];
     report.unwritten.extend(beside.iter().filter_map(|it| it.as_ref().err()).map(ToString::to_string));
     let [stats, intervals] = beside;
@@ -294,7 +294,7 @@ fn run_session(
     Ok(report)
 }
 
-/// Runs it, writing the intervals if somebody wants them; whether they could be written is told beside the report.
+/// Runs, and writes the intervals if requested. An error in writing them is returned beside the report.
 fn watched(
     session: Session,
     config: &Config,
@@ -364,7 +364,7 @@ fn warn(config: &Config, warnings: &[impl std::fmt::Display], arguments: &Argume
     }
 }
 
-/// Reports a config without mistakes, and whether it would run here. The exit code is that of a run.
+/// Reports a valid config, and whether it would run on this machine. The exit code is that of a run.
 fn validated(config: &Config, checked: &Checked, arguments: &Arguments) -> ExitCode {
     warn(config, &checked.warnings, arguments);
     if let Err(error) = check_results(config, arguments) {
@@ -386,7 +386,7 @@ fn validated(config: &Config, checked: &Checked, arguments: &Arguments) -> ExitC
     arguments.common.conclude_as("bench --validate", &config.as_run(), found, ("error", USAGE))
 }
 
-/// The result of a check, where somebody asked for it: a run's has the same name, and figures.
+/// Writes the result of a check if `--json` is given.
 fn conclude_check(
     arguments: &Arguments,
     config: &Value,
@@ -398,13 +398,15 @@ fn conclude_check(
     arguments.common.conclude("bench --validate", config, found)
 }
 
-/// A popularity or size file: it can be checked, not run.
+/// Reports a popularity or size file, which can be checked but not run.
 fn validated_part(arguments: &Arguments, kind: &str, warnings: &[Remark]) -> ExitCode {
     let file = arguments.config.as_ref().or(arguments.json_test_config.as_ref());
     let spared = Files::default().keeping("input", file.cloned()).writing([arguments.common.result_file()]);
     let file = file.map_or_else(String::new, |file| file.display().to_string());
     if !arguments.validate {
-        say_error(format_args!("{file}: is a {kind}: a config refers to it, it cannot run by itself"));
+        say_error(format_args!(
+            "{file}: is a {kind}: it cannot run by itself, only a config can refer to it"
+        ));
         return ExitCode::from(USAGE);
     }
     for warning in warnings {

@@ -1,4 +1,4 @@
-//! `flashwright compare`: finished runs beside each other.
+//! `flashwright compare`: compares finished runs.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -36,7 +36,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 impl Arguments {
-    /// The files of each side; what does not fit two sides is in the first.
+    /// The files of each side; extra files are in the first.
     fn sides(&self) -> (&[PathBuf], &[PathBuf]) {
         match self.runs.as_slice() {
             [a, b] if self.against.is_empty() => (std::slice::from_ref(a), std::slice::from_ref(b)),
@@ -48,11 +48,8 @@ impl Arguments {
 fn sides(arguments: &Arguments) -> Result<(Vec<Finished>, Vec<Finished>), String> {
     let (a, b) = arguments.sides();
     if b.is_empty() {
-        let why = if a.len() == 1 {
-            "one RUN has nothing to compare with"
-        } else {
-            "more than two RUNs need --against"
-        };
+        let why =
+            if a.len() == 1 { "a comparison needs two RUNs" } else { "more than two RUNs need --against" };
         return Err(format!("{why}: compare A B, or compare A… --against B…"));
     }
     Files::reading(&[a, b].concat()).writing([arguments.common.result_file()]).check()?;
@@ -64,18 +61,18 @@ fn sides(arguments: &Arguments) -> Result<(Vec<Finished>, Vec<Finished>), String
 fn compared(arguments: &Arguments, a: &[Finished], b: &[Finished]) -> Result<Finding, String> {
     let comparison = compare(a, b)?;
     let mut result = comparison.to_json();
-    // Of the runs: nothing is simulated here.
+    // The runs' world: nothing is simulated here.
     result["world"] = a[0].part(&["world"]).clone();
     let side = |name: &str, runs: &[Finished]| -> String {
-        runs.iter().map(|run| format!("{name}  {}\n", told(run))).collect()
+        runs.iter().map(|run| format!("{name}  {}\n", summary(run))).collect()
     };
     let text = side("a", a) + &side("b", b) + &comparison.to_text();
     let failures = if arguments.fail_if_worse { comparison.worse() } else { Vec::new() };
     Ok(Finding { result, text, failures })
 }
 
-/// A run in a line.
-fn told(run: &Finished) -> String {
+/// A run as one line.
+fn summary(run: &Finished) -> String {
     let word = |name: &str| match run.part(&[name]) {
         Value::String(word) => word.clone(),
         other => other.to_string(),

@@ -1,4 +1,4 @@
-//! `flashwright evaluate`: a drive, or the model of one, judged as a cache's flash.
+//! `flashwright evaluate`: tests a drive, or the model of one, as the flash of a cache.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -27,7 +27,7 @@ use crate::output::{Common, Finding, write_file};
 use crate::quantity;
 use crate::signals::stop_on_signals;
 
-/// Headings of the flags that say what passes, and of those that rate the drive.
+/// Headings of the flags for pass criteria and for endurance.
 const CRITERIA: &str = "Pass criteria";
 const ENDURANCE: &str = "Rated endurance";
 
@@ -102,7 +102,7 @@ pub struct Arguments {
     /// Do not ask before destroying data
     #[arg(long)]
     yes: bool,
-    /// Overwrite whatever the drive holds
+    /// Overwrite the drive even if it holds data
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -117,7 +117,7 @@ enum Placement {
     On,
 }
 
-/// Time of each step on a drive, and the least of it: a rate's share must be enough for percentiles.
+/// Default and minimum time of each step on a drive: a rate's share must suffice for percentiles.
 const BUDGET: Duration = Duration::from_secs(3600);
 const LEAST_BUDGET: Duration = Duration::from_secs(10);
 const MOST_RATES: usize = 32;
@@ -146,7 +146,7 @@ fn offer(words: &str) -> Result<Offer, String> {
     rate(words).map(Offer::Rate).map_err(|error| format!("{error}; or a percentage such as 25%, or `life`"))
 }
 
-/// Operations a second.
+/// Operations per second.
 fn rate(words: &str) -> Result<u64, String> {
     let rate: u64 = quantity::count(words)?;
     let most = 100_000_000;
@@ -164,7 +164,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     arguments.common.conclude("evaluate", &config, found)
 }
 
-/// Everything that can be wrong is found here, before anything is written.
+/// Reports all usage errors before anything is written.
 fn prepare(arguments: &Arguments) -> Result<(Subject, Plan, EvaluationOptions), String> {
     arguments.check()?;
     let subject = arguments.subject()?;
@@ -202,7 +202,7 @@ fn prepare(arguments: &Arguments) -> Result<(Subject, Plan, EvaluationOptions), 
     Ok((subject, plan, asked))
 }
 
-/// What cannot be known, for want of a drive that tells it.
+/// Notes about figures that the drive does not provide.
 fn notes(subject: &Subject, plan: &Plan, unrated: bool) -> Vec<String> {
     let unplaced = plan.unplaced.iter().map(|why| format!("not measured with placement: {why}"));
     let mut notes: Vec<String> = unplaced.collect();
@@ -280,7 +280,7 @@ impl Arguments {
         }
     }
 
-    /// What the drive is rated for: what the user says comes before what the drive or the card does.
+    /// The rated endurance: the user's flags take precedence over the drive or the card.
     fn endurance(&self, subject: &Subject) -> Option<(Endurance, String)> {
         let rated_dlwa = self.rated_dlwa;
         if let Some(tbw) = self.tbw {

@@ -1,4 +1,4 @@
-//! `flashwright model`: the closed forms, with their formula, source and inputs.
+//! `flashwright model`: closed forms, with formula, source and inputs.
 
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ use ssd::model::lifetime::{Endurance, dwpd_bytes_per_second};
 use crate::output::{Common, Finding};
 use crate::quantity;
 
-/// Which form.
+/// The closed forms.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Device write amplification of a cache that separates small objects from large ones.
@@ -113,7 +113,7 @@ pub fn run(command: &Command) -> ExitCode {
     }
 }
 
-/// An answer of a closed form.
+/// The result of a closed form.
 struct Answer {
     inputs: Value,
     formula: &'static str,
@@ -131,7 +131,7 @@ fn conclude(common: &Common, command: &str, answer: Result<Answer, String>) -> E
     common.conclude(command, &inputs, found)
 }
 
-/// JSON has no number for what ran over: it would stand there as unknown.
+/// Refuses infinities, which JSON cannot represent.
 fn countable(answer: Answer) -> Result<Answer, String> {
     let empty = Map::new();
     match answer.result.as_object().unwrap_or(&empty).iter().find(|(_, value)| value.is_null()) {
@@ -142,18 +142,18 @@ fn countable(answer: Answer) -> Result<Answer, String> {
 
 fn lines(values: &Value) -> String {
     let empty = Map::new();
-    let told = values.as_object().unwrap_or(&empty).iter().filter(|(_, value)| !value.is_null());
-    told.map(|(name, value)| format!("{name:24} {}\n", word(value))).collect()
+    let known = values.as_object().unwrap_or(&empty).iter().filter(|(_, value)| !value.is_null());
+    known.map(|(name, value)| format!("{name:24} {}\n", word(value))).collect()
 }
 
-/// For people: no more digits than mean something. JSON has them all.
+/// A number as text with significant digits only. JSON has all digits.
 fn word(value: &Value) -> String {
     match value {
         Value::String(words) => words.clone(),
         Value::Number(number) if number.is_f64() => {
             let rounded = number.as_f64().and_then(|number| format!("{number:.5e}").parse::<f64>().ok());
             match rounded {
-                // Nobody counts zeros.
+                // In exponent notation, because leading zeros are hard to read.
                 Some(tiny) if tiny != 0.0 && tiny.abs() < 1e-6 => format!("{tiny:e}"),
                 Some(rounded) => rounded.to_string(),
                 None => number.to_string(),
@@ -238,7 +238,7 @@ fn carbon(arguments: &CarbonArguments) -> Result<Answer, String> {
     })
 }
 
-/// Of how a rating can be given, and of what is asked, one each.
+/// For errors: the ways to give a rating, and the alternative inputs.
 const RATINGS: &str = "the rated endurance (--drive CARD, --tbw TB, or --capacity-gb GB with --dwpd X)";
 const QUESTIONS: &str =
     "the host write rate (--host-mb-per-second MB) or the lifetime to reach (--years YEARS)";
@@ -259,7 +259,7 @@ fn lifetime(arguments: &LifetimeArguments) -> Result<Answer, String> {
             "years": endurance.years(mb * 1e6, arguments.dlwa),
             "nand_mb_per_second": mb * arguments.dlwa,
         }),
-        (None, None) => unreachable!("one of them was asked for"),
+        (None, None) => unreachable!("the caller requires one of them"),
     };
     Ok(Answer {
         inputs: json!({
@@ -278,7 +278,7 @@ fn lifetime(arguments: &LifetimeArguments) -> Result<Answer, String> {
     })
 }
 
-/// What the drive is rated for, if it was said.
+/// The rated endurance, if given.
 fn endurance(arguments: &LifetimeArguments) -> Result<Option<Endurance>, String> {
     let rated = arguments.rated_dlwa;
     if let Some(tbw) = arguments.tbw {

@@ -1,4 +1,4 @@
-//! `flashwright report`: finished runs as a page.
+//! `flashwright report`: finished runs as an HTML page.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -44,7 +44,7 @@ fn reported(arguments: &Arguments) -> Result<Finding, String> {
     Ok(Finding { result: json!({ "page": name_of(&output) }), text, failures: Vec::new() })
 }
 
-/// Where the page goes. What lies where nobody said it should is kept, unless it is a page of ours.
+/// The file of the page. An existing file with the default name is kept unless it is such a page.
 fn output(arguments: &Arguments) -> Result<PathBuf, String> {
     if let Some(output) = &arguments.output {
         return Ok(output.clone());

@@ -1,6 +1,6 @@
 //! `flashwright simulate`: hit ratios of policies at sizes over a trace.
 
-mod unheeded;
+mod unused_flags;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -58,7 +58,7 @@ pub struct Arguments {
     /// Keep every object at the size of its first request
     #[arg(long)]
     first_size: bool,
-    /// Let no object expire, whatever times to live the trace has
+    /// Let no object expire, even if the trace has TTLs
     #[arg(long)]
     ignore_ttl: bool,
     /// lru, lru2q, tinylfu: ignore hits within this many seconds of the last one that counted [default: 0]
@@ -100,7 +100,7 @@ enum TypedSize {
     Footprint(f64),
 }
 
-/// What flash caches are made of.
+/// Parameters of flash caches.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Flash caches")]
 struct FlashArguments {
@@ -172,7 +172,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
     let (sizes, ignore_size) = arguments.sizes()?;
     let policies: Result<Vec<Named>, _> = arguments.policy.iter().map(|name| name.trim().parse()).collect();
     let policies = policies.map_err(|error| error.to_string())?;
-    unheeded::warnings(arguments, &policies).iter().for_each(|words| arguments.common.warn(words));
+    unused_flags::warnings(arguments, &policies).iter().for_each(|words| arguments.common.warn(words));
     let outputs = [arguments.common.result_file(), arguments.csv.as_deref()];
     Files::reading(&arguments.traces).writing(outputs).check()?;
     if let Some(folder) = &arguments.plot {
@@ -261,7 +261,7 @@ impl FlashArguments {
 fn simulated(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
     let mut input = arguments.reading.input(arguments.traces.clone());
     if arguments.by_tenant.is_some() {
-        input.options.tenants = arguments.tenants.told();
+        input.options.tenants = arguments.tenants.selection();
     }
     if plan.ignore_size && arguments.reading.zero_size.is_none() {
         input.options.zero_size = ZeroSize::Keep;

@@ -1,4 +1,4 @@
-//! `flashwright study`: published figures as commands.
+//! `flashwright study`: reproduces published figures.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ pub struct Arguments {
     common: Common,
 }
 
-/// Of a drive and its cache to the paper's, where nothing else is asked for.
+/// Default ratio of the paper's drive and cache to the modelled ones.
 const SCALE: u32 = 2048;
 
 /// Runs the command.
@@ -85,7 +85,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 impl Arguments {
-    /// In the order in which they were named, or of the table.
+    /// The chosen studies in the order given, or of the table.
     fn chosen(&self) -> Result<Vec<&'static Study>, String> {
         if self.all {
             return Ok(STUDIES.iter().filter(|study| self.wants(study)).collect());
@@ -95,7 +95,7 @@ impl Arguments {
         self.names.iter().map(named).collect()
     }
 
-    /// Whether `study` runs on what was given.
+    /// Whether `study` can run with the given flags.
     fn wants(&self, study: &Study) -> bool {
         self.trace.is_empty() || study.takes_trace
     }
@@ -127,36 +127,36 @@ fn run_all(
     config: &Value,
     arguments: &Arguments,
 ) -> Result<Finding, String> {
-    let mut told = Told::default();
+    let mut outcomes = Outcomes::default();
     for study in chosen {
         match one(study, runner, arguments) {
             Ok((result, missed)) => {
-                told.results.push(result);
-                told.failures.extend(missed);
+                outcomes.results.push(result);
+                outcomes.failures.extend(missed);
             }
-            // What an hour has shown is not thrown away for what the next minute did not.
-            Err(error) if !told.results.is_empty() => {
-                told.failures.push(error);
+            // An interruption keeps the results of finished studies.
+            Err(error) if !outcomes.results.is_empty() => {
+                outcomes.failures.push(error);
                 break;
             }
             Err(error) => return Err(error),
         }
-        if told.results.len() < chosen.len() {
-            arguments.common.keep("study", config, told.finding(chosen.len()))?;
+        if outcomes.results.len() < chosen.len() {
+            arguments.common.keep("study", config, outcomes.finding(chosen.len()))?;
         }
     }
-    Ok(told.finding(chosen.len()))
+    Ok(outcomes.finding(chosen.len()))
 }
 
-/// What the studies that have run came to.
+/// The outcome of the studies so far.
 #[derive(Default)]
-struct Told {
+struct Outcomes {
     results: Vec<Value>,
     failures: Vec<String>,
 }
 
-impl Told {
-    /// One study's result is its own; of several there is a list.
+impl Outcomes {
+    /// The result of one study, or a list for several.
     fn finding(&self, chosen: usize) -> Finding {
         let result = match self.results.as_slice() {
             [one] if chosen == 1 => one.clone(),
@@ -166,8 +166,7 @@ impl Told {
     }
 }
 
-/// Runs a study, draws it and tells it; all of them take long, so each is told as it comes. What must be seen again is
-/// its result, and where it missed what is accepted.
+/// Runs a study, draws and prints it immediately, because studies take long. Returns its result and the values outside the accepted range.
 fn one(study: &Study, runner: &Runner, arguments: &Arguments) -> Result<(Value, Vec<String>), String> {
     let outcome = study.make(runner).map_err(|error| format!("{}: {error}", study.name))?;
     let figures = draw(study, &outcome, &arguments.figures)?;
@@ -273,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_does_not_push_its_figures_out_of_their_columns() {
+    fn long_name_keeps_columns_aligned() {
         let names = ["short", "share of writes from buckets, soc 16 %"];
         let points = names.map(|name| Point {
             name: name.into(),
@@ -282,14 +281,14 @@ mod tests {
             unit: "ratio",
             accepted: None,
         });
-        let told = words(&STUDIES[0], &Outcome { points: points.into(), ..Outcome::default() }, &[]);
-        let ends: Vec<_> = told.lines().skip(2).map(|line| line.find("0.500")).collect();
-        assert!(ends.len() == 2 && ends[0] == ends[1] && ends[0].is_some(), "{told}");
-        assert!(told.lines().skip(2).all(|line| line.ends_with("  reported only")), "{told}");
+        let text = words(&STUDIES[0], &Outcome { points: points.into(), ..Outcome::default() }, &[]);
+        let ends: Vec<_> = text.lines().skip(2).map(|line| line.find("0.500")).collect();
+        assert!(ends.len() == 2 && ends[0] == ends[1] && ends[0].is_some(), "{text}");
+        assert!(text.lines().skip(2).all(|line| line.ends_with("  reported only")), "{text}");
     }
 
     #[test]
-    fn what_was_found_before_an_interrupt_stays_in_the_result() {
+    fn results_before_an_interrupt_are_kept() {
         let directory = std::env::temp_dir().join(format!("flashwright-study-{}", std::process::id()));
         let file = directory.join("result.json");
         let typed = ["study", "--all", "-q", "--json", file.to_str().unwrap()];
@@ -319,8 +318,8 @@ mod tests {
         let kept: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
         assert_eq!(kept["studies"][0]["study"], "found");
         assert_eq!(kept["verdict"], json!({ "passed": false, "failures": ["unfinished"] }));
-        assert_eq!(run(&[&interrupted]).err().unwrap(), "ended: interrupted", "nothing was found");
-        assert_eq!(run(&[&found]).ok().unwrap().result["study"], "found", "one is no list");
+        assert_eq!(run(&[&interrupted]).err().unwrap(), "ended: interrupted", "there is no result");
+        assert_eq!(run(&[&found]).ok().unwrap().result["study"], "found", "a single study is not a list");
         std::fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! `flashwright trace`: what is in a trace, a trace in another form, a trace made up.
+//! `flashwright trace`: inspects, converts and generates traces.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::output::{Common, Finding, name_of};
 use crate::signals::stop_on_signals;
 use crate::trace_flags::{TenantColumns, TraceFlags};
 
-/// What to do with traces.
+/// The `trace` commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Show what a trace contains: requests, objects, sizes, popularity.
@@ -105,13 +105,13 @@ pub fn run(command: &Command) -> ExitCode {
 fn info(arguments: &InfoArguments) -> Result<Finding, String> {
     Files::reading(&arguments.trace).writing([arguments.common.result_file()]).check()?;
     let mut input = arguments.reading.input(arguments.trace.clone());
-    input.options.tenants = arguments.tenants.told();
+    input.options.tenants = arguments.tenants.selection();
     let mut trace = input.open().map_err(|error| error.to_string())?;
     let stop = Stop::default();
     stop_on_signals(&stop).map_err(|error| error.to_string())?;
     let surveyed = trace::survey(&mut *trace, &stop, arguments.common.quiet);
     let (survey, names, report) = surveyed.map_err(|error| error.to_string())?;
-    // Whoever feeds a pipe may have been interrupted too, and the end was none.
+    // The program that feeds a pipe may have been interrupted too, so the end is not the trace's.
     let was_stopped = stop.is_set();
     if survey.requests() == 0 {
         return Err(format!("{}: {}", input.names(), without_requests(&report)));
@@ -129,7 +129,7 @@ fn info(arguments: &InfoArguments) -> Result<Finding, String> {
     Ok(Finding { result, text, failures: Vec::new() })
 }
 
-/// Why there is nothing to count.
+/// The error if nothing was counted.
 fn without_requests(report: &ReadReport) -> String {
     match report.zero_sizes {
         0 => "the trace has no requests".to_owned(),
@@ -184,10 +184,10 @@ fn survey_words(survey: &Survey, report: &ReadReport) -> String {
 /// Tenants shown.
 const TENANTS_IN_TEXT: usize = 10;
 
-/// Who asks most.
+/// The tenants with the most requests.
 fn tenant_words(tenants: &ByTenant<TenantSurvey>) -> String {
     let mut words = format!("{:18} {}\n", "tenants", tenants.named.len());
-    let mut told = |name: &str, it: &TenantSurvey| {
+    let mut add_line = |name: &str, it: &TenantSurvey| {
         let name: String = name.chars().map(|it| if it.is_control() { '?' } else { it }).collect();
         let _ = writeln!(
             words,
@@ -202,13 +202,13 @@ fn tenant_words(tenants: &ByTenant<TenantSurvey>) -> String {
             noun(it.footprint_bytes, "byte"),
         );
     };
-    tenants.named.iter().take(TENANTS_IN_TEXT).for_each(|(name, it)| told(name, it));
+    tenants.named.iter().take(TENANTS_IN_TEXT).for_each(|(name, it)| add_line(name, it));
     let rest = [("(others)", tenants.others(TENANTS_IN_TEXT).1), ("(none)", tenants.nobody)];
-    rest.iter().filter(|(_, it)| it.requests() > 0).for_each(|(name, it)| told(name, it));
+    rest.iter().filter(|(_, it)| it.requests() > 0).for_each(|(name, it)| add_line(name, it));
     words
 }
 
-/// What was wrong with the trace; nothing where nothing was. `kept` says that rows were taken as they are.
+/// Problems in the trace; empty if there are none. `kept` says that rows were copied unchanged.
 fn reading_words(report: &ReadReport, kept: bool) -> String {
     let backward = match kept {
         true => "went back and were kept",
@@ -234,13 +234,13 @@ fn reading_words(report: &ReadReport, kept: bool) -> String {
 }
 
 impl ConvertArguments {
-    /// A binary trace keeps rows of 0 bytes unless `--zero-size` says otherwise: its readers decide about them.
+    /// A binary trace keeps rows of 0 bytes unless `--zero-size` is given: its readers decide about them.
     fn keeps_zero_sizes(&self) -> bool {
         target_for(self.to, &self.output) == Ok(Target::Binary) && self.reading.zero_size.is_none()
     }
 }
 
-/// The form that is written to `output`: the one that `--to` names, else by the ending of its name.
+/// The format of `output`: that of `--to`, otherwise by the ending of its name.
 pub fn target_for(to: Option<Target>, output: &Path) -> Result<Target, String> {
     to.or_else(|| Target::of_name(output)).ok_or_else(|| {
         format!(
@@ -254,11 +254,11 @@ pub fn target_for(to: Option<Target>, output: &Path) -> Result<Target, String> {
 
 fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
     let outputs = [Some(arguments.output.as_path()), arguments.common.result_file()];
-    // Whether the output can be made, its writer says.
+    // The writer checks whether the output can be created.
     Files::reading(&arguments.inputs).writing(outputs).keep_apart()?;
     arguments.common.check_result_file().map_err(|error| error.to_string())?;
     let mut input = arguments.reading.input(arguments.inputs.clone());
-    input.options.tenants = arguments.tenants.told();
+    input.options.tenants = arguments.tenants.selection();
     let target = match target_for(arguments.to, &arguments.output)? {
         Target::Plain { .. } => Target::Plain { ttl: arguments.ttl, tenant: arguments.tenant },
         _ if arguments.ttl => return Err("--ttl: only --to plain has a time-to-live column".to_owned()),
@@ -271,15 +271,15 @@ fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
     if arguments.keeps_zero_sizes() {
         input.options.zero_size = ZeroSize::Keep;
     }
-    let told = |error: trace::Error| error.to_string();
+    let to_text = |error: trace::Error| error.to_string();
     let stop = Stop::default();
     stop_on_signals(&stop).map_err(|error| error.to_string())?;
     let quiet = arguments.common.quiet;
     let (written, report) = if target == Target::Binary {
-        trace::copy(&input, &arguments.output, &stop, quiet).map_err(told)?
+        trace::copy(&input, &arguments.output, &stop, quiet).map_err(to_text)?
     } else {
         let mut from = input.open().map_err(|error| error.to_string())?;
-        trace::write(from.as_mut(), None, &arguments.output, target, &stop, quiet).map_err(told)?
+        trace::write(from.as_mut(), None, &arguments.output, target, &stop, quiet).map_err(to_text)?
     };
     let mut text = wrote(&arguments.output, written.accesses);
     for loss in trace::losses(&written) {
@@ -294,14 +294,14 @@ fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
     Ok(Finding { result, text, failures: Vec::new() })
 }
 
-/// Where the new trace is.
+/// Names the written trace.
 pub fn wrote(path: &Path, accesses: u64) -> String {
     format!("{}: {accesses} {}\n", path.display(), noun(accesses, "access"))
 }
 
 fn formats() -> Finding {
     let text = FORMATS.iter().map(|format| {
-        let note = if format.is_told_apart() { "" } else { "; not detected, needs --format" };
+        let note = if format.is_detectable() { "" } else { "; not detected, needs --format" };
         format!("{:18} {}{note}\n", format.name, format.about)
     });
     let each = |format: &&trace::Format| {
@@ -309,7 +309,7 @@ fn formats() -> Finding {
             "name": format.name,
             "about": format.about,
             "page_bytes": format.page_bytes,
-            "told_apart": format.is_told_apart(),
+            "told_apart": format.is_detectable(),
         })
     };
     Finding {
@@ -319,7 +319,7 @@ fn formats() -> Finding {
     }
 }
 
-/// A form to write, by its name.
+/// Parses the name of a format to write.
 pub fn target(text: &str) -> Result<Target, String> {
     Target::named(text).ok_or_else(|| {
         let hint = names::hint(text, Target::NAMES.into_iter());

@@ -1,4 +1,4 @@
-//! `flashwright trace generate`: traces of made-up workloads.
+//! `flashwright trace generate`: traces of synthetic workloads.
 
 mod innodb;
 
@@ -17,7 +17,7 @@ use crate::output::{Common, Finding, name_of, usage_error};
 use crate::quantity;
 use crate::signals::stop_on_signals;
 
-/// Which workload.
+/// The workloads.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Requests to a photo CDN: albums appear, are most popular while young, and are forgotten.
@@ -28,7 +28,7 @@ pub enum Command {
     Innodb(innodb::Arguments),
 }
 
-/// Where the trace goes.
+/// Output of the trace.
 #[derive(Debug, Args)]
 struct Writing {
     /// Output file, compressed if it ends in .gz, .zst or .xz
@@ -101,7 +101,7 @@ pub fn run(command: &Command) -> ExitCode {
             let config = arguments.config();
             let seed = arguments.writing.common.seed;
             let make = |stop: &Stop| -> Option<Box<dyn Accesses>> {
-                Some(Box::new(Cdn::while_wanted(&config, seed, &mut || !stop.is_set())?))
+                Some(Box::new(Cdn::cancellable(&config, seed, &mut || !stop.is_set())?))
             };
             conclude("cdn", &arguments.writing, make, config.requests, &cdn_json(&config))
         }
@@ -109,10 +109,10 @@ pub fn run(command: &Command) -> ExitCode {
         Command::Zipf(arguments) => {
             let ZipfArguments { requests, objects, exponent, size, ref writing } = *arguments;
             let config = ZipfConfig { requests, objects, exponent, size_bytes: size };
-            let told =
+            let settings =
                 json!({ "requests": requests, "objects": objects, "exponent": exponent, "size_bytes": size });
             match ZipfAccesses::new(config, writing.common.seed) {
-                Ok(workload) => conclude("zipf", writing, |_| Some(Box::new(workload)), requests, &told),
+                Ok(workload) => conclude("zipf", writing, |_| Some(Box::new(workload)), requests, &settings),
                 Err(error) => usage_error(&format!("--exponent: {error}")),
             }
         }
@@ -136,17 +136,17 @@ impl CdnArguments {
     }
 }
 
-/// Steeper, a law of popularity or age is one album, or one moment, in the arithmetic of the machine.
+/// With a larger exponent, all popularity or age is in one album or moment, in floating-point arithmetic.
 fn steepness(text: &str) -> Result<f64, String> {
     quantity::within(text, 0.0, 10.0)
 }
 
-/// Times the whole time: the albums of all that came before are made too.
+/// A limit, because the albums of all earlier time are generated too.
 fn spans(text: &str) -> Result<f64, String> {
     quantity::within(text, 0.0, 1000.0)
 }
 
-/// A flatter fall, or an earlier end, has an album asked for so seldom that the next visit of any is never found.
+/// With a smaller exponent or an earlier end, albums are requested so rarely that the next visit is never found.
 fn fall(text: &str) -> Result<f64, String> {
     at_least(text, 0.01, steepness(text)?)
 }
@@ -167,7 +167,7 @@ fn album(text: &str) -> Result<f64, String> {
 }
 
 fn object_size(text: &str) -> Result<u64, String> {
-    /// No reader of traces takes more: 16 TiB.
+    /// Largest object size that trace readers accept: 16 TiB.
     const MOST_BYTES: u64 = 1 << 44;
     match quantity::bytes(text)? {
         0 => Err("an object has at least one byte".to_owned()),
@@ -195,7 +195,7 @@ fn cdn_json(config: &CdnConfig) -> Value {
     })
 }
 
-/// `make` makes the workload, which can take long too, unless it is stopped.
+/// `make` creates the workload, which can take long too, until interrupted.
 fn conclude(
     name: &str,
     writing: &Writing,

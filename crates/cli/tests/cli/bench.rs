@@ -1,4 +1,4 @@
-//! The command as scripts use it: exit codes, what goes where, and that the JSON can be read.
+//! The command as scripts use it: exit codes, output streams, and readable JSON.
 
 mod binary;
 mod dram_iterator;
@@ -27,7 +27,7 @@ use serde_json::Value;
 
 use super::{FLASHWRIGHT, err, flashwright, hears_hangups, json, out};
 
-/// A config in a directory of its own.
+/// A config in its own directory.
 fn config(name: &str, text: &str) -> (tempfile::TempDir, String) {
     let directory = tempfile::tempdir().unwrap();
     let file: PathBuf = directory.path().join(name);
@@ -35,8 +35,8 @@ fn config(name: &str, text: &str) -> (tempfile::TempDir, String) {
     (directory, file.to_str().unwrap().to_owned())
 }
 
-/// The configs that CacheBench ships with, at `$FLASHWRIGHT_SHARED/cachelib_test_configs` or in a directory `shared` beside some
-/// parent of this crate; where they are not, the test says so.
+/// The configs shipped with CacheBench, at `$FLASHWRIGHT_SHARED/cachelib_test_configs` or in a directory `shared` beside a parent of this
+/// crate; if they are missing, the test is skipped with a message.
 fn shipped() -> Option<PathBuf> {
     let named = std::env::var_os("FLASHWRIGHT_SHARED").map(PathBuf::from);
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|parent| parent.join("shared"));
@@ -56,7 +56,7 @@ const SMALL: &str = r#"{
 }"#;
 
 #[test]
-fn a_run_passes_and_its_json_on_standard_output_is_all_there_is() {
+fn json_on_standard_output_is_the_only_output() {
     let (_directory, file) = config("small.json", SMALL);
     let output = flashwright(&["bench", &file, "--json", "-", "--seed", "7"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
@@ -76,11 +76,11 @@ fn a_run_passes_and_its_json_on_standard_output_is_all_there_is() {
         Value::Null,
         "memory does not tell what its medium wrote"
     );
-    assert!(err(&output).contains("== Test Results =="), "lines for humans go to standard error then");
+    assert!(err(&output).contains("== Test Results =="), "text goes to standard error");
 }
 
 #[test]
-fn the_spellings_of_cachebench_are_understood_and_its_lines_printed() {
+fn cachebench_flags_are_accepted_and_its_lines_printed() {
     let (directory, file) = config("small.json", SMALL);
     let stats = directory.path().join("stats.log");
     let stats = stats.to_str().unwrap();
@@ -114,7 +114,7 @@ fn the_spellings_of_cachebench_are_understood_and_its_lines_printed() {
 }
 
 #[test]
-fn an_output_that_cannot_be_written_is_found_before_the_run() {
+fn unwritable_output_is_reported_before_the_run() {
     let (_directory, file) = config("small.json", SMALL);
     for flag in ["--json", "--plot", "--progress-stats-file"] {
         let output = flashwright(&["bench", &file, flag, "/nowhere/at/all.svg"]);
@@ -128,7 +128,7 @@ fn an_output_that_cannot_be_written_is_found_before_the_run() {
 }
 
 #[test]
-fn a_device_without_flash_to_put_there_is_said() {
+fn device_without_flash_settings_is_reported() {
     let (_directory, file) = config("ram.json", &SMALL.replace("\"nvmCacheSizeMB\": 32, ", ""));
     let output =
         flashwright(&["bench", &file, "--device", "memory:", "--report_ac_memory_usage_stats", "raw"]);
@@ -139,7 +139,7 @@ fn a_device_without_flash_to_put_there_is_said() {
 }
 
 #[test]
-fn a_run_can_be_drawn() {
+fn plot_of_a_run_is_written() {
     let (directory, file) = config("small.json", SMALL);
     let picture = directory.path().join("run.svg");
     let output = flashwright(&["bench", &file, "--quiet", "--plot", picture.to_str().unwrap()]);
@@ -149,7 +149,7 @@ fn a_run_can_be_drawn() {
     for words in ["8,000 operations in ", "Hit ratio", "DRAM alone", "get dram", "device write", "99 %"] {
         assert!(picture.contains(words), "{words} is missing");
     }
-    assert!(!picture.contains("NaN") && !picture.contains("inf"), "every coordinate is a number");
+    assert!(!picture.contains("NaN") && !picture.contains("inf"), "every coordinate must be a number");
     let pixels = directory.path().join("run.png");
     let output = flashwright(&["bench", &file, "--quiet", "--plot", pixels.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
@@ -157,14 +157,14 @@ fn a_run_can_be_drawn() {
 }
 
 #[test]
-fn quiet_is_quiet() {
+fn quiet_prints_nothing() {
     let (_directory, file) = config("small.json", SMALL);
     let output = flashwright(&["bench", &file, "-q"]);
     assert_eq!((output.status.code(), out(&output), err(&output)), (Some(0), String::new(), String::new()));
 }
 
 #[test]
-fn validate_checks_and_stops() {
+fn validate_does_not_run() {
     let (_directory, file) = config("small.json", SMALL);
     let output = flashwright(&["bench", &file, "--validate"]);
     assert_eq!(output.status.code(), Some(0));
@@ -173,7 +173,7 @@ fn validate_checks_and_stops() {
 }
 
 #[test]
-fn a_mistake_in_the_config_is_exit_2_with_file_key_and_nearest_name() {
+fn config_mistake_exits_2_with_file_key_and_nearest_name() {
     let (_directory, file) = config("bad.json", &SMALL.replace("numThreads", "numThread"));
     let output = flashwright(&["bench", &file]);
     assert_eq!(output.status.code(), Some(2));
@@ -186,7 +186,7 @@ fn a_mistake_in_the_config_is_exit_2_with_file_key_and_nearest_name() {
 }
 
 #[test]
-fn unsupported_feature_stops_a_run_and_its_validation() {
+fn unsupported_feature_fails_run_and_validation() {
     let (_directory, file) = config("small.json", SMALL);
     let later = "--set=cache_config.navyEnableAccessTimeMap=true";
     let words = "navyEnableAccessTimeMap: needs access time map, which is not supported yet";
@@ -198,7 +198,7 @@ fn unsupported_feature_stops_a_run_and_its_validation() {
 }
 
 #[test]
-fn placement_where_there_is_none_is_exit_2_and_says_what_is_missing() {
+fn unsupported_placement_exits_2_with_the_reason() {
     let (directory, file) = config("small.json", SMALL);
     let fdp = "--set=cache_config.deviceEnableFDP=true";
     let path = directory.path().join("flash").display().to_string();
@@ -212,7 +212,7 @@ fn placement_where_there_is_none_is_exit_2_and_says_what_is_missing() {
 }
 
 #[test]
-fn a_wrong_flag_and_a_missing_file_are_exit_2() {
+fn wrong_flag_and_missing_file_exit_2() {
     assert_eq!(flashwright(&["bench", "--nonsense"]).status.code(), Some(2));
     let output = flashwright(&["bench", "/nowhere/none.json"]);
     assert_eq!(output.status.code(), Some(2));
@@ -220,13 +220,13 @@ fn a_wrong_flag_and_a_missing_file_are_exit_2() {
 }
 
 #[test]
-fn the_built_in_example_is_valid() {
+fn built_in_example_is_valid() {
     let output = flashwright(&["bench", "--validate"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     assert!(out(&output).contains("examples/hybrid.json: valid"));
 }
 
-/// A run that only a signal ends.
+/// An endless run.
 fn endless(file: &str, result: &Path) -> Command {
     let mut command = Command::new(FLASHWRIGHT);
     command.args(["bench", file, "--json"]).arg(result);
@@ -236,10 +236,10 @@ fn endless(file: &str, result: &Path) -> Command {
     command
 }
 
-/// Twice, as `timeout` does it: still one wish. Its exit code, and the result.
+/// Sends the signal twice, as `timeout` does, which counts as one. Returns the exit code and the result.
 fn ended_by(signal: &str, mut command: Command, result: &Path) -> (Option<i32>, Value) {
     let mut child = command.spawn().unwrap();
-    // Signals are handled before anything is opened; the run itself is recognised by time passing only.
+    // Signals are handled before devices are opened; that the run has started is detected by waiting only.
     std::thread::park_timeout(std::time::Duration::from_millis(1500));
     for _ in 0..2 {
         let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
@@ -250,7 +250,7 @@ fn ended_by(signal: &str, mut command: Command, result: &Path) -> (Option<i32>, 
 }
 
 #[test]
-fn an_interrupt_ends_the_run_with_a_full_report() {
+fn interrupt_ends_the_run_with_a_full_report() {
     let (directory, file) = config("small.json", SMALL);
     let result = directory.path().join("result.json");
     let mut command = endless(&file, &result);
@@ -260,7 +260,7 @@ fn an_interrupt_ends_the_run_with_a_full_report() {
 }
 
 #[test]
-fn a_terminal_that_is_gone_costs_no_result_but_what_was_to_be_shown_on_it() {
+fn closed_terminal_ends_the_run_with_its_result() {
     if !hears_hangups() {
         return;
     }
@@ -274,7 +274,7 @@ fn a_terminal_that_is_gone_costs_no_result_but_what_was_to_be_shown_on_it() {
 }
 
 #[test]
-fn a_persistent_cache_is_found_again_by_the_next_run() {
+fn persistent_cache_is_recovered_by_the_next_run() {
     let (directory, file) =
         config("small.json", &SMALL.replace("\"checkConsistency\": true,", "\"onlySetIfMiss\": true,"));
     let paths =
@@ -295,7 +295,7 @@ fn a_persistent_cache_is_found_again_by_the_next_run() {
 }
 
 #[test]
-fn chains_are_checked_across_flash() {
+fn chains_are_verified_through_flash() {
     let chained = SMALL.replace("\"getRatio\"", "\"addChainedRatio\": 0.2, \"chainedItemLengthRange\": [1, 5], \"chainedItemLengthRangeProbability\": [1.0], \"chainedItemValSizeRange\": [50, 3000], \"chainedItemValSizeRangeProbability\": [1.0], \"getRatio\"");
     let (_directory, file) = config("chained.json", &chained);
     let output = flashwright(&["bench", &file, "--quiet", "--json", "-"]);
@@ -310,7 +310,7 @@ fn chains_are_checked_across_flash() {
 }
 
 #[test]
-fn every_region_policy_runs_from_a_config_and_writes_blocks_whole_unless_told_not_to() {
+fn every_region_policy_runs_and_writes_whole_blocks_by_default() {
     let (_directory, file) = config("small.json", SMALL);
     let flash_bytes = |policy: &str, whole: bool| {
         let sets = [
@@ -323,7 +323,7 @@ fn every_region_policy_runs_from_a_config_and_writes_blocks_whole_unless_told_no
             "test_config.valSizeRange=[279000,281000]".to_owned(),
             "test_config.numOps=1000".to_owned(),
         ];
-        // In virtual time, where what is written again after a hit does not depend on which thread is first.
+        // In virtual time, where reinsertions do not depend on thread timing.
         let mut arguments = vec!["bench", file.as_str(), "--seed", "7", "--device", "sim:test"];
         arguments.extend(sets.iter().flat_map(|set| ["--set", set.as_str()]));
         let result = json(&arguments);
@@ -331,15 +331,18 @@ fn every_region_policy_runs_from_a_config_and_writes_blocks_whole_unless_told_no
         result["totals"]["flash_bytes_host"].as_u64().unwrap()
     };
     for policy in ["mcdipper", "mcdipper-lru", "blockcache", "ripq", "sipq"] {
-        // Three values of a block of which a fourth finds no room leave a hole of a fifth.
+        // A fourth value does not fit into a block of three, which leaves a hole of a fifth of it.
         let (whole, holes) = (flash_bytes(policy, true), flash_bytes(policy, false));
-        assert!(whole * 100 > holes * 115, "{policy}: {whole} bytes whole, {holes} without the holes");
+        assert!(
+            whole * 100 > holes * 115,
+            "{policy}: {whole} bytes of whole blocks, {holes} without the holes"
+        );
     }
 }
 
-/// They followed the machine's clock: how many intervals there were, and what was in them, was another at each run.
+/// The number and contents of intervals once followed the machine's clock.
 #[test]
-fn the_stats_file_and_the_picture_of_a_simulated_run_follow_from_its_seed() {
+fn stats_file_and_plot_of_a_simulated_run_are_reproducible() {
     let paced = r#"{ "cache_config": { "cacheSizeMB": 8, "nvmCacheSizeMB": 32, "navyRegionSizeMB": 1, "navyBlockSize": 4096 },
       "test_config": { "numOps": 1900, "numThreads": 2, "numKeys": 5000, "opRatePerSec": 1000, "opRateBurstSize": 1,
         "keySizeRange": [8, 16], "keySizeRangeProbability": [1.0], "valSizeRange": [100, 8000], "valSizeRangeProbability": [1.0],
@@ -361,7 +364,7 @@ fn the_stats_file_and_the_picture_of_a_simulated_run_follow_from_its_seed() {
 }
 
 #[test]
-fn rows_of_a_trace_that_cannot_be_read_are_counted_and_named() {
+fn invalid_trace_rows_are_counted_and_reported() {
     let replay = r#"{ "cache_config": { "cacheSizeMB": 8 }, "test_config": { "generator": "replay", "numOps": 100, "numThreads": 2,
       "traceFileName": "trace.csv", "enableLookaside": true } }"#;
     let (directory, file) = config("replay.json", replay);
@@ -380,7 +383,7 @@ fn rows_of_a_trace_that_cannot_be_read_are_counted_and_named() {
 }
 
 #[test]
-fn a_replay_that_found_nothing_to_ask_did_not_pass() {
+fn replay_without_requests_fails() {
     let replay = r#"{ "cache_config": { "cacheSizeMB": 8 }, "test_config": { "generator": "replay", "numOps": 100, "numThreads": 2,
       "traceFileName": "trace.csv", "enableLookaside": true } }"#;
     let (directory, file) = config("replay.json", replay);
@@ -397,7 +400,7 @@ fn a_replay_that_found_nothing_to_ask_did_not_pass() {
 }
 
 #[test]
-fn a_trace_that_was_skipped_to_its_end_was_said_to_have_no_valid_request() {
+fn completely_skipped_trace_is_reported_as_skipped() {
     let replay = r#"{ "cache_config": { "cacheSizeMB": 8 }, "test_config": { "generator": "replay", "numOps": 100, "numThreads": 2,
       "traceFileName": "trace.csv", "replayGeneratorConfig": { "fastForwardCount": 5 } } }"#;
     let (directory, file) = config("replay.json", replay);
@@ -410,7 +413,7 @@ fn a_trace_that_was_skipped_to_its_end_was_said_to_have_no_valid_request() {
 }
 
 #[test]
-fn a_stats_file_on_a_full_disk_was_not_named() {
+fn full_disk_error_names_the_stats_file() {
     let (_directory, file) = config("small.json", SMALL);
     let output = flashwright(&["bench", &file, "--quiet", "--progress_stats_file", "/dev/full"]);
     assert_eq!(output.status.code(), Some(2));
@@ -418,7 +421,7 @@ fn a_stats_file_on_a_full_disk_was_not_named() {
 }
 
 #[test]
-fn a_drive_that_is_not_there_is_not_made() {
+fn missing_drive_is_not_created() {
     let (directory, file) = config("small.json", SMALL);
     let deep = directory.path().join("not/there/flash");
     for (device, said) in [
@@ -436,7 +439,7 @@ fn a_drive_that_is_not_there_is_not_made() {
 }
 
 #[test]
-fn studies_are_listed_for_scripts_too_and_a_wrong_name_is_told_the_right_one() {
+fn studies_are_listed_as_json_and_a_misspelt_name_gets_a_suggestion() {
     let listed = flashwright(&["study", "--json", "-"]);
     let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
     assert!(listed["studies"].as_array().unwrap().iter().any(|it| it["study"] == "fdp-fig6"));
@@ -448,7 +451,7 @@ fn studies_are_listed_for_scripts_too_and_a_wrong_name_is_told_the_right_one() {
 }
 
 #[test]
-fn a_study_runs_on_a_trace_and_gives_values_without_a_verdict() {
+fn study_on_a_trace_has_values_without_verdict() {
     let directory = tempfile::tempdir().unwrap();
     let inside = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let (trace, figures) = (inside("trace.csv"), inside("figures"));
@@ -495,11 +498,11 @@ fn a_study_runs_on_a_trace_and_gives_values_without_a_verdict() {
     ]);
     let result: Value = serde_json::from_slice(&two.stdout).unwrap();
     let names: Vec<_> = result["studies"].as_array().unwrap().iter().map(|it| &it["study"]).collect();
-    assert_eq!(names, ["cdn-fig8", "cdn-fig1"], "in the order in which they were named");
+    assert_eq!(names, ["cdn-fig8", "cdn-fig1"], "in the order given");
 }
 
 #[test]
-fn a_trace_that_a_study_cannot_use_is_refused_in_a_line() {
+fn unusable_study_trace_is_refused_in_one_line() {
     let directory = tempfile::tempdir().unwrap();
     let inside = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let (trace, figures) = (inside("trace.csv"), inside("figures"));
@@ -523,7 +526,7 @@ fn a_trace_that_a_study_cannot_use_is_refused_in_a_line() {
 }
 
 #[test]
-fn a_study_whose_result_cannot_be_written_does_not_run() {
+fn study_with_unwritable_result_does_not_run() {
     let directory = tempfile::tempdir().unwrap();
     let nowhere = directory.path().join("not/there.json");
     let figures = directory.path().join("figures");
@@ -539,9 +542,9 @@ fn a_study_whose_result_cannot_be_written_does_not_run() {
     }
 }
 
-/// Where others say what is expected, these said "invalid digit found in string".
+/// These flags once reported "invalid digit found in string" instead of the expected values.
 #[test]
-fn numbers_below_nothing_were_invalid_digits() {
+fn negative_numbers_are_rejected_with_the_expected_values() {
     let (_directory, file) = config("small.json", SMALL);
     for flag in ["--seed", "--timeout-seconds", "--progress"] {
         let output = flashwright(&["bench", &file, flag, "-1"]);

@@ -1,4 +1,4 @@
-//! `flashwright block` from outside: made, served, asked, changed, cleaned, killed, checked, destroyed.
+//! `flashwright block` through its command line.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -14,7 +14,7 @@ mod alerts;
 mod answers;
 mod below;
 mod clients;
-mod fronts;
+mod frontends;
 mod loops;
 mod lost_flush;
 mod mistakes;
@@ -25,7 +25,7 @@ mod sectors;
 mod surroundings;
 mod ublk;
 
-/// Two files in a directory of their own, and the commands on them.
+/// Two files in their own directory, and the commands on them.
 struct Place {
     directory: tempfile::TempDir,
     flags: Vec<String>,
@@ -41,7 +41,7 @@ impl Place {
         Self::in_directory(tempfile::tempdir().unwrap(), format)
     }
 
-    /// A flash that takes space as it is written.
+    /// A sparse flash file.
     fn of_sparse_flash() -> Self {
         let directory = tempfile::tempdir().unwrap();
         std::fs::File::create_new(directory.path().join("flash")).unwrap().set_len(8 << 20).unwrap();
@@ -49,7 +49,7 @@ impl Place {
     }
 
     fn in_directory(directory: tempfile::TempDir, format: &str) -> Self {
-        // Where direct I/O is refused, the tests are as good through the page cache.
+        // If direct I/O is unsupported, the page cache serves the tests equally.
         let mut place = Self { directory, flags: Vec::new() };
         let sizes = [
             "--flash-size",
@@ -94,7 +94,7 @@ impl Place {
         self.command(command, with_devices).args(more).output().unwrap()
     }
 
-    /// Asks the server.
+    /// Runs a command on the server.
     fn ask(&self, command: &str, more: &[&str]) -> Output {
         self.command(command, false).arg("--socket").arg(self.path("s")).args(more).output().unwrap()
     }
@@ -116,7 +116,7 @@ impl Place {
         server
     }
 
-    /// Devices and fronts are those of `flags`.
+    /// Serves with the devices and frontends of `flags`.
     fn serve_at(&self, flags: &[&str]) -> Server {
         let mut command = self.command("serve", false);
         command.args(flags).args(&self.flags).current_dir(self.directory.path());
@@ -148,7 +148,7 @@ fn told(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// A client of simple replies: enough to write, read and flush.
+/// An NBD client with simple replies that can write, read and flush.
 struct Client(UnixStream);
 
 impl Client {
@@ -167,7 +167,7 @@ impl Client {
         data
     }
 
-    /// The error that it is answered with; data that follow where there is none stay to be read.
+    /// The error of a reply; data after a successful one stay unread.
     fn error_of(&mut self, command: u16, offset: u64, len: u32, payload: &[u8]) -> u32 {
         let mut request = 0x2560_9513u32.to_be_bytes().to_vec();
         request.extend([0, 0]);
@@ -184,7 +184,7 @@ impl Client {
 }
 
 #[test]
-fn what_was_flushed_outlives_a_killed_server_and_reaches_the_disk() {
+fn flushed_data_survives_a_kill_and_reaches_the_disk() {
     let place = Place::new();
     let data: Vec<u8> = (0..1_000_000u32).map(|i| (i / 999) as u8).collect();
     let server = place.serve();
@@ -203,7 +203,7 @@ fn what_was_flushed_outlives_a_killed_server_and_reaches_the_disk() {
     assert_eq!(status["state"]["dirty_blocks"], 245);
     assert_eq!(status["connections"]["open"], 1);
     let refused = place.run("destroy", &["--yes"], true);
-    assert_eq!(refused.status.code(), Some(2), "the server has it");
+    assert_eq!(refused.status.code(), Some(2), "the server uses it");
     let flushed = place.ask("flush", &[]);
     assert!(told(&flushed).starts_with("wrote back 245 dirty blocks"), "{}", told(&flushed));
     server.stop();
@@ -213,7 +213,7 @@ fn what_was_flushed_outlives_a_killed_server_and_reaches_the_disk() {
 }
 
 #[test]
-fn what_was_recorded_over_two_servers_is_replayed() {
+fn recording_of_two_servers_is_replayed() {
     let place = Place::new();
     let record = ["--flash", "flash", "--disk", "disk", "--record", "requests.csv"];
     let mut asked = 0;
@@ -261,7 +261,7 @@ fn what_was_recorded_over_two_servers_is_replayed() {
 }
 
 #[test]
-fn settings_change_while_served_and_stay() {
+fn settings_change_while_served_and_persist() {
     let place = Place::new();
     let server = place.serve();
     let set = place.ask("set", &["policy=lru", "dirty_thresh_pct=33"]);
@@ -279,9 +279,9 @@ fn settings_change_while_served_and_stay() {
     assert!(told(&nobody).contains("no server listens at"), "{}", told(&nobody));
 }
 
-/// As a debugger or a cgroup's freezer stops it; monitoring that asks every minute must not pile up behind it.
+/// As stopped by a debugger or a cgroup freezer; monitoring that polls every minute must not pile up behind it.
 #[test]
-fn who_asks_a_stopped_server_is_told_so_and_does_not_wait_for_ever() {
+fn request_to_a_stopped_server_times_out_with_a_message() {
     let place = Place::new();
     let server = place.serve();
     let process = server.child.0.id().to_string();
@@ -303,9 +303,9 @@ fn who_asks_a_stopped_server_is_told_so_and_does_not_wait_for_ever() {
     server.stop();
 }
 
-/// Scripts read these: names, kinds and types stay.
+/// Scripts read these: names and types must not change.
 #[test]
-fn a_status_has_numbers_as_numbers_and_prometheus_gets_every_figure_that_was_asked_for() {
+fn status_has_numeric_figures_and_prometheus_has_all_known_ones() {
     let place = Place::new();
     let offline = place
         .command("status", false)
@@ -352,9 +352,9 @@ fn a_status_has_numbers_as_numbers_and_prometheus_gets_every_figure_that_was_ask
     );
 }
 
-/// Nothing but the command does it: an older program can open the cache again until then.
+/// Only the command upgrades: until then an older version can open the cache.
 #[test]
-fn a_cache_of_an_older_format_is_upgraded_when_asked_for() {
+fn older_format_is_upgraded_only_by_command() {
     for served in [false, true] {
         let place = Place::of_format("1");
         let server = place.serve();
@@ -383,7 +383,7 @@ fn a_cache_of_an_older_format_is_upgraded_when_asked_for() {
     }
 }
 
-/// A process that ends with the test.
+/// A process that is killed at the end of the test.
 struct Ending(Child);
 
 impl Drop for Ending {
@@ -393,7 +393,7 @@ impl Drop for Ending {
     }
 }
 
-/// Starts a program, or says that it is not here.
+/// Starts a program, or prints that it is missing.
 fn start(words: &[&str]) -> Option<Ending> {
     let started =
         Command::new(words[0]).args(&words[1..]).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
@@ -406,8 +406,8 @@ fn start(words: &[&str]) -> Option<Ending> {
     }
 }
 
-/// fio writes through a proxy that sends again what was not answered, as a machine does whose storage comes back; the server,
-/// started by `serve`, is killed twice meanwhile. `file` grows by what is written.
+/// fio writes through a proxy that resends unanswered requests, like a machine whose storage returns; the server, started by `serve`, is
+/// killed twice meanwhile. `file` grows with the writes.
 fn survives_two_kills(place: &Place, file: &str, serve: impl Fn(&Place) -> Server) {
     let mut server = serve(place);
     let steady = place.path("steady");
@@ -428,7 +428,7 @@ fn survives_two_kills(place: &Place, file: &str, serve: impl Fn(&Place) -> Serve
     let Some(mut fio) = start(&[&job[..], &verify[..], &write[..]].concat()) else { return };
     for written in [1 << 20, 3 << 20] {
         while taken() < before + written {
-            assert!(fio.0.try_wait().unwrap().is_none(), "fio is still at it");
+            assert!(fio.0.try_wait().unwrap().is_none(), "fio is still running");
             std::thread::yield_now();
         }
         server.kill();
@@ -436,21 +436,21 @@ fn survives_two_kills(place: &Place, file: &str, serve: impl Fn(&Place) -> Serve
     }
     assert!(fio.0.wait().unwrap().success());
     let mut check = start(&[&job[..], &verify[..], &["--verify_only", "--verify_fatal=1"]].concat()).unwrap();
-    assert!(check.0.wait().unwrap().success(), "what was written is there");
+    assert!(check.0.wait().unwrap().success(), "all written data is present");
     server.stop();
 }
 
-/// What `status` says of the bare disk.
+/// What `status` reports about the bare disk.
 fn whose(place: &Place) -> String {
     told(&place.command("status", false).arg("--disk").arg(place.path("disk")).output().unwrap())
 }
 
 #[test]
-fn a_disk_alone_keeps_what_was_answered_although_its_server_is_killed() {
+fn uncached_disk_keeps_acknowledged_writes_after_kills() {
     survives_two_kills(&Place::new(), "disk", |place| place.serve_with(&["--disk", "disk", "--force-disk"]));
 }
 
 #[test]
-fn a_cached_disk_keeps_what_was_answered_although_its_server_is_killed() {
+fn cached_disk_keeps_acknowledged_writes_after_kills() {
     survives_two_kills(&Place::of_sparse_flash(), "flash", Place::serve);
 }

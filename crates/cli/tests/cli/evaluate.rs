@@ -1,4 +1,4 @@
-//! `flashwright evaluate` as a user runs it, on models and on files in place of drives.
+//! `flashwright evaluate` on models and on files instead of drives.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{FLASHWRIGHT, err, flashwright, out};
 
-/// A card of 75 MB with units of 64 pages, on which a run takes a second or two.
+/// A card of 75 MB with units of 64 pages, whose runs take a second or two.
 fn card(directory: &Path, change: &[(&str, &str)]) -> String {
     let text = include_str!("../../../ssd/cards/test.toml");
     let smaller = [("name = \"test\"", "name = \"tiny\"")].into_iter().chain(change.iter().copied());
@@ -28,7 +28,7 @@ fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// The result of a run that ended with this code.
+/// The result of a run with this exit code.
 fn judged(arguments: &[&str], code: i32) -> Value {
     let output = flashwright(&[&["evaluate"], arguments, &["--json", "-", "-q"]].concat());
     assert_eq!(output.status.code(), Some(code), "{}", err(&output));
@@ -36,7 +36,7 @@ fn judged(arguments: &[&str], code: i32) -> Value {
 }
 
 #[test]
-fn a_card_is_measured_with_placement_and_without_and_the_result_has_names_of_bench() {
+fn card_is_measured_with_and_without_placement() {
     let directory = scratch();
     let (card, picture) = (card(directory.path(), &[]), directory.path().join("reads.png"));
     let picture = picture.to_str().unwrap();
@@ -86,7 +86,7 @@ fn a_card_is_measured_with_placement_and_without_and_the_result_has_names_of_ben
 }
 
 #[test]
-fn one_seed_is_one_result() {
+fn same_seed_gives_the_same_result() {
     let directory = scratch();
     let card = card(directory.path(), &[]);
     let run = |seed: &str| {
@@ -109,11 +109,11 @@ fn one_seed_is_one_result() {
     };
     let first = run("7");
     assert!(!first.is_empty() && first == run("7"), "runs differ");
-    assert!(first != run("8"), "the seed does nothing");
+    assert!(first != run("8"), "the seed has no effect");
 }
 
 #[test]
-fn a_slow_drive_and_one_that_wears_out_fail_each_for_its_reason() {
+fn slow_drive_and_worn_drive_fail_with_their_reasons() {
     let directory = scratch();
     let flags = ["--profile", "cdn", "--rates", "50", "--placement", "off"];
     let reasons = |change: &[(&str, &str)], more: &[&str]| {
@@ -140,13 +140,13 @@ fn a_slow_drive_and_one_that_wears_out_fail_each_for_its_reason() {
 }
 
 #[test]
-fn more_than_a_drive_does_is_not_reached() {
+fn rate_above_the_drives_maximum_is_not_reached() {
     let directory = scratch();
     let card = card(directory.path(), &[]);
     let flags = ["--profile", "kv", "--placement", "off", "--min-years", "0", "--max-read-p99", "10s"];
     let result = judged(&[&[card.as_str(), "--rates", "500,5M"], &flags[..]].concat(), 0);
     let rows = result["profiles"][0]["runs"].as_array().unwrap();
-    // The row at full speed missed criteria and had failures, though it is not judged.
+    // The row at full speed, which is not judged, once had failures.
     assert_eq!((&rows[0]["passed"], &rows[0]["failures"]), (&Value::Null, &serde_json::json!([])));
     assert!(rows[1]["reached"].as_f64().unwrap() <= 1.0, "{}", rows[1]["reached"]);
     assert_eq!((&rows[1]["passed"], &rows[2]["passed"]), (&true.into(), &false.into()));
@@ -160,7 +160,7 @@ fn more_than_a_drive_does_is_not_reached() {
 }
 
 #[test]
-fn the_plan_is_told_and_nothing_is_done() {
+fn plan_is_printed_without_running() {
     let output = flashwright(&["evaluate", "pm9d3", "--plan"]);
     let words = out(&output);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
@@ -183,12 +183,12 @@ fn the_plan_is_told_and_nothing_is_done() {
         "{}",
         out(&output)
     );
-    assert!(!file.exists(), "a file that was made goes again");
+    assert!(!file.exists(), "a created file is removed again");
 }
 
-/// It was refused at every scale and for every profile, since its cache was 12,288 bytes larger than the scaled drive.
+/// It was once refused at every scale, since its cache was 12,288 bytes larger than the scaled drive.
 #[test]
-fn qlc_is_planned_at_every_scale() {
+fn qlc_card_is_planned_at_every_scale() {
     for more in
         [&[][..], &["--scale", "1/10000"], &["--scale", "1/12001"], &["--use", "50%"], &["--profile", "cdn"]]
     {
@@ -199,7 +199,7 @@ fn qlc_is_planned_at_every_scale() {
 }
 
 #[test]
-fn a_file_in_place_of_a_drive_goes_through_all_steps() {
+fn file_instead_of_a_drive_completes_all_steps() {
     let directory = scratch();
     let file = directory.path().join("flash");
     let named = format!("file:{}", file.display());
@@ -210,7 +210,7 @@ fn a_file_in_place_of_a_drive_goes_through_all_steps() {
     assert_eq!(result["world"], "real");
     assert!(!result["precondition"]["rounds"].as_array().unwrap().is_empty());
     let row = &result["profiles"][0]["runs"][1];
-    assert!(row["dlwa"].is_null() && row["life_years"].is_null(), "a file tells neither: {row}");
+    assert!(row["dlwa"].is_null() && row["life_years"].is_null(), "unknown for a file: {row}");
     assert!(row["ops"].as_u64().unwrap() > 0 && row["passed"] == true, "{row}");
     let notes = result["notes"].to_string();
     for note in ["this is a file, not a drive", "lifetime is not judged", "not measured with placement"] {
@@ -220,7 +220,7 @@ fn a_file_in_place_of_a_drive_goes_through_all_steps() {
 }
 
 #[test]
-fn a_drive_whose_medium_does_not_tell_fails_by_years_only_where_it_must() {
+fn unknown_media_writes_fail_only_a_required_lifetime() {
     let directory = scratch();
     let named = format!("file:{}", directory.path().join("flash").display());
     let flags =
@@ -232,7 +232,7 @@ fn a_drive_whose_medium_does_not_tell_fails_by_years_only_where_it_must() {
     let row = &result["profiles"][0]["runs"][1];
     assert_eq!(row["life_years_is_upper_bound"], true);
     let failure = row["failures"][0].as_str().unwrap();
-    // A minute or two where the machine is slow; never none at all.
+    // A minute or two on a slow machine, but above 0.
     let is_told = failure.starts_with("lasts at most ") && failure.ends_with("s, less than 5 years");
     assert!(is_told && !failure.contains(" 0"), "{row}");
 }
@@ -246,7 +246,7 @@ fn used_file(directory: &Path, bytes: &[u8]) -> PathBuf {
 }
 
 #[test]
-fn nothing_is_written_over_that_is_somebodys() {
+fn existing_data_is_not_overwritten() {
     let directory = scratch();
     let mut ext4 = vec![0; 1080];
     ext4.extend(b"\x53\xef");
@@ -269,7 +269,7 @@ fn nothing_is_written_over_that_is_somebodys() {
 }
 
 #[test]
-fn nonsense_and_huge_values_are_exit_2_and_named() {
+fn invalid_and_huge_values_exit_2_and_are_named() {
     let directory = scratch();
     let inside = directory.path().join("no/such/place.json");
     let inside = inside.to_str().unwrap();
@@ -318,7 +318,7 @@ fn nonsense_and_huge_values_are_exit_2_and_named() {
 }
 
 #[test]
-fn an_interrupt_ends_with_a_report_of_what_was_run() {
+fn interrupt_ends_with_a_report_of_finished_steps() {
     let directory = scratch();
     let result = directory.path().join("result.json");
     let child = Command::new(FLASHWRIGHT)
@@ -328,7 +328,7 @@ fn an_interrupt_ends_with_a_report_of_what_was_run() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Signals are handled before anything is run; the run itself is recognised by time passing only.
+    // Signals are handled before the run; that it has started is detected by waiting only.
     std::thread::park_timeout(Duration::from_secs(2));
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(killed.success());

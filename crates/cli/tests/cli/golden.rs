@@ -1,6 +1,6 @@
-//! What a run prints and writes, beside golden files: scripts read these lines and names.
+//! Compares the text and JSON of a run with golden files, because scripts read their lines and names.
 //!
-//! After a change on purpose: `UPDATE_GOLDEN=1 cargo test -p flashwright --test cli golden`.
+//! After an intended change: `UPDATE_GOLDEN=1 cargo test -p flashwright --test cli golden`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::FLASHWRIGHT;
 
-/// One thread and room for all: what is counted follows from the seed alone.
+/// One thread and enough memory: the counts follow from the seed alone.
 const REPEATABLE: &str = r#"{
   "cache_config": { "cacheSizeMB": 64, "numPools": 2, "poolSizes": [0.5, 0.5] },
   "test_config": { "numOps": 20000, "numThreads": 1, "numKeys": 5000, "checkConsistency": true, "enableLookaside": true,
@@ -18,7 +18,7 @@ const REPEATABLE: &str = r#"{
     "getRatio": 0.8, "setRatio": 0.1, "delRatio": 0.05, "updateRatio": 0.03, "couldExistRatio": 0.02 }
 }"#;
 
-/// Everything that a report can hold: flash with arenas, chains, slab release, counters.
+/// Everything that a report can contain: flash with arenas, chains, slab release, counters.
 const HYBRID: &str = r#"{
   "cache_config": { "cacheSizeMB": 8, "poolRebalanceIntervalSec": 1, "nvmCacheSizeMB": 128, "navyRegionSizeMB": 1, "navyBlockSize": 4096,
     "printNvmCounters": true, "htBucketPower": 20,
@@ -30,7 +30,7 @@ const HYBRID: &str = r#"{
     "getRatio": 0.7, "setRatio": 0.15, "delRatio": 0.05, "addChainedRatio": 0.1 }
 }"#;
 
-/// A run of `config`: its lines and its result.
+/// A run of `config`: its text and its result.
 fn run(config: &str) -> (String, Value) {
     let directory = tempfile::tempdir().unwrap();
     let (file, result) = (directory.path().join("config.json"), directory.path().join("result.json"));
@@ -46,7 +46,7 @@ fn run(config: &str) -> (String, Value) {
     (format!("Running {lines}"), serde_json::from_str(&std::fs::read_to_string(result).unwrap()).unwrap())
 }
 
-/// Numbers as `#`, and the blanks in front of them as one. A digit in a word (`p50`) is none.
+/// Replaces numbers, with the spaces before them, by `#`. Digits in a word (`p50`) are kept.
 fn masked(line: &str) -> String {
     let letters: Vec<char> = line.chars().collect();
     let digit_at = |i: usize| letters.get(i).is_some_and(char::is_ascii_digit);
@@ -67,7 +67,7 @@ fn masked(line: &str) -> String {
     out
 }
 
-/// Every name of a JSON tree with the type of what it holds, in the file's order.
+/// Every name of a JSON tree with the type of its value, in the file's order.
 fn names(value: &Value, at: &str, out: &mut Vec<String>) {
     match value {
         Value::Object(map) => map.iter().for_each(|(name, value)| names(value, &format!("{at}.{name}"), out)),
@@ -96,9 +96,9 @@ fn compare(name: &str, found: &str) {
 }
 
 #[test]
-fn the_same_seed_prints_the_same_counts() {
+fn same_seed_prints_the_same_counts() {
     let (lines, result) = run(REPEATABLE);
-    // What time and the layout of memory decide.
+    // Values that depend on time and memory layout.
     let volatile = |line: &str| ["latency", "/s, ", "Fraction"].iter().any(|words| line.contains(words));
     let lines: Vec<String> =
         lines.lines().map(|line| if volatile(line) { masked(line) } else { line.to_owned() }).collect();
@@ -108,11 +108,11 @@ fn the_same_seed_prints_the_same_counts() {
 }
 
 #[test]
-fn a_hybrid_run_prints_all_lines_and_writes_all_names() {
+fn hybrid_run_prints_all_lines_and_writes_all_names() {
     let (lines, result) = run(HYBRID);
     let released =
         |line: &&str| !["Released ", "  Moves ", "  Evictions "].iter().any(|it| line.starts_with(it));
-    // Which ends there are besides `stored` depends on how the threads met.
+    // Results other than `stored` depend on thread timing.
     let ends = |line: String| match line.split_once(" stored, ") {
         Some((stored, _)) => format!("{stored} stored, …"),
         None => line,
@@ -121,19 +121,19 @@ fn a_hybrid_run_prints_all_lines_and_writes_all_names() {
     compare("hybrid.txt", &(lines.join("\n") + "\n"));
     let mut all = Vec::new();
     names(&result, "", &mut all);
-    // Whether anything was timed in the first fifth of a second is chance.
+    // Whether any operation was timed in the first fifth of a second is chance.
     let timed = |name: String| match name.split_once("_ns: ") {
         Some((before, _)) if name.starts_with(".intervals[].") => format!("{before}_ns"),
         _ => name,
     };
     let mut all: Vec<String> = all.into_iter().map(timed).collect();
-    // The machine decides what it tells of itself, and the keys of a config are in docs/cachebench.md.
+    // Figures of the machine vary, and the config's keys are in docs/cachebench.md.
     all.retain(|name| !name.starts_with(".environment.") && !name.starts_with(".config."));
     compare("hybrid_names.txt", &(all.join("\n") + "\n"));
 }
 
 #[test]
-fn masks_hide_numbers_and_nothing_else() {
+fn mask_replaces_numbers_only() {
     assert_eq!(
         masked("NVM Read  Latency    p50      :     132.35 us"),
         "NVM Read  Latency    p50      : # us"

@@ -1,4 +1,4 @@
-//! An interrupt ends what takes long with what was found so far, or with a line that says that nothing is kept.
+//! An interrupt ends long commands with the results so far, or with a line that says that nothing is kept.
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{FLASHWRIGHT, err, out, result};
 
-/// What comes of a command that is interrupted while it works. `input` is written before, and ends after.
+/// The output of a command that is interrupted while it works. `input` is written before, and closed after.
 fn interrupted(arguments: &[&str], input: &[u8]) -> Output {
     let mut child = Command::new(FLASHWRIGHT)
         .args(arguments)
@@ -17,22 +17,22 @@ fn interrupted(arguments: &[&str], input: &[u8]) -> Output {
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(input).unwrap();
-    // Signals are handled before anything is done; that it is under way is recognised by time passing only.
+    // Signals are handled before the work; that it has started is detected by waiting only.
     std::thread::park_timeout(Duration::from_millis(1500));
     assert_eq!(child.try_wait().unwrap(), None, "{arguments:?} ended by itself");
     let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(sent.success());
-    // A thread of its own hears it, and the end of the input is not to be read before.
+    // A separate thread handles the signal, and the end of the input must not be read before.
     std::thread::park_timeout(Duration::from_millis(500));
     drop(stdin);
     child.wait_with_output().unwrap()
 }
 
-/// A drive that is full and warm at once.
+/// A drive that is filled and warm immediately.
 const SMALL: [&str; 7] = ["ssd", "run", "pm9d3", "--units", "40", "--pages-per-block", "64"];
 
 #[test]
-fn an_interrupt_ended_ssd_run_without_a_word() {
+fn interrupted_ssd_run_reports_its_results() {
     for timed in [&[][..], &["--timed"], &["--timed", "--reads", "99.99%"]] {
         let long = ["--op", "20%", "--warm-up", "0.001", "--measure", "1000000"];
         let asked = [&SMALL[..], &long, timed].concat();
@@ -47,13 +47,13 @@ fn an_interrupt_ended_ssd_run_without_a_word() {
         let cold = ["--op", "20%", "--warm-up", "1000000", "--measure", "1"];
         let output = interrupted(&[&SMALL[..], &cold, timed].concat(), b"");
         assert_eq!(output.status.code(), Some(2), "{timed:?}");
-        // A line before it says how long this takes.
+        // An earlier line says how long the command takes.
         assert!(err(&output).ends_with("error: interrupted: nothing was counted yet\n"), "{}", err(&output));
     }
 }
 
 #[test]
-fn an_interrupt_ended_trace_info_without_a_word() {
+fn interrupted_trace_info_reports_its_results() {
     let rows: String = (0..200_000).map(|row| format!("{row},{},GET,100\n", row % 1000)).collect();
     let words = format!("ts,key,op,size\n{rows}");
     let output = interrupted(&["trace", "info", "-"], words.as_bytes());
@@ -68,7 +68,7 @@ fn an_interrupt_ended_trace_info_without_a_word() {
 }
 
 #[test]
-fn an_interrupt_ended_trace_generate_cdn_without_a_word_while_its_past_was_made() {
+fn interrupted_trace_generate_reports_that_nothing_was_written() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("out.csv");
     let output = interrupted(

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::process::Command;
 
-/// Detached when dropped.
+/// Detached on drop.
 pub struct LoopDevice(pub String);
 
 impl LoopDevice {
-    /// `file` with blocks of 4 KiB; nothing, and a word, where loop devices are not to be had.
+    /// `file` with blocks of 4 KiB; `None` with a message if loop devices are unavailable.
     pub fn attach(file: &Path, more: &[&str]) -> Option<Self> {
         let always = ["--find", "--show", "--sector-size", "4096"];
         let attached = Command::new("losetup").args(always).args(more).arg(file).output();

@@ -1,6 +1,6 @@
-//! The command from outside, as people and scripts use it. One binary, since every one of them would be linked for itself.
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
-#![allow(clippy::print_stdout, reason = "tests say what they skip")]
+//! The command as people and scripts use it. One binary, because each one would be linked separately.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+#![allow(clippy::print_stdout, reason = "tests report what they skip")]
 
 mod bench;
 mod block;
@@ -21,15 +21,15 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// The command itself.
+/// The path of the command.
 const FLASHWRIGHT: &str = env!("CARGO_BIN_EXE_flashwright");
 
-/// What a run of `flashwright` with these arguments came to. Nobody answers its questions.
+/// The output of `flashwright` with these arguments, without standard input.
 fn flashwright(arguments: &[&str]) -> Output {
     Command::new(FLASHWRIGHT).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
-/// Whether a lost terminal is heard of, by this process and those it starts: under `nohup` nobody is told.
+/// Whether SIGHUP reaches this process and its children: not under `nohup`.
 fn hears_hangups() -> bool {
     const HANGUP: u64 = 1;
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -41,12 +41,12 @@ fn hears_hangups() -> bool {
     heard
 }
 
-/// The result of a run that passes.
+/// The result of a successful run.
 fn json(arguments: &[&str]) -> Value {
     result(&flashwright(&[arguments, &["--json", "-"]].concat()))
 }
 
-/// What a run that passed printed with `--json -`.
+/// The JSON printed by a successful run with `--json -`.
 fn result(output: &Output) -> Value {
     assert_eq!(output.status.code(), Some(0), "{}", err(output));
     serde_json::from_slice(&output.stdout).unwrap()

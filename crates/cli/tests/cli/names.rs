@@ -1,4 +1,4 @@
-//! Files whose names are not text, as a file system may have them.
+//! Files whose names are not valid UTF-8.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -12,12 +12,12 @@ use crate::FLASHWRIGHT;
 const TRACE: &str = "ts,key,op,size\n0,1,GET,5\n1,2,GET,6\n2,1,GET,5\n3,2,GET,6\n";
 const BLOCKS: &str = "time_us,op,offset,bytes\n0,R,0,4096\n1,W,8192,4096\n2,R,0,4096\n";
 
-/// A name with a byte that is in no text.
+/// A name with an invalid byte.
 fn odd(name: &str) -> OsString {
     OsStr::from_bytes(&[b"\xff", name.as_bytes()].concat()).to_owned()
 }
 
-/// Runs a line of which the words with an @ are files with odd names. What `--json` gets.
+/// Runs a command line, in which words with an @ are files with such names. Returns the JSON result.
 fn run(folder: &Path, line: &str) -> Value {
     let words = line.split(' ').map(|word| word.strip_prefix('@').map_or_else(|| word.into(), odd));
     let output =
@@ -27,9 +27,9 @@ fn run(folder: &Path, line: &str) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{line}: {error}"))
 }
 
-/// Commands ended in a panic, some of them after the work.
+/// Some commands once panicked, even after their work.
 #[test]
-fn files_whose_names_are_no_text_are_read_and_written() {
+fn non_utf8_file_names_are_read_and_written() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let folder = folder.path();
     std::fs::write(folder.join(odd("trace.csv")), TRACE).unwrap();

@@ -1,4 +1,4 @@
-//! `flashwright predict` as scripts use it, and beside what the engine does.
+//! `flashwright predict` as scripts use it, and compared with the engine.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -35,7 +35,7 @@ fn figure(point: &Value, name: &str) -> [f64; 3] {
 }
 
 #[test]
-fn what_is_foretold_has_bounds_and_follows_from_what_is_asked() {
+fn prediction_has_bounds_and_follows_the_inputs() {
     let directory = tempfile::tempdir().unwrap();
     let trace = trace(directory.path(), 100_000, 40_000, |_| 0);
     let asked = ["predict", &trace, "--drive", "pm9d3", "--scale", "1/16384", "--dram", "1%,8%"];
@@ -50,7 +50,7 @@ fn what_is_foretold_has_bounds_and_follows_from_what_is_asked() {
         let [_, hits, _] = figure(point, "hit_ratio");
         let [_, of_dram, _] = figure(point, "hit_ratio_dram");
         assert!(of_dram < hits && hits < 1.0 && figure(point, "dlwa")[1] >= 1.0, "{point}");
-        assert!(figure(point, "latency_ns")[0] > 10_000.0, "flash is not read in no time: {point}");
+        assert!(figure(point, "latency_ns")[0] > 10_000.0, "reading flash takes time: {point}");
     }
     let find = |dram: usize, share: f64, placement: bool| {
         let mut fitting =
@@ -64,7 +64,7 @@ fn what_is_foretold_has_bounds_and_follows_from_what_is_asked() {
     assert!(mixed > apart + 0.5, "{mixed} without placement, {apart} with");
     for number in result["pareto"].as_array().unwrap() {
         let best = &points[number.as_u64().unwrap() as usize];
-        assert_eq!(best["placement"], true, "nothing speaks against handles: {best}");
+        assert_eq!(best["placement"], true, "handles have no disadvantage: {best}");
     }
     let twice = json(&[&asked[..], &["--rate", "40000"]].concat());
     for (once, twice) in points.iter().zip(twice["points"].as_array().unwrap()) {
@@ -72,7 +72,7 @@ fn what_is_foretold_has_bounds_and_follows_from_what_is_asked() {
         assert!((once / twice - 2.0).abs() < 1e-9, "twice the load is half the life: {once} and {twice}");
     }
     assert!(result["assumptions"].as_array().unwrap().len() > 5);
-    // The engine was never measured at this scale: its bounds were given all the same, and did not hold.
+    // The engine was never measured at this scale: bounds were once given nevertheless, and did not hold.
     let warning = result["warning"].as_str().unwrap();
     assert!(warning.contains("as small as those of pm9d3 at 1/8192"), "{warning}");
     let flood =
@@ -81,10 +81,10 @@ fn what_is_foretold_has_bounds_and_follows_from_what_is_asked() {
     assert_eq!(points[0]["is_overloaded"], false);
 }
 
-/// Regions are as small as this scale has them, a twelfth of a reclaim unit; a drive's are a hundredth and less, and those are
-/// foretold. A region of a sixth of a unit fills so much of it at once that the drive relocates a quarter less.
+/// Regions are as small as this scale allows, a twelfth of a reclaim unit; predictions are calibrated for a drive's ratio of a hundredth
+/// and less. A region of a sixth fills so large a part of a unit that the drive relocates a quarter less.
 #[test]
-fn the_engine_does_what_was_foretold() {
+fn engine_matches_the_prediction() {
     let directory = tempfile::tempdir().unwrap();
     let (ran, foretold) = both(directory.path(), 600_000, |_| 0);
     assert_eq!(foretold["points"][0]["is_filled"], true, "{foretold}");
@@ -92,12 +92,12 @@ fn the_engine_does_what_was_foretold() {
     assert_eq!(outside(&ran, &foretold), [""; 0], "{ran} {foretold}");
 }
 
-/// It said that nothing expires, and of a trace in which much did foretold far more hits than there were.
+/// Expiry was once ignored, so that far too many hits were predicted.
 #[test]
-fn what_expires_is_foretold_to_be_missed() {
+fn prediction_accounts_for_expiry() {
     let directory = tempfile::tempdir().unwrap();
     let (ran, foretold) = both(directory.path(), 200_000, |object| [0, 3, 5, 9][(object % 4) as usize]);
-    // Flash is not full after so few, and the drive relocates less than one that is. The interval was that of a full one.
+    // After so few writes flash is not full, and the drive relocates less than a full one, for which the interval was computed.
     assert_eq!(foretold["points"][0]["is_filled"], false);
     assert_eq!(figure(&foretold["points"][0], "dlwa")[0], 1.0);
     assert_eq!(outside(&ran, &foretold), [""; 0], "{ran} {foretold}");
@@ -125,7 +125,7 @@ fn path(directory: &Path) -> String {
     directory.join("kv.csv").to_str().unwrap().to_owned()
 }
 
-/// The engine's result in virtual time, and the prediction for it; the first half is not counted.
+/// The engine's result in virtual time, and the prediction for it; the first half is a warm-up.
 fn both(directory: &Path, accesses: u32, ttl: fn(u32) -> u32) -> (Value, Value) {
     let trace = trace(directory, accesses, 120_000, ttl);
     let config = directory.join("config.json");
@@ -139,7 +139,7 @@ fn both(directory: &Path, accesses: u32, ttl: fn(u32) -> u32) -> (Value, Value) 
     (ran, json(&[&PREDICT[..], &[&trace]].concat()))
 }
 
-/// What came out beyond the bounds that were foretold.
+/// Figures outside the predicted bounds.
 fn outside(ran: &Value, foretold: &Value) -> Vec<&'static str> {
     let is_outside = |name: &&str| {
         let [low, _, high] = figure(&foretold["points"][0], name);
@@ -148,9 +148,9 @@ fn outside(ran: &Value, foretold: &Value) -> Vec<&'static str> {
     ["hit_ratio", "hit_ratio_dram", "alwa", "dlwa"].into_iter().filter(is_outside).collect()
 }
 
-/// A trace of a minute lasted for half a century, and its drive nearly for ever.
+/// A trace of a minute was once taken to last half a century, with a drive that never wears out.
 #[test]
-fn rows_without_a_time_at_the_beginning_do_not_slow_a_trace_down() {
+fn leading_rows_without_timestamps_do_not_extend_the_trace() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("late.csv");
     let row = |time: String, row: u32| format!("{time},{},GET,4000\n", row * 7919 % 4001);
@@ -168,8 +168,8 @@ fn rows_without_a_time_at_the_beginning_do_not_slow_a_trace_down() {
     assert_eq!(super::json(&["trace", "info", path])["span_seconds"], 60.0);
 }
 
-/// A trace of some megabytes was given 57 million requests a second and a price of two million dollars, since the drive was
-/// assumed to serve as many such traces as its size allows.
+/// A trace of some megabytes once got 57 million requests per second and a price of two million dollars, since the drive was assumed to
+/// serve as many such traces as its size allows.
 #[test]
 fn rate_is_unknown_unless_the_scale_or_the_rate_is_given() {
     let directory = tempfile::tempdir().unwrap();
@@ -195,7 +195,7 @@ fn rate_is_unknown_unless_the_scale_or_the_rate_is_given() {
     }
 }
 
-/// Only the interval was printed, and it was wide where the trace changed over time.
+/// Only the interval was once printed, and it was wide if the trace changed over time.
 #[test]
 fn value_and_interval_are_printed_and_the_spread_over_time_apart() {
     let directory = tempfile::tempdir().unwrap();
@@ -205,7 +205,7 @@ fn value_and_interval_are_printed_and_the_spread_over_time_apart() {
     let result = json(&asked);
     let point = &result["points"][0];
     let [low, value, high] = figure(point, "hit_ratio");
-    assert!((high - low - 0.05).abs() < 1e-9, "the deviation measured of the engine: {point}");
+    assert!((high - low - 0.05).abs() < 1e-9, "the engine's measured deviation: {point}");
     let over_time = &point["hit_ratio"]["over_time"];
     let [lowest, highest] = ["low", "high"].map(|end| over_time[end].as_f64().unwrap());
     assert!(lowest < value && value < highest, "{point}");
@@ -219,7 +219,7 @@ fn value_and_interval_are_printed_and_the_spread_over_time_apart() {
     assert!(words.contains(&format!(" {lowest:.1}-{highest:.1} ")), "{words}");
 }
 
-/// `~` stood at every trace without small objects, and went with `--soc 0%`.
+/// `~` was once printed for every trace without small objects, except with `--soc 0%`.
 #[test]
 fn trace_without_small_objects_fills_flash() {
     let directory = tempfile::tempdir().unwrap();
@@ -236,7 +236,7 @@ fn trace_without_small_objects_fills_flash() {
 }
 
 #[test]
-fn without_a_clock_nothing_is_said_of_years() {
+fn trace_without_timestamps_has_no_lifetime_in_years() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("keys.csv");
     let rows: String = (0..20_000).map(|row| format!("k{:04},GET,{}\n", row * 37 % 5000, 3000)).collect();
@@ -261,7 +261,7 @@ fn without_a_clock_nothing_is_said_of_years() {
 }
 
 #[test]
-fn what_cannot_be_foretold_is_refused_by_name() {
+fn impossible_prediction_is_refused_by_flag() {
     let directory = tempfile::tempdir().unwrap();
     let trace = trace(directory.path(), 20_000, 4_000, |_| 0);
     for (arguments, expected) in [

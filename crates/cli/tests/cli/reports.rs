@@ -1,4 +1,4 @@
-//! Finished runs: compared, and made a page of.
+//! Finished runs: comparison and HTML page.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ const CONFIG: &str = r#"{
     "getRatio": 0.8, "setRatio": 0.2, "delRatio": 0.0 }
 }"#;
 
-/// Results in a directory of their own.
+/// Results in their own directory.
 struct Results(tempfile::TempDir);
 
 impl Results {
@@ -51,7 +51,7 @@ fn figure<'a>(comparison: &'a Value, name: &str) -> &'a Value {
 }
 
 #[test]
-fn a_cache_half_as_large_is_worse_beyond_noise_and_a_gate_says_so() {
+fn half_sized_cache_is_worse_beyond_noise_and_fails_the_gate() {
     let results = Results::new();
     let (large, small) = (
         results.bench("a.json", &["--set", "cache_config.cacheSizeMB=16"]),
@@ -81,7 +81,7 @@ fn a_cache_half_as_large_is_worse_beyond_noise_and_a_gate_says_so() {
 }
 
 #[test]
-fn repeats_tell_the_noise_of_latencies_too() {
+fn repeated_runs_give_the_noise_of_latencies() {
     let results = Results::new();
     let side = |size: &str, seeds: [&str; 3]| {
         let set = format!("cache_config.cacheSizeMB={size}");
@@ -101,7 +101,7 @@ fn repeats_tell_the_noise_of_latencies_too() {
 }
 
 #[test]
-fn results_of_other_commands_are_paired_by_name_and_those_of_different_ones_refused() {
+fn results_are_compared_by_name_and_different_commands_refused() {
     let results = Results::new();
     let written = |name: &str, arguments: &[&str]| {
         let file = results.path(name);
@@ -133,7 +133,7 @@ fn results_of_other_commands_are_paired_by_name_and_those_of_different_ones_refu
 }
 
 #[test]
-fn a_page_holds_everything_and_asks_nobody() {
+fn page_is_self_contained() {
     let results = Results::new();
     let run = results.bench("a.json", &["--set", "cache_config.deviceEnableFDP=true"]);
     let output = flashwright(&["report", &run]);
@@ -162,19 +162,19 @@ fn a_page_holds_everything_and_asks_nobody() {
     for word in ["http:", "https:", "<script", "<link", "<img", "@import", "url(", "NaN", "inf,"] {
         assert!(!asks.contains(word), "{word}");
     }
-    // Again: what is there is a page of ours. What is not, stays.
+    // The page can be replaced by another page; other files stay.
     assert_eq!(flashwright(&["report", &run]).status.code(), Some(0));
     results.write("a.html", "mine");
     assert_eq!(flashwright(&["report", &run]).status.code(), Some(2));
     assert_eq!(std::fs::read(results.path("a.html")).unwrap(), b"mine");
     let over = flashwright(&["report", &run, "-o", &run]);
     assert_eq!(over.status.code(), Some(2));
-    assert!(read(&run)["totals"].is_object(), "the run is still there");
+    assert!(read(&run)["totals"].is_object(), "the run's result is unchanged");
 }
 
-/// Where the first run had not done an operation, the second one was drawn in the first one's colour.
+/// If the first run lacked an operation, the second was once drawn in the first one's colour.
 #[test]
-fn a_run_had_another_colour_where_one_ahead_of_it_was_left_out() {
+fn run_keeps_its_colour_if_an_earlier_run_is_missing() {
     let results = Results::new();
     let run = read(&results.bench("run.json", &[]));
     let page_of = |ahead: &Value| {
@@ -196,7 +196,7 @@ fn a_run_had_another_colour_where_one_ahead_of_it_was_left_out() {
 }
 
 #[test]
-fn what_a_file_says_is_no_markup_of_the_page() {
+fn file_contents_are_escaped_in_the_page() {
     let results = Results::new();
     let mut run = read(&results.bench("a.json", &[]));
     let evil = "</pre><script>alert('x')</script>\"&\u{1}\u{1b}[2J";
@@ -224,7 +224,7 @@ fn what_a_file_says_is_no_markup_of_the_page() {
 }
 
 #[test]
-fn an_old_result_without_intervals_is_a_page_and_compares() {
+fn old_result_without_intervals_is_rendered_and_compared() {
     let results = Results::new();
     let mut run = read(&results.bench("a.json", &[]));
     run.as_object_mut().unwrap().remove("intervals");
@@ -236,7 +236,7 @@ fn an_old_result_without_intervals_is_a_page_and_compares() {
 }
 
 #[test]
-fn what_is_no_result_is_one_line_with_its_name_and_nothing_is_written() {
+fn invalid_result_file_is_one_line_and_nothing_is_written() {
     let results = Results::new();
     let good = results.bench("a.json", &[]);
     let text = std::fs::read_to_string(&good).unwrap();
@@ -266,9 +266,9 @@ fn what_is_no_result_is_one_line_with_its_name_and_nothing_is_written() {
     }
 }
 
-/// Its `drive` is a card's name, where that of `bench` is the model drive.
+/// The `drive` of a prediction is a card's name; that of `bench` is the model drive.
 #[test]
-fn a_prediction_is_a_page_and_compares() {
+fn prediction_is_rendered_and_compared() {
     let results = Results::new();
     let (trace, file, page) = (results.path("trace.csv"), results.path("p.json"), results.path("p.html"));
     let made = flashwright(&["trace", "generate", "zipf", "--requests", "20000", "-o", &trace]);
@@ -284,9 +284,9 @@ fn a_prediction_is_a_page_and_compares() {
     assert_eq!(figure(&comparison, "points[0].hit_ratio.value")["ratio"], 1.0);
 }
 
-/// Two results of one seed differed in the hour that each was made.
+/// Results of the same seed once differed in the time of their creation.
 #[test]
-fn no_hour_is_told_of_a_simulated_run() {
+fn simulated_result_has_no_wall_clock_time() {
     let results = Results::new();
     let run = read(&results.bench("a.json", &[]));
     assert_eq!(

@@ -23,7 +23,7 @@ fn trace_named(directory: &Path, name: &str, text: &str) -> String {
 }
 
 #[test]
-fn the_textbook_trace_has_the_textbooks_hits_in_every_form_of_result() {
+fn textbook_trace_has_the_textbook_hits_in_all_outputs() {
     let directory = tempfile::tempdir().unwrap();
     let trace = trace(directory.path(), TEXTBOOK);
     let (csv, plots) = (directory.path().join("rows.csv"), directory.path().join("plots"));
@@ -50,7 +50,7 @@ fn the_textbook_trace_has_the_textbooks_hits_in_every_form_of_result() {
         )
     };
     let rows: Vec<_> = result["rows"].as_array().unwrap().iter().map(row).collect();
-    // Belady's anomaly: FIFO has fewer hits in more room. A name that is typed twice has its rows once, an alias its own.
+    // Belady's anomaly: FIFO has fewer hits with more space. A name typed twice has one row, an alias its own.
     let expected = [
         ("fifo", "fifo", 30, 3),
         ("fifo", "fifo", 40, 2),
@@ -79,14 +79,14 @@ fn the_textbook_trace_has_the_textbooks_hits_in_every_form_of_result() {
     for name in ["object-hit-ratio.svg", "byte-hit-ratio.svg"] {
         assert!(std::fs::read_to_string(plots.join(name)).unwrap().contains("clairvoyant"), "{name}");
     }
-    assert!(err(&output).contains("0.333333"), "people read the table on standard error");
+    assert!(err(&output).contains("0.333333"), "the table is on standard error");
 }
 
-/// Sizes in objects, as libCacheSim has with its flag to ignore sizes, were taken for bytes: a hit ratio of 0.000.
+/// Sizes in objects, for which libCacheSim has a flag, were once taken for bytes: a hit ratio of 0.000.
 #[test]
 fn sizes_in_objects_count_objects() {
     let directory = tempfile::tempdir().unwrap();
-    // Of 10 to 50 bytes, and one of none.
+    // Objects of 10 to 50 bytes, and one of 0 bytes.
     let text = TEXTBOOK.replace("a,GET,10", "a,GET,50").replace("e,GET,10", "e,GET,0");
     let trace = trace(directory.path(), &text);
     let run = |more: &[&str]| {
@@ -100,7 +100,7 @@ fn sizes_in_objects_count_objects() {
         let rows: Vec<_> = found["rows"].as_array().unwrap().iter().map(row).collect();
         assert_eq!(rows, [(3, 3), (4, 2), (3, 5), (4, 6)], "{more:?}");
         let first = &found["rows"][0];
-        assert_eq!(first["requests"], 12, "the object of no bytes is one: {first}");
+        assert_eq!(first["requests"], 12, "the object of 0 bytes is counted: {first}");
         assert!(first["size_bytes"].is_null() && first["byte_hit_ratio"].is_null(), "{first}");
         assert!(found["trace"]["footprint_bytes"].is_null() && found["sizes_ignored"] == true, "{found}");
     }
@@ -141,7 +141,7 @@ fn sizes_in_objects_count_objects() {
 }
 
 #[test]
-fn a_flag_may_be_spelt_as_another_command_spells_it() {
+fn flag_aliases_of_other_commands_are_accepted() {
     let directory = tempfile::tempdir().unwrap();
     let trace = trace(directory.path(), TEXTBOOK);
     let rows = |flag| {
@@ -153,7 +153,7 @@ fn a_flag_may_be_spelt_as_another_command_spells_it() {
 }
 
 #[test]
-fn a_trace_from_standard_input_is_read_once_and_laid_down_where_it_must_be() {
+fn trace_from_standard_input_is_spooled_if_needed() {
     let mut command = Command::new(FLASHWRIGHT);
     command.args([
         "simulate", "-", "--format", "plain", "--policy", "min", "--size", "60%", "--warmup", "0", "--json",
@@ -170,7 +170,7 @@ fn a_trace_from_standard_input_is_read_once_and_laid_down_where_it_must_be() {
 }
 
 #[test]
-fn what_is_typed_wrong_is_told_with_what_is_right() {
+fn usage_error_suggests_the_right_value() {
     let directory = tempfile::tempdir().unwrap();
     let trace = trace(directory.path(), TEXTBOOK);
     let said = |more: &[&str]| {
@@ -198,7 +198,7 @@ fn what_is_typed_wrong_is_told_with_what_is_right() {
 }
 
 #[test]
-fn bad_input_is_skipped_and_counted_with_file_and_row_or_stops() {
+fn malformed_rows_are_skipped_and_counted_or_stop() {
     let directory = tempfile::tempdir().unwrap();
     let bad = TEXTBOOK
         .replace("3,d,SET,10", "3,d,SOT,10")
@@ -222,9 +222,9 @@ fn bad_input_is_skipped_and_counted_with_file_and_row_or_stops() {
     assert_eq!((output.status.code(), err(&output)), (Some(2), told));
 }
 
-/// They said so of "the trace", whichever of many it was.
+/// The message once was about "the trace", without naming the file.
 #[test]
-fn commands_that_need_requests_did_not_name_the_file_that_has_none() {
+fn commands_name_the_trace_without_requests() {
     let directory = tempfile::tempdir().unwrap();
     let made = |name: &str, header: &str| {
         let file = directory.path().join(name);
@@ -255,7 +255,7 @@ fn commands_that_need_requests_did_not_name_the_file_that_has_none() {
 }
 
 #[test]
-fn an_output_is_no_input_and_what_fails_leaves_none() {
+fn output_never_overwrites_the_input_and_failure_leaves_no_file() {
     let directory = tempfile::tempdir().unwrap();
     let trace = trace(directory.path(), TEXTBOOK);
     for output in ["--csv", "--json"] {
@@ -268,16 +268,16 @@ fn an_output_is_no_input_and_what_fails_leaves_none() {
     let (csv, json) = (new("new.csv"), new("new.json"));
     let failed = flashwright(&["simulate", &new("none"), "--size", "30", "--csv", &csv, "--json", &json]);
     assert_eq!(failed.status.code(), Some(2));
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "the trace alone");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1, "only the trace");
     let output = flashwright(&["simulate", &trace, "--size", "30", "--csv", "-"]);
     assert!(err(&output).contains("only --json can write to standard output"), "{}", err(&output));
 }
 
 #[test]
-fn a_flag_that_no_policy_heeds_is_named() {
+fn flag_without_effect_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let trace = trace(directory.path(), TEXTBOOK);
-    for (policies, flag, value, heeded_by) in [
+    for (policies, flag, value, used_by) in [
         ("lru,sieve", "--dram", "1MiB", "log, hash-log, set-associative and kangaroo"),
         ("ripq", "--dram", "1MiB", "log, hash-log, set-associative and kangaroo"),
         ("lru", "--object-overhead", "1", "log, hash-log, set-associative and kangaroo"),
@@ -291,24 +291,24 @@ fn a_flag_that_no_policy_heeds_is_named() {
         let output = flashwright(&["simulate", &trace, "--policy", policies, "--size", "8KiB", flag, value]);
         assert_eq!(output.status.code(), Some(0), "{flag} {policies}");
         let told = format!(
-            "warning: {flag}: has no effect on {}; it is for {heeded_by}\n",
+            "warning: {flag}: has no effect on {}; it is for {used_by}\n",
             policies.replace(',', ", ")
         );
         assert!(err(&output).contains(&told), "{}", err(&output));
-        let heeding = match heeded_by {
+        let using = match used_by {
             "policies other than flash caches" | "lru, lru2q and tinylfu" => "lru",
             "flash caches other than set-associative and kangaroo" => "log",
             _ => "set-associative",
         };
-        let both = format!("{policies},{heeding}");
+        let both = format!("{policies},{using}");
         let output = flashwright(&["simulate", &trace, "--policy", &both, "--size", "8KiB", flag, value]);
         assert_eq!(output.status.code(), Some(0), "{flag} {both}: {}", err(&output));
-        assert!(!err(&output).contains("says nothing"), "{}", err(&output));
+        assert!(!err(&output).contains("has no effect"), "{}", err(&output));
     }
 }
 
 #[test]
-fn a_sample_claims_no_interval_that_it_cannot_tell() {
+fn too_small_sample_has_no_interval() {
     let directory = tempfile::tempdir().unwrap();
     let all = trace(directory.path(), TEXTBOOK);
     let sampled = |trace: &str, rate: &str| {
@@ -322,7 +322,7 @@ fn a_sample_claims_no_interval_that_it_cannot_tell() {
         (&Value::Null, &0.into())
     );
 
-    // A hundred popular objects and fifty others, of which a few are drawn, or none.
+    // A hundred popular objects and fifty others, few or none of them sampled.
     let rows = (0..100).flat_map(|object| [object, object]).chain(100..150).chain(100..150);
     let rows: String = rows.enumerate().map(|(time, object)| format!("{time},{object},GET,10\n")).collect();
     let few = trace_named(directory.path(), "few.csv", &format!("ts,key,op,size\n{rows}"));
@@ -337,9 +337,9 @@ fn a_sample_claims_no_interval_that_it_cannot_tell() {
     assert!(err(&output).contains("drew none of 50 objects: take a larger share"), "{}", err(&output));
 }
 
-/// CSV had estimates, and not how far off they may be.
+/// The CSV once had estimates without their error.
 #[test]
-fn a_samples_intervals_are_in_the_csv_too() {
+fn csv_has_the_intervals_of_a_sample() {
     let directory = tempfile::tempdir().unwrap();
     let rows = (0..20_000_u64).map(|time| format!("{time},{},GET,10\n", time * time % 4001));
     let trace = trace_named(directory.path(), "squares.csv", &rows.collect::<String>());
@@ -358,7 +358,7 @@ fn a_samples_intervals_are_in_the_csv_too() {
 }
 
 #[test]
-fn a_flash_cache_of_a_pebibyte_is_simulated_in_the_memory_of_what_is_asked_for() {
+fn pebibyte_flash_cache_needs_memory_only_for_requested_objects() {
     let directory = tempfile::tempdir().unwrap();
     let trace = trace(directory.path(), TEXTBOOK);
     for policy in ["set-associative", "log", "ripq", "blockcache", "lru", "s3fifo"] {
@@ -368,7 +368,7 @@ fn a_flash_cache_of_a_pebibyte_is_simulated_in_the_memory_of_what_is_asked_for()
 }
 
 #[test]
-fn hits_by_tenant_are_in_every_form_of_result() {
+fn hits_by_tenant_are_in_all_outputs() {
     let directory = tempfile::tempdir().unwrap();
     let rows =
         "0,a,GET,10,web\n1,b,GET,10,\"a d,s\n2,a,GET,10,web\n3,b,GET,10,web\n4,b,GET,10,\n5,c,GET,30,x\n";
@@ -408,7 +408,7 @@ fn hits_by_tenant_are_in_every_form_of_result() {
 }
 
 #[test]
-fn one_request_was_1_requests() {
+fn count_of_one_is_singular() {
     let directory = tempfile::tempdir().unwrap();
     let trace = trace(directory.path(), "ts,key,op,size,ttl\n0,1,GET,5,9\n,,\n");
     let words = out(&flashwright(&["simulate", &trace, "--size", "9", "--warmup", "0"]));
@@ -421,9 +421,9 @@ fn one_request_was_1_requests() {
     assert!(words.contains("note: 1 malformed row was skipped\n"), "{words}");
 }
 
-/// Blocks of 5 and of 64 MiB gave the same rows.
+/// Blocks of 5 and of 64 MiB once silently gave the same rows.
 #[test]
-fn blocks_too_large_for_the_cache_were_made_smaller_without_a_word() {
+fn reducing_too_large_blocks_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let trace = trace(directory.path(), TEXTBOOK);
     let said = |block: &str| {
@@ -439,9 +439,9 @@ fn blocks_too_large_for_the_cache_were_made_smaller_without_a_word() {
     assert_eq!(said("64KiB"), "");
 }
 
-/// All of a mistyped path was made, where other outputs of the same command refuse it.
+/// All parents of a mistyped path were once created, while other outputs refuse it.
 #[test]
-fn the_whole_way_to_a_folder_for_pictures_was_made() {
+fn plot_directory_with_missing_parent_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let trace = trace(directory.path(), TEXTBOOK);
     let folder = directory.path().join("no/where");

@@ -7,11 +7,11 @@ use serde_json::Value;
 
 use super::{FLASHWRIGHT, err, flashwright, json, out};
 
-/// A run that takes no time: 128 units of 32 pages.
+/// A fast run: 128 units of 32 pages.
 const QUICK: [&str; 7] = ["ssd", "run", "test", "--units", "128", "--pages-per-block", "32"];
 
 #[test]
-fn a_run_has_the_stable_keys_and_the_closed_form_beside_it() {
+fn run_result_has_stable_keys_and_the_closed_form() {
     let result = json(&[&QUICK[..], &["--pattern", "uniform", "--op", "28%", "--gc", "fifo"]].concat());
     assert_eq!(result["command"], "ssd run");
     assert_eq!(result["world"], "simulated");
@@ -29,14 +29,14 @@ fn a_run_has_the_stable_keys_and_the_closed_form_beside_it() {
 }
 
 #[test]
-fn a_sequential_run_costs_exactly_one() {
+fn sequential_run_has_write_amplification_one() {
     let result = json(&[&QUICK[..], &["--pattern", "sequential", "--op", "7%"]].concat());
     assert_eq!(result["dlwa"], 1.0);
     assert_eq!(result["relocated_pages"], 0);
 }
 
 #[test]
-fn one_seed_is_the_same_bytes_and_another_is_not() {
+fn result_bytes_depend_on_the_seed_alone() {
     let run = |seed: &str| {
         let more = ["--pattern", "zipf", "--timed", "--reads", "50%", "--json", "-", "--seed", seed];
         flashwright(&[&QUICK[..], &more].concat()).stdout
@@ -46,7 +46,7 @@ fn one_seed_is_the_same_bytes_and_another_is_not() {
 }
 
 #[test]
-fn streams_are_told_apart_and_placement_changes_what_they_cost() {
+fn streams_are_separate_and_placement_changes_their_cost() {
     let mixed = [&QUICK[..], &["--pattern", "mixed", "--op", "17%"]].concat();
     let of = |placement: &str| {
         let result = json(&[&mixed[..], &["--placement", placement]].concat());
@@ -57,7 +57,7 @@ fn streams_are_told_apart_and_placement_changes_what_they_cost() {
 }
 
 #[test]
-fn a_timed_run_tells_latencies() {
+fn timed_run_reports_latencies() {
     let timed = ["--timed", "--reads", "50%", "--rate", "2000", "--op", "28%"];
     let result = json(&[&QUICK[..], &timed].concat());
     for served in ["read", "write"] {
@@ -76,7 +76,7 @@ fn a_timed_run_tells_latencies() {
 }
 
 #[test]
-fn cards_are_listed_and_each_figure_has_its_source() {
+fn cards_are_listed_with_sources() {
     let cards = json(&["ssd", "cards"]);
     let names: Vec<&str> =
         cards["cards"].as_array().unwrap().iter().filter_map(|card| card["name"].as_str()).collect();
@@ -94,7 +94,7 @@ fn cards_are_listed_and_each_figure_has_its_source() {
 }
 
 #[test]
-fn the_closed_forms_answer_with_formula_source_and_inputs() {
+fn closed_forms_report_formula_source_and_inputs() {
     let dlwa = json(&["model", "dlwa", "--soc", "100%", "--op", "7%"]);
     assert!((dlwa["result"]["dlwa"].as_f64().unwrap() - 7.817_160).abs() < 1e-6);
     assert!(dlwa["formula"].as_str().unwrap().contains("delta") && dlwa["source"].is_string());
@@ -102,7 +102,7 @@ fn the_closed_forms_answer_with_formula_source_and_inputs() {
     assert!((soc["result"]["dlwa"].as_f64().unwrap() - 1.005).abs() < 0.001, "{}", soc["result"]);
     let carbon = json(&["model", "carbon", "--dlwa", "3.28", "--dram-gb", "43"]);
     assert!((carbon["result"]["kgco2e"].as_f64().unwrap() - 1143.6).abs() < 0.1);
-    // The paper's 2048 GB are GiB; a card's are those that `predict` takes.
+    // The paper's 2048 GB are GiB; a card has the capacity that `predict` uses.
     let of_card = json(&["model", "carbon", "--dlwa", "1", "--drive", "pm9d3"]);
     assert!((of_card["result"]["kgco2e"].as_f64().unwrap() - 2_199.023_255_552 * 0.16).abs() < 1e-6);
     assert!(carbon["inputs"]["gb"].as_str().unwrap().contains("2048 is the paper's number"), "{carbon}");
@@ -113,7 +113,7 @@ fn the_closed_forms_answer_with_formula_source_and_inputs() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_in_one_line() {
+fn impossible_input_is_refused_in_one_line() {
     let cases: [(&[&str], &str); 7] = [
         (
             &["ssd", "run", "pm9d4"],
@@ -146,7 +146,7 @@ fn what_cannot_be_is_refused_in_one_line() {
 }
 
 #[test]
-fn inputs_that_no_closed_form_is_for_are_refused_by_their_flag() {
+fn inputs_outside_a_closed_form_are_refused_by_flag() {
     for (words, told) in [
         ("dlwa --soc 200% --op 17%", "--soc: must be above 0% and at most 100%"),
         ("dlwa --soc 0% --op 17%", "--soc: must be above 0% and at most 100%"),
@@ -177,10 +177,10 @@ fn inputs_that_no_closed_form_is_for_are_refused_by_their_flag() {
 }
 
 #[test]
-fn a_run_that_would_never_end_is_refused_by_its_flag() {
+fn endless_run_is_refused_by_flag() {
     run_refused(&[
         ("--timed --reads 100%", "--reads: must be below 100%"),
-        // It was refused in the name of --pattern.
+        // The error once named --pattern.
         ("--pattern mixed --random-space 0%", "--random-space: 0 %; must be above 0%"),
         ("--timed --rate 1e300", "--rate: "),
         ("--warm-up 1e300", "--warm-up: "),
@@ -203,7 +203,7 @@ fn run_refused(cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn a_flag_that_the_run_does_not_heed_is_refused_by_name() {
+fn flag_without_effect_is_refused_by_name() {
     run_refused(&[
         (
             "--random-space 5%",
@@ -229,9 +229,9 @@ fn a_flag_that_the_run_does_not_heed_is_refused_by_name() {
     assert_eq!(mixed["config"]["collection_frontier"], "apart");
 }
 
-/// It is ended as soon as it has said so.
+/// Ended as soon as it has printed the line.
 #[test]
-fn a_run_that_takes_long_says_so_first_and_how_it_takes_less() {
+fn long_run_announces_its_duration_and_how_to_shorten_it() {
     let mut child = Command::new(FLASHWRIGHT)
         .args(["ssd", "run", "pm9d3"])
         .stdout(Stdio::null())

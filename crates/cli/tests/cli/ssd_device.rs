@@ -1,4 +1,4 @@
-//! `flashwright ssd info|trim|precondition|wear` as a user runs them, on files: `cargo xtask vm` runs them on drives.
+//! `flashwright ssd info|trim|precondition|wear` on files; `cargo xtask vm` runs them on drives.
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ fn words(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout)
 }
 
-/// A file of that size full of sevens, beside the executable: direct I/O must work there.
+/// A file of that size full of sevens, beside the executable, where direct I/O must work.
 fn file(bytes: usize) -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = directory.path().join("flash");
@@ -22,7 +22,7 @@ fn file(bytes: usize) -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn info_tells_what_a_file_is_and_what_is_unknown() {
+fn info_of_a_file_reports_known_and_unknown_properties() {
     let (_directory, path) = file(8192);
     let output = flashwright(&["ssd", "info", path.to_str().unwrap(), "--json", "-"]);
     assert_eq!(output.status.code(), Some(0), "{}", words(&output));
@@ -31,11 +31,11 @@ fn info_tells_what_a_file_is_and_what_is_unknown() {
     assert_eq!((&result["kind"], &result["capacity_bytes"]), (&"file".into(), &8192.into()));
     assert!(result["model"].is_null() && result["nvme"].is_null());
     assert!(result["unknown"]["wear"].is_string());
-    assert!(words(&output).contains("8 KiB"), "people read standard error meanwhile");
+    assert!(words(&output).contains("8 KiB"), "the text is on standard error");
 }
 
 #[test]
-fn what_is_not_there_or_no_drive_is_exit_2_and_named() {
+fn missing_or_foreign_path_exits_2_and_is_named() {
     for (command, device) in
         [("info", "/nonexistent"), ("trim", "/dev/null"), ("wear", "/dev/null"), ("info", "/tmp")]
     {
@@ -45,9 +45,9 @@ fn what_is_not_there_or_no_drive_is_exit_2_and_named() {
     }
 }
 
-/// A drive was trimmed, and then there was no place for the result.
+/// The drive was once trimmed before its result could not be written.
 #[test]
-fn nothing_is_done_to_a_drive_whose_result_cannot_be_kept() {
+fn unwritable_result_is_refused_before_the_drive_changes() {
     let (directory, path) = file(1 << 20);
     let device = path.to_str().unwrap();
     for command in ["trim", "precondition"] {
@@ -72,7 +72,7 @@ fn nothing_is_done_to_a_drive_whose_result_cannot_be_kept() {
 }
 
 #[test]
-fn nothing_is_destroyed_without_consent() {
+fn data_is_not_destroyed_without_confirmation() {
     let (_directory, path) = file(1 << 20);
     for command in ["trim", "precondition"] {
         let output = flashwright(&["ssd", command, path.to_str().unwrap()]);
@@ -83,7 +83,7 @@ fn nothing_is_destroyed_without_consent() {
 }
 
 #[test]
-fn a_device_that_somebody_has_is_refused_and_he_is_named() {
+fn device_in_use_is_refused_with_its_user() {
     let (_directory, path) = file(1 << 20);
     let held = fs::File::open(&path).unwrap();
     held.lock().unwrap();
@@ -95,9 +95,9 @@ fn a_device_that_somebody_has_is_refused_and_he_is_named() {
     }
 }
 
-/// Such a file tells of no owner, and a mounted file system was lost.
+/// Such a file has no visible user, and a mounted file system was once destroyed.
 #[test]
-fn a_file_behind_a_loop_device_is_somebodys() {
+fn file_behind_a_loop_device_is_in_use() {
     let (_directory, path) = file(1 << 20);
     let path_text = path.to_str().unwrap();
     let Some(device) = LoopDevice::attach(&path, &[]) else { return };
@@ -116,7 +116,7 @@ fn a_file_behind_a_loop_device_is_somebodys() {
 }
 
 #[test]
-fn a_trimmed_file_is_zeros_of_the_same_length() {
+fn trimmed_file_is_zeros_of_the_same_length() {
     let (_directory, path) = file(1 << 20);
     let output = flashwright(&["ssd", "trim", path.to_str().unwrap(), "--yes", "--json", "-"]);
     assert_eq!(output.status.code(), Some(0), "{}", words(&output));
@@ -127,7 +127,7 @@ fn a_trimmed_file_is_zeros_of_the_same_length() {
 }
 
 #[test]
-fn preconditioning_writes_everything_and_says_whether_it_is_steady() {
+fn preconditioning_writes_everything_and_reports_steadiness() {
     let (_directory, path) = file(4 << 20);
     let path_text = path.to_str().unwrap();
     let output =
@@ -139,12 +139,12 @@ fn preconditioning_writes_everything_and_says_whether_it_is_steady() {
     let rounds = result["rounds"].as_array().unwrap();
     let sequential = rounds.iter().filter(|round| round["sequential"] == true);
     assert_eq!(sequential.map(|round| round["written_bytes"].as_u64().unwrap()).sum::<u64>(), 4 << 20);
-    assert!(rounds.iter().all(|round| round["dlwa"].is_null()), "a file does not tell");
+    assert!(rounds.iter().all(|round| round["dlwa"].is_null()), "unknown for a file");
     assert!(fs::read(&path).unwrap().chunks(4096).all(|block| block.iter().any(|&byte| byte != 7)));
 }
 
 #[test]
-fn a_write_size_or_depth_that_does_not_fit_is_exit_2() {
+fn unfitting_write_size_or_depth_exits_2() {
     let (_directory, path) = file(1 << 20);
     let depths = ["0", "4097", "99999999999999999"].map(|depth| ["--depth", depth]);
     let sizes = ["100", "1GiB", "lots"].map(|size| ["--write-size", size]);

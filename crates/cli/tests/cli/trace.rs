@@ -13,7 +13,7 @@ fn at(folder: &Path, name: &str) -> String {
 }
 
 #[test]
-fn a_generated_trace_comes_through_every_form_with_the_same_counts() {
+fn generated_trace_keeps_its_counts_in_every_format() {
     let folder = tempfile::tempdir().unwrap();
     let made = at(folder.path(), "made.csv.zst");
     let generate = ["trace", "generate", "cdn", "--requests", "20000", "--seed", "7", "-o", &made];
@@ -48,7 +48,7 @@ fn a_generated_trace_comes_through_every_form_with_the_same_counts() {
 }
 
 #[test]
-fn files_of_one_trace_are_converted_into_one() {
+fn several_files_are_converted_into_one() {
     let folder = tempfile::tempdir().unwrap();
     let [first, second, both] = ["first.csv", "second.csv", "both.csv"].map(|name| at(folder.path(), name));
     std::fs::write(&first, "ts,key,op,size\n0,1,GET,5\n").unwrap();
@@ -59,18 +59,18 @@ fn files_of_one_trace_are_converted_into_one() {
     assert!(err(&output).contains("would overwrite the input"), "{}", err(&output));
 }
 
-/// It had been lost without a word.
+/// The text was once lost silently.
 #[test]
-fn what_a_full_disk_does_not_take_of_the_text_is_an_error() {
+fn full_disk_on_standard_output_is_an_error() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let output = Command::new(FLASHWRIGHT).args(["trace", "formats"]).stdout(full).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).starts_with("error: writing standard output: "), "{}", err(&output));
 }
 
-/// It had been CSV under the name of a binary trace.
+/// The output was once CSV with the name of a binary trace.
 #[test]
-fn a_converted_trace_is_what_its_name_says_unless_another_form_is_named() {
+fn converted_trace_has_the_format_of_its_name_or_flag() {
     let folder = tempfile::tempdir().unwrap();
     let made = at(folder.path(), "made.csv");
     json(&["trace", "generate", "zipf", "--requests", "1000", "--objects", "100", "-o", &made]);
@@ -87,7 +87,7 @@ fn a_converted_trace_is_what_its_name_says_unless_another_form_is_named() {
     }
 }
 
-/// `convert x.csv out.lcs` wrote CSV under that name.
+/// `convert x.csv out.lcs` once wrote CSV with that name.
 #[test]
 fn output_name_of_an_unknown_format_is_refused_unless_the_format_is_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -112,7 +112,7 @@ fn output_name_of_an_unknown_format_is_refused_unless_the_format_is_named() {
     }
 }
 
-/// The flag was accepted and did nothing.
+/// The flag was once accepted without effect.
 #[test]
 fn time_units_of_a_format_with_fixed_units_are_refused() {
     let folder = tempfile::tempdir().unwrap();
@@ -145,9 +145,9 @@ fn time_units_of_a_format_with_fixed_units_are_refused() {
     }
 }
 
-/// It was text under any name.
+/// The output was once text under any name.
 #[test]
-fn a_generated_trace_is_what_its_name_says_unless_another_form_is_named() {
+fn generated_trace_has_the_format_of_its_name_or_flag() {
     let folder = tempfile::tempdir().unwrap();
     let names = [
         ("x.oracleGeneral", "oracle-general"),
@@ -166,7 +166,7 @@ fn a_generated_trace_is_what_its_name_says_unless_another_form_is_named() {
 }
 
 #[test]
-fn a_generated_block_trace_replays_to_what_its_generator_does() {
+fn generated_block_trace_replays_like_its_generator() {
     let folder = tempfile::tempdir().unwrap();
     let (made, again) = (at(folder.path(), "made.csv.zst"), at(folder.path(), "again.csv.zst"));
     let generate = |file: &str, seed: &str| {
@@ -193,7 +193,7 @@ fn a_generated_block_trace_replays_to_what_its_generator_does() {
 }
 
 #[test]
-fn a_trace_comes_from_standard_input_too() {
+fn trace_is_read_from_standard_input() {
     let mut child = Command::new(FLASHWRIGHT)
         .args(["trace", "info", "-", "--json", "-"])
         .stdin(Stdio::piped())
@@ -210,7 +210,7 @@ fn a_trace_comes_from_standard_input_too() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_file_row_and_what_was_done() {
+fn problems_are_reported_with_file_row_and_handling() {
     let folder = tempfile::tempdir().unwrap();
     let bad = at(folder.path(), "bad.csv");
     std::fs::write(&bad, "ts,key,op,size\n0,1,GET,5\n1,1,GIT,5\n2,2,GET,0\n1,3,GET,7\n").unwrap();
@@ -236,7 +236,7 @@ fn what_is_wrong_is_told_with_file_row_and_what_was_done() {
 }
 
 #[test]
-fn nothing_is_left_of_a_conversion_that_fails() {
+fn failed_conversion_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let torn = at(folder.path(), "torn.csv.zst");
     let whole: String = (0..50_000).map(|row| format!("{row},{},GET,5\n", row % 77)).collect();
@@ -249,11 +249,15 @@ fn nothing_is_left_of_a_conversion_that_fails() {
     let output = flashwright(&["trace", "convert", &torn, &out]);
     assert_eq!(output.status.code(), Some(2));
     assert!(err(&output).contains("cannot read its zstd data"), "{}", err(&output));
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "no output and no part of it");
+    assert_eq!(
+        std::fs::read_dir(folder.path()).unwrap().count(),
+        2,
+        "neither an output nor a temporary file"
+    );
 }
 
 #[test]
-fn wrong_calls_name_what_there_is() {
+fn usage_errors_name_the_valid_values() {
     for (call, told) in [
         (&["trace", "info", "x", "--format", "acr"][..], "the formats are auto, plain, kvcache"),
         (
@@ -316,7 +320,7 @@ fn wrong_calls_name_what_there_is() {
         (&["trace", "generate", "cdn", "--ageing-end", "1e-30", "-o", "x"], "1e-30 is less than 0.001"),
         (&["trace", "generate", "cdn", "--ageing-exponent", "1e-30", "-o", "x"], "1e-30 is less than 0.01"),
         (&["trace", "generate", "cdn", "--zipf-shift", "1e30%", "-o", "x"], "1e30% is more than 100%"),
-        // It counted for nothing.
+        // The value once had no effect.
         (
             &["block", "replay", "x", "--operations", "5"],
             "'[TRACE]...' cannot be used with '--operations <N>'",
@@ -337,7 +341,7 @@ fn wrong_calls_name_what_there_is() {
 }
 
 #[test]
-fn a_file_of_no_format_is_told_which_it_may_be_and_which_must_be_named() {
+fn unrecognised_file_reports_detectable_and_other_formats() {
     let folder = tempfile::tempdir().unwrap();
     let file = at(folder.path(), "what");
     std::fs::write(&file, "root:x:0:0:root\n".repeat(40)).unwrap();
@@ -354,9 +358,9 @@ fn a_file_of_no_format_is_told_which_it_may_be_and_which_must_be_named() {
     assert_eq!(named, "u32le, u32be, u64le, u64be)\n");
 }
 
-/// Whatever had a letter in front of its first commas was told of its header.
+/// Any file with a letter before its first commas was once reported as having a wrong header.
 #[test]
-fn bytes_that_are_no_text_have_no_header() {
+fn binary_file_is_not_reported_with_a_header() {
     let folder = tempfile::tempdir().unwrap();
     let file = at(folder.path(), "what");
     std::fs::write(&file, b"a\x01,b\x02\nc\x03,d\n").unwrap();
@@ -365,7 +369,7 @@ fn bytes_that_are_no_text_have_no_header() {
 }
 
 #[test]
-fn a_new_trace_takes_the_place_of_nothing_but_an_older_one() {
+fn new_trace_replaces_only_regular_files() {
     let folder = tempfile::tempdir().unwrap();
     let (old, linked, symbolic) =
         (at(folder.path(), "a.csv"), at(folder.path(), "b.csv"), at(folder.path(), "c.csv"));
@@ -390,11 +394,11 @@ fn a_new_trace_takes_the_place_of_nothing_but_an_older_one() {
             assert!(err(&output).contains(told), "{}", err(&output));
         }
     }
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3, "and nothing is left beside them");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3, "no temporary file is left");
 }
 
 #[test]
-fn nothing_is_left_of_a_trace_whose_making_is_interrupted() {
+fn interrupted_generation_leaves_no_file() {
     let folder = tempfile::tempdir().unwrap();
     let out = at(folder.path(), "out.csv");
     let arguments = ["trace", "generate", "zipf", "--requests", "100000000000", "-o", &out];
@@ -415,7 +419,7 @@ const TENANTS: &str = "op_time,key,key_size,op,op_count,size,cache_hits,ttl,usec
     1,a,1,GET,2,10,0,0,web,7\n2,b,1,SET,1,20,0,0,ads,\n3,c,1,GET,1,30,0,0,,\n4,a,1,GET,1,10,0,0,ads,\n5,a,1,GET,1,10,0,0,ads,\n";
 
 #[test]
-fn tenants_are_counted_chosen_by_their_columns_and_kept_if_that_is_asked_for() {
+fn tenants_are_counted_selected_and_kept_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let [trace, kept, lost] = ["t.csv", "kept.csv", "lost.csv"].map(|name| at(folder.path(), name));
     std::fs::write(&trace, TENANTS).unwrap();

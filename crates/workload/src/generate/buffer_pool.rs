@@ -1,18 +1,18 @@
-//! InnoDB's buffer pool as the disk sees it: pages in order of last use, without InnoDB's own mid-point.
+//! InnoDB's buffer pool, which filters the disk's requests: plain LRU order, without InnoDB's midpoint insertion.
 
 use std::collections::VecDeque;
 
-/// A buffer pool in order of last use.
+/// A buffer pool in LRU order.
 pub(super) struct BufferPool {
-    /// By page: its neighbours in the order, if it is in the pool.
+    /// By page number: its neighbours in the LRU list, if it is in the pool.
     links: Vec<Link>,
-    /// By page.
+    /// By page number.
     state: Vec<PageState>,
     newest: u32,
     oldest: u32,
-    held: u32,
+    used: u32,
     frames: u32,
-    /// Pages in the order in which they became dirty. Some have been written since.
+    /// Pages in the order in which they became dirty. Pages cleaned since remain until they are popped.
     dirty_since: VecDeque<u32>,
 }
 
@@ -29,10 +29,10 @@ enum PageState {
     Dirty,
 }
 
-/// How an access to a page ended.
+/// The result of an access to a page.
 pub(super) enum Access {
     Hit,
-    /// It was read; before that the victim was written, if it had to be.
+    /// The page was read; a dirty victim was written first.
     Miss {
         dirty_victim: Option<u32>,
     },
@@ -47,7 +47,7 @@ impl BufferPool {
             state: vec![PageState::Absent; pages as usize],
             newest: NONE,
             oldest: NONE,
-            held: 0,
+            used: 0,
             frames: frames.max(1),
             dirty_since: VecDeque::new(),
         }
@@ -58,25 +58,25 @@ impl BufferPool {
     }
 
     pub(super) fn access(&mut self, page: u32, update: bool) -> Access {
-        let held = self.state[page as usize] != PageState::Absent;
+        let used = self.state[page as usize] != PageState::Absent;
         let mut dirty_victim = None;
-        if held {
+        if used {
             self.unlink(page);
-        } else if self.held == self.frames {
+        } else if self.used == self.frames {
             dirty_victim = self.evict();
         }
         self.link_newest(page);
-        if !held {
+        if !used {
             self.state[page as usize] = PageState::Clean;
         }
         if update && self.state[page as usize] == PageState::Clean {
             self.state[page as usize] = PageState::Dirty;
             self.dirty_since.push_back(page);
         }
-        if held { Access::Hit } else { Access::Miss { dirty_victim } }
+        if used { Access::Hit } else { Access::Miss { dirty_victim } }
     }
 
-    /// The victim, if it must be written.
+    /// Evicts the oldest page; returns it if it is dirty.
     fn evict(&mut self) -> Option<u32> {
         let victim = self.oldest;
         self.unlink(victim);
@@ -84,7 +84,7 @@ impl BufferPool {
         (state == PageState::Dirty).then_some(victim)
     }
 
-    /// The page that has been dirty for longest, to be written.
+    /// Cleans the page that has been dirty for longest and returns it.
     pub(super) fn clean_oldest(&mut self) -> Option<u32> {
         while let Some(page) = self.dirty_since.pop_front() {
             if self.state[page as usize] == PageState::Dirty {
@@ -102,7 +102,7 @@ impl BufferPool {
             newest => self.links[newest as usize].newer = page,
         }
         self.newest = page;
-        self.held += 1;
+        self.used += 1;
     }
 
     fn unlink(&mut self, page: u32) {
@@ -115,6 +115,6 @@ impl BufferPool {
             NONE => self.oldest = newer,
             older => self.links[older as usize].newer = newer,
         }
-        self.held -= 1;
+        self.used -= 1;
     }
 }

@@ -32,7 +32,7 @@ mod sizes;
 
 use calendar::Calendar;
 pub use object::Ageing;
-use object::{Births, Life};
+use object::{Album, AlbumGenerator};
 use sizes::Sizes;
 pub use sizes::Variant;
 
@@ -41,30 +41,30 @@ use super::random::{Stream, stream};
 /// Accesses in a batch.
 const BATCH_ACCESSES: usize = 4096;
 
-/// What a photo CDN's workload is like. [`CdnConfig::default`] is calibrated, see [`Ageing::PHOTOS`].
+/// Parameters of a photo CDN's workload. [`CdnConfig::default`] is calibrated, see [`Ageing::PHOTOS`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct CdnConfig {
-    /// Accesses.
+    /// Number of accesses.
     pub requests: u64,
-    /// Photos born while they are made. Most photos that are asked for were born before.
+    /// Photos created during the run. Most requested photos are older.
     pub objects: u64,
-    /// How long all that takes, seconds. Ages scale with it: two spans give the same accesses at other times (the last ones
-    /// may come a little later or earlier).
+    /// Duration of the run in seconds. Ages scale with it: two spans give the same accesses at other times (the last ones can shift
+    /// slightly).
     pub span_seconds: u64,
-    /// Zipf's exponent: the volume of an album is in proportion to `(u + zipf_shift)^-zipf_exponent`, where `u` is the share of
-    /// all albums that are more popular.
+    /// Zipf's exponent: the volume of an album is proportional to `(u + zipf_shift)^-zipf_exponent`, where `u` is the share of albums that
+    /// are more popular.
     pub zipf_exponent: f64,
-    /// Mandelbrot's shift, as a share of the albums: flattens the head, so that no single album is asked for all the time.
+    /// Mandelbrot's shift, as a share of the albums: flattens the head, so that no single album dominates.
     pub zipf_shift: f64,
-    /// How requests fall with age.
+    /// Decay of requests with age.
     pub ageing: Ageing,
-    /// Photos of an album, in the mean: they are born together and asked for together, one after the other. At least 1;
-    /// the number is geometric.
+    /// Mean number of photos in an album, which are created together and requested one after the other. At least 1; the number is
+    /// geometric.
     pub album_objects: f64,
-    /// What objects' sizes are drawn from.
+    /// Distribution of object sizes.
     pub variants: Vec<Variant>,
-    /// How much the time from visit to visit swings about its mean over a day: 0 not at all, at most 1. At a half the rate goes
-    /// from two thirds of its mean to twice it. Moves times, and not their order.
+    /// Daily variation of the interval between visits, as a share of its mean: 0 is none, 1 the maximum. At 0.5 the rate varies from two
+    /// thirds of its mean to twice it. Changes times only, not their order.
     pub daily_swing: f64,
 }
 
@@ -85,7 +85,7 @@ impl Default for CdnConfig {
 }
 
 impl CdnConfig {
-    /// The same workload for `requests` requests: the request rate and the decay of photos stay the same.
+    /// The same workload with `requests` requests: the request rate and the decay of photos stay the same.
     #[must_use]
     pub fn lasting(self, requests: u64) -> Self {
         let times = requests as f64 / self.requests as f64;
@@ -107,19 +107,19 @@ pub const ORIGIN_CACHE_BYTES: u64 = 121_000_000;
 /// Size of an Edge cache for [`CdnConfig::default`]: FIFO hits 59 % of the requests.
 pub const EDGE_CACHE_BYTES: u64 = 1_350_000_000;
 
-/// What all that is asked for in [`CdnConfig::default`] takes together (seed 1; others differ by a few percent).
+/// Size of all objects requested in [`CdnConfig::default`] together (seed 1; others differ by a few percent).
 pub const FOOTPRINT_BYTES: u64 = 46_000_000_000;
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 
-/// The accesses, in the order of time.
+/// The accesses, in order of time.
 pub struct Cdn {
     calendar: Calendar,
-    births: Births,
+    generator: AlbumGenerator,
     sizes: Sizes,
     random: Stream,
-    /// The album that is asked for, and which of its photos is next.
-    album: Life,
+    /// The album being requested; `place` is the number of its next photo.
+    album: Album,
     place: u32,
     span_ns: f64,
     swing: f64,
@@ -132,25 +132,30 @@ impl Cdn {
     /// The workload that `config` describes.
     #[must_use]
     pub fn new(config: &CdnConfig, seed: u64) -> Self {
-        Self::while_wanted(config, seed, &mut || true).expect("it is always wanted")
+        Self::cancellable(config, seed, &mut || true).expect("the run is never cancelled")
     }
 
-    /// The same for as long as `is_wanted`, which is asked now and then: the albums of a long past are made first.
+    /// Like [`new`](Self::new); `None` if `keeps_running` returns false. It is called from time to time, because creating the older albums
+    /// can take long.
     #[must_use]
-    pub fn while_wanted(config: &CdnConfig, seed: u64, is_wanted: &mut dyn FnMut() -> bool) -> Option<Self> {
+    pub fn cancellable(
+        config: &CdnConfig,
+        seed: u64,
+        keeps_running: &mut dyn FnMut() -> bool,
+    ) -> Option<Self> {
         let mut random = stream(seed, 0);
-        let mut births = Births::new(config, &mut random);
+        let mut generator = AlbumGenerator::new(config, &mut random);
         let mut calendar = Calendar::new();
-        if !births.before(&mut calendar, &mut random, is_wanted) {
+        if !generator.before(&mut calendar, &mut random, keeps_running) {
             return None;
         }
-        calendar.begin(&mut births, &mut random);
+        calendar.begin(&mut generator, &mut random);
         Some(Self {
             calendar,
-            births,
+            generator,
             sizes: Sizes::new(&config.variants),
             random,
-            album: Life::default(),
+            album: Album::default(),
             place: 0,
             span_ns: config.span_seconds as f64 * 1e9,
             swing: config.daily_swing.clamp(0.0, 1.0),
@@ -163,7 +168,7 @@ impl Cdn {
     #[inline]
     fn next(&mut self) -> Access {
         if self.place == self.album.objects {
-            self.album = self.calendar.next(&mut self.births, &mut self.random);
+            self.album = self.calendar.next(&mut self.generator, &mut self.random);
             self.place = 0;
         }
         let key = self.album.first_object + u64::from(self.place);
@@ -178,7 +183,7 @@ impl Cdn {
         }
     }
 
-    /// The time on the clock: the rate swings about its mean once a day, and is lowest where days begin.
+    /// The time on the clock: the rate varies over each day and is lowest at the start of a day.
     #[inline]
     fn clock(&self, at: f64) -> u64 {
         let turn = std::f64::consts::TAU * self.days;

@@ -1,20 +1,20 @@
-//! What can be wrong with a workload's configuration.
+//! Errors in a workload's configuration.
 
-/// A configuration that describes no workload.
+/// A configuration error.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{what}: {problem}")]
 pub struct ConfigError {
     /// The part of the configuration that is wrong, for example `pool 1: value_bytes`.
     pub what: String,
-    /// What is wrong with it.
+    /// The error.
     pub problem: Problem,
 }
 
-/// What is wrong with a part of a configuration.
+/// An error in a part of a configuration.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// A table's two columns do not belong together.
+    /// A table's two columns have lengths that do not fit together.
     #[error(
         "{range} range values with {weights} weights; there must be as many as weights (single values) or one more (edges of intervals)"
     )]
@@ -24,7 +24,7 @@ pub enum Problem {
         /// Entries in the weight column.
         weights: usize,
     },
-    /// Buckets and weights differ in number.
+    /// The numbers of buckets and weights differ.
     #[error("{buckets} buckets with {weights} weights; the numbers must be equal")]
     Buckets {
         /// Popularity buckets.
@@ -32,10 +32,10 @@ pub enum Problem {
         /// Popularity weights.
         weights: usize,
     },
-    /// A number that must be finite and not negative is neither.
+    /// A number is negative or not finite.
     #[error("{0} is not a finite number that is at least 0")]
     Number(f64),
-    /// Edges of intervals go down.
+    /// Edges of intervals do not ascend.
     #[error("the edges must ascend, but {next} follows {edge}")]
     Descending {
         /// An edge.
@@ -46,13 +46,13 @@ pub enum Problem {
     /// All weights are zero, so nothing can be drawn.
     #[error("all weights are 0, so there is nothing to draw")]
     NoWeight,
-    /// More entries than an index holds.
+    /// More entries than supported.
     #[error("{0} entries; at most 65535 are supported")]
     TooMany(usize),
     /// There are no pools.
     #[error("at least one pool is needed")]
     NoPools,
-    /// A pool that is asked has no keys.
+    /// A pool receives operations but has no keys.
     #[error("the pool gets operations but none of the {keys} keys")]
     NoKeys {
         /// Keys in all pools.
@@ -61,10 +61,10 @@ pub enum Problem {
     /// More keys than are supported.
     #[error("{0} keys; at most 2^56 are supported")]
     TooManyKeys(u64),
-    /// Keys of more bytes than are supported.
+    /// Keys longer than supported.
     #[error("keys of {0} bytes; at most 255 are supported")]
     LongKey(u64),
-    /// Keys of no bytes, where keys are words.
+    /// Keys of 0 bytes in a generator that writes keys as words.
     #[error("keys of 0 bytes; the minimum is 1")]
     EmptyKey,
     /// Chains without lengths for their items.
@@ -73,13 +73,13 @@ pub enum Problem {
     /// The operation mix adds to chains, but no lengths are given.
     #[error("operations add chained items, but the number of items in a chain is not given")]
     NoChains,
-    /// A Zipf exponent below zero or not a number.
+    /// A Zipf exponent that is negative or not a number.
     #[error("{0} is not a Zipf exponent, which must be 0 or more")]
     Zipf(f64),
 }
 
 impl Problem {
-    /// The problem, named by the part of the configuration that has it.
+    /// The error in the part `what` of the configuration.
     pub(crate) fn of(self, what: impl Into<String>) -> ConfigError {
         ConfigError { what: what.into(), problem: self }
     }

@@ -1,13 +1,12 @@
-//! Which interval holds a point, in constant time.
+//! Finds the interval that contains a point, in constant time.
 //!
-//! Sorted interval starts with a guide table over them (Chen and Asau 1974, "On generating random variates from
-//! an empirical distribution"): the point's top bits name a cell, the cell names the first interval that
-//! reaches into it, and a short walk does the rest. Unlike an alias table it keeps order, so an evenly spread
-//! sequence of points stays evenly spread in the result; [`super::population`] relies on that.
+//! Sorted interval starts with a guide table (Chen and Asau 1974, "On generating random variates from an empirical distribution"): the
+//! point's top bits select a cell, the cell gives the first interval that overlaps it, and a short scan finds the interval. Unlike an alias
+//! table it preserves order, so evenly spread points give evenly spread results; [`super::population`] relies on that.
 
 use super::error::Problem;
 
-/// Cells per interval: the expected walk is then well below one step.
+/// Cells per interval: the expected scan is then well below one step.
 const CELLS_PER_INTERVAL: usize = 4;
 const MIN_CELLS: usize = 64;
 
@@ -38,11 +37,11 @@ impl Guide {
         let mut before = 0.0;
         let mut starts = Vec::with_capacity(weights.len());
         for weight in weights {
-            // The cast saturates, so rounding at the very end cannot wrap around.
+            // The cast saturates, so rounding of the last start cannot overflow.
             starts.push((before / total * 2f64.powi(64)) as u64);
             before += weight;
         }
-        // Weights of 0 at the end would start at the last point itself and be found there.
+        // Intervals of weight 0 at the end would start at the last point and be found there.
         let tail = weights.iter().rev().take_while(|weight| **weight == 0.0).count();
         starts.truncate(weights.len() - tail);
         Ok(Self::new(starts, u64::MAX))
@@ -88,7 +87,7 @@ pub(crate) fn checked_sum(weights: &[f64]) -> Result<f64, Problem> {
 
 fn last_at_or_before(starts: &[u64], point: u64) -> u16 {
     let after = starts.partition_point(|start| *start <= point);
-    u16::try_from(after - 1).expect("intervals are numbered by 16 bits, checked on entry")
+    u16::try_from(after - 1).expect("`new` checks that interval numbers fit into 16 bits")
 }
 
 #[cfg(test)]
@@ -98,7 +97,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn finds_what_a_linear_scan_finds(
+        fn guide_finds_the_interval_of_a_linear_scan(
             mut starts in proptest::collection::vec(1..1_000_000u64, 0..300),
             points in proptest::collection::vec(0..=1_000_000u64, 50),
         ) {
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_of_zero_are_never_found() {
+    fn interval_of_weight_zero_is_never_found() {
         let guide = Guide::by_weight(&[0.0, 1.0, 0.0, 3.0, 0.0]).unwrap();
         let found: std::collections::BTreeSet<usize> =
             (0..1000).map(|i| guide.find(i * (u64::MAX / 999))).chain([guide.find(u64::MAX)]).collect();
@@ -121,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_that_cannot_be_drawn_from_are_refused() {
+    fn invalid_weights_are_rejected() {
         assert_eq!(Guide::by_weight(&[0.0, 0.0]).unwrap_err(), Problem::NoWeight);
         assert_eq!(Guide::by_weight(&[1.0, -1.0]).unwrap_err(), Problem::Number(-1.0));
         assert!(matches!(Guide::by_weight(&[f64::NAN]).unwrap_err(), Problem::Number(_)));

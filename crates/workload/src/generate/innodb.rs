@@ -1,14 +1,14 @@
-//! Several MySQL servers on one volume, as a block cache beneath them sees them.
+//! Several MySQL servers on one volume, as seen by a block cache below them.
 //!
-//! Each instance has a region of the volume and fills the first part of it, as files do in the allocation groups of a
-//! filesystem. In it lie tables, skewed in size and, independently, in heat. Transactions look up and change pages by a Zipf
-//! law; pages that are hot together lie together, in extents. Before the volume stands InnoDB's buffer pool, one an
-//! instance, in order of last use: the volume sees what misses it, the dirty pages that leave it, and those that the page
-//! cleaner writes because they have been dirty for longest. A backup reads all tables from end to end beside it.
+//! Each instance has a region of the volume and fills its first part, as files do in the allocation groups of a filesystem. The region
+//! contains tables, skewed in size and, independently, in popularity. Transactions read and change pages by a Zipf law; pages of similar
+//! popularity are adjacent, in extents. An InnoDB buffer pool per instance, in LRU order, filters the accesses: the volume sees its misses,
+//! its evicted dirty pages, and the writes of the page cleaner, which cleans the pages that have been dirty for longest. A backup reads all
+//! tables sequentially beside it.
 //!
-//! Not modelled: redo log, doublewrite buffer, growth, and the pool's own mid-point.
+//! Not modelled: redo log, doublewrite buffer, growth, and the pool's midpoint insertion.
 //!
-//! Everything follows from the configuration and the seed.
+//! The configuration and the seed determine every request.
 
 use std::collections::VecDeque;
 
@@ -20,40 +20,40 @@ use super::buffer_pool::{Access, BufferPool};
 use super::random::{Stream, stream};
 use crate::block::{BlockKind, BlockRequest};
 
-/// The parameters, with those of the workload called `mysql8` as their default.
+/// The parameters. The default is the workload called `mysql8`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct InnodbConfig {
-    /// Servers, each with an equal region of the volume.
+    /// Number of servers, each with an equal region of the volume.
     pub instances: u32,
-    /// The volume.
+    /// Size of the volume.
     pub volume_bytes: u64,
-    /// Share of a region that its tables fill, from its beginning.
+    /// Share of a region filled by tables, from its start.
     pub fill: f64,
-    /// Tables of an instance.
+    /// Tables per instance.
     pub tables: u32,
     /// Bytes of a page.
     pub page_bytes: u32,
-    /// Pages that lie together and are about equally hot.
+    /// Adjacent pages of about equal popularity.
     pub extent_pages: u32,
-    /// Heat of the `k`-th hottest page of a table: `k^-this`.
+    /// Zipf exponent of the pages of a table: the `k`-th most popular has weight `k^-page_skew`.
     pub page_skew: f64,
-    /// Heat of the `k`-th hottest instance: `k^-this`.
+    /// Zipf exponent of the instances' popularity.
     pub instance_skew: f64,
-    /// Heat of an instance's `k`-th hottest table, and size of its `k`-th largest: `k^-this`.
+    /// Zipf exponent of both the popularity and the size of an instance's tables.
     pub table_skew: f64,
-    /// All buffer pools together.
+    /// Size of all buffer pools together.
     pub buffer_pool_bytes: u64,
-    /// Share of the page accesses that change the page.
+    /// Share of page accesses that change the page.
     pub update_share: f64,
-    /// Pages that the backup reads for each operation.
+    /// Pages read by the backup per operation.
     pub backup_pages_per_operation: f64,
-    /// Pages that the backup reads with one request.
+    /// Pages per read request of the backup.
     pub backup_request_pages: u32,
-    /// One in this many operations exchanges the heat of two extents of a table, so that hot data moves. 0 disables it.
+    /// One in this many operations swaps the popularity of two extents of a table, so that the hot data moves. 0 disables it.
     pub operations_per_drift: u32,
-    /// One in this many operations is a page write of the page cleaner.
+    /// One in this many operations is a page write by the page cleaner.
     pub operations_per_flush: u32,
-    /// Operations a second.
+    /// Operations per second.
     pub operations_per_second: u32,
 }
 
@@ -80,38 +80,38 @@ impl Default for InnodbConfig {
     }
 }
 
-/// An endless run of requests.
+/// An endless sequence of requests.
 pub struct Innodb {
     config: InnodbConfig,
     random: Stream,
     instances: Vec<Instance>,
-    /// Heats of the instances, each with those before it.
-    heat: Vec<f64>,
+    /// Cumulative popularity of the instances.
+    cumulative_popularity: Vec<f64>,
     scan: Scan,
-    /// Pages that the backup may read and has not.
+    /// Pages that the backup is due to read.
     scan_due: f64,
     operations: u64,
-    /// Requests of the last operation, not yet handed out.
+    /// Requests of the last operation that are not yet returned.
     pending: VecDeque<BlockRequest>,
 }
 
 struct Instance {
     first_page: u64,
     tables: Vec<Table>,
-    /// Heats of the tables, each with those before it.
-    heat: Vec<f64>,
+    /// Cumulative popularity of the tables.
+    cumulative_popularity: Vec<f64>,
     pool: BufferPool,
 }
 
 struct Table {
-    /// Within the instance.
+    /// Relative to the instance.
     first_page: u32,
     ranks: Zipf<f64>,
-    /// Where the extents lie, the hottest first.
+    /// Positions of the extents, the most popular first.
     extents: Vec<u32>,
 }
 
-/// Where the backup is.
+/// Position of the backup.
 #[derive(Default)]
 struct Scan {
     instance: usize,
@@ -119,78 +119,78 @@ struct Scan {
 }
 
 impl Innodb {
-    /// The workload of this seed.
+    /// The workload for this seed.
     ///
     /// # Panics
-    /// If a table would have no extent, or if a share is not between 0 and 1.
+    /// If a table would have no extent, or a share is not between 0 and 1.
     #[must_use]
     pub fn new(config: InnodbConfig, seed: u64) -> Self {
         let mut random = stream(seed, 0);
-        let mut heat = running_sums(config.instances, config.instance_skew);
-        shuffle_steps(&mut heat, &mut random);
+        let mut cumulative_popularity = running_sums(config.instances, config.instance_skew);
+        shuffle_steps(&mut cumulative_popularity, &mut random);
         let instances =
             (0..config.instances).map(|number| Instance::new(&config, number, &mut random)).collect();
         let (scan, pending) = (Scan::default(), VecDeque::new());
-        Self { config, random, instances, heat, scan, scan_due: 0.0, operations: 0, pending }
+        Self { config, random, instances, cumulative_popularity, scan, scan_due: 0.0, operations: 0, pending }
     }
 
-    /// Operations so far.
+    /// Number of operations so far.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.operations
     }
 
-    /// The busiest and the idlest instance change places in heat.
-    pub fn turn(&mut self) {
-        let mut steps = steps(&self.heat);
+    /// Swaps the popularity of the most and the least popular instance.
+    pub fn swap_extremes(&mut self) {
+        let mut steps = steps(&self.cumulative_popularity);
         let by_heat = |&a: &usize, &b: &usize| steps[a].total_cmp(&steps[b]);
         let busiest = (0..steps.len()).max_by(by_heat).expect("there are instances");
         let idlest = (0..steps.len()).min_by(by_heat).expect("there are instances");
         steps.swap(busiest, idlest);
-        put_steps(&mut self.heat, &steps);
+        set_steps(&mut self.cumulative_popularity, &steps);
     }
 
     fn operate(&mut self) {
         self.operations += 1;
         if self.operations.is_multiple_of(self.config.operations_per_flush.into()) {
-            self.clean_a_page();
+            self.clean_page();
         }
         if self.config.operations_per_drift > 0
             && self.operations.is_multiple_of(self.config.operations_per_drift.into())
         {
-            self.drift();
+            self.swap_extents();
         }
         self.scan_due += self.config.backup_pages_per_operation;
         if self.scan_due >= f64::from(self.config.backup_request_pages) {
             self.scan_due -= f64::from(self.config.backup_request_pages);
             self.scan();
         } else {
-            self.use_a_page();
+            self.access_page();
         }
     }
 
-    fn use_a_page(&mut self) {
-        let number = draw(&self.heat, &mut self.random);
+    fn access_page(&mut self) {
+        let number = draw(&self.cumulative_popularity, &mut self.random);
         let instance = &mut self.instances[number];
-        let table = &instance.tables[draw(&instance.heat, &mut self.random)];
+        let table = &instance.tables[draw(&instance.cumulative_popularity, &mut self.random)];
         let page = table.page(&mut self.random, self.config.extent_pages);
         let update = self.random.random_bool(self.config.update_share);
         match instance.pool.access(page, update) {
             Access::Hit => {}
             Access::Miss { dirty_victim } => {
                 if let Some(victim) = dirty_victim {
-                    self.ask(BlockKind::Write, number, victim, 1);
+                    self.push_request(BlockKind::Write, number, victim, 1);
                 }
-                self.ask(BlockKind::Read, number, page, 1);
+                self.push_request(BlockKind::Read, number, page, 1);
             }
         }
     }
 
-    /// The page cleaner writes a page of an instance drawn by heat: an instance with more changes cleans more.
-    fn clean_a_page(&mut self) {
-        let number = draw(&self.heat, &mut self.random);
+    /// Writes a page of an instance drawn by popularity: an instance with more changes cleans more pages.
+    fn clean_page(&mut self) {
+        let number = draw(&self.cumulative_popularity, &mut self.random);
         if let Some(page) = self.instances[number].pool.clean_oldest() {
-            self.ask(BlockKind::Write, number, page, 1);
+            self.push_request(BlockKind::Write, number, page, 1);
         }
     }
 
@@ -198,15 +198,15 @@ impl Innodb {
         let Scan { instance, page } = self.scan;
         let rest = self.instances[instance].pool.pages() - page;
         let pages = self.config.backup_request_pages.min(rest);
-        self.ask(BlockKind::Read, instance, page, pages);
+        self.push_request(BlockKind::Read, instance, page, pages);
         self.scan.page += pages;
         if pages == rest {
             self.scan = Scan { instance: (instance + 1) % self.instances.len(), page: 0 };
         }
     }
 
-    /// Two extents of a table, each drawn by its size, change places in heat.
-    fn drift(&mut self) {
+    /// Swaps the popularity of two extents of a table, each drawn uniformly.
+    fn swap_extents(&mut self) {
         let instance = self.random.random_range(0..self.instances.len());
         let tables = &mut self.instances[instance].tables;
         let extents: usize = tables.iter().map(|table| table.extents.len()).sum();
@@ -221,7 +221,7 @@ impl Innodb {
         }
     }
 
-    fn ask(&mut self, kind: BlockKind, instance: usize, page: u32, pages: u32) {
+    fn push_request(&mut self, kind: BlockKind, instance: usize, page: u32, pages: u32) {
         let page_bytes = u64::from(self.config.page_bytes);
         let first_byte = (self.instances[instance].first_page + u64::from(page)) * page_bytes;
         let bytes = u64::from(pages) * page_bytes;
@@ -254,14 +254,14 @@ impl Instance {
             tables.push(Table::new(config, from, to, random));
             from = to;
         }
-        let mut heat = running_sums(config.tables, config.table_skew);
-        shuffle_steps(&mut heat, random);
+        let mut cumulative_popularity = running_sums(config.tables, config.table_skew);
+        shuffle_steps(&mut cumulative_popularity, random);
         let frames = config.buffer_pool_bytes / u64::from(config.instances) / u64::from(config.page_bytes);
         let pages = from * config.extent_pages;
         Self {
             first_page: u64::from(number) * region_pages,
             tables,
-            heat,
+            cumulative_popularity,
             pool: BufferPool::new(pages, frames as u32),
         }
     }
@@ -284,7 +284,7 @@ impl Table {
     }
 }
 
-/// `1^-skew, 2^-skew …`, each with those before it, the last being 1.
+/// The cumulative sums of `1^-skew, 2^-skew …`, scaled so that the last is 1.
 fn running_sums(count: u32, skew: f64) -> Vec<f64> {
     let mut sum = 0.0;
     let sums: Vec<f64> = (1..=count)
@@ -296,18 +296,18 @@ fn running_sums(count: u32, skew: f64) -> Vec<f64> {
     sums.iter().map(|running| running / sum).collect()
 }
 
-/// The same steps in another order.
+/// Shuffles the steps between the cumulative sums.
 fn shuffle_steps(sums: &mut [f64], random: &mut Stream) {
     let mut steps = steps(sums);
     steps.shuffle(random);
-    put_steps(sums, &steps);
+    set_steps(sums, &steps);
 }
 
 fn steps(sums: &[f64]) -> Vec<f64> {
     sums.iter().scan(0.0, |before, &sum| Some(sum - std::mem::replace(before, sum))).collect()
 }
 
-fn put_steps(sums: &mut [f64], steps: &[f64]) {
+fn set_steps(sums: &mut [f64], steps: &[f64]) {
     let mut running = 0.0;
     for (sum, step) in sums.iter_mut().zip(steps) {
         running += step;
@@ -315,7 +315,7 @@ fn put_steps(sums: &mut [f64], steps: &[f64]) {
     }
 }
 
-/// An index by the running sums of its weights.
+/// Draws an index by the cumulative sums of its weights.
 fn draw(sums: &[f64], random: &mut impl Rng) -> usize {
     let point: f64 = random.random();
     sums.iter().position(|&sum| point < sum).unwrap_or(sums.len() - 1)
@@ -330,14 +330,14 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_is_one_workload() {
+    fn same_seed_gives_the_same_requests() {
         let of = |seed| Innodb::new(small(), seed).take(5000).collect::<Vec<_>>();
         assert_eq!(of(3), of(3));
         assert_ne!(of(3), of(4));
     }
 
     #[test]
-    fn requests_are_whole_pages_in_the_filled_part_of_the_regions() {
+    fn requests_are_whole_pages_in_the_filled_parts() {
         let config = small();
         let region = config.volume_bytes / u64::from(config.instances);
         for request in Innodb::new(config, 1).take(50_000) {
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_turn_the_busiest_is_the_idlest() {
+    fn swap_makes_the_most_popular_instance_the_least_popular() {
         let config = InnodbConfig { backup_pages_per_operation: 0.0, ..small() };
         let region_bytes = config.volume_bytes / u64::from(config.instances);
         let mut innodb = Innodb::new(config, 1);
@@ -365,43 +365,40 @@ mod tests {
             (at(true), at(false))
         };
         let (busiest, idlest) = counted(&mut innodb);
-        innodb.turn();
+        innodb.swap_extremes();
         counted(&mut innodb);
         assert_eq!(counted(&mut innodb), (idlest, busiest));
     }
 
     #[test]
-    fn the_buffer_pool_swallows_the_hottest() {
+    fn buffer_pool_absorbs_the_most_popular_pages() {
         let requests_of = |buffer_pool_bytes| {
             let mut innodb = Innodb::new(InnodbConfig { buffer_pool_bytes, ..small() }, 1);
             innodb.nth(20_000);
             innodb.operations()
         };
-        assert!(
-            requests_of(16 << 20) > requests_of(1 << 20) * 3 / 2,
-            "fewer of the operations reach the disk"
-        );
+        assert!(requests_of(16 << 20) > requests_of(1 << 20) * 3 / 2, "fewer operations reach the disk");
     }
 
     #[test]
-    fn the_backup_reads_everything_in_order() {
+    fn backup_reads_all_pages_in_order() {
         let backup = Innodb::new(small(), 1).filter(|request| request.bytes > 16384).take(1000);
         let reads: Vec<u64> = backup.map(|request| request.first_byte).collect();
         let in_order = reads.windows(2).filter(|pair| pair[1] == pair[0] + 16 * 16384).count();
         assert!(
             in_order > 970,
-            "{in_order} of 999 begin where the one before ended; the rest begin a region"
+            "{in_order} of 999 start where the previous one ended; the rest start a region"
         );
     }
 
     #[test]
-    fn hot_pages_are_asked_for_far_more_often_than_the_average() {
+    fn popular_pages_are_requested_far_more_often_than_the_average() {
         let config = InnodbConfig { buffer_pool_bytes: 0, backup_pages_per_operation: 0.0, ..small() };
-        let mut asked = std::collections::HashMap::<u64, u32>::new();
+        let mut requested = std::collections::HashMap::<u64, u32>::new();
         for request in Innodb::new(config, 1).take(100_000) {
-            *asked.entry(request.first_byte).or_default() += 1;
+            *requested.entry(request.first_byte).or_default() += 1;
         }
-        let mut counts: Vec<u32> = asked.into_values().collect();
+        let mut counts: Vec<u32> = requested.into_values().collect();
         counts.sort_unstable_by(|a, b| b.cmp(a));
         let hot: u32 = counts[..counts.len() / 10].iter().sum();
         assert!(hot > 60_000, "the hottest tenth of the pages gets {hot} of 100,000");

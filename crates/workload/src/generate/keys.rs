@@ -1,6 +1,6 @@
-//! The spelling of keys.
+//! Converts key indexes to key bytes.
 //!
-//! A key's bytes are computed from its index and never stored. There are two spellings, one for each of CacheBench's generators: `Raw`
+//! A key's bytes are computed from its index and never stored. There are two formats, one for each of CacheBench's generators: `Raw`
 //! writes the index itself, so no two keys are equal; `Letters` writes pseudo-random words, and there are fewer short words than
 //! indexes.
 use super::error::Problem;
@@ -9,19 +9,19 @@ use super::population::{KEY_LENGTH_STRIDE, point};
 use super::random::scramble;
 use super::sizes::Sizes;
 
-/// Longest key, bytes.
+/// Longest key in bytes.
 pub const MAX_KEY_BYTES: usize = 255;
 
-/// Most keys a generator can have.
+/// Largest number of keys of a generator.
 pub const MAX_KEYS: u64 = 1 << 56;
 
-/// Ids of keys outside of the population have this bit.
+/// Set in the ids of keys outside the population.
 pub(crate) const LONE: u64 = 1 << 63;
 
-/// Of a lone id, the bits that a worker counts in. Those above, but for [`LONE`], are the worker's number.
+/// Bits of a lone id in which a worker counts. The bits above, except [`LONE`], are the worker's number.
 pub(super) const LONE_BITS: u32 = 48;
 
-/// A key in the making: the bytes and how many of them count.
+/// A buffer for a key, and the key's length.
 pub(crate) struct KeyBuffer {
     bytes: [u8; MAX_KEY_BYTES],
     len: usize,
@@ -38,20 +38,20 @@ impl KeyBuffer {
     }
 }
 
-/// Spells the keys of one pool.
-pub(crate) trait Spelling: Send + Sync + 'static {
-    /// Keys of the pool that differ.
+/// Writes the keys of one pool.
+pub(crate) trait KeyFormat: Send + Sync + 'static {
+    /// Number of different keys in the pool.
     fn keys(&self) -> u64;
 
-    /// Writes key number `index` of the pool and answers its id.
-    fn spell(&self, index: u64, into: &mut KeyBuffer) -> u64;
+    /// Writes key number `index` of the pool and returns its id.
+    fn write_key(&self, index: u64, into: &mut KeyBuffer) -> u64;
 
-    /// Writes the key with the lone `id`, which nothing else ever asks for.
-    fn spell_lone(&self, id: u64, into: &mut KeyBuffer);
+    /// Writes the key of the lone `id`, which no other request uses.
+    fn write_lone_key(&self, id: u64, into: &mut KeyBuffer);
 }
 
-/// The spelling of CacheBench's `online` generator: eight bytes of the index, then `a` up to the key's length,
-/// which is at least 8. Not printable; cheap for any number of keys.
+/// The keys of CacheBench's `online` generator: eight bytes of the index, then `a` up to the key's length, which is at least 8. Not
+/// printable; constant cost for any number of keys.
 pub(crate) struct Raw {
     first_key: u64,
     keys: u64,
@@ -68,46 +68,44 @@ impl Raw {
 
     #[inline]
     fn write(&self, id: u64, into: &mut KeyBuffer) {
-        // Everything behind the index is `a` since the buffer was made.
+        // The bytes after the index have been `a` since the buffer was created.
         into.bytes[..INDEX_BYTES].copy_from_slice(&id.to_le_bytes());
         into.len = (self.lengths.at(point(id, KEY_LENGTH_STRIDE)) as usize).clamp(INDEX_BYTES, MAX_KEY_BYTES);
     }
 }
 
-impl Spelling for Raw {
+impl KeyFormat for Raw {
     fn keys(&self) -> u64 {
         self.keys
     }
 
     #[inline]
-    fn spell(&self, index: u64, into: &mut KeyBuffer) -> u64 {
+    fn write_key(&self, index: u64, into: &mut KeyBuffer) -> u64 {
         let id = self.first_key + index;
         self.write(id, into);
         id
     }
 
-    fn spell_lone(&self, id: u64, into: &mut KeyBuffer) {
+    fn write_lone_key(&self, id: u64, into: &mut KeyBuffer) {
         debug_assert!(id & LONE != 0);
         self.write(id, into);
     }
 }
 
-/// The spelling of CacheBench's `workload` generator: lower-case words.
+/// The keys of CacheBench's `workload` generator: lower-case words.
 ///
-/// CacheBench draws every letter at random and then removes equal keys, so of a million keys, 43,000 of them of
-/// one letter, 26 of one letter remain. Here every length has as many keys as would be expected to remain,
-/// which makes the pool smaller in the same way without drawing or sorting anything. Inside a length, a key is
-/// its number in base 26 (or, from 16 letters on, its index in letters `a` to `p`), so no two are equal; what
-/// is left of a long key is filled with letters picked by its index.
+/// CacheBench draws every letter at random and then removes duplicates: of 43,000 one-letter keys among a million, 26
+/// keys remain. Here each length has the number of keys expected to remain, so the pool is equally smaller without drawing or sorting. A
+/// key is its number within its length in base 26 (from 16 letters on, its index in letters `a` to `p`), so all keys differ; a long key is
+/// filled up with letters that depend on its index.
 pub(crate) struct Letters {
     keys: u64,
-    /// Multiplier that is coprime to `keys`: index times it, modulo `keys`, visits every key once and mixes the
-    /// lengths.
+    /// Multiplier coprime to `keys`: `index * stride % keys` visits every key once and mixes the lengths.
     stride: u64,
-    /// By position in that order: which length a key has.
+    /// Maps a position in that order to a length.
     guide: Guide,
     classes: Box<[Class]>,
-    /// Ids of long keys continue after those of the earlier pools.
+    /// First id of this pool's long keys, which continue after those of earlier pools.
     first_long_id: u64,
     padding: Box<[u8; PADDING_BYTES]>,
 }
@@ -116,43 +114,41 @@ pub(crate) struct Letters {
 #[derive(Debug, Clone, Copy)]
 struct Class {
     length: usize,
-    /// Position of the first.
+    /// Position of the first key.
     start: u64,
-    /// Words of that length that exist, where they could run out; 0 for long keys.
+    /// Number of existing words of that length, if they could be exhausted; 0 for long keys.
     words: u64,
-    /// Number of the first word; pools begin where the pool before ended, and share words only when they run
-    /// out.
+    /// Number of the first word. A pool starts where the previous one ended, and pools share words only if there are too few.
     first_word: u64,
-    /// Ids of the words begin here.
+    /// First id of the words.
     first_id: u64,
 }
 
-/// From this length on an index fits a key whole, two letters a byte.
+/// From this length on, an index fits into a key at two letters per byte.
 const LONG: usize = 16;
 const LETTERS: u64 = 26;
-/// Words of 12 to 15 letters all count as 26^12, which is more than there may be keys; so their ids fit below
-/// the long keys' ones.
+/// Words of 12 to 15 letters all count as 26^12, which is above [`MAX_KEYS`]; so their ids fit below those of long keys.
 const COUNTED_LETTERS: usize = 12;
-/// Ids of keys of [`LONG`] letters and more; those of shorter ones, numbered through by length, stay below.
+/// Ids of keys of [`LONG`] letters and more; ids of shorter ones, numbered by length, are below.
 const FIRST_LONG_ID: u64 = 1 << 62;
 const PADDING_BYTES: usize = 512;
 
 impl Letters {
-    /// The spellings of several pools, each with its number of keys and their lengths.
+    /// The keys of several pools, each with its number of keys and their lengths.
     pub(crate) fn pools(pools: &[(u64, Sizes)]) -> Result<Vec<Self>, Problem> {
         let mut used_words = [0u64; LONG];
         let mut first_long_id = FIRST_LONG_ID;
-        let mut spellings = Vec::with_capacity(pools.len());
+        let mut formats = Vec::with_capacity(pools.len());
         for (drawn_keys, lengths) in pools {
             checked_length(lengths)?;
             if lengths.at(0) == 0 {
                 return Err(Problem::EmptyKey);
             }
-            let spelling = Self::new(*drawn_keys, lengths, &mut used_words, first_long_id);
-            first_long_id += spelling.keys;
-            spellings.push(spelling);
+            let format = Self::new(*drawn_keys, lengths, &mut used_words, first_long_id);
+            first_long_id += format.keys;
+            formats.push(format);
         }
-        Ok(spellings)
+        Ok(formats)
     }
 
     fn new(drawn_keys: u64, lengths: &Sizes, used_words: &mut [u64; LONG], first_long_id: u64) -> Self {
@@ -180,11 +176,11 @@ impl Letters {
         }
     }
 
-    /// Fills `into` from [`LONG`] to `length` with letters picked by `id`.
+    /// Fills `into` from [`LONG`] to `length` with letters selected by `id`.
     #[inline]
     fn pad(&self, id: u64, length: usize, into: &mut KeyBuffer) {
         let at = (scramble(id) % (PADDING_BYTES - MAX_KEY_BYTES) as u64) as usize;
-        // A copy of known length is a few instructions, one of unknown length a call; most keys are short.
+        // A copy of constant length compiles to a few instructions instead of a call; most keys are short.
         const USUAL_BYTES: usize = 64;
         into.bytes[LONG..LONG + USUAL_BYTES].copy_from_slice(&self.padding[at..at + USUAL_BYTES]);
         if length > LONG + USUAL_BYTES {
@@ -195,13 +191,13 @@ impl Letters {
     }
 }
 
-impl Spelling for Letters {
+impl KeyFormat for Letters {
     fn keys(&self) -> u64 {
         self.keys
     }
 
     #[inline]
-    fn spell(&self, index: u64, into: &mut KeyBuffer) -> u64 {
+    fn write_key(&self, index: u64, into: &mut KeyBuffer) -> u64 {
         let position = multiply_modulo(index, self.stride, self.keys);
         let class = &self.classes[self.guide.find(position)];
         if class.length >= LONG {
@@ -217,8 +213,8 @@ impl Spelling for Letters {
         class.first_id + word
     }
 
-    fn spell_lone(&self, id: u64, into: &mut KeyBuffer) {
-        // By the same stride as other keys: neighbours are of one length, and ids come one after another.
+    fn write_lone_key(&self, id: u64, into: &mut KeyBuffer) {
+        // The same stride as for other keys: consecutive ids have equal lengths.
         let position = multiply_modulo(id % self.keys, self.stride, self.keys);
         let length = self.classes[self.guide.find(position)].length.max(SHORTEST_LONE);
         if length < LONG {
@@ -232,13 +228,13 @@ impl Spelling for Letters {
     }
 }
 
-/// In fewer letters, lone keys would run out.
+/// With fewer letters there would be too few lone keys.
 const SHORTEST_LONE: usize = 8;
-/// Most of a lone key's letters. The first is one of the capitals among them, which no other key begins with.
+/// Letters of lone keys. The first letter is always a capital, with which no other key begins.
 const LONE_LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// The lone `id` in a word of 8 to 15 letters. Of 8 letters there are 26 × 64^7 words: with a worker's number in the last
-/// places, each of the 32,768 that there can be has 3 billion of them before one comes again.
+/// Writes the lone `id` as a word of 8 to 15 letters. There are 26 × 64^7 words of 8 letters: with the worker's number in the last places,
+/// each of up to 32,768 workers has 3 billion before one repeats.
 fn write_lone(id: u64, into: &mut [u8]) {
     let (worker, count) = ((id & !LONE) >> LONE_BITS, id & ((1 << LONE_BITS) - 1));
     let mut number = count << (63 - LONE_BITS) | worker;
@@ -254,8 +250,7 @@ fn checked_length(lengths: &Sizes) -> Result<(), Problem> {
     if lengths.largest() > MAX_KEY_BYTES as u64 { Err(Problem::LongKey(lengths.largest())) } else { Ok(()) }
 }
 
-/// Different keys expected among `drawn` random ones, by length: of `n` draws from `w` words `w (1 - (1 -
-/// 1/w)^n)` remain.
+/// Expected number of different keys among `drawn` random ones, by length: of `n` draws from `w` words, `w (1 - (1 - 1/w)^n)` differ.
 fn remaining_keys(drawn: u64, lengths: &[(u64, f64)]) -> Vec<(usize, u64)> {
     let mut remaining: Vec<(usize, u64)> = Vec::with_capacity(lengths.len());
     let (mut expected, mut given) = (0.0, 0);
@@ -268,8 +263,7 @@ fn remaining_keys(drawn: u64, lengths: &[(u64, f64)]) -> Vec<(usize, u64)> {
         } else {
             (w * -f64::exp_m1(n * f64::ln_1p(-1.0 / w)), words_of(length))
         };
-        // The sum is rounded, not each part, so that a hundred lengths cannot add up to more keys than were
-        // drawn.
+        // The sum is rounded, not each term, so that the total never exceeds the number drawn.
         expected += different;
         let keys = ((expected.round() as u64).min(drawn) - given).min(most);
         given += keys;
@@ -287,13 +281,13 @@ fn words_of(length: usize) -> u64 {
     LETTERS.pow(length.min(COUNTED_LETTERS) as u32)
 }
 
-/// Words of all lengths are numbered through, the short ones first.
+/// Words of all lengths are numbered consecutively, the short ones first.
 fn first_word_id(length: usize) -> u64 {
     const { assert!((LONG - COUNTED_LETTERS + 1) as u64 * LETTERS.pow(COUNTED_LETTERS as u32) < FIRST_LONG_ID) };
     (1..length).map(words_of).sum()
 }
 
-/// Writes `word` in base 26 to the end of `into`; leading positions are filled with `a`.
+/// Writes `word` in base 26 right-aligned into `into`, padded with `a`.
 fn write_word(mut word: u64, into: &mut [u8]) {
     for letter in into.iter_mut().rev() {
         *letter = b'a' + (word % LETTERS) as u8;
@@ -301,10 +295,10 @@ fn write_word(mut word: u64, into: &mut [u8]) {
     }
 }
 
-/// The eight nibbles of `value` as letters from `first` on, the highest first.
+/// The eight nibbles of `value` as letters starting at `first`, the highest nibble first.
 #[inline]
 fn nibbles(value: u32, first: u8) -> [u8; 8] {
-    // Each step halves the groups and moves the upper half of each away: 8 nibbles end in 8 bytes.
+    // Each step halves the groups and separates the halves: 8 nibbles end in 8 bytes.
     let mut spread = u64::from(value);
     spread = (spread | (spread << 16)) & 0x0000_ffff_0000_ffff;
     spread = (spread | (spread << 8)) & 0x00ff_00ff_00ff_00ff;
@@ -312,10 +306,10 @@ fn nibbles(value: u32, first: u8) -> [u8; 8] {
     (spread + u64::from(first) * 0x0101_0101_0101_0101).to_be_bytes()
 }
 
-/// A multiplier near the golden section of `modulus` that shares no divisor with it.
+/// A multiplier near the golden section of `modulus` and coprime to it.
 fn coprime_stride(modulus: u64) -> u64 {
     let golden = (modulus as f64 * 0.618_033_988_749_894_9) as u64;
-    (golden.max(1)..).find(|stride| gcd(*stride, modulus) == 1).expect("the numbers above hold a prime")
+    (golden.max(1)..).find(|stride| gcd(*stride, modulus) == 1).expect("there is a prime above every number")
 }
 
 fn gcd(a: u64, b: u64) -> u64 {
@@ -337,9 +331,9 @@ mod tests {
     use super::*;
     use crate::generate::Table;
 
-    fn spelt(spelling: &impl Spelling, index: u64) -> (u64, String) {
+    fn written(format: &impl KeyFormat, index: u64) -> (u64, String) {
         let mut buffer = KeyBuffer::new();
-        let id = spelling.spell(index, &mut buffer);
+        let id = format.write_key(index, &mut buffer);
         (id, String::from_utf8(buffer.key().to_vec()).unwrap())
     }
 
@@ -348,24 +342,24 @@ mod tests {
     }
 
     #[test]
-    fn raw_keys_are_the_index_and_a_padding() {
+    fn raw_key_is_the_index_and_padding() {
         let raw = Raw::new(0x100, 1000, Table::constant(11).sizes().unwrap()).unwrap();
-        assert_eq!(spelt(&raw, 0x22), (0x122, "\x22\x01\0\0\0\0\0\0aaa".to_owned()));
+        assert_eq!(written(&raw, 0x22), (0x122, "\x22\x01\0\0\0\0\0\0aaa".to_owned()));
         let short = Raw::new(0, 1000, Table::constant(3).sizes().unwrap()).unwrap();
-        assert_eq!(spelt(&short, 0x41).1.len(), 8, "the index takes eight bytes");
+        assert_eq!(written(&short, 0x41).1.len(), 8, "the index takes eight bytes");
     }
 
     #[test]
-    fn keys_of_a_letter_are_the_alphabet() {
+    fn one_letter_keys_are_the_alphabet() {
         let alphabet = letters(1000, &Table::constant(1));
         assert_eq!(alphabet.keys(), 26);
-        let mut words: Vec<String> = (0..26).map(|index| spelt(&alphabet, index).1).collect();
+        let mut words: Vec<String> = (0..26).map(|index| written(&alphabet, index).1).collect();
         words.sort();
         assert_eq!(words.concat(), "abcdefghijklmnopqrstuvwxyz");
     }
 
     #[test]
-    fn words_count_in_base_26() {
+    fn words_are_numbers_in_base_26() {
         let mut word = [0; 3];
         write_word(26 * 26 + 2 * 26 + 25, &mut word);
         assert_eq!(&word, b"bcz");
@@ -373,32 +367,32 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_different_lengths_never_meet() {
+    fn ids_of_different_lengths_differ() {
         let mut ends = (1..LONG).map(|length| first_word_id(length) + words_of(length));
         assert!(ends.clone().zip(2..LONG).all(|(end, next)| end == first_word_id(next)));
         assert!(ends.next_back().unwrap() < FIRST_LONG_ID && FIRST_LONG_ID + MAX_KEYS < LONE);
     }
 
     #[test]
-    fn every_key_of_the_longest_length_fits() {
+    fn longest_keys_all_differ() {
         let longest = letters(500, &Table::constant(255));
-        assert!((0..500).all(|index| spelt(&longest, index).1.len() == 255));
+        assert!((0..500).all(|index| written(&longest, index).1.len() == 255));
         assert!(checked_length(&Table::constant(256).sizes().unwrap()).is_err());
         let empty = Letters::pools(&[(9, Table::uniform(0, 5).sizes().unwrap())]);
         assert_eq!(empty.err(), Some(Problem::EmptyKey));
     }
 
     fn lone(letters: &Letters, count: u64, worker: u64) -> String {
-        // As a source masks them.
+        // Masked as in a source.
         let id = (worker << LONE_BITS | count) ^ (scramble(7) | LONE);
         let mut buffer = KeyBuffer::new();
-        letters.spell_lone(id, &mut buffer);
+        letters.write_lone_key(id, &mut buffer);
         String::from_utf8(buffer.key().to_vec()).unwrap()
     }
 
-    /// They had 16 letters at least, and where lengths were mixed, the first billions had the same.
+    /// Lone keys once had at least 16 letters, and among mixed lengths the first billions had equal ones.
     #[test]
-    fn lone_keys_had_other_lengths_than_the_rest() {
+    fn lone_keys_have_the_lengths_of_other_keys() {
         let mixed = letters(1000, &Table { range: vec![9.0, 12.0, 20.0], weights: vec![1.0, 1.0, 2.0] });
         let mut by_length = std::collections::BTreeMap::new();
         (0..1000).for_each(|count| *by_length.entry(lone(&mixed, count, 3).len()).or_insert(0) += 1);
@@ -410,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn lone_keys_of_every_length_differ_from_each_other_and_from_the_rest() {
+    fn lone_keys_of_every_length_are_unique() {
         for length in [8, 9, 10, 11, 15, 16, 40] {
             let some = letters(100, &Table::constant(length));
             let keys = (0..4).flat_map(|worker| (0..5000).map(move |count| (count, worker)));
@@ -424,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn strides_visit_every_position() {
+    fn stride_visits_every_position_once() {
         for modulus in [1, 2, 3, 10, 26, 4096, 897_355] {
             let stride = coprime_stride(modulus);
             let mut seen = vec![false; modulus as usize];

@@ -1,11 +1,11 @@
 //! `LinkBench`: a social graph in one MySQL server, as seen by a block cache below the server.
 //!
 //! Armstrong, Ponnekanti, Borthakur, Callaghan: "`LinkBench`: a Database Benchmark Based on the Facebook Social Graph", SIGMOD 2013.
-//! Nodes, links (a table and an index that covers the queries) and link counts are all stored in the order of ids. The mix of operations
-//! and the exponents of Zipf's law are the benchmark's own (`FBWorkload.properties`). Ids are scattered, so hot entries are not adjacent.
-//! InnoDB's buffer pool lies above the volume.
+//! Nodes, links (a table and an index that covers the queries) and link counts are all stored in order of ids. The mix of operations and
+//! the exponents of Zipf's law are those of the benchmark (`FBWorkload.properties`). Ids are scattered, so hot entries are not adjacent. An
+//! InnoDB buffer pool filters the accesses to the volume.
 //!
-//! Assumptions: the tables' shares of the volume; a node's links lie in one page of either index; upper index pages are in memory. Not
+//! Assumptions: the tables' shares of the volume; a node's links fit into one page of each index; upper index pages are in memory. Not
 //! modelled: redo log, doublewrite buffer, change buffer.
 
 use std::collections::VecDeque;
@@ -20,21 +20,21 @@ use crate::block::{BlockKind, BlockRequest};
 /// The parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LinkBenchConfig {
-    /// The volume, which the tables fill.
+    /// Size of the volume, which the tables fill.
     pub volume_bytes: u64,
-    /// Nodes that are there at the beginning: the benchmark has a million a gigabyte.
+    /// Initial nodes: the benchmark has a million per gigabyte.
     pub nodes: u64,
     /// Bytes of a page.
     pub page_bytes: u32,
-    /// The buffer pool.
+    /// Size of the buffer pool.
     pub buffer_pool_bytes: u64,
-    /// One in this many operations is a page write of the page cleaner.
+    /// One in this many operations is a page write by the page cleaner.
     pub operations_per_flush: u32,
-    /// Operations a second.
+    /// Operations per second.
     pub operations_per_second: u32,
 }
 
-/// Volume and pool are those of the workload `mysql8` ([`InnodbConfig`](super::innodb::InnodbConfig)).
+/// The volume and buffer pool of the workload `mysql8` ([`InnodbConfig`](super::innodb::InnodbConfig)).
 impl Default for LinkBenchConfig {
     fn default() -> Self {
         Self {
@@ -48,8 +48,7 @@ impl Default for LinkBenchConfig {
     }
 }
 
-/// The tables' shares of the volume, in the order in which they lie: nodes, room for new ones, links, the links' index,
-/// counts.
+/// The tables' shares of the volume, in their order on it: nodes, space for new nodes, links, the links' index, counts.
 const SHARES: [f64; 5] = [0.27, 0.03, 0.33, 0.33, 0.04];
 const NODES: usize = 0;
 const NEW_NODES: usize = 1;
@@ -57,7 +56,7 @@ const LINKS: usize = 2;
 const LINK_INDEX: usize = 3;
 const COUNTS: usize = 4;
 
-/// What clients ask, and how many of ten million operations ask it.
+/// The operations, with their frequencies per ten million.
 const MIX: [(Operation, u32); 10] = [
     (Operation::AddLink, 898_866),
     (Operation::DeleteLink, 299_077),
@@ -85,33 +84,33 @@ enum Operation {
     DeleteNode,
 }
 
-/// An endless run of requests.
+/// An endless sequence of requests.
 pub struct LinkBench {
     config: LinkBenchConfig,
     random: Stream,
-    /// Of each table, its first page; at last, the end.
+    /// First page of each table, then the end of the volume.
     first_pages: [u32; 6],
-    read_links: Heat,
-    write_links: Heat,
-    read_nodes: Heat,
-    update_nodes: Heat,
+    read_links: Popularity,
+    write_links: Popularity,
+    read_nodes: Popularity,
+    update_nodes: Popularity,
     pool: BufferPool,
     added_nodes: u64,
     operations: u64,
-    /// Requests of the last operation, not yet handed out.
+    /// Requests of the last operation that are not yet returned.
     pending: VecDeque<BlockRequest>,
 }
 
-/// How often which id is asked for.
-struct Heat {
+/// Popularity of ids.
+struct Popularity {
     ranks: Zipf<f64>,
     nodes: u64,
-    /// Rank `r` belongs to the id `first + r * step`, all round.
+    /// Rank `r` is the id `first + r * step`, modulo the number of nodes.
     first: u64,
     step: u64,
 }
 
-impl Heat {
+impl Popularity {
     fn new(nodes: u64, exponent: f64, random: &mut Stream) -> Self {
         let ranks =
             Zipf::new(nodes as f64, exponent).expect("at least one node, and an exponent that is a number");
@@ -134,13 +133,13 @@ fn common_divisor(a: u64, b: u64) -> u64 {
 }
 
 impl LinkBench {
-    /// The workload of this seed.
+    /// The workload for this seed.
     ///
     /// # Panics
-    /// If the volume has fewer than some dozen pages, or there are fewer than ten nodes.
+    /// If the volume has only some dozen pages or fewer, or there are fewer than ten nodes.
     #[must_use]
     pub fn new(config: LinkBenchConfig, seed: u64) -> Self {
-        assert!(config.nodes >= 10, "a graph has nodes");
+        assert!(config.nodes >= 10, "at least ten nodes are needed");
         let mut random = stream(seed, 0);
         let pages = (config.volume_bytes / u64::from(config.page_bytes)) as u32;
         let mut first_pages = [0; 6];
@@ -150,16 +149,16 @@ impl LinkBench {
             first_pages[table + 1] = ((f64::from(pages) * running) as u32).max(first_pages[table] + 1);
         }
         let frames = config.buffer_pool_bytes / u64::from(config.page_bytes);
-        let mut heat = |exponent| Heat::new(config.nodes, exponent, &mut random);
-        let (read_links, write_links) = (heat(0.8), heat(0.741));
-        let (read_nodes, update_nodes) = (heat(0.625), heat(0.606));
+        let mut popularity = |exponent| Popularity::new(config.nodes, exponent, &mut random);
+        let (read_links, write_links) = (popularity(0.8), popularity(0.741));
+        let (read_nodes, update_nodes) = (popularity(0.625), popularity(0.606));
         Self {
             config,
             first_pages,
             read_links,
             write_links,
-            // The same nodes are read and changed.
-            update_nodes: Heat { ranks: update_nodes.ranks, ..read_nodes },
+            // The same nodes are popular for reads and updates.
+            update_nodes: Popularity { ranks: update_nodes.ranks, ..read_nodes },
             read_nodes,
             random,
             pool: BufferPool::new(first_pages[5], frames as u32),
@@ -169,7 +168,7 @@ impl LinkBench {
         }
     }
 
-    /// Operations so far.
+    /// Number of operations so far.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.operations
@@ -180,7 +179,7 @@ impl LinkBench {
         if self.operations.is_multiple_of(self.config.operations_per_flush.into())
             && let Some(page) = self.pool.clean_oldest()
         {
-            self.ask(BlockKind::Write, page);
+            self.push_request(BlockKind::Write, page);
         }
         match self.draw() {
             Operation::AddLink | Operation::DeleteLink => self.write_link(&[LINKS, LINK_INDEX, COUNTS]),
@@ -190,16 +189,16 @@ impl LinkBench {
             Operation::ListLinks => self.read_link(LINK_INDEX),
             Operation::GetNode => {
                 let id = self.read_nodes.id(&mut self.random);
-                self.touch(NODES, id, false);
+                self.access_row(NODES, id, false);
             }
             Operation::AddNode => self.add_node(),
             Operation::UpdateNode => {
                 let id = self.update_nodes.id(&mut self.random);
-                self.touch(NODES, id, true);
+                self.access_row(NODES, id, true);
             }
             Operation::DeleteNode => {
                 let id = self.random.random_range(0..self.config.nodes);
-                self.touch(NODES, id, true);
+                self.access_row(NODES, id, true);
             }
         }
     }
@@ -218,42 +217,42 @@ impl LinkBench {
 
     fn read_link(&mut self, table: usize) {
         let id = self.read_links.id(&mut self.random);
-        self.touch(table, id, false);
+        self.access_row(table, id, false);
     }
 
     fn write_link(&mut self, tables: &[usize]) {
         let id = self.write_links.id(&mut self.random);
-        tables.iter().for_each(|&table| self.touch(table, id, true));
+        tables.iter().for_each(|&table| self.access_row(table, id, true));
     }
 
-    /// New nodes go one behind the other, as dense as the old ones; where their room is full they begin again.
+    /// Appends a node. New nodes are as dense as the initial ones; when their space is full it is reused from the start.
     fn add_node(&mut self) {
         let density = self.config.nodes / u64::from(self.pages_of(NODES));
         let room = u64::from(self.pages_of(NEW_NODES));
         let page = (self.added_nodes / density.max(1) % room) as u32;
         self.added_nodes += 1;
-        self.touch_page(self.first_pages[NEW_NODES] + page, true);
+        self.access_page(self.first_pages[NEW_NODES] + page, true);
     }
 
     fn pages_of(&self, table: usize) -> u32 {
         self.first_pages[table + 1] - self.first_pages[table]
     }
 
-    fn touch(&mut self, table: usize, id: u64, update: bool) {
+    fn access_row(&mut self, table: usize, id: u64, update: bool) {
         let page = u128::from(id) * u128::from(self.pages_of(table)) / u128::from(self.config.nodes);
-        self.touch_page(self.first_pages[table] + page as u32, update);
+        self.access_page(self.first_pages[table] + page as u32, update);
     }
 
-    fn touch_page(&mut self, page: u32, update: bool) {
+    fn access_page(&mut self, page: u32, update: bool) {
         if let Access::Miss { dirty_victim } = self.pool.access(page, update) {
             if let Some(victim) = dirty_victim {
-                self.ask(BlockKind::Write, victim);
+                self.push_request(BlockKind::Write, victim);
             }
-            self.ask(BlockKind::Read, page);
+            self.push_request(BlockKind::Read, page);
         }
     }
 
-    fn ask(&mut self, kind: BlockKind, page: u32) {
+    fn push_request(&mut self, kind: BlockKind, page: u32) {
         let bytes = u64::from(self.config.page_bytes);
         let time_ns = self.operations * 1_000_000_000 / u64::from(self.config.operations_per_second);
         self.pending.push_back(BlockRequest { time_ns, kind, first_byte: u64::from(page) * bytes, bytes });
@@ -285,14 +284,14 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_is_one_workload() {
+    fn same_seed_gives_the_same_requests() {
         let of = |seed| LinkBench::new(small(), seed).take(5000).collect::<Vec<_>>();
         assert_eq!(of(3), of(3));
         assert_ne!(of(3), of(4));
     }
 
     #[test]
-    fn seven_in_ten_operations_only_read() {
+    fn seven_in_ten_operations_are_reads() {
         let share = |operations: &[Operation]| -> f64 {
             let counted = MIX.iter().filter(|(operation, _)| operations.contains(operation));
             f64::from(counted.map(|(_, share)| share).sum::<u32>()) / 1e7
@@ -303,26 +302,26 @@ mod tests {
     }
 
     #[test]
-    fn a_heat_knows_every_id_once() {
-        let mut heat = Heat::new(1000, 0.8, &mut stream(1, 0));
-        heat.ranks = Zipf::new(1000.0, 0.0).expect("a law");
+    fn ranks_map_to_every_id_once() {
+        let mut popularity = Popularity::new(1000, 0.8, &mut stream(1, 0));
+        popularity.ranks = Zipf::new(1000.0, 0.0).expect("a valid exponent");
         let mut random = stream(2, 0);
-        let ids: std::collections::HashSet<u64> = (0..20_000).map(|_| heat.id(&mut random)).collect();
+        let ids: std::collections::HashSet<u64> = (0..20_000).map(|_| popularity.id(&mut random)).collect();
         assert_eq!((ids.len(), ids.iter().max()), (1000, Some(&999)));
     }
 
     #[test]
-    fn requests_are_single_pages_of_the_volume_and_every_table_is_asked() {
+    fn requests_are_single_pages_and_cover_every_table() {
         let config = small();
         let linkbench = LinkBench::new(config, 1);
         let edges = linkbench.first_pages.map(|page| u64::from(page) * u64::from(config.page_bytes));
-        let mut asked = [0; 5];
+        let mut requested = [0; 5];
         for request in linkbench.take(50_000) {
             assert_eq!((request.first_byte % 16384, request.bytes), (0, 16384));
             assert!(request.end_byte() <= config.volume_bytes, "{request:?}");
-            asked[edges.partition_point(|&edge| edge <= request.first_byte) - 1] += 1;
+            requested[edges.partition_point(|&edge| edge <= request.first_byte) - 1] += 1;
         }
-        assert!(asked.iter().all(|&count| count > 50), "{asked:?}");
-        assert!(asked[LINK_INDEX] == *asked.iter().max().expect("tables"), "{asked:?}");
+        assert!(requested.iter().all(|&count| count > 50), "{requested:?}");
+        assert!(requested[LINK_INDEX] == *requested.iter().max().expect("tables"), "{requested:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! What is done how often.
+//! The frequencies of operations.
 
 use super::error::Problem;
 use super::guide::Guide;
@@ -15,13 +15,13 @@ pub struct Mix {
     pub delete: f64,
     /// Additions of chained items.
     pub add_chained: f64,
-    /// Lookups of keys that nothing else asks for: certain misses.
+    /// Lookups of keys that no other request uses: certain misses.
     pub lone_get: f64,
-    /// Stores of keys that nothing else asks for: pure pollution.
+    /// Stores of keys that no other request uses: they are never read.
     pub lone_set: f64,
     /// Overwrites in place.
     pub update: f64,
-    /// Questions whether a key may be there.
+    /// Checks whether a key may be present.
     pub could_exist: f64,
 }
 
@@ -42,7 +42,7 @@ impl Mix {
     }
 }
 
-/// A mix, ready to draw from.
+/// A mix, prepared for drawing.
 #[derive(Debug, Clone)]
 pub(crate) struct Kinds(Guide);
 
@@ -51,7 +51,7 @@ impl Kinds {
         Guide::by_weight(&RequestKind::ALL.map(|kind| mix.weight(kind))).map(Self)
     }
 
-    /// The kind at `point` of `0..2^64`.
+    /// The operation at `point` of `0..2^64`.
     #[inline]
     pub(crate) fn at(&self, point: u64) -> RequestKind {
         RequestKind::ALL[self.0.find(point)]
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mix_of_nothing_is_refused() {
+    fn mix_without_weights_is_rejected() {
         assert_eq!(Kinds::new(&Mix::default()).unwrap_err(), Problem::NoWeight);
     }
 }

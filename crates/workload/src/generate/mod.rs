@@ -2,11 +2,11 @@
 //!
 //! Both describe a population of keys, divided into one contiguous range per pool. A pool defines the popularity of its keys
 //! ([`popularity`]), the mix of operations ([`mix`]), and the sizes of keys, values and chains ([`sizes`]). Nothing is stored per key: its
-//! bytes, sizes and TTL are computed from its index, so ten trillion keys cost the same as ten. The two generators differ in the spelling
+//! bytes, sizes and TTL are computed from its index, so ten trillion keys cost the same as ten. The two generators differ in the format
 //! of keys and in the drawing of accesses; see [`online`] and [`workload`].
 //!
-//! The properties of a key do not depend on the seed. A run with another seed asks the same population in
-//! another order, so figures of different seeds differ by the order alone.
+//! The properties of a key do not depend on the seed. A run with another seed requests the same population in another order, so figures of
+//! different seeds differ by the order alone.
 
 mod buffer_pool;
 pub mod cdn;
@@ -48,25 +48,25 @@ pub struct PoolConfig {
     pub op_share: f64,
     /// Share of the keys that live in this pool, relative to the other pools'.
     pub key_share: f64,
-    /// What the pool's operations look like.
+    /// Properties of the pool's keys and operations.
     pub distribution: Distribution,
 }
 
-/// What operations look like.
+/// Properties of keys and operations.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Distribution {
     /// Lengths of keys.
     pub key_bytes: Table,
     /// Lengths of values.
     pub value_bytes: Table,
-    /// Number of chained items of a key; `None`: no chains.
+    /// Number of chained items of a key; `None` disables chains.
     pub chain_items: Option<Table>,
-    /// Lengths of chained items; needed where `chain_items` is given.
+    /// Lengths of chained items; required if `chain_items` is given.
     pub chain_value_bytes: Option<Table>,
-    /// TTLs of values in seconds; `None`: values do not expire.
+    /// TTLs of values in seconds; `None` if values do not expire.
     pub ttl_seconds: Option<Table>,
-    /// Which keys are asked for how often.
+    /// Request frequencies of the keys.
     pub popularity: Popularity,
-    /// What is done with them.
+    /// Frequencies of the operations.
     pub mix: Mix,
 }

@@ -1,8 +1,8 @@
-//! The `online` generator: keys made when they are asked for, any number of them.
+//! The `online` generator: keys are computed on request, any number of them.
 //!
-//! As CacheBench's: every worker draws keys from the popularity on its own, and a key is eight bytes of its
-//! index and a padding of `a`. Differences, all on purpose: sizes come from the distribution itself and not
-//! from 32,768 draws of it, values have a TTL where the config gives one, and everything repeats with the seed.
+//! As in CacheBench, every worker draws keys from the popularity independently, and a key is eight bytes of its index and a padding of `a`.
+//! Intended differences: sizes come from the distribution itself instead of 32,768 draws of it, values have a TTL if configured, and runs
+//! are reproducible by the seed.
 
 use std::sync::Arc;
 
@@ -18,21 +18,21 @@ pub struct Online {
 }
 
 impl Online {
-    /// The generator that `config` describes.
+    /// The generator for `config`.
     ///
     /// # Errors
-    /// A configuration that describes no workload.
+    /// An invalid configuration.
     pub fn new(config: &GeneratorConfig) -> Result<Self, ConfigError> {
         let mut first_key = 0;
-        let mut spellings = Vec::with_capacity(config.pools.len());
+        let mut formats = Vec::with_capacity(config.pools.len());
         for (number, (pool, keys)) in config.pools.iter().zip(keys_by_pool(config)?).enumerate() {
             let lengths = key_lengths(&pool.distribution, number)?;
-            let spelling = Raw::new(first_key, keys, lengths)
+            let format = Raw::new(first_key, keys, lengths)
                 .map_err(|problem| problem.of(format!("pool {number}: key_bytes")))?;
-            spellings.push(spelling);
+            formats.push(format);
             first_key += keys;
         }
-        Ok(Self { pools: Arc::new(Pools::new(config, spellings)?) })
+        Ok(Self { pools: Arc::new(Pools::new(config, formats)?) })
     }
 }
 

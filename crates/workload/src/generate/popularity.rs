@@ -1,9 +1,8 @@
-//! Which keys are asked for how often.
+//! Request frequencies of keys.
 //!
-//! CacheBench's popularity files hold buckets of objects and the weight of each bucket: all objects of a bucket
-//! are equally popular. It flattens them into 2048 buckets of equal weight, so that a draw takes two uniform
-//! numbers: one picks the bucket, one the key inside. [`BucketRule`] says what that costs in fidelity and
-//! offers the way without.
+//! CacheBench's popularity files contain buckets of objects and the weight of each bucket: all objects of a bucket are equally popular. It
+//! flattens them into 2048 buckets of equal weight, so that a draw takes two uniform numbers: one for the bucket, one for the key in it.
+//! [`BucketRule`] describes the loss of accuracy and the alternative.
 
 use rand::Rng;
 use rand_distr::{Distribution, StandardNormal, Zipf};
@@ -12,48 +11,47 @@ use super::error::Problem;
 use super::guide::{Guide, checked_sum};
 use super::random::below;
 
-/// Buckets of equal weight that CacheBench flattens a distribution into.
+/// Number of equal-weight buckets into which CacheBench flattens a distribution.
 pub const FLAT_BUCKETS: usize = 2048;
 
-/// How often each key of a pool is asked for.
+/// Request frequencies of the keys in a pool.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Popularity {
-    /// Normal around the middle key, with a quarter of the range as standard deviation; draws outside are drawn
-    /// again. What CacheBench does when a config says nothing.
+    /// Normal around the middle key, with a quarter of the range as standard deviation; values outside are redrawn. CacheBench's default.
     Normal,
-    /// Every key alike.
+    /// All keys are equally popular.
     Uniform,
-    /// The `k`-th key in proportion to `k^-exponent`. Slower to draw than the others.
+    /// The `k`-th key has weight `k^-exponent`. Slower to draw than the others.
     Zipf {
         /// Skew; 0 is uniform.
         exponent: f64,
     },
     /// Buckets of equally popular keys, as in CacheBench's popularity files.
     Buckets {
-        /// Objects in each bucket. They are scaled so that all together are the keys of the pool.
+        /// Objects in each bucket. They are scaled so that all buckets together contain the keys of the pool.
         counts: Vec<f64>,
         /// Weight of each bucket as a whole.
         weights: Vec<f64>,
-        /// How buckets become keys.
+        /// Conversion of buckets to keys.
         rule: BucketRule,
     },
 }
 
-/// How the buckets of a popularity file become keys.
+/// Conversion of a popularity file's buckets to keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BucketRule {
     /// Flattened into [`FLAT_BUCKETS`] buckets of at least one object each, then scaled to the keys of the pool. No key is drawn more often
     /// than once in 2048 requests: an object of the file that is hotter becomes several keys.
     #[default]
     Flattened,
-    /// Flattened, drawn, then scaled (CacheBench's `useLegacyKeyGen`): only as many different keys as the file
-    /// has objects, spread over the range.
+    /// Flattened, drawn, then scaled (CacheBench's `useLegacyKeyGen`): only as many different keys as the file has objects, spread over the
+    /// range.
     Legacy,
-    /// The file's own buckets, each with its own weight.
+    /// The file's buckets unchanged, each with its weight.
     Exact,
 }
 
-/// A popularity over `0..keys`, ready to draw from.
+/// A popularity over `0..keys`, prepared for drawing.
 #[derive(Debug, Clone)]
 pub(crate) enum Draw {
     Uniform { keys: u64 },
@@ -64,14 +62,14 @@ pub(crate) enum Draw {
     Exact { guide: Guide, buckets: Buckets },
 }
 
-/// Runs of equally popular numbers, side by side. Only their edges are kept, one more than there are buckets:
-/// the table is read at random for every request and competes with the engine for the nearest cache.
+/// Adjacent ranges of equally popular numbers. Only their edges are stored, one more than there are buckets: the table is read at random
+/// for every request and competes with the engine for the first-level cache.
 #[derive(Debug, Clone)]
 pub(crate) struct Buckets(Box<[u64]>);
 
 impl Draw {
     pub(crate) fn new(popularity: &Popularity, keys: u64) -> Result<Self, Problem> {
-        assert!(keys > 0, "a pool that is asked has keys");
+        assert!(keys > 0, "a pool with operations has keys");
         let last = keys - 1;
         match popularity {
             Popularity::Uniform => Ok(Self::Uniform { keys }),
@@ -107,7 +105,7 @@ impl Draw {
         })
     }
 
-    /// The next key.
+    /// Draws a key.
     #[inline]
     pub(crate) fn draw(&self, random: &mut impl Rng) -> u64 {
         match self {
@@ -130,7 +128,7 @@ impl Draw {
 fn draw_normal(middle: f64, deviation: f64, last: f64, random: &mut impl Rng) -> u64 {
     loop {
         let standard: f64 = StandardNormal.sample(random);
-        // Half a key up and then cut: rounding proper is a library call on baseline x86-64.
+        // Adds a half and truncates: rounding is a library call on baseline x86-64.
         let key = middle + deviation * standard + 0.5;
         if key >= 0.0 && key < last + 1.0 {
             return key as u64;
@@ -155,7 +153,7 @@ fn flatten(counts: &[f64], weights: &[f64]) -> Vec<f64> {
         missing -= weight;
         objects += count;
     }
-    // Rounding may leave the last bucket a hair short of its share.
+    // Rounding may leave the last bucket slightly short of its share.
     if flat.len() < FLAT_BUCKETS {
         flat.push(objects.max(1.0));
     }
@@ -163,8 +161,7 @@ fn flatten(counts: &[f64], weights: &[f64]) -> Vec<f64> {
 }
 
 impl Buckets {
-    /// Buckets over `0..keys`, as wide as their counts. Where there are fewer keys than objects, neighbours
-    /// share a key.
+    /// Buckets over `0..keys`, as wide as their counts. If there are fewer keys than objects, neighbours share a key.
     fn over(counts: &[f64], keys: u64) -> Self {
         let scale = keys as f64 / counts.iter().sum::<f64>();
         let mut before = 0.0;
@@ -177,15 +174,15 @@ impl Buckets {
         Self(starts.into_iter().chain([keys]).collect())
     }
 
-    /// A number of any bucket, all buckets alike. One random number serves both choices: its product with the
-    /// number of buckets is the bucket above the point and the place inside below it.
+    /// A number from any bucket, with equal chances. One random number serves both choices: of its product with the number of buckets, the
+    /// high half is the bucket and the low half the position in it.
     #[inline]
     fn draw(&self, random: u64) -> u64 {
         let product = u128::from(random) * (self.0.len() - 1) as u128;
         self.draw_in((product >> 64) as usize, product as u64)
     }
 
-    /// A number of that bucket.
+    /// A number from the bucket.
     #[inline]
     fn draw_in(&self, bucket: usize, random: u64) -> u64 {
         let (start, end) = (self.0[bucket], self.0[bucket + 1]);
@@ -227,29 +224,28 @@ mod tests {
     }
 
     #[test]
-    fn normal_keeps_to_the_middle_and_to_the_range() {
+    fn normal_draws_match_the_distribution_and_the_range() {
         let counts = counted(&Draw::new(&Popularity::Normal, 10_000).unwrap(), 200_000);
         assert!(counts.keys().all(|key| *key < 10_000));
-        // One standard deviation holds 68.27 % of a normal distribution, and the range holds 95.45 %.
+        // 68.27 % of a normal distribution lie within one standard deviation, and 95.45 % in the range.
         let middle = share(&counts, 2500..7500);
         assert!((middle - 0.6827 / 0.9545).abs() < 0.005, "{middle}");
     }
 
     #[test]
-    fn a_single_key_is_always_drawn() {
+    fn single_key_is_always_drawn() {
         for popularity in [Popularity::Normal, Popularity::Uniform, Popularity::Zipf { exponent: 0.9 }] {
             assert_eq!(counted(&Draw::new(&popularity, 1).unwrap(), 50), HashMap::from([(0, 50)]));
         }
     }
 
     #[test]
-    fn buckets_get_their_weight_under_every_rule() {
-        // 4000 objects in three buckets; 40,000 keys, so ten keys an object.
+    fn buckets_have_their_weight_under_every_rule() {
+        // 4000 objects in three buckets; 40,000 keys, so ten keys per object.
         for rule in [BucketRule::Flattened, BucketRule::Legacy, BucketRule::Exact] {
             let draw = buckets(&[100.0, 900.0, 3000.0], &[5.0, 4.0, 1.0], rule, 40_000);
             let counts = counted(&draw, 100_000);
-            // Flattening spreads the hottest 100 objects over 1024 buckets of one object each, hence the wide
-            // ranges.
+            // Flattening spreads the 100 most popular objects over 1024 buckets of one object each, hence the wide ranges.
             let hot = if rule == BucketRule::Exact { 1000 } else { 8000 };
             assert!((share(&counts, 0..hot) - 0.5).abs() < 0.08, "{rule:?} {}", share(&counts, 0..hot));
             assert!(counts.keys().all(|key| *key < 40_000));
@@ -257,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_hotter_than_a_flat_bucket_becomes_several_keys() {
+    fn object_above_a_flat_buckets_weight_becomes_several_keys() {
         let flat = buckets(&[1.0, 1_000_000.0], &[1.0, 9.0], BucketRule::Flattened, 1_000_000);
         let counts = counted(&flat, 400_000);
         let top = *counts.values().max().unwrap() as f64 / 400_000.0;
@@ -268,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn legacy_draws_only_as_many_keys_as_there_are_objects() {
+    fn legacy_rule_draws_one_key_per_object() {
         let draw = buckets(&[5000.0], &[1.0], BucketRule::Legacy, 1_000_000_000);
         let counts = counted(&draw, 200_000);
         assert!(counts.len() <= 5001, "{}", counts.len());
@@ -276,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn flattening_keeps_all_objects_where_none_is_hot() {
+    fn flattening_keeps_all_objects_if_none_is_popular() {
         let flat = flatten(&[4096.0, 8192.0], &[1.0, 1.0]);
         assert_eq!(flat.len(), FLAT_BUCKETS);
         assert!(flat[..1024].iter().all(|count| (*count - 4.0).abs() < 1e-9));
@@ -284,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_keys_than_objects_still_draws_only_keys() {
+    fn fewer_keys_than_objects_draws_keys_in_range() {
         for rule in [BucketRule::Flattened, BucketRule::Legacy, BucketRule::Exact] {
             let counts = counted(&buckets(&[10_000.0, 10_000.0], &[3.0, 1.0], rule, 10), 10_000);
             assert!(counts.keys().all(|key| *key < 10));
@@ -293,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn trillions_of_keys_are_reached() {
+    fn draws_cover_trillions_of_keys() {
         let draw = buckets(&[1.0, 1e7], &[1.0, 9.0], BucketRule::Flattened, 14_463_466_000_000);
         let counts = counted(&draw, 10_000);
         assert!(counts.keys().any(|key| *key > 14_000_000_000_000));
@@ -301,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn zipf_follows_its_law() {
+    fn zipf_draws_follow_the_law() {
         let counts = counted(&Draw::new(&Popularity::Zipf { exponent: 1.0 }, 1000).unwrap(), 200_000);
         let ratio = counts[&0] as f64 / counts[&9] as f64;
         assert!((ratio - 10.0).abs() < 1.0, "{ratio}");
@@ -309,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn popularity_that_cannot_be_drawn_is_refused() {
+    fn invalid_popularity_is_rejected() {
         let odd = Popularity::Buckets { counts: vec![1.0, 2.0], weights: vec![1.0], rule: BucketRule::Exact };
         assert_eq!(Draw::new(&odd, 5).unwrap_err(), Problem::Buckets { buckets: 2, weights: 1 });
         assert_eq!(Draw::new(&Popularity::Zipf { exponent: -1.0 }, 5).unwrap_err(), Problem::Zipf(-1.0));

@@ -1,24 +1,21 @@
-//! The keys of one pool and what belongs to each.
+//! The keys of one pool and their properties.
 //!
-//! A key's value length, TTL and chain follow from its index and are never redrawn, so a key that is set twice
-//! has the same size both times. CacheBench gets the same by drawing tables up front (32,768 sizes in `online`,
-//! one per key in `workload`), with the luck of the draw in the mean: ± 11 % for heavy tails. Here the index
-//! goes through a low-discrepancy sequence instead (Roberts 2018, "The unreasonable effectiveness of
-//! quasirandom sequences": multiples of the generalised golden ratio's powers, modulo 1) and then through the
-//! inverse distribution function. Any run of neighbouring keys, hence any band of popularity, then has the
-//! distribution's own mean, in every run alike.
+//! A key's value length, TTL and chain are functions of its index, so a key that is set twice has the same size both times. CacheBench
+//! draws tables in advance instead (32,768 sizes in `online`, one per key in `workload`), so the mean depends on chance: ± 11 % for heavy
+//! tails. Here the index passes through a low-discrepancy sequence (Roberts 2018, "The unreasonable effectiveness of quasirandom
+//! sequences": multiples of the generalised golden ratio's powers, modulo 1) and then the inverse distribution function. Any range of
+//! neighbouring keys, and so any band of popularity, then has the distribution's mean in every run.
 
 use super::Distribution;
 use super::error::{ConfigError, Problem};
-use super::keys::Spelling;
+use super::keys::KeyFormat;
 use super::mix::Kinds;
 use super::popularity::Draw;
 use super::random::scramble;
 use super::sizes::Sizes;
 use crate::RequestKind;
 
-// The fractions 1/φ, 1/φ², 1/φ³, 1/φ⁴ of 2^64, φ being the real root of x^5 = x + 1: one dimension for each
-// property.
+// The fractions 1/φ, 1/φ², 1/φ³, 1/φ⁴ of 2^64, φ being the real root of x^5 = x + 1: one dimension per property.
 pub(super) const KEY_LENGTH_STRIDE: u64 = 0xdb4f_0b91_75ae_2165;
 const VALUE_STRIDE: u64 = 0xbbe0_5633_03a4_615f;
 const TTL_STRIDE: u64 = 0xa0f2_ec75_a1fe_1575;
@@ -30,9 +27,9 @@ pub(super) fn point(index: u64, stride: u64) -> u64 {
     index.wrapping_mul(stride)
 }
 
-/// The keys of a pool, how they are drawn, and what belongs to them.
+/// The keys of a pool, their popularity and their properties.
 pub(super) struct Population<S> {
-    pub(super) spelling: S,
+    pub(super) format: S,
     pub(super) popularity: Draw,
     pub(super) kinds: Kinds,
     values: Sizes,
@@ -45,11 +42,11 @@ struct Chains {
     values: Sizes,
 }
 
-impl<S: Spelling> Population<S> {
-    /// The population of pool number `pool`; its keys are spelt by `spelling`.
-    pub(super) fn new(distribution: &Distribution, spelling: S, pool: usize) -> Result<Self, ConfigError> {
+impl<S: KeyFormat> Population<S> {
+    /// The population of pool number `pool`, whose keys are written by `format`.
+    pub(super) fn new(distribution: &Distribution, format: S, pool: usize) -> Result<Self, ConfigError> {
         let in_pool = |part: &str| format!("pool {pool}: {part}");
-        let popularity = Draw::new(&distribution.popularity, spelling.keys());
+        let popularity = Draw::new(&distribution.popularity, format.keys());
         let sizes =
             |table: &super::Table, part: &str| table.sizes().map_err(|problem| problem.of(in_pool(part)));
         let ttl = distribution.ttl_seconds.as_ref().map(|table| sizes(table, "ttl_seconds")).transpose()?;
@@ -65,7 +62,7 @@ impl<S: Spelling> Population<S> {
             (None, _) => None,
         };
         Ok(Self {
-            spelling,
+            format,
             popularity: popularity.map_err(|problem| problem.of(in_pool("popularity")))?,
             kinds: Kinds::new(&distribution.mix).map_err(|problem| problem.of(in_pool("mix")))?,
             values: sizes(&distribution.value_bytes, "value_bytes")?,
@@ -82,11 +79,11 @@ impl<S: Spelling> Population<S> {
     #[inline]
     pub(super) fn ttl_seconds(&self, index: u64) -> Option<u32> {
         let seconds = self.ttl.as_ref()?.at(point(index, TTL_STRIDE));
-        // CacheBench's 0 means no TTL.
+        // A TTL of 0 means none, as in CacheBench.
         if seconds == 0 { None } else { Some(u32::try_from(seconds).unwrap_or(u32::MAX)) }
     }
 
-    /// Writes the lengths of the key's chained items to `chain`. Requests that never touch values have none.
+    /// Writes the lengths of the key's chained items to `chain`; none for requests that do not use values.
     #[inline]
     pub(super) fn write_chain(&self, index: u64, kind: RequestKind, chain: &mut Vec<u32>) {
         chain.clear();

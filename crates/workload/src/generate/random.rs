@@ -1,12 +1,11 @@
-//! The two kinds of randomness: a stream for the order of requests, and functions of an index for what belongs
-//! to a key.
+//! Randomness: a stream for the order of requests, and functions of an index for the properties of keys.
 
 use rand::SeedableRng;
 use rand::rngs::Xoshiro256PlusPlus;
 use std::convert::Infallible;
 
-/// The stream of one worker. Xoshiro256++ by name rather than `SmallRng`: recorded seeds must mean the same
-/// requests on every machine and in every later version.
+/// The stream of one worker. Xoshiro256++ by name instead of `SmallRng`: a seed must give the same requests on every machine and in every
+/// later version.
 pub(crate) type Stream = Xoshiro256PlusPlus;
 
 /// The stream of worker number `worker`.
@@ -14,8 +13,8 @@ pub(crate) fn stream(seed: u64, worker: usize) -> Stream {
     Stream::seed_from_u64(scramble(seed ^ scramble(worker as u64 + 1)))
 }
 
-/// A bijection of 64-bit numbers that leaves nothing of their order (the finaliser of SplitMix64; Steele, Lea
-/// and Flood 2014, "Fast splittable pseudorandom number generators").
+/// A bijection of 64-bit numbers that destroys their order (the finaliser of SplitMix64; Steele, Lea and Flood 2014, "Fast splittable
+/// pseudorandom number generators").
 #[inline]
 pub(crate) fn scramble(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,14 +22,13 @@ pub(crate) fn scramble(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// `random` brought into `0..below` (Lemire's multiply-shift; the bias is below `below / 2^64`).
+/// Maps `random` to `0..below` (Lemire's multiply-shift; the bias is below `below / 2^64`).
 #[inline]
 pub(crate) fn below(random: u64, below: u64) -> u64 {
     ((u128::from(random) * u128::from(below)) >> 64) as u64
 }
 
-/// A short stream that belongs to a number: SplitMix64 started at it. Starting costs nothing, so it can stand
-/// for one entry of a table that is never built.
+/// A short stream that starts at a number: SplitMix64. Starting it is free, so it can replace the entries of a table.
 pub(crate) struct At(pub u64);
 
 impl rand::TryRng for At {

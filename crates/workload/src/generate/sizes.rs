@@ -1,18 +1,17 @@
-//! Lengths, counts and times to live: tables of values or of intervals.
+//! Lengths, counts and TTLs: tables of values or of intervals.
 //!
-//! CacheBench writes such a distribution as two columns, a range and its probabilities. As many range values as
-//! weights are single values; one more are the edges of intervals, uniform inside (piecewise constant), and the
-//! number drawn is rounded down.
+//! CacheBench writes such a distribution as two columns, a range and its probabilities. A range with as many values as weights contains
+//! single values; one more value makes them edges of intervals, uniform inside (piecewise constant), and the number drawn is rounded down.
 
 use super::error::Problem;
 use super::guide::{Guide, checked_sum};
 
-/// A distribution as it is written: values or interval edges, and weights of any sum.
+/// A distribution as configured: values or interval edges, and weights of any sum.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
     /// Single values (one per weight) or ascending interval edges (one more than weights).
     pub range: Vec<f64>,
-    /// How likely each value or interval is, relative to the others.
+    /// Weight of each value or interval, relative to the others.
     pub weights: Vec<f64>,
 }
 
@@ -29,17 +28,17 @@ impl Table {
         Self { range: vec![low as f64, high as f64], weights: vec![1.0] }
     }
 
-    /// The table, ready to draw from.
+    /// The table, prepared for drawing.
     ///
     /// # Errors
-    /// Columns that do not belong together, and numbers that are none.
+    /// Columns of wrong lengths, or invalid numbers.
     pub fn sizes(&self) -> Result<Sizes, Problem> {
         Sizes::new(self)
     }
 }
 
-/// A distribution of lengths that turns any 64-bit point into a length in constant time: the inverse of its
-/// cumulative distribution function at `point / 2^64`.
+/// A distribution of lengths that maps any 64-bit point to a length in constant time: the inverse of its cumulative distribution function
+/// at `point / 2^64`.
 #[derive(Debug, Clone)]
 pub struct Sizes {
     guide: Guide,
@@ -47,7 +46,7 @@ pub struct Sizes {
     weights: Box<[f64]>,
 }
 
-/// One value or interval: `low` at its start, rising by `slope` a point, never above `last`.
+/// One value or interval: `low` at its start, rising by `slope` per point, at most `last`.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     low: f64,
@@ -82,8 +81,7 @@ impl Sizes {
         ((step.low + rise) as u64).min(step.last)
     }
 
-    /// Probability of each length, by length: exact shares of the intervals' whole numbers. For distributions
-    /// of small numbers, such as key lengths.
+    /// Probability of each length: exact shares of the intervals' whole numbers. For distributions of small numbers, such as key lengths.
     #[must_use]
     pub fn probabilities(&self) -> Vec<(u64, f64)> {
         let mut shares = std::collections::BTreeMap::new();
@@ -118,7 +116,7 @@ impl Sizes {
 }
 
 impl Step {
-    /// The upper edge, `weight` being the step's probability.
+    /// The upper edge; `weight` is the step's probability.
     fn high(&self, weight: f64) -> f64 {
         self.low + self.slope * weight * 2f64.powi(64)
     }
@@ -138,7 +136,7 @@ fn interval_steps(table: &Table, total: f64) -> Result<Box<[Step]>, Problem> {
             }
             let points = weight / total * 2f64.powi(64);
             let slope = if points > 0.0 { (high - low) / points } else { 0.0 };
-            // The upper edge itself is outside, except where nothing else is inside.
+            // The upper edge is outside, unless the interval would be empty.
             let last = ((high.ceil() as u64).saturating_sub(1)).max(low as u64);
             Ok(Step { low, slope, last })
         })
@@ -154,14 +152,14 @@ mod tests {
         Table { range: range.to_vec(), weights: weights.to_vec() }
     }
 
-    /// Lengths at evenly spaced points: the distribution itself, without sampling noise.
+    /// Lengths at evenly spaced points: the distribution without sampling noise.
     fn spread(sizes: &Sizes, points: u64) -> impl Iterator<Item = u64> {
         let step = u64::MAX / points;
         (0..points).map(move |i| sizes.at(i * step + step / 2))
     }
 
     #[test]
-    fn equal_columns_are_single_values() {
+    fn equal_column_lengths_mean_single_values() {
         let sizes = table(&[1024.0, 7.0, 409_600.0], &[1.0, 2.0, 1.0]).sizes().unwrap();
         let drawn: Vec<u64> = spread(&sizes, 1000).collect();
         assert_eq!(drawn.iter().filter(|size| **size == 1024).count(), 250);
@@ -171,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn one_more_edge_than_weights_is_piecewise_constant() {
+    fn one_more_edge_than_weights_means_intervals() {
         let sizes = table(&[1.0, 8.0, 64.0], &[0.3, 0.7]).sizes().unwrap();
         let drawn: Vec<u64> = spread(&sizes, 100_000).collect();
         assert_eq!(drawn.iter().min(), Some(&1));
@@ -184,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn probabilities_by_length_sum_to_one_and_match_the_draws() {
+    fn probabilities_sum_to_one_and_match_the_draws() {
         let sizes = table(&[1.0, 8.5, 64.0, 64.0], &[0.3, 0.6, 0.1]).sizes().unwrap();
         let shares = sizes.probabilities();
         assert!((shares.iter().map(|(_, share)| share).sum::<f64>() - 1.0).abs() < 1e-9);
@@ -196,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_of_no_width_is_a_value() {
+    fn interval_of_zero_width_is_a_value() {
         let sizes = table(&[670.0, 670.0], &[1.0]).sizes().unwrap();
         assert_eq!(sizes.at(0), 670);
         assert_eq!(sizes.at(u64::MAX), 670);
@@ -204,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_that_make_no_sense_are_refused() {
+    fn invalid_tables_are_rejected() {
         assert_eq!(
             table(&[1.0, 2.0, 3.0], &[1.0]).sizes().unwrap_err(),
             Problem::Lengths { range: 3, weights: 1 }
@@ -219,7 +217,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lengths_stay_inside_and_rise_with_the_point(
+        fn lengths_are_in_range_and_rise_with_the_point(
             mut edges in proptest::collection::vec(0.0..1e6f64, 2..40),
             seed in any::<u64>(),
         ) {

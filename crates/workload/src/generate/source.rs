@@ -1,4 +1,4 @@
-//! The source that both generators share: draws a pool, a kind and a key, and looks up what belongs to the key.
+//! The source of both generators: draws a pool, an operation and a key, and computes the key's properties.
 
 use std::sync::Arc;
 
@@ -6,38 +6,38 @@ use rand::Rng;
 
 use super::error::{ConfigError, Problem};
 use super::guide::Guide;
-use super::keys::{KeyBuffer, LONE, LONE_BITS, MAX_KEYS, Spelling};
+use super::keys::{KeyBuffer, KeyFormat, LONE, LONE_BITS, MAX_KEYS};
 use super::popularity::Draw;
 use super::population::Population;
 use super::random::{At, Stream, below, scramble, stream};
 use super::{Distribution, GeneratorConfig};
 use crate::{AHEAD, Request, RequestKind, Source};
 
-/// The pools of a generator: what all its sources share.
+/// The pools of a generator, shared by all its sources.
 pub(super) struct Pools<S> {
     by_op_share: Guide,
     populations: Vec<Population<S>>,
 }
 
-impl<S: Spelling> Pools<S> {
-    /// The pools of `config`, whose keys are spelt by `spellings`, one a pool.
-    pub(super) fn new(config: &GeneratorConfig, spellings: Vec<S>) -> Result<Self, ConfigError> {
+impl<S: KeyFormat> Pools<S> {
+    /// The pools of `config`, whose keys are written by `formats`, one per pool.
+    pub(super) fn new(config: &GeneratorConfig, formats: Vec<S>) -> Result<Self, ConfigError> {
         let shares: Vec<f64> = config.pools.iter().map(|pool| pool.op_share).collect();
         let by_op_share = Guide::by_weight(&shares).map_err(|problem| problem.of("op_share"))?;
-        let populations = config.pools.iter().zip(spellings).enumerate();
+        let populations = config.pools.iter().zip(formats).enumerate();
         let populations = populations
-            .map(|(number, (pool, spelling))| Population::new(&pool.distribution, spelling, number))
+            .map(|(number, (pool, format))| Population::new(&pool.distribution, format, number))
             .collect::<Result<_, _>>()?;
         Ok(Self { by_op_share, populations })
     }
 
     pub(super) fn key_count(&self) -> u64 {
-        self.populations.iter().map(|population| population.spelling.keys()).sum()
+        self.populations.iter().map(|population| population.format.keys()).sum()
     }
 }
 
-/// Keys of each pool: contiguous ranges by share. A pool without keys gets one if it is never asked, so that it
-/// can exist at all.
+/// Number of keys of each pool: contiguous ranges by share. A pool without keys gets one if it receives no operations, so that it can be
+/// created.
 pub(super) fn keys_by_pool(config: &GeneratorConfig) -> Result<Vec<u64>, ConfigError> {
     if config.pools.is_empty() {
         return Err(Problem::NoPools.of("pools"));
@@ -51,7 +51,7 @@ pub(super) fn keys_by_pool(config: &GeneratorConfig) -> Result<Vec<u64>, ConfigE
     let mut first = 0;
     let cut = |(number, pool): (usize, &super::PoolConfig)| {
         before += pool.key_share;
-        // As CacheBench cuts: each edge rounded down on its own, so no key is lost between pools.
+        // As in CacheBench: each edge is rounded down separately, so no key is lost between pools.
         let end = ((config.keys as f64 * before / total) as u64).min(config.keys);
         let keys = end - first;
         first = end;
@@ -63,7 +63,7 @@ pub(super) fn keys_by_pool(config: &GeneratorConfig) -> Result<Vec<u64>, ConfigE
     config.pools.iter().enumerate().map(cut).collect()
 }
 
-/// The checked table of a pool's key lengths.
+/// The table of a pool's key lengths, checked.
 pub(super) fn key_lengths(
     distribution: &Distribution,
     pool: usize,
@@ -71,18 +71,18 @@ pub(super) fn key_lengths(
     distribution.key_bytes.sizes().map_err(|problem| problem.of(format!("pool {pool}: key_bytes")))
 }
 
-/// How a source draws keys.
+/// The way in which a source draws keys.
 pub(super) enum Accesses {
-    /// Each from the popularity itself.
+    /// Each from the popularity.
     Fresh,
-    /// Each from a list of that many accesses a pool, drawn from the popularity beforehand; entry by entry the
-    /// list is what [`At`] the entry's number says.
+    /// Each from a pool's list of accesses drawn from the popularity in advance. Entry `n` of the list is computed by [`At`] from its
+    /// number.
     Prepared(Arc<[PreparedList]>),
 }
 
 /// A pool's list of accesses.
 pub(super) struct PreparedList {
-    /// Number of the stream that the first entry stands for.
+    /// Number of the stream of the first entry.
     pub(super) first: u64,
     pub(super) entries: u64,
 }
@@ -106,19 +106,19 @@ pub(super) struct Generated<S> {
     pools: Arc<Pools<S>>,
     accesses: Accesses,
     random: Stream,
-    /// A ring of the request that was handed out last, the next one, and those up to the upcoming one.
+    /// A ring: the request returned last, the next one, and those up to the upcoming one.
     drawn: [Drawn; RING],
-    /// Place of the last one.
+    /// Position of the last one.
     last: usize,
     chain: Vec<u32>,
     next_lone: u64,
-    /// Makes lone keys of other seeds other keys.
+    /// Makes lone keys of different seeds different.
     lone_mask: u64,
 }
 
 const RING: usize = AHEAD + 2;
 
-/// A request but for what belongs to its key.
+/// A drawn request without the properties of its key.
 struct Drawn {
     pool: usize,
     kind: RequestKind,
@@ -127,9 +127,9 @@ struct Drawn {
     key: KeyBuffer,
 }
 
-impl<S: Spelling> Generated<S> {
+impl<S: KeyFormat> Generated<S> {
     pub(super) fn new(pools: Arc<Pools<S>>, accesses: Accesses, seed: u64, worker: usize) -> Self {
-        assert!(worker < 1 << (63 - LONE_BITS), "lone keys are numbered for 32,768 workers");
+        assert!(worker < 1 << (63 - LONE_BITS), "lone ids have room for 32,768 workers");
         let nothing =
             |_| Drawn { pool: 0, kind: RequestKind::Get, index: 0, key_id: 0, key: KeyBuffer::new() };
         let mut source = Self {
@@ -150,7 +150,7 @@ impl<S: Spelling> Generated<S> {
     fn draw(&mut self, place: usize) {
         let Self { pools, accesses, random, drawn, next_lone, lone_mask, .. } = self;
         let Drawn { pool, kind, index, key_id, key } = &mut drawn[place];
-        // One random number serves two choices of few alternatives each: 32 bits are plenty for both.
+        // One random number serves two choices with few alternatives: 32 bits suffice for each.
         let choice = random.next_u64();
         *pool = pools.by_op_share.find(choice << 32);
         let population = &pools.populations[*pool];
@@ -159,18 +159,18 @@ impl<S: Spelling> Generated<S> {
             *index = *next_lone ^ *lone_mask;
             *key_id = *index;
             *next_lone += 1;
-            population.spelling.spell_lone(*key_id, key);
+            population.format.write_lone_key(*key_id, key);
         } else {
             *index = accesses.draw(*pool, &population.popularity, random);
-            *key_id = population.spelling.spell(*index, key);
+            *key_id = population.format.write_key(*index, key);
         }
     }
 }
 
-impl<S: Spelling> Source for Generated<S> {
+impl<S: KeyFormat> Source for Generated<S> {
     #[inline]
     fn next(&mut self) -> Option<Request<'_>> {
-        // The last request has been handed out: draw its successor into its place.
+        // The last request is no longer borrowed: the successor replaces it.
         self.draw(self.last);
         self.last = (self.last + 1) % RING;
         let Self { pools, drawn, chain, last, .. } = self;
@@ -187,7 +187,7 @@ impl<S: Spelling> Source for Generated<S> {
 }
 
 #[inline]
-fn request<'a, S: Spelling>(
+fn request<'a, S: KeyFormat>(
     population: &Population<S>,
     kind: RequestKind,
     pool: usize,

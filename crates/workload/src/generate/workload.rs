@@ -1,12 +1,11 @@
-//! The `workload` generator: printable keys, and accesses from a list that was drawn beforehand.
+//! The `workload` generator: printable keys, and accesses from a list drawn in advance.
 //!
-//! CacheBench draws all keys, removes equal ones, then draws a list of accesses a pool, as long as the run, and
-//! lets every thread take entries of it at random. So a key that missed the list is never asked for, one that
-//! is in it twice is asked for twice as often, and hits are more frequent than the popularity alone would make
-//! them. Both effects are kept here without the memory: [`super::keys`] counts what would remain of
-//! each key length, and entry `n` of the list is the access that a random stream started at `n` draws.
+//! CacheBench draws all keys, removes duplicates, draws a list of accesses per pool, as long as the run, and lets every thread take random
+//! entries. So a key missing from the list is never requested, a key listed twice is requested twice as often, and there are more hits than
+//! the popularity implies. Both effects are reproduced without the memory: [`super::keys`] computes the number of keys that remain of each
+//! length, and entry `n` of the list is the first draw of a random stream started at `n`.
 //!
-//! Left out: CacheBench takes the key lengths of the first pool for all pools.
+//! Not reproduced: CacheBench uses the first pool's key lengths for all pools.
 
 use std::sync::Arc;
 
@@ -25,18 +24,18 @@ pub struct PreparedAccesses {
 }
 
 impl PreparedAccesses {
-    /// The generator that `config` describes, for a run of `operations` requests over all workers. That is the length of the access list;
-    /// each pool has its share.
+    /// The generator for `config` in a run of `operations` requests over all workers. That is the length of the access list; each pool has
+    /// its share.
     ///
     /// # Errors
-    /// A configuration that describes no workload.
+    /// An invalid configuration.
     pub fn new(config: &GeneratorConfig, operations: u64) -> Result<Self, ConfigError> {
         let mut lengths = Vec::with_capacity(config.pools.len());
         for (number, (pool, keys)) in config.pools.iter().zip(keys_by_pool(config)?).enumerate() {
             lengths.push((keys, key_lengths(&pool.distribution, number)?));
         }
-        let spellings = Letters::pools(&lengths).map_err(|problem| problem.of("key_bytes"))?;
-        let pools = Arc::new(Pools::new(config, spellings)?);
+        let formats = Letters::pools(&lengths).map_err(|problem| problem.of("key_bytes"))?;
+        let pools = Arc::new(Pools::new(config, formats)?);
         Ok(Self { pools, entries: entries_by_pool(config, operations) })
     }
 }
@@ -61,7 +60,7 @@ impl Workload for PreparedAccesses {
     }
 }
 
-/// CacheBench numbers a list's entries by 32 bits and repeats it in longer runs.
+/// CacheBench numbers a list's entries with 32 bits and repeats it in longer runs.
 const MAX_ENTRIES: u64 = u32::MAX as u64;
 
 fn entries_by_pool(config: &GeneratorConfig, operations: u64) -> Box<[u64]> {

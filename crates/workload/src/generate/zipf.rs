@@ -1,4 +1,4 @@
-//! Independent accesses by Zipf's law, the textbook workload.
+//! Independent accesses by Zipf's law.
 
 use rand_distr::{Distribution, Zipf};
 
@@ -6,21 +6,21 @@ use super::error::Problem;
 use super::random::{Stream, stream};
 use crate::trace::{Access, AccessKind, Accesses, ReadReport, TraceError};
 
-/// Accesses in a batch.
+/// Accesses per batch.
 const BATCH_ACCESSES: u64 = 4096;
-/// Between two accesses.
+/// Interval between two accesses.
 const STEP_NS: u64 = 1_000_000;
 
-/// What is asked for how often.
+/// Parameters of the workload.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ZipfConfig {
-    /// Accesses, a thousand a second.
+    /// Number of accesses, a thousand per second.
     pub requests: u64,
-    /// Objects that can be asked for; their keys are their ranks, from 0.
+    /// Number of objects; their keys are their ranks, from 0.
     pub objects: u64,
-    /// The object of rank `r` is asked for in proportion to `r^-exponent`.
+    /// The object of rank `r` has weight `r^-exponent`.
     pub exponent: f64,
-    /// Of every object.
+    /// Size of every object.
     pub size_bytes: u64,
 }
 
@@ -33,10 +33,10 @@ pub struct ZipfAccesses {
 }
 
 impl ZipfAccesses {
-    /// The workload that `config` describes.
+    /// The workload for `config`.
     ///
     /// # Errors
-    /// There are no objects, or the exponent is negative or no number.
+    /// There are no objects, or the exponent is negative or not a number.
     pub fn new(config: ZipfConfig, seed: u64) -> Result<Self, String> {
         if config.objects == 0 {
             return Err("the number of objects must be above 0".to_owned());

@@ -15,29 +15,29 @@ use crate::generate::{Stream, stream};
 pub struct Arrivals {
     start_ns: u64,
     gaps: Gaps,
-    /// The next one.
+    /// Due time of the next request.
     due_ns: u64,
 }
 
 #[derive(Debug)]
 enum Gaps {
-    /// Request `next` of all workers' is the worker's next.
+    /// The number of the worker's next request among all workers' requests.
     Uniform { next: u64, workers: u64, per_second: u64 },
-    /// Nanoseconds from the start to the next, fractions included, so that rounding does not add up.
+    /// Time from the start to the next request; a float, so that rounding errors do not add up.
     Poisson { since_start_ns: f64, mean_gap_ns: f64, random: Box<Stream> },
 }
 
-/// Sets the stream of arrivals apart from that of requests, which has the same seed.
+/// Separates the arrivals' random stream from the requests', which has the same seed.
 const OF_ARRIVALS: u64 = 0x6172_7269_7661_6c73;
 
 impl Arrivals {
-    /// Arrivals of worker number `worker` of `workers`, which together make `per_second`, evenly.
+    /// Evenly spaced arrivals of worker number `worker` of `workers`, which make `per_second` together.
     ///
     /// # Panics
-    /// If nothing would ever come: a rate of 0, no workers.
+    /// If the rate or the number of workers is 0.
     #[must_use]
     pub fn uniform(per_second: u64, worker: usize, workers: usize, start_ns: u64) -> Self {
-        assert!(per_second > 0 && workers > 0, "no rate, no arrivals");
+        assert!(per_second > 0 && workers > 0, "the rate and the number of workers must be above 0");
         let gaps = Gaps::Uniform { next: worker as u64, workers: workers as u64, per_second };
         Self::of(gaps, start_ns)
     }
@@ -48,7 +48,7 @@ impl Arrivals {
     /// As [`uniform`](Self::uniform).
     #[must_use]
     pub fn poisson(per_second: u64, worker: usize, workers: usize, start_ns: u64, seed: u64) -> Self {
-        assert!(per_second > 0 && workers > 0, "no rate, no arrivals");
+        assert!(per_second > 0 && workers > 0, "the rate and the number of workers must be above 0");
         let mean_gap_ns = 1e9 * workers as f64 / per_second as f64;
         let random = Box::new(stream(seed ^ OF_ARRIVALS, worker));
         Self::of(Gaps::Poisson { since_start_ns: 0.0, mean_gap_ns, random }, start_ns)
@@ -60,7 +60,7 @@ impl Arrivals {
         arrivals
     }
 
-    /// When the next request is due; each call is another request.
+    /// Due time of the next request; each call advances by one request.
     pub fn next_due_ns(&mut self) -> u64 {
         let next = self.draw();
         std::mem::replace(&mut self.due_ns, next)
@@ -108,21 +108,21 @@ mod tests {
     }
 
     #[test]
-    fn even_arrivals_of_all_workers_are_evenly_spaced_and_do_not_drift() {
+    fn uniform_arrivals_of_all_workers_are_evenly_spaced_without_drift() {
         let all = (0..3).map(|worker| Arrivals::uniform(3_000_000, worker, 3, 7)).collect();
         let due = due(all, 1_000_000);
         assert_eq!((due[0], due[1], due[2], due[3]), (7, 7 + 333, 7 + 666, 7 + 1000));
         assert_eq!(due[2_999_999], 7 + SECOND_NS - 334);
     }
 
-    /// The gaps of a Poisson process are exponential: as wide as their mean, and each independent of the one before.
+    /// Intervals of a Poisson process are exponential: their deviation equals their mean, and consecutive ones are independent.
     #[test]
-    fn random_arrivals_of_all_workers_together_are_one_poisson_process() {
+    fn poisson_arrivals_of_all_workers_form_one_poisson_process() {
         for (workers, seed) in [(1, 1), (4, 2), (7, 3)] {
             let all =
                 (0..workers).map(|worker| Arrivals::poisson(1_000_000, worker, workers, 0, seed)).collect();
             let due = due(all, 210_000 / workers);
-            // Where all workers still have arrivals.
+            // Only the time during which all workers have arrivals.
             let gaps: Vec<f64> =
                 due[..200_000].windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1000.0).collect();
             let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn overdue_arrivals_are_counted_from_the_first_that_was_not_made() {
+    fn overdue_counts_from_the_first_request_not_made() {
         let mut arrivals = Arrivals::uniform(1000, 0, 1, 0);
         assert_eq!((arrivals.next_due_ns(), arrivals.next_due_ns()), (0, 1_000_000));
         assert_eq!(arrivals.overdue(1_999_999), 0);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_overdue_requests_of_a_worker_are_its_share_of_the_rate() {
+    fn overdue_of_one_worker_is_its_share_of_the_rate() {
         let mut even = Arrivals::uniform(1000, 1, 4, 0);
         assert_eq!((even.next_due_ns(), even.next_due_ns()), (1_000_000, 5_000_000));
         assert_eq!((even.overdue(9_000_000), even.overdue(8 * SECOND_NS + 9_000_000)), (1, 2001));
@@ -157,14 +157,14 @@ mod tests {
     }
 
     #[test]
-    fn every_seed_has_arrivals_of_its_own() {
+    fn different_seeds_give_different_arrivals() {
         let first = |seed| Arrivals::poisson(1000, 0, 1, 0, seed).next_due_ns();
         let all: std::collections::BTreeSet<u64> = (0..256).map(first).collect();
         assert_eq!(all.len(), 256);
     }
 
     #[test]
-    fn the_largest_and_the_smallest_rates_do_not_overflow() {
+    fn extreme_rates_do_not_overflow() {
         let mut fast = Arrivals::uniform(u64::MAX, 0, 1, u64::MAX - 5);
         assert_eq!((fast.next_due_ns(), fast.next_due_ns()), (u64::MAX - 5, u64::MAX - 5));
         let mut slow = Arrivals::uniform(1, usize::MAX, usize::MAX, 0);
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn more_overdue_than_can_be_counted_are_as_many_as_can() {
+    fn overdue_count_saturates() {
         let arrivals = Arrivals::uniform(u64::MAX, 0, 1, 0);
         assert_eq!(arrivals.overdue(1000 * SECOND_NS), u64::MAX);
     }

@@ -12,54 +12,57 @@ const WORD_BYTES: usize = 8;
 /// A non-temporal store of half a line is slower than an ordinary store of all of it, so the writer buffers an incomplete line. On drop,
 /// it writes the buffered bytes and makes all stores visible to the next owner of the bytes.
 pub(super) struct LineWriter<'a> {
-    /// What is not written yet; begins with a line.
+    /// The unwritten rest, aligned to a cache line.
     to: &'a mut [u8],
-    held: Line,
-    held_bytes: usize,
+    buffered: Line,
+    buffered_bytes: usize,
 }
 
 #[repr(align(64))]
 struct Line([u8; LINE_BYTES]);
 
 impl<'a> LineWriter<'a> {
-    /// Writes to `to`, which must begin with a line of the processor's caches.
+    /// Writes to `to`, which must be aligned to a cache line.
     pub(super) fn new(to: &'a mut [u8]) -> Self {
-        assert_eq!(to.as_ptr().align_offset(LINE_BYTES), 0, "the start of a line");
-        Self { to, held: Line([0; LINE_BYTES]), held_bytes: 0 }
+        assert_eq!(to.as_ptr().align_offset(LINE_BYTES), 0, "the target must be aligned to a cache line");
+        Self { to, buffered: Line([0; LINE_BYTES]), buffered_bytes: 0 }
     }
 
-    /// Appends `from`, each of its words XORed by `mask`.
+    /// Appends `from`, each word XORed with `mask`.
     pub(super) fn xored(&mut self, mut from: &[u8], mut mask: [u8; WORD_BYTES]) {
-        if self.held_bytes > 0 {
-            let (first, rest) = from.split_at(from.len().min(LINE_BYTES - self.held_bytes));
-            self.hold(first, mask);
+        if self.buffered_bytes > 0 {
+            let (first, rest) = from.split_at(from.len().min(LINE_BYTES - self.buffered_bytes));
+            self.buffer_partial_line(first, mask);
             mask.rotate_left(first.len() % WORD_BYTES);
             from = rest;
         }
         let whole = from.len() / LINE_BYTES * LINE_BYTES;
         let (lines, rest) = from.split_at(whole);
-        let to = self.to.split_off_mut(..whole).expect("no more bytes than there is room for");
+        let to = self.to.split_off_mut(..whole).expect("the caller appends at most the length of the target");
         store(to, lines, mask);
-        self.hold(rest, mask);
+        self.buffer_partial_line(rest, mask);
     }
 
-    fn hold(&mut self, from: &[u8], mask: [u8; WORD_BYTES]) {
-        let room = &mut self.held.0[self.held_bytes..];
+    fn buffer_partial_line(&mut self, from: &[u8], mask: [u8; WORD_BYTES]) {
+        let room = &mut self.buffered.0[self.buffered_bytes..];
         for ((to, from), mask) in room.iter_mut().zip(from).zip(mask.iter().cycle()) {
             *to = from ^ mask;
         }
-        self.held_bytes += from.len();
-        if self.held_bytes == LINE_BYTES {
-            let to = self.to.split_off_mut(..LINE_BYTES).expect("no more bytes than there is room for");
-            store(to, &self.held.0, [0; WORD_BYTES]);
-            self.held_bytes = 0;
+        self.buffered_bytes += from.len();
+        if self.buffered_bytes == LINE_BYTES {
+            let to = self
+                .to
+                .split_off_mut(..LINE_BYTES)
+                .expect("the caller appends at most the length of the target");
+            store(to, &self.buffered.0, [0; WORD_BYTES]);
+            self.buffered_bytes = 0;
         }
     }
 }
 
 impl Drop for LineWriter<'_> {
     fn drop(&mut self) {
-        self.to[..self.held_bytes].copy_from_slice(&self.held.0[..self.held_bytes]);
+        self.to[..self.buffered_bytes].copy_from_slice(&self.buffered.0[..self.buffered_bytes]);
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         // SAFETY: every x86-64 processor has this fence. Non-temporal stores are not ordered with other stores, such as the one that unlocks
         // the value.
@@ -69,7 +72,7 @@ impl Drop for LineWriter<'_> {
     }
 }
 
-/// `to = from ^ mask`, both whole lines of the same number, `to` aligned to them.
+/// `to = from ^ mask` for whole lines of equal number; `to` is aligned to a line.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn store(to: &mut [u8], from: &[u8], mask: [u8; WORD_BYTES]) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_set1_epi64x, _mm_stream_si128, _mm_xor_si128};
@@ -87,7 +90,7 @@ fn store(to: &mut [u8], from: &[u8], mask: [u8; WORD_BYTES]) {
     }
 }
 
-/// Where we know no such store: an ordinary one.
+/// An ordinary store on processors without a known non-temporal one.
 #[cfg(any(miri, not(target_arch = "x86_64")))]
 fn store(to: &mut [u8], from: &[u8], mask: [u8; WORD_BYTES]) {
     let (to, _) = to.as_chunks_mut::<WORD_BYTES>();
@@ -105,7 +108,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lines_are_what_the_pieces_are(pieces in prop::collection::vec((0..300usize, any::<u64>()), 0..20)) {
+        fn written_lines_equal_the_appended_pieces(pieces in prop::collection::vec((0..300usize, any::<u64>()), 0..20)) {
             let source: Vec<u8> = (0..300u32).map(|at| (at * 7) as u8).collect();
             let mut expected = Vec::new();
             for (bytes, mask) in &pieces {

@@ -23,7 +23,7 @@ fn filled_value_verifies_at_every_length() {
 }
 
 #[test]
-fn large_values_are_the_same_wherever_they_begin_in_memory() {
+fn large_value_is_equal_at_any_memory_alignment() {
     let payload = Payload::new(30).with_repeats(20);
     for length in [PAST_CACHES_BYTES - 1, PAST_CACHES_BYTES, PAST_CACHES_BYTES + 4097] {
         let first = filled(&payload, length, 300);
@@ -37,7 +37,7 @@ fn large_values_are_the_same_wherever_they_begin_in_memory() {
 }
 
 #[test]
-fn every_flipped_bit_is_noticed() {
+fn every_flipped_bit_is_detected() {
     let payload = Payload::new(30);
     for length in [24, 60, 4100] {
         let value = filled(&payload, length, 7);
@@ -53,7 +53,7 @@ fn every_flipped_bit_is_noticed() {
 }
 
 #[test]
-fn flipped_bits_of_tiny_values_are_noticed_or_change_the_version() {
+fn flipped_bit_of_a_tiny_value_is_detected_or_changes_the_version() {
     let payload = Payload::new(0);
     for length in 1..HEADER_BYTES {
         let value = filled(&payload, length, 7);
@@ -67,29 +67,32 @@ fn flipped_bits_of_tiny_values_are_noticed_or_change_the_version() {
 }
 
 #[test]
-fn a_value_of_another_key_or_length_is_named_so() {
+fn value_of_another_key_or_length_is_reported_as_such() {
     let payload = Payload::new(0);
     let value = filled(&payload, 100, 1);
     assert_eq!(payload.verify(&value, 9), Err(Corruption::OtherKey { expected: 9, found: KEY }));
     assert_eq!(payload.verify(&value[..99], KEY), Err(Corruption::Length { written: 100, read: 99 }));
     assert_eq!(payload.verify(&[0; 100], KEY), Err(Corruption::Header));
-    assert!(payload.verify(&filled(&payload, 12, 1), 9).is_err(), "tiny values know their key too");
+    assert!(
+        payload.verify(&filled(&payload, 12, 1), 9).is_err(),
+        "tiny values are checked against their key too"
+    );
 }
 
 #[test]
-fn the_chosen_share_is_zeros() {
+fn zero_share_is_as_configured() {
     for percent in [0, 25, 50, 100] {
         let value = filled(&Payload::new(percent), 64 << 10, 3);
         for block in value.chunks(BLOCK_BYTES).skip(1) {
             let zeros = block.iter().filter(|byte| **byte == 0).count() as f64 / BLOCK_BYTES as f64;
-            // One random byte in 256 is zero as well.
+            // One random byte in 256 is also zero.
             assert!((zeros - f64::from(percent) / 100.0).abs() < 0.02, "{percent} %: {zeros}");
         }
     }
 }
 
 #[test]
-fn only_the_zero_share_of_a_value_compresses() {
+fn only_the_zeros_of_a_value_compress() {
     let whole: Vec<u8> = (0..64)
         .flat_map(|key| {
             let mut value = vec![0; 8192];
@@ -104,7 +107,7 @@ fn only_the_zero_share_of_a_value_compresses() {
 }
 
 #[test]
-fn no_two_blocks_are_alike() {
+fn all_blocks_of_a_value_differ() {
     let payload = Payload::new(0);
     let mut seen = std::collections::HashSet::new();
     for version in 0..20 {
@@ -114,7 +117,7 @@ fn no_two_blocks_are_alike() {
 }
 
 #[test]
-fn any_reader_verifies_what_another_wrote() {
+fn values_verify_with_another_payload_instance() {
     let value = filled(&Payload::new(70), 10_000, 1);
     assert!(Payload::new(0).verify(&value, KEY).unwrap().matches(1));
     let mut header_only = vec![0xab; 10_000];
@@ -127,7 +130,7 @@ fn any_reader_verifies_what_another_wrote() {
 fn golden_bytes() {
     let value = filled(&Payload::new(0), 40, 0x0a0b_0c0d);
     let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(hex, GOLDEN, "values in caches that outlive a version must still verify");
+    assert_eq!(hex, GOLDEN, "values written by earlier versions must still verify");
 }
 
 const GOLDEN: &str = "36fddde928000000efcdab89674523010d0c0b0a000000004de0e31b1c939a9a7577725ec8778e13";
@@ -154,9 +157,9 @@ fn repeating_value_verifies_at_every_length_and_detects_every_flipped_bit() {
     }
 }
 
-/// Values behind headers and keys of any length, as a cache packs them.
+/// Values are packed behind headers and keys of varying length, as in a cache.
 #[test]
-fn a_drive_finds_the_share_of_blocks_that_was_asked_for_wherever_values_begin() {
+fn share_of_duplicate_blocks_is_as_configured_at_any_offset() {
     for (percent, value_bytes) in [(0, 50_000), (10, 50_000), (50, 9000), (50, 50_000), (90, 400_000)] {
         let payload = Payload::new(0).with_repeats(percent);
         let mut drive = Vec::new();
@@ -170,13 +173,13 @@ fn a_drive_finds_the_share_of_blocks_that_was_asked_for_wherever_values_begin() 
         let all = blocks.len() as f64;
         let distinct = blocks.collect::<std::collections::HashSet<_>>().len() as f64;
         let found = 1.0 - distinct / all;
-        let asked = f64::from(percent) / 100.0;
-        assert!((found - asked).abs() < 0.03, "{percent} % of {value_bytes} bytes: {found:.3}");
+        let requested = f64::from(percent) / 100.0;
+        assert!((found - requested).abs() < 0.03, "{percent} % of {value_bytes} bytes: {found:.3}");
     }
 }
 
 #[test]
-fn repeating_blocks_compress_no_better_than_the_rest() {
+fn repeated_blocks_do_not_compress() {
     let value = filled(&Payload::new(0).with_repeats(100), 4096 + 40, 1);
     assert!(zstd::encode_all(&value[..4096], 3).unwrap().len() > 4096 * 98 / 100);
 }

@@ -1,8 +1,8 @@
-//! A trace as accesses to objects: what simulators, statistics and conversions read.
+//! A trace as accesses to objects, for simulators, statistics and conversions.
 //!
-//! Where a [`replay`](super::replay) hands keys' bytes to a cache, here an object is a number. A row that asks for
-//! several blocks, or several times, is several accesses. What is wrong in a trace is skipped and counted, or
-//! stops it, as [`OpenOptions`] say; nothing is dropped without a word.
+//! A [`replay`](super::replay) passes the bytes of keys to a cache; here an object is a number. A row for several blocks, or with a repeat
+//! count, becomes several accesses. Invalid rows are skipped and counted, or stop the trace, as configured in [`OpenOptions`]; none is
+//! dropped silently.
 //!
 //! ```no_run
 //! use flashwright_workload::trace::access::{self, Access, OpenOptions};
@@ -32,23 +32,23 @@ mod reader;
 /// One access to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
-    /// When, on the trace's own clock; never before the access ahead of it. Where the trace has no time, the
-    /// access's number (from 0) in milliseconds.
+    /// Time on the trace's clock; never before that of the previous access. Without timestamps, the access's number (from 0) in
+    /// milliseconds.
     pub time_ns: u64,
-    /// The object. Keys that are decimal numbers of 64 bits (without leading zeros) are kept, other keys are
-    /// hashed with XXH3-64, and so are blocks of a numbered disk.
+    /// The object. Keys that are decimal numbers of 64 bits (without leading zeros) are used directly; other keys, and blocks of a numbered
+    /// disk, are hashed with XXH3-64.
     pub key: u64,
-    /// What the object takes. Never 0, except where the trace deletes or [`ZeroSize::Keep`] is asked for.
+    /// Size of the object. 0 only for deletes and with [`ZeroSize::Keep`].
     pub size_bytes: u64,
-    /// Seconds it lives once it is set; `None` is for ever.
+    /// TTL in seconds once the object is set; `None` never expires.
     pub ttl_seconds: Option<u32>,
-    /// Who asks, where the trace tells and it was to be read.
+    /// The client, if the trace records it and [`OpenOptions::tenants`] selects it.
     pub tenant: Option<Tenant>,
-    /// What is asked.
+    /// The operation.
     pub kind: AccessKind,
 }
 
-/// What an access asks for.
+/// The operation of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AccessKind {
     /// Look the object up.
@@ -59,80 +59,79 @@ pub enum AccessKind {
     Delete,
 }
 
-/// A run of accesses: a trace that is read, or a generator.
+/// A sequence of accesses: a trace or a generator.
 pub trait Accesses: Send {
-    /// Puts the next accesses, some thousands, in place of what is in `batch`. False at the end; `batch` is empty then.
+    /// Replaces the contents of `batch` by the next accesses, some thousands. Returns false, with `batch` empty, at the end.
     ///
     /// # Errors
-    /// Something is wrong and may not be skipped. What came before it in the trace has been handed out.
+    /// An error that may not be skipped. The accesses before it have been returned.
     fn next_batch(&mut self, batch: &mut Vec<Access>) -> Result<bool, TraceError>;
 
-    /// How reading goes so far.
+    /// Reading statistics so far.
     fn report(&self) -> &ReadReport;
 
-    /// The names of the tenants that were met so far; none where there are none.
+    /// Names of the tenants seen so far.
     fn tenants(&self) -> TenantNames {
         TenantNames::default()
     }
 }
 
-/// How reading goes.
+/// Reading statistics.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReadReport {
-    /// Name of the format that is read, or of the generator.
+    /// Name of the trace format or the generator.
     pub format: &'static str,
-    /// What the columns of the header are, and which are not used; `None` where there is no header.
+    /// Meaning of the header's columns, and the unused ones; `None` if there is no header.
     pub columns: Option<String>,
-    /// Lines or records read, headers and remarks aside.
+    /// Lines or records read, without headers and comments.
     pub rows: u64,
-    /// Accesses handed out.
+    /// Accesses returned.
     pub accesses: u64,
-    /// Rows that describe no request, and were skipped.
+    /// Skipped rows that describe no request.
     pub bad_rows: u64,
-    /// Accesses to objects of no bytes (deletes aside) that were skipped, kept or given a size.
+    /// Accesses to objects of 0 bytes (except deletes) that were skipped, kept or given a size.
     pub zero_sizes: u64,
-    /// Times before the one of the row ahead, which were taken for that one's.
+    /// Timestamps before that of the previous row, which were replaced by it.
     pub backward_times: u64,
-    /// Whether the trace tells the time. Otherwise accesses have their number for it.
+    /// Whether the trace has timestamps. Otherwise the time of an access is its number.
     pub has_time: bool,
-    /// Accesses ahead of the first row with a time, where there is one: they have their number for it, which may be later than that
-    /// row's time.
+    /// Accesses before the first row with a timestamp, if there is one: their time is their number, which can exceed that timestamp.
     pub untimed: u64,
-    /// File, row, what was wrong and what was done, of the first few.
+    /// File, row, problem and handling of the first few problems.
     pub messages: Vec<String>,
-    /// Values of optional columns that could not be read, by column.
+    /// Unreadable values of optional columns, by column.
     pub unreadable: Vec<Unreadable>,
-    /// Remarks about whole files, such as that they are merged by time.
+    /// Notes about whole files, for example that they are merged by time.
     pub notes: Vec<String>,
 }
 
 impl ReadReport {
-    /// Remarks about whole files and columns, one line each.
+    /// Notes about whole files and columns, one line each.
     #[must_use]
     pub fn remarks(&self) -> Vec<String> {
         self.notes.iter().cloned().chain(self.unreadable.iter().map(ToString::to_string)).collect()
     }
 }
 
-/// How a trace is read.
+/// Options for reading a trace.
 #[derive(Debug, Clone)]
 pub struct OpenOptions {
-    /// Bytes of a page: what ranges of bytes are cut into, and what objects have where the format gives no sizes.
-    /// `None` is the format's default.
+    /// Page size: the unit into which byte ranges are divided, and the size of objects if the format records none. `None` is the format's
+    /// default.
     pub page: Option<PageSize>,
-    /// The trace's time units in a second, for formats that leave that open. `None` is the format's default.
+    /// The trace's time units per second, for formats without a fixed unit. `None` is the format's default.
     pub time_units_per_second: Option<u64>,
-    /// What to do with rows that describe no request, and with times that go back.
+    /// Handling of rows that describe no request, and of timestamps that go back.
     pub on_bad_row: OnBadRow,
-    /// Rows that may be skipped.
+    /// Largest number of rows to skip.
     pub bad_rows_limit: u64,
-    /// What to do with objects of no bytes.
+    /// Handling of objects of 0 bytes.
     pub zero_size: ZeroSize,
-    /// Accesses after which the trace ends.
+    /// Number of accesses after which reading stops.
     pub limit: Option<u64>,
-    /// Which columns tell who asks.
+    /// The columns that identify the client.
     pub tenants: TenantsFrom,
-    /// Which events of a recording of the block layer are requests; `None` takes what there is, the queue events first.
+    /// The block-layer events that count as requests; `None` uses queue events if there are any.
     pub events: Option<Events>,
 }
 
@@ -151,52 +150,52 @@ impl Default for OpenOptions {
     }
 }
 
-/// Which columns tell who asks.
+/// The columns that identify the client.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum TenantsFrom {
-    /// Nobody wants to know, and reading is a little faster.
+    /// None; reading is slightly faster.
     #[default]
     Nothing,
-    /// Those that the format has for it.
+    /// The format's usual columns.
     Usual,
-    /// Columns of a header that mean nothing else, by their names; as many as the format has at most.
+    /// Columns named in the header that have no other meaning; up to the number that the format supports.
     Columns(Vec<String>),
 }
 
-/// What ranges of bytes are cut into.
+/// Division of byte ranges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageSize {
-    /// Pages of so many bytes (at least 1).
+    /// Pages of this size (at least 1).
     Bytes(u64),
-    /// Nothing: a range is an object, known by where it begins.
+    /// No division: a range is an object, identified by its start.
     Whole,
 }
 
-/// What to do with a row that is wrong.
+/// Handling of invalid rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnBadRow {
-    /// Leave it out and count it; a time that goes back is taken for the one before.
+    /// Skip and count the row; a timestamp that goes back is replaced by the previous one.
     Skip,
-    /// End with an error.
+    /// Stop with an error.
     Stop,
 }
 
-/// What to do with objects of no bytes. CacheBench's traces have them where the recorded get missed.
+/// Handling of objects of 0 bytes. CacheBench's traces contain them for gets that missed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZeroSize {
-    /// Leave the access out and count it, or stop where wrong rows stop.
+    /// Skip and count the access, or stop if invalid rows stop.
     Skip,
-    /// Keep it as it is.
+    /// Keep the access unchanged.
     Keep,
-    /// Take the object to have so many bytes.
+    /// Use this size for the object.
     As(u64),
 }
 
-/// Opens a trace of one or several files, in their order; `-` is standard input. `format` is a format's name, with
-/// [columns](super::CsvColumns) or without, `auto` or `None` to tell it by the first file.
+/// Opens a trace of one or several files, in this order; `-` is standard input. `format` is a format's name, optionally with
+/// [columns](super::CsvColumns). `auto` and `None` detect the format from the first file.
 ///
 /// # Errors
-/// A file that cannot be opened, a format that does not exist or cannot be told, or a header that is wrong.
+/// A file that cannot be opened, an unknown format, a failed detection, or an invalid header.
 pub fn open<P: AsRef<Path>>(
     paths: &[P],
     format: Option<&str>,
@@ -205,8 +204,7 @@ pub fn open<P: AsRef<Path>>(
     Ok(Box::new(reader(paths, format, options)?))
 }
 
-/// Opens a trace to write it again as it is, in the binary form: with keys and repetitions, and with times and sizes as they
-/// stand there.
+/// Opens a trace for copying to the binary format, with unchanged keys, repeat counts, times and sizes.
 ///
 /// # Errors
 /// As [`open`].
@@ -215,39 +213,39 @@ pub fn copy<P: AsRef<Path>>(
     format: Option<&str>,
     options: &OpenOptions,
 ) -> Result<Copying, TraceError> {
-    Ok(Copying(reader(paths, format, options)?.of_rows()))
+    Ok(Copying(reader(paths, format, options)?.for_rows()))
 }
 
-/// A trace that is being written again.
+/// A trace that is being copied.
 pub struct Copying(reader::Reader);
 
-/// Why a trace cannot be copied.
+/// An error while copying a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
-    /// It cannot be read.
+    /// The trace cannot be read.
     #[error(transparent)]
     Read(#[from] TraceError),
-    /// The new one cannot be written.
+    /// The copy cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
 }
 
 impl Copying {
-    /// Copies the next rows, some thousands. False at the end.
+    /// Copies the next rows, some thousands. Returns false at the end.
     ///
     /// # Errors
-    /// Something is wrong and may not be skipped, or `to` cannot be written.
+    /// An error that may not be skipped, or `to` cannot be written.
     pub fn step(&mut self, to: &mut Writer) -> Result<bool, CopyError> {
         self.0.copy_rows(to)
     }
 
-    /// How reading goes so far; accesses are those that the rows stand for.
+    /// Reading statistics so far; counts the accesses that the rows represent.
     #[must_use]
     pub fn report(&self) -> &ReadReport {
         self.0.report()
     }
 
-    /// The names of the tenants that were met so far, for the [writer](Writer::with_tenants).
+    /// The names of the tenants seen so far, for the [writer](Writer::with_tenants).
     #[must_use]
     pub fn tenants(&self) -> TenantNames {
         self.0.tenants()

@@ -1,13 +1,13 @@
-//! Amplification: every row of a trace several times, each copy with keys of its own.
+//! Amplification: each row of a trace several times, each copy with different keys.
 
-/// How a trace is multiplied.
+/// Multiplication of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Amplify {
     /// Copies of each row; 1 leaves the trace as it is.
     pub copies: u32,
-    /// Values are that many times as long.
+    /// Factor by which values are lengthened.
     pub size_factor: u32,
-    /// How the keys of the copies are told apart.
+    /// How the keys of the copies differ.
     pub rule: SuffixRule,
 }
 
@@ -17,15 +17,14 @@ impl Default for Amplify {
     }
 }
 
-/// How the keys of the copies are told apart.
+/// How the keys of the copies differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SuffixRule {
-    /// The copy's number, at least four digits and always equally many, behind the key. The last digits name
-    /// the copy and the rest the key, so no two keys of the amplified trace are equal unless they were before.
+    /// Appends the copy's number with at least four digits, equally many for all copies. The last digits identify the copy and the rest the
+    /// key, so different keys stay different.
     #[default]
     Append,
-    /// CacheBench's: up to four bytes of keys longer than 16 are cut off first. Keys that differ only there
-    /// become one.
+    /// As CacheBench: first removes up to four bytes of keys longer than 16. Keys that differ only there become equal.
     Truncate,
 }
 
@@ -33,7 +32,7 @@ const DIGITS: usize = 4;
 const KEPT_BYTES: usize = 16;
 
 impl Amplify {
-    /// Makes `key` the key of copy number `copy`.
+    /// Converts `key` to the key of copy number `copy`.
     pub(super) fn suffix(&self, key: &mut Vec<u8>, copy: u32) {
         if self.copies <= 1 {
             return;
@@ -73,7 +72,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn appending_never_merges_keys(
+        fn appended_suffix_keeps_different_keys_different(
             one in "[0-9a-f]{1,20}", other in "[0-9a-f]{1,20}",
             copies in 2..20_000u32, pick in any::<(u32, u32)>(),
         ) {
@@ -85,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_look_as_documented() {
+    fn appended_suffix_has_at_least_four_digits() {
         let amplify = Amplify { copies: 12, ..Amplify::default() };
         assert_eq!(copy_of(b"abc", 11, amplify), b"abc0011");
         assert_eq!(copy_of(b"abc", 0, Amplify { copies: 100_001, ..amplify }), b"abc000000");
@@ -93,9 +92,9 @@ mod tests {
     }
 
     #[test]
-    fn truncating_is_what_cachebench_does() {
+    fn truncated_key_equals_cachebenchs() {
         let amplify = Amplify { copies: 3, size_factor: 2, rule: SuffixRule::Truncate };
-        assert_eq!(copy_of(b"0123456789abcdef", 2, amplify), b"0123456789abcdef0002", "16 bytes stay whole");
+        assert_eq!(copy_of(b"0123456789abcdef", 2, amplify), b"0123456789abcdef0002", "16 bytes are kept");
         assert_eq!(copy_of(b"0123456789abcdefgh", 2, amplify), b"0123456789abcdef0002", "18 are cut to 16");
         assert_eq!(copy_of(b"0123456789abcdefghijkl", 1, amplify), b"0123456789abcdefgh0001");
         assert_eq!(amplify.value_bytes(10), 20);

@@ -1,8 +1,9 @@
 //! The traces of the ARC paper (Megiddo and Modha, FAST '03): `.lis` lists of ranges of blocks.
 //!
-//! A line is `start count ignored number`, decimal numbers between spaces: the range of `count` blocks from block
-//! `start` on was asked for, as request `number` of the trace. Every block is one access; none has a time. What a
-//! block has is not said: 512 bytes in the traces of workstations (P1 to P14), 4096 in OLTP.
+//! A line is `start count ignored number`, decimal numbers separated by spaces: request `number` of the trace was for `count` blocks
+//! starting at block `start`. Every block is one access; there are no timestamps. The block size is not recorded: 512 bytes in the traces
+//! of workstations (P1 to P14), 4096 in OLTP.
+//! block has is not message: 512 bytes in the traces of workstations (P1 to P14), 4096 in OLTP.
 
 use super::columns::{RowError, words};
 use super::detect::Head;
@@ -20,7 +21,7 @@ pub(super) static FORMAT: Format = Format {
     reader,
 };
 
-/// More blocks in one request than any disk has were not meant.
+/// Larger counts are invalid: no disk has as many blocks.
 const MAX_BLOCKS: u64 = 1 << 32;
 const SHAPE: RowError = RowError::Shape("start count ignored number");
 
@@ -56,10 +57,10 @@ fn numbers(line: &[u8]) -> Option<[u64; 4]> {
     numbers.iter().all(Option::is_some).then(|| numbers.map(Option::unwrap_or_default))
 }
 
-/// Rows that are looked at to detect the format.
+/// Rows checked to detect the format.
 const TRIED_ROWS: usize = 32;
 
-/// The third column is always 0, and the numbers of the requests never go down: those of OLTP stay the same, others go up by one.
+/// The third column is always 0, and request numbers never decrease: they are constant in OLTP and increase by one elsewhere.
 fn plausible(head: &Head<'_>) -> bool {
     if head.ends_like(&FORMAT) {
         return true;
@@ -81,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_a_range() {
+    fn line_is_a_range_of_blocks() {
         let mut reader = reader(&ReaderOptions::default());
         let (row, _) = only(reader.as_mut(), b"230027 8 0 12").unwrap();
         assert_eq!(row.object, Object::Numbered { volume: 0, first: 230_027, count: 8 });
@@ -89,8 +90,8 @@ mod tests {
     }
 
     #[test]
-    fn other_lines_say_why() {
-        for (line, told) in [
+    fn invalid_line_reports_the_reason() {
+        for (line, message) in [
             ("1 2 3", "the row does not have the form `start count ignored number`"),
             ("1 2 3 4 5", "the row does not have the form `start count ignored number`"),
             ("1 x 3 4", "the row does not have the form `start count ignored number`"),
@@ -101,7 +102,7 @@ mod tests {
             ),
         ] {
             let error = only(reader(&ReaderOptions::default()).as_mut(), line.as_bytes()).unwrap_err();
-            assert_eq!(error.to_string(), told, "{line}");
+            assert_eq!(error.to_string(), message, "{line}");
         }
     }
 }

@@ -1,18 +1,18 @@
-//! Our own binary traces: all that a row has, in blocks of columns that carry their checksum.
+//! Flashwright's binary traces: all fields of a row, in checksummed blocks of columns.
 //!
-//! Text costs most of a replay's reading. Here a column of a block is an array of equally wide numbers, so that a row is
-//! a few additions; a column whose rows all say the same takes no room but its descriptor.
+//! Parsing text is most of the cost of a replay. Here a block's column is an array of equally wide numbers, so decoding a row is a few
+//! additions; a column with equal values takes only its descriptor.
 //!
 //! ```text
 //! file     header 32 | block | block | … | end
-//! header   magic 8 | version 4 | header bytes 4 | time units a second 8 | XXH3-64 of what is ahead 8
-//! block    rows 4 | payload bytes 4 | payload | XXH3-64 of what is ahead 8       little-endian
-//! end      0 4 | 8 4 | rows of all blocks 8 | XXH3-64 of what is ahead 8
+//! header   magic 8 | version 4 | header bytes 4 | time units per second 8 | XXH3-64 of the preceding bytes 8
+//! block    rows 4 | payload bytes 4 | payload | XXH3-64 of the preceding bytes 8       little-endian
+//! end      0 4 | 8 4 | rows of all blocks 8 | XXH3-64 of the preceding bytes 8
 //! ```
 //!
-//! The payload is drawn in [`block`]. Nothing points forwards, so that the file can be written and read as a stream; the
-//! number of rows is known at its end, and a file without an end is cut off. Whatever is damaged is an error of reading, as in
-//! compressed data: the rows ahead of the block were good, and what is behind it is unknown.
+//! [`block`] shows the payload. Nothing points forwards, so the file can be written and read as a stream; the end contains the number of
+//! rows, and a file without it is cut off. Damage is a read error, as in compressed data: the rows before the block are valid, and the rest
+//! is unreadable.
 
 use std::io::{self, BufRead, Read as _};
 
@@ -39,7 +39,7 @@ pub(super) static FORMAT: Format = Format {
     reader,
 };
 
-/// A byte that is no text, and line ends that a transfer of text would change.
+/// A non-text byte, and line ends that a text transfer would change.
 const MAGIC: [u8; 8] = *b"\x89FWT\r\n\x1a\n";
 const VERSION: u32 = 1;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -50,11 +50,11 @@ const UNITS_AT: usize = HEADER_BYTES_AT + 4;
 const HEADER_CHECK_AT: usize = UNITS_AT + 8;
 const HEADER_BYTES: usize = HEADER_CHECK_AT + CHECK_BYTES;
 
-/// Ahead of a block's payload, and behind it.
+/// The bytes before a block's payload and after it.
 const BLOCK_HEAD_BYTES: usize = 8;
 const CHECK_BYTES: usize = 8;
 const END_PAYLOAD_BYTES: usize = 8;
-/// Larger blocks are not written, and not believed.
+/// Largest block that is written or accepted.
 const MOST_BLOCK_BYTES: usize = 16 << 20;
 
 fn header() -> [u8; HEADER_BYTES] {
@@ -68,8 +68,7 @@ fn header() -> [u8; HEADER_BYTES] {
     bytes
 }
 
-/// The time units of a file that begins with `head`. A newer version is named before anything else is judged: its header may
-/// be another.
+/// The time units of a file that begins with `head`. A newer version is reported before other checks, because its header may differ.
 fn check_header(head: &[u8]) -> Result<u64, RowError> {
     if !head.starts_with(&MAGIC) {
         return Err(RowError::Marked("it does not begin with the header of a binary trace"));
@@ -101,13 +100,13 @@ fn reader(_: &ReaderOptions) -> Box<dyn RowReader> {
     Box::new(Reader::default())
 }
 
-/// Reads a block whole and hands its rows out one by one.
+/// Reads whole blocks and returns their rows one by one.
 #[derive(Default)]
 struct Reader {
-    /// Whether the header was passed.
+    /// Whether the header was read.
     begun: bool,
     units_per_second: u64,
-    /// The bytes of the current block, its head and its check included.
+    /// The bytes of the current block, with its head and checksum.
     bytes: Vec<u8>,
     block: Block,
     blocks: u64,
@@ -118,14 +117,14 @@ struct Reader {
 impl RowReader for Reader {
     fn framing(&mut self, head: &[u8]) -> Result<Framing, RowError> {
         let units_per_second = check_header(head)?;
-        // Also the beginning of another file: nothing of the one before counts.
+        // Also called at the start of another file, so the state of the previous one is dropped.
         let (bytes, block) = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.block));
         *self = Self { units_per_second, bytes, block: block.emptied(), ..Self::default() };
         Ok(Framing::Streamed)
     }
 
-    /// A header that was understood is proof enough, whatever is behind it.
-    fn takes_header(&mut self, _head: &[u8]) -> Result<bool, RowError> {
+    /// A valid header alone identifies the format.
+    fn accept_header(&mut self, _head: &[u8]) -> Result<bool, RowError> {
         Ok(true)
     }
 
@@ -151,7 +150,7 @@ impl RowReader for Reader {
 }
 
 impl Reader {
-    /// Reads the next block; false at the end.
+    /// Reads the next block; returns false at the end.
     #[cold]
     fn next_block(&mut self, input: &mut dyn BufRead) -> io::Result<bool> {
         if self.ended {

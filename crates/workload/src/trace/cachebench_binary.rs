@@ -1,14 +1,14 @@
 //! CacheBench's binary traces (`binaryFileName`), little-endian, as its generator maps them into memory.
 //!
 //! ```text
-//! file     records 8 | record 24 … | keys, one behind the other | zeros up to a page of 4096
-//! record   key bytes 1 | operation 1 | repeats 2 | lifetime 4 | key 8 | value bytes 4 | not used 4
+//! file     records 8 | record 24 … | keys, concatenated | zeros up to a page of 4096
+//! record   key bytes 1 | operation 1 | repeats 2 | TTL 4 | key 8 | value bytes 4 | unused 4
 //! ```
 //!
-//! Where a record's *key* lies is counted from the record's own beginning. There are no times and no tenants. Keys come behind
-//! all records, so these are held in memory, 24 bytes each, while keys are read as a stream; a key that lies ahead of the one
-//! before, which CacheBench does not write, makes a wrong row. Records that are all zeros are room that CacheBench reserved and
-//! did not use, and ask for nothing. Keys of 256 bytes have the length 0 there, and are wrong rows here.
+//! A record's *key* is an offset from the record's own start. There are no times and no tenants. Keys follow all records, so the records
+//! are kept in memory, 24 bytes each, while keys are read as a stream; a key before the previous record's key, which CacheBench never
+//! writes, makes the row invalid. Records of zeros were reserved by CacheBench and not used; they are skipped. Keys of 256 bytes have the
+//! length 0 and are invalid rows.
 
 use std::io::{self, BufRead, Read as _};
 
@@ -36,7 +36,7 @@ const KEY: usize = 8;
 const VALUE_BYTES: usize = 16;
 const RECORD_BYTES: usize = 24;
 
-/// No trace has more requests: it would take 24 TB.
+/// Largest accepted number of records: 24 TB.
 const MOST_RECORDS: u64 = 1 << 40;
 
 struct Record {
@@ -44,13 +44,13 @@ struct Record {
     operation: u8,
     repeats: u16,
     ttl: u32,
-    /// From the record's own beginning.
+    /// Offset from the record's start.
     key: u64,
     value_bytes: u32,
 }
 
 impl Record {
-    /// `None` for room that was not used.
+    /// `None` for an unused record.
     fn decode(bytes: &[u8; RECORD_BYTES]) -> Option<Self> {
         let record = Self {
             key_bytes: bytes[0],
@@ -63,7 +63,7 @@ impl Record {
         bytes.iter().any(|byte| *byte != 0).then_some(record)
     }
 
-    /// The request, and where in the file its key lies.
+    /// The operation, and the key's position in the file.
     fn check(&self, index: u64) -> Result<(RequestKind, u64), RowError> {
         let known = RequestKind::ALL.get(usize::from(self.operation));
         let kind = *known.ok_or_else(|| RowError::Operation(self.operation.to_string()))?;
@@ -78,7 +78,7 @@ impl Record {
     }
 }
 
-/// Where record `index` begins.
+/// Position of record `index`.
 fn place(index: u64) -> u64 {
     (COUNT_BYTES as u64).saturating_add(index.saturating_mul(RECORD_BYTES as u64))
 }
@@ -87,7 +87,7 @@ fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     std::array::from_fn(|i| bytes[at + i])
 }
 
-/// The keys of its first records lie one behind the other, from where the records end: no other file's do.
+/// Whether the first records' keys are consecutive and start at the end of the records.
 fn plausible(head: &Head<'_>) -> bool {
     fits(head.bytes)
 }
@@ -105,7 +105,7 @@ fn fits(head: &[u8]) -> bool {
         let Some(record) = Record::decode(bytes) else { continue };
         match record.check(index as u64) {
             Ok((_, key)) if key == key_at => key_at += u64::from(record.key_bytes),
-            // Its length was cut to a byte: where the next key lies cannot be said.
+            // The key's length is stored in one byte and may be truncated: the next key's position is unknown.
             _ => return false,
         }
         used += 1;
@@ -119,12 +119,12 @@ fn reader(_: &ReaderOptions) -> Box<dyn RowReader> {
 
 #[derive(Default)]
 struct Reader {
-    /// All records, once they were read.
+    /// All records, after they were read.
     records: Option<Vec<u8>>,
     next: usize,
-    /// How far the file was read.
+    /// Position up to which the file was read.
     at: u64,
-    /// Room for a key that lies in two pieces of the input.
+    /// Buffer for a key that spans two pieces of the input.
     key: Vec<u8>,
 }
 
@@ -134,7 +134,7 @@ impl RowReader for Reader {
         Ok(Framing::Streamed)
     }
 
-    fn takes_header(&mut self, head: &[u8]) -> Result<bool, RowError> {
+    fn accept_header(&mut self, head: &[u8]) -> Result<bool, RowError> {
         Ok(fits(head))
     }
 
@@ -199,7 +199,7 @@ fn read_records(input: &mut dyn BufRead) -> io::Result<Vec<u8>> {
     let count = u64::from_le_bytes(count);
     let bytes = count.saturating_mul(RECORD_BYTES as u64);
     let mut records = Vec::new();
-    // As much memory as there are records, whatever the file says.
+    // Allocates as the records are read, because the file's count can be wrong.
     input.take(bytes).read_to_end(&mut records)?;
     if (records.len() as u64) < bytes {
         let there = records.len() / RECORD_BYTES;

@@ -1,6 +1,6 @@
-//! Dates and times of day as text, in seconds and nanoseconds since 1970.
+//! Parses dates and times of day, to seconds and nanoseconds since 1970.
 
-/// The date and time of Apache's logs, `10/Oct/2000:13:55:36 -0700`.
+/// Date and time in Apache's logs, `10/Oct/2000:13:55:36 -0700`.
 pub(super) fn log_time_ns(text: &[u8]) -> Option<u64> {
     const MONTHS: [&[u8; 3]; 12] =
         [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
@@ -24,7 +24,7 @@ pub(super) fn log_time_ns(text: &[u8]) -> Option<u64> {
     second.checked_add_signed(offset)?.checked_mul(1_000_000_000)
 }
 
-/// A date and time as in ISO 8601, `2007-02-22 17:00:03.061629`, with `T` or a blank between them, and `Z` or nothing behind.
+/// Date and time in ISO 8601, `2007-02-22 17:00:03.061629`, separated by `T` or a space, optionally followed by `Z`.
 pub(super) fn iso_time_ns(text: &[u8]) -> Option<u64> {
     let (date, rest) = (text.get(..10)?, text.get(10..)?);
     if date[4] != b'-' || date[7] != b'-' || ![b'T', b' '].contains(rest.first()?) {
@@ -44,17 +44,17 @@ pub(super) fn iso_time_ns(text: &[u8]) -> Option<u64> {
     second.checked_mul(1_000_000_000)?.checked_add(below_ns)
 }
 
-/// `13:55:36`.
+/// Time of day, `13:55:36`.
 fn second_of_day(text: &[u8]) -> Option<u64> {
     let [hours, minutes, seconds] = [&text[..2], &text[3..5], &text[6..8]].map(digits);
     let (hours, minutes, seconds) = (hours?, minutes?, seconds?);
-    // A leap second is the second after it.
+    // A leap second counts as the following second.
     let is_time = text[2] == b':' && text[5] == b':' && hours < 24 && minutes < 60 && seconds <= 60;
     is_time.then_some(hours * 3600 + minutes * 60 + seconds)
 }
 
-/// Days of the Gregorian calendar, counted in years that begin in March, so that leap days come last (Hinnant, "chrono-Compatible
-/// Low-Level Date Algorithms").
+/// Days since 1970 in the Gregorian calendar. Years start in March here, so that leap days are last (Hinnant, "chrono-Compatible Low-Level
+/// Date Algorithms").
 fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
     if !(1970..=2553).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
         return None;
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn log_times_are_seconds_since_1970() {
+    fn log_time_is_converted_to_seconds_since_1970() {
         assert_eq!(log_time_ns(b"10/Oct/2000:13:55:36 -0700"), Some(971_211_336_000_000_000));
         assert_eq!(log_time_ns(b"01/Jan/1970:01:00:00 +0100"), Some(0));
         assert_eq!(log_time_ns(b"29/Feb/2024:00:00:01 +0000"), Some(1_709_164_801_000_000_000));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn iso_times_have_up_to_nine_decimals() {
+    fn iso_time_accepts_up_to_nine_decimals() {
         assert_eq!(iso_time_ns(b"2007-02-22 17:00:03.061629"), Some(1_172_163_603_061_629_000));
         assert_eq!(iso_time_ns(b"2007-02-22T17:00:03Z"), Some(1_172_163_603_000_000_000));
         for wrong in

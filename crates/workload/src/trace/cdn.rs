@@ -1,23 +1,23 @@
 //! Meta's CDN traces (CacheBench's `cdn/202303` and `cdn/202504`).
 //!
-//! | column | needed | meaning |
+//! | column | required | meaning |
 //! |---|---|---|
 //! | `timestamp` | yes | milliseconds |
-//! | `cacheKey` | yes | the object; `-` is none |
-//! | `objectSize` | yes | its length; -1 or 0 where unknown |
+//! | `cacheKey` | yes | the object; `-` if none |
+//! | `objectSize` | yes | its length; -1 or 0 if unknown |
 //! | `responseSize`, `responseHeaderSize` | no | of this response |
-//! | `rangeStart`, `rangeEnd` | no | what part was asked for, both ends included; -1 is all |
-//! | `TTL` | no | seconds; 0 is for ever |
-//! | `RequestHandler`, `cdn_content_type_id`, `vip_type` | no | the tenant, joined by `/` in this order; `-` stands as it is |
+//! | `rangeStart`, `rangeEnd` | no | requested range, both ends included; -1 for all |
+//! | `TTL` | no | seconds; 0 never expires |
+//! | `RequestHandler`, `cdn_content_type_id`, `vip_type` | no | the tenant, joined by `/` in this order; `-` is kept |
 //!
-//! Others (`OpType`, always 1; `SamplingRate`, `cache_hit`, `item_value`) are not used. All are
-//! gets. Columns come in the order named by the header, without one in the order of the published files.
+//! Other columns (`OpType`, always 1; `SamplingRate`, `cache_hit`, `item_value`) are ignored. All requests are gets. The header defines the
+//! order of columns; without one they have the order of the published files.
 //!
-//! An access is to the whole object, header included, whatever part was asked for. With a page size, objects longer
-//! than a page are cut into pieces, and an access is to each piece that its range touches.
+//! An access is to the whole object, including the header, regardless of the requested range. With a page size, longer objects are divided
+//! into pieces, and an access is to each piece that the range touches.
 //!
-//! Cut into the pieces of a cache, a row is one request for all of them, as CacheBench's `piecewise-replay` has it. Rows that
-//! tell of no response that a cache could keep (no bytes, no header, a TTL of 0) are no requests then, as there.
+//! Divided into a cache's pieces, a row is one request for all of them, as in CacheBench's `piecewise-replay`. Rows with uncacheable
+//! responses (no bytes, no header, a TTL of 0) are then skipped, as there.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -40,11 +40,11 @@ pub(super) static FORMAT: Format = Format {
     reader: reader::<Cdn, { NAMES.len() }>,
 };
 
-/// Published files without a header have this many columns at least.
+/// Fewest columns of published files without a header.
 const FEWEST_COLUMNS: usize = 10;
 
-/// Numbers between commas are not enough: either the header says so, or there are as many columns and the operation is the
-/// only one there is.
+/// Numbers and commas do not suffice for detection: a header must name the columns, or there are enough columns and the operation is always
+/// the same.
 fn plausible(head: &Head<'_>) -> bool {
     let row = head.first_line().unwrap_or_default();
     let mut fields = row.split(|byte| *byte == b',');
@@ -119,7 +119,7 @@ impl Table<{ NAMES.len() }> for Cdn {
             None | Some(0) => response_bytes.saturating_sub(header_bytes),
             Some(bytes) => bytes,
         };
-        // Who wants all from somewhere on may well ask up to the largest number there is.
+        // Requests for the rest of an object can end at the largest number.
         let mut end =
             |field: usize| rows.optional(NAMES[field], self::known(fields[field], NAMES[field], u64::MAX));
         let range = (end(RANGE_START)?, end(RANGE_END)?);
@@ -144,22 +144,22 @@ impl Table<{ NAMES.len() }> for Cdn {
     }
 }
 
-/// The part of the object that was asked for.
+/// The requested part of the object.
 fn pieces(key: &[u8], body_bytes: u64, range: ByteRange) -> Extent {
-    let asked = clipped(range, body_bytes);
-    Extent { volume: xxh3_64(key), start_bytes: asked.start, bytes: asked.end - asked.start }
+    let requested = clipped(range, body_bytes);
+    Extent { volume: xxh3_64(key), start_bytes: requested.start, bytes: requested.end - requested.start }
 }
 
-/// First and last byte, where they are told.
+/// First and last byte, if recorded.
 type ByteRange = (Option<u64>, Option<u64>);
 
-/// What of so many bytes lies in the range: at least one, unless there is none.
+/// The part of `bytes` bytes in the range: at least one byte, unless `bytes` is 0.
 fn clipped(range: ByteRange, bytes: u64) -> std::ops::Range<u64> {
     let end = range.1.map_or(bytes, |last| last.saturating_add(1).min(bytes));
     range.0.unwrap_or(0).min(end.saturating_sub(1))..end
 }
 
-/// What a row tells of the response and the object in it.
+/// A row's response and object.
 struct Response {
     response_bytes: u64,
     header_bytes: u64,
@@ -168,7 +168,7 @@ struct Response {
 }
 
 impl Response {
-    /// What a cache keeps the object in, and what of that was asked for.
+    /// The items in which a cache keeps the object, and the requested part of them.
     fn shape(&self, range: ByteRange, piece_bytes: u64, most: u64) -> Result<Shape, RowError> {
         let Self { response_bytes, header_bytes, ttl, body_bytes } = *self;
         for (column, value) in
@@ -179,21 +179,21 @@ impl Response {
             }
         }
         let sent = response_bytes.checked_sub(header_bytes).ok_or(RowError::ShortResponse)?;
-        let asked = match range {
-            // What was not sent was not asked for, though the row tells of no range.
+        let requested = match range {
+            // Bytes that were not sent count as not requested, even without a range.
             (None, None) => 0..sent.min(body_bytes),
             range => clipped(range, body_bytes),
         };
         if body_bytes < piece_bytes {
-            let asked_bytes = header_bytes.saturating_add(asked.end - asked.start);
-            return Ok(Shape::One { header_bytes, body_bytes, asked_bytes });
+            let requested_bytes = header_bytes.saturating_add(requested.end - requested.start);
+            return Ok(Shape::One { header_bytes, body_bytes, requested_bytes });
         }
-        let of = Span { whole_bytes: body_bytes, asked };
+        let of = Span { whole_bytes: body_bytes, requested };
         Ok(Shape::Pieces { header_bytes, piece_bytes, most, of })
     }
 }
 
-/// A number that may be unknown, which is -1 or nothing.
+/// A number; `None` if unknown, that is, -1 or empty.
 fn known(field: &[u8], column: &'static str, max: u64) -> Result<Option<u64>, RowError> {
     match field {
         b"-" | b"-1" | b"-1.0" => Ok(None),
@@ -217,12 +217,12 @@ mod tests {
         let options =
             ReaderOptions { time_units_per_second: 1000, page_bytes, cut, ..ReaderOptions::default() };
         let mut reader = (FORMAT.reader)(&options);
-        assert_eq!(reader.takes_header(HEADER.as_bytes()), Ok(true));
+        assert_eq!(reader.accept_header(HEADER.as_bytes()), Ok(true));
         Ok(only(reader.as_mut(), line.as_bytes())?.0)
     }
 
     #[test]
-    fn an_access_is_to_the_whole_object() {
+    fn access_is_to_the_whole_object() {
         let row = read("1678924800123,2994250588,1,59378,50381,381,-1,-1,3600,1,0,0,24,-,4", None).unwrap();
         assert_eq!((row.value_bytes, row.ttl_seconds), (59_378 + 381, Some(3600)));
         assert_eq!(row.time_ns, Some(1_678_924_800_123_000_000));
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn with_pages_an_access_is_to_the_pieces_of_its_range() {
+    fn with_page_size_accesses_are_to_the_pieces_of_the_range() {
         let page = Some(65_536);
         let row = read("1,k,1,1000000,500,300,65535,65536,0,1,0,0", page).unwrap();
         assert!(matches!(row.object, Object::Numbered { first: 0, count: 2, .. }));
@@ -242,8 +242,8 @@ mod tests {
     }
 
     #[test]
-    fn bad_rows_say_why() {
-        for (line, told) in [
+    fn invalid_row_reports_the_reason() {
+        for (line, message) in [
             ("1,-,1,1,1,1,-1,-1,0,1,0,0", "column `cacheKey` is missing"),
             (
                 "x,k,1,1,1,1,-1,-1,0,1,0,0",
@@ -254,7 +254,7 @@ mod tests {
                 "column `objectSize` is `-2`, which is not a whole number from 0 to 17592186044416",
             ),
         ] {
-            assert_eq!(read(line, None).unwrap_err().to_string(), told, "{line}");
+            assert_eq!(read(line, None).unwrap_err().to_string(), message, "{line}");
         }
     }
 }

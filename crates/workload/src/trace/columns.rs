@@ -1,29 +1,29 @@
-//! Rows of comma-separated values: which column is which, and numbers out of bytes.
+//! Rows of comma-separated values: the meaning of columns, and parsing of numbers.
 //!
-//! Recorded traces quote nothing that holds a comma, so a comma always ends a field. That is what makes a row cost tens of
-//! nanoseconds. Spaces and quotes around a field are no part of it: programs that write tables put them there.
+//! Recorded traces do not quote commas, so a comma always ends a field; a row then takes tens of nanoseconds. Spaces and quotes around a
+//! field are removed, because programs that write tables add them.
 
 pub(super) use super::row_error::RowError;
 
-/// Where the `N` fields of a format stand in a row.
+/// Positions of a format's `N` fields in a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Columns<const N: usize> {
-    /// By position: the field, or `None` for a column that is not used.
+    /// By column: the field, or `None` for an unused column.
     fields: Vec<Option<usize>>,
 }
 
 impl<const N: usize> Columns<N> {
-    /// Fields in a fixed order, with `None` for a column that is not used.
+    /// Fields in a fixed order; `None` for an unused column.
     pub(super) fn positional(order: &[Option<usize>]) -> Self {
         Self { fields: order.to_vec() }
     }
 
-    /// Fields where the header line says, by their `names`. `None` if the line names none of them.
+    /// Fields at the positions of their `names` in the header line. `None` if the line contains none of the names.
     pub(super) fn from_header(line: &[u8], names: &[&str; N]) -> Option<Self> {
         let position =
             |column: &[u8]| names.iter().position(|name| bare(column).eq_ignore_ascii_case(name.as_bytes()));
         let mut fields: Vec<Option<usize>> = line.split(|byte| *byte == b',').map(position).collect();
-        // Of several columns with one name the first counts.
+        // Of several columns with one name the first is used.
         for place in 1..fields.len() {
             if fields[..place].contains(&fields[place]) {
                 fields[place] = None;
@@ -34,8 +34,8 @@ impl<const N: usize> Columns<N> {
         Some(Self { fields })
     }
 
-    /// Takes the order of columns over from `line` if it is a header, and answers whether it is one. A header that names
-    /// no column we know is an error, since what stands where nobody knows; other lines will be counted as wrong rows.
+    /// Uses the order of columns in `line` if it is a header; returns whether it is one. A header without any known column is an error,
+    /// because the meaning of its columns is unknown; other lines will be counted as invalid rows.
     pub(super) fn take_header(
         &mut self,
         line: &[u8],
@@ -59,7 +59,7 @@ impl<const N: usize> Columns<N> {
         Ok(true)
     }
 
-    /// Puts the columns called `names` in place of those that stand in `fields`.
+    /// Uses the columns called `names` for `fields` instead of the current ones.
     pub(super) fn choose(&mut self, line: &[u8], names: &[String], fields: &[usize]) -> Result<(), RowError> {
         for column in &mut self.fields {
             *column = column.filter(|field| !fields.contains(field));
@@ -75,14 +75,14 @@ impl<const N: usize> Columns<N> {
         Ok(())
     }
 
-    /// What each column of the header is, and which are not used.
+    /// The meaning of each header column, and the unused ones.
     pub(super) fn words(&self, header: &[u8], names: &[&'static str; N]) -> String {
         let fields =
             self.fields.iter().map(|field| field.map(|field| names[field])).chain(std::iter::repeat(None));
         column_words(fields.zip(header.split(|byte| *byte == b',').map(bare)))
     }
 
-    /// The columns in their order, `-` for those that are not used.
+    /// The columns in order, `-` for unused ones.
     pub(super) fn order(&self, names: &[&'static str; N]) -> String {
         let names: Vec<&str> = self.fields.iter().map(|field| field.map_or("-", |at| names[at])).collect();
         names.join(",")
@@ -93,7 +93,7 @@ impl<const N: usize> Columns<N> {
         self.fields.contains(&Some(field))
     }
 
-    /// The fields of a row; those that it lacks are empty.
+    /// The fields of a row; missing ones are empty.
     #[inline]
     pub(super) fn split<'a>(&self, line: &'a [u8]) -> [&'a [u8]; N] {
         let mut found: [&[u8]; N] = [&[]; N];
@@ -111,7 +111,7 @@ impl<const N: usize> Columns<N> {
     }
 }
 
-/// Fields with the columns that they are, as `key=id,time=ts`, and the columns that are none.
+/// Fields with their columns, as `key=id,time=ts`, and the unused columns.
 pub(super) fn column_words<'a>(columns: impl Iterator<Item = (Option<&'static str>, &'a [u8])>) -> String {
     let (mut used, mut unused) = (Vec::new(), Vec::new());
     for (field, column) in columns {
@@ -140,13 +140,13 @@ pub(super) fn duplicates<'a>(cells: impl Iterator<Item = &'a [u8]>) -> Vec<Strin
     twice
 }
 
-/// Whether a field is a mark for an unknown size.
+/// Whether a field marks an unknown size.
 pub(super) fn is_unknown_size(field: &[u8]) -> bool {
     const MARKS: [&str; 11] = ["-", "-1", "-1.0", "null", "none", "nan", "n/a", "na", "\\N", "?", "unknown"];
     MARKS.iter().any(|mark| field.eq_ignore_ascii_case(mark.as_bytes()))
 }
 
-/// A field without the spaces and the quotes around it.
+/// A field without surrounding spaces and quotes.
 #[inline]
 pub(super) fn bare(field: &[u8]) -> &[u8] {
     match field {
@@ -161,19 +161,18 @@ fn trimmed(field: &[u8]) -> &[u8] {
     field.strip_prefix(b"\"").and_then(|field| field.strip_suffix(b"\"")).unwrap_or(field)
 }
 
-/// Whether every field of the line is a word, and there are several.
+/// Whether the line has several fields and all are words.
 pub(super) fn looks_like_header(line: &[u8]) -> bool {
     let is_word = |field: &[u8]| matches!(bare(field), [b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'#', ..]);
     line.contains(&b',') && line.split(|byte| *byte == b',').all(is_word)
 }
 
-/// Positions of the commas of a line, found eight bytes at a time. Fields are a few bytes long: a call of
-/// `memchr` for each takes twice as long.
+/// The positions of a line's commas, found eight bytes at a time. Fields have a few bytes: calling `memchr` for each takes twice as long.
 struct Commas<'a> {
     line: &'a [u8],
-    /// Where the next word begins.
+    /// Start of the next word.
     next_word: usize,
-    /// Where the current word begins, and the top bit of each of its bytes that is a comma not yet handed out.
+    /// Start of the current word; `found` has the top bit set for each of its bytes that is an unreturned comma.
     word: usize,
     found: u64,
 }
@@ -201,8 +200,8 @@ impl<'a> Commas<'a> {
     }
 }
 
-/// The top bit of every byte that is a comma. Adding 127 to the low seven bits carries into the top bit unless
-/// they are all zero, and never into the next byte.
+/// The top bit of every byte that is a comma. Adding 127 to the low seven bits carries into the top bit unless all are zero, and never into
+/// the next byte.
 #[inline]
 fn commas_in(word: u64) -> u64 {
     const LOW_SEVEN: u64 = 0x7f7f_7f7f_7f7f_7f7f;
@@ -210,7 +209,7 @@ fn commas_in(word: u64) -> u64 {
     !(((zero_where_comma & LOW_SEVEN) + LOW_SEVEN) | zero_where_comma | LOW_SEVEN)
 }
 
-/// The first `N` words of a line, and how many words it has.
+/// The first `N` words of a line, and the number of words.
 #[inline]
 pub(super) fn words<const N: usize>(line: &[u8]) -> ([&[u8]; N], usize) {
     let mut found: [&[u8]; N] = [&[]; N];
@@ -254,14 +253,14 @@ pub(super) fn whole_number(field: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// The number in 20 digits, if it fits. Hashes written in decimals are such.
+/// The number in 20 digits, if it fits. Decimal hashes can have 20 digits.
 #[cold]
 fn longest_number(field: &[u8]) -> Option<u64> {
     let digits = field.len() == 20 && field.iter().all(u8::is_ascii_digit);
     digits.then(|| std::str::from_utf8(field).ok()?.parse().ok()).flatten()
 }
 
-/// `100` of `100.0`: tables of numbers some of which were missing are written so. Other fields stay as they are.
+/// `100` for `100.0`, which programs write for columns with missing numbers. Other fields are unchanged.
 #[inline]
 pub(super) fn without_decimals_of_zero(field: &[u8]) -> &[u8] {
     let Some(point) = field.iter().position(|byte| *byte == b'.') else { return field };
@@ -276,10 +275,10 @@ fn without_decimals(field: &[u8]) -> Option<u64> {
     whole(field).or_else(|| whole(&written_out(field)?))
 }
 
-/// `1700.5` of `1.7005e+03`: programs that hold a column as floating-point numbers write it so. `None` for any other field.
+/// `1700.5` for `1.7005e+03`, which programs write for floating-point columns. `None` for any other field.
 #[cold]
 fn written_out(field: &[u8]) -> Option<Vec<u8>> {
-    // What lies further out is no time and no size.
+    // Larger exponents are neither times nor sizes.
     const FURTHEST: usize = 40;
     let at = field.iter().position(|byte| byte.eq_ignore_ascii_case(&b'e'))?;
     let (mantissa, exponent) =
@@ -294,13 +293,13 @@ fn written_out(field: &[u8]) -> Option<Vec<u8>> {
     digits.splice(0..0, std::iter::repeat_n(b'0', zeros_ahead.max(0) as usize));
     digits.extend(std::iter::repeat_n(b'0', zeros_behind.max(0) as usize));
     let point = point.max(1) as usize;
-    // Zeros ahead of a number would make it longer than the longest.
+    // Leading zeros would exceed the longest number.
     let zeros = digits[..point - 1].iter().take_while(|digit| **digit == b'0').count();
     let fraction = if point < digits.len() { [b".", &digits[point..]].concat() } else { Vec::new() };
     Some([&digits[zeros..point], &fraction].concat())
 }
 
-/// Units of the format with up to nine decimals, in nanoseconds; beyond 584 years, the end of time.
+/// Units of the format with up to nine decimals, in nanoseconds; saturates at 584 years.
 pub(super) fn units_with_decimals(
     field: &[u8],
     column: &'static str,
@@ -309,13 +308,13 @@ pub(super) fn units_with_decimals(
     time(field, column, |field| {
         let point = field.iter().position(|byte| *byte == b'.').unwrap_or(field.len());
         let whole = whole_number(&field[..point])?;
-        // Below a unit: as of a second, and then as much less.
+        // The fraction of a unit: parsed as a fraction of a second and scaled.
         let below_ns = nine_decimals(field.get(point + 1..).unwrap_or(&[]))?;
         Some(nanoseconds(whole, units_per_second).saturating_add(below_ns / units_per_second))
     })
 }
 
-/// Seconds with up to nine decimals, in nanoseconds. More decimals are cut.
+/// Seconds with up to nine decimals, in nanoseconds. Further decimals are dropped.
 pub(super) fn seconds(field: &[u8], column: &'static str) -> Result<u64, RowError> {
     time(field, column, |field| {
         let point = field.iter().position(|byte| *byte == b'.').unwrap_or(field.len());
@@ -324,14 +323,14 @@ pub(super) fn seconds(field: &[u8], column: &'static str) -> Result<u64, RowErro
     })
 }
 
-/// What `read` makes of a time, or of the same written out.
+/// Parses a time with `read`, also in exponent notation.
 #[inline]
 fn time(field: &[u8], column: &'static str, read: impl Fn(&[u8]) -> Option<u64>) -> Result<u64, RowError> {
     let wrong = || RowError::Time { column, text: lossy(field) };
     read(field).or_else(|| read(&written_out(field)?)).ok_or_else(wrong)
 }
 
-/// The first nine decimals as a whole number. `None` if one of all is no digit.
+/// The first nine decimals as a whole number. `None` if any decimal is not a digit.
 #[inline]
 fn nine_decimals(decimals: &[u8]) -> Option<u64> {
     let digit = |place: usize| decimals.get(place).map_or(0, |byte| u64::from(byte.wrapping_sub(b'0')));
@@ -339,7 +338,7 @@ fn nine_decimals(decimals: &[u8]) -> Option<u64> {
     decimals.iter().all(u8::is_ascii_digit).then_some(value)
 }
 
-/// Units of the format in nanoseconds; beyond 584 years, the end of time.
+/// Units of the format in nanoseconds; saturates at 584 years.
 #[inline]
 pub(super) fn nanoseconds(units: u64, units_per_second: u64) -> u64 {
     const SECOND_NS: u64 = 1_000_000_000;
@@ -352,7 +351,7 @@ pub(super) fn nanoseconds(units: u64, units_per_second: u64) -> u64 {
     seconds.saturating_mul(SECOND_NS).saturating_add(rest_ns)
 }
 
-/// A field for a message: as text, and not endless.
+/// A field as text for a message, truncated.
 pub(super) fn lossy(field: &[u8]) -> String {
     const SHOWN_BYTES: usize = 60;
     let shown = escaped(&field[..field.len().min(SHOWN_BYTES)]);
@@ -384,10 +383,10 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn fields_are_found_wherever_the_header_puts_them() {
+    fn fields_follow_the_headers_order() {
         let columns = Columns::from_header(b"x,b , a,y", &["a", "b"]).unwrap();
         assert_eq!(columns.split(b"1,2,3,4"), [b"3", b"2"]);
-        assert_eq!(columns.split(b"1,2"), [b"".as_slice(), b"2"], "short rows have empty fields");
+        assert_eq!(columns.split(b"1,2"), [b"".as_slice(), b"2"], "missing fields are empty");
         assert_eq!(columns.split(b",,,"), [b"", b""]);
         assert!(columns.has(0) && columns.has(1));
         assert!(Columns::from_header(b"GET,7,8", &["a", "b"]).is_none());
@@ -395,8 +394,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn commas_are_found_where_they_are(line in proptest::collection::vec(
-            // Commas, their neighbours, and the same with the top bit set: what carries could confuse.
+        fn all_commas_are_found(line in proptest::collection::vec(
+            // Commas, adjacent codes, and those with the top bit set, to test the carries.
             prop_oneof![any::<u8>(), Just(b','), 0x2b..0x2eu8, 0xabu8..0xae],
             0..70,
         )) {
@@ -408,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_digits_and_nothing_else() {
+    fn number_accepts_digits_only() {
         assert_eq!(whole_number(b"0"), Some(0));
         assert_eq!(whole_number(b"9999999999999999999"), Some(9_999_999_999_999_999_999));
         assert_eq!(whole_number(b"18446744073709551615"), Some(u64::MAX));
@@ -424,16 +423,20 @@ mod tests {
     }
 
     #[test]
-    fn spaces_and_quotes_around_fields_are_no_part_of_them() {
+    fn surrounding_spaces_and_quotes_are_removed() {
         let mut columns = Columns::positional(&[]);
         assert_eq!(columns.take_header(br#"x, "a" ,"b""#, &["a", "b"], &[0, 1]), Ok(true));
         assert_eq!(columns.split(br#"1, "7" ,"8""#), [b"7", b"8"]);
         assert_eq!(columns.split(br#"1, 7 , 8"#), [b"7", b"8"]);
-        assert_eq!(columns.split(br#"1,"7,8""#), [br#""7"#, br#"8""#], "a comma ends a field all the same");
+        assert_eq!(
+            columns.split(br#"1,"7,8""#),
+            [br#""7"#, br#"8""#],
+            "a comma ends a field even inside quotes"
+        );
     }
 
     #[test]
-    fn a_header_with_no_name_that_we_know_is_no_row_to_skip() {
+    fn header_without_known_columns_is_an_error() {
         let mut columns = Columns::positional(&[Some(0), Some(1)]);
         let unknown = columns.take_header(b"object_size,# object_id", &["a", "b"], &[1]);
         assert_eq!(unknown, Err(RowError::UnknownHeader("b")));
@@ -442,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_number_may_be_written_with_decimals_of_zero() {
+    fn whole_number_may_have_zero_decimals() {
         assert_eq!(number(b"100.0", "n", 100), Ok(Some(100)));
         for bad in [&b"100."[..], b"100.5", b".0", b"1.0.0", b"101.0"] {
             assert!(number(bad, "n", 100).is_err(), "{}", lossy(bad));
@@ -450,14 +453,14 @@ mod tests {
     }
 
     #[test]
-    fn units_have_decimals_too() {
+    fn units_accept_decimals() {
         assert_eq!(units_with_decimals(b"12.5", "ts", 1), Ok(12_500_000_000));
         assert_eq!(units_with_decimals(b"1700000000000.25", "ts", 1000), Ok(1_700_000_000_000_250_000));
         assert_eq!(units_with_decimals(b"7", "ts", 1_000_000_000), Ok(7));
         assert_eq!(
             units_with_decimals(b"1700000000000", "ts", 1),
             Ok(u64::MAX),
-            "no seconds, but milliseconds"
+            "milliseconds read as seconds saturate"
         );
         for bad in
             [&b"e9"[..], b"", b".", b"1.x", b"-1", b"1e", b"1e99", b"1xe9", b"1.e.9", b"-1e9", b"1e-+9"]
@@ -468,7 +471,7 @@ mod tests {
 
     /// As numpy and pandas write them.
     #[test]
-    fn numbers_with_an_exponent_were_wrong() {
+    fn numbers_with_an_exponent_are_read() {
         for (text, ns) in [
             (&b"1.700000000123456789e+09"[..], 1_700_000_000_123_456_789),
             (b"1e9", 1_000_000_000_000_000_000),
@@ -487,10 +490,10 @@ mod tests {
     }
 
     #[test]
-    fn time_is_divided_by_the_factor() {
+    fn time_units_are_scaled_to_nanoseconds() {
         assert_eq!(nanoseconds(604_038_471_123, 1000), 604_038_471_123_000_000);
         assert_eq!(nanoseconds(7, 3), 2_333_333_333);
         assert_eq!(nanoseconds(12_345_678_901_234, 10_000_000_000), 1_234_567_890_123);
-        assert_eq!(nanoseconds(u64::MAX, 1), u64::MAX, "beyond 584 years: the end of time");
+        assert_eq!(nanoseconds(u64::MAX, 1), u64::MAX, "saturates at 584 years");
     }
 }

@@ -1,22 +1,21 @@
-//! Tables of any columns, which whoever reads them names: `csv:time,key,-,size`, or `csv:key=3,size=bytes`.
+//! Tables with configurable columns: `csv:time,key,-,size`, or `csv:key=3,size=bytes`.
 //!
-//! Traces are published in many small variations of the same table. Either the columns are listed in their order, `-`
-//! standing for one that is not used, or each field is given its column, by number from 1 or by what the header calls it.
-//! `csv` alone takes the columns that the header gives one of the usual names; so does who tells formats apart, of a table that
-//! names its key and its size.
+//! Traces are published in many variations of the same table. Either the columns are listed in order, with `-` for an unused one, or each
+//! field is assigned its column by number from 1 or by its header name. `csv` alone uses header columns with usual names; format detection
+//! does the same for tables that name their key and size.
 //!
 //! | field | meaning |
 //! |---|---|
-//! | `key` | the object; needed |
-//! | `time` | seconds, or what is said to be one, with decimals |
-//! | `size` | what the object takes; without it, a page |
+//! | `key` | the object; required |
+//! | `time` | seconds, or the configured unit, with decimals |
+//! | `size` | size of the object; without it, a page |
 //! | `op` | read, get, write, put, delete …; without it, all are gets |
-//! | `ttl` | seconds; 0 is for ever |
-//! | `tenant` | who asks |
-//! | `count` | how many times in a row |
+//! | `ttl` | seconds; 0 never expires |
+//! | `tenant` | the client |
+//! | `count` | number of repetitions |
 //!
-//! Between columns stand commas, semicolons, tabs, bars or blanks: the first of them with which the first line has all
-//! columns. Between quotes they divide nothing. A name of the time may end in its unit, as `time_ms` does.
+//! Columns are separated by commas, semicolons, tabs, bars or spaces: the first one that yields all columns in the first line. A
+//! separator inside quotes is part of the field. The name of the time column can end in its unit, as in `time_ms`.
 
 use super::columns::{RowError, bare, column_words, duplicates, number};
 use super::{FileOrder, Format, ReaderOptions, Row, RowReader, Rows};
@@ -44,7 +43,7 @@ pub(super) static FORMAT: Format = Format {
 
 const SEPARATORS: [u8; 5] = [b',', b';', b'\t', b'|', b' '];
 
-/// The fields of a row, by their places in [`NAMES`].
+/// Fields of a row, by their index in [`NAMES`].
 const FIELDS: usize = NAMES.len();
 const TIME: usize = 0;
 const KEY: usize = 1;
@@ -54,57 +53,57 @@ const TTL: usize = 4;
 const TENANT: usize = 5;
 const COUNT: usize = 6;
 
-/// What we call the fields. What else headers call them is in [`header`].
+/// Our names of the fields. Other names are in [`header`].
 const NAMES: [&str; 7] = ["time", "key", "size", "op", "ttl", "tenant", "count"];
 
-/// Why columns are not understood.
+/// An error in a column list.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ColumnsError {
-    /// No such field.
+    /// An unknown field.
     #[error("there is no field `{name}`; the fields are {known}, and `-` is a column that is not used")]
     Unknown {
-        /// What it was called.
+        /// The name given.
         name: String,
-        /// What there is.
+        /// The known fields.
         known: String,
     },
-    /// A field has two columns.
+    /// A field with two columns.
     #[error("`{0}` is named twice")]
     Twice(&'static str),
-    /// The one field without which a row is no request.
+    /// No column is assigned to the required field.
     #[error("no column is the `key`")]
     NoKey,
-    /// Some fields are listed and some are given their columns.
+    /// Listed and assigned fields are mixed.
     #[error("`{0}`: either list the columns in their order, or give each field its column (key=2)")]
     Mixed(String),
-    /// A field whose column is not said.
+    /// A field without a column.
     #[error("`{0}`: a column is a number from 1, or a name in the header")]
     NoColumn(String),
 }
 
-/// Which column of a table is what.
+/// The assignment of a table's columns to fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CsvColumns {
-    /// Empty: what the header calls by a usual name.
+    /// Empty: columns with usual names in the header.
     fields: Vec<(usize, Column)>,
-    /// What the header calls the column of the tenant, whatever else says which it is.
+    /// Header name of the tenant's column, which overrides other assignments.
     tenant: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Column {
-    /// Its place, from 0.
+    /// Position, from 0.
     At(usize),
-    /// What the header calls it.
+    /// Name in the header.
     Named(String),
 }
 
 impl CsvColumns {
-    /// Columns as `time,key,-,size` or `key=3,size=bytes`.
+    /// Parses columns such as `time,key,-,size` or `key=3,size=bytes`.
     ///
     /// # Errors
-    /// A field that does not exist or is there twice, no key, or a column that is none.
+    /// An unknown or repeated field, no key, or an invalid column.
     pub fn parse(text: &str) -> Result<Self, ColumnsError> {
         let gives_columns = text.contains('=');
         let mut fields = Vec::new();
@@ -128,15 +127,15 @@ impl CsvColumns {
         Ok(Self { fields, tenant: None })
     }
 
-    /// Whether there is no telling the columns without a header.
+    /// Whether the columns cannot be determined without a header.
     fn needs_header(&self) -> bool {
         let is_named = |(_, column): &(usize, Column)| matches!(column, Column::Named(_));
         self.fields.is_empty() || self.tenant.is_some() || self.fields.iter().any(is_named)
     }
 
-    /// Where the fields are in a file whose first line is `line`.
+    /// The fields' positions in a file whose first line is `line`.
     fn layout(&self, line: &[u8]) -> Result<Layout, RowError> {
-        // A table of one column has none of them in it.
+        // A table of one column contains no separator.
         let found = SEPARATORS.into_iter().filter(|separator| line.contains(separator));
         let mut failure = None;
         for separator in found.chain([SEPARATORS[0]]) {
@@ -145,7 +144,7 @@ impl CsvColumns {
                 Err(reason) => failure = failure.or(Some(reason)),
             }
         }
-        Err(failure.expect("there is a separator"))
+        Err(failure.expect("at least one separator is tried"))
     }
 
     fn layout_between(&self, separator: u8, line: &[u8]) -> Result<Layout, RowError> {
@@ -195,40 +194,40 @@ impl Column {
     }
 }
 
-/// Where the fields are in a file.
+/// Positions of the fields in a file.
 struct Layout {
     separator: u8,
     /// Column and field, by column.
     places: Vec<(usize, usize)>,
-    /// Which fields there are.
+    /// The present fields.
     has: [bool; FIELDS],
-    /// The unit of the times, where the header says it.
+    /// The unit of the times, if the header gives it.
     time_units_per_second: Option<u64>,
 }
 
 impl Layout {
-    /// The fields of a row; those that it lacks are empty.
+    /// The fields of a row; missing ones are empty.
     #[inline]
     fn split<'a>(&self, line: &'a [u8]) -> [&'a [u8]; FIELDS] {
         let mut found: [&[u8]; FIELDS] = [&[]; FIELDS];
-        let mut wanted = self.places.iter().peekable();
+        let mut expected = self.places.iter().peekable();
         for (place, cell) in Cells::new(self.separator, line).enumerate() {
-            while let Some((_, field)) = wanted.next_if(|(at, _)| *at == place) {
+            while let Some((_, field)) = expected.next_if(|(at, _)| *at == place) {
                 found[*field] = bare(cell);
             }
-            if wanted.peek().is_none() {
+            if expected.peek().is_none() {
                 break;
             }
         }
         found
     }
 
-    /// All that stands in the columns of the line.
+    /// The cells of the line.
     fn cells<'a>(&self, line: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
         Cells::new(self.separator, line).map(bare)
     }
 
-    /// What the line has in the columns that are used: the field as which it is read, and the cell.
+    /// The used cells of the line: column, field and cell.
     fn used<'a>(&self, line: &'a [u8]) -> impl Iterator<Item = (usize, usize, &'a [u8])> {
         let cells: Vec<&[u8]> = self.cells(line).collect();
         self.places
@@ -236,13 +235,13 @@ impl Layout {
             .map(move |&(place, field)| (place, field, cells.get(place).copied().unwrap_or(&[])))
     }
 
-    /// Whether every field of the line is a word, as the names of columns are.
+    /// Whether every used field of the line is a word, as column names are.
     fn are_words(&self, line: &[u8]) -> bool {
         self.used(line).all(|(_, _, cell)| header::is_word(cell))
     }
 
-    /// Whether no column that is not used is called otherwise than fields usually are.
-    fn has_no_strangers(&self, line: &[u8]) -> bool {
+    /// Whether all unused columns have names known from published traces.
+    fn has_only_known_unused_columns(&self, line: &[u8]) -> bool {
         let is_used = |place| self.places.iter().any(|(at, _)| *at == place);
         let mut cells = self.cells(line).enumerate();
         cells.all(|(place, cell)| {
@@ -253,7 +252,7 @@ impl Layout {
         })
     }
 
-    /// Whether every field of the line has the usual name of one.
+    /// Whether every used field of the line is a usual name.
     fn are_names(&self, line: &[u8]) -> bool {
         self.used(line).all(|(_, _, cell)| header::field_called(cell).is_some())
     }
@@ -261,13 +260,13 @@ impl Layout {
 
 struct Reader {
     columns: CsvColumns,
-    /// Known from the first line on.
+    /// Set by the first line.
     layout: Option<Layout>,
     options: ReaderOptions,
 }
 
 impl Reader {
-    /// Whether the line is a header of this layout. Where all but the key may be anything, one reads as a row.
+    /// Whether the line is a header of this layout. If only the key is used, a header also parses as a row.
     fn is_header(&self, line: &[u8], layout: &Layout) -> bool {
         let reads = || self.read_as(layout, line, &mut Rows::default()).is_ok();
         self.columns.needs_header() || layout.are_names(line) || (layout.are_words(line) && !reads())
@@ -287,9 +286,9 @@ impl Reader {
         Ok(Layout { time_units_per_second, ..layout })
     }
 
-    /// Takes a header over whose layout is as `is_right` says, and in which the columns that are used are known.
+    /// Uses the header's layout if `is_right` accepts it and the names of its used columns are known.
     fn take_header_if(&mut self, line: &[u8], is_right: impl Fn(&Self, &Layout) -> bool) -> bool {
-        // What was found by its name may have any.
+        // Columns that were found by name need no usual name.
         let is_known = |layout: &Layout| self.columns.needs_header() || layout.are_names(line);
         let layout = self.columns.layout(line).ok();
         let layout = layout.filter(|layout| is_known(layout) && is_right(self, layout));
@@ -299,31 +298,30 @@ impl Reader {
         is_header
     }
 
-    /// Whether a remark that has the columns that are used is a header. If they were not asked for, only one that has no others
-    /// is beyond doubt; if they were asked for by their numbers, sentences are told by their blanks.
+    /// Whether a comment that contains the used columns is a header. Without configured columns it must contain no other names; with
+    /// columns configured by number, spaces identify a sentence.
     fn is_title(&self, layout: &Layout, text: &[u8]) -> bool {
         let is_asked_for = !self.columns.fields.is_empty() && layout.separator != b' ';
         let is_named = || self.columns.needs_header();
         let are_single_words = || layout.cells(text).all(|cell| !cell.contains(&b' '));
-        layout.has_no_strangers(text) || (is_asked_for && (is_named() || are_single_words()))
+        layout.has_only_known_unused_columns(text) || (is_asked_for && (is_named() || are_single_words()))
     }
 
-    /// A line ahead of those by which the layout is told: where the columns have numbers, it may be a row already.
+    /// A line before the layout is known: with columns configured by number it can already be a row.
     #[cold]
     fn read_first(&self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
         if self.columns.needs_header() {
             return Err(RowError::NoKeyColumn);
         }
         let layout = self.columns.layout(line)?;
-        // The sign of a remark alone is no key.
+        // A comment sign alone is not a key.
         if layout.split(line)[KEY].iter().all(|byte| *byte == b'#') {
             return Err(RowError::Missing("key"));
         }
         self.read_as(&layout, line, rows)
     }
 
-    /// Whether a line below a header is a row and no other header, where nobody asked for columns: an object may be called
-    /// `id`.
+    /// Whether a line below a header is a row and not another header, if no columns are configured: an object can be called `id`.
     fn is_row_below(&self, layout: &Layout, line: &[u8]) -> bool {
         let is_header = || layout.are_names(line) || Header::of(line).is_some();
         self.columns.fields.is_empty()
@@ -377,7 +375,7 @@ impl RowReader for Reader {
         self.columns = columns.clone();
     }
 
-    fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
+    fn accept_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
         if let Some(layout) = &self.layout
             && !self.columns.needs_header()
             && !self.is_header(line, layout)
@@ -389,7 +387,7 @@ impl RowReader for Reader {
             return Ok(false);
         }
         let layout = match self.columns.layout(line) {
-            // A second file need not repeat the header.
+            // A second file can lack the header.
             Err(_) if self.layout.is_some() => return Ok(false),
             found => found?,
         };
@@ -398,19 +396,18 @@ impl RowReader for Reader {
         Ok(is_header)
     }
 
-    fn takes_remark(&mut self, text: &[u8]) -> bool {
+    fn accept_comment(&mut self, text: &[u8]) -> bool {
         self.take_header_if(text, |reader, layout| {
-            // A field that the header before it had is not lost by a remark.
+            // A comment must not remove a field of the previous header.
             let loses = |before: &Layout| (0..FIELDS).any(|field| before.has[field] && !layout.has[field]);
             reader.is_title(layout, text) && !reader.layout.as_ref().is_some_and(loses)
         })
     }
 
-    fn takes_another_header(&mut self, line: &[u8]) -> bool {
+    fn accept_repeated_header(&mut self, line: &[u8]) -> bool {
         self.take_header_if(line, |reader, layout| {
-            // Between blanks may stand the words of a sentence. Rows without a field that those before them had are not of
-            // the same trace.
-            (layout.separator != b' ' || layout.has_no_strangers(line))
+            // Between spaces can be the words of a sentence. A header with fewer fields belongs to another trace.
+            (layout.separator != b' ' || layout.has_only_known_unused_columns(line))
                 && reader.layout.as_ref().is_none_or(|before| before.has == layout.has)
         })
     }
@@ -439,16 +436,16 @@ mod tests {
     use super::super::rows::only;
     use super::*;
 
-    /// A row: operation, key, size, time and how often.
+    /// A row: operation, key, size, time and repeat count.
     type Read = (RequestKind, String, u64, Option<u64>, u32);
 
-    /// The rows of a table, the header aside.
+    /// The rows of a table, without the header.
     fn read(columns: &str, lines: &[&str]) -> Result<Vec<Read>, RowError> {
         let mut reader = (FORMAT.reader)(&ReaderOptions::default());
         if !columns.is_empty() {
             reader.choose_columns(&CsvColumns::parse(columns).unwrap());
         }
-        let is_header = reader.takes_header(lines[0].as_bytes())?;
+        let is_header = reader.accept_header(lines[0].as_bytes())?;
         let rows = lines.iter().skip(usize::from(is_header));
         rows.map(|line| {
             let (row, key) = only(reader.as_mut(), line.as_bytes())?;
@@ -462,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_listed_or_given_by_number_or_by_name() {
+    fn columns_are_listed_or_assigned_by_number_or_name() {
         let expected = Ok(vec![get("a", 10, 1), get("b", 20, 2)]);
         assert_eq!(read("time,key,-,size", &["1,a,x,10", "2,b,y,20"]), expected);
         assert_eq!(read("time,key,,size,-", &["1,a,x,10,z", "2,b,y,20"]), expected, "a short row");
@@ -474,22 +471,22 @@ mod tests {
     }
 
     #[test]
-    fn whatever_stands_between_columns_is_found() {
+    fn separator_is_detected() {
         let expected = Ok(vec![get("a", 10, 1), get("b", 20, 2)]);
         for between in [",", ";", "\t", "|", " ", "   "] {
             let (first, second) = (["1", "a", "10"].join(between), ["2", "b", "20"].join(between));
             assert_eq!(read("time,key,size", &[&first, &second]), expected, "{between:?}");
         }
-        // A comma inside of a column does not divide the line where that gives too few columns.
+        // A separator that yields too few columns is not used.
         assert_eq!(read("time,key,size", &["1;a,7;10"]), Ok(vec![get("a,7", 10, 1)]));
         assert_eq!(read("key", &["a"]).unwrap()[0].1, "a");
         assert_eq!(read("key", &["a;b"]).unwrap()[0].1, "a");
         let empty = read("time,key,-,size", &["1\ta\t\t10"]);
-        assert_eq!(empty, Ok(vec![get("a", 10, 1)]), "of two tabs each is a column's");
+        assert_eq!(empty, Ok(vec![get("a", 10, 1)]), "each of two tabs separates a column");
     }
 
     #[test]
-    fn a_header_is_told_from_a_row_and_a_wrong_row_from_a_header() {
+    fn header_row_and_invalid_row_are_distinguished() {
         let expected = Ok(vec![get("a", 10, 1)]);
         assert_eq!(read("time,key,size", &["# time,obj,size", "1,a,10"]), expected);
         assert_eq!(read("time,key,size", &["1,a,10"]), expected);
@@ -500,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_are_known_in_many_spellings() {
+    fn operations_are_recognised_in_many_spellings() {
         let kind_of = |op: &str| operation(op.as_bytes());
         for op in ["GET", "get_lease", "REST.GET.OBJECT", "Read", "r"] {
             assert_eq!(kind_of(op), Ok(Some(RequestKind::Get)), "{op}");
@@ -515,40 +512,40 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_column_has_a_usual_value() {
+    fn field_without_a_column_has_a_default() {
         let rows = read("key,op,count", &["a,put,3"]).unwrap();
         assert_eq!(rows, [(RequestKind::Set, "a".to_owned(), 4096, None, 3)]);
         assert_eq!(read("key,size", &["a,"]), Err(RowError::Missing("size")));
         let deleted = read("key,size,op", &["a,,DELETE"]).unwrap();
-        assert_eq!((deleted[0].0, deleted[0].2), (RequestKind::Delete, 0), "what is deleted needs no size");
+        assert_eq!((deleted[0].0, deleted[0].2), (RequestKind::Delete, 0), "a delete needs no size");
         assert_eq!(read("key,count", &["a,0"]), Err(RowError::Zero("count")));
     }
 
     #[test]
-    fn a_second_file_need_not_repeat_the_header() {
+    fn second_file_without_header_is_read() {
         let mut reader = (FORMAT.reader)(&ReaderOptions::default());
-        assert_eq!(reader.takes_header(b"size;key"), Ok(true));
-        assert_eq!(reader.takes_header(b"10;a"), Ok(false));
+        assert_eq!(reader.accept_header(b"size;key"), Ok(true));
+        assert_eq!(reader.accept_header(b"10;a"), Ok(false));
         assert_eq!(only(reader.as_mut(), b"10;a").unwrap().1, "a");
-        assert_eq!(reader.takes_header(b"wrong"), Ok(false), "it is counted as a wrong row");
-        assert_eq!(reader.takes_header(b"key;size"), Ok(true));
+        assert_eq!(reader.accept_header(b"wrong"), Ok(false), "it is counted as an invalid row");
+        assert_eq!(reader.accept_header(b"key;size"), Ok(true));
         assert_eq!(only(reader.as_mut(), b"a;10").unwrap().1, "a");
     }
 
-    /// Where nothing but the key has a column, any line reads as a row.
+    /// If only the key has a column, any line parses as a row.
     #[test]
-    fn the_header_of_a_second_file_is_no_key() {
+    fn header_of_a_second_file_is_not_a_row() {
         let mut reader = (FORMAT.reader)(&ReaderOptions::default());
         reader.choose_columns(&CsvColumns::parse("key=obj").unwrap());
         for header in ["when,obj", "obj,when"] {
-            assert_eq!(reader.takes_header(header.as_bytes()), Ok(true), "{header}");
+            assert_eq!(reader.accept_header(header.as_bytes()), Ok(true), "{header}");
         }
-        assert_eq!(reader.takes_header(b"a,1"), Ok(false));
+        assert_eq!(reader.accept_header(b"a,1"), Ok(false));
         assert_eq!(only(reader.as_mut(), b"a,1").unwrap().1, "a");
     }
 
     #[test]
-    fn columns_that_are_not_there_are_named() {
+    fn missing_column_is_reported_by_name() {
         let lacks = |columns, line: &str| read(columns, &[line]).unwrap_err().to_string();
         assert_eq!(lacks("key=5", "a,b"), "the first line has no column `5`");
         assert_eq!(lacks("key=obj", "id,size"), "the first line has no column `obj`");
@@ -558,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_that_say_nothing_are_refused() {
+    fn invalid_column_list_is_rejected() {
         let refused = |text| CsvColumns::parse(text).unwrap_err().to_string();
         let unknown = "there is no field `kee`; the fields are time, key, size, op, ttl, tenant, count, \
                        and `-` is a column that is not used";
@@ -567,8 +564,8 @@ mod tests {
         assert_eq!(refused("time,size"), "no column is the `key`");
         assert_eq!(refused(""), "no column is the `key`");
         for item in ["key=", "key=0"] {
-            let told = format!("`{item}`: a column is a number from 1, or a name in the header");
-            assert_eq!(refused(item), told);
+            let message = format!("`{item}`: a column is a number from 1, or a name in the header");
+            assert_eq!(refused(item), message);
         }
         let mixed = "either list the columns in their order, or give each field its column (key=2)";
         assert_eq!(refused("time,key=2"), format!("`time`: {mixed}"));

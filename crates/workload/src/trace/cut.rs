@@ -1,8 +1,8 @@
-//! Requests for part of something large, cut into the items that a cache keeps it in.
+//! Divides requests for part of a large object into the items that a cache stores.
 //!
-//! Simulators number what a range touches ([`Extent::cut`](super::rows::Extent::cut)). A cache wants keys, and whoever
-//! judges it wants to know which items were asked for together: a CDN's client has its answer once all pieces are there. So a
-//! row may ask for [`Items`]; the replay hands them to one worker, one behind the other, each with its [`Part`].
+//! Simulators number what a range touches ([`Extent::cut`](super::rows::Extent::cut)). A cache needs keys, and its statistics need to know
+//! which items belong to one request: a CDN's client has its answer once all pieces are there. So a row can request [`Items`]; the replay
+//! passes them to one worker in sequence, each with its [`Part`].
 
 use std::ops::Range;
 
@@ -10,24 +10,24 @@ use super::columns::RowError;
 use super::rows::Rows;
 use crate::{Fetch, Part};
 
-/// Into which items of a cache a request is cut.
+/// Division of a request into cache items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Cut {
     /// None: a request is for one object, or for each of the pages that its range touches.
     #[default]
     Pages,
-    /// The chunks of a block that its range touches, CacheBench's `block-replay`. Only `storage` has blocks.
+    /// The chunks of a block that the range touches, as in CacheBench's `block-replay`. Only `storage` has blocks.
     Chunks {
-        /// Of a chunk.
+        /// Size of a chunk.
         chunk_bytes: u64,
-        /// Of a block: what lies behind its end is wrong.
+        /// Size of a block; ranges beyond its end are invalid.
         block_bytes: u64,
     },
-    /// The pieces of an object that its range touches, CacheBench's `piecewise-replay`. Only `cdn` has objects with headers.
+    /// The pieces of an object that the range touches, as in CacheBench's `piecewise-replay`. Only `cdn` has objects with headers.
     Pieces {
-        /// Of a piece; a shorter object is one item.
+        /// Size of a piece; a shorter object is one item.
         piece_bytes: u64,
-        /// Pieces of an object that are kept; what lies behind them never is.
+        /// Cached pieces per object; later pieces are never cached.
         most: u64,
     },
 }
@@ -35,39 +35,39 @@ pub enum Cut {
 /// The items of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Items {
-    /// What their keys begin with, in [`Rows`].
+    /// Prefix of the keys, in [`Rows`].
     pub(super) name: Range<u32>,
     pub(super) shape: Shape,
 }
 
-/// What something is kept in.
+/// The items in which an object is cached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// One item under the name itself.
-    One { header_bytes: u64, body_bytes: u64, asked_bytes: u64 },
-    /// Chunks of equal length, each for itself: one may be there and the next not.
+    /// One item whose key is the name.
+    One { header_bytes: u64, body_bytes: u64, requested_bytes: u64 },
+    /// Chunks of equal length, cached independently of each other.
     Chunks { chunk_bytes: u64, of: Span },
-    /// An item that says that the object is in pieces, its header, and the pieces. They were fetched by one answer from
-    /// behind the cache, so one that is missing means all behind it are fetched again.
+    /// A marker item, the object's header, and the pieces. One response from the origin fills them, so a missing piece causes all later
+    /// ones to be fetched again.
     Pieces { header_bytes: u64, piece_bytes: u64, most: u64, of: Span },
 }
 
-/// What was asked for of something that is as long as `whole_bytes`.
+/// The requested range of an object of `whole_bytes` bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) whole_bytes: u64,
-    pub(super) asked: Range<u64>,
+    pub(super) requested: Range<u64>,
 }
 
-/// One of the items.
+/// One item of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Piece {
     pub(super) label: Label,
     pub(super) bytes: u64,
-    pub(super) asked_bytes: u64,
+    pub(super) requested_bytes: u64,
 }
 
-/// What an item's key has behind the name.
+/// The suffix of an item's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Label {
     Nothing,
@@ -77,24 +77,26 @@ pub(super) enum Label {
 }
 
 impl Items {
-    /// Number `index` of the items; `None` behind the last.
+    /// Item number `index`; `None` behind the last.
     fn piece(&self, index: u64) -> Option<Piece> {
         match &self.shape {
-            Shape::One { header_bytes, body_bytes, asked_bytes } => (index == 0).then_some(Piece {
+            Shape::One { header_bytes, body_bytes, requested_bytes } => (index == 0).then_some(Piece {
                 label: Label::Nothing,
                 bytes: header_bytes.saturating_add(*body_bytes),
-                asked_bytes: *asked_bytes,
+                requested_bytes: *requested_bytes,
             }),
             Shape::Chunks { chunk_bytes, of } => of.piece(index, *chunk_bytes, u64::MAX, Label::Chunk),
             Shape::Pieces { header_bytes, piece_bytes, most, of } => match index {
-                0 => Some(Piece { label: Label::Nothing, bytes: 0, asked_bytes: 0 }),
-                1 => Some(Piece { label: Label::Header, bytes: *header_bytes, asked_bytes: *header_bytes }),
+                0 => Some(Piece { label: Label::Nothing, bytes: 0, requested_bytes: 0 }),
+                1 => {
+                    Some(Piece { label: Label::Header, bytes: *header_bytes, requested_bytes: *header_bytes })
+                }
                 _ => of.piece(index - 2, *piece_bytes, *most, Label::Piece),
             },
         }
     }
 
-    /// The items with what a request says by each, sizes multiplied by `factor`.
+    /// The items with their parts; sizes are multiplied by `factor`.
     pub(super) fn parts(&self, factor: u64) -> impl Iterator<Item = (Piece, Part)> {
         let mut next = self.piece(0);
         let mut index = 0;
@@ -107,16 +109,16 @@ impl Items {
             let part = Part {
                 is_first: index == 1,
                 is_last,
-                asked_bytes: times(piece.asked_bytes),
+                requested_bytes: times(piece.requested_bytes),
                 uncached_bytes: if is_last { times(self.uncached_bytes()) } else { 0 },
-                misses_spread: matches!(self.shape, Shape::Pieces { .. }),
+                fetches_rest_on_miss: matches!(self.shape, Shape::Pieces { .. }),
                 fetch: self.fetch_from(index - 1).map(|fetch| fetch.times(factor)),
             };
             Some((Piece { bytes: times(piece.bytes), ..piece }, part))
         })
     }
 
-    /// What is fetched where the items from number `index` on are missing.
+    /// The fetch if the items from number `index` on are missing.
     fn fetch_from(&self, index: u64) -> Option<Fetch> {
         match &self.shape {
             Shape::One { header_bytes, body_bytes, .. } => Some(Fetch {
@@ -138,36 +140,36 @@ impl Items {
         }
     }
 
-    /// What was asked for and is never kept.
+    /// Requested bytes that are never cached.
     fn uncached_bytes(&self) -> u64 {
         match &self.shape {
             Shape::One { .. } | Shape::Chunks { .. } => 0,
             Shape::Pieces { piece_bytes, most, of, .. } => {
-                of.asked.end.saturating_sub(of.asked.start.max(piece_bytes.saturating_mul(*most)))
+                of.requested.end.saturating_sub(of.requested.start.max(piece_bytes.saturating_mul(*most)))
             }
         }
     }
 }
 
 impl Span {
-    /// Number `index` of the pieces that the range touches, of those before number `most`.
+    /// Number `index` of the touched pieces with numbers below `most`.
     fn piece(&self, index: u64, piece_bytes: u64, most: u64, label: fn(u64) -> Label) -> Option<Piece> {
-        let number = self.asked.start / piece_bytes + index;
+        let number = self.requested.start / piece_bytes + index;
         let start = number.saturating_mul(piece_bytes);
         let end = start.saturating_add(piece_bytes).min(self.whole_bytes);
-        let asked = self.asked.start.max(start)..self.asked.end.min(end);
-        let is_touched = number < most && !asked.is_empty();
+        let requested = self.requested.start.max(start)..self.requested.end.min(end);
+        let is_touched = number < most && !requested.is_empty();
         is_touched.then(|| Piece {
             label: label(number),
             bytes: end - start,
-            asked_bytes: asked.end - asked.start,
+            requested_bytes: requested.end - requested.start,
         })
     }
 
-    /// What is fetched where the pieces from number `index` of those that the range touches on are missing: they, whole, and
-    /// what was asked for behind the last piece that is kept.
+    /// The range to fetch if the touched pieces from number `index` on are missing: whole pieces, and the requested bytes behind the last
+    /// cached piece.
     fn fetched(&self, index: u64, piece_bytes: u64, most: u64) -> Range<u64> {
-        let Range { start, end } = self.asked;
+        let Range { start, end } = self.requested;
         if start >= end {
             return start..start;
         }
@@ -180,7 +182,7 @@ impl Span {
 }
 
 impl Fetch {
-    /// The same of an object so many times as large.
+    /// The fetch of an object `factor` times as large.
     fn times(self, factor: u64) -> Self {
         Self {
             header_bytes: self.header_bytes.saturating_mul(factor),
@@ -192,7 +194,7 @@ impl Fetch {
 }
 
 impl Label {
-    /// Puts it behind a name. CacheBench's keys end like these, but for the groups of pieces that it names too.
+    /// Appends the suffix to a name. CacheBench's keys end likewise, except that it also names groups of pieces.
     pub(super) fn append(self, key: &mut Vec<u8>) {
         use std::io::Write;
         let written = match self {
@@ -201,11 +203,11 @@ impl Label {
             Self::Chunk(number) => write!(key, "-{number}"),
             Self::Piece(number) => write!(key, "|#|body-0-{number}"),
         };
-        written.expect("memory takes every byte");
+        written.expect("writing to memory cannot fail");
     }
 }
 
-/// The chunks of a block that the range from `start_bytes` on touches.
+/// The chunks of a block touched by the range that begins at `start_bytes`.
 pub(super) fn chunks(
     (block, shard, length): (&[u8], u64, u64),
     (start_bytes, bytes): (u64, u64),
@@ -219,12 +221,12 @@ pub(super) fn chunks(
     if end > block_bytes {
         return Err(RowError::PastBlock { end_bytes: end, block_bytes });
     }
-    let of = Span { whole_bytes: block_bytes, asked: start_bytes..end };
+    let of = Span { whole_bytes: block_bytes, requested: start_bytes..end };
     Ok(Items { name: shard_name(block, shard, length, rows)?, shape: Shape::Chunks { chunk_bytes, of } })
 }
 
-/// The block's name, padded so that it has `length` bytes with its shard. (CacheBench pads behind the shard, which makes a
-/// shard of four digits equal to one of three.)
+/// The block's name, padded so that it has `length` bytes with its shard. (CacheBench pads after the shard, so a four-digit shard can equal
+/// a three-digit one.)
 fn shard_name(block: &[u8], shard: u64, length: u64, rows: &mut Rows) -> Result<Range<u32>, RowError> {
     use std::io::Write;
     let mut digits = [0; 24];
@@ -240,41 +242,41 @@ mod tests {
 
     fn items(shape: Shape) -> Vec<(Label, u64, u64)> {
         let items = Items { name: 0..0, shape };
-        items.parts(1).map(|(piece, part)| (piece.label, piece.bytes, part.asked_bytes)).collect()
+        items.parts(1).map(|(piece, part)| (piece.label, piece.bytes, part.requested_bytes)).collect()
     }
 
-    fn span(whole_bytes: u64, asked: Range<u64>) -> Span {
-        Span { whole_bytes, asked }
+    fn span(whole_bytes: u64, requested: Range<u64>) -> Span {
+        Span { whole_bytes, requested }
     }
 
     #[test]
-    fn a_range_touches_its_chunks_and_the_last_of_a_block_is_what_is_left() {
-        let chunks = |asked| items(Shape::Chunks { chunk_bytes: 100, of: span(250, asked) });
-        let chunk = |number, bytes, asked| (Label::Chunk(number), bytes, asked);
+    fn range_touches_its_chunks_and_the_last_chunk_is_shorter() {
+        let chunks = |requested| items(Shape::Chunks { chunk_bytes: 100, of: span(250, requested) });
+        let chunk = |number, bytes, requested| (Label::Chunk(number), bytes, requested);
         assert_eq!(chunks(0..1), [chunk(0, 100, 1)]);
         assert_eq!(chunks(99..101), [chunk(0, 100, 1), chunk(1, 100, 1)]);
         assert_eq!(chunks(100..250), [chunk(1, 100, 100), chunk(2, 50, 50)]);
     }
 
     #[test]
-    fn an_object_in_pieces_has_two_items_more_and_none_behind_the_most() {
-        let pieces = |most, asked| {
-            items(Shape::Pieces { header_bytes: 7, piece_bytes: 100, most, of: span(250, asked) })
+    fn object_in_pieces_has_marker_header_and_at_most_the_cached_pieces() {
+        let pieces = |most, requested| {
+            items(Shape::Pieces { header_bytes: 7, piece_bytes: 100, most, of: span(250, requested) })
         };
         let front = [(Label::Nothing, 0, 0), (Label::Header, 7, 7)];
-        let body = |number, bytes, asked| (Label::Piece(number), bytes, asked);
+        let body = |number, bytes, requested| (Label::Piece(number), bytes, requested);
         assert_eq!(pieces(9, 0..250)[..2], front);
         assert_eq!(pieces(9, 0..250)[2..], [body(0, 100, 100), body(1, 100, 100), body(2, 50, 50)]);
         assert_eq!(pieces(9, 150..201)[2..], [body(1, 100, 50), body(2, 50, 1)]);
         assert_eq!(pieces(1, 0..250)[2..], [body(0, 100, 100)]);
-        assert_eq!(pieces(9, 0..0), front, "who asks for the header alone has no pieces");
+        assert_eq!(pieces(9, 0..0), front, "a request for the header alone has no pieces");
         assert_eq!(pieces(1, 120..130), front);
     }
 
-    /// Whatever is missing first, what has to be fetched are the items from there on and what is never kept.
+    /// Whichever item is missing first, the fetch consists of the items from it on and the uncached bytes.
     #[test]
-    fn a_fetch_is_of_the_items_from_there_on_and_of_what_no_cache_keeps() {
-        let asked = [
+    fn fetch_covers_the_missing_items_and_the_uncached_bytes() {
+        let requested = [
             0..0,
             0..1,
             0..250,
@@ -287,9 +289,11 @@ mod tests {
             200..250,
             249..250,
         ];
-        for (most, asked) in (0..4).flat_map(|most| asked.iter().map(move |asked| (most, asked.clone()))) {
-            let told = format!("{asked:?} of {most}");
-            let of = span(250, asked.clone());
+        for (most, requested) in
+            (0..4).flat_map(|most| requested.iter().map(move |requested| (most, requested.clone())))
+        {
+            let context = format!("{requested:?} of {most}");
+            let of = span(250, requested.clone());
             let shape = Shape::Pieces { header_bytes: 7, piece_bytes: 100, most, of };
             let parts: Vec<(Piece, Part)> = Items { name: 0..0, shape }.parts(3).collect();
             let uncached = parts.last().unwrap().1.uncached_bytes;
@@ -297,29 +301,29 @@ mod tests {
                 let body: u64 =
                     parts[number.max(2).min(parts.len())..].iter().map(|(piece, _)| piece.bytes).sum();
                 let Fetch { header_bytes, body_bytes, from_bytes, to_bytes } = part.fetch.unwrap();
-                assert_eq!(to_bytes - from_bytes, body + uncached, "{told}: {number}");
+                assert_eq!(to_bytes - from_bytes, body + uncached, "{context}: {number}");
                 assert_eq!((header_bytes, body_bytes), (21, 750));
-                assert!(asked.is_empty() || to_bytes >= 3 * asked.end, "{told}");
-                assert!(number > 2 || from_bytes <= 3 * asked.start, "{told}");
+                assert!(requested.is_empty() || to_bytes >= 3 * requested.end, "{context}");
+                assert!(number > 2 || from_bytes <= 3 * requested.start, "{context}");
             }
         }
         let largest = span(u64::MAX, u64::MAX - 5..u64::MAX);
-        assert_eq!(largest.fetched(0, 1 << 62, 4), 3 << 62..u64::MAX, "nothing is behind the largest number");
-        let one = Shape::One { header_bytes: 7, body_bytes: 50, asked_bytes: 8 };
+        assert_eq!(largest.fetched(0, 1 << 62, 4), 3 << 62..u64::MAX, "the range ends at the largest number");
+        let one = Shape::One { header_bytes: 7, body_bytes: 50, requested_bytes: 8 };
         let (piece, part) = Items { name: 0..0, shape: one }.parts(2).next().unwrap();
         let fetch = Fetch { header_bytes: 14, body_bytes: 100, from_bytes: 0, to_bytes: 100 };
-        assert_eq!((piece.bytes, part.asked_bytes, part.fetch), (114, 16, Some(fetch)), "whole");
+        assert_eq!((piece.bytes, part.requested_bytes, part.fetch), (114, 16, Some(fetch)), "whole");
     }
 
     #[test]
-    fn what_is_never_kept_is_told_with_the_last_item() {
+    fn uncached_bytes_are_reported_with_the_last_item() {
         let of = span(250, 50..240);
         let shape = Shape::Pieces { header_bytes: 7, piece_bytes: 100, most: 1, of };
         let parts: Vec<Part> = Items { name: 0..0, shape }.parts(3).map(|(_, part)| part).collect();
         let uncached: Vec<u64> = parts.iter().map(|part| part.uncached_bytes).collect();
-        assert_eq!(uncached, [0, 0, 3 * 140], "multiplied as all sizes are");
+        assert_eq!(uncached, [0, 0, 3 * 140], "multiplied like all sizes");
         assert_eq!(parts.iter().map(|part| part.is_first).collect::<Vec<_>>(), [true, false, false]);
         assert_eq!(parts.iter().map(|part| part.is_last).collect::<Vec<_>>(), [false, false, true]);
-        assert_eq!(parts.iter().map(|part| part.asked_bytes).sum::<u64>(), 3 * (7 + 50));
+        assert_eq!(parts.iter().map(|part| part.requested_bytes).sum::<u64>(), 3 * (7 + 50));
     }
 }

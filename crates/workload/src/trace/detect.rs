@@ -1,8 +1,7 @@
-//! Which format a file is in.
+//! Detects the format of a file.
 //!
-//! A format is a candidate if its own reader reads the first records of the file, and if they look like it beyond
-//! chance. Among several the ending of the name decides, where it does. Otherwise nobody guesses: it is an error
-//! that names them.
+//! A format is a candidate if its reader parses the first records and they match the format beyond chance. Of several candidates the file
+//! name's ending decides if it can. Otherwise the error names them.
 
 use std::path::Path;
 
@@ -13,22 +12,22 @@ use super::csv::{self, Header};
 use super::cut::Cut;
 use super::error::TraceError;
 use super::foreign;
-use super::lines::{Fed, Lines, remark};
+use super::lines::{Lines, RecordKind, comment_text};
 use super::records::{Framing, Records, mark_bytes};
 use super::rows::{ReaderOptions, RowReader, Rows};
 use super::{FORMATS, Format};
 
-/// Records that are tried, besides those that ask for nothing: a recording of one processor may begin with many.
+/// Records tried, not counting those without a request: a recording of one CPU can begin with many.
 const TRIED_RECORDS: usize = 32;
 const COMPRESSIONS: [&str; 3] = ["gz", "zst", "xz"];
 
-/// The beginning of a file.
+/// The first bytes of a file.
 pub(super) struct Head<'a> {
-    /// Its name in small letters, without the ending of a compression.
+    /// Its name in lower case, without the ending of a compression.
     pub(super) name: String,
     /// Its first bytes.
     pub(super) bytes: &'a [u8],
-    /// Whether these are all.
+    /// Whether the file has no more bytes.
     pub(super) is_whole: bool,
 }
 
@@ -40,7 +39,7 @@ impl<'a> Head<'a> {
         Self { name: compressed.unwrap_or(&name).to_owned(), bytes, is_whole }
     }
 
-    /// Its first lines that are not empty and not cut off.
+    /// Its first lines that are neither empty nor cut off.
     pub(super) fn lines(&self) -> impl Iterator<Item = &'a [u8]> {
         let text = self.bytes;
         let end = match text.iter().rposition(|byte| *byte == b'\n') {
@@ -52,63 +51,64 @@ impl<'a> Head<'a> {
         lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line)).filter(|line| !line.is_empty())
     }
 
-    /// The same without the remarks ahead of the first that is none.
+    /// Its first lines from the first that is not a comment.
     pub(super) fn rows(&self) -> impl Iterator<Item = &'a [u8]> {
-        self.lines().skip_while(|line| remark(line).is_some())
+        self.lines().skip_while(|line| comment_text(line).is_some())
     }
 
-    /// The first line that is no remark.
+    /// The first line that is not a comment.
     pub(super) fn first_line(&self) -> Option<&'a [u8]> {
         self.rows().next()
     }
 
-    /// The line that would be the header, if there is one: the first, or the remark ahead of it where the first is none.
+    /// Candidates for the header: the first line that is not a comment, and the comment before it.
     fn header_lines(&self) -> impl Iterator<Item = &'a [u8]> {
         let first = self.first_line();
-        let remark = self.lines().map_while(remark).last();
-        let remark = remark.filter(|_| !first.is_some_and(looks_like_header));
-        first.into_iter().chain(remark)
+        let comment_text = self.lines().map_while(comment_text).last();
+        let comment_text = comment_text.filter(|_| !first.is_some_and(looks_like_header));
+        first.into_iter().chain(comment_text)
     }
 
-    /// Whether a header names this column.
+    /// Whether a header contains this column.
     pub(super) fn header_names(&self, column: &str) -> bool {
         let is_it = |name: &[u8]| bare(name).eq_ignore_ascii_case(column.as_bytes());
         self.header_lines().any(|line| line.split(|byte| *byte == b',').any(is_it))
     }
 
-    /// Whether a header names the time of a request.
+    /// Whether a header contains a request time.
     pub(super) fn header_names_time(&self) -> bool {
         self.header_lines().any(|line| line.split(|byte| *byte == b',').any(csv::is_time))
     }
 
-    /// The header of a table, whatever separates its columns.
+    /// The header of a table with any separator.
     pub(super) fn table(&self) -> Option<Header<'a>> {
         self.table_or(Header::is_all_usual)
     }
 
-    /// The same, or a remark that may be meant as one: for a message.
+    /// The same, or a comment that could be a header: for a message.
     fn table_perhaps(&self) -> Option<Header<'a>> {
         self.table_or(|_| true)
     }
 
     fn table_or(&self, is_header: impl Fn(&Header<'a>) -> bool) -> Option<Header<'a>> {
         let first = self.first_line()?;
-        let remark = || Header::of(self.header_lines().nth(1)?).filter(|it| it.fits(first) && is_header(it));
-        if self.is_text() { Header::of(first).or_else(remark) } else { None }
+        let comment_text =
+            || Header::of(self.header_lines().nth(1)?).filter(|it| it.fits(first) && is_header(it));
+        if self.is_text() { Header::of(first).or_else(comment_text) } else { None }
     }
 
-    /// Whether there is nothing in it that text would not have.
+    /// Whether all bytes can occur in text.
     pub(super) fn is_text(&self) -> bool {
         is_text(self.bytes)
     }
 
-    /// Whether its name ends as this format's files do.
+    /// Whether the file name ends like those of this format.
     pub(super) fn ends_like(&self, format: &Format) -> bool {
         format.extensions.iter().any(|ending| self.name.ends_with(&format!(".{ending}")))
     }
 }
 
-/// Whether there is nothing in it that text would not have, but for a stray zero byte as a crash leaves them in a log.
+/// Whether all bytes can occur in text, except for stray zero bytes, which a crash can leave in a log.
 fn is_text(bytes: &[u8]) -> bool {
     const ZEROS_PER_BYTE: usize = 1024;
     let zeros = bytes.iter().filter(|byte| **byte == 0).count();
@@ -119,8 +119,8 @@ fn is_text_but_for_zeros(bytes: &[u8]) -> bool {
     !bytes.iter().any(|byte| (1..b' ').contains(byte) && !b"\t\n\r".contains(byte))
 }
 
-/// The format of the file at `path`, of whose `records` none was read yet.
-pub(super) fn told_by(path: &Path, records: &mut Records) -> Result<&'static Format, TraceError> {
+/// Detects the format of the file at `path`, from whose `records` nothing was read yet.
+pub(super) fn detect_files(path: &Path, records: &mut Records) -> Result<&'static Format, TraceError> {
     let failed = |source| TraceError::Read { path: path.to_owned(), row: 0, source };
     let (bytes, is_whole) = records.head().map_err(failed)?;
     if bytes.is_empty() {
@@ -129,25 +129,27 @@ pub(super) fn told_by(path: &Path, records: &mut Records) -> Result<&'static For
     detect(path, &Head::new(path, bytes, is_whole))
 }
 
-/// A file behind the first, whose format was told by its contents, can be opened and is not in another.
-pub(super) fn check_further(path: &Path, told: Option<&'static Format>) -> Result<(), TraceError> {
+/// Checks that a file after the first opens, and is in the detected format of the first.
+pub(super) fn check_further(path: &Path, detected: Option<&'static Format>) -> Result<(), TraceError> {
     let opening = |source| TraceError::Open { path: path.to_owned(), source };
     if !path.metadata().map_err(opening)?.is_file() {
         return Ok(());
     }
     let mut records = Records::open(path).map_err(opening)?;
-    let Some(wanted) = told else { return Ok(()) };
-    // What cannot be read is told in its turn, with the row.
+    let Some(expected) = detected else { return Ok(()) };
+    // A read error is reported when the file's turn comes, with the row.
     let Ok((bytes, is_whole)) = records.head() else { return Ok(()) };
-    match other_than(wanted, path, &Head::new(path, bytes, is_whole)) {
-        Some(found) => {
-            Err(TraceError::MixedFormats { path: path.to_owned(), found: found.name, wanted: wanted.name })
-        }
+    match other_than(expected, path, &Head::new(path, bytes, is_whole)) {
+        Some(found) => Err(TraceError::MixedFormats {
+            path: path.to_owned(),
+            found: found.name,
+            expected: expected.name,
+        }),
         None => Ok(()),
     }
 }
 
-/// The format of the file at `path`, which begins with `head`.
+/// Detects the format of the file at `path`, which begins with `head`.
 pub(super) fn detect(path: &Path, head: &Head<'_>) -> Result<&'static Format, TraceError> {
     let (mut complaint, mut nearest) = (None, None);
     let mut reads = |format: &'static Format| match tried(format, head, false) {
@@ -159,10 +161,10 @@ pub(super) fn detect(path: &Path, head: &Head<'_>) -> Result<&'static Format, Tr
                 nearest.take().into_iter().chain(trial.nearly(format)).max_by_key(|near: &Nearly| near.read);
             None
         }
-        // It need not be a header of this format at all.
+        // The line may be no header of this format.
         Err(RowError::UnknownHeader(_) | RowError::NoKeyColumn) => None,
         Err(reason) => {
-            // Who lacks a column knows the header less well than who lacks none.
+            // A format without missing columns explains the header better.
             let is_nearer = complaint.is_none() || !matches!(reason, RowError::Header(_));
             complaint = if is_nearer { Some((format.name, reason)) } else { complaint.take() };
             None
@@ -173,12 +175,12 @@ pub(super) fn detect(path: &Path, head: &Head<'_>) -> Result<&'static Format, Tr
         let reads = FORMATS.into_iter().filter(|format| is_clean(format, head));
         candidates = reads.map(|format| (format, true)).collect();
     }
-    // What makes requests of the rows knows the header better.
+    // A format that reads the rows explains the header better.
     if candidates.iter().any(|(_, is_clean)| *is_clean) {
         candidates.retain(|(_, is_clean)| *is_clean);
     }
     let mut candidates: Vec<_> = candidates.into_iter().map(|(format, _)| format).collect();
-    // Any table is one of `csv`, and what has a format of its own is more.
+    // Every table matches `csv`; a more specific format is preferred.
     if candidates.len() > 1 {
         candidates.retain(|format| format.name != csv::FORMAT.name);
     }
@@ -195,12 +197,12 @@ pub(super) fn detect(path: &Path, head: &Head<'_>) -> Result<&'static Format, Tr
     }
 }
 
-/// Whether most rows are right once unreadable optional values are taken as absent.
+/// Whether most rows are valid if unreadable optional values count as absent.
 fn is_clean(format: &'static Format, head: &Head<'_>) -> bool {
     tried(format, head, true).is_ok_and(|trial| trial.is_clean())
 }
 
-/// Why a file is in no format: a header that one of them knows in part, or what its rows are most like.
+/// The error for a file that matches no format: a header known in part, or the most similar format.
 fn unrecognised(
     path: &Path,
     head: &Head<'_>,
@@ -209,7 +211,7 @@ fn unrecognised(
 ) -> TraceError {
     let path = path.to_owned();
     match (complaint, head.table_perhaps()) {
-        // A table that lacks a column of one format may be complete in another.
+        // A table without a column of one format can be complete in another.
         (None | Some((_, RowError::Header(_))), Some(table)) => TraceError::Table { path, way: table.way() },
         (Some((format, reason)), _) => TraceError::HeaderOf { path, format, reason },
         (None, None) => TraceError::Unrecognised {
@@ -221,25 +223,25 @@ fn unrecognised(
     }
 }
 
-/// The format of a file that `wanted`, in which the files before it are, makes nothing of; `None` where there is no telling.
-pub(super) fn other_than(wanted: &'static Format, path: &Path, head: &Head<'_>) -> Option<&'static Format> {
-    // Of a table nobody but who named its columns knows how it reads.
-    if !wanted.is_told_apart() || (wanted.name == csv::FORMAT.name && head.is_text()) {
+/// The format of a file that `expected`, the format of the files before it, cannot read; `None` if undetected.
+pub(super) fn other_than(expected: &'static Format, path: &Path, head: &Head<'_>) -> Option<&'static Format> {
+    // With configured columns, nothing is known about other tables.
+    if !expected.is_detectable() || (expected.name == csv::FORMAT.name && head.is_text()) {
         return None;
     }
     let reads = [false, true]
         .into_iter()
-        .any(|is_lenient| tried(wanted, head, is_lenient).is_ok_and(|trial| trial.succeeded()));
-    detect(path, head).ok().filter(|found| !reads && found.name != wanted.name)
+        .any(|is_lenient| tried(expected, head, is_lenient).is_ok_and(|trial| trial.succeeded()));
+    detect(path, head).ok().filter(|found| !reads && found.name != expected.name)
 }
 
-/// The formats that are told apart, or those that are not, for a message.
+/// The detectable formats, or the others, for a message.
 fn names(told_apart: bool) -> String {
-    let names = FORMATS.into_iter().filter(|format| format.is_told_apart() == told_apart);
+    let names = FORMATS.into_iter().filter(|format| format.is_detectable() == told_apart);
     names.map(|format| format.name).collect::<Vec<_>>().join(", ")
 }
 
-/// What keeps many a file from being read, where its first bytes tell.
+/// A hint at a common obstacle that the first bytes reveal.
 fn hint(path: &Path, head: &[u8]) -> String {
     if let Some(foreign) = foreign::hint(path, head, true) {
         return format!("{foreign}; ");
@@ -279,8 +281,8 @@ fn hint(path: &Path, head: &[u8]) -> String {
     words.to_owned()
 }
 
-/// How the format's reader fares with the first records, if unreadable optional values are taken as absent or not. An error is a header that names some of its columns and lacks
-/// others.
+/// Tries the format's reader on the first records; `is_lenient` treats unreadable optional values as absent. An error is a header with some
+/// of the format's columns but not all required ones.
 fn tried(format: &Format, head: &Head<'_>, is_lenient: bool) -> Result<Trial, RowError> {
     if !(format.plausible)(head) {
         return Ok(Trial::default());
@@ -296,22 +298,22 @@ fn tried(format: &Format, head: &Head<'_>, is_lenient: bool) -> Result<Trial, Ro
     let mut trial = Trial { rows, ..Trial::default() };
     match reader.framing(head.bytes)? {
         Framing::Fixed(_) | Framing::Streamed if head.is_text() => return Ok(trial),
-        // Text in the middle of something else, such as an archive in an archive, is no header.
+        // Text within binary data, for example an archive in an archive, is not a header.
         Framing::Lines if !head.lines().next().is_none_or(is_text) => return Ok(trial),
         Framing::Fixed(bytes) => {
             let records = head.bytes.chunks_exact(bytes);
             trial.read_all(records, |record, rows| {
-                reader.read(record, rows).map_or_else(Fed::Wrong, |()| Fed::Row)
+                reader.read(record, rows).map_or_else(RecordKind::Wrong, |()| RecordKind::Row)
             })?;
         }
         Framing::Streamed => {
-            trial.has_header = reader.takes_header(head.bytes)?;
+            trial.has_header = reader.accept_header(head.bytes)?;
             trial.read_stream(reader.as_mut(), head);
         }
         Framing::Lines => {
             let mut lines = Lines::default();
             trial.read_all(head.lines(), |line, rows| lines.feed(line, reader.as_mut(), rows))?;
-            // The names of the columns would be wrong rows, and the columns those of another order.
+            // The column names would be an invalid row, and the columns could be in another order.
             if !trial.has_header && head.table().is_some_and(|table| table.has_key()) {
                 return Ok(Trial::default());
             }
@@ -320,27 +322,27 @@ fn tried(format: &Format, head: &Head<'_>, is_lenient: bool) -> Result<Trial, Ro
     Ok(trial)
 }
 
-/// The events that a recording of the block layer begins with.
+/// The events that a block-layer recording begins with.
 fn events_in(format: &Format, head: &Head<'_>) -> Events {
     let counts = |format| EventCounts::of(format, head.bytes, head.is_whole);
     format.with_events().map_or(Events::Queue, |format| counts(format).choose().0)
 }
 
-/// How trying a format goes.
+/// The result of trying a format.
 #[derive(Default)]
 struct Trial {
     has_header: bool,
     rows: Rows,
-    /// Records that asked for something, or were wrong.
+    /// Records with a request, and invalid ones.
     tried: usize,
-    /// Rows.
+    /// Valid rows.
     read: usize,
     wrong: usize,
-    /// What is wrong with the first that is.
+    /// The first problem.
     first: Option<RowError>,
 }
 
-/// A format whose reader made something of the records, and not enough.
+/// A format that can read some of the records, but not enough.
 struct Nearly {
     format: &'static str,
     read: usize,
@@ -363,17 +365,17 @@ impl Trial {
     fn read_all<'a>(
         &mut self,
         records: impl Iterator<Item = &'a [u8]>,
-        mut feed: impl FnMut(&'a [u8], &mut Rows) -> Fed,
+        mut feed: impl FnMut(&'a [u8], &mut Rows) -> RecordKind,
     ) -> Result<(), RowError> {
         for record in records {
             self.rows.clear();
             match feed(record, &mut self.rows) {
-                Fed::Row => self.is_read(),
-                // Behind wrong rows it may be anything.
-                Fed::Header => self.has_header |= self.tried == 0,
-                Fed::Remark | Fed::End => {}
-                Fed::Wrong(reason) => self.is_wrong(Some(reason)),
-                Fed::WrongHeader(reason) => return Err(reason),
+                RecordKind::Row => self.is_read(),
+                // A header after invalid rows does not count.
+                RecordKind::Header => self.has_header |= self.tried == 0,
+                RecordKind::Comment | RecordKind::End => {}
+                RecordKind::Wrong(reason) => self.is_wrong(Some(reason)),
+                RecordKind::WrongHeader(reason) => return Err(reason),
             }
             if self.tried == TRIED_RECORDS {
                 break;
@@ -387,7 +389,7 @@ impl Trial {
         while self.tried < TRIED_RECORDS {
             self.rows.clear();
             let read = reader.read_from(&mut input, &mut self.rows);
-            // The head ends where it does, and not with a record.
+            // The head can end within a record.
             let is_cut = input.is_empty() && !head.is_whole;
             match read {
                 Ok(None) => break,
@@ -410,7 +412,7 @@ impl Trial {
         self.first = self.first.take().or(reason);
     }
 
-    /// What may be told of a trial that did not succeed: half of the records at least were read.
+    /// The failed trial for a message, if at least half of the records were read.
     fn nearly(self, format: &Format) -> Option<Nearly> {
         let Self { read, wrong, first, .. } = self;
         let is_near = read > 0 && read >= wrong;
@@ -421,7 +423,7 @@ impl Trial {
         self.has_header || self.is_clean()
     }
 
-    /// Most records are right; or there is but a header.
+    /// Whether most records are valid, or there is only a header.
     fn is_clean(&self) -> bool {
         self.read > 3 * self.wrong || (self.has_header && self.wrong == 0)
     }

@@ -1,4 +1,4 @@
-//! Why a trace cannot be read.
+//! Errors in reading traces.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::columns::RowError;
 use super::csv::ColumnsError;
 
-/// Why a trace cannot be read, or cannot be read on.
+/// An error in opening or reading a trace.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceError {
@@ -15,35 +15,35 @@ pub enum TraceError {
     Open {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         source: io::Error,
     },
-    /// No such format.
+    /// An unknown format.
     #[error("there is no trace format `{name}`; valid formats are auto, {known}")]
     UnknownFormat {
-        /// What was asked for.
+        /// The name given.
         name: String,
-        /// What there is.
+        /// The known formats.
         known: String,
     },
-    /// The columns of a table are not understood.
+    /// An invalid column list.
     #[error("`{columns}`: {reason}")]
     Columns {
-        /// What was asked for.
+        /// The list given.
         columns: String,
-        /// What is wrong with it.
+        /// The problem.
         reason: ColumnsError,
     },
-    /// The file looks like none of the formats.
+    /// No format matches the file.
     #[error("{}: {hint}the content matches none of the formats that can be detected ({known}); the others must be named ({unmarked})", path.display())]
     Unrecognised {
         /// The file.
         path: PathBuf,
-        /// What may be the matter, or nothing.
+        /// A hint at the cause, or nothing.
         hint: String,
-        /// The formats that a file tells.
+        /// The detectable formats.
         known: String,
-        /// Those that it does not.
+        /// The other formats.
         unmarked: String,
     },
     /// A table whose header lacks a column, or calls it by an unusual name.
@@ -51,7 +51,7 @@ pub enum TraceError {
     Table {
         /// The file.
         path: PathBuf,
-        /// How it is read.
+        /// The option that reads it.
         way: String,
     },
     /// A time unit is given for a format that defines its own, or has no times.
@@ -60,29 +60,29 @@ pub enum TraceError {
         /// The format.
         format: &'static str,
     },
-    /// The file is empty, so that its format cannot be told.
+    /// The file is empty, so its format cannot be detected.
     #[error("{}: the file is empty", path.display())]
     Empty {
         /// The file.
         path: PathBuf,
     },
-    /// Requests were to be made at the times of the trace.
+    /// Timestamps are required for replay at the trace's times.
     #[error("{}: its requests have no timestamps", path.display())]
     NoTimes {
         /// The file.
         path: PathBuf,
     },
-    /// The tenant is to be read from columns that the format does not have.
-    #[error("{}", too_many_columns(format, asked, *most))]
+    /// The tenant columns do not exist in the format.
+    #[error("{}", too_many_columns(format, requested, *most))]
     NoTenantColumns {
         /// The format.
         format: &'static str,
-        /// What was asked for.
-        asked: String,
-        /// How many columns the tenant may have.
+        /// The columns given.
+        requested: String,
+        /// Largest number of tenant columns.
         most: usize,
     },
-    /// Events were chosen of a format that has but one of each request.
+    /// Events were selected for a format that records one event per request.
     #[error("`{}` events cannot be chosen: only blktrace and blkparse recordings have several events of each request, and this is a `{format}` trace", events.name())]
     NoEvents {
         /// The format.
@@ -90,54 +90,54 @@ pub enum TraceError {
         /// The requested events.
         events: super::block::Events,
     },
-    /// The file may be in one of several formats.
+    /// The file matches several formats.
     #[error("{}: the format could be {candidates}; name the right one with --format", path.display())]
     Ambiguous {
         /// The file.
         path: PathBuf,
-        /// What it may be.
+        /// The matching formats.
         candidates: String,
     },
-    /// The first bytes of a file are wrong, so that no row can be read.
+    /// The first bytes of a file are invalid, so no row can be read.
     #[error("{}: {reason}", path.display())]
     Header {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         reason: RowError,
     },
-    /// The header has some of the columns of a format, and lacks others.
+    /// The header has some of a format's columns and lacks others.
     #[error("{}: read as `{format}`: {reason}", path.display())]
     HeaderOf {
         /// The file.
         path: PathBuf,
         /// The format.
         format: &'static str,
-        /// What is wrong.
+        /// The problem.
         reason: RowError,
     },
-    /// A file is in another format than the one that is read.
-    #[error("{}: this is a `{found}` trace, but a `{wanted}` trace is needed here: {reason}", path.display())]
+    /// A file is in another format than expected.
+    #[error("{}: this is a `{found}` trace, but a `{expected}` trace is needed here: {reason}", path.display())]
     OtherFormat {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// The detected format.
         found: &'static str,
-        /// What it ought to be.
-        wanted: &'static str,
-        /// Why it is not.
+        /// The expected format.
+        expected: &'static str,
+        /// The problem in the expected format.
         reason: RowError,
     },
-    /// Not one of the rows that a file begins with could be read.
-    #[error("{}: {} a request of a `{wanted}` trace; {why}", path.display(), none_of(*rows))]
+    /// None of the first rows of a file is valid.
+    #[error("{}: {} a request of a `{expected}` trace; {why}", path.display(), none_of(*rows))]
     NothingRead {
         /// The file.
         path: PathBuf,
-        /// How many were tried.
+        /// Number of rows tried.
         rows: u64,
-        /// What they ought to be.
-        wanted: &'static str,
-        /// The first of them, what is wrong with it, and in which order its columns were read.
+        /// The expected format.
+        expected: &'static str,
+        /// The first row with its problem, and the order of columns used.
         why: String,
     },
     /// The file must be unpacked or converted first.
@@ -158,46 +158,46 @@ pub enum TraceError {
         /// The error of that row.
         reason: RowError,
     },
-    /// The files of a trace are in more than one format.
-    #[error("{}: a `{found}` trace after a `{wanted}` trace: all files of a trace must be in one format; convert it, or name the format of all", path.display())]
+    /// The files of a trace are in several formats.
+    #[error("{}: a `{found}` trace after a `{expected}` trace: all files of a trace must be in one format; convert it, or name the format of all", path.display())]
     MixedFormats {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// The file's format.
         found: &'static str,
-        /// What the first file is.
-        wanted: &'static str,
+        /// The first file's format.
+        expected: &'static str,
     },
-    /// A row is wrong, and wrong rows are to stop.
+    /// An invalid row, if invalid rows stop reading.
     #[error("{}: row {row}: {reason}; stopped there", path.display())]
     BadRow {
         /// The file.
         path: PathBuf,
         /// The line, or the record in a binary trace, from 1.
         row: u64,
-        /// What is wrong.
+        /// The problem.
         reason: RowError,
     },
-    /// More rows are wrong than may be skipped.
+    /// More invalid rows than may be skipped.
     #[error("{}: row {row}: {reason}; stopped there: more than {limit} rows are wrong, the first: {first}", path.display())]
     TooManyBadRows {
         /// The file.
         path: PathBuf,
         /// The line, or the record in a binary trace, from 1.
         row: u64,
-        /// What is wrong.
+        /// The problem.
         reason: RowError,
-        /// How many may be skipped.
+        /// Largest number of skipped rows.
         limit: u64,
         /// File, row and reason of the first.
         first: String,
     },
-    /// Not one row could be read.
+    /// No row is valid.
     #[error("{}: none of {rows} rows is a valid request; the first error: {first}", path.display())]
     NoRequests {
         /// The file, or the first of several.
         path: PathBuf,
-        /// How many there are.
+        /// Number of rows.
         rows: u64,
         /// File, row and reason.
         first: String,
@@ -207,15 +207,15 @@ pub enum TraceError {
     OnlyOtherRows {
         /// The file, or the first of several.
         path: PathBuf,
-        /// How many there are.
+        /// Number of rows.
         rows: u64,
     },
-    /// There is not one row, at most a header.
+    /// No rows, at most a header.
     #[error("{}{}: the trace has no requests, not even one row", path.display(), and_others(*others))]
     NoRows {
         /// The first file.
         path: PathBuf,
-        /// How many there are beside it.
+        /// Number of further files.
         others: usize,
     },
     /// Reading failed in the middle, or compressed data is damaged or cut off.
@@ -223,9 +223,9 @@ pub enum TraceError {
     Read {
         /// The file.
         path: PathBuf,
-        /// The last row that was whole.
+        /// The last complete row.
         row: u64,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
     /// No file is named.
@@ -241,11 +241,11 @@ fn and_others(count: usize) -> String {
     if count == 0 { String::new() } else { format!(" and {count} more") }
 }
 
-/// What is said of more columns for the tenant than a format has for it.
-fn too_many_columns(format: &str, asked: &str, most: usize) -> String {
+/// The message for more tenant columns than the format supports.
+fn too_many_columns(format: &str, requested: &str, most: usize) -> String {
     match most {
-        0 => format!("`{format}` traces have no such columns to take the tenant from: {asked}"),
-        1 => format!("`{format}` traces take the tenant from at most one column, not from {asked}"),
-        _ => format!("`{format}` traces take the tenant from at most {most} columns, not from {asked}"),
+        0 => format!("`{format}` traces have no such columns to take the tenant from: {requested}"),
+        1 => format!("`{format}` traces take the tenant from at most one column, not from {requested}"),
+        _ => format!("`{format}` traces take the tenant from at most {most} columns, not from {requested}"),
     }
 }

@@ -1,8 +1,8 @@
-//! The files of a trace: read one after the other, or merged by time.
+//! The files of a trace: read in sequence or merged by time.
 //!
-//! The files of a key-value trace are parts that follow each other. The files of a block trace are recordings made side by
-//! side: blktrace writes one per CPU, other recorders one per disk, host or job. Those are merged by time. Within a file a
-//! request may stand up to [`WINDOW`] rows late and is still put in its place, since blktrace's buffers are not sorted.
+//! The files of a key-value trace follow each other. The files of a block trace are simultaneous recordings: blktrace writes one per CPU,
+//! other recorders one per disk, host or job; they are merged by time. Within a file a request up to [`WINDOW`] rows late is sorted,
+//! because blktrace's buffers are not ordered.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -15,24 +15,24 @@ use super::block::events::EventCounts;
 use super::block::{BlockFormat, Events};
 use super::error::TraceError;
 use super::foreign;
-use super::lines::Fed;
+use super::lines::RecordKind;
 use super::records::{Framing, Records};
 use super::row_error::RowError;
 use super::rows::{Row, RowReader, Rows};
 
-/// Rows of a file that are held back while it is merged with others, so that rows out of order find their place.
+/// Buffered rows per merged file, so that late rows can be sorted.
 pub(super) const WINDOW: usize = 4096;
 
-/// How several files of one format belong together.
+/// The relation of several files of one format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileOrder {
-    /// One is the continuation of the other.
+    /// Each file continues the previous one.
     InTurn,
-    /// They were recorded at the same time.
+    /// The files were recorded at the same time.
     ByTime,
 }
 
-/// Makes the reader of a file, for these events of the block layer.
+/// Creates a file's reader for these block-layer events.
 type MakeReader<'a> = &'a dyn Fn(Events) -> Result<Box<dyn RowReader>, TraceError>;
 
 /// The files of a trace as one stream of rows.
@@ -40,7 +40,7 @@ pub(super) struct TraceFiles {
     paths: Vec<PathBuf>,
     /// The file of the last row.
     file: usize,
-    /// Lines or records read, headers and remarks aside.
+    /// Lines or records read, without headers and comments.
     rows: u64,
     source: Source,
     notes: Vec<String>,
@@ -62,12 +62,11 @@ enum Source {
 }
 
 impl TraceFiles {
-    /// Opens the first file, or all of them if they are to be merged. `first` is the first file, if it is open already and
-    /// nothing was read of it. `events` are those of the block layer that count; `None` takes what there is.
-    /// The bytes read from the files are added to `taken`.
+    /// Opens the first file, or all of them if they are merged. `first` is the first file if it is already open and unread. `events` are
+    /// the block-layer events that count; `None` chooses from the files. The bytes read from the files are added to `taken`.
     ///
     /// # Errors
-    /// A file cannot be opened, or does not begin as a file of its format does, or the format has no events to choose.
+    /// A file cannot be opened or has an invalid beginning, or `events` are selected for a format without events.
     pub(super) fn open(
         format: &'static Format,
         paths: Vec<PathBuf>,
@@ -104,17 +103,17 @@ impl TraceFiles {
         Ok(Self { paths, file: 0, rows: 0, source, notes, taken })
     }
 
-    /// Remarks about whole files.
+    /// Notes about whole files.
     pub(super) fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Adds the rows of the next record to `rows`. [`Fed::End`] comes after the last file.
+    /// Adds the rows of the next record to `rows`. [`RecordKind::End`] follows the last file.
     ///
     /// # Errors
-    /// A file cannot be read on, or the next one cannot be opened or is in another format.
+    /// A read error, or the next file cannot be opened or is in another format.
     #[inline]
-    pub(super) fn feed(&mut self, rows: &mut Rows) -> Result<Fed, TraceError> {
+    pub(super) fn feed(&mut self, rows: &mut Rows) -> Result<RecordKind, TraceError> {
         match &mut self.source {
             Source::InTurn { records, reader, right, first_wrong } => {
                 let row = records.number();
@@ -125,12 +124,12 @@ impl TraceFiles {
                     source,
                 })?;
                 match &fed {
-                    Fed::Row => (self.rows, *right) = (self.rows + 1, *right + 1),
-                    Fed::Wrong(reason) => {
+                    RecordKind::Row => (self.rows, *right) = (self.rows + 1, *right + 1),
+                    RecordKind::Wrong(reason) => {
                         self.rows += 1;
                         first_wrong.get_or_insert_with(|| (records.number(), reason.clone()));
                     }
-                    Fed::End => return self.next_file(rows),
+                    RecordKind::End => return self.next_file(rows),
                     _ => {}
                 }
                 Ok(fed)
@@ -141,40 +140,40 @@ impl TraceFiles {
 
     /// Opens the next file. Fails if the current file is not the first and none of its rows was valid: its format is another one.
     #[cold]
-    fn next_file(&mut self, rows: &mut Rows) -> Result<Fed, TraceError> {
+    fn next_file(&mut self, rows: &mut Rows) -> Result<RecordKind, TraceError> {
         let Source::InTurn { records, reader, right, first_wrong } = &mut self.source else {
-            return Ok(Fed::End);
+            return Ok(RecordKind::End);
         };
         if let (true, 0, Some((row, reason))) = (self.file > 0, *right, first_wrong.take()) {
             let path = self.paths[self.file].clone();
             return Err(TraceError::NothingInFile { path, row, reason });
         }
-        let Some(path) = self.paths.get(self.file + 1) else { return Ok(Fed::End) };
+        let Some(path) = self.paths.get(self.file + 1) else { return Ok(RecordKind::End) };
         **records = open(path, self.taken.as_ref())?;
         begin(path, records, reader.as_mut())?;
         (*right, self.file) = (0, self.file + 1);
         self.feed(rows)
     }
 
-    fn feed_earliest(&mut self, rows: &mut Rows) -> Result<Fed, TraceError> {
-        let Source::ByTime { files, number } = &mut self.source else { return Ok(Fed::End) };
+    fn feed_earliest(&mut self, rows: &mut Rows) -> Result<RecordKind, TraceError> {
+        let Source::ByTime { files, number } = &mut self.source else { return Ok(RecordKind::End) };
         for (at, (file, path)) in files.iter_mut().zip(&self.paths).enumerate() {
             file.fill(path, at > 0);
         }
         let earliest = (0..files.len()).filter(|at| files[*at].next_ns().is_some());
         let Some(at) = earliest.min_by_key(|at| files[*at].next_ns()) else {
             self.rows += files.iter_mut().map(|file| std::mem::take(&mut file.unused)).sum::<u64>();
-            return Ok(Fed::End);
+            return Ok(RecordKind::End);
         };
-        let Some(held) = files[at].window.pop() else { return Ok(Fed::End) };
+        let Some(held) = files[at].window.pop() else { return Ok(RecordKind::End) };
         (self.file, *number) = (at, held.number);
         self.rows += held.records;
         match held.item {
             Item::Row(row) => {
                 rows.push(row);
-                Ok(Fed::Row)
+                Ok(RecordKind::Row)
             }
-            Item::Wrong(reason) => Ok(Fed::Wrong(reason)),
+            Item::Wrong(reason) => Ok(RecordKind::Wrong(reason)),
             Item::Failed(failure) => Err(*failure),
         }
     }
@@ -184,7 +183,7 @@ impl TraceFiles {
         &self.paths[self.file]
     }
 
-    /// The place of that file among all, from 0.
+    /// Index of that file, from 0.
     pub(super) fn file(&self) -> usize {
         self.file
     }
@@ -202,17 +201,17 @@ impl TraceFiles {
         }
     }
 
-    /// Lines or records read so far, headers and remarks aside.
+    /// Lines or records read so far, without headers and comments.
     pub(super) fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// Whether rows of several files come in the order of their times.
+    /// Whether the rows of several files are merged by time.
     pub(super) fn are_merged(&self) -> bool {
         self.paths.len() > 1 && matches!(self.source, Source::ByTime { .. })
     }
 
-    /// The reader of the current file with its header, which is empty where there is none.
+    /// The reader of the current file and its header, which is empty if there is none.
     pub(super) fn header(&self) -> Option<(&dyn RowReader, &[u8])> {
         match &self.source {
             Source::InTurn { records, reader, .. } => Some((reader.as_ref(), records.header())),
@@ -222,7 +221,7 @@ impl TraceFiles {
 }
 
 impl TraceFiles {
-    /// A remark for each name that the header of the current file gives to several columns.
+    /// A note for each name that occurs several times in the current file's header.
     pub(super) fn duplicate_columns(&self) -> Vec<String> {
         let Some((reader, header)) = self.header() else { return Vec::new() };
         let path = self.path().display();
@@ -232,33 +231,33 @@ impl TraceFiles {
 }
 
 impl Format {
-    /// The format of block traces that this is, if it has several events of each request.
+    /// The corresponding block format, if it records several events per request.
     pub(super) fn with_events(&self) -> Option<&'static BlockFormat> {
         BlockFormat::named(self.name).filter(|format| format.has_events())
     }
 
-    /// Whether this number of files is merged. A single blktrace file is sorted too: `blktrace -o -` writes the buffers of all
-    /// CPUs into one file.
+    /// Whether this number of files is merged. A single blktrace file is sorted too: `blktrace -o -` writes the buffers of all CPUs into
+    /// one file.
     fn merges(&self, files: usize) -> bool {
         self.files == FileOrder::ByTime && (files > 1 || self.name == "blktrace")
     }
 }
 
-/// The events that count: the requested ones, or those that the beginnings of the files contain.
+/// The selected events, or those that the first bytes of the files contain.
 fn events_of(
     format: &Format,
-    asked: Option<Events>,
+    requested: Option<Events>,
     paths: &[PathBuf],
     opened: &mut [Records],
     notes: &mut Vec<String>,
 ) -> Result<Events, TraceError> {
     let Some(block) = format.with_events() else {
-        return match asked {
+        return match requested {
             Some(events) => Err(TraceError::NoEvents { format: format.name, events }),
             None => Ok(Events::Queue),
         };
     };
-    if let Some(events) = asked {
+    if let Some(events) = requested {
         return Ok(events);
     }
     let mut counts = EventCounts::default();
@@ -292,29 +291,29 @@ fn begin(path: &Path, records: &mut Records, reader: &mut dyn RowReader) -> Resu
     Ok(())
 }
 
-/// A file that is merged with others.
+/// A merged file.
 struct Merged {
     records: Records,
     reader: Box<dyn RowReader>,
     rows: Rows,
-    window: BinaryHeap<Held>,
-    /// Items put into the window so far.
+    window: BinaryHeap<Buffered>,
+    /// Items buffered so far.
     sequence: u64,
-    /// Records read since the last item that are no requests.
+    /// Records without a request since the last item.
     unused: u64,
     last_ns: u64,
-    /// Whether a row was valid, and the first that was not.
+    /// Whether a valid row was found; `first_wrong` is the first invalid one.
     has_right: bool,
     first_wrong: Option<(u64, RowError)>,
     ended: bool,
 }
 
-/// A row in the window, or the error of one. Ordered so that the earliest is the greatest, since a heap pops the greatest.
-struct Held {
+/// A buffered row or error. The earliest is the greatest, because a heap pops its greatest element.
+struct Buffered {
     time_ns: u64,
     sequence: u64,
     number: u64,
-    /// Records that it accounts for: itself and the preceding ones that are no requests.
+    /// Records that it accounts for: itself and the preceding ones without a request.
     records: u64,
     item: Item,
 }
@@ -345,32 +344,32 @@ impl Merged {
         self.window.peek().map(|held| held.time_ns)
     }
 
-    /// Reads on until the window is full or the file ends. `is_further`: it is not the first of several files.
+    /// Reads until the window is full or the file ends. `is_further`: the file is not the first of several.
     fn fill(&mut self, path: &Path, is_further: bool) {
         while !self.ended && self.window.len() < WINDOW {
             let row = self.records.number();
             self.rows.clear();
             match self.records.feed(self.reader.as_mut(), &mut self.rows) {
-                Ok(Fed::Row) => {
+                Ok(RecordKind::Row) => {
                     self.unused += 1;
                     self.has_right = true;
                     for index in 0..self.rows.len() {
                         let row = self.rows.row(index).clone();
                         let time_ns = row.time_ns.unwrap_or(self.last_ns);
                         self.last_ns = time_ns;
-                        self.hold(time_ns, Item::Row(row));
+                        self.buffer(time_ns, Item::Row(row));
                     }
                 }
-                Ok(Fed::Wrong(reason)) => {
+                Ok(RecordKind::Wrong(reason)) => {
                     self.unused += 1;
                     self.first_wrong.get_or_insert_with(|| (self.records.number(), reason.clone()));
-                    self.hold(self.last_ns, Item::Wrong(reason));
+                    self.buffer(self.last_ns, Item::Wrong(reason));
                 }
-                Ok(Fed::WrongHeader(reason)) => {
+                Ok(RecordKind::WrongHeader(reason)) => {
                     self.fail(TraceError::Header { path: path.to_owned(), reason });
                 }
-                Ok(Fed::Header | Fed::Remark) => {}
-                Ok(Fed::End) => {
+                Ok(RecordKind::Header | RecordKind::Comment) => {}
+                Ok(RecordKind::End) => {
                     self.ended = true;
                     if let Some((row, reason)) =
                         self.first_wrong.take().filter(|_| !self.has_right && is_further)
@@ -383,36 +382,36 @@ impl Merged {
         }
     }
 
-    fn hold(&mut self, time_ns: u64, item: Item) {
+    fn buffer(&mut self, time_ns: u64, item: Item) {
         let (number, records) = (self.records.number(), std::mem::take(&mut self.unused));
-        self.window.push(Held { time_ns, sequence: self.sequence, number, records, item });
+        self.window.push(Buffered { time_ns, sequence: self.sequence, number, records, item });
         self.sequence += 1;
     }
 
     fn fail(&mut self, failure: TraceError) {
         self.ended = true;
-        // After all that was read before it.
+        // After all rows read before it.
         let last_ns = self.window.iter().map(|held| held.time_ns).max().unwrap_or(self.last_ns);
-        self.hold(last_ns, Item::Failed(Box::new(failure)));
+        self.buffer(last_ns, Item::Failed(Box::new(failure)));
     }
 }
 
-impl Ord for Held {
+impl Ord for Buffered {
     fn cmp(&self, other: &Self) -> Ordering {
         (other.time_ns, other.sequence).cmp(&(self.time_ns, self.sequence))
     }
 }
 
-impl PartialOrd for Held {
+impl PartialOrd for Buffered {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Held {
+impl PartialEq for Buffered {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Held {}
+impl Eq for Buffered {}

@@ -64,16 +64,16 @@ mod tests {
 
     #[test]
     fn archives_and_utf16_are_named_with_the_command_that_unpacks_them() {
-        let told = |head: &[u8], is_text| hint(Path::new("t.bin"), head, is_text);
+        let message = |head: &[u8], is_text| hint(Path::new("t.bin"), head, is_text);
         let bzip2 = "it is bzip2 data, which is not read directly: bzip2 -dc t.bin | flashwright ... -";
-        assert_eq!(told(b"BZh91AY&SY", true).as_deref(), Some(bzip2));
-        assert_eq!(told(b"BZh91AY&SY", false), None, "any binary trace may begin so");
-        assert!(told(b"PK\x03\x04", false).is_some_and(|it| it.contains("unzip -p t.bin")));
+        assert_eq!(message(b"BZh91AY&SY", true).as_deref(), Some(bzip2));
+        assert_eq!(message(b"BZh91AY&SY", false), None, "a binary trace could begin with these bytes");
+        assert!(message(b"PK\x03\x04", false).is_some_and(|it| it.contains("unzip -p t.bin")));
         let mut tar = vec![b'a'; 512];
         tar[257..262].copy_from_slice(b"ustar");
-        assert!(told(&tar, false).is_some_and(|it| it.contains("tar -xOf t.bin")));
+        assert!(message(&tar, false).is_some_and(|it| it.contains("tar -xOf t.bin")));
         let utf16: Vec<u8> = "ts,key,op,size".bytes().flat_map(|byte| [byte, 0]).collect();
-        assert!(told(&utf16, true).is_some_and(|it| it.contains("iconv -f UTF-16")));
-        assert_eq!(told(b"ts,key,op,size\n", true), None);
+        assert!(message(&utf16, true).is_some_and(|it| it.contains("iconv -f UTF-16")));
+        assert_eq!(message(b"ts,key,op,size\n", true), None);
     }
 }

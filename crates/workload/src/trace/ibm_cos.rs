@@ -1,8 +1,8 @@
 //! IBM's object storage traces (Eytan, Harnik, Ofer, Friedman, Kat: "It's Time to Revisit LRU vs. FIFO", HotStorage '20; SNIA IOTTA).
 //!
-//! A line is `time operation object [size [first last]]` between blanks: milliseconds since the trace began, an operation such as
-//! `REST.GET.OBJECT`, the object's name in hexadecimal digits, its size in bytes, and the range of bytes that was asked for. An
-//! access is to the whole object. HEAD accesses nothing.
+//! A line is `time operation object [size [first last]]`, separated by spaces: milliseconds since the trace began, an operation such as
+//! `REST.GET.OBJECT`, the object's name in hexadecimal digits, its size in bytes, and the requested byte range. An access is to the whole
+//! object. HEAD requests are skipped.
 
 use super::columns::{RowError, nanoseconds, number};
 use super::csv::{operation, optional_size};
@@ -33,7 +33,7 @@ struct Reader {
 
 impl RowReader for Reader {
     fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
-        // Some copies have commas.
+        // Some copies use commas.
         let mut words = line.split(|byte| b" \t,".contains(byte)).filter(|word| !word.is_empty());
         let mut next = || words.next().unwrap_or_default();
         let (time, op, object, size) = (next(), next(), next(), next());
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_the_published_traces() {
+    fn published_rows_are_read() {
         let (row, key) = read("1232488 REST.GET.OBJECT 95d363d3fbdc0b03 1168 0 1167").unwrap();
         assert_eq!((key.as_str(), row.kind, row.value_bytes), ("95d363d3fbdc0b03", RequestKind::Get, 1168));
         assert_eq!(row.time_ns, Some(1_232_488_000_000));

@@ -1,6 +1,6 @@
-//! The bytes of a trace: a file or standard input, decompressed as its first bytes ask for.
+//! The bytes of a trace: a file or standard input, decompressed according to its first bytes.
 //!
-//! Decompressing happens on a thread of its own, a few blocks ahead: it costs about as much as parsing does.
+//! A separate thread decompresses a few blocks ahead: it takes about as much time as parsing.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -12,19 +12,19 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use flate2::bufread::GzDecoder;
 
 const BUFFER_BYTES: usize = 1 << 20;
-/// Blocks that the thread may be ahead.
+/// Blocks that the thread can be ahead.
 const BLOCKS_AHEAD: usize = 3;
 
 pub(super) const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 pub(super) const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// Behind a first byte of 0x50 to 0x5f: a frame to be skipped, with which pzstd begins its files.
+/// After a first byte of 0x50 to 0x5f: a skippable frame, with which pzstd begins its files.
 const ZSTD_SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
 pub(super) const XZ_MAGIC: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
 
 /// The largest window of `zstd --long`: 2 GiB. The decoder allocates the window that the data declares.
 const LARGEST_ZSTD_WINDOW_LOG: u32 = 31;
 
-/// What stands for standard input.
+/// The path of standard input.
 pub(super) const STANDARD_INPUT: &str = "-";
 
 /// The decompressed bytes of `path`.
@@ -35,7 +35,7 @@ pub(super) fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
     decompressed(Box::new(File::open(path)?))
 }
 
-/// The same, with the bytes taken from the file added to `taken` as they are.
+/// Like [`open`], and adds the (compressed) bytes read from the file to `taken`.
 pub(super) fn open_counting(path: &Path, taken: Arc<AtomicU64>) -> io::Result<Box<dyn Read + Send>> {
     if path == Path::new(STANDARD_INPUT) {
         return open(path);
@@ -43,7 +43,7 @@ pub(super) fn open_counting(path: &Path, taken: Arc<AtomicU64>) -> io::Result<Bo
     decompressed(Box::new(Counting { file: File::open(path)?, taken }))
 }
 
-/// A file that counts what is read of it.
+/// A file that counts the bytes read from it.
 struct Counting {
     file: File,
     taken: Arc<AtomicU64>,
@@ -57,7 +57,7 @@ impl Read for Counting {
     }
 }
 
-/// Reads until something came, or the end.
+/// Reads until some bytes arrive or the input ends.
 pub(super) fn read_some(reader: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         match reader.read(buffer) {
@@ -90,11 +90,11 @@ fn decompressed(mut file: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Sen
     if magic[..known].starts_with(&XZ_MAGIC) {
         return Ahead::start("xz", Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(buffered(whole))));
     }
-    // Who reads has a large buffer: another would be one copy more.
+    // Callers have a large buffer: another one would add a copy.
     Ok(Box::new(whole))
 }
 
-/// A reader that a signal does not interrupt: decoders may not be asked again after an error.
+/// A reader that retries after a signal: decoders cannot continue after an error.
 struct Uninterrupted<R>(R);
 
 impl<R: Read> Read for Uninterrupted<R> {
@@ -103,11 +103,10 @@ impl<R: Read> Read for Uninterrupted<R> {
     }
 }
 
-/// Several gzip members in one file are one text: log rotation and pigz write such files. Zero bytes after the last, with which
-/// `dd` and tapes fill up their blocks, are no part of it, as for gzip(1); other bytes there are an error, where gzip(1) only
-/// warns: who knows what they were to be?
+/// Concatenated gzip members are one text: log rotation and pigz write such files. Zero bytes after the last member, with which `dd` and
+/// tapes fill blocks, are ignored as in gzip(1); any other bytes are an error, where gzip(1) only warns.
 struct GzipMembers<R> {
-    /// None at the end.
+    /// `None` at the end.
     member: Option<GzDecoder<R>>,
 }
 
@@ -124,7 +123,7 @@ impl<R: BufRead> Read for GzipMembers<R> {
             if read > 0 || buffer.is_empty() {
                 return Ok(read);
             }
-            let mut reader = self.member.take().expect("it was there").into_inner();
+            let mut reader = self.member.take().expect("the member was just used").into_inner();
             let zeros = skip_zeros(&mut reader)?;
             match (reader.fill_buf()?.is_empty(), zeros) {
                 (true, _) => {}
@@ -139,7 +138,7 @@ impl<R: BufRead> Read for GzipMembers<R> {
     }
 }
 
-/// Passes over zero bytes; how many there were.
+/// Skips zero bytes and returns their number.
 fn skip_zeros(reader: &mut impl BufRead) -> io::Result<u64> {
     let mut skipped = 0;
     loop {
@@ -154,7 +153,7 @@ fn skip_zeros(reader: &mut impl BufRead) -> io::Result<u64> {
     }
 }
 
-/// What a thread decompresses, block by block. Blocks go back to be filled again.
+/// Receives blocks decompressed by a thread, and returns them for reuse.
 struct Ahead {
     filled: Receiver<io::Result<Vec<u8>>>,
     empty: Sender<Vec<u8>>,
@@ -184,7 +183,7 @@ impl Read for Ahead {
             self.ended = !matches!(&next, Ok(block) if !block.is_empty());
             let used = std::mem::replace(&mut self.block, next?);
             self.read = 0;
-            // Once the thread is gone, nobody needs blocks any more.
+            // The thread needs no blocks after it has ended.
             let _ = self.empty.send(used);
         }
         let length = buffer.len().min(self.block.len() - self.read);
@@ -194,7 +193,7 @@ impl Read for Ahead {
     }
 }
 
-/// Sends blocks until the end, which is an empty one, an error, or until nobody reads any more.
+/// Sends blocks until an empty one marks the end, an error occurs, or the receiver is dropped.
 fn decompress(
     compression: &str,
     mut decoder: Box<dyn Read + Send>,
@@ -211,15 +210,16 @@ fn decompress(
             return;
         }
         if let Some(error) = failure {
-            let told = io::Error::new(error.kind(), format!("cannot read its {compression} data: {error}"));
-            // If nobody reads any more, nobody needs the error.
-            let _ = to_reader.send(Err(told));
+            let message =
+                io::Error::new(error.kind(), format!("cannot read its {compression} data: {error}"));
+            // The error is lost only if the receiver is dropped.
+            let _ = to_reader.send(Err(message));
             return;
         }
     }
 }
 
-/// Fills the block as far as the data goes; what came before an error is still good.
+/// Fills the block up to the end of the data; bytes before an error are valid.
 fn fill(decoder: &mut dyn Read, block: &mut [u8]) -> (usize, Option<io::Error>) {
     let mut length = 0;
     while length < block.len() {
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn compressed_bytes_read_like_plain_ones() {
+    fn compressed_data_reads_like_plain_data() {
         let text = text();
         let (front, back) = text.split_at(text.len() / 3);
         let zstd = |bytes| zstd::encode_all(bytes, 1).unwrap();
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn zstd_data_of_a_long_window_is_read() {
+    fn zstd_data_with_a_long_window_is_read() {
         let text = text();
         let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
         encoder.window_log(30).unwrap();
@@ -291,13 +291,13 @@ mod tests {
         assert!(found == text);
     }
 
-    /// The zeros were taken for the header of another member.
+    /// The zeros were once taken for another member's header.
     #[test]
-    fn zeros_after_the_last_gzip_member_were_refused_and_other_bytes_still_are() {
+    fn zeros_after_the_last_gzip_member_are_ignored_and_other_bytes_rejected() {
         let text = text();
         let (front, back) = text.split_at(text.len() / 3);
         let whole = [gzip(front), gzip(back)].concat();
-        // More than a buffer, too.
+        // Also more zeros than a buffer holds.
         for zeros in [1, 7, 511, BUFFER_BYTES * 2 + 3] {
             let (found, error) = read(&[whole.clone(), vec![0; zeros]].concat());
             assert_eq!(error, None, "{zeros} zeros");
@@ -314,13 +314,13 @@ mod tests {
         ];
         for (bytes, expected) in garbage {
             let (found, error) = read(&[&whole, bytes].concat());
-            assert!(found == text, "what came before is good");
+            assert!(found == text, "the data before the error is valid");
             assert_eq!(error.unwrap(), format!("cannot read its gzip data: {expected}"));
         }
     }
 
     #[test]
-    fn a_cut_archive_is_an_error_after_what_was_whole() {
+    fn cut_archive_is_an_error_after_the_complete_part() {
         let text = text();
         let archives =
             [("gzip", gzip(&text)), ("zstd", zstd::encode_all(&text[..], 1).unwrap()), ("xz", xz(&text))];

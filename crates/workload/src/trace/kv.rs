@@ -1,18 +1,18 @@
 //! CacheBench's key-value traces (`kvcache/202206`, `202210`, `202401`).
 //!
-//! | column | needed | meaning |
+//! | column | required | meaning |
 //! |---|---|---|
 //! | `key` | yes | padded with `0` to `key_size`, up to 256 bytes |
 //! | `op` | yes | `GET`, `GET_LEASE`, `SET`, `SET_LEASE`, `DELETE` |
-//! | `size` | yes | value length; 0 where the recorded get missed |
-//! | `op_count` | no: 1 | how many times in a row |
+//! | `size` | yes | value length; 0 if the recorded get missed |
+//! | `op_count` | no: 1 | number of repetitions |
 //! | `key_size` | no | length of the key before it was anonymised |
-//! | `ttl` | no: 0 | seconds; 0 is for ever |
+//! | `ttl` | no: 0 | seconds; 0 never expires |
 //! | `op_time` | no | time in units of the configured factor |
 //! | `usecase`, `sub_usecase` | no | the tenant: `usecase/sub_usecase` |
-//!
-//! Columns come in any order, named by a header. A first line that reads as data is data (CacheBench drops it). The first
-//! rows then tell which order they are in: `key, op, size, op_count, key_size, ttl` (2022), or `op_time, key, key_size, op,
+//! The header gives the order of columns. A first line that parses as data is data (CacheBench drops it). The order is then detected from
+//! the first rows: `key, op, size, op_count, key_size, ttl` (2022), `op_time, key, key_size, op, op_count, size, cache_hits, ttl, usecase,
+//! sub_usecase` (2024), or that of the previous file.
 //! op_count, size, cache_hits, ttl, usecase, sub_usecase` (2024), or that of the file before.
 
 use super::columns::{RowError, is_unknown_size, lossy, nanoseconds, number};
@@ -39,7 +39,7 @@ pub(super) static FORMAT: Format = Format {
     page_bytes: None,
     time_units_per_second: 1,
     files: FileOrder::InTurn,
-    // A time of another name would be left out; a plain trace has `ts`, and any other is a table.
+    // A time column with another name would be ignored here. Plain traces have `ts`; any other table is `csv`.
     plausible: |head| head.header_names("op_time") || !head.header_names_time(),
     reader: reader::<Kv, { NAMES.len() }>,
 };
@@ -78,7 +78,7 @@ impl Table<{ NAMES.len() }> for Kv {
     #[inline]
     fn read(fields: &[&[u8]; NAMES.len()], options: &ReaderOptions, rows: &mut Rows) -> Result<(), RowError> {
         let kind = kind(fields[OP])?;
-        // A set needs a size; a get or delete does not.
+        // A set requires a size; a get or delete does not.
         let value_bytes = match (number(fields[SIZE], "size", u64::MAX), kind) {
             (Err(reason), RequestKind::Get | RequestKind::Delete) if is_unknown_size(fields[SIZE]) => {
                 rows.optional("size", Err(reason))?.unwrap_or(0)
@@ -118,7 +118,7 @@ fn kind(op: &[u8]) -> Result<RequestKind, RowError> {
     }
 }
 
-/// Published traces have capitals; what was taken from them with other tools may not.
+/// Published traces use capitals; files converted with other tools may not.
 #[cold]
 fn in_capitals(op: &[u8]) -> Result<RequestKind, RowError> {
     kind(&op.to_ascii_uppercase()).map_err(|_| RowError::Operation(lossy(op)))
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_mean_the_same_in_every_order() {
+    fn columns_are_read_in_every_order() {
         let names = ["op_time", "key", "key_size", "op", "op_count", "size", "cache_hits", "ttl", "usecase"];
         let values = ["604038471", "82131353", "12", "GET_LEASE", "3", "87", "1", "7200", "366387042"];
         for turn in 0..names.len() {
@@ -149,7 +149,7 @@ mod tests {
                 list.join(",")
             };
             let mut reader = fresh();
-            assert_eq!(reader.takes_header(turned(names).as_bytes()), Ok(true));
+            assert_eq!(reader.accept_header(turned(names).as_bytes()), Ok(true));
             let (row, key) = read(reader.as_mut(), &turned(values)).unwrap();
             assert_eq!(key, "821313530000");
             let expected = Row {
@@ -158,14 +158,14 @@ mod tests {
                 repeat: 3,
                 ..Row::new(RequestKind::Get, row.object.clone(), 87)
             };
-            assert_eq!(row, expected, "turned by {turn}");
+            assert_eq!(row, expected, "rotated by {turn}");
         }
     }
 
     #[test]
-    fn a_first_line_of_data_is_not_lost() {
+    fn first_line_of_data_is_read() {
         let mut reader = fresh();
-        assert_eq!(reader.takes_header(b"abc,GET,10,2,5,60"), Ok(false));
+        assert_eq!(reader.accept_header(b"abc,GET,10,2,5,60"), Ok(false));
         let (row, key) = read(reader.as_mut(), "abc,GET,10,2,5,60").unwrap();
         assert_eq!((key.as_str(), row.value_bytes, row.repeat, row.ttl_seconds), ("abc00", 10, 2, Some(60)));
         let (row, key) = read(reader.as_mut(), "abc,SET,10").unwrap();
@@ -174,20 +174,20 @@ mod tests {
     }
 
     #[test]
-    fn a_second_file_without_header_keeps_the_order_of_the_first() {
+    fn second_file_without_header_keeps_the_first_files_order() {
         let mut reader = fresh();
-        assert_eq!(reader.takes_header(b"size,op,key"), Ok(true));
-        assert_eq!(reader.takes_header(b"10,GET,abc"), Ok(false));
+        assert_eq!(reader.accept_header(b"size,op,key"), Ok(true));
+        assert_eq!(reader.accept_header(b"10,GET,abc"), Ok(false));
         assert_eq!(read(reader.as_mut(), "10,GET,abc").unwrap().1, "abc");
     }
 
     #[test]
-    fn a_header_that_lacks_a_column_is_refused() {
-        assert_eq!(fresh().takes_header(b"key,op,ttl"), Err(RowError::Header("size")));
+    fn header_without_a_required_column_is_rejected() {
+        assert_eq!(fresh().accept_header(b"key,op,ttl"), Err(RowError::Header("size")));
     }
 
     #[test]
-    fn rows_that_describe_no_request_say_why() {
+    fn invalid_row_reports_the_reason() {
         let bad = [
             ("k,PUT,1", RowError::Operation("PUT".to_owned())),
             ("k,,1", RowError::Missing("op")),
@@ -212,14 +212,14 @@ mod tests {
     }
 
     #[test]
-    fn operations_are_read_in_small_letters_too() {
+    fn lower_case_operations_are_read() {
         assert_eq!(read(fresh().as_mut(), "k,get_lease,1").unwrap().0.kind, RequestKind::Get);
         assert_eq!(read(fresh().as_mut(), "k,Set,1").unwrap().0.kind, RequestKind::Set);
         assert_eq!(read(fresh().as_mut(), "k,put,1").unwrap_err(), RowError::Operation("put".to_owned()));
     }
 
     #[test]
-    fn large_counts_and_key_sizes_are_taken_whole() {
+    fn large_counts_and_key_sizes_are_not_truncated() {
         let (row, _) = read(fresh().as_mut(), "k,GET,1,65536").unwrap();
         assert_eq!(row.repeat, 65_536, "CacheBench cuts this to 0");
         let (_, key) = read(fresh().as_mut(), "k,GET,1,1,9999").unwrap();

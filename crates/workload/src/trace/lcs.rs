@@ -1,14 +1,14 @@
-//! libCacheSim's own binary traces (`lcs`), versions 1 to 8 (`traceReader/generalReader/lcs.h` of libCacheSim).
+//! libCacheSim's binary traces with a header (`lcs`), versions 1 to 8 (`traceReader/generalReader/lcs.h` of libCacheSim).
 //!
 //! ```text
 //! header   magic 8 | version 8 | statistics | magic 8       8192 bytes, 1024 in older files; little-endian, packed
 //! 1        time s 4 | object 8 | size 4 | next access 8
 //! 2        time s 4 | object 8 | size 4 | operation 1, tenant 3 | next access 8
-//! 3        time s 4 | object 8 | size 8 | operation 1, tenant 3 | time to live s 4 | next access 8
-//! 4 to 8   as 3, and 1, 2, 4, 8 or 16 features of 4 bytes, which are not used
+//! 3        time s 4 | object 8 | size 8 | operation 1, tenant 3 | TTL s 4 | next access 8
+//! 4 to 8   as 3, and 1, 2, 4, 8 or 16 features of 4 bytes, which are ignored
 //! ```
 //!
-//! Operations are those of libCacheSim's `req_op_e`. One that is not set (0) is a get, as are all of version 1.
+//! Operations are those of libCacheSim's `req_op_e`. An unset operation (0) is a get; version 1 has only gets.
 
 use std::io::{self, BufRead, Read as _};
 
@@ -29,7 +29,7 @@ pub(super) static FORMAT: Format = Format {
 
 const MAGIC: [u8; 8] = 0x1234_5678_9abc_def0_u64.to_le_bytes();
 const VERSION_AT: usize = MAGIC.len();
-/// Lengths of the header in the two layouts. The magic at its end shows which one it is.
+/// Lengths of the header in the two layouts. The position of the second magic identifies the layout.
 const HEADER_BYTES: [usize; 2] = [8192, 1024];
 /// Bytes of a record, by version from 1.
 const RECORD_BYTES: [usize; 8] = [24, 28, 36, 40, 44, 52, 68, 100];
@@ -112,12 +112,12 @@ impl RowReader for Reader {
         Ok(Framing::Streamed)
     }
 
-    fn takes_header(&mut self, head: &[u8]) -> Result<bool, RowError> {
+    fn accept_header(&mut self, head: &[u8]) -> Result<bool, RowError> {
         header(head).map(|_| true)
     }
 
     fn read(&mut self, mut record: &[u8], rows: &mut Rows) -> Result<(), RowError> {
-        // Out of memory nothing can fail.
+        // Reading from memory cannot fail.
         self.read_from(&mut record, rows).ok().flatten().unwrap_or(Ok(()))
     }
 
@@ -155,7 +155,7 @@ mod tests {
         [bytes, record.to_vec()].concat()
     }
 
-    /// Time 7, object 42, size 512; from version 2 on a write of tenant 3; from version 3 on 60 seconds to live.
+    /// Time 7, object 42, size 512; from version 2 on a write of tenant 3; from version 3 on a TTL of 60 seconds.
     fn record(version: usize) -> Vec<u8> {
         let mut bytes = [7_u32.to_le_bytes().to_vec(), 42_u64.to_le_bytes().to_vec()].concat();
         match version {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn every_version_is_read_with_both_headers() {
+    fn every_version_is_read_with_both_header_layouts() {
         for version in 1..=8 {
             for header_bytes in HEADER_BYTES {
                 let bytes = file(version as u64, header_bytes, &record(version).repeat(2));
@@ -203,14 +203,14 @@ mod tests {
     }
 
     #[test]
-    fn damage_and_newer_versions_are_named() {
-        let told = |bytes: &[u8]| read(bytes).unwrap_err().to_string();
-        assert!(told(&file(9, 8192, &[])).contains("version 9"));
-        assert!(told(&file(0, 8192, &[])).starts_with("its header is damaged"));
-        assert!(told(&file(1, 1024, &[])[..100]).contains("has 100 of 1024 bytes"));
+    fn damage_and_newer_versions_are_reported() {
+        let message = |bytes: &[u8]| read(bytes).unwrap_err().to_string();
+        assert!(message(&file(9, 8192, &[])).contains("version 9"));
+        assert!(message(&file(0, 8192, &[])).starts_with("its header is damaged"));
+        assert!(message(&file(1, 1024, &[])[..100]).contains("has 100 of 1024 bytes"));
         let mut bytes = file(1, 1024, &record(1));
         bytes[1020] ^= 1;
-        assert!(told(&bytes).starts_with("its header is damaged"));
+        assert!(message(&bytes).starts_with("its header is damaged"));
         let cut = file(2, 8192, &record(2)[..20]);
         assert_eq!(read(&cut).unwrap(), [Err(RowError::Cut { has_bytes: 20, needs_bytes: 28 })]);
         let mut unknown = record(2);

@@ -1,103 +1,103 @@
-//! What a text trace has besides its rows: remarks, and headers.
+//! Comments and headers of text traces.
 //!
-//! A line that begins with `#` and is no row is a remark. One ahead of all rows may be the header, as plotting programs write
-//! it, unless a header that is no remark stands below it. A header may come again among the rows, where files were joined into
-//! one; a remark among them is none, whatever it names.
+//! A line that begins with `#` and does not parse as a row is a comment. A comment before all rows can be the header, as plotting programs
+//! write it, unless a header without `#` follows. A header can recur among the rows if files were concatenated; a comment among the rows is
+//! never a header.
 
 use super::columns::RowError;
 use super::rows::{RowReader, Rows};
 
-/// What became of a record.
-pub(super) enum Fed {
-    /// It is in the rows.
+/// The result of reading a record.
+pub(super) enum RecordKind {
+    /// Rows were added.
     Row,
-    /// It was a header.
+    /// A header.
     Header,
-    /// It was a remark.
-    Remark,
-    /// It describes no request.
+    /// A comment.
+    Comment,
+    /// The record describes no request.
     Wrong(RowError),
-    /// It is a header, and wrong: no row can be read.
+    /// An invalid header: no row can be read.
     WrongHeader(RowError),
-    /// There is none any more.
+    /// The end of the input.
     End,
 }
 
-/// How far a file of lines was read.
+/// State of reading a text file.
 #[derive(Default)]
 pub(super) struct Lines {
-    /// Whether a row was met, or a header that is no remark.
+    /// Whether a row or a header without `#` was read.
     begun: bool,
-    /// The header by which rows are read; empty where there was none.
+    /// The current header; empty if there is none.
     header: Vec<u8>,
 }
 
 impl Lines {
-    /// Lets `reader` make rows of the next line.
+    /// Passes the next line to `reader`.
     #[inline]
-    pub(super) fn feed(&mut self, line: &[u8], reader: &mut dyn RowReader, rows: &mut Rows) -> Fed {
+    pub(super) fn feed(&mut self, line: &[u8], reader: &mut dyn RowReader, rows: &mut Rows) -> RecordKind {
         if !self.begun
             && let Some(fed) = self.begin(line, reader)
         {
             return fed;
         }
         match reader.read(line, rows) {
-            Ok(()) => Fed::Row,
-            Err(reason) => self.no_row(line, reason, reader),
+            Ok(()) => RecordKind::Row,
+            Err(reason) => self.not_a_row(line, reason, reader),
         }
     }
 
-    /// The last header of the lines that were fed; empty where there was none.
+    /// The last header read; empty if there is none.
     pub(super) fn header(&self) -> &[u8] {
         &self.header
     }
 
-    /// A line ahead of all rows; `None` if it is the first of them.
+    /// Handles a line before all rows; `None` if it is the first row.
     #[cold]
-    fn begin(&mut self, line: &[u8], reader: &mut dyn RowReader) -> Option<Fed> {
-        if let Some(text) = remark(line) {
-            if reader.takes_remark(text) {
-                return Some(self.headed(text));
+    fn begin(&mut self, line: &[u8], reader: &mut dyn RowReader) -> Option<RecordKind> {
+        if let Some(text) = comment_text(line) {
+            if reader.accept_comment(text) {
+                return Some(self.set_header(text));
             }
             if !is_row(line, reader) {
-                return Some(Fed::Remark);
+                return Some(RecordKind::Comment);
             }
         }
         self.begun = true;
-        match reader.takes_header(line) {
-            Ok(true) => Some(self.headed(line)),
+        match reader.accept_header(line) {
+            Ok(true) => Some(self.set_header(line)),
             Ok(false) => None,
-            Err(reason) => Some(Fed::WrongHeader(reason)),
+            Err(reason) => Some(RecordKind::WrongHeader(reason)),
         }
     }
 
-    /// A line among the rows that is none.
+    /// Handles a line among the rows that does not parse.
     #[cold]
-    fn no_row(&mut self, line: &[u8], reason: RowError, reader: &mut dyn RowReader) -> Fed {
-        if remark(line).is_some() {
-            return Fed::Remark;
+    fn not_a_row(&mut self, line: &[u8], reason: RowError, reader: &mut dyn RowReader) -> RecordKind {
+        if comment_text(line).is_some() {
+            return RecordKind::Comment;
         }
-        // A header of one word could be any line.
-        if (self.header == line && !line.is_empty()) || reader.takes_another_header(line) {
-            return self.headed(line);
+        // A one-word header could be any line.
+        if (self.header == line && !line.is_empty()) || reader.accept_repeated_header(line) {
+            return self.set_header(line);
         }
-        Fed::Wrong(reason)
+        RecordKind::Wrong(reason)
     }
 
-    fn headed(&mut self, header: &[u8]) -> Fed {
+    fn set_header(&mut self, header: &[u8]) -> RecordKind {
         self.header = header.to_vec();
-        Fed::Header
+        RecordKind::Header
     }
 }
 
-/// What a line remarks that begins as remarks do.
-pub(super) fn remark(line: &[u8]) -> Option<&[u8]> {
+/// The text of a comment line.
+pub(super) fn comment_text(line: &[u8]) -> Option<&[u8]> {
     let text = line.trim_ascii_start().strip_prefix(b"#")?;
     let signs = text.iter().take_while(|byte| **byte == b'#').count();
     Some(text[signs..].trim_ascii())
 }
 
-/// Keys may begin as remarks do.
+/// A key can begin with `#`.
 fn is_row(line: &[u8], reader: &mut dyn RowReader) -> bool {
     let mut rows = Rows::default();
     reader.read(line, &mut rows).is_ok() && rows.len() > 0

@@ -1,6 +1,6 @@
 //! The traces of the LIRS paper (Jiang and Zhang, SIGMETRICS '02): one block's number a line.
 //!
-//! A line with `*` marks a place in the trace, for plots, and asks for nothing. There is no time, and no size.
+//! A line with `*` is a marker for plots and is skipped. There are no timestamps and no sizes.
 
 use super::columns::{RowError, whole_number};
 use super::{FileOrder, Format, Object, ReaderOptions, Row, RowReader, Rows};
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_a_block_or_a_mark() {
+    fn line_is_a_block_or_a_marker() {
         let mut reader = reader(&ReaderOptions::default());
         let (row, _) = only(reader.as_mut(), b"2819 ").unwrap();
         assert_eq!((row.object, row.value_bytes), (Object::number(2819), 4096));

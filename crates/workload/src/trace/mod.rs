@@ -1,10 +1,9 @@
-//! Requests from recorded traces.
+//! Reads requests from recorded traces.
 //!
-//! A trace format is one file here and one line in [`FORMATS`]: it turns a record, a line of text or so many
-//! bytes, into requests. Everything else is common to all: decompression ([`input`]), cutting files into records
-//! ([`records`]), telling formats apart ([`detect`]). Two things read them: [`replay`] makes requests for a cache
-//! out of a trace, with amplification, repetition, order and threads; [`access`] makes accesses to objects, which
-//! is what simulators and statistics want.
+//! A trace format is one file here and one entry in [`FORMATS`]: it parses a record, a line of text or a fixed number of bytes, into
+//! requests. The rest is shared: decompression ([`input`]), splitting files into records ([`records`]), format detection ([`detect`]).
+//! There are two consumers: [`replay`] makes cache requests, with amplification, repetition, ordering and threads; [`access`] makes object
+//! accesses for simulators and statistics.
 
 pub mod access;
 pub mod amplify;
@@ -54,7 +53,7 @@ pub use cut::Cut;
 pub use error::TraceError;
 pub use replay::{Order, Rejected, Replay, ReplayConfig, ReplayStats};
 pub use row_error::RowError;
-pub use rows::{Strangers, Unreadable};
+pub use rows::{HeaderMismatch, Unreadable};
 pub use survey::Survey;
 pub use tenants::TenantNames;
 pub use write::{Miss, MissWriter, Target, WriteError, Writer, Written};
@@ -66,27 +65,27 @@ use files::FileOrder;
 use records::{Framing, Records};
 use rows::{Object, ReaderOptions, Row, RowReader, Rows};
 
-/// A format that traces come in.
+/// A trace format.
 pub struct Format {
     /// Its name on the command line and in configs.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// One-line description.
     pub about: &'static str,
-    /// How its files' names end, before the ending of a compression.
+    /// Endings of its file names, before that of a compression.
     pub extensions: &'static [&'static str],
-    /// What objects have where the format gives no sizes, and what ranges of bytes are cut into; `None` where
-    /// the format has sizes of objects, or where its ranges are objects.
+    /// Default page size: the size of objects if the format records none, and the unit into which byte ranges are divided. `None` if the
+    /// format records object sizes, or if its ranges are objects.
     pub page_bytes: Option<u64>,
-    /// Its time units in a second, where the published traces agree on one.
+    /// Time units per second, by default.
     pub time_units_per_second: u64,
-    /// How several files belong together.
+    /// The relation of several files.
     files: FileOrder,
-    /// Whether a file that its reader can read looks like this format and not by chance.
+    /// Whether a file that the reader can parse is in this format beyond chance.
     plausible: fn(&Head<'_>) -> bool,
     reader: fn(&ReaderOptions) -> Box<dyn RowReader>,
 }
 
-/// The formats that can be read.
+/// The readable formats.
 pub static FORMATS: [&Format; 35] = [
     &plain::FORMAT,
     &kv::FORMAT,
@@ -126,12 +125,12 @@ pub static FORMATS: [&Format; 35] = [
 ];
 
 impl Format {
-    /// Whether anything is as large as a page, or cut into pages. Ranges may be objects as long as nobody asks for pages.
+    /// Whether a page size has an effect: as an object size or as the unit of ranges. Ranges can be objects unless a page size is set.
     fn has_pages(&self) -> bool {
         self.page_bytes.is_some() || ["cdn", "vscsi"].contains(&self.name)
     }
 
-    /// Whether the format leaves the unit of its times open, so that the reader can choose it.
+    /// Whether the format leaves its time unit open, so that it can be configured.
     pub(super) fn has_time_units(&self) -> bool {
         const OPEN: [&str; 9] =
             ["cdn", "csv", "ibm-cos", "kvcache", "mooncake", "plain", "storage", "twitter", "webcachesim"];
@@ -144,11 +143,10 @@ impl Format {
         FORMATS.into_iter().find(|format| format.name == name)
     }
 
-    /// The format called `name`, and the columns that may stand behind the name of a [table](CsvColumns), as in
-    /// `csv:time,key,-,size`.
+    /// The format called `name`, and the columns that can follow a [table](CsvColumns)'s name, as in `csv:time,key,-,size`.
     ///
     /// # Errors
-    /// There is no such format, or the columns are not understood.
+    /// An unknown format, or invalid columns.
     pub fn with_columns(name: &str) -> Result<(&'static Self, Option<CsvColumns>), TraceError> {
         let format = |name: &str| {
             let unknown = || TraceError::UnknownFormat { name: name.to_owned(), known: Self::names() };
@@ -163,22 +161,22 @@ impl Format {
         Ok((format(table)?, Some(columns)))
     }
 
-    /// The format that the first of some files tells by what it begins with.
+    /// Detects the format of files from their first bytes.
     ///
     /// # Errors
-    /// A file that cannot be read or is in another format than the first, which may be in none or several.
-    pub fn told_by(paths: &[PathBuf]) -> Result<&'static Self, TraceError> {
+    /// A file that cannot be read or is in another format than the first, or no or several formats match.
+    pub fn detect_files(paths: &[PathBuf]) -> Result<&'static Self, TraceError> {
         let (first, further) = paths.split_first().ok_or(TraceError::NoFiles)?;
         let opened = Records::open(first);
         let mut records = opened.map_err(|source| TraceError::Open { path: first.clone(), source })?;
-        let format = detect::told_by(first, &mut records)?;
+        let format = detect::detect_files(first, &mut records)?;
         further.iter().try_for_each(|path| detect::check_further(path, Some(format)))?;
         Ok(format)
     }
 
-    /// Whether a file tells that it is in this format. Otherwise somebody has to name it.
+    /// Whether the format can be detected. Otherwise the user must name it.
     #[must_use]
-    pub fn is_told_apart(&self) -> bool {
+    pub fn is_detectable(&self) -> bool {
         numbers::ALL.iter().all(|bare| bare.name != self.name)
     }
 

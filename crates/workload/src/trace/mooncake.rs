@@ -1,7 +1,7 @@
-//! Mooncake's traces of prefix caches of language models (Qin et al., FAST '25): JSON, an object a line.
+//! Mooncake's traces of prefix caches for language models (Qin et al., FAST '25): one JSON object per line.
 //!
-//! `timestamp` is in milliseconds; every number in `hash_ids` is a block of 512 tokens of the prompt, which is
-//! looked up in that order. What a block takes depends on the model: half a MiB unless a page size is given.
+//! `timestamp` is in milliseconds; every number in `hash_ids` is a block of 512 tokens of the prompt; the blocks are looked up in that
+//! order. The size of a block depends on the model: half a MiB unless a page size is set.
 
 use memchr::memmem;
 
@@ -50,8 +50,7 @@ impl RowReader for Reader {
     }
 }
 
-/// The value of a field, from its first byte to the end of the line. No text in these traces holds a quoted name,
-/// which is why looking for one is enough.
+/// The value of a field, up to the end of the line. No text in these traces contains a quoted field name, so searching for one suffices.
 fn value<'a>(line: &'a [u8], name: &'static str) -> Result<&'a [u8], RowError> {
     let places = memmem::find_iter(line, name);
     let mut values = places.filter_map(|at| {
@@ -62,7 +61,7 @@ fn value<'a>(line: &'a [u8], name: &'static str) -> Result<&'a [u8], RowError> {
     values.next().ok_or(RowError::Missing(name))
 }
 
-/// A number; decimals of a unit are cut.
+/// A number; decimals are dropped.
 fn number(line: &[u8], name: &'static str) -> Result<u64, RowError> {
     let value = value(line, name)?;
     let length = value.iter().position(|byte| b",} \t".contains(byte)).unwrap_or(value.len());
@@ -93,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_its_blocks() {
+    fn line_is_a_list_of_blocks() {
         let line =
             r#"{"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [46, 2353]}"#;
         let time = Some(27_482_000_000);
@@ -106,8 +105,8 @@ mod tests {
     }
 
     #[test]
-    fn bad_lines_say_why() {
-        for (line, told) in [
+    fn invalid_line_reports_the_reason() {
+        for (line, message) in [
             (r#"{"timestamp": 1}"#, "column `hash_ids` is missing"),
             (r#"{"timestamp": 1, "hash_ids": [1, 2"#, "column `hash_ids` is missing"),
             (r#"{"hash_ids": [1]}"#, "column `timestamp` is missing"),
@@ -116,7 +115,7 @@ mod tests {
                 "column `hash_ids` is ` \"x\"`, which is not a whole number from 0 to 18446744073709551615",
             ),
         ] {
-            assert_eq!(read(line).unwrap_err().to_string(), told, "{line}");
+            assert_eq!(read(line).unwrap_err().to_string(), message, "{line}");
         }
     }
 }

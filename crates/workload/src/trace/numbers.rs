@@ -1,5 +1,4 @@
-//! Bare binary numbers, one object each: the form in which Caffeine's simulator keeps some traces. Nothing in such a
-//! file tells it from another, so its format has to be named.
+//! Binary numbers, one object each: the format of some traces for Caffeine's simulator. It cannot be detected, so it must be named.
 
 use super::columns::RowError;
 use super::{FileOrder, Format, Framing, Object, ReaderOptions, Row, RowReader, Rows};
@@ -10,7 +9,7 @@ pub(super) static U32_BE: Format = format("u32be", "binary object numbers, 32 bi
 pub(super) static U64_LE: Format = format("u64le", "binary object numbers, 64 bits, little-endian", u64_le);
 pub(super) static U64_BE: Format = format("u64be", "binary object numbers, 64 bits, big-endian", u64_be);
 
-/// All of them.
+/// All formats of this file.
 pub(super) static ALL: [&Format; 4] = [&U32_LE, &U32_BE, &U64_LE, &U64_BE];
 
 const fn format(
@@ -75,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn widths_and_orders() {
+    fn numbers_of_all_widths_and_byte_orders_are_read() {
         let read = |format: &Format, bytes: &[u8]| {
             only((format.reader)(&ReaderOptions::default()).as_mut(), bytes).map(|(row, _)| row.object)
         };

@@ -1,4 +1,4 @@
-//! libCacheSim's binary traces (`oracleGeneral`), the form in which most public cache traces are shared.
+//! libCacheSim's binary traces (`oracleGeneral`), the format of most public cache traces.
 //!
 //! ```text
 //! 0        4                12       16                24
@@ -8,8 +8,8 @@
 //! └────────┴────────────────┴────────┴────────────────┘
 //! ```
 //!
-//! *Next access* is the number of the request that asks for the object next, counted from 1, or -1 (in some files
-//! the largest number) where none does. All requests are gets: the format has no operations.
+//! *Next access* is the number of the object's next request, counted from 1, or -1 (in some files the largest number) if there is none. All
+//! requests are gets: the format has no operations.
 
 use super::columns::RowError;
 use super::detect::Head;
@@ -34,7 +34,7 @@ const NEXT: usize = SIZE + 4;
 /// Bytes of a record.
 pub(super) const RECORD_BYTES: usize = NEXT + 8;
 
-/// Written where an object is not asked for again.
+/// The next access of an object that is not requested again.
 pub(super) const NEVER: i64 = -1;
 
 /// A record.
@@ -43,7 +43,7 @@ pub(super) struct Record {
     pub(super) time_seconds: u32,
     pub(super) object: u64,
     pub(super) size_bytes: u32,
-    /// Number of the next request for the object, from 1; [`NEVER`].
+    /// Number of the object's next request, from 1; [`NEVER`] if there is none.
     pub(super) next_access: i64,
 }
 
@@ -94,11 +94,11 @@ impl RowReader for Reader {
     }
 }
 
-/// No trace has more requests: it would take 24 TB.
+/// Largest accepted request number: 24 TB of records.
 const MAX_NUMBER: i64 = 1 << 40;
 
-/// Next accesses lie ahead, and no farther than a trace is long. Where the name does not say what the file is, times do not go
-/// back either, and no object is without bytes that is asked for again.
+/// The next access must be later, at most as far as a trace is long. If the file name does not indicate the format, times must not go back,
+/// and objects with further accesses must have a size.
 fn plausible(head: &Head<'_>) -> bool {
     let is_named = head.ends_like(&FORMAT);
     let (records, _) = head.bytes.as_chunks::<RECORD_BYTES>();
@@ -120,7 +120,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn records_come_back_as_they_were(
+        fn encoded_records_decode_unchanged(
             time_seconds in any::<u32>(), object in any::<u64>(),
             size_bytes in any::<u32>(), next_access in any::<i64>(),
         ) {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn golden_bytes() {
+    fn record_has_the_golden_bytes() {
         let bytes = *b"\x6a\xf7\x55\x00\x09\x1a\x8f\x02\0\0\0\0\x00\x02\0\0\xff\xff\xff\xff\xff\xff\xff\xff";
         let record =
             Record { time_seconds: 5_633_898, object: 42_932_745, size_bytes: 512, next_access: NEVER };

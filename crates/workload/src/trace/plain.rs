@@ -1,8 +1,8 @@
 //! Plain traces: CSV with the header `ts,key,op,size`.
 //!
-//! The form that traces from elsewhere are brought into. `ts` is in seconds, or what is said to be one, with decimals; `op`
-//! is `GET`, `SET` or `DELETE` in any case, or another word that tables use; `size` is the value's length. Columns `ttl` (seconds) and `tenant` may stand
-//! beside them. Columns come in any order, named by the header; without one they are `ts,key,op,size`.
+//! The target format for converted traces. `ts` is in seconds or the configured unit, with decimals; `op` is `GET`, `SET` or `DELETE` in
+//! any case, or another usual operation name; `size` is the value's length. Columns `ttl` (seconds) and `tenant` are optional. The header
+//! gives the order of columns; without one they are `ts,key,op,size`.
 
 use super::columns::{RowError, lossy, number};
 use super::csv::{optional_operation, optional_size, time_or_date};
@@ -25,7 +25,7 @@ pub(super) static FORMAT: Format = Format {
     page_bytes: None,
     time_units_per_second: 1,
     files: FileOrder::InTurn,
-    // Without `ts` it reads as CacheBench's, which is the same then; and repetitions would be left out.
+    // Without `ts` the file is also a CacheBench trace, and repeat counts would be lost here.
     plausible: |head| {
         let repeats = head.header_names("op_count") || head.header_names("count");
         !repeats && (!head.header_names("op") || head.header_names("ts"))
@@ -65,7 +65,7 @@ impl Table<{ NAMES.len() }> for Plain {
 
 #[inline]
 fn kind(op: &[u8], rows: &mut Rows) -> Result<Option<RequestKind>, RowError> {
-    // The usual ones first, for they cost the most.
+    // The usual ones first, because they are the fastest path.
     match op {
         b"GET" => Ok(Some(RequestKind::Get)),
         b"SET" => Ok(Some(RequestKind::Set)),
@@ -75,7 +75,7 @@ fn kind(op: &[u8], rows: &mut Rows) -> Result<Option<RequestKind>, RowError> {
     }
 }
 
-/// Whether the operation is one of the format's own. Letters such as `W` are in many tables, and no sign of this format.
+/// Whether the operation is one of the format's own. Letters such as `W` occur in many tables and do not identify this format.
 fn is_own(op: &[u8]) -> bool {
     op.is_empty() || ["get", "set", "delete"].iter().any(|own| op.eq_ignore_ascii_case(own.as_bytes()))
 }
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_read() {
+    fn row_is_read() {
         let (row, key) = read("12.5,17,get,4096").unwrap();
         assert_eq!((key.as_str(), row.kind, row.value_bytes), ("17", RequestKind::Get, 4096));
         assert_eq!(row.time_ns, Some(12_500_000_000));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_rows_say_why() {
+    fn invalid_row_reports_the_reason() {
         for (line, reason) in [
             ("x,17,GET,1", "column `ts` is `x`, which is not a time in seconds"),
             ("1.x,17,GET,1", "column `ts` is `1.x`, which is not a time in seconds"),
@@ -111,9 +111,9 @@ mod tests {
     }
 
     #[test]
-    fn the_header_names_the_order() {
+    fn header_gives_the_order_of_columns() {
         let mut reader = (FORMAT.reader)(&ReaderOptions::default());
-        assert_eq!(reader.takes_header(b"key,size,op,ttl"), Ok(true));
+        assert_eq!(reader.accept_header(b"key,size,op,ttl"), Ok(true));
         let (row, _) = super::super::rows::only(reader.as_mut(), b"a,1,SET,60").unwrap();
         assert_eq!((row.value_bytes, row.ttl_seconds), (1, Some(60)));
     }

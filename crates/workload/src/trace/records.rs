@@ -1,5 +1,4 @@
-//! A trace cut into its records: lines of text, or binary records of one length. They are handed out in place,
-//! without copying.
+//! Splits a trace into records: lines of text or binary records of fixed length. They are returned in place, without copying.
 
 use std::io::{self, BufRead, Read};
 use std::path::Path;
@@ -9,21 +8,21 @@ use std::sync::atomic::AtomicU64;
 use memchr::memchr;
 
 use super::input;
-use super::lines::{Fed, Lines};
+use super::lines::{Lines, RecordKind};
 use super::rows::{RowReader, Rows};
 
 const BUFFER_BYTES: usize = 1 << 20;
-/// How much of a file is looked at before it is read, to tell what it is.
+/// Bytes read in advance to detect the format.
 const HEAD_BYTES: usize = 64 << 10;
 
-/// How a file is cut into records.
+/// The way in which a file is split into records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// One record a line. Empty lines are left out, but counted.
+    /// One record per line. Empty lines are skipped but counted.
     Lines,
-    /// So many bytes each. What is left at the end is handed out as it is.
+    /// Records of this many bytes. A shorter last one is returned as it is.
     Fixed(usize),
-    /// As the format's own reader finds them.
+    /// The format's reader finds the records.
     Streamed,
 }
 
@@ -32,12 +31,12 @@ pub(super) struct Records {
     reader: Box<dyn Read + Send>,
     framing: Framing,
     buffer: Vec<u8>,
-    /// What has been read and not handed out.
+    /// Bytes read from the file and not returned yet.
     unread: std::ops::Range<usize>,
     number: u64,
     lines: Lines,
     ended: bool,
-    /// What went wrong while only the head was asked for: told once its records are.
+    /// An error from reading the head, reported when the records are read.
     failure: Option<io::Error>,
 }
 
@@ -46,7 +45,7 @@ impl Records {
         Ok(Self::of(input::open(path)?))
     }
 
-    /// The same, with the bytes taken from the file added to `taken`.
+    /// Like [`open`](Self::open), and adds the bytes read from the file to `taken`.
     pub(super) fn open_counting(path: &Path, taken: Arc<AtomicU64>) -> io::Result<Self> {
         Ok(Self::of(input::open_counting(path, taken)?))
     }
@@ -64,8 +63,8 @@ impl Records {
         }
     }
 
-    /// The first bytes of a file of which nothing was handed out yet, and whether these are all. A file that is
-    /// torn behind its first byte is told of when its records are read.
+    /// The first bytes of a file from which no record was read, and whether the file has no more. A later read error is reported when the
+    /// records are read.
     pub(super) fn head(&mut self) -> io::Result<(&[u8], bool)> {
         while self.unread.len() < HEAD_BYTES && !self.ended && self.failure.is_none() {
             self.failure = self.refill().err();
@@ -77,7 +76,7 @@ impl Records {
         Ok((&self.buffer[self.unread.clone()], self.ended))
     }
 
-    /// Sets how the file is cut, of which nothing was handed out yet. Lines, unless this is called.
+    /// Sets the framing before the first record is read. The default is lines.
     pub(super) fn cut(&mut self, framing: Framing) {
         self.framing = framing;
         if framing == Framing::Lines {
@@ -85,40 +84,40 @@ impl Records {
         }
     }
 
-    /// Number of the record that was handed out last, from 1.
+    /// Number of the last record, from 1.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Lets `reader` make rows of the next record.
+    /// Passes the next record to `reader`, which adds rows.
     #[inline]
-    pub(super) fn feed(&mut self, reader: &mut dyn RowReader, rows: &mut Rows) -> io::Result<Fed> {
+    pub(super) fn feed(&mut self, reader: &mut dyn RowReader, rows: &mut Rows) -> io::Result<RecordKind> {
         if self.framing == Framing::Streamed {
             let read = reader.read_from(self, rows)?;
             self.number += u64::from(read.is_some());
             return Ok(match read {
-                None => Fed::End,
-                Some(Ok(())) => Fed::Row,
-                Some(Err(reason)) => Fed::Wrong(reason),
+                None => RecordKind::End,
+                Some(Ok(())) => RecordKind::Row,
+                Some(Err(reason)) => RecordKind::Wrong(reason),
             });
         }
-        let Some(range) = self.next()? else { return Ok(Fed::End) };
+        let Some(range) = self.next()? else { return Ok(RecordKind::End) };
         let record = &self.buffer[range];
         if self.framing == Framing::Lines {
             return Ok(self.lines.feed(record, reader, rows));
         }
         Ok(match reader.read(record, rows) {
-            Ok(()) => Fed::Row,
-            Err(reason) => Fed::Wrong(reason),
+            Ok(()) => RecordKind::Row,
+            Err(reason) => RecordKind::Wrong(reason),
         })
     }
 
-    /// The header of the lines that were fed; empty where there was none.
+    /// The header of the lines read; empty if there is none.
     pub(super) fn header(&self) -> &[u8] {
         self.lines.header()
     }
 
-    /// Where the next record stands in the buffer; a line without its end.
+    /// Position of the next record in the buffer; a line without its end.
     #[inline]
     fn next(&mut self) -> io::Result<Option<std::ops::Range<usize>>> {
         loop {
@@ -169,7 +168,7 @@ impl Records {
         Ok(if record.is_empty() { None } else { Some(record) })
     }
 
-    /// Moves the broken record to the front and reads behind it.
+    /// Moves the incomplete record to the front of the buffer and reads more.
     fn refill(&mut self) -> io::Result<()> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
@@ -189,7 +188,7 @@ impl Records {
     }
 }
 
-/// Bytes of the mark that some programs put at the beginning of a text, to say that it is UTF-8. It is no part of the text.
+/// Length of the UTF-8 byte order mark at the start of a text. It is not part of the text.
 pub(super) fn mark_bytes(head: &[u8]) -> usize {
     const MARK: &[u8] = b"\xef\xbb\xbf";
     if head.starts_with(MARK) { MARK.len() } else { 0 }
@@ -247,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_end_a_line() {
+    fn all_line_ends_are_recognised() {
         let expected = numbered(&[(1, "a,b"), (2, "c"), (4, "d")]);
         assert_eq!(lines_of(b"a,b\nc\r\n\nd").unwrap(), expected);
         assert_eq!(lines_of(b"a,b\nc\r\n\r\nd\n").unwrap(), expected);
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_one_length_and_what_is_left() {
+    fn fixed_records_are_split_and_the_rest_returned() {
         let fixed = |bytes: &[u8]| records_of(bytes, Framing::Fixed(3)).unwrap();
         assert_eq!(fixed(b"abc\n\n\nx"), numbered(&[(1, "abc"), (2, "\n\n\n"), (3, "x")]));
         assert_eq!(fixed(b"abcdef"), numbered(&[(1, "abc"), (2, "def")]));
@@ -267,14 +266,14 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_refused() {
+    fn endless_line_is_rejected() {
         let error = lines_of(&vec![b'x'; 3 * BUFFER_BYTES]).unwrap_err();
         assert!(error.to_string().contains("line 1 is longer than"), "{error}");
     }
 
     #[test]
-    fn a_cut_archive_is_an_error_and_not_a_short_trace() {
-        // Short enough that looking at the head finds the cut already.
+    fn cut_archive_is_an_error() {
+        // Short enough that reading the head already finds the cut.
         let whole = zstd::encode_all("some,row,of,text\n".repeat(1000).as_bytes(), 1).unwrap();
         assert_eq!(lines_of(&whole).unwrap().len(), 1000);
         assert!(lines_of(&whole[..whole.len() - 5]).is_err());

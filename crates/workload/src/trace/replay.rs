@@ -1,15 +1,14 @@
 //! Replays a trace to several workers.
 //!
-//! One thread reads and parses, and hands each worker its rows in batches over a bounded queue; batches come
-//! back to be filled again, so a row costs no allocation. (Every worker parsing the whole file and skipping
-//! what is not its own would need no thread and no queue, but parses and decompresses the trace as many times
-//! as there are workers.)
+//! One thread reads and parses, and sends batches of rows to each worker over a bounded queue; used batches are returned and refilled, so a
+//! row costs no allocation. (If every worker parsed the whole file and skipped other workers' rows, no thread and no queue were needed, but
+//! each worker would parse and decompress the whole trace.)
 //!
-//! The thread ends when the trace does, or when the last source is dropped.
+//! The thread ends with the trace, or when the last source is dropped.
 //!
-//! Where one thread asks for all workers, as in a simulated world, it must not wait for a queue that the parser would
-//! fill after another, full one. There ([`ReplayConfig::one_thread`]) the parser goes on when it is asked to, batch by
-//! batch, and queues have no bound; which rows a worker gets then depends on nothing but the order of asking.
+//! If one thread runs all workers, as in a simulation, it must not wait for one queue while the parser waits for another, full one. With
+//! [`ReplayConfig::one_thread`] the parser produces a batch only on request, and queues are unbounded; the rows of each worker then depend
+//! only on the order of requests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,62 +21,61 @@ use super::amplify::Amplify;
 use super::block::Events;
 use super::cut::Cut;
 use super::rows::{ReaderOptions, Row, RowReader};
-use super::{CsvColumns, Format, Strangers, TenantNames, TraceError};
+use super::{CsvColumns, Format, HeaderMismatch, TenantNames, TraceError};
 use crate::generate::sizes::Sizes;
 use crate::{AHEAD, Part, Request, RequestKind, Source, Tenant, Workload, WorkloadError};
 
 mod beginning;
-mod dealer;
+mod distributor;
 mod parser;
 mod report;
 
-use dealer::{Demands, Outlet};
+use distributor::{Demands, Outlet};
 use report::Report;
 pub use report::{Rejected, ReplayStats};
 
-/// What is replayed, and how.
+/// Configuration of a replay.
 #[derive(Debug, Clone)]
 pub struct ReplayConfig {
-    /// The files, in order; plain, gzip or zstd.
+    /// The files, in order; plain or compressed.
     pub files: Vec<PathBuf>,
-    /// What is in them.
+    /// Format of the files.
     pub format: &'static Format,
-    /// Which columns are what, of a table.
+    /// The columns of a table.
     pub columns: Option<CsvColumns>,
-    /// The trace's time units in a second (CacheBench's `timestampFactor`). Formats whose time has a unit
-    /// ignore it.
+    /// The trace's time units per second (CacheBench's `timestampFactor`). Ignored by formats with a fixed unit.
     pub time_units_per_second: u64,
-    /// Whether rows are requests for several items, and for which.
+    /// Division of rows into several items.
     pub cut: Cut,
     /// Copies of each row.
     pub amplify: Amplify,
-    /// Times to live, in seconds, of rows that have none of their own; each key has its own of these.
+    /// TTLs in seconds for rows without one; a function of the key.
     pub ttl_seconds: Option<Sizes>,
-    /// Rows that are read and left out before the first request.
+    /// Rows skipped before the first request.
     pub skip_rows: u64,
-    /// Whether the trace begins again when it ends, its time going on. Then only `passes` or dropping the sources ends it.
+    /// Whether the trace restarts at its end, with continuing times. Then only `passes` or dropping the sources ends it.
     pub repeat: bool,
-    /// Passes after which a repeated trace ends; `None` is without end.
+    /// Passes after which a repeated trace ends; `None` is unlimited.
     pub passes: Option<u64>,
-    /// Operations that become requests, rows with others being left out; `None` is all.
+    /// Operations to replay; rows with others are skipped. `None` replays all.
     pub kinds: Option<Vec<RequestKind>>,
-    /// Whether every row counts once, whatever its `op_count` says.
+    /// Whether to ignore `op_count` and make one request per row.
     pub ignore_op_count: bool,
-    /// Which worker gets which row.
+    /// Distribution of rows to workers.
     pub order: Order,
-    /// Whether requests are made at the times of the trace: each row must have one, and a worker gets its rows though another's
-    /// are not wanted yet.
+    /// Whether requests are made at the trace's times: each row must have one, and a worker receives its rows even while another's are not
+    /// due.
     pub timed: bool,
-    /// Which events of a recording of the block layer are requests; `None` takes what there is, the queue events first.
+    /// The block-layer events that count as requests; `None` uses queue events if there are any.
     pub events: Option<Events>,
-    /// Whether each row must have a time, without which nothing of the run would mean anything.
+    /// Whether each row must have a timestamp, because the run depends on it.
     pub needs_times: bool,
-    /// Whether one thread asks for all workers. Rows that are read for workers who do not ask yet stay in memory.
+    /// Whether one thread runs all workers. Rows read for workers that request them later stay in memory.
     pub one_thread: bool,
 }
 
 impl ReplayConfig {
-    /// A replay of `files` from begin to end, each row once, with CacheBench's defaults.
+    /// A replay of `files` from start to end, each row once, with CacheBench's defaults.
     #[must_use]
     pub fn new(files: Vec<PathBuf>, format: &'static Format) -> Self {
         Self {
@@ -101,7 +99,7 @@ impl ReplayConfig {
         }
     }
 
-    /// The format's reader, told what the replay wants of it.
+    /// Creates and configures the format's reader.
     fn reader(&self, events: Events) -> Box<dyn RowReader> {
         let mut reader = (self.format.reader)(&ReaderOptions {
             time_units_per_second: self.time_units_per_second.max(1),
@@ -116,17 +114,17 @@ impl ReplayConfig {
     }
 }
 
-/// Which worker gets which row.
+/// Distribution of rows to workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
-    /// A key always goes to the same worker, so requests for it are made in the trace's order; so do all items of one thing.
-    /// A worker that falls behind holds the others up once its queue is full.
+    /// A key always goes to the same worker, so its requests are made in the trace's order; the same holds for all items of a request. A
+    /// worker that falls behind delays the others once its queue is full.
     #[default]
     Strict,
-    /// Batches go to whoever has room.
+    /// Batches go to any worker with a free queue slot.
     Any,
-    /// Row by row to each worker in turn, as in strict order whether it falls behind or not: what is due at the same time goes
-    /// to as many workers as there are.
+    /// Rows go to the workers in turn, even to a worker that falls behind, as in strict order: simultaneous requests are made by different
+    /// workers.
     Turns,
 }
 
@@ -137,60 +135,59 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// The replay that `config` describes. Nothing is opened yet.
+    /// Creates the replay without opening the files.
     #[must_use]
     pub fn new(config: ReplayConfig) -> Self {
         Self { config, report: Arc::default() }
     }
 
-    /// Reads each file as far as its first row, which tells early that a file is no trace of the format, or that none of them
-    /// has a row. Answers with what is to be known of the columns of their headers, but for files with the same as that before.
+    /// Reads each file up to its first row, to find early that a file is in another format or that there are no rows. Returns unknown and
+    /// missing header columns per file, except for files with the same header as the previous one.
     ///
     /// # Errors
-    /// A file that cannot be opened, or none of whose first rows can be read; files that have none. One of several may be
-    /// without.
-    pub fn check_beginnings(&self) -> Result<Vec<(PathBuf, Strangers)>, TraceError> {
+    /// A file that cannot be opened, or without a valid row among the first ones; no file has rows. One of several may be empty.
+    pub fn check_files(&self) -> Result<Vec<(PathBuf, HeaderMismatch)>, TraceError> {
         let (mut any_row, mut reader) = (false, self.config.reader(self.config.events.unwrap_or_default()));
-        let mut told: Vec<(PathBuf, Strangers)> = Vec::new();
+        let mut unknown: Vec<(PathBuf, HeaderMismatch)> = Vec::new();
         for path in &self.config.files {
             let beginning = beginning::check(path, &self.config, reader.as_mut())?;
             any_row |= beginning.has_row;
-            if let Some(strangers) = beginning.strangers
-                && told.last().is_none_or(|(_, before)| *before != strangers)
+            if let Some(header_mismatch) = beginning.header_mismatch
+                && unknown.last().is_none_or(|(_, before)| *before != header_mismatch)
             {
-                told.push((path.clone(), strangers));
+                unknown.push((path.clone(), header_mismatch));
             }
         }
         match self.config.files.first() {
             Some(path) if !any_row => {
                 Err(TraceError::NoRows { path: path.clone(), others: self.config.files.len() - 1 })
             }
-            _ => Ok(told),
+            _ => Ok(unknown),
         }
     }
 
-    /// When the first row of all was recorded; `None` where it has no time. Reads the file's beginning.
+    /// Timestamp of the very first row; `None` if it has none. Reads the beginning of the file.
     ///
     /// # Errors
-    /// As [`check_beginnings`](Self::check_beginnings).
+    /// As for [`check_files`](Self::check_files).
     pub fn begins_at_ns(&self) -> Result<Option<u64>, TraceError> {
         self.config.files.first().map_or(Ok(None), |path| beginning::time_ns(path, &self.config))
     }
 
-    /// When the first row that was not skipped was recorded, on the trace's own clock. Known to whoever was given a request; `None`
-    /// where rows have no times.
+    /// Timestamp of the first row that was not skipped, on the trace's clock. Set before the first request is returned; `None` if rows have
+    /// no timestamps.
     #[must_use]
     pub fn first_time_ns(&self) -> Option<u64> {
         self.report.first_time_ns.get().copied()
     }
 
-    /// The names of the tenants that were met so far.
+    /// The names of the tenants seen so far.
     #[must_use]
     pub fn tenants(&self) -> TenantNames {
         self.report.tenants.clone()
     }
 
-    /// How much of the trace was read, all its passes together, 0 to 1; `None` where it has no end.
+    /// The fraction of the trace read so far in all passes, 0 to 1; `None` if it has no end.
     #[must_use]
     pub fn share_read(&self) -> Option<f64> {
         let passes = if self.config.repeat { self.config.passes? } else { 1 };
@@ -201,7 +198,7 @@ impl Replay {
         Some((taken as f64 / (bytes as f64 * passes as f64).max(1.0)).min(1.0))
     }
 
-    /// How reading goes so far.
+    /// Reading statistics so far.
     #[must_use]
     pub fn stats(&self) -> ReplayStats {
         let is_endless = self.config.repeat && self.config.passes.is_none();
@@ -210,12 +207,12 @@ impl Replay {
 }
 
 impl Workload for Replay {
-    /// A source must be dropped as soon as its worker stops asking: in strict order the others wait for it
-    /// otherwise. The seed is not used; the trace has its own order.
+    /// A source must be dropped as soon as its worker ends: in strict order the others would wait for it. The seed is unused; the trace
+    /// determines the order.
     fn sources(&self, workers: usize, _seed: u64) -> Result<Vec<Box<dyn Source>>, WorkloadError> {
         assert!(workers > 0, "a replay needs a worker");
         for path in &self.config.files {
-            // Early, so that a wrong path ends the run before it starts; the parser opens them one by one.
+            // Early, so that a wrong path fails before the run; the parser opens the files one by one.
             std::fs::File::open(path).map_err(|source| WorkloadError::Open { path: path.clone(), source })?;
         }
         let (returns, returned) = channel();
@@ -225,10 +222,10 @@ impl Workload for Replay {
         let (outlets, queues) = self.queues(workers);
         let thread = Arc::new(self.start_parser(outlets, returned, demands)?);
         let answers = Arc::new(Mutex::new(answers));
-        let asking = || Asking { demand: demand.clone(), answers: Arc::clone(&answers) };
+        let requester = || BatchRequester { demand: demand.clone(), answers: Arc::clone(&answers) };
         let source = |queue| QueueSource {
             queue,
-            asking: self.config.one_thread.then(asking),
+            requester: self.config.one_thread.then(requester),
             returns: returns.clone(),
             batch: Batch::default(),
             next_row: 0,
@@ -245,7 +242,7 @@ impl Workload for Replay {
 }
 
 impl Replay {
-    /// A queue for each worker; one for all if any row is for anyone and one thread asks.
+    /// A queue per worker; a single one if rows may go to any worker and one thread runs all.
     fn queues(&self, workers: usize) -> (Vec<Outlet>, Vec<Queue>) {
         let unbounded = || {
             let (sender, receiver) = channel();
@@ -283,8 +280,7 @@ impl Replay {
     }
 }
 
-/// Rows in a batch, and batches in a worker's queue: about as many requests ahead as CacheBench keeps (10,000),
-/// handed over a thousand times less often.
+/// Rows per batch, and batches per queue: about as many requests ahead as CacheBench (10,000), with a thousandth of its hand-overs.
 const BATCH_ROWS: usize = 1024;
 const QUEUED_BATCHES: usize = 8;
 
@@ -293,31 +289,30 @@ const QUEUED_BATCHES: usize = 8;
 struct Batch {
     keys: Vec<u8>,
     rows: Vec<Queued>,
-    /// What each row is of its request; empty where rows are whole requests, so that these cost nothing.
+    /// The part of each row; empty if rows are whole requests, so that these cost nothing.
     parts: Vec<Part>,
 }
 
-/// A request as it waits: a line of the processor's cache, since most of what handing over costs is moving it from one core to
-/// another.
+/// A queued request. One cache line, because most of the cost of a hand-over is the transfer between cores.
 #[derive(Clone, Copy)]
 struct Queued {
     key_id: u64,
     value_bytes: u64,
     time_ns: u64,
-    /// Requests of the trace up to and including this row's.
+    /// Requests of the trace up to and including this row.
     requests: u64,
     tenant: Option<Tenant>,
     key_start: u32,
     key_end: u32,
     repeat: u32,
-    /// 0 is for ever.
+    /// 0 never expires.
     ttl_seconds: u32,
     kind: RequestKind,
     has_time: bool,
 }
 
 impl Queued {
-    /// What `row` asks for, without its key.
+    /// The queued form of `row`, without its key.
     #[inline]
     fn of(row: &Row) -> Self {
         Self {
@@ -344,8 +339,7 @@ impl Batch {
     }
 }
 
-/// Waits for the parser when the last source goes. By then all queues are closed, so the parser is on its way
-/// out.
+/// Joins the parser thread when the last source is dropped. All queues are then closed, so the thread is about to end.
 struct ParserThread {
     handle: Option<JoinHandle<()>>,
     stop: Arc<AtomicBool>,
@@ -355,23 +349,23 @@ impl Drop for ParserThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(handle) = self.handle.take() {
-            // A panic in the parser is in the report already.
+            // A panic of the parser is already reported.
             let _ = handle.join();
         }
     }
 }
 
-/// What the parser fills for a worker, or for all.
+/// A queue from the parser to one worker or to all.
 type Queue = Arc<Mutex<Receiver<Batch>>>;
 
-/// How the parser is asked for another batch, and answers when it has put one into a queue.
-struct Asking {
+/// Requests batches from the parser, which answers when it has queued one.
+struct BatchRequester {
     demand: Sender<()>,
     answers: Arc<Mutex<Receiver<()>>>,
 }
 
-impl Asking {
-    /// The next batch of `queue`, for which the parser may have to fill others first; `None` at the end of the trace.
+impl BatchRequester {
+    /// The next batch of `queue`; the parser may have to fill others first. `None` at the end of the trace.
     fn next(&self, queue: &Receiver<Batch>) -> Option<Batch> {
         loop {
             match queue.try_recv() {
@@ -379,7 +373,7 @@ impl Asking {
                 Err(TryRecvError::Disconnected) => return None,
                 Err(TryRecvError::Empty) => {}
             }
-            // A parser that is gone answers nothing, but may have left a last batch.
+            // A parser that has ended does not answer, but can have left a last batch.
             let _ = self.demand.send(());
             let answer = self.answers.lock().unwrap_or_else(PoisonError::into_inner).recv();
             if answer.is_err() {
@@ -389,31 +383,31 @@ impl Asking {
     }
 }
 
-/// One worker's rows. The queue stands before the thread, so that it is closed before the thread is waited for.
+/// The rows of one worker. `queue` is declared before `_thread` so that it is closed before the thread is joined.
 struct QueueSource {
     queue: Queue,
-    asking: Option<Asking>,
+    requester: Option<BatchRequester>,
     returns: Sender<Batch>,
     batch: Batch,
     next_row: usize,
-    /// Requests of the trace up to and including the last row that the worker was given.
+    /// Requests of the trace up to and including the worker's last row.
     handed_out: u64,
     report: Arc<Report>,
     _thread: Arc<ParserThread>,
 }
 
 impl QueueSource {
-    /// The next batch; false at the end.
+    /// Receives the next batch; returns false at the end.
     fn refill(&mut self) -> bool {
         let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = match &self.asking {
-            Some(asking) => asking.next(&queue),
+        let next = match &self.requester {
+            Some(requester) => requester.next(&queue),
             None => queue.recv().ok(),
         };
         drop(queue);
         let Some(batch) = next else { return false };
         let used = std::mem::replace(&mut self.batch, batch);
-        // Once the parser is gone, nobody needs batches any more.
+        // The parser needs no batches after it has ended.
         let _ = self.returns.send(used);
         self.next_row = 0;
         true
@@ -446,7 +440,7 @@ impl Source for QueueSource {
         })
     }
 
-    /// Of the batch at hand alone: another may be a while in coming.
+    /// Looks only into the current batch, because the next one may take time.
     fn upcoming(&self) -> Option<&[u8]> {
         let queued = self.batch.rows.get(self.next_row + AHEAD)?;
         Some(&self.batch.keys[queued.key_start as usize..queued.key_end as usize])

@@ -1,119 +1,119 @@
-//! What can be wrong with a row of any format.
+//! Errors in rows of any format.
 
 use std::borrow::Cow;
 
 use super::csv::Contradiction;
 
-/// What is wrong with a row.
+/// An error in a row.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RowError {
     /// A field that every row must have is missing or empty.
     #[error("column `{0}` is missing")]
     Missing(&'static str),
-    /// A field that should be a number is none, or does not fit.
+    /// A field is not a number or out of range.
     #[error("column `{column}` is `{text}`, which is not a whole number from 0 to {max}")]
     Number {
         /// The column's name.
         column: &'static str,
-        /// What stands there.
+        /// The text of the field.
         text: String,
-        /// The largest number that fits.
+        /// The largest valid number.
         max: u64,
     },
-    /// A field that should be a time in seconds is none.
+    /// A field is not a time in seconds.
     #[error("column `{column}` is `{text}`, which is not a time in seconds")]
     Time {
         /// The column's name.
         column: &'static str,
-        /// What stands there.
+        /// The text of the field.
         text: String,
     },
-    /// A time that no clock shows.
+    /// A time beyond the supported range.
     #[error(
         "the time is beyond 584 years: the trace has a smaller time unit than it is read with (set how many make a second)"
     )]
     FarTime,
-    /// A size that no object has.
+    /// A size larger than any object.
     #[error("the size is {0} bytes; no object is larger than 16 TiB")]
     LargeObject(u64),
     /// An operation that the format does not know.
     #[error("`{0}` is not a known operation")]
     Operation(String),
-    /// An operation that was made zero times.
+    /// A repeat count of 0.
     #[error("`op_count` is 0: the row describes no request")]
     NoRequest,
-    /// A key that is longer than a cache takes.
+    /// A key longer than caches support.
     #[error("the key has {0} bytes; at most 256 are supported")]
     LongKey(usize),
-    /// A row that is shaped otherwise than the format has it.
+    /// A row with another structure than the format's.
     #[error("the row does not have the form `{0}`")]
     Shape(&'static str),
     /// The last record of a binary trace is cut off.
     #[error("the record has {has_bytes} of {needs_bytes} bytes: the file is cut off")]
     Cut {
-        /// What is there.
+        /// Bytes present.
         has_bytes: usize,
-        /// What a record has.
+        /// Bytes of a record.
         needs_bytes: usize,
     },
-    /// An object of no bytes: a cache can do nothing with it.
+    /// An object of 0 bytes, which a cache cannot store.
     #[error("the size is 0")]
     NoSize,
-    /// A time before the one of the row before.
+    /// A time before that of the previous row.
     #[error("the time is {0} ns before that of the previous row")]
     Backwards(u64),
-    /// A request of a block trace that is wrong.
+    /// An invalid request of a block trace.
     #[error("{0}")]
     Block(super::block::RowProblem),
-    /// A range of a block that reaches beyond it.
+    /// A range that extends beyond its block.
     #[error("the range ends at byte {end_bytes}, past the end of the block at {block_bytes}")]
     PastBlock {
-        /// Where the range ends.
+        /// End of the range.
         end_bytes: u64,
-        /// Where the block does.
+        /// End of the block.
         block_bytes: u64,
     },
-    /// A number without which a row is no request is 0 or unknown.
+    /// A required number is 0 or unknown.
     #[error("column `{0}` is 0 or unknown")]
     Zero(&'static str),
-    /// A response that is shorter than the header in it.
+    /// A response shorter than its header.
     #[error("the response is shorter than its header")]
     ShortResponse,
-    /// A binary trace whose first bytes are not what they ought to be.
+    /// A binary trace with wrong first bytes.
     #[error("{0}")]
     Marked(&'static str),
-    /// A binary trace of a version that is not known yet.
+    /// A binary trace of an unsupported version.
     #[error(
         "it is a binary trace of version {found}, written by a newer program; this one reads versions up to {known}"
     )]
     Newer {
         /// Its version.
         found: u32,
-        /// The newest that is known.
+        /// The newest supported version.
         known: u32,
     },
-    /// A header that does not name a column which every row must have.
+    /// A header without a required column.
     #[error("the header has no column `{0}`")]
     Header(&'static str),
-    /// A column that was chosen and cannot be had.
+    /// A configured column is missing or already used.
     #[error("the header has no column `{0}` that is not used already")]
     Chosen(String),
-    /// The same of a file without a header.
+    /// A column is configured by name, but the file has no header.
     #[error("the file has no header to find the column `{0}` by")]
     ChosenWithoutHeader(String),
-    /// A column that was asked for, by its number or its name.
+    /// A configured column, by number or name, does not exist.
     #[error("the first line has no column `{0}`")]
     NoColumn(String),
-    /// A table of which nobody says where its key is.
+    /// A table without a configured or recognisable key column.
     #[error(
         "the first line does not name the column of the key; say which column is what, as in `csv:time,key,-,size`"
     )]
     NoKeyColumn,
-    /// A column that the header calls otherwise than it was taken for.
+    /// The header contradicts the configured columns.
     #[error("{0}")]
     Contradicted(Box<Contradiction>),
-    /// A text of one line that is many.
+    /// A text whose lines end in carriage returns.
     #[error("its lines end in carriage returns alone: convert them to line feeds")]
     CarriageReturns,
     /// A file without a header, whose rows can be read in two ways.
@@ -126,13 +126,13 @@ pub enum RowError {
         /// Another.
         other: String,
     },
-    /// A header in which no name is known.
+    /// A header without any known column.
     #[error("the header has none of the columns of this format, not even `{0}`")]
     UnknownHeader(&'static str),
 }
 
 impl RowError {
-    /// What is wrong, without what stands in the row: rows of one kind are counted together.
+    /// The problem without the row's values: rows with the same problem are counted together.
     pub(super) fn kind(&self) -> Cow<'static, str> {
         let fixed = match self {
             Self::Number { column, .. } => {

@@ -1,4 +1,4 @@
-//! What a format's reader makes of its records.
+//! Rows: the common form of records in all formats.
 
 use std::io::{self, BufRead};
 
@@ -10,78 +10,75 @@ use super::cut::{Cut, Items};
 use super::tenants::{Interner, TenantNames};
 use crate::{RequestKind, Tenant};
 
-/// Longest key that a cache takes, and that padding makes.
+/// Longest key that caches support and that padding creates.
 const MAX_KEY_BYTES: usize = 256;
 
-/// Turns the records of one format into rows.
+/// Parses the records of one format into rows.
 pub(super) trait RowReader: Send {
-    /// How the file that begins with `head` is cut into records.
+    /// The framing of the file that begins with `head`.
     fn framing(&mut self, head: &[u8]) -> Result<Framing, RowError> {
         let _ = head;
         Ok(Framing::Lines)
     }
 
-    /// Looks at the first line of a file, and answers whether it is a header (and then takes its order of
-    /// columns over) or already a row. Of a [streamed](Framing::Streamed) format it is asked about the file's beginning, only
-    /// to tell what the file is.
-    fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
+    /// Checks the first line of a file: returns true and uses its order of columns if it is a header, and false if it is a row. For a
+    /// [streamed](Framing::Streamed) format `line` is the beginning of the file, and only detection calls this.
+    fn accept_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
         let _ = line;
         Ok(false)
     }
 
-    /// Takes the order of columns over from a remark ahead of all rows, without its sign, if it is a header beyond doubt, and
-    /// answers whether it is one.
-    fn takes_remark(&mut self, text: &[u8]) -> bool {
+    /// Uses the order of columns in a comment before all rows, given without its `#`, if it is certainly a header; returns whether it is.
+    fn accept_comment(&mut self, text: &[u8]) -> bool {
         let _ = text;
         false
     }
 
-    /// Takes the order of columns over from a line among the rows if it is a header beyond doubt, and answers whether it is
-    /// one.
-    fn takes_another_header(&mut self, line: &[u8]) -> bool {
+    /// Uses the order of columns in a line among the rows if it is certainly a header; returns whether it is.
+    fn accept_repeated_header(&mut self, line: &[u8]) -> bool {
         let _ = line;
         false
     }
 
-    /// What the reader makes of the columns of this header, which it took; `None` where it does not go by headers.
+    /// The meaning of the columns in this header, which was accepted; `None` if the format does not use headers.
     fn columns(&self, header: &[u8]) -> Option<String> {
         let _ = header;
         None
     }
 
-    /// What is to be known of the columns of this header, which it took; nothing where the format does not go by headers.
-    fn strangers(&self, header: &[u8]) -> Strangers {
+    /// Unknown and missing columns of this header, which was accepted; empty if the format does not use headers.
+    fn header_mismatch(&self, header: &[u8]) -> HeaderMismatch {
         let _ = header;
-        Strangers::default()
+        HeaderMismatch::default()
     }
 
-    /// Column names that occur more than once in the header. The first column of each is used.
+    /// Column names that occur several times in the header. The first column of each is used.
     fn duplicates(&self, header: &[u8]) -> Vec<String> {
         let _ = header;
         Vec::new()
     }
 
-    /// In which order the columns of the file are read, for a message; `None` where they have none.
+    /// The order in which the file's columns are read, for a message; `None` if there are no columns.
     fn order(&self) -> Option<String> {
         None
     }
 
-    /// Makes the columns of these names, of those that are used for nothing else, the tenant.
+    /// Uses the columns with these names, which must be otherwise unused, as the tenant.
     ///
     /// # Errors
-    /// They are more than the format has for it: so many.
+    /// The largest number of tenant columns, if there are too many.
     fn choose_tenant(&mut self, columns: &[String]) -> Result<(), usize> {
         let _ = columns;
         Err(0)
     }
 
-    /// Says which columns of a table are what.
+    /// Sets the columns of a table.
     fn choose_columns(&mut self, columns: &CsvColumns) {
         let _ = columns;
     }
 
-    /// Reads a record and adds what it asks for to `rows`: usually one row, none where the record is a remark.
-    /// After an error, what was added is to be thrown away.
+    /// Parses a record and adds its requests to `rows`: usually one row, none for a marker or an unsupported operation. After an error the
+    /// added rows are discarded.
     fn read(&mut self, record: &[u8], rows: &mut Rows) -> Result<(), RowError>;
 
     /// Reads the next record of a [streamed](Framing::Streamed) format; `None` at the end.
@@ -95,28 +92,28 @@ pub(super) trait RowReader: Send {
     }
 }
 
-/// Columns of a header that a format does not know, and those of its own that the header lacks.
+/// Header columns unknown to the format, and columns of the format missing from the header.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Strangers {
-    /// Columns that are not used, and that published traces do not have.
+pub struct HeaderMismatch {
+    /// Unused columns that published traces do not have.
     pub unknown: Vec<String>,
-    /// Columns that the format has and the header lacks.
+    /// Columns of the format that the header lacks.
     pub lacking: Vec<&'static str>,
-    /// Those of them without which rows mean something else, and what.
+    /// Missing columns that change the meaning of rows, with the assumption made instead.
     pub meant: Vec<(&'static str, &'static str)>,
 }
 
-/// What a format's reader is told.
+/// Options of a format's reader.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReaderOptions {
-    /// The trace's time units in a second, where the format leaves that open.
+    /// The trace's time units per second, for formats without a fixed unit.
     pub(super) time_units_per_second: u64,
-    /// What an object has where the format gives no sizes, and what ranges of bytes are cut into. `None` leaves
-    /// ranges whole.
+    /// Page size: the size of objects if the format records none, and the unit into which byte ranges are divided. `None` leaves ranges
+    /// undivided.
     pub(super) page_bytes: Option<u64>,
-    /// Whether ranges are requests for several items of a cache, where the format knows how.
+    /// Division of ranges into cache items, for formats that support it.
     pub(super) cut: Cut,
-    /// Which events of a recording of the block layer are requests.
+    /// The block-layer events that count as requests.
     pub(super) events: Events,
 }
 
@@ -127,13 +124,13 @@ impl Default for ReaderOptions {
     }
 }
 
-/// A request as a record has it.
+/// A request as recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) kind: RequestKind,
     pub(super) object: Object,
     pub(super) value_bytes: u64,
-    /// Length of the recorded key, where the format counts it to the object's size.
+    /// Length of the recorded key, if it counts towards the object's size.
     pub(super) key_bytes: u32,
     pub(super) ttl_seconds: Option<u32>,
     pub(super) time_ns: Option<u64>,
@@ -141,47 +138,47 @@ pub(super) struct Row {
     pub(super) tenant: Option<Tenant>,
 }
 
-/// What a row asks for.
+/// The object of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Object {
-    /// An object with a name: where it stands in [`Rows`].
+    /// An object with a name: its position in [`Rows`].
     Named(std::ops::Range<u32>),
-    /// Numbered objects, `count` of them from `first` on. Ranges of blocks are asked for in that order.
+    /// Numbered objects: `count` of them from `first` on, requested in that order.
     Numbered {
-        /// Tells disks or files apart; 0 where there is only one.
+        /// Distinguishes disks or files; 0 if there is only one.
         volume: u64,
         first: u64,
         count: u64,
     },
-    /// Several items of a cache: where they stand in [`Rows`]. Only for who asked for a [`Cut`].
+    /// Several cache items: their index in [`Rows`]. Only with a [`Cut`].
     Items(u32),
 }
 
 impl Object {
-    /// One object with a number.
+    /// One numbered object.
     #[inline]
     pub(super) fn number(number: u64) -> Self {
         Self::Numbered { volume: 0, first: number, count: 1 }
     }
 }
 
-/// Longer objects than any file system holds were not meant.
+/// Largest accepted object: larger than file systems support.
 pub(super) const MAX_OBJECT_BYTES: u64 = 1 << 44;
 
 /// Longest request of a block trace.
 pub(super) const MAX_IO_BYTES: u64 = u32::MAX as u64;
 
-/// A range of bytes of a disk or a file.
+/// A byte range of a disk or a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Extent {
-    /// Tells disks or files apart; 0 where there is only one.
+    /// Distinguishes disks or files; 0 if there is only one.
     pub(super) volume: u64,
     pub(super) start_bytes: u64,
     pub(super) bytes: u64,
 }
 
 impl Extent {
-    /// The pages that the range touches, and what each of them has. Without pages, the range itself is an object.
+    /// The pages that the range touches, and their size. Without a page size, the range itself is an object.
     pub(super) fn cut(self, page_bytes: Option<u64>) -> (Object, u64) {
         let Self { volume, start_bytes, bytes } = self;
         match page_bytes.filter(|_| bytes > 0) {
@@ -194,7 +191,7 @@ impl Extent {
         }
     }
 
-    /// The pages that lie in the range as a whole; `None` if none does.
+    /// The pages that lie completely in the range; `None` if there are none.
     pub(super) fn whole_pages(self, page_bytes: u64) -> Option<Object> {
         let Self { volume, start_bytes, bytes } = self;
         let (first, end) = (start_bytes.div_ceil(page_bytes), start_bytes.saturating_add(bytes) / page_bytes);
@@ -203,7 +200,7 @@ impl Extent {
 }
 
 impl Row {
-    /// A row that says nothing else.
+    /// A row with defaults for the other fields.
     #[inline]
     pub(super) fn new(kind: RequestKind, object: Object, value_bytes: u64) -> Self {
         Self {
@@ -225,30 +222,29 @@ pub(super) struct Rows {
     rows: Vec<Row>,
     names: Vec<u8>,
     items: Vec<Items>,
-    /// `None` where nobody asks for tenants.
+    /// `None` if tenants are not read.
     tenants: Option<Box<Interner>>,
-    /// Whether an unreadable optional value is taken as absent. Otherwise it makes the row wrong, as it does while the format is
-    /// detected.
+    /// Whether an unreadable optional value is treated as absent. Otherwise it makes the row invalid, as during format detection.
     is_lenient: bool,
-    /// Whether a trace is read whose format is known. Otherwise its format is being detected.
+    /// Whether the format is known. Otherwise it is being detected.
     is_reading: bool,
-    /// Optional values of the record that were taken as absent.
+    /// Optional values of the record that were treated as absent.
     unreadable: Vec<(&'static str, RowError)>,
 }
 
-/// Values of an optional column that could not be read and were taken as absent.
+/// Unreadable values of an optional column, which were treated as absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
     /// The column.
     pub column: &'static str,
-    /// How many.
+    /// Number of values.
     pub values: u64,
     /// File, row and reason of the first.
     pub first: String,
 }
 
 impl Unreadable {
-    /// Adds one to the count of its column.
+    /// Adds one to the count of the column.
     pub(super) fn count(all: &mut Vec<Self>, column: &'static str, first: impl FnOnce() -> String) {
         match all.iter_mut().find(|it| it.column == column) {
             Some(known) => known.values += 1,
@@ -269,33 +265,33 @@ impl std::fmt::Display for Unreadable {
 }
 
 impl Rows {
-    /// Rows that know their tenants.
+    /// Rows with tenants.
     pub(super) fn with_tenants(names: TenantNames) -> Self {
         Self { tenants: Some(Box::new(Interner::new(names))), ..Self::default() }
     }
 
-    /// The tenant that these columns name, where tenants are asked for.
+    /// The tenant named by these columns, if tenants are read.
     #[inline]
     pub(super) fn tenant(&mut self, columns: &[&[u8]]) -> Option<Tenant> {
         self.tenants.as_mut()?.tenant(columns)
     }
 
-    /// Rows of a trace whose format is known. Unreadable optional values are taken as absent if `is_lenient`.
+    /// Sets the mode for a known format. Unreadable optional values are treated as absent if `is_lenient`.
     pub(super) fn lenient(self, is_lenient: bool) -> Self {
         Self { is_lenient, is_reading: true, ..self }
     }
 
-    /// Rows by which a format is detected, with optional values that cannot be read.
+    /// Rows for format detection, in which unreadable optional values are errors.
     pub(super) fn detecting() -> Self {
         Self { is_lenient: true, ..Self::default() }
     }
 
-    /// Whether the format is only being detected.
+    /// Whether the format is being detected.
     pub(super) fn is_detecting(&self) -> bool {
         !self.is_reading
     }
 
-    /// The value of an optional column, absent if it cannot be read and may be left out.
+    /// The value of an optional column; absent if it is unreadable and `is_lenient` is set.
     #[inline]
     pub(super) fn optional<T>(
         &mut self,
@@ -311,7 +307,7 @@ impl Rows {
         }
     }
 
-    /// The optional values of the record that were taken as absent.
+    /// The optional values of the record that were treated as absent.
     #[inline]
     pub(super) fn unreadable(&self) -> &[(&'static str, RowError)] {
         &self.unreadable
@@ -338,14 +334,14 @@ impl Rows {
         self.rows.push(row);
     }
 
-    /// The object called `raw`, padded with `0` to `length` bytes. CacheBench cuts longer names, which makes
-    /// different keys equal; here they are an error.
+    /// The object called `raw`, padded with `0` to `length` bytes. CacheBench truncates longer names, so different keys become equal; here
+    /// they are an error.
     #[inline]
     pub(super) fn name(&mut self, raw: &[u8], length: u64) -> Result<Object, RowError> {
         Ok(Object::Named(self.padded_name(raw, length, b"")?))
     }
 
-    /// The same with `end` behind it, all together `length` bytes.
+    /// Like [`name`](Self::name) with `end` appended, `length` bytes in total.
     #[inline]
     pub(super) fn padded_name(
         &mut self,
@@ -364,7 +360,7 @@ impl Rows {
         Ok(self.append_name(raw, padded - end.len(), end))
     }
 
-    /// The object at this URL. One that is longer than a key is known by its hash.
+    /// The object with this URL. A URL longer than a key is replaced by its hash.
     pub(super) fn url(&mut self, url: &[u8]) -> Result<Object, RowError> {
         if url.len() <= MAX_KEY_BYTES {
             self.name(url, 0)
@@ -373,7 +369,7 @@ impl Rows {
         }
     }
 
-    /// The object called `raw`, padded with `0` to `length` bytes, however long it is.
+    /// The object called `raw`, padded with `0` to `length` bytes, of any length.
     #[inline]
     pub(super) fn long_name(&mut self, raw: &[u8], length: usize) -> Result<Object, RowError> {
         if raw.is_empty() {
@@ -391,18 +387,18 @@ impl Rows {
         start as u32..self.names.len() as u32
     }
 
-    /// The object that consists of `items`.
+    /// The object consisting of `items`.
     pub(super) fn several(&mut self, items: Items) -> Object {
         self.items.push(items);
         Object::Items(self.items.len() as u32 - 1)
     }
 
-    /// The items that `index` stands for.
+    /// The items at `index`.
     pub(super) fn items(&self, index: u32) -> &Items {
         &self.items[index as usize]
     }
 
-    /// The name that `range` stands for.
+    /// The name at `range`.
     #[inline]
     pub(super) fn named(&self, range: &std::ops::Range<u32>) -> &[u8] {
         &self.names[range.start as usize..range.end as usize]
@@ -422,7 +418,7 @@ pub(super) fn numbered(volume: u64, first: u64, index: u64) -> u64 {
     xxhash_rust::xxh3::xxh3_64(&bytes)
 }
 
-/// The one row of a record, and its name.
+/// The single row of a record, and its name.
 #[cfg(test)]
 pub(super) fn only(reader: &mut dyn RowReader, record: &[u8]) -> Result<(Row, String), RowError> {
     let mut rows = Rows::default();

@@ -1,16 +1,16 @@
 //! Meta's block storage traces (Tectonic; CacheBench's `storage/202312`).
 //!
-//! | column | needed | meaning |
+//! | column | required | meaning |
 //! |---|---|---|
-//! | `block_id`, `rs_shard_id` | the first | the block, and which shard of it: a file of its own |
-//! | `io_offset`, `io_size` | yes | the bytes of it that are asked for |
+//! | `block_id`, `rs_shard_id` | the first | the block, and its shard, which is a separate file |
+//! | `io_offset`, `io_size` | yes | the requested range of the shard |
 //! | `op_name` | yes | `getChunkData.…` reads, `putChunk.…` writes |
 //! | `op_time` | no | seconds |
-//! | `op_count` | no: 1 | how many times in a row (CacheBench takes 1) |
-//! | `block_id_size` | no | length of the block's name in a key, with its shard |
+//! | `op_count` | no: 1 | number of repetitions (CacheBench uses 1) |
+//! | `block_id_size` | no | length of the block's name in a key, including its shard |
 //! | `user_namespace`, `user_name` | no | the tenant: `user_namespace/user_name` |
 //!
-//! Other columns are not used. Columns come in any order, named by the header.
+//! Other columns are ignored. The header gives the order of columns.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -91,7 +91,7 @@ impl Table<{ NAMES.len() }> for Storage {
                 (rows.several(items), chunk_bytes)
             }
             _ => {
-                // Hashed together: a seed is undone by a short name that differs as much.
+                // Hashed together: with the shard as the hash's seed, a short name can cancel the seed's effect.
                 let volume = numbered(xxh3_64(fields[BLOCK_ID]), shard, 0);
                 Extent { volume, start_bytes, bytes }.cut(options.page_bytes)
             }
@@ -133,12 +133,12 @@ mod tests {
             page_bytes: Some(128 << 10),
             ..ReaderOptions::default()
         });
-        assert_eq!(reader.takes_header(HEADER), Ok(true));
+        assert_eq!(reader.accept_header(HEADER), Ok(true));
         Ok(only(reader.as_mut(), line.as_bytes())?.0)
     }
 
     #[test]
-    fn a_row_is_the_chunks_that_it_touches() {
+    fn row_is_the_chunks_it_touches() {
         let row = read(
             "1702511878,12ce-9e05,40,8388608,0,4235083322,3487869255,getChunkData.Permanent,1,518845025,4",
         );
@@ -146,20 +146,20 @@ mod tests {
         assert!(matches!(row.object, Object::Numbered { first: 0, count: 64, .. }));
         assert_eq!((row.kind, row.value_bytes), (RequestKind::Get, 128 << 10));
         let other = read("1702511878,12ce-9e05,40,8388608,0,1,2,putChunk.Permanent,1,1,5").unwrap();
-        assert_ne!(other.object, row.object, "shards are files of their own");
+        assert_ne!(other.object, row.object, "shards are separate files");
         assert_eq!(other.kind, RequestKind::Set);
     }
 
     #[test]
-    fn a_row_is_as_many_accesses_as_its_count_says() {
+    fn row_repeats_by_its_count() {
         let row = |count: &str| read(&format!("1,b,1,100,0,1,2,getChunkData.X,{count},1,5"));
         assert_eq!((row("3").unwrap().repeat, row("").unwrap().repeat), (3, 1));
         assert_eq!(row("0"), Err(RowError::NoRequest));
     }
 
-    /// The shard was the seed of the name's hash.
+    /// The shard was once the seed of the name's hash.
     #[test]
-    fn a_block_with_a_short_name_was_another_one_in_another_shard() {
+    fn short_block_names_in_different_shards_are_distinct() {
         let object = |name: u8, shard: u8| {
             read(&format!("1,b{name},2,1,0,1,2,getChunkData.X,1,1,{shard}")).unwrap().object
         };
@@ -169,13 +169,13 @@ mod tests {
     }
 
     #[test]
-    fn bad_rows_say_why() {
-        for (line, told) in [
+    fn invalid_row_reports_the_reason() {
+        for (line, message) in [
             ("1,b,1,1,0,1,2,renameChunk,1,1,5", "`renameChunk` is not a known operation"),
             ("1,b,1,,0,1,2,putChunk.X,1,1,5", "column `io_size` is missing"),
             ("1,,1,1,0,1,2,putChunk.X,1,1,5", "column `block_id` is missing"),
         ] {
-            assert_eq!(read(line).unwrap_err().to_string(), told, "{line}");
+            assert_eq!(read(line).unwrap_err().to_string(), message, "{line}");
         }
     }
 }

@@ -1,13 +1,13 @@
-//! What is in a trace, counted in one pass.
+//! Statistics of a trace, counted in one pass.
 //!
-//! Of the tenants each has the objects that it was the first to ask for, so that theirs add up to all.
+//! An object belongs to the tenant that requested it first, so the tenants' objects add up to the total.
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
 use super::access::{Access, AccessKind};
 
-/// What is in a trace. Deletes are requests, but neither ask for an object nor bring one in.
+/// Statistics of a trace. Deletes are requests, but do not count as requests for an object.
 #[derive(Debug, Clone, Default)]
 pub struct Survey {
     /// Lookups.
@@ -16,25 +16,25 @@ pub struct Survey {
     pub sets: u64,
     /// Removals.
     pub deletes: u64,
-    /// Bytes of all objects that were asked for, every time.
+    /// Bytes of all requested objects, counted at every request.
     pub requested_bytes: u64,
-    /// Bytes of all different objects, each as it was when it was first asked for.
+    /// Bytes of all distinct objects, each with its size at the first request.
     pub footprint_bytes: u64,
-    /// Requests for an object in another size than the first request for it had.
+    /// Requests for an object with another size than in its first request.
     pub size_changes: u64,
-    /// Time of the first request that has one.
+    /// Time of the first request with a timestamp.
     pub first_ns: Option<u64>,
     /// Time of the last one.
     pub last_ns: u64,
-    /// The smallest and the largest object that was asked for.
+    /// The smallest and the largest requested object.
     pub size_range_bytes: Option<(u64, u64)>,
     untimed: u64,
     objects: HashMap<u64, Object>,
-    /// Those without a tenant, then tenants by index.
+    /// Requests without a tenant, then tenants by index.
     tenants: Vec<TenantSurvey>,
 }
 
-/// What one tenant asked for.
+/// Statistics of one tenant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TenantSurvey {
     /// Lookups.
@@ -43,16 +43,16 @@ pub struct TenantSurvey {
     pub sets: u64,
     /// Removals.
     pub deletes: u64,
-    /// Bytes of all objects that were asked for, every time.
+    /// Bytes of all requested objects, counted at every request.
     pub requested_bytes: u64,
-    /// Different objects that nobody had asked for before.
+    /// Distinct objects requested first by this tenant.
     pub objects: u64,
-    /// Their bytes.
+    /// Bytes of the same objects.
     pub footprint_bytes: u64,
 }
 
 impl TenantSurvey {
-    /// Adds all of `other`.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: &Self) {
         self.gets += other.gets;
         self.sets += other.sets;
@@ -76,8 +76,8 @@ struct Object {
 }
 
 impl Survey {
-    /// So many requests at the beginning have no time, as a [report](super::ReadReport) tells by the time that they are counted, or
-    /// when one has a time: theirs is no time of the trace.
+    /// Ignores the times of the first `untimed` requests, which have no timestamps (see
+    /// [`ReadReport::untimed`](super::access::ReadReport::untimed)).
     pub fn leave_untimed(&mut self, untimed: u64) {
         if self.untimed != untimed {
             (self.untimed, self.first_ns) = (untimed, None);
@@ -121,7 +121,7 @@ impl Survey {
         }
     }
 
-    /// The requests without a tenant, then those of each by index; empty where nobody has one.
+    /// The requests without a tenant, then those of each tenant by index; empty if there are no tenants.
     #[must_use]
     pub fn tenants(&self) -> &[TenantSurvey] {
         if self.tenants.len() > 1 { &self.tenants } else { &[] }
@@ -133,7 +133,7 @@ impl Survey {
         self.gets + self.sets + self.deletes
     }
 
-    /// Different objects that were asked for.
+    /// Distinct requested objects.
     #[must_use]
     pub fn objects(&self) -> u64 {
         self.objects.len() as u64
@@ -145,7 +145,7 @@ impl Survey {
         share(self.footprint_bytes, self.objects())
     }
 
-    /// Objects asked for once / objects.
+    /// Objects requested once / objects.
     #[must_use]
     pub fn one_hit_wonder_ratio(&self) -> Option<f64> {
         let once = self.objects.values().filter(|object| object.requests == 1).count();
@@ -158,16 +158,15 @@ impl Survey {
         share(self.objects(), self.gets + self.sets)
     }
 
-    /// From the first request to the last.
+    /// Time from the first request to the last.
     #[must_use]
     pub fn span_ns(&self) -> u64 {
         self.last_ns - self.first_ns.unwrap_or(self.last_ns)
     }
 
-    /// The exponent of the power law that the requests of the objects follow best by rank: the negative slope of the
-    /// least-squares line through the logarithms. Ranks are taken at equal steps of their logarithm, so that the
-    /// many rare objects don't outvote the popular ones, and only as far as objects have 5 requests, since behind
-    /// it the counts are steps. `None` where fewer than 10 ranks are left.
+    /// The exponent of the power law that fits requests by rank best: the negative slope of the least-squares line through the logarithms.
+    /// Ranks are sampled at equal steps of their logarithm, so that the many rare objects do not dominate, and only down to 5 requests per
+    /// object, because lower counts form steps. `None` with fewer than 10 ranks.
     #[must_use]
     pub fn zipf_exponent(&self) -> Option<f64> {
         const STEP: f64 = 1.25;
@@ -191,7 +190,7 @@ impl Survey {
     }
 }
 
-/// The counts of whoever made the request.
+/// The counts of the request's tenant.
 #[inline]
 fn tenant<'a>(tenants: &'a mut Vec<TenantSurvey>, access: &Access) -> &'a mut TenantSurvey {
     let place = access.tenant.map_or(0, |tenant| tenant.index() + 1);
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_without_a_time_are_no_part_of_the_span() {
+    fn requests_without_timestamps_are_excluded_from_the_span() {
         let times = |times: [u64; 3]| times.map(|time_ns| access(time_ns, 1, 10, AccessKind::Get));
         let mut survey = Survey::default();
         survey.add(&times([0, 1, 2]));
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_trace_counted_by_hand() {
+    fn small_trace_matches_counts_by_hand() {
         use AccessKind::{Delete, Get, Set};
         let mut survey = Survey::default();
         survey.add(&[access(5, 1, 10, Get), access(6, 2, 20, Set), access(7, 1, 12, Get)]);
@@ -243,13 +242,13 @@ mod tests {
     }
 
     #[test]
-    fn what_the_tenants_asked_for_adds_up_to_all() {
+    fn tenant_counts_add_up_to_the_total() {
         use AccessKind::{Delete, Get, Set};
         let of =
             |tenant: Option<usize>, access: Access| Access { tenant: tenant.map(Tenant::of_index), ..access };
         let mut survey = Survey::default();
         survey.add(&[access(0, 1, 10, Get)]);
-        assert_eq!(survey.tenants(), [], "nobody has told who");
+        assert_eq!(survey.tenants(), [], "no access has a tenant");
         survey.add(&[of(Some(2), access(0, 1, 10, Get)), of(Some(2), access(0, 2, 20, Set))]);
         survey.add(&[of(Some(1), access(0, 2, 20, Get)), of(None, access(0, 2, 0, Delete))]);
         let counted: Vec<_> = survey
@@ -265,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exact_power_law_gives_its_exponent() {
+    fn exact_power_law_gives_its_exponent() {
         let mut survey = Survey::default();
         for rank in 1..=1000u32 {
             let requests = (1e6 / f64::from(rank).powf(0.8)).round() as u64;

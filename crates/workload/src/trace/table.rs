@@ -1,7 +1,7 @@
-//! What formats of comma-separated columns share: a header may say which column is which.
+//! The common part of CSV formats: an optional header gives the order of columns.
 //!
-//! A file without one has its columns in an order in which the format is published, or goes on in that of the file before it, as
-//! the second part of a divided file does. Its first rows decide, file by file. Where they can be read in two ways, nobody guesses.
+//! A file without a header has a published order of columns, or that of the previous file, as in the second part of a split file. The first
+//! rows of each file decide. If they parse in two ways, it is an error.
 
 use std::marker::PhantomData;
 use std::ops::RangeInclusive;
@@ -9,39 +9,39 @@ use std::ops::RangeInclusive;
 use super::columns::{Columns, RowError, bare, duplicates, lossy};
 use super::csv;
 use super::cut::Items;
-use super::lines::{Fed, Lines, remark};
+use super::lines::{Lines, RecordKind, comment_text};
 use super::records::mark_bytes;
-use super::rows::{Object, Row, Strangers};
+use super::rows::{HeaderMismatch, Object, Row};
 use super::{Framing, ReaderOptions, RowReader, Rows};
 
-/// Rows by which the order of columns is told.
+/// Rows used to detect the order of columns.
 const TRIED_ROWS: usize = 32;
 
-/// An order of columns in which files without a header are published.
+/// A published order of columns for files without a header.
 pub(super) struct Order {
-    /// What each column is; `None` is not used. Those at the end may be missing.
+    /// The field of each column; `None` is unused. Trailing columns can be missing.
     pub(super) fields: &'static [Option<usize>],
-    /// How many columns such files have.
+    /// Number of columns in such files.
     pub(super) columns: RangeInclusive<usize>,
 }
 
-/// What makes a format of up to `N` columns. A trait and no value, so that reading a row is one piece of code with
-/// splitting it: a call between them costs a tenth of the row.
+/// A format of up to `N` columns. A trait instead of a value, so that parsing a row is inlined with splitting it: a call between them would
+/// cost a tenth of the time.
 pub(super) trait Table<const N: usize>: Send + 'static {
-    /// What a header calls the columns. Elsewhere a column is its place in this list.
+    /// Column names in headers. A field is an index into this list.
     const NAMES: [&'static str; N];
-    /// The orders of columns where there is no header.
+    /// The orders of columns without a header.
     const HEADERLESS: &'static [Order];
-    /// The columns that a header must name.
+    /// The required columns.
     const REQUIRED: &'static [usize];
-    /// The columns that are the tenant, unless others are chosen for it.
+    /// The tenant's columns, unless others are configured.
     const TENANT: &'static [usize];
-    /// Columns of published files that are not used.
+    /// Unused columns of published files.
     const IGNORED: &'static [&'static str];
-    /// Columns without which a row means something else, and what.
+    /// Columns whose absence changes the meaning of rows, with the assumption made instead.
     const ASSUMED: &'static [(usize, &'static str)];
 
-    /// Adds what a row asks for, given its fields, to the rows. A field that the row lacks is empty.
+    /// Adds the request in a row's fields to `rows`. Missing fields are empty.
     fn read(fields: &[&[u8]; N], options: &ReaderOptions, rows: &mut Rows) -> Result<(), RowError>;
 }
 
@@ -61,10 +61,10 @@ struct Reader<T, const N: usize> {
     table: PhantomData<T>,
     columns: Columns<N>,
     has_header: bool,
-    /// How many columns the last header had.
+    /// Number of columns in the last header.
     header_columns: usize,
     options: ReaderOptions,
-    /// The names of the columns that are the tenant, where they were chosen.
+    /// The configured tenant columns.
     tenant: Vec<String>,
 }
 
@@ -80,25 +80,25 @@ impl<T: Table<N>, const N: usize> RowReader for Reader<T, N> {
         Ok(Framing::Lines)
     }
 
-    fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
+    fn accept_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
         if self.read(line, &mut Rows::default()).is_ok() {
             return Ok(false);
         }
         self.take_header(line)
     }
 
-    fn takes_remark(&mut self, text: &[u8]) -> bool {
+    fn accept_comment(&mut self, text: &[u8]) -> bool {
         let names = || T::NAMES.into_iter().chain(self.tenant.iter().map(String::as_str));
         let is_name = |cell: &[u8]| names().any(|name| cell.eq_ignore_ascii_case(name.as_bytes()));
         let mut cells = text.split(|byte| *byte == b',').map(bare).filter(|cell| !cell.is_empty());
-        // Others are words of a sentence.
+        // Other cells are words of a sentence.
         cells.all(|cell| is_name(cell) || csv::is_usual(cell))
-            // A field that the header before it had is not lost by a remark.
+            // A comment must not remove a field of the previous header.
             && self.take_header_if(text, |now, before| (0..N).all(|field| now.has(field) || !before.has(field)))
     }
 
-    fn takes_another_header(&mut self, line: &[u8]) -> bool {
-        // Rows without a field that those before them had are not of the same trace.
+    fn accept_repeated_header(&mut self, line: &[u8]) -> bool {
+        // A header with other fields belongs to another trace.
         self.take_header_if(line, |now, before| (0..N).all(|field| now.has(field) == before.has(field)))
     }
 
@@ -106,12 +106,12 @@ impl<T: Table<N>, const N: usize> RowReader for Reader<T, N> {
         Some(self.columns.words(header, &T::NAMES))
     }
 
-    fn strangers(&self, header: &[u8]) -> Strangers {
+    fn header_mismatch(&self, header: &[u8]) -> HeaderMismatch {
         let known =
             || T::NAMES.iter().chain(T::IGNORED).copied().chain(self.tenant.iter().map(String::as_str));
         let is_known = |cell: &&[u8]| known().any(|name| cell.eq_ignore_ascii_case(name.as_bytes()));
         let cells = header.split(|byte| *byte == b',').map(bare);
-        Strangers {
+        HeaderMismatch {
             unknown: cells.filter(|cell| !cell.is_empty() && !is_known(cell)).map(lossy).collect(),
             lacking: (0..N).filter(|field| !self.columns.has(*field)).map(|field| T::NAMES[field]).collect(),
             meant: T::ASSUMED
@@ -150,20 +150,20 @@ impl<T: Table<N>, const N: usize> RowReader for Reader<T, N> {
     }
 }
 
-/// What a row is by some columns: itself, its name, and the items that it asks for.
+/// A row as parsed with some order of columns: the row, its name and its items.
 type Reading = Option<(Row, Vec<u8>, Option<Items>)>;
 
 /// Files without a header.
 impl<T: Table<N>, const N: usize> Reader<T, N> {
-    /// The columns of the file that begins with `head`, if it has no header and any of its rows can be read. Where that is so in
-    /// several ways, the one whose files have as many columns.
+    /// The columns of the file that begins with `head`, if it has no header and at least one row parses. Of several possible orders, the
+    /// one with the file's number of columns is used.
     fn columns_by_rows(&self, head: &[u8]) -> Result<Option<Columns<N>>, RowError> {
         let rows = first_lines(head);
         if T::HEADERLESS.is_empty() || self.begins_with_header(&rows) {
             return Ok(None);
         }
         let rows: Vec<&[u8]> =
-            rows.into_iter().filter(|line| remark(line).is_none()).take(TRIED_ROWS).collect();
+            rows.into_iter().filter(|line| comment_text(line).is_none()).take(TRIED_ROWS).collect();
         let published = T::HEADERLESS.iter();
         let published = published.map(|it| (Columns::positional(it.fields), it.columns.clone()));
         let before =
@@ -201,15 +201,15 @@ impl<T: Table<N>, const N: usize> Reader<T, N> {
         let mut fed = Lines::default();
         for line in lines {
             match fed.feed(line, &mut reader, &mut Rows::default()) {
-                Fed::Remark => {}
-                Fed::Header | Fed::WrongHeader(_) => return true,
-                Fed::Row | Fed::Wrong(_) | Fed::End => return false,
+                RecordKind::Comment => {}
+                RecordKind::Header | RecordKind::WrongHeader(_) => return true,
+                RecordKind::Row | RecordKind::Wrong(_) | RecordKind::End => return false,
             }
         }
         false
     }
 
-    /// What the lines are by these columns, their unreadable optional values taken as absent if `is_lenient`.
+    /// The lines as parsed with these columns; unreadable optional values are absent if `is_lenient`.
     fn readings(&self, columns: &Columns<N>, lines: &[&[u8]], is_lenient: bool) -> Vec<Reading> {
         let mut rows = if is_lenient { Rows::detecting() } else { Rows::default() };
         let mut reading = |line: &[u8]| {
@@ -234,7 +234,7 @@ fn count(readings: &[Reading]) -> usize {
     readings.iter().flatten().count()
 }
 
-/// The lines that a file begins with, but for the last, which may be cut off where it is not the only one.
+/// The first lines, without the last, which can be cut off unless it is the only one.
 fn first_lines(head: &[u8]) -> Vec<&[u8]> {
     let text = &head[mark_bytes(head)..];
     let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(text, |last| &text[..last]);
@@ -253,7 +253,7 @@ impl<T: Table<N>, const N: usize> Reader<T, N> {
         Ok(is_header)
     }
 
-    /// Takes a header over that stands to the header before it, if there is one, as `is_like` says.
+    /// Uses a header if `is_like` accepts it in comparison with the previous header.
     fn take_header_if(&mut self, line: &[u8], is_like: impl Fn(&Columns<N>, &Columns<N>) -> bool) -> bool {
         let Ok(Some(columns)) = self.columns_of(line) else { return false };
         let takes = !self.has_header || is_like(&columns, &self.columns);
@@ -264,7 +264,7 @@ impl<T: Table<N>, const N: usize> Reader<T, N> {
         takes
     }
 
-    /// The columns as a header has them, those chosen for the tenant too; `None` if the line is none.
+    /// The columns of a header, including configured tenant columns; `None` if the line is not a header.
     fn columns_of(&self, header: &[u8]) -> Result<Option<Columns<N>>, RowError> {
         let mut columns = self.columns.clone();
         if !columns.take_header(header, &T::NAMES, T::REQUIRED)? {

@@ -1,10 +1,9 @@
-//! Who makes the requests of a trace: names out of its columns, and numbers for them.
+//! The clients in a trace: reads their names from columns and numbers them.
 //!
-//! A name is what stands in the tenant columns, joined by `/` where there are several; empty columns at the end are left
-//! out, and a row in which all are empty has no tenant. The first [`MAX_TENANTS`] names that a trace has are told apart,
-//! and all others are one, so that memory stays bounded whatever stands in a trace. Which are told apart follows from the
-//! order of the rows alone. (Keeping those with the most requests would need a second pass, or a sketch that tells
-//! their counts only nearly.)
+//! A name consists of the tenant columns, joined by `/`; empty trailing columns are dropped, and a row with only empty columns has no
+//! tenant. The first [`MAX_TENANTS`] names of a trace are distinguished and all others are combined, which bounds memory. The selection
+//! depends only on the order of rows. (Keeping those with the most requests would require a second pass, or a sketch with approximate
+//! counts.)
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,49 +11,49 @@ use std::sync::{Arc, Mutex, PoisonError};
 use hashbrown::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Names that are told apart.
+/// Number of names that are distinguished.
 pub const MAX_TENANTS: usize = 1 << 16;
-/// Longer names are known by their hash.
+/// Longer names are replaced by their hash.
 const LONGEST_NAME_BYTES: usize = 128;
 
-/// Who made a request: a number that [`TenantNames`] knows the name of.
+/// A client, by a number; [`TenantNames`] has the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tenant(NonZeroU32);
 
 impl Tenant {
-    /// All that are not told apart.
+    /// All tenants beyond [`MAX_TENANTS`].
     pub const OTHERS: Self = Self(NonZeroU32::MIN);
 
-    /// From 0, that of [`OTHERS`](Self::OTHERS), to [`MAX_TENANTS`].
+    /// The index, from 0 ([`OTHERS`](Self::OTHERS)) to [`MAX_TENANTS`].
     #[inline]
     #[must_use]
     pub fn index(self) -> usize {
         self.0.get() as usize - 1
     }
 
-    /// The tenant of this index.
+    /// The tenant with this index.
     ///
     /// # Panics
-    /// There is none.
+    /// If the index is above [`MAX_TENANTS`].
     #[must_use]
     pub fn of_index(index: usize) -> Self {
-        assert!(index <= MAX_TENANTS, "an index of a tenant");
+        assert!(index <= MAX_TENANTS, "the index must be at most MAX_TENANTS");
         Self(NonZeroU32::MIN.saturating_add(index as u32))
     }
 }
 
-/// The names that were met so far, shared by whoever reads a trace and whoever tells of it.
+/// The names seen so far, shared by the readers and the reports of a trace.
 #[derive(Debug, Clone, Default)]
 pub struct TenantNames(Arc<Mutex<Vec<Arc<str>>>>);
 
 impl TenantNames {
-    /// The names by index; that of [`Tenant::OTHERS`] is left out, so that index 1 is the first.
+    /// The names by index, without [`Tenant::OTHERS`], so that the first name has index 1.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<str>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The tenant's name; `None` for the others.
+    /// The tenant's name; `None` for [`Tenant::OTHERS`].
     #[must_use]
     pub fn of(&self, tenant: Tenant) -> Option<Arc<str>> {
         let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,23 +70,23 @@ impl TenantNames {
     }
 }
 
-/// Gives names their numbers. One reader has it; the names that are shared are locked only for a new one.
+/// Numbers the names. Used by one reader; the shared names are locked only when one is added.
 #[derive(Debug)]
 pub(super) struct Interner {
     names: TenantNames,
     known: HashMap<Box<[u8]>, Tenant>,
-    /// The name that is being looked up.
+    /// The name being looked up.
     name: Vec<u8>,
 }
 
 impl Interner {
-    /// One that has met nobody yet.
+    /// Creates an interner without names.
     pub(super) fn new(names: TenantNames) -> Self {
         names.clear();
         Self { names, known: HashMap::new(), name: Vec::new() }
     }
 
-    /// The tenant that these columns name; `None` where they are empty.
+    /// The tenant named by these columns; `None` if they are empty.
     #[inline]
     pub(super) fn tenant(&mut self, columns: &[&[u8]]) -> Option<Tenant> {
         let last = columns.iter().rposition(|column| !column.is_empty())?;
@@ -102,11 +101,11 @@ impl Interner {
             self.shorten();
         }
         let known = self.known.get(&self.name[..]).copied();
-        Some(known.unwrap_or_else(|| self.meet()))
+        Some(known.unwrap_or_else(|| self.add()))
     }
 
     #[cold]
-    fn meet(&mut self) -> Tenant {
+    fn add(&mut self) -> Tenant {
         if self.known.len() == MAX_TENANTS {
             return Tenant::OTHERS;
         }
@@ -134,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_its_columns_and_the_same_name_is_the_same_tenant() {
+    fn name_joins_its_columns_and_equal_names_are_one_tenant() {
         let (mut interner, names) = fresh();
         let one = interner.tenant(&[b"web", b"7"]).unwrap();
         let two = interner.tenant(&[b"web", b""]).unwrap();
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn names_beyond_the_bound_are_one_and_those_before_it_stay_who_they_are() {
+    fn names_beyond_the_limit_are_combined() {
         let (mut interner, names) = fresh();
         for number in 0..MAX_TENANTS + 1000 {
             let tenant = interner.tenant(&[number.to_string().as_bytes()]).unwrap();
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_told_apart_by_their_hash() {
+    fn long_names_are_distinguished_by_hash() {
         let (mut interner, names) = fresh();
         let long = |last: u8| [&[b'x'; 500][..], &[last]].concat();
         let one = interner.tenant(&[&long(b'1')]).unwrap();
@@ -169,12 +168,12 @@ mod tests {
         assert_eq!(interner.tenant(&[&long(b'1')]), Some(one));
         assert_eq!(names.of(one).unwrap().len(), 17);
         let longest = interner.tenant(&[&[b'x'; LONGEST_NAME_BYTES]]).unwrap();
-        assert_eq!(names.of(longest).unwrap().len(), LONGEST_NAME_BYTES, "it is as it stands");
+        assert_eq!(names.of(longest).unwrap().len(), LONGEST_NAME_BYTES, "it is unchanged");
     }
 
-    /// A replay that is asked for its requests again shares the names with the first time.
+    /// A replay whose sources are created again shares the names with its first run.
     #[test]
-    fn a_new_reader_meets_everybody_anew() {
+    fn new_reader_starts_without_names() {
         let (mut interner, names) = fresh();
         interner.tenant(&[b"gone"]).unwrap();
         let here = Interner::new(names.clone()).tenant(&[b"here"]).unwrap();

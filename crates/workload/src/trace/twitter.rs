@@ -1,8 +1,7 @@
 //! Twitter's cache traces (Yang, Yue and Rashmi, OSDI '20).
 //!
-//! A row is `time, key, key size, value size, client, operation, TTL`; there is no header. Times are seconds, the
-//! TTL too, 0 where the request does not set one. Keys may hold commas. An object takes its key and its value, as
-//! the paper counts it. The client is the tenant.
+//! A row is `time, key, key size, value size, client, operation, TTL`; there is no header. Times and TTLs are seconds; a TTL of 0 means
+//! that the request sets none. Keys can contain commas. The size of an object is key plus value, as in the paper. The client is the tenant.
 
 use super::columns::{RowError, bare, lossy, number};
 use super::{FileOrder, Format, ReaderOptions, Row, RowReader, Rows};
@@ -27,7 +26,7 @@ struct Reader {
 
 impl RowReader for Reader {
     fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
-        // From behind, because of commas in keys.
+        // Split from the end, because keys can contain commas.
         let mut fields = line.rsplitn(6, |byte| *byte == b',');
         let mut field = || fields.next().map(bare).ok_or(SHAPE);
         let (ttl, op, client, value_size, key_size) = (field()?, field()?, field()?, field()?, field()?);
@@ -65,7 +64,7 @@ fn kind(op: &[u8]) -> Result<RequestKind, RowError> {
     }
 }
 
-/// Published traces have small letters; what was taken from them with other tools may not.
+/// Published traces use lower case; files converted with other tools may not.
 #[cold]
 fn in_small_letters(op: &[u8]) -> Result<RequestKind, RowError> {
     kind(&op.to_ascii_lowercase()).map_err(|_| RowError::Operation(lossy(op)))
@@ -81,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_read_and_keys_may_hold_commas() {
+    fn rows_are_read_and_keys_may_contain_commas() {
         let (row, key) = read("0,q:q:1:8WTfjZU14ee,17,213,4,get,0").unwrap();
         assert_eq!(key, "q:q:1:8WTfjZU14ee");
         assert_eq!((row.kind, row.value_bytes, row.key_bytes), (RequestKind::Get, 213, 17));
@@ -93,8 +92,8 @@ mod tests {
     }
 
     #[test]
-    fn bad_rows_say_why() {
-        for (line, told) in [
+    fn invalid_row_reports_the_reason() {
+        for (line, message) in [
             ("1,2,3", "the row does not have the form `time,key,key size,value size,client,operation,TTL`"),
             (
                 "1,k,1,1,1,get",
@@ -107,7 +106,7 @@ mod tests {
             ),
             ("1,,1,1,1,get,0", "column `key` is missing"),
         ] {
-            assert_eq!(read(line).unwrap_err().to_string(), told, "{line}");
+            assert_eq!(read(line).unwrap_err().to_string(), message, "{line}");
         }
     }
 }

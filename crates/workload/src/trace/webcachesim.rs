@@ -1,5 +1,4 @@
-//! webcachesim's text traces: `time id size` between spaces, and any number of features behind them, which are
-//! not used.
+//! webcachesim's text traces: `time id size`, separated by spaces, and any number of ignored features.
 
 use super::columns::{RowError, nanoseconds, number, seconds, whole_number, words};
 use super::csv::Header;
@@ -22,8 +21,8 @@ pub(super) static FORMAT: Format = Format {
     reader: |options: &ReaderOptions| Box::new(Reader { units_per_second: options.time_units_per_second }),
 };
 
-/// Whether the rows look like LRB's: four numbers, the first a time that never decreases, the third a size above 0. A table with
-/// more columns could be anything.
+/// Whether the rows look like LRB's: four numbers, the first a time that never decreases, the third a size above 0. Tables with more
+/// columns are ambiguous.
 fn has_one_feature(head: &Head<'_>) -> bool {
     const TRIED_ROWS: usize = 32;
     let (mut last, mut rows) = (0, 0);
@@ -42,12 +41,12 @@ struct Reader {
     units_per_second: u64,
 }
 
-/// The columns, as a header may call them.
+/// Names of the columns in a header.
 const COLUMNS: [&str; 3] = ["time", "key", "size"];
 
 impl RowReader for Reader {
-    /// The published traces have none.
-    fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
+    /// The published traces have no header.
+    fn accept_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
         let header = Header::of(line).filter(Header::is_spaced);
         match header.map(|header| header.contradicts(&COLUMNS)) {
             Some(Some(contradiction)) => Err(contradiction),
@@ -55,13 +54,13 @@ impl RowReader for Reader {
         }
     }
 
-    fn takes_remark(&mut self, text: &[u8]) -> bool {
+    fn accept_comment(&mut self, text: &[u8]) -> bool {
         Header::of(text).is_some_and(|header| header.is_all_usual())
-            && matches!(self.takes_header(text), Ok(true))
+            && matches!(self.accept_header(text), Ok(true))
     }
 
-    fn takes_another_header(&mut self, line: &[u8]) -> bool {
-        matches!(self.takes_header(line), Ok(true))
+    fn accept_repeated_header(&mut self, line: &[u8]) -> bool {
+        matches!(self.accept_header(line), Ok(true))
     }
 
     fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
@@ -87,13 +86,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_read() {
+    fn row_is_read() {
         let read = |line: &str| only((FORMAT.reader)(&ReaderOptions::default()).as_mut(), line.as_bytes());
         let (row, id) = read("4 17 120 0 3").unwrap();
         assert_eq!((id.as_str(), row.value_bytes, row.time_ns), ("17", 120, Some(4_000_000_000)));
         assert_eq!(read("4.5\tx 1").unwrap().0.time_ns, Some(4_500_000_000));
         assert_eq!(read("4 17").unwrap_err().to_string(), "the row does not have the form `time id size`");
-        let told = read("4 17 -1").unwrap_err().to_string();
-        assert_eq!(told, "column `size` is `-1`, which is not a whole number from 0 to 18446744073709551615");
+        let message = read("4 17 -1").unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "column `size` is `-1`, which is not a whole number from 0 to 18446744073709551615"
+        );
     }
 }

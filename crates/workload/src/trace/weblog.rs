@@ -5,8 +5,8 @@
 //! | Squid's native log | `time elapsed client code/status bytes method URL ident hierarchy/peer type` |
 //! | common log format, also combined | `host ident user [10/Oct/2000:13:55:36 -0700] "GET /url HTTP/1.0" status bytes …` |
 //!
-//! The object is the URL, the client is the tenant. GET and what stores or removes are accesses; HEAD, OPTIONS, CONNECT and the
-//! like access nothing. `-` for the bytes is what a response without a body has, such as a 304.
+//! The object is the URL, the client is the tenant. GET and methods that store or remove are accesses; HEAD, OPTIONS, CONNECT and similar
+//! methods are skipped. A size of `-` belongs to a response without a body, such as a 304.
 
 use super::calendar::log_time_ns;
 use super::columns::{RowError, lossy, seconds, words};
@@ -63,7 +63,7 @@ impl Line<'_> {
     }
 }
 
-/// The kind of request. Squid logs `NONE` for invalid requests, and the queries of its own protocols.
+/// The operation. Squid logs `NONE` for invalid requests, and methods of its own protocols.
 fn method(method: &[u8]) -> Result<Option<RequestKind>, RowError> {
     match method {
         b"GET" => Ok(Some(RequestKind::Get)),
@@ -120,7 +120,7 @@ fn split(line: &[u8]) -> Result<Line<'_>, RowError> {
     Ok(Line { client, time_ns, method, url, bytes })
 }
 
-/// Where the quotes end that are open at `from`. A backslash escapes the next character.
+/// The end of the quotes that are open at `from`. A backslash escapes the next character.
 fn end_of_quotes(line: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     while let Some(byte) = line.get(at) {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_squid_line_is_a_request_for_its_url() {
+    fn squid_line_is_a_request_for_its_url() {
         let (row, key) = read(&mut Squid, SQUID_LINE).unwrap();
         assert_eq!(
             (key.as_str(), row.value_bytes, row.kind),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_the_common_and_the_combined_format_is_a_request() {
+    fn common_and_combined_log_lines_are_requests() {
         let combined =
             format!("{LOG_LINE} \"http://www.example.com/\" \"Mozilla/4.08 [en] (Win98; I ;Nav)\"");
         for line in [LOG_LINE, &combined] {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_that_access_nothing_make_no_row_and_purge_removes() {
+    fn methods_without_access_are_skipped_and_purge_deletes() {
         let with = |method: &str| LOG_LINE.replace("GET", method);
         for method in ["HEAD", "OPTIONS", "CONNECT", "PROPFIND"] {
             let mut rows = Rows::default();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_not_logged_are_absent() {
+    fn missing_byte_count_is_absent() {
         let line = LOG_LINE.replace("200 2326", "304 -");
         let mut rows = Rows::default().lenient(true);
         CommonLog.read(line.as_bytes(), &mut rows).unwrap();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_longer_than_a_key_is_an_object_too() {
+    fn url_longer_than_a_key_is_hashed() {
         let long = LOG_LINE.replace("/apache_pb.gif", &format!("/{}", "x".repeat(2000)));
         assert!(read(&mut CommonLog, &long).is_ok());
     }

@@ -1,9 +1,9 @@
-//! Writes accesses to a file: a trace in another form.
+//! Writes accesses to a trace file.
 //!
-//! The file appears under its name only once it is whole: until then it stands beside it with `.part` behind its name.
-//! Its ending says how it is compressed: `.gz`, `.zst`, `.xz`, or not.
+//! Until the file is complete its name has the ending `.part`. The ending of the final name selects the compression: `.gz`, `.zst`, `.xz`,
+//! or none.
 //!
-//! What a form cannot hold is counted in [`Written`]; what it would hold wrongly is an error.
+//! Properties that a format cannot store are counted in [`Written`]; values that it would store wrongly are an error.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -23,41 +23,41 @@ mod text;
 use link::Spool;
 pub use misses::{Miss, MissWriter};
 
-/// The forms that can be written.
+/// The formats that can be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// CSV with the header `ts,key,op,size`, and `ttl` and `tenant` if asked for.
+    /// CSV with the header `ts,key,op,size`, and optionally `ttl` and `tenant`.
     Plain {
-        /// Whether lifetimes have a column.
+        /// Whether to write TTLs.
         ttl: bool,
-        /// Whether tenants have one.
+        /// Whether to write tenants.
         tenant: bool,
     },
-    /// `time id size` between spaces.
+    /// `time id size`, separated by spaces.
     Webcachesim,
     /// libCacheSim's binary records, each with the number of the next access to its object.
     OracleGeneral,
-    /// Our own: all that rows have, their keys' bytes too.
+    /// Flashwright's own: complete rows, including the bytes of keys.
     Binary,
 }
 
-/// Whether an ending is a word such as `lcs` or `bin`, and no part of a date or number.
+/// Whether an ending is a word such as `lcs` or `bin`, and not part of a date or number.
 fn is_format_ending(ending: &str) -> bool {
     ending.bytes().all(|byte| byte.is_ascii_alphanumeric())
         && ending.bytes().any(|byte| byte.is_ascii_alphabetic())
 }
 
 impl Target {
-    /// Without columns that need not be there.
+    /// Plain without optional columns.
     pub const PLAIN: Self = Self::Plain { ttl: false, tenant: false };
-    /// The names of the forms that can be written.
+    /// The names of the formats that can be written.
     pub const NAMES: [&'static str; 4] = ["plain", "oracle-general", "webcachesim", "binary"];
 
     /// Endings of text files.
     const TEXT_ENDINGS: [&'static str; 3] = ["csv", "txt", "plain"];
 
-    /// The form that a file of this name is in, by its ending; plain where it has none. `None` for the ending of a format that
-    /// cannot be written, or of no format that is known: text under such a name would be read wrong.
+    /// The format indicated by a file name's ending; plain if there is none. `None` for a format that cannot be written or is unknown: text
+    /// in such a file would be misread.
     #[must_use]
     pub fn of_name(path: &Path) -> Option<Self> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
@@ -70,9 +70,11 @@ impl Target {
             () if ends_like(&super::webcachesim::FORMAT) => Some(Self::Webcachesim),
             () if ends_like(&super::binary::FORMAT) => Some(Self::Binary),
             () => match name.rsplit_once('.') {
-                // Those of other compressors the writer refuses in words of its own.
+                // The writer itself rejects endings of other compressors.
                 Some((stem, ending))
-                    if !stem.is_empty() && !FOREIGN.contains(&ending) && is_format_ending(ending) =>
+                    if !stem.is_empty()
+                        && !UNSUPPORTED_COMPRESSIONS.contains(&ending)
+                        && is_format_ending(ending) =>
                 {
                     Self::TEXT_ENDINGS.contains(&ending).then_some(Self::PLAIN)
                 }
@@ -81,7 +83,7 @@ impl Target {
         }
     }
 
-    /// The form called `name`.
+    /// The format called `name`.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         match name {
@@ -96,26 +98,26 @@ impl Target {
 
 const COMPRESSED: [&str; 3] = [".gz", ".zst", ".xz"];
 
-/// What was written, and what the form could not hold.
+/// Counts of written accesses, and of properties that the format could not store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Written {
     /// Accesses in the file.
     pub accesses: u64,
-    /// Deletes left out, because the form has none.
+    /// Deletes skipped because the format has none.
     pub deletes_left_out: u64,
-    /// Sets that became gets, because the form has no operations.
+    /// Sets written as gets because the format has no operations.
     pub sets_as_gets: u64,
-    /// Accesses whose lifetime the form does not hold.
+    /// Accesses whose TTL was not written.
     pub ttls_left_out: u64,
-    /// Accesses whose tenant the form does not hold, or who is not told apart.
+    /// Accesses whose tenant was not written, or is [`Tenant::OTHERS`].
     pub tenants_left_out: u64,
-    /// Times cut to whole seconds.
+    /// Times truncated to whole seconds.
     pub times_cut: u64,
-    /// Seconds taken off every time, because the trace's own clock does not fit.
+    /// Seconds subtracted from every time, because the trace's clock does not fit.
     pub seconds_taken_off: u64,
 }
 
-/// Why a trace cannot be written.
+/// An error in writing a trace.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
@@ -124,68 +126,68 @@ pub enum WriteError {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         source: io::Error,
     },
-    /// An access does not fit into the form.
+    /// An access does not fit into the format.
     #[error("access {number}: {what} {value} does not fit into the 32 bits of {form}")]
     TooLarge {
-        /// Of the access, from 1.
+        /// Number of the access, from 1.
         number: u64,
-        /// What does not fit.
+        /// The property that does not fit.
         what: &'static str,
         /// Its value.
         value: u64,
-        /// The form.
+        /// The format.
         form: &'static str,
     },
-    /// A key is longer than the form has keys.
+    /// A key longer than the format supports.
     #[error("request {number}: the key has {bytes} bytes, more than a binary trace can store")]
     LongKey {
-        /// Of the request, from 1, repetitions counted.
+        /// Number of the request, from 1, counting repetitions.
         number: u64,
         /// Its length.
         bytes: usize,
     },
-    /// Rows with all that they have were to be written in a form of accesses.
+    /// Complete rows cannot be written in a format of accesses.
     #[error("only binary traces store complete requests")]
     OnlyAccesses,
 }
 
-/// Writes a trace. Dropped without [`finish`](Self::finish), it leaves nothing behind.
+/// Writes a trace. If dropped without [`finish`](Self::finish), it removes the incomplete file.
 pub struct Writer {
     path: PathBuf,
     part: PartFile,
     sink: Sink,
     written: Written,
     tenants: TenantNames,
-    /// Those of the tenants that came so far.
+    /// The tenants' names seen so far.
     names: Vec<Arc<str>>,
 }
 
 enum Sink {
-    Text { form: text::Form, out: Output, line: Vec<u8> },
+    Text { form: text::TextFormat, out: Output, line: Vec<u8> },
     Linked { spool: Spool, compressed: Option<(PartFile, File)> },
     Binary { encoder: Box<Encoder>, out: Output, bytes: Vec<u8> },
 }
 
 impl Writer {
-    /// A new file that will be called `path`.
+    /// Creates a file for the trace `path`.
     ///
     /// # Errors
     /// The file cannot be created.
     pub fn create(path: &Path, target: Target) -> Result<Self, WriteError> {
         let failed = |source| WriteError::Io { path: path.to_owned(), source };
         let (part, file) = PartFile::create(path, ".part").map_err(failed)?;
-        let text = |form: text::Form, file| {
+        let text = |form: text::TextFormat, file| {
             let mut out = Output::new(path, file).map_err(failed)?;
             out.write_all(form.header()).map_err(failed)?;
             Ok(Sink::Text { form, out, line: Vec::new() })
         };
         let sink = match target {
-            Target::Plain { ttl, tenant } => text(text::Form::Plain { ttl, tenant }, file)?,
-            Target::Webcachesim => text(text::Form::Webcachesim, file)?,
-            // What is compressed cannot be gone through backwards.
+            Target::Plain { ttl, tenant } => text(text::TextFormat::Plain { ttl, tenant }, file)?,
+            Target::Webcachesim => text(text::TextFormat::Webcachesim, file)?,
+            // Compressed data cannot be read backwards.
             Target::OracleGeneral if Output::is_compressed(path) => {
                 let (links, spooled) = PartFile::create(path, ".links.part").map_err(failed)?;
                 Sink::Linked { spool: Spool::new(spooled), compressed: Some((links, file)) }
@@ -200,7 +202,7 @@ impl Writer {
         Ok(Self { path: path.to_owned(), part, sink, written, tenants, names })
     }
 
-    /// The names of the tenants that come, which those who read them share.
+    /// Sets the tenants' names, which are shared with the reader.
     #[must_use]
     pub fn with_tenants(self, tenants: TenantNames) -> Self {
         Self { tenants, ..self }
@@ -236,7 +238,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Fetches the names again if there are new ones: they may be many.
+    /// Copies the names only if there are new ones, because there can be many.
     fn look_up(&mut self, accesses: &[Access]) {
         let newest = accesses.iter().filter_map(|access| access.tenant).max();
         if newest.is_some_and(|tenant| tenant.index() > self.names.len()) {
@@ -244,10 +246,10 @@ impl Writer {
         }
     }
 
-    /// Writes a request with all that a trace has of it.
+    /// Writes a request with all its properties.
     ///
     /// # Errors
-    /// The file cannot be written, it is no binary trace, or the key does not fit into one.
+    /// The file cannot be written, is not a binary trace, or cannot store the key.
     pub fn write_request(&mut self, request: &Request<'_>) -> Result<(), WriteError> {
         let row = Row {
             ttl_seconds: request.ttl_seconds,
@@ -259,7 +261,7 @@ impl Writer {
         self.write_row(&row, request.key)
     }
 
-    /// The same for a row, whose name is `name` if its object has one.
+    /// Writes a row; `name` is the name of a named object.
     pub(super) fn write_row(&mut self, row: &Row, name: &[u8]) -> Result<(), WriteError> {
         if let Object::Numbered { count, .. } = row.object
             && count > MOST_OBJECTS
@@ -272,7 +274,7 @@ impl Writer {
         let count = match row.object {
             Object::Named(_) => 1,
             Object::Numbered { count, .. } => count,
-            Object::Items(_) => unreachable!("nobody asked for a cut"),
+            Object::Items(_) => unreachable!("ranges are not split here"),
         };
         let accesses = count.saturating_mul(row.repeat.into());
         if row.tenant == Some(Tenant::OTHERS) {
@@ -290,7 +292,7 @@ impl Writer {
         done.map_err(|source| WriteError::Io { path: self.path.clone(), source })
     }
 
-    /// A row of more objects than the form has in one: the discard of a large disk.
+    /// Divides a row with more objects than the format supports per row, such as the discard of a large disk.
     fn write_in_parts(&mut self, row: &Row) -> Result<(), WriteError> {
         let Object::Numbered { volume, first, count } = row.object else {
             unreachable!("only numbered objects are many")
@@ -339,14 +341,14 @@ fn row_of(access: &Access) -> Row {
     Row { ttl_seconds, time_ns: Some(time_ns), tenant, ..Row::new(kind, Object::number(key), size_bytes) }
 }
 
-/// The file as long as it is not whole.
+/// The incomplete file.
 pub(super) struct PartFile {
     path: PathBuf,
     named: bool,
 }
 
-/// Endings that promise what would not be in the file.
-const FOREIGN: [&str; 6] = ["bz2", "lz4", "zip", "7z", "br", "lzma"];
+/// Endings of compressions that cannot be written.
+const UNSUPPORTED_COMPRESSIONS: [&str; 6] = ["bz2", "lz4", "zip", "7z", "br", "lzma"];
 
 impl PartFile {
     pub(super) fn create(path: &Path, ending: &str) -> io::Result<(Self, File)> {
@@ -354,12 +356,12 @@ impl PartFile {
             let what = "traces cannot be written to standard output: name a file";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
-        let asked = path.extension().unwrap_or_default().to_ascii_lowercase();
-        if FOREIGN.iter().any(|it| asked == *it) {
+        let requested = path.extension().unwrap_or_default().to_ascii_lowercase();
+        if UNSUPPORTED_COMPRESSIONS.iter().any(|it| requested == *it) {
             let what = "the compression that its name asks for cannot be written; .gz, .zst and .xz can";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
-        // A device or a pipe would lose its name to the new file, and a folder would only be found in the way at the end.
+        // A device or a pipe would be replaced by the new file, and a directory would only fail at the end.
         if let Ok(there) = std::fs::metadata(path)
             && !there.is_file()
         {
@@ -383,13 +385,13 @@ impl PartFile {
 impl Drop for PartFile {
     fn drop(&mut self) {
         if !self.named {
-            // Nothing more can be done for a file that cannot be removed.
+            // A file that cannot be removed stays.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// A file, compressed as its name asks for.
+/// A file, compressed according to its name.
 pub(super) enum Output {
     Plain(BufWriter<File>),
     Gzip(Box<flate2::write::GzEncoder<BufWriter<File>>>),
@@ -428,7 +430,7 @@ impl Output {
             Self::Xz(encoder) => encoder.finish()?,
         };
         file.flush()?;
-        // The name must not outlive a crash that the contents did not.
+        // The rename must not become durable before the contents.
         file.get_ref().sync_all()
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn over_time(body: &mut Html, runs: &[Named<'_>]) -> Drawn {
     if runs.iter().all(|it| it.run.intervals.is_empty()) {
         return Ok(());
     }
-    body.element("h2", "TimeChart time");
+    body.element("h2", "Over time");
     let single = runs.len() == 1;
     let all = |ratio: Ratio, scale: f64, parts: usize| -> Vec<Curve> {
         let of = |(number, it): (usize, &Named<'_>)| {

@@ -57,14 +57,14 @@ impl MultiItem {
     fn add(&mut self, item_bytes: u64, part: Part, is_found: bool) {
         // Lengths in a trace may be arbitrarily large, and ampSizeFactor multiplies them.
         let add = |sum: &mut u64, bytes: u64| *sum = sum.saturating_add(bytes);
-        add(&mut self.asked_bytes, part.asked_bytes.saturating_add(part.uncached_bytes));
+        add(&mut self.asked_bytes, part.requested_bytes.saturating_add(part.uncached_bytes));
         add(&mut self.fetched_bytes, part.uncached_bytes);
         if is_found {
-            add(&mut self.found_bytes, part.asked_bytes);
+            add(&mut self.found_bytes, part.requested_bytes);
         } else {
             self.items_missed += 1;
             add(&mut self.fetched_bytes, item_bytes);
-            self.sets_only = part.misses_spread;
+            self.sets_only = part.fetches_rest_on_miss;
         }
         if !is_found && self.missing.is_none() {
             self.missing = part.fetch;

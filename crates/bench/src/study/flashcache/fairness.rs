@@ -68,7 +68,7 @@ fn made(seed: u64, turn_at: u64) -> impl Iterator<Item = BlockRequest> + Send {
     let mut number = 0;
     std::iter::from_fn(move || {
         if number == turn_at {
-            servers.turn();
+            servers.swap_extremes();
         }
         number += 1;
         servers.next()

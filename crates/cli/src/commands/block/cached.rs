@@ -1,4 +1,4 @@
-//! The cache that a command is about, whether it is served or not.
+//! Selects the cache that a command works on, served or not.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use super::devices::{self, Access, Devices, Opening, Taking};
 use super::figures;
 use crate::output::{Common, name_of};
 
-/// The command line of a command that asks for nothing but which cache.
+/// The command line of a command whose only arguments select a cache.
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -20,7 +20,7 @@ pub struct Arguments {
     pub common: Common,
 }
 
-/// Which cache.
+/// Selects a cache.
 #[derive(Debug, Args)]
 pub struct Cached {
     #[command(flatten)]
@@ -38,18 +38,18 @@ pub struct Cached {
 }
 
 impl Cached {
-    /// For the result.
+    /// The selection, for the result.
     pub fn config(&self) -> Value {
         json!({ "flash": self.flash, "disk": self.disk, "control": self.target.path().as_deref().map(name_of) })
     }
 
-    /// Refuses a result that would be written over its devices, served or not, or nowhere.
+    /// Refuses a result file that cannot be written or is one of the cache's devices.
     pub fn spare(&self, common: &Common) -> Result<(), String> {
         devices::spare(common, self.flash.iter().chain(&self.disk))?;
         self.target.spare(common)
     }
 
-    /// The settings in force, if a cache is named: `tuning` and `rules` as told by its server, or the former read from its flash.
+    /// The current settings of the selected cache: `tuning` and `rules` from its server, or `tuning` from its flash.
     pub fn settings(&self) -> Result<Option<Value>, String> {
         if let Some(path) = self.target.path() {
             let status = control::ask(&path, "status", |_| {})?;
@@ -63,7 +63,7 @@ impl Cached {
         Ok(Some(json!({ "tuning": figures::of_tuning(&there.tuning) })))
     }
 
-    /// Asks the server by its control socket, or opens the volume, does it here and closes it again.
+    /// Sends the request to the server, or opens the volume, performs it here and closes it again.
     pub fn reach(
         &self,
         ask: impl FnOnce(&Path) -> Result<Value, String>,
@@ -79,8 +79,8 @@ impl Cached {
         };
         let devices = Devices { flash, disk, opening: self.opening.clone() };
         let volume = devices.open_volume(self.taking)?.volume;
-        let told = act(&volume);
+        let result = act(&volume);
         let closed = pollster::block_on(volume.close()).map_err(|error| error.to_string());
-        told.and_then(|told| closed.map(|()| told))
+        result.and_then(|result| closed.map(|()| result))
     }
 }

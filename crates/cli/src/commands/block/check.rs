@@ -95,7 +95,7 @@ fn words(full: bool, check: &Check) -> String {
     text
 }
 
-/// Why the cache would not be opened, in a word for scripts.
+/// The reason why the cache cannot be opened, as a keyword for scripts.
 fn refused(kind: VolumeErrorKind) -> &'static str {
     match kind {
         VolumeErrorKind::WrongDisk => "wrong-disk",
@@ -104,7 +104,7 @@ fn refused(kind: VolumeErrorKind) -> &'static str {
 }
 
 fn failures(check: &Check) -> Vec<String> {
-    let untold = check.problem_count.saturating_sub(check.problems.len() as u64);
-    let more = (untold > 0).then(|| format!("and {untold} more {}", noun(untold, "problem")));
+    let unlisted = check.problem_count.saturating_sub(check.problems.len() as u64);
+    let more = (unlisted > 0).then(|| format!("and {unlisted} more {}", noun(unlisted, "problem")));
     check.problems.iter().cloned().chain(more).collect()
 }

@@ -1,5 +1,4 @@
-//! What flash and disk hold already. Flash is written over when a cache is made; somebody who names flash and disk the wrong
-//! way round would lose the disk.
+//! Checks the existing contents of flash and disk. Creating a cache overwrites the flash; swapped arguments would destroy the disk.
 
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use device::{Device, contents};
 
 use super::named::{file_of, traces};
 
-/// Why a cache should not be made of these two, if there is a reason.
+/// Refuses devices whose contents suggest a mistake.
 ///
 /// # Errors
 /// The reason, which `--force` overrides.
@@ -19,10 +18,10 @@ pub fn refuse_known(flash: (&str, &Arc<dyn Device>), disk: (&str, &Arc<dyn Devic
         .map_err(|why| format!("{why}; are flash and disk swapped? If not, use --force"))
 }
 
-/// Refuses flash, or a member of it, that holds anything known.
+/// Refuses flash, or a member of it, with known contents.
 ///
 /// # Errors
-/// What it is.
+/// The contents.
 pub fn refuse_contents(name: &str, flash: &Arc<dyn Device>) -> Result<(), String> {
     let held = match file_of(name) {
         Some(file) => contents::of(&file, &**flash),
@@ -38,13 +37,13 @@ pub fn refuse_contents(name: &str, flash: &Arc<dyn Device>) -> Result<(), String
     }
 }
 
-/// Refuses a disk that is a cache's flash.
+/// Refuses a disk that is the flash of a cache.
 ///
 /// # Errors
 /// The cache.
 pub fn refuse_flash(path: &str, disk: &Arc<dyn Device>) -> Result<(), String> {
     if let Ok(Some(Label { uuid, .. })) = Label::of(&**disk) {
-        return Err(format!("--disk {path}: is of the flash of the cache {uuid:032x}"));
+        return Err(format!("--disk {path}: is a part of the flash of the cache {uuid:032x}"));
     }
     match pollster::block_on(Volume::identify(disk)) {
         Ok(cache) => Err(format!("--disk {path}: is the flash of the cache {:032x}", cache.uuid)),
@@ -52,10 +51,10 @@ pub fn refuse_flash(path: &str, disk: &Arc<dyn Device>) -> Result<(), String> {
     }
 }
 
-/// Refuses a disk that is marked to belong to a cache.
+/// Refuses a disk that is marked as belonging to a cache.
 ///
 /// # Errors
-/// The cache, and the way round.
+/// The cache, and how to proceed.
 pub fn refuse_marked(path: &str, way_round: &str) -> Result<(), String> {
     match traces(path).marks().first() {
         Some(uuid) => Err(format!(
@@ -65,10 +64,10 @@ pub fn refuse_marked(path: &str, way_round: &str) -> Result<(), String> {
     }
 }
 
-/// Refuses a disk that is a file with an end that no request could reach.
+/// Refuses a disk file whose last bytes do not fill a block.
 ///
 /// # Errors
-/// The file, and how many bytes that is.
+/// The file and the number of unreachable bytes.
 pub fn refuse_rest(path: &str, disk: &dyn Device) -> Result<(), String> {
     let Some(file) = file_of(path) else { return Ok(()) };
     let length = std::fs::metadata(file).ok().filter(std::fs::Metadata::is_file).map(|file| file.len());
@@ -92,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flash_whose_beginning_cannot_be_read_is_not_taken_for_blank() {
+    fn unreadable_flash_is_not_treated_as_blank() {
         let blank: Arc<dyn Device> = Arc::new(MemoryDevice::new(1 << 20));
         let faults = Faults { failed_reads: 1.0, ..Faults::default() };
         let unread: Arc<dyn Device> = Arc::new(FaultDevice::new(Arc::clone(&blank), 1, faults));

@@ -1,9 +1,8 @@
-//! How `status`, `set`, `flush` and `upgrade` reach a server: a socket beside its own.
+//! The control socket by which `status`, `set`, `flush` and `upgrade` reach a server.
 //!
-//! A client sends one line: `status`, `set KEY=VALUE …`, `flush` or `upgrade`. It is answered with lines of JSON, of which
-//! the last has `done`, or `error` with the reason. What takes long tells twice a second that it goes on, so that a client
-//! who hears nothing knows that the server is stopped. Whoever may open the socket may do all of it: it is made for its
-//! owner alone.
+//! A client sends one line: `status`, `set KEY=VALUE …`, `flush` or `upgrade`. The answer is lines of JSON; the last contains `done`, or
+//! `error` with the reason. During long requests the server sends a line twice a second, so a silent server is known to be stopped. The
+//! socket is accessible only to its owner, because there is no other access control.
 
 use std::fs::Permissions;
 use std::io::{self, BufRead, BufReader, Write};
@@ -29,27 +28,26 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde_json::{Value, json};
 
-use super::deeds::{Deed, deed};
+use super::actions::{Action, action};
 use super::knobs::Given;
-use super::sync::Syncing;
+use super::sync::BackgroundSync;
 use super::{figures, requests, rules};
 use crate::files::Files;
 use crate::output::{Common, names_of};
 
-/// How often a flush tells how far it is, and what else takes long that it goes on.
-const TELL: Duration = Duration::from_millis(500);
+/// Interval of progress lines.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A server that is silent for so long is stopped, or its machine has lost its devices.
+/// A server silent for this long is stopped, or its devices do not respond.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// How long nobody is heard after it was impossible: there are no descriptors left, say, and to look all the time would take a
-/// processor.
+/// Pause after a failed accept, for example without free descriptors: retrying immediately would occupy a CPU.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A longer line is no request. Two lists of a hundred networks of IPv6 are shorter.
+/// Longest request line. Two lists of a hundred IPv6 networks fit.
 const REQUEST_BYTES: u64 = 16_384;
 
-/// Which server.
+/// Selects a server.
 #[derive(Debug, Args)]
 pub struct Target {
     /// The server's NBD socket
@@ -66,20 +64,20 @@ pub struct Target {
     pub ublk: Option<u32>,
 }
 
-/// An address and a port as they are; nobody is asked what a name stands for.
+/// Parses an IP address and a port; host names are not resolved.
 pub fn tcp_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "must be an IP address and a port, like 127.0.0.1:10809 or [::1]:10809".into())
 }
 
 impl Target {
-    /// The control socket, if any server was named.
+    /// The control socket, if a server is selected.
     pub fn path(&self) -> Option<PathBuf> {
         let of_socket = || self.socket.as_deref().map(beside);
         let of_listen = || self.listen.map(|address| of_port(address.port()));
         self.control.clone().or_else(of_socket).or_else(of_listen).or_else(|| self.ublk.map(of_ublk))
     }
 
-    /// Refuses a result that would be written over a device of the server's, which alone knows them.
+    /// Refuses a result file that is one of the server's devices, by asking the server.
     pub fn spare(&self, common: &Common) -> Result<(), String> {
         let (Some(file), Some(path)) = (common.result_file(), self.path()) else { return Ok(()) };
         if !file.exists() {
@@ -92,19 +90,19 @@ impl Target {
     }
 }
 
-/// The control socket of a server that listens at the socket `path`.
+/// The control socket of a server on the socket `path`.
 pub fn beside(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".control");
     name.into()
 }
 
-/// The control socket of a server that listens at a TCP port.
+/// The control socket of a server on a TCP port.
 pub fn of_port(port: u16) -> PathBuf {
     of_this_machine(&port.to_string())
 }
 
-/// The control socket of a server that is a block device and nothing else.
+/// The control socket of a server with only a ublk device.
 pub fn of_ublk(number: u32) -> PathBuf {
     of_this_machine(&format!("ublk{number}"))
 }
@@ -114,8 +112,8 @@ fn of_this_machine(which: &str) -> PathBuf {
     directory.join(format!("flashwright-{which}.control"))
 }
 
-/// Asks the server at `path`; every line of its answer but the last goes to `told`.
-pub fn ask(path: &Path, request: &str, mut told: impl FnMut(&Value)) -> Result<Value, String> {
+/// Sends a request to the server at `path`; all answer lines but the last go to `progress`.
+pub fn ask(path: &Path, request: &str, mut progress: impl FnMut(&Value)) -> Result<Value, String> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
             format!("no server listens at {}", path.display())
@@ -140,14 +138,13 @@ pub fn ask(path: &Path, request: &str, mut told: impl FnMut(&Value)) -> Result<V
             return Ok(value);
         }
         if value.get("working").is_none() {
-            told(&value);
+            progress(&value);
         }
     }
     Err(format!("the server at {} closed the connection", path.display()))
 }
 
-/// A connection whose every step ends after [`SILENCE`]: also being let in, for which those queue whom a stopped server has not
-/// heard.
+/// Connects with a timeout of [`SILENCE`] per step. This includes connecting, which blocks if a stopped server's backlog is full.
 fn connect(path: &Path) -> io::Result<UnixStream> {
     let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     set_socket_timeout(&socket, Timeout::Send, Some(SILENCE))?;
@@ -159,34 +156,34 @@ fn connect(path: &Path) -> io::Result<UnixStream> {
 /// A device below the cache: `flash` or `disk`.
 pub type Below = (&'static str, Arc<dyn Device>);
 
-/// A cache that is served.
+/// A served cache.
 pub struct Cache {
     pub volume: Volume,
-    /// How it was found.
+    /// The result of opening it.
     pub recovery: Recovery,
-    /// Whose blocks it takes.
+    /// Decides for which clients blocks are cached.
     pub admission: Arc<Admission>,
 }
 
-/// What a control socket serves.
+/// State of a control socket.
 pub struct Service {
-    /// None where a disk is served alone.
+    /// `None` if a disk is served without a cache.
     cached: Option<Cache>,
-    /// Where the disk is used.
+    /// The address by which clients use the disk.
     place: String,
-    /// What nobody else may write over: files, and devices of the system.
+    /// Files and block devices that no result may overwrite.
     devices: Vec<PathBuf>,
-    /// Of NBD clients, if there are any.
+    /// The NBD server, if there is one.
     server: Option<Arc<Server>>,
-    /// What clients ask for.
+    /// Counts and latencies of clients' requests.
     meter: Arc<Meter>,
-    /// The devices below, and what they are to the cache.
+    /// The devices below the cache and their roles.
     below: Vec<Below>,
     started_ns: u64,
-    /// When counts began.
-    zeroed_ns: AtomicU64,
-    sync: Syncing,
-    /// Settings are read, changed and written by one at a time: another's change in between would be undone.
+    /// Time since which counters count.
+    counted_since_ns: AtomicU64,
+    sync: BackgroundSync,
+    /// Serialises changes of settings: a change between reading and writing them would be lost.
     setting: Mutex<()>,
 }
 
@@ -208,25 +205,25 @@ impl Service {
             meter,
             below,
             started_ns,
-            zeroed_ns: AtomicU64::new(started_ns),
-            sync: Syncing::default(),
+            counted_since_ns: AtomicU64::new(started_ns),
+            sync: BackgroundSync::default(),
             setting: Mutex::new(()),
         })
     }
 }
 
-/// A control socket at work; dropped, it is gone.
-pub struct Listening {
+/// A listening control socket; dropping it removes the socket.
+pub struct ControlSocket {
     path: PathBuf,
-    /// Device and inode of the socket: somebody else may have put another in its place since.
+    /// Device and inode of the socket, since another process can have replaced it.
     known_by: Option<(u64, u64)>,
     closing: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Listens at `path`.
-#[expect(clippy::disallowed_methods, reason = "the command line is the rim: it may sleep")]
-pub fn listen(path: &Path, service: Arc<Service>) -> io::Result<Listening> {
+#[expect(clippy::disallowed_methods, reason = "the command line may sleep")]
+pub fn listen(path: &Path, service: Arc<Service>) -> io::Result<ControlSocket> {
     let listener = socket::bind(path)?;
     std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
     let closing = Arc::new(AtomicBool::new(false));
@@ -242,25 +239,25 @@ pub fn listen(path: &Path, service: Arc<Service>) -> io::Result<Listening> {
             };
             let service = Arc::clone(&service);
             let thread = std::thread::Builder::new().name("block-control".into());
-            // Without a thread the client finds the connection closed, and says so.
+            // Without a thread the client sees the connection closed and reports that.
             let _ = thread.spawn(move || service.answer(&stream));
         }
     };
     let thread = std::thread::Builder::new().name("block-control".into()).spawn(accept)?;
-    Ok(Listening { path: path.into(), known_by: inode(path), closing, thread: Some(thread) })
+    Ok(ControlSocket { path: path.into(), known_by: inode(path), closing, thread: Some(thread) })
 }
 
 fn inode(path: &Path) -> Option<(u64, u64)> {
     std::fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
-impl Drop for Listening {
+impl Drop for ControlSocket {
     fn drop(&mut self) {
         self.closing.store(true, Ordering::Release);
         if inode(&self.path) != self.known_by {
             return;
         }
-        // The thread waits for somebody to come.
+        // The thread blocks in `accept`.
         if UnixStream::connect(&self.path).is_ok()
             && let Some(thread) = self.thread.take()
         {
@@ -271,8 +268,7 @@ impl Drop for Listening {
 }
 
 impl Service {
-    /// One request. A client that has gone misses the answer, and what it asked for is done all the same, but for a flush: nobody
-    /// could stop it, and what it has written is kept.
+    /// Answers one request. If the client disconnects, the request still completes, except that a flush stops and keeps the progress made.
     fn answer(&self, stream: &UnixStream) {
         let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
         let mut line = String::new();
@@ -281,14 +277,14 @@ impl Service {
         }
         let mut words = line.split_whitespace();
         let answer = match words.next() {
-            // A setting that was cut off would be another.
+            // A truncated setting could be a different valid one.
             _ if !line.ends_with('\n') => {
                 Err(format!("a request must be one line of at most {REQUEST_BYTES} bytes"))
             }
             Some("status") => Ok(self.status()),
-            Some("set") => while_telling(stream, || self.set(words)),
+            Some("set") => while_reporting(stream, || self.set(words)),
             Some("flush") => self.flush(stream),
-            Some("upgrade") => while_telling(stream, || upgrade(&self.cache()?.volume)),
+            Some("upgrade") => while_reporting(stream, || upgrade(&self.cache()?.volume)),
             _ => Err(format!(
                 "unknown request {:?}; the requests are status, set, flush and upgrade",
                 line.trim_end()
@@ -304,7 +300,7 @@ impl Service {
         let _ = writeln!(&*stream, "{value}");
     }
 
-    /// What can only be done to a cache is refused where there is none.
+    /// The cache, or an error if a disk is served without one.
     fn cache(&self) -> Result<&Cache, String> {
         self.cached.as_ref().ok_or_else(|| without_cache(&self.place))
     }
@@ -312,7 +308,8 @@ impl Service {
     fn status(&self) -> Value {
         let now_ns = SystemClock.monotonic_ns();
         let up_seconds = (now_ns - self.started_ns) as f64 / 1e9;
-        let counted_seconds = now_ns.saturating_sub(self.zeroed_ns.load(Ordering::Relaxed)) as f64 / 1e9;
+        let counted_seconds =
+            now_ns.saturating_sub(self.counted_since_ns.load(Ordering::Relaxed)) as f64 / 1e9;
         let mut value = match &self.cached {
             Some(Cache { volume, recovery, .. }) => figures::of_volume(volume, recovery),
             None => json!({ "world": "real", "volume": null }),
@@ -327,7 +324,7 @@ impl Service {
             value[*name] = figures::of_device(&**device);
         }
         if let Some(Cache { admission, .. }) = &self.cached {
-            value["state"]["syncing"] = self.sync.is_going_on().into();
+            value["state"]["syncing"] = self.sync.is_running().into();
             value["rules"] = rules::of_admission(admission, self.server.as_deref());
         }
         if let Some(server) = &self.server {
@@ -339,53 +336,53 @@ impl Service {
     fn set<'a>(&self, assignments: impl Iterator<Item = &'a str>) -> Result<Value, String> {
         let _alone = self.setting.lock().unwrap_or_else(PoisonError::into_inner);
         let Cache { volume, admission, .. } = self.cache()?;
-        let (mut settings, mut deeds) = (Vec::new(), Vec::new());
+        let (mut settings, mut actions) = (Vec::new(), Vec::new());
         let mut given = rules::Given::to(admission.rules());
         for assignment in assignments {
-            match deed(assignment)? {
-                Some(deed) => deeds.extend(deed),
+            match action(assignment)? {
+                Some(action) => actions.extend(action),
                 None if given.apply(assignment)? => {}
                 None => settings.push(assignment),
             }
         }
-        // To write the same settings once more would take as long, and can fail.
-        let mut told = match settings.is_empty() {
-            true => told(&volume.superblock().tuning),
+        // Rewriting unchanged settings takes time and can fail.
+        let mut result = match settings.is_empty() {
+            true => settings_json(&volume.superblock().tuning),
             false => set(volume, settings)?,
         };
         if let Some(rules) = given.rules() {
             admission.set_rules(rules);
         }
-        told["rules"] = rules::of_rules(&admission.rules());
-        deeds.into_iter().try_for_each(|deed| self.perform(deed))?;
-        Ok(told)
+        result["rules"] = rules::of_rules(&admission.rules());
+        actions.into_iter().try_for_each(|action| self.perform(action))?;
+        Ok(result)
     }
 
-    fn perform(&self, deed: Deed) -> Result<(), String> {
+    fn perform(&self, action: Action) -> Result<(), String> {
         let Cache { volume, admission, .. } = self.cache()?;
-        match deed {
-            Deed::ZeroStats => {
+        match action {
+            Action::ZeroStats => {
                 volume.zero_stats();
                 admission.zero();
                 self.meter.zero();
-                self.zeroed_ns.store(SystemClock.monotonic_ns(), Ordering::Relaxed);
+                self.counted_since_ns.store(SystemClock.monotonic_ns(), Ordering::Relaxed);
                 Ok(())
             }
-            Deed::DoSync => self.sync.begin(volume),
-            Deed::StopSync => {
+            Action::DoSync => self.sync.begin(volume),
+            Action::StopSync => {
                 self.sync.stop();
                 Ok(())
             }
         }
     }
 
-    /// Cleans everything for as long as the client is there, and tells it now and then how much is left.
+    /// Cleans all dirty blocks while the client is connected, and reports progress.
     fn flush(&self, stream: &UnixStream) -> Result<Value, String> {
         flush(&self.cache()?.volume, |progress| writeln!(&*stream, "{progress}").is_ok())
     }
 }
 
-/// What a server's status has under `name`, which it has of a cache alone.
+/// The part `name` of a server's status, which exists only for a cache.
 pub fn part_of_cache<'a>(status: &'a Value, name: &str) -> Result<&'a Value, String> {
     let place = || status["serving"].as_str().unwrap_or("the server's place");
     status.get(name).ok_or_else(|| without_cache(place()))
@@ -395,8 +392,8 @@ fn without_cache(place: &str) -> String {
     format!("{place} is a disk without a cache: its server was started without --flash")
 }
 
-/// Does `work`, and tells now and then that it goes on.
-fn while_telling(
+/// Does `work` in a thread and sends progress lines meanwhile.
+fn while_reporting(
     stream: &UnixStream,
     work: impl FnOnce() -> Result<Value, String> + Send,
 ) -> Result<Value, String> {
@@ -408,7 +405,7 @@ fn while_telling(
         };
         let thread = std::thread::Builder::new().name("block-control".into()).spawn_scoped(scope, work);
         let thread = thread.map_err(|error| format!("cannot start a thread: {error}"))?;
-        while ended.recv_timeout(TELL) == Err(RecvTimeoutError::Timeout) {
+        while ended.recv_timeout(PROGRESS_INTERVAL) == Err(RecvTimeoutError::Timeout) {
             let _ = writeln!(&*stream, "{}", json!({ "working": true }));
         }
         thread.join().unwrap_or_else(|_| Err("the thread of the request panicked".into()))
@@ -421,10 +418,10 @@ pub fn set<'a>(volume: &Volume, assignments: impl IntoIterator<Item = &'a str>) 
     let mut given = Given::to(&mut tuning);
     assignments.into_iter().try_for_each(|assignment| given.apply("", assignment))?;
     pollster::block_on(volume.set_tuning(tuning)).map_err(|error| error.to_string())?;
-    Ok(told(&tuning))
+    Ok(settings_json(&tuning))
 }
 
-fn told(tuning: &Tuning) -> Value {
+fn settings_json(tuning: &Tuning) -> Value {
     json!({ "tuning": figures::of_tuning(tuning) })
 }
 
@@ -434,9 +431,8 @@ pub fn upgrade(volume: &Volume) -> Result<Value, String> {
     Ok(json!({ "format_before": before, "format": volume.superblock().format }))
 }
 
-/// Brings everything dirty of an open volume to the disk; `tell` hears now and then how much is left, and for how long, and says
-/// whether it is to go on.
-pub fn flush(volume: &Volume, mut tell: impl FnMut(&Value) -> bool) -> Result<Value, String> {
+/// Cleans all dirty blocks of an open volume. `progress` receives the remaining blocks and time, and returns whether to continue.
+pub fn flush(volume: &Volume, mut progress: impl FnMut(&Value) -> bool) -> Result<Value, String> {
     let (started_ns, dirty_before) = (SystemClock.monotonic_ns(), volume.stats().dirty_blocks);
     let (sender, ended) = channel();
     let cleaned = volume.clone();
@@ -445,12 +441,12 @@ pub fn flush(volume: &Volume, mut tell: impl FnMut(&Value) -> bool) -> Result<Va
     let thread = std::thread::Builder::new().name("block-flush".into());
     let thread = thread.spawn(move || {
         let cleaning = unless(&is_stopped, cleaned.clean());
-        // Once it is stopped nobody listens.
+        // After a stop there is no receiver.
         pollster::block_on(cleaning).map(|result| sender.send(result))
     });
     thread.map_err(|error| format!("cannot start a thread: {error}"))?;
     loop {
-        match ended.recv_timeout(TELL) {
+        match ended.recv_timeout(PROGRESS_INTERVAL) {
             Ok(Ok(())) => break,
             Ok(Err(error)) => return Err(error.to_string()),
             Err(RecvTimeoutError::Disconnected) => return Err("the thread of the flush panicked".into()),
@@ -460,7 +456,7 @@ pub fn flush(volume: &Volume, mut tell: impl FnMut(&Value) -> bool) -> Result<Va
         let passed_seconds = (SystemClock.monotonic_ns() - started_ns) as f64 / 1e9;
         let done = dirty_before.saturating_sub(left);
         let seconds_left = (done > 0).then(|| passed_seconds * left as f64 / done as f64);
-        if !tell(&json!({ "dirty_blocks": left, "seconds_left": seconds_left })) {
+        if !progress(&json!({ "dirty_blocks": left, "seconds_left": seconds_left })) {
             stopped.store(true, Ordering::Release);
             return Err(format!("stopped with {left} dirty {} left", noun(left, "block")));
         }
@@ -470,7 +466,7 @@ pub fn flush(volume: &Volume, mut tell: impl FnMut(&Value) -> bool) -> Result<Va
     Ok(json!({ "dirty_blocks_before": dirty_before, "dirty_blocks": left, "seconds": seconds }))
 }
 
-/// What `work` comes to, or nothing if it `is_stopped` before: then it is dropped at its next step.
+/// The result of `work`, or `None` if `is_stopped` is set first: then `work` is dropped at its next step.
 pub async fn unless<T>(is_stopped: &AtomicBool, work: impl Future<Output = T>) -> Option<T> {
     let mut work = std::pin::pin!(work);
     std::future::poll_fn(|context| match is_stopped.load(Ordering::Acquire) {
@@ -489,7 +485,7 @@ mod tests {
 
     use super::*;
 
-    /// A volume on this flash and a slow disk, with so many dirty blocks that are no neighbours.
+    /// A volume on this flash and a slow disk, with `blocks` dirty blocks that are not adjacent.
     fn dirty_volume(flash: Arc<dyn Device>, blocks: u64) -> (Volume, Recovery) {
         let timer = || Arc::new(SystemTimer::default());
         let disk = Arc::new(MemoryDevice::new(1 << 30));
@@ -514,44 +510,44 @@ mod tests {
         Arc::new(MemoryDevice::new(64 << 20))
     }
 
-    /// It went on for hours, and whoever had interrupted its client could not stop it.
+    /// The flush once went on for hours after its client was interrupted.
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "a flush is waited for that does not come")]
-    fn a_flush_went_on_whose_client_had_gone() {
+    #[expect(clippy::disallowed_methods, reason = "the test waits for a flush to stop")]
+    fn flush_stops_if_its_client_disconnects() {
         let (volume, _) = dirty_volume(flash(), 5000);
         let upkeep = volume.clone();
         let driven = std::thread::spawn(move || pollster::block_on(upkeep.run_upkeep()));
-        let told = flush(&volume, |_| false).unwrap_err();
-        assert!(told.starts_with("stopped with "), "{told}");
-        // What was under way ends.
+        let error = flush(&volume, |_| false).unwrap_err();
+        assert!(error.starts_with("stopped with "), "{error}");
+        // Writes in flight complete.
         let mut before = u64::MAX;
         while volume.stats().dirty_blocks < before {
             before = volume.stats().dirty_blocks;
             std::thread::sleep(Duration::from_secs(1));
         }
-        assert!(before > 0, "it was all written");
+        assert!(before > 0, "all blocks were written");
         pollster::block_on(volume.close()).unwrap();
         driven.join().unwrap();
     }
 
-    /// It was taken for the one that goes on, which ended at its next step.
+    /// The new sync was once ignored because the stopping one still ran.
     #[test]
-    fn a_sync_that_was_asked_for_while_another_stopped_never_began() {
+    fn do_sync_during_stop_starts_a_new_sync() {
         let (volume, recovery) = dirty_volume(flash(), 60);
         let service = served((volume.clone(), recovery));
-        for asked in ["do_sync=1", "stop_sync=1", "do_sync=1"] {
-            service.set([asked].into_iter()).unwrap();
+        for setting in ["do_sync=1", "stop_sync=1", "do_sync=1"] {
+            service.set([setting].into_iter()).unwrap();
         }
-        assert!(service.sync.is_going_on());
-        while service.sync.is_going_on() {
+        assert!(service.sync.is_running());
+        while service.sync.is_running() {
             std::thread::yield_now();
         }
         assert_eq!(volume.stats().dirty_blocks, 0);
     }
 
-    /// It was said to be going on, and ended with what had been dirty when it began.
+    /// The request was once answered by the running sync, which had not seen the newest dirty blocks.
     #[test]
-    fn a_sync_that_was_asked_for_while_another_went_on_left_dirty_what_had_become_so_since() {
+    fn do_sync_during_sync_cleans_newer_dirty_blocks_too() {
         let (volume, recovery) = dirty_volume(flash(), 60);
         let service = served((volume.clone(), recovery));
         service.set(["do_sync=1"].into_iter()).unwrap();
@@ -560,24 +556,24 @@ mod tests {
         }
         let data = IoBuffer::copy_of(&[2; 4096]).into();
         pollster::block_on(volume.write(1 << 29, data, false)).unwrap();
-        assert!(service.sync.is_going_on());
+        assert!(service.sync.is_running());
         service.set(["do_sync=1"].into_iter()).unwrap();
-        while service.sync.is_going_on() {
+        while service.sync.is_running() {
             std::thread::yield_now();
         }
         assert_eq!(volume.stats().dirty_blocks, 0);
     }
 
-    /// They were refused, for they wrote the settings, which nobody had changed, once more.
+    /// The request once failed because it rewrote unchanged settings.
     #[test]
-    fn counts_could_not_begin_anew_once_flash_had_failed() {
+    fn zero_stats_works_after_a_flash_failure() {
         let faulty = Arc::new(FaultDevice::new(flash(), 1, Faults::default()));
         let (volume, recovery) = dirty_volume(Arc::clone(&faulty) as _, 2);
         let before = faulty.counters().writes;
         let service = served((volume.clone(), recovery));
-        let told = service.set(["do_sync=0"].into_iter()).unwrap();
-        assert_eq!(told["tuning"]["mode"], "write-back");
-        assert_eq!(faulty.counters().writes, before, "there was nothing to write");
+        let result = service.set(["do_sync=0"].into_iter()).unwrap();
+        assert_eq!(result["tuning"]["mode"], "write-back");
+        assert_eq!(faulty.counters().writes, before, "nothing is written");
         faulty.set_faults(Faults { failed_writes: 1.0, ..Faults::default() });
         pollster::block_on(volume.flush()).unwrap_err();
         service.set(["zero_stats=1"].into_iter()).unwrap();

@@ -23,7 +23,7 @@ use super::shape::Shape;
 use crate::output::{Common, Finding};
 use crate::signals::Changing;
 
-/// Heading of the flags that say how the cache behaves.
+/// Heading of the flags for the cache's behaviour.
 const SETTINGS: &str = "Settings";
 
 /// The command line of `block create`.
@@ -63,8 +63,7 @@ pub struct Arguments {
     /// Create the disk as a sparse file of this size if it does not exist
     #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = None::<&'static str>)]
     disk_size: Option<u64>,
-    /// Overwrite whatever the flash holds: a cache, dirty or not, or other known data; and take a disk that belongs to another
-    /// cache
+    /// Overwrite the flash even if it holds a cache, dirty or not, or other known data; and use a disk that belongs to another cache
     #[arg(long, help_heading = None::<&'static str>)]
     force: bool,
     /// Do not ask for confirmation
@@ -86,11 +85,11 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
     devices.spare(&arguments.common)?;
     if is_memory(&devices.flash) {
         return Err(format!(
-            "--flash {}: is memory of this command, and the cache would be gone when it ends; name a block device or a file",
+            "--flash {}: is memory of this process, so the cache would be lost when the command ends; name a block device or a file",
             devices.flash
         ));
     }
-    let changing = Changing::heeding("the cache is made to its end, which is soon")?;
+    let changing = Changing::on_signal("the creation of the cache completes first")?;
     let mut files = NewFiles::default();
     let is_blank = files.make("--flash-size", &devices.flash, arguments.flash_size)?;
     files.make("--disk-size", &devices.disk, arguments.disk_size)?;
@@ -103,7 +102,10 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
         for (name, member) in &members {
             contents::refuse_contents(name, member)?;
         }
-        contents::refuse_marked(&devices.disk, "destroy that one first, or use --force if it is no more")?;
+        contents::refuse_marked(
+            &devices.disk,
+            "destroy that one first, or use --force if it no longer exists",
+        )?;
     }
     contents::refuse_rest(&devices.disk, &*disk)?;
     let sector_bytes = arguments.sector_size.unwrap_or_else(|| sectors::of_disk(&devices.disk, &*disk));
@@ -112,7 +114,7 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
     let refused = |error: VolumeError| format!("--flash {} --disk {}: {error}", devices.flash, devices.disk);
     pollster::block_on(Volume::check_config(&flash, &disk, &config)).map_err(refused)?;
     let size = flash.geometry().capacity_bytes;
-    // A file that was not there has nothing to lose.
+    // A new file has no contents to lose.
     confirm(
         arguments.yes || is_blank,
         &format!("Everything on {} ({size} bytes) will be lost.", devices.flash),
@@ -125,16 +127,16 @@ fn create(arguments: &Arguments) -> Result<Finding, String> {
         striped::label(&members, uuid).map_err(|error| format!("--flash {}: {error}", devices.flash))?;
     let made = pollster::block_on(Volume::create_for(&flash, &disk, &config, uuid, &traces));
     let made = made.map_err(|error| refused(error) + &take_back(labelled, &flash, uuid))?;
-    // Only now, for a volume that is made trims its flash. What was acknowledged must not find the file system full.
+    // Only now, because creating a volume trims its flash. Reserved space prevents acknowledged writes from finding the file system full.
     if is_blank {
         files.reserve("--flash-size", &devices.flash).inspect_err(|_| traces.remove_mark(uuid))?;
     }
     files.keep();
-    Ok(Finding { result: told(&made), text: words(arguments, &made), failures: Vec::new() })
+    Ok(Finding { result: result_json(&made), text: words(arguments, &made), failures: Vec::new() })
 }
 
-/// Takes back the labels of a cache that could not be made; what is to be said of it. Where its superblock is, nevertheless, there is
-/// a cache, and they are a part of it.
+/// Removes the labels of a cache whose creation failed; returns what to add to the error. If a superblock was written, there is a cache,
+/// and its labels stay.
 fn take_back(labelled: Labelled, flash: &Arc<dyn Device>, uuid: u128) -> String {
     let there = pollster::block_on(Volume::identify(flash));
     let is_there = there.is_ok_and(|there| there.uuid == uuid);
@@ -197,7 +199,7 @@ fn volume_config(arguments: &Arguments) -> Result<VolumeConfig, String> {
     })
 }
 
-/// What the disk is called, for messages: the end of it where it is long.
+/// The disk's name for messages: the end of it if it is long.
 fn label(disk: &str) -> String {
     let most = block::volume::superblock::LABEL_BYTES;
     let absolute =
@@ -206,13 +208,13 @@ fn label(disk: &str) -> String {
     absolute[start.unwrap_or(absolute.len())..].into()
 }
 
-/// The system's randomness, as it seeds every hash map.
+/// A random UUID, from the system's randomness that seeds hash maps.
 fn random_uuid() -> u128 {
     let half = || u128::from(RandomState::new().hash_one(std::process::id()));
     half() << 64 | half()
 }
 
-fn told(made: &Superblock) -> Value {
+fn result_json(made: &Superblock) -> Value {
     json!({
         "world": "real",
         "uuid": format!("{:032x}", made.uuid),
@@ -260,8 +262,8 @@ mod tests {
     }
 
     #[test]
-    fn a_flash_that_cannot_be_read_at_the_moment_may_be_a_cache() {
-        let asked = |flash: Arc<dyn Device>, more: &[&str]| {
+    fn unreadable_flash_may_contain_a_cache() {
+        let check = |flash: Arc<dyn Device>, more: &[&str]| {
             let words = [&["create", "--flash", "f", "--disk", "d", "--yes"], more].concat();
             let there = pollster::block_on(Volume::identify(&flash));
             refuse_another(&Line::parse_from(words).arguments, there.as_ref())
@@ -271,9 +273,9 @@ mod tests {
             let faults = Faults { failed_reads: 1.0, ..Faults::default() };
             Arc::new(FaultDevice::new(blank(), 1, faults))
         };
-        assert_eq!(asked(blank(), &[]), Ok(()));
-        let refused = asked(unread(), &[]).unwrap_err();
+        assert_eq!(check(blank(), &[]), Ok(()));
+        let refused = check(unread(), &[]).unwrap_err();
         assert!(refused.contains("there may be a cache"), "{refused}");
-        assert_eq!(asked(unread(), &["--force"]), Ok(()));
+        assert_eq!(check(unread(), &["--force"]), Ok(()));
     }
 }

@@ -1,11 +1,11 @@
-//! Room for every client that a server is to have.
+//! Raises the limit of open files to the configured number of clients.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What a connection takes: its socket, and the bell of its thread.
+/// Descriptors per connection: the socket, and an eventfd of its thread.
 const PER_CONNECTION: u64 = 2;
 
-/// What the server itself takes at most: devices and their rings, its fronts, and who asks by the control socket.
+/// Most descriptors of the server itself: devices, io_urings, frontends, control connections.
 const FOR_ITSELF: u64 = 128;
 
 /// Raises the limit of open files for a server with up to `sockets` sockets, including those in a handshake. `connections` is the

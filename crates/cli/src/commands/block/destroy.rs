@@ -44,13 +44,13 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn destroy(arguments: &Arguments) -> Result<Finding, String> {
     let name = &arguments.devices.flash;
-    let changing = Changing::heeding("the cache is destroyed to its end, for half of it would be none")?;
+    let changing = Changing::on_signal("the destruction of the cache completes first")?;
     arguments.devices.spare(&arguments.common)?;
-    // Whoever forces it gets rid of a stripe too that lacks a member.
+    // --force also removes a stripe without all its members.
     let stripes = if arguments.force { Stripes::ToBeLabelled } else { Stripes::Labelled };
     let Opened { flash, members, disk } = arguments.devices.open_all(Access::Write, stripes)?;
     let superblock = pollster::block_on(Volume::identify(&flash));
-    // What must be overwritten: all that could be taken for a volume.
+    // The range to overwrite: everything that could be recognised as a volume.
     let until = match (&superblock, arguments.force) {
         (Ok(superblock), _) => superblock.layout.pages_offset(),
         (Err(error), _) if are_swapped(error, &disk) => return Err(arguments.devices.refused(error, &disk)),
@@ -93,8 +93,8 @@ fn destroy(arguments: &Arguments) -> Result<Finding, String> {
     });
     confirm(arguments.yes, &format!("The cache on {name} will be destroyed.{lost}{deleted}"), &changing)?;
     changing.begin()?;
-    // First the mark: of a process that is killed before the end, a cache is left that refuses the disk and can be destroyed again.
-    // A disk with the mark of a cache that is gone would be refused for ever.
+    // The disk's mark is removed first: if the process is killed, the cache remains and can be destroyed again. A disk with the mark of a
+    // destroyed cache would be refused permanently.
     let (traces, uuid) = (traces(&arguments.devices.disk), superblock.ok().map(|superblock| superblock.uuid));
     let was_marked = uuid.filter(|&uuid| traces.mark() == Some(uuid));
     if let Some(uuid) = was_marked {
@@ -119,13 +119,13 @@ fn destroy(arguments: &Arguments) -> Result<Finding, String> {
     Ok(Finding { result, text, failures })
 }
 
-/// Whether it is a cache's stripe, though its superblocks are gone.
+/// Whether the devices are labelled as a cache's stripe, even without superblocks.
 fn is_labelled(flash: &Arc<dyn Device>, members: &[Member]) -> bool {
     let mut devices = members.iter().map(|(_, member)| member).chain([flash]);
     devices.any(|device| matches!(Label::of(&**device), Ok(Some(_))))
 }
 
-/// What is there instead of a cache, if that is known.
+/// The contents found instead of a cache, if recognised.
 fn what(flash: &Arc<dyn Device>) -> String {
     contents::of_device(&**flash).ok().flatten().map_or_else(String::new, |what| format!(": it holds {what}"))
 }
@@ -136,12 +136,12 @@ fn waited_for(path: &Path) -> String {
     let number = path.to_string().replace("/dev/ublkb", "");
     format!(
         "{path} waits for a server of this cache, and would wait forever: serve it (--ublk {number}), unmount it and stop the \
-         server. If nobody needs it any more, `flashwright block ublk delete {number}` deletes it, or --force does together with \
+         server. If it is no longer needed, `flashwright block ublk delete {number}` deletes it, or --force does together with \
          the cache"
     )
 }
 
-/// Overwritten where nobody can tell how far the volume's own structures reach: its superblocks and more.
+/// Bytes to overwrite if the extent of the volume's structures is unknown.
 const BLIND_BYTES: u64 = 1 << 20;
 
 async fn count_dirty(flash: &Arc<dyn Device>, disk: &Arc<dyn Device>, named: &str) -> Result<u64, String> {

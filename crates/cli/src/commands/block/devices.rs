@@ -1,4 +1,4 @@
-//! From the flags to two devices and the volume on them.
+//! Opens the devices named by the flags, and the volume on them.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -24,7 +24,7 @@ use crate::files::Files;
 use crate::output::{Common, say_error};
 use crate::signals::{Changing, INTERRUPTED};
 
-/// Which devices.
+/// The two devices.
 #[derive(Clone, Debug, Args)]
 pub struct Devices {
     /// Flash: a block device or a file, used whole, or a stripe (stripe:A,B) or a model SSD (sim:CARD:PATH)
@@ -37,34 +37,34 @@ pub struct Devices {
     pub opening: Opening,
 }
 
-/// How devices are opened.
+/// Options for opening devices.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = None::<&'static str>)]
 pub struct Opening {
-    /// Use the page cache, for file systems that refuse direct I/O; a power cut may then lose more than promised
+    /// Use the page cache, for file systems that refuse direct I/O; a power cut can then lose acknowledged data
     #[arg(long)]
     pub buffered: bool,
 }
 
-/// Whether a disk is taken that seems to be a wrong one.
+/// Whether to use a disk that seems to be the wrong one.
 #[derive(Clone, Copy, Debug, Args)]
 #[command(next_help_heading = None::<&'static str>)]
 pub struct Taking {
-    /// Use the disk even if it is not the cache's own as far as can be told, or was written without it: dirty blocks go there
-    /// all the same, clean ones leave the cache
+    /// Use the disk even if it seems to be another one, or was written without the cache: dirty blocks are written to it nevertheless,
+    /// and clean ones are dropped
     #[arg(long)]
     pub force_disk: bool,
 }
 
-/// Both devices.
+/// Both devices, opened.
 pub struct Opened {
     pub flash: Arc<dyn Device>,
-    /// Of flash that is a stripe.
+    /// Members of a striped flash.
     pub members: Vec<Member>,
     pub disk: Arc<dyn Device>,
 }
 
-/// A volume, how it was found, and the devices it is on.
+/// A volume, the result of opening it, and its devices.
 pub struct OpenedVolume {
     pub volume: Volume,
     pub recovery: Recovery,
@@ -72,17 +72,17 @@ pub struct OpenedVolume {
     pub disk: Arc<dyn Device>,
 }
 
-/// What is done with a device.
+/// Access to a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It is read and written.
+    /// Read and write.
     Write,
-    /// It is only read: the permission to read is enough.
+    /// Read only: needs only read permission.
     Read,
 }
 
 impl Devices {
-    /// Refuses a result that would be written over one of them, or nowhere.
+    /// Refuses a result file that cannot be written or is one of the devices.
     pub fn spare(&self, common: &Common) -> Result<(), String> {
         spare(common, [&self.flash, &self.disk])
     }
@@ -92,7 +92,7 @@ impl Devices {
         self.open_all(access, Stripes::Labelled).map(|Opened { flash, disk, .. }| [flash, disk])
     }
 
-    /// Opens both, and what the flash is made of.
+    /// Opens both devices, and returns the members of the flash.
     pub fn open_all(&self, access: Access, stripes: Stripes) -> Result<Opened, String> {
         self.open_with([access, access], stripes)
     }
@@ -118,7 +118,7 @@ impl Devices {
         Ok(Opened { flash, members, disk })
     }
 
-    /// Opens the flash for a cache whose present flash is `other`, which must not share a device with it, nor may the disk.
+    /// Opens the flash for a cache whose present flash is `other`. Flash, disk and `other` must not share a device.
     pub fn open_flash_apart(
         &self,
         other: &str,
@@ -142,7 +142,7 @@ impl Devices {
         let timer = Arc::new(SystemTimer::default());
         let opened = pollster::block_on(Volume::open_as(quick, slow, timer, pairing));
         let (volume, recovery) = opened.map_err(|error| {
-            // One of another size is never taken.
+            // A disk of another size is never used.
             let known_bytes =
                 pollster::block_on(Volume::identify(&flash)).map(|superblock| superblock.disk.bytes);
             let size = known_bytes.map(|bytes| disk.geometry().capacity_bytes.cmp(&bytes));
@@ -163,7 +163,7 @@ impl Devices {
         Ok(OpenedVolume { volume, recovery, flash, disk })
     }
 
-    /// Why there is no volume on them; it may be that they were named the wrong way round.
+    /// The error of opening the volume, with a hint if the devices may be swapped.
     pub fn refused(&self, error: &VolumeError, disk: &Arc<dyn Device>) -> String {
         let hint = if are_swapped(error, disk) {
             "; the disk is the flash of a cache: are they swapped?"
@@ -187,13 +187,13 @@ fn is_several(text: &str) -> bool {
     files_of(text).is_ok_and(|files| files.len() > 1)
 }
 
-/// Whether there is no volume on the flash, and one on the disk.
+/// Whether the disk, instead of the flash, contains a volume.
 pub fn are_swapped(error: &VolumeError, disk: &Arc<dyn Device>) -> bool {
     error.kind() == VolumeErrorKind::Foreign && pollster::block_on(Volume::identify(disk)).is_ok()
 }
 
 impl Opening {
-    /// Opens the disk or other device that `text` names. `flag` is for the error.
+    /// Opens the device that `text` names. `flag` is for the error.
     pub fn open(&self, flag: &str, text: &str, access: Access) -> Result<Arc<dyn Device>, String> {
         self.open_all(flag, text, access, Stripes::Plain).map(|(device, _)| device)
     }
@@ -230,13 +230,13 @@ impl Opening {
     }
 }
 
-/// Refuses what is no device, and what would be one twice.
+/// Refuses names of directories, and a file named twice.
 fn check_files(text: &str) -> Result<(), String> {
     let mut known = HashSet::new();
     for path in files_of(text).into_iter().flatten() {
         let Ok(there) = std::fs::metadata(&path) else { continue };
         if there.is_dir() {
-            return Err(format!("{} is a directory; name a file in it, or a block device", path.display()));
+            return Err(format!("{} is a directory; name a block device or a file", path.display()));
         }
         if !known.insert((there.dev(), there.ino())) {
             return Err(format!("{} is named twice", path.display()));
@@ -245,16 +245,16 @@ fn check_files(text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A device has a block at least, and none is smaller.
+/// Size of the smallest device: one block.
 const LEAST_FILE_BYTES: u64 = 512;
 
-/// Files that a command made. They go again unless what they were made for comes about.
+/// Files created by a command, which are removed again unless it succeeds.
 #[derive(Default)]
 pub struct NewFiles(Vec<PathBuf>);
 
 impl NewFiles {
-    /// Makes the files of `text`, with `size_bytes` in all, if there are none; whether there was none. What is there already must be
-    /// as large as it would be made.
+    /// Creates the files of `text` with `size_bytes` in total, if they do not exist; returns whether it did. Existing files must have the
+    /// size.
     pub fn make(&mut self, flag: &str, text: &str, size_bytes: Option<u64>) -> Result<bool, String> {
         let Some(size_bytes) = size_bytes else { return there(flag, text) };
         let paths = files_of(text).map_err(|why| format!("{flag} {size_bytes}: {text}: {why}"))?;
@@ -282,7 +282,7 @@ impl NewFiles {
         Ok(true)
     }
 
-    /// Reserves the space of the files of `text`, which were made here. Where the file system reserves none they stay sparse.
+    /// Reserves space for the files of `text`, which were created here. They stay sparse if the file system does not support it.
     pub fn reserve(&self, flag: &str, text: &str) -> Result<(), String> {
         for path in files_of(text).map_err(|why| format!("{flag}: {text}: {why}"))? {
             match reserve_space(&path) {
@@ -295,12 +295,12 @@ impl NewFiles {
         Ok(())
     }
 
-    /// `path` was made a moment ago.
+    /// Adds a file that was just created.
     pub fn add(&mut self, path: &Path) {
         self.0.push(path.into());
     }
 
-    /// They stay.
+    /// Keeps the files.
     pub fn keep(mut self) {
         self.0.clear();
     }
@@ -309,13 +309,13 @@ impl NewFiles {
 impl Drop for NewFiles {
     fn drop(&mut self) {
         for path in &self.0 {
-            // What is wrong has been told already; the rest of it stays.
+            // The cause was already reported; a file that cannot be removed stays.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// What no size was told of must be there.
+/// Checks that the files exist, since no size is given.
 fn there(flag: &str, text: &str) -> Result<bool, String> {
     let Ok(paths) = files_of(text) else {
         return text
@@ -330,22 +330,22 @@ fn there(flag: &str, text: &str) -> Result<bool, String> {
     }
 }
 
-/// How large the regular file is now that `text` names.
+/// Current size of the regular file that `text` names.
 pub fn file_bytes(text: &str) -> Option<u64> {
     let there = std::fs::metadata(file_of(text)?).ok()?;
     there.is_file().then_some(there.len())
 }
 
-/// Refuses a result file that is one of these devices, or that cannot be written: asked before anything is done to them.
+/// Refuses a result file that cannot be written or is one of the given devices; called before the devices are changed.
 pub fn spare<'a>(common: &Common, devices: impl IntoIterator<Item = &'a String>) -> Result<(), String> {
     let paths = devices.into_iter().filter_map(|text| files_of(text).ok()).flatten();
     Files::default().keeping("device", paths).writing([common.result_file()]).check()
 }
 
-/// How often is looked whether a signal has come.
-const LOOK: Duration = Duration::from_millis(50);
+/// Interval at which signals are checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Asks before something is lost, unless `yes` was said already.
+/// Asks for confirmation before data is lost, unless `yes` is set.
 pub fn confirm(yes: bool, question: &str, changing: &Changing) -> Result<(), String> {
     if yes {
         return Ok(());
@@ -353,9 +353,9 @@ pub fn confirm(yes: bool, question: &str, changing: &Changing) -> Result<(), Str
     if !std::io::stdin().is_terminal() {
         return Err(format!("{question} Standard input is not a terminal: confirm with --yes"));
     }
-    let mut asked = std::io::stderr();
-    let _ = write!(asked, "{question} Continue? [y/N] ");
-    // A signal does not end the read of an answer.
+    let mut prompt = std::io::stderr();
+    let _ = write!(prompt, "{question} Continue? [y/N] ");
+    // A signal does not interrupt reading the answer.
     let (sender, heard) = channel();
     let listen = move || {
         let mut answer = String::new();
@@ -364,11 +364,11 @@ pub fn confirm(yes: bool, question: &str, changing: &Changing) -> Result<(), Str
     };
     std::thread::Builder::new().name("answer".into()).spawn(listen).map_err(|error| error.to_string())?;
     loop {
-        match heard.recv_timeout(LOOK) {
+        match heard.recv_timeout(POLL_INTERVAL) {
             Err(RecvTimeoutError::Timeout) if changing.is_interrupted() => return Err(INTERRUPTED.into()),
             Err(RecvTimeoutError::Timeout) => {}
             Ok(Ok(answer)) if matches!(answer.trim(), "y" | "Y" | "yes") => return Ok(()),
-            _ => return Err("not confirmed: nothing was done".into()),
+            _ => return Err("not confirmed: nothing was changed".into()),
         }
     }
 }

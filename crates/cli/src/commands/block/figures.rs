@@ -1,4 +1,4 @@
-//! A volume's figures by their stable names, as JSON and as text. Names are Flashcache's where it had the figure.
+//! A volume's figures by their stable names, as JSON and as text. Figures that Flashcache has, have its names.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::knobs::{KNOBS, shown};
 use super::requests;
 
-/// Everything about an open volume.
+/// All figures of an open volume.
 pub fn of_volume(volume: &Volume, recovery: &Recovery) -> Value {
     let (superblock, stats) = (volume.superblock(), volume.stats());
     let mut value = of_superblock(&superblock);
@@ -29,7 +29,7 @@ pub fn of_volume(volume: &Volume, recovery: &Recovery) -> Value {
     value
 }
 
-/// What opening a volume found.
+/// The result of opening a volume.
 pub fn of_recovery(recovery: &Recovery) -> Value {
     json!({
         "was_clean": recovery.was_clean,
@@ -45,7 +45,7 @@ pub fn of_recovery(recovery: &Recovery) -> Value {
     })
 }
 
-/// What a superblock says.
+/// The contents of a superblock.
 pub fn of_superblock(superblock: &Superblock) -> Value {
     let layout = &superblock.layout;
     json!({
@@ -69,13 +69,13 @@ pub fn of_superblock(superblock: &Superblock) -> Value {
     })
 }
 
-/// Settings by their names.
+/// Settings by name.
 pub fn of_tuning(tuning: &Tuning) -> Value {
     let values = KNOBS.iter().map(|knob| (knob.name.to_owned(), (knob.get)(tuning)));
     Value::Object(values.collect())
 }
 
-/// A health by its name.
+/// The name of a health state.
 pub fn health_name(health: Health) -> &'static str {
     match health {
         Health::Healthy => "healthy",
@@ -156,7 +156,7 @@ fn of_io(io: &IoCounts) -> [(&'static str, u64); 16] {
     ]
 }
 
-/// What a device was asked to do since it was opened, and what its medium wrote for it, where that is known.
+/// Counters of a device since it was opened, and the media writes if known.
 pub fn of_device(device: &dyn Device) -> Value {
     let Counters { read_bytes, written_bytes, trimmed_bytes, media_written_bytes, .. } = device.counters();
     let dlwa = media_written_bytes.filter(|_| written_bytes > 0);
@@ -183,7 +183,7 @@ pub fn of_connections(server: &Server) -> Value {
     })
 }
 
-/// For people: a heading a part, a line a figure.
+/// Status as text: a heading per part, a line per figure.
 pub fn text(status: &Value) -> String {
     let mut text = String::new();
     if let Some(serving) = status["serving"].as_str() {
@@ -207,9 +207,9 @@ pub fn text(status: &Value) -> String {
             let _ = writeln!(text, "  {name:<28} {shown}");
         }
     }
-    let asked = requests::text(&status["requests"]);
-    if !asked.is_empty() {
-        let _ = write!(text, "requests\n{asked}");
+    let request_text = requests::text(&status["requests"]);
+    if !request_text.is_empty() {
+        let _ = write!(text, "requests\n{request_text}");
     }
     for words in losses(&status["recovery"]) {
         let _ = writeln!(text, "WARNING: {words}");
@@ -220,7 +220,7 @@ pub fn text(status: &Value) -> String {
     text
 }
 
-/// What recovery lost, from its figures, one sentence for each kind of loss.
+/// Data loss found by recovery, one sentence per kind.
 pub fn losses(recovery: &Value) -> Vec<String> {
     let blocks = |name: &str| recovery[name].as_u64().filter(|&blocks| blocks > 0);
     let rolled_back = blocks("rolled_back_blocks").map(|blocks| {
@@ -243,7 +243,7 @@ pub fn losses(recovery: &Value) -> Vec<String> {
     rolled_back.into_iter().chain(damaged).collect()
 }
 
-/// What is to be said of a volume that an older program made.
+/// A note about a volume in an older format.
 pub fn older(format: u64) -> Option<String> {
     let is_older = format < u64::from(FORMAT_VERSION);
     is_older.then(|| format!("format {format}; `block upgrade` upgrades it to {FORMAT_VERSION}"))

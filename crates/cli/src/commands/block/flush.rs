@@ -18,27 +18,27 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn flush(arguments: &Arguments) -> Result<Finding, String> {
     arguments.cached.spare(&arguments.common)?;
-    let tell = |progress: &Value| arguments.common.say(&words(progress));
-    let mut told = arguments.cached.reach(
-        |path| control::ask(path, "flush", tell),
+    let progress = |progress: &Value| arguments.common.say(&words(progress));
+    let mut answer = arguments.cached.reach(
+        |path| control::ask(path, "flush", progress),
         |volume| {
-            // What was written back stays so, and the cache is closed.
+            // Blocks written back so far stay clean, and the cache is closed.
             let stop = Stop::default();
             stop_on_signals(&stop).map_err(|error| error.to_string())?;
-            control::flush(volume, |progress| {
-                tell(progress);
+            control::flush(volume, |left| {
+                progress(left);
                 !stop.is_set()
             })
         },
     )?;
-    told["world"] = "real".into();
-    let count = |name: &str| told[name].as_u64().unwrap_or(0);
+    answer["world"] = "real".into();
+    let count = |name: &str| answer[name].as_u64().unwrap_or(0);
     let (before, left) = (count("dirty_blocks_before"), count("dirty_blocks"));
-    let seconds = told["seconds"].as_f64().unwrap_or(0.0);
+    let seconds = answer["seconds"].as_f64().unwrap_or(0.0);
     let blocks = noun(before, "block");
     let text =
         format!("wrote back {before} dirty {blocks} in {seconds:.1} s; {left} became dirty meanwhile\n");
-    Ok(Finding { result: told, text, failures: Vec::new() })
+    Ok(Finding { result: answer, text, failures: Vec::new() })
 }
 
 fn words(progress: &Value) -> String {

@@ -33,7 +33,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn grow(arguments: &Arguments) -> Result<Finding, String> {
-    let changing = Changing::heeding("the new size is recorded to the end")?;
+    let changing = Changing::on_signal("recording the new size completes first")?;
     let devices = &arguments.devices;
     devices.spare(&arguments.common)?;
     let [flash, disk] = devices.open(Access::Write)?;

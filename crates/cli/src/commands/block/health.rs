@@ -1,4 +1,4 @@
-//! Tells on standard error when a device of the cache that is served fails, and when it is well again.
+//! Reports on standard error when a device of the served cache fails or recovers.
 
 use std::io;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -10,22 +10,22 @@ use block::volume::{Condition, DeviceErrors, Health, Volume};
 use super::figures::health_name;
 use crate::output::say_error;
 
-/// How often is looked. A disk's errors count for longer than that, so none are missed.
-const LOOK: Duration = Duration::from_millis(200);
+/// Polling interval. The disk's error state lasts longer, so no change is missed.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Somebody who looks; dropped, it looks once more and ends.
-pub struct Watching {
+/// A thread that polls the health; dropping it polls once more and ends it.
+pub struct HealthWatcher {
     ended: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Looks at the health of `volume` from now on.
-pub fn watch(volume: Volume) -> io::Result<Watching> {
+/// Starts to poll the health of `volume`.
+pub fn watch(volume: Volume) -> io::Result<HealthWatcher> {
     let (sender, ended) = channel::<()>();
     let look = move || {
         let mut before = None;
         loop {
-            let goes_on = ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout);
+            let goes_on = ended.recv_timeout(POLL_INTERVAL) == Err(RecvTimeoutError::Timeout);
             let now = volume.condition();
             if let Some(line) = line(before.as_ref(), &now) {
                 say_error(line);
@@ -37,10 +37,10 @@ pub fn watch(volume: Volume) -> io::Result<Watching> {
         }
     };
     let thread = std::thread::Builder::new().name("block-health".into()).spawn(look)?;
-    Ok(Watching { ended: Some(sender), thread: Some(thread) })
+    Ok(HealthWatcher { ended: Some(sender), thread: Some(thread) })
 }
 
-impl Drop for Watching {
+impl Drop for HealthWatcher {
     fn drop(&mut self) {
         self.ended = None;
         if let Some(thread) = self.thread.take() {
@@ -49,7 +49,7 @@ impl Drop for Watching {
     }
 }
 
-/// What is to be said of a change; a volume that nothing is known of was healthy.
+/// The message for a change of health; `before` is `None` for an initially healthy volume.
 fn line(before: Option<&Condition>, now: &Condition) -> Option<String> {
     let was = before.map_or(Health::Healthy, |before| before.health);
     if was == now.health || now.health == Health::Closed {
@@ -59,7 +59,7 @@ fn line(before: Option<&Condition>, now: &Condition) -> Option<String> {
     let why = match now.health {
         Health::FlashFailed => {
             let failed = now.flash.as_ref().map_or("", |trouble| &trouble.first_error);
-            format!("{failed}; nothing more is cached until the cache is served anew")
+            format!("{failed}; nothing more is cached until the server is restarted")
         }
         Health::DiskErrors => {
             now.disk.as_ref().map_or_else(String::new, |trouble| trouble.first_error.to_string())
@@ -92,24 +92,24 @@ mod tests {
         Condition { health, flash: flash.map(trouble), disk: disk.map(trouble) }
     }
 
-    /// Whatever failed, the server was silent.
+    /// Failures were once not reported.
     #[test]
-    fn a_change_of_health_was_told_to_nobody() {
+    fn change_of_health_is_reported() {
         let well = condition(Health::Healthy, None, None);
-        let ill = condition(Health::DiskErrors, None, Some("no space"));
+        let failing = condition(Health::DiskErrors, None, Some("no space"));
         let failed = condition(Health::FlashFailed, Some("gone"), Some("no space"));
         assert_eq!(line(None, &well), None);
-        assert_eq!(line(None, &ill).unwrap(), "health: disk-errors (was healthy): no space");
-        assert_eq!(line(Some(&ill), &ill), None);
+        assert_eq!(line(None, &failing).unwrap(), "health: disk-errors (was healthy): no space");
+        assert_eq!(line(Some(&failing), &failing), None);
         assert_eq!(
-            line(Some(&ill), &failed).unwrap(),
-            "health: flash-failed (was disk-errors): gone; nothing more is cached until the cache is served anew"
+            line(Some(&failing), &failed).unwrap(),
+            "health: flash-failed (was disk-errors): gone; nothing more is cached until the server is restarted"
         );
         assert_eq!(
-            line(Some(&ill), &well).unwrap(),
+            line(Some(&failing), &well).unwrap(),
             "health: healthy (was disk-errors): the disk works again, and has had no errors for a minute; it had 3 in the 65 s \
              since the first"
         );
-        assert_eq!(line(Some(&ill), &condition(Health::Closed, None, None)), None);
+        assert_eq!(line(Some(&failing), &condition(Health::Closed, None, None)), None);
     }
 }

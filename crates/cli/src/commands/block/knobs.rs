@@ -1,5 +1,5 @@
-//! What can be set while a cache runs: each name, unit, meaning, reading and writing together. Flashcache's own names for the
-//! same settings are understood too.
+//! Settings that can change while a cache runs: name, unit, meaning, reading and writing together. Flashcache's names for the same settings
+//! are accepted too.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -10,22 +10,22 @@ use device::names;
 use device::size::parse_size;
 use serde_json::{Value, json};
 
-use super::deeds::{self, instead_of};
+use super::actions::{self, instead_of};
 use super::rules::{RULES, Rule};
 
 /// One setting.
 pub struct Knob {
     pub name: &'static str,
-    /// What Flashcache calls it.
+    /// Flashcache's names for it.
     flashcache: &'static [&'static str],
-    /// What it does, for help.
+    /// Its effect, for help.
     pub about: &'static str,
-    /// Null where it means nothing.
+    /// Its value; null if the setting has no meaning here.
     pub get: fn(&Tuning) -> Value,
     set: fn(&mut Tuning, &str) -> Result<(), String>,
 }
 
-/// All of them.
+/// All settings.
 pub const KNOBS: &[Knob] = &[
     Knob {
         name: "mode",
@@ -155,21 +155,21 @@ pub const KNOBS: &[Knob] = &[
     },
 ];
 
-/// The settings that one command gives. Each must still hold when all are made: one that another undoes contradicts it, by
-/// whichever of its names.
+/// The settings of one command. Each must still have its value after all are applied: otherwise two of them contradict each other, perhaps
+/// under different names.
 pub struct Given<'a> {
     tuning: &'a mut Tuning,
-    /// As it was said, and what it made of its knob.
+    /// Each setting as typed, with the value that it produced.
     made: Vec<(String, &'static Knob, Value)>,
 }
 
 impl<'a> Given<'a> {
-    /// None yet. They change `tuning`.
+    /// Starts without settings; they will change `tuning`.
     pub fn to(tuning: &'a mut Tuning) -> Self {
         Self { tuning, made: Vec::new() }
     }
 
-    /// Applies `KEY=VALUE`, which stands behind `flag`, if any.
+    /// Applies `KEY=VALUE`, the argument of `flag`, if any.
     pub fn apply(&mut self, flag: &str, assignment: &str) -> Result<(), String> {
         let behind_flag = |why: String| format!("{flag}{why}");
         let Some((key, value)) = assignment.split_once('=') else {
@@ -177,45 +177,45 @@ impl<'a> Given<'a> {
         };
         let knob = KNOBS.iter().find(|knob| knob.name == key || knob.flashcache.contains(&key));
         let Some(knob) = knob else { return Err(behind_flag(unknown(key))) };
-        self.turn(knob, value, format!("{flag}{assignment}"))
+        self.set(knob, value, format!("{flag}{assignment}"))
             .map_err(|why| behind_flag(format!("{key}={value}: {why}")))
     }
 
-    /// The same of a setting that is a flag by itself.
+    /// Applies a setting that has its own flag.
     pub fn apply_flag(&mut self, flag: &str, name: &str, value: &str) -> Result<(), String> {
         let knob = KNOBS.iter().find(|knob| knob.name == name).expect("a flag is a knob's");
-        self.turn(knob, value, format!("{flag} {value}")).map_err(|why| format!("{flag}: {why}"))
+        self.set(knob, value, format!("{flag} {value}")).map_err(|why| format!("{flag}: {why}"))
     }
 
-    /// The first, if any, that leaves no choice of the hot list's share.
+    /// The first setting, if any, that determines the hot list's share.
     pub fn about_hot_list(&self) -> Option<&str> {
         let is_about = |knob: &Knob| match knob.name {
             "hot_percent" => true,
             "policy" => hot(self.tuning).is_none(),
             _ => false,
         };
-        self.made.iter().find(|(_, knob, _)| is_about(knob)).map(|(said, ..)| said.as_str())
+        self.made.iter().find(|(_, knob, _)| is_about(knob)).map(|(typed, ..)| typed.as_str())
     }
 
-    fn turn(&mut self, knob: &'static Knob, value: &str, said: String) -> Result<(), String> {
+    fn set(&mut self, knob: &'static Knob, value: &str, typed: String) -> Result<(), String> {
         (knob.set)(self.tuning, value)?;
         let undone = |(_, knob, made): &&(String, &Knob, Value)| (knob.get)(self.tuning) != *made;
         if let Some((earlier, ..)) = self.made.iter().find(undone) {
             return Err(format!("contradicts {earlier}; give one of them"));
         }
-        self.made.push((said, knob, (knob.get)(self.tuning)));
+        self.made.push((typed, knob, (knob.get)(self.tuning)));
         Ok(())
     }
 }
 
-/// All of them, for a result.
+/// All settings, for a result.
 pub fn described() -> Value {
     let described =
         |knob: &Knob| json!({ "name": knob.name, "flashcache_names": knob.flashcache, "about": knob.about });
     KNOBS.iter().map(described).chain(RULES.iter().map(Rule::described)).collect()
 }
 
-/// A value as it is typed; none where it means nothing.
+/// A value as typed; `None` if the setting has no meaning here.
 pub fn shown(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -234,7 +234,7 @@ fn unknown(key: &str) -> String {
     }
     let ours = || {
         let rules = RULES.iter().map(|rule| rule.name);
-        KNOBS.iter().map(|knob| knob.name).chain(rules).chain(deeds::names())
+        KNOBS.iter().map(|knob| knob.name).chain(rules).chain(actions::names())
     };
     let flashcaches = KNOBS.iter().flat_map(|knob| knob.flashcache.iter().copied());
     match names::nearest(key, ours().chain(flashcaches)) {
@@ -253,7 +253,7 @@ fn number<T: FromStr + PartialOrd + Display>(text: &str, bounds: RangeInclusive<
         .ok_or_else(|| format!("must be a whole number from {} to {}", bounds.start(), bounds.end()))
 }
 
-/// The limit for streams, if it is the same for reads and writes.
+/// The bypass limit, if it is the same for reads and writes.
 fn bypass(tuning: &Tuning) -> Option<u64> {
     (tuning.read_bypass_bytes == tuning.write_bypass_bytes).then_some(tuning.read_bypass_bytes)
 }
@@ -276,7 +276,7 @@ const MODES: [(&str, Mode); 4] = [
     ("write-only", Mode::WriteOnly),
 ];
 
-/// A mode by its name, or by Flashcache's (`back`, `thru`, `around`).
+/// Parses a mode's name, or Flashcache's (`back`, `thru`, `around`).
 pub fn parse_mode(text: &str) -> Result<Mode, String> {
     let text = match text {
         "back" => "write-back",
@@ -288,14 +288,14 @@ pub fn parse_mode(text: &str) -> Result<Mode, String> {
     found.map(|(_, mode)| mode).ok_or_else(|| one_of(text, "mode", &MODES.map(|(name, _)| name)))
 }
 
-/// A mode's name.
+/// The name of a mode.
 pub fn mode_name(mode: Mode) -> &'static str {
     MODES.into_iter().find(|(_, other)| *other == mode).map_or("", |(name, _)| name)
 }
 
 const POLICIES: [&str; 3] = ["fifo", "lru", "lru2q"];
 
-/// A policy by its name, or by Flashcache's number. The hot list stays as it `was`, or is as Flashcache 3 has it.
+/// Parses a policy's name, or Flashcache's number. The hot list keeps its share if `was` has one, otherwise gets Flashcache 3's.
 pub fn parse_policy(text: &str, was: SetPolicy) -> Result<SetPolicy, String> {
     match (text, was) {
         ("fifo" | "0", _) => Ok(SetPolicy::Fifo),
@@ -314,7 +314,7 @@ fn policy_name(policy: SetPolicy) -> &'static str {
     }
 }
 
-/// The words for a value that is none of `names`.
+/// The error for a value that is not among `names`.
 pub fn one_of(text: &str, what: &str, names: &[&str]) -> String {
     match names::nearest(text, names.iter().copied()) {
         Some(nearest) => format!("unknown {what} {text:?}; did you mean {nearest}?"),
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_can_be_set() {
+    fn shown_value_can_be_set_again() {
         for preset in [Preset::V2, Preset::V3] {
             let tuning = preset.tuning();
             for knob in KNOBS {
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn flashcache_names_are_understood_and_wrong_ones_get_the_nearest() {
+    fn flashcache_names_are_accepted_and_unknown_names_get_a_suggestion() {
         let mut tuning = Preset::V2.tuning();
         for (assignment, knob, value) in [
             ("dirty_thresh_pct=33", "dirty_percent", "33"),
@@ -388,9 +388,9 @@ mod tests {
         }
     }
 
-    /// The last one won, and the first was acknowledged.
+    /// The last setting once won silently over an acknowledged one.
     #[test]
-    fn settings_that_contradict_each_other_are_refused_and_both_named() {
+    fn contradicting_settings_are_rejected_and_both_named() {
         let together = |assignments: &[&str]| {
             let mut tuning = Preset::V3.tuning();
             let mut given = Given::to(&mut tuning);
@@ -418,13 +418,13 @@ mod tests {
         }
     }
 
-    /// The bounds stand here for the words and in the core for everybody.
+    /// The bounds are repeated here for the messages; the block crate enforces them.
     #[test]
-    fn what_lies_within_the_bounds_that_are_told_is_what_the_core_takes() {
+    fn bounds_in_messages_equal_the_block_crates() {
         let tuning = Preset::V3.tuning();
         for knob in KNOBS {
-            let told = apply(&mut tuning.clone(), &format!("{}=none", knob.name)).unwrap_err();
-            let Some((_, bounds)) = told.split_once("a whole number from ") else { continue };
+            let error = apply(&mut tuning.clone(), &format!("{}=none", knob.name)).unwrap_err();
+            let Some((_, bounds)) = error.split_once("a whole number from ") else { continue };
             for bound in bounds.split(" to ") {
                 let mut at_bound = tuning;
                 apply(&mut at_bound, &format!("{}={bound}", knob.name)).unwrap();

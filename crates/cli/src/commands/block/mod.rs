@@ -1,11 +1,11 @@
-//! `flashwright block`: flash in front of a disk, for any program that speaks to a block device.
+//! `flashwright block`: flash in front of a disk, for any program that uses a block device.
 
+mod actions;
 mod cached;
 mod check;
 mod contents;
 mod control;
 mod create;
-mod deeds;
 mod descriptors;
 mod destroy;
 mod devices;
@@ -35,14 +35,14 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-/// What to do with a cached disk.
+/// The `block` commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Create a cache on a flash device for a disk.
     Create(create::Arguments),
     /// Serve a cached disk over NBD, ublk or FUSE until interrupted.
     Serve(serve::Arguments),
-    /// Show the state of a served cache, or what is on a flash device.
+    /// Show the state of a served cache, or the contents of a flash device.
     Status(status::Arguments),
     /// Change the settings of a cache, served or not.
     Set(set::Arguments),
@@ -54,9 +54,9 @@ pub enum Command {
     Check(check::Arguments),
     /// Destroy a cache, so that the disk can be used alone.
     Destroy(destroy::Arguments),
-    /// Record the size of a disk that was made larger, of a cache that is not served.
+    /// Record the new size of a disk that was enlarged; the cache must not be served.
     Grow(grow::Arguments),
-    /// Move a cache that is not served to another flash, larger or smaller, with all its blocks.
+    /// Move a cache that is not served to another flash device, larger or smaller, with all its blocks.
     ReplaceFlash(replace::Arguments),
     /// List ublk devices, or delete one whose server is gone.
     #[command(subcommand)]

@@ -1,4 +1,4 @@
-//! What a device is named by, and what becomes of a model or a stripe that is.
+//! Opens devices by name, including models and stripes.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -12,59 +12,59 @@ use device::timer::SystemTimer;
 use device::{Device, DeviceSpec, ErrorKind, IoError};
 use ssd::{Card, DriveOver};
 
-/// What names of devices there are.
+/// The kinds of device names, for messages.
 pub const KINDS: &str = "a device is named by PATH (a block device or a file), file:PATH, memory:SIZE, hdd: and one of these, for a \
                          model disk with its bytes, sim:CARD: and one, for a model SSD, or stripe: and several";
 
-/// Whether a name begins like that of a kind of device, of which there is none here: `ssd:test`.
+/// Whether a name begins like a kind of device, although a file is meant: `ssd:test`.
 pub fn has_kind(text: &str) -> bool {
     let bare = text.trim_start_matches("hdd:").trim_start_matches("file:");
     let is_word = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric());
     bare.split_once(':').is_some_and(|(kind, _)| is_word(kind))
 }
 
-/// Whether what the device holds ends with this process.
+/// Whether the device's contents are lost when this process ends.
 pub fn is_memory(text: &str) -> bool {
     text.parse::<DeviceSpec>().is_ok_and(|spec| spec.is_memory())
 }
 
-/// The files and devices of the system that a name is about, in order; at least one.
+/// The files and block devices of a name, in order; at least one.
 pub fn files_of(text: &str) -> Result<Vec<PathBuf>, String> {
     let spec: DeviceSpec = text.parse().map_err(|error: IoError| error.to_string())?;
     let paths: Vec<PathBuf> = spec.paths().into_iter().map(PathBuf::from).collect();
     if paths.is_empty() { Err("is not a file".into()) } else { Ok(paths) }
 }
 
-/// The one file that a name is about.
+/// The single file of a name.
 pub fn file_of(text: &str) -> Option<PathBuf> {
     let paths = files_of(text).ok()?;
     (paths.len() == 1).then(|| paths.into_iter().next()).flatten()
 }
 
-/// What the system knows of the disk that `text` names.
+/// What the system knows about the disk that `text` names.
 pub fn traces(text: &str) -> OsIdentity {
     files_of(text).map_or_else(|_| OsIdentity::default(), |paths| OsIdentity::of_all(&paths))
 }
 
-/// What is expected of a stripe.
+/// Expected labels of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stripes {
-    /// Nothing: it is a disk, all of which is the user's.
+    /// None: a disk, which contains only user data.
     Plain,
-    /// It is flash: each member says that it is in its place.
+    /// A flash device: each member has a label with its position.
     Labelled,
-    /// It is going to be flash.
+    /// A new flash device, whose members have no labels yet.
     ToBeLabelled,
 }
 
-/// Opens what `text` names, and what a stripe in it is made of.
+/// Opens the device that `text` names, and returns the members of a stripe.
 pub fn open(
     text: &str,
     options: &OpenOptions,
     stripes: Stripes,
 ) -> Result<(Arc<dyn Device>, Vec<Member>), IoError> {
     let spec: DeviceSpec = text.parse()?;
-    let shop = Shop { stripes, members: RefCell::default() };
+    let shop = DeviceMaker { stripes, members: RefCell::default() };
     let device = spec.open_with(options, &shop)?;
     let members = shop.members.into_inner();
     if stripes == Stripes::Labelled
@@ -79,12 +79,12 @@ pub fn open(
     Ok((device, members))
 }
 
-struct Shop {
+struct DeviceMaker {
     stripes: Stripes,
     members: RefCell<Vec<Member>>,
 }
 
-impl Maker for Shop {
+impl Maker for DeviceMaker {
     fn model(&self, card: &str, inner: Arc<dyn Device>) -> Result<Arc<dyn Device>, IoError> {
         let wrong = |why: String| IoError::new(ErrorKind::Invalid, format!("sim:{card}: {why}"));
         let loaded = Card::load(card).map_err(|error| wrong(error.to_string()))?;

@@ -1,7 +1,7 @@
-//! Figures for Prometheus, in its text format, which servers scrape and node_exporter's textfile collector reads.
+//! Figures in Prometheus's text format, which servers scrape and node_exporter's textfile collector reads.
 //!
-//! The collector knows no OpenMetrics, which is what the crate `prometheus-client` writes, and the registries of others are
-//! for figures that live in them. What is to be written here is a result that is there already.
+//! The collector does not support OpenMetrics, which the crate `prometheus-client` writes; other crates keep live registries, while this
+//! converts a finished status.
 
 use std::fmt::Write as _;
 
@@ -18,11 +18,11 @@ enum Kind {
     Gauge,
 }
 
-/// Where a figure stands in the status, what it is, and what it means. Percentages are left out: they are rates of counters,
-/// which a server of queries divides over any time.
+/// Position of a figure in the status, its type and its meaning. Percentages are omitted: they are rates of counters, which Prometheus
+/// computes over any time.
 const METRICS: &[(&str, Kind, &str)] = &[
     ("/up_seconds", Gauge, "Seconds since the server started."),
-    ("/counted_seconds", Gauge, "Seconds since counts began: since the server started, or zero_stats."),
+    ("/counted_seconds", Gauge, "Seconds since the server started or zero_stats reset the counters."),
     (
         "/recovery/recovery_seconds",
         Gauge,
@@ -50,8 +50,8 @@ const METRICS: &[(&str, Kind, &str)] = &[
     ("/state/capacity_blocks", Gauge, "Blocks that the cache can hold."),
     ("/state/held_blocks", Gauge, "Blocks that it holds."),
     ("/state/dirty_blocks", Gauge, "Blocks that it holds and that are newer than the disk's."),
-    ("/state/hot_blocks", Gauge, "Of the blocks that it holds, those in hot lists; only of lru2q."),
-    ("/state/warm_blocks", Gauge, "Those in warm lists; only of lru2q."),
+    ("/state/hot_blocks", Gauge, "Cached blocks in hot lists; only with lru2q."),
+    ("/state/warm_blocks", Gauge, "Cached blocks in warm lists; only with lru2q."),
     ("/state/memory_bytes", Gauge, "Bytes of memory used for cached blocks."),
     ("/state/journal_used_blocks", Gauge, "Blocks of the journal in use."),
     ("/state/journal_blocks", Gauge, "Blocks of the journal."),
@@ -71,8 +71,8 @@ const METRICS: &[(&str, Kind, &str)] = &[
         Counter,
         "Requests of clients whose blocks are not cached, but for discards and flushes.",
     ),
-    ("/counters/reads", Counter, "Blocks asked for by reads."),
-    ("/counters/writes", Counter, "Blocks asked for by writes."),
+    ("/counters/reads", Counter, "Blocks requested by reads."),
+    ("/counters/writes", Counter, "Blocks requested by writes."),
     ("/counters/read_hits", Counter, "Blocks read that the cache had."),
     ("/counters/write_hits", Counter, "Blocks written that the cache had."),
     ("/counters/dirty_write_hits", Counter, "Blocks written that the cache had and that were dirty."),
@@ -80,7 +80,7 @@ const METRICS: &[(&str, Kind, &str)] = &[
     ("/counters/write_replacement", Counter, "Blocks evicted for a block written."),
     ("/counters/write_invalidates", Counter, "Cached blocks dropped by a write around the cache."),
     ("/counters/read_invalidates", Counter, "Cached blocks dropped because flash could not be read."),
-    ("/counters/cleanings", Counter, "Blocks cleaned, whatever the reason."),
+    ("/counters/cleanings", Counter, "Blocks cleaned for any reason."),
     ("/counters/fallow_cleanings", Counter, "Blocks cleaned because they were idle."),
     (
         "/counters/no_room",
@@ -164,10 +164,10 @@ const METRICS: &[(&str, Kind, &str)] = &[
     ("/connections/bytes_under_way", Gauge, "Bytes of requests in flight."),
 ];
 
-/// Alert rules on these metrics, as Prometheus reads them.
+/// Alert rules for these metrics, in Prometheus's format.
 pub const ALERT_RULES: &str = include_str!("alerts.yml");
 
-/// Labels of the one metric that is always 1, and where their values stand.
+/// Labels of the info metric, which is always 1, and their positions in the status.
 const INFO: [(&str, &str); 8] = [
     ("version", "/version"),
     ("format", "/volume/format"),
@@ -179,12 +179,11 @@ const INFO: [(&str, &str); 8] = [
     ("policy", "/tuning/policy"),
 ];
 
-/// What a status has of all this. A figure that nobody asked for is not there: a flash that is not served is not healthy and
-/// not ill.
+/// The metrics of a status. Unknown figures are omitted: a flash device that is not served is neither healthy nor failed.
 pub fn text(status: &Value) -> String {
     let volume = label("volume", status["volume"]["uuid"].as_str().unwrap_or_default());
     let mut text = String::new();
-    let mut tell = |name: &str, kind: Kind, about: &str, labels: &str, value: &str| {
+    let mut progress = |name: &str, kind: Kind, about: &str, labels: &str, value: &str| {
         let (word, suffix) = match kind {
             Counter => ("counter", "_total"),
             Gauge => ("gauge", ""),
@@ -195,10 +194,10 @@ pub fn text(status: &Value) -> String {
     };
     let known = INFO.iter().filter_map(|(name, at)| Some(label(name, &shown(status.pointer(at)?)?)));
     let labels: Vec<String> = std::iter::once(volume.clone()).chain(known).collect();
-    tell("info", Gauge, "Version, format and settings of the cache, as labels.", &labels.join(","), "1");
+    progress("info", Gauge, "Version, format and settings of the cache, as labels.", &labels.join(","), "1");
     if let Some(health) = status["state"]["health"].as_str() {
         let is_healthy = u8::from(health == "healthy").to_string();
-        tell(
+        progress(
             "healthy",
             Gauge,
             "1 if flash accepts writes and the disk has no errors, else 0.",
@@ -208,14 +207,14 @@ pub fn text(status: &Value) -> String {
     }
     for (at, kind, about) in METRICS {
         if let Some(value) = status.pointer(at).and_then(number) {
-            tell(&name_of(at), *kind, about, &volume, &value);
+            progress(&name_of(at), *kind, about, &volume, &value);
         }
     }
     text += &requests::prometheus(&status["requests"], &volume);
     text
 }
 
-/// Connections are told apart by their name, the rest by themselves.
+/// Metrics of connections keep the prefix `connections`; the others have no prefix.
 fn name_of(at: &str) -> String {
     let name =
         at.trim_start_matches("/state/").trim_start_matches("/counters/").trim_start_matches("/recovery/");
@@ -242,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn alert_rules_use_metrics_that_status_has() {
+    fn alert_rules_use_existing_metrics() {
         let suffix = |kind: Kind| if kind == Counter { "_total" } else { "" };
         let names = METRICS.iter().map(|(at, kind, _)| format!("{}{}", name_of(at), suffix(*kind)));
         let names: Vec<String> =
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_is_told_with_its_meaning_and_kind_and_a_label_can_be_any_text() {
+    fn metric_has_help_and_type_and_labels_are_escaped() {
         let status = json!({
             "volume": { "uuid": "7f", "format": 1, "disk_label": "a\"b\\c\nd" },
             "tuning": { "mode": "write-back" },
@@ -273,7 +272,7 @@ flashwright_block_info{volume="7f",format="1",disk="a\"b\\c\nd",mode="write-back
 # HELP flashwright_block_closed 1 if the cache was closed cleanly, 0 if opening it recovers it.
 # TYPE flashwright_block_closed gauge
 flashwright_block_closed{volume="7f"} 1
-# HELP flashwright_block_reads_total Blocks asked for by reads.
+# HELP flashwright_block_reads_total Blocks requested by reads.
 # TYPE flashwright_block_reads_total counter
 flashwright_block_reads_total{volume="7f"} 9007199254740993
 # HELP flashwright_block_connections_open Connections open now.

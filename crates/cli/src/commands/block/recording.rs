@@ -1,4 +1,4 @@
-//! `block serve --record`: the file.
+//! The file of `block serve --record`.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -11,13 +11,13 @@ use device::SystemClock;
 
 use super::devices::NewFiles;
 
-/// More than a line has: three numbers and a word.
+/// Longest line of a recording: three numbers and a word.
 const LONGEST_LINE_BYTES: u64 = 128;
 
-/// Begins a recording, which is one of the `new` files then, or goes on with one that an earlier server made.
+/// Opens a recording: creates the file, which is added to `new`, or appends to an earlier recording.
 ///
 /// # Errors
-/// The file cannot be had, or holds something else.
+/// The file cannot be opened, or is not a recording.
 pub fn start(path: &Path, new: &mut NewFiles) -> Result<Recording, String> {
     let failed = |error: std::io::Error| format!("--record {}: {error}", path.display());
     let is_new = !path.exists();
@@ -31,7 +31,7 @@ pub fn start(path: &Path, new: &mut NewFiles) -> Result<Recording, String> {
     Recording::start(file, Arc::new(SystemClock), unix_us()).map_err(failed)
 }
 
-/// The recordings of two servers, one after the other, are one: times in it are of the calendar.
+/// Wall-clock time, so that recordings of consecutive servers can be concatenated.
 #[expect(
     clippy::disallowed_methods,
     reason = "a clock tells whole seconds of the calendar: a second server would begin before the end of the first"
@@ -41,7 +41,7 @@ fn unix_us() -> u64 {
     u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX / 2)
 }
 
-/// Gets the file ready for another line; whether it is a recording.
+/// Prepares the file for appending; returns whether it is a recording.
 fn go_on(file: &mut File) -> std::io::Result<bool> {
     let mut head = Vec::new();
     file.take(Recording::HEADER.len() as u64).read_to_end(&mut head)?;
@@ -56,7 +56,7 @@ fn go_on(file: &mut File) -> std::io::Result<bool> {
     Ok(is_recording)
 }
 
-/// A killed server may have left half a line: a wrong row, or one that looks right and asks for less.
+/// Removes an incomplete last line of a killed server, which could be invalid or parse as a shorter request.
 fn drop_half_line(file: &mut File) -> std::io::Result<()> {
     let length = file.seek(SeekFrom::End(0))?;
     let last = length.saturating_sub(LONGEST_LINE_BYTES);
@@ -71,7 +71,7 @@ fn drop_half_line(file: &mut File) -> std::io::Result<()> {
 mod tests {
     use super::*;
 
-    /// What the file holds once a server goes on with it.
+    /// The file's contents after a server has appended to it.
     fn gone_on(text: &str) -> Option<String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("requests.csv");
@@ -82,9 +82,9 @@ mod tests {
         goes_on.then(|| std::fs::read_to_string(&path).unwrap())
     }
 
-    /// It became a row of its own: a wrong one, or one of 40 bytes instead of 4096.
+    /// The incomplete line once became a row, for example of 40 bytes instead of 4096.
     #[test]
-    fn half_a_line_that_a_killed_server_left_was_kept_as_a_line() {
+    fn incomplete_last_line_is_removed() {
         let begun = format!("{}1,read,0,512\n", Recording::HEADER);
         let long = format!("{}{}", Recording::HEADER, "1,read,0,512\n".repeat(100));
         for whole in [Recording::HEADER, &begun, &long] {

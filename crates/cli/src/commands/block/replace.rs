@@ -56,13 +56,14 @@ fn replace(arguments: &Arguments) -> Result<Finding, String> {
     let (devices, to) = (&arguments.devices, &arguments.to);
     if is_memory(to) {
         return Err(format!(
-            "--to {to}: is memory of this command, and the cache would be gone when it ends"
+            "--to {to}: is memory of this process, so the cache would be lost when the command ends"
         ));
     }
     let new_devices = Devices { flash: to.clone(), ..devices.clone() };
     devices.spare(&arguments.common)?;
-    let changing =
-        Changing::heeding("the flash is replaced to its end; kill -9 leaves the cache on the old one")?;
+    let changing = Changing::on_signal(
+        "the replacement of the flash completes first; kill -9 leaves the cache on the old flash",
+    )?;
     let mut files = NewFiles::default();
     let is_blank = files.make("--to-size", to, arguments.to_size)?;
     let Opened { flash: old, members: old_members, disk } = devices.open_readable_flash()?;
@@ -100,7 +101,7 @@ fn replace(arguments: &Arguments) -> Result<Finding, String> {
         say_error(format_args!("warning: --flash {}: {words}", devices.flash));
     }
     let retired = pollster::block_on(retire(&old)).and_then(|()| striped::unlabel(&old_members));
-    let mut result = told(&known, &replaced);
+    let mut result = result_json(&known, &replaced);
     result["old_flash_overwritten"] = retired.is_ok().into();
     if let Err(error) = retired {
         say_error(format_args!(
@@ -120,14 +121,14 @@ fn refuse_contents(to: &str, new: &Arc<dyn Device>, members: &[Member]) -> Resul
     members.iter().try_for_each(|(name, member)| contents::refuse_contents(name, member).map_err(refused))
 }
 
-/// The old flash has no volume from now on.
+/// Overwrites the old flash's superblock.
 async fn retire(old: &Arc<dyn Device>) -> Result<(), device::IoError> {
     let (data, placement) = (IoBuffer::zeroed(SUPERBLOCKS_BYTES as usize).into(), PlacementHandle::DEFAULT);
     old.start(Request::Write { offset: 0, data, placement }).await?;
     old.start(Request::Flush).await.map(drop)
 }
 
-fn told(known: &Superblock, replaced: &Replaced) -> serde_json::Value {
+fn result_json(known: &Superblock, replaced: &Replaced) -> serde_json::Value {
     json!({
         "world": "real",
         "uuid": format!("{:032x}", known.uuid),

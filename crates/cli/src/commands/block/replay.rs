@@ -1,4 +1,4 @@
-//! `flashwright block replay`: what a cache would make of recorded requests, in virtual time.
+//! `flashwright block replay`: simulates a cache for recorded requests, in virtual time.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,10 +25,10 @@ use crate::trace_flags::events;
 
 /// Insertion points of a sweep.
 const SWEEP: [u8; 13] = [0, 10, 25, 40, 50, 60, 65, 70, 75, 80, 85, 90, 95];
-/// Operations of generated servers, unless told.
+/// Default number of generated operations.
 const OPERATIONS: u64 = 5_000_000;
 
-/// Headings of the flags that say what is replayed, and on which caches.
+/// Headings of the flags for requests and for caches.
 const REQUESTS: &str = "Requests";
 const CACHES: &str = "Caches";
 
@@ -146,7 +146,7 @@ fn found(
         .map(|((name, _), outcome)| (name.clone(), outcome.summary.clone()))
         .collect();
     let is_counted = is_counted(outcomes);
-    // A table of zeros would say that something was measured.
+    // A table of zeros would look like a measurement.
     let mut text = if is_counted { report::text(&named) } else { String::new() };
     let odd = source.stats().map(report::oddities).unwrap_or_default();
     odd.iter().for_each(|odd| text += &format!("note: {odd}\n"));
@@ -170,14 +170,14 @@ fn is_counted(outcomes: &[Outcome]) -> bool {
     outcomes.iter().any(|outcome| outcome.summary.requests > 0)
 }
 
-/// Why there is nothing to tell of.
+/// The error if no requests are counted.
 fn nothing_counted(arguments: &Arguments, source: &Source) -> String {
     let files: Vec<_> = arguments.trace.iter().map(|path| path.display().to_string()).collect();
     let files = files.join(", ");
     match source.stats() {
         Some(stats) if stats.requests == 0 && stats.other_devices > 0 => {
             format!(
-                "{files}: the trace has no requests for the device named; {} are for others: {}",
+                "{files}: the trace has no requests for the named device; {} are for others: {}",
                 stats.other_devices,
                 stats.other_names.join(", ")
             )
@@ -273,7 +273,7 @@ fn cache(arguments: &Arguments, preset: PresetName) -> Result<SetsConfig, String
         return Err(format!("{setting}: contradicts --sweep hot-percent, which sets it; give one of them"));
     }
     if config.tuning.latency_gate_ms > 0 {
-        return Err("--set latency_gate_ms: has no effect in a replay, in which nobody waits".into());
+        return Err("--set latency_gate_ms: has no effect in a replay, in which requests do not wait".into());
     }
     config.check().map_err(|error| match error.setting {
         "sets" => {

@@ -1,4 +1,4 @@
-//! What clients asked for, and how long it took: one part of a status.
+//! Counts, sizes and latencies of clients' requests, a part of the status.
 
 use std::fmt::Write as _;
 
@@ -6,19 +6,19 @@ use bench::report::text::noun;
 use block::export::{Meter, RequestKind, Requests};
 use serde_json::{Map, Value, json};
 
-/// Shares that latencies are told of, and their names.
+/// Reported latency quantiles.
 const QUANTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p999", 0.999)];
 
-/// Bounds of Prometheus's classes of latency, in doublings of 256 ns: from 16 us to 4.3 s.
+/// Bounds of Prometheus's latency buckets, in doublings of 256 ns: from 16 us to 4.3 s.
 const DOUBLINGS: [u32; 10] = [6, 8, 10, 12, 14, 16, 18, 20, 22, 24];
 
-/// And those of size, in bytes.
+/// Bounds of the size buckets, in bytes.
 const SIZES: [u64; 6] = [512, 1024, 2048, 4096, 8192, 16_384];
 
-/// What Flashcache's `iosize_hist` has no size for.
+/// Sizes beyond those of Flashcache's `iosize_hist`.
 const LONGER: &str = "more";
 
-/// Each kind by its name.
+/// Figures of each kind of request, by name.
 pub fn of_meter(meter: &Meter) -> Value {
     let kinds = RequestKind::ALL.into_iter();
     Value::Object(kinds.map(|kind| (kind.name().into(), of_kind(&meter.of_kind(kind)))).collect())
@@ -48,18 +48,18 @@ fn of_kind(seen: &Requests) -> Value {
     })
 }
 
-/// For people: a line a kind of which there were any, failed or not.
+/// Figures as text: a line per kind that has requests, failed or not.
 pub fn text(requests: &Value) -> String {
     let mut text = String::new();
     for kind in RequestKind::ALL {
-        let told = &requests[kind.name()];
-        let [count, errors] = ["requests", "errors"].map(|name| told[name].as_u64().unwrap_or(0));
+        let figures = &requests[kind.name()];
+        let [count, errors] = ["requests", "errors"].map(|name| figures[name].as_u64().unwrap_or(0));
         if count + errors == 0 {
             continue;
         }
         let _ = write!(text, "  {:<28} {count}", kind.name());
         if count > 0 {
-            text += &how_long(told);
+            text += &latency_text(figures);
         }
         if errors > 0 {
             let _ = write!(text, "; {errors} {}", noun(errors, "error"));
@@ -69,11 +69,11 @@ pub fn text(requests: &Value) -> String {
     text
 }
 
-fn how_long(told: &Value) -> String {
-    let us = |name: &str| told["latency_ns"][name].as_f64().unwrap_or(0.0) / 1e3;
+fn latency_text(figures: &Value) -> String {
+    let us = |name: &str| figures["latency_ns"][name].as_f64().unwrap_or(0.0) / 1e3;
     format!(
         ", {} bytes; us: mean {:.0}, p50 {:.0}, p99 {:.0}, max {:.0}",
-        told["bytes"],
+        figures["bytes"],
         us("mean"),
         us("p50"),
         us("p99"),
@@ -81,48 +81,48 @@ fn how_long(told: &Value) -> String {
     )
 }
 
-/// Classes of a histogram, each with its bound and how many are within it, and the sum of all.
+/// Buckets of a histogram, each with its bound and cumulative count, and the sum.
 type Rows = (Vec<(String, u64)>, String);
 
-/// For Prometheus: histograms of latency and of size, and errors, each kind by a label.
+/// For Prometheus: histograms of latency and size, and error counts, with the kind as label.
 pub fn prometheus(requests: &Value, volume: &str) -> String {
     let mut text = String::new();
     let Some(kinds) = requests.as_object() else { return text };
     let mut histogram = |name: &str, about: &str, rows: &dyn Fn(&Value) -> Rows| {
         let metric = format!("flashwright_block_{name}");
         let _ = writeln!(text, "# HELP {metric} {about}\n# TYPE {metric} histogram");
-        for (kind, told) in kinds {
+        for (kind, figures) in kinds {
             let labels = format!("{volume},kind=\"{kind}\"");
-            let (rows, sum) = rows(told);
+            let (rows, sum) = rows(figures);
             for (bound, count) in rows {
                 let _ = writeln!(text, "{metric}_bucket{{{labels},le=\"{bound}\"}} {count}");
             }
-            let count = &told["requests"];
+            let count = &figures["requests"];
             let _ = writeln!(text, "{metric}_bucket{{{labels},le=\"+Inf\"}} {count}");
             let _ = writeln!(text, "{metric}_sum{{{labels}}} {sum}\n{metric}_count{{{labels}}} {count}");
         }
     };
-    histogram("request_seconds", "Requests of clients, by how long they took.", &|told| {
+    histogram("request_seconds", "Client requests by latency.", &|figures| {
         let within = DOUBLINGS.map(|doublings| {
             let bound = Requests::bound_ns(doublings);
-            let count = told["within_ns"][bound.to_string()].as_u64().unwrap_or(0);
+            let count = figures["within_ns"][bound.to_string()].as_u64().unwrap_or(0);
             ((bound as f64 / 1e9).to_string(), count)
         });
-        (within.to_vec(), (told["total_ns"].as_f64().unwrap_or(0.0) / 1e9).to_string())
+        (within.to_vec(), (figures["total_ns"].as_f64().unwrap_or(0.0) / 1e9).to_string())
     });
-    histogram("request_bytes", "Requests of clients, by their length.", &|told| {
-        let sizes = told["iosize_hist"].as_object().into_iter().flatten();
+    histogram("request_bytes", "Client requests by length.", &|figures| {
+        let sizes = figures["iosize_hist"].as_object().into_iter().flatten();
         let sizes: Vec<(u64, u64)> =
             sizes.filter_map(|(bytes, count)| Some((bytes.parse().ok()?, count.as_u64()?))).collect();
         let up_to =
             |bound: u64| sizes.iter().filter(|(bytes, _)| *bytes <= bound).map(|(_, count)| count).sum();
         let rows = SIZES.map(|bound| (bound.to_string(), up_to(bound)));
-        (rows.to_vec(), told["bytes"].to_string())
+        (rows.to_vec(), figures["bytes"].to_string())
     });
     let metric = "flashwright_block_request_errors_total";
-    let _ = writeln!(text, "# HELP {metric} Requests of clients that failed.\n# TYPE {metric} counter");
-    for (kind, told) in kinds {
-        let _ = writeln!(text, "{metric}{{{volume},kind=\"{kind}\"}} {}", told["errors"]);
+    let _ = writeln!(text, "# HELP {metric} Failed client requests.\n# TYPE {metric} counter");
+    for (kind, figures) in kinds {
+        let _ = writeln!(text, "{metric}{{{volume},kind=\"{kind}\"}} {}", figures["errors"]);
     }
     text
 }
@@ -137,17 +137,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prometheus_gets_histograms_that_add_up() {
+    fn prometheus_histograms_are_cumulative() {
         let meter = Meter::new();
         let device = Arc::new(DeviceExport::new(Arc::new(MemoryDevice::new(1 << 20))));
         let export = meter.of(device, Arc::new(VirtualClock::default()));
         for len in [512, 4096, 65536] {
             export.submit(Operation::Read { offset: 0, len }, Reply::new(drop));
         }
-        let told = of_meter(&meter);
-        assert_eq!(told["read"]["iosize_hist"], json!({ "512": 1, "4096": 1, "more": 1 }));
-        assert_eq!(told["write"]["latency_ns"]["p99"], Value::Null);
-        let text = prometheus(&told, "volume=\"7f\"");
+        let figures = of_meter(&meter);
+        assert_eq!(figures["read"]["iosize_hist"], json!({ "512": 1, "4096": 1, "more": 1 }));
+        assert_eq!(figures["write"]["latency_ns"]["p99"], Value::Null);
+        let text = prometheus(&figures, "volume=\"7f\"");
         for line in [
             "# TYPE flashwright_block_request_seconds histogram\n",
             "flashwright_block_request_seconds_bucket{volume=\"7f\",kind=\"read\",le=\"0.000016384\"} 3\n",
@@ -160,9 +160,9 @@ mod tests {
             assert!(text.contains(line), "{line} in {text}");
         }
     }
-    /// People were told of no error, and of a kind of which there were only errors nothing at all.
+    /// Errors were once missing from the text.
     #[test]
-    fn errors_are_told_of_each_kind_in_words_and_for_prometheus() {
+    fn errors_of_each_kind_are_reported_as_text_and_metrics() {
         let meter = Meter::new();
         let device = Arc::new(DeviceExport::new(Arc::new(MemoryDevice::new(1 << 20))));
         let export = meter.of(device, Arc::new(VirtualClock::default()));
@@ -170,14 +170,14 @@ mod tests {
             export.submit(Operation::Read { offset, len: 512 }, Reply::new(drop));
         }
         export.submit(Operation::Trim { offset: 1 << 20, len: 512, durable: false }, Reply::new(drop));
-        let told = of_meter(&meter);
-        let words = text(&told);
+        let figures = of_meter(&meter);
+        let words = text(&figures);
         let lines: Vec<&str> = words.lines().map(str::trim_start).collect();
         assert!(lines[0].starts_with("read ") && lines[0].contains(" 1, 512 bytes; us: mean "), "{words}");
         assert!(lines[0].ends_with("; 2 errors"), "{words}");
         assert!(lines[1].starts_with("trim ") && lines[1].ends_with(" 0; 1 error"), "{words}");
         assert_eq!(lines.len(), 2, "{words}");
-        let text = prometheus(&told, "volume=\"7f\"");
+        let text = prometheus(&figures, "volume=\"7f\"");
         for line in [
             "# TYPE flashwright_block_request_errors_total counter\n",
             "flashwright_block_request_errors_total{volume=\"7f\",kind=\"read\"} 2\n",

@@ -1,5 +1,5 @@
-//! Whose blocks are cached: as flags of `serve`, as settings of a server, and as a part of its status. The rules are the
-//! server's: a cache does not remember them, for processes and users are not the same after a restart.
+//! Caching by client: flags of `serve`, settings of a server, and a part of its status. The rules belong to the server and are not stored
+//! in the cache, because process and user numbers change over restarts.
 
 use block::export::{Admission, ClientName, ClientRules};
 use block::nbd::Server;
@@ -24,7 +24,7 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// The rules that they make.
+    /// The rules that the flags define.
     pub fn rules(&self) -> Result<ClientRules, String> {
         let list = |flag: &str, names: &[ClientName]| {
             let mut list = Vec::new();
@@ -42,16 +42,16 @@ impl Flags {
     }
 }
 
-/// A setting that is a rule.
+/// A setting that changes the rules.
 pub struct Rule {
     pub name: &'static str,
-    /// What Flashcache calls it.
+    /// Flashcache's name for it.
     flashcache: &'static str,
     pub about: &'static str,
     set: fn(&mut ClientRules, &str) -> Result<(), String>,
 }
 
-/// All of them.
+/// All rule settings.
 pub const RULES: [Rule; 3] = [
     Rule {
         name: "cache_all",
@@ -74,30 +74,30 @@ pub const RULES: [Rule; 3] = [
 ];
 
 impl Rule {
-    /// For a result.
+    /// The setting, for a result.
     pub fn described(&self) -> Value {
         json!({ "name": self.name, "flashcache_names": [self.flashcache], "about": self.about })
     }
 }
 
-/// The rules that one command gives. What another undoes contradicts it.
+/// The rule settings of one command, which must not contradict each other.
 pub struct Given {
     rules: ClientRules,
     given: Vec<(&'static str, String)>,
 }
 
 impl Given {
-    /// None yet. They change `rules`.
+    /// Starts without settings; they will change `rules`.
     pub fn to(rules: ClientRules) -> Self {
         Self { rules, given: Vec::new() }
     }
 
-    /// What they come to, if there are any.
+    /// The resulting rules, if any setting was given.
     pub fn rules(self) -> Option<ClientRules> {
         (!self.given.is_empty()).then_some(self.rules)
     }
 
-    /// Applies `KEY=VALUE` if it is a rule, which is the answer.
+    /// Applies `KEY=VALUE` if it is a rule setting; returns whether it is.
     pub fn apply(&mut self, assignment: &str) -> Result<bool, String> {
         let Some((rule, value)) = rule(assignment) else { return Ok(false) };
         let undone = |(name, earlier): &&(&str, String)| *name == rule.name && earlier != assignment;
@@ -116,7 +116,7 @@ fn rule(assignment: &str) -> Option<(&'static Rule, &str)> {
     Some((rule, value))
 }
 
-/// Whether it is a rule: those are a server's.
+/// Whether it is a rule setting, which only a server has.
 pub fn is_rule(assignment: &str) -> bool {
     rule(assignment).is_some()
 }
@@ -129,7 +129,7 @@ fn zero_or_one(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Whether a list is changed by that, and not replaced.
+/// Whether the value adds to or removes from a list instead of replacing it.
 fn is_step(value: &str) -> bool {
     value.starts_with(['+', '-'])
 }
@@ -156,10 +156,7 @@ fn add(list: &mut Vec<ClientName>, name: ClientName) -> Result<(), String> {
         return Ok(());
     }
     if list.len() == ClientRules::MAX_NAMES {
-        return Err(format!(
-            "there are {} clients on the list, and it takes no more",
-            ClientRules::MAX_NAMES
-        ));
+        return Err(format!("the list already has {} clients, the maximum", ClientRules::MAX_NAMES));
     }
     list.push(name);
     Ok(())
@@ -175,7 +172,7 @@ pub fn of_rules(rules: &ClientRules) -> Value {
     })
 }
 
-/// The same for a status, with what they have kept out, and of how many of those who are connected now they would.
+/// The rules for a status, with the requests and the current connections that they exclude.
 pub fn of_admission(admission: &Admission, server: Option<&Server>) -> Value {
     let kept_out =
         |server: &Server| server.clients().iter().filter(|client| admission.excludes(client)).count();
@@ -197,13 +194,13 @@ mod tests {
         Ok(given.rules().unwrap())
     }
 
-    fn told(rules: &ClientRules) -> [String; 3] {
+    fn texts(rules: &ClientRules) -> [String; 3] {
         let value = of_rules(rules);
         RULES.map(|rule| super::super::knobs::shown(&value[rule.name]).unwrap_or_default())
     }
 
     #[test]
-    fn a_list_is_replaced_or_changed_by_one_under_flashcaches_names_too() {
+    fn list_is_replaced_or_changed_by_one_also_by_flashcache_names() {
         let mut rules = ClientRules::default();
         for (assignments, expected) in [
             (&["cache_all=0", "whitelist=pid:7,uid:3,pid:7"][..], ["0", "", "pid:7,uid:3"]),
@@ -215,7 +212,7 @@ mod tests {
             (&["cache_all=1", "cache_all=1", "blacklist="], ["1", "", ""]),
         ] {
             rules = given(&rules, assignments).unwrap();
-            assert_eq!(told(&rules), expected);
+            assert_eq!(texts(&rules), expected);
         }
         let mut none = Given::to(rules);
         assert_eq!(none.apply("policy=lru"), Ok(false));
@@ -223,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_or_undoes_another_is_refused_with_both_and_the_reason() {
+    fn invalid_or_contradicting_rules_are_rejected_with_reason() {
         let refused = |assignments: &[&str]| given(&ClientRules::default(), assignments).unwrap_err();
         assert_eq!(refused(&["cache_all=2"]), "cache_all=2: must be 0 or 1");
         assert_eq!(
@@ -231,7 +228,7 @@ mod tests {
             "blacklist=uid:1,pid:x: \"pid:x\" must be pid: and the number of a process"
         );
         assert_eq!(refused(&["blacklist=-uid:1"]), "blacklist=-uid:1: uid:1 is not on the list");
-        // Its first letter has more than one byte: that was a panic.
+        // A first character of several bytes once caused a panic.
         assert!(refused(&["blacklist=é"]).starts_with("blacklist=é: \"é\" must be pid:NUMBER"));
         for (earlier, later) in [
             ("cache_all=0", "cache_all=1"),
@@ -242,7 +239,7 @@ mod tests {
             assert_eq!(refused(&[earlier, later]), words);
         }
         let many: Vec<String> = (0..=ClientRules::MAX_NAMES).map(|uid| format!("uid:{uid}")).collect();
-        let told = refused(&[&format!("whitelist={}", many.join(","))]);
-        assert!(told.ends_with("there are 100 clients on the list, and it takes no more"), "{told}");
+        let error = refused(&[&format!("whitelist={}", many.join(","))]);
+        assert!(error.ends_with("the list already has 100 clients, the maximum"), "{error}");
     }
 }

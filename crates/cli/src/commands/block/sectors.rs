@@ -9,13 +9,13 @@ use device::size::parse_size;
 
 use super::named::files_of;
 
-/// Sectors of a disk that is a file, and of a cache with none recorded.
+/// Sector size of a disk that is a file, and of a cache without a recorded size.
 const USUAL_BYTES: u32 = 512;
 
 /// Parses `--sector-size`.
 ///
 /// # Errors
-/// A size that no sector has.
+/// A size that sectors cannot have.
 pub fn sector_size(text: &str) -> Result<u32, String> {
     let size = u32::try_from(parse_size(text)?).ok().filter(|&bytes| is_sector_size(bytes));
     size.ok_or_else(|| {
@@ -23,8 +23,8 @@ pub fn sector_size(text: &str) -> Result<u32, String> {
     })
 }
 
-/// The logical block size of the disk that `text` names: 512 bytes for a file, as behind a loop device. The unit of direct I/O
-/// of its file system does not matter.
+/// The logical block size of the disk that `text` names: 512 bytes for a file, as for a loop device. The unit of direct I/O of its file
+/// system does not matter.
 pub fn of_disk(text: &str, disk: &dyn Device) -> u32 {
     let is_device = |path| {
         std::fs::metadata(path)
@@ -34,10 +34,10 @@ pub fn of_disk(text: &str, disk: &dyn Device) -> u32 {
     if has_device { disk.geometry().block_bytes.max(USUAL_BYTES) } else { USUAL_BYTES }
 }
 
-/// Refuses sectors that do not divide the disk.
+/// Refuses a sector size that does not divide the disk's size.
 ///
 /// # Errors
-/// The disk, its size and that of the sectors.
+/// The disk, its size and the sector size.
 pub fn check_size(text: &str, disk: &dyn Device, sector_bytes: u32) -> Result<(), String> {
     let size_bytes = disk.geometry().capacity_bytes;
     if size_bytes.is_multiple_of(sector_bytes.into()) {
@@ -48,7 +48,7 @@ pub fn check_size(text: &str, disk: &dyn Device, sector_bytes: u32) -> Result<()
     ))
 }
 
-/// What to warn of when a cache is served with sectors of `shown_bytes`.
+/// The warning for serving a cache with sectors of `shown_bytes`.
 pub fn warning(text: &str, disk: &dyn Device, superblock: &Superblock, shown_bytes: u32) -> Option<String> {
     let (recorded, own) = (superblock.disk.sector_bytes, of_disk(text, disk));
     if recorded == 0 && own != shown_bytes {
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_has_sectors_of_512_bytes_whatever_its_blocks() {
+    fn memory_device_has_512_byte_sectors() {
         assert_eq!(of_disk("memory:1MiB", &MemoryDevice::with_block_bytes(1 << 20, 4096)), 512);
     }
 }

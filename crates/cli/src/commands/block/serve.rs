@@ -27,7 +27,7 @@ use super::control::{self, Below, Cache, Service};
 use super::descriptors;
 use super::devices::{Access, Devices, NewFiles, OpenedVolume, Opening, Taking, file_bytes, spare};
 use super::figures;
-use super::health::{self, Watching};
+use super::health::{self, HealthWatcher};
 use super::named::{files_of, is_memory};
 use super::recording;
 use super::requests;
@@ -37,16 +37,16 @@ use crate::files::Files;
 use crate::output::{Common, Finding, name_of, say_error};
 use crate::signals;
 
-/// Signals that come so soon after the first are not a second one.
-const ONE_WISH: Duration = Duration::from_millis(500);
+/// Signals this soon after the first one are duplicates of it.
+const DUPLICATE_WINDOW: Duration = Duration::from_millis(500);
 
-/// Threads that a process is usually given leave some for others.
+/// Largest number of connections: leaves some of a process's usual threads for other uses.
 const MOST_CONNECTIONS: usize = 4096;
 
-/// A file's name has 255 bytes at most.
+/// File names have at most 255 bytes.
 const MOST_NAME_BYTES: usize = 200;
 
-/// Heading of the flags that say how the disk is reached.
+/// Heading of the access flags.
 const ACCESS: &str = "Access (at least one of --ublk, --fuse, --socket, --listen)";
 
 /// The command line of `block serve`.
@@ -64,7 +64,7 @@ pub struct Arguments {
     /// Serve NBD on a TCP address
     #[arg(long, help_heading = ACCESS, value_name = "ADDRESS:PORT", value_parser = control::tcp_address)]
     listen: Option<SocketAddr>,
-    /// Allow --listen on a non-loopback address: NBD has no passwords, anybody who can connect can read and write
+    /// Allow --listen on a non-loopback address: NBD has no passwords, everyone with network access can read and write
     #[arg(long, help_heading = ACCESS)]
     allow_remote: bool,
     /// Control socket, for status, set, flush and upgrade [default: the socket or directory with .control added, or a file
@@ -74,12 +74,12 @@ pub struct Arguments {
     /// Mount a FUSE file system here, whose one file is the disk
     #[arg(long, help_heading = ACCESS, value_name = "DIRECTORY")]
     fuse: Option<PathBuf>,
-    /// Serve the block device /dev/ublkbNUMBER (needs root, Linux 6.5 and ublk_drv). One left in use by an earlier server of
-    /// the same disk is taken over while its users wait
+    /// Serve the block device /dev/ublkbNUMBER (needs root, Linux 6.5 and ublk_drv). If an earlier server of the same disk left it in use,
+    /// it is taken over while its users wait
     #[arg(long, help_heading = ACCESS, value_name = "NUMBER")]
     ublk: Option<u32>,
-    /// Record every request to FILE as CSV, for `block replay`, but for those to the export NAME-uncached and of clients whose
-    /// blocks are not cached; an existing recording is appended to
+    /// Record every request to FILE as CSV, for `block replay`, except those to the export NAME-uncached and of clients whose blocks are
+    /// not cached; an existing recording is appended to
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Name of the NBD export, which is also the default one, and of the FUSE file; the export NAME-uncached is the same
@@ -107,7 +107,7 @@ pub struct Arguments {
     common: Common,
 }
 
-/// A name that a file can have too, with room for what is added to it.
+/// Checks a name that must be valid for a file, with space for suffixes.
 fn export_name(text: &str) -> Result<String, String> {
     let is_file_name = !matches!(text, "" | "." | "..") && !text.contains(['/', '\0']);
     if is_file_name && text.len() <= MOST_NAME_BYTES {
@@ -134,27 +134,27 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     arguments.common.conclude("block serve", &config, serve(arguments))
 }
 
-/// What is served, and what goes on beside it.
+/// The served disk, and the background work.
 struct Served {
     export: Arc<dyn Export>,
-    /// What is asked of it, by whatever name.
+    /// Counts requests of all frontends.
     meter: Arc<Meter>,
     below: Vec<Below>,
     cached: Option<Cached>,
 }
 
 struct Cached {
-    /// For clients whose blocks are not cached.
+    /// The export for clients whose blocks are not cached.
     uncached: Arc<dyn Export>,
-    /// Which those are.
+    /// Decides which clients those are.
     admission: Arc<Admission>,
     volume: Volume,
     recovery: Recovery,
     upkeep: JoinHandle<()>,
-    watching: Watching,
+    watching: HealthWatcher,
 }
 
-/// Serves until a signal comes. What the cache did until then, and what went wrong in the end.
+/// Serves until a signal arrives. Returns the cache's figures, and errors from closing.
 fn serve(arguments: &Arguments) -> Result<Finding, String> {
     let address = address(arguments)?;
     let rules = arguments.clients.rules()?;
@@ -163,7 +163,7 @@ fn serve(arguments: &Arguments) -> Result<Finding, String> {
     descriptors::allow(arguments.connections, nbd_options(arguments).max_sockets())?;
     let driver =
         arguments.ublk.map(|_| Driver::open().map_err(|error| format!("--ublk: {error}"))).transpose()?;
-    // Before the first client: a signal that comes while the volume is opened is not lost either.
+    // Before the first client, so that a signal during the opening of the volume is not lost.
     let mut signals = Signals::new(signals::of_end()).map_err(|error| format!("signals: {error}"))?;
     let mut new_files = NewFiles::default();
     let recording = arguments.record.as_deref();
@@ -177,30 +177,30 @@ fn serve(arguments: &Arguments) -> Result<Finding, String> {
         let export = ClientExport::new(served.export, Arc::clone(uncached), Arc::clone(admission));
         served.export = Arc::new(export);
     }
-    let fronts = match Fronts::start(arguments, address.as_ref(), driver, &served) {
-        Ok(fronts) => fronts,
+    let frontends = match Frontends::start(arguments, address.as_ref(), driver, &served) {
+        Ok(frontends) => frontends,
         Err(error) => {
-            // A cache that nobody was served from is left as it was found: closed.
+            // A cache that was not served is closed again.
             return Err(std::iter::once(error)
                 .chain(close(arguments, served))
                 .collect::<Vec<_>>()
                 .join("; "));
         }
     };
-    let Fronts { server, control, mounted, disk } = fronts;
+    let Frontends { server, control, mounted, disk } = frontends;
     new_files.keep();
     note_loop_sectors(arguments, &served);
     warn_of_waiting(arguments, &served);
     say_ready(arguments, server.as_deref(), &served, disk.as_ref());
     signals.forever().next();
-    arguments.common.say("closing: finishing requests in flight; another signal exits at once");
+    arguments.common.say("closing: finishing requests in flight; another signal exits immediately");
     end_at_another(signals).map_err(|error| format!("signals: {error}"))?;
     drop(control);
     let unmounted = mounted.map_or(Ok(Unmounted::Completely), Mounted::unmount);
     if let (Ok(Unmounted::InUse), Some(place)) = (&unmounted, &arguments.fuse) {
         let place = place.display();
         say_error(format_args!(
-            "warning: --fuse {place}: the file was open; {place} is unmounted, and who has the file open gets errors from now on"
+            "warning: --fuse {place}: the file was open; {place} is unmounted, and programs that have the file open get errors from now on"
         ));
     }
     let left = disk.map_or(Ok(()), |disk| leave(arguments, disk));
@@ -222,16 +222,16 @@ fn serve(arguments: &Arguments) -> Result<Finding, String> {
     Ok(Finding { result, text: String::new(), failures })
 }
 
-/// The ways to what is served.
-struct Fronts {
+/// The frontends of a served disk.
+struct Frontends {
     server: Option<Arc<Server>>,
-    control: control::Listening,
+    control: control::ControlSocket,
     mounted: Option<Mounted>,
     disk: Option<Disk>,
 }
 
-impl Fronts {
-    /// All of them, or none.
+impl Frontends {
+    /// Starts all of them, or none.
     fn start(
         arguments: &Arguments,
         address: Option<&Address>,
@@ -290,7 +290,7 @@ fn nbd_options(arguments: &Arguments) -> Options {
     }
 }
 
-/// What is served and what it is served as, by names that hold in any directory.
+/// The devices and frontends as absolute paths.
 fn devices_of(arguments: &Arguments) -> Vec<PathBuf> {
     let under =
         arguments.flash.iter().chain([&arguments.disk]).filter_map(|text| files_of(text).ok()).flatten();
@@ -302,7 +302,7 @@ fn offered(arguments: &Arguments, served: &Served) -> Vec<Offered> {
     let (name, description) = (arguments.name.clone(), described(arguments));
     let uncached = served.cached.as_ref().map(|cached| Offered {
         name: format!("{name}-uncached"),
-        description: format!("{description}; misses under this name are not cached"),
+        description: format!("{description}; misses on this export are not cached"),
         export: Arc::clone(&cached.uncached),
     });
     let usual = Offered { name, description, export: Arc::clone(&served.export) };
@@ -314,7 +314,7 @@ fn mount(place: &Path, arguments: &Arguments, served: &Served) -> Result<Mounted
     if fuse::clear_disconnected(place)
         .map_err(|error| refused(format!("cannot clear a killed server's mount: {error}")))?
     {
-        // Not where scripts wait for the ready line.
+        // Not on standard output, where scripts wait for the ready line.
         say_error(format_args!("note: --fuse {}: unmounted what a killed server had left", place.display()));
     }
     let mut inside = std::fs::read_dir(place).map_err(|error| match error.kind() {
@@ -327,7 +327,7 @@ fn mount(place: &Path, arguments: &Arguments, served: &Served) -> Result<Mounted
         }
         _ => refused(error.to_string()),
     })?;
-    // Another server's file, say, or the socket of this one.
+    // For example another server's file, or the socket of this one.
     if let Some(Ok(hidden)) = inside.next() {
         let name = hidden.file_name();
         return Err(refused(format!("is not empty: {} would become unreachable", name.display())));
@@ -343,20 +343,20 @@ fn disk(driver: Driver, arguments: &Arguments, served: &Served) -> Result<Disk, 
     disk.map_err(|error| format!("--ublk: {error}"))
 }
 
-/// What no other disk of this machine has until it boots again: then its block devices are gone too.
+/// An identity of the disk that is unique on this machine until it reboots, when its block devices vanish too.
 fn identity(arguments: &Arguments, served: &Served) -> Result<u64, String> {
     let failed = |error: &dyn std::fmt::Display| format!("--disk {}: {error}", arguments.disk);
     if let Some(cached) = &served.cached {
         return Ok(identity_of(&cached.volume.superblock()));
     }
     if is_memory(&arguments.disk) {
-        // What it holds ends with this process: nobody may go on in its place.
+        // The contents end with this process, so no other server can continue.
         return Ok(RandomState::new().hash_one(std::process::id()));
     }
     let mut identity = 0_u64;
     for path in files_of(&arguments.disk).map_err(|why| failed(&why))? {
         let metadata = std::fs::metadata(path).map_err(|error| failed(&error))?;
-        // A device by its number, whichever its path is; a file by its place.
+        // A device is identified by its number, a file by its inode.
         let (kind, number) = (metadata.file_type(), metadata.rdev());
         let is_device = kind.is_block_device() || kind.is_char_device();
         let (whose, which) = match is_device {
@@ -368,12 +368,12 @@ fn identity(arguments: &Arguments, served: &Served) -> Result<u64, String> {
     Ok(identity)
 }
 
-/// The same of a cache.
+/// The same for a cache.
 pub fn identity_of(superblock: &Superblock) -> u64 {
     superblock.uuid as u64 ^ (superblock.uuid >> 64) as u64
 }
 
-/// What nobody uses is removed; what somebody does waits for the next server.
+/// Removes an unused ublk device; one in use waits for the next server.
 fn leave(arguments: &Arguments, disk: Disk) -> Result<(), String> {
     let path = disk.path();
     if disk.stop().map_err(|error| error.to_string())? == Left::Waiting {
@@ -432,7 +432,7 @@ fn measured(meter: &Arc<Meter>, export: Arc<dyn Export>) -> Arc<dyn Export> {
     Arc::new(meter.of(export, Arc::new(SystemClock)))
 }
 
-/// Ends a recording; what it lacks.
+/// Ends a recording; an error reports what is missing from it.
 fn end(recording: Recording) -> Result<(), String> {
     match recording.stop() {
         Ok(Recorded { left_out: 0, .. }) => Ok(()),
@@ -447,11 +447,11 @@ fn end(recording: Recording) -> Result<(), String> {
 fn close(arguments: &Arguments, served: Served) -> Vec<String> {
     let Some(Cached { uncached, volume, upkeep, watching, .. }) = served.cached else { return Vec::new() };
     drop((served.export, uncached));
-    // What it would say of a closed volume is nothing.
+    // The health of a closed volume means nothing.
     drop(watching);
     let closed = pollster::block_on(volume.close());
     let ended = upkeep.join();
-    // It cannot be opened with a disk of another size.
+    // The volume cannot be opened with a disk of another size.
     let size = file_bytes(&arguments.disk).filter(|bytes| *bytes != volume.size_bytes());
     let once = size.map_or_else(String::new, |bytes| {
         format!(
@@ -468,7 +468,7 @@ fn close(arguments: &Arguments, served: Served) -> Vec<String> {
     failures.into_iter().flatten().collect()
 }
 
-/// Where NBD clients come, if any do.
+/// The NBD address, if there is one.
 fn address(arguments: &Arguments) -> Result<Option<Address>, String> {
     match (&arguments.socket, arguments.listen) {
         (Some(path), _) => Ok(Some(Address::Unix(path.clone()))),
@@ -486,7 +486,7 @@ fn address(arguments: &Arguments) -> Result<Option<Address>, String> {
     }
 }
 
-/// Beside the socket or the directory; for a TCP port or a block device among the temporary files, by its number.
+/// The control socket: beside the NBD socket or the directory; for a TCP port or a ublk device in the runtime directory, by number.
 fn control_path(arguments: &Arguments, address: Option<&Address>) -> PathBuf {
     if let Some(path) = &arguments.control {
         return path.clone();
@@ -499,7 +499,7 @@ fn control_path(arguments: &Arguments, address: Option<&Address>) -> PathBuf {
     }
 }
 
-/// The first of the places where it can be used.
+/// The first address by which the disk can be used.
 fn place(arguments: &Arguments, server: Option<&Server>) -> String {
     match (server, arguments.ublk, &arguments.fuse) {
         (Some(server), _, _) => server.address().to_string(),
@@ -518,7 +518,7 @@ fn described(arguments: &Arguments) -> String {
     }
 }
 
-/// Says which sector size a loop device on the FUSE file needs: its default is 512 bytes.
+/// Notes the sector size for a loop device on the FUSE file, whose default is 512 bytes.
 fn note_loop_sectors(arguments: &Arguments, served: &Served) {
     let (sector_bytes, Some(place)) = (served.export.shape().sector_bytes, &arguments.fuse) else { return };
     if sector_bytes > 512 {
@@ -529,7 +529,7 @@ fn note_loop_sectors(arguments: &Arguments, served: &Served) {
     }
 }
 
-/// Whoever writes by another way now writes under a file system, perhaps, that is mounted there.
+/// Warns of a ublk device that waits for this disk: a file system can be mounted on it, and writing elsewhere corrupts it.
 fn warn_of_waiting(arguments: &Arguments, served: &Served) {
     let (None, Ok(identity)) = (arguments.ublk, identity(arguments, served)) else { return };
     if let Ok(Some(path)) = ublk::waiting(identity) {
@@ -541,7 +541,7 @@ fn warn_of_waiting(arguments: &Arguments, served: &Served) {
     }
 }
 
-/// The line that scripts wait for.
+/// Prints the line that scripts wait for.
 fn say_ready(arguments: &Arguments, server: Option<&Server>, served: &Served, disk: Option<&Disk>) {
     let found = served.cached.as_ref().map_or_else(String::new, |Cached { recovery, volume, .. }| {
         let seconds = recovery.elapsed_ns as f64 / 1e9;
@@ -565,17 +565,14 @@ fn say_ready(arguments: &Arguments, server: Option<&Server>, served: &Served, di
     arguments.common.say(&format_args!("ready {}{found}", places.join(" and ")));
 }
 
-/// Another signal ends the process at once: nothing acknowledged is lost by it. Those that come so soon after the first are
-/// the same wish: `timeout` and some shells send two.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the command line is the rim: it has signals, threads and the time"
-)]
+/// Another signal ends the process immediately; no acknowledged write is lost. Signals in quick succession count as one: `timeout` and some
+/// shells send two.
+#[expect(clippy::disallowed_methods, reason = "the command line uses signals, threads and the clock")]
 fn end_at_another(mut signals: Signals) -> std::io::Result<()> {
     let first = Instant::now();
     let wait = move || {
         for signal in signals.forever() {
-            if first.elapsed() > ONE_WISH {
+            if first.elapsed() > DUPLICATE_WINDOW {
                 std::process::exit(128 + signal);
             }
         }

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::actions::only_served;
 use super::cached::Cached;
 use super::control;
-use super::deeds::only_served;
 use super::knobs::{self, KNOBS, shown};
 use super::rules::RULES;
 use crate::output::{Common, Finding};
@@ -16,7 +16,8 @@ use crate::output::{Common, Finding};
 /// The command line of `block set`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Settings to change, or zero_stats=1, do_sync=1, stop_sync=1 for a server to do; without any, list them all, with their values in the cache named
+    /// Settings to change, or the actions zero_stats=1, do_sync=1, stop_sync=1 of a server; without any, list all settings, with their
+    /// values in the selected cache
     #[arg(value_name = "KEY=VALUE")]
     settings: Vec<String>,
     #[command(flatten)]
@@ -37,24 +38,24 @@ fn set(arguments: &Arguments) -> Result<Finding, String> {
     if arguments.settings.is_empty() {
         return Ok(list(arguments.cached.settings()?));
     }
-    let mut told = arguments.cached.reach(
+    let mut answer = arguments.cached.reach(
         |path| control::ask(path, &format!("set {}", arguments.settings.join(" ")), |_| {}),
         |volume| {
             arguments.settings.iter().find_map(|it| only_served(it)).map_or(Ok(()), Err)?;
             control::set(volume, arguments.settings.iter().map(String::as_str))
         },
     )?;
-    told["world"] = "real".into();
+    answer["world"] = "real".into();
     let mut text = String::new();
-    for (name, value) in ["tuning", "rules"].iter().filter_map(|part| told[part].as_object()).flatten() {
+    for (name, value) in ["tuning", "rules"].iter().filter_map(|part| answer[part].as_object()).flatten() {
         if let Some(value) = shown(value) {
             let _ = writeln!(text, "{name}={value}");
         }
     }
-    Ok(Finding { result: told, text, failures: Vec::new() })
+    Ok(Finding { result: answer, text, failures: Vec::new() })
 }
 
-/// All settings, as they are in the cache that was named, if one was.
+/// All settings, with their values if a cache is selected.
 fn list(settings: Option<Value>) -> Finding {
     let mut text = String::new();
     let knobs = KNOBS.iter().map(|knob| ("tuning", knob.name, knob.about));

@@ -1,4 +1,4 @@
-//! The shape of a cache: fixed when it is made, and told to `create` and `replay` alike.
+//! The layout of a cache, fixed at its creation; flags of `create` and `replay`.
 
 use std::ops::RangeInclusive;
 
@@ -9,7 +9,7 @@ use device::size::parse_size;
 
 use super::knobs;
 
-/// Which shape.
+/// Layout flags.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Layout")]
 pub struct Shape {
@@ -28,10 +28,10 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The placement, where a preset has `preset`.
+    /// The placement; `preset` is the preset's.
     ///
     /// # Errors
-    /// No such placement, or runs of a size that it cannot have.
+    /// An unknown placement, or a run size that it does not support.
     pub fn placement(&self, preset: Placement) -> Result<Placement, String> {
         let run_bytes = self.run_size.or(preset.run_bytes()).unwrap_or(256 << 10);
         match self.placement.as_deref().unwrap_or(preset.name()) {
@@ -46,7 +46,7 @@ impl Shape {
         }
     }
 
-    /// Whether a cache on flash can have sets of this shape, whatever their number.
+    /// Checks whether a cache on flash can have sets of this layout, without regard to their number.
     ///
     /// # Errors
     /// The flag that is out of bounds.
@@ -78,7 +78,7 @@ impl Shape {
         })
     }
 
-    /// Whether a cache on flash can have it, where the preset is the only one.
+    /// The same, if the preset is the only one.
     ///
     /// # Errors
     /// The flag that is out of bounds.
@@ -90,7 +90,7 @@ impl Shape {
     }
 }
 
-/// What is out of bounds, by its flag.
+/// The error with the name of the flag that is out of bounds.
 fn named(error: &ConfigError) -> String {
     let flag = match error.setting {
         "block_bytes" => "--block-size",

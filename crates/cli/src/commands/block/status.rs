@@ -42,10 +42,10 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> ExitCode {
     let config =
         json!({ "flash": arguments.flash, "control": arguments.target.path().as_deref().map(name_of) });
-    arguments.common.conclude("block status", &config, tell(arguments))
+    arguments.common.conclude("block status", &config, progress(arguments))
 }
 
-fn tell(arguments: &Arguments) -> Result<Finding, String> {
+fn progress(arguments: &Arguments) -> Result<Finding, String> {
     if arguments.alert_rules {
         let (result, text) = (json!({ "world": "real" }), prometheus::ALERT_RULES.to_owned());
         return Ok(Finding { result, text, failures: Vec::new() });
@@ -64,8 +64,8 @@ fn tell(arguments: &Arguments) -> Result<Finding, String> {
         (None, None) => return Err("no cache named: give the --socket of its server, or its --flash".into()),
     };
     if let Some(disk) = &arguments.disk {
-        let (told, words, failures) = of_disk(disk, status["volume"]["uuid"].as_str())?;
-        status["disk"] = told;
+        let (figures, words, failures) = of_disk(disk, status["volume"]["uuid"].as_str())?;
+        status["disk"] = figures;
         let text = if arguments.flash.is_some() { figures::text(&status) + &words } else { words };
         return Ok(Finding { result: status, text, failures });
     }
@@ -73,7 +73,7 @@ fn tell(arguments: &Arguments) -> Result<Finding, String> {
     Ok(Finding { result: status, text, failures: Vec::new() })
 }
 
-/// Whose the disk is, in figures and in words, and what is wrong with it for a cache of that UUID.
+/// The cache that the disk belongs to, as JSON and text, and the error if it is not the cache with UUID `uuid`.
 fn of_disk(disk: &str, uuid: Option<&str>) -> Result<(Value, String, Vec<String>), String> {
     for path in files_of(disk).map_err(|why| format!("--disk {disk}: {why}"))? {
         std::fs::metadata(path).map_err(|error| format!("--disk {disk}: {error}"))?;
@@ -83,7 +83,9 @@ fn of_disk(disk: &str, uuid: Option<&str>) -> Result<(Value, String, Vec<String>
     let words = match &mark {
         Some(mark) => format!("{disk} belongs to the cache {mark}\n"),
         None if traces.is_file() => format!("{disk} has no mark of a cache\n"),
-        None => format!("{disk} is no file and has no mark, whether a cache belongs to it or not\n"),
+        None => {
+            format!("{disk} is not a file and has no mark, so it is unknown whether it belongs to a cache\n")
+        }
     };
     let is_others = mark.is_some() && uuid.is_some() && mark.as_deref() != uuid;
     let failure = || {
@@ -112,7 +114,7 @@ fn of_flash(arguments: &Arguments, flash: &str) -> Result<Value, String> {
             status["state"]["dirty_blocks"] = recovery.dirty_blocks.into();
             status["recovery"] = figures::of_recovery(&recovery);
         }
-        // What the superblock says is worth having all the same.
+        // The superblock's figures are useful without the counts.
         Err(error) => say_error(format_args!("warning: --flash {flash}: blocks cannot be counted: {error}")),
     }
     Ok(status)

@@ -1,4 +1,4 @@
-//! Cleaning that nobody waits for: Flashcache's `do_sync` and `stop_sync`.
+//! Background cleaning: Flashcache's `do_sync` and `stop_sync`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,11 +7,11 @@ use block::volume::Volume;
 
 use super::control::unless;
 
-/// The latest such cleaning.
+/// The latest background cleaning.
 #[derive(Default)]
-pub struct Syncing(Mutex<Option<Arc<Run>>>);
+pub struct BackgroundSync(Mutex<Option<Arc<Run>>>);
 
-/// A cleaning, and its thread's last word.
+/// A cleaning, and the state of its thread.
 #[derive(Default)]
 struct Run {
     is_stopped: AtomicBool,
@@ -21,17 +21,17 @@ struct Run {
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     #[default]
-    GoingOn,
-    /// It was asked for once more: what has become dirty since it began is none of its business, but that of one after it.
-    AskedAgain,
-    Over,
+    Running,
+    /// Requested again: blocks that became dirty since the start need another pass.
+    Repeat,
+    Ended,
 }
 
-impl Syncing {
-    /// Brings to the disk what is dirty now.
+impl BackgroundSync {
+    /// Cleans all blocks that are dirty now.
     pub fn begin(&self, volume: &Volume) -> Result<(), String> {
         let mut latest = lock(&self.0);
-        if latest.as_ref().is_some_and(|run| run.will_go_on()) {
+        if latest.as_ref().is_some_and(|run| run.repeat()) {
             return Ok(());
         }
         let run = Arc::new(Run::default());
@@ -44,45 +44,45 @@ impl Syncing {
         Ok(())
     }
 
-    /// Begins to write nothing more, though what is under way may still end.
+    /// Stops starting new writes; writes in flight complete.
     pub fn stop(&self) {
         if let Some(run) = &*lock(&self.0) {
             run.is_stopped.store(true, Ordering::Release);
         }
     }
 
-    /// One that is stopped is not.
-    pub fn is_going_on(&self) -> bool {
-        lock(&self.0).as_ref().is_some_and(|run| run.is_going_on(*lock(&run.stage)))
+    /// Whether it is running; false once stopped.
+    pub fn is_running(&self) -> bool {
+        lock(&self.0).as_ref().is_some_and(|run| run.is_running(*lock(&run.stage)))
     }
 }
 
 impl Run {
     fn work(&self, volume: &Volume) {
         loop {
-            // A disk that fails is told of by the health.
+            // Disk failures are reported by the health.
             let cleaned = pollster::block_on(unless(&self.is_stopped, volume.clean()));
             let mut stage = lock(&self.stage);
-            if cleaned.is_none() || *stage != Stage::AskedAgain {
-                *stage = Stage::Over;
+            if cleaned.is_none() || *stage != Stage::Repeat {
+                *stage = Stage::Ended;
                 return;
             }
-            *stage = Stage::GoingOn;
+            *stage = Stage::Running;
         }
     }
 
-    /// Whether it will bring to the disk what is dirty now: asked while it works, it does.
-    fn will_go_on(&self) -> bool {
+    /// Requests another pass if the thread still works; returns whether it does.
+    fn repeat(&self) -> bool {
         let mut stage = lock(&self.stage);
-        let is_going_on = self.is_going_on(*stage);
-        if is_going_on {
-            *stage = Stage::AskedAgain;
+        let is_running = self.is_running(*stage);
+        if is_running {
+            *stage = Stage::Repeat;
         }
-        is_going_on
+        is_running
     }
 
-    fn is_going_on(&self, stage: Stage) -> bool {
-        stage != Stage::Over && !self.is_stopped.load(Ordering::Acquire)
+    fn is_running(&self, stage: Stage) -> bool {
+        stage != Stage::Ended && !self.is_stopped.load(Ordering::Acquire)
     }
 }
 

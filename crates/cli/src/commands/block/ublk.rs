@@ -12,7 +12,7 @@ use super::devices::confirm;
 use crate::output::{Common, Finding};
 use crate::signals::Changing;
 
-/// What to do with ublk devices.
+/// The `block ublk` commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// List the ublk devices of this machine: which are served, and which wait for a server.
@@ -89,7 +89,7 @@ fn text(devices: &[DeviceStatus]) -> String {
 }
 
 fn delete(arguments: &DeleteArguments) -> Result<Finding, String> {
-    let changing = Changing::heeding("the device is deleted to its end")?;
+    let changing = Changing::on_signal("the deletion of the device completes first")?;
     let number = arguments.number;
     let devices = ublk::devices().map_err(|error| error.to_string())?;
     let Some(device) = devices.iter().find(|device| device.number == number) else {
@@ -150,7 +150,7 @@ pub fn delete_orphan(path: &Path) -> Result<String, String> {
     let number: u32 = number.ok_or_else(|| format!("{} is not a ublk device", path.display()))?;
     ublk::delete(number).map_err(|error| {
         format!(
-            "{error}; delete it with `flashwright block ublk delete {number}`: nobody can serve it any more"
+            "{error}; delete it with `flashwright block ublk delete {number}`: no server can serve it any more"
         )
     })?;
     Ok(format!("deleted {}, which waited for a server of this cache\n", path.display()))
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_with_a_server_or_of_another_program_is_not_deleted() {
+    fn served_or_foreign_device_is_not_deleted() {
         let refused = |state, is_ours, force| refuse(&device(state, is_ours), force).err();
         assert_eq!(refused(DeviceState::Waiting, true, false), None);
         assert_eq!(refused(DeviceState::Stopped, true, false), None);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_listed_one_a_line() {
+    fn devices_are_listed_one_per_line() {
         let listed = text(&[device(DeviceState::Waiting, true), device(DeviceState::Served, false)]);
         let words: Vec<Vec<&str>> = listed.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(words[1][..2], ["/dev/ublkb3", "waiting"]);

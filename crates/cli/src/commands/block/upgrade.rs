@@ -14,15 +14,16 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 
 fn upgrade(arguments: &Arguments) -> Result<Finding, String> {
     arguments.cached.spare(&arguments.common)?;
-    let changing = Changing::heeding("the upgrade goes on to its end")?;
+    let changing = Changing::on_signal("the upgrade completes first")?;
     changing.begin()?;
-    let mut told = arguments.cached.reach(|path| control::ask(path, "upgrade", |_| {}), control::upgrade)?;
-    told["world"] = "real".into();
-    let (before, now) = (&told["format_before"], &told["format"]);
+    let mut answer =
+        arguments.cached.reach(|path| control::ask(path, "upgrade", |_| {}), control::upgrade)?;
+    answer["world"] = "real".into();
+    let (before, now) = (&answer["format_before"], &answer["format"]);
     let text = if before == now {
         format!("the cache already has format {now}, the newest that this version knows\n")
     } else {
         format!("the cache now has format {now}; versions that know only format {before} will refuse it\n")
     };
-    Ok(Finding { result: told, text, failures: Vec::new() })
+    Ok(Finding { result: answer, text, failures: Vec::new() })
 }

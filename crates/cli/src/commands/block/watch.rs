@@ -1,4 +1,4 @@
-//! A line a second, with flashstat's columns.
+//! Prints a line per second, with flashstat's columns.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use super::control;
 use crate::output::Common;
 
-/// Heading, and what is counted: its rate a second.
+/// Heading and counter of each rate per second.
 const RATES: [(&str, &str); 12] = [
     ("read/s", "reads"),
     ("write/s", "writes"),
@@ -25,7 +25,7 @@ const RATES: [(&str, &str); 12] = [
     ("wrepl/s", "write_replacement"),
 ];
 
-/// Heading, the part and the whole: a share of this second, and of all since the start.
+/// Heading, part and whole of each share: in this second, and since the start.
 const SHARES: [(&str, &str, &str); 3] = [
     ("hit%", "read_hits", "reads"),
     ("whit%", "write_hits", "writes"),
@@ -35,8 +35,9 @@ const SHARES: [(&str, &str, &str); 3] = [
 /// Lines between two headings.
 const PAGE: usize = 20;
 
-/// Prints until a signal comes, or the server goes, or whoever reads it. The last status, and why there is no other.
-#[expect(clippy::disallowed_methods, reason = "the command line is the rim: it may sleep")]
+/// Prints until a signal arrives, the server ends, or the reader closes the pipe. Returns the last status, and the reason if there is no
+/// further one.
+#[expect(clippy::disallowed_methods, reason = "the command line may sleep")]
 pub fn run(path: &Path, common: &Common) -> Result<(Value, Option<String>), String> {
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -67,7 +68,7 @@ pub fn run(path: &Path, common: &Common) -> Result<(Value, Option<String>), Stri
     Ok((before, None))
 }
 
-/// Prints a line; whether anybody reads on.
+/// Prints a line; returns whether the reader still reads.
 fn is_read(common: &Common, line: &str) -> Result<bool, String> {
     common.print(&format!("{line}\n")).map_err(|error| error.to_string())
 }
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_has_rates_of_the_second_and_shares_of_it_and_of_all() {
+    fn row_has_rates_and_shares_of_the_second_and_total_shares() {
         let before = json!({ "up_seconds": 10.0, "counters": { "reads": 1000, "read_hits": 500 } });
         let now = json!({
             "up_seconds": 12.0,

@@ -1,4 +1,4 @@
-//! Binary traces: written in place of a run, and replayed.
+//! Binary traces: created from CSV traces, and replayed.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -25,14 +25,14 @@ fn trace(rows: u64) -> String {
     text
 }
 
-/// The shares of a replay that say what was asked and what was found.
+/// The figures of a replay that show its requests and hits.
 fn outcome(result: &Value) -> Vec<&Value> {
     let figures = ["ops", "gets", "sets", "deletes", "hit_ratio", "items_dram", "evictions_dram"];
     figures.iter().map(|name| &result["totals"][name]).collect()
 }
 
 #[test]
-fn a_binary_trace_is_written_and_replays_as_the_csv_does() {
+fn binary_trace_replays_like_the_csv() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "one.csv", &trace(9000));
     write(folder.path(), "two.csv", &trace(3000));
@@ -63,7 +63,7 @@ fn a_binary_trace_is_written_and_replays_as_the_csv_does() {
 }
 
 #[test]
-fn what_is_wrong_with_a_binary_trace_is_told_before_anything_runs() {
+fn binary_trace_errors_are_reported_before_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let csv = write(folder.path(), "one.csv", &trace(10));
     let make = r#"{ "test_config": { "generator": "replay", "traceFileName": "one.csv",
@@ -80,7 +80,7 @@ fn what_is_wrong_with_a_binary_trace_is_told_before_anything_runs() {
     refused(&[&make, "--set", "test_config.generator=online"], "only for the generators `replay`");
     assert_eq!(std::fs::read_to_string(&csv).unwrap(), trace(10));
     assert_eq!(flashwright(&["bench", "--validate", &make]).status.code(), Some(0));
-    assert!(!folder.path().join("one.fwt").exists(), "checking writes nothing");
+    assert!(!folder.path().join("one.fwt").exists(), "validation writes nothing");
     let run = format!(
         r#"{{ {CACHE}, "test_config": {{ "generator": "binary-replay", "numOps": 10, "numThreads": 1, "traceFileName": "one.csv" }} }}"#
     );
@@ -98,10 +98,10 @@ fn what_is_wrong_with_a_binary_trace_is_told_before_anything_runs() {
     refused(&[&run, "--set", &into("one.fwt")], &told(key));
 }
 
-/// As CacheBench ships them: one config makes the trace, the other replays it with sixteen threads, for some of which the trace
-/// has no key.
+/// As shipped with CacheBench: one config creates the trace, the other replays it with sixteen threads, some without any key of the
+/// trace.
 #[test]
-fn the_shipped_pair_of_configs_runs_to_its_end() {
+fn shipped_binary_trace_configs_complete() {
     let Some(shipped) = super::shipped() else { return };
     let shipped = shipped.join("trace_replay/kvcache");
     let folder = tempfile::tempdir().unwrap();

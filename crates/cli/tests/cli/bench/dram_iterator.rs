@@ -1,10 +1,10 @@
-//! `dramIteratorMode`: a walk over the items in DRAM beside the run.
+//! `dramIteratorMode`: iterations over the items in DRAM during the run.
 
 use serde_json::Value;
 
 use super::{config, err, flashwright, out};
 
-/// A second of a hundred items of 8 and 100 bytes.
+/// One second with a hundred items of 8 and 100 bytes.
 const RUN: &str = r#"{ "cache_config": { "cacheSizeMB": 8 },
   "test_config": { "generator": "online", "numOps": 10000, "opRatePerSec": 20000, "opRateBurstSize": 200, "numThreads": 2, "numKeys": 100,
     "keySizeRange": [8, 9], "keySizeRangeProbability": [1.0], "valSizeRange": [100, 101], "valSizeRangeProbability": [1.0],
@@ -25,7 +25,7 @@ fn result(changes: &[&str]) -> (Value, String) {
 }
 
 #[test]
-fn walks_see_what_is_in_dram_and_are_told() {
+fn iterations_visit_dram_items_and_are_reported() {
     for mode in ["regular", "lock_group"] {
         let mode_is = format!("test_config.dramIteratorMode={mode}");
         let (result, words) = result(&[&mode_is, "test_config.dramIteratorIntervalMs=1"]);
@@ -43,7 +43,7 @@ fn walks_see_what_is_in_dram_and_are_told() {
 }
 
 #[test]
-fn the_progress_line_tells_of_walks() {
+fn progress_line_reports_iterations() {
     let (directory, file) = config("run.json", RUN);
     let stats = directory.path().join("stats.log");
     let set = |change: &str| format!("--set=test_config.{change}");
@@ -58,16 +58,16 @@ fn the_progress_line_tells_of_walks() {
     assert!(words.ends_with(", 0 sweep exceptions."), "{line}");
 }
 
-/// Of one instance nobody walks, of the other the walk is in the middle of a long rest when the run ends.
+/// One instance has no iterator; the other's iterator is in a long pause when the run ends.
 #[test]
-fn a_walk_ends_with_its_run() {
+fn iteration_ends_with_the_run() {
     let day = "dramIteratorIntervalMs=86400000";
     let (resting, _) = result(&[&format!("test_config.{day}")]);
     assert_eq!(resting["totals"]["dram_iterator"]["sweeps"], 0);
     assert_eq!(resting["totals"]["dram_iterator"]["last_sweep_items"], Value::Null);
     let (paused, _) =
         result(&["test_config.dramIteratorIntervalMs=1", "test_config.dramIteratorSleepMs=86400000"]);
-    // Walks end that see next to nothing, at the start; the first that pauses does not.
+    // Iterations at the start see few items and complete; the first one that pauses does not.
     assert!(
         paused["totals"]["dram_iterator"]["items"].as_u64() < Some(10),
         "{}",
@@ -85,7 +85,7 @@ fn a_walk_ends_with_its_run() {
 }
 
 #[test]
-fn walks_that_make_no_sense_are_refused() {
+fn invalid_iterator_settings_are_rejected() {
     for (changes, words) in [
         (["dramIteratorIntervalMs=0", "numOps=1"], "dramIteratorIntervalMs: must be above 0"),
         (["dramIteratorWorkMs=5", "numOps=1"], "dramIteratorWorkMs: must be 0 if dramIteratorSleepMs is 0"),
@@ -100,9 +100,9 @@ fn walks_that_make_no_sense_are_refused() {
     }
 }
 
-/// Validation found nothing wrong with what the run then refused, and so with a trace that is not there yet.
+/// Validation once accepted settings that the run refused.
 #[test]
-fn that_simulated_runs_have_no_walk_was_told_by_the_run_alone() {
+fn validation_rejects_iterators_in_simulated_runs() {
     let (_directory, file) = config("run.json", RUN);
     let set = |change: &'static str| ["--set", change];
     let device = [
@@ -132,7 +132,7 @@ fn that_simulated_runs_have_no_walk_was_told_by_the_run_alone() {
                 continue;
             }
             let output = flashwright(&[&flags[..], more].concat());
-            // A missing trace stops a run too.
+            // A missing trace also stops a run.
             let runs = words.is_empty() && !more.contains(&"test_config.traceFileName=later.csv");
             assert_eq!(output.status.code(), Some(if runs { 0 } else { 2 }), "{more:?}: {}", err(&output));
             assert!(err(&output).contains(words), "{more:?}: {}", err(&output));

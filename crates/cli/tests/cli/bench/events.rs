@@ -1,4 +1,4 @@
-//! What happens to keys, written down while a run lasts.
+//! The event tracker, which records events of keys during a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,10 +8,10 @@ use serde_json::Value;
 use super::super::{FLASHWRIGHT, err, flashwright, json, out};
 use super::{SMALL, config, shipped};
 
-/// Of each row its event and result, its key, its second, and the run's time.
+/// Event and result, key, second, and time of the run.
 type Row = ((String, String), String, u64, u64);
 
-/// The cells of a file of events.
+/// The rows of an event file.
 fn rows(file: &Path) -> Vec<Row> {
     let text = std::fs::read_to_string(file).unwrap();
     let mut lines = text.lines();
@@ -41,7 +41,7 @@ fn tracked(one_in: u64, extra: &[&str]) -> (Value, Vec<Row>) {
 }
 
 #[test]
-fn as_many_rows_are_written_as_the_run_counts() {
+fn number_of_rows_equals_the_runs_counts() {
     for extra in [&[][..], &["--device", "sim:test"]] {
         let (result, rows) = tracked(1, extra);
         let totals = &result["totals"];
@@ -82,13 +82,13 @@ fn as_many_rows_are_written_as_the_run_counts() {
         rows.iter()
             .for_each(|((event, result), ..)| *by_name.entry(format!("{event},{result}")).or_default() += 1);
         assert_eq!(events["counts"], serde_json::to_value(by_name).unwrap());
-        assert!(rows.is_sorted_by_key(|row| row.3), "in the order of their times");
+        assert!(rows.is_sorted_by_key(|row| row.3), "rows are in order of time");
     }
 }
 
-/// DRAM alone and one thread, so that looking does not change what is looked at.
+/// DRAM only and one thread, so that sampling does not change the run.
 #[test]
-fn one_in_ten_keys_has_all_of_its_rows_and_the_others_have_none() {
+fn sampled_keys_have_all_rows_and_others_none() {
     let alone = ["--set", "cache_config.nvmCacheSizeMB=0", "--set", "test_config.numThreads=1"];
     let ((_, all), (_, some)) = (tracked(1, &alone), tracked(10, &alone));
     let story = |row: &Row| (row.0.clone(), row.1.clone());
@@ -101,18 +101,18 @@ fn one_in_ten_keys_has_all_of_its_rows_and_the_others_have_none() {
 }
 
 #[test]
-fn the_rows_of_a_simulated_run_are_the_same_each_time_in_virtual_time() {
+fn simulated_run_has_reproducible_rows() {
     let run = || tracked(3, &["--device", "sim:test", "--set", "cache_config.eventTrackerQueueSize=1"]);
     let ((result, rows), (_, again)) = (run(), run());
     assert_eq!(rows, again);
     let (first, last) = (&rows[0], rows.last().unwrap());
     assert!(last.3 as f64 / 1e9 <= result["totals"]["seconds"].as_f64().unwrap());
-    assert!(last.2 - first.2 <= last.3 / 1_000_000_000 + 1, "both clocks are the world's");
+    assert!(last.2 - first.2 <= last.3 / 1_000_000_000 + 1, "both clocks are virtual");
     assert_eq!(result["instances"][0]["events"]["dropped"], 0);
 }
 
 #[test]
-fn a_file_of_something_else_is_refused_before_the_run_and_left_alone() {
+fn foreign_event_file_is_refused_and_unchanged() {
     let (directory, file) = config("small.json", SMALL);
     let precious = directory.path().join("precious.csv");
     std::fs::write(&precious, "key,op,size\n").unwrap();
@@ -149,12 +149,12 @@ fn a_file_of_something_else_is_refused_before_the_run_and_left_alone() {
     assert!(!out(&full).contains("Test Results"));
 }
 
-/// A limit of the shell for its files stands for the disk: the rows that are there are whole, and the others are told.
+/// A file size limit of the shell replaces a full disk: written rows are complete, and the missing ones are reported.
 #[test]
-fn rows_that_a_full_disk_did_not_take_are_told_and_none_is_cut() {
+fn full_disk_loses_whole_rows_and_is_reported() {
     let (directory, file) = config("small.json", SMALL);
     let events = directory.path().join("events.csv");
-    // Blocks of 512 bytes or of 1024: it depends on the shell. A simulated run writes 4096 rows at once, some 200 KB.
+    // The shell's unit is 512 or 1024 bytes. A simulated run writes 4096 rows per call, some 200 KB.
     let limited = "ulimit -f 1000; trap '' XFSZ; exec \"$0\" \"$@\"";
     let output = std::process::Command::new("sh")
         .args(["-c", limited, FLASHWRIGHT, "bench", &file, "--json", "-", "--set", &set(&events)])
@@ -172,7 +172,7 @@ fn rows_that_a_full_disk_did_not_take_are_told_and_none_is_cut() {
 }
 
 #[test]
-fn an_older_file_is_left_alone_by_a_run_that_does_not_begin_and_written_over_by_one_that_does() {
+fn older_event_file_is_replaced_only_by_a_run_that_starts() {
     let (directory, file) = config("small.json", SMALL);
     let (events, precious) = (directory.path().join("events.csv"), directory.path().join("precious.bin"));
     let older = "Ts,Event,Result,Key\n1,FIND,FOUND,key\n";
@@ -189,7 +189,7 @@ fn an_older_file_is_left_alone_by_a_run_that_does_not_begin_and_written_over_by_
 }
 
 #[test]
-fn instances_have_a_file_each() {
+fn each_instance_has_an_event_file() {
     let two = format!("[{SMALL}, {SMALL}]");
     let (directory, file) = config("two.json", &two);
     let (one, other) = (directory.path().join("one.csv"), directory.path().join("other.csv"));
@@ -210,7 +210,7 @@ fn instances_have_a_file_each() {
 }
 
 #[test]
-fn settings_of_the_tracker_are_checked() {
+fn invalid_tracker_settings_are_rejected() {
     let (_directory, file) = config("small.json", SMALL);
     for key in ["eventTrackerSamplingRate", "eventTrackerQueueSize"] {
         let none = flashwright(&["bench", &file, "--validate", "--set", &format!("cache_config.{key}=0")]);
@@ -226,7 +226,7 @@ fn settings_of_the_tracker_are_checked() {
 }
 
 #[test]
-fn the_shipped_config_of_the_tracker_runs_to_its_end() {
+fn shipped_tracker_config_completes() {
     let Some(configs) = shipped() else { return };
     let file = configs.join("feature_stress/event_tracker_dram_navy.json");
     let directory = tempfile::tempdir().unwrap();
@@ -239,7 +239,7 @@ fn the_shipped_config_of_the_tracker_runs_to_its_end() {
 }
 
 #[test]
-fn events_that_cannot_be_written_cost_a_persistent_cache_nothing() {
+fn unwritable_events_leave_a_persistent_cache_intact() {
     let (directory, file) = config("small.json", SMALL);
     let at = |name: &str| directory.path().join(name).display().to_string();
     let (kept, flash) =

@@ -1,4 +1,4 @@
-//! A user's files: what of them a run may write over.
+//! A run must not overwrite a user's files.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -7,14 +7,14 @@ use super::super::loop_device::LoopDevice;
 use super::super::{FLASHWRIGHT, err, flashwright, out};
 use super::{SMALL, config};
 
-/// A run of a few operations with its flash there.
+/// A run of a few operations with its flash at `device`.
 fn run_on(device: &str, file: &str, more: &[&str]) -> Output {
     let few = ["--set", "cache_config.flashBuffered=true", "--set", "test_config.numOps=10", "--quiet"];
     flashwright(&[&["bench", file, "--device", device][..], &few, more].concat())
 }
 
 #[test]
-fn what_is_no_caches_is_not_written_over_unless_forced() {
+fn foreign_file_is_overwritten_only_with_force() {
     let (directory, file) = config("small.json", SMALL);
     let path = directory.path().join("flash");
     let device = path.to_str().unwrap();
@@ -22,7 +22,7 @@ fn what_is_no_caches_is_not_written_over_unless_forced() {
     let wanted = 32 << 20;
     let ext4 = [vec![0; 1080], b"\x53\xef".to_vec(), vec![0; wanted - 1082]].concat();
     let block_cache = [b"FWBLKVOL".to_vec(), vec![0; wanted - 8]].concat();
-    // Once it passed for a cache's, being as long as one.
+    // A file of the same length was once taken for a cache's.
     let thesis = vec![7; wanted];
     for (held, said) in [
         (b"key,op\n1,GET\n".to_vec(), "data that is not a cache's"),
@@ -35,17 +35,17 @@ fn what_is_no_caches_is_not_written_over_unless_forced() {
         assert_eq!(refused.status.code(), Some(2));
         assert!(err(&refused).contains(&format!("{device} holds")), "{}", err(&refused));
         assert!(err(&refused).contains(said) && err(&refused).contains("--force"), "{}", err(&refused));
-        assert!(std::fs::read(&path).unwrap() == held, "{said}: left as it was");
+        assert!(std::fs::read(&path).unwrap() == held, "{said}: the file is unchanged");
     }
     assert_eq!(run(&["--force"]).status.code(), Some(0));
-    assert_eq!(run(&[]).status.code(), Some(0), "now it is a cache's");
+    assert_eq!(run(&[]).status.code(), Some(0), "the file belongs to a cache");
     std::fs::write(&path, vec![0; 4096]).unwrap();
-    assert_eq!(run(&[]).status.code(), Some(0), "zeros are nobody's");
+    assert_eq!(run(&[]).status.code(), Some(0), "zeros contain no data");
 }
 
-/// Only the beginning of a file was looked at.
+/// Only the beginning of a file was once checked.
 #[test]
-fn a_users_file_that_begins_with_zeros_was_written_over() {
+fn foreign_file_that_begins_with_zeros_is_not_overwritten() {
     let (directory, file) = config("small.json", SMALL);
     let path = directory.path().join("flash");
     let device = path.to_str().unwrap();
@@ -55,17 +55,17 @@ fn a_users_file_that_begins_with_zeros_was_written_over() {
     for refused in [run(&[]), run(&["--validate"]), flashwright(&["evaluate", device, "--plan"])] {
         assert_eq!(refused.status.code(), Some(2), "{}", out(&refused));
         assert!(err(&refused).contains("holds data that is not a cache's; --force"), "{}", err(&refused));
-        assert!(std::fs::read(&path).unwrap() == held, "left as it was");
+        assert!(std::fs::read(&path).unwrap() == held, "the file is unchanged");
     }
     assert_eq!(run(&["--force"]).status.code(), Some(0));
-    assert_eq!(run(&[]).status.code(), Some(0), "now it is a cache's");
+    assert_eq!(run(&[]).status.code(), Some(0), "the file belongs to a cache");
     std::fs::write(&path, vec![0; 32 << 20]).unwrap();
-    assert_eq!(run(&[]).status.code(), Some(0), "zeros are nobody's");
+    assert_eq!(run(&[]).status.code(), Some(0), "zeros contain no data");
 }
 
-/// The bytes of such a disk are the user's, and mostly tell nothing.
+/// The disk contains the user's bytes, which usually have no known format.
 #[test]
-fn the_disk_of_a_block_cache_was_taken_for_empty_flash() {
+fn disk_of_a_block_cache_is_not_overwritten() {
     let (directory, file) = config("small.json", SMALL);
     let [flash, disk] = ["flash", "disk"].map(|name| directory.path().join(name).display().to_string());
     let sizes =
@@ -97,7 +97,7 @@ fn the_disk_of_a_block_cache_was_taken_for_empty_flash() {
 }
 
 #[test]
-fn a_users_file_among_those_of_a_stripe_is_not_written_over() {
+fn foreign_file_in_a_stripe_is_not_overwritten() {
     let (directory, file) = config("small.json", SMALL);
     let [one, other] = ["one", "other"].map(|name| directory.path().join(name));
     let run = |paths: &[&Path], more: &[&str]| {
@@ -113,16 +113,16 @@ fn a_users_file_among_those_of_a_stripe_is_not_written_over() {
         assert_eq!(output.status.code(), code, "{}", err(&output));
         code == Some(0) || err(&output).contains(&format!("{} holds data that is not", other.display()))
     };
-    assert!(refused(Some(2)), "beside an empty file");
+    assert!(refused(Some(2)), "with an empty file");
     assert_eq!(run(&[&one], &[]).status.code(), Some(0));
-    assert!(refused(Some(2)), "beside a cache that was alone");
-    assert!(std::fs::read(&other).unwrap() == vec![7; member_bytes], "left as it was");
+    assert!(refused(Some(2)), "with a cache that is not striped");
+    assert!(std::fs::read(&other).unwrap() == vec![7; member_bytes], "the file is unchanged");
     assert_eq!(run(&[&one, &other], &["--force"]).status.code(), Some(0));
-    assert!(refused(Some(0)), "now both are a cache's");
+    assert!(refused(Some(0)), "both files belong to a cache");
 }
 
 #[test]
-fn a_persistent_cache_takes_what_is_no_cache_only_if_forced() {
+fn persistent_cache_overwrites_foreign_data_only_with_force() {
     let (directory, file) = config("small.json", &SMALL.replace("\"checkConsistency\": true,", ""));
     let path = directory.path().join("flash");
     let run = |more: &[&str]| {
@@ -134,7 +134,7 @@ fn a_persistent_cache_takes_what_is_no_cache_only_if_forced() {
     let mut newer = vec![0; 32 << 20];
     newer[..8].copy_from_slice(b"FLSHWRT\0");
     newer[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
-    // The CRC-32C of a superblock with nothing else in it.
+    // The CRC-32C of an otherwise empty superblock.
     newer[12..16].copy_from_slice(&0xd5f7_9266_u32.to_le_bytes());
     for (held, said) in
         [(vec![7; 32 << 20], "data that is not a cache's"), (newer, "newer than this version's")]
@@ -147,12 +147,12 @@ fn a_persistent_cache_takes_what_is_no_cache_only_if_forced() {
         assert!(words.contains(said) && words.contains("--force"), "{words}");
         let forced = run(&["--force"]);
         assert_eq!(forced.status.code(), Some(0), "{}", err(&forced));
-        assert_eq!(run(&[]).status.code(), Some(0), "now it is a cache's");
+        assert_eq!(run(&[]).status.code(), Some(0), "the file belongs to a cache");
     }
 }
 
 #[test]
-fn a_drive_with_a_file_system_is_not_written_over_unless_forced() {
+fn drive_with_a_file_system_is_overwritten_only_with_force() {
     let (directory, file) = config("small.json", SMALL);
     let backing = directory.path().join("backing");
     let ext4 = [vec![0; 1080], b"\x53\xef".to_vec(), vec![0; (32 << 20) - 1082]].concat();
@@ -170,29 +170,29 @@ fn a_drive_with_a_file_system_is_not_written_over_unless_forced() {
     assert_eq!(refused.status.code(), Some(2));
     let said = format!("{device} holds an ext2, ext3 or ext4 file system");
     assert!(err(&refused).contains(&said) && err(&refused).contains("--force"), "{}", err(&refused));
-    assert!(left == ext4, "left as it was");
+    assert!(left == ext4, "the drive is unchanged");
     assert_eq!((forced.status.code(), again.status.code()), (Some(0), Some(0)), "{}", err(&forced));
 }
 
-/// Once it was cut off before the new one was written.
+/// The old result was once truncated before the new one was written.
 #[test]
-fn a_result_that_cannot_be_written_leaves_the_one_before_it() {
+fn failed_result_write_keeps_the_previous_result() {
     let (directory, file) = config("small.json", SMALL);
     let result = directory.path().join("result.json");
     let good = "{\"verdict\": \"good\"}\n";
     std::fs::write(&result, good).unwrap();
-    // As a full disk: files of a run may have one block.
+    // Like a full disk: files can have only one block.
     let script = "ulimit -f 1; trap '' XFSZ; exec \"$@\"";
     let run = [FLASHWRIGHT, "bench", &file, "--quiet", "--json", result.to_str().unwrap()];
     let output = Command::new("sh").args(["-c", script, "sh"]).args(run).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", err(&output));
     assert!(err(&output).contains("result.json: File too large"), "{}", err(&output));
     assert_eq!(std::fs::read_to_string(&result).unwrap(), good);
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "nothing is left beside it");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2, "no temporary file is left");
 }
 
 #[test]
-fn a_result_through_a_symlink_and_into_a_device_goes_where_it_leads() {
+fn result_is_written_through_symlinks_and_to_devices() {
     use std::os::unix::fs::PermissionsExt;
 
     let (directory, file) = config("small.json", SMALL);
@@ -211,9 +211,9 @@ fn a_result_through_a_symlink_and_into_a_device_goes_where_it_leads() {
     assert!(full.status.code() == Some(2) && err(&full).contains("/dev/full"), "{}", err(&full));
 }
 
-/// Validation of a run that fails passed, since nobody looked at the device.
+/// Validation once did not check the device.
 #[test]
-fn a_device_that_a_run_cannot_have_passed_for_valid() {
+fn validation_rejects_unusable_devices() {
     let (directory, file) = config("small.json", SMALL);
     let at = |name: &str| directory.path().join(name).display().to_string();
     std::fs::write(at("page.html"), "<html>").unwrap();
@@ -235,12 +235,12 @@ fn a_device_that_a_run_cannot_have_passed_for_valid() {
         assert!(err(&validated).contains(said), "{device}: {}", err(&validated));
         assert_eq!(err(&validated), err(&run));
     }
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 3, "nothing was made");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 3, "no file is created");
     assert_eq!(flashwright(&["bench", &file, "--device", &at("new"), "--validate"]).status.code(), Some(0));
     assert!(!Path::new(&at("new")).exists());
     let elsewhere = ["--set", "cache_config.nvmCachePaths=[\"/dev/nonexist\"]", "--validate"];
     let elsewhere = flashwright(&[&["bench", &file][..], &elsewhere].concat());
-    assert_eq!(elsewhere.status.code(), Some(2), "as a run");
+    assert_eq!(elsewhere.status.code(), Some(2), "same exit code as a run");
     assert!(out(&elsewhere).contains("but a run would stop here"), "{}", out(&elsewhere));
     let lines: Vec<String> = err(&elsewhere).lines().map(str::to_owned).collect();
     assert!(
@@ -249,9 +249,9 @@ fn a_device_that_a_run_cannot_have_passed_for_valid() {
     );
 }
 
-/// It was accepted without a word.
+/// It was once accepted silently.
 #[test]
-fn memory_was_measured_as_flash() {
+fn measuring_a_memory_device_as_flash_warns() {
     let (_directory, file) = config("small.json", SMALL);
     let Ok(shared) = tempfile::tempdir_in("/dev/shm") else { return println!("SKIPPED: no /dev/shm") };
     let device = shared.path().join("flash").display().to_string();
@@ -265,7 +265,7 @@ fn memory_was_measured_as_flash() {
 }
 
 #[test]
-fn what_validation_did_not_say_and_a_run_did() {
+fn validation_reports_the_errors_of_a_run() {
     let (directory, file) = config("small.json", SMALL);
     let traces = format!("test_config.traceFileNames=[{:?}]", directory.path());
     let replay = [
@@ -291,9 +291,9 @@ fn what_validation_did_not_say_and_a_run_did() {
     }
 }
 
-/// It was said to have been killed, though it had ended well and only was not to keep what it had.
+/// The cache was once reported as killed although it had been closed.
 #[test]
-fn a_run_on_the_file_of_a_persistent_cache_was_called_killed() {
+fn run_on_a_closed_persistent_cache_does_not_report_a_crash() {
     let (directory, file) = config("small.json", &SMALL.replace("\"checkConsistency\": true,", ""));
     let paths = format!("cache_config.nvmCachePaths=[{:?}]", directory.path().join("flash"));
     let state = format!("cache_config.cacheDir={}", directory.path().join("state").display());

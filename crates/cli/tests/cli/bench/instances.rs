@@ -1,4 +1,4 @@
-//! Several instances in one config: who shares what, and whose is what is told.
+//! Several instances in one config: shared devices, and reports per instance.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::{SMALL, config};
 use crate::{err, flashwright, out};
 
 #[test]
-fn instances_share_a_file_and_keep_to_their_parts() {
+fn instances_share_a_file_in_separate_parts() {
     let (directory, file) = config("two.json", &format!("[{SMALL}, {SMALL}]"));
     let flash = directory.path().join("flash");
     let flags = ["--quiet", "--set", "cache_config.flashBuffered=true", "--json", "-", "--device"];
@@ -17,13 +17,13 @@ fn instances_share_a_file_and_keep_to_their_parts() {
         assert_eq!((&instance["inconsistencies"], &instance["checksum_errors"]), (&0.into(), &0.into()));
         assert!(instance["counts"]["get_hits_flash"].as_u64() > Some(0), "{instance}");
     }
-    assert!(!flash.exists(), "the file was made for the run");
+    assert!(!flash.exists(), "the temporary file is removed");
 }
 
-/// Each tenant's part does not know what the medium wrote, and so nothing of it was told; one that did not ask for placement
-/// wrote through handles all the same, and two that did seemed to share theirs.
+/// A tenant's part cannot measure media writes, so none were reported; an instance without placement was once reported with handles, and
+/// two with placement as sharing theirs.
 #[test]
-fn tenants_of_a_model_drive_are_told_its_write_amplification_and_whose_handle_is_whose() {
+fn instances_on_a_model_drive_report_its_write_amplification_and_their_handles() {
     let tenant = |placement: bool| {
         format!(
             r#"{{ "cache_config": {{ "cacheSizeMB": 8, "nvmCacheSizeMB": 64, "navyRegionSizeMB": 1, "navyBlockSize": 4096,
@@ -67,7 +67,7 @@ fn tenants_of_a_model_drive_are_told_its_write_amplification_and_whose_handle_is
 }
 
 #[test]
-fn of_several_instances_the_one_that_failed_or_was_warned_of_was_not_named() {
+fn failures_and_warnings_name_their_instance() {
     let replay = r#"{ "cache_config": { "cacheSizeMB": 8, "nvmCacheSizeMB": 64 },
       "test_config": { "generator": "replay", "numOps": 100, "numThreads": 2, "traceFileName": "trace.csv", "replayGeneratorConfig": { "fastForwardCount": 5 } } }"#;
     let (directory, file) = config("several.json", &format!("[{SMALL}, {replay}]"));
@@ -84,7 +84,7 @@ fn of_several_instances_the_one_that_failed_or_was_warned_of_was_not_named() {
 }
 
 #[test]
-fn a_trace_of_another_format_was_found_out_when_flash_had_been_written() {
+fn wrong_trace_format_is_found_before_flash_is_written() {
     let replay = r#"{ "cache_config": { "cacheSizeMB": 8, "nvmCacheSizeMB": 32, "navyRegionSizeMB": 1 },
       "test_config": { "generator": "replay", "numOps": 100, "numThreads": 2, "traceFileName": "cdn.csv" } }"#;
     let (directory, file) = config("several.json", &format!("[{SMALL}, {replay}]"));
@@ -107,11 +107,11 @@ fn a_trace_of_another_format_was_found_out_when_flash_had_been_written() {
             err(&output)
         );
     }
-    assert!(std::fs::read(&flash).unwrap().iter().all(|byte| *byte == 0), "nothing was opened");
+    assert!(std::fs::read(&flash).unwrap().iter().all(|byte| *byte == 0), "no device was opened");
 }
 
 #[test]
-fn a_run_refused_for_one_instance_cost_another_what_it_had_kept() {
+fn refused_run_keeps_the_caches_of_other_instances() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).display().to_string();
     let keeping = format!(r#""cacheDir": "{}", "nvmCachePaths": ["{}"]"#, path("state"), path("kept"));
@@ -130,5 +130,5 @@ fn a_run_refused_for_one_instance_cost_another_what_it_had_kept() {
     assert_eq!(refused.status.code(), Some(2), "{}", out(&refused));
     assert!(err(&refused).contains("instance 1: cache_config.nvmCachePaths: "), "{}", err(&refused));
     std::fs::remove_file(path("other")).unwrap();
-    assert!(recovered(), "the refused run had opened it, and not closed it");
+    assert!(recovered(), "the refused run must not open the cache");
 }

@@ -1,4 +1,4 @@
-//! What a run tells of itself over time.
+//! The figures of a run over time.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ fn sum(intervals: &[Value], name: &str) -> u64 {
 }
 
 #[test]
-fn the_intervals_of_a_simulated_run_add_up_to_it_and_are_the_same_each_time() {
+fn intervals_of_a_simulated_run_add_up_and_are_reproducible() {
     let (directory, file) = config("small.json", SMALL);
     let told = |name: &str| {
         let intervals = directory.path().join(name);
@@ -20,7 +20,7 @@ fn the_intervals_of_a_simulated_run_add_up_to_it_and_are_the_same_each_time() {
     let ((result, lines), (_, csv), (_, again)) = (told("a.jsonl"), told("a.csv"), told("b.csv"));
     assert_eq!(csv, again);
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(csv.lines().count(), lines.len() + 1, "a line each, and the header");
+    assert_eq!(csv.lines().count(), lines.len() + 1, "one line per interval and the header");
     let kept = result["intervals"].as_array().unwrap();
     for intervals in [&lines, kept] {
         for name in ["ops", "gets", "sets", "flash_bytes_logical", "flash_bytes_host", "flash_bytes_media"] {
@@ -29,7 +29,7 @@ fn the_intervals_of_a_simulated_run_add_up_to_it_and_are_the_same_each_time() {
         let last = intervals.last().unwrap();
         assert_eq!(last["until_seconds"], result["totals"]["seconds"]);
         assert_eq!(last["flash_bytes_waiting"], result["totals"]["flash_bytes_waiting"]);
-        // What no interval exceeds the whole run does not, and what all of them do, it does.
+        // The run's percentiles lie between the smallest and the largest of its intervals.
         for (layer, operation) in [("cache", "set"), ("device", "read"), ("device", "write")] {
             let all = &result["totals"]["latency_ns"][layer][operation];
             let prefix = if layer == "device" { format!("device_{operation}") } else { operation.to_owned() };
@@ -40,7 +40,7 @@ fn the_intervals_of_a_simulated_run_add_up_to_it_and_are_the_same_each_time() {
             let [p50, p99, max] = ["p50", "p99", "max"].map(|share| all[share].as_f64().unwrap());
             let slowest = of("p99").into_iter().fold(0.0, f64::max);
             let fastest = of("p50").into_iter().fold(f64::INFINITY, f64::min);
-            // To within 1 part in 16, and the run's own to within 1 in 100.
+            // Intervals are exact to 1 part in 16, the run to 1 in 100.
             let near = 1.08;
             assert!(p99 <= slowest * near && slowest <= max * near, "{prefix}: {p99} {slowest} {max}");
             assert!(fastest <= p50 * near, "{prefix}: {fastest} {p50}");
@@ -49,7 +49,7 @@ fn the_intervals_of_a_simulated_run_add_up_to_it_and_are_the_same_each_time() {
 }
 
 #[test]
-fn a_file_of_intervals_in_no_form_is_refused_before_the_run() {
+fn interval_file_with_unknown_ending_is_refused_before_the_run() {
     let (_directory, file) = config("small.json", SMALL);
     let output = flashwright(&["bench", &file, "--intervals", "intervals.txt", "--json", "never.json"]);
     assert_eq!(output.status.code(), Some(2));

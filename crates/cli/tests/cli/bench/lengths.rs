@@ -1,4 +1,4 @@
-//! Where a run ends, and where its figures begin. In virtual time a run is the same however much of it is counted.
+//! The end of a run and the start of its measurement. In virtual time the warm-up does not change the run.
 
 use serde_json::Value;
 
@@ -24,11 +24,11 @@ fn count(result: &Value, path: &str) -> u64 {
 }
 
 #[test]
-fn a_warm_up_and_what_is_counted_are_together_the_whole_run() {
+fn warm_up_and_measured_part_add_up_to_the_run() {
     let whole = run(RUN, &[]);
     let (ops, written) = (count(&whole, "/totals/ops"), count(&whole, "/totals/flash_bytes_host"));
     assert_eq!((ops, &whole["totals"]["warmup"]), (32_000, &Value::Null));
-    // Operations are those of each of four threads.
+    // Operations are per thread; there are four threads.
     for (warmup, ops_at_least, mib_at_least) in
         [("warmupOps=3000", 12_000, 1), ("warmupFlashWriteMB=20", 1000, 20)]
     {
@@ -39,15 +39,18 @@ fn a_warm_up_and_what_is_counted_are_together_the_whole_run() {
         assert!(is_warm, "{}", part["totals"]["warmup"]);
         assert_eq!(count(&part, "/totals/ops") + warm("ops"), ops);
         assert_eq!(count(&part, "/totals/flash_bytes_host") + warm("flash_bytes_host"), written);
-        // A drive has counted what is on its way to it.
+        // A drive counts writes that are still in flight.
         let of_drive = count(&part, "/drive/host_bytes") + warm("flash_bytes_host");
         assert!(of_drive.abs_diff(written) <= 2 << 20, "{of_drive} for {written}");
         let seconds = |of: &Value, path: &str| of.pointer(path).and_then(Value::as_f64).unwrap();
         let both = seconds(&part, "/totals/seconds") + seconds(&part, "/totals/warmup/seconds");
         assert!((both - seconds(&whole, "/totals/seconds")).abs() < 1e-6);
-        // Each of four threads may have been within a get when the warm-up ended.
+        // Each of four threads can be within a get when the warm-up ends.
         let timed = count(&part, "/totals/latency_ns/cache/get/count");
-        assert!(timed.abs_diff(count(&part, "/totals/gets")) <= 4, "{timed}: none of the warm-up is timed");
+        assert!(
+            timed.abs_diff(count(&part, "/totals/gets")) <= 4,
+            "{timed}: operations of the warm-up are not timed"
+        );
         let device = count(&part, "/totals/latency_ns/device/write/count");
         assert!(device < count(&whole, "/totals/latency_ns/device/write/count"));
         let amplification = part["totals"]["alwa"].as_f64().unwrap();
@@ -60,9 +63,9 @@ fn a_warm_up_and_what_is_counted_are_together_the_whole_run() {
     }
 }
 
-/// CacheBench's own key for it.
+/// CacheBench's key for a warm-up by flash evictions.
 #[test]
-fn flash_is_warm_when_so_many_items_have_left_it() {
+fn warm_up_ends_after_the_configured_flash_evictions() {
     let check = "test_config.checkNvmCacheWarmUp=true";
     let warm = |evictions: &str| {
         let policy = format!("test_config.nvmCacheWarmupCheckPolicy.evictionCountThreshold={evictions}");
@@ -73,10 +76,10 @@ fn flash_is_warm_when_so_many_items_have_left_it() {
     assert!(soon.0 && later.0 && soon.1 < 32_000 && later.1 < soon.1, "{soon:?} {later:?}");
     assert_eq!(never, (false, 32_000));
     let result = run(RUN, &[check]);
-    assert_eq!(count(&result, "/totals/ops"), soon.1, "one is enough where nobody says more");
+    assert_eq!(count(&result, "/totals/ops"), soon.1, "one is the default");
 }
 
-/// A request a second, with a get in five of something new; replayed at its own times, so many times as fast.
+/// A trace with a request per second, one in five gets for a new key; replayed at its own times, sped up.
 fn timed_replay(begin: u64, rows: u64) -> (tempfile::TempDir, String) {
     let text = r#"{ "cache_config": { "cacheSizeMB": 4, "nvmCacheSizeMB": 16, "navyRegionSizeMB": 1, "navyBlockSize": 4096 },
       "test_config": { "generator": "replay", "traceFileName": "trace.csv", "numOps": 1000000, "numThreads": 2, "enableLookaside": true,
@@ -100,20 +103,20 @@ fn replayed(file: &str, policy: &[&str], code: i32) -> (Value, String) {
 }
 
 #[test]
-fn a_warm_up_ends_by_the_time_of_the_trace() {
+fn warm_up_ends_at_a_trace_time() {
     let (begin, rows) = (1_700_000_000, 20_000);
     let (_directory, file) = timed_replay(begin, rows);
     let at = |seconds: u64| format!("requestTimestampThreshold={}", begin + seconds);
     for seconds in [0, 5000, 19_000] {
         let (result, _) = replayed(&file, &[&at(seconds)], 0);
         let warm = count(&result, "/totals/warmup/ops");
-        // It is looked for every hundredth of a second, ten of the trace's; and with each thread's next request.
+        // Checked every hundredth of a second, which is ten seconds of the trace, and at each thread's next request.
         assert!((seconds..=seconds + 13).contains(&warm), "{warm} for {seconds}");
         assert_eq!(count(&result, "/totals/ops") + warm, rows);
     }
     let (never, _) = replayed(&file, &[&at(rows)], 0);
     assert_eq!((&never["totals"]["warmup"]["ended"], count(&never, "/totals/ops")), (&false.into(), rows));
-    // Of two thresholds both are to be reached.
+    // Both thresholds must be reached.
     let ops = |policy: &[&str]| count(&replayed(&file, policy, 0).0, "/totals/ops");
     let (many, one) = ("evictionCountThreshold=2000", "evictionCountThreshold=1");
     let by_evictions = ops(&[many]);
@@ -123,7 +126,7 @@ fn a_warm_up_ends_by_the_time_of_the_trace() {
 }
 
 #[test]
-fn a_warm_up_by_the_time_of_a_trace_needs_no_flash_and_wants_times() {
+fn warm_up_by_trace_time_requires_timestamps_but_no_flash() {
     let (directory, file) = timed_replay(0, 3000);
     let text =
         std::fs::read_to_string(&file).unwrap().replace(r#""nvmCacheSizeMB": 16"#, r#""nvmCacheSizeMB": 0"#);
@@ -150,7 +153,7 @@ fn a_warm_up_by_the_time_of_a_trace_needs_no_flash_and_wants_times() {
 }
 
 #[test]
-fn flash_alone_gets_warm_as_flash_behind_dram_does() {
+fn flash_only_cache_becomes_warm() {
     let alone = [
         "test_config.name=cache_component",
         "cache_config.allocator=flash",
@@ -164,7 +167,7 @@ fn flash_alone_gets_warm_as_flash_behind_dram_does() {
 }
 
 #[test]
-fn a_run_that_is_over_before_it_is_warm_says_so() {
+fn run_that_ends_before_it_is_warm_is_reported() {
     let result = run(RUN, &["test_config.warmupSeconds=100000"]);
     assert_eq!(result["totals"]["warmup"]["ended"], false);
     assert_eq!(count(&result, "/totals/ops"), 32_000);
@@ -173,7 +176,7 @@ fn a_run_that_is_over_before_it_is_warm_says_so() {
 }
 
 #[test]
-fn a_run_ends_where_as_much_was_written_as_was_to_be_and_for_its_instance_alone() {
+fn run_of_an_instance_ends_after_the_configured_writes() {
     let result = run(RUN, &["test_config.maxFlashWriteMB=24"]);
     assert_eq!(result["verdict"]["stopped"], "flash_written");
     let written = count(&result, "/totals/flash_bytes_host");
@@ -185,7 +188,7 @@ fn a_run_ends_where_as_much_was_written_as_was_to_be_and_for_its_instance_alone(
 }
 
 #[test]
-fn a_run_ends_when_its_figures_are_steady_and_flash_was_written_over() {
+fn run_ends_when_steady_and_flash_was_overwritten() {
     let long = ["test_config.numOps=400000", "test_config.steadyRoundOps=4000"];
     let result = run(RUN, &long);
     assert_eq!(result["verdict"]["stopped"], "steady");
@@ -194,7 +197,7 @@ fn a_run_ends_when_its_figures_are_steady_and_flash_was_written_over() {
 }
 
 #[test]
-fn a_result_says_whether_the_run_was_long_enough() {
+fn result_reports_whether_the_run_was_long_enough() {
     let remarks = |result: &Value| result["verdict"]["remarks"].to_string();
     let short = run(RUN, &["test_config.numOps=1000", "test_config.warmupOps=100"]);
     assert_eq!(short["steady"]["flash_filled"], false);
@@ -214,7 +217,7 @@ fn a_result_says_whether_the_run_was_long_enough() {
 }
 
 #[test]
-fn a_trace_is_replayed_as_often_as_is_asked_for() {
+fn trace_is_replayed_the_configured_number_of_times() {
     let replay = r#"{ "cache_config": { "cacheSizeMB": 8 }, "test_config": { "generator": "replay", "numOps": 100000, "numThreads": 2,
       "traceFileName": "trace.csv", "traceLoops": 3 } }"#;
     for repeat in ["false", "true"] {

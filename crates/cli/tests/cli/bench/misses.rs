@@ -1,4 +1,4 @@
-//! `missTraceFile`: what a cache missed is the trace of the cache behind it.
+//! `missTraceFile`: the misses of a cache form the trace of the next cache level.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{config, err, flashwright, json, out};
 
 const HEADER: &str = "timestamp,cacheKey,OpType,objectSize,responseSize,responseHeaderSize,rangeStart,rangeEnd,TTL,SamplingRate,cache_hit,item_value,RequestHandler,cdn_content_type_id,vip_type";
-/// Of every response.
+/// Header bytes of every response.
 const HEADER_BYTES: u64 = 100;
 
 /// A config that replays `trace.csv`, with the trace beside it.
@@ -37,7 +37,7 @@ fn count(result: &Value, path: &str) -> u64 {
     result.pointer(path).and_then(Value::as_u64).unwrap_or_else(|| panic!("{path}: {result:#}"))
 }
 
-/// The rows behind the header.
+/// The rows after the header.
 fn rows(path: &Path) -> Vec<Vec<String>> {
     let text = std::fs::read_to_string(path).unwrap();
     assert_eq!(text.lines().next(), Some(HEADER));
@@ -56,10 +56,10 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// The second request finds the object's header and misses its first piece; the third and the fifth find everything. What lies
-/// behind the pieces that are kept is missed each time.
+/// The second request finds the object's header and misses its first piece; the third and the fifth are hits. Bytes beyond the cached
+/// pieces are missed each time.
 #[test]
-fn the_range_of_a_miss_is_what_has_to_be_fetched() {
+fn miss_has_the_range_to_be_fetched() {
     let trace = [
         "1000,large,1,150000,50100,100,100000,149999,3600,1,0,0,24,-,4",
         "2000,large,1,150000,150100,100,-1,-1,3600,1,0,0,24,-,4",
@@ -85,7 +85,7 @@ fn the_range_of_a_miss_is_what_has_to_be_fetched() {
 
     run(&file, &["test_config.maxCachePieces=1", "test_config.timestampFactor=1"]);
     let expected = [
-        // Times are milliseconds whatever those of the trace are.
+        // Times are milliseconds in any case.
         "1000000,large,1,150000,50100,100,100000,149999,3600,1.0,0,0,24,-,4",
         "2000000,large,1,150000,150100,100,-1,-1,3600,1.0,0,0,24,-,4",
         "3000000,large,1,150000,84564,100,65536,149999,3600,1.0,0,0,24,-,4",
@@ -95,7 +95,7 @@ fn the_range_of_a_miss_is_what_has_to_be_fetched() {
     assert_eq!(rows(&misses), expected.map(told));
 }
 
-/// A made trace of few objects that are asked for often, and many that are not; a third of all requests have a range.
+/// A generated trace of few popular objects and many others; a third of the requests have a range.
 fn made(requests: u64) -> Vec<String> {
     let row = |number: u64| {
         let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
@@ -118,7 +118,7 @@ fn made(requests: u64) -> Vec<String> {
 }
 
 #[test]
-fn misses_that_are_written_are_those_that_are_counted_and_feed_a_second_cache() {
+fn written_misses_equal_counted_misses_and_feed_a_second_cache() {
     let trace = made(4000);
     for (threads, more, factor) in [
         (1, "", 1),
@@ -136,7 +136,7 @@ fn misses_that_are_written_are_those_that_are_counted_and_feed_a_second_cache() 
         let (all, whole, partly) =
             (of("objects"), of("counts/object_hits"), of("counts/object_partial_hits"));
         assert_eq!((misses.len() as u64, of("miss_trace/requests")), (all - whole, all - whole));
-        // What was not answered in full and still found something found the header, which the next response has again.
+        // Partly answered requests found the header, which the next response contains again.
         assert_eq!(sum(&misses, 4), of("ingress_bytes") + factor * HEADER_BYTES * partly, "{more}");
         assert!(whole > 500 && partly > 50 && all - whole > 500, "{whole} {partly} of {all}");
         let times: Vec<u64> = misses.iter().map(|row| row[0].parse().unwrap()).collect();
@@ -155,7 +155,7 @@ fn misses_that_are_written_are_those_that_are_counted_and_feed_a_second_cache() 
 }
 
 #[test]
-fn other_commands_read_misses_and_the_same_run_writes_the_same() {
+fn miss_trace_is_readable_and_reproducible() {
     let (directory, file) = replay(&made(3000), 8, r#", "numThreads": 8"#);
     let flags = [
         "--device",
@@ -172,7 +172,7 @@ fn other_commands_read_misses_and_the_same_run_writes_the_same() {
         assert!(count(&result, "/totals/miss_trace/requests") > 500);
         written.push(std::fs::read(directory.path().join(name)).unwrap());
     }
-    assert!(written[0] == written[1], "of one seed");
+    assert!(written[0] == written[1], "equal for equal seeds");
     let path = directory.path().join("one.csv");
     let requests = rows(&path).len() as u64;
     let info = json(&["trace", "info", path.to_str().unwrap()]);
@@ -182,9 +182,9 @@ fn other_commands_read_misses_and_the_same_run_writes_the_same() {
     assert_eq!(count(&simulated, "/rows/0/requests"), requests, "{simulated:#}");
 }
 
-/// The warm-up is in no figure, and its misses are what the second cache is warmed up with.
+/// The warm-up is not measured, but its misses warm up the second cache.
 #[test]
-fn misses_of_the_warm_up_are_written_too() {
+fn misses_of_the_warm_up_are_written() {
     let (directory, file) = replay(&made(3000), 8, "");
     let warm = [
         "bench",
@@ -204,7 +204,7 @@ fn misses_of_the_warm_up_are_written_too() {
 }
 
 #[test]
-fn what_cannot_be_written_is_refused_before_anything_runs() {
+fn unwritable_miss_trace_is_refused_before_the_run() {
     let (directory, file) = replay(&made(10), 8, "");
     let (before, trace) = (names(directory.path()), directory.path().join("trace.csv"));
     std::os::unix::fs::symlink("trace.csv", directory.path().join("link.csv")).unwrap();
@@ -238,7 +238,7 @@ fn what_cannot_be_written_is_refused_before_anything_runs() {
     refused(&file, &[], "[1].test_config.missTraceFile: is also the file of another instance");
     let apart = "[1].test_config.missTraceFile=second.csv";
     let result = run(&file, &[apart]);
-    assert_eq!(result["totals"]["miss_trace"], Value::Null, "each has its own");
+    assert_eq!(result["totals"]["miss_trace"], Value::Null, "each instance has its own");
     assert_eq!(
         names(directory.path())[1..],
         ["misses.csv", "old.part", "replay.json", "second.csv", "trace.csv"]
@@ -251,7 +251,7 @@ fn what_cannot_be_written_is_refused_before_anything_runs() {
 }
 
 #[test]
-fn a_trace_that_ends_in_the_middle_leaves_the_misses_of_before() {
+fn damaged_trace_keeps_the_previous_miss_trace() {
     let (directory, file) = replay(&made(4000), 8, "");
     run(&file, &["test_config.missTraceFile=misses.csv.gz"]);
     let trace = directory.path().join("misses.csv.gz");

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{config, json};
 
-/// 1,000 requests for one key, then 10 for keys of their own.
+/// 1,000 requests for one key, then 10 for distinct keys.
 fn hot_key_trace() -> (tempfile::TempDir, String) {
     let text = r#"{ "cache_config": { "cacheSizeMB": 64 }, "test_config": { "generator": "replay", "numOps": 100, "numThreads": 2,
         "traceFileName": "trace.csv", "enableLookaside": true } }"#;
@@ -48,7 +48,7 @@ fn num_ops_below_a_hot_key_reports_the_requests_not_made() {
 }
 
 #[test]
-fn num_ops_cuts_every_order_of_replay_and_repeated_rows() {
+fn num_ops_limits_every_replay_order_and_repeated_rows() {
     let (directory, file) = hot_key_trace();
     for mode in ["none", "relaxed"] {
         let mode = format!("test_config.replayGeneratorConfig.replaySerializationMode={mode}");
@@ -72,7 +72,7 @@ fn num_ops_cuts_every_order_of_replay_and_repeated_rows() {
 }
 
 #[test]
-fn a_trace_longer_than_num_ops_reports_where_it_was_left() {
+fn trace_longer_than_num_ops_reports_the_missing_requests() {
     let (directory, file) = hot_key_trace();
     let rows: String = (0..100_000).map(|row| format!("k{row},GET,10,1,5\n")).collect();
     std::fs::write(directory.path().join("trace.csv"), format!("key,op,size,op_count,key_size\n{rows}"))
@@ -83,7 +83,7 @@ fn a_trace_longer_than_num_ops_reports_where_it_was_left() {
         (0, &false.into())
     );
     assert!(remarks(&result).contains("only its first 100 requests"), "{}", remarks(&result));
-    // Without end, numOps is where a replay ends.
+    // An endless replay ends at numOps.
     let result = json(&[
         "bench",
         &file,
@@ -96,7 +96,7 @@ fn a_trace_longer_than_num_ops_reports_where_it_was_left() {
 }
 
 #[test]
-fn a_timeout_reports_the_requests_not_made() {
+fn timeout_reports_the_requests_not_made() {
     let (_directory, file) = hot_key_trace();
     let slow = [
         "--set",

@@ -1,4 +1,4 @@
-//! Replays at the times of their trace.
+//! Replays at the times of the trace.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ const REPLAY: &str = r#"{ "cache_config": { "cacheSizeMB": 8, "nvmCacheSizeMB": 
   "test_config": { "generator": "replay", "numOps": 100000, "numThreads": 3, "traceFileName": "trace.csv", "enableLookaside": true,
     "timestampFactor": 1000, "traceSpeed": 10 } }"#;
 
-/// A request each forty minutes.
+/// A trace with one request every forty minutes.
 fn trace() -> String {
     let row = |number: u64| format!("key{},GET,100,{}\n", number % 17, 5_000_000 + number * 2_400_000);
     std::iter::once("key,op,size,op_time\n".to_owned()).chain((0..4).map(row)).collect()
@@ -21,9 +21,9 @@ fn run(directory: &tempfile::TempDir, file: &str, flags: &[&str]) -> Value {
     serde_json::from_str(&out(&output)).unwrap()
 }
 
-/// Nothing happened for an hour, which was taken for a run that is stuck.
+/// An hour without requests was once reported as a stall.
 #[test]
-fn a_trace_is_replayed_at_its_own_times_in_the_time_of_the_run() {
+fn timed_replay_follows_the_trace_in_virtual_time() {
     let (directory, file) = config("replay.json", REPLAY);
     for mode in ["strict", "none"] {
         let mode = format!("test_config.replayGeneratorConfig.replaySerializationMode={mode}");
@@ -41,18 +41,18 @@ fn a_trace_is_replayed_at_its_own_times_in_the_time_of_the_run() {
 }
 
 #[test]
-fn a_trace_that_is_too_fast_is_replayed_late_and_the_run_says_so() {
+fn too_fast_trace_is_replayed_late_with_a_warning() {
     let (directory, file) = config("replay.json", REPLAY);
     let result = run(&directory, &file, &["--set", "test_config.traceSpeed=1e300"]);
     assert_eq!(result["totals"]["ops"], 4);
     let flags = ["--set", "test_config.traceSpeed=1e-300", "--timeout-seconds", "1"];
     let result = run(&directory, &file, &flags);
-    assert_eq!(result["verdict"]["stopped"], "timeout", "it would take for ever, and ends in time");
+    assert_eq!(result["verdict"]["stopped"], "timeout", "the timeout must end the run");
     assert_eq!(result["totals"]["arrivals"]["backlog_ops"], Value::Null);
 }
 
 #[test]
-fn a_trace_without_times_cannot_be_replayed_at_them() {
+fn timed_replay_of_a_trace_without_times_is_refused() {
     let (directory, file) = config("replay.json", REPLAY);
     std::fs::write(directory.path().join("trace.csv"), "key,op,size\na,GET,10\n").unwrap();
     let output = flashwright(&["bench", &file]);

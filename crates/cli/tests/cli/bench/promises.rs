@@ -1,4 +1,4 @@
-//! What a config or a flag asks for, and what was done instead.
+//! Settings that a run cannot honour exactly are reported.
 
 use std::path::Path;
 
@@ -12,12 +12,12 @@ const LARGE_ITEMS: &str = r#"{ "cache_config": { "cacheSizeMB": 16 },
 
 /// With 16 MiB of DRAM, all values of 600,000 bytes were refused although `maxAllocSize` is 1 MiB, and the run passed.
 #[test]
-fn a_small_dram_refused_large_items_without_a_word() {
+fn refused_large_items_of_a_small_dram_are_reported() {
     let (_directory, file) = config("large.json", LARGE_ITEMS);
     let result = json(&["bench", &file]);
     assert_eq!(result["totals"]["counts"]["set_failures"], 0);
     assert!(result["totals"]["items_dram"].as_u64() > Some(5), "{}", result["totals"]["items_dram"]);
-    // Items of many sizes leave most of them without a slab.
+    // Items of many sizes leave most size classes without a slab.
     let mixed = ["--set", "test_config.valSizeRange=[100, 1000000]"];
     for flags in [&["--validate"][..], &["--json", "-"]] {
         let output = flashwright(&[&["bench", &file], &mixed[..], flags].concat());
@@ -32,9 +32,9 @@ fn a_small_dram_refused_large_items_without_a_word() {
     assert!(remark.to_string().contains("were refused as too large"), "{remark}");
 }
 
-/// A region of a tenth of 16 MiB was not in whole pages, which `--validate` did not see.
+/// A tenth of a 16 MiB region is not a multiple of the page size, which `--validate` once missed.
 #[test]
-fn a_scale_that_divides_nothing_evenly_failed_at_the_run() {
+fn scale_that_does_not_divide_regions_evenly_is_rounded() {
     let sixteen =
         SMALL.replace("\"navyRegionSizeMB\": 1", "\"navyRegionSizeMB\": 16").replace(": 32,", ": 640,");
     let (_directory, file) =
@@ -53,7 +53,7 @@ fn a_scale_that_divides_nothing_evenly_failed_at_the_run() {
 }
 
 #[test]
-fn validate_did_not_see_that_flash_cannot_be_divided() {
+fn validate_rejects_flash_that_cannot_be_divided() {
     let (_directory, file) = config("small.json", SMALL);
     let points = "cache_config.navyRegionPolicyConfig.insertionPoints=16";
     let sets = ["--set", "cache_config.navyRegionPolicy=ripq", "--set", points];
@@ -64,7 +64,7 @@ fn validate_did_not_see_that_flash_cannot_be_divided() {
 }
 
 #[test]
-fn reads_counted_as_uses_whatever_was_said() {
+fn update_on_read_setting_is_honoured() {
     let text = LARGE_ITEMS.replace("[600000]", "[10000]").replace("\"numKeys\": 100", "\"numKeys\": 6000");
     let text = text.replace("\"setRatio\": 1.0", "\"getRatio\": 1.0, \"enableLookaside\": true");
     let (_directory, file) = config("skewed.json", &text.replace("\"numOps\": 500", "\"numOps\": 40000"));
@@ -79,9 +79,9 @@ fn reads_counted_as_uses_whatever_was_said() {
     assert!(lru > fifo + 0.02 && (unread - fifo).abs() < 0.001, "{lru} {unread} {fifo}");
 }
 
-/// Results were written over the config, over the trace, and over each other.
+/// Results once overwrote the config, the trace and each other.
 #[test]
-fn outputs_were_written_over_inputs_and_each_other() {
+fn outputs_never_overwrite_inputs_or_each_other() {
     let (directory, file) = config("small.json", SMALL);
     let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(at("trace.csv"), "key,op,size\na,SET,1\n").unwrap();
@@ -124,7 +124,7 @@ fn on_flash(directory: &Path, paths: &[&str], beside: &str) -> String {
 }
 
 #[test]
-fn one_flash_under_two_names_was_taken_for_two() {
+fn same_flash_under_two_names_is_detected() {
     let (directory, file) = config("small.json", "");
     let at = |name: &str| directory.path().join(name);
     std::os::unix::fs::symlink("flash", at("link")).unwrap();
@@ -149,9 +149,9 @@ fn one_flash_under_two_names_was_taken_for_two() {
     assert!(said.contains("[1].cache_config.nvmCachePaths: ") && said.contains("give it one name"), "{said}");
 }
 
-/// The text did not tell a cache that was found again from one that was not.
+/// The text once did not say whether a cache was recovered.
 #[test]
-fn a_persistent_cache_that_was_not_recovered_was_not_told() {
+fn unrecovered_persistent_cache_is_reported() {
     let (directory, file) = config("small.json", "");
     let run = |changes: &[&str]| {
         std::fs::write(&file, on_flash(directory.path(), &["flash"], r#" "cacheDir": STATE,"#)).unwrap();
@@ -170,7 +170,7 @@ fn a_persistent_cache_that_was_not_recovered_was_not_told() {
 }
 
 #[test]
-fn several_memory_tiers_passed_the_check_and_not_the_run() {
+fn validation_rejects_several_memory_tiers() {
     let (_directory, file) = config("small.json", SMALL);
     let tiers = ["--set", r#"cache_config.memoryTiers=[{"ratio": 1}, {"ratio": 1}]"#];
     let output = flashwright(&[&["bench", &file, "--validate"], &tiers[..]].concat());
@@ -178,9 +178,9 @@ fn several_memory_tiers_passed_the_check_and_not_the_run() {
     assert!(err(&output).contains("cache_config.memoryTiers: has 2 tiers"), "{}", err(&output));
 }
 
-/// 0 were shown where thousands waited in memory, readable.
+/// 0 was shown while thousands of readable items waited in memory.
 #[test]
-fn small_items_that_wait_for_their_bucket_were_not_counted() {
+fn small_items_queued_for_their_bucket_are_counted() {
     let text = LARGE_ITEMS.replace("[600000]", "[100]").replace("\"numKeys\": 100", "\"numKeys\": 100000");
     let text = text.replace(
         "\"cacheSizeMB\": 16",
@@ -194,7 +194,7 @@ fn small_items_that_wait_for_their_bucket_were_not_counted() {
 }
 
 #[test]
-fn times_to_live_of_the_config_were_left_aside_in_replays() {
+fn configured_ttl_applies_to_replays() {
     let rows: String = (0..2000).map(|row| format!("{},k{},GET,100\n", row * 10, row % 10)).collect();
     let text = r#"{ "cache_config": { "cacheSizeMB": 8, "useTraceTimeStamp": true }, "test_config": { "generator": "replay",
         "numOps": 9000, "numThreads": 1, "traceFileName": "trace.csv", "timestampFactor": 1, "enableLookaside": true } }"#;
@@ -205,7 +205,7 @@ fn times_to_live_of_the_config_were_left_aside_in_replays() {
         let result: Value = json(&["bench", &file].into_iter().chain(sets).collect::<Vec<_>>());
         result["totals"]["hit_ratio"].as_f64().unwrap()
     };
-    // Each key comes every 100 seconds.
+    // Each key recurs every 100 seconds.
     let short = ["test_config.ttlSecsRange=[50]", "test_config.ttlSecsRangeProbability=[1]"];
     let long = ["test_config.ttlSecsRange=[5000000]", "test_config.ttlSecsRangeProbability=[1]"];
     assert!(hits(&[]) > 0.99 && hits(&long) > 0.99);

@@ -1,4 +1,4 @@
-//! What was lost, left out or passed over in a run is told at its end, and why.
+//! Lost, skipped and ignored data of a run is reported at its end with the reason.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ fn remarks(result: &Value) -> String {
 }
 
 #[test]
-fn most_rows_of_a_trace_were_left_out_without_a_remark() {
+fn skipping_most_rows_of_a_trace_is_reported() {
     let (directory, file) = config("replay.json", REPLAY);
     let rows: String = (0..400)
         .map(|row| format!("k{row},{},10,1,20\n", if row % 4 == 0 { "GET" } else { "PUT" }))
@@ -29,11 +29,11 @@ fn most_rows_of_a_trace_were_left_out_without_a_remark() {
     let result = json(&["bench", &file]);
     let told = remarks(&result);
     assert!(
-        told.contains("300 because the operation is not a known one (the first: ")
+        told.contains("300 because the operation is not a known one (first: ")
             && told.contains("trace.csv:3: `PUT`"),
         "{told}"
     );
-    assert!(told.contains("; 1 because column `size` is missing (the first: "), "{told}");
+    assert!(told.contains("; 1 because column `size` is missing (first: "), "{told}");
     let rejected = &result["totals"]["trace"]["rejected"];
     assert_eq!(
         (&rejected[0]["rows"], rejected[1]["reason"].as_str()),
@@ -41,9 +41,9 @@ fn most_rows_of_a_trace_were_left_out_without_a_remark() {
     );
 }
 
-/// It named `navyRegionSizeMB`, which nobody had set.
+/// The message once named `navyRegionSizeMB`, which was not set.
 #[test]
-fn blocks_of_a_region_policy_that_do_not_fit_are_told_by_their_key() {
+fn unfitting_policy_blocks_are_reported_by_their_key() {
     let (_directory, file) = config("small.json", super::SMALL);
     let sets = ["--set", "cache_config.navyRegionPolicy=ripq", "--set"];
     let blocks = "cache_config.navyRegionPolicyConfig.blockMB=64";
@@ -57,9 +57,9 @@ fn blocks_of_a_region_policy_that_do_not_fit_are_told_by_their_key() {
     assert!(!said.contains("navyRegionSizeMB: flash"), "{said}");
 }
 
-/// What was replaced while it waited for its bucket counted as written, for nothing but a superblock: 0.0005.
+/// Items replaced in the bucket queue once counted as written although only a superblock was: 0.0005.
 #[test]
-fn write_amplification_was_nearly_nothing_before_anything_was_written() {
+fn write_amplification_is_absent_before_the_first_write() {
     let few = r#"{ "cache_config": { "cacheSizeMB": 8, "nvmCacheSizeMB": 64 },
       "test_config": { "numOps": 20000, "numThreads": 2, "numKeys": 20000, "keySizeRange": [8, 16], "keySizeRangeProbability": [1.0],
         "valSizeRange": [100, 1500], "valSizeRangeProbability": [1.0], "getRatio": 0.5, "setRatio": 0.4, "delRatio": 0.1,
@@ -74,7 +74,7 @@ fn write_amplification_was_nearly_nothing_before_anything_was_written() {
 }
 
 #[test]
-fn a_trace_of_no_valid_request_named_no_file_and_no_reason() {
+fn trace_without_valid_requests_is_reported_with_file_and_reason() {
     let (directory, file) = config("replay.json", REPLAY);
     let text: String = (0..40).map(|row| format!("{row},x,7,9\n")).collect();
     std::fs::write(directory.path().join("trace.csv"), text).unwrap();
@@ -96,7 +96,7 @@ fn a_trace_of_no_valid_request_named_no_file_and_no_reason() {
 }
 
 #[test]
-fn a_column_with_a_slip_in_its_name_was_passed_over() {
+fn misspelt_column_is_reported() {
     let (directory, file) = config("replay.json", REPLAY);
     std::fs::write(
         directory.path().join("trace.csv"),
@@ -127,9 +127,9 @@ const LARGE: &str = r#"{ "cache_config": { "cacheSizeMB": 16, "nvmCacheSizeMB": 
   "test_config": { "generator": "online", "numOps": 4000, "numThreads": 1, "numKeys": 2000, "keySizeRange": [8, 9],
     "keySizeRangeProbability": [1.0], "valSizeRange": [20000], "valSizeRangeProbability": [1.0], "setRatio": 1.0 } }"#;
 
-/// All that left DRAM was dropped, and the run passed without a word of it.
+/// All evictions from DRAM were once dropped, and the run passed silently.
 #[test]
-fn items_too_large_for_flash_were_dropped_without_a_remark() {
+fn dropping_items_too_large_for_flash_is_reported() {
     let (_directory, file) = config("large.json", LARGE);
     let with = |sets: &[&str]| {
         let sets: Vec<&str> = sets.iter().flat_map(|it| ["--set", it]).collect();
@@ -157,7 +157,7 @@ fn items_too_large_for_flash_were_dropped_without_a_remark() {
 }
 
 #[test]
-fn pieces_that_were_not_chained_gave_no_reason() {
+fn unchained_pieces_are_reported_with_reason() {
     let (_directory, file) = config("large.json", LARGE);
     let sets = [
         "cache_config.nvmCacheSizeMB=0",
@@ -180,7 +180,7 @@ fn pieces_that_were_not_chained_gave_no_reason() {
 }
 
 #[test]
-fn a_flag_of_cachebench_with_no_before_it_was_refused() {
+fn negated_cachebench_flag_is_accepted() {
     let (_directory, file) = config("large.json", LARGE);
     let more = ["-progress=7", "--progress=5", "--progress_stats_file="];
     for flag in ["--noreport_api_latency", "--report_api_latency=0"] {

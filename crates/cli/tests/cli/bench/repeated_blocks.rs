@@ -1,4 +1,4 @@
-//! `valueDedupRatio`: what a drive that deduplicates finds in what a run wrote.
+//! `valueDedupRatio`: the share of duplicate blocks that a deduplicating drive finds in the written data.
 
 use std::collections::HashSet;
 
@@ -6,7 +6,7 @@ use super::{config, err, flashwright};
 
 const BLOCK_BYTES: usize = 4096;
 
-/// Share of the blocks of the flash's file that hold something and are there before.
+/// Share of the non-empty blocks in the flash file that are duplicates.
 fn repeated(ratio: f64) -> f64 {
     let (directory, file) = config(
         "sets.json",
@@ -16,7 +16,7 @@ fn repeated(ratio: f64) -> f64 {
             "valSizeRangeProbability": [1.0], "getRatio": 0.1, "setRatio": 0.9 } }"#,
     );
     let flash = directory.path().join("flash");
-    // A file of ours would be gone after the run.
+    // A default flash file would be removed after the run.
     std::fs::File::create(&flash).unwrap().set_len(96 << 20).unwrap();
     let device = format!("file:{}", flash.display());
     let chosen = format!("test_config.valueDedupRatio={ratio}");
@@ -34,10 +34,10 @@ fn repeated(ratio: f64) -> f64 {
 }
 
 #[test]
-fn the_flash_of_a_run_repeats_as_many_blocks_as_was_asked_for() {
+fn share_of_duplicate_blocks_on_flash_is_as_configured() {
     for ratio in [0.0, 0.3, 0.8] {
         let found = repeated(ratio);
-        assert!((found - ratio).abs() < 0.04, "{found:.3} of the blocks repeat, {ratio} were to");
+        assert!((found - ratio).abs() < 0.04, "{found:.3} of the blocks are duplicates, {ratio} configured");
     }
     let (_directory, file) = config("c.json", super::SMALL);
     let output = flashwright(&["bench", &file, "--validate", "--set", "test_config.valueDedupRatio=1.5"]);

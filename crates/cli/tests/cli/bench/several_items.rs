@@ -1,4 +1,4 @@
-//! Replays whose requests are for several items of the cache: CDN objects in pieces, ranges of blocks in chunks.
+//! Replays whose requests are for several cache items: CDN objects in pieces, block ranges in chunks.
 
 use std::fmt::Write;
 
@@ -24,8 +24,7 @@ fn run(file: &str, flags: &[&str]) -> Value {
     serde_json::from_str(&out(&output)).unwrap()
 }
 
-/// Gets, sets and what was counted of requests: all, those that found everything, those that found something; bytes asked for,
-/// found and fetched.
+/// Gets, sets and request counts: all, full hits, partial hits; bytes requested, found and fetched.
 fn told(result: &Value) -> [u64; 8] {
     [
         "gets",
@@ -51,7 +50,7 @@ fn blocks(rows: &[&str]) -> String {
 }
 
 #[test]
-fn each_missing_chunk_of_a_range_is_set_and_a_row_beyond_its_block_is_told() {
+fn missing_chunks_are_set_and_rows_beyond_their_block_reported() {
     let trace = blocks(&[
         "1,a,9,131073,0,1,2,getChunkData.Permanent,1,1,0",
         "2,a,9,262144,131072,1,2,getChunkData.Permanent,2,1,0",
@@ -63,7 +62,7 @@ fn each_missing_chunk_of_a_range_is_set_and_a_row_beyond_its_block_is_told() {
     let (_directory, file) = replay("block-replay", "", &trace);
     let chunk = 128 * KIB;
     for flags in [&[][..], &["--set", "test_config.replayGeneratorConfig.replaySerializationMode=none"]] {
-        // In any order all rows are of one batch, and so of one thread.
+        // In order `Any` all rows are in one batch and so on one thread.
         let result = run(&file, flags);
         let (asked, found) = (chunk + 1 + 2 * 2 * chunk + 1, chunk + 2 * chunk + 1);
         assert_eq!(told(&result), [7, 4, 4, 2, 1, asked, found, 3 * chunk]);
@@ -94,10 +93,10 @@ fn objects(rows: &[&str]) -> String {
     format!("{head}\n{}\n", rows.join("\n"))
 }
 
-/// The second request finds the object's own item and its header, and misses the first piece: nobody looks for the second
-/// piece, though it is there.
+/// The second request finds the object's marker and header, and misses the first piece; the second piece is not looked up although it is
+/// cached.
 #[test]
-fn the_first_missing_piece_turns_a_request_to_sets() {
+fn request_after_the_first_missing_piece_only_sets() {
     let trace = objects(&[
         "1,large,1,150000,50100,100,100000,149999",
         "2,large,1,150000,150100,100,-1,-1",
@@ -109,20 +108,24 @@ fn the_first_missing_piece_turns_a_request_to_sets() {
     let result = run(&file, &[]);
     let piece = 65_536;
     let gets = 1 + 3 + 5 + 1 + 1;
-    // The first sets its two, the header and the object's own; the second its three pieces.
+    // The first request sets its item, the header and the marker; the second its three pieces.
     let sets = 4 + 3 + 1;
     let fetched = (100 + 150_000 - piece) + 150_000 + 1100;
     let asked = 50_100 + 150_100 + 150_100 + 1100 + 110;
     assert_eq!(told(&result), [gets, sets, 5, 2, 1, asked, 100 + 150_100 + 110, fetched]);
     let most = run(&file, &["--set", "test_config.maxCachePieces=1"]);
     let [_, _, objects, whole, partly, asked_again, found, fetched] = told(&most);
-    assert_eq!((objects, whole, partly, asked_again), (5, 1, 2, asked), "the large one is never found whole");
+    assert_eq!(
+        (objects, whole, partly, asked_again),
+        (5, 1, 2, asked),
+        "the large object is never a full hit"
+    );
     assert_eq!(found, 100 + (100 + piece) + 110);
     assert_eq!(fetched, (100 + 50_000) + 150_000 + (150_000 - piece) + 1100);
 }
 
 #[test]
-fn extract_latency_finds_the_bandwidth_where_it_looks_for_it() {
+fn extract_latency_finds_the_bandwidth_line() {
     let (_directory, file) = replay("piecewise-replay", "", &objects(&["1,small,1,1000,1100,100,-1,-1"]));
     let text = out(&flashwright(&["bench", &file]));
     let line = text.lines().find(|line| line.contains("egressBytesPerSec")).unwrap();
@@ -133,7 +136,7 @@ fn extract_latency_finds_the_bandwidth_where_it_looks_for_it() {
     assert!(text.contains("== PieceWiseReplayGenerator Stats ==") && text.contains("objectGet"), "{text}");
 }
 
-/// Hits of a policy that never has to evict, the simulator's.
+/// Hits of the simulator with a policy that never has to evict.
 fn simulated_hits(trace: &std::path::Path, flags: &[&str]) -> u64 {
     let flags = [
         &["simulate", trace.to_str().unwrap(), "--policy", "lru", "--size", "100GiB", "--warmup", "0"],
@@ -143,9 +146,9 @@ fn simulated_hits(trace: &std::path::Path, flags: &[&str]) -> u64 {
     result["rows"][0]["hits"].as_u64().unwrap_or_else(|| panic!("{result:#}"))
 }
 
-/// Where nothing is evicted every cache finds what was asked for before.
+/// Without evictions every cache hits all repeated requests.
 #[test]
-fn a_replay_hits_what_the_simulator_hits() {
+fn replay_hits_equal_simulator_hits() {
     let mut rows = String::new();
     for row in 0..400_u64 {
         let (block, start) = (row * 7919 % 23, row * 104_729 % (15 << 20));
@@ -178,12 +181,12 @@ fn a_replay_hits_what_the_simulator_hits() {
     assert_eq!(told(&result)[3], simulated_hits(&directory.path().join("trace.csv"), &[]));
 }
 
-/// Items that expire are missed at the same requests, and live as long again.
+/// Expired items are missed at the same requests and get the same new TTLs.
 #[test]
-fn a_replay_in_virtual_time_misses_what_expired_in_the_simulator() {
+fn virtual_time_replay_expires_like_the_simulator() {
     let mut rows = "op_time,key,key_size,op,op_count,size,cache_hits,ttl\n".to_owned();
     for row in 0..2000_u64 {
-        // A set of what is there is a hit to the simulator and not to the replay: here it never is there.
+        // A set of a cached object counts as a hit in the simulator only: the trace has none.
         for op in if row % 7 == 0 { &["DELETE", "SET"][..] } else { &["GET"] } {
             let ttl = [0, 2, 15, 60][(row * row % 9 % 4) as usize];
             writeln!(rows, "{},key{:05},8,{op},1,100,1,{ttl}", row / 3, row * 7919 % 61).unwrap();
@@ -202,9 +205,9 @@ fn a_replay_in_virtual_time_misses_what_expired_in_the_simulator() {
     assert!(hits + 100 < ignored, "{hits} of {ignored}");
 }
 
-/// Flash is small and so much is evicted; what is asked for does not depend on that.
+/// Flash is small so that many items are evicted; the requests do not depend on that.
 #[test]
-fn requests_for_several_items_run_in_virtual_time_again_and_again_the_same() {
+fn multi_item_requests_are_reproducible_in_virtual_time() {
     let rows: Vec<String> = (0..300_u64)
         .map(|row| format!("{},{},1,{},{},100,-1,-1", row * 1000, row * row % 97, 200_000, 200_100))
         .collect();
@@ -231,7 +234,7 @@ fn requests_for_several_items_run_in_virtual_time_again_and_again_the_same() {
         assert_eq!((counted[2], counted[5]), (1200, 1200 * 200_100), "{more}");
         assert!(counted[3] < 1000 && one["totals"]["evictions_dram"].as_u64() > Some(0), "{counted:?}");
         if more.contains("traceSpeed") {
-            // Two passes of 299 s, milliseconds without a factor, at ten times the speed.
+            // Two passes of 299 s, in milliseconds, at ten times the speed.
             let seconds = one["totals"]["seconds"].as_f64().unwrap();
             assert!((seconds - 59.8).abs() < 1.0, "{seconds}");
         }

@@ -1,4 +1,4 @@
-//! Workers that are tasks of a few threads.
+//! Workers that are tasks on a few threads.
 
 use std::collections::HashSet;
 use std::process::Command;
@@ -26,7 +26,7 @@ fn run(changes: &[&str]) -> Value {
 }
 
 #[test]
-fn tasks_do_what_threads_do_and_find_nothing_wrong() {
+fn tasks_have_the_results_of_threads_without_errors() {
     let (tasks, threads) = (run(&[]), run(&["test_config.name=stressor"]));
     for result in [&tasks, &threads] {
         let totals = &result["totals"];
@@ -37,9 +37,9 @@ fn tasks_do_what_threads_do_and_find_nothing_wrong() {
     assert!((hits(&tasks) - hits(&threads)).abs() < 0.05, "{} {}", hits(&tasks), hits(&threads));
 }
 
-/// None of them runs to its end before another has begun.
+/// No task completes before another has started.
 #[test]
-fn tasks_take_turns_where_none_waits_for_flash() {
+fn tasks_alternate_without_flash_waits() {
     let turns = ["cache_config.nvmCacheSizeMB=0", "test_config.numThreads=50", "test_config.numOps=4000"];
     let (tasks, one) = (
         run(&turns),
@@ -51,14 +51,14 @@ fn tasks_take_turns_where_none_waits_for_flash() {
 }
 
 #[test]
-fn a_rate_holds_tasks_back_too() {
+fn rate_limit_applies_to_tasks() {
     let result =
         run(&["test_config.numOps=10", "test_config.opRatePerSec=10000", "test_config.opRateBurstSize=10"]);
     assert!(result["totals"]["seconds"].as_f64() > Some(0.19), "{}", result["totals"]["seconds"]);
 }
 
 #[test]
-fn who_replays_a_trace_is_no_task() {
+fn trace_replay_with_tasks_is_refused() {
     let (_directory, file) = config("run.json", RUN);
     let replay =
         ["test_config.generator=replay", "test_config.traceFileName=t", "test_config.checkConsistency=false"];
@@ -68,10 +68,10 @@ fn who_replays_a_trace_is_no_task() {
     assert!(err(&output).contains("test_config.name: `async` is only for generators"), "{}", err(&output));
 }
 
-/// Workers by the names of their threads. A thread that one of them starts has its name until it gets its own.
+/// Workers, counted by thread name. A new thread has its parent's name until it sets its own.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_thousand_tasks_are_no_thousand_threads_and_an_interrupt_ends_them() {
+fn thousand_tasks_use_few_threads_and_end_on_interrupt() {
     let (directory, file) = config("run.json", RUN);
     let result = directory.path().join("result.json");
     let mut child =

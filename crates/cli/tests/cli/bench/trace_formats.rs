@@ -1,4 +1,4 @@
-//! Replays of traces in other formats than CacheBench's.
+//! Replays of traces in formats other than CacheBench's.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ fn run(file: &str, format: &str, more: &[&str]) -> Value {
 }
 
 #[test]
-fn a_replay_takes_what_is_named_or_told_by_the_file() {
+fn replay_uses_the_named_or_detected_format() {
     let (directory, file) = config("replay.json", REPLAY);
     let trace = directory.path().join("trace");
     let disk: String = (0..60)
@@ -36,7 +36,7 @@ fn a_replay_takes_what_is_named_or_told_by_the_file() {
             let count = |path: &str| result.pointer(path).and_then(Value::as_u64).unwrap();
             assert_eq!(count("/totals/gets"), gets, "{name}");
             assert_eq!(gets - count("/totals/counts/get_misses"), hits, "{name}");
-            assert_eq!(result["totals"]["objects"], Value::Null, "each is asked for by itself");
+            assert_eq!(result["totals"]["objects"], Value::Null, "each item is its own request");
             let timed = run(&file, format, &["--device", "sim:test", "--set", "test_config.traceSpeed=2"]);
             let seconds = timed["totals"]["seconds"].as_f64().unwrap();
             assert!((seconds - 29.5).abs() < 0.1, "{name}: a second between rows, twice as fast: {seconds}");
@@ -45,7 +45,7 @@ fn a_replay_takes_what_is_named_or_told_by_the_file() {
 }
 
 #[test]
-fn a_trace_of_another_format_than_the_generators_says_who_reads_it() {
+fn trace_of_another_format_names_the_generator_that_reads_it() {
     let (directory, file) = config("replay.json", REPLAY);
     std::fs::write(directory.path().join("trace"), "timestamp,cacheKey,objectSize,TTL\n1,7,100,3600\n")
         .unwrap();
@@ -57,9 +57,9 @@ fn a_trace_of_another_format_than_the_generators_says_who_reads_it() {
     assert_eq!(run(&file, "cdn", &[])["totals"]["gets"], 1);
 }
 
-/// Without a header each row is wrong by itself, and the run used to end with no request made.
+/// Without a header every row was once counted as invalid, and the run ended without requests.
 #[test]
-fn a_trace_of_another_format_without_a_header_is_no_trace_of_wrong_rows() {
+fn headerless_trace_of_another_format_is_refused() {
     let (directory, file) = config("replay.json", REPLAY);
     let trace = directory.path().join("trace");
     let cache: String = (0..60).map(|row| format!("{row},key{},4,900,3,get,0\n", row % 7)).collect();
@@ -71,11 +71,11 @@ fn a_trace_of_another_format_without_a_header_is_no_trace_of_wrong_rows() {
     let own =
         "key,op,size,op_count,key_size\n".to_owned() + "a,GET,100,0,1\n" + &"a,GET,100,1,1\n".repeat(40);
     std::fs::write(&trace, own).unwrap();
-    assert_eq!(run(&file, "kvcache", &[])["totals"]["gets"], 40, "one wrong row is one wrong row");
+    assert_eq!(run(&file, "kvcache", &[])["totals"]["gets"], 40, "a single invalid row is counted");
 }
 
 #[test]
-fn a_trace_whose_format_cannot_be_told_is_refused_before_anything_is_opened() {
+fn undetectable_trace_is_refused_before_devices_are_opened() {
     let (directory, file) = config("replay.json", REPLAY);
     std::fs::write(directory.path().join("trace"), "no such thing\n").unwrap();
     let flags = ["bench", &file, "--set", "test_config.replayGeneratorConfig.traceFormat=auto"];

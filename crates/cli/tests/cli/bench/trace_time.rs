@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{config, err, flashwright, json};
 
-/// A run of a trace beside its config, with these further settings of the cache and of the test.
+/// Runs a trace with its config and these additional cache and test settings.
 fn run(trace: &str, cache: &str, test: &str, flags: &[&str]) -> Value {
     let (directory, file) = config("run.json", &text(cache, test));
     std::fs::write(directory.path().join("trace.csv"), trace).unwrap();
@@ -22,7 +22,7 @@ fn text(cache: &str, test: &str) -> String {
     )
 }
 
-/// Gets, those that found something, and sets.
+/// Gets, hits and sets.
 fn counts(result: &Value) -> (u64, u64, u64) {
     let of = |name: &str| result["totals"][name].as_u64().unwrap();
     let hits = result["totals"]["hit_ratio"].as_f64().unwrap() * of("gets") as f64;
@@ -33,8 +33,8 @@ const FLASH: &str = r#", "nvmCacheSizeMB": 32, "navyRegionSizeMB": 1, "navyBlock
 const HEADER: &str = "op_time,key,op,size,ttl\n";
 
 #[test]
-fn a_trace_worked_out_by_hand() {
-    // `a` lives until 1060, `b` until 1010, `c` for ever. A time that goes back does not bring `b` back.
+fn expiry_matches_a_trace_computed_by_hand() {
+    // `a` expires at 1060, `b` at 1010, `c` never. A timestamp that goes back does not restore `b`.
     let rows = "1000,a,SET,100,60\n1000,b,SET,100,10\n1000,c,SET,100,0\n1009,b,GET,100,0\n1010,b,GET,100,0\n\
                 1005,b,GET,100,0\n1059,a,GET,100,0\n1060,a,GET,100,0\n4000000000,c,GET,100,0\n";
     let trace = format!("{HEADER}{rows}");
@@ -42,14 +42,14 @@ fn a_trace_worked_out_by_hand() {
         // `b` at 1009, `a` at 1059, and `c`.
         assert_eq!(counts(&run(&trace, flash, "", flags)), (6, 3, 3), "{flags:?}");
     }
-    // The machine's clock has not moved on: everything is there.
+    // Real time has not advanced: nothing has expired.
     let (directory, file) = config("run.json", &text("", ""));
     std::fs::write(directory.path().join("trace.csv"), &trace).unwrap();
     let by_machine = json(&["bench", &file, "--set", "cache_config.useTraceTimeStamp=false"]);
     assert_eq!(counts(&by_machine), (6, 6, 3));
 }
 
-/// A day of requests over few keys, and what a cache that nothing is evicted from finds.
+/// A day of requests for few keys, and the expected hits of a cache without evictions.
 fn a_day() -> (String, (u64, u64, u64)) {
     let (mut text, mut expires) = (HEADER.to_owned(), HashMap::new());
     let (mut gets, mut hits, mut sets) = (0, 0, 0);
@@ -62,7 +62,7 @@ fn a_day() -> (String, (u64, u64, u64)) {
         let found = expires.get(&key).is_some_and(|expiry| *expiry > time);
         gets += u64::from(!is_set);
         hits += u64::from(!is_set && found);
-        // A get that misses is followed by a set, with the lifetime of its row.
+        // A missed get is followed by a set with the TTL of its row.
         if is_set || !found {
             sets += 1;
             expires.insert(key, if ttl == 0 { u64::MAX } else { time + ttl });
@@ -72,19 +72,19 @@ fn a_day() -> (String, (u64, u64, u64)) {
 }
 
 #[test]
-fn a_day_of_lifetimes_is_what_a_simulation_of_them_says() {
+fn day_of_ttls_matches_a_simulation() {
     let (trace, expected) = a_day();
-    assert!(expected.1 > 1000 && expected.0 - expected.1 > 1000, "{expected:?}: lifetimes decide");
+    assert!(expected.1 > 1000 && expected.0 - expected.1 > 1000, "{expected:?}: the TTLs cause misses");
     let lookaside = r#", "enableLookaside": true"#;
     assert_eq!(counts(&run(&trace, "", lookaside, &[])), expected);
     assert_eq!(counts(&run(&trace, FLASH, lookaside, &["--device", "sim:test"])), expected);
 }
 
-/// CacheBench's threads wait for one another at every step of the trace's time.
+/// CacheBench's threads wait for each other at every step of the trace's time.
 #[test]
-fn threads_at_different_places_do_not_wait_for_each_other() {
+fn threads_at_different_trace_times_do_not_block_each_other() {
     let (trace, (gets, ..)) = a_day();
-    // Some of them have no key at all, and so nothing to ask in any step.
+    // Some threads own no key and so make no requests.
     let (test, cache) =
         (r#", "enableLookaside": true, "numThreads": 400"#, r#", "tickerSynchingSeconds": 1"#);
     assert_eq!(counts(&run(&trace, cache, test, &[])).0, gets);
@@ -92,7 +92,7 @@ fn threads_at_different_places_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn a_trace_without_times_and_a_generator_are_refused() {
+fn trace_time_without_timestamps_or_with_a_generator_is_refused() {
     let refused = |trace: &str, set: &[&str], words: &str| {
         let (directory, file) =
             config("run.json", &text(r#", "nvmCacheSizeMB": 32, "nvmCachePaths": ["flash"]"#, ""));

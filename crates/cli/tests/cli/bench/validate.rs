@@ -1,4 +1,4 @@
-//! `--validate`: what is said of a config that is not run.
+//! `--validate`: checks of a config without a run.
 
 use std::path::{Path, PathBuf};
 
@@ -15,10 +15,10 @@ fn configs(folder: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// A run of some needs what this machine does not have: a drive, memory, a trace that another config makes or that is not
-/// published; or a feature. All else of them is valid.
+/// Some configs need things that this machine lacks: a drive, memory, a trace that another config creates or that is not published; or a
+/// feature. Otherwise all are valid.
 #[test]
-fn every_config_that_cachebench_ships_is_valid() {
+fn every_shipped_cachebench_config_is_valid() {
     let Some(shipped) = super::shipped() else { return };
     let mut files = Vec::new();
     configs(&shipped, &mut files);
@@ -42,7 +42,7 @@ fn every_config_that_cachebench_ships_is_valid() {
 }
 
 #[test]
-fn a_missing_trace_stops_a_run_and_its_validation() {
+fn missing_trace_fails_run_and_validation() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("c.json");
     let text = r#"{ "cache_config": { "cacheSizeMB": 64 }, "test_config": { "generator": "replay", "numOps": 10,
@@ -64,7 +64,7 @@ fn a_missing_trace_stops_a_run_and_its_validation() {
 }
 
 #[test]
-fn a_missing_trace_is_in_the_result_of_validation() {
+fn missing_trace_is_in_the_validation_result() {
     let replay = r#"{ "cache_config": { "cacheSizeMB": 64, "htBucketPower": 10 }, "test_config": { "generator": "replay", "numOps": 10,
         "numThreads": 1, "traceFileName": "later.csv" } }"#;
     let (_directory, file) = super::config("replay.json", replay);
@@ -82,9 +82,9 @@ fn a_missing_trace_is_in_the_result_of_validation() {
     assert_eq!(result["world"], "real");
 }
 
-/// It ran to its end, which was at once, and blamed rows that were not there; validation passed.
+/// The run once ended immediately and blamed rows that did not exist; validation passed.
 #[test]
-fn a_trace_of_a_header_alone_was_replayed() {
+fn trace_with_only_a_header_is_refused() {
     let replay = r#"{ "cache_config": { "cacheSizeMB": 8 }, "test_config": { "generator": "replay", "numOps": 100, "numThreads": 2,
       "traceFileNames": ["a.csv", "b.csv"], "enableLookaside": true } }"#;
     let (directory, file) = super::config("replay.json", replay);
@@ -98,12 +98,12 @@ fn a_trace_of_a_header_alone_was_replayed() {
         assert!(err(&output).contains(told), "{}", err(&output));
     }
     write("b.csv", "key,op,size\na,GET,10\n");
-    assert_eq!(flashwright(&["bench", &file]).status.code(), Some(0), "one of several may be without");
+    assert_eq!(flashwright(&["bench", &file]).status.code(), Some(0), "one of several files can be empty");
 }
 
-/// Whoever asked for a result found no file.
+/// `--json` once wrote no file with `--validate`.
 #[test]
-fn a_check_leaves_a_result_where_one_is_asked_for() {
+fn validation_writes_a_requested_result() {
     let text = r#"{ "cache_config": { "cacheSizeMB": 8, "htBucketPower": 10 }, "test_config": { "numOps": 10, "numThreads": 1,
         "numKeys": 10, "keySizeRange": [8, 16], "keySizeRangeProbability": [1.0], "valSizeRange": [100, 200],
         "valSizeRangeProbability": [1.0], "getRatio": 1.0 } }"#;

@@ -1,4 +1,4 @@
-//! Values of a config as CacheBench reads them, keys of forks, and pools without a share.
+//! Config values as CacheBench reads them, keys of forks, and pools without a share.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ const TWO_POOLS: &str = r#"{ "cache_config": { "cacheSizeMB": 64, "numPools": 2,
     "getRatio": 1.0 } }"#;
 
 #[test]
-fn strings_and_truth_values_are_read_as_numbers_with_one_warning() {
+fn strings_and_booleans_are_read_as_numbers_with_one_warning() {
     let (_directory, file) = config("small.json", super::SMALL);
     let sets = [
         r#"cache_config.nvmCacheSizeMB="32""#,
@@ -33,7 +33,7 @@ fn strings_and_truth_values_are_read_as_numbers_with_one_warning() {
 }
 
 #[test]
-fn values_that_cachebench_refuses_are_refused() {
+fn values_that_cachebench_rejects_are_rejected() {
     let (_directory, file) = config("small.json", super::SMALL);
     for set in [
         r#"test_config.numOps="many""#,
@@ -51,7 +51,7 @@ fn values_that_cachebench_refuses_are_refused() {
 }
 
 #[test]
-fn a_32_bit_limit_is_clamped_with_a_warning() {
+fn value_above_32_bits_is_clamped_with_a_warning() {
     let (_directory, file) = config("small.json", super::SMALL);
     for key in ["nvmAdmissionRetentionTimeThreshold", "memoryOnlyTTL", "lruRefreshSec", "deviceMaxWriteSize"]
     {
@@ -63,7 +63,7 @@ fn a_32_bit_limit_is_clamped_with_a_warning() {
 }
 
 #[test]
-fn keys_of_a_fork_are_skipped_on_request_and_removed_by_null() {
+fn unknown_keys_are_skipped_on_request_and_removed_by_null() {
     let text = super::SMALL.replacen('{', r#"{ "fork": 1,"#, 1);
     let text = text.replacen(r#""numOps""#, r#""simulTraceTimeStamp": true, "numOp": 3, "numOps""#, 1);
     let (_directory, file) = config("fork.json", &text);
@@ -105,7 +105,7 @@ fn pools_without_a_share_of_operations_get_no_requests() {
 }
 
 #[test]
-fn memory_that_is_not_there_is_refused_before_the_run() {
+fn unavailable_memory_is_refused_before_the_run() {
     let (_directory, file) = config("small.json", super::SMALL);
     for (flags, key) in [
         (&["--set", "cache_config.cacheSizeMB=260000"][..], "cache_config.cacheSizeMB"),
@@ -128,7 +128,7 @@ fn memory_that_is_not_there_is_refused_before_the_run() {
 }
 
 #[test]
-fn inserts_that_are_all_refused_fail_with_one_remedy() {
+fn run_with_all_inserts_rejected_fails_with_one_remedy() {
     let (_directory, file) = config("small.json", super::SMALL);
     let large =
         ["--set", "test_config.valSizeRange=[5242880, 5242881]", "--set", "cache_config.cacheSizeMB=512"];
@@ -142,7 +142,7 @@ fn inserts_that_are_all_refused_fail_with_one_remedy() {
 }
 
 #[test]
-fn an_em_dash_before_a_flag_is_read_and_named() {
+fn em_dash_before_a_flag_is_accepted_with_a_warning() {
     let (directory, file) = config("small.json", super::SMALL);
     let stats = directory.path().join("run.log");
     let output = flashwright(&["bench", &file, &format!("\u{2014}progress_stats_file={}", stats.display())]);
@@ -151,9 +151,9 @@ fn an_em_dash_before_a_flag_is_read_and_named() {
     assert!(std::fs::read_to_string(&stats).unwrap().contains("== Test Results =="));
 }
 
-/// A limit on the length of files stands for the full disk.
+/// A limit on file sizes replaces a full disk.
 #[test]
-fn a_full_disk_under_the_intervals_leaves_whole_rows_and_is_reported() {
+fn full_disk_leaves_complete_interval_rows_and_is_reported() {
     let (directory, file) = config("small.json", super::SMALL);
     let intervals = directory.path().join("run.csv");
     let run = "trap '' XFSZ; ulimit -f 2; exec \"$@\"";

@@ -1,4 +1,4 @@
-//! The alert rules, by Prometheus's own tool where there is one.
+//! The alert rules, tested with Prometheus's promtool if it is installed.
 
 use std::process::Command;
 
@@ -44,7 +44,7 @@ tests:
 "#;
 
 #[test]
-fn promtool_accepts_the_alert_rules_and_they_fire_on_failures_alone() {
+fn alert_rules_are_valid_and_fire_only_on_failures() {
     let rules = flashwright(&["block", "status", "--alert-rules"]);
     assert!(rules.status.success(), "{}", told(&rules));
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What is told of a cache, of its settings, and of a disk that has none.
+//! Reports about a cache, its settings, and a disk without a cache.
 
 use std::process::{Command, Stdio};
 
@@ -8,7 +8,7 @@ use super::{Ending, Place, told};
 use crate::flashwright;
 
 #[test]
-fn settings_are_listed_as_they_are_in_the_cache_whether_it_is_served_or_not() {
+fn settings_of_a_cache_are_listed_served_or_not() {
     let place = Place::new();
     let json = ["--json", "-", "--quiet"];
     let figures = |output: std::process::Output| -> Value {
@@ -27,14 +27,14 @@ fn settings_are_listed_as_they_are_in_the_cache_whether_it_is_served_or_not() {
     }
     let line = words.lines().find(|line| line.starts_with("dirty_percent ")).unwrap();
     assert!(line.split_whitespace().nth(1) == Some("33") && line.contains("share of dirty blocks"), "{line}");
-    // Of no cache in particular.
+    // Without a cache.
     let named = figures(flashwright(&[&["block", "set"][..], &json].concat()));
     assert_eq!((&named["tuning"], &named["settings"][0]["name"]), (&Value::Null, &"mode".into()));
 }
 
-/// The file had nothing but that the command had ended.
+/// The result once contained only that the command had ended.
 #[test]
-fn a_watch_leaves_the_last_figures_in_its_result() {
+fn watch_result_has_the_last_figures() {
     let place = Place::new();
     let server = place.serve();
     let result = place.path("result.json");
@@ -50,9 +50,9 @@ fn a_watch_leaves_the_last_figures_in_its_result() {
     server.stop();
 }
 
-/// They said that no server was listening.
+/// They once reported that no server was listening.
 #[test]
-fn the_server_of_a_disk_alone_says_that_there_is_no_cache() {
+fn server_without_cache_reports_that() {
     let place = Place::new();
     let server = place.serve_with(&["--disk", "disk", "--force-disk"]);
     let status = place.status();

@@ -1,4 +1,4 @@
-//! What is below a cache: stripes, a model SSD, and what is told of both.
+//! Devices below a cache: stripes, and a model SSD.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Client, FLASHWRIGHT, Place, told};
 
-/// Writes a block here and there, and makes it durable.
+/// Writes some blocks and flushes.
 fn fill(place: &Place) {
     let mut client = Client::connect(&place.path("s"));
     for number in 0..40 {
@@ -30,7 +30,7 @@ fn block(place: &Place, command: &str, flash: &str, disk: &str, more: &[&str]) -
 }
 
 #[test]
-fn flash_and_disk_may_be_stripes_whose_members_know_their_places() {
+fn stripes_are_accepted_and_their_members_checked() {
     let place = Place::new();
     let (flash, disk) = ("stripe:f1,f2,f3", "stripe:d1,d2");
     let sizes = ["--flash-size", "24MiB", "--disk-size", "32MiB", "--yes"];
@@ -69,15 +69,15 @@ fn flash_and_disk_may_be_stripes_whose_members_know_their_places() {
     let (code, said) = block(&place, "destroy", flash, disk, &["--yes"]);
     assert_eq!(code, Some(0), "{said}");
     let server = place.serve_with(&["--disk", disk]);
-    assert!(is_there(&place), "the disk has all of it");
+    assert!(is_there(&place), "the disk has all blocks");
     server.stop();
     let (code, said) = block(&place, "create", flash, disk, &["--yes"]);
-    assert_eq!(code, Some(0), "nothing is left of the stripe: {said}");
+    assert_eq!(code, Some(0), "no label of the stripe is left: {said}");
 }
 
-/// Its members had got their labels before: those of the stripe that they were were gone.
+/// The labels were once written before the check, which destroyed the old stripe's.
 #[test]
-fn a_stripe_was_labelled_for_a_cache_that_was_then_refused() {
+fn refused_create_leaves_stripe_labels_unchanged() {
     let place = Place::new();
     let (flash, disk) = ("stripe:f1,f2", "d1");
     let sizes = ["--flash-size", "16MiB", "--disk-size", "32MiB", "--yes"];
@@ -91,14 +91,14 @@ fn a_stripe_was_labelled_for_a_cache_that_was_then_refused() {
     }
 }
 
-/// The members kept the labels of a stripe of which there was nothing else.
+/// The members once kept the labels of a stripe that was never created.
 #[test]
-fn a_cache_that_could_not_be_written_left_its_stripe_labelled() {
+fn failed_create_removes_stripe_labels() {
     let place = Place::new();
     for name in ["f1", "f2", "d"] {
         std::fs::File::create_new(place.path(name)).unwrap().set_len(8 << 20).unwrap();
     }
-    // In blocks of 512 bytes: the labels are before it, all else is behind.
+    // In blocks of 512 bytes: the labels fit below the limit, everything else does not.
     let limited = "trap '' XFSZ; ulimit -f 512; exec \"$0\" block create \"$@\"";
     let create = |words: &str| {
         let mut shell = Command::new("sh");
@@ -116,7 +116,7 @@ fn a_cache_that_could_not_be_written_left_its_stripe_labelled() {
 }
 
 #[test]
-fn a_model_ssd_tells_what_the_cache_costs_it_and_keeps_its_bytes_in_a_file() {
+fn model_ssd_reports_write_amplification_and_keeps_data_in_a_file() {
     let place = Place::new();
     let (flash, disk) = ("sim:test:f", "hdd:d");
     let sizes = ["--flash-size", "8MiB", "--disk-size", "32MiB", "--yes"];
@@ -141,11 +141,11 @@ fn a_model_ssd_tells_what_the_cache_costs_it_and_keeps_its_bytes_in_a_file() {
         let (code, said) = block(&place, "check", flash, disk, &[]);
         assert!(code == Some(2) && said.contains(words), "{said}");
     }
-    assert_eq!(block(&place, "flush", "f", "d", &[]).0, Some(0), "it is the same without the models");
+    assert_eq!(block(&place, "flush", "f", "d", &[]).0, Some(0), "the cache opens without the models");
 }
 
 #[test]
-fn flashcaches_zero_stats_and_do_sync_are_done_and_the_others_are_explained() {
+fn zero_stats_and_do_sync_work_and_unsupported_actions_are_explained() {
     let place = Place::new();
     let server = place.serve();
     fill(&place);

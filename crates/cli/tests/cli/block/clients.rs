@@ -1,8 +1,8 @@
-//! Rules about whose blocks are cached: given to the server, changed while it serves, told and refused.
+//! Rules for caching by client: on the command line, at run time, reported and rejected.
 
 use super::{Client, Place, told};
 
-/// Whether a block that nobody has asked for yet comes in when `client` writes it.
+/// Whether a new block is cached when `client` writes it.
 fn comes_in(place: &Place, client: &mut Client, number: u64) -> bool {
     let held = || place.status()["state"]["held_blocks"].as_u64().unwrap();
     let before = held();
@@ -12,7 +12,7 @@ fn comes_in(place: &Place, client: &mut Client, number: u64) -> bool {
 }
 
 #[test]
-fn whose_blocks_are_cached_is_said_at_the_start_and_changed_under_open_connections() {
+fn client_rules_apply_at_start_and_change_for_open_connections() {
     let place = Place::new();
     let process = format!("pid:{}", std::process::id());
     let devices = ["--flash", "flash", "--disk", "disk"];
@@ -37,7 +37,7 @@ fn whose_blocks_are_cached_is_said_at_the_start_and_changed_under_open_connectio
     assert!(comes_in(&place, &mut client, 2));
     let said = set(&["cache_all=1", &format!("uncached_clients={process}")]);
     assert!(said.contains(&format!("\nuncached_clients={process}\n")), "{said}");
-    assert!(comes_in(&place, &mut client, 3), "it is on both lists");
+    assert!(comes_in(&place, &mut client, 3), "the client is on both lists");
     set(&[&format!("cached_clients=-{process}")]);
     assert!(!comes_in(&place, &mut client, 4));
     let said = told(&place.ask("status", &[]));
@@ -52,9 +52,9 @@ fn whose_blocks_are_cached_is_said_at_the_start_and_changed_under_open_connectio
     server.stop();
 }
 
-/// Nothing changes by a command of which a part is wrong.
+/// A command with an invalid part changes nothing.
 #[test]
-fn a_wrong_rule_is_refused_with_its_name_its_value_and_the_reason() {
+fn invalid_rule_is_rejected_with_name_value_and_reason() {
     let place = Place::new();
     let server = place.serve();
     for (words, expected) in [

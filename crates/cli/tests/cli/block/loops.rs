@@ -1,17 +1,17 @@
-//! Files that are used by their names and through loop devices.
+//! Files used by name and through loop devices.
 
 use std::fs::File;
 
 use super::{Place, told};
 use crate::loop_device::LoopDevice;
 
-/// Both wrote to it, and both lost what had been flushed.
+/// Both servers once wrote to the file and lost flushed data.
 #[test]
-fn a_flash_file_that_is_served_is_not_served_through_a_loop_device_too() {
+fn served_flash_file_is_refused_through_a_loop_device() {
     let place = Place::new();
     let server = place.serve();
     let Some(flash) = LoopDevice::attach(&place.path("flash"), &[]) else { return server.stop() };
-    let disk = LoopDevice::attach(&place.path("disk"), &[]).expect("there was one for the flash");
+    let disk = LoopDevice::attach(&place.path("disk"), &[]).expect("the flash got a loop device");
     let both = ["--flash", &flash.0, "--disk", &disk.0];
     let served = place.run("serve", &[&both[..], &["--socket", "t"]].concat(), false);
     let checked = place.run("check", &both, false);
@@ -32,12 +32,12 @@ fn a_flash_file_that_is_served_is_not_served_through_a_loop_device_too() {
     server.stop();
 }
 
-/// Each is a block device of its own, and nobody has the file itself locked for himself.
+/// Each loop device is a separate block device, and the file itself is not locked.
 #[test]
-fn what_is_served_through_one_loop_device_is_not_served_through_another() {
+fn file_served_through_one_loop_device_is_refused_through_another() {
     let place = Place::new();
     let Some(flash) = LoopDevice::attach(&place.path("flash"), &[]) else { return };
-    let again = LoopDevice::attach(&place.path("flash"), &[]).expect("there was one already");
+    let again = LoopDevice::attach(&place.path("flash"), &[]).expect("the flash already got a loop device");
     let server = place.serve_with(&["--flash", &flash.0, "--disk", "disk"]);
     let refused = place.run("status", &["--flash", &again.0], false);
     assert_eq!(refused.status.code(), Some(2), "{}", told(&refused));
@@ -48,12 +48,12 @@ fn what_is_served_through_one_loop_device_is_not_served_through_another() {
 }
 
 #[test]
-fn different_parts_of_a_file_are_used_through_loop_devices_at_once() {
+fn different_parts_of_a_file_are_served_through_loop_devices() {
     let place = Place::new();
     let both = place.path("both");
     File::create_new(&both).unwrap().set_len(40 << 20).unwrap();
     let Some(flash) = LoopDevice::attach(&both, &["--sizelimit", "8MiB"]) else { return };
-    let disk = LoopDevice::attach(&both, &["--offset", "8MiB"]).expect("there was one for the flash");
+    let disk = LoopDevice::attach(&both, &["--offset", "8MiB"]).expect("the flash got a loop device");
     let devices = ["--flash", &flash.0, "--disk", &disk.0];
     let created = place.run("create", &[&devices[..], &["--associativity", "64", "--yes"]].concat(), false);
     assert_eq!(created.status.code(), Some(0), "{}", told(&created));

@@ -1,4 +1,4 @@
-//! Flash that lost a part of the last flush: `check`, `serve` and `status` say so, and how much.
+//! Flash that lost part of the last flush: `check`, `serve` and `status` report how much.
 
 use std::os::unix::fs::FileExt;
 use std::process::Stdio;
@@ -6,7 +6,7 @@ use std::process::Stdio;
 use super::{Client, Place, Server, told};
 
 /// Writes three blocks to a cache, flushes, and kills the server after `pause_ms`; then damages the page of the second block.
-#[expect(clippy::disallowed_methods, reason = "the server is given time to become idle")]
+#[expect(clippy::disallowed_methods, reason = "the server needs time to become idle")]
 fn damaged(pause_ms: u64) -> Place {
     let place = Place::new();
     let server: Server = place.serve();
@@ -24,7 +24,7 @@ fn damaged(pause_ms: u64) -> Place {
     place
 }
 
-/// What `serve` prints on standard error, and `status` while it serves.
+/// Standard error of `serve`, and `status` while it serves.
 fn served(place: &Place) -> (String, String, serde_json::Value, String) {
     let mut command = place.command("serve", true);
     command.arg("--socket").arg(place.path("s")).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -41,13 +41,13 @@ fn served(place: &Place) -> (String, String, serde_json::Value, String) {
     (warned, words, status, metrics)
 }
 
-/// It was called recovered and sound.
+/// The cache was once reported as recovered and sound.
 #[test]
-fn a_flush_that_may_not_have_ended_is_dropped_loudly() {
+fn flush_that_may_be_incomplete_is_dropped_with_a_warning() {
     let place = damaged(0);
     let check = place.run("check", &["--full"], true);
     let words = told(&check);
-    assert!(check.status.success(), "a power cut leaves the same: {words}");
+    assert!(check.status.success(), "a power cut can leave the same state: {words}");
     let warning =
         "the last flush was not on flash as it was written, and 2 written blocks of it were dropped";
     assert!(words.contains(&format!("WARNING: {warning}")), "{words}");
@@ -64,7 +64,7 @@ fn a_flush_that_may_not_have_ended_is_dropped_loudly() {
 }
 
 #[test]
-fn damage_to_a_flush_that_was_acknowledged_is_not_sound() {
+fn damage_to_an_acknowledged_flush_fails_the_check() {
     let place = damaged(1500);
     let check = place.run("check", &["--full"], true);
     let words = told(&check);
@@ -76,7 +76,7 @@ fn damage_to_a_flush_that_was_acknowledged_is_not_sound() {
     assert!(warned.contains(warning) && words.contains(warning), "{warned}{words}");
     let recovery = &status["recovery"];
     assert_eq!((&recovery["rolled_back_blocks"], &recovery["damaged_blocks"]), (&0.into(), &1.into()));
-    // A reader is not given other bytes than were written.
+    // A reader gets an error instead of wrong bytes.
     let server = place.serve();
     let mut client = Client::connect(&place.path("s"));
     assert_eq!(client.call(0, 3 << 20, 4096, &[]), [3; 4096]);
@@ -84,9 +84,9 @@ fn damage_to_a_flush_that_was_acknowledged_is_not_sound() {
     server.kill();
 }
 
-/// How much would be lost with it is what one wants to know of flash that is not in use.
+/// The number of dirty blocks is the data lost with an unserved flash.
 #[test]
-fn status_of_flash_counts_dirty_blocks_of_a_stopped_cache() {
+fn status_of_unserved_flash_counts_dirty_blocks() {
     for end in [Server::kill as fn(Server), Server::stop] {
         let place = Place::new();
         let server = place.serve();

@@ -1,10 +1,10 @@
-//! What people do by mistake, and what they are told then.
+//! Users' mistakes and the messages for them.
 
 use std::os::unix::fs::FileExt;
 
 use super::{Client, Place, told};
 
-/// The words of a command that is refused, in the directory of the cache.
+/// The error of a command on the cache's directory that fails.
 fn refused(place: &Place, command: &str, words: &[&str]) -> String {
     let mut command = place.command(command, false);
     let output = command.args(words).current_dir(place.directory.path()).output().unwrap();
@@ -13,7 +13,7 @@ fn refused(place: &Place, command: &str, words: &[&str]) -> String {
 }
 
 #[test]
-fn what_was_no_cache_was_destroyed_by_force() {
+fn destroy_with_force_refuses_foreign_data() {
     let place = Place::new();
     let mut file_system = vec![0; 8 << 20];
     file_system[1080..1082].copy_from_slice(b"\x53\xef");
@@ -29,7 +29,7 @@ fn what_was_no_cache_was_destroyed_by_force() {
 }
 
 #[test]
-fn a_disk_of_another_size_was_to_be_taken_by_force_which_refused_it() {
+fn disk_of_another_size_gets_no_hint_at_force() {
     let place = Place::new();
     std::fs::File::options().write(true).open(place.path("disk")).unwrap().set_len(33 << 20).unwrap();
     for more in [&[][..], &["--force-disk"]] {
@@ -41,7 +41,7 @@ fn a_disk_of_another_size_was_to_be_taken_by_force_which_refused_it() {
 }
 
 #[test]
-fn damage_of_flash_was_blamed_on_the_disk() {
+fn damaged_flash_is_reported_as_such() {
     for has_checksums in [true, false] {
         let place = Place::new();
         std::fs::remove_file(place.path("flash")).unwrap();
@@ -71,7 +71,7 @@ fn damage_of_flash_was_blamed_on_the_disk() {
             }
         }
         if has_checksums {
-            // The disk has all of it.
+            // The disk has all blocks.
             let server = place.serve();
             let read = Client::connect(&place.path("s")).call(0, 4 << 20, 1 << 20, &[]);
             assert!(read == vec![7; 1 << 20]);
@@ -81,7 +81,7 @@ fn damage_of_flash_was_blamed_on_the_disk() {
 }
 
 #[test]
-fn flash_too_small_for_a_superblock_was_said_to_hold_a_cache() {
+fn flash_too_small_for_a_superblock_is_reported_as_too_small() {
     let place = Place::new();
     let words = ["--flash", "ff", "--disk", "dd", "--flash-size", "64KiB", "--disk-size", "64MiB", "--yes"];
     let words: Vec<&str> = words.into_iter().chain(place.flags.iter().map(String::as_str)).collect();
@@ -91,7 +91,7 @@ fn flash_too_small_for_a_superblock_was_said_to_hold_a_cache() {
 }
 
 #[test]
-fn a_directory_was_to_be_given_a_size_and_a_member_named_twice_to_be_stopped() {
+fn directory_and_duplicate_member_are_rejected() {
     let place = Place::new();
     for more in [&[][..], &["--disk-size", "64MiB"]] {
         let words: Vec<&str> =
@@ -105,7 +105,7 @@ fn a_directory_was_to_be_given_a_size_and_a_member_named_twice_to_be_stopped() {
 }
 
 #[test]
-fn a_setting_that_is_none_was_answered_with_half_of_those_that_are() {
+fn unknown_setting_lists_all_settings() {
     let place = Place::new();
     let server = place.serve();
     let said = told(&place.ask("set", &["foo=3"]));
@@ -117,9 +117,9 @@ fn a_setting_that_is_none_was_answered_with_half_of_those_that_are() {
     assert!(said.contains("only for the policy lru2q") && said.contains("preset v2"), "{said}");
 }
 
-/// A line to the server was shorter than the list that there is room for.
+/// The longest request line was once shorter than the longest list.
 #[test]
-fn a_hundred_networks_could_not_be_set_at_once() {
+fn hundred_networks_can_be_set_in_one_request() {
     let place = Place::new();
     let server = place.serve();
     let networks: Vec<String> = (0..100)

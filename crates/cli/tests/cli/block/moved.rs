@@ -17,7 +17,7 @@ fn used(end: fn(Server)) -> Place {
     for block in 0..5_u8 {
         client.call(1, u64::from(block) << 21 | 8192, 4096, &[block + 1; 4096]);
     }
-    // Blocks that were read are cached in the background, and only a flush after that keeps them past a kill.
+    // Read blocks are cached in the background, and survive a kill only after a later flush.
     while place.status()["state"]["held_blocks"] != 15 {
         std::thread::yield_now();
     }
@@ -37,9 +37,9 @@ fn resize(place: &Place, name: &str, bytes: u64) {
     File::options().write(true).open(place.path(name)).unwrap().set_len(bytes).unwrap();
 }
 
-/// Its cache had to be destroyed first.
+/// The cache once had to be destroyed first.
 #[test]
-fn a_grown_disk_is_served_with_its_blocks_at_its_new_size() {
+fn grown_disk_is_served_at_its_new_size_with_its_blocks() {
     for end in [Server::kill as fn(Server), Server::stop] {
         let place = used(end);
         let not_yet = place.run("grow", &[], true);
@@ -68,7 +68,7 @@ fn a_grown_disk_is_served_with_its_blocks_at_its_new_size() {
 }
 
 #[test]
-fn a_shrunk_disk_is_refused_and_nothing_changes() {
+fn shrunk_disk_is_refused_and_nothing_changes() {
     let place = used(Server::stop);
     resize(&place, "disk", DISK_BYTES - 4096);
     let refused = place.run("grow", &[], true);
@@ -77,7 +77,7 @@ fn a_shrunk_disk_is_refused_and_nothing_changes() {
 }
 
 #[test]
-fn a_cache_moves_to_a_larger_flash_with_hits_and_writes_and_leaves_the_old_one() {
+fn cache_moves_to_a_larger_flash_with_all_blocks() {
     for end in [Server::kill as fn(Server), Server::stop] {
         let place = used(end);
         let new = place.path("new");
@@ -110,7 +110,7 @@ fn a_cache_moves_to_a_larger_flash_with_hits_and_writes_and_leaves_the_old_one()
 }
 
 #[test]
-fn a_move_to_a_flash_in_use_or_not_empty_is_refused() {
+fn move_to_a_used_flash_is_refused() {
     let place = used(Server::stop);
     for to in [place.path("flash"), place.path("disk")] {
         let refused = place.run("replace-flash", &["--to", to.to_str().unwrap(), "--yes"], true);
@@ -129,9 +129,9 @@ fn a_move_to_a_flash_in_use_or_not_empty_is_refused() {
     assert!(forced.status.success(), "{}", told(&forced));
 }
 
-/// Worn-out flash refuses writes, and a cache on it could not be opened at all.
+/// Worn-out flash refuses writes, and its cache once could not be opened.
 #[test]
-fn a_cache_moves_from_a_flash_that_can_only_be_read() {
+fn cache_moves_from_read_only_flash() {
     let place = used(Server::kill);
     let [directory, flash, new] = ["old", "old/flash", "new"].map(|name| place.path(name));
     std::fs::create_dir(&directory).unwrap();

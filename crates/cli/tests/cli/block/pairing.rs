@@ -1,4 +1,4 @@
-//! A cache, and disks that are not its own or were written without it.
+//! A cache with a disk that is not its own or was written without it.
 
 use std::os::unix::fs::FileExt;
 use std::process::Output;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Client, Place, told, whose};
 
-/// A cache whose server was killed with a dirty block; nothing if its disk could not be marked.
+/// A cache with a dirty block whose server was killed; `None` if its disk could not be marked.
 fn dirty() -> Option<Place> {
     let place = Place::new();
     if !whose(&place).contains("belongs to the cache") {
@@ -73,7 +73,7 @@ fn a_disk_written_by_itself_after_a_crash_was_called_sound() {
 }
 
 #[test]
-fn a_copy_of_the_disk_without_its_mark_is_taken_only_by_force() {
+fn unmarked_copy_of_the_disk_requires_force() {
     let Some(place) = dirty() else { return };
     let bytes = std::fs::read(place.path("disk")).unwrap();
     std::fs::remove_file(place.path("disk")).unwrap();
@@ -81,12 +81,12 @@ fn a_copy_of_the_disk_without_its_mark_is_taken_only_by_force() {
     let said = told(&place.run("flush", &[], true));
     assert!(said.contains("lacks the mark of the cache") && said.contains("--force-disk"), "{said}");
     assert!(place.run("flush", &["--force-disk"], true).status.success());
-    assert!(place.run("flush", &[], true).status.success(), "it is marked now");
+    assert!(place.run("flush", &[], true).status.success(), "the disk is marked now");
 }
 
-/// Nothing on a disk showed that it had a dirty cache somewhere.
+/// A disk once had no sign of its dirty cache.
 #[test]
-fn a_disk_says_whether_it_has_a_cache_until_that_is_destroyed() {
+fn disk_status_names_its_cache_until_destroyed() {
     let Some(place) = dirty() else { return };
     let flash = ["--flash-size", "8MiB", "--associativity", "64", "--yes"];
     let (disk, new) = (place.path("disk"), place.path("new"));
@@ -101,7 +101,7 @@ fn a_disk_says_whether_it_has_a_cache_until_that_is_destroyed() {
         let said = told(&refused);
         assert!(said.contains("belongs to the cache ") && said.contains("--force"), "{said}");
     }
-    assert!(!new.exists(), "what was made for nothing is gone");
+    assert!(!new.exists(), "the new file is removed again");
     let status = place.run("status", &["--json", "-", "--quiet"], true);
     let status: Value = serde_json::from_slice(&status.stdout).unwrap();
     assert_eq!(

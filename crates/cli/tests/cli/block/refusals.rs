@@ -1,4 +1,4 @@
-//! What is refused, in which words, and what it leaves behind: nothing.
+//! Refused commands: their messages, and that they leave nothing behind.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -11,9 +11,9 @@ use super::{Client, Place, told};
 use crate::loop_device::LoopDevice;
 use crate::{flashwright, result};
 
-/// What is only kept if the cache was closed, such as a write-through cache's blocks, would be lost.
+/// A cache that is not closed would lose clean state, such as all blocks of a write-through cache.
 #[test]
-fn a_server_that_cannot_start_leaves_the_cache_closed_as_it_was_and_no_recording() {
+fn failed_server_start_leaves_the_cache_closed_and_no_recording() {
     let place = Place::new();
     place.serve().stop();
     let closed = || {
@@ -42,9 +42,9 @@ fn a_server_that_cannot_start_leaves_the_cache_closed_as_it_was_and_no_recording
     }
 }
 
-/// The sockets of the server itself, or the file of another.
+/// The mount would hide the server's own sockets, or another server's file.
 #[test]
-fn a_file_system_is_not_mounted_upon_what_nobody_could_reach_any_more() {
+fn mount_that_hides_files_is_refused() {
     let place = Place::new();
     let (full, socket) = (place.path("full"), place.path("full/s"));
     std::fs::create_dir(&full).unwrap();
@@ -57,7 +57,7 @@ fn a_file_system_is_not_mounted_upon_what_nobody_could_reach_any_more() {
 }
 
 #[test]
-fn the_flash_of_a_cache_is_not_served_as_a_disk() {
+fn flash_of_a_cache_is_refused_as_a_disk() {
     let place = Place::new();
     let flash = place.path("flash");
     let alone = ["--disk", flash.to_str().unwrap(), "--socket", "s"];
@@ -67,7 +67,7 @@ fn the_flash_of_a_cache_is_not_served_as_a_disk() {
 }
 
 #[test]
-fn flash_and_disk_the_wrong_way_round_are_noticed_before_anything_is_written() {
+fn swapped_flash_and_disk_are_detected_before_writing() {
     let place = Place::new();
     let ask = |flash: &str, disk: &str| {
         let devices = ["--flash", flash, "--disk", disk, "--associativity", "64", "--yes"];
@@ -83,7 +83,7 @@ fn flash_and_disk_the_wrong_way_round_are_noticed_before_anything_is_written() {
     let said = ask("blank", "flash");
     assert!(said.contains("--disk flash: is the flash of the cache "), "{said}");
     assert!(std::fs::read(place.path("disk")).unwrap().iter().all(|&byte| byte == 0), "nothing was written");
-    // Else a --force that is meant for the cache would fall upon the disk.
+    // Otherwise a --force meant for the cache would destroy the disk.
     for (command, more) in [
         ("serve", &["--socket", "s"][..]),
         ("check", &[]),
@@ -104,7 +104,7 @@ fn flash_and_disk_the_wrong_way_round_are_noticed_before_anything_is_written() {
 }
 
 #[test]
-fn a_disk_whose_end_no_request_could_reach_is_refused() {
+fn disk_with_an_unreachable_end_is_refused() {
     let place = Place::new();
     std::fs::write(place.path("odd"), vec![7; (1 << 20) + 1]).unwrap();
     std::fs::write(place.path("blank"), vec![0; 8 << 20]).unwrap();
@@ -121,7 +121,7 @@ fn a_disk_whose_end_no_request_could_reach_is_refused() {
 }
 
 #[test]
-fn a_cache_that_is_not_made_leaves_no_files_behind() {
+fn failed_create_leaves_no_files() {
     let place = Place::new();
     for refused in [
         &["--associativity", "32768"][..],
@@ -141,11 +141,11 @@ fn a_cache_that_is_not_made_leaves_no_files_behind() {
     let files = ["--flash", "flash", "--disk", "slow", "--disk-size", "8MiB", "--yes"];
     command.args(files).args(&place.flags).current_dir(place.directory.path());
     assert_eq!(command.output().unwrap().status.code(), Some(2), "there is a cache");
-    assert!(place.path("flash").exists() && !place.path("slow").exists(), "what was there stays");
+    assert!(place.path("flash").exists() && !place.path("slow").exists(), "existing files stay");
 }
 
 #[test]
-fn the_space_of_a_flash_file_is_reserved_and_that_of_a_disk_is_not() {
+fn flash_file_space_is_reserved_and_disk_file_is_sparse() {
     let place = Place::new();
     let taken = |name| std::fs::metadata(place.path(name)).unwrap().blocks() * 512;
     assert!(taken("flash") >= 8 << 20, "{}", taken("flash"));
@@ -153,7 +153,7 @@ fn the_space_of_a_flash_file_is_reserved_and_that_of_a_disk_is_not() {
 }
 
 #[test]
-fn what_is_no_socket_is_never_replaced_by_one() {
+fn regular_file_is_never_replaced_by_a_socket() {
     let place = Place::new();
     std::fs::write(place.path("mine"), "mine").unwrap();
     let (mine, socket) = (place.path("mine"), place.path("s"));
@@ -170,7 +170,7 @@ fn what_is_no_socket_is_never_replaced_by_one() {
         assert_eq!((refused.status.code(), told(&refused)), (Some(2), words));
         assert_eq!(std::fs::read(&mine).unwrap(), b"mine");
     }
-    // A server that was killed leaves sockets behind; the next one is not kept from its place.
+    // Sockets left by a killed server do not stop the next one.
     place.serve().kill();
     assert!(socket.exists());
     let server = place.serve();
@@ -187,7 +187,7 @@ fn what_is_no_socket_is_never_replaced_by_one() {
 }
 
 #[test]
-fn a_disk_that_is_not_the_caches_is_told_by_a_check() {
+fn check_reports_a_foreign_disk() {
     let place = Place::new();
     std::fs::write(place.path("other"), vec![0; 16 << 20]).unwrap();
     let mut command = place.command("check", false);
@@ -197,7 +197,7 @@ fn a_disk_that_is_not_the_caches_is_told_by_a_check() {
     let said = told(&checked);
     assert!(said.starts_with("the disk is not the cache's"), "{said}");
     assert!(said.contains("it has 16777216 bytes, not 33554432") && !said.contains("0 blocks"), "{said}");
-    // It was as if the right one had the wrong size.
+    // The error once was about the size of the right disk.
     let its = place.path("disk").canonicalize().unwrap();
     let its = format!("does not match the cache, whose disk was {}", its.display());
     assert!(said.contains(&its), "{said}");
@@ -206,11 +206,11 @@ fn a_disk_that_is_not_the_caches_is_told_by_a_check() {
 }
 
 #[test]
-fn devices_that_cannot_be_written_are_checked_and_not_served() {
+fn read_only_devices_can_be_checked_but_not_served() {
     let place = Place::new();
     let attach = |name: &str| LoopDevice::attach(&place.path(name), &["--read-only"]);
     let Some(flash) = attach("flash") else { return };
-    let disk = attach("disk").expect("there was one for the flash");
+    let disk = attach("disk").expect("the flash got a loop device");
     let both = ["--flash", &flash.0, "--disk", &disk.0];
     let [checked, full, served] = [("check", None), ("check", Some("--full")), ("flush", None)]
         .map(|(command, more)| place.run(command, &[&both, more.as_slice()].concat(), false));
@@ -222,7 +222,7 @@ fn devices_that_cannot_be_written_are_checked_and_not_served() {
 }
 
 #[test]
-fn a_request_to_the_control_socket_that_is_cut_off_changes_nothing() {
+fn truncated_control_request_changes_nothing() {
     let place = Place::new();
     let server = place.serve();
     let long = format!("set {}dirty_percent=100\n", "idle_seconds=900 ".repeat(1200));
@@ -238,21 +238,22 @@ fn a_request_to_the_control_socket_that_is_cut_off_changes_nothing() {
     server.stop();
 }
 
-/// It called the other one to wake its own thread, waited for that for ever, and would have removed the other's socket.
+/// At its end the server once connected to the other server's socket to wake its own thread, waited forever, and would have removed that
+/// socket.
 #[test]
-fn a_server_whose_control_socket_was_replaced_ends_and_leaves_the_other_alone() {
+fn server_with_a_replaced_control_socket_ends_and_keeps_the_new_one() {
     let place = Place::new();
     let server = place.serve();
     let path = place.path("s.control");
     std::fs::remove_file(&path).unwrap();
     let _other = std::os::unix::net::UnixListener::bind(&path).unwrap();
     server.stop();
-    assert!(UnixStream::connect(&path).is_ok(), "it is still there");
+    assert!(UnixStream::connect(&path).is_ok(), "the socket still exists");
 }
 
-/// Who was second wrote back what he had read before the first.
+/// The second writer once wrote back settings read before the first one's change.
 #[test]
-fn settings_that_are_changed_at_once_are_all_changed() {
+fn concurrent_setting_changes_all_take_effect() {
     let place = Place::new();
     let server = place.serve();
     let set = |name: &str, value: u32| {
@@ -277,7 +278,7 @@ fn settings_that_are_changed_at_once_are_all_changed() {
 }
 
 #[test]
-fn a_cache_is_not_lost_by_mistake() {
+fn cache_is_not_overwritten_without_force() {
     let place = Place::new();
     let again = place.run("create", &["--yes"], true);
     assert_eq!(again.status.code(), Some(2));
@@ -316,7 +317,7 @@ fn a_cache_is_not_lost_by_mistake() {
 }
 
 #[test]
-fn wrong_calls_say_what_is_wrong() {
+fn usage_errors_report_the_reason() {
     let place = Place::new();
     for (command, more, words) in [
         (
@@ -389,7 +390,7 @@ fn wrong_calls_say_what_is_wrong() {
     assert!(said.contains("flash, which is link, cannot be both the flash and the disk"), "{said}");
     for (flash, words) in [
         ("nowhere", "nowhere: does not exist; --flash-size SIZE creates it"),
-        // Kinds of devices that other commands have, or nobody.
+        // Kinds of devices of other commands, and unknown ones.
         (
             "sim:test",
             "sim:test: needs a card and the device that has its bytes, as in sim:test:/tmp/flash.img; a device is named by PATH ",
@@ -399,10 +400,10 @@ fn wrong_calls_say_what_is_wrong() {
             "ssd:test: does not exist; a device is named by PATH (a block device or a file), file:PATH, ",
         ),
         ("stripe:flash,b", "b: does not exist; --flash-size SIZE creates it"),
-        // It was created, and was to be served.
+        // Such a name once created a file that then could not be served.
         (
             "memory:64MiB",
-            "--flash memory:64MiB: is memory of this command, and the cache would be gone when it ends",
+            "--flash memory:64MiB: is memory of this process, so the cache would be lost when the command ends",
         ),
     ] {
         let mut absent = place.command("create", false);
@@ -414,9 +415,9 @@ fn wrong_calls_say_what_is_wrong() {
     assert!(told(&nothing).contains("name a TRACE, or use --generate mysql8"), "{}", told(&nothing));
 }
 
-/// What a kernel with the driver does, `cargo xtask vm` shows.
+/// `cargo xtask vm` tests a kernel with the driver.
 #[test]
-fn without_its_driver_serving_by_ublk_says_how_to_get_it() {
+fn missing_ublk_driver_is_reported_with_the_remedy() {
     if Path::new("/dev/ublk-control").exists() {
         return;
     }
@@ -426,12 +427,12 @@ fn without_its_driver_serving_by_ublk_says_how_to_get_it() {
     assert_eq!(output.status.code(), Some(2));
     assert!(told(&output).contains("--ublk: /dev/ublk-control does not exist"), "{}", told(&output));
     assert!(told(&output).contains("modprobe ublk_drv"), "{}", told(&output));
-    assert!(!socket.exists(), "nothing was begun");
+    assert!(!socket.exists(), "no server was started");
 }
 
-/// The same name as for every other command that reads it, beside the older one; and sizes as of `block create`.
+/// The format name is that of other commands, beside an older alias; sizes are those of `block create`.
 #[test]
-fn a_replay_reads_what_others_call_block_csv_and_says_which_flag_is_wrong() {
+fn replay_accepts_the_format_block_csv_and_names_wrong_flags() {
     let directory = tempfile::tempdir().unwrap();
     let trace = directory.path().join("trace.csv");
     std::fs::write(&trace, "time_us,op,offset,bytes\n1,W,8192,4096\n2,R,8192,4096\n").unwrap();
@@ -445,7 +446,7 @@ fn a_replay_reads_what_others_call_block_csv_and_says_which_flag_is_wrong() {
     for (flags, words) in [
         (["--associativity", "0"], "--associativity 0: must be from 1 to 32768"),
         (["--block-size", "5000"], "--block-size 5000: must be a power of two"),
-        // Of such blocks no cache can be made.
+        // No cache can have blocks of this size.
         (["--block-size", "512"], "--block-size 512: must be a power of two from 4096 to 65536"),
         (["--set", "latency_gate_ms=5"], "--set latency_gate_ms: has no effect in a replay"),
         (["--run-size", "1KiB"], "--run-size 1024: must be a power of two from 4096 (a block)"),
@@ -467,7 +468,7 @@ fn a_replay_reads_what_others_call_block_csv_and_says_which_flag_is_wrong() {
     let all_warm_up = replay(&["--warm-up", "2"]);
     assert_eq!(all_warm_up.status.code(), Some(1));
     assert!(told(&all_warm_up).contains("no request was counted"), "{}", told(&all_warm_up));
-    // A table of zeros came first.
+    // The error once followed a table of zeros.
     std::fs::write(&trace, "time_us,op,offset,bytes\n").unwrap();
     let of_nothing = replay(&[]);
     assert_eq!(of_nothing.status.code(), Some(1));
@@ -475,9 +476,9 @@ fn a_replay_reads_what_others_call_block_csv_and_says_which_flag_is_wrong() {
     assert!(said.contains("the trace has no requests") && !said.contains("ssd_writes"), "{said}");
 }
 
-/// A cache was made, or destroyed, and then there was no place for its result; or the result took the place of the cache.
+/// The cache was once created or destroyed before its result could not be written, or the result overwrote it.
 #[test]
-fn nothing_is_done_to_devices_whose_result_cannot_be_kept() {
+fn unwritable_result_is_refused_before_devices_change() {
     let place = Place::new();
     let both = || ["flash", "disk"].map(|name| std::fs::read(place.path(name)).unwrap());
     let before = both();
@@ -507,9 +508,9 @@ fn nothing_is_done_to_devices_whose_result_cannot_be_kept() {
     }
 }
 
-/// Only the server knows what it serves: its disk became a file of JSON.
+/// Only the server knows its devices: its disk was once overwritten with JSON.
 #[test]
-fn the_result_of_a_command_by_its_socket_took_the_place_of_a_device_that_is_served() {
+fn result_never_overwrites_a_served_device() {
     let place = Place::new();
     let server = place.serve();
     let both = || ["flash", "disk"].map(|name| std::fs::metadata(place.path(name)).unwrap().len());
@@ -526,7 +527,7 @@ fn the_result_of_a_command_by_its_socket_took_the_place_of_a_device_that_is_serv
             assert!(words.contains("would overwrite the device /"), "{command} {device}: {words}");
         }
         let result = place.path("result");
-        // The second time it is there, and is no device.
+        // The second time the file exists and is not a device.
         for _ in 0..2 {
             let output = place.ask(command, &[more, &["--json", result.to_str().unwrap()]].concat());
             assert!(output.status.success(), "{command}: {}", told(&output));
@@ -536,9 +537,9 @@ fn the_result_of_a_command_by_its_socket_took_the_place_of_a_device_that_is_serv
     server.stop();
 }
 
-/// It was an "integral type conversion" that failed, or a file of no bytes that was made first.
+/// The error was once a failed "integral type conversion", or a file of 0 bytes was created first.
 #[test]
-fn a_size_that_no_file_has_was_refused_in_odd_words() {
+fn impossible_file_size_is_rejected_with_the_limits() {
     let place = Place::new();
     for (size, why) in [
         ("18446744073709551615", "a file has at most 9223372036854775807 bytes"),

@@ -27,14 +27,14 @@ fn minimum_block_bytes(socket: &Path) -> u32 {
         let field = |at: usize| u32::from_be_bytes(answer[at..at + 4].try_into().unwrap());
         let (kind, mut data) = (field(12), vec![0; field(16) as usize]);
         stream.read_exact(&mut data).unwrap();
-        assert_eq!(kind, ANSWER_INFO, "the server did not tell its block sizes");
+        assert_eq!(kind, ANSWER_INFO, "the server did not report its block sizes");
         if data[..2] == INFO_BLOCK_SIZE.to_be_bytes() {
             return u32::from_be_bytes(data[2..6].try_into().unwrap());
         }
     }
 }
 
-/// The minimum block size that a server of these devices advertises.
+/// The minimum block size that a server with these flags advertises.
 fn shown(place: &Place, flags: &[&str]) -> u32 {
     let server = place.serve_with(flags);
     let minimum = minimum_block_bytes(&place.path("s"));
@@ -49,7 +49,7 @@ fn file_disk_has_sectors_of_512_bytes_and_nbd_no_minimum() {
     assert_eq!(minimum_block_bytes(&place.path("s")), 1);
     assert_eq!(place.status()["volume"]["sector_bytes"], 512);
     server.stop();
-    assert_eq!(shown(&place, &["--disk", "disk", "--force-disk"]), 1, "the disk alone");
+    assert_eq!(shown(&place, &["--disk", "disk", "--force-disk"]), 1, "the disk without a cache");
 }
 
 #[test]
@@ -61,8 +61,8 @@ fn created_sector_size_is_recorded_and_serve_overrides_it() {
     let devices = ["--flash", "flash", "--disk", "disk"];
     assert_eq!(shown(&place, &devices), 4096);
     assert_eq!(shown(&place, &[&devices[..], &["--sector-size", "512"]].concat()), 1);
-    assert_eq!(shown(&place, &devices), 4096, "the override was for one server");
-    // Closed as it was found, and with a warning.
+    assert_eq!(shown(&place, &devices), 4096, "the override applies to one server");
+    // Closed as before, and with a warning.
     let mut odd = place.command("serve", true);
     odd.args(["--sector-size", "512", "--socket"]).arg(place.path("s")).stderr(Stdio::piped());
     let mut child = odd.stdout(Stdio::piped()).spawn().unwrap();
@@ -74,12 +74,12 @@ fn created_sector_size_is_recorded_and_serve_overrides_it() {
     assert!(said.contains("created with sectors of 4096 bytes and is served with sectors of 512"), "{said}");
 }
 
-/// A file system or a partition table made through a cache with other sectors is not found on the disk alone.
+/// A file system or partition table made through a cache with other sectors is not found on the disk alone.
 #[test]
 fn disk_with_sectors_of_4096_bytes_is_exported_with_them() {
     let place = Place::new();
     let Some(disk) = LoopDevice::attach(&place.path("disk"), &[]) else { return };
-    assert_eq!(shown(&place, &["--disk", &disk.0, "--force-disk"]), 4096, "the disk alone");
+    assert_eq!(shown(&place, &["--disk", &disk.0, "--force-disk"]), 4096, "the disk without a cache");
     assert_eq!(shown(&place, &["--disk", &disk.0, "--force-disk", "--sector-size", "512"]), 1);
     let devices = ["--flash", place.path("flash").to_str().unwrap(), "--disk", &disk.0].map(str::to_owned);
     let devices = devices.each_ref().map(String::as_str);
@@ -90,7 +90,7 @@ fn disk_with_sectors_of_4096_bytes_is_exported_with_them() {
 }
 
 #[test]
-fn sector_size_that_no_disk_has_is_refused() {
+fn impossible_sector_size_is_refused() {
     let place = Place::new();
     for wrong in ["0", "520", "128KiB"] {
         for command in ["create", "serve"] {
@@ -99,7 +99,7 @@ fn sector_size_that_no_disk_has_is_refused() {
             assert!(told(&refused).contains("power of two from 512 to 65536"), "{}", told(&refused));
         }
     }
-    // 32 MiB and a sector: made alone, for its size.
+    // 32 MiB and a sector: created for this size.
     let odd = place.path("odd");
     std::fs::File::create_new(&odd).unwrap().set_len((1 << 20) + 512).unwrap();
     let refused = place.run(

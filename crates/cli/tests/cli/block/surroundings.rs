@@ -1,4 +1,4 @@
-//! What a server and its commands have around them: limits of the system, readers that go away, disks that are full.
+//! The environment of a server and its commands: system limits, readers that close their pipe, full disks.
 
 use std::fs::File;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::*;
 use crate::{err, flashwright, hears_hangups};
 
-/// A server on the place's cache that is started with this limit of its shell's `ulimit`.
+/// The command of a server on the cache, started with this `ulimit`.
 fn limited(place: &Place, limit: &str, more: &[&str]) -> Command {
     let mut shell = Command::new("sh");
     let words = format!("ulimit {limit}; exec \"$0\" \"$@\"");
@@ -16,7 +16,7 @@ fn limited(place: &Place, limit: &str, more: &[&str]) -> Command {
     shell
 }
 
-/// The server that a command starts, when it may be asked.
+/// Starts the server of a command and waits until it is ready.
 fn ready(mut command: Command) -> Server {
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut ready = String::new();
@@ -25,7 +25,7 @@ fn ready(mut command: Command) -> Server {
 }
 
 #[test]
-fn as_many_clients_are_let_in_as_was_said_whatever_the_soft_limit_of_descriptors() {
+fn configured_connections_work_despite_a_low_soft_limit() {
     let place = Place::new();
     let server = ready(limited(&place, "-Sn 24", &[]));
     let clients: Vec<UnixStream> = (0..64)
@@ -41,7 +41,7 @@ fn as_many_clients_are_let_in_as_was_said_whatever_the_soft_limit_of_descriptors
 }
 
 #[test]
-fn more_clients_than_the_system_has_descriptors_for_are_refused_by_their_flag() {
+fn connections_beyond_the_hard_limit_are_refused_by_flag() {
     let place = Place::new();
     let refused = limited(&place, "-n 300", &["--connections", "100"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
@@ -50,7 +50,7 @@ fn more_clients_than_the_system_has_descriptors_for_are_refused_by_their_flag() 
 }
 
 #[test]
-fn a_watch_ends_with_its_reader() {
+fn watch_ends_when_its_reader_closes_the_pipe() {
     let place = Place::new();
     let server = place.serve();
     let mut watch = Command::new("timeout");
@@ -64,7 +64,7 @@ fn a_watch_ends_with_its_reader() {
 }
 
 #[test]
-fn figures_that_a_full_disk_did_not_take_are_not_told_to_be_there() {
+fn full_disk_error_of_figures_is_reported() {
     let place = Place::new();
     for format in [&["--prometheus"][..], &[]] {
         let mut status = place.command("status", false);
@@ -81,9 +81,9 @@ fn signal(server: &Server, name: &str) {
     assert!(Command::new("kill").args(["-s", name, &number]).status().unwrap().success());
 }
 
-/// A server that is only killed leaves a write-through cache empty, and a dead mount.
+/// A killed server leaves a write-through cache empty and a dead mount.
 #[test]
-fn a_terminal_that_is_gone_ends_a_server_in_order() {
+fn closed_terminal_stops_a_server_cleanly() {
     if !hears_hangups() {
         return;
     }
@@ -95,7 +95,7 @@ fn a_terminal_that_is_gone_ends_a_server_in_order() {
 }
 
 #[test]
-fn a_server_that_is_to_outlive_its_terminal_does() {
+fn server_under_nohup_outlives_its_terminal() {
     let place = Place::new();
     let mut shell = Command::new("sh");
     let words = "trap '' HUP; exec \"$0\" block serve --flash flash --disk disk --socket s \"$@\"";
@@ -107,7 +107,7 @@ fn a_server_that_is_to_outlive_its_terminal_does() {
 }
 
 #[test]
-fn what_a_server_did_is_in_its_result() {
+fn server_result_has_its_figures() {
     let place = Place::new();
     let (socket, result) = (place.path("s"), place.path("result.json"));
     let flags = ["--flash", "flash", "--disk", "disk", "--socket", socket.to_str().unwrap(), "--json"];
@@ -119,15 +119,15 @@ fn what_a_server_did_is_in_its_result() {
 }
 
 #[test]
-fn the_status_of_a_device_and_of_flash_are_not_asked_for_at_once() {
+fn status_of_ublk_device_and_flash_are_exclusive() {
     let both = flashwright(&["block", "status", "--ublk", "3", "--flash", "flash"]);
     assert_eq!(both.status.code(), Some(2));
     assert!(err(&both).contains("cannot be used with"), "{}", err(&both));
 }
 
-/// It was promised to be recovered when next opened, which was refused.
+/// Recovery was once announced for the next start, which then refused the disk.
 #[test]
-fn a_server_whose_disk_was_cut_promised_more_than_the_next_one_kept() {
+fn server_of_a_truncated_disk_reports_how_to_recover() {
     let place = Place::new();
     let mut command = place.command("serve", true);
     command.arg("--socket").arg(place.path("s")).stderr(Stdio::piped());
@@ -150,9 +150,9 @@ fn a_server_whose_disk_was_cut_promised_more_than_the_next_one_kept() {
     place.serve_with(&["--flash", "flash", "--disk", "disk", "--force-disk"]).stop();
 }
 
-/// It was called healthy, and said nothing.
+/// The failing disk was once reported as healthy.
 #[test]
-fn a_server_whose_disk_failed_told_nobody() {
+fn failing_disk_is_reported() {
     let place = Place::new();
     let mut command = place.command("serve", true);
     command.arg("--socket").arg(place.path("s")).stderr(Stdio::piped());
@@ -168,7 +168,7 @@ fn a_server_whose_disk_failed_told_nobody() {
     let prometheus = told(&place.ask("status", &["--prometheus"]));
     let is_told = |line: &str| line.starts_with("flashwright_block_healthy{") && line.ends_with(" 0");
     assert!(prometheus.lines().any(is_told), "{prometheus}");
-    // As it was, so that it can be closed.
+    // Restored so that the cache can be closed.
     disk.set_len(32 << 20).unwrap();
     let mut stderr = server.child.0.stderr.take().unwrap();
     server.stop();

@@ -1,4 +1,4 @@
-//! `block ublk` where there is no ublk device. With devices it is tested in an emulated machine.
+//! `block ublk` without ublk devices. Devices are tested in an emulated machine.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ fn has_devices() -> bool {
 }
 
 #[test]
-fn without_ublk_devices_the_list_is_empty_and_nothing_is_deleted() {
+fn without_ublk_devices_the_list_is_empty_and_delete_fails() {
     if has_devices() {
         println!("SKIPPED: this machine has ublk devices");
         return;

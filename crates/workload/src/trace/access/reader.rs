@@ -1,4 +1,4 @@
-//! Reads files into accesses.
+//! Reads trace files as accesses.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,10 @@ use super::{
 use crate::RequestKind;
 use crate::trace::columns::{RowError, whole_number};
 use crate::trace::cut::Cut;
-use crate::trace::detect::{check_further, told_by};
+use crate::trace::detect::{check_further, detect_files};
 use crate::trace::error::TraceError;
 use crate::trace::files::TraceFiles;
-use crate::trace::lines::Fed;
+use crate::trace::lines::RecordKind;
 use crate::trace::records::Records;
 use crate::trace::rows::{MAX_OBJECT_BYTES, Object, ReaderOptions, Row, Rows, Unreadable, numbered};
 use crate::trace::tenants::TenantNames;
@@ -21,29 +21,29 @@ use crate::trace::{CsvColumns, Format};
 
 mod copy;
 
-/// Accesses in a batch: enough to make handing over cheap, few enough to stay in the processor's cache.
+/// Accesses per batch: enough to amortise the call, few enough for the processor's cache.
 const BATCH_ACCESSES: usize = 4096;
-/// Messages kept; a trace in the wrong format would fill memory with them.
+/// Largest number of stored messages; a trace in the wrong format would fill memory with them.
 const KEPT_MESSAGES: usize = 8;
-/// An access's time where the trace has none.
+/// Interval between accesses of a trace without timestamps.
 const NUMBER_NS: u64 = 1_000_000;
 
-/// The files of a trace, one after the other.
+/// The files of a trace, read one after the other.
 pub(super) struct Reader {
     options: OpenOptions,
     files: TraceFiles,
-    /// The file of the last row with a time.
+    /// The file of the last row with a timestamp.
     timed_file: usize,
-    /// What the current record asks for, which row is next, and what is left of the one before it.
+    /// The rows of the current record, the next row, and the rest of the current one.
     rows: Rows,
     tenants: TenantNames,
     next_row: usize,
-    row: HandingOut,
+    row: RowCursor,
     last_ns: u64,
-    /// Whether rows are wanted as they are, times that go back too.
+    /// Whether rows are copied unchanged, including timestamps that go back.
     keeps_rows: bool,
     ended: bool,
-    /// What ends the trace once the accesses before it have been handed out.
+    /// An error that ends the trace after the accesses before it have been returned.
     failure: Option<TraceError>,
     first_bad: Option<String>,
     report: ReadReport,
@@ -58,13 +58,13 @@ impl Reader {
         let (format, columns) = named.map_or((None, None), |(format, columns)| (Some(format), columns));
         let (path, further) = paths.split_first().ok_or(TraceError::NoFiles)?;
         let mut records = open_file(path)?;
-        let told = if format.is_none() { Some(told_by(path, &mut records)?) } else { None };
-        // Early, so that a wrong file does not end the work of an hour. What comes by a pipe can be looked at once.
+        let detected = if format.is_none() { Some(detect_files(path, &mut records)?) } else { None };
+        // Checked early, so that a wrong later file does not fail after an hour of work. A pipe can be read only once.
         further
             .iter()
             .filter(|path| path.as_os_str() != "-")
-            .try_for_each(|path| check_further(path, told))?;
-        let format = format.or(told).expect("one of them is there");
+            .try_for_each(|path| check_further(path, detected))?;
+        let format = format.or(detected).expect("the format is named or detected");
         let page_bytes = match options.page {
             None => format.page_bytes,
             Some(PageSize::Bytes(bytes)) => Some(bytes.max(1)),
@@ -82,9 +82,12 @@ impl Reader {
                 reader.choose_columns(columns);
             }
             if let TenantsFrom::Columns(names) = &options.tenants {
-                let asked =
-                    |most| TraceError::NoTenantColumns { format: format.name, asked: names.join(","), most };
-                reader.choose_tenant(names).map_err(asked)?;
+                let requested = |most| TraceError::NoTenantColumns {
+                    format: format.name,
+                    requested: names.join(","),
+                    most,
+                };
+                reader.choose_tenant(names).map_err(requested)?;
             }
             Ok(reader)
         };
@@ -92,7 +95,7 @@ impl Reader {
         let mut messages = Vec::new();
         if options.page.is_some() && !format.has_pages() {
             messages.push(format!(
-                "a page size has no effect: `{}` traces have no ranges of bytes, and sizes for all objects",
+                "a page size has no effect: `{}` traces have no byte ranges, and record the size of every object",
                 format.name
             ));
         }
@@ -109,7 +112,7 @@ impl Reader {
             files,
             timed_file: 0,
             next_row: 0,
-            row: HandingOut::NOTHING,
+            row: RowCursor::EMPTY,
             last_ns: 0,
             keeps_rows: false,
             ended: false,
@@ -119,7 +122,7 @@ impl Reader {
         })
     }
 
-    /// Fills the batch. False at the end of the trace.
+    /// Fills the batch. Returns false at the end of the trace.
     fn fill(&mut self, batch: &mut Vec<Access>) -> Result<bool, TraceError> {
         let limit = self.options.limit.unwrap_or(u64::MAX);
         loop {
@@ -130,7 +133,7 @@ impl Reader {
                 batch.push(self.row.next(self.report.accesses));
                 self.report.accesses += 1;
             }
-            // What stands behind the limit is nobody's concern: it may be wrong, or not written yet.
+            // Rows behind the limit are not read: they can be invalid or not written yet.
             if self.report.accesses == limit {
                 return Ok(false);
             }
@@ -147,28 +150,28 @@ impl Reader {
         }
     }
 
-    /// Reads a record into the empty `rows`. False at the end of the trace.
+    /// Reads a record into the empty `rows`. Returns false at the end.
     #[inline]
     fn read_record(&mut self) -> Result<bool, TraceError> {
         let fed = self.files.feed(&mut self.rows)?;
         let had_rows = self.report.rows > 0;
         self.report.rows = self.files.rows();
         match fed {
-            Fed::Row => {
+            RecordKind::Row => {
                 if !self.rows.unreadable().is_empty() {
                     self.count_unreadable();
                 }
             }
-            Fed::Remark => {}
-            Fed::Header => self.take_header(had_rows),
-            Fed::Wrong(reason) => {
+            RecordKind::Comment => {}
+            RecordKind::Header => self.take_header(had_rows),
+            RecordKind::Wrong(reason) => {
                 self.rows.clear();
                 self.bad_row(reason)?;
             }
-            Fed::WrongHeader(reason) => {
+            RecordKind::WrongHeader(reason) => {
                 return Err(TraceError::Header { path: self.files.path().to_owned(), reason });
             }
-            Fed::End => return Ok(false),
+            RecordKind::End => return Ok(false),
         }
         Ok(true)
     }
@@ -176,46 +179,46 @@ impl Reader {
     #[inline]
     fn begin_row(&mut self) -> Result<(), TraceError> {
         let row = self.rows.row(self.next_row);
-        let mut handing_out = HandingOut::new(row, &self.rows);
-        if handing_out.access.size_bytes > MAX_OBJECT_BYTES {
-            return self.bad_row(RowError::LargeObject(handing_out.access.size_bytes));
+        let mut cursor = RowCursor::new(row, &self.rows);
+        if cursor.access.size_bytes > MAX_OBJECT_BYTES {
+            return self.bad_row(RowError::LargeObject(cursor.access.size_bytes));
         }
-        if handing_out.has_time && handing_out.access.time_ns == u64::MAX {
+        if cursor.has_time && cursor.access.time_ns == u64::MAX {
             return self.bad_row(RowError::FarTime);
         }
-        if handing_out.access.size_bytes == 0 && row.kind != RequestKind::Delete {
-            self.report.zero_sizes += handing_out.left;
+        if cursor.access.size_bytes == 0 && row.kind != RequestKind::Delete {
+            self.report.zero_sizes += cursor.left;
             match self.options.zero_size {
                 ZeroSize::Keep => {}
-                ZeroSize::As(bytes) => handing_out.access.size_bytes = bytes,
-                ZeroSize::Skip => return self.tell(RowError::NoSize, "skipped"),
+                ZeroSize::As(bytes) => cursor.access.size_bytes = bytes,
+                ZeroSize::Skip => return self.report_problem(RowError::NoSize, "skipped"),
             }
         }
-        if !handing_out.has_time && self.report.has_time {
-            // Others have a time: this one's is that of the row ahead, and not its number.
-            (handing_out.access.time_ns, handing_out.has_time) = (self.last_ns, true);
+        if !cursor.has_time && self.report.has_time {
+            // Other rows have timestamps: this access takes the last one instead of its number.
+            (cursor.access.time_ns, cursor.has_time) = (self.last_ns, true);
         }
-        if handing_out.has_time {
+        if cursor.has_time {
             if !self.report.has_time {
                 self.report.untimed = self.report.accesses;
-                // Those ahead have numbers for times: the trace's clock begins here, wherever it stands.
-                self.last_ns = handing_out.access.time_ns;
+                // The accesses before have their numbers as times: the trace's clock starts here, with any value.
+                self.last_ns = cursor.access.time_ns;
             }
-            let back_ns = self.last_ns.saturating_sub(handing_out.access.time_ns);
+            let back_ns = self.last_ns.saturating_sub(cursor.access.time_ns);
             let is_new_file = std::mem::replace(&mut self.timed_file, self.files.file()) != self.timed_file;
             if back_ns > 0 && is_new_file && !self.files.are_merged() {
                 self.note_overlap(back_ns);
             }
             if back_ns > 0 {
                 self.report.backward_times += 1;
-                handing_out.access.time_ns = self.last_ns;
+                cursor.access.time_ns = self.last_ns;
                 let done = if self.keeps_rows { "kept unchanged" } else { "set to that row's time" };
-                self.tell(RowError::Backwards(back_ns), done)?;
+                self.report_problem(RowError::Backwards(back_ns), done)?;
             }
-            self.last_ns = handing_out.access.time_ns;
+            self.last_ns = cursor.access.time_ns;
             self.report.has_time = true;
         }
-        self.row = handing_out;
+        self.row = cursor;
         Ok(())
     }
 
@@ -232,7 +235,7 @@ impl Reader {
     #[cold]
     fn take_header(&mut self, had_rows: bool) {
         let Some((reader, header)) = self.files.header() else { return };
-        // What stands above the rows last is their header.
+        // The last header line above the rows counts.
         if self.report.columns.is_none() || !had_rows {
             self.report.columns = reader.columns(header);
         }
@@ -243,7 +246,7 @@ impl Reader {
         }
     }
 
-    /// The file begins before the end of the one ahead of it, though files are read one after the other.
+    /// Notes that the file begins before the end of the previous one.
     #[cold]
     fn note_overlap(&mut self, back_ns: u64) {
         if self.report.notes.len() < KEPT_MESSAGES {
@@ -256,7 +259,7 @@ impl Reader {
         }
     }
 
-    /// A row that describes no request.
+    /// Skips a row that describes no request, or stops.
     fn bad_row(&mut self, reason: RowError) -> Result<(), TraceError> {
         self.report.bad_rows += 1;
         let limit = self.options.bad_rows_limit;
@@ -266,11 +269,11 @@ impl Reader {
             return Err(TraceError::TooManyBadRows { path, row, reason, limit, first });
         }
         self.first_bad.get_or_insert_with(|| message(self.files.path(), self.files.number(), &reason));
-        self.tell(reason, "skipped")
+        self.report_problem(reason, "skipped")
     }
 
-    /// A trace that has rows, and no request, is in another format than it is taken for, or lacks what was to be counted. Its
-    /// statistics would be those of nothing, and look like a result.
+    /// The error for a trace with rows but no request: the format is wrong, or the counted data is missing. Statistics of nothing would
+    /// look like a result.
     fn without_requests(&mut self) -> Option<TraceError> {
         if self.report.accesses > 0 || self.report.zero_sizes > 0 || self.options.limit == Some(0) {
             return None;
@@ -286,19 +289,20 @@ impl Reader {
         }
     }
 
-    /// A hint at the format that the first file is detected as, if it is another one than it was read as.
+    /// A hint if the first file's content matches another format than the one it was read as.
     fn other_format(&self) -> String {
         let path = &self.files.paths()[..1];
-        let found =
-            Format::told_by(path).ok().filter(|found| found.name != self.report.format && path[0].is_file());
+        let found = Format::detect_files(path)
+            .ok()
+            .filter(|found| found.name != self.report.format && path[0].is_file());
         found.map_or_else(String::new, |found| {
             format!("; by its content it is a `{0}` trace: --format {0}", found.name)
         })
     }
 
-    /// Notes what is wrong with the current record and what was done, or stops.
+    /// Reports a problem with the current record and its handling, or stops.
     #[cold]
-    fn tell(&mut self, reason: RowError, done: &str) -> Result<(), TraceError> {
+    fn report_problem(&mut self, reason: RowError, done: &str) -> Result<(), TraceError> {
         let (path, row) = (self.files.path(), self.files.number());
         if self.options.on_bad_row == OnBadRow::Stop {
             return Err(TraceError::BadRow { path: path.to_owned(), row, reason });
@@ -318,20 +322,20 @@ fn open_file(path: &Path) -> Result<Records, TraceError> {
     Records::open(path).map_err(|source| TraceError::Open { path: path.to_owned(), source })
 }
 
-/// How far a row has been handed out.
-struct HandingOut {
+/// The row that is being returned as accesses.
+struct RowCursor {
     access: Access,
     has_time: bool,
     volume: u64,
     first: u64,
     count: u64,
-    /// Which of the numbered objects comes next, and how many accesses are left.
+    /// Index of the next numbered object; `left` counts the remaining accesses.
     index: u64,
     left: u64,
 }
 
-impl HandingOut {
-    const NOTHING: Self = Self {
+impl RowCursor {
+    const EMPTY: Self = Self {
         access: Access {
             time_ns: 0,
             key: 0,
@@ -353,7 +357,7 @@ impl HandingOut {
         let (volume, first, count) = match &row.object {
             Object::Named(range) => (0, key_of(rows.named(range)), 1),
             Object::Numbered { volume, first, count } => (*volume, *first, *count),
-            Object::Items(_) => unreachable!("nobody asked for a cut"),
+            Object::Items(_) => unreachable!("ranges are not split here"),
         };
         let access = Access {
             time_ns: row.time_ns.unwrap_or(0),
@@ -383,7 +387,7 @@ impl HandingOut {
     }
 }
 
-/// A decimal number is its own key; a number that could be written in two ways (`07`) is text.
+/// A canonical decimal number is its own key; other text (such as `07`) is hashed.
 #[inline]
 fn key_of(name: &[u8]) -> u64 {
     let has_leading_zero = name.len() > 1 && name[0] == b'0';

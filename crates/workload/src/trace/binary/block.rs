@@ -1,13 +1,13 @@
 //! The payload of a block.
 //!
 //! ```text
-//! present 4 | tenants 4 | descriptor 16 of each column that is there | its numbers, column after column
-//!           | tenants: bytes of the name 2, name | names, one behind the other
-//! descriptor   base 8 | step 4 | bytes of a number 1 | 0 3
+//! ```text
+//! present 4 | tenants 4 | descriptor 16 of each present column | its values, column after column
+//!           | tenants: name length 2, name | names, concatenated
+//! descriptor   base 8 | step 4 | bytes per value 1 | 0 3
 //! ```
 //!
-//! Bit *n* of *present* is column *n* of [`COLUMNS`], in which row *i* has `base + step × number i`. Columns that are not there
-//! have their default: nought in every row.
+//! Bit *n* of *present* is column *n* of [`COLUMNS`]; its value in row *i* is `base + step × value i`. A missing column is 0 in every row.
 
 use std::ops::Range;
 
@@ -16,48 +16,48 @@ use super::super::{Object, Row, Rows};
 use super::{SECOND_NS, u32_at, u64_at};
 use crate::RequestKind;
 
-/// Rows of a block: enough that descriptors are nothing, few enough to stay in the processor's cache.
+/// Rows per block: enough to amortise the descriptors, few enough for the processor's cache.
 pub(super) const BLOCK_ROWS: usize = 2048;
-/// More rows than this are not believed.
+/// Blocks with more rows are rejected as damaged.
 const MOST_ROWS: usize = 1 << 16;
 
-/// The columns, in their order.
+/// Number of columns.
 pub(super) const COLUMNS: usize = 12;
-/// Which of [`RequestKind::ALL`], and the flags below.
+/// Index into [`RequestKind::ALL`], and the flags below.
 pub(super) const WHAT: usize = 0;
-/// When, in the header's units.
+/// Timestamp in the header's units.
 pub(super) const TIME: usize = 1;
-/// The value's length.
+/// Length of the value.
 pub(super) const VALUE: usize = 2;
-/// Length of the recorded key, where the object's size has it.
+/// Length of the recorded key, if it counts towards the object's size.
 pub(super) const KEY: usize = 3;
-/// Seconds to live; 0 is for ever.
+/// TTL in seconds; 0 never expires.
 pub(super) const TTL: usize = 4;
-/// How many times in a row the request was made, less one.
+/// Repeat count minus one.
 pub(super) const REPEAT: usize = 5;
-/// Number of the tenant in the block's table, from 1; 0 is nobody.
+/// Number of the tenant in the block's table, from 1; 0 is none.
 pub(super) const TENANT: usize = 6;
 /// Length of the name.
 pub(super) const NAME: usize = 7;
-/// How much of the name stands among the names; the rest of it is `0`s.
+/// Bytes of the name that are stored; the rest are `0`s.
 pub(super) const STORED: usize = 8;
-/// A numbered object's disk, its first number, and how many follow that.
+/// A numbered object's disk, its first number, and the number of objects after the first.
 pub(super) const VOLUME: usize = 9;
 pub(super) const FIRST: usize = 10;
 pub(super) const FOLLOWING: usize = 11;
 
-/// In `WHAT`: the object has a number and no name.
+/// Flag in `WHAT`: the object has a number instead of a name.
 pub(super) const NUMBERED: u64 = 8;
-/// In `WHAT`: the row has a time.
+/// Flag in `WHAT`: the row has a timestamp.
 pub(super) const TIMED: u64 = 16;
 
-/// Longest name: a trace's own have 256 bytes at most, those of amplified ones some more.
+/// Longest name: traces have at most 256 bytes, amplified ones slightly more.
 pub(super) const MOST_NAME_BYTES: u64 = 1024;
 
-/// Numbered objects of a row, at most.
+/// Largest number of numbered objects per row.
 pub(in crate::trace) const MOST_OBJECTS: u64 = 1 << 32;
 
-/// The largest number of each column. Tenants are checked against the table.
+/// The largest value of each column. Tenants are checked against the table.
 const LARGEST: [u64; COLUMNS] = [
     31,
     u64::MAX,
@@ -75,14 +75,14 @@ const LARGEST: [u64; COLUMNS] = [
 
 pub(super) const HEAD_BYTES: usize = 8;
 pub(super) const DESCRIPTOR_BYTES: usize = 16;
-/// In front of a tenant's name: how long it is.
+/// Length field before a tenant's name.
 pub(super) const TENANT_HEAD_BYTES: usize = 2;
 
-/// A block as it is read: its columns, and how far its rows were handed out.
+/// A decoded block: its columns and the next row.
 #[derive(Default)]
 pub(super) struct Block {
     columns: [Vec<u64>; COLUMNS],
-    /// Where the tenants' names stand among the names.
+    /// Positions of the tenants' names in `names`.
     tenants: Vec<Range<usize>>,
     names: Vec<u8>,
     rows: usize,
@@ -91,14 +91,14 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// The same without rows; what it has allocated is kept.
+    /// Removes the rows and keeps the allocations.
     pub(super) fn emptied(mut self) -> Self {
         (self.rows, self.next) = (0, 0);
         self
     }
 
-    /// Puts the rows of a payload in place of those that are there; `None` if it holds none such, which only a faulty writer
-    /// would have given a right checksum.
+    /// Replaces the rows by those of a payload; `None` if the payload is invalid, which despite a correct checksum only a faulty writer
+    /// produces.
     pub(super) fn decode(&mut self, rows: usize, payload: &[u8], units_per_second: u64) -> Option<()> {
         (self.rows, self.next) = (0, 0);
         if rows > MOST_ROWS || payload.len() < HEAD_BYTES {
@@ -146,7 +146,7 @@ impl Block {
         Some(())
     }
 
-    /// Adds the next row to `into`; `None` when all were.
+    /// Adds the next row to `into`; `None` after the last.
     #[inline]
     pub(super) fn next_row(&mut self, into: &mut Rows) -> Option<Result<(), RowError>> {
         if self.next == self.rows {
@@ -186,11 +186,11 @@ impl Block {
     }
 }
 
-/// How a column is kept.
+/// The encoding of a column.
 pub(super) struct Descriptor {
     pub(super) base: u64,
     pub(super) step: u32,
-    /// Bytes of a number; 0 where all are the base.
+    /// Bytes per value; 0 if all equal the base.
     pub(super) width: usize,
 }
 
@@ -207,7 +207,7 @@ impl Descriptor {
         bytes
     }
 
-    /// The column's numbers; `None` if one is beyond `largest`.
+    /// The column's values; `None` if one exceeds `largest`.
     fn numbers(&self, bytes: &[u8], rows: usize, largest: u64, into: &mut Vec<u64>) -> Option<()> {
         match self.width {
             0 => into.resize(rows, 0),

@@ -1,4 +1,4 @@
-//! Rows into blocks.
+//! Encodes rows into blocks.
 
 use hashbrown::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
@@ -11,25 +11,25 @@ use super::{BLOCK_HEAD_BYTES, header};
 use crate::trace::{Object, Row, TenantNames};
 use crate::{RequestKind, Tenant};
 
-/// What times and their like are often multiples of, the largest first.
+/// Common divisors of timestamps and similar values, the largest first.
 const STEPS: [u32; 4] = [1_000_000_000, 1_000_000, 1000, 1];
 
-/// Makes the bytes of a file of rows.
+/// Encodes rows as the bytes of a file.
 #[derive(Default)]
 pub(in crate::trace) struct Encoder {
     columns: [Vec<u64>; COLUMNS],
-    /// The names of the tenants, each behind its length.
+    /// The tenants' names, each after its length.
     tenants: Vec<u8>,
     tenant_numbers: HashMap<Tenant, u64>,
     names: Vec<u8>,
-    /// Rows of the blocks that were made.
+    /// Rows in the finished blocks.
     rows: u64,
     begun: bool,
 }
 
 impl Encoder {
-    /// Adds a row, whose name is `name` if its object has one, and appends to `out` what is complete with it. False, and nothing
-    /// is added, if the name is longer than the format has it.
+    /// Adds a row and appends to `out` each block that it completes; `name` is the name of a named object. Returns false and adds nothing
+    /// if the name is too long for the format.
     pub(in crate::trace) fn push(
         &mut self,
         row: &Row,
@@ -46,7 +46,7 @@ impl Encoder {
             numbers[WHAT] |= TIMED;
             numbers[TIME] = time_ns;
         } else if let Some(last) = self.columns[TIME].last() {
-            // Not read; one far from the others would make all of them wide.
+            // Unused; a value far from the others would widen the whole column.
             numbers[TIME] = *last;
         }
         match row.object {
@@ -55,7 +55,7 @@ impl Encoder {
                 numbers[WHAT] |= NUMBERED;
                 (numbers[VOLUME], numbers[FIRST], numbers[FOLLOWING]) = (volume, first, count.max(1) - 1);
             }
-            Object::Items(_) => unreachable!("nobody asked for a cut"),
+            Object::Items(_) => unreachable!("ranges are not split here"),
         }
         numbers[VALUE] = row.value_bytes;
         numbers[KEY] = row.key_bytes.into();
@@ -71,14 +71,14 @@ impl Encoder {
         true
     }
 
-    /// CacheBench's keys are filled up with zeros: these are counted, not kept.
+    /// CacheBench pads keys with zeros: these are counted, not stored.
     fn push_name(&mut self, name: &[u8], numbers: &mut [u64; COLUMNS]) {
         let kept = name.iter().rposition(|byte| *byte != b'0').map_or(1, |last| last + 1).min(name.len());
         self.names.extend_from_slice(&name[..kept]);
         (numbers[NAME], numbers[STORED]) = (name.len() as u64, kept as u64);
     }
 
-    /// 0 where it has no name.
+    /// 0 if the tenant has no name.
     fn tenant_number(&mut self, tenant: Tenant, names: &TenantNames) -> u64 {
         if let Some(number) = self.tenant_numbers.get(&tenant) {
             return *number;
@@ -91,7 +91,7 @@ impl Encoder {
         number
     }
 
-    /// Appends what completes the file.
+    /// Appends the end of the file.
     pub(in crate::trace) fn finish(mut self, out: &mut Vec<u8>) {
         self.end_block(out);
         let rows = self.rows;
@@ -139,7 +139,7 @@ impl Encoder {
     }
 }
 
-/// Appends a block whose payload `fill` appends.
+/// Appends a block whose payload `fill` writes.
 fn block(rows: u32, out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(&rows.to_le_bytes());
@@ -151,7 +151,7 @@ fn block(rows: u32, out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) {
     out.extend_from_slice(&check.to_le_bytes());
 }
 
-/// How the numbers are kept in the fewest bytes; `None` if all are nought.
+/// The encoding that takes the fewest bytes; `None` if all values are 0.
 fn descriptor(numbers: &[u64]) -> Option<Descriptor> {
     let (base, most) = (*numbers.iter().min()?, *numbers.iter().max()?);
     if most == 0 {

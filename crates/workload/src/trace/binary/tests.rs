@@ -7,14 +7,14 @@ use crate::{RequestKind, Tenant};
 /// A row and its name.
 type Named = (Row, Vec<u8>);
 
-/// Tenants of indices from 1 on.
+/// Tenants by index, from 1.
 const TENANTS: [&str; 4] = ["web", "web/7", "/7", "über"];
 
 fn encode(rows: &[Named]) -> Vec<u8> {
     let names = TenantNames::default();
     let mut met = Rows::with_tenants(names.clone());
     for name in TENANTS {
-        met.tenant(&[name.as_bytes()]).expect("it has a name");
+        met.tenant(&[name.as_bytes()]).expect("the name is not empty");
     }
     let (mut encoder, mut out) = (Encoder::default(), Vec::new());
     for (row, name) in rows {
@@ -40,7 +40,7 @@ fn decode(bytes: &[u8]) -> Result<(Vec<Named>, Option<String>), RowError> {
     }
 }
 
-/// The row, whose tenant has the index of its name above.
+/// The row; its tenant has the index of its name in [`TENANTS`].
 fn named(rows: &Rows, names: &TenantNames) -> Named {
     assert_eq!(rows.len(), 1);
     let mut row = rows.row(0).clone();
@@ -51,7 +51,7 @@ fn named(rows: &Rows, names: &TenantNames) -> Named {
     match &row.object {
         Object::Named(range) => (row.clone(), rows.named(range).to_vec()),
         Object::Numbered { .. } => (row, Vec::new()),
-        Object::Items(_) => panic!("nobody asked for a cut"),
+        Object::Items(_) => panic!("ranges are not split here"),
     }
 }
 
@@ -83,7 +83,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn rows_come_back_as_they_were(rows in proptest::collection::vec(row(), 0..50)) {
+    fn encoded_rows_decode_unchanged(rows in proptest::collection::vec(row(), 0..50)) {
         prop_assert_eq!(decode(&encode(&rows)).unwrap(), (rows, None));
     }
 }
@@ -97,11 +97,11 @@ fn plain_row(number: u64) -> Named {
 }
 
 #[test]
-fn blocks_follow_each_other_and_columns_take_what_they_need() {
+fn consecutive_blocks_use_few_bytes_per_row() {
     let rows: Vec<_> = (0..10_000).map(plain_row).collect();
     let bytes = encode(&rows);
     assert_eq!(decode(&bytes).unwrap(), (rows, None));
-    // A byte each for the time, the length and what is kept of the name; two for the size; the name itself.
+    // One byte each for the time, the length and the stored length of the name; two for the size; and the name.
     let a_row = bytes.len() as f64 / 10_000.0;
     assert!((9.0..12.0).contains(&a_row), "{a_row} bytes a row");
 }
@@ -111,9 +111,9 @@ fn of_tenant(index: usize) -> Named {
     (Row { tenant: Some(Tenant::of_index(index)), ..row }, name)
 }
 
-/// Behind the columns, each once a block, in the order in which they are met.
+/// After the columns, each tenant once per block, in order of appearance.
 #[test]
-fn golden_bytes_of_tenants() {
+fn tenants_have_the_golden_bytes() {
     let bytes = encode(&[of_tenant(3), of_tenant(1), of_tenant(3)]);
     let table = b"\x02\0/7\x03\0web";
     let at = bytes.windows(table.len()).position(|bytes| bytes == table).expect("the table of tenants");
@@ -121,20 +121,20 @@ fn golden_bytes_of_tenants() {
 }
 
 #[test]
-fn golden_bytes() {
+fn row_has_the_golden_bytes() {
     let (mut row, name) = plain_row(1);
     (row.ttl_seconds, row.time_ns) = (Some(60), Some(3 * SECOND_NS));
     let bytes = encode(&[(row, name)]);
     let numbers = |at: usize| u32_at(&bytes, at);
     assert_eq!(bytes[..8], MAGIC);
     assert_eq!((numbers(8), numbers(12), u64_at(&bytes, 16)), (1, 32, SECOND_NS));
-    // What, time, value, lifetime, the name's length and what is kept of it: six columns, constant in one row.
+    // Operation, time, value, TTL, length of the name and its stored length: six columns, each constant in one row.
     let payload = 8 + 6 * 16 + b"key919".len();
     assert_eq!((numbers(32), numbers(36)), (1, payload as u32));
     assert_eq!((numbers(40), numbers(44)), (0b1_1001_0111, 0));
     assert_eq!((u64_at(&bytes, 48), bytes[60]), (16 | 1, 0), "a get with a time");
     assert_eq!(u64_at(&bytes, 64), 3 * SECOND_NS);
-    assert_eq!(u64_at(&bytes, 80), 1, "bytes of the value");
+    assert_eq!(u64_at(&bytes, 80), 1, "length of the value");
     assert_eq!(bytes[144..150], *b"key919");
     let end = 32 + 8 + payload + 8;
     assert_eq!((numbers(end), numbers(end + 4), u64_at(&bytes, end + 8)), (0, 8, 1));
@@ -143,7 +143,7 @@ fn golden_bytes() {
 }
 
 #[test]
-fn no_byte_can_change_and_none_can_be_missing() {
+fn changed_or_missing_byte_is_detected() {
     let rows: Vec<_> = (0..40).map(plain_row).collect();
     let bytes = encode(&rows);
     for at in 0..bytes.len() {
@@ -152,16 +152,19 @@ fn no_byte_can_change_and_none_can_be_missing() {
             changed[at] ^= bit;
             match decode(&changed) {
                 Err(_) => assert!(at < HEADER_BYTES, "byte {at}"),
-                Ok((found, told)) => {
-                    assert!(at >= HEADER_BYTES && told.is_some(), "byte {at} was not missed");
-                    assert!(rows.starts_with(&found), "byte {at}: only good rows are handed out");
+                Ok((found, message)) => {
+                    assert!(
+                        at >= HEADER_BYTES && message.is_some(),
+                        "the change of byte {at} was not detected"
+                    );
+                    assert!(rows.starts_with(&found), "byte {at}: only valid rows are returned");
                 }
             }
         }
         match decode(&bytes[..at]) {
             Err(_) => assert!(at < HEADER_BYTES, "cut at {at}"),
-            Ok((found, told)) => {
-                assert!(told.is_some_and(|told| told.contains("cut off")), "cut at {at}");
+            Ok((found, message)) => {
+                assert!(message.is_some_and(|message| message.contains("cut off")), "cut at {at}");
                 assert!(rows.starts_with(&found));
             }
         }
@@ -171,9 +174,9 @@ fn no_byte_can_change_and_none_can_be_missing() {
     assert!(decode(&longer).unwrap().1.unwrap().contains("damaged"));
 }
 
-/// A right checksum does not make a payload right.
+/// A payload with a correct checksum can still be invalid.
 #[test]
-fn payloads_of_a_faulty_writer_are_refused() {
+fn invalid_payload_with_correct_checksum_is_rejected() {
     let good = encode(&[of_tenant(1), plain_row(30), of_tenant(3)]);
     let payload_bytes = u32_at(&good, 36) as usize;
     let payload = 40..40 + payload_bytes;
@@ -197,19 +200,19 @@ fn payloads_of_a_faulty_writer_are_refused() {
 }
 
 #[test]
-fn a_newer_version_is_refused_by_its_number() {
+fn newer_version_is_rejected_with_its_number() {
     let mut bytes = encode(&[plain_row(1)]);
     bytes[VERSION_AT] = 2;
-    let told = decode(&bytes).unwrap_err().to_string();
+    let message = decode(&bytes).unwrap_err().to_string();
     assert_eq!(
-        told,
+        message,
         "it is a binary trace of version 2, written by a newer program; this one reads versions up to 1"
     );
     assert!(decode(b"ts,key,op,size\n").is_err());
 }
 
 #[test]
-fn a_second_file_is_read_from_its_own_beginning() {
+fn second_file_is_read_from_its_start() {
     let rows: Vec<_> = (0..5).map(plain_row).collect();
     let bytes = encode(&rows);
     let mut reader = Reader::default();
@@ -217,7 +220,7 @@ fn a_second_file_is_read_from_its_own_beginning() {
         reader.framing(&bytes).unwrap();
         let (mut input, mut into) = (&bytes[..], Rows::default());
         let mut found = 0;
-        // The first time not to its end.
+        // The first pass stops before the end.
         while found < 3 && reader.read_from(&mut input, &mut into).unwrap().is_some() {
             found += 1;
         }

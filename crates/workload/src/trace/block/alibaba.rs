@@ -6,11 +6,11 @@ use super::fields::{commas, event, lines, lossy, number};
 use super::{Device, Found, LineDecoder, RowProblem};
 use crate::block::{BlockKind, SECTOR_BYTES};
 
-/// Four numbers and a letter are of this format only if the time is of this century: 2001.
+/// Four numbers and a letter belong to this format only if the time is after September 2001.
 const EARLIEST_NS: u64 = 1_000_000_000 * 1_000_000_000;
 
-/// Whether there is a header with a row below it, or the first row is of whole sectors and of this century.
-pub(super) fn knows(head: &[u8]) -> bool {
+/// Whether there is a header with a row below it, or the first row has whole sectors and a plausible time.
+pub(super) fn matches_head(head: &[u8]) -> bool {
     let mut first = lines(head).take(2).map(|line| Alibaba.line(line));
     match (first.next(), first.next()) {
         (Some(Ok(Found::Other)), Some(Ok(Found::Event(_)))) => true,
@@ -51,7 +51,7 @@ mod tests {
     use crate::trace::block::Event;
 
     #[test]
-    fn a_row_with_and_without_header() {
+    fn row_is_read_with_and_without_header() {
         let event = Event {
             time_ns: 1_577_808_000_000_626_000,
             kind: BlockKind::Write,
@@ -61,19 +61,19 @@ mod tests {
         };
         let row = b"64,W,126703644672,4096,1577808000000626";
         assert_eq!(Alibaba.line(row), Ok(Found::Event(event)));
-        assert!(knows(row));
-        assert!(knows(&[b"device_id,opcode,offset,length,timestamp\n", &row[..]].concat()));
+        assert!(matches_head(row));
+        assert!(matches_head(&[b"device_id,opcode,offset,length,timestamp\n", &row[..]].concat()));
     }
 
     #[test]
-    fn wrong_rows_say_why() {
-        for (line, told) in [
+    fn invalid_row_reports_the_reason() {
+        for (line, message) in [
             ("64,W,0,4096", "`timestamp` is missing"),
             ("64,,0,4096,5", "`opcode` is missing"),
             ("64,X,0,4096,5", "`X` is not a known operation"),
             ("64,R,-1,4096,5", "`offset` is `-1`, which is not a number, or is out of range"),
         ] {
-            assert_eq!(Alibaba.line(line.as_bytes()).unwrap_err().to_string(), told, "{line}");
+            assert_eq!(Alibaba.line(line.as_bytes()).unwrap_err().to_string(), message, "{line}");
         }
     }
 }

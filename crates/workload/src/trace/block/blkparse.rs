@@ -1,14 +1,13 @@
-//! What blkparse prints by default: `major,minor cpu sequence seconds pid action RWBS sector + sectors [command]`.
+//! blkparse's default output: `major,minor cpu sequence seconds pid action RWBS sector + sectors [command]`.
 //!
-//! Ahead of the events stands a line for each file that was read.
-//! A leading `F` of RWBS is a flush before, a later one is FUA; a flush alone has no sector. A summary begins with a line of a
-//! CPU, or of the total, and ends with the next event: of another file, if several were put one behind the other.
+//! The events follow one line per input file. A leading `F` of RWBS is a flush before the request, a later one is FUA; a flush alone has no
+//! sector. A summary begins with a line for a CPU or the total, and ends at the next event, which belongs to another concatenated file.
 
 use super::fields::{event, lines, lossy, number, seconds, sectors};
 use super::{Device, Events, Found, LineDecoder, RowProblem};
 use crate::block::BlockKind;
 
-pub(super) fn knows(head: &[u8]) -> bool {
+pub(super) fn matches_head(head: &[u8]) -> bool {
     let first = lines(head).find(|line| !line.starts_with(b"#") && !announces_file(line));
     first.is_some_and(|line| {
         let mut words = words(line);
@@ -43,7 +42,7 @@ impl LineDecoder for Blkparse {
         let rwbs = next("RWBS")?;
         let kind = kind_of(rwbs)?;
         let place = next("sector")?;
-        // A flush alone: the command follows at once.
+        // A flush alone: the command follows directly.
         if kind == BlockKind::Flush || place.starts_with(b"[") {
             return Ok(event(time_ns, BlockKind::Flush, 0, 0, device)?.at(events));
         }
@@ -54,7 +53,7 @@ impl LineDecoder for Blkparse {
             status if status.starts_with(b"[") => {
                 return Ok(event(time_ns, BlockKind::Flush, 0, 0, device)?.at(events));
             }
-            // A packet command: bytes of a command, no place on the disk.
+            // A packet command: command bytes, without a sector.
             _ => return Ok(Found::Other),
         }
         let bytes = sectors(number(next("sectors")?, "sectors")?)?;
@@ -63,7 +62,7 @@ impl LineDecoder for Blkparse {
 }
 
 impl Blkparse {
-    /// A line that is no event: it must be of a summary.
+    /// A line that is not an event: it must belong to a summary.
     fn summary(&mut self, line: &[u8], first: &[u8]) -> Result<Found, RowProblem> {
         let of_cpu = first.strip_prefix(b"CPU").is_some_and(|cpu| number(cpu, "cpu").is_ok());
         self.in_summary |= of_cpu || first == b"Total";
@@ -110,25 +109,25 @@ mod tests {
         Blkparse::default().line(line.as_bytes())
     }
 
-    fn asked(line: &str) -> (BlockKind, u64, u64) {
+    fn requested(line: &str) -> (BlockKind, u64, u64) {
         let Ok(Found::Event(Event { kind, first_byte, bytes, .. })) = read(line) else { panic!("{line}") };
         (kind, first_byte, bytes)
     }
 
     #[test]
-    fn every_kind_of_queued_request() {
+    fn queued_requests_of_every_kind_are_read() {
         let line =
             |rwbs: &str, tail: &str| format!("  7,0    0        0     0.000036560 23137  Q  {rwbs} {tail}");
         let at = (788_672 * 512, 16_384);
-        assert_eq!(asked(&line("RS", "788672 + 32 [mariadbd]")), (BlockKind::Read, at.0, at.1));
-        assert_eq!(asked(&line("FWFS", "788672 + 32 [(null)]")), (BlockKind::Write, at.0, at.1));
-        assert_eq!(asked(&line("D", "788672 + 32 [fstrim]")), (BlockKind::Discard, at.0, at.1));
-        assert_eq!(asked(&line("FWFS", "[mariadbd]")), (BlockKind::Flush, 0, 0));
-        assert_eq!(asked(&line("FN", "[jbd2/loop0-8]")), (BlockKind::Flush, 0, 0));
+        assert_eq!(requested(&line("RS", "788672 + 32 [mariadbd]")), (BlockKind::Read, at.0, at.1));
+        assert_eq!(requested(&line("FWFS", "788672 + 32 [(null)]")), (BlockKind::Write, at.0, at.1));
+        assert_eq!(requested(&line("D", "788672 + 32 [fstrim]")), (BlockKind::Discard, at.0, at.1));
+        assert_eq!(requested(&line("FWFS", "[mariadbd]")), (BlockKind::Flush, 0, 0));
+        assert_eq!(requested(&line("FN", "[jbd2/loop0-8]")), (BlockKind::Flush, 0, 0));
     }
 
     #[test]
-    fn other_events_are_passed_over() {
+    fn other_events_are_skipped() {
         assert_eq!(read("  8,0 3 1 0.5 697 A R 223490 + 8 <- (8,1) 44"), Ok(Found::Other));
         assert_eq!(read("  8,0 3 0 0.5 0 m N cfq697 put_queue"), Ok(Found::Other));
         assert_eq!(read("  8,0 3 1 0.5 697 Q R 36 (12 00 00 00 24 00) [hald]"), Ok(Found::Other));
@@ -154,15 +153,15 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_of_files_ahead_of_the_events_hid_the_format() {
+    fn format_is_detected_behind_input_file_lines() {
         let files = "Input file sda.blktrace.0 added\nInput file sda.blktrace.1 added\n";
-        assert!(knows(format!("{files}  8,0 3 1 0.5 697 Q R 8 + 8 [a]\n").as_bytes()));
-        assert!(!knows(files.as_bytes()), "nothing was traced");
+        assert!(matches_head(format!("{files}  8,0 3 1 0.5 697 Q R 8 + 8 [a]\n").as_bytes()));
+        assert!(!matches_head(files.as_bytes()), "there are no events");
     }
 
-    /// Whatever was no event passed for the summary, and what came after it was left out without a word.
+    /// Any line that was not an event once counted as the summary, and everything after it was silently skipped.
     #[test]
-    fn a_summary_is_passed_over_and_what_only_is_no_event_is_a_problem() {
+    fn summary_is_skipped_and_other_lines_are_errors() {
         let event = "  8,0 3 1 0.5 697 Q R 223490 + 8 [a]";
         assert_eq!(read("Xrubbish"), Err(RowProblem::Device("Xrubbish".into())));
         assert_eq!(read(" Reads Queued:           5,       20KiB"), Err(RowProblem::Device("Reads".into())));
@@ -181,7 +180,7 @@ mod tests {
         ] {
             assert_eq!(next(line), Ok(Found::Other), "{line}");
         }
-        assert!(matches!(next(event), Ok(Found::Event(_))), "of the next file");
+        assert!(matches!(next(event), Ok(Found::Event(_))), "the next file's event");
         assert!(next("Xrubbish").is_err());
     }
 }

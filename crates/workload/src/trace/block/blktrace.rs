@@ -1,10 +1,10 @@
-//! Binary blktrace, as the kernel writes it (linux/blktrace_api.h, version 7).
+//! Binary blktrace, as written by the kernel (linux/blktrace_api.h, version 7).
 //!
 //! ```text
 //! magic 4 | sequence 4 | time ns 8 | sector 8 | bytes 4 | action 4 | pid 4 | device 4 | cpu 4 | error 2 | pdu_len 2 | pdu
-//! action: low half what happened (bit 8: a cgroup stands in the pdu), high half of which category
+//! action: low half the event (bit 8: the pdu contains a cgroup), high half the category
 //! ```
-//! In the byte order of the machine that traced, which the magic tells.
+//! In the byte order of the traced machine, which the magic reveals.
 
 use std::io::{self, BufRead, Read as _};
 
@@ -26,7 +26,7 @@ const PACKET: u32 = 1 << 25;
 const NOTIFY: u32 = 1 << 26;
 const DISCARD: u32 = 1 << 29;
 
-pub(super) fn knows(head: &[u8]) -> bool {
+pub(super) fn matches_head(head: &[u8]) -> bool {
     head.first_chunk().is_some_and(|magic| [MAGIC, MAGIC.swap_bytes()].contains(&u32::from_le_bytes(*magic)))
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Blktrace {
 
 impl RecordDecoder for Blktrace {
     fn is_marked(&self, head: &[u8]) -> bool {
-        knows(head)
+        matches_head(head)
     }
 
     fn record(&mut self, input: &mut dyn BufRead) -> io::Result<Option<Result<Found, RowProblem>>> {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn queued_requests_are_read_and_the_rest_is_passed_over() {
+    fn queued_requests_are_read_and_other_events_skipped() {
         let bytes = [
             record(NOTIFY, 0, 0, b"mysqld\0\0"),
             record(READ | QUEUE, 100, 4096, &[]),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_byte_order_is_understood() {
+    fn other_byte_order_is_read() {
         let mut bytes = record(READ | QUEUE, 100, 4096, &[]);
         for (at, length) in
             [(0, 4), (4, 4), (8, 8), (16, 8), (24, 4), (28, 4), (32, 4), (36, 4), (40, 4), (44, 2), (46, 2)]
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_and_strange_records_are_problems() {
+    fn cut_and_unknown_records_are_errors() {
         let bytes = record(READ | QUEUE, 100, 4096, &[1, 2, 3]);
         assert_eq!(all(&bytes[..50]), [Err(cut(50, 51))]);
         assert_eq!(all(&bytes[..20]), [Err(cut(20, 48))]);

@@ -1,7 +1,7 @@
-//! CloudPhysics as text: `version,time,op,size,lbn`: a time, a SCSI operation code, bytes, a sector.
+//! CloudPhysics traces as text: `version,time,op,size,lbn`: time, SCSI operation code, bytes, sector.
 //!
-//! Times are seconds, or microseconds as in PyMimircache's copy: whole numbers that would be beyond the year 5000 as seconds. Codes
-//! are hexadecimal (`2a`), or decimal (`42`) where a hexadecimal one would be no read or write. Headers differ in their names.
+//! Times are seconds, or microseconds as in PyMimircache's copy: whole numbers that would be beyond the year 5000 as seconds. Codes are
+//! hexadecimal (`2a`), or decimal (`42`) if the hexadecimal reading is neither read nor write. Headers use various names.
 //!
 //! Waldspurger, Park, Garthwaite, Ahmad: "Efficient MRC Construction with SHARDS", FAST'15.
 
@@ -17,14 +17,14 @@ const HEADER: [&[&str]; 5] = [
     &["size", "len", "length"],
     &["lbn", "lba", "block", "label"],
 ];
-/// Times from here on are microseconds.
+/// Times of at least this value are microseconds.
 const LEAST_MICROSECONDS: u64 = 100_000_000_000;
-/// Rows that are looked at to detect the format.
+/// Rows checked to detect the format.
 const TRIED_ROWS: usize = 32;
 
-/// Whether there is a header, or the first rows can be nothing else: a version, a SCSI code and whole sectors. The last line may be
-/// cut off, unless it is the only one.
-pub(super) fn knows(head: &[u8]) -> bool {
+/// Whether there is a header, or the first rows consist of a version, a SCSI code and whole sectors. The last line can be cut off, unless
+/// it is the only one.
+pub(super) fn matches_head(head: &[u8]) -> bool {
     if lines(head).next().is_some_and(is_header) {
         return true;
     }
@@ -83,7 +83,7 @@ mod tests {
     use crate::trace::block::Event;
 
     #[test]
-    fn reads_writes_and_other_commands() {
+    fn reads_and_writes_are_read_and_other_commands_skipped() {
         let event = |kind| {
             let (time_ns, first_byte, bytes) = (33_898_000_000_000, 40_409_911 * 512, 6656);
             Ok(Found::Event(Event { time_ns, kind, first_byte, bytes, device: Device::Only }))
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn pymimircache_rows_have_microseconds_and_decimal_codes() {
+    fn pymimircache_rows_are_read_with_microseconds_and_decimal_codes() {
         let time = |line: &[u8]| match CloudPhysics.line(line) {
             Ok(Found::Event(event)) => (event.time_ns, event.kind),
             other => panic!("{other:?}"),
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(time(b"1,5633898368802,2a,512,42932745"), (5_633_898_368_802_000, BlockKind::Write));
         assert_eq!(time(b"1,5633898368802,40,512,42932745"), (5_633_898_368_802_000, BlockKind::Read));
         assert_eq!(time(b"1,5633898.368802,42,512,42932745"), (5_633_898_368_802_000, BlockKind::Write));
-        assert!(knows(b"ver,ts,cmd,len,lbn\n") && knows(b"1,5633898368802,2a,512,42932745\n"));
-        assert!(!knows(b"1,5,2a,500,7\n") && !knows(b"3,5,2a,512,7\n"));
+        assert!(matches_head(b"ver,ts,cmd,len,lbn\n") && matches_head(b"1,5633898368802,2a,512,42932745\n"));
+        assert!(!matches_head(b"1,5,2a,500,7\n") && !matches_head(b"3,5,2a,512,7\n"));
     }
 }

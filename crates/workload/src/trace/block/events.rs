@@ -1,11 +1,11 @@
-//! Which events of a block layer's recording count as requests.
+//! The events of a block-layer recording that count as requests.
 //!
-//! blktrace records a request several times on its way: when it enters the queue (Q), when it is issued to the driver (D), and
-//! when it completes (C). Exactly one of the three is counted. Queue events are what programs asked for; the others come after
-//! the kernel has split and merged. A recording made with a filter (`blktrace -a issue`) may lack some of them.
+//! blktrace records a request several times: when it enters the queue (Q), is issued to the driver (D), and completes (C). Exactly one of
+//! the three counts. Queue events are the programs' requests; the others follow the kernel's splitting and merging. A recording made with a
+//! filter (`blktrace -a issue`) can lack some of them.
 
 use super::{BlockFormat, Decoder, Found};
-use crate::trace::lines::remark;
+use crate::trace::lines::comment_text;
 
 /// The events that count as requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -20,7 +20,7 @@ pub enum Events {
 }
 
 impl Events {
-    /// All of them, the preferred one first.
+    /// All events, the preferred first.
     pub const ALL: [Self; 3] = [Self::Queue, Self::Issue, Self::Complete];
 
     /// The name on the command line.
@@ -39,7 +39,7 @@ impl Events {
         Self::ALL.into_iter().find(|events| events.name() == name)
     }
 
-    /// `found` if these are the events that it is one of, and nothing otherwise.
+    /// Keeps `found` if it is at this event; otherwise returns [`Found::Other`].
     pub(super) fn select(self, found: Found) -> Found {
         match found {
             Found::Event(event) if self == Self::Queue => Found::Event(event),
@@ -49,7 +49,7 @@ impl Events {
     }
 }
 
-/// How many requests of each kind of event a recording has.
+/// Number of requests of each kind of event in a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::trace) struct EventCounts([u64; 3]);
 
@@ -66,7 +66,8 @@ impl EventCounts {
                 let mut decoder = make();
                 let end = if is_whole { None } else { head.iter().rposition(|byte| *byte == b'\n') };
                 let lines = head[..end.unwrap_or(head.len())].split(|byte| *byte == b'\n');
-                let lines = lines.filter(|line| !line.trim_ascii().is_empty() && remark(line).is_none());
+                let lines =
+                    lines.filter(|line| !line.trim_ascii().is_empty() && comment_text(line).is_none());
                 lines
                     .filter_map(|line| decoder.line(line.trim_ascii_end()).ok())
                     .for_each(|found| counts.add(&found));
@@ -89,12 +90,12 @@ impl EventCounts {
         }
     }
 
-    /// Adds what another file has.
+    /// Adds the counts of another file.
     pub(in crate::trace) fn merge(&mut self, other: Self) {
         self.0.iter_mut().zip(other.0).for_each(|(mine, theirs)| *mine += theirs);
     }
 
-    /// The events to use, and a remark if these are not the queue events.
+    /// The events to use, and a note if they are not the queue events.
     pub(in crate::trace) fn choose(self) -> (Events, Option<String>) {
         let [queue, issue, complete] = self.0;
         if queue.saturating_mul(STRAY_FACTOR) >= issue.max(complete) {

@@ -1,21 +1,21 @@
-//! Numbers out of bytes, and the lengths that a request may have.
+//! Parses numbers, and checks the lengths of requests.
 
 use super::{Device, Event, Found, RowProblem};
 use crate::block::{BlockKind, SECTOR_BYTES};
 use crate::trace::columns::{bare, escaped, without_decimals_of_zero};
 
-/// Nothing lies beyond: 2^44 sectors, of which a block cache keeps the last number for no block at all.
+/// Largest end of a request: 2^44 sectors, where a block cache reserves the last number as a marker.
 const MOST_BYTES: u64 = ((1 << 44) - 1) * SECTOR_BYTES;
-/// No program reads or writes more at once: 1 GiB.
+/// Longest read or write: 1 GiB.
 const LONGEST_BYTES: u64 = 1 << 30;
 
-/// A field as it may be quoted in an error.
+/// A field as quoted in an error.
 pub(super) fn lossy(field: &[u8]) -> String {
     const SHOWN: usize = 40;
     escaped(&field[..field.len().min(SHOWN)])
 }
 
-/// The device of this name, however long it is.
+/// The device with this name of any length.
 pub(super) fn named(device: &[u8]) -> Device {
     Device::Named(escaped(device))
 }
@@ -41,7 +41,7 @@ pub(super) fn hexadecimal(bytes: &[u8], field: &'static str) -> Result<u64, RowP
     value.ok_or_else(|| RowProblem::Number { field, text: lossy(bytes) })
 }
 
-/// Seconds with decimals, as nanoseconds. Decimals beyond the ninth are cut.
+/// Seconds with decimals, in nanoseconds. Decimals beyond the ninth are dropped.
 pub(super) fn seconds(bytes: &[u8], field: &'static str) -> Result<u64, RowProblem> {
     scaled(bytes, field, 9).map_err(|problem| match problem {
         RowProblem::Number { field, text } => RowProblem::Seconds { field, text },
@@ -66,22 +66,22 @@ pub(super) fn scaled(bytes: &[u8], field: &'static str, decimals: usize) -> Resu
     Ok(value)
 }
 
-/// The fields of a line, cut at every comma, without the spaces and quotes around them.
+/// The comma-separated fields of a line, without surrounding spaces and quotes.
 pub(super) fn commas(line: &[u8]) -> Vec<&[u8]> {
     line.split(|byte| *byte == b',').map(bare).collect()
 }
 
-/// The first lines of a text that are not empty.
+/// The non-empty first lines of a text.
 pub(super) fn lines(head: &[u8]) -> impl Iterator<Item = &[u8]> {
     head.split(|byte| *byte == b'\n').map(|line| line.trim_ascii()).filter(|line| !line.is_empty())
 }
 
-/// The bytes of so many sectors.
+/// The bytes of this number of sectors.
 pub(super) fn sectors(count: u64) -> Result<u64, RowProblem> {
     count.checked_mul(SECTOR_BYTES).ok_or(RowProblem::TooFar(u64::MAX))
 }
 
-/// An event whose place and length can be.
+/// An event after checking its position and length.
 pub(super) fn event(
     time_ns: u64,
     kind: BlockKind,
@@ -102,7 +102,7 @@ pub(super) fn event(
     Ok(Found::Event(Event { time_ns, kind, first_byte, bytes, device }))
 }
 
-/// What a SCSI operation code asks; `None` for one that moves no data of the disk.
+/// The operation of a SCSI code; `None` for a command that moves no data.
 pub(super) fn scsi(code: u64) -> Option<BlockKind> {
     match code {
         0x08 | 0x28 | 0xa8 | 0x88 => Some(BlockKind::Read),
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_exact() {
+    fn seconds_are_converted_exactly() {
         assert_eq!(seconds(b"0.000036560", "t"), Ok(36_560));
         assert_eq!(seconds(b"12", "t"), Ok(12_000_000_000));
         assert_eq!(seconds(b"1.5000000009", "t"), Ok(1_500_000_000));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_cannot_be_are_told_apart() {
+    fn impossible_requests_have_distinct_errors() {
         let of = |kind, first, bytes| event(0, kind, first, bytes, Device::Only).map(drop);
         assert_eq!(of(BlockKind::Read, 0, 0), Err(RowProblem::Empty));
         assert_eq!(of(BlockKind::Read, u64::MAX, 5), Err(RowProblem::TooFar(u64::MAX)));

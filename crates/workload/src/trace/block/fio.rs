@@ -1,6 +1,6 @@
-//! fio's iolog: `file action offset bytes`, in version 3 with microseconds in front.
+//! fio's iolog: `file action offset bytes`, in version 3 preceded by microseconds.
 //!
-//! In version 2 time passes only by `wait` lines, in microseconds. Lines that add, open and close files are no requests.
+//! In version 2 only `wait` lines advance the time, in microseconds. Lines that add, open and close files are not requests.
 
 use super::fields::{event, lines, lossy, named, number};
 use super::{Found, LineDecoder, RowProblem};
@@ -9,21 +9,21 @@ use crate::block::BlockKind;
 const VERSION_2: &[u8] = b"fio version 2 iolog";
 const VERSION_3: &[u8] = b"fio version 3 iolog";
 
-pub(super) fn knows(head: &[u8]) -> bool {
+pub(super) fn matches_head(head: &[u8]) -> bool {
     lines(head).next().is_some_and(|line| line.starts_with(b"fio version ") && line.ends_with(b" iolog"))
 }
 
-/// Reads either version; the first line says which.
+/// Reads both versions; the first line contains the version.
 #[derive(Default)]
 pub(super) struct Iolog {
     timed: bool,
-    /// Version 2: what was waited so far.
+    /// Version 2: sum of the waits so far.
     waited_us: u64,
 }
 
 impl LineDecoder for Iolog {
-    fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowProblem> {
-        let is_header = knows(line);
+    fn accept_header(&mut self, line: &[u8]) -> Result<bool, RowProblem> {
+        let is_header = matches_head(line);
         if is_header {
             self.line(line)?;
         }
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn version_2_passes_time_by_waiting() {
+    fn version_2_wait_lines_advance_the_time() {
         let text = "fio version 2 iolog\n/dev/sdb add\n/dev/sdb open\n/dev/sdb read 4096 8192\n/dev/sdb wait 15 0\n\
                     /dev/sdb write 0 512\n/dev/sdb sync 0 0\n/dev/sdb close";
         let expected = [
@@ -92,13 +92,13 @@ mod tests {
     }
 
     #[test]
-    fn version_3_has_times() {
+    fn version_3_lines_have_timestamps() {
         let text = "fio version 3 iolog\n1 f add\n2 f open\n20 f trim 4096 8192\n31 f datasync 0 0";
         assert_eq!(all(text), [(20_000, BlockKind::Discard, 4096, 8192), (31_000, BlockKind::Flush, 0, 0)]);
     }
 
     #[test]
-    fn another_version_and_another_action_are_problems() {
+    fn unknown_version_and_unknown_action_are_errors() {
         assert!(Iolog::default().line(b"fio version 4 iolog").is_err());
         assert_eq!(Iolog::default().line(b"f eat 0 1"), Err(RowProblem::Operation("eat".into())));
     }

@@ -1,7 +1,7 @@
-//! Florida International University's traces with the contents' digests (Koller and Rangaswami, FAST '10; SNIA IOTTA 391, 414):
-//! `ns pid process sector sectors W|R major minor md5`.
+//! Florida International University's traces with content digests (Koller and Rangaswami, FAST '10; SNIA IOTTA 391, 414): `ns pid process
+//! sector sectors W|R major minor md5`.
 //!
-//! Between blanks. The process may have blanks in its name, so that a line is read from both ends.
+//! Separated by spaces. The process name can contain spaces, so a line is parsed from both ends.
 
 use super::fields::{event, lines, lossy, number, sectors};
 use super::{Device, Found, LineDecoder, RowProblem};
@@ -10,7 +10,7 @@ use crate::block::BlockKind;
 /// Digits of an MD5 digest.
 const DIGEST_DIGITS: usize = 32;
 
-pub(super) fn knows(head: &[u8]) -> bool {
+pub(super) fn matches_head(head: &[u8]) -> bool {
     let first = lines(head).next();
     first.is_some_and(|line| {
         let digest = line.rsplit(u8::is_ascii_whitespace).next().unwrap_or_default();
@@ -48,7 +48,7 @@ mod tests {
     use crate::trace::block::Event;
 
     #[test]
-    fn a_row_of_the_published_traces() {
+    fn published_row_is_read() {
         let line = b"89966047790 4253 nfsd 508420976 8 W 6 0 8f5fbb8b9ab7ae9ab9a8cb3df4b8f1d4";
         let event = Event {
             time_ns: 89_966_047_790,
@@ -58,10 +58,10 @@ mod tests {
             device: Device::Numbered(6, 0),
         };
         assert_eq!(Fiu.line(line), Ok(Found::Event(event)));
-        assert!(knows(line));
+        assert!(matches_head(line));
         let spaced = b"1 2 kworker u8:1 x 8 8 R 8 1 8f5fbb8b9ab7ae9ab9a8cb3df4b8f1d4";
         assert!(matches!(Fiu.line(spaced), Ok(Found::Event(Event { first_byte: 4096, .. }))));
         assert_eq!(Fiu.line(b"1 2 a 8 8 R 8 1"), Err(RowProblem::Columns { has: 8, needs: 9 }));
-        assert!(!knows(b"89966047790 4253 nfsd 508420976 8 W 6 0 word"));
+        assert!(!matches_head(b"89966047790 4253 nfsd 508420976 8 W 6 0 word"));
     }
 }

@@ -1,10 +1,9 @@
-//! Requests of block devices from recorded traces.
+//! Reads block device requests from recorded traces.
 //!
-//! A format is one file here and one line in [`BLOCK_FORMATS`]: it turns a line, or a binary record, into an [`Event`]. What
-//! is common to all lives in [`reader`]: decompression, several files in the order of their times, events that stand a little
-//! out of order, devices to choose among, rows that are wrong.
+//! A format is one file here and one entry in [`BLOCK_FORMATS`]: it parses a line or a binary record into an [`Event`]. [`reader`] contains
+//! the common part: decompression, merging several files by time, sorting events slightly out of order, selecting a device, invalid rows.
 //!
-//! In recordings of the kernel's block layer one kind of event counts: queue events, or others if there are none ([`Events`]).
+//! In block-layer recordings one kind of event counts: queue events, or others if there are none ([`Events`]).
 
 mod alibaba;
 mod blkparse;
@@ -38,10 +37,10 @@ use crate::block::BlockKind;
 pub struct BlockFormat {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// One-line description.
     pub about: &'static str,
-    /// Whether a file that begins so is one.
-    knows: fn(&[u8]) -> bool,
+    /// Whether a file with these first bytes is in this format.
+    matches_head: fn(&[u8]) -> bool,
     decoder: Decoder,
     /// Whether it records several events per request; [`Events`] selects one kind.
     has_events: bool,
@@ -53,120 +52,120 @@ enum Decoder {
     Records(fn() -> Box<dyn RecordDecoder>),
 }
 
-/// The formats that can be read. The first that knows a file is the one.
+/// The readable formats. The first whose `matches_head` accepts a file is used.
 pub static BLOCK_FORMATS: [BlockFormat; 14] = [
     BlockFormat {
         name: "blktrace",
         about: "binary blktrace, version 7, of either byte order",
-        knows: blktrace::knows,
+        matches_head: blktrace::matches_head,
         decoder: Decoder::Records(|| Box::<blktrace::Blktrace>::default()),
         has_events: true,
     },
     BlockFormat {
         name: "blkparse",
         about: "blkparse's default text output",
-        knows: blkparse::knows,
+        matches_head: blkparse::matches_head,
         decoder: Decoder::Lines(|| Box::<blkparse::Blkparse>::default()),
         has_events: true,
     },
     BlockFormat {
         name: "fio-iolog",
         about: "fio's iolog, versions 2 and 3",
-        knows: fio::knows,
+        matches_head: fio::matches_head,
         decoder: Decoder::Lines(|| Box::<fio::Iolog>::default()),
         has_events: false,
     },
     BlockFormat {
         name: "msr",
         about: "MSR Cambridge CSV: Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime",
-        knows: msr::knows,
+        matches_head: msr::matches_head,
         decoder: Decoder::Lines(|| Box::new(msr::Msr)),
         has_events: false,
     },
     BlockFormat {
         name: "systor",
         about: "SYSTOR '17 CSV: Timestamp,Response,IOType,LUN,Offset,Size",
-        knows: systor::knows,
+        matches_head: systor::matches_head,
         decoder: Decoder::Lines(|| Box::new(systor::Systor)),
         has_events: false,
     },
     BlockFormat {
         name: "alibaba",
         about: "Alibaba's CSV: device_id,opcode,offset,length,timestamp",
-        knows: alibaba::knows,
+        matches_head: alibaba::matches_head,
         decoder: Decoder::Lines(|| Box::new(alibaba::Alibaba)),
         has_events: false,
     },
     BlockFormat {
         name: "tencent",
         about: "Tencent CBS's CSV: Timestamp,Offset,Size,IOType,VolumeID",
-        knows: tencent::knows,
+        matches_head: tencent::matches_head,
         decoder: Decoder::Lines(|| Box::new(tencent::Tencent)),
         has_events: false,
     },
     BlockFormat {
         name: "cloudphysics-csv",
         about: "CloudPhysics CSV: version,time,op,size,lbn; times in seconds",
-        knows: cloudphysics::knows,
+        matches_head: cloudphysics::matches_head,
         decoder: Decoder::Lines(|| Box::new(cloudphysics::CloudPhysics)),
         has_events: false,
     },
     BlockFormat {
         name: "vscsi",
         about: "CloudPhysics binary records of SCSI commands, versions 1 and 2",
-        knows: vscsi::knows,
+        matches_head: vscsi::matches_head,
         decoder: Decoder::Records(|| Box::<vscsi::Vscsi>::default()),
         has_events: false,
     },
     BlockFormat {
         name: "block-csv",
         about: "CSV with a header: time_us (or _ns, _ms, _s), op, offset and bytes, in any order",
-        knows: plain::knows,
+        matches_head: plain::matches_head,
         decoder: Decoder::Lines(|| Box::<plain::Plain>::default()),
         has_events: false,
     },
     BlockFormat {
         name: "spc",
         about: "SPC's CSV: ASU,LBA,Size,Opcode,Timestamp",
-        knows: spc::knows,
+        matches_head: spc::matches_head,
         decoder: Decoder::Lines(|| Box::new(spc::Spc)),
         has_events: false,
     },
     BlockFormat {
         name: "disksim",
         about: "DiskSim's ASCII traces: time (ms) device sector sectors flags",
-        knows: simulators::knows_disksim,
+        matches_head: simulators::knows_disksim,
         decoder: Decoder::Lines(|| Box::new(simulators::DiskSim)),
         has_events: false,
     },
     BlockFormat {
         name: "mqsim",
         about: "MQSim's ASCII traces: time (ns) device sector sectors type",
-        knows: simulators::knows_mqsim,
+        matches_head: simulators::knows_mqsim,
         decoder: Decoder::Lines(|| Box::new(simulators::MqSim)),
         has_events: false,
     },
     BlockFormat {
         name: "fiu",
         about: "FIU's traces: time (ns) pid process sector sectors W|R major minor md5",
-        knows: fiu::knows,
+        matches_head: fiu::matches_head,
         decoder: Decoder::Lines(|| Box::new(fiu::Fiu)),
         has_events: false,
     },
 ];
 
 impl BlockFormat {
-    /// The format called `name`. `plain`, which is another where keys are read, is an older name of `block-csv`.
+    /// The format called `name`. `plain`, which is a different format for key traces, is an older name of `block-csv`.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         let name = if name == "plain" { "block-csv" } else { name };
         BLOCK_FORMATS.iter().find(|format| format.name == name)
     }
 
-    /// The format of a file that begins so.
+    /// The format of a file with these first bytes.
     #[must_use]
     pub fn of(head: &[u8]) -> Option<&'static Self> {
-        BLOCK_FORMATS.iter().find(|format| (format.knows)(head))
+        BLOCK_FORMATS.iter().find(|format| (format.matches_head)(head))
     }
 
     /// Whether it records several events per request; [`Events`] selects one kind.
@@ -175,7 +174,7 @@ impl BlockFormat {
         self.has_events
     }
 
-    /// The names of all.
+    /// The names of all formats.
     #[must_use]
     pub fn names() -> String {
         BLOCK_FORMATS.iter().map(|format| format.name).collect::<Vec<_>>().join(", ")
@@ -188,10 +187,10 @@ impl std::fmt::Debug for BlockFormat {
     }
 }
 
-/// A request as a row has it.
+/// A request as recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Event {
-    /// Since whatever the trace counts from.
+    /// Time relative to the trace's origin.
     time_ns: u64,
     kind: BlockKind,
     first_byte: u64,
@@ -199,14 +198,14 @@ struct Event {
     device: Device,
 }
 
-/// Which device of those traced.
+/// The traced device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Device {
-    /// The format knows one only.
+    /// The format records a single device.
     Only,
     /// Major and minor number.
     Numbered(u32, u32),
-    /// A disk or file of this name.
+    /// A disk or file with this name.
     Named(String),
 }
 
@@ -220,14 +219,14 @@ impl std::fmt::Display for Device {
     }
 }
 
-/// What a row is.
+/// The content of a row.
 #[derive(Debug, PartialEq, Eq)]
 enum Found {
     /// A request.
     Event(Event),
     /// The same request at a later event: issued or completed.
     Later(Events, Event),
-    /// Something else that the format has: a header, another kind of event.
+    /// Anything else that the format contains: a header, another kind of event.
     Other,
 }
 
@@ -243,11 +242,11 @@ impl Found {
 
 /// Turns lines into events.
 trait LineDecoder: Send {
-    /// Looks at the first line of a file that is read for its rows: whether it is a header, by which no other format begins.
+    /// Checks the first line of a file that is read for its rows: whether it is a header that identifies this format.
     ///
     /// # Errors
-    /// It is one, and no row can be read.
-    fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowProblem> {
+    /// It is a header, but no row can be read with it.
+    fn accept_header(&mut self, line: &[u8]) -> Result<bool, RowProblem> {
         let _ = line;
         Ok(false)
     }
@@ -257,7 +256,7 @@ trait LineDecoder: Send {
 
 /// Turns binary records into events.
 trait RecordDecoder: Send {
-    /// Whether the file that begins so has a mark that no other format has.
+    /// Whether the file begins with bytes that identify this format.
     fn is_marked(&self, head: &[u8]) -> bool {
         let _ = head;
         false
@@ -267,73 +266,73 @@ trait RecordDecoder: Send {
     fn record(&mut self, input: &mut dyn BufRead) -> io::Result<Option<Result<Found, RowProblem>>>;
 }
 
-/// What is wrong with a row.
+/// A problem with a row.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RowProblem {
-    /// A field that every row has.
+    /// A missing required field.
     #[error("`{0}` is missing")]
     Missing(&'static str),
-    /// A field that should be a number.
+    /// A field that is not a number.
     #[error("`{field}` is `{text}`, which is not a number, or is out of range")]
     Number {
         /// The field.
         field: &'static str,
-        /// What stands there.
+        /// The text of the field.
         text: String,
     },
-    /// A time that should be in seconds.
+    /// A time that is not in seconds.
     #[error("`{field}` is `{text}`, which is not a number of seconds, or is beyond 584 years")]
     Seconds {
         /// The field.
         field: &'static str,
-        /// What stands there.
+        /// The text of the field.
         text: String,
     },
-    /// A line that begins with no device, and is nothing else that the format has.
+    /// A line that neither begins with a device nor is another known line.
     #[error("`{0}` is not a device number, such as `8,16`")]
     Device(String),
-    /// A row of another number of columns.
+    /// A row with a wrong number of columns.
     #[error("the row has {has} columns and not {needs}")]
     Columns {
-        /// Those that there are.
+        /// Columns of the row.
         has: usize,
-        /// Those that a row has.
+        /// Required columns.
         needs: usize,
     },
-    /// An operation that nobody knows.
+    /// An unknown operation.
     #[error("`{0}` is not a known operation")]
     Operation(String),
-    /// A place beyond any disk.
+    /// A position beyond any disk.
     #[error("the request ends at byte {0}, past the limit of 8 PiB less one sector")]
     TooFar(u64),
-    /// A read or write that no program makes.
+    /// A read or write longer than any program makes.
     #[error("the request is {0} bytes long, more than 1 GiB")]
     TooLong(u64),
-    /// A read or write of nothing.
+    /// A read or write of 0 bytes.
     #[error("the request is 0 bytes long")]
     Empty,
-    /// The last record is not whole.
+    /// The last record is incomplete.
     #[error("the record is cut off after {has_bytes} of {needs_bytes} bytes")]
     Cut {
-        /// What is there.
+        /// Bytes present.
         has_bytes: usize,
-        /// What a record has.
+        /// Bytes of a record.
         needs_bytes: usize,
     },
-    /// A binary record that begins with something else than its mark; what follows cannot be trusted.
+    /// A binary record without the magic; the rest of the file is unreliable.
     #[error("the record begins with {0:#010x}, which is not blktrace version 7")]
     Magic(u32),
-    /// A header that lacks a column.
+    /// A header without a required column.
     #[error("the header has no column for {0}")]
     Header(&'static str),
-    /// A header by which times mean nothing.
+    /// A header that leaves the time unit open.
     #[error("the column `{0}` does not say its unit: call it `time_ns`, `time_us`, `time_ms` or `time_s`")]
     TimeUnit(String),
 }
 
 impl RowProblem {
-    /// What is wrong, without what stands in the row.
+    /// The problem without the row's values.
     pub(super) fn kind(&self) -> Cow<'static, str> {
         let fixed = match self {
             Self::Number { field, .. } => {

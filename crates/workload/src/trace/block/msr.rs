@@ -1,5 +1,5 @@
-//! MSR Cambridge: `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`, times in Windows' tenths of a microsecond, or in
-//! copies as dates (`2007-02-22 17:00:03.061629`).
+//! MSR Cambridge: `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`. Times are Windows ticks of 100 ns, or in some copies dates
+//! (`2007-02-22 17:00:03.061629`).
 //!
 //! Narayanan, Donnelly, Rowstron: "Write Off-Loading", FAST'08.
 
@@ -9,10 +9,10 @@ use crate::block::BlockKind;
 use crate::trace::calendar::iso_time_ns;
 
 const TICK_NS: u64 = 100;
-/// What headers call the first column. The published files have none.
+/// Names of the first column in headers. The published files have no header.
 const HEADERS: [&[u8]; 4] = [b"Timestamp", b"datetime", b"date", b"time"];
 
-pub(super) fn knows(head: &[u8]) -> bool {
+pub(super) fn matches_head(head: &[u8]) -> bool {
     let of_two: Vec<_> = lines(head).take(2).map(|line| Msr.line(line)).collect();
     matches!(of_two[..], [Ok(Found::Event(_)), ..] | [Ok(Found::Other), Ok(Found::Event(_))])
 }
@@ -33,7 +33,7 @@ impl LineDecoder for Msr {
             kind if kind.eq_ignore_ascii_case(b"Write") => BlockKind::Write,
             other => return Err(RowProblem::Operation(lossy(other))),
         };
-        // Absolute times: nanoseconds since 1601 need 64 bits, whole.
+        // Absolute times: nanoseconds since 1601 need all 64 bits.
         let ticks = number(time, "Timestamp").map(|ticks| ticks.saturating_mul(TICK_NS));
         let time_ns = ticks.or_else(|reason| iso_time_ns(time).ok_or(reason))?;
         let device = named(&[host, disk].join(&b'_'));
@@ -47,7 +47,7 @@ mod tests {
     use crate::trace::block::{Device, Event};
 
     #[test]
-    fn a_row_of_the_paper() {
+    fn published_row_is_read() {
         let event = Event {
             time_ns: 12_816_637_200_306_162_900,
             kind: BlockKind::Read,
@@ -57,15 +57,15 @@ mod tests {
         };
         let row = b"128166372003061629,hm,1,Read,7014609920,24576,41286";
         assert_eq!(Msr.line(row), Ok(Found::Event(event)));
-        assert!(knows(row));
+        assert!(matches_head(row));
         let dated =
             b"datetime,host,disk,type,offset,size,latency\n2007-02-22 17:00:03.5,hm,1,Read,512,4096,1\n";
-        assert!(knows(dated));
+        assert!(matches_head(dated));
         let Ok(Found::Event(Event { time_ns, .. })) = Msr.line(b"2007-02-22 17:00:03.5,hm,1,Read,512,4096,1")
         else {
-            panic!("a date is a time")
+            panic!("a date is a valid time")
         };
         assert_eq!(time_ns, 1_172_163_603_500_000_000);
-        assert!(!knows(b"128166372003061629,hm,1,Steal,7014609920,24576,41286"));
+        assert!(!matches_head(b"128166372003061629,hm,1,Steal,7014609920,24576,41286"));
     }
 }

@@ -1,10 +1,10 @@
-//! Comma-separated values with a header that says what is what, for traces made by a script.
+//! CSV with a header that names the columns, for traces made by scripts.
 //!
 //! | column | names |
 //! |---|---|
-//! | time | `time_ns`, `time_us` or `usec`, `time_ms`, `time_s` or `ts`; decimals are fine; without one, rows are a microsecond apart, and `time` or `timestamp` alone, in whatever unit, is an error |
-//! | operation | `op` or `operation`: `R`, `W`, `D`, `F` or a word that begins with one (`T`rim, `G`et and `S`et too); or `flags_hex`: the upper half of blktrace's action |
-//! | place | `offset` in bytes, or `sector` or `lba` in sectors of 512 |
+//! | time | `time_ns`, `time_us` or `usec`, `time_ms`, `time_s` or `ts`; decimals are allowed; without one, rows are a microsecond apart; `time` or `timestamp` without a unit is an error |
+//! | operation | `op` or `operation`: `R`, `W`, `D`, `F` or a word that begins with one (also `T`rim, `G`et, `S`et); or `flags_hex`: the upper half of blktrace's action |
+//! | position | `offset` in bytes, or `sector` or `lba` in sectors of 512 bytes |
 //! | length | `bytes`, `size`, `length` or `len`, or `sectors` |
 //! | device | `device` or `disk`, if there are several |
 
@@ -12,7 +12,7 @@ use super::fields::{commas, event, hexadecimal, lines, lossy, named, number, sca
 use super::{Device, Found, LineDecoder, RowProblem};
 use crate::block::BlockKind;
 
-pub(super) fn knows(head: &[u8]) -> bool {
+pub(super) fn matches_head(head: &[u8]) -> bool {
     let header = lines(head).next().map(Columns::of);
     matches!(header, Some(Ok(_) | Err(RowProblem::TimeUnit(_))))
 }
@@ -23,11 +23,11 @@ pub(super) struct Plain {
     rows: u64,
 }
 
-/// Where each thing stands, and in which unit.
+/// The columns and their units.
 struct Columns {
-    /// The column, and the decimals to nanoseconds.
+    /// The column, and the number of decimals to nanoseconds.
     time: Option<(Column, usize)>,
-    /// The column, and whether it has flags.
+    /// The column, and whether it contains flags.
     operation: (Column, bool),
     /// The column, and whether it counts sectors.
     place: (Column, bool),
@@ -35,7 +35,7 @@ struct Columns {
     device: Option<Column>,
 }
 
-/// A column, by its number and by its name in the header.
+/// A column: its number and its name in the header.
 #[derive(Clone, Copy)]
 struct Column {
     at: usize,
@@ -72,7 +72,7 @@ impl Columns {
             )?,
             device: first(&["device", "disk"]),
         };
-        // Left out, it would be replaced by times that nobody recorded.
+        // If the column were ignored, rows would have invented times.
         let of_any_unit = |name: &&Vec<u8>| *name == b"time" || name.starts_with(b"timestamp");
         match names.iter().find(of_any_unit).filter(|_| columns.time.is_none()) {
             Some(name) => Err(RowProblem::TimeUnit(lossy(name))),
@@ -82,7 +82,7 @@ impl Columns {
 }
 
 impl LineDecoder for Plain {
-    fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowProblem> {
+    fn accept_header(&mut self, line: &[u8]) -> Result<bool, RowProblem> {
         self.columns = Some(Columns::of(line)?);
         Ok(true)
     }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn units_are_as_the_header_says() {
+    fn units_follow_the_header() {
         let expected = [Ok((1_500_000, BlockKind::Write, 5120, 4096))];
         for text in [
             "time_ms,op,offset,bytes\n1.5,W,5120,4096",
@@ -169,17 +169,17 @@ mod tests {
             "time_us, operation, offset, length\n1500, write, 5120, 4096",
         ] {
             assert_eq!(all(text), expected, "{text}");
-            assert!(knows(text.as_bytes()));
+            assert!(matches_head(text.as_bytes()));
         }
     }
 
     #[test]
-    fn flags_without_length_are_a_flush() {
+    fn flags_without_length_mean_a_flush() {
         assert_eq!(all("usec,flags_hex,sector,bytes\n7,1e,0,0"), [Ok((7000, BlockKind::Flush, 0, 0))]);
     }
 
     #[test]
-    fn a_flush_that_had_no_place_was_a_wrong_row() {
+    fn flush_without_position_is_accepted() {
         for flush in ["7,F,,", "7,flush", "7,F,nan,nan", "7,F,0,0"] {
             let found = all(&format!("usec,op,offset,bytes\n{flush}"));
             assert_eq!(found, [Ok((7000, BlockKind::Flush, 0, 0))], "{flush}");
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_field_was_told_by_a_name_that_the_header_had_not() {
+    fn invalid_field_is_reported_by_its_header_name() {
         for (row, column) in [("x,R,0,1", "time_us"), ("1,R,x,1", "lba"), ("1,R,0,x", "len")] {
             let found = all(&format!("time_us,operation,lba,len\n{row}"));
             let is_named = |problem: &RowProblem| matches!(problem, RowProblem::Number { field, .. } if *field == column);
@@ -198,18 +198,18 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_lacks_something_says_what() {
+    fn header_without_a_column_reports_which() {
         assert_eq!(all("ts,op,bytes"), [Err(RowProblem::Header("place (`offset`, `sector` or `lba`)"))]);
-        assert!(!knows(b"ts,key,op,size"));
+        assert!(!matches_head(b"ts,key,op,size"));
     }
 
     #[test]
-    fn a_time_without_a_unit_was_left_out_and_the_rows_were_a_microsecond_apart() {
+    fn time_without_a_unit_is_an_error() {
         for name in ["time", "timestamp", "Timestamp_us"] {
             let header = format!("{name},op,offset,bytes");
             let problem = RowProblem::TimeUnit(name.to_lowercase());
             assert_eq!(all(&format!("{header}\n")), [Err(problem)]);
-            assert!(knows(header.as_bytes()));
+            assert!(matches_head(header.as_bytes()));
         }
         let beside = "timestamp,time_us,op,offset,bytes\nnoon,3,R,0,512";
         assert_eq!(all(beside), [Ok((3000, BlockKind::Read, 0, 512))]);

@@ -1,7 +1,7 @@
-//! The requests of a trace, whatever its format: files opened, formats told, rows read, times put in order.
+//! Reads the requests of a trace in any format: opens files, detects formats, reads rows, sorts by time.
 //!
-//! Files are merged by time: blktrace writes one a CPU. Within a file a request may stand up to [`WINDOW`] rows too late and
-//! still comes in order; one that is later keeps its place and takes the time of the request before, and is counted.
+//! Files are merged by time: blktrace writes one per CPU. Within a file a request up to [`WINDOW`] rows late is sorted; a later one keeps
+//! its position, takes the previous request's time, and is counted.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -14,50 +14,50 @@ use crate::block::BlockRequest;
 use crate::trace::records::mark_bytes;
 use crate::trace::{foreign, input};
 
-/// Requests held back so that those out of order find their place.
+/// Buffered requests per file, so that late ones can be sorted.
 pub const WINDOW: usize = crate::trace::files::WINDOW;
-/// What is looked at to tell the format.
+/// Bytes read to detect the format.
 const HEAD_BYTES: u64 = 64 << 10;
-/// No line of a trace is longer.
+/// Longest accepted line.
 const LONGEST_LINE_BYTES: u64 = 64 << 10;
 
-/// How a trace is to be read.
+/// Options for reading a trace.
 #[derive(Debug, Clone, Default)]
 pub struct BlockTraceOptions {
-    /// Its format, unless the files tell.
+    /// The format, or `None` to detect it.
     pub format: Option<&'static BlockFormat>,
-    /// The device whose requests count, as the trace names it; needed where there are several.
+    /// The device whose requests are used, as named in the trace; required if there are several.
     pub device: Option<String>,
-    /// Wrong rows to pass over before giving up.
+    /// Largest number of invalid rows to skip.
     pub wrong_rows: u64,
-    /// Which events of a recording of the block layer count; `None` takes what there is, the queue events first.
+    /// The block-layer events that count as requests; `None` uses queue events if there are any.
     pub events: Option<Events>,
 }
 
-/// What was read so far.
+/// Reading statistics.
 #[derive(Debug, Clone, Default)]
 pub struct BlockTraceStats {
     /// The formats of the files.
     pub formats: Vec<&'static str>,
-    /// Lines or records.
+    /// Lines or records read.
     pub rows: u64,
-    /// Of those, requests of the device.
+    /// Of those, requests of the selected device.
     pub requests: u64,
-    /// Of those, requests of other devices,
+    /// Of those, requests of other devices.
     pub other_devices: u64,
-    /// the first of which are called so.
+    /// Names of the first few other devices.
     pub other_names: Vec<String>,
-    /// Of those, wrong and passed over.
+    /// Of the rows, invalid and skipped ones.
     pub wrong_rows: u64,
-    /// The first of them: file, row and reason.
+    /// File, row and reason of the first invalid row.
     pub first_wrong: Option<String>,
-    /// Requests too late to be put in order.
+    /// Requests too late to be sorted.
     pub late: u64,
-    /// Remarks about whole files, such as that other events than the usual ones are used.
+    /// Notes about whole files, for example that other events than queue events are used.
     pub notes: Vec<String>,
 }
 
-/// Devices that are told by name.
+/// Largest number of other devices that are named.
 const OTHER_NAMES: usize = 8;
 
 impl BlockTraceStats {
@@ -69,7 +69,7 @@ impl BlockTraceStats {
     }
 }
 
-/// Why a trace cannot be read, or cannot be read on.
+/// An error in opening or reading a trace.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BlockTraceError {
@@ -78,15 +78,15 @@ pub enum BlockTraceError {
     Open {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The error.
         source: io::Error,
     },
-    /// A file looks like none of the formats.
+    /// No format matches the file.
     #[error("{}: not recognised as a block trace of a format that can be detected ({known}); name its format", path.display())]
     Unrecognised {
         /// The file.
         path: PathBuf,
-        /// What there is.
+        /// The detectable formats.
         known: String,
     },
     /// The file must be unpacked or converted first.
@@ -98,16 +98,16 @@ pub enum BlockTraceError {
         hint: String,
     },
     /// The files are in more than one format.
-    #[error("{}: a `{found}` trace after a `{wanted}` trace: all files of a trace must be in one format", path.display())]
+    #[error("{}: a `{found}` trace after a `{expected}` trace: all files of a trace must be in one format", path.display())]
     MixedFormats {
         /// The file.
         path: PathBuf,
         /// Its format.
         found: &'static str,
         /// The format of the first file.
-        wanted: &'static str,
+        expected: &'static str,
     },
-    /// Events were chosen of a format that has but one of each request.
+    /// Events were selected for a format that records one event per request.
     #[error("{}: `{}` events cannot be chosen: only blktrace and blkparse recordings have several events of each request, and this is a `{format}` trace", path.display(), events.name())]
     NoEvents {
         /// The file.
@@ -117,27 +117,27 @@ pub enum BlockTraceError {
         /// The requested events.
         events: Events,
     },
-    /// A row is wrong, and no more wrong rows may be passed over.
+    /// An invalid row beyond the number that may be skipped.
     #[error("{}: row {row}: {problem}; stopped there", path.display())]
     Row {
         /// The file.
         path: PathBuf,
         /// The line or record, from 1.
         row: u64,
-        /// What is wrong.
+        /// The problem.
         problem: RowProblem,
     },
-    /// Reading failed in the middle.
+    /// A read error within a file.
     #[error("{}: after row {row}: {source}; stopped there", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// The last row that was whole.
+        /// The last complete row.
         row: u64,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// Places on several devices mean different things.
+    /// Requests of several devices, whose offsets are unrelated.
     #[error("{}: row {row} is of device {second}, earlier rows are of {first}: name the device to replay", path.display())]
     SeveralDevices {
         /// The file.
@@ -146,22 +146,22 @@ pub enum BlockTraceError {
         row: u64,
         /// The first device.
         first: String,
-        /// Another.
+        /// Another device.
         second: String,
     },
 }
 
-/// The requests of some files, in the order of their times, the first at 0.
+/// The requests of some files in order of time; the first is at 0.
 pub struct BlockTrace {
     files: Vec<TraceFile>,
     options: BlockTraceOptions,
-    /// The events that count.
+    /// The events that count as requests.
     events: Events,
     stats: BlockTraceStats,
-    /// The device of the first request, where none was named.
+    /// The device of the first request, if none was selected.
     device: Option<Device>,
     first_time_ns: Option<u64>,
-    /// The latest so far, as the trace counts.
+    /// The latest time so far, on the trace's clock.
     last_time_ns: u64,
     failed: bool,
 }
@@ -171,24 +171,24 @@ struct TraceFile {
     rows: Rows,
     row: u64,
     ended: bool,
-    /// Requests read and not handed out, by time and then by place in the file.
-    window: BinaryHeap<Held>,
+    /// Buffered requests, by time and then by row.
+    window: BinaryHeap<Buffered>,
 }
 
-/// A request in the window. The greatest is the earliest, for that is the one a heap hands out.
+/// A buffered request. The greatest is the earliest, because a heap pops its greatest element.
 #[derive(PartialEq, Eq)]
-struct Held {
+struct Buffered {
     row: u64,
     event: Event,
 }
 
-impl Ord for Held {
+impl Ord for Buffered {
     fn cmp(&self, other: &Self) -> Ordering {
         (other.event.time_ns, other.row).cmp(&(self.event.time_ns, self.row))
     }
 }
 
-impl PartialOrd for Held {
+impl PartialOrd for Buffered {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
@@ -203,18 +203,18 @@ impl BlockTrace {
     /// Opens the files; `-` is standard input.
     ///
     /// # Errors
-    /// If one cannot be opened, or looks like no format.
+    /// If a file cannot be opened or its format is not recognised.
     pub fn open(paths: &[impl AsRef<Path>], options: BlockTraceOptions) -> Result<Self, BlockTraceError> {
         let mut stats = BlockTraceStats::default();
         let (mut files, mut counts) = (Vec::new(), EventCounts::default());
         for path in paths {
             let path = path.as_ref();
             let (file, format, counted) = TraceFile::open(path, options.format)?;
-            if let Some(&wanted) = stats.formats.first().filter(|wanted| **wanted != format.name) {
+            if let Some(&expected) = stats.formats.first().filter(|expected| **expected != format.name) {
                 return Err(BlockTraceError::MixedFormats {
                     path: path.to_owned(),
                     found: format.name,
-                    wanted,
+                    expected,
                 });
             }
             match options.events {
@@ -237,7 +237,7 @@ impl BlockTrace {
         Ok(Self { files, options, events, stats, device, first_time_ns, last_time_ns: 0, failed: false })
     }
 
-    /// What was read so far.
+    /// Reading statistics so far.
     #[must_use]
     pub fn stats(&self) -> &BlockTraceStats {
         &self.stats
@@ -252,7 +252,7 @@ impl BlockTrace {
         Ok(earliest.and_then(TraceFile::take_earliest))
     }
 
-    /// Reads on in a file until its window is full, or it ends.
+    /// Reads from a file until its window is full or the file ends.
     fn fill(&mut self, at: usize) -> Result<(), BlockTraceError> {
         while !self.files[at].ended && self.files[at].window.len() < WINDOW {
             let file = &mut self.files[at];
@@ -280,9 +280,9 @@ impl BlockTrace {
     }
 
     fn take_in(&mut self, at: usize, event: Event) -> Result<(), BlockTraceError> {
-        if let Some(wanted) = &self.options.device {
+        if let Some(expected) = &self.options.device {
             let name = event.device.to_string();
-            if name != *wanted {
+            if name != *expected {
                 self.stats.pass_over(name);
                 return Ok(());
             }
@@ -302,7 +302,7 @@ impl BlockTrace {
 
     fn pass_over(&mut self, at: usize, problem: RowProblem) -> Result<(), BlockTraceError> {
         let file = &mut self.files[at];
-        // Behind a cut record nothing is; behind a strange one no record begins where it should.
+        // After a cut record the file ends; after an unknown one the record boundaries are lost.
         let is_last = matches!(
             problem,
             RowProblem::Cut { .. } | RowProblem::Magic(_) | RowProblem::Header(_) | RowProblem::TimeUnit(_)
@@ -320,7 +320,7 @@ impl BlockTrace {
 
     fn request(&mut self, event: &Event) -> BlockRequest {
         let first = *self.first_time_ns.get_or_insert(event.time_ns);
-        // As the trace counts them: one that is earlier than the first of all is late too.
+        // On the trace's clock: a request earlier than the very first is late too.
         self.stats.late += u64::from(event.time_ns < self.last_time_ns);
         self.last_time_ns = self.last_time_ns.max(event.time_ns);
         let &Event { kind, first_byte, bytes, .. } = event;
@@ -401,7 +401,7 @@ impl TraceFile {
     }
 
     fn hold(&mut self, event: Event) {
-        self.window.push(Held { row: self.row, event });
+        self.window.push(Buffered { row: self.row, event });
     }
 
     fn take_earliest(&mut self) -> Option<Event> {
@@ -420,7 +420,7 @@ mod tests {
 
     fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
         let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
-        file.write_all(bytes).expect("room for it");
+        file.write_all(bytes).expect("the file can be written");
         file
     }
 
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_merged_and_requests_out_of_order_find_their_place() {
+    fn files_are_merged_and_late_requests_sorted() {
         let first = b"time_ns,op,offset,bytes\n100,R,1,1\n400,R,4,1\n300,R,3,1\n";
         let second = b"time_ns,op,offset,bytes\n200,W,2,1\n500,W,5,1\n";
         let (requests, stats, error) = read(&[first, second], BlockTraceOptions::default());
@@ -456,9 +456,9 @@ mod tests {
         assert_eq!((stats.rows, stats.requests, stats.late, error), (7, 5, 0, None));
     }
 
-    /// None of them was counted.
+    /// Such requests once were not counted.
     #[test]
-    fn requests_that_are_earlier_than_the_first_by_more_than_the_window_are_late() {
+    fn request_earlier_than_the_window_is_counted_late() {
         let rows = WINDOW as u64 + 100;
         let mut text = b"time_ns,op,offset,bytes\n".to_vec();
         (0..rows).for_each(|row| text.extend(format!("{},R,{row},1\n", rows - row).bytes()));
@@ -468,10 +468,10 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_row_is_told_with_its_place_and_what_became_of_it() {
+    fn invalid_row_is_reported_with_its_position_and_handling() {
         let bytes = b"time_ns,op,offset,bytes\n100,R,1,1\n200,R,x,1\n300,R,3,1\n";
         let (_, _, error) = read(&[bytes], BlockTraceOptions::default());
-        let error = error.expect("a wrong row");
+        let error = error.expect("an invalid row");
         assert!(
             error.ends_with(
                 ": row 3: `offset` is `x`, which is not a number, or is out of range; stopped there"
@@ -481,11 +481,13 @@ mod tests {
         let lenient = BlockTraceOptions { wrong_rows: 1, ..BlockTraceOptions::default() };
         let (requests, stats, error) = read(&[bytes], lenient);
         assert_eq!((requests.len(), stats.wrong_rows, error), (2, 1, None));
-        assert!(stats.first_wrong.expect("kept").ends_with("; the row is skipped"));
+        assert!(
+            stats.first_wrong.expect("the first invalid row is recorded").ends_with("; the row is skipped")
+        );
     }
 
     #[test]
-    fn of_several_devices_one_must_be_named() {
+    fn several_devices_without_selection_is_an_error() {
         let bytes = b"128166372003061629,hm,0,Read,4096,4096,1\n128166372003061639,hm,1,Write,8192,4096,1\n";
         let (_, _, error) = read(&[bytes], BlockTraceOptions::default());
         assert!(error.expect("two disks").contains("row 2 is of device hm_1, earlier rows are of hm_0"));
@@ -496,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_whose_names_differed_behind_40_bytes_were_one() {
+    fn devices_differing_after_40_bytes_are_distinct() {
         let folder = "/mnt/benchmarks/databases/mysql/volumes/";
         let iolog = format!("fio version 3 iolog\n1 {folder}a write 0 4096\n2 {folder}b write 0 4096\n");
         let csv = format!("time_us,op,offset,bytes,disk\n1,W,0,4096,{folder}a\n2,W,0,4096,{folder}b\n");
@@ -504,8 +506,9 @@ mod tests {
         let systor = format!("1.0,0.1,W,{folder}a,0,4096\n2.0,0.1,W,{folder}b,0,4096\n");
         for (text, separator) in [(iolog, ""), (csv, ""), (msr, "_"), (systor, "")] {
             let (_, _, error) = read(&[text.as_bytes()], BlockTraceOptions::default());
-            let told = format!("is of device {folder}{separator}b, earlier rows are of {folder}{separator}a");
-            assert!(error.expect("two devices").contains(&told), "{text}");
+            let message =
+                format!("is of device {folder}{separator}b, earlier rows are of {folder}{separator}a");
+            assert!(error.expect("two devices").contains(&message), "{text}");
             let device = Some(format!("{folder}{separator}b"));
             let options = BlockTraceOptions { device, ..BlockTraceOptions::default() };
             let (requests, stats, error) = read(&[text.as_bytes()], options);
@@ -514,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_trace_is_refused() {
+    fn non_trace_file_is_rejected() {
         for nothing in [&b""[..], b"hello\nworld\n", &[0; 100]] {
             let (_, _, error) = read(&[nothing], BlockTraceOptions::default());
             assert!(error.expect("no format").contains("not recognised as a block trace"));
@@ -525,7 +528,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn no_bytes_make_a_decoder_panic(
+        fn random_bytes_do_not_panic_a_decoder(
             format in 0..BLOCK_FORMATS.len(),
             noise in prop::collection::vec(any::<u8>(), 0..2000),
         ) {
@@ -535,7 +538,7 @@ mod tests {
         }
 
         #[test]
-        fn no_damage_to_a_trace_makes_a_decoder_panic(
+        fn damaged_trace_does_not_panic_a_decoder(
             sample in 0..SAMPLES.len() + 2,
             damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
             cut in any::<prop::sample::Index>(),
@@ -559,7 +562,7 @@ mod tests {
     const VSCSI: &[u8] =
         b"\xf4\0\0\x80\0\x02\0\0\x01\0\0\0\x2a\0\0\x01\x09\x1a\x8f\x02\0\0\0\0\x22\xcf\x82\xbe\x1f\x05\0\0";
 
-    /// Three queued reads, each with something behind it.
+    /// Three queued reads, each followed by data.
     fn blktrace_records() -> Vec<u8> {
         let mut record = [0; 48 + 8];
         record[..4].copy_from_slice(&0x6561_7407_u32.to_le_bytes());
@@ -571,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn binary_formats_are_told_by_their_beginning() {
+    fn binary_formats_are_detected_by_their_first_bytes() {
         for (name, bytes) in [("vscsi", VSCSI.repeat(3)), ("blktrace", blktrace_records())] {
             let (requests, stats, error) = read(&[&bytes], BlockTraceOptions::default());
             assert_eq!((requests.len(), stats.formats, error), (3, vec![name], None));

@@ -1,10 +1,10 @@
-//! Block traces as rows of objects: the pages that a request touches.
+//! Converts block traces to object accesses: one per page that a request touches.
 //!
-//! What a trace of a block device says is decoded once, in this folder, for those who replay it to a device; this makes the
-//! same events accesses for simulators. A format is a line here besides the one in [`BLOCK_FORMATS`](super::BLOCK_FORMATS).
+//! The decoders in this folder serve both block replays and simulators. A format here is one entry besides that in
+//! [`BLOCK_FORMATS`](super::BLOCK_FORMATS).
 //!
-//! Reads are gets, writes are sets, discards are deletes of the pages that lie in them as a whole, flushes ask for nothing.
-//! Devices are told apart.
+//! Reads become gets, writes become sets, discards become deletes of the pages that they cover completely; flushes are skipped. Pages of
+//! different devices are different objects.
 
 use std::io::{self, BufRead};
 
@@ -42,35 +42,35 @@ const fn format(
 pub(in crate::trace) static MSR: Format = format(
     "msr",
     "MSR Cambridge's block CSV: Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime",
-    |head| super::msr::knows(head.bytes),
+    |head| super::msr::matches_head(head.bytes),
     |options| lines(|| super::msr::Msr, options),
 );
 
 pub(in crate::trace) static SYSTOR: Format = format(
     "systor",
     "SYSTOR '17 block CSV: Timestamp,Response,IOType,LUN,Offset,Size",
-    |head| super::systor::knows(head.bytes),
+    |head| super::systor::matches_head(head.bytes),
     |options| lines(|| super::systor::Systor, options),
 );
 
 pub(in crate::trace) static ALIBABA: Format = format(
     "alibaba",
     "Alibaba's block CSV: device_id,opcode,offset,length,timestamp",
-    |head| super::alibaba::knows(head.bytes),
+    |head| super::alibaba::matches_head(head.bytes),
     |options| lines(|| super::alibaba::Alibaba, options),
 );
 
 pub(in crate::trace) static TENCENT: Format = format(
     "tencent",
     "Tencent CBS's block CSV: Timestamp,Offset,Size,IOType,VolumeID",
-    |head| super::tencent::knows(head.bytes),
+    |head| super::tencent::matches_head(head.bytes),
     |options| lines(|| super::tencent::Tencent, options),
 );
 
 pub(in crate::trace) static CLOUDPHYSICS: Format = format(
     "cloudphysics-csv",
     "CloudPhysics block CSV: version,time,op,size,lbn; times in seconds",
-    |head| super::cloudphysics::knows(head.bytes),
+    |head| super::cloudphysics::matches_head(head.bytes),
     |options| lines(|| super::cloudphysics::CloudPhysics, options),
 );
 
@@ -79,20 +79,21 @@ pub(in crate::trace) static SPC: Format = Format {
     ..format(
         "spc",
         "SPC's block CSV: ASU,LBA,Size,Opcode,Timestamp",
-        |head| super::spc::knows(head.bytes) || (head.ends_like(&SPC) && super::spc::reads(head.bytes)),
+        |head| {
+            super::spc::matches_head(head.bytes) || (head.ends_like(&SPC) && super::spc::reads(head.bytes))
+        },
         |options| lines(|| super::spc::Spc, options),
     )
 };
 
-/// A request is one object, known by where it begins, unless pages are asked for: so it is in the published miss
-/// ratios of these traces.
+/// A request is one object, identified by its start, unless pages are requested, as in the published miss ratios for such traces.
 pub(in crate::trace) static VSCSI: Format = Format {
     extensions: &["vscsi", "vscsi1", "vscsi2", "vscsitrace"],
     page_bytes: None,
     ..format(
         "vscsi",
         "VMware's binary block traces (CloudPhysics), versions 1 and 2",
-        |head| super::vscsi::knows(head.bytes),
+        |head| super::vscsi::matches_head(head.bytes),
         |options| records(super::vscsi::Vscsi::default, options),
     )
 };
@@ -100,28 +101,28 @@ pub(in crate::trace) static VSCSI: Format = Format {
 pub(in crate::trace) static CSV: Format = format(
     "block-csv",
     "block CSV whose header names time, operation, offset and length",
-    |head| super::plain::knows(head.bytes),
+    |head| super::plain::matches_head(head.bytes),
     |options| lines(super::plain::Plain::default, options),
 );
 
 pub(in crate::trace) static BLKPARSE: Format = format(
     "blkparse",
     "blkparse's default text output",
-    |head| super::blkparse::knows(head.bytes),
+    |head| super::blkparse::matches_head(head.bytes),
     |options| lines(super::blkparse::Blkparse::default, options),
 );
 
 pub(in crate::trace) static BLKTRACE: Format = format(
     "blktrace",
     "binary blktrace, version 7",
-    |head| super::blktrace::knows(head.bytes),
+    |head| super::blktrace::matches_head(head.bytes),
     |options| records(super::blktrace::Blktrace::default, options),
 );
 
 pub(in crate::trace) static FIO_IOLOG: Format = format(
     "fio-iolog",
     "fio's iolog, versions 2 and 3",
-    |head| super::fio::knows(head.bytes),
+    |head| super::fio::matches_head(head.bytes),
     |options| lines(super::fio::Iolog::default, options),
 );
 
@@ -142,7 +143,7 @@ pub(in crate::trace) static MQSIM: Format = format(
 pub(in crate::trace) static FIU: Format = format(
     "fiu",
     "FIU's block traces: time (ns) pid process sector sectors W|R major minor md5",
-    |head| super::fiu::knows(head.bytes),
+    |head| super::fiu::matches_head(head.bytes),
     |options| lines(|| super::fiu::Fiu, options),
 );
 
@@ -154,7 +155,7 @@ fn records<D: RecordDecoder + 'static>(make: fn() -> D, options: &ReaderOptions)
     Box::new(Records(Decoding::new(make, options)))
 }
 
-/// A decoder on its way through a file. Every file begins with a new one.
+/// A decoder and its options. Each file begins with a new decoder.
 struct Decoding<D> {
     make: fn() -> D,
     decoder: D,
@@ -184,8 +185,8 @@ impl<D: LineDecoder> RowReader for Lines<D> {
         Ok(Framing::Lines)
     }
 
-    fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
-        Ok(self.0.decoder.takes_header(line)?)
+    fn accept_header(&mut self, line: &[u8]) -> Result<bool, RowError> {
+        Ok(self.0.decoder.accept_header(line)?)
     }
 
     fn read(&mut self, line: &[u8], rows: &mut Rows) -> Result<(), RowError> {
@@ -203,12 +204,12 @@ impl<D: RecordDecoder> RowReader for Records<D> {
         Ok(Framing::Streamed)
     }
 
-    fn takes_header(&mut self, head: &[u8]) -> Result<bool, RowError> {
+    fn accept_header(&mut self, head: &[u8]) -> Result<bool, RowError> {
         Ok(self.0.decoder.is_marked(head))
     }
 
     fn read(&mut self, mut record: &[u8], rows: &mut Rows) -> Result<(), RowError> {
-        // Out of memory nothing can fail.
+        // Reading from memory cannot fail.
         self.read_from(&mut record, rows).ok().flatten().unwrap_or(Ok(()))
     }
 
@@ -243,7 +244,7 @@ fn push(found: Found, page_bytes: Option<u64>, rows: &mut Rows) {
     };
     let extent = Extent { volume, start_bytes: first_byte, bytes };
     let (object, size) = match page_bytes.filter(|_| kind == RequestKind::Delete) {
-        // A page that is discarded in part is there still.
+        // A page that is partly discarded keeps its other data.
         Some(page) => match extent.whole_pages(page) {
             Some(pages) => (pages, page),
             None => return,
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_the_pages_that_it_touches_or_itself() {
+    fn request_becomes_its_pages_or_one_object() {
         let line = b"128166372003061629,hm,1,Read,383496000,8192,1331";
         let row = read(&MSR, Some(4096), line).unwrap();
         assert!(matches!(row.object, Object::Numbered { first: 93_626, count: 3, .. }), "{:?}", row.object);
@@ -282,43 +283,43 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_were_discarded_in_part_were_deleted() {
+    fn partly_discarded_pages_are_kept() {
         let reader = |page_bytes| (CSV.reader)(&ReaderOptions { page_bytes, ..ReaderOptions::default() });
-        let asked = |page_bytes, (offset, bytes): (u64, u64)| {
+        let requested = |page_bytes, (offset, bytes): (u64, u64)| {
             let (mut reader, mut rows) = (reader(page_bytes), Rows::default());
-            assert!(reader.takes_header(b"time_us,op,offset,bytes").unwrap());
+            assert!(reader.accept_header(b"time_us,op,offset,bytes").unwrap());
             reader.read(format!("1,D,{offset},{bytes}").as_bytes(), &mut rows).unwrap();
             (0..rows.len()).map(|row| (rows.row(row).kind, rows.row(row).object.clone())).collect::<Vec<_>>()
         };
         let deleted =
             |first, count| vec![(RequestKind::Delete, Object::Numbered { volume: 0, first, count })];
-        assert_eq!(asked(Some(4096), (512, 3 * 4096)), deleted(1, 2));
-        assert_eq!(asked(Some(4096), (4096, 4096)), deleted(1, 1));
-        assert_eq!(asked(Some(4096), (4096, 4095)), []);
-        assert_eq!(asked(Some(4096), (512, 4096)), []);
-        assert_eq!(asked(None, (512, 4096)), deleted(512, 1));
+        assert_eq!(requested(Some(4096), (512, 3 * 4096)), deleted(1, 2));
+        assert_eq!(requested(Some(4096), (4096, 4096)), deleted(1, 1));
+        assert_eq!(requested(Some(4096), (4096, 4095)), []);
+        assert_eq!(requested(Some(4096), (512, 4096)), []);
+        assert_eq!(requested(None, (512, 4096)), deleted(512, 1));
     }
 
     #[test]
-    fn disks_of_hosts_are_told_apart() {
+    fn disks_of_different_hosts_are_different_volumes() {
         let rows = [&b"1,hm,1,Read,0,1,1"[..], b"1,hm,0,Read,0,1,1", b"1,mh,1,Read,0,1,1"];
         let objects = rows.map(|line| read(&MSR, Some(512), line).unwrap().object);
         assert!(objects[0] != objects[1] && objects[0] != objects[2] && objects[1] != objects[2]);
     }
 
     #[test]
-    fn binary_records_are_whole_requests_or_cut() {
+    fn binary_record_is_a_request_or_cut_off() {
         let write = b"\xf4\0\0\x80\0\x02\0\0\x01\0\0\0\x2a\0\0\x01\x09\x1a\x8f\x02\0\0\0\0\x22\xcf\x82\xbe\x1f\x05\0\0";
         let row = read(&VSCSI, None, write).unwrap();
         assert_eq!((row.kind, row.object), (RequestKind::Set, Object::number(42_932_745 * 512)));
         assert_eq!((row.value_bytes, row.time_ns), (512, Some(5_633_898_368_802_000)));
-        let told = read(&VSCSI, None, &write[..20]).unwrap_err().to_string();
-        assert_eq!(told, "the record is cut off after 20 of 32 bytes");
+        let message = read(&VSCSI, None, &write[..20]).unwrap_err().to_string();
+        assert_eq!(message, "the record is cut off after 20 of 32 bytes");
     }
 
     #[test]
-    fn what_is_wrong_is_told_as_the_replay_tells_it() {
-        let told = read(&MSR, None, b"1,hm,1,Steal,0,1,1").unwrap_err().to_string();
-        assert_eq!(told, "`Steal` is not a known operation");
+    fn invalid_row_has_the_replays_message() {
+        let message = read(&MSR, None, b"1,hm,1,Steal,0,1,1").unwrap_err().to_string();
+        assert_eq!(message, "`Steal` is not a known operation");
     }
 }

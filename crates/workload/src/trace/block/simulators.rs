@@ -1,18 +1,18 @@
-//! The ASCII traces of two simulators, five columns between blanks: `time device sector sectors type`.
+//! The ASCII traces of two simulators, five columns separated by spaces: `time device sector sectors type`.
 //!
 //! | simulator | time | type |
 //! |---|---|---|
 //! | DiskSim (Ganger, Bucy and others), `disksim_iotrace.c` | milliseconds, with decimals | hexadecimal flags; bit 0 set is a read |
 //! | MQSim (Tavakkol and others, FAST '18), `ASCII_Trace_Definition.h` | nanoseconds | 1 is a read, 0 a write |
 //!
-//! The formats differ only in the decimals of the times.
+//! Detection distinguishes the formats by the decimals of the times.
 
 use super::fields::{event, hexadecimal, lines, lossy, number, scaled, sectors};
 use super::{Device, Found, LineDecoder, RowProblem};
 use crate::block::BlockKind;
 use crate::trace::columns::words;
 
-/// Rows that are looked at to detect the format.
+/// Rows checked to detect the format.
 const TRIED_ROWS: usize = 32;
 
 pub(super) fn knows_disksim(head: &[u8]) -> bool {
@@ -23,7 +23,7 @@ pub(super) fn knows_mqsim(head: &[u8]) -> bool {
     looks_like(head, |time| !time.contains(&b'.'), &mut MqSim)
 }
 
-/// Whether the first rows are requests in the order of their times. The last line may be cut off, unless it is the only one.
+/// Whether the first rows are requests in order of time. The last line can be cut off, unless it is the only one.
 fn looks_like(head: &[u8], is_time: impl Fn(&[u8]) -> bool, decoder: &mut dyn LineDecoder) -> bool {
     let whole = head.iter().rposition(|byte| *byte == b'\n').map_or(head, |last| &head[..last]);
     let (mut last_ns, mut rows) = (0, 0);
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
     use crate::trace::block::Event;
 
-    fn asked(decoder: &mut dyn LineDecoder, line: &str) -> (u64, BlockKind, u64, u64) {
+    fn requested(decoder: &mut dyn LineDecoder, line: &str) -> (u64, BlockKind, u64, u64) {
         let Ok(Found::Event(Event { time_ns, kind, first_byte, bytes, .. })) = decoder.line(line.as_bytes())
         else {
             panic!("{line}")
@@ -94,13 +94,13 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_both_simulators() {
+    fn rows_of_both_simulators_are_read() {
         let read = (1_500_000, BlockKind::Read, 5120, 4096);
-        assert_eq!(asked(&mut DiskSim, "1.5 0 10 8 1"), read);
-        assert_eq!(asked(&mut DiskSim, "1.500000 0 10 8 40000001").1, BlockKind::Read);
-        assert_eq!(asked(&mut DiskSim, "1.5 0 10 8 0").1, BlockKind::Write);
-        assert_eq!(asked(&mut MqSim, "1500000 0 10 8 1"), read);
-        assert_eq!(asked(&mut MqSim, "938513000 4 264719034 16 0").1, BlockKind::Write);
+        assert_eq!(requested(&mut DiskSim, "1.5 0 10 8 1"), read);
+        assert_eq!(requested(&mut DiskSim, "1.500000 0 10 8 40000001").1, BlockKind::Read);
+        assert_eq!(requested(&mut DiskSim, "1.5 0 10 8 0").1, BlockKind::Write);
+        assert_eq!(requested(&mut MqSim, "1500000 0 10 8 1"), read);
+        assert_eq!(requested(&mut MqSim, "938513000 4 264719034 16 0").1, BlockKind::Write);
         assert_eq!(MqSim.line(b"1 0 10 8 2"), Err(RowProblem::Operation("2".into())));
         assert_eq!(MqSim.line(b"1 0 10 8"), Err(RowProblem::Columns { has: 4, needs: 5 }));
     }

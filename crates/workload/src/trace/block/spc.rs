@@ -1,19 +1,19 @@
 //! Traces of the Storage Performance Council, as in the University of Massachusetts' repository (Financial1, WebSearch1 and
 //! others): `ASU,LBA,Size,Opcode,Timestamp`.
 //!
-//! The number of the application's storage unit, which is a device here, its block of 512 bytes, bytes, `r` or `w`, seconds.
-//! What stands behind is not used. There is no header.
+//! The columns: application storage unit (a device here), block of 512 bytes, bytes, `r` or `w`, seconds. Further columns are ignored.
+//! There is no header.
 
 use super::fields::{commas, event, lines, lossy, number, seconds, sectors};
 use super::{Device, Found, LineDecoder, RowProblem};
 use crate::block::{BlockKind, SECTOR_BYTES};
 
-/// Rows that are looked at to detect the format.
+/// Rows checked to detect the format.
 const TRIED_ROWS: usize = 32;
 
-/// Whether the first rows are of whole sectors, in the order of their times, and one of the times has decimals: any table may
-/// have four numbers and a letter. The last line may be cut off, unless it is the only one.
-pub(super) fn knows(head: &[u8]) -> bool {
+/// Whether the first rows have whole sectors and ordered times, at least one with decimals: any table can have four numbers and a letter.
+/// The last line can be cut off, unless it is the only one.
+pub(super) fn matches_head(head: &[u8]) -> bool {
     let whole = head.iter().rposition(|byte| *byte == b'\n').map_or(head, |last| &head[..last]);
     let (mut last_ns, mut has_decimals) = (0, false);
     for line in lines(whole).take(TRIED_ROWS) {
@@ -27,7 +27,7 @@ pub(super) fn knows(head: &[u8]) -> bool {
     has_decimals
 }
 
-/// Whether the first row can be read, of a file whose name says that it is one.
+/// Whether the first row can be read, for a file whose name has this format's ending.
 pub(super) fn reads(head: &[u8]) -> bool {
     lines(head).next().is_some_and(|line| Spc.line(line).is_ok())
 }
@@ -44,7 +44,7 @@ impl LineDecoder for Spc {
             b"" => return Err(RowProblem::Missing("Opcode")),
             other => return Err(RowProblem::Operation(lossy(other))),
         };
-        // As a number, so that a unit is one however it is written.
+        // Parsed as a number, so that all spellings of a unit are equal.
         let unit = number(field(0, "ASU")?, "ASU")?;
         let first_byte = sectors(number(field(1, "LBA")?, "LBA")?)?;
         let bytes = number(field(2, "Size")?, "Size")?;
@@ -59,7 +59,7 @@ mod tests {
     use crate::trace::block::Event;
 
     #[test]
-    fn rows_are_read() {
+    fn row_is_read() {
         let event = Event {
             time_ns: 551_706_000,
             kind: BlockKind::Write,
@@ -68,27 +68,27 @@ mod tests {
             device: Device::Named("0".into()),
         };
         assert_eq!(Spc.line(b"0,20941264,8192,W,0.551706,x"), Ok(Found::Event(event)));
-        assert!(Spc.line(b"0, 1, 512, r, 0").is_ok(), "some of the files have spaces behind the commas");
-        assert!(knows(b"0,20941264,8192,W,0.551706\r\n1,2,") && !knows(b"0,20941264,8192,W"));
+        assert!(Spc.line(b"0, 1, 512, r, 0").is_ok(), "some files have spaces after the commas");
+        assert!(matches_head(b"0,20941264,8192,W,0.551706\r\n1,2,") && !matches_head(b"0,20941264,8192,W"));
     }
 
     #[test]
     fn a_table_of_numbers_and_a_letter_is_not_taken_for_spc() {
-        assert!(!knows(b"0,7,2549,W,0\n1,8,100,R,1\n"), "no sectors, no decimals");
-        assert!(!knows(b"0,7,512,W,5.0\n1,8,512,R,1.0\n"), "times go back");
-        assert!(!knows(b"0,7,512,W,0\n"));
+        assert!(!matches_head(b"0,7,2549,W,0\n1,8,100,R,1\n"), "neither whole sectors nor decimals");
+        assert!(!matches_head(b"0,7,512,W,5.0\n1,8,512,R,1.0\n"), "times go back");
+        assert!(!matches_head(b"0,7,512,W,0\n"));
     }
 
     #[test]
-    fn wrong_rows_say_why() {
-        for (line, told) in [
+    fn invalid_row_reports_the_reason() {
+        for (line, message) in [
             ("0,1,512,x,0", "`x` is not a known operation"),
             ("0,1,512,r,", "`Timestamp` is missing"),
             ("0,,512,r,0", "`LBA` is missing"),
             ("0,1,512", "`Opcode` is missing"),
             ("0,1,0,r,0", "the request is 0 bytes long"),
         ] {
-            assert_eq!(Spc.line(line.as_bytes()).unwrap_err().to_string(), told, "{line}");
+            assert_eq!(Spc.line(line.as_bytes()).unwrap_err().to_string(), message, "{line}");
         }
     }
 }

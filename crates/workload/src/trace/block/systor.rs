@@ -1,6 +1,6 @@
 //! SYSTOR '17: `Timestamp,Response,IOType,LUN,Offset,Size`, times in seconds.
 //!
-//! The type is blank where no response was recorded: what was asked for is not known, and the row is wrong.
+//! The type is blank if no response was recorded: the operation is unknown, and the row is invalid.
 //!
 //! Lee, Kumano, Matsuki, Endo, Fukumoto, Sugawara: "Understanding Storage Traffic Characteristics on Enterprise Virtual
 //! Desktop Infrastructure", SYSTOR'17.
@@ -10,11 +10,11 @@ use super::{Found, LineDecoder, RowProblem};
 use crate::block::{BlockKind, SECTOR_BYTES};
 
 const HEADER: [&[u8]; 6] = [b"timestamp", b"response", b"iotype", b"lun", b"offset", b"size"];
-/// Of the first rows, those that may be blank.
+/// First rows checked, since some can be blank.
 const LOOKED_AT: usize = 8;
 
-/// Whether there is a header, or one of the first rows is of whole sectors, at a time with decimals.
-pub(super) fn knows(head: &[u8]) -> bool {
+/// Whether there is a header, or one of the first rows has whole sectors and a time with decimals.
+pub(super) fn matches_head(head: &[u8]) -> bool {
     let has_decimals = |line: &[u8]| commas(line)[0].contains(&b'.');
     let is_row = |line: &[u8]| match Systor.line(line) {
         Ok(Found::Event(event)) => event.bytes % SECTOR_BYTES == 0 && has_decimals(line),
@@ -31,7 +31,7 @@ fn is_header(line: &[u8]) -> bool {
 pub(super) struct Systor;
 
 impl LineDecoder for Systor {
-    fn takes_header(&mut self, line: &[u8]) -> Result<bool, RowProblem> {
+    fn accept_header(&mut self, line: &[u8]) -> Result<bool, RowProblem> {
         Ok(is_header(line))
     }
 
@@ -60,7 +60,7 @@ mod tests {
     use crate::trace::block::{Device, Event};
 
     #[test]
-    fn a_row_with_and_without_header() {
+    fn row_is_read_with_and_without_header() {
         let event = Event {
             time_ns: 1_455_592_081_131_264_000,
             kind: BlockKind::Write,
@@ -70,16 +70,16 @@ mod tests {
         };
         let row = b"1455592081.131264,0.000299,W,3,42949672,4096";
         assert_eq!(Systor.line(row), Ok(Found::Event(event)));
-        assert!(knows(row));
-        assert!(knows(&[b"Timestamp,Response,IOType,LUN,Offset,Size\n", &row[..]].concat()));
+        assert!(matches_head(row));
+        assert!(matches_head(&[b"Timestamp,Response,IOType,LUN,Offset,Size\n", &row[..]].concat()));
     }
 
     #[test]
-    fn a_first_row_without_a_type_hid_the_format() {
+    fn format_is_detected_behind_a_row_without_type() {
         let (blank, row) = ("1455592081.1,,,3,0,4096\n", "1455592081.2,0.1,R,3,0,4096\n");
         assert_eq!(Systor.line(blank.trim_end().as_bytes()), Err(RowProblem::Missing("IOType")));
-        assert!(knows(format!("{blank}{row}").as_bytes()));
-        assert!(knows(format!("Timestamp,Response,IOType,LUN,Offset,Size\n{blank}").as_bytes()));
-        assert!(!knows(blank.as_bytes()));
+        assert!(matches_head(format!("{blank}{row}").as_bytes()));
+        assert!(matches_head(format!("Timestamp,Response,IOType,LUN,Offset,Size\n{blank}").as_bytes()));
+        assert!(!matches_head(blank.as_bytes()));
     }
 }

@@ -8,10 +8,10 @@ use super::fields::{commas, event, lines, lossy, number, sectors};
 use super::{Device, Found, LineDecoder, RowProblem};
 use crate::block::BlockKind;
 
-/// Five columns of numbers are of this format only if the first is a time of this century: 2001.
+/// Five columns of numbers belong to this format only if the first is a time after September 2001.
 const EARLIEST_NS: u64 = 1_000_000_000 * 1_000_000_000;
 
-pub(super) fn knows(head: &[u8]) -> bool {
+pub(super) fn matches_head(head: &[u8]) -> bool {
     let is_row = |line| matches!(Tencent.line(line), Ok(Found::Event(event)) if event.time_ns >= EARLIEST_NS);
     lines(head).take(2).any(is_row)
 }
@@ -46,7 +46,7 @@ mod tests {
     use crate::trace::block::Event;
 
     #[test]
-    fn a_row_with_and_without_header() {
+    fn row_is_read_with_and_without_header() {
         let event = Event {
             time_ns: 1_538_323_200_000_000_000,
             kind: BlockKind::Write,
@@ -56,20 +56,20 @@ mod tests {
         };
         let row = b"1538323200,12910952,128,1,1063";
         assert_eq!(Tencent.line(row), Ok(Found::Event(event)));
-        assert!(knows(row));
-        assert!(knows(&[b"Timestamp,Offset,Size,IOType,VolumeID\n", &row[..]].concat()));
-        assert!(!knows(b"5,12910952,128,1,1063"), "any five numbers");
+        assert!(matches_head(row));
+        assert!(matches_head(&[b"Timestamp,Offset,Size,IOType,VolumeID\n", &row[..]].concat()));
+        assert!(!matches_head(b"5,12910952,128,1,1063"), "five arbitrary numbers");
     }
 
     #[test]
-    fn wrong_rows_say_why() {
-        for (line, told) in [
+    fn invalid_row_reports_the_reason() {
+        for (line, message) in [
             ("1538323200,0,8,0", "`VolumeID` is missing"),
             ("1538323200,0,8,,7", "`IOType` is missing"),
             ("1538323200,0,8,2,7", "`2` is not a known operation"),
             ("1538323200,0,0,1,7", "the request is 0 bytes long"),
         ] {
-            assert_eq!(Tencent.line(line.as_bytes()).unwrap_err().to_string(), told, "{line}");
+            assert_eq!(Tencent.line(line.as_bytes()).unwrap_err().to_string(), message, "{line}");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! CloudPhysics as binary records of SCSI commands, little endian, lengths in bytes, times in microseconds.
+//! CloudPhysics traces as binary records of SCSI commands, little-endian, lengths in bytes, times in microseconds.
 //!
 //! ```text
 //! version 1, 32 bytes   serial 4 | length 4 | segments 4 | command 2 | version 2 | sector 8 | time 8
 //! version 2, 40 bytes   command 2 | version 2 | serial 4 | length 4 | segments 4 | sector 8 | time 8 | response 8
 //! ```
-//! The version stands in the high byte of its field, and at another place in each: the first record tells which.
+//! The version is the high byte of its field, at a different position in each version: the first record determines it.
 
 use std::io::{self, BufRead, Read as _};
 
@@ -14,8 +14,8 @@ use super::{Device, Found, RecordDecoder, RowProblem};
 const BYTES: [usize; 2] = [32, 40];
 const VERSION_AT: [usize; 2] = [14, 2];
 
-/// Whether the first records have a version, and commands that a disk knows.
-pub(super) fn knows(head: &[u8]) -> bool {
+/// Whether the first records have a version and commands of a disk.
+pub(super) fn matches_head(head: &[u8]) -> bool {
     version(head).is_some_and(|version| {
         let records = head.chunks_exact(BYTES[version - 1]).take(8);
         let known = records.clone().filter(|record| {
@@ -51,7 +51,7 @@ impl RecordDecoder for Vscsi {
             return Ok(None);
         }
         if self.version.is_none() {
-            // The version's field lies within the first 32 bytes in both.
+            // The version field lies within the first 32 bytes in both.
             let mut first = self.record.clone();
             first.resize(BYTES[1], 0);
             self.version = version(&first);
@@ -111,12 +111,12 @@ mod tests {
     }
 
     #[test]
-    fn both_versions_are_told_apart_and_read() {
+    fn both_versions_are_detected_and_read() {
         let expected =
             |kind| Event { time_ns: 5000, kind, first_byte: 5120, bytes: 4096, device: Device::Only };
         for record in [version_1, version_2] {
             let bytes = [record(0x2a, 10), record(0x12, 0), record(0x28, 10)].concat();
-            assert!(knows(&bytes));
+            assert!(matches_head(&bytes));
             let (mut decoder, mut input) = (Vscsi::default(), &bytes[..]);
             let mut next = || decoder.record(&mut input).expect("memory can be read");
             assert_eq!(next(), Some(Ok(Found::Event(expected(BlockKind::Write)))));
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_record_is_a_problem() {
+    fn cut_record_is_an_error() {
         let bytes = version_1(0x2a, 10);
         let found = Vscsi::default().record(&mut &bytes[..20]).unwrap();
         assert_eq!(found, Some(Err(RowProblem::Cut { has_bytes: 20, needs_bytes: 32 })));

@@ -1,6 +1,6 @@
-//! Writes requests of a block device to a file: as CSV that [`plain`](super::plain) reads back to the nanosecond.
+//! Writes block device requests to a CSV file that [`plain`](super::plain) reads back exactly.
 //!
-//! The file appears under its name only once it is whole, compressed if its name ends in `.gz`, `.zst` or `.xz`.
+//! The file gets its name when it is complete. It is compressed if the name ends in `.gz`, `.zst` or `.xz`.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::trace::write::{Output, PartFile, WriteError};
 
 const HEADER: &[u8] = b"time_ns,op,offset,bytes\n";
 
-/// Writes a block trace. Dropped without [`finish`](Self::finish), it leaves nothing behind.
+/// Writes a block trace. If dropped without [`finish`](Self::finish), it removes the incomplete file.
 pub struct BlockWriter {
     path: PathBuf,
     part: PartFile,
@@ -19,23 +19,23 @@ pub struct BlockWriter {
     written: BlockWritten,
 }
 
-/// What was written.
+/// Counts of a written trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BlockWritten {
     /// All requests.
     pub requests: u64,
-    /// Of them, reads.
+    /// Reads.
     pub reads: u64,
-    /// Of them, writes.
+    /// Writes.
     pub writes: u64,
-    /// Bytes that are read.
+    /// Bytes read.
     pub read_bytes: u64,
-    /// Bytes that are written.
+    /// Bytes written.
     pub written_bytes: u64,
 }
 
 impl BlockWriter {
-    /// A new file that will be called `path`.
+    /// Creates a file for the trace `path`.
     ///
     /// # Errors
     /// The file cannot be created.
@@ -55,8 +55,8 @@ impl BlockWriter {
         for request in requests {
             let BlockRequest { time_ns, kind, first_byte, bytes } = *request;
             self.line.clear();
-            let told = writeln!(self.line, "{time_ns},{},{first_byte},{bytes}", letter(kind));
-            told.expect("memory takes every byte");
+            let result = writeln!(self.line, "{time_ns},{},{first_byte},{bytes}", letter(kind));
+            result.expect("writing to memory cannot fail");
             let written = self.out.write_all(&self.line);
             written.map_err(|source| WriteError::Io { path: self.path.clone(), source })?;
             self.written.count(request);
@@ -112,7 +112,7 @@ mod tests {
     use crate::trace::block::{BlockTrace, BlockTraceOptions};
 
     #[test]
-    fn what_is_written_is_read_back_plain_and_compressed() {
+    fn written_trace_reads_back_plain_and_compressed() {
         let directory = tempfile::tempdir().unwrap();
         let mut requests: Vec<BlockRequest> = Innodb::new(InnodbConfig::default(), 3).take(2000).collect();
         let last = requests[1999].time_ns;
@@ -127,14 +127,14 @@ mod tests {
             let path = directory.path().join(name);
             let mut writer = BlockWriter::create(&path).unwrap();
             writer.write(&requests).unwrap();
-            assert!(!path.exists(), "it is not whole");
+            assert!(!path.exists(), "it is incomplete");
             let written = writer.finish().unwrap();
             let mut trace = BlockTrace::open(&[path], BlockTraceOptions::default()).unwrap();
             let read: Vec<BlockRequest> = trace.by_ref().map(Result::unwrap).collect();
             assert_eq!(read.len(), requests.len());
             let start_ns = requests[0].time_ns - read[0].time_ns;
-            for (read, asked) in read.iter().zip(&requests) {
-                assert_eq!(BlockRequest { time_ns: read.time_ns + start_ns, ..*read }, *asked);
+            for (read, requested) in read.iter().zip(&requests) {
+                assert_eq!(BlockRequest { time_ns: read.time_ns + start_ns, ..*read }, *requested);
             }
             assert_eq!(written.requests, trace.stats().requests);
             assert_eq!(written.reads + written.writes + 2, written.requests);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_does_not_finish_leaves_nothing() {
+    fn unfinished_writer_leaves_no_file() {
         let directory = tempfile::tempdir().unwrap();
         drop(BlockWriter::create(&directory.path().join("trace.csv")).unwrap());
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);

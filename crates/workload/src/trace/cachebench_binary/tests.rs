@@ -1,7 +1,7 @@
 use super::*;
 use crate::trace::rows::Object;
 
-/// The bytes of a file as CacheBench writes it, of these keys, operations, repeats, lifetimes and sizes.
+/// The bytes of a file as written by CacheBench: keys, operations, repeat counts, TTLs and sizes.
 fn file(rows: &[(&str, u8, u16, u32, u32)], unused: usize) -> Vec<u8> {
     let count = rows.len() + unused;
     let mut bytes = (count as u64).to_le_bytes().to_vec();
@@ -43,10 +43,10 @@ const ROWS: [(&str, u8, u16, u32, u32); 3] =
     [("a00", 1, 1, 0, 100), ("bb", 0, 65_535, 60, 0), ("c", 2, 1, 0, u32::MAX)];
 
 #[test]
-fn records_and_their_keys() {
+fn records_are_read_with_their_keys() {
     let found = read(&file(&ROWS, 2)).unwrap();
     let kinds = [RequestKind::Get, RequestKind::Set, RequestKind::Delete];
-    assert_eq!(found.len(), 3, "room that was not used is no row");
+    assert_eq!(found.len(), 3, "unused records are not rows");
     for (row, ((key, _, repeats, ttl, value_bytes), kind)) in found.iter().zip(ROWS.iter().zip(kinds)) {
         let (row, name) = row.as_ref().unwrap();
         assert_eq!((name.as_str(), row.kind), (*key, kind));
@@ -56,26 +56,26 @@ fn records_and_their_keys() {
 }
 
 #[test]
-fn a_cut_file_is_an_error_and_not_a_short_trace() {
+fn cut_file_is_an_error() {
     let whole = file(&ROWS, 0);
     let keys_end = COUNT_BYTES + ROWS.len() * RECORD_BYTES + 6;
     for cut in [0, 7, 8, 40, keys_end - 1] {
-        let told = read(&whole[..cut]).unwrap_err().to_string();
-        assert!(told.starts_with("the binary trace of CacheBench is cut off: "), "{cut}: {told}");
+        let message = read(&whole[..cut]).unwrap_err().to_string();
+        assert!(message.starts_with("the binary trace of CacheBench is cut off: "), "{cut}: {message}");
     }
     assert_eq!(read(&whole[..keys_end]).unwrap().len(), 3);
 }
 
 #[test]
-fn a_count_that_is_not_there_takes_no_memory() {
+fn false_record_count_allocates_no_memory() {
     let mut bytes = file(&ROWS, 0);
     bytes[..8].copy_from_slice(&(1_u64 << 39).to_le_bytes());
-    let told = read(&bytes).unwrap_err().to_string();
-    assert!(told.ends_with("it should have 549755813888 records, but has 170"), "{told}");
+    let message = read(&bytes).unwrap_err().to_string();
+    assert!(message.ends_with("it should have 549755813888 records, but has 170"), "{message}");
 }
 
 #[test]
-fn wrong_records_say_why_and_the_next_is_read() {
+fn invalid_record_reports_the_reason_and_reading_continues() {
     let mut bytes = file(&[ROWS[0], ROWS[1], ROWS[2], ROWS[0], ROWS[1]], 0);
     let at = |index: usize| COUNT_BYTES + index * RECORD_BYTES;
     bytes[at(0) + OPERATION] = 8;
@@ -98,11 +98,11 @@ fn wrong_records_say_why_and_the_next_is_read() {
 }
 
 #[test]
-fn only_a_file_whose_keys_follow_its_records_looks_like_one() {
+fn detection_requires_keys_right_after_the_records() {
     let whole = file(&ROWS, 1);
     assert!(fits(&whole) && fits(&whole[..33]));
     assert!(!fits(&[]) && !fits(&whole[..8]) && !fits(&[0; 4096]));
-    // Where any of the bytes that say where keys lie is another, it is something else.
+    // A changed byte in a key position makes detection fail.
     for at in (0..8).chain([8]).chain(16..24).chain(40..48) {
         let mut other = whole.clone();
         other[at] ^= 1;

@@ -1,9 +1,9 @@
-//! A row cut into its cells.
+//! Splits a row into cells.
 
 use memchr::memchr;
 
-/// What stands between separators. Several blanks in a row are one, and so are those at the ends of a line. A separator between
-/// quotes separates nothing.
+/// The cells between separators. Repeated, leading and trailing spaces count as one separator. A separator inside quotes belongs to the
+/// cell.
 pub(super) struct Cells<'a> {
     separator: u8,
     /// `None` at the end.
@@ -31,7 +31,7 @@ impl<'a> Iterator for Cells<'a> {
     }
 }
 
-/// Bytes of the line up to the quote that ends what the first begins: one that is not written twice. 0 if there is none.
+/// Bytes up to the closing quote; a doubled quote does not close. 0 if there is none.
 fn quoted_bytes(line: &[u8]) -> usize {
     let mut at = 1;
     while let Some(found) = memchr(b'"', &line[at..]) {
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn separators_between_quotes_divided_the_cell() {
+    fn separator_inside_quotes_does_not_split() {
         let cells = |separator, line: &'static str| -> Vec<&str> {
             let cells = Cells::new(separator, line.as_bytes());
             cells.map(|cell| std::str::from_utf8(cell).unwrap()).collect()
@@ -57,7 +57,7 @@ mod tests {
         assert_eq!(cells(b',', r#"1,"a,b",2"#), ["1", r#""a,b""#, "2"]);
         assert_eq!(cells(b' ', r#""a b"  2"#), [r#""a b""#, "2"]);
         assert_eq!(cells(b',', r#""a,""b"",c",2"#), [r#""a,""b"",c""#, "2"]);
-        assert_eq!(cells(b',', r#""a,b"#), [r#""a"#, "b"], "the quote has no end");
+        assert_eq!(cells(b',', r#""a,b"#), [r#""a"#, "b"], "the quote is not closed");
         assert_eq!(cells(b',', r#""",a"#), [r#""""#, "a"]);
         assert_eq!(cells(b',', ""), [""]);
     }

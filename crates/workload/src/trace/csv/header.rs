@@ -1,9 +1,9 @@
-//! What the headers of tables call their columns.
+//! Column names in the headers of tables.
 
 use super::{COUNT, Cells, FIELDS, KEY, NAMES, OP, SEPARATORS, SIZE, TENANT, TIME, TTL};
 use crate::trace::columns::{RowError, bare, lossy};
 
-/// What published traces call the fields, besides our own names: in small letters, with `_` for blanks, hyphens and brackets.
+/// Names of the fields in published traces, besides ours: in lower case, with `_` for spaces, hyphens and brackets.
 const USUAL: [(usize, &[&str]); FIELDS] = [
     (TIME, &["ts", "timestamp", "op_time", "relative_unix", "datetime"]),
     (
@@ -29,27 +29,27 @@ const USUAL: [(usize, &[&str]); FIELDS] = [
 /// Unused columns of published traces. A comment that contains them can still be recognised as a header.
 const UNUSED: [&str; 4] = ["next_access_vtime", "image_type", "time_firstbyte", "cache_hit"];
 
-/// A column that the header calls otherwise than it was taken for.
+/// A column whose header name contradicts its configured field.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "column {column} was taken for `{taken}`, and the header calls it `{header}`: list the columns as the header has \
      them (csv:{order}), or give a column by its name to take it for something else (as in {taken}={header})"
 )]
 pub struct Contradiction {
-    /// Its place, from 1.
+    /// Number of the column, from 1.
     pub column: usize,
-    /// What it was taken for.
+    /// The configured field.
     pub taken: &'static str,
-    /// What the header calls it.
+    /// The field by the header's name.
     pub header: String,
-    /// The columns by the header.
+    /// The columns in the header's order.
     pub order: String,
 }
 
-/// What the name of a time may end in.
+/// Unit suffixes of time columns.
 const UNITS: [(&str, u64); 4] = [("_s", 1), ("_ms", 1_000), ("_us", 1_000_000), ("_ns", 1_000_000_000)];
 
-/// The field that a column of this name is.
+/// The field with this column name.
 pub(super) fn field_called(name: &[u8]) -> Option<usize> {
     let name = plain(name);
     let is_time = |name: &str| known(name) == Some(TIME);
@@ -57,23 +57,23 @@ pub(super) fn field_called(name: &[u8]) -> Option<usize> {
     known(&name).or_else(|| with_unit().then_some(TIME))
 }
 
-/// Whether a column has this name among the usual ones of any field.
+/// Whether this is a usual name of any field.
 pub(in crate::trace) fn is_usual(cell: &[u8]) -> bool {
     field_called(bare(cell)).is_some()
 }
 
-/// Whether a column of this name is the time of a request.
+/// Whether this is a usual name of the request time.
 pub(in crate::trace) fn is_time(cell: &[u8]) -> bool {
     field_called(bare(cell)) == Some(TIME)
 }
 
-/// The unit that the name of a time ends in.
+/// The unit at the end of a time column's name.
 pub(super) fn time_units_per_second(name: &[u8]) -> Option<u64> {
     let name = plain(name);
     UNITS.iter().find(|(unit, _)| name.ends_with(unit)).map(|(_, units)| *units)
 }
 
-/// Whether a header calls a column so. The sign of a remark ahead of a header is no part of its first name.
+/// Whether a header cell equals `name`. The comment sign before a header is not part of the first name.
 pub(super) fn is_called(cell: &[u8], name: &str) -> bool {
     unmarked(cell).eq_ignore_ascii_case(unmarked(name.as_bytes()))
 }
@@ -83,12 +83,12 @@ fn unmarked(name: &[u8]) -> &[u8] {
     name[signs..].trim_ascii()
 }
 
-/// Whether it begins as a name does, and not as a number.
+/// Whether the cell begins like a name and not like a number.
 pub(super) fn is_word(cell: &[u8]) -> bool {
     matches!(cell, [b'a'..=b'z' | b'A'..=b'Z' | b'_' | b'#', ..])
 }
 
-/// Column and field of each field that has a usual name. Our own names come before others, and of others the first.
+/// Column and field of each cell with a usual name. Our own names take precedence over others, and earlier others over later ones.
 pub(super) fn places(cells: &[&[u8]]) -> Vec<(usize, usize)> {
     let names: Vec<String> = cells.iter().map(|cell| plain(cell)).collect();
     let place = |field: usize| {
@@ -98,7 +98,7 @@ pub(super) fn places(cells: &[&[u8]]) -> Vec<(usize, usize)> {
     (0..FIELDS).filter_map(|field| Some((place(field)?, field))).collect()
 }
 
-/// Column number `place`, from 0, was taken for a field, and is called otherwise.
+/// The contradiction, if column number `place` (from 0) is configured as one field and named as another.
 pub(super) fn contradiction<'a>(
     place: usize,
     taken: usize,
@@ -109,18 +109,18 @@ pub(super) fn contradiction<'a>(
     RowError::Contradicted(Box::new(Contradiction { column: place + 1, taken, header, order: order(cells) }))
 }
 
-/// The columns of a header as a list of fields, `-` for those that have no usual name.
+/// The header's columns as a list of fields, `-` for those without a usual name.
 fn order<'a>(cells: impl Iterator<Item = &'a [u8]>) -> String {
     let fields: Vec<&str> = cells.map(|cell| field_called(cell).map_or("-", |field| NAMES[field])).collect();
     fields.join(",")
 }
 
-/// Whether published traces have a column of this name that is not used.
+/// Whether published traces have an unused column of this name.
 pub(super) fn is_unused(name: &[u8]) -> bool {
     UNUSED.contains(&plain(name).as_str())
 }
 
-/// Whether a column of this name may well be an object: a URL or a hash is, a date or a length is not.
+/// Whether a column of this name could be the object: a URL or a hash can, a date or a length cannot.
 fn is_like_object(name: &[u8]) -> bool {
     const PARTS: [&str; 16] = [
         "key", "url", "uri", "path", "file", "hash", "obj", "item", "block", "page", "lba", "lbn", "content",
@@ -136,23 +136,22 @@ fn known(name: &str) -> Option<usize> {
     NAMES.iter().position(|known| *known == name).or_else(usual)
 }
 
-/// As the names above are written: `size_bytes` of `Size (bytes)`.
+/// Normalises a name: `size_bytes` for `Size (bytes)`.
 fn plain(name: &[u8]) -> String {
     let words = String::from_utf8_lossy(name).to_lowercase().replace(['-', '(', ')', '[', ']'], " ");
     words.split_ascii_whitespace().collect::<Vec<_>>().join("_")
 }
 
-/// The header of a table, told by the names in it.
+/// The header of a table, recognised by its column names.
 pub(in crate::trace) struct Header<'a> {
     separator: u8,
     cells: Vec<&'a [u8]>,
-    /// What each column is, where its name is a usual one.
+    /// The field of each column with a usual name.
     fields: Vec<Option<usize>>,
 }
 
 impl<'a> Header<'a> {
-    /// The columns of a line of words, several of which have usual names. `None` for any other line: a word alone may stand in
-    /// a row.
+    /// The columns of a line of words, at least two with usual names. `None` for any other line: a single word could be part of a row.
     pub(in crate::trace) fn of(line: &'a [u8]) -> Option<Self> {
         let cut = |separator: u8| -> Self {
             let cells: Vec<&[u8]> = Cells::new(separator, line).map(bare).collect();
@@ -167,19 +166,19 @@ impl<'a> Header<'a> {
         separators.map(cut).find(is_header)
     }
 
-    /// Whether a row of it tells of a request without anybody saying more.
+    /// Whether the header suffices to read the table without further configuration.
     pub(in crate::trace) fn is_told(&self) -> bool {
         self.has(KEY) && self.has(SIZE)
     }
 
-    /// Whether every column that has a name has a usual one, or one of a published trace. A remark that has others is a sentence.
+    /// Whether every column has a usual name or one known from published traces. A comment with other words is a sentence.
     pub(in crate::trace) fn is_all_usual(&self) -> bool {
         let is_known =
             |(cell, field): (&&[u8], &Option<usize>)| field.is_some() || cell.is_empty() || is_unused(cell);
         self.cells.iter().zip(&self.fields).all(is_known)
     }
 
-    /// How such a table is read, for a message.
+    /// The option that reads such a table, for a message.
     pub(in crate::trace) fn way(&self) -> String {
         if self.has(KEY) {
             return match self.has(SIZE) {
@@ -212,7 +211,7 @@ impl<'a> Header<'a> {
         self.has(KEY)
     }
 
-    /// What is wrong with taking its first columns for these fields; nothing, where their names say nothing else.
+    /// The error if the first columns cannot be `fields`; `None` if the names do not contradict.
     pub(in crate::trace) fn contradicts(&self, fields: &[&'static str]) -> Option<RowError> {
         let taken = fields.iter().filter_map(|name| NAMES.iter().position(|known| known == name));
         let mut columns = taken.zip(&self.fields).zip(&self.cells).enumerate();
@@ -222,12 +221,12 @@ impl<'a> Header<'a> {
         })
     }
 
-    /// Whether blanks or tabs stand between its columns.
+    /// Whether the columns are separated by spaces or tabs.
     pub(in crate::trace) fn is_spaced(&self) -> bool {
         self.separator.is_ascii_whitespace()
     }
 
-    /// Whether the line has as many columns.
+    /// Whether the line has the same number of columns.
     pub(in crate::trace) fn fits(&self, line: &[u8]) -> bool {
         Cells::new(self.separator, line).count() == self.cells.len()
     }
@@ -242,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_known_in_many_spellings() {
+    fn column_names_are_recognised_in_many_spellings() {
         for name in ["time", "TS", "Timestamp", "op_time", "timestamp_ms", "Time_ns"] {
             assert_eq!(field_called(name.as_bytes()), Some(TIME), "{name}");
         }
@@ -262,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_is_a_line_of_words_several_of_which_are_names() {
+    fn header_is_a_line_of_words_with_two_known_names() {
         for line in ["time,key", "time\tid\tsize", "timestamp size  id", ",\"time\";\"key\"", ",time,key"] {
             assert_eq!(Header::of(line.as_bytes()).is_some(), !line.contains(';'), "{line}");
         }
@@ -272,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_to_read_a_table_is_named() {
+    fn option_to_read_a_table_is_suggested() {
         let way = |line: &'static str| Header::of(line.as_bytes()).unwrap().way();
         assert_eq!(way("ts,url,bytes"), "--format csv:key=url,time=ts,size=bytes, if `url` is the object");
         assert!(way("ts,id,op").starts_with("--format csv, each object with the page size"));

@@ -1,4 +1,4 @@
-//! Values of a table's columns: times, sizes and operations, in the spellings that tables have.
+//! Parses times, sizes and operations in a table's columns.
 
 use crate::RequestKind;
 use crate::trace::calendar::iso_time_ns;
@@ -11,7 +11,7 @@ pub(in crate::trace) fn time_or_date(time: &[u8], column: &'static str, units: u
     units_with_decimals(time, column, units).or_else(|reason| iso_time_ns(time).ok_or(reason))
 }
 
-/// The operation of a row; a number, or `-`, is an absent one: a get. Formats are not detected by such rows.
+/// The operation of a row; a number or `-` counts as absent, that is, a get. Such rows are not accepted while detecting the format.
 pub(in crate::trace) fn optional_operation(
     op: &[u8],
     rows: &mut Rows,
@@ -26,7 +26,7 @@ pub(in crate::trace) fn optional_operation(
     }
 }
 
-/// The size of an object, `absent_bytes` where it says that it is not known.
+/// The size of an object, `absent_bytes` if marked as unknown.
 pub(in crate::trace) fn optional_size(
     field: &[u8],
     absent_bytes: u64,
@@ -41,7 +41,7 @@ pub(in crate::trace) fn optional_size(
     }
 }
 
-/// The words that operations are called by, in small letters. `None` asks for no object's bytes.
+/// Names of operations in lower case. `None` are operations that access no object.
 const OPERATIONS: [(Option<RequestKind>, &[&str]); 5] = [
     (Some(RequestKind::Get), &["get", "gets", "read", "r", "lookup", "load", "l", "fetch"]),
     (
@@ -78,8 +78,7 @@ const OPERATIONS: [(Option<RequestKind>, &[&str]); 5] = [
     ),
 ];
 
-/// What the first word of `op` that is known asks for, of whatever it is made: `GET`, `get_lease`, `REST.GET.OBJECT`.
-/// `None` for what asks for no object's bytes.
+/// The operation of the first known word in `op`: `GET`, `get_lease`, `REST.GET.OBJECT`. `None` for operations that access no object.
 pub(in crate::trace) fn operation(op: &[u8]) -> Result<Option<RequestKind>, RowError> {
     if op.is_empty() {
         return Err(RowError::Missing("op"));

@@ -1,4 +1,4 @@
-//! Whether a file begins as its format does: found out before a run, and not in it.
+//! Checks before a run whether the files are in the expected format.
 
 use std::io;
 use std::path::Path;
@@ -6,47 +6,46 @@ use std::path::Path;
 use super::super::columns::RowError;
 use super::super::detect::{self, Head};
 use super::super::foreign;
-use super::super::lines::Fed;
+use super::super::lines::RecordKind;
 use super::super::records::{Framing, Records};
-use super::super::rows::{RowReader, Rows, Strangers};
+use super::super::rows::{HeaderMismatch, RowReader, Rows};
 use super::ReplayConfig;
 use crate::trace::{Format, TraceError};
 
-/// Rows of which one must be right.
+/// One of the first rows must be valid; this many are tried.
 const TRIED_ROWS: u64 = 1000;
 
-/// What is to be known of a file besides its first row.
+/// Properties of a file's beginning besides its first row.
 pub(super) struct Beginning {
-    /// Whether it has a row.
+    /// Whether the file has a row.
     pub(super) has_row: bool,
-    /// The columns of its header, where it has one.
-    pub(super) strangers: Option<Strangers>,
+    /// The columns of its header, if it has one.
+    pub(super) header_mismatch: Option<HeaderMismatch>,
 }
 
-/// What a file begins with, after its header.
+/// The first record after the header.
 enum First {
-    /// A row, recorded then.
+    /// A row with its timestamp.
     Row(Option<u64>),
-    /// A row that is wrong, as it may be in any trace.
+    /// An invalid row, which any trace can contain.
     Wrong,
-    /// Nothing.
+    /// No record.
     End,
 }
 
-/// Reads the file as far as its first row. A row that is wrong is counted in the run, as any later one,
-/// unless the file is a trace of another format, or none of the rows behind it is right either. The `reader` has read the
-/// beginnings of the files before it.
+/// Reads the file up to its first row. An invalid row is accepted and counted in the run, unless the file is in another format or none of
+/// the rows after it is valid. `reader` has read the beginnings of the previous files.
 pub(super) fn check(
     path: &Path,
     config: &ReplayConfig,
     reader: &mut dyn RowReader,
 ) -> Result<Beginning, TraceError> {
     let (first, header) = first(path, config, reader)?;
-    let strangers = (!header.is_empty()).then(|| reader.strangers(&header));
-    Ok(Beginning { has_row: !matches!(first, First::End), strangers })
+    let header_mismatch = (!header.is_empty()).then(|| reader.header_mismatch(&header));
+    Ok(Beginning { has_row: !matches!(first, First::End), header_mismatch })
 }
 
-/// The same of the first file, and answers when that row was recorded.
+/// Checks the first file, and returns the timestamp of its first row.
 pub(super) fn time_ns(path: &Path, config: &ReplayConfig) -> Result<Option<u64>, TraceError> {
     match first(path, config, config.reader(config.events.unwrap_or_default()).as_mut())?.0 {
         First::Row(time_ns) => Ok(time_ns),
@@ -54,7 +53,7 @@ pub(super) fn time_ns(path: &Path, config: &ReplayConfig) -> Result<Option<u64>,
     }
 }
 
-/// What the file begins with, and its header; that is empty where it has none.
+/// The first record of the file and its header, which is empty if there is none.
 fn first(
     path: &Path,
     config: &ReplayConfig,
@@ -73,47 +72,47 @@ fn first(
     let first = loop {
         let mut rows = Rows::default().lenient(true);
         match records.feed(reader, &mut rows).map_err(reading)? {
-            Fed::Header | Fed::Remark => {}
-            Fed::WrongHeader(reason) => return Err(unreadable(path, config.format, reason)),
-            Fed::Row if rows.len() > 0 => {
+            RecordKind::Header | RecordKind::Comment => {}
+            RecordKind::WrongHeader(reason) => return Err(unreadable(path, config.format, reason)),
+            RecordKind::Row if rows.len() > 0 => {
                 let time_ns = rows.row(0).time_ns;
                 if time_ns.is_none() && (config.timed || config.needs_times) {
                     return Err(TraceError::NoTimes { path: path.to_owned() });
                 }
                 break First::Row(time_ns);
             }
-            Fed::Wrong(reason) => {
+            RecordKind::Wrong(reason) => {
                 another(path, config.format, &reason)?;
                 break any_right(path, config.format, reader, &mut records, &reason)?;
             }
-            // One that asks for nothing that is replayed.
-            Fed::Row => break First::Row(None),
-            Fed::End => break First::End,
+            // A row that is not replayed.
+            RecordKind::Row => break First::Row(None),
+            RecordKind::End => break First::End,
         }
     };
     Ok((first, records.header().to_vec()))
 }
 
-/// The first row is wrong. Alone that is no reason to stop, unless all that is tried of the file is, and another format reads it.
-fn another(path: &Path, wanted: &'static Format, reason: &RowError) -> Result<(), TraceError> {
+/// Handles an invalid first row: an error if the file matches another format.
+fn another(path: &Path, expected: &'static Format, reason: &RowError) -> Result<(), TraceError> {
     let mut records = open(path)?;
     let Ok((bytes, is_whole)) = records.head() else { return Ok(()) };
-    match detect::other_than(wanted, path, &Head::new(path, bytes, is_whole)) {
+    match detect::other_than(expected, path, &Head::new(path, bytes, is_whole)) {
         Some(found) => Err(TraceError::OtherFormat {
             path: path.to_owned(),
             found: found.name,
-            wanted: wanted.name,
+            expected: expected.name,
             reason: reason.clone(),
         }),
         None => Ok(()),
     }
 }
 
-/// The row that was read last is wrong: there must be one behind it that is not. Otherwise its columns are taken for others
-/// than they are, and a run would make no request.
+/// Handles an invalid row: one of the next rows must be valid. Otherwise the columns are probably misread, and a run would make no
+/// requests.
 fn any_right(
     path: &Path,
-    wanted: &'static Format,
+    expected: &'static Format,
     reader: &mut dyn RowReader,
     records: &mut Records,
     reason: &RowError,
@@ -122,29 +121,29 @@ fn any_right(
     let mut rows = Rows::default().lenient(true);
     while tried < TRIED_ROWS {
         rows.clear();
-        // What cannot be read is told in its turn, with the row.
+        // A read error is reported in the run, with its row.
         let Ok(fed) = records.feed(reader, &mut rows) else { return Ok(First::Wrong) };
         match fed {
-            Fed::Row => return Ok(First::Wrong),
-            Fed::Wrong(_) => tried += 1,
-            Fed::Header | Fed::Remark => {}
-            Fed::WrongHeader(_) | Fed::End => break,
+            RecordKind::Row => return Ok(First::Wrong),
+            RecordKind::Wrong(_) => tried += 1,
+            RecordKind::Header | RecordKind::Comment => {}
+            RecordKind::WrongHeader(_) | RecordKind::End => break,
         }
     }
     let order = reader.order().map_or_else(String::new, |order| format!("; {order}"));
     let why = format!("row {row}: {reason}{order}");
-    Err(TraceError::NothingRead { path: path.to_owned(), rows: tried, wanted: wanted.name, why })
+    Err(TraceError::NothingRead { path: path.to_owned(), rows: tried, expected: expected.name, why })
 }
 
 fn open(path: &Path) -> Result<Records, TraceError> {
     Records::open(path).map_err(|source| TraceError::Open { path: path.to_owned(), source })
 }
 
-/// No row of `wanted` can be read, because of `reason`: it may be a trace of another format.
-fn unreadable(path: &Path, wanted: &'static Format, reason: RowError) -> TraceError {
+/// The error for a file without a valid row of `expected`: it may be in another format.
+fn unreadable(path: &Path, expected: &'static Format, reason: RowError) -> TraceError {
     let path = path.to_owned();
-    match Format::told_by(std::slice::from_ref(&path)).ok().filter(|found| found.name != wanted.name) {
-        Some(found) => TraceError::OtherFormat { path, found: found.name, wanted: wanted.name, reason },
+    match Format::detect_files(std::slice::from_ref(&path)).ok().filter(|found| found.name != expected.name) {
+        Some(found) => TraceError::OtherFormat { path, found: found.name, expected: expected.name, reason },
         None => TraceError::Header { path, reason },
     }
 }

@@ -1,4 +1,4 @@
-//! The thread that reads the trace, and what becomes of a row before it is dealt out.
+//! The parser thread: reads the trace and processes rows before they are distributed.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,14 +9,14 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::super::cut::Items;
 use super::super::error::TraceError;
 use super::super::files::TraceFiles;
-use super::super::lines::Fed;
+use super::super::lines::RecordKind;
 use super::super::rows::{Object, Row, Rows, numbered};
-use super::dealer::{Dealer, Demands, Ended, Outlet};
+use super::distributor::{Demands, Distributor, Ended, Outlet};
 use super::report::Report;
 use super::{BATCH_ROWS, Batch, Queued, ReplayConfig};
 
-/// Reads the trace to its end, or until nobody listens any more. Closed queues say that; `stop` says it too,
-/// for long stretches of which nothing is queued.
+/// Reads the trace to its end, or until no worker is left. A worker that ends closes its queue; `stop` covers long parts of the trace that
+/// produce no batch.
 pub(super) fn run(
     config: ReplayConfig,
     outlets: Vec<Outlet>,
@@ -24,13 +24,13 @@ pub(super) fn run(
     report: &Report,
     stop: &AtomicBool,
 ) {
-    let _told = TellPanic(report);
+    let _told = ReportPanic(report);
     if let Some(demands) = &demands {
-        // Nobody left to ask is found out when the first batch is sent.
+        // If no worker is left, sending the first batch fails.
         let _ = demands.demanded.recv();
     }
     let mut parser = Parser {
-        dealer: Dealer::new(outlets, returned, demands, &config),
+        distributor: Distributor::new(outlets, returned, demands, &config),
         rows_to_skip: config.skip_rows,
         rows: 0,
         pass: Pass::default(),
@@ -42,27 +42,27 @@ pub(super) fn run(
         stop,
     };
     parser.read_all();
-    parser.dealer.flush();
-    report.read_requests(parser.dealer.requests());
+    parser.distributor.flush();
+    report.read_requests(parser.distributor.requests());
     report.add_rows(std::mem::take(&mut parser.rows));
 }
 
 struct Parser<'a> {
     config: ReplayConfig,
     report: &'a Report,
-    dealer: Dealer,
+    distributor: Distributor,
     rows_to_skip: u64,
     /// Rows not yet reported.
     rows: u64,
     pass: Pass,
     parsed: Rows,
-    /// Room for keys that are made from numbers, and for those of copies.
+    /// Buffers for decimal keys and for the keys of copies.
     number: Vec<u8>,
     copied_key: Vec<u8>,
     stop: &'a AtomicBool,
 }
 
-/// The times of the current pass over the trace, so that the next one can go on from there.
+/// The times of the current pass, so that the next pass can continue from there.
 #[derive(Default)]
 struct Pass {
     rows: u64,
@@ -79,14 +79,14 @@ impl Parser<'_> {
             if self.read_files().is_err() {
                 return;
             }
-            // A trace without rows would repeat for ever without anybody noticing.
+            // A repeated trace without rows would never end.
             passes += 1;
             let is_last = self.config.passes.is_some_and(|most| passes >= most);
             if !self.config.repeat || is_last || self.pass.rows == 0 {
                 self.report.reached_end();
                 return;
             }
-            if !skips && !self.dealer.another_pass() {
+            if !skips && !self.distributor.another_pass() {
                 return;
             }
             self.pass.next();
@@ -108,26 +108,26 @@ impl Parser<'_> {
                 return Err(Ended);
             }
             match fed.map_err(|error| self.fail(&error))? {
-                Fed::Row => {
+                RecordKind::Row => {
                     if !self.parsed.unreadable().is_empty() {
                         self.report.count_unreadable(&files, self.parsed.unreadable());
                     }
-                    self.take_all()?;
+                    self.process_record()?;
                 }
-                Fed::Header => self.report.note(&files.duplicate_columns()),
-                Fed::Remark => {}
-                Fed::Wrong(error) => self.report.reject(files.path(), files.number(), &error),
-                Fed::WrongHeader(reason) => {
+                RecordKind::Header => self.report.note(&files.duplicate_columns()),
+                RecordKind::Comment => {}
+                RecordKind::Wrong(error) => self.report.reject(files.path(), files.number(), &error),
+                RecordKind::WrongHeader(reason) => {
                     return Err(self.fail(&TraceError::Header { path: files.path().to_owned(), reason }));
                 }
-                Fed::End => return Ok(()),
+                RecordKind::End => return Ok(()),
             }
         }
     }
 
-    /// Deals out what was parsed of a record: one row of the file, whatever it asks for.
+    /// Distributes the rows parsed from one record, which count as one row of the file.
     #[inline]
-    fn take_all(&mut self) -> Result<(), Ended> {
+    fn process_record(&mut self) -> Result<(), Ended> {
         let parsed = std::mem::take(&mut self.parsed);
         let left_out = parsed.len() > 0 && !self.count_row();
         for index in 0..parsed.len() {
@@ -145,12 +145,12 @@ impl Parser<'_> {
                 Object::Named(range) => self.take(queued, row, parsed.named(range))?,
                 Object::Numbered { volume, first, count } => {
                     for block in 0..*count {
-                        self.take_numbered(queued, row, numbered(*volume, *first, block))?;
+                        self.process_numbered(queued, row, numbered(*volume, *first, block))?;
                     }
                 }
                 Object::Items(index) => {
                     let items = parsed.items(*index);
-                    self.take_items(queued, row, items, parsed.named(&items.name))?;
+                    self.process_items(queued, row, items, parsed.named(&items.name))?;
                 }
             }
         }
@@ -158,7 +158,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Counts a row; whether it is to be dealt out.
+    /// Counts a row; returns whether to distribute it.
     #[inline]
     fn count_row(&mut self) -> bool {
         self.rows += 1;
@@ -171,11 +171,11 @@ impl Parser<'_> {
         !skipped
     }
 
-    /// The number in decimal digits is the key.
-    fn take_numbered(&mut self, queued: Queued, row: &Row, object: u64) -> Result<(), Ended> {
+    /// Uses the number in decimal digits as the key.
+    fn process_numbered(&mut self, queued: Queued, row: &Row, object: u64) -> Result<(), Ended> {
         let mut key = std::mem::take(&mut self.number);
         key.clear();
-        write!(key, "{object}").expect("memory takes every byte");
+        write!(key, "{object}").expect("writing to memory cannot fail");
         let taken = self.take(queued, row, &key);
         self.number = key;
         taken
@@ -186,26 +186,32 @@ impl Parser<'_> {
         Ended
     }
 
-    /// Deals out a row with all its copies.
+    /// Distributes a row and its copies.
     #[inline]
     fn take(&mut self, mut queued: Queued, row: &Row, key: &[u8]) -> Result<(), Ended> {
         let amplify = self.config.amplify;
         queued.value_bytes = amplify.value_bytes(row.value_bytes);
         if amplify.copies <= 1 {
             self.give_ttl(&mut queued, row, key);
-            return self.dealer.deal(queued, key);
+            return self.distributor.distribute(queued, key);
         }
         for copy in 0..amplify.copies {
             self.copy_key(key, copy);
             self.give_ttl(&mut queued, row, &self.copied_key);
-            self.dealer.deal(queued, &self.copied_key)?;
+            self.distributor.distribute(queued, &self.copied_key)?;
         }
         Ok(())
     }
 
-    /// Deals out the items of a request with all its copies, each copy as often as the row says: of one row these may be more
-    /// than anybody wants.
-    fn take_items(&mut self, mut queued: Queued, row: &Row, items: &Items, name: &[u8]) -> Result<(), Ended> {
+    /// Distributes the items of a request and its copies, each copy repeated as the row says. Stops early if no worker is left, because one
+    /// row can expand to very many items.
+    fn process_items(
+        &mut self,
+        mut queued: Queued,
+        row: &Row,
+        items: &Items,
+        name: &[u8],
+    ) -> Result<(), Ended> {
         let repeat = std::mem::replace(&mut queued.repeat, 1);
         for copy in 0..self.config.amplify.copies.max(1) {
             self.copy_key(name, copy);
@@ -214,40 +220,40 @@ impl Parser<'_> {
                 if self.stop.load(Ordering::Relaxed) {
                     return Err(Ended);
                 }
-                if self.dealer.is_done_with(xxh3_64(&self.copied_key)) {
+                if self.distributor.is_closed_for(xxh3_64(&self.copied_key)) {
                     let each = items.parts(u64::from(self.config.amplify.size_factor)).count() as u64;
-                    self.dealer.skip(each.saturating_mul(u64::from(repeat - made)));
+                    self.distributor.skip(each.saturating_mul(u64::from(repeat - made)));
                     break;
                 }
-                self.deal_items(queued, items)?;
+                self.distribute_items(queued, items)?;
             }
         }
         Ok(())
     }
 
-    /// What `row` leaves open: a time to live that follows from the key, or from the name of all the items of a request.
+    /// Sets the configured TTL of a row without one: a function of the key, or of the common name of a request's items.
     #[inline]
     fn give_ttl(&self, queued: &mut Queued, row: &Row, key: &[u8]) {
         let (None, Some(sizes)) = (row.ttl_seconds, &self.config.ttl_seconds) else { return };
         queued.ttl_seconds = u32::try_from(sizes.at(xxh3_64(key))).unwrap_or(u32::MAX);
     }
 
-    /// Deals out the items whose keys begin with the copied one, to one worker.
-    fn deal_items(&mut self, queued: Queued, items: &Items) -> Result<(), Ended> {
-        let lane = self.dealer.lane_for(xxh3_64(&self.copied_key));
+    /// Distributes the items whose keys begin with the copied key to one worker.
+    fn distribute_items(&mut self, queued: Queued, items: &Items) -> Result<(), Ended> {
+        let lane = self.distributor.lane_for(xxh3_64(&self.copied_key));
         let name_bytes = self.copied_key.len();
         for (piece, part) in items.parts(u64::from(self.config.amplify.size_factor)) {
             piece.label.append(&mut self.copied_key);
             let key_id = xxh3_64(&self.copied_key);
             let item = Queued { value_bytes: piece.bytes, key_id, ..queued };
-            let dealt = self.dealer.queue(lane, item, &self.copied_key, Some(part));
+            let dealt = self.distributor.queue(lane, item, &self.copied_key, Some(part));
             self.copied_key.truncate(name_bytes);
             dealt?;
         }
         Ok(())
     }
 
-    /// Puts the key of copy number `copy` into the room for it.
+    /// Writes the key of copy number `copy` to its buffer.
     #[inline]
     fn copy_key(&mut self, key: &[u8], copy: u32) {
         self.copied_key.clear();
@@ -255,7 +261,7 @@ impl Parser<'_> {
         self.config.amplify.suffix(&mut self.copied_key, copy);
     }
 
-    /// What waits of a row, whose time in the pass is this.
+    /// The queued form of `row`, whose time in the pass is `time_ns`.
     #[inline]
     fn begin(&self, row: &Row, time_ns: Option<u64>) -> Queued {
         if let (Some(time_ns), None) = (time_ns, self.report.first_time_ns.get()) {
@@ -284,10 +290,10 @@ impl Pass {
     }
 }
 
-/// Puts a panic of this thread into the report: the workers only see their queues end.
-struct TellPanic<'a>(&'a Report);
+/// Reports a panic of this thread: the workers only see their queues close.
+struct ReportPanic<'a>(&'a Report);
 
-impl Drop for TellPanic<'_> {
+impl Drop for ReportPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.fail("the trace parser panicked; this is a bug".to_owned());

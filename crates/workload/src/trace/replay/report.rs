@@ -1,4 +1,4 @@
-//! What the parser tells of its work while it runs.
+//! Statistics of the parser while it runs.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,47 +7,46 @@ use std::sync::{Arc, Mutex, OnceLock};
 use crate::trace::files::TraceFiles;
 use crate::trace::{Cut, RowError, TenantNames, Unreadable};
 
-/// Messages kept; a trace in the wrong format would fill memory with them.
+/// Largest number of stored messages; a trace in the wrong format would fill memory with them.
 const KEPT_MESSAGES: usize = 8;
 
-/// Rows that describe no request for one reason.
+/// Invalid rows with the same reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejected {
-    /// The reason, without what stands in the rows.
+    /// The reason, without the rows' values.
     pub reason: String,
-    /// How many there are.
+    /// Number of rows.
     pub rows: u64,
     /// File, line and reason of the first.
     pub first: String,
 }
 
-/// How reading a trace goes.
+/// Statistics of reading a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReplayStats {
-    /// Rows that became requests, however many of them, or were skipped on purpose, every pass counted. Brought up to date once a
-    /// batch.
+    /// Rows that became requests, however many, or were skipped on request; all passes together. Updated once per batch.
     pub rows: u64,
-    /// Rows that describe no request, every pass counted.
+    /// Rows that describe no request, all passes together.
     pub rejected_rows: u64,
-    /// The same by their reasons, as they were met.
+    /// The same by reason, in order of appearance.
     pub rejected: Vec<Rejected>,
-    /// File, line and reason of the first of those.
+    /// File, line and reason of the first few.
     pub messages: Vec<String>,
-    /// Remarks about whole files and columns: that files are merged by time, or how many values of an optional column could not
-    /// be read.
+    /// Notes about whole files and columns: for example that files are merged by time, or how many values of an optional column were
+    /// unreadable.
     pub notes: Vec<String>,
-    /// Rows whose operation is not among those that are replayed.
+    /// Rows whose operation is not among those replayed.
     pub filtered_rows: u64,
-    /// Requests that the replay asked for, repetitions and copies included: all of the trace if it was read to its end, else
-    /// those up to the last one that a worker began.
+    /// Requests including repetitions and copies: all of the trace if it was read to the end, otherwise up to the last one that a worker
+    /// started.
     pub requests: u64,
     /// Whether the trace was read to the end of its last pass.
     pub read_to_end: bool,
-    /// Whether the trace begins again at its end, any number of times.
+    /// Whether the trace restarts at its end without a limit.
     pub is_endless: bool,
-    /// Why reading ended before the trace did, if it did.
+    /// The error that ended reading, if any.
     pub failure: Option<String>,
-    /// What its requests were cut into.
+    /// The division of requests into items.
     pub cut: Cut,
 }
 
@@ -56,22 +55,22 @@ pub(super) struct Report {
     rows: AtomicU64,
     rejected_rows: AtomicU64,
     filtered_rows: AtomicU64,
-    /// Requests of all rows that were read.
+    /// Requests of all rows read.
     requests_read: AtomicU64,
-    /// Bytes taken from the files, compressed as they are.
+    /// Bytes read from the files, before decompression.
     bytes_taken: Arc<AtomicU64>,
-    /// Requests up to the last row that a worker was given.
+    /// Requests up to the last row that a worker received.
     requests_handed_out: AtomicU64,
     read_to_end: AtomicBool,
-    /// When the first row that was not skipped was recorded; set before any worker is given one.
+    /// Timestamp of the first row that was not skipped; set before any worker receives one.
     pub(super) first_time_ns: OnceLock<u64>,
-    /// Who was met.
+    /// Tenants seen so far.
     pub(super) tenants: TenantNames,
-    texts: Mutex<Texts>,
+    messages: Mutex<Messages>,
 }
 
 #[derive(Default)]
-struct Texts {
+struct Messages {
     messages: Vec<String>,
     rejected: Vec<Rejected>,
     notes: Vec<String>,
@@ -83,23 +82,23 @@ impl Report {
     pub(super) fn stats(&self, cut: Cut, is_endless: bool) -> ReplayStats {
         let read_to_end = self.read_to_end.load(Ordering::Relaxed);
         let requests = if read_to_end { &self.requests_read } else { &self.requests_handed_out };
-        let texts = self.texts.lock().expect("writers only push strings");
+        let messages = self.messages.lock().expect("writers only push strings");
         ReplayStats {
             rows: self.rows.load(Ordering::Relaxed),
             rejected_rows: self.rejected_rows.load(Ordering::Relaxed),
             filtered_rows: self.filtered_rows.load(Ordering::Relaxed),
-            rejected: texts.rejected.clone(),
-            messages: texts.messages.clone(),
-            notes: texts
+            rejected: messages.rejected.clone(),
+            messages: messages.messages.clone(),
+            notes: messages
                 .notes
                 .iter()
                 .cloned()
-                .chain(texts.unreadable.iter().map(ToString::to_string))
+                .chain(messages.unreadable.iter().map(ToString::to_string))
                 .collect(),
             requests: requests.load(Ordering::Relaxed),
             read_to_end,
             is_endless,
-            failure: texts.failure.clone(),
+            failure: messages.failure.clone(),
             cut,
         }
     }
@@ -132,40 +131,40 @@ impl Report {
         self.rejected_rows.fetch_add(1, Ordering::Relaxed);
         let reason = error.kind();
         let message = || format!("{}:{line}: {error}", path.display());
-        let mut texts = self.texts.lock().expect("writers only push strings");
-        if texts.messages.len() < KEPT_MESSAGES {
-            texts.messages.push(message());
+        let mut messages = self.messages.lock().expect("writers only push strings");
+        if messages.messages.len() < KEPT_MESSAGES {
+            messages.messages.push(message());
         }
-        match texts.rejected.iter_mut().find(|it| it.reason == reason) {
+        match messages.rejected.iter_mut().find(|it| it.reason == reason) {
             Some(known) => known.rows += 1,
             None => {
                 let reason = reason.into_owned();
-                texts.rejected.push(Rejected { reason, rows: 1, first: message() });
+                messages.rejected.push(Rejected { reason, rows: 1, first: message() });
             }
         }
     }
 
-    /// Counts optional values of a row that were taken as absent.
+    /// Counts optional values of a row that were treated as absent.
     #[cold]
     pub(super) fn count_unreadable(&self, files: &TraceFiles, values: &[(&'static str, RowError)]) {
-        let mut texts = self.texts.lock().expect("writers only push strings");
+        let mut messages = self.messages.lock().expect("writers only push strings");
         for (column, reason) in values {
             let first = || format!("{}:{}: {reason}", files.path().display(), files.number());
-            Unreadable::count(&mut texts.unreadable, column, first);
+            Unreadable::count(&mut messages.unreadable, column, first);
         }
     }
 
-    /// Keeps remarks, each once.
+    /// Adds notes, each only once.
     pub(super) fn note(&self, notes: &[String]) {
-        let mut texts = self.texts.lock().expect("writers only push strings");
+        let mut messages = self.messages.lock().expect("writers only push strings");
         for note in notes {
-            if texts.notes.len() < KEPT_MESSAGES && !texts.notes.contains(note) {
-                texts.notes.push(note.clone());
+            if messages.notes.len() < KEPT_MESSAGES && !messages.notes.contains(note) {
+                messages.notes.push(note.clone());
             }
         }
     }
 
     pub(super) fn fail(&self, failure: String) {
-        self.texts.lock().expect("writers only push strings").failure.get_or_insert(failure);
+        self.messages.lock().expect("writers only push strings").failure.get_or_insert(failure);
     }
 }

@@ -1,7 +1,7 @@
-//! oracle-general records: each holds the number of the next access to its object, which is known only later.
+//! oracle-general records: each contains the number of the object's next access, which is known only later.
 //!
-//! The records are written first without it, then read once from the end: the last number seen of each object is
-//! the next one of the record before. So a trace of any length takes memory for its different objects alone.
+//! The records are first written without it, then read from the end: the last number seen of each object is the next access of the record
+//! before. So memory use depends on the number of distinct objects, not on the trace's length.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
@@ -29,7 +29,7 @@ impl Spool {
         Self { file: BufWriter::new(file), records: 0, seconds_taken_off: 0 }
     }
 
-    /// Appends an access that is no delete.
+    /// Appends an access other than a delete.
     pub(super) fn push(
         &mut self,
         access: &Access,
@@ -58,7 +58,7 @@ impl Spool {
         Ok(self.file.write_all(&record.encode()))
     }
 
-    /// Links the records. The file then is what it is to be, or is compressed into `compressed`.
+    /// Sets the links. The result is in place, or compressed into `compressed`.
     pub(super) fn finish(self, compressed: Option<(&Path, File)>) -> io::Result<()> {
         let mut file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
         link(&mut file, self.records)?;

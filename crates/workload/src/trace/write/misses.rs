@@ -1,8 +1,7 @@
-//! What a cache missed of a CDN trace, as such a trace: what the cache behind it is asked for.
+//! Writes the misses of a CDN trace as a CDN trace for the next cache level.
 //!
-//! The columns are those of CacheBench's `missTraceFile`, which the formats `cdn` here and there read: times in milliseconds,
-//! the one operation that there is, and as the range what is left to be fetched. A request without a range is for all of the
-//! object that the response has.
+//! The columns are those of CacheBench's `missTraceFile`, which both programs read as format `cdn`: times in milliseconds, a constant
+//! operation, and the range to be fetched. A request without a range is for the whole object.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -14,21 +13,21 @@ const HEADER: &[u8] =
     b"timestamp,cacheKey,OpType,objectSize,responseSize,responseHeaderSize,rangeStart,rangeEnd,TTL,\
 SamplingRate,cache_hit,item_value,RequestHandler,cdn_content_type_id,vip_type\n";
 const MILLISECOND_NS: u64 = 1_000_000;
-/// Columns that a tenant's name is made of.
+/// Number of columns of a tenant's name.
 const TENANT_COLUMNS: usize = 3;
 
-/// A request that was not answered in full.
+/// A request that was not fully answered from the cache.
 #[derive(Debug, Clone, Copy)]
 pub struct Miss<'a> {
-    /// When it was made, on the trace's own clock.
+    /// Time of the request on the trace's clock.
     pub time_ns: u64,
     /// The object.
     pub key: &'a [u8],
-    /// What is missing of it.
+    /// The missing part.
     pub fetch: Fetch,
-    /// Seconds that it may be kept.
+    /// TTL in seconds.
     pub ttl_seconds: u32,
-    /// The name of who asked, as it was read; empty where the trace does not tell.
+    /// The client's name as read; empty if the trace has none.
     pub tenant: &'a str,
 }
 
@@ -40,7 +39,7 @@ impl Miss<'_> {
         line.extend_from_slice(self.key);
         let response_bytes = header_bytes.saturating_add(to_bytes - from_bytes);
         write(line, format_args!(",1,{body_bytes},{response_bytes},{header_bytes},"));
-        // Nothing of the body is no range, as all of it is; the response's size tells them apart.
+        // Both no body and the whole body are written without a range; the response's size distinguishes them.
         let is_range = from_bytes < to_bytes && to_bytes - from_bytes < body_bytes;
         match is_range {
             true => write(line, format_args!("{from_bytes},{}", to_bytes - 1)),
@@ -57,10 +56,10 @@ impl Miss<'_> {
 }
 
 fn write(line: &mut Vec<u8>, words: std::fmt::Arguments<'_>) {
-    line.write_fmt(words).expect("memory takes every byte");
+    line.write_fmt(words).expect("writing to memory cannot fail");
 }
 
-/// Writes a trace of misses. Dropped without [`finish`](Self::finish), it leaves nothing behind.
+/// Writes a trace of misses. If dropped without [`finish`](Self::finish), it removes the incomplete file.
 pub struct MissWriter {
     path: PathBuf,
     part: PartFile,
@@ -68,10 +67,10 @@ pub struct MissWriter {
 }
 
 impl MissWriter {
-    /// A new file that will be called `path`.
+    /// Creates a file for the trace `path`.
     ///
     /// # Errors
-    /// It cannot be created.
+    /// The file cannot be created.
     pub fn create(path: &Path) -> Result<Self, WriteError> {
         let created = || {
             let (part, file) = PartFile::create(path, PART)?;
@@ -82,7 +81,7 @@ impl MissWriter {
         created().map_err(|source| WriteError::Io { path: path.to_owned(), source })
     }
 
-    /// The files that a trace called `path` takes the place of, now or at the end.
+    /// The files that writing the trace `path` replaces.
     #[must_use]
     pub fn replaces(path: &Path) -> [PathBuf; 2] {
         let mut part = path.as_os_str().to_owned();
@@ -90,7 +89,7 @@ impl MissWriter {
         [path.to_owned(), part.into()]
     }
 
-    /// Writes rows that are encoded.
+    /// Writes encoded rows.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -122,7 +121,7 @@ mod tests {
         Miss { time_ns: 1_678_924_800_123_456_789, key: key.as_bytes(), fetch, ttl_seconds: 60, tenant: "" }
     }
 
-    /// Keys of items, bytes asked for of each, and tenants, of one thread that replays the trace.
+    /// The items' keys, their requested bytes and tenants when one thread replays the trace.
     fn replayed(path: &Path, piece_bytes: u64) -> Vec<(String, u64, Option<String>)> {
         let mut config = ReplayConfig::new(vec![path.to_owned()], Format::named("cdn").unwrap());
         config.cut = Cut::Pieces { piece_bytes, most: 100 };
@@ -133,14 +132,14 @@ mod tests {
             assert_eq!((request.time_ns, request.ttl_seconds), (Some(1_678_924_800_123_000_000), Some(60)));
             let tenant = request.tenant.and_then(|tenant| replay.tenants().of(tenant));
             let key = String::from_utf8(request.key.to_vec()).unwrap();
-            items.push((key, request.part.unwrap().asked_bytes, tenant.map(|name| name.to_string())));
+            items.push((key, request.part.unwrap().requested_bytes, tenant.map(|name| name.to_string())));
         }
         assert_eq!(replay.stats().messages, [""; 0]);
         items
     }
 
     #[test]
-    fn what_is_missing_is_what_the_next_cache_is_asked_for() {
+    fn replayed_misses_request_the_missing_parts() {
         let directory = tempfile::tempdir().unwrap();
         for name in ["misses.csv", "misses.csv.gz", "misses.csv.zst", "misses.csv.xz"] {
             let path = directory.path().join(name);
@@ -156,9 +155,9 @@ mod tests {
             ];
             misses.iter().for_each(|miss| miss.encode(&mut rows));
             writer.write(&rows).unwrap();
-            assert!(!path.exists(), "not before it is whole");
+            assert!(!path.exists(), "the file has no name before it is complete");
             writer.finish().unwrap();
-            let told: Vec<_> = replayed(&path, 100);
+            let message: Vec<_> = replayed(&path, 100);
             let of = |key: &str, bytes: u64, tenant: Option<&str>| {
                 (key.to_owned(), bytes, tenant.map(str::to_owned))
             };
@@ -181,13 +180,13 @@ mod tests {
                 of("small", 57, None),
                 of("empty", 7, None),
             ];
-            assert_eq!(told, expected, "{name}");
+            assert_eq!(message, expected, "{name}");
         }
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 4, "and no part of any");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 4, "and no incomplete file");
     }
 
     #[test]
-    fn a_trace_that_is_given_up_leaves_nothing() {
+    fn unfinished_trace_leaves_no_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("misses.csv");
         std::fs::write(&path, "before").unwrap();

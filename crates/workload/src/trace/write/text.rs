@@ -1,4 +1,4 @@
-//! The forms of a line an access.
+//! Text formats with one line per access.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use crate::trace::columns::bare;
 use crate::trace::write::Written;
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Form {
+pub(super) enum TextFormat {
     Plain { ttl: bool, tenant: bool },
     Webcachesim,
 }
 
-impl Form {
+impl TextFormat {
     pub(super) fn header(self) -> &'static [u8] {
         match self {
             Self::Plain { ttl: false, tenant: false } => b"ts,key,op,size\n",
@@ -24,7 +24,7 @@ impl Form {
         }
     }
 
-    /// Appends the line of an access. False if the form has none for it.
+    /// Appends the line of an access. Returns false if the format cannot store it.
     pub(super) fn encode(
         self,
         access: &Access,
@@ -33,22 +33,22 @@ impl Form {
         written: &mut Written,
     ) -> bool {
         let Access { time_ns, key, size_bytes, ttl_seconds, tenant, kind } = *access;
-        let told = match self {
+        let result = match self {
             Self::Plain { ttl, tenant: with_tenant } => {
                 push_seconds(time_ns, line);
-                let mut told = write!(line, ",{key},{},{size_bytes}", operation(kind));
+                let mut result = write!(line, ",{key},{},{size_bytes}", operation(kind));
                 written.ttls_left_out += u64::from(ttl_seconds.is_some() && !ttl);
                 if ttl {
-                    told = told.and_then(|()| write!(line, ",{}", ttl_seconds.unwrap_or(0)));
+                    result = result.and_then(|()| write!(line, ",{}", ttl_seconds.unwrap_or(0)));
                 }
                 let name = tenant
                     .and_then(|it| tenants.get(it.index().checked_sub(1)?))
                     .filter(|name| with_tenant && reads_back(name.as_bytes()));
                 written.tenants_left_out += u64::from(tenant.is_some() && name.is_none());
                 if with_tenant {
-                    told = told.and_then(|()| write!(line, ",{}", name.map_or("", |name| name)));
+                    result = result.and_then(|()| write!(line, ",{}", name.map_or("", |name| name)));
                 }
-                told
+                result
             }
             Self::Webcachesim if kind == AccessKind::Delete => {
                 written.deletes_left_out += 1;
@@ -62,13 +62,13 @@ impl Form {
                 write!(line, "{} {key} {size_bytes}", time_ns / SECOND_NS)
             }
         };
-        told.expect("memory takes every byte");
+        result.expect("writing to memory cannot fail");
         line.push(b'\n');
         true
     }
 }
 
-/// Whether a name is the same again where it stands last in a row. Rows have no way to say that a comma ends no field.
+/// Whether a name at the end of a row reads back unchanged. Rows cannot quote commas.
 fn reads_back(name: &[u8]) -> bool {
     !name.iter().any(|byte| b",\r\n".contains(byte)) && bare(name) == name
 }
@@ -83,11 +83,11 @@ fn operation(kind: AccessKind) -> &'static str {
     }
 }
 
-/// Seconds with as many decimals as they need.
+/// Seconds with as many decimals as needed.
 fn push_seconds(time_ns: u64, line: &mut Vec<u8>) {
     let (seconds, below) = (time_ns / SECOND_NS, time_ns % SECOND_NS);
-    let told = if below == 0 { write!(line, "{seconds}") } else { write!(line, "{seconds}.{below:09}") };
-    told.expect("memory takes every byte");
+    let result = if below == 0 { write!(line, "{seconds}") } else { write!(line, "{seconds}.{below:09}") };
+    result.expect("writing to memory cannot fail");
     if below > 0 {
         let end = line.iter().rposition(|digit| *digit != b'0').map_or(0, |last| last + 1);
         line.truncate(end);

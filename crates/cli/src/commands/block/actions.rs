@@ -1,30 +1,29 @@
-//! What Flashcache has among its settings and is none: something that is done once. And those of its names that have no
-//! counterpart here, each with what is to be done instead.
+//! Settings of Flashcache that are one-time actions, and its settings without a counterpart, each with advice.
 
 use super::rules::is_rule;
 
-/// What is done to a cache that is being served.
+/// An action on a served cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Deed {
-    /// Counts begin anew.
+pub enum Action {
+    /// Resets the counters.
     ZeroStats,
-    /// Cleaning everything begins, and nobody waits for it.
+    /// Starts to clean all dirty blocks in the background.
     DoSync,
-    /// That is stopped.
+    /// Stops that cleaning.
     StopSync,
 }
 
-const DEEDS: [(&str, Deed); 3] =
-    [("zero_stats", Deed::ZeroStats), ("do_sync", Deed::DoSync), ("stop_sync", Deed::StopSync)];
+const ACTIONS: [(&str, Action); 3] =
+    [("zero_stats", Action::ZeroStats), ("do_sync", Action::DoSync), ("stop_sync", Action::StopSync)];
 
-/// What they are called.
+/// The names of the actions.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    DEEDS.iter().map(|(name, _)| *name)
+    ACTIONS.iter().map(|(name, _)| *name)
 }
 
 const NO_EXPIRY: &str = "a process stays on its list until it is removed: cached_clients=-pid:N";
 
-/// Names of Flashcache's, and what to do.
+/// Flashcache's other settings, and what to do instead.
 const ELSEWHERE: [(&str, &str); 9] = [
     (
         "fast_remove",
@@ -40,28 +39,28 @@ const ELSEWHERE: [(&str, &str); 9] = [
     ("write_only_cache", "use mode=write-only"),
 ];
 
-/// What is to be done if `assignment` asks for a deed; `None` in `Some` if it asks for nothing to be done.
+/// The action of `assignment`; `Some(None)` if its value is 0, which does nothing.
 ///
 /// # Errors
-/// It is one, but the value is neither 0 nor 1.
-pub fn deed(assignment: &str) -> Result<Option<Option<Deed>>, String> {
+/// It is an action, but its value is neither 0 nor 1.
+pub fn action(assignment: &str) -> Result<Option<Option<Action>>, String> {
     let Some((key, value)) = assignment.split_once('=') else { return Ok(None) };
-    let Some((_, deed)) = DEEDS.iter().find(|(name, _)| *name == key) else { return Ok(None) };
+    let Some((_, action)) = ACTIONS.iter().find(|(name, _)| *name == key) else { return Ok(None) };
     match value {
-        "1" => Ok(Some(Some(*deed))),
+        "1" => Ok(Some(Some(*action))),
         "0" => Ok(Some(None)),
-        _ => Err(format!("{assignment}: must be 1, to do it")),
+        _ => Err(format!("{assignment}: must be 1")),
     }
 }
 
-/// What to do instead of setting `key`, which has no counterpart here.
+/// Advice for a Flashcache setting `key` without a counterpart.
 pub fn instead_of(key: &str) -> Option<&'static str> {
     ELSEWHERE.iter().find(|(name, _)| *name == key).map(|(_, words)| *words)
 }
 
-/// Why that cannot be asked of a cache that is not served.
+/// The error for an action on a cache that is not served.
 pub fn only_served(assignment: &str) -> Option<String> {
-    let is_of_server = !matches!(deed(assignment), Ok(None)) || is_rule(assignment);
+    let is_of_server = !matches!(action(assignment), Ok(None)) || is_rule(assignment);
     is_of_server
         .then(|| format!("{assignment}: is for a cache that is being served: name its server with --socket"))
 }
@@ -71,11 +70,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_deed_is_done_by_1() {
-        assert_eq!(deed("zero_stats=1"), Ok(Some(Some(Deed::ZeroStats))));
-        assert_eq!(deed("do_sync=0"), Ok(Some(None)));
-        assert_eq!(deed("stop_sync=yes"), Err("stop_sync=yes: must be 1, to do it".into()));
-        assert_eq!(deed("policy=lru"), Ok(None));
+    fn action_requires_the_value_1() {
+        assert_eq!(action("zero_stats=1"), Ok(Some(Some(Action::ZeroStats))));
+        assert_eq!(action("do_sync=0"), Ok(Some(None)));
+        assert_eq!(action("stop_sync=yes"), Err("stop_sync=yes: must be 1".into()));
+        assert_eq!(action("policy=lru"), Ok(None));
         assert!(instead_of("fast_remove").is_some() && instead_of("policy").is_none());
     }
 }

@@ -1,24 +1,23 @@
-//! Flags that none of the policies heeds: nothing that is asked for is left out in silence. They are no errors, so that a
-//! script can go through policies with the same flags.
+//! Warnings about flags that no selected policy uses. They are not errors, so that a script can run all policies with the same flags.
 
 use bench::simulate::Named;
 
 use super::Arguments;
 
-/// A flag that says something to some policies only.
+/// A flag that affects only some policies.
 struct Flag {
     name: &'static str,
     is_given: bool,
-    is_heeded: fn(&Named) -> bool,
-    /// The policies that heed it, in words.
+    is_used: fn(&Named) -> bool,
+    /// The policies that use it, for the message.
     by: &'static str,
 }
 
-/// What is to be said of each flag that says nothing to any of `policies`.
+/// A warning for each flag that affects none of `policies`.
 pub(super) fn warnings(arguments: &Arguments, policies: &[Named]) -> Vec<String> {
     let names: Vec<String> = policies.iter().map(ToString::to_string).collect();
     let names = names.join(", ");
-    let lost = |flag: &Flag| flag.is_given && !policies.iter().any(flag.is_heeded);
+    let lost = |flag: &Flag| flag.is_given && !policies.iter().any(flag.is_used);
     let words = |flag: Flag| format!("{}: has no effect on {names}; it is for {}", flag.name, flag.by);
     flags(arguments).into_iter().filter(lost).map(words).collect()
 }
@@ -27,7 +26,7 @@ fn flags(arguments: &Arguments) -> [Flag; 9] {
     const EXACT: &str = "policies other than flash caches";
     const BEHIND_DRAM: &str = "log, hash-log, set-associative and kangaroo";
     let flash = &arguments.flash;
-    let flag = |name, is_given, is_heeded, by| Flag { name, is_given, is_heeded, by };
+    let flag = |name, is_given, is_used, by| Flag { name, is_given, is_used, by };
     [
         flag("--rules", arguments.rules.is_some(), Named::has_rules, EXACT),
         flag("--size-on-hit", arguments.size_on_hit.is_some(), Named::has_rules, EXACT),

@@ -1,11 +1,11 @@
-//! A cache that nobody uses through NBD.
+//! A cache served without NBD.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use super::{Place, Server, told};
 
-/// Whether a file system can be mounted.
+/// Whether FUSE is available.
 fn has_fuse() -> bool {
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     let has_fuse = is_root && File::options().read(true).write(true).open("/dev/fuse").is_ok();
@@ -15,7 +15,7 @@ fn has_fuse() -> bool {
     has_fuse
 }
 
-/// What `serve` is told for a file in the directory `mounted`, which is made; nothing where no file system can be mounted.
+/// The `serve` flags for a FUSE file in the directory `mounted`, which is created; `None` if FUSE is not available.
 fn fuse(place: &Place) -> Option<[&'static str; 6]> {
     if !has_fuse() {
         return None;
@@ -24,9 +24,9 @@ fn fuse(place: &Place) -> Option<[&'static str; 6]> {
     Some(["--flash", "flash", "--disk", "disk", "--fuse", "mounted"])
 }
 
-/// A file is enough; `status` and the others reach the server beside its directory.
+/// The FUSE file suffices; `status` and other commands find the control socket beside the directory.
 #[test]
-fn a_file_needs_no_nbd_server_beside_it() {
+fn fuse_file_is_served_without_nbd() {
     let place = Place::new();
     let Some(fuse) = fuse(&place) else { return };
     let server = place.serve_at(&fuse);
@@ -52,9 +52,9 @@ fn a_file_needs_no_nbd_server_beside_it() {
     server.stop();
 }
 
-/// A directory was left that could not be used, and the next server refused it.
+/// The directory once became unusable, and the next server refused it.
 #[test]
-fn a_server_ends_although_its_file_is_open_and_the_next_takes_its_place_also_after_a_killed_one() {
+fn server_stops_with_open_file_and_the_next_mounts_again_even_after_kill() {
     let place = Place::new();
     let Some(fuse) = fuse(&place) else { return };
     for end in [Server::stop as fn(Server), Server::kill, Server::stop] {
@@ -63,7 +63,7 @@ fn a_server_ends_although_its_file_is_open_and_the_next_takes_its_place_also_aft
         file.write_all_at(b"kept", 12_345).unwrap();
         file.sync_all().unwrap();
         end(server);
-        assert!(file.read_at(&mut [0; 4], 12_345).is_err(), "its server is gone");
+        assert!(file.read_at(&mut [0; 4], 12_345).is_err(), "the server has ended");
     }
     assert_eq!(std::fs::read_dir(place.path("mounted")).unwrap().count(), 0);
 }

@@ -1,6 +1,6 @@
-//! Who gets a row: by its key, by turns, or whoever has room.
+//! Distributes rows to workers: by key, in turn, or to any worker with a free queue slot.
 //!
-//! Each worker has a *lane*: a queue of full batches, and the batch that is being filled for it.
+//! Each worker has a *lane*: a queue of full batches, and the batch being filled for it.
 
 use std::sync::mpsc::{Receiver, SendError, Sender, SyncSender, TrySendError};
 
@@ -9,25 +9,25 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{BATCH_ROWS, Batch, Order, Queued, ReplayConfig};
 use crate::Part;
 
-/// Nobody left to read for, or the file cannot be read.
+/// Reading has ended: no worker is left, or the file cannot be read.
 pub(super) struct Ended;
 
-/// Deals rows to the workers.
-pub(super) struct Dealer {
+/// Distributes rows to the workers.
+pub(super) struct Distributor {
     lanes: Vec<Lane>,
     returned: Receiver<Batch>,
     demands: Option<Demands>,
     order: Order,
     timed: bool,
-    /// Lanes whose worker still listens.
+    /// Lanes whose worker is still receiving.
     open: usize,
     /// Requests of the rows so far, including those whose worker has ended.
     requests: u64,
-    /// In any order: the lane being filled; in turns: the next.
+    /// In order `Any` the lane being filled; in order `Turns` the next lane.
     turn: usize,
 }
 
-/// Where one thread asks for all workers: a word for each batch that is wanted, and one for each that was queued.
+/// Channels for one thread that runs all workers: a message per requested batch, and one per queued batch.
 pub(super) struct Demands {
     pub(super) demanded: Receiver<()>,
     pub(super) produced: Sender<()>,
@@ -40,7 +40,7 @@ pub(super) enum Outlet {
 }
 
 impl Outlet {
-    /// Waits for room, if there is a bound.
+    /// Waits for a free slot in a bounded queue.
     fn send(&self, batch: Batch) -> Result<(), SendError<Batch>> {
         match self {
             Self::Bounded(sender) => sender.send(batch),
@@ -59,49 +59,49 @@ impl Outlet {
 }
 
 struct Lane {
-    /// `None` once the worker has gone.
+    /// `None` after the worker has ended.
     sender: Option<Outlet>,
     filling: Batch,
-    /// Whether it was given a row in this pass.
-    was_dealt: bool,
+    /// Whether it received a row in this pass.
+    has_row: bool,
 }
 
-impl Dealer {
-    /// A lane for each outlet. Batches that workers are done with come back by `returned`.
+impl Distributor {
+    /// Creates a lane for each outlet. Workers return used batches by `returned`.
     pub(super) fn new(
         outlets: Vec<Outlet>,
         returned: Receiver<Batch>,
         demands: Option<Demands>,
         config: &ReplayConfig,
     ) -> Self {
-        let lane = |outlet| Lane { sender: Some(outlet), filling: Batch::default(), was_dealt: false };
+        let lane = |outlet| Lane { sender: Some(outlet), filling: Batch::default(), has_row: false };
         let lanes: Vec<Lane> = outlets.into_iter().map(lane).collect();
         let (open, order, timed) = (lanes.len(), config.order, config.timed);
         Self { lanes, returned, demands, order, timed, open, requests: 0, turn: 0 }
     }
 
-    /// Whether another pass would give anybody anything, after one of which nothing was left out. A worker to whom none of its keys
-    /// belongs would wait for ever, and ends.
+    /// Whether another complete pass can give rows to any worker. A worker that owns none of the trace's keys would wait forever, so its
+    /// lane is closed.
     pub(super) fn another_pass(&mut self) -> bool {
         let mut any = false;
         for lane in 0..self.lanes.len() {
-            let was_dealt = std::mem::take(&mut self.lanes[lane].was_dealt);
-            if !was_dealt && self.order == Order::Strict {
+            let has_row = std::mem::take(&mut self.lanes[lane].has_row);
+            if !has_row && self.order == Order::Strict {
                 self.close(lane);
             }
-            any |= was_dealt;
+            any |= has_row;
         }
         any
     }
 
     #[inline]
-    pub(super) fn deal(&mut self, mut queued: Queued, key: &[u8]) -> Result<(), Ended> {
+    pub(super) fn distribute(&mut self, mut queued: Queued, key: &[u8]) -> Result<(), Ended> {
         queued.key_id = xxh3_64(key);
         let lane = self.lane_for(queued.key_id);
         self.queue(lane, queued, key, None)
     }
 
-    /// The lane for what is called so, which may have gone.
+    /// The lane for the key, whose worker may have ended.
     #[inline]
     pub(super) fn lane_for(&mut self, key_id: u64) -> usize {
         match self.order {
@@ -124,14 +124,14 @@ impl Dealer {
         self.requests = self.requests.saturating_add(requests);
     }
 
-    /// Whether the only worker who is given what is called so has gone.
+    /// Whether the key's only worker has ended.
     #[inline]
-    pub(super) fn is_done_with(&self, key_id: u64) -> bool {
+    pub(super) fn is_closed_for(&self, key_id: u64) -> bool {
         self.order == Order::Strict && self.lanes[self.lane_of(key_id)].sender.is_none()
     }
 
-    /// Puts a row into a lane that [`Self::lane_for`] chose, of items of one request for all of them. Inlined for the sake of
-    /// rows that are no parts, which are dealt by the million.
+    /// Appends a row to a lane chosen by [`Self::lane_for`]; `part` is set for the items of a divided request. Inlined because millions of
+    /// undivided rows pass here.
     #[inline(always)]
     pub(super) fn queue(
         &mut self,
@@ -145,12 +145,12 @@ impl Dealer {
         }
         self.skip(u64::from(queued.repeat));
         queued.requests = self.requests;
-        let Lane { sender, filling: batch, was_dealt } = &mut self.lanes[lane];
+        let Lane { sender, filling: batch, has_row } = &mut self.lanes[lane];
         if sender.is_none() {
-            // The worker that these keys belong to, or whose turn it is, has made all its requests.
+            // The worker that owns the key or has the turn has made all its requests.
             return Ok(());
         }
-        *was_dealt = true;
+        *has_row = true;
         queued.key_start = batch.keys.len() as u32;
         batch.keys.extend_from_slice(key);
         queued.key_end = batch.keys.len() as u32;
@@ -158,7 +158,7 @@ impl Dealer {
         let mut may_end = true;
         if let Some(part) = part {
             batch.parts.push(part);
-            // Who takes a batch of any order takes the rest of a request with it.
+            // In order `Any` a batch contains all items of a request.
             may_end = part.is_last || self.order != Order::Any;
         }
         if batch.rows.len() >= BATCH_ROWS && may_end {
@@ -167,8 +167,8 @@ impl Dealer {
         Ok(())
     }
 
-    /// Caches pick shards and buckets by the plain bits of this same hash. Scrambling it first keeps workers
-    /// from each having shards of their own, which would hide contention.
+    /// Caches select shards and buckets by bits of the same hash. Scrambling it first keeps each worker from having its own shards, which
+    /// would hide contention.
     #[inline]
     fn lane_of(&self, key_id: u64) -> usize {
         let mixed = (key_id ^ (key_id >> 29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -191,16 +191,16 @@ impl Dealer {
         self.await_demand();
     }
 
-    /// Says that a batch is queued, and goes on when another is wanted.
+    /// Reports a queued batch and waits until another is requested.
     fn await_demand(&mut self) {
         let Some(Demands { demanded, produced }) = &self.demands else { return };
         if produced.send(()).is_err() || demanded.recv().is_err() {
-            // Nobody asks any more.
+            // No worker requests batches any more.
             (0..self.lanes.len()).for_each(|lane| self.close(lane));
         }
     }
 
-    /// Waits for room in the lane. Gives the batch back if its worker has gone.
+    /// Waits for a free slot in the lane. Returns the batch if its worker has ended.
     fn send(&mut self, lane: usize, batch: Batch) -> Option<Batch> {
         let alone = !self.timed || self.order == Order::Any;
         let batch = if alone { batch } else { self.send_timed(lane, batch)? };
@@ -210,8 +210,8 @@ impl Dealer {
         Some(refused.0)
     }
 
-    /// A lane whose rows are not due yet is full for as long as that. The others get what was read for them, which may be due
-    /// before. Gives the batch back if there was no room for it.
+    /// The queue of a lane whose rows are not due yet can stay full for long. Other lanes meanwhile receive their partial batches, which
+    /// can be due earlier. Returns the batch if there was no free slot.
     fn send_timed(&mut self, lane: usize, batch: Batch) -> Option<Batch> {
         let refused = match self.lanes[lane].sender.as_ref()?.try_send(batch) {
             Ok(()) => return None,
@@ -238,7 +238,7 @@ impl Dealer {
             let lane = (self.turn + step) % lanes;
             let Some(sender) = &self.lanes[lane].sender else { continue };
             match sender.try_send(batch) {
-                Ok(()) => return self.turn_to(lane + 1),
+                Ok(()) => return self.advance_to(lane + 1),
                 Err(TrySendError::Full(refused)) => batch = refused,
                 Err(TrySendError::Disconnected(refused)) => {
                     batch = refused;
@@ -246,23 +246,23 @@ impl Dealer {
                 }
             }
         }
-        // All are full: wait for the one whose turn it is.
+        // All queues are full: waits for the next lane in turn.
         while self.open > 0 {
-            self.turn_to(self.turn);
-            let Some(refused) = self.send(self.turn, batch) else { return self.turn_to(self.turn + 1) };
+            self.advance_to(self.turn);
+            let Some(refused) = self.send(self.turn, batch) else { return self.advance_to(self.turn + 1) };
             batch = refused;
         }
     }
 
-    /// The next lane from `lane` on whose worker still listens.
-    fn turn_to(&mut self, lane: usize) {
+    /// Advances to the next lane, from `lane` on, whose worker is still receiving.
+    fn advance_to(&mut self, lane: usize) {
         let lanes = self.lanes.len();
         let filled = self.turn;
         let listening =
             (lane..lane + lanes).map(|lane| lane % lanes).find(|lane| self.lanes[*lane].sender.is_some());
         self.turn = listening.unwrap_or(filled);
         if self.turn != filled {
-            // The empty batch that was just fetched moves along.
+            // The empty batch just fetched moves to that lane.
             self.lanes[self.turn].filling = std::mem::take(&mut self.lanes[filled].filling);
         }
     }
