@@ -1,11 +1,11 @@
-//! Recordings of block devices, in every format, told or guessed.
+//! Block traces in every format, named or detected.
 
 use workload::block::BlockKind;
 use workload::trace::block::{BLOCK_FORMATS, BlockTrace, BlockTraceOptions};
 
 use crate::scratch::Scratch;
 
-/// The first byte chooses the format; the rest is the file.
+/// The first byte selects the format; the rest is the file.
 pub fn check(data: &[u8]) {
     let Some((&choice, bytes)) = data.split_first() else { return };
     let scratch = Scratch::new();
@@ -23,7 +23,7 @@ pub fn check(data: &[u8]) {
             Ok(request) => request,
             Err(error) => return assert!(error.to_string().contains("recording.bin"), "no file in: {error}"),
         };
-        assert!(request.time_ns >= last_ns, "time goes on");
+        assert!(request.time_ns >= last_ns, "times do not decrease");
         assert!(request.bytes > 0 || request.kind == BlockKind::Flush, "{request:?}");
         assert!(request.first_byte.checked_add(request.bytes).is_some(), "{request:?}");
         last_ns = request.time_ns;
@@ -32,6 +32,6 @@ pub fn check(data: &[u8]) {
     let stats = trace.stats();
     assert_eq!(stats.requests, requests);
     assert!(stats.requests + stats.wrong_rows + stats.other_devices <= stats.rows, "{stats:?}");
-    assert!(stats.rows <= bytes.len() as u64, "a row has a byte at least");
+    assert!(stats.rows <= bytes.len() as u64, "a row has at least one byte");
     assert_eq!(stats.wrong_rows > 0, stats.first_wrong.is_some());
 }

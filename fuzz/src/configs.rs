@@ -1,4 +1,4 @@
-//! CacheBench's JSON with comments, through every check there is.
+//! CacheBench's JSON with comments: loads and validates a config.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use bench::config::cachebench::load_text;
 pub fn check(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Err(error) = load_text(Path::new("stranger.json"), text, &[]) {
-        assert!(!error.problems.is_empty(), "refused without a word");
+        assert!(!error.problems.is_empty(), "a refusal must have a reason");
         assert!(error.to_string().starts_with("stranger.json"), "{error}");
     }
 }

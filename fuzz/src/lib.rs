@@ -1,7 +1,7 @@
-//! What is checked of everything that reads foreign bytes. A target of `fuzz_targets/` feeds one function of this crate;
-//! `tests/seeds.rs` runs each on its seeds without a fuzzer.
+//! Checks of all parsers of untrusted bytes. A target in `fuzz_targets/` calls one function of this crate; `tests/seeds.rs` runs each on
+//! its seeds without a fuzzer.
 
-#![allow(clippy::unwrap_used, reason = "a failed unwrap is what a fuzzer looks for")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a find")]
 
 pub mod block_traces;
 pub mod cards;

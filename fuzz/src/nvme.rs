@@ -1,4 +1,4 @@
-//! Pages that a drive may answer with.
+//! Data structures that a drive can return.
 
 use device::nvme::fdp::{self, Configurations, Event, Feature, PlacementStatus, Statistics};
 use device::nvme::identify::{Controller, Namespace};
@@ -13,7 +13,7 @@ pub fn check(data: &[u8]) {
     let _ = OcpSmart::decode(data);
     let _ = Configurations::decode(data);
     if let Ok(statistics) = Statistics::decode(data) {
-        assert_eq!(statistics.write_amplification_since(&statistics), None, "nothing was written since");
+        assert_eq!(statistics.write_amplification_since(&statistics), None, "there are no writes between equal statistics");
     }
     if let Ok(handles) = fdp::decode_handle_use(data) {
         assert!(handles.len() <= data.len());

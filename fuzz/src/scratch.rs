@@ -1,9 +1,9 @@
-//! Files that live in memory for one run of a target.
+//! Files in memory for one run of a target.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A folder of its own, gone with the value.
+/// A unique folder, removed on drop.
 pub struct Scratch(PathBuf);
 
 impl Scratch {
@@ -16,7 +16,7 @@ impl Scratch {
         Self(folder)
     }
 
-    /// A file of this name with these bytes.
+    /// Creates a file of this name with these bytes.
     pub fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.path(name);
         std::fs::write(&path, bytes).unwrap();
@@ -27,7 +27,7 @@ impl Scratch {
         self.0.join(name)
     }
 
-    /// Names of the files in it.
+    /// Names of the files in the folder.
     pub fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.0).unwrap();
         entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()

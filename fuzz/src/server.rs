@@ -1,4 +1,4 @@
-//! The NBD server over a socket, as a client of no manners sees it.
+//! The NBD server on a socket with an arbitrary client.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -29,8 +29,8 @@ fn served() -> &'static Served {
     })
 }
 
-/// Says everything and hangs up. The server answers what it can, hangs up too, and holds nothing any more. Where the
-/// first byte is odd, what follows is what comes after a sound handshake.
+/// Sends all bytes and closes the sending side. The server must answer, close the connection and release its memory. If the first byte is
+/// odd, the bytes follow a valid handshake.
 pub fn check(data: &[u8]) {
     let served = served();
     let Some((&how, bytes)) = data.split_first() else { return };
@@ -38,10 +38,10 @@ pub fn check(data: &[u8]) {
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     socket.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
     let writer = socket.try_clone().unwrap();
-    let said = if how & 1 == 1 { [SOUND, bytes].concat() } else { bytes.to_vec() };
+    let sent = if how & 1 == 1 { [SOUND, bytes].concat() } else { bytes.to_vec() };
     let talking = std::thread::spawn(move || {
-        // A server that hung up hears no more.
-        let _ = (&writer).write_all(&said);
+        // The server can close the connection earlier.
+        let _ = (&writer).write_all(&sent);
         let _ = writer.shutdown(Shutdown::Write);
     });
     let mut answer = Vec::new();
@@ -53,7 +53,7 @@ pub fn check(data: &[u8]) {
     while served.server.counts().open > 0 {
         std::thread::yield_now();
     }
-    assert_eq!(served.server.counts().bytes_under_way, 0, "memory is kept for nobody");
+    assert_eq!(served.server.counts().bytes_under_way, 0, "no request memory remains allocated");
 }
 
 /// Client flags, structured replies, and GO for the default export.

@@ -19,7 +19,7 @@ pub fn check(data: &[u8]) {
     written.unwrap();
     let read = stripe.read(last, IoBuffer::zeroed(4096)).wait().unwrap();
     assert!(read.unwrap().iter().all(|byte| *byte == 7));
-    assert!(join(&members).is_ok(), "what is written to a stripe does not touch its labels");
+    assert!(join(&members).is_ok(), "writes to a stripe do not change its labels");
 }
 
 /// A device that begins with `label`.

@@ -1,6 +1,6 @@
-//! Traces as accesses and as requests to a cache, in every format, told or guessed, plain or compressed.
+//! Traces as accesses and as cache requests, in every format, named or detected, plain or compressed.
 //!
-//! The first byte chooses the format, the second how it is read; the rest is the file.
+//! The first byte selects the format, the second the options; the rest is the file.
 
 use std::io::Write;
 
@@ -12,7 +12,7 @@ use workload::trace::{
 
 use crate::scratch::Scratch;
 
-/// Accesses after which a trace of few bytes has asked for enough: a row may well ask for a million pages.
+/// Limit of accesses per input, because a row can request a million pages.
 const ENOUGH: u64 = 20_000;
 /// Accesses per batch: a reader's memory must not grow with the values of a row.
 const LARGEST_BATCH: usize = 4096;
@@ -54,7 +54,7 @@ fn options(how: u8) -> OpenOptions {
     }
 }
 
-/// As it is most of the time; otherwise compressed, so that readers behind a compression see many blocks.
+/// Usually unchanged; otherwise compressed, so that readers of compressed data see many blocks.
 fn packed(bytes: &[u8], how: u8) -> Vec<u8> {
     let gzip = |bytes: &[u8]| {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -79,7 +79,7 @@ fn read(
     while trace.next_batch(&mut batch)? {
         assert!(!batch.is_empty() && batch.len() <= LARGEST_BATCH);
         for access in &batch {
-            assert!(all.last().is_none_or(|last| last.time_ns <= access.time_ns), "time goes on");
+            assert!(all.last().is_none_or(|last| last.time_ns <= access.time_ns), "times do not decrease");
             let may_be_empty = access.kind == AccessKind::Delete || options.zero_size == ZeroSize::Keep;
             assert!(access.size_bytes > 0 || may_be_empty, "{access:?}");
             all.push(*access);
@@ -89,14 +89,14 @@ fn read(
     assert_eq!(report.accesses, all.len() as u64);
     let zero_sizes = if options.zero_size == ZeroSize::Keep { 0 } else { report.zero_sizes };
     let troubles = report.bad_rows + zero_sizes + report.backward_times;
-    // That a page size has no effect is said of no row.
-    let told = report.messages.iter().filter(|message| !message.starts_with("a page size")).count() as u64;
-    assert!(told <= troubles && (troubles == 0 || told > 0));
+    // The note about a page size without effect belongs to no row.
+    let reported = report.messages.iter().filter(|message| !message.starts_with("a page size")).count() as u64;
+    assert!(reported <= troubles && (troubles == 0 || reported > 0));
     assert!(options.on_bad_row == OnBadRow::Skip || report.bad_rows == 0);
     Ok(all)
 }
 
-/// What the product writes it reads, the same to the byte.
+/// A written trace must read back equal.
 fn round_trip(scratch: &Scratch, accesses: &[Access]) {
     let path = scratch.path("copy.csv");
     let mut writer = Writer::create(&path, Target::Plain { ttl: true, tenant: false }).unwrap();
@@ -109,7 +109,7 @@ fn round_trip(scratch: &Scratch, accesses: &[Access]) {
     assert_eq!(back, accesses);
 }
 
-/// Replays the trace to two workers with amplification: no key is empty, and the numbers add up.
+/// Replays the trace to two workers with amplification: no key is empty, and the counts add up.
 pub fn check_replay(data: &[u8]) {
     let Some((&[choice, how], bytes)) = data.split_first_chunk::<2>() else { return };
     let format = FORMATS[usize::from(choice) % FORMATS.len()];

@@ -22,7 +22,7 @@ struct Image {
     metadata_bytes: usize,
 }
 
-/// Opens what the patches made of the volume; reads, writes, checks and closes it, and opens it again.
+/// Opens the patched volume; reads, writes, checks and closes it, and opens it again.
 pub fn check(data: &[u8]) {
     let image = image();
     let mut flash = image.flash.clone();
@@ -58,7 +58,7 @@ async fn use_volume(bytes: &[u8]) {
     }
 }
 
-/// A volume that was written to and not closed: tables, a journal, notes.
+/// A volume with data that was not closed: tables, a journal, notes.
 fn image() -> &'static Image {
     static IMAGE: OnceLock<Image> = OnceLock::new();
     IMAGE.get_or_init(|| pollster::block_on(make()))
@@ -88,12 +88,12 @@ async fn make() -> Image {
     let mut bytes = Vec::new();
     for offset in (0..FLASH_BYTES).step_by(PIECE_BYTES) {
         let piece = flash.read(offset, IoBuffer::zeroed(PIECE_BYTES)).await.unwrap();
-        bytes.extend_from_slice(&piece.expect("a read answers with its buffer"));
+        bytes.extend_from_slice(&piece.expect("a read returns its buffer"));
     }
     Image { flash: bytes, metadata_bytes: superblock.layout.pages_offset() as usize }
 }
 
-/// Makes the checksums of everything that was changed right again, and the chain of blocks that follow with them.
+/// Corrects the checksums of all changed parts, and the chain of blocks that follow.
 fn seal(before: &[u8], flash: &mut [u8], metadata_bytes: usize) {
     for at in SUPERBLOCKS {
         let changed = flash[at..at + SUPERBLOCK_BYTES] != before[at..at + SUPERBLOCK_BYTES];

@@ -14,26 +14,26 @@ fn seeds(target: &str) -> Vec<PathBuf> {
     };
     let folders = [Some(room.join("seeds").join(target)), shipped];
     let folders = folders.into_iter().flatten().filter(|folder| folder.is_dir());
-    let entries = folders.flat_map(|folder| std::fs::read_dir(folder).expect("it is a folder"));
-    entries.map(|entry| entry.expect("it can be read").path()).collect()
+    let entries = folders.flat_map(|folder| std::fs::read_dir(folder).expect("the folder can be read"));
+    entries.map(|entry| entry.expect("the entry can be read").path()).collect()
 }
 
 #[test]
-fn every_target_runs_through_its_seeds() {
+fn every_target_passes_on_its_seeds() {
     for (target, check) in TARGETS {
         let seeds = seeds(target);
         assert!(!seeds.is_empty(), "{target} has no seeds");
         check(&[]);
         for seed in seeds {
             println!("{target}: {}", seed.display());
-            check(&std::fs::read(&seed).expect("it can be read"));
+            check(&std::fs::read(&seed).expect("the seed can be read"));
         }
     }
 }
 
 #[test]
-fn every_target_has_its_file() {
+fn every_target_has_a_file() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz_targets");
-    let files = std::fs::read_dir(folder).expect("it is there").count();
+    let files = std::fs::read_dir(folder).expect("the folder exists").count();
     assert_eq!(files, TARGETS.len());
 }

@@ -1,31 +1,31 @@
-//! `cargo xtask databases`: real databases on a cached disk.
+//! `cargo xtask databases`: tests real databases on a cached disk.
 //!
-//! Each trial is a shell script, for it is made of other programs' commands. A trial that cannot be made here says
-//! SKIPPED and why; it is counted apart from what passed.
+//! A trial is a shell script, because it mainly runs other programs. A trial whose requirements are missing prints SKIPPED with the reason
+//! and is counted separately.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What all trials stand on: a file system on a loop device on nbdfuse on a served cache.
+/// The common part of all trials: a file system on a loop device on nbdfuse on a served cache.
 const STACK: &str = include_str!("databases/stack.sh");
 
-/// The exit status of a trial that could not be made.
+/// Exit status of a skipped trial.
 const SKIPPED: i32 = 77;
 
-/// Longer than any trial takes, in seconds, and then for every kill: what does not end has lost an answer.
-const PATIENCE_SECONDS: u32 = 900;
-const PATIENCE_SECONDS_PER_KILL: u32 = 60;
+/// Time limit of a trial, and its extension per kill: a longer trial waits for a lost reply.
+const TIME_LIMIT_SECONDS: u32 = 900;
+const TIME_LIMIT_SECONDS_PER_KILL: u32 = 60;
 
-/// One database on one file system, by the scripts that it is made of.
+/// One database on one file system, and its scripts.
 struct Trial {
     name: &'static str,
     scripts: &'static [&'static str],
     file_system: &'static str,
     /// The kind of cache.
     cache: &'static str,
-    /// How the database's disk is served.
-    front: &'static str,
-    /// With assertions and checks of arithmetic, unless it measures.
+    /// The frontend that serves the database's disk.
+    frontend: &'static str,
+    /// Debug builds have assertions and overflow checks; measurements use release builds.
     profile: Profile,
 }
 
@@ -52,25 +52,25 @@ const TRIALS: &[Trial] = &[
     Trial { cache: "ordered", ..crash("postgres-ordered", &[BANK, POSTGRES, CRASH], "ext4") },
     Trial { cache: "ordered", ..crash("mariadb-ordered", &[BANK, MARIADB, CRASH], "xfs") },
     Trial { cache: "write-through", ..crash("mariadb-write-through", &[BANK, MARIADB, CRASH], "ext4") },
-    Trial { front: "fuse", ..crash("postgres-fuse", &[BANK, POSTGRES, CRASH], "xfs") },
-    Trial { front: "fuse", ..crash("sqlite-fuse", &[BANK, SQLITE, CRASH], "ext4") },
+    Trial { frontend: "fuse", ..crash("postgres-fuse", &[BANK, POSTGRES, CRASH], "xfs") },
+    Trial { frontend: "fuse", ..crash("sqlite-fuse", &[BANK, SQLITE, CRASH], "ext4") },
     Trial {
         name: "throttled",
         scripts: &[MARIADB, THROTTLED],
         file_system: "ext4",
         cache: "",
-        front: "",
+        frontend: "",
         profile: Profile::Release,
     },
 ];
 
 const fn crash(name: &'static str, scripts: &'static [&'static str], file_system: &'static str) -> Trial {
-    Trial { name, scripts, file_system, cache: "write-back", front: "nbd", profile: Profile::Dev }
+    Trial { name, scripts, file_system, cache: "write-back", frontend: "nbd", profile: Profile::Dev }
 }
 
-/// Makes the trials that are named on the command line, or all with kills; five kills if no other number is there.
+/// Runs the trials named on the command line, or all with kills; the default is five kills.
 pub fn run() -> Result<(), String> {
-    let (kills, trials) = asked(std::env::args().skip(2))?;
+    let (kills, trials) = selection(std::env::args().skip(2))?;
     let (mut passed, mut skipped, mut failed) = (Vec::new(), Vec::new(), Vec::new());
     for trial in trials {
         println!("== {}", trial.name);
@@ -84,7 +84,7 @@ pub fn run() -> Result<(), String> {
     if failed.is_empty() { Ok(()) } else { Err(listed(&failed)) }
 }
 
-fn asked(words: impl Iterator<Item = String>) -> Result<(u32, Vec<&'static Trial>), String> {
+fn selection(words: impl Iterator<Item = String>) -> Result<(u32, Vec<&'static Trial>), String> {
     let (mut kills, mut trials) = (5, Vec::new());
     for word in words {
         if let Ok(number) = word.parse() {
@@ -114,17 +114,17 @@ fn build(profile: Profile) -> Result<PathBuf, String> {
     Ok(target.join(folder).join("flashwright"))
 }
 
-/// The exit status, if there is one.
+/// The exit status, if the process exited.
 fn attempt(trial: &Trial, kills: u32) -> Result<Option<i32>, String> {
     let script = [&[STACK], trial.scripts].concat().concat();
-    let patience = PATIENCE_SECONDS + PATIENCE_SECONDS_PER_KILL * kills;
+    let time_limit = TIME_LIMIT_SECONDS + TIME_LIMIT_SECONDS_PER_KILL * kills;
     let mut command = Command::new("timeout");
-    command.args([&patience.to_string(), "bash", "-c", &script, trial.name]);
+    command.args([&time_limit.to_string(), "bash", "-c", &script, trial.name]);
     command.arg(build(trial.profile)?).args([
         &kills.to_string(),
         trial.file_system,
         trial.cache,
-        trial.front,
+        trial.frontend,
     ]);
     let status = command.status().map_err(|error| format!("{}: timeout: {error}", trial.name))?;
     Ok(status.code())
@@ -138,17 +138,17 @@ fn listed(names: &[&str]) -> String {
 mod tests {
     use super::*;
 
-    fn ask(words: &[&str]) -> Result<(u32, Vec<&'static str>), String> {
-        let (kills, trials) = asked(words.iter().map(|&word| word.to_owned()))?;
+    fn select(words: &[&str]) -> Result<(u32, Vec<&'static str>), String> {
+        let (kills, trials) = selection(words.iter().map(|&word| word.to_owned()))?;
         Ok((kills, trials.iter().map(|trial| trial.name).collect()))
     }
 
     #[test]
-    fn all_trials_with_kills_are_meant_if_none_is_named() {
-        let (kills, trials) = ask(&["30"]).expect("a number is understood");
+    fn all_trials_with_kills_run_by_default() {
+        let (kills, trials) = select(&["30"]).expect("a number is accepted");
         assert_eq!((kills, trials.len()), (30, TRIALS.len() - 1));
-        assert!(!trials.contains(&"throttled"), "it has no kills, and measures");
-        assert_eq!(ask(&["sqlite-xfs", "throttled"]), Ok((5, vec!["sqlite-xfs", "throttled"])));
-        assert!(ask(&["oracle"]).is_err_and(|why| why.contains("postgres-ext4")));
+        assert!(!trials.contains(&"throttled"), "it measures without kills");
+        assert_eq!(select(&["sqlite-xfs", "throttled"]), Ok((5, vec!["sqlite-xfs", "throttled"])));
+        assert!(select(&["oracle"]).is_err_and(|why| why.contains("postgres-ext4")));
     }
 }

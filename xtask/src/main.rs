@@ -1,5 +1,5 @@
-//! Chores and house rules: `cargo xtask ci` runs what continuous integration runs.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a chore talks to the terminal")]
+//! Development tasks and house rules: `cargo xtask ci` runs the checks of continuous integration.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a task prints to the terminal")]
 
 mod book;
 mod databases;
@@ -12,7 +12,7 @@ mod vm;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-/// One step of a chore: its name and its function.
+/// One step of a task: its name and its function.
 struct Step {
     name: &'static str,
     run: fn() -> Result<(), String>,
@@ -29,7 +29,7 @@ const CI: &[Step] = &[
     Step { name: "documentation", run: documentation },
 ];
 
-/// Slow, and in need of a nightly compiler: no part of continuous integration.
+/// Not part of continuous integration: slow, and needs a nightly compiler.
 const MIRI: &[Step] = &[Step { name: "miri", run: miri }];
 
 fn main() -> ExitCode {
@@ -73,8 +73,8 @@ fn documentation() -> Result<(), String> {
         .env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// The code of the cache with raw memory in it, and the formats and indexes beside it, under Miri: out of bounds, use
-/// after free, uninitialised reads, data races. Other filters may be named on the command line.
+/// Tests of the cache's unsafe code, formats and indexes to run under Miri, which detects out-of-bounds accesses, use after free,
+/// uninitialised reads and data races. Other filters can be given on the command line.
 const UNDER_MIRI: &[&str] = &[
     "dram::slab",
     "dram::table",
@@ -100,7 +100,7 @@ fn miri() -> Result<(), String> {
     run(Command::new("rustup")
         .args(["run", "nightly", "cargo", "miri", "test", "-p", "flashwright-cache", "--lib", "--"])
         .args(filters)
-        // Files and clocks of the machine are asked for by a test now and then.
+        // Some tests use files and clocks of the machine.
         .env("MIRIFLAGS", "-Zmiri-disable-isolation"))
 }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 /// The package that depends on the latest cloud kernel of its suite.
 const CLOUD_KERNEL: &str = "linux-image-cloud-amd64";
 
-/// Why the packages cannot be had. No fault of ours, and no proof of anything.
+/// Why packages are unavailable: a reason to skip, not to fail.
 pub struct Unavailable(pub String);
 
 impl From<std::io::Error> for Unavailable {
@@ -44,8 +44,7 @@ impl Packages {
         Ok(self.folder.join(name))
     }
 
-    /// A command that runs a program of an unpacked tree with the tree's own loader and libraries: this machine's may be
-    /// older.
+    /// A command that runs a program of an unpacked tree with the tree's own loader and libraries, because this machine's can be older.
     pub fn program(tree: &Path, program: &str, more_libraries: &str) -> Command {
         let libraries = tree.join(LIBRARIES);
         let places =
@@ -57,7 +56,7 @@ impl Packages {
         command
     }
 
-    /// Programs of one package with their loader and libraries, as files that the guest takes into one folder.
+    /// Programs of one package with their loader and libraries, as files for one folder of the guest.
     pub fn programs(
         &self,
         suite: &str,
@@ -81,12 +80,12 @@ impl Packages {
         Ok(files)
     }
 
-    /// The image of the cloud kernel of `suite`. Its drivers for NVMe are built in.
+    /// The image of the cloud kernel of `suite`. Its NVMe drivers are built in.
     pub fn kernel(&self, suite: &str) -> Result<PathBuf, Unavailable> {
         let name = format!("kernel-{suite}");
         self.unpacked(&name, || {
             let image = &self.latest_image(suite)?;
-            // Newer kernels have their image in a package of its own.
+            // Newer kernels have a separate package for the image.
             let parts = self.names_after("apt-cache", &["depends", image], "linux-binary-")?;
             let mut arguments = vec!["download".to_owned(), image.clone()];
             arguments.extend(parts);
@@ -95,14 +94,14 @@ impl Packages {
         find(&self.folder.join(name), |name| name.starts_with("vmlinuz"))
     }
 
-    /// The file of a module of that kernel, if it was built with it.
+    /// The file of a module of that kernel, if it exists.
     pub fn module(&self, suite: &str, module: &str) -> Result<Option<PathBuf>, Unavailable> {
         let is_module = |name: &str| name.strip_suffix(".xz").unwrap_or(name) == format!("{module}.ko");
         let of_image = self.folder.join(format!("kernel-{suite}"));
         if find(&of_image, |name| name.contains(".ko")).is_ok() {
             return Ok(find(&of_image, is_module).ok());
         }
-        // Newer kernels have their modules in a package of its own.
+        // Newer kernels have a separate package for modules.
         let name = format!("modules-{suite}");
         self.unpacked(&name, || {
             let image = self.latest_image(suite)?;
@@ -120,7 +119,7 @@ impl Packages {
         latest.into_iter().next().ok_or_else(|| Unavailable(format!("{suite} has no cloud kernel")))
     }
 
-    /// Fetches with apt-get's arguments and unpacks into the folder `name`, unless that was done before.
+    /// Fetches with apt-get's arguments and unpacks into the folder `name`, unless it exists.
     fn unpacked(
         &self,
         name: &str,
@@ -223,7 +222,7 @@ fn configure(folder: &Path, suites: &[&str]) -> Result<PathBuf, Unavailable> {
     Ok(configuration)
 }
 
-/// Where this machine's apt has Debian from, and the key it trusts for it.
+/// This machine's apt source for Debian, and the key for it.
 fn archive() -> Result<(String, Option<String>), Unavailable> {
     let directory = fs::read_dir("/etc/apt/sources.list.d").into_iter().flatten().flatten();
     let mut files: Vec<_> = directory.map(|entry| entry.path()).collect();
@@ -234,7 +233,7 @@ fn archive() -> Result<(String, Option<String>), Unavailable> {
     found.ok_or_else(|| Unavailable("no Debian archive among this machine's apt sources".into()))
 }
 
-/// From a file of stanzas: `URIs: …/debian` and `Signed-By: …`.
+/// Parses a file of stanzas: `URIs: …/debian` and `Signed-By: …`.
 fn stanza(text: &str) -> Option<(String, Option<String>)> {
     text.split("\n\n").find_map(|stanza| {
         let field = |name: &str| {
@@ -246,7 +245,7 @@ fn stanza(text: &str) -> Option<(String, Option<String>)> {
     })
 }
 
-/// From a file of lines: `deb [signed-by=…] …/debian suite component`.
+/// Parses a file of lines: `deb [signed-by=…] …/debian suite component`.
 fn line(text: &str) -> Option<(String, Option<String>)> {
     text.lines().filter(|line| line.starts_with("deb ")).find_map(|line| {
         let words = || line.split(|letter: char| letter.is_whitespace() || "[]".contains(letter));
@@ -273,7 +272,7 @@ pub fn find(folder: &Path, wanted: impl Fn(&str) -> bool + Copy) -> Result<PathB
         })
     }
     search(folder, wanted)
-        .ok_or_else(|| Unavailable(format!("what is needed is not in {}", folder.display())))
+        .ok_or_else(|| Unavailable(format!("the required file is not in {}", folder.display())))
 }
 
 fn output(command: &mut Command) -> Result<String, Unavailable> {
@@ -283,7 +282,7 @@ fn output(command: &mut Command) -> Result<String, Unavailable> {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let words = String::from_utf8_lossy(&output.stderr);
-    let last = words.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no word why");
+    let last = words.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no error message");
     Err(Unavailable(format!("{program} {}: {last}", output.status)))
 }
 
@@ -292,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_archive_is_read_from_either_form_of_sources() {
+    fn archive_is_found_in_both_formats_of_sources() {
         let stanzas = "Types: deb\nURIs: http://mirror.test/debian-security\nSigned-By: /k1\n\n\
                        Types: deb\nURIs: http://mirror.test/debian/\nSuites: a b\nSigned-By: /k2\n";
         assert_eq!(stanza(stanzas), Some(("http://mirror.test/debian/".into(), Some("/k2".into()))));

@@ -43,7 +43,7 @@ const PATTERNS: &[(&str, &str)] = &[
 /// Names of functions, tests among them, that describe their subject by a clause.
 const NAMES: &str = r"\bfn (\w*(?:nobody|somebody|anybody|_told_|_tell_|_who_|_whose_|_of_which_)\w*|what_\w+|who_\w+|whoever_\w+)";
 
-/// Phrases with "who" that are about people.
+/// Allowed phrases about people.
 const PEOPLE: &[&str] = &["who knows", "who owns", "who maintain"];
 
 /// Matching comment lines that a part of the tree may still have. Lower a number when its part improves; never raise one.

@@ -108,11 +108,11 @@ fn shape(name: &str, text: &str) -> Vec<String> {
     let mut breaches = Vec::new();
     let lines = text.lines().count();
     if lines > LONGEST_FILE_LINES {
-        breaches.push(format!("{name} has {lines} lines, more than {LONGEST_FILE_LINES}: divide the room"));
+        breaches.push(format!("{name} has {lines} lines, more than {LONGEST_FILE_LINES}: divide the file"));
     }
     let parts = Path::new(name).iter().map(|part| part.to_string_lossy().trim_end_matches(".rs").to_owned());
     for part in parts.filter(|part| EMPTY_NAMES.contains(&part.as_str())) {
-        breaches.push(format!("{name}: \"{part}\" says nothing of what is inside"));
+        breaches.push(format!("{name}: \"{part}\" does not describe the contents"));
     }
     breaches
 }
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unsafe_is_found_however_its_attribute_is_laid_out() {
+    fn unsafe_is_found_in_attributes_of_any_layout() {
         let reason = "reason = \"why\"";
         assert!(allows_unsafe(&format!("#![allow(unsafe_code, {reason})]")));
         assert!(allows_unsafe(&format!("#![allow(\n    unsafe_code,\n    {reason}\n)]")));
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_on_the_list_is_a_breach_and_so_is_one_that_needs_it_no_more() {
+    fn unlisted_unsafe_file_and_stale_list_entry_are_breaches() {
         let mut found: Vec<String> = UNSAFE.iter().map(|name| (*name).to_owned()).collect();
         assert!(unsafe_files(&found).is_empty());
         found.push("crates/new.rs".to_owned());

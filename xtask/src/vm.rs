@@ -1,11 +1,10 @@
-//! `cargo xtask vm [KERNEL] [PROBE]`: the NVMe back ends against an emulated drive with placement, and cached disks as block
-//! devices by ublk, on old and new kernels.
+//! `cargo xtask vm [KERNEL] [PROBE]`: tests the NVMe back ends on emulated drives with placement, and cached disks as ublk block devices,
+//! on old and new kernels.
 //!
-//! QEMU, kernels, busybox and the tools of ext4 are Debian's packages, unpacked into `target/vm` and installed nowhere. Each
-//! kernel boots once with five drives (placing, several reclaim groups, a single handle, none, and failing every write) and
-//! runs `nvme_probe` and `ublk_probe`, examples of the rooms `device` and `cli` as they are built for tests, and with them
-//! the program. The machine is interpreted (no KVM). `6.1`, `6.12` or `newest` boots that kernel alone, `nvme_probe` or
-//! `ublk_probe` runs alone. Where the packages cannot be had, that is said, and nothing is called passed.
+//! QEMU, kernels, busybox and the ext4 tools are Debian packages, unpacked into `target/vm` without installation. Each kernel boots once
+//! with five drives (placement, several reclaim groups, a single handle, no placement, and failing writes) and runs `nvme_probe` and
+//! `ublk_probe`, examples of the crates `device` and `cli`, and with them the program. The machine is emulated without KVM. `6.1`, `6.12`
+//! or `newest` selects a kernel, `nvme_probe` or `ublk_probe` a probe. If the packages are unavailable, the tests are reported as SKIPPED.
 
 mod guest;
 mod machine;
@@ -49,13 +48,13 @@ const KERNELS: &[Kernel] = &[
 /// The suite whose QEMU emulates placement (10 or later).
 const QEMU_SUITE: &str = "trixie";
 
-/// What runs in the guest.
+/// The guest's programs with checks.
 const PROBES: &[&str] = &["nvme_probe", "ublk_probe"];
 
-/// What makes and verifies file systems in the guest.
+/// Programs that create and verify file systems in the guest.
 const E2FS_PROGRAMS: &[&str] = &["usr/sbin/mkfs.ext4", "usr/sbin/e2fsck"];
 
-/// The emulator and what its guests consist of.
+/// The emulator and the fixed parts of its guests.
 struct Machine {
     packages: Packages,
     /// The unpacked tree with QEMU and its libraries.
@@ -115,10 +114,10 @@ pub fn run() -> Result<(), String> {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
 }
 
-/// What a kernel is booted with.
+/// The fetched parts of one kernel.
 struct Fetched {
     image: PathBuf,
-    /// The driver of ublk.
+    /// The ublk driver, if it is a module.
     module: Option<PathBuf>,
     tools: Vec<PathBuf>,
 }
@@ -131,7 +130,7 @@ fn fetch(packages: &Packages, suite: &str) -> Result<Fetched, Unavailable> {
     })
 }
 
-/// Our CPU time of a 4 KiB read beside fio's, on the newest kernel; three turns each.
+/// Measures CPU time per 4 KiB read, ours and fio's, on the newest kernel; three runs each.
 pub fn measure() -> Result<(), String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
     let folder = root.join("target/vm");
@@ -156,7 +155,7 @@ pub fn measure() -> Result<(), String> {
     if measured.is_empty() { Err(console) } else { Ok(()) }
 }
 
-/// Programs of ours that run in the guest.
+/// Builds our programs for the guest.
 fn build(root: &Path, profile: &str) -> Result<Vec<PathBuf>, String> {
     let mut command = Command::new(env!("CARGO"));
     // Builds the whole workspace, so that features are unified as in tests and the tests' artifacts are reused.

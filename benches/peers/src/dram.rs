@@ -1,9 +1,8 @@
-//! Caches in memory: processor time, hit ratio, memory on top of the payload.
+//! Memory caches: CPU time, hit ratio, memory overhead.
 //!
-//! One million objects, Zipf, a cache of a tenth of their bytes. Two rules make sizes comparable, and both are shown:
-//! *same setting* gives every constructor the same number (peers count key and value; ours counts its headers and
-//! the rounding of its chunks in it too), *same memory* lets every peer weigh its measured overhead as well, so
-//! that all of them really take the same.
+//! One million objects, Zipf, a cache of a tenth of their bytes. Two rules make sizes comparable, and both are reported: *same setting*
+//! gives every constructor the same number (peers count key and value; ours also counts headers and rounding of chunks), and *same memory*
+//! includes every peer's measured overhead, so that all use equal memory.
 
 use std::process::Command;
 
@@ -34,7 +33,7 @@ pub struct Arguments {
     /// Measures one peer's memory and prints it; the main run starts this in separate processes.
     #[arg(long, hide = true)]
     memory_of: Option<Peer>,
-    /// With `memory_of`: the cache has room for all objects, and gets each.
+    /// With `memory_of`: the cache has space for all objects, and all are inserted.
     #[arg(long, hide = true)]
     whole: bool,
 }
@@ -100,7 +99,7 @@ fn insert_all(cache: &dyn Dram, population: &Population) {
     cache.settle();
 }
 
-/// What a filled cache takes.
+/// Memory of a filled cache.
 #[derive(Debug, Clone, Copy)]
 struct Memory {
     resident_bytes: u64,
@@ -119,14 +118,14 @@ impl Memory {
         (self.accounted_bytes as f64 - self.payload_bytes as f64) / self.entries as f64
     }
 
-    /// Bytes an entry that the cache takes beyond what it was allowed.
+    /// Bytes per entry that the cache uses beyond its setting.
     fn beyond_setting(&self, peer: Peer) -> u64 {
         let counted_bytes = if peer.is_ours() { self.setting_bytes } else { self.payload_bytes };
         self.resident_bytes.saturating_sub(counted_bytes) / self.entries
     }
 }
 
-/// In this process, which must be a fresh one: fills the cache and prints what that took.
+/// Fills the cache and prints its memory. The process must be new.
 fn print_memory(arguments: &Arguments, peer: Peer) {
     let population = arguments.population();
     let (setting_bytes, expected_entries) = match arguments.whole {
@@ -171,7 +170,7 @@ fn measure_memory(arguments: &Arguments, peer: Peer, whole: bool) -> Memory {
 
 fn print_overheads(memory: &[(Peer, Memory)], whole: bool) {
     let held = if whole { "all objects held" } else { "a tenth of them" };
-    println!("\nmemory beyond key and value, bytes an entry, {held} (each in a process of its own)");
+    println!("\nmemory beyond key and value, bytes per entry, {held} (each in its own process)");
     println!("{:<16}{:>10}{:>12}{:>12}{:>14}", "", "entries", "resident", "accounted", "payload MB");
     for (peer, memory) in memory {
         let accounted = match memory.accounted_bytes {
@@ -189,7 +188,7 @@ fn print_overheads(memory: &[(Peer, Memory)], whole: bool) {
     }
 }
 
-/// One peer's rounds.
+/// The rounds of one peer.
 #[derive(Default)]
 struct Rounds {
     cpu_ns: Vec<f64>,
@@ -237,7 +236,7 @@ fn one_round(cache: &dyn Dram, population: &Population, traces: &[Vec<u32>]) -> 
     (start.spent(), hits)
 }
 
-/// Whether it was a hit.
+/// Returns whether it was a hit.
 #[inline]
 fn get_or_insert(cache: &dyn Dram, population: &Population, key: u64) -> bool {
     match cache.get(key) {
@@ -253,11 +252,11 @@ fn get_or_insert(cache: &dyn Dram, population: &Population, key: u64) -> bool {
 }
 
 fn print_comparison(what: &str, caches: &[(Peer, Box<dyn Dram>)], rounds: &[Rounds], threads: usize) {
-    println!("\n{what}, {threads} thread(s): CPU ns an operation, median and least of the rounds; hit ratio");
+    println!("\n{what}, {threads} thread(s): CPU ns per operation, median and minimum of the rounds; hit ratio");
     let ours = caches.iter().position(|(peer, _)| *peer == Peer::Ours);
     println!("{:<16}{:>10}{:>10}{:>14}{:>10}", "", "median", "least", "ours / it", "hits");
     for ((peer, _), of_peer) in caches.iter().zip(rounds) {
-        // Round by round, so that a loaded moment slows both.
+        // Compared round by round, so that load of the machine slows both.
         let ratios = ours.map(|ours| {
             rounds[ours].cpu_ns.iter().zip(&of_peer.cpu_ns).map(|(ours, its)| ours / its).collect::<Vec<_>>()
         });

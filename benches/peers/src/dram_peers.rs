@@ -1,4 +1,4 @@
-//! Five caches in memory behind one face. Keys are 8 bytes; a value is bytes that the cache owns.
+//! Five memory caches behind one interface. Keys have 8 bytes; a value is bytes owned by the cache.
 
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
@@ -8,18 +8,18 @@ use policy::eviction::{EvictionConfig, Kind};
 
 /// A cache in memory.
 pub trait Dram: Send + Sync {
-    /// The value's first byte: what makes the reader really touch it.
+    /// Returns the value's first byte, so that the reader accesses it.
     fn get(&self, key: u64) -> Option<u8>;
     fn insert(&self, key: u64, value: &[u8]);
-    /// Lets work that the cache put off be done.
+    /// Runs deferred work of the cache.
     fn settle(&self) {}
-    /// Bytes it says it takes, if it says.
+    /// Bytes that the cache accounts, if it does.
     fn accounted_bytes(&self) -> Option<u64> {
         None
     }
 }
 
-/// Which cache.
+/// The caches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Peer {
     Ours,
@@ -73,8 +73,8 @@ impl Peer {
         self.of_ours().is_some()
     }
 
-    /// A cache that keeps to `bytes`. Peers weigh key and value and `overhead_bytes` on top; ours counts its headers
-    /// and the rounding of its chunks by itself, so `overhead_bytes` (of the rest: index and policy) go off the top.
+    /// A cache limited to `bytes`. Peers count key, value and `overhead_bytes`; ours counts headers and rounding of chunks itself, so
+    /// `overhead_bytes` (for index and policy) is subtracted from its limit.
     pub fn open(self, bytes: u64, entries: usize, overhead_bytes: u64) -> Box<dyn Dram> {
         if let Some(kind) = self.of_ours() {
             return Box::new(Ours::open(bytes - overhead_bytes * entries as u64, kind));
@@ -185,7 +185,7 @@ impl Dram for Foyer {
     }
 }
 
-// SipHash, which is moka's default, would be held against it: it gets foyer's and quick_cache's kind of hasher.
+// SipHash, moka's default, would be a disadvantage: it gets the kind of hasher of foyer and quick_cache.
 type FastHash = BuildHasherDefault<rapidhash::fast::RapidHasher<'static>>;
 
 struct Moka(moka::sync::Cache<u64, Value, FastHash>);

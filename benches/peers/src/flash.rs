@@ -23,7 +23,7 @@ use crate::population::uniform;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
-    /// Which cache.
+    /// The cache.
     #[arg(long, value_enum)]
     cache: Which,
     /// A directory on the drive to be measured; its files stay.
@@ -60,9 +60,9 @@ enum Which {
 const DRAM_BYTES: u64 = 16 << 20;
 const SMALL_BYTES: usize = 300;
 const LARGEST_BYTES: usize = 64 << 10;
-/// Keys looked up to learn what share of all is held.
+/// Keys looked up to estimate the share of objects held.
 const SAMPLE: usize = 20_000;
-/// Between two pauses in which foyer, which drops what its buffers cannot take, catches up.
+/// Inserts between two pauses in which foyer, which drops data that exceeds its buffers, catches up.
 const BURST_BYTES: usize = 4 << 20;
 
 impl Arguments {
@@ -104,7 +104,7 @@ pub fn run(arguments: &Arguments) {
     }
 }
 
-/// A cache is filled and closed by the one, opened again and read by the other.
+/// Fills and closes a cache with `fill`, and reopens and reads it with `reread`.
 fn measure(
     arguments: &Arguments,
     fill: impl FnOnce(&Arguments) -> Filled,
@@ -161,7 +161,7 @@ impl Reread {
     }
 }
 
-/// Values of every length, from the same bytes.
+/// Values of every length, cut from the same bytes.
 struct Content(Vec<u8>);
 
 impl Content {
@@ -175,7 +175,7 @@ impl Content {
     }
 }
 
-/// Keys of the younger half of what disk held while the cache was filled: inserted before those that were in DRAM.
+/// The newer half of the keys that were on disk when the cache was full: inserted before those in DRAM.
 fn keys_on_disk(arguments: &Arguments, filled: &Filled) -> Vec<u64> {
     let objects = arguments.objects();
     let on_disk = (objects * filled.sample_found as u64 / SAMPLE as u64).saturating_sub(filled.in_dram);
@@ -233,7 +233,7 @@ fn open_ours(arguments: &Arguments) -> Cache {
     let mut flash = FlashConfig::new(device);
     flash.pairs = vec![PairConfig { device_share: 1.0, soc_share: if arguments.large { 0.0 } else { 1.0 } }];
     flash.small_items = Some(if arguments.cache == Which::OursLog {
-        // Keys and values have 308 bytes; nothing is read again, so nothing is readmitted.
+        // Keys and values have 308 bytes; nothing is read twice, so nothing is readmitted.
         SmallItems::Log(LogOptions { expected_item_bytes: 300, ..LogOptions::default() })
     } else {
         SmallItems::Sets
@@ -280,7 +280,7 @@ async fn fill_foyer(arguments: &Arguments) -> Filled {
     let mut burst_bytes = 0;
     for key in 0..arguments.objects() {
         let value = content.of(arguments, key).to_vec();
-        // What foyer writes of an object is at least a page.
+        // foyer writes at least a page per object.
         burst_bytes += value.estimated_size().next_multiple_of(4096);
         cache.insert(key, value);
         if burst_bytes > BURST_BYTES {

@@ -1,4 +1,4 @@
-//! Flashwright beside its Rust peers: the same objects, the same requests, one process, by turns.
+//! Compares Flashwright with its Rust peers: same objects and requests, one process, alternating rounds.
 
 mod dram;
 mod dram_peers;

@@ -1,19 +1,19 @@
-//! What a run cost: processor time of the whole process, time on the wall, resident memory.
+//! The cost of a run: CPU time of the whole process, elapsed time, resident memory.
 
 use std::time::{Duration, Instant};
 
-/// A moment to measure from.
+/// The start of a measurement.
 pub struct Start {
     cpu: Duration,
     wall: Instant,
 }
 
-/// What passed since a [`Start`].
+/// The cost since a [`Start`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Spent {
     /// User and system time of all threads.
     pub cpu: Duration,
-    /// Time on the wall.
+    /// Elapsed time.
     pub wall: Duration,
 }
 
@@ -48,13 +48,13 @@ fn process_cpu() -> Duration {
 
 /// Memory of this process that is resident now, bytes.
 pub fn resident_bytes() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux tells every process its size");
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux has /proc/self/statm");
     let pages: u64 =
         statm.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).expect("statm has it second");
     pages * rustix::param::page_size() as u64
 }
 
-/// The middle one; of an even number the lower.
+/// The median; the lower one for an even number.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[(values.len() - 1) / 2]

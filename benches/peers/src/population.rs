@@ -7,7 +7,7 @@ use rand_distr::{Distribution as _, Zipf};
 /// Bytes of every key.
 pub const KEY_BYTES: usize = 8;
 
-/// Objects numbered from 0, each with a size of its own.
+/// Objects numbered from 0, with varying sizes.
 pub struct Population {
     sizes: Vec<u32>,
     bytes: Vec<u8>,
@@ -19,7 +19,7 @@ impl Population {
         let mut rng = StdRng::seed_from_u64(seed);
         let largest = *sizes.end() as usize;
         let sizes = (0..count).map(|_| rng.random_range(sizes.clone())).collect();
-        // Twice the largest value, so that values begin at different places.
+        // Twice the largest value, so that values begin at different offsets.
         let bytes = (0..2 * largest).map(|_| rng.random()).collect();
         Self { sizes, bytes }
     }
@@ -37,7 +37,7 @@ impl Population {
         (KEY_BYTES + self.value_len(object)) as u64
     }
 
-    /// The value; its first bytes differ from object to object, so that a mix-up shows.
+    /// The value; its first bytes depend on the object, so that a wrong value is detected.
     pub fn value(&self, object: u64) -> &[u8] {
         let len = self.value_len(object);
         let start = object as usize % (self.bytes.len() / 2);
@@ -50,7 +50,7 @@ impl Population {
     }
 }
 
-/// Objects asked for by a Zipf law, the popular ones anywhere in the numbering and the same in every stream.
+/// Objects requested by a Zipf law. Popular ones are scattered over the numbers, equally in every stream.
 pub struct Requests {
     rng: StdRng,
     by_rank: Vec<u32>,
@@ -65,14 +65,14 @@ impl Requests {
         Self { rng: StdRng::seed_from_u64(seed), by_rank, law }
     }
 
-    /// The next `count`.
+    /// The next `count` objects.
     pub fn take(&mut self, count: usize) -> Vec<u32> {
         let last = self.by_rank.len() - 1;
         (0..count).map(|_| self.by_rank[(self.law.sample(&mut self.rng) as usize - 1).min(last)]).collect()
     }
 }
 
-/// `requests` objects, each as likely as the others.
+/// `requests` objects, uniformly distributed.
 pub fn uniform(objects: std::ops::Range<u64>, requests: usize, seed: u64) -> Vec<u64> {
     let mut rng = StdRng::seed_from_u64(seed);
     (0..requests).map(|_| rng.random_range(objects.clone())).collect()

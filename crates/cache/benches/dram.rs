@@ -1,7 +1,7 @@
-//! What a get and a get-or-insert of the DRAM tier cost, at Zipf 0.99 over a million keys of 100 to 1000 bytes.
+//! Cost of a get and of a get-or-insert in the DRAM tier, at Zipf 0.99 over a million keys with values of 100 to 1000 bytes.
 //!
-//! `cargo bench -p flashwright-cache --bench dram`; `-- --keys N --ops N` for other sizes. CPU time is what counts on a
-//! shared machine, so that is what is printed.
+//! `cargo bench -p flashwright-cache --bench dram`; `-- --keys N --ops N` for other sizes. Prints CPU time, which is meaningful on a shared
+//! machine.
 #![allow(clippy::print_stdout, clippy::disallowed_methods, reason = "a benchmark prints, and takes time")]
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn main() {
         let at = arguments.iter().position(|argument| argument == name);
         at.and_then(|at| arguments.get(at + 1)?.parse().ok()).unwrap_or(default)
     };
-    // `cargo test` runs benches too, without `--bench`: then small, to see that it works.
+    // `cargo test` runs benches without `--bench`: then with small sizes, as a smoke test.
     let measured = arguments.iter().any(|argument| argument == "--bench");
     let keys = number("--keys", if measured { 1_000_000 } else { 2_000 });
     let ops = number("--ops", if measured { 10_000_000 } else { 10_000 });
@@ -110,7 +110,7 @@ impl Trace {
         })
     }
 
-    /// CPU nanoseconds an operation, and the share that were hits.
+    /// CPU nanoseconds per operation, and the hit ratio.
     fn measure(&self, mut operation: impl FnMut(u32) -> bool) -> (f64, f64) {
         let started = cpu_ns();
         let hits = self.requests.iter().filter(|&&rank| operation(rank)).count();
@@ -119,7 +119,7 @@ impl Trace {
     }
 }
 
-/// Keys scattered like real ones: 16 bytes of a mixed rank.
+/// Keys distributed like real ones: 16 bytes of a hashed rank.
 fn key(rank: u32) -> [u8; 16] {
     let mixed = KeyHash(u64::from(rank)).remix();
     let mut key = [0; 16];

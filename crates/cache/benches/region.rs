@@ -1,8 +1,7 @@
-//! What the region store costs: processor time an insert and a read, bytes an item, a restart.
+//! Cost of the region store: CPU time per insert and read, bytes per item, restart.
 //!
-//! `cargo bench -p flashwright-cache --bench region`. Under `cargo test` the same code runs small. With the name of a
-//! policy, only that one is filled and read, for `perf stat -e instructions:u`:
-//! `cargo bench -p flashwright-cache --bench region -- ripq`.
+//! `cargo bench -p flashwright-cache --bench region`. Under `cargo test` the same code runs with small sizes. With the name of a policy,
+//! only that one is filled and read, for `perf stat -e instructions:u`: `cargo bench -p flashwright-cache --bench region -- ripq`.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 use std::sync::Arc;
@@ -82,7 +81,7 @@ fn insert_large(inserts: u64) {
     report("region bytes that are entries and table", density * 100.0, "%");
 }
 
-/// The large-object cache, and the photo caches' policies on the same objects.
+/// The large-object cache, and the photo caches' policies for the same objects.
 fn policies() -> [(&'static str, RegionConfig); 5] {
     let loc = RegionConfig { region_bytes: 4 << 20, buffers: 20, ..RegionConfig::new(256 << 20) };
     let of = |order| RegionConfig { order, ..loc.clone() };

@@ -1,10 +1,8 @@
-//! What size classes cost a small tier: hit ratios by memory, growth factor and slabs a donor keeps, where values are of
-//! 64 B to 1 MiB, where they are of 100 to 1000 B, and where either gives way to others after a third of the requests: to
-//! 2 to 20 kB, and to some 700 B.
+//! Cost of size classes for a small tier: hit ratios by memory, growth factor and slabs kept by a donor. Values have 64 B to 1 MiB, or 100
+//! to 1000 B, or change after a third of the requests to 2 to 20 kB or some 700 B.
 //!
-//! `cargo bench -p flashwright-cache --bench size_classes`; `-- --mib N --factor F --min-slabs N` for one cell of it,
-//! `--factor 0` for the factor that the tier takes by itself. Time is virtual, 10,000 requests a second, so that slabs
-//! move as often in every run.
+//! `cargo bench -p flashwright-cache --bench size_classes`; `-- --mib N --factor F --min-slabs N` for one case, `--factor 0` for the tier's
+//! default factor. Time is virtual, with 10,000 requests per second, so that slabs move equally often in every run.
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 
 use std::sync::Arc;
@@ -18,11 +16,11 @@ use rand_distr::{Distribution, Zipf};
 const NS_PER_REQUEST: u64 = 100_000;
 const REQUESTS_PER_STEP: u64 = 1_000;
 
-/// How large values are, by key.
+/// Distribution of value sizes, by key.
 #[derive(Clone, Copy)]
 struct Mix {
     name: &'static str,
-    /// Smallest and largest of each kind of value, and how many of a hundred keys are of it.
+    /// Smallest and largest size of each kind of value, and its share of the keys in percent.
     kinds: &'static [(u64, u64, u64)],
     /// The same after a third of the requests.
     later: &'static [(u64, u64, u64)],
@@ -64,7 +62,7 @@ fn main() {
         at.and_then(|at| arguments.get(at + 1)?.parse::<f64>().ok())
     };
     let one_or = |name: &str, all: &[f64]| number(name).map_or_else(|| all.to_vec(), |one| vec![one]);
-    // `cargo test` runs benches too, without `--bench`: then small, to see that it works.
+    // `cargo test` runs benches without `--bench`: then with small sizes, as a smoke test.
     let measured = arguments.iter().any(|argument| argument == "--bench");
     let requests = number("--requests").unwrap_or(if measured { 3e6 } else { 3e3 }) as u64;
     println!(
@@ -86,12 +84,12 @@ fn main() {
     }
 }
 
-/// The hit ratio of the second half of the requests, and the share of memory that holds keys and values in the end.
+/// The hit ratio of the second half of the requests, and the share of memory used by keys and values at the end.
 fn run(mix: Mix, mib: u64, factor: f64, min_slabs: u32, requests: u64) -> (f64, f64) {
     let bytes = mib << 20;
     let clock = Arc::new(VirtualClock::default());
     let cache = open(bytes, factor, min_slabs, &clock);
-    // A tenth of what all keys come to fits.
+    // A tenth of all data fits.
     let keys = (10.0 * bytes as f64 / mix.mean_len()).max(10.0);
     let popularity = Zipf::new(keys, 0.9).expect("a Zipf distribution");
     let mut random = SmallRng::seed_from_u64(1);

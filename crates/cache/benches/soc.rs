@@ -1,5 +1,4 @@
-//! What the small-object cache itself costs: CPU time and bytes an operation, on a memory device (whose copying of 4 KiB a
-//! bucket is part of the figures).
+//! Cost of the small-object cache: CPU time and bytes per operation, on a memory device (whose copy of 4 KiB per bucket is included).
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark prints its results")]
 
 use std::sync::Arc;
@@ -76,7 +75,7 @@ fn measure(name: &str, keys: std::ops::Range<u64>, mut operation: impl FnMut(u64
     found as f64 / count as f64
 }
 
-/// Of this thread: what other programs take of the machine does not count.
+/// CPU time of this thread, so that other programs do not count.
 fn cpu_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()

@@ -1,5 +1,5 @@
-//! Random 4 KiB reads, as IOPS and CPU time per read of the whole process: by a thread that waits for the oldest of so
-//! many, by reads that each start the next where they end, and by a thread that does them one by one.
+//! Random 4 KiB reads, as IOPS and CPU time per read of the whole process: by a thread that waits for the oldest request in flight, by
+//! reads that each start the next on completion, and by a thread that reads one by one.
 //!
 //!     cargo bench -p flashwright-device --bench file -- [PATH] [SECONDS]
 //!
@@ -74,7 +74,7 @@ fn measure(path: &Path, engine: Engine, depth: usize, seconds: u64) {
     });
 }
 
-/// Reads that end on the reactor's thread and start the next one there.
+/// Reads that complete on the reactor's thread and start the next one there.
 struct Chains {
     device: FileDevice,
     random: Mutex<StdRng>,

@@ -1,4 +1,4 @@
-//! What a call costs, in nanoseconds, with a policy's memory in the processor's cache and far outside of it.
+//! Cost of a call in nanoseconds, with a policy's memory within the processor's cache and far larger than it.
 //!
 //!     cargo bench -p flashwright-policy            all policies, 64 Ki and 4 Mi entries
 //!     cargo bench -p flashwright-policy -- lru     those whose name holds "lru"
@@ -15,7 +15,7 @@ use flashwright_policy::{Entry, Eviction, HitRule, Slot};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    // `cargo test --benches` runs this too: small, to see that it works.
+    // `cargo test --benches` also runs this, with small sizes, as a smoke test.
     let is_test = std::env::args().any(|word| word == "--test");
     let sizes = if is_test || cfg!(debug_assertions) { [1 << 8, 1 << 10] } else { [1 << 16, 1 << 22] };
     println!(
@@ -50,7 +50,7 @@ fn measure(kind: Kind, entries: u32) {
     println!("{:<10} {entries:>9} {insert_ns:>10.1} {hit_ns:>10.1} {churn_ns:>13.1}", kind.to_string());
 }
 
-/// A full cache: one out, one in, every fourth newcomer a key that left a while ago.
+/// A full cache: one eviction and one insertion per step; every fourth inserted key was evicted a while ago.
 fn churn(policy: &mut dyn Eviction, entries: u32, operations: u32) -> f64 {
     let mut key = u64::from(entries);
     ns_each(operations, |number| {
@@ -81,7 +81,7 @@ fn ns_each(times: u32, mut operation: impl FnMut(u32)) -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(times)
 }
 
-/// Slots in an order that no prefetcher guesses; the table is made before the clock runs.
+/// Slots in an order that no prefetcher predicts, computed before the clock starts.
 struct Scatter {
     slots: Vec<Slot>,
 }

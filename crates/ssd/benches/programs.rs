@@ -1,6 +1,6 @@
 //! Simulated page programs per second of CPU time, and the memory of the mapping tables.
 //!
-//! `cargo bench -p flashwright-ssd`. Under `cargo test` the same code runs small.
+//! `cargo bench -p flashwright-ssd`. Under `cargo test` the same code runs with small sizes.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 use flashwright_ssd::run::{self, Order, Pattern, Writer};
@@ -64,7 +64,7 @@ fn steady(what: &str, ftl: &mut Ftl, pattern: &Pattern, capacities: u64) {
     report(what, ftl.stats().media_pages(), cpu_ns);
 }
 
-/// Runs of 256 pages, round and round.
+/// Cyclic writes of 256 consecutive pages.
 fn extents(capacities: u64) {
     let mut ftl = ftl(Isolation::CONVENTIONAL, VictimPolicy::Greedy);
     let pages = ftl.layout().shape().logical_pages;
@@ -97,7 +97,7 @@ fn timed(capacities: u64) {
     report("random pages with timing, greedy", drive.ftl().stats().media_pages(), cpu_ns);
 }
 
-/// What the tables of the paper's drive take, by reckoning: making them takes a while.
+/// Computed size of the tables for the paper's drive, whose allocation takes long.
 fn tables() {
     let layout = Card::load("pm9d3").expect("a built-in card").shape(true).layout().expect("a sound card");
     let physical = u64::from(layout.total_units()) * u64::from(layout.shape().unit_pages);

@@ -1,6 +1,6 @@
-# Transactions in SQL that every engine understands, by clients that write down what was acknowledged outside of the cached disk:
-# each moves an amount to an account and tells it to the history, and then selects its own number. AT/acks.CLIENT has these
-# numbers, one a line.
+# Transactions in SQL for every engine, by clients that record acknowledged commits outside the cached disk: each
+# moves an amount to an account, adds it to the history, and selects its own number. AT/acks.CLIENT has these numbers,
+# one per line.
 accounts=50000
 
 bank_create() {
@@ -18,7 +18,7 @@ bank_create() {
     } | engine_sql "$1"
 }
 
-# The orders of one client, until the file "enough" is there.
+# The statements of one client, until the file "enough" exists.
 bank_orders() {
     awk -v client="$1" -v accounts=$accounts 'BEGIN {
         srand(client)
@@ -30,7 +30,7 @@ bank_orders() {
     }'
 }
 
-# bank_open AT CLIENTS: lets them work.
+# bank_open AT CLIENTS: starts the clients.
 bank_open() {
     local client
     clients=()
@@ -42,7 +42,7 @@ bank_open() {
     done
 }
 
-# Lets the clients finish what they have been ordered; none may have failed.
+# Waits until the clients have finished their statements; none may have failed.
 bank_close() {
     local client
     for client in $(seq ${#clients[@]}); do
@@ -51,17 +51,17 @@ bank_close() {
     rm -f orders.*
 }
 
-# How many transactions have been acknowledged, of each client.
+# Number of acknowledged transactions of each client.
 bank_acknowledged() { wc -l $(seq -f "acks.%g" ${#clients[@]}) | awk '$2 != "total" { print $1 }'; }
 
-# bank_verify AT ACKNOWLEDGED…: all of these are there, whole, and the accounts are the sum of their history.
+# bank_verify AT ACKNOWLEDGED…: all of these exist completely, and each account is the sum of its history.
 bank_verify() {
     local at=$1 client=0 acknowledged found
     shift
     for acknowledged in "$@"; do
         client=$((client + 1))
         found=$(bank_ask "$at" "select count(*) from history where client = $client and number <= $acknowledged")
-        [ "$found" = "$acknowledged" ] || fail "client $client: $acknowledged transactions were acknowledged, $found are there"
+        [ "$found" = "$acknowledged" ] || fail "client $client: $acknowledged transactions were acknowledged, $found exist"
     done
     found=$(bank_ask "$at" "select (select sum(balance) from accounts) = (select coalesce(sum(amount), 0) from history)")
     case $found in 1 | t) ;; *) fail "the accounts and their history differ" ;; esac

@@ -1,11 +1,11 @@
-# The server of a database's disk is killed while it works. Arguments: the binary, how often to kill, the file system, the
-# kind of cache: write-back, ordered (write-back in the order of flushes) or write-through, and the front: nbd or fuse.
+# Kills the server of a database's disk during work. Arguments: the binary, the number of kills, the file system, the
+# kind of cache: write-back, ordered (write-back in the order of flushes) or write-through, and the frontend: nbd or fuse.
 #
-# Two things are shown. The database in use sees nothing of it: the proxy asks the next server again for what was not answered.
-# (A FUSE file system ends with its server. That one is only stopped for as long as the image takes.)
-# And at every kill the flash and the disk are copied as they are at that moment: what a machine that lost its power there
-# would come back with. That image is served, mounted, recovered and checked: all that had been acknowledged is in it. Where the
-# kind of cache promises something of the disk alone, every other image loses its flash.
+# Two properties are tested. The running database does not notice the kill: the proxy resends unanswered requests to the
+# next server. (A FUSE file system ends with its server, so that server is only stopped while the image is taken.)
+# And at every kill the flash and the disk are copied: the state that a machine would have after losing power then.
+# The image is served, mounted, recovered and checked: it must contain all acknowledged transactions. If the kind of
+# cache guarantees consistency of the disk alone, every other image is used without its flash.
 kills=$2 filesystem=$3 kind=$4 front=$5
 case $kind in
     write-back | write-through) create_flags="--mode $kind" ;;
@@ -18,7 +18,7 @@ serve_pair() {
     serve "$at" --flash "$at/flash" --disk "$at/disk" "$@"
 }
 
-# begin: the database's disk is there. halt, go_on: it answers nothing in between.
+# begin: the database's disk exists. halt, go_on: it does not answer in between.
 case $front in
     nbd)
         begin() {
@@ -40,11 +40,11 @@ case $front in
         ;;
 esac
 
-# Takes the image. What was acknowledged until now was acknowledged by the server that is no more.
+# Takes the image. The killed server acknowledged everything acknowledged until now.
 take_image() {
     mkdir image
     acknowledged=$(bank_acknowledged)
-    # With the mark and the time by which the cache knows its disk.
+    # With the mark and the modification time by which the cache identifies its disk.
     cp --preserve=timestamps,xattr live/flash live/disk image/
 }
 
@@ -54,7 +54,7 @@ serve_image() {
         serve_pair image
     else
         serve image --disk image/disk --force-disk
-        # In order the disk is old: whole, but nobody promised how much is there.
+        # An ordered disk is consistent but old: no number of transactions is guaranteed.
         [ $kind = write-through ] || acknowledged=$(echo "$acknowledged" | sed 's/.*/0/')
         without_flash=$((without_flash + 1))
     fi
@@ -92,7 +92,7 @@ engine_load live &
 load=$!
 bank_open live $bank_clients
 for kill in $(seq "$kills"); do
-    # Every third comes right after the last one: a server that recovers, or has just done so, is killed too.
+    # Every third kill follows immediately, so that a server that recovers or has just recovered is killed too.
     [ $((kill % 3)) = 0 ] && sleep 0.$((RANDOM % 10)) || sleep $((1 + RANDOM % 3))
     kill -0 "$(cat live/server)" || fail "the server had ended already: $(tail -n 3 live/serve.log)"
     halt
@@ -104,7 +104,7 @@ touch enough
 wait $load || fail "the load failed"
 bank_close
 
-# A crash of the database too: its own recovery must find everything that it flushed.
+# Crashes the database too: its recovery must find everything that it flushed.
 engine_crash live
 engine_start live
 acknowledged=$(bank_acknowledged)

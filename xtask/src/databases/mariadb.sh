@@ -1,4 +1,4 @@
-# MariaDB's InnoDB, past the page cache. sysbench works beside the bank, if it is installed.
+# MariaDB's InnoDB with direct I/O. sysbench runs beside the bank, if it is installed.
 engine="MariaDB"
 bank_clients=4
 
@@ -37,7 +37,7 @@ engine_kill() { end "$1/engine" KILL; }
 
 engine_sql() { mariadb --no-defaults -S "$place/$1/run/sql" -u root -N -B --unbuffered bank; }
 
-# sysbench_on AT TEST …: two tables unless told otherwise.
+# sysbench_on AT TEST …: two tables by default.
 sysbench_on() {
     local at=$1 test=$2
     shift 2
@@ -53,7 +53,7 @@ engine_load() {
 }
 engine_load_done() { sed -n 's|^ *transactions: *\([0-9]*\).*|\1|p' sysbench.log 2>/dev/null | awk '{ n += $1 } END { print n + 0 }'; }
 
-# CHECK TABLE … EXTENDED of every table of the two loads, unless another depth is told.
+# CHECK TABLE … EXTENDED, or another depth, of every table of both loads.
 engine_check() {
     mariadb-check --no-defaults -S "$place/$1/run/sql" -u root --check ${check_depth-"--extended"} --databases bank sbtest >check.log 2>&1 \
         || { log check.log; fail "CHECK TABLE failed"; }

@@ -1,4 +1,4 @@
-# PostgreSQL with page checksums. pgbench works beside the bank.
+# PostgreSQL with page checksums. pgbench runs beside the bank.
 engine="PostgreSQL"
 bank_clients=2
 
@@ -20,7 +20,7 @@ engine_create() {
     pgbench -h "$place/$1/run" -U postgres -q -i -s 5 bank 2>/dev/null
 }
 
-# What an image says of a process that runs is of another machine's.
+# The process id file of an image belongs to another machine.
 engine_start() {
     chown postgres "$1/run"
     [ "$1" = live ] || rm -f "$1/fs/data/postmaster.pid"
@@ -40,14 +40,14 @@ engine_kill() {
 
 engine_sql() { stdbuf -oL psql -h "$place/$1/run" -U postgres -At -q -v ON_ERROR_STOP=1 bank; }
 
-# The usual load, as often as there is time.
+# The usual load, repeated while there is time.
 engine_load() {
     while [ ! -e enough ]; do
         pgbench -h "$place/$1/run" -U postgres -n -c 4 -t 250 bank >>pgbench.log 2>&1 || { log pgbench.log; return 1; }
     done
 }
 
-# How many transactions that load was told are committed.
+# Number of committed transactions that the load was acknowledged.
 engine_load_done() { sed -n 's|^number of transactions actually processed: \([0-9]*\).*|\1|p' pgbench.log | awk '{ n += $1 } END { print n + 0 }'; }
 
 engine_check() {
@@ -56,12 +56,12 @@ engine_check() {
     [ "$(bank_ask "$1" "$same")" = t ] || fail "pgbench's accounts and their history differ"
 }
 
-# At the end, when nothing is under way: nothing of that load is missing.
+# At the end, without requests in flight: no transaction of the load is missing.
 engine_check_load() {
     local found
     found=$(bank_ask "$1" "select count(*) from pgbench_history")
-    [ "$found" = "$(engine_load_done)" ] || fail "pgbench was told of $(engine_load_done) transactions, $found are there"
+    [ "$found" = "$(engine_load_done)" ] || fail "$(engine_load_done) transactions of pgbench were acknowledged, $found exist"
 }
 
-# No page is torn. The engine is down.
+# No page is torn. The engine is stopped.
 engine_check_files() { as_postgres "$programs/pg_checksums -c -D $place/$1/fs/data"; }

@@ -10,7 +10,7 @@ engine_crash() { :; }
 engine_kill() { :; }
 engine_sql() { stdbuf -oL sqlite3 -bail -cmd ".timeout 600000" -cmd "pragma synchronous = full" "$1/fs/bank"; }
 
-# Readers beside the writer, so that the log is read and moved into the database while it grows.
+# Readers beside the writer, so that the log is read and checkpointed while it grows.
 engine_load() {
     while [ ! -e enough ]; do
         bank_ask "$1" "select sum(balance) from accounts" >/dev/null || return 1

@@ -1,9 +1,9 @@
-# A file system on a loop device on nbdfuse on `flashwright block serve`, any number of times, each in a directory of its own
-# ("at"). What is left running is found by the files in there: server, proxy (process ids), loop (the device).
+# A file system on a loop device on nbdfuse on `flashwright block serve`, several times, each in its own directory
+# ("at"). Its files name the running parts: server, proxy (process ids), loop (the device).
 set -euo pipefail
 flashwright=$1
 
-# What cannot be tried here is said, and ends with a status of its own: it is not a success.
+# A trial whose requirements are missing ends with a separate status, which is not success.
 skip() { echo "SKIPPED: $*"; exit 77; }
 fail() { echo "$*"; exit 1; }
 need() {
@@ -11,19 +11,19 @@ need() {
 }
 log() { sed "s/^/    /" "$@" | tail -n 30; }
 
-[ "$(id -u)" = 0 ] || skip "loop devices are root's"
+[ "$(id -u)" = 0 ] || skip "loop devices need root"
 need nbdkit nbdfuse fusermount3 losetup stdbuf awk
 
-# Makes the directory that everything lies in, and goes there. Databases have users of their own: they may look in.
+# Creates the working directory and enters it. Databases run as their own users, who need access.
 settle() {
     place=$(mktemp -d "${TMPDIR:-/var/tmp}/databases.XXXXXX")
     cd "$place"
     chmod 755 .
     trap clean_up EXIT
-    trap 'echo "interrupted, or no end in sight"; exit 143' TERM INT
+    trap 'echo "interrupted, or the time limit is exceeded"; exit 143' TERM INT
 }
 
-# Waits until a command succeeds, $1 tenths of a second at most.
+# Waits until a command succeeds, at most $1 tenths of a second.
 await() {
     local tenths=$1
     shift
@@ -31,7 +31,7 @@ await() {
         "$@" >/dev/null 2>&1 && return
         sleep 0.1
     done
-    echo "in vain for $((tenths / 10)) s: $*"
+    echo "did not succeed within $((tenths / 10)) s: $*"
     return 1
 }
 
@@ -44,7 +44,7 @@ serve() {
     await 1200 grep -q ready "$at/serve.log" || { log "$at/serve.log"; exit 1; }
 }
 
-# steady AT: a proxy at AT/steady that reconnects, so that what is above outlives the server.
+# steady AT: a proxy at AT/steady that reconnects, so that the layers above survive the server.
 steady() {
     nbdkit -f -U "$1/steady" --filter=retry nbd "uri=nbd+unix:///?socket=$place/$1/s" \
         retries=60 retry-delay=1 retry-exponential=no >"$1/proxy.log" 2>&1 &
@@ -52,20 +52,20 @@ steady() {
     await 300 test -S "$1/steady"
 }
 
-# expose AT SOCKET: makes a file, AT/mp/nbd, of what is served there.
+# expose AT SOCKET: makes the served disk available as the file AT/mp/nbd.
 expose() {
     mkdir -p "$1/mp"
     nbdfuse "$1/mp" "nbd+unix:///?socket=$place/$1/$2" >"$1/fuse.log" 2>&1 &
     await 300 test -e "$1/mp/nbd"
 }
 
-# raise AT SOCKET: makes a loop device of it, and a place to mount it.
+# raise AT SOCKET: creates a loop device on it and a mount point.
 raise() {
     expose "$1" "$2"
     attach "$1"
 }
 
-# attach AT: the same of the file that is there.
+# attach AT: the same for the existing file.
 attach() {
     mkdir -p "$1/fs" "$1/run"
     losetup --find --show --direct-io=on "$1/mp/nbd" >"$1/loop"
@@ -80,8 +80,8 @@ end() {
     rm -f "$1"
 }
 
-# lower AT: takes the loop device and the file away and ends the servers. Nothing is mounted on it. A server takes away itself what
-# it has mounted.
+# lower AT: removes the loop device and the file, and ends the servers. Nothing may be mounted on it. A server unmounts
+# its own file system.
 lower() {
     if [ -s "$1/loop" ]; then
         losetup -d "$(cat "$1/loop")"
@@ -99,7 +99,7 @@ make_file_system() {
     esac
 }
 
-# Two of one identity may be mounted at once: the one in use, and its image of a moment ago.
+# Two file systems of one identity can be mounted: the one in use and an image of it.
 mount_file_system() {
     case $filesystem in
         ext4) mount "$(cat "$1/loop")" "$1/fs" ;;
@@ -123,11 +123,11 @@ need_file_system() {
     grep -qw "$filesystem" /proc/filesystems || modprobe "$filesystem" 2>/dev/null || skip "this kernel has no $filesystem"
 }
 
-# Also what nobody serves any more.
+# Also mounts without a server.
 mounted() { grep -q " $place/$1 " /proc/mounts; }
 
-# Undoes what was done, in any state; the exit code stays. The servers go first: whoever waits for them gets an error, not an
-# eternity.
+# Cleans up in any state and keeps the exit code. Servers end first, so that waiting processes get an error instead of
+# blocking forever.
 clean_up() {
     local code=$? at
     set +e
@@ -145,6 +145,6 @@ clean_up() {
     done
     kill $(jobs -p) 2>/dev/null
     wait 2>/dev/null
-    if [ $code -eq 0 ]; then rm -rf "$place"; else echo "left for a look: $place"; fi
+    if [ $code -eq 0 ]; then rm -rf "$place"; else echo "kept for inspection: $place"; fi
     exit $code
 }

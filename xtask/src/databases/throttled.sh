@@ -1,13 +1,13 @@
-# The same database on a slow disk: alone, behind caches with both presets, and with settings for it. Arguments: the binary; one that is not used; the
-# file system.
+# One database on a slow disk: alone, behind caches with both presets, and with settings for it. Arguments: the binary; an
+# unused one; the file system.
 #
-# The disk is the model with one head, 143 random operations a second. The database has four times the size of its own buffer
-# pool, and of the cache. Until each is warm, the disk is fast; the proxy then hands all on to a server of the slow one.
+# The disk is the model with one head, 143 random operations per second. The database is four times as large as its buffer
+# pool and as the cache. Until each is warm, the disk is fast; then the proxy switches to a server of the slow disk.
 filesystem=$3
 tables=4 rows=280000 pool_mib=64 log_mib=64
 flash_size=68MiB disk_size=768MiB
 warm_transactions=10000 seconds=60 threads=4
-# EXTENDED looks up every row of every index, by way of the disk.
+# EXTENDED reads every row of every index from the disk.
 check_depth=
 
 declare -A transactions
@@ -26,7 +26,7 @@ make_database() {
     lower base
 }
 
-# turn AT KIND: the disk at AT goes on as a fast or a slow one. The proxy before it asks again for what was not answered.
+# turn AT KIND: switches the disk at AT to a fast or a slow one. Its proxy resends unanswered requests.
 turn() {
     end "$1/server" TERM
     case $2 in
@@ -42,7 +42,7 @@ new_disk() {
     steady "$1"
 }
 
-# measure AT DISK: transactions a second of the database at AT, on the slow disk. Only a fast one warms a cache in time.
+# measure AT DISK: transactions per second of the database at AT on the slow disk. Only a fast disk warms a cache in time.
 measure() {
     local at=$1 disk=$2
     mount_file_system "$at"
@@ -56,7 +56,7 @@ measure() {
     await 300 umount "$at/fs"
     check_file_system "$(cat "$at/loop")"
     transactions[$at]=$(sed -n 's|^ *transactions:.*(\([0-9.]*\) per sec.*|\1|p' "$at/sysbench.log")
-    echo "$at: ${transactions[$at]} transactions a second"
+    echo "$at: ${transactions[$at]} transactions per second"
 }
 
 measure_alone() {
@@ -66,7 +66,7 @@ measure_alone() {
     lower alone
 }
 
-# measure_cached AT FLAGS…: the same with a cache before it, made with these flags.
+# measure_cached AT FLAGS…: the same with a cache created with these flags.
 measure_cached() {
     local at=$1 disk=disk-of-$1
     shift
@@ -90,10 +90,10 @@ settle
 make_database
 measure_alone
 measure_cached v2 --preset v2
-# Cleaning as Flashcache 3 did.
+# Cleaning as in Flashcache 3.
 measure_cached lazy --preset v3 --set dirty_percent=60 --set lazy_depth=1
 measure_cached v3 --preset v3
-# As one would set it for InnoDB: blocks as large as its pages, and dirty ones kept until there are many.
+# Settings for InnoDB: blocks as large as its pages, and dirty blocks kept until there are many.
 measure_cached set --preset v3 --block-size 16KiB --set dirty_percent=80
 echo "over no cache: v2 $(ratio v2 alone), lazy $(ratio lazy alone), v3 $(ratio v3 alone), set for it $(ratio set alone)"
 echo "over v2: lazy $(ratio lazy v2), v3 $(ratio v3 v2)"

@@ -1,4 +1,4 @@
-//! What the guest boots into, and what its console says in the end.
+//! Builds the guest's initramfs, and judges its console output.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,13 +8,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The first process: waits for the drives, runs the probes, says how they ended, switches the machine off.
+/// The first process: waits for the drives, runs the probes, prints their exit codes, switches the machine off.
 const INIT: &str = include_str!("init.sh");
 
-/// The first process of a measuring guest: fio and we take turns.
+/// The first process of a measuring guest: runs fio and our program in turn.
 const INIT_MEASURE: &str = include_str!("measure.sh");
 
-/// The hybrid bench, on two drives with placement.
+/// A `bench` config of a hybrid cache on two drives with placement.
 const BENCH_CONFIG: &str = include_str!("bench.json");
 
 /// Packs busybox and the guest's files into an initramfs.
@@ -22,28 +22,28 @@ pub fn initramfs(folder: &Path, busybox: &Path, contents: &Contents<'_>) -> Resu
     pack(folder, busybox, contents).map_err(|error| format!("packing the guest: {error}"))
 }
 
-/// What a guest has beside busybox.
+/// Files of a guest besides busybox.
 pub struct Contents<'a> {
-    /// Our programs, which find their libraries where they do here.
+    /// Our programs, whose libraries have the same paths as here.
     pub built: &'a [PathBuf],
-    /// Other people's, and the libraries that these are to be started with.
+    /// Other programs, with the libraries that they are started with.
     pub tools: &'a [PathBuf],
-    /// A driver that its kernel has as a module.
+    /// A driver that the kernel has as a module.
     pub module: Option<&'a Path>,
-    /// What it is for.
+    /// The guest's task.
     pub job: Job<'a>,
 }
 
-/// What the guest is for.
+/// The guest's task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Job<'a> {
-    /// These probes.
+    /// Runs these probes.
     Probe(&'a [&'static str]),
-    /// Our CPU time a read beside fio's.
+    /// Measures our CPU time per read and fio's.
     Measure,
 }
 
-/// What is in the guest's root.
+/// Directories in the guest's root.
 const DIRECTORIES: [&str; 6] = ["bin", "dev", "modules", "proc", "sys", "tmp"];
 
 fn pack(folder: &Path, busybox: &Path, contents: &Contents<'_>) -> std::io::Result<PathBuf> {
@@ -52,7 +52,7 @@ fn pack(folder: &Path, busybox: &Path, contents: &Contents<'_>) -> std::io::Resu
         Job::Measure => (folder.join("guest-measure"), INIT_MEASURE, &[][..]),
     };
     if root.exists() {
-        // The last guest had another kernel's modules.
+        // The previous guest had another kernel's modules.
         fs::remove_dir_all(&root)?;
     }
     for directory in DIRECTORIES {
@@ -92,16 +92,16 @@ fn pack(folder: &Path, busybox: &Path, contents: &Contents<'_>) -> std::io::Resu
     if status.success() { Ok(archive) } else { Err(std::io::Error::other(format!("cpio: {status}"))) }
 }
 
-/// The loader and the libraries of programs that were built here.
+/// The loader and libraries of programs built here.
 fn libraries_of(programs: &[PathBuf]) -> std::io::Result<BTreeSet<PathBuf>> {
     let told = Command::new("ldd").args(programs).stderr(Stdio::inherit()).output()?;
     let words = String::from_utf8_lossy(&told.stdout).into_owned();
-    // The lines that name a program end with a colon.
+    // Lines with a program's name end with a colon.
     let is_library = |word: &&str| word.starts_with('/') && !word.ends_with(':');
     Ok(words.split_whitespace().filter(is_library).map(PathBuf::from).collect())
 }
 
-/// What is in a directory of the guest, each directory before what it has.
+/// Lists a directory of the guest, each directory before its contents.
 fn list(root: &Path, directory: &Path, names: &mut Vec<String>) -> std::io::Result<()> {
     for entry in fs::read_dir(root.join(directory))? {
         let entry = entry?;
@@ -114,7 +114,7 @@ fn list(root: &Path, directory: &Path, names: &mut Vec<String>) -> std::io::Resu
     Ok(())
 }
 
-/// Puts a module into `directory`, unpacked: busybox loads no other.
+/// Unpacks a module into `directory`, because busybox loads no compressed modules.
 fn unpack_module(busybox: &Path, module: &Path, directory: &Path) -> std::io::Result<()> {
     let name = module.file_name().unwrap_or_default().to_string_lossy();
     let Some(plain) = name.strip_suffix(".xz") else {
@@ -125,8 +125,7 @@ fn unpack_module(busybox: &Path, module: &Path, directory: &Path) -> std::io::Re
     if status.success() { Ok(()) } else { Err(std::io::Error::other(format!("xzcat {name}: {status}"))) }
 }
 
-/// Prints what the probes said. An error, unless they ran on one of `releases`, all of them came to their ends and nothing
-/// failed.
+/// Prints the probes' output. Fails unless they ran on one of `releases`, all of them completed, and no check failed.
 pub fn verdict(console: &str, releases: &RangeInclusive<(u32, u32)>, probes: usize) -> Result<(), String> {
     let said: Vec<&str> = console.lines().filter_map(|line| line.trim().strip_prefix("PROBE ")).collect();
     for line in &said {
@@ -134,7 +133,7 @@ pub fn verdict(console: &str, releases: &RangeInclusive<(u32, u32)>, probes: usi
     }
     let kernel = said.iter().find_map(|line| release(line.strip_prefix("kernel ")?));
     if let Some(kernel) = kernel.filter(|kernel| !releases.contains(kernel)) {
-        return Err(format!("the guest ran on {kernel:?}, which is none of {releases:?}"));
+        return Err(format!("the guest ran on {kernel:?} instead of {releases:?}"));
     }
     let failed = said.iter().filter(|line| line.starts_with("FAILED")).count();
     let ended = console.lines().any(|line| line.trim() == "GUEST-RC=0");
@@ -147,7 +146,7 @@ pub fn verdict(console: &str, releases: &RangeInclusive<(u32, u32)>, probes: usi
     Err(format!("{failed} checks failed; the console's last lines:\n{}", last.join("\n")))
 }
 
-/// Major and minor number of `6.12.57+deb13-cloud-amd64`.
+/// The major and minor number in `6.12.57+deb13-cloud-amd64`.
 fn release(text: &str) -> Option<(u32, u32)> {
     let mut numbers = text.split(['.', '-', '+']).map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
@@ -158,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_probe_that_came_to_its_end_without_failures_has_passed() {
+    fn only_a_complete_probe_without_failures_passes() {
         let verdict = |console: &str| verdict(console, &((6, 12)..=(6, 15)), 1);
         let kernel = "PROBE kernel 6.12.57+deb13\n";
         let passed = "PROBE ok a\r\nPROBE done: 1 checks\r\nGUEST-RC=0\r\n";
@@ -173,8 +172,8 @@ mod tests {
             assert!(verdict(&format!("{kernel}{broken}")).is_err(), "{broken:?}");
         }
         let twice = super::verdict(&format!("{kernel}{passed}"), &((6, 12)..=(6, 15)), 2);
-        assert!(twice.is_err(), "the other probe said nothing");
-        assert!(verdict(passed).is_err(), "which kernel was it?");
-        assert!(verdict(&format!("PROBE kernel 7.3.4\n{passed}")).is_err(), "another kernel than was wanted");
+        assert!(twice.is_err(), "the other probe printed nothing");
+        assert!(verdict(passed).is_err(), "the kernel is unknown");
+        assert!(verdict(&format!("PROBE kernel 7.3.4\n{passed}")).is_err(), "the kernel is another one");
     }
 }

@@ -7,16 +7,16 @@ use std::process::{Command, Stdio};
 use super::Machine;
 use crate::packages::Packages;
 
-/// Far more than a boot and the probes take on a busy machine.
+/// Far longer than a boot and the probes take on a busy machine.
 const TIME_LIMIT_SECONDS: &str = "600";
 
-/// An emulated drive. The serial numbers are what the probe knows the drives by.
+/// An emulated drive, which the probe identifies by its serial number.
 struct Drive {
     serial: &'static str,
     size_bytes: u64,
-    /// Of the subsystem; none without placement.
+    /// Placement of the subsystem; `None` without.
     placement: Option<&'static str>,
-    /// Handles of the namespace.
+    /// Placement handles of the namespace.
     handles: &'static str,
     fails_writes: bool,
 }
@@ -49,7 +49,7 @@ const DRIVES: &[Drive] = &[
     Drive { serial: "FAULTY01", size_bytes: 64 * MIB, placement: None, handles: "", fails_writes: true },
 ];
 
-/// Boots the kernel `image` and returns what its console said until it switched itself off.
+/// Boots the kernel `image` and returns its console output until it switches itself off.
 pub fn boot(
     folder: &Path,
     machine: &Machine,
@@ -68,7 +68,7 @@ pub fn boot(
         made.map_err(|error| format!("{}: {error}", image.display()))?;
         command.args(drive.arguments(number, &image));
     }
-    // A file can be looked into meanwhile.
+    // The log can be watched during the run.
     let log = run.join("console.log");
     let stdout = fs::File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
     let started = command.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::piped()).spawn();
@@ -83,7 +83,7 @@ pub fn boot(
     Ok(console)
 }
 
-/// QEMU, interpreted: that works everywhere and alike.
+/// QEMU without KVM, which works on every machine.
 fn emulator(machine: &Machine) -> Command {
     let root = &machine.qemu;
     let qemu = Packages::program(root, "usr/bin/qemu-system-x86_64", "pulseaudio");
@@ -118,7 +118,7 @@ impl Drive {
         .into()
     }
 
-    /// Without `discard` a trim is taken and does nothing.
+    /// Without `discard`, trims are accepted without effect.
     fn medium(&self, number: usize, image: &Path) -> String {
         let (node, image) = (format!("driver=raw,node-name=medium{number},discard=unmap"), image.display());
         if self.fails_writes {

@@ -1,5 +1,5 @@
 #!/bin/busybox sh
-# 4 KiB random reads at depth 32, by fio and by us in turns, on the drive without placement.
+# 4 KiB random reads at depth 32, by fio and by our program in turn, on the drive without placement.
 /bin/busybox --install -s /bin
 export PATH=/bin
 mount -t devtmpfs dev /dev
@@ -12,7 +12,7 @@ for controller in /sys/class/nvme/nvme*; do
     grep -q PLAIN001 $controller/serial && plain=${controller##*/nvme}
 done
 
-# fio's shares of CPU time are percent of the run: by reads that makes microseconds a read.
+# fio reports CPU time in percent of the run: divided by reads it is microseconds per read.
 by_fio() {
     name=$1
     shift
