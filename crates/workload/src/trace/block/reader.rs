@@ -481,9 +481,7 @@ mod tests {
         let lenient = BlockTraceOptions { wrong_rows: 1, ..BlockTraceOptions::default() };
         let (requests, stats, error) = read(&[bytes], lenient);
         assert_eq!((requests.len(), stats.wrong_rows, error), (2, 1, None));
-        assert!(
-            stats.first_wrong.expect("the first invalid row is recorded").ends_with("; the row is skipped")
-        );
+        assert!(stats.first_wrong.expect("an invalid row").ends_with("; the row is skipped"));
     }
 
     #[test]
