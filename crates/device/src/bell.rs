@@ -1,4 +1,4 @@
-//! Waking a thread that waits in the kernel.
+//! Event descriptors that wake a thread waiting in the kernel.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,12 +13,12 @@ pub fn new() -> io::Result<OwnedFd> {
     Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
 }
 
-/// Rings. A bell that is ringing already goes on.
+/// Signals the descriptor. A repeated signal has no further effect.
 pub fn ring(bell: &OwnedFd) {
     let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
 }
 
-/// Makes it silent.
+/// Clears the signal.
 pub fn silence(bell: &OwnedFd) {
     let _ = rustix::io::read(bell, &mut [0u8; 8]);
 }

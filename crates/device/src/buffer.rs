@@ -55,15 +55,14 @@ impl Drop for IoBuffer {
     }
 }
 
-/// Buffers of a page that this thread gave up and may soon want again. Pages at multiples of their size, each for as long as
-/// a request, are what an allocator serves worst.
+/// Freed page-sized buffers kept by this thread for reuse: allocators are slow for page-aligned pages with short lifetimes.
 struct Spares(RefCell<Vec<NonNull<u8>>>);
 
 impl Spares {
     /// Buffers kept per thread, 256 KiB in all. Larger bursts use the allocator.
     const MOST: usize = 64;
 
-    /// A buffer of `len` zero bytes, if there is one.
+    /// A kept buffer of `len` zero bytes, if there is one.
     fn take(len: usize) -> Option<NonNull<u8>> {
         if len != ALIGNMENT {
             return None;
@@ -74,7 +73,7 @@ impl Spares {
         Some(bytes)
     }
 
-    /// Whether the buffer is kept; its owner must not touch it again then.
+    /// Keeps the buffer and returns true, unless the list is full. The caller must not use a kept buffer.
     fn keep(bytes: NonNull<u8>, len: usize) -> bool {
         let has_room = |spares: &Self| {
             let mut spares = spares.0.borrow_mut();
@@ -84,7 +83,7 @@ impl Spares {
             }
             has_room
         };
-        // A thread that ends has no spares any more.
+        // The thread-local list is already gone while a thread ends.
         len == ALIGNMENT && SPARES.try_with(has_room).unwrap_or(false)
     }
 }
@@ -190,9 +189,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_is_of_zeros_and_aligned_whatever_was_in_the_memory_before() {
+    fn new_buffer_is_zeroed_and_aligned() {
         for len in [512, ALIGNMENT, ALIGNMENT + 512] {
-            // More than are kept, so that some come from the allocator.
+            // More than the kept buffers, so that some come from the allocator.
             for _ in 0..2 {
                 let mut buffers: Vec<IoBuffer> =
                     std::iter::repeat_with(|| IoBuffer::zeroed(len)).take(Spares::MOST + 3).collect();
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_gets_the_page_it_gave_up_last_and_keeps_no_more_than_it_may() {
+    fn freed_page_is_reused_and_the_list_is_bounded() {
         let kept = || SPARES.with(|spares| spares.0.borrow().len());
         let page = IoBuffer::zeroed(ALIGNMENT);
         let place = page.as_ptr();
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_go_from_thread_to_thread_and_outlive_them() {
+    fn buffers_move_between_threads_and_outlive_them() {
         let buffers: Vec<IoBuffer> = std::iter::repeat_with(|| IoBuffer::zeroed(ALIGNMENT)).take(3).collect();
         let thread = std::thread::Builder::new().spawn(move || {
             drop(buffers);

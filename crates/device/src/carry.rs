@@ -1,8 +1,8 @@
-//! A request's way through the kernel, for whatever is open: a file, a block device, a namespace of a drive.
+//! Carries requests to the kernel, for a file, a block device or an NVMe namespace.
 //!
-//! Three ways lead there: [`Device::submit`](crate::Device::submit) through io_uring (`ring`), or through a few threads where
-//! io_uring is not permitted or has no operation for it (`pool`), and [`Device::execute`](crate::Device::execute) by a
-//! system call on the caller's own thread. What is open says in [`Medium`] what each of them asks the kernel.
+//! There are three paths: [`Device::submit`](crate::Device::submit) uses io_uring (`ring`), or a few threads if io_uring is not permitted
+//! or does not support the request (`pool`); [`Device::execute`](crate::Device::execute) makes a system call on the caller's thread.
+//! [`Medium`] defines the kernel calls of each path.
 
 mod pool;
 mod ring;
@@ -28,54 +28,54 @@ use pool::Pool;
 use ring::Ring;
 use transfer::{Call, Kernel, Transfer, kind_of, run};
 
-/// What is open, and how the kernel is asked about it.
+/// An open file or namespace, and its kernel calls.
 pub(crate) trait Medium: Kernel + Send + Sync + 'static {
-    /// What the ring is given, and what it gives back.
+    /// Types of the ring's submission and completion entries.
     type Submission: squeue::EntryMarker;
     type Completion: cqueue::EntryMarker;
 
-    /// The ring operations that its entries use.
+    /// The ring operations of its entries.
     const OPERATIONS: &'static [u8];
 
-    /// What entries call [`FILE`].
+    /// The descriptor that entries refer to as [`FILE`].
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// Whether requests of this kind have an entry. The others go to threads that block.
+    /// Whether requests of this kind have a ring entry. Others go to blocking threads.
     fn has_entry(&self, kind: RequestKind) -> bool;
 
     /// The ring's entry for a call.
     fn entry(&self, call: Call<'_>) -> Self::Submission;
 
-    /// Whether [`plain_entry`](Self::plain_entry) gives entries.
+    /// Whether [`plain_entry`](Self::plain_entry) returns entries.
     const HAS_PLAIN_ENTRIES: bool = false;
 
-    /// The entry for a call on any ring, where the file goes by its descriptor.
+    /// The entry for a call on any ring, with the file's descriptor.
     fn plain_entry(&self, call: Call<'_>) -> Option<squeue::Entry> {
         let _ = call;
         None
     }
 
-    /// Copies `data` into memory in front of the medium that outlives this process, if there is any.
+    /// Copies `data` into memory above the medium that outlives this process, if there is any.
     fn absorb(&self, offset: u64, data: &[u8]) -> Option<io::Result<()>> {
         let _ = (offset, data);
         None
     }
 
-    /// What the result of a call over `asked_bytes` says: bytes moved, or why none were.
+    /// Interprets the result of a call over `asked_bytes`: bytes moved, or an error.
     fn moved(result: i32, asked_bytes: usize) -> io::Result<usize>;
 }
 
 /// The medium's file, as registered with its ring.
 pub(crate) const FILE: types::Fixed = types::Fixed(0);
 
-/// A medium, and everything that carries requests to it. Dropping it waits for what is in flight.
+/// A medium with its request paths. Dropping it waits for the requests in flight.
 pub(crate) struct Carrier<M: Medium> {
     ring: Option<Ring<M>>,
     pool: Pool<M>,
     open: Arc<Open<M>>,
 }
 
-/// A medium under its name. Its last owner (the carrier, or a request still in flight) closes it.
+/// A medium with its path. The last owner (the carrier, or a request in flight) closes it.
 #[derive(Debug)]
 pub(crate) struct Open<M> {
     pub(crate) medium: M,
@@ -84,7 +84,7 @@ pub(crate) struct Open<M> {
     /// Writes and trims are refused.
     read_only: bool,
     tally: Tally,
-    /// Requests that the kernel has by the rings of threads at [desks](crate::desk).
+    /// Requests in flight on the rings of [event loops](crate::desk).
     at_desks: AtomicUsize,
 }
 
@@ -102,7 +102,7 @@ impl<M> Open<M> {
 }
 
 impl<M: Medium> Carrier<M> {
-    /// Carries requests to what is `open` by `engine`, or by the best that is to be had.
+    /// Starts to carry requests to `open` by `engine`, or by the best available one.
     pub(crate) fn start(open: Open<M>, engine: Option<Engine>) -> Result<Self, IoError> {
         let open = Arc::new(open);
         let ring = match engine {
@@ -169,7 +169,7 @@ impl<M: Medium> Drop for Carrier<M> {
     }
 }
 
-/// A request on its way, with the end that waits for it.
+/// A request in flight with its completion.
 #[derive(Debug)]
 struct InFlight {
     transfer: Transfer,
@@ -177,8 +177,7 @@ struct InFlight {
 }
 
 impl<M: Medium> Open<M> {
-    /// The request as something to carry through the kernel. One that breaks the contract, or asks for nothing, ends
-    /// at once.
+    /// Converts the request to a transfer. One that is invalid or empty completes immediately.
     fn accept(&self, request: Request, completion: Completion) -> Option<InFlight> {
         match self.check(request) {
             Ok(transfer) => Some(InFlight { transfer, completion }),
@@ -189,7 +188,7 @@ impl<M: Medium> Open<M> {
         }
     }
 
-    /// The same for a caller who waits: the outcome.
+    /// The same for a blocking caller: returns the outcome.
     fn execute(&self, request: Request) -> Outcome {
         let transfer = match self.check(request) {
             Ok(transfer) => transfer,
@@ -201,8 +200,8 @@ impl<M: Medium> Open<M> {
         outcome
     }
 
-    /// Counts and tells how a request ended. A caller who panics on being told is reported by the panic itself; the
-    /// thread that tells him serves others too and goes on.
+    /// Counts a completed request and calls its completion. A panic of the completion is reported by the panic itself; this thread serves
+    /// other requests and continues.
     fn finish(&self, ended: Ended) {
         let Ended { kind, bytes, outcome, completion } = ended;
         self.tally.count(kind, bytes, &outcome);
@@ -231,7 +230,7 @@ impl<M: Medium> Open<M> {
     }
 }
 
-/// What is open, whatever it is, to a ring that serves several.
+/// An open medium of any type, for a ring that serves several.
 trait Opened: Send + Sync {
     /// As [`Medium::plain_entry`].
     fn plain_entry(&self, call: Call<'_>) -> Option<squeue::Entry>;
@@ -259,7 +258,7 @@ impl<M: Medium> Opened for Open<M> {
     }
 }
 
-/// A request that has ended and is to be told so.
+/// A completed request whose completion was not called yet.
 struct Ended {
     kind: RequestKind,
     bytes: u64,
@@ -268,7 +267,7 @@ struct Ended {
 }
 
 impl InFlight {
-    /// Takes in the result of the last call: either the request has ended, and nothing is left here, or it needs another call.
+    /// Processes the result of the last call. Returns the completed request, or `None` if it needs another call.
     fn advance<M: Medium>(&mut self, result: i32, open: &Open<M>) -> Option<Ended> {
         let (kind, bytes) = (self.transfer.request().kind(), self.transfer.request().len_bytes());
         let moved = M::moved(result, self.transfer.left_bytes());
@@ -276,14 +275,14 @@ impl InFlight {
         Some(Ended { kind, bytes, outcome, completion: self.completion.take() })
     }
 
-    /// Runs the rest on the calling thread.
+    /// Runs the remaining calls on the calling thread.
     fn run<M: Medium>(self, open: &Open<M>) -> Ended {
         let (kind, bytes) = (self.transfer.request().kind(), self.transfer.request().len_bytes());
         let outcome = run(&open.medium, self.transfer, &open.path);
         Ended { kind, bytes, outcome, completion: self.completion }
     }
 
-    /// Ends the request with an error before it reached the kernel.
+    /// Completes the request with an error before it reached the kernel.
     fn refuse(self, error: IoError) -> Ended {
         let (kind, bytes) = (self.transfer.request().kind(), self.transfer.request().len_bytes());
         Ended { kind, bytes, outcome: Err(error), completion: self.completion }

@@ -1,17 +1,16 @@
-//! The contract's rules on a request, in one place for every device.
+//! The contract's rules for requests, shared by all devices.
 
 use crate::buffer::ALIGNMENT;
 use crate::{ErrorKind, Geometry, IoError, Request};
 
-/// Longest read or write of the devices here that have no limit of their own. Larger ones would only keep the
-/// caller busy pinning pages before the first byte moves.
+/// Longest read or write of devices without their own limit. Longer ones would only delay the first byte by pinning pages.
 pub const MAX_IO_BYTES: u32 = 16 << 20;
 
 impl Geometry {
-    /// Refuses a request that breaks the rules on alignment, length and range.
+    /// Refuses a request that violates the rules for alignment, length and range.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`], saying which rule.
+    /// [`ErrorKind::Invalid`], naming the rule.
     pub fn check(&self, request: &Request) -> Result<(), IoError> {
         match request {
             Request::Read { offset, buffer } => self.check_transfer("read", *offset, buffer),
@@ -28,7 +27,7 @@ impl Geometry {
             let max = self.max_io_bytes;
             return Err(invalid(format!("{verb} of {len} bytes: a request has at most {max} bytes")));
         }
-        // No drive asks for more than a page, however large its blocks are.
+        // No drive needs an alignment above a page, even with larger blocks.
         let alignment = (self.block_bytes as usize).min(ALIGNMENT);
         if len > 0 && !bytes.as_ptr().addr().is_multiple_of(alignment) {
             let words = format!("{verb} at {offset}: the buffer is not aligned to {alignment} bytes");

@@ -1,13 +1,13 @@
-//! Time, from outside.
+//! Sources of time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A source of time. The engine reads the time from a `Clock` only, never from the machine.
+/// A source of time. The engine reads the time only from a `Clock`.
 pub trait Clock: Send + Sync {
-    /// Nanoseconds since some fixed moment; never goes back.
+    /// Nanoseconds since a fixed moment; never decreases.
     fn monotonic_ns(&self) -> u64;
 
-    /// Whole seconds since 1970: what expiry times are kept in. Cheap enough to ask on every request.
+    /// Seconds since 1970, the unit of expiry times. Cheap enough to read on every request.
     fn unix_seconds(&self) -> u32;
 }
 
@@ -22,7 +22,7 @@ impl Clock for SystemClock {
     }
 
     fn unix_seconds(&self) -> u32 {
-        // The coarse clock costs a quarter of the exact one, and seconds are all that is asked.
+        // The coarse clock costs a quarter of the exact one, and seconds suffice.
         let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
         u32::try_from(now.tv_sec).unwrap_or(u32::MAX)
     }
@@ -35,15 +35,15 @@ pub struct VirtualClock {
 }
 
 impl VirtualClock {
-    /// Unix time of virtual nanosecond 0: 2020-01-01, so that expiry times look like expiry times.
+    /// Unix time of virtual nanosecond 0: 2020-01-01, so that expiry times are realistic.
     pub const EPOCH_UNIX_SECONDS: u32 = 1_577_836_800;
 
-    /// Moves the clock to `now_ns`; moving it back is ignored.
+    /// Advances the clock to `now_ns`; an earlier time is ignored.
     pub fn advance_to(&self, now_ns: u64) {
         self.now_ns.fetch_max(now_ns, Ordering::SeqCst);
     }
 
-    /// Moves the clock forward by `delta_ns`.
+    /// Advances the clock by `delta_ns`.
     pub fn advance_by(&self, delta_ns: u64) {
         self.now_ns.fetch_add(delta_ns, Ordering::SeqCst);
     }

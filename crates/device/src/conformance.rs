@@ -1,7 +1,7 @@
-//! The contract of [`Device`], as a suite that every implementation and every wrapper runs.
+//! The contract of [`Device`] as a test suite that every implementation and wrapper runs.
 //!
-//! Each check gets a fresh device, writes blocks that say where and when they were written, and asserts; a failed
-//! check panics and says which promise was broken. The suite writes the whole device: never run it on one with data.
+//! Each check gets a new device and writes blocks that contain their number and version. A failed check panics with the violated rule. The
+//! suite overwrites the whole device: never run it on one with data.
 
 mod access;
 mod flight;
@@ -15,21 +15,21 @@ use std::task::{Context, Poll, Waker};
 
 use crate::{Device, Outcome, Pending, Request};
 
-/// The smallest device that the suite can work on; it must also have [`MIN_BLOCKS`].
+/// Smallest capacity for the suite, together with [`MIN_BLOCKS`].
 pub const MIN_CAPACITY_BYTES: u64 = 4 << 20;
 
-/// The fewest blocks that the suite can work on.
+/// Fewest blocks for the suite.
 pub const MIN_BLOCKS: u64 = 256;
 
-/// A device to be checked, and what moves its world on.
+/// A device under test, and the function that drives its simulation.
 pub struct Subject {
     /// The device.
     pub device: Arc<dyn Device>,
-    /// For a device in a simulation: runs it until nothing is left to do. A device in the real world has none.
+    /// For a simulated device: runs the simulation until it is idle. `None` for a real device.
     pub drive: Option<Box<dyn Fn()>>,
 }
 
-/// Runs the whole suite on devices in the real world, a fresh one from `make` for each check.
+/// Runs the whole suite on real devices, a new one from `make` for each check.
 ///
 /// # Panics
 /// If the device breaks its contract.
@@ -73,7 +73,7 @@ pub fn run_driven(make: impl Fn() -> Subject) {
 
 type Check = fn(&Subject);
 
-/// Names the promise when its check panics.
+/// Prints the violated rule when its check panics.
 struct Broken(&'static str);
 
 impl Drop for Broken {
@@ -87,12 +87,12 @@ impl Drop for Broken {
 }
 
 impl Subject {
-    /// Submits `request` and waits for its end.
+    /// Submits `request` and waits for its completion.
     fn submit(&self, request: Request) -> Outcome {
         self.wait(self.device.start(request))
     }
 
-    /// Waits for `pending`, driving the world where there is one.
+    /// Waits for `pending`, driving the simulation if there is one.
     fn wait(&self, pending: Pending) -> Outcome {
         let Some(drive) = &self.drive else { return pending.wait() };
         drive();

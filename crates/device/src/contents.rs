@@ -1,5 +1,5 @@
-//! What a device holds already, by the marks that others leave at its beginning or on its file. Whoever is about to write over
-//! all of it asks here first: a mistyped path costs an error then, and not a file system.
+//! Recognises existing contents of a device by signatures at its beginning or attributes of its file. Commands check this before they
+//! overwrite a device, so that a mistyped path causes an error instead of data loss.
 
 use std::fmt;
 use std::fs::File;
@@ -13,23 +13,23 @@ use rustix::io::Errno;
 use crate::file::{file_behind_block_device, is_fuse};
 use crate::{Device, IoBuffer, IoError};
 
-/// The attribute of a file that is the disk of a block cache, which alone may have the newest of its data. The bytes of the file
-/// are the user's, and tell nothing of that.
+/// Extended attribute of a file that is the disk of a block cache, which can have newer data than the file. The file's bytes are the user's
+/// and do not show this.
 pub const CACHED_DISK_MARK: &str = "user.flashwright.volume";
 
-/// A device's beginning that shows every mark.
+/// Bytes at the beginning that contain every signature.
 pub const HEAD_BYTES: usize = 68 << 10;
 
-/// What is known by its mark.
+/// Recognised contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Contents {
     /// Flash of a hybrid cache.
     HybridCache,
-    /// Flash of a block cache, which may be all there is of the newest data of a disk.
+    /// Flash of a block cache, which can contain the only copy of a disk's newest data.
     BlockCache,
-    /// The disk behind a block cache, as its [file says](CACHED_DISK_MARK).
+    /// The disk of a block cache, according to its [attribute](CACHED_DISK_MARK).
     CachedDisk,
-    /// Somebody else's.
+    /// Other software's data.
     Foreign(&'static str),
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Contents {
     }
 }
 
-/// Where a mark stands, the mark, and whose it is.
+/// Offset of a signature, the signature, and its owner.
 const MARKS: [(usize, &[u8], Contents); 21] = [
     (0, b"FLSHWRT\0", Contents::HybridCache),
     (0, b"FWBLKVOL", Contents::BlockCache),
@@ -73,7 +73,7 @@ const MARKS: [(usize, &[u8], Contents); 21] = [
     (0, b"SQLite format 3\0", Contents::Foreign("an SQLite database")),
 ];
 
-/// What a device with this beginning holds; `None` if nothing of it is known.
+/// The contents of a device with this beginning; `None` if unknown.
 #[must_use]
 pub fn of_head(head: &[u8]) -> Option<Contents> {
     let stands = |at: usize, mark: &[u8]| head.get(at..).is_some_and(|rest| rest.starts_with(mark));
@@ -81,10 +81,10 @@ pub fn of_head(head: &[u8]) -> Option<Contents> {
     marked.or_else(|| has_partitions(head).then_some(Contents::Foreign("a partition table")))
 }
 
-/// What a device holds, as far as it is known. Waits for the read of its beginning.
+/// The recognised contents of a device. Waits for a read of its beginning.
 ///
 /// # Errors
-/// If it cannot be read: it may hold anything then.
+/// If it cannot be read: it could contain anything.
 pub fn of_device(device: &dyn Device) -> Result<Option<Contents>, IoError> {
     let geometry = device.geometry();
     let most = usize::try_from(geometry.capacity_bytes).unwrap_or(usize::MAX);
@@ -92,14 +92,14 @@ pub fn of_device(device: &dyn Device) -> Result<Option<Contents>, IoError> {
     let mut head = Vec::with_capacity(length);
     while head.len() < length {
         let part = IoBuffer::zeroed((length - head.len()).min(geometry.max_io_bytes as usize));
-        // A read brings its buffer back.
+        // A read returns its buffer.
         let Some(part) = device.read(head.len() as u64, part).wait()? else { break };
         head.extend_from_slice(&part);
     }
     Ok(of_head(&head))
 }
 
-/// What `device`, which was opened at `path`, holds, as far as it is known.
+/// The recognised contents of `device`, which was opened at `path`.
 ///
 /// # Errors
 /// As [`of_device`].
@@ -107,7 +107,7 @@ pub fn of(path: &Path, device: &dyn Device) -> Result<Option<Contents>, IoError>
     of_path(path).map_or_else(|| of_device(device), |known| Ok(Some(known)))
 }
 
-/// What is known of the file at `path`, or of that behind the loop device there, without its bytes.
+/// The contents according to the attribute of the file at `path`, or of the file behind the loop device there.
 #[must_use]
 pub fn of_path(path: &Path) -> Option<Contents> {
     let there = path.metadata().ok()?;
@@ -119,8 +119,7 @@ pub fn of_path(path: &Path) -> Option<Contents> {
     }
 }
 
-/// Whether the file at `path` has anything but zeros in it. It is read as far as the first other byte, but for the holes that its
-/// file system knows of.
+/// Whether the file at `path` has any non-zero byte. Known holes are skipped, and reading stops at the first such byte.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -134,21 +133,21 @@ pub fn has_data(path: &Path) -> io::Result<bool> {
         if knows_holes {
             at = match seek(&file, SeekFrom::Data(at)) {
                 Err(Errno::NXIO) => return Ok(false),
-                // Whoever knows of no holes reads all.
+                // A file system without hole information is read completely.
                 Err(Errno::INVAL) => at,
                 found => found?,
             };
         }
         match file.read_at(&mut buffer, at)? {
             0 => return Ok(false),
-            // As a whole, since that is done in wide steps.
+            // Without an early exit, so that the loop vectorises.
             read if buffer[..read].iter().fold(0, |all, byte| all | byte) != 0 => return Ok(true),
             read => at += read as u64,
         }
     }
 }
 
-/// Whether there is a boot record with a partition in it. Its mark alone is too short to be believed.
+/// Whether there is a boot record with a partition. Its signature alone is too short to be reliable.
 fn has_partitions(head: &[u8]) -> bool {
     const ENTRIES: std::ops::Range<usize> = 446..510;
     const ENTRY_BYTES: usize = 16;
@@ -177,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_boot_record_without_partitions_or_with_nonsense_is_none() {
+    fn invalid_boot_record_is_not_recognised() {
         let mut head = vec![0; HEAD_BYTES];
         head[510..512].copy_from_slice(b"\x55\xaa");
         assert_eq!(of_head(&head), None);
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_shorter_than_the_head_is_read_as_far_as_it_goes() {
+    fn device_shorter_than_the_head_is_read_to_its_end() {
         let device = crate::MemoryDevice::new(4096);
         assert_eq!(of_device(&device).unwrap(), None);
         let mut block = IoBuffer::zeroed(4096);
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn data_behind_a_hole_or_behind_written_zeros_was_not_looked_for() {
+    fn data_after_holes_and_zeros_is_found() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let has = || has_data(file.path()).unwrap();
         assert!(!has(), "empty");
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mark_of_a_disk_is_found_on_its_file() {
+    fn cached_disk_attribute_is_recognised() {
         let file = tempfile::NamedTempFile::new().unwrap();
         assert_eq!(of_path(file.path()), None);
         // Longer than the mark that a cache writes.
@@ -224,7 +223,7 @@ mod tests {
         assert_eq!(of(file.path(), &crate::MemoryDevice::new(4096)).unwrap(), Some(Contents::CachedDisk));
     }
 
-    /// A drive whose requests are short, as those of a namespace are by passed-through commands.
+    /// A drive with short requests, like a namespace with passthrough commands.
     struct Short(crate::MemoryDevice);
 
     impl Device for Short {
@@ -245,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_beyond_the_longest_request_was_not_looked_for() {
+    fn signature_beyond_the_longest_request_is_found() {
         for (at, mark, contents) in MARKS {
             let device = Short(crate::MemoryDevice::new(1 << 20));
             let mut head = IoBuffer::zeroed(HEAD_BYTES);

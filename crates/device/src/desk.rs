@@ -1,13 +1,11 @@
-//! A place where a thread does all that its requests need: it starts them, sleeps until they end, and tells their callers.
+//! An event loop per thread: starts the thread's requests, sleeps until they complete, and calls their completions.
 //!
-//! Requests are usually told of by a thread of their device's. That is one more thread to wake, to share processors with and
-//! to lock against. A thread that serves a client, and sleeps until the client or a device has something for it, does better
-//! to sleep for both at once. While it sits at a desk, the requests that it starts, on any file or block device, end on it,
-//! each time it [waits](Desk::wait). What other threads start ends where it always does.
+//! Usually a thread of the device calls completions. That thread must be woken, scheduled and synchronised with. A thread that serves a
+//! client can wait for both the client and the device at lower cost. While it has an event loop, its
+//! requests to any file or block device complete on it, each time it [waits](Desk::wait). Requests of other threads complete as usual.
 //!
-//! The thread must not block for a request that it started in any other way than by [`Pending::wait`](crate::Pending::wait). Where the
-//! kernel has no such ring (before Linux 6.1, or not permitted) it waits for its descriptors alone, and requests end on their
-//! devices' threads.
+//! The thread must wait for its requests only by [`Pending::wait`](crate::Pending::wait). Without kernel support (before Linux 6.1, or not
+//! permitted), the loop only watches descriptors, and requests complete on their devices' threads.
 
 mod block_on;
 
@@ -22,7 +20,7 @@ use crate::carry::seat::{self, Seat};
 
 pub use block_on::{block_on, wait_for};
 
-/// A descriptor and what is waited for.
+/// A watched descriptor and the events awaited.
 #[derive(Debug, Clone, Copy)]
 pub struct Watched<'a> {
     fd: BorrowedFd<'a>,
@@ -30,38 +28,38 @@ pub struct Watched<'a> {
 }
 
 impl<'a> Watched<'a> {
-    /// Until there is something to read.
+    /// Ready when there is data to read.
     #[must_use]
     pub fn input(fd: BorrowedFd<'a>) -> Self {
         Self { fd, events: PollFlags::IN }
     }
 
-    /// Until there is room to write.
+    /// Ready when there is space to write.
     #[must_use]
     pub fn output(fd: BorrowedFd<'a>) -> Self {
         Self { fd, events: PollFlags::OUT }
     }
 }
 
-/// A thread's desk. Dropping it waits for the requests that were started at it; what their callers then start is not waited for.
+/// A thread's event loop. Dropping it waits for the requests started on it, but not for requests that their completions start then.
 pub struct Desk<'a, const N: usize> {
     seat: Option<Rc<Seat>>,
     watched: [Watched<'a>; N],
 }
 
 impl<'a, const N: usize> Desk<'a, N> {
-    /// A desk for this thread, from which it can watch some descriptors.
+    /// Creates an event loop for this thread that can watch some descriptors.
     ///
     /// # Panics
-    /// If the thread sits at one already.
+    /// If the thread already has one.
     #[must_use]
     pub fn sit_down(watched: [Watched<'a>; N]) -> Self {
         let known = |watched: &Watched<'a>| seat::Watched::new(watched.fd.as_raw_fd(), watched.events);
         Self { seat: Seat::take(watched.iter().map(known).collect()), watched }
     }
 
-    /// Sleeps until something `wanted` has happened, requests have ended that can be [told](Self::tell), or the time is over. What
-    /// has happened; it may return without any reason.
+    /// Sleeps until a `wanted` descriptor is ready, completions can be [run](Self::tell), or the timeout expires. Returns the ready
+    /// descriptors; spurious returns are possible.
     ///
     /// # Errors
     /// If the kernel cannot wait.
@@ -85,14 +83,14 @@ impl<'a, const N: usize> Desk<'a, N> {
         Ok(happened)
     }
 
-    /// Tells the callers of requests that have ended.
+    /// Calls the completions of completed requests.
     pub fn tell(&self) {
         if let Some(seat) = &self.seat {
             seat.tell();
         }
     }
 
-    /// The same of at most so many; whether there are more, of which it need not [wait](Self::wait) to tell.
+    /// The same for at most `most` requests; returns whether there are more, for which [waiting](Self::wait) is unnecessary.
     #[must_use]
     pub fn tell_some(&self, most: usize) -> bool {
         self.seat.as_ref().is_some_and(|seat| seat.tell_some(most))
@@ -134,7 +132,7 @@ mod tests {
         Request::Read { offset, buffer: IoBuffer::zeroed(4096) }
     }
 
-    /// Sits until `done`.
+    /// Runs the event loop until `done`.
     fn work<const N: usize>(desk: &Desk<'_, N>, wanted: [bool; N], mut done: impl FnMut([bool; N]) -> bool) {
         loop {
             let happened = desk.wait(wanted, None).unwrap();
@@ -146,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_end_on_the_thread_that_sits_and_more_than_its_ring_has_room_for_end_too() {
+    fn requests_complete_on_the_loops_thread_even_beyond_the_rings_size() {
         let directory = tempfile::tempdir().unwrap();
         let device = file(&directory);
         let desk = Desk::sit_down([]);
@@ -170,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_that_have_ended_a_few_can_be_told_of_at_a_time() {
+    fn completions_can_run_a_few_at_a_time() {
         let directory = tempfile::tempdir().unwrap();
         let device = file(&directory);
         let desk = Desk::sit_down([]);
@@ -199,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_watched_is_told_of_once_each_time_beside_the_requests() {
+    fn watched_descriptor_is_reported_once_per_event() {
         let directory = tempfile::tempdir().unwrap();
         let device = file(&directory);
         let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
@@ -219,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_has_its_requests_end_on_its_own_thread_and_is_woken_by_others() {
+    fn block_on_completes_requests_on_its_thread_and_is_woken_by_others() {
         let directory = tempfile::tempdir().unwrap();
         let device = file(&directory);
         let is_seated = { Desk::sit_down([]).seat.is_some() };
@@ -246,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_runs_another_one_has_the_requests_of_both_end() {
+    fn nested_block_on_completes_requests_of_both() {
         let directory = tempfile::tempdir().unwrap();
         let device = file(&directory);
         let inner = async { device.start(read(4096)).await };
@@ -260,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_always_has_something_to_do_kept_its_requests_from_their_ends() {
+    fn always_due_future_does_not_delay_completions() {
         let directory = tempfile::tempdir().unwrap();
         let device = file(&directory);
         let mut pending = None;
@@ -273,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_one_request_at_a_desk_does_not_wait_for_ever() {
+    fn waiting_for_a_request_of_another_thread_returns() {
         let directory = tempfile::tempdir().unwrap();
         let device = file(&directory);
         let desk = Desk::sit_down([]);
@@ -286,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_waits_for_what_he_started_and_no_longer() {
+    fn drop_waits_for_requests_started_before_it_only() {
         let directory = tempfile::tempdir().unwrap();
         let device = file(&directory);
         let desk = Desk::sit_down([]);
@@ -309,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_goes_waits_for_what_another_thread_has_under_way_at_its_desk() {
+    fn device_drop_waits_for_requests_on_another_threads_loop() {
         let directory = tempfile::tempdir().unwrap();
         let device = file(&directory);
         let ((started, wait), (went, gone)) = (channel(), channel());
@@ -320,20 +318,20 @@ mod tests {
             let is_seated = desk.seat.is_some();
             drop(at_desk);
             started.send(()).unwrap();
-            // Long enough for whoever does not wait to be gone.
+            // Long enough for a drop that does not wait to finish.
             std::thread::park_timeout(std::time::Duration::from_millis(20));
             assert!(!is_seated || gone.try_recv().is_err(), "nobody has taken the request's end yet");
         };
         let sitting = std::thread::Builder::new().spawn(sit).unwrap();
         wait.recv().unwrap();
         drop(device);
-        // Nobody hears it any more where there is no desk.
+        // Without an event loop the receiver is already gone.
         let _ = went.send(());
         sitting.join().unwrap();
     }
 
     #[test]
-    fn memory_ends_a_request_within_its_start_wherever_that_is() {
+    fn memory_device_completes_requests_within_submit() {
         let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(1 << 20));
         let _desk = Desk::sit_down([]);
         device.write(0, IoBuffer::zeroed(4096).into(), PlacementHandle::DEFAULT).wait().unwrap();

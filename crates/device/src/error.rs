@@ -1,27 +1,27 @@
-//! What can go wrong with a device.
+//! Errors of devices.
 
 use std::fmt;
 
-/// The kinds a caller tells apart.
+/// Error kinds that callers distinguish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The request breaks the contract: alignment, length, range.
     Invalid,
     /// The medium or the path to it failed.
     Medium,
-    /// No room behind a sparse file.
+    /// No space behind a sparse file.
     NoSpace,
-    /// The device does not do that (trim, direct I/O, placement).
+    /// The device does not support the operation (trim, direct I/O, placement).
     Unsupported,
-    /// Somebody else owns the device, or it is mounted.
+    /// The device is in use or mounted.
     Busy,
-    /// Path, permission or size: opening failed.
+    /// Opening failed because of path, permission or size.
     Open,
     /// The device is being shut down.
     Closed,
 }
 
-/// A failed request or opening: a kind to match on, words to read, the system's error behind it.
+/// A failed request or opening: a kind to match on, a message, the system's error as source.
 #[derive(Debug)]
 pub struct IoError {
     kind: ErrorKind,
@@ -30,12 +30,12 @@ pub struct IoError {
 }
 
 impl IoError {
-    /// An error of `kind`; `context` says what was being done, to what.
+    /// An error of `kind`; `context` names the operation and its object.
     pub fn new(kind: ErrorKind, context: impl Into<String>) -> Self {
         Self { kind, context: context.into(), source: None }
     }
 
-    /// The same, with the system's error behind it.
+    /// The same with the system's error as source.
     pub fn with_source(kind: ErrorKind, context: impl Into<String>, source: std::io::Error) -> Self {
         Self { kind, context: context.into(), source: Some(source) }
     }

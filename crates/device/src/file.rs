@@ -1,4 +1,4 @@
-//! A file or a raw block device, transferred directly and asynchronously.
+//! A file or a raw block device with direct, asynchronous transfers.
 //!
 //! On a block device with write streams (a namespace with Flexible Data Placement, Linux 6.16), a placement handle is a
 //! stream of its writes.
@@ -25,41 +25,40 @@ pub(crate) use medium::is_fuse;
 pub(crate) use open::open_exclusively;
 pub use open::{LARGEST_FILE_BYTES, OpenOptions, reserve_space, set_length};
 
-/// A file or a raw block device that nobody else uses meanwhile.
+/// A file or a raw block device, opened exclusively.
 ///
-/// Dropping it waits for the requests in flight; its threads are gone then.
+/// Dropping it waits for the requests in flight and ends its threads.
 pub struct FileDevice {
     carrier: Carrier<OpenFile>,
     handles: HandleAllocator,
-    /// For an NVMe block device that counts, and lets us see.
+    /// Media counters of an NVMe block device, if they can be read.
     media: Option<MediaProbe>,
 }
 
-/// What carries submitted requests.
+/// The engine for submitted requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Engine {
-    /// io_uring and one thread that sleeps until something has ended.
+    /// io_uring, and one thread that sleeps until requests complete.
     IoUring,
-    /// A few threads that block: what is left where io_uring is not permitted.
+    /// A few blocking threads, if io_uring is not permitted.
     ThreadPool,
 }
 
 impl FileDevice {
-    /// Opens, and creates if asked to, the file or block device at `path`.
+    /// Opens, and with `create` creates, the file or block device at `path`.
     ///
     /// # Errors
-    /// * [`ErrorKind::Open`](crate::ErrorKind::Open): no such path, no permission, a size that does not fit what
-    ///   is there;
-    /// * [`ErrorKind::Busy`](crate::ErrorKind::Busy): somebody else has it open as a device, or it is mounted;
-    /// * [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported): direct I/O is refused and [`OpenOptions::buffered`] was not asked for, or the
-    ///   [`OpenOptions::engine`] or [`OpenOptions::placement`] asked for is not to be had;
-    /// * [`ErrorKind::NoSpace`](crate::ErrorKind::NoSpace): the disk has no room for the file.
+    /// * [`ErrorKind::Open`](crate::ErrorKind::Open): no such path, no permission, or an unfitting size;
+    /// * [`ErrorKind::Busy`](crate::ErrorKind::Busy): it is open exclusively elsewhere, or mounted;
+    /// * [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported): direct I/O is refused without [`OpenOptions::buffered`], or the
+    ///   requested [`OpenOptions::engine`] or [`OpenOptions::placement`] is not available;
+    /// * [`ErrorKind::NoSpace`](crate::ErrorKind::NoSpace): the disk has no space for the file.
     pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, IoError> {
         Self::start(open::open(path.as_ref(), options, None)?, options.engine)
     }
 
-    /// Makes a file of `options.size_bytes` in a directory of its own inside `directory`. Both lose their names as soon as
-    /// the file is open, so that nothing is left behind by a process that was killed.
+    /// Creates a file of `options.size_bytes` in a new directory inside `directory`. Both are unlinked when the file is open, so that a
+    /// killed process leaves nothing behind.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -68,14 +67,14 @@ impl FileDevice {
     }
 
     fn start(open: Open<OpenFile>, engine: Option<Engine>) -> Result<Self, IoError> {
-        // A plain write cannot name a stream: there, only the ring will do.
+        // Only ring entries can name a write stream.
         let engine = if open.medium.write_streams > 0 { Some(Engine::IoUring) } else { engine };
         let handles = HandleAllocator::new(open.geometry.placement_handles);
         let media = open.medium.is_block_device.then(|| MediaProbe::open(&open.path).ok()).flatten();
         Ok(Self { carrier: Carrier::start(open, engine)?, handles, media })
     }
 
-    /// What carries submitted requests: io_uring, unless it is not permitted or was not wanted.
+    /// The engine in use: io_uring, unless not permitted or not selected.
     #[must_use]
     pub fn engine(&self) -> Engine {
         self.carrier.engine()
@@ -95,7 +94,7 @@ impl FileDevice {
 }
 
 impl FileDevice {
-    /// Who asked for a placement handle, in order, and what each was given.
+    /// The consumers that requested placement handles, in order, with their handles.
     #[must_use]
     pub fn consumers(&self) -> Vec<(String, PlacementHandle)> {
         self.handles.consumers()
@@ -134,13 +133,13 @@ impl Device for FileDevice {
         open.medium.hole_in(range, u64::from(open.geometry.block_bytes))
     }
 
-    /// A hole that is punched in a file does; a drive may say so of what it discards, and is not believed.
+    /// A punched hole in a file reads as zeros; a drive's claim about discards is not relied on.
     fn trims_to_zeros(&self) -> bool {
         !self.is_block_device()
     }
 
-    /// On an NVMe block device, or one made of them, media bytes are those of the drives' whole endurance groups since
-    /// opening. To know them costs each drive a command.
+    /// For an NVMe block device, or one made of them, media bytes are those of the drives' whole endurance groups since opening. Reading
+    /// them takes a command per drive.
     fn counters(&self) -> Counters {
         let media_written_bytes = self.media.as_ref().and_then(MediaProbe::bytes);
         Counters { media_written_bytes, ..self.carrier.counters() }

@@ -1,4 +1,4 @@
-//! One request made of several.
+//! Combines partial requests into one.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::{Completion, IoBuffer, Outcome};
 
-/// Ends a request when all of its parts have ended: with the first error if there was one.
+/// Completes a request when all its parts have completed: with the first error, if any.
 pub(crate) struct Join {
     state: Mutex<State>,
 }
@@ -19,7 +19,7 @@ struct State {
 }
 
 impl Join {
-    /// A request of `parts`, at least one. `buffer` is what the parts of a read are put together in.
+    /// A request of `parts` parts, at least one. `buffer` collects the parts of a read.
     pub(crate) fn new(parts: usize, buffer: Option<IoBuffer>, completion: Completion) -> Arc<Self> {
         let state = State { parts_left: parts, outcome: Ok(buffer), completion: Some(completion) };
         Arc::new(Self { state: Mutex::new(state) })

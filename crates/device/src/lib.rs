@@ -1,10 +1,9 @@
-//! Where bytes go.
+//! Block devices and their wrappers.
 //!
-//! A [`Device`] is a flat range of bytes that is read, written, trimmed and flushed asynchronously. Memory, a
-//! [file](mod@file) or block device, an [`nvme`] namespace by itself, a [`stripe`] of several and a [slice](mod@slice) of
-//! one implement it; measuring, throttling, faults and crash images are wrappers of it ([`wrap`]). One [`conformance`] suite
-//! runs on every implementation and wrapper. Who writes another device finds the contract's rules in [`check`] and its
-//! counting in [`tally`]. What can be done once for many requests is done [`together`](mod@together).
+//! A [`Device`] is a flat range of bytes that is read, written, trimmed and flushed asynchronously. Memory, a [file](mod@file) or block
+//! device, an [`nvme`] namespace, a [`stripe`] of several and a [slice](mod@slice) of one implement it; measuring, throttling, faults and
+//! crash images are wrappers ([`wrap`]). One [`conformance`] suite runs on every implementation and wrapper. Authors of another device find
+//! the contract's rules in [`check`] and the counters in [`tally`]. Work can be batched over many requests with [`together`](mod@together).
 //!
 //! ```
 //! use flashwright_device::{Device, IoBuffer, MemoryDevice, PlacementHandle};
@@ -13,12 +12,12 @@
 //! let write = device.write(4096, IoBuffer::copy_of(&[7; 512]).into(), PlacementHandle::DEFAULT);
 //! write.wait()?; // or `.await` it
 //! let read = device.read(4096, IoBuffer::zeroed(512)).wait()?;
-//! assert_eq!(read.expect("a read gives its buffer back")[..], [7; 512]);
+//! assert_eq!(read.expect("a read returns its buffer")[..], [7; 512]);
 //! # Ok::<(), flashwright_device::IoError>(())
 //! ```
 //!
-//! This room knows nothing of caches, policies or workloads. It also holds what a simulated world needs besides a
-//! device: the [`clock`], the [`timer`] and the seeded scheduler ([`sim`]).
+//! This crate depends on no cache, policy or workload. It also contains the other parts of a simulation: the [`clock`], the [`timer`] and
+//! the seeded scheduler ([`sim`]).
 
 pub mod bell;
 pub mod buffer;
@@ -83,14 +82,14 @@ pub use stripe::StripeDevice;
 ///   the call, unless that data was trimmed since.
 /// * **Unwritten space** reads as zeros on files and in memory, and as anything on a raw block device.
 pub trait Device: Send + Sync {
-    /// What the device is like. Constant for its life.
+    /// Properties of the device. Constant.
     fn geometry(&self) -> Geometry;
 
     /// Submits `request`; `completion` receives its outcome.
     fn submit(&self, request: Request, completion: Completion);
 
-    /// Runs `request` to its end on the calling thread. The default submits and waits; a device that has a
-    /// cheaper way for one blocking caller (a file: `pread`) takes it.
+    /// Runs `request` to completion on the calling thread. By default it submits and waits; a device with a cheaper blocking call (`pread`
+    /// for a file) uses that.
     fn execute(&self, request: Request) -> Outcome {
         let (completion, pending) = Completion::pair();
         self.submit(request, completion);
@@ -114,12 +113,13 @@ pub trait Device: Send + Sync {
         None
     }
 
-    /// Whether what a completed trim leaves reads as zeros. `false` is unknown.
+    /// Whether a trimmed range reads as zeros. `false` means unknown.
     fn trims_to_zeros(&self) -> bool {
         false
     }
 
-    /// What carries submitted requests to the kernel; `None` where none does, as in memory. Of several devices the slower one.
+    /// The engine that carries submitted requests to the kernel; `None` if there is none, as in memory. For several devices, the slower
+    /// one.
     fn engine(&self) -> Option<Engine> {
         None
     }
@@ -127,8 +127,8 @@ pub trait Device: Send + Sync {
     /// Bytes and requests so far.
     fn counters(&self) -> Counters;
 
-    /// Hands out a placement handle for a consumer (for its name in reports). A device without placement, or
-    /// with none left, answers [`PlacementHandle::DEFAULT`].
+    /// Allocates a placement handle for a consumer, whose name is for reports. A device without placement or free handles returns
+    /// [`PlacementHandle::DEFAULT`].
     fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
         let _ = consumer;
         PlacementHandle::DEFAULT
@@ -155,7 +155,7 @@ impl dyn Device + '_ {
     }
 }
 
-/// What a device is like.
+/// Properties of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     /// Bytes that can be addressed; a multiple of `block_bytes`.
@@ -164,8 +164,7 @@ pub struct Geometry {
     pub block_bytes: u32,
     /// Longest single read or write; a multiple of `block_bytes`.
     pub max_io_bytes: u32,
-    /// The unit the medium rewrites internally (indirection unit); writes below it cost more. Equals
-    /// `block_bytes` where unknown.
+    /// The unit in which the medium rewrites data (indirection unit); smaller writes cost more. Equal to `block_bytes` if unknown.
     pub indirection_bytes: u32,
     /// Placement handles beside the default one; 0 without placement.
     pub placement_handles: u16,
@@ -173,7 +172,7 @@ pub struct Geometry {
     pub buffered: bool,
 }
 
-/// Where a device that places data puts a write (NVMe Flexible Data Placement: a placement identifier).
+/// Selects the placement of a write on the device (NVMe Flexible Data Placement: a placement identifier).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PlacementHandle(pub u16);
 
@@ -201,6 +200,6 @@ pub struct Counters {
     pub flushes: u64,
     /// Requests that ended in an error.
     pub errors: u64,
-    /// Bytes the medium wrote, garbage collection included, where the device tells.
+    /// Bytes that the medium wrote, including garbage collection, if the device reports it.
     pub media_written_bytes: Option<u64>,
 }

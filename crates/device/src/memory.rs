@@ -9,7 +9,7 @@ use crate::check::MAX_IO_BYTES;
 use crate::tally::Tally;
 use crate::{Completion, Counters, Device, Geometry, IoError, IoSlice, Outcome, PlacementHandle, Request};
 
-/// Bytes kept in memory, sparse: a chunk exists from its first write on, so an unused terabyte costs nothing.
+/// Bytes in memory, sparse: a chunk is allocated by its first write, so an unused terabyte costs nothing.
 pub struct MemoryDevice {
     geometry: Geometry,
     shards: Box<[RwLock<Chunks>]>,
@@ -20,10 +20,10 @@ pub struct MemoryDevice {
 /// Chunks by number. Absent chunks read as zeros.
 type Chunks = HashMap<u64, Box<[u8]>>;
 
-/// Bytes that come into being together. Writers of one chunk exclude each other, which also keeps blocks whole.
+/// Bytes allocated together. Writers of one chunk exclude each other, which also keeps blocks whole.
 const CHUNK_BYTES: u64 = 64 << 10;
 
-/// Locks that the chunks share. Neighbours have different ones.
+/// Number of locks for the chunks. Adjacent chunks have different locks.
 const SHARDS: usize = 64;
 
 impl MemoryDevice {
@@ -63,20 +63,20 @@ impl MemoryDevice {
         Self { geometry, shards, tally: Tally::default(), absorbs: false }
     }
 
-    /// The same, which [absorbs](Device::absorb) writes if so told, as if the system's page cache were in front of it.
+    /// Sets whether the device [absorbs](Device::absorb) writes, as if a page cache were above it.
     #[must_use]
     pub fn absorbing(self, absorbs: bool) -> Self {
         Self { absorbs, ..self }
     }
 
-    /// A device with the same bytes, of its own. Requests in flight may or may not be in it.
+    /// A copy of the device. It may or may not contain requests in flight.
     #[must_use]
     pub fn duplicate(&self) -> Self {
         let shards = self.shards.iter().map(|shard| RwLock::new(shard.read().clone())).collect();
         Self { geometry: self.geometry, shards, tally: Tally::default(), absorbs: self.absorbs }
     }
 
-    /// Bytes of memory that the contents take.
+    /// Bytes of memory in use.
     #[must_use]
     pub fn resident_bytes(&self) -> u64 {
         self.shards.iter().map(|shard| shard.read().len() as u64 * CHUNK_BYTES).sum()
@@ -122,7 +122,7 @@ impl MemoryDevice {
         }
     }
 
-    /// Only chunks that exist are visited: trimming an empty terabyte is quick.
+    /// Visits existing chunks only: trimming an empty terabyte is quick.
     fn trim_at(&self, offset: u64, len: u64) {
         let trimmed = offset..offset + len;
         for shard in &self.shards {
@@ -185,7 +185,7 @@ impl Device for MemoryDevice {
     }
 }
 
-/// The chunks that `len` bytes at `offset` lie in, each with the range inside it.
+/// The chunks that `len` bytes at `offset` touch, each with the range inside it.
 fn pieces(offset: u64, len: u64) -> impl Iterator<Item = (u64, Range<usize>)> {
     let end = offset + len;
     let mut at = offset;
@@ -222,9 +222,9 @@ mod tests {
         device.execute(Request::Read { offset, buffer: IoBuffer::zeroed(len) }).unwrap().unwrap()
     }
 
-    /// Pages are what buffers are aligned to: with larger blocks, one that happened to lie well was taken.
+    /// Buffers are aligned to pages: with larger blocks, requests once were accepted or refused by chance.
     #[test]
-    fn blocks_larger_than_a_page_were_refused_by_luck() {
+    fn blocks_larger_than_a_page_are_accepted() {
         for block_bytes in [8192, 16_384, 65_536] {
             let device = MemoryDevice::with_block_bytes(1 << 20, block_bytes);
             let buffers: Vec<_> = (0..20).map(|_| IoBuffer::zeroed(block_bytes as usize)).collect();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_taken_by_writes_and_given_back_by_trims() {
+    fn writes_allocate_and_trims_free_memory() {
         let device = MemoryDevice::new(TERABYTE);
         assert!(
             read(&device, TERABYTE - 4096, 4096).iter().all(|&byte| byte == 0),
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duplicate_goes_its_own_way() {
+    fn duplicate_is_independent() {
         let device = MemoryDevice::new(TERABYTE);
         write(&device, 0, &[1; 512]);
         let duplicate = device.duplicate();

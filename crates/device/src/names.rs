@@ -1,9 +1,9 @@
-//! Names that people type: of devices, drives, keys, settings. Whoever refuses one says which was meant.
+//! Suggestions for mistyped names of devices, drives, keys and settings.
 
-/// More likeness (0..1) than this, and a name was meant.
+/// Least similarity (0 to 1) for a suggestion.
 const LIKE: f64 = 0.8;
 
-/// The candidate that `name` was most likely meant to be, if one is near enough.
+/// The candidate most similar to `name`, if one is similar enough.
 pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let likeness = |candidate: &str| strsim::jaro_winkler(&name.to_lowercase(), &candidate.to_lowercase());
     candidates
@@ -13,7 +13,7 @@ pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
         .map(|(_, candidate)| candidate)
 }
 
-/// The question whether the [nearest] was meant, with a space behind it; no words where none is near.
+/// A question that suggests the [nearest] name, followed by a space; empty if no name is similar.
 pub fn hint<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> String {
     nearest(name, candidates).map_or_else(String::new, |near| format!("did you mean `{near}`? "))
 }
@@ -21,7 +21,7 @@ pub fn hint<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> String
 #[cfg(test)]
 mod tests {
     #[test]
-    fn only_what_is_near_is_asked_for() {
+    fn only_similar_names_are_suggested() {
         let hint = |name, names: &[&'static str]| super::hint(name, names.iter().copied());
         assert_eq!(hint("PM9D4", &["tlc", "pm9d3"]), "did you mean `pm9d3`? ");
         assert_eq!(hint("gready", &["fifo", "greedy"]), "did you mean `greedy`? ");

@@ -1,4 +1,4 @@
-//! From what a user types to a device.
+//! Opens devices named on a command line.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -16,36 +16,36 @@ use crate::{Device, ErrorKind, FileDevice, IoError, MemoryDevice, PassthroughDev
 ///
 /// | text | device |
 /// |---|---|
-/// | `memory:` or `memory:SIZE` | memory of that size, or of the size that the configuration asks for |
-/// | `file:PATH` | the file, made if it is not there |
-/// | `hdd:DEVICE` | any other of the listed devices, with the timing of a [model disk](crate::wrap::spindle) with one head |
-/// | `sim:CARD:DEVICE` | any other of the listed devices as the storage of a model SSD, if the caller has a [`Maker`] for it |
+/// | `memory:` or `memory:SIZE` | memory of that size, or of the configured size |
+/// | `file:PATH` | the file, created if missing |
+/// | `hdd:DEVICE` | any other listed device, with the timing of a [model disk](crate::wrap::spindle) with one head |
+/// | `sim:CARD:DEVICE` | any other listed device as the storage of a model SSD, if the caller has a [`Maker`] for it |
 /// | `stripe:DEVICE,DEVICE,…` | a [stripe](crate::stripe) of two or more of the others, in units of [`STRIPE_UNIT_BYTES`] |
-/// | `PATH` of a directory | a file in a directory of its own in there, both removed afterwards |
-/// | `PATH` of an NVMe generic device (`/dev/ng0n1`) | the namespace, by passed-through commands |
-/// | `PATH` of anything else | the file or raw block device that is there |
+/// | `PATH` of a directory | a file in a new directory below, both removed afterwards |
+/// | `PATH` of an NVMe generic device (`/dev/ng0n1`) | the namespace, by passthrough commands |
+/// | `PATH` of anything else | the file or block device |
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeviceSpec {
-    /// Memory, of this many bytes if told.
+    /// Memory, of this many bytes if given.
     Memory(Option<u64>),
-    /// A file, to be made if it is not there.
+    /// A file, created if missing.
     File(PathBuf),
-    /// A model disk with the bytes of another device.
+    /// A model disk over another device.
     Spindle(Box<DeviceSpec>),
-    /// A model SSD, by its card, with the bytes of another device.
+    /// A model SSD with a card's name, over another device.
     Modelled(String, Box<DeviceSpec>),
-    /// Several, and the names that they were given by.
+    /// A stripe's devices with their names.
     Stripe(Vec<(String, DeviceSpec)>),
-    /// Whatever is at a path.
+    /// The file or device at a path.
     Path(PathBuf),
 }
 
 /// Unit of a stripe named on a command line. A stripe can only be read with the unit that it was written with.
 pub const STRIPE_UNIT_BYTES: u64 = 256 << 10;
 
-/// Makes devices of devices.
+/// Builds devices from other devices.
 pub trait Maker {
-    /// The model SSD of a card with the bytes of `inner`.
+    /// A model SSD with the card's parameters over `inner`.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] if the program has no model SSDs; otherwise the error of the card.
@@ -65,7 +65,7 @@ pub trait Maker {
     }
 }
 
-/// Makes plain stripes, and no models.
+/// Builds stripes only.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Plain;
 
@@ -118,7 +118,7 @@ impl DeviceSpec {
         self.open_with(options, &Plain)
     }
 
-    /// Opens the device, with models and stripes by `maker`. Of a stripe, each device has an equal part of the size.
+    /// Opens the device, with models and stripes from `maker`. The devices of a stripe share the size equally.
     ///
     /// # Errors
     /// As [`open`](Self::open), and the maker's.
@@ -158,7 +158,7 @@ impl DeviceSpec {
 }
 
 impl DeviceSpec {
-    /// The files and devices of the system that it is made of, in order.
+    /// Paths of its files and devices, in order.
     #[must_use]
     pub fn paths(&self) -> Vec<&Path> {
         match self {
@@ -169,7 +169,7 @@ impl DeviceSpec {
         }
     }
 
-    /// Whether any of its content is lost when the process ends.
+    /// Whether any part of it is memory, which is lost when the process ends.
     #[must_use]
     pub fn is_memory(&self) -> bool {
         match self {
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_mean_what_the_table_says() {
+    fn device_names_are_parsed_as_documented() {
         let spec = |text: &str| text.parse::<DeviceSpec>().unwrap();
         assert_eq!(spec("memory:"), DeviceSpec::Memory(None));
         assert_eq!(spec("memory:3GiB"), DeviceSpec::Memory(Some(3 << 30)));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_gets_a_file_that_goes_with_the_device() {
+    fn directory_gets_a_temporary_file() {
         let scratch = tempfile::tempdir().unwrap();
         let spec = DeviceSpec::Path(scratch.path().into());
         let options = OpenOptions { size_bytes: Some(1 << 20), buffered: true, ..Default::default() };
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn placement_where_there_is_none_is_refused_and_never_ignored() {
+    fn placement_without_support_is_refused() {
         let scratch = tempfile::tempdir().unwrap();
         let file = scratch.path().join("flash");
         for make_first in [false, true] {

@@ -1,4 +1,4 @@
-//! Handing out placement handles.
+//! Allocation of placement handles.
 
 use parking_lot::Mutex;
 
@@ -34,7 +34,7 @@ impl HandleAllocator {
         self.consumers.lock().clone()
     }
 
-    /// How many there are beside the default one.
+    /// Number of handles besides the default one.
     #[must_use]
     pub fn total(&self) -> u16 {
         self.total

@@ -1,4 +1,4 @@
-//! A request, how it ends, and the two ways to wait for it.
+//! Requests, their completion, and two ways to wait for them.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,37 +9,37 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::{ErrorKind, IoBuffer, IoError, IoSlice, PlacementHandle};
 
-/// What a device is asked to do. The contract is in [`crate::Device`].
+/// A request to a device. The contract is in [`crate::Device`].
 #[derive(Debug)]
 pub enum Request {
     /// Fill `buffer` from `offset` on.
     Read {
         /// First byte on the device.
         offset: u64,
-        /// Filled whole; comes back in the [`Outcome`].
+        /// Filled completely; returned in the [`Outcome`].
         buffer: IoBuffer,
     },
     /// Write `data` from `offset` on.
     Write {
         /// First byte on the device.
         offset: u64,
-        /// Written whole.
+        /// Written completely.
         data: IoSlice,
-        /// Where a device with placement puts it.
+        /// Placement on a device that supports it.
         placement: PlacementHandle,
     },
-    /// Forget a range.
+    /// Discard a range.
     Trim {
         /// First byte on the device.
         offset: u64,
         /// Length in bytes.
         len: u64,
     },
-    /// Make everything written so far survive a power cut.
+    /// Make all completed writes durable.
     Flush,
 }
 
-/// What sort of request: for counting and measuring.
+/// The kind of a request, for counting and measuring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RequestKind {
     /// [`Request::Read`].
@@ -53,7 +53,7 @@ pub enum RequestKind {
 }
 
 impl Request {
-    /// What sort of request this is.
+    /// The kind of this request.
     #[must_use]
     pub fn kind(&self) -> RequestKind {
         match self {
@@ -64,7 +64,7 @@ impl Request {
         }
     }
 
-    /// Bytes asked for: the buffer's length, the trimmed range's, 0 for a flush.
+    /// Length in bytes: of the buffer or the trimmed range, 0 for a flush.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
         match self {
@@ -76,14 +76,14 @@ impl Request {
     }
 }
 
-/// How a request ended: for a read its filled buffer, for the rest `None`.
+/// The result of a request: the filled buffer of a read, otherwise `None`.
 pub type Outcome = Result<Option<IoBuffer>, IoError>;
 
-/// The end of a request that the device holds: told once how it ended.
+/// The callback of a request, called once with its outcome.
 pub struct Completion(Option<Box<dyn FnOnce(Outcome) + Send>>);
 
 impl Completion {
-    /// A completion that runs `then`. It may run on any thread, within `submit` too, and must not block.
+    /// A completion that runs `then`. It can run on any thread, also within `submit`, and must not block.
     pub fn new(then: impl FnOnce(Outcome) + Send + 'static) -> Self {
         Self(Some(Box::new(then)))
     }
@@ -95,12 +95,12 @@ impl Completion {
         (Self::new(move |outcome| shared.arrive(outcome)), pending)
     }
 
-    /// Takes the completion out of a request that is dropped: it is not called here any more.
+    /// Moves the completion out of a request that is dropped, so that the drop does not call it.
     pub(crate) fn take(&mut self) -> Self {
         Self(self.0.take())
     }
 
-    /// Tells how the request ended.
+    /// Calls the callback with the outcome.
     pub fn complete(mut self, outcome: Outcome) {
         if let Some(then) = self.0.take() {
             then(outcome);
@@ -152,7 +152,7 @@ impl Shared {
 }
 
 impl Pending {
-    /// A request that has already ended.
+    /// A request that is already complete.
     pub fn ready(outcome: Outcome) -> Self {
         let state = Mutex::new(State::Arrived(outcome));
         Self { shared: Arc::new(Shared { state, arrived: Condvar::new() }) }
@@ -162,9 +162,9 @@ impl Pending {
         !matches!(*self.shared.state.lock(), State::Waiting(_))
     }
 
-    /// Blocks the thread until the request has ended.
+    /// Blocks the thread until the request completes.
     pub fn wait(self) -> Outcome {
-        // The request itself may be put off.
+        // The request's submission may be deferred.
         crate::together::settle();
         if let Some(seat) = crate::carry::seat::own() {
             seat.wait_for(&self);

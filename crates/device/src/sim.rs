@@ -1,12 +1,11 @@
-//! The simulated world: virtual time, one thread, one seed, the same run every time.
+//! Simulation: virtual time, one thread, one seed, reproducible runs.
 //!
-//! A [`Simulation`] holds a clock that stands, events that are due at moments of it, and tasks. Whatever is runnable
-//! runs, in an order drawn from the seed; when nothing is, the clock jumps to the next event. Tasks that wait for
-//! each other through event listeners, channels or [`Pending`](crate::Pending)s work as they do anywhere: the world only
-//! needs their wakers. [`SimulatedDevice`] completes its requests as events.
+//! A [`Simulation`] contains a clock, events that are due at times of it, and tasks. Runnable tasks run in an order drawn from the seed;
+//! when there is none, the clock jumps to the next event. Tasks can wait for each other through event listeners, channels or
+//! [`Pending`](crate::Pending)s as usual, because the simulation only needs their wakers. [`SimulatedDevice`] completes its requests as
+//! events.
 //!
-//! The same seed gives the same run only if nothing else makes a choice: no other threads, no hash maps in random
-//! order, no machine time.
+//! Runs are reproducible only without other sources of randomness: other threads, hash maps in random order, the machine's time.
 
 mod device;
 mod events;
@@ -26,13 +25,13 @@ use crate::{Clock, VirtualClock};
 use events::Events;
 use tasks::Tasks;
 
-/// A simulated world and its scheduler. Its tasks do not have to be `Send`.
+/// A simulation and its scheduler. Its tasks do not have to be `Send`.
 pub struct Simulation {
     world: World,
     tasks: Tasks,
 }
 
-/// A handle to the world for its participants: reads the time, schedules, sleeps. Cheap to clone.
+/// A handle to the simulation: reads the time, schedules actions, sleeps. Cheap to clone.
 #[derive(Clone)]
 pub struct World {
     shared: Arc<Shared>,
@@ -45,7 +44,7 @@ struct Shared {
 }
 
 impl Simulation {
-    /// A world at nanosecond 0 in which all chance comes from `seed`.
+    /// A simulation at nanosecond 0 whose randomness comes from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let random = Mutex::new(StdRng::seed_from_u64(seed));
@@ -53,29 +52,29 @@ impl Simulation {
         Self { world: World { shared: Arc::new(shared) }, tasks: Tasks::default() }
     }
 
-    /// A hold on this world.
+    /// A handle to this simulation.
     #[must_use]
     pub fn world(&self) -> World {
         self.world.clone()
     }
 
-    /// The world's clock.
+    /// The simulation's clock.
     #[must_use]
     pub fn clock(&self) -> Arc<VirtualClock> {
         Arc::clone(&self.world.shared.clock)
     }
 
-    /// Adds a task. It runs when the world runs, even if its result is not awaited.
+    /// Adds a task. It runs with the simulation, even if its result is not awaited.
     pub fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> Task<T> {
         self.tasks.spawn(future)
     }
 
-    /// Runs until no task can go on and no event is due any more.
+    /// Runs until no task is runnable and no event is scheduled.
     pub fn run_until_idle(&self) {
         self.run_until(u64::MAX);
     }
 
-    /// Runs everything that is due up to `until_ns`, and leaves the clock there (unless that is the end of time).
+    /// Runs everything due up to `until_ns`, and sets the clock to it (unless it is the largest time).
     pub fn run_until(&self, until_ns: u64) {
         loop {
             while self.tasks.run_one(|count| self.world.below(count)) {}
@@ -88,12 +87,12 @@ impl Simulation {
         }
     }
 
-    /// Runs the world until it is idle, as [`run_until_idle`](Self::run_until_idle) does, and returns the result of `future`. The clock
-    /// then shows the time of the last event, which may be later than the completion of `future`. Endless work, such as a cache's background
-    /// tasks, must end with `future`, for example by `select`: spawned beside it, it keeps the world from becoming idle.
+    /// Runs the simulation until it is idle, as [`run_until_idle`](Self::run_until_idle) does, and returns the result of `future`. The
+    /// clock then shows the time of the last event, which can be later than the completion of `future`. Endless work, such as a cache's
+    /// background tasks, must end with `future`, for example by `select`: spawned separately, it keeps the simulation from becoming idle.
     ///
     /// # Panics
-    /// If the world becomes idle before `future` completes, because the event that it awaits cannot happen.
+    /// If the simulation becomes idle before `future` completes, because the event that it awaits cannot happen.
     pub fn block_on<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> T {
         let task = self.spawn(future);
         self.run_until_idle();
@@ -105,14 +104,14 @@ impl Simulation {
 }
 
 impl World {
-    /// Runs `action` at `at_ns`; if that is past, as soon as possible but not within this call. Actions due at the same time run in an
-    /// order drawn from the seed.
+    /// Runs `action` at `at_ns`; if that time has passed, as soon as possible but not within this call. Actions due at the same time run in
+    /// an order drawn from the seed.
     pub fn schedule(&self, at_ns: u64, action: impl FnOnce() + Send + 'static) {
         let draw = self.random();
         self.shared.events.lock().add(at_ns, draw, Box::new(action));
     }
 
-    /// A future that ends `duration_ns` from now.
+    /// A future that completes `duration_ns` from now.
     pub fn sleep(&self, duration_ns: u64) -> Sleep<'_> {
         timer::sleep(self, duration_ns)
     }
@@ -143,7 +142,7 @@ impl Timer for World {
         self.schedule(due_ns, action);
     }
 
-    /// The one thread of this world waits, and so the whole world does: events that were due meanwhile are late.
+    /// Blocks the simulation's only thread: events due in the meantime run late.
     fn wait_until(&self, due_ns: u64) {
         self.shared.clock.advance_to(due_ns);
     }

@@ -1,4 +1,4 @@
-//! A window of a device, as a device: engines that share a drive get a slice each.
+//! A range of a device as a device, so that engines can share a drive.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::{
     Completion, Counters, Device, Engine, ErrorKind, Geometry, IoError, Outcome, PlacementHandle, Request,
 };
 
-/// A range of another device. Offsets count from the slice's start, and nothing outside of it can be reached.
+/// A range of another device. Offsets are relative to its start, and bytes outside are not accessible.
 pub struct SliceDevice {
     whole: Arc<dyn Device>,
     start_bytes: u64,
@@ -18,10 +18,10 @@ pub struct SliceDevice {
 }
 
 impl SliceDevice {
-    /// The bytes `range` of `whole`.
+    /// The range `range` of `whole`.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] if the range is empty, reaches past the device, or is not in whole blocks.
+    /// [`ErrorKind::Invalid`] if the range is empty, exceeds the device, or is not in whole blocks.
     pub fn new(whole: Arc<dyn Device>, range: Range<u64>) -> Result<Self, IoError> {
         let geometry = whole.geometry();
         let (block, capacity) = (u64::from(geometry.block_bytes), geometry.capacity_bytes);
@@ -88,7 +88,7 @@ impl Device for SliceDevice {
         self.whole.trims_to_zeros()
     }
 
-    /// The slice's own traffic. Its share of the media writes is unknown.
+    /// Traffic of the slice. Its share of the media writes is unknown.
     fn counters(&self) -> Counters {
         self.tally.counters()
     }
@@ -110,7 +110,7 @@ mod tests {
     use crate::{IoBuffer, MemoryDevice};
 
     #[test]
-    fn a_slice_reaches_its_own_bytes_and_counts_its_own_traffic() {
+    fn slice_accesses_its_bytes_and_counts_its_traffic() {
         let whole: Arc<dyn Device> = Arc::new(MemoryDevice::new(1 << 20));
         let slice = SliceDevice::new(Arc::clone(&whole), 8192..16384).unwrap();
         let data = IoBuffer::copy_of(&[9; 8192]).into();
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_that_is_no_slice_is_refused() {
+    fn invalid_range_is_refused() {
         let whole: Arc<dyn Device> = Arc::new(MemoryDevice::new(1 << 20));
         for range in [0..0, 100..8192, 0..8100, 0..(1 << 20) + 512, 1 << 20..(1 << 20) + 512] {
             let refused = SliceDevice::new(Arc::clone(&whole), range.clone());

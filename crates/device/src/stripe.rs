@@ -13,41 +13,40 @@ use crate::{
     PlacementHandle, Request,
 };
 
-/// Devices side by side: stripe 0 on the first, stripe 1 on the second, and so on round.
+/// Striped devices: stripe 0 is on the first, stripe 1 on the second, and so on cyclically.
 ///
-/// A request inside one stripe goes to its device as it is. One that crosses stripes is split; when the stripe is a
-/// cache's region, that never happens.
+/// A request inside one stripe is passed unchanged. One that crosses stripes is split; if stripes are as large as a cache's regions, that
+/// never happens.
 pub struct StripeDevice {
     devices: Vec<Arc<dyn Device>>,
     unit_bytes: u64,
     geometry: Geometry,
     tally: Arc<Tally>,
-    /// What each of our handles is on each device; ours are numbered from 1.
+    /// The device handles of each of the stripe's handles, which are numbered from 1.
     handles: RwLock<Vec<Vec<PlacementHandle>>>,
 }
 
 impl StripeDevice {
-    /// A stripe over `devices` in units of `unit_bytes`. Each device gives as many whole units as the smallest of
-    /// them has.
+    /// A stripe over `devices` in units of `unit_bytes`. Each device contributes as many whole units as the smallest one has.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] without devices, with a unit that is not in blocks of every device, or with a device smaller
-    /// than a unit.
+    /// [`ErrorKind::Invalid`] without devices, with a unit that is not a multiple of every device's block, or with a device smaller than a
+    /// unit.
     pub fn new(devices: Vec<Arc<dyn Device>>, unit_bytes: u64) -> Result<Self, IoError> {
         let geometries: Vec<Geometry> = devices.iter().map(|device| device.geometry()).collect();
         let geometry = joint_geometry(&geometries, unit_bytes)?;
         Ok(Self { devices, unit_bytes, geometry, tally: Arc::default(), handles: RwLock::default() })
     }
 
-    /// Where byte `offset` is: the device, and the offset there.
+    /// Position of byte `offset`: the device, and the offset on it.
     fn place(&self, offset: u64) -> (usize, u64) {
         let (stripe, within) = (offset / self.unit_bytes, offset % self.unit_bytes);
         let count = self.devices.len() as u64;
         ((stripe % count) as usize, stripe / count * self.unit_bytes + within)
     }
 
-    /// How many bytes of `device` lie before `offset`. Neighbouring stripes of one device are neighbours there, so
-    /// a range of ours is one range on each device, and these are its ends.
+    /// Number of bytes of `device` before `offset`. Consecutive stripes of one device are adjacent on it, so a range of the stripe is one
+    /// range on each device, with these ends.
     fn share(&self, device: usize, offset: u64) -> u64 {
         let (at, within) = self.place(offset);
         let round_start = within - offset % self.unit_bytes;
@@ -58,7 +57,7 @@ impl StripeDevice {
         }
     }
 
-    /// What is to be done on which device.
+    /// The requests to the devices.
     fn plan(&self, request: Request) -> Plan {
         if let Err(error) = self.geometry.check(&request) {
             return Plan::Ended(Err(error));
@@ -132,7 +131,7 @@ impl StripeDevice {
     }
 }
 
-/// A part of a transfer that lies in one stripe.
+/// The part of a transfer in one stripe.
 struct Piece {
     device: usize,
     offset: u64,
@@ -143,7 +142,7 @@ struct Piece {
 struct Part {
     device: usize,
     request: Request,
-    /// Where what it reads goes in the buffer of the whole request.
+    /// Position of its data in the whole request's buffer.
     range: Range<usize>,
 }
 
@@ -154,11 +153,11 @@ impl Part {
 }
 
 enum Plan {
-    /// There is nothing to do.
+    /// No request is necessary.
     Ended(Outcome),
-    /// One device does it, in the caller's own buffer.
+    /// One device serves the request, in the caller's buffer.
     Whole(Part),
-    /// Several requests, and the buffer that a read puts together.
+    /// Several requests, and the buffer that combines a read.
     Parts(Option<IoBuffer>, Vec<Part>),
 }
 
@@ -196,7 +195,7 @@ impl Device for StripeDevice {
         self.devices.iter().filter_map(|device| device.engine()).max()
     }
 
-    /// A request that crosses stripes is done piece by piece on the calling thread.
+    /// A request that crosses stripes is executed piece by piece on the calling thread.
     fn execute(&self, request: Request) -> Outcome {
         let (kind, bytes) = (request.kind(), request.len_bytes());
         let outcome = match self.plan(request) {
@@ -238,13 +237,13 @@ impl Device for StripeDevice {
         self.devices.iter().all(|device| device.trims_to_zeros())
     }
 
-    /// Requests as they came to the stripe; media bytes of all devices, unknown if one does not tell.
+    /// Requests to the stripe; media bytes of all devices, unknown if one does not report them.
     fn counters(&self) -> Counters {
         let media = self.devices.iter().map(|device| device.counters().media_written_bytes);
         Counters { media_written_bytes: media.sum(), ..self.tally.counters() }
     }
 
-    /// A handle here is one on every device; without one on some device there is none.
+    /// Allocates a handle on every device; the default one if some device has none left.
     fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
         let mut handles = self.handles.write();
         let theirs: Vec<_> = self.devices.iter().map(|device| device.allocate_handle(consumer)).collect();

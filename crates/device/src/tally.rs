@@ -1,4 +1,4 @@
-//! What a device counts while requests end on many threads.
+//! Counters that many threads update.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,4 +1,4 @@
-//! Things to be done later.
+//! Scheduling of actions.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,19 +15,19 @@ use rustix::thread::set_current_timer_slack;
 
 use crate::{Clock, SystemClock};
 
-/// What a timer runs. It must not block.
+/// An action of a timer. It must not block.
 pub type Action = Box<dyn FnOnce() + Send>;
 
-/// A clock that can be asked to do something at a moment.
+/// A clock that can schedule actions.
 pub trait Timer: Clock {
-    /// Runs `action` at `due_ns` of this clock, or soon if that is past; never within the call.
+    /// Runs `action` at `due_ns` of this clock, or soon if that time has passed; never within the call.
     fn at(&self, due_ns: u64, action: Action);
 
     /// Blocks the calling thread until `due_ns` of this clock.
     fn wait_until(&self, due_ns: u64);
 }
 
-/// A future that ends `duration_ns` from now.
+/// A future that completes `duration_ns` from now.
 pub fn sleep(timer: &dyn Timer, duration_ns: u64) -> Sleep<'_> {
     Sleep { timer, deadline_ns: timer.monotonic_ns().saturating_add(duration_ns), alarm: None }
 }
@@ -62,7 +62,7 @@ impl Future for Sleep<'_> {
     }
 }
 
-/// The machine's clock, with one thread that sleeps until something is due. The thread starts with the first action.
+/// The machine's clock, with one thread that sleeps until an action is due. The thread starts with the first action.
 #[derive(Default)]
 pub struct SystemTimer {
     shared: Arc<Shared>,
@@ -82,7 +82,7 @@ struct Agenda {
     closing: bool,
 }
 
-/// Ordered by moment, then by arrival.
+/// Ordered by time, then by arrival.
 struct Due {
     at_ns: u64,
     number: u64,
@@ -124,7 +124,7 @@ impl Clock for SystemTimer {
 }
 
 impl Drop for SystemTimer {
-    /// What is not due yet is dropped undone.
+    /// Actions that are not due are dropped.
     fn drop(&mut self) {
         self.shared.agenda.lock().closing = true;
         self.shared.changed.notify_one();
@@ -190,7 +190,7 @@ mod tests {
     use std::task::Wake;
 
     #[test]
-    fn actions_run_in_the_order_they_are_due_and_not_early() {
+    fn actions_run_in_order_and_never_early() {
         let timer = SystemTimer::default();
         let (told, heard) = mpsc::channel();
         let start_ns = timer.monotonic_ns();
@@ -235,7 +235,7 @@ mod tests {
 
     /// Sleepers in one task used to register a timer at each poll, and each timer caused a poll.
     #[test]
-    fn a_sleeper_asks_once_and_wakes_whoever_polled_it_last() {
+    fn sleep_registers_once_and_wakes_the_last_poller() {
         #[derive(Default)]
         struct Woken(AtomicBool);
 
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_timer_drops_what_was_not_due() {
+    fn dropped_timer_drops_pending_actions() {
         let timer = SystemTimer::default();
         let (told, heard) = mpsc::channel::<()>();
         timer.at(u64::MAX, Box::new(move || drop(told)));

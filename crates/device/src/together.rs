@@ -7,13 +7,13 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// An action that, run once, serves all earlier requests for it.
+/// An action that serves all its earlier requests when it runs once.
 pub trait Errand: Send + Sync {
-    /// Does it. May be called when there is nothing to be done any more.
+    /// Runs the action. May be called when nothing is left to do.
     fn run(&self);
 }
 
-/// An errand, and how often it was asked for.
+/// A deferred action, and the number of requests for it.
 type PutOff = (Arc<dyn Errand>, u32);
 
 /// After this number of requests, an action runs immediately, so that its beneficiary proceeds in parallel. Running it only at the end of
@@ -21,7 +21,7 @@ type PutOff = (Arc<dyn Errand>, u32);
 const MOST: u32 = 4;
 
 thread_local! {
-    /// Errands put off by this thread, while it is inside [`together`].
+    /// Actions deferred by this thread while it is inside [`together`].
     static PUT_OFF: RefCell<Option<Vec<PutOff>>> = const { RefCell::new(None) };
 }
 
@@ -38,7 +38,7 @@ pub fn together<T>(body: impl FnOnce() -> T) -> T {
     body()
 }
 
-/// Runs `errand`, now or when what this thread does [`together`] is done.
+/// Runs the action now, or at the end of [`together`].
 pub fn once<E: Errand + 'static>(errand: &Arc<E>) {
     let is_due = PUT_OFF.with_borrow_mut(|put_off| {
         let Some(errands) = put_off else { return true };
@@ -59,13 +59,13 @@ pub fn once<E: Errand + 'static>(errand: &Arc<E>) {
     }
 }
 
-/// Runs what was put off so far: this thread is about to wait for what may come of it.
+/// Runs the deferred actions, because this thread is about to wait for their effect.
 pub(crate) fn settle() {
     let errands = PUT_OFF.with_borrow_mut(|put_off| put_off.as_mut().map(std::mem::take));
     errands.into_iter().flatten().for_each(|(errand, _)| errand.run());
 }
 
-/// Ends [`together`], by a panic too: a request that was started then must still reach its device.
+/// Ends [`together`], also on a panic: requests started before must still reach their device.
 struct Leave;
 
 impl Drop for Leave {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn an_errand_is_run_once_for_all_that_was_done_together() {
+    fn action_runs_once_for_several_requests() {
         let (one, other) = (Arc::new(Counted::default()), Arc::new(Counted::default()));
         once(&one);
         assert_eq!(one.runs(), 1, "alone, at once");
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn an_errand_for_many_is_run_before_all_of_them_are_done() {
+    fn action_runs_after_a_few_requests() {
         let errand = Arc::new(Counted::default());
         together(|| {
             for asked in 1..=2 * MOST {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_does_not_lose_an_errand() {
+    fn panic_does_not_lose_an_action() {
         let errand = Arc::new(Counted::default());
         let panicked = std::panic::catch_unwind(|| {
             together(|| {

@@ -1,5 +1,4 @@
-//! Wrappers: devices made of another device, each with one trait of its own. They keep the contract, and the
-//! conformance suite runs on each.
+//! Wrappers: devices on another device, each with one additional property. They keep the contract, and the conformance suite runs on each.
 
 pub mod crash;
 pub mod fault;

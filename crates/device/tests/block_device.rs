@@ -1,4 +1,4 @@
-//! A raw block device: a loop device, where there is root and `losetup`; elsewhere the tests say that they were skipped.
+//! A raw block device: a loop device, with root and `losetup`; otherwise the tests are skipped with a message.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -13,7 +13,7 @@ use flashwright_device::{Device, ErrorKind, FileDevice, IoBuffer, PlacementHandl
 
 const CAPACITY_BYTES: u64 = 16 << 20;
 
-/// A loop device; it goes when it is dropped, and so does its file if that is its own.
+/// A loop device, detached on drop; its file is removed if it was created for it.
 struct LoopDevice {
     path: PathBuf,
     own: Option<tempfile::TempDir>,
@@ -54,7 +54,7 @@ impl Drop for LoopDevice {
     }
 }
 
-/// What the command prints, if it is there and succeeds.
+/// The output of a command, if it exists and succeeds.
 fn run(command: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(command).args(arguments).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
@@ -67,13 +67,13 @@ fn refusal(path: &Path) -> String {
 }
 
 #[test]
-fn a_block_device_keeps_the_contract() {
+fn block_device_conforms() {
     let Some(disk) = LoopDevice::attach() else { return };
     conformance::run(|| Box::new(disk.open()));
 }
 
 #[test]
-fn a_block_device_tells_its_blocks_and_belongs_to_one() {
+fn block_device_reports_its_blocks_and_is_exclusive() {
     let Some(disk) = LoopDevice::attach() else { return };
     let device = disk.open();
     assert!(device.is_block_device());
@@ -85,14 +85,14 @@ fn a_block_device_tells_its_blocks_and_belongs_to_one() {
 }
 
 #[test]
-fn a_size_beyond_the_block_device_is_refused() {
+fn size_beyond_the_block_device_is_refused() {
     let Some(disk) = LoopDevice::attach() else { return };
     let options = OpenOptions { size_bytes: Some(2 * CAPACITY_BYTES), create: true, ..Default::default() };
     assert_eq!(FileDevice::open(&disk.path, &options).unwrap_err().kind(), ErrorKind::Open);
 }
 
 #[test]
-fn a_drive_that_cannot_be_written_can_be_read() {
+fn write_protected_drive_can_be_read() {
     let Some(disk) = LoopDevice::attach_with(&["--read-only"]) else { return };
     let options = OpenOptions::default();
     let refused = FileDevice::open(&disk.path, &options).unwrap_err();
@@ -104,7 +104,7 @@ fn a_drive_that_cannot_be_written_can_be_read() {
 }
 
 #[test]
-fn a_trim_reaches_the_block_device() {
+fn trim_reaches_the_block_device() {
     let Some(disk) = LoopDevice::attach() else { return };
     let device = disk.open();
     let data = IoBuffer::copy_of(&[7; 8192]).into();
@@ -115,9 +115,9 @@ fn a_trim_reaches_the_block_device() {
     assert_eq!(device.counters().trimmed_bytes, 8192);
 }
 
-/// Whoever has a partition for himself keeps the whole device from being had, though not the other partitions.
+/// Exclusive use of a partition excludes the whole device, but not the other partitions.
 #[test]
-fn a_partition_in_use_keeps_no_other_loop_device_from_the_bytes_of_another() {
+fn partition_in_use_blocks_only_overlapping_loop_devices() {
     let Some(whole) = LoopDevice::attach_with(&["--partscan"]) else { return };
     let disk = whole.path.to_str().unwrap();
     let made =
@@ -144,7 +144,7 @@ fn a_partition_in_use_keeps_no_other_loop_device_from_the_bytes_of_another() {
 }
 
 #[test]
-fn a_mounted_block_device_is_refused_and_its_mount_named() {
+fn mounted_block_device_is_refused_with_its_mount_point() {
     let Some(disk) = LoopDevice::attach() else { return };
     let place = tempfile::tempdir().unwrap();
     let (device, place) = (disk.path.to_str().unwrap(), place.path().to_str().unwrap());

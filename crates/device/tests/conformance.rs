@@ -20,39 +20,39 @@ use flashwright_device::{
 const CAPACITY_BYTES: u64 = 32 << 20;
 
 #[test]
-fn memory_keeps_the_contract() {
+fn memory_conforms() {
     conformance::run(|| Box::new(MemoryDevice::new(CAPACITY_BYTES)));
     conformance::run(|| Box::new(MemoryDevice::with_block_bytes(CAPACITY_BYTES, 4096)));
 }
 
 #[test]
-fn a_direct_file_keeps_the_contract() {
+fn direct_file_conforms() {
     let scratch = tempfile::tempdir().unwrap();
     conformance::run(|| temporary_file(&scratch, &OpenOptions::default()));
 }
 
 #[test]
-fn a_file_keeps_the_contract_for_a_thread_at_a_desk() {
+fn file_conforms_with_an_event_loop() {
     let scratch = tempfile::tempdir().unwrap();
     let _desk = Desk::sit_down([]);
     conformance::run(|| temporary_file(&scratch, &OpenOptions::default()));
 }
 
 #[test]
-fn a_buffered_file_keeps_the_contract() {
+fn buffered_file_conforms() {
     let scratch = tempfile::tempdir().unwrap();
     conformance::run(|| temporary_file(&scratch, &OpenOptions { buffered: true, ..Default::default() }));
 }
 
 #[test]
-fn a_file_without_io_uring_keeps_the_contract() {
+fn file_without_io_uring_conforms() {
     let scratch = tempfile::tempdir().unwrap();
     let engine = Some(Engine::ThreadPool);
     conformance::run(|| temporary_file(&scratch, &OpenOptions { engine, ..Default::default() }));
 }
 
 #[test]
-fn a_stripe_keeps_the_contract() {
+fn stripe_conforms() {
     for unit_bytes in [4096, 20 << 10, 1 << 20] {
         conformance::run(|| {
             let devices = (0..3).map(|_| memory()).collect();
@@ -62,13 +62,13 @@ fn a_stripe_keeps_the_contract() {
 }
 
 #[test]
-fn a_slice_keeps_the_contract() {
+fn slice_conforms() {
     let range = 4096..CAPACITY_BYTES - 8192;
     conformance::run(|| Box::new(SliceDevice::new(memory(), range.clone()).unwrap()));
 }
 
 #[test]
-fn a_simulated_device_keeps_the_contract() {
+fn simulated_device_conforms() {
     for channels in [1, 7, 64] {
         conformance::run_driven(|| {
             let simulation = Simulation::new(channels as u64);
@@ -80,14 +80,14 @@ fn a_simulated_device_keeps_the_contract() {
 }
 
 #[test]
-fn a_measured_device_keeps_the_contract() {
+fn measured_device_conforms() {
     conformance::run(|| {
         Box::new(MeasureDevice::new(memory(), Arc::new(SystemClock), Arc::new(|_, _, _| {})))
     });
 }
 
 #[test]
-fn a_throttled_device_keeps_the_contract() {
+fn throttled_device_conforms() {
     let limits = Limits { bytes_per_second: Some(8 << 30), requests_per_second: Some(400_000) };
     conformance::run(|| Box::new(ThrottleDevice::new(memory(), Arc::new(SystemTimer::default()), limits)));
     conformance::run_driven(|| {
@@ -99,7 +99,7 @@ fn a_throttled_device_keeps_the_contract() {
 }
 
 #[test]
-fn a_model_disk_keeps_the_contract() {
+fn model_disk_conforms() {
     conformance::run_driven(|| {
         let simulation = Simulation::new(4);
         let timer = Arc::new(simulation.world());
@@ -109,7 +109,7 @@ fn a_model_disk_keeps_the_contract() {
 }
 
 #[test]
-fn a_device_without_faults_keeps_the_contract() {
+fn fault_device_without_faults_conforms() {
     conformance::run(|| Box::new(FaultDevice::new(memory(), 0, Faults::default())));
 }
 
@@ -127,7 +127,7 @@ fn gate_device_conforms_when_open_and_when_its_requests_are_released() {
 }
 
 #[test]
-fn a_device_that_may_crash_keeps_the_contract() {
+fn crash_device_conforms() {
     for absorbs in [false, true] {
         let memory = || MemoryDevice::new(CAPACITY_BYTES).absorbing(absorbs);
         conformance::run(|| Box::new(CrashDevice::new(memory())));
@@ -135,7 +135,7 @@ fn a_device_that_may_crash_keeps_the_contract() {
 }
 
 #[test]
-fn wrappers_of_wrappers_keep_the_contract() {
+fn nested_wrappers_conform() {
     conformance::run_driven(|| {
         let simulation = Simulation::new(8);
         let absorbing = Arc::new(MemoryDevice::new(CAPACITY_BYTES).absorbing(true));
@@ -149,9 +149,9 @@ fn wrappers_of_wrappers_keep_the_contract() {
     });
 }
 
-/// The suite itself: a device that breaks one promise, now and then, is found out.
+/// Tests the suite: it must detect a device that occasionally violates one rule.
 #[test]
-fn devices_that_break_the_contract_are_found_out() {
+fn suite_detects_contract_violations() {
     let broken = [
         Faults { flipped_reads: 0.01, ..Default::default() },
         Faults { flipped_writes: 0.01, ..Default::default() },
@@ -196,7 +196,7 @@ impl Device for Hollow {
     }
 }
 
-/// A device that does something else than it was asked to.
+/// A device that changes requests.
 struct Misbehaving {
     inner: Arc<dyn Device>,
     misbehave: fn(Request) -> Request,
@@ -243,7 +243,7 @@ fn memory() -> Arc<dyn Device> {
     Arc::new(MemoryDevice::new(CAPACITY_BYTES))
 }
 
-/// The crate's own target directory may be anywhere; the system's temporary one usually allows direct I/O.
+/// The system's temporary directory usually allows direct I/O; the crate's target directory may not.
 fn temporary_file(scratch: &tempfile::TempDir, options: &OpenOptions) -> Box<dyn Device> {
     let options = OpenOptions { size_bytes: Some(CAPACITY_BYTES), ..options.clone() };
     Box::new(

@@ -55,7 +55,7 @@ async fn read_some(device: &Arc<dyn Device>, requests: u32) {
     }
 }
 
-/// Each call leaked the table of its requests: 43 MiB after 100,000 calls.
+/// Each call once leaked its request table: 43 MiB after 100,000 calls.
 #[test]
 fn block_on_with_device_io_100_000_times_frees_all() {
     let directory = tempfile::tempdir().unwrap();
@@ -70,7 +70,7 @@ fn wait_for_with_device_io_100_000_times_frees_all() {
     assert_frees_all(100_000, |_| wait_for(read_some(&device, 1)));
 }
 
-/// The future is dropped while its requests are in flight; the desk waits for them.
+/// The future is dropped with requests in flight; the event loop waits for them.
 #[test]
 fn block_on_a_future_that_abandons_its_requests_frees_all() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! The contract of [`Eviction`] as executable checks: seeded random calls, with a plain map as the model.
 //!
-//! [`check`] tests the requirements on every policy. [`same_steps`] makes the same calls to two policies and compares all answers:
-//! the real policy and its simplest correct twin.
+//! [`check`] tests the requirements on every policy. [`same_steps`] makes the same calls to a policy and its simplest correct twin, and
+//! compares all results.
 
 use std::collections::BTreeMap;
 
@@ -11,25 +11,25 @@ use rand::{RngExt as _, SeedableRng as _};
 use crate::simulate::hash_of;
 use crate::{Entry, Eviction, HitRule, Slot};
 
-/// What the random calls are drawn from.
+/// Parameters of the random calls.
 #[derive(Debug, Clone, Copy)]
 pub struct Draw {
-    /// Chooses everything.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Calls made.
+    /// Number of calls.
     pub steps: usize,
-    /// Capacity at first.
+    /// Initial capacity.
     pub capacity_weight: u64,
-    /// Weights are 1 to this.
+    /// Weights are from 1 to this.
     pub weight_at_most: u32,
-    /// Keys that entries are drawn from; more than fit, so that some come back.
+    /// Number of distinct keys; more than fit, so that some recur.
     pub keys: u64,
-    /// Whether the capacity grows now and then; otherwise it only shrinks.
+    /// Whether the capacity sometimes grows; otherwise it only shrinks.
     pub grows: bool,
 }
 
 impl Draw {
-    /// Small capacities, and three keys for every entry that fits, differing by seed.
+    /// Small capacities, and three keys for every entry that fits, depending on the seed.
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed);
@@ -39,27 +39,27 @@ impl Draw {
     }
 }
 
-/// Makes random calls and holds the policy to its contract.
+/// Makes random calls and checks the contract.
 ///
 /// # Panics
-/// If the policy breaks it; the message tells the draw.
+/// If the policy violates it; the message contains the parameters.
 pub fn check(policy: &mut dyn Eviction, draw: Draw) {
     Session::new(draw).run(&mut [policy]);
 }
 
-/// Makes the same random calls of two policies and compares every answer, and holds both to the contract.
+/// Makes the same random calls to two policies, compares all results, and checks the contract of both.
 ///
 /// # Panics
-/// If an answer differs or the contract is broken; the message tells the draw.
+/// If a result differs or the contract is violated; the message contains the parameters.
 pub fn same_steps(policy: &mut dyn Eviction, twin: &mut dyn Eviction, draw: Draw) {
     Session::new(draw).run(&mut [policy, twin]);
 }
 
-/// Newcomers take turns in a full policy most of whose entries cannot leave, and are [restored](Eviction::restore) each time
-/// they are chosen: holds the policy to finding one that can before it has chosen each entry twice.
+/// Inserts entries into a full policy most of whose entries are pinned, and [restores](Eviction::restore) each pinned victim: the policy
+/// must find an evictable entry before it has selected each entry twice.
 ///
 /// # Panics
-/// If it chooses those that cannot leave again and again, or all are pinned.
+/// If it keeps selecting pinned entries, or all are pinned.
 pub fn check_with_pinned(policy: &mut dyn Eviction, is_pinned: &[bool]) {
     let entries = is_pinned.len() as u32;
     let entry = |key: u64| Entry { hash: hash_of(key), weight: 1 };
@@ -83,7 +83,7 @@ pub fn check_with_pinned(policy: &mut dyn Eviction, is_pinned: &[bool]) {
     }
 }
 
-/// The caller of a policy: hands out slots and knows what is held.
+/// The caller of a policy: assigns slots and tracks the entries.
 struct Session {
     draw: Draw,
     rng: StdRng,
@@ -129,7 +129,7 @@ impl Session {
         self.check_counts(policies);
     }
 
-    /// Asks for a key: a hit, or an insertion with room made before or after it.
+    /// Requests a key: a hit, or an insertion with evictions before or after it.
     fn request(&mut self, policies: Policies) {
         let key = self.rng.random_range(0..self.draw.keys).min(self.rng.random_range(0..self.draw.keys));
         if let Some((&slot, _)) = self.held.iter().find(|(_, held)| held.key == key) {
@@ -152,7 +152,7 @@ impl Session {
         }
     }
 
-    /// Tells a hit the way the policy wants to hear of it.
+    /// Reports a hit as the policy's hit rule requires.
     fn hit(&mut self, policies: Policies, slot: Slot) {
         let held = self.held.get_mut(&slot).expect("only what is held is hit");
         let idle_seconds = self.now_seconds - held.reported_seconds;
@@ -170,7 +170,7 @@ impl Session {
         self.settle(policies);
     }
 
-    /// Entries that a hit left no room for.
+    /// Evicts while a hit has left the policy overfull.
     fn settle(&mut self, policies: Policies) {
         while policies[0].is_overfull() {
             self.evict(policies).expect("an overfull policy holds something");

@@ -1,13 +1,12 @@
-//! A ghost queue: remembers which keys left lately, not what they held.
+//! A ghost queue: remembers recently evicted keys without their values.
 //!
-//! An entry is 4 bytes: a fingerprint of 20 bits and the time it came in, in 12. Time is the weight that has come in
-//! since the beginning, in ticks of 1/1024 of the window, so an entry expires by itself when a window's weight has
-//! come in after it: the queue of "FIFO queues are all you need for cache eviction" (SOSP'23, section 4.2) without a
-//! queue. Sixteen entries share a cache line, the newest first, and a key is looked for in its line alone. A full line
-//! gives up its oldest entry early; a stranger is taken for a member with a probability below 16 / 2^20.
+//! An entry has 4 bytes: a fingerprint of 20 bits and the insertion time in 12. Time is the weight inserted since the start, in ticks of
+//! 1/1024 of the window, so an entry expires when a window's weight was inserted after it: the queue of "FIFO queues are all you need for
+//! cache eviction" (SOSP'23, section 4.2) without a queue. Sixteen entries share a cache line, the newest first, and a key is searched in
+//! its line only. A full line drops its oldest entry early; an absent key is reported as present with a probability below 16 / 2^20.
 //!
-//! The table grows line by line, by linear hashing: Litwin, "Linear hashing: a new tool for file and table addressing",
-//! VLDB'80. So it is never larger than the most entries it was to hold need; it does not shrink.
+//! The table grows line by line, by linear hashing: Litwin, "Linear hashing: a new tool for file and table addressing", VLDB'80. So it is
+//! never larger than its largest reservation requires; it does not shrink.
 
 use wide::u32x8;
 
@@ -17,12 +16,12 @@ const LINE: usize = 16;
 const FINGERPRINT_BITS: u32 = 20;
 const STAMP_BITS: u32 = 32 - FINGERPRINT_BITS;
 const STAMP_MASK: u32 = (1 << STAMP_BITS) - 1;
-/// Ticks in a window. Stamps go round after four windows; sweeping visits every line once in a window, so
-/// none lives long enough to look young again.
+/// Ticks in a window. Timestamps wrap around after four windows; sweeping visits every line once per window, so no entry remains until its
+/// timestamp looks recent again.
 const TICKS: u64 = 1024;
-/// Never smaller: 64 lines are 4 KiB.
+/// Minimum size: 64 lines are 4 KiB.
 const LINES_AT_LEAST: usize = 64;
-/// Entries of a line that are reckoned with: places to spare for keys that do not spread evenly.
+/// Entries per line for sizing: the other places are spare, because keys do not spread evenly.
 const FILL: usize = 11;
 const EMPTY: u32 = 0;
 
@@ -30,7 +29,7 @@ const EMPTY: u32 = 0;
 #[repr(align(64))]
 struct Line([u32; LINE]);
 
-/// Keys that left within the last `window` of weight.
+/// Keys evicted within the last `window` of weight.
 pub struct Ghost {
     lines: Vec<Line>,
     /// The largest power of two up to the number of lines. The low hash bits select among this many lines; each line beyond it has taken
@@ -38,16 +37,16 @@ pub struct Ghost {
     base_lines: usize,
     window: u64,
     tick_weight: u64,
-    /// Ticks so far, and the weight that came in since the last.
+    /// Ticks so far, and the weight inserted since the last one.
     tick: u32,
     since_tick: u64,
     sweep_next: usize,
-    /// Lines that are due to be swept, in parts of one line: [`TICKS`] are one.
+    /// Lines due to be swept, in fractions: [`TICKS`] are one line.
     sweep_due: u64,
 }
 
 impl Ghost {
-    /// Remembers the last `window_weight` that came in.
+    /// Remembers keys for the last `window_weight` inserted.
     #[must_use]
     pub fn new(window_weight: u64) -> Self {
         let lines = vec![Line([EMPTY; LINE]); LINES_AT_LEAST];
@@ -95,7 +94,7 @@ impl Ghost {
         }
     }
 
-    /// A key left.
+    /// Records an evicted key.
     #[inline]
     pub fn insert(&mut self, hash: u64, weight: u32) {
         self.since_tick += u64::from(weight);
@@ -110,7 +109,7 @@ impl Ghost {
         places[0] = entry;
     }
 
-    /// Whether the key left lately; if so it is forgotten, for it is back.
+    /// Whether the key was evicted recently; if so it is removed, because it returned.
     #[inline]
     pub fn take(&mut self, hash: u64) -> bool {
         let line = self.line_of(hash);
@@ -125,7 +124,7 @@ impl Ghost {
         age(entry, self.tick) < self.window_ticks()
     }
 
-    /// Has the line fetched that `hash` is in, or will be.
+    /// Prefetches the line of `hash`.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         prefetch_to_write(std::ptr::from_ref(&self.lines[self.line_of(hash)]).cast());
@@ -146,7 +145,7 @@ impl Ghost {
         if line < self.lines.len() { line } else { line - self.base_lines }
     }
 
-    /// Moves the clock, and empties what expired: as many lines a tick as make a round in a window.
+    /// Advances the time, and sweeps expired entries: as many lines per tick as cover the table once in a window.
     fn advance(&mut self) {
         let ticks = self.since_tick / self.tick_weight;
         self.since_tick %= self.tick_weight;
@@ -161,7 +160,7 @@ impl Ghost {
         for _ in 0..lines {
             let line = if self.sweep_next < self.lines.len() { self.sweep_next } else { 0 };
             self.sweep_next = line + 1;
-            // The newest first, so what expired is at the end.
+            // The newest entries are first, so expired ones are at the end.
             for place in self.lines[line].0.iter_mut().rev() {
                 match *place {
                     EMPTY => {}
@@ -189,7 +188,7 @@ fn fingerprint(hash: u64) -> u32 {
     ((hash >> (64 - FINGERPRINT_BITS)) as u32).max(1)
 }
 
-/// Ticks since the entry came in.
+/// Ticks since the entry was inserted.
 fn age(entry: u32, tick: u32) -> u32 {
     tick.wrapping_sub(entry) & STAMP_MASK
 }
@@ -202,7 +201,7 @@ mod tests {
     use super::*;
     use crate::simulate::hash_of;
 
-    /// Everything that ever came in, with its key gone once it was taken.
+    /// A model: all insertions, with the key cleared when it is taken.
     #[derive(Default)]
     struct Twin {
         queue: Vec<(Option<u64>, u32)>,
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn small_windows_equal_a_list_to_the_letter() {
+    fn small_window_equals_a_list() {
         for seed in 0..40 {
             let mut rng = StdRng::seed_from_u64(seed);
             let window = rng.random_range(0..200);
@@ -241,7 +240,7 @@ mod tests {
     /// Between powers of two, some lines have twice the keys of others: here lines have 1, 1.25, 1.5, 1.75 and 2 times 8192 keys. The
     /// window is a tenth smaller than the reservation, as in S3-FIFO.
     #[test]
-    fn a_large_window_keeps_nearly_all_and_nothing_older_and_knows_few_strangers() {
+    fn large_window_has_few_losses_and_false_positives() {
         for reserved in [90_200, 112_600, 135_100, 157_600, 180_200_u64] {
             let window = reserved * 9 / 10;
             let mut ghost = Ghost::new(window);
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn stamps_that_went_round_do_not_look_young() {
+    fn wrapped_timestamps_do_not_look_recent() {
         let window = 1024;
         for quiet in [1024, 3000, 4096, 5000, 8192, 70_000] {
             let mut ghost = Ghost::new(window);
@@ -278,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_expired_is_swept_out_within_a_window_in_steps_of_many_ticks_too() {
+    fn expired_entries_are_swept_within_a_window_even_in_large_steps() {
         let (window, old) = (1 << 20, 5000);
         let mut ghost = Ghost::new(window);
         ghost.reserve(20_000);
@@ -294,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn growing_forgets_nothing() {
+    fn growth_keeps_all_entries() {
         let mut ghost = Ghost::new(600);
         (0..300).for_each(|key| ghost.insert(hash_of(key), 1));
         let before = ghost.memory_bytes();
@@ -305,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_window_counts_from_when_an_entry_came_in() {
+    fn changed_window_applies_from_the_insertion_time() {
         let mut ghost = Ghost::new(100);
         (0..100).for_each(|key| ghost.insert(hash_of(key), 1));
         ghost.set_window(10);

@@ -1,4 +1,4 @@
-//! Ghosts to the letter: a queue of the keys that left, as long as their weights fit.
+//! An exact ghost queue: the evicted keys whose weights fit.
 //!
 //! [`Ghost`](crate::ghost::Ghost) is the same idea in four bytes a key. This one takes some tens and knows no strangers: it
 //! is for simulations that are compared with others'. A key that is taken out no longer counts against the capacity.
@@ -8,16 +8,16 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::hashed::Hashed;
 
-/// Keys that left, the oldest first.
+/// Evicted keys, the oldest first.
 #[derive(Default)]
 pub struct GhostQueue {
     capacity_weight: u64,
     held_weight: u64,
-    /// All that came in and was not pushed out, also those that were taken since.
+    /// All inserted keys that were not pushed out, including those taken since.
     queue: VecDeque<Departed>,
-    /// How many were pushed out of the queue: the number of its front.
+    /// Number of keys pushed out of the queue, that is, the number of its front.
     first: u64,
-    /// The number of each key that is still there.
+    /// The number of each key that is still present.
     numbers: HashMap<u64, u64, Hashed>,
 }
 
@@ -47,7 +47,7 @@ impl GhostQueue {
         }
     }
 
-    /// Whether the key is among the ghosts; if so it is taken out, for it is back.
+    /// Whether the key is among the ghosts; if so it is removed, because it returned.
     pub fn take(&mut self, hash: u64) -> bool {
         let number = self.numbers.remove(&hash);
         if let Some(number) = number {

@@ -1,4 +1,4 @@
-//! A table that grows without moving.
+//! A table that grows without moving its elements.
 
 use std::sync::OnceLock;
 
@@ -17,7 +17,7 @@ impl<T, const FIRST: usize, const CHUNKS: usize> Default for Growing<T, FIRST, C
 }
 
 impl<T: Default, const FIRST: usize, const CHUNKS: usize> Growing<T, FIRST, CHUNKS> {
-    /// What is at `place`.
+    /// The element at `place`.
     ///
     /// # Panics
     /// If it is behind the last chunk: at `FIRST * (2^CHUNKS - 1)` or beyond.
@@ -33,7 +33,7 @@ fn new_chunk<T: Default>(len: usize) -> Box<[T]> {
     std::iter::repeat_with(T::default).take(len).collect()
 }
 
-/// Counted from the size of the first chunk on, the highest bit tells the chunk and the rest the place there.
+/// With the first chunk's size added, the highest bit gives the chunk and the rest the position in it.
 #[inline]
 fn chunk_and_place<const FIRST: usize>(place: u32) -> (usize, usize) {
     let from_first = u64::from(place) + FIRST as u64;

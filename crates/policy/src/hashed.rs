@@ -1,8 +1,8 @@
-//! Maps and sets of hashes: a hash is not hashed again.
+//! Maps and sets of hashes, which are not hashed again.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Hashes a number that is a hash to itself.
+/// A hasher that returns the number itself.
 pub(crate) type Hashed = BuildHasherDefault<AsItIs>;
 
 /// See [`Hashed`].

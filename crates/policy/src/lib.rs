@@ -8,24 +8,24 @@
 
 use std::sync::Arc;
 
-/// The place of an entry: a small dense number handed out by the caller, unique among the entries of one policy.
+/// The place of an entry: a small dense number assigned by the caller, unique among the entries of one policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Slot(pub u32);
 
-/// What a policy learns of an entry when it comes in.
+/// Properties of an entry at its insertion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// Hash of the key: what ghosts and sketches remember an entry by.
+    /// Hash of the key, by which ghosts and sketches identify an entry.
     pub hash: u64,
-    /// What the entry counts against the capacity: 1 where slots are counted, its size where bytes are.
+    /// Weight against the capacity: 1 if slots are counted, the size if bytes are.
     pub weight: u32,
 }
 
-/// Decides which entry leaves.
+/// Selects the victims for eviction.
 ///
 /// # Contract
 /// * A slot is inserted once, then leaves by [`evict`](Self::evict) or [`remove`](Self::remove); only then can it be inserted again.
-/// * `evict` answers `None` only when the policy holds nothing, and never a slot that it does not hold.
+/// * `evict` returns `None` only if the policy is empty, and never a slot without an entry.
 /// * Times are whole seconds and never go back.
 /// * Memory: list nodes, marks and ghosts only; it grows with the highest slot seen.
 pub trait Eviction: Send {
@@ -43,13 +43,13 @@ pub trait Eviction: Send {
         let _ = entry;
     }
 
-    /// The entry in `slot` was used. Which hits a policy must hear of is its [`hit_rule`](Self::hit_rule).
+    /// The entry in `slot` was used. [`hit_rule`](Self::hit_rule) defines the hits to report.
     fn hit(&mut self, slot: Slot, now_seconds: u32);
 
-    /// Chooses the next to leave and takes it out.
+    /// Selects the next victim and removes it.
     fn evict(&mut self, now_seconds: u32) -> Option<Slot>;
 
-    /// The entry in `slot` left for another reason than eviction.
+    /// The entry in `slot` was removed for another reason than eviction.
     fn remove(&mut self, slot: Slot);
 
     /// Reinserts a victim that cannot be evicted (it is pinned), as if it had been hit.
@@ -57,28 +57,27 @@ pub trait Eviction: Send {
         self.insert(slot, entry, now_seconds);
     }
 
-    /// The sum of weights the policy may count on from now on. Segments are shares of it.
+    /// Sets the total weight of entries; segments are shares of it.
     fn set_capacity(&mut self, capacity_weight: u64);
 
-    /// Entries held.
+    /// Number of entries.
     fn len(&self) -> usize;
 
-    /// Whether the policy holds nothing.
+    /// Whether there are no entries.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The entry that would be the next to leave if nothing were hit, where the policy can tell cheaply: its age is
-    /// what pools are rebalanced by.
+    /// The entry that would be evicted next without further hits, if it is known cheaply: pools are rebalanced by its age.
     fn oldest(&self) -> Option<Slot>;
 
-    /// The entry that will probably leave next, so that its memory can be fetched by then; `None` where a guess would mostly be
-    /// wrong. It decides nothing. Policies have fetched what they will need of it themselves.
+    /// The entry that will probably be evicted next, so that its memory can be prefetched; `None` if a prediction would mostly be wrong. It
+    /// has no effect on decisions. Policies prefetch their own data.
     fn likely_victim(&self) -> Option<Slot> {
         self.oldest()
     }
 
-    /// A new entry comes in soon: has the memory fetched that this begins with, while room is made for it.
+    /// Announces an insertion: prefetches the memory it needs, while the caller evicts.
     fn foresee(&self, entry: Entry) {
         let _ = entry;
     }
@@ -86,8 +85,8 @@ pub trait Eviction: Send {
     /// Which hits the caller must report, and how.
     fn hit_rule(&self) -> HitRule;
 
-    /// The caller keeps the counters of [`HitRule::Mark`] from now on, beside what hits come to anyway. Called while the policy is
-    /// empty. A policy with that rule must read these and name them in its rule; others have nothing to do.
+    /// Uses the caller's counters for [`HitRule::Mark`], which are stored beside data that hits access anyway. Called while the policy is
+    /// empty. A policy with that rule must read these counters and return them in its rule; others ignore the call.
     fn keep_marks_in(&mut self, marks: Arc<dyn HitMarks>) {
         let _ = marks;
     }
@@ -103,8 +102,7 @@ pub trait Eviction: Send {
         false
     }
 
-    /// The entry in `slot`, which is held, weighs this much from now on. Policies that never ask what entries weigh
-    /// have nothing to do.
+    /// Changes the weight of the entry in `slot`. Policies that do not use weights ignore it.
     fn reweigh(&mut self, slot: Slot, weight: u32) {
         let _ = (slot, weight);
     }
@@ -173,20 +171,20 @@ impl<E: Eviction + ?Sized> Eviction for Box<E> {
     }
 }
 
-/// How hits reach a policy. A reader holds no lock on the policy, so most policies settle for less than every hit.
+/// The way in which hits are reported. Readers hold no lock on the policy, so most policies do not require every hit.
 #[derive(Clone)]
 pub enum HitRule {
-    /// Hits do not matter (FIFO).
+    /// Hits are ignored (FIFO).
     Ignore,
-    /// Hits are counted in `marks`, without a lock, and read when a victim is chosen (S3-FIFO, SIEVE).
+    /// Hits are counted in `marks` without a lock, and read when a victim is selected (S3-FIFO, SIEVE).
     Mark {
         /// The counters.
         marks: Arc<dyn HitMarks>,
-        /// Hits that are worth counting, at most [`marks::MOST_HITS`].
+        /// Number of hits counted, at most [`marks::MOST_HITS`].
         at_most: u8,
     },
-    /// A hit counts only if the last one that counted is at least `refresh_seconds` old (CacheLib's LRU family);
-    /// the caller keeps that time and calls [`Eviction::hit`].
+    /// A hit counts only if the last counted one is at least `refresh_seconds` old (CacheLib's LRU family); the caller stores that time and
+    /// calls [`Eviction::hit`].
     Refresh {
         /// Age in seconds below which a hit is not reported.
         refresh_seconds: u32,
@@ -214,12 +212,12 @@ mod weights;
 pub use marks::{HitMarks, Marks};
 pub use name::UnknownName;
 
-/// What an admission policy is asked about.
+/// An entry offered for admission.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate {
     /// Hash of the key.
     pub hash: u64,
-    /// Key and value, bytes.
+    /// Bytes of key and value.
     pub size_bytes: u64,
     /// The entry's remaining TTL in seconds; `None` never expires.
     pub ttl_seconds: Option<u32>,
@@ -229,10 +227,10 @@ pub struct Candidate {
 
 /// Decides which entries are admitted. Shared by all threads; a decision takes no lock that is held during a device transfer.
 pub trait Admission: Send + Sync {
-    /// Whether the candidate may enter.
+    /// Whether to admit the candidate.
     fn admit(&self, candidate: &Candidate, now_ns: u64) -> bool;
 
-    /// Bytes the flash side has written since it was opened, as the device counts them. Called every second or so.
+    /// Bytes written to flash since it was opened, as counted by the device. Called about every second.
     fn observe(&self, written_bytes: u64, now_ns: u64) {
         let _ = (written_bytes, now_ns);
     }

@@ -1,24 +1,23 @@
 //! Doubly linked lists over slots.
 //!
-//! A link is two numbers beside each other, so that a neighbour costs one cache line: 8 bytes a slot, or 4 where slots
-//! are numbered within a set of fewer than 65,534. Several lists share one table of links (a slot is in one list at
-//! most), and moving an entry from list to list allocates nothing. Lists run from the front, the newest, to the back,
-//! the oldest.
+//! A link is two adjacent numbers, so that it costs one cache line: 8 bytes per slot, or 4 if slots are numbered within a set of fewer than
+//! 65,534. Several lists share one table of links (a slot is in at most one list), and moving an entry between lists allocates nothing.
+//! Lists run from the front, the newest, to the back, the oldest.
 
 use crate::Slot;
 use crate::prefetch::prefetch;
 
-/// What slots are numbered by in links: `u32` in general, `u16` within small sets.
+/// The number type in links: `u32` in general, `u16` within small sets.
 pub trait Number: Copy + Eq + private::Sealed {
     /// End of a list.
     const END: Self;
-    /// In no list.
+    /// Mark of a slot in no list.
     const LOOSE: Self;
 
     /// The number of a slot, which must be below both marks.
     fn of(slot: Slot) -> Self;
 
-    /// The slot of a number.
+    /// The slot with this number.
     fn slot(self) -> Slot;
 }
 
@@ -68,10 +67,10 @@ pub struct Link<N = u32> {
 }
 
 impl<N: Number> Link<N> {
-    /// Of a slot in no list.
+    /// The link of a slot in no list.
     pub const LOOSE: Self = Self { newer: N::LOOSE, older: N::LOOSE };
 
-    /// Whether the slot is in some list.
+    /// Whether the slot is in a list.
     #[must_use]
     pub fn is_linked(self) -> bool {
         self.newer != N::LOOSE
@@ -105,7 +104,7 @@ impl Nodes {
         Self::default()
     }
 
-    /// Whether the slot is in some list.
+    /// Whether the slot is in a list.
     #[must_use]
     pub fn is_linked(&self, slot: Slot) -> bool {
         self.links.get(slot.0 as usize).is_some_and(|link| link.is_linked())
@@ -123,7 +122,7 @@ impl Nodes {
         self.links[slot.0 as usize].older()
     }
 
-    /// Has the links of a slot fetched that are read soon.
+    /// Prefetches the links of a slot.
     #[inline]
     pub fn prefetch(&self, slot: Slot) {
         if let Some(link) = self.links.get(slot.0 as usize) {
@@ -135,14 +134,14 @@ impl Nodes {
     /// [`Eviction::look_ahead`](crate::Eviction::look_ahead).
     pub fn look_ahead(&self, slots: &[Slot]) {
         let link = |slot: u32| self.links.get(slot as usize).copied().unwrap_or(Link::LOOSE);
-        // Two loops: all first links are under way before one is waited for.
+        // Two loops: all first links are in flight before one is waited for.
         let read = slots.iter().fold(0, |read, slot| read ^ link(slot.0).newer);
         let neighbours = slots.iter().map(|slot| link(slot.0));
         let read = neighbours.fold(read, |read, near| read ^ link(near.newer).older ^ link(near.older).newer);
         std::hint::black_box(read);
     }
 
-    /// Makes room for a slot that is about to be linked.
+    /// Extends the table for a slot that is about to be linked.
     #[inline]
     fn cover(&mut self, slot: Slot) {
         if slot.0 as usize >= self.links.len() {
@@ -183,27 +182,27 @@ impl List {
         Self::default()
     }
 
-    /// Adds a loose slot as the newest.
+    /// Adds an unlinked slot as the newest.
     #[inline]
     pub fn push_front(&mut self, nodes: &mut Nodes, slot: Slot) {
         nodes.cover(slot);
         self.link_front(&mut nodes.links, slot);
     }
 
-    /// Adds a loose slot as the oldest.
+    /// Adds an unlinked slot as the oldest.
     #[inline]
     pub fn push_back(&mut self, nodes: &mut Nodes, slot: Slot) {
         nodes.cover(slot);
         self.link_back(&mut nodes.links, slot);
     }
 
-    /// Takes out a slot of this list.
+    /// Removes a slot from this list.
     #[inline]
     pub fn unlink(&mut self, nodes: &mut Nodes, slot: Slot) {
         self.cut(&mut nodes.links, slot);
     }
 
-    /// Takes out the oldest.
+    /// Removes the oldest slot.
     #[inline]
     pub fn pop_back(&mut self, nodes: &mut Nodes) -> Option<Slot> {
         let back = self.back()?;
@@ -218,7 +217,7 @@ impl List {
     }
 }
 
-/// The same list over a table of links that the caller owns.
+/// The same list with a link table owned by the caller.
 impl<N: Number> List<N> {
     /// Slots in the list.
     #[must_use]
@@ -244,7 +243,7 @@ impl<N: Number> List<N> {
         linked(self.back)
     }
 
-    /// Adds a loose slot as the newest.
+    /// Adds an unlinked slot as the newest.
     #[inline]
     pub fn link_front(&mut self, links: &mut [Link<N>], slot: Slot) {
         debug_assert!(!links[slot.0 as usize].is_linked(), "slot {} is already in a list", slot.0);
@@ -257,7 +256,7 @@ impl<N: Number> List<N> {
         self.len += 1;
     }
 
-    /// Adds a loose slot as the oldest.
+    /// Adds an unlinked slot as the oldest.
     #[inline]
     pub fn link_back(&mut self, links: &mut [Link<N>], slot: Slot) {
         debug_assert!(!links[slot.0 as usize].is_linked(), "slot {} is already in a list", slot.0);
@@ -270,7 +269,7 @@ impl<N: Number> List<N> {
         self.len += 1;
     }
 
-    /// Takes out a slot of this list.
+    /// Removes a slot from this list.
     #[inline]
     pub fn cut(&mut self, links: &mut [Link<N>], slot: Slot) {
         let link = std::mem::replace(&mut links[slot.0 as usize], Link::LOOSE);
@@ -305,7 +304,7 @@ mod tests {
 
     use super::*;
 
-    /// From the front by `older` and from the back by `newer`: both must tell the same.
+    /// The slots from the front and from the back, which must agree.
     fn both_ways(list: &List, nodes: &Nodes) -> VecDeque<u32> {
         let down: VecDeque<u32> =
             std::iter::successors(list.front(), |&slot| nodes.older(slot)).map(|s| s.0).collect();

@@ -1,4 +1,4 @@
-//! Hit counters that readers bump without a lock.
+//! Hit counters that readers increment without a lock.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -6,12 +6,12 @@ use crate::Slot;
 use crate::growing::Growing;
 use crate::prefetch::prefetch;
 
-/// No counter goes further than that: two bits are enough for every policy here.
+/// Largest count: two bits suffice for every policy here.
 pub const MOST_HITS: u8 = 3;
 
-/// One small saturating counter a slot, changed by readers at any time. Every counter is 0 at first.
+/// A small saturating counter per slot, incremented by readers at any time. Every counter starts at 0.
 pub trait HitMarks: Send + Sync {
-    /// Counts a hit, up to `at_most` of them.
+    /// Counts a hit, up to `at_most`.
     fn bump(&self, slot: Slot, at_most: u8);
 
     /// Hits counted.
@@ -20,16 +20,16 @@ pub trait HitMarks: Send + Sync {
     /// Sets the counter.
     fn set(&self, slot: Slot, count: u8);
 
-    /// The slot has a new entry, whose hits count from 0. Counters that do so by themselves have nothing to do.
+    /// The slot has a new entry, whose hits are counted from 0. Counters that reset themselves ignore the call.
     fn begin(&self, slot: Slot) {
         self.set(slot, 0);
     }
 
-    /// Has a counter fetched that is probably read soon; the slot may be one that the policy held once.
+    /// Prefetches a counter; the slot may have no entry any more.
     fn prefetch(&self, slot: Slot);
 }
 
-/// Counters in a table of their own: a byte a slot.
+/// Counters in a separate table: one byte per slot.
 #[derive(Default)]
 pub struct Marks(Growing<AtomicU8, { 1 << 10 }, 23>);
 
@@ -39,7 +39,7 @@ impl HitMarks for Marks {
         let mark = self.0.at(slot.0);
         let seen = mark.load(Ordering::Relaxed);
         if seen < at_most {
-            // A lost race loses one hit of several at the same instant; an exact count would cost a locked add.
+            // A lost race loses one of several simultaneous hits; an exact count would cost an atomic addition.
             mark.store(seen + 1, Ordering::Relaxed);
         }
     }

@@ -1,12 +1,12 @@
-//! Names that choose a policy.
+//! Parsing of policy names.
 
 use std::error::Error;
 use std::fmt;
 
-/// A name that no policy has.
+/// An unknown policy name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownName {
-    /// What the name chooses: "eviction policy", "admission policy".
+    /// The kind of policy: "eviction policy", "admission policy".
     pub what: &'static str,
     /// The name as typed.
     pub given: String,
@@ -26,7 +26,7 @@ impl UnknownName {
         Self { what, given: given.to_owned(), nearest, valid }
     }
 
-    /// Whether the nearest name differs in less than half of its letters. A suggestion further off would be a guess.
+    /// Whether the nearest name differs in less than half of its letters. A more distant suggestion would be a guess.
     fn is_near(&self) -> bool {
         let (given, nearest) = (plain(&self.given), plain(self.nearest));
         2 * strsim::damerau_levenshtein(&nearest, &given) <= given.len().max(nearest.len())
@@ -46,7 +46,7 @@ impl fmt::Display for UnknownName {
 
 impl Error for UnknownName {}
 
-/// The name without what does not matter in it: case, `-` and `_`.
+/// The name in lower case, without `-` and `_`.
 pub(crate) fn plain(name: &str) -> String {
     name.chars()
         .filter(|letter| !matches!(letter, '-' | '_'))

@@ -10,7 +10,7 @@ pub fn prefetch(address: *const ()) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a hint: it reads nothing, and faults at no address.
+        // SAFETY: a prefetch reads nothing and does not fault.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
     }
     #[cfg(all(target_arch = "aarch64", not(miri)))]
@@ -22,13 +22,13 @@ pub fn prefetch(address: *const ()) {
     let _ = address;
 }
 
-/// The same for what will be written, too: other cores give it up now, and not at the first write.
+/// Prefetches a line for writing: other cores release it now instead of at the first write.
 #[inline]
 pub fn prefetch_to_write(address: *const ()) {
-    // Not the intrinsic: that becomes a plain prefetch unless the program is built for processors that certainly have this
-    // instruction. Those that do not, take it for none.
+    // Not the intrinsic, which becomes a plain prefetch unless the program is built for processors with this instruction. Other processors
+    // execute it as a no-op.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a hint: it writes nothing, and faults at no address.
+    // SAFETY: a prefetch writes nothing and does not fault.
     unsafe {
         std::arch::asm!("prefetchw [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
     }

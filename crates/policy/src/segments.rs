@@ -1,4 +1,4 @@
-//! Several queues over the same slots, each knowing what its slots weigh together.
+//! Several queues over the same slots, each with its total weight.
 
 use crate::Slot;
 use crate::list::{List, Nodes};
@@ -7,11 +7,11 @@ use crate::weights::Weights;
 /// A queue's number.
 pub(crate) type Queue = u8;
 
-/// The queues; 9 bytes a slot, and 4 more once a weight is not 1.
+/// The queues; 9 bytes per slot, and 4 more if any weight is not 1.
 pub(crate) struct Segments {
     nodes: Nodes,
     queues: Vec<Segment>,
-    /// The queue that each slot is in.
+    /// The queue of each slot.
     home: Vec<Queue>,
     weights: Weights,
     len: usize,
@@ -29,7 +29,7 @@ impl Segments {
         Self { nodes: Nodes::new(), queues, home: Vec::new(), weights: Weights::new(), len: 0 }
     }
 
-    /// Adds a loose slot as the newest.
+    /// Adds an unlinked slot as the newest.
     pub(crate) fn push_front(&mut self, queue: Queue, slot: Slot, weight: u32) {
         if slot.0 as usize >= self.home.len() {
             self.home.resize(slot.0 as usize + 1, 0);
@@ -42,7 +42,7 @@ impl Segments {
         segment.weight += u64::from(weight);
     }
 
-    /// Moves a slot from whichever queue it is in to the front of this.
+    /// Moves a slot from its queue to the front of this one.
     pub(crate) fn move_to_front(&mut self, queue: Queue, slot: Slot) {
         let weight = self.leave_queue(slot);
         self.home[slot.0 as usize] = queue;
@@ -51,7 +51,7 @@ impl Segments {
         segment.weight += weight;
     }
 
-    /// Moves a slot from whichever queue it is in to the back of this.
+    /// Moves a slot from its queue to the back of this one.
     pub(crate) fn move_to_back(&mut self, queue: Queue, slot: Slot) {
         let weight = self.leave_queue(slot);
         self.home[slot.0 as usize] = queue;
@@ -60,7 +60,7 @@ impl Segments {
         segment.weight += weight;
     }
 
-    /// Takes a slot out of whichever queue it is in.
+    /// Removes a slot from its queue.
     pub(crate) fn remove(&mut self, slot: Slot) {
         self.leave_queue(slot);
         self.len -= 1;
@@ -74,20 +74,20 @@ impl Segments {
         weight
     }
 
-    /// A held slot weighs this much from now on.
+    /// Changes the weight of a linked slot.
     pub(crate) fn reweigh(&mut self, slot: Slot, weight: u32) {
         let segment = &mut self.queues[usize::from(self.home[slot.0 as usize])];
         segment.weight = segment.weight - self.weights.get(slot) + u64::from(weight);
         self.weights.set(slot, weight);
     }
 
-    /// Reads what these slots will need: see [`Eviction::look_ahead`](crate::Eviction::look_ahead).
+    /// Prefetches the data of the given slots: see [`Eviction::look_ahead`](crate::Eviction::look_ahead).
     pub(crate) fn look_ahead(&self, slots: &[Slot]) {
         self.nodes.look_ahead(slots);
         self.weights.look_ahead(slots);
     }
 
-    /// The queue that a held slot is in.
+    /// The queue of a linked slot.
     pub(crate) fn queue_of(&self, slot: Slot) -> Queue {
         self.home[slot.0 as usize]
     }
@@ -109,7 +109,7 @@ impl Segments {
         self.queues.iter().map(|segment| segment.weight).sum()
     }
 
-    /// Slots in all queues.
+    /// Number of slots in all queues.
     pub(crate) fn len(&self) -> usize {
         self.len
     }

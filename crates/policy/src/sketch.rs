@@ -1,19 +1,18 @@
-//! How often keys were seen lately, by estimate: a count-min sketch of 4-bit counters that are halved now and then.
+//! Estimates how often keys were seen recently: a count-min sketch of 4-bit counters that are halved periodically.
 //!
-//! Cormode, Muthukrishnan: "An improved data stream summary", J. Algorithms 55, 2005 (the sketch); Einziger, Friedman,
-//! Manes: "TinyLFU: A Highly Efficient Cache Admission Policy", ACM ToS 13(4), 2017, section 3 (small counters, the
-//! reset). All four counters of a key lie in one cache line: a key can then collide with its line's neighbours only,
-//! which costs a little precision and saves three misses of the processor's cache.
+//! Cormode, Muthukrishnan: "An improved data stream summary", J. Algorithms 55, 2005 (the sketch); Einziger, Friedman, Manes: "TinyLFU: A
+//! Highly Efficient Cache Admission Policy", ACM ToS 13(4), 2017, section 3 (small counters, the reset). All four counters of a key are in
+//! one cache line: a key then collides only with others of its line, which costs little precision and saves three cache misses.
 
 /// Words of 16 counters in a cache line.
 const WORDS: usize = 8;
-/// Counters of a key; each has two words of the line to itself.
+/// Counters of a key; each can be in two words of the line.
 const ROWS: u32 = 4;
 const COUNTER_AT_MOST: u64 = 15;
-/// 16 counters an entry, four of each row: 8 bytes.
+/// 16 counters per entry, four of each row: 8 bytes.
 const ENTRIES_PER_LINE: usize = 8;
 const LINES_AT_LEAST: usize = 4;
-/// Clears what halving shifts from a counter into its neighbour.
+/// Clears the bits that halving shifts from a counter into its neighbour.
 const HALVES: u64 = 0x7777_7777_7777_7777;
 
 #[derive(Clone, Copy)]
@@ -28,8 +27,7 @@ pub struct Sketch {
 }
 
 impl Sketch {
-    /// A sketch that halves its counters each time it has counted `sample_per_entry` times as often as it has
-    /// room for entries.
+    /// A sketch that halves its counters after `sample_per_entry` counts per entry of its size.
     #[must_use]
     pub fn new(sample_per_entry: usize) -> Self {
         Self { lines: vec![Line([0; WORDS]); LINES_AT_LEAST], sample_per_entry, additions: 0 }
@@ -49,8 +47,8 @@ impl Sketch {
         }
     }
 
-    /// The key was seen. Only its lowest counters go up: the others are too high already, by keys that share them
-    /// (Estan, Varghese: "New directions in traffic measurement and accounting", SIGCOMM'02, conservative update).
+    /// Counts the key. Only its lowest counters increase: the others are already too high because of other keys (Estan, Varghese: "New
+    /// directions in traffic measurement and accounting", SIGCOMM'02, conservative update).
     pub fn count(&mut self, hash: u64) {
         let seen = u64::from(self.estimate(hash));
         if seen == COUNTER_AT_MOST {
@@ -63,7 +61,7 @@ impl Sketch {
         }
     }
 
-    /// How often the key was seen: never too few since the last halving, up to 15, too many where keys collide.
+    /// Estimated count of the key since the last halving, up to 15: never too low, too high if keys collide.
     #[must_use]
     pub fn estimate(&self, hash: u64) -> u8 {
         let line = &self.lines[self.line_of(hash)];
@@ -80,7 +78,7 @@ impl Sketch {
         self.lines.len() * size_of::<Line>()
     }
 
-    /// Lifts the key's counters that are below `count` to it.
+    /// Raises the key's counters to at least `count`.
     fn raise(&mut self, hash: u64, count: u64) {
         let line = self.line_of(hash);
         for row in 0..ROWS {
@@ -102,7 +100,7 @@ impl Sketch {
     }
 }
 
-/// The word in the line, and the counter's shift in the word: five bits of the hash a row, from the top.
+/// The word in the line, and the counter's shift in the word: five bits of the hash per row, from the top.
 fn counter(hash: u64, row: u32) -> (usize, u32) {
     let chosen = (hash >> (64 - 5 * (row + 1))) as u32 & 31;
     ((row * 2 + chosen / 16) as usize, chosen % 16 * 4)
@@ -119,7 +117,7 @@ mod tests {
     use crate::simulate::hash_of;
 
     #[test]
-    fn never_estimates_too_few_and_rarely_too_many() {
+    fn estimate_is_never_too_low_and_rarely_too_high() {
         for seed in 0..5 {
             let mut rng = StdRng::seed_from_u64(seed);
             let mut sketch = Sketch::new(1_000_000);
@@ -143,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn counters_stop_at_15_and_halve_after_the_sample() {
+    fn counters_saturate_at_15_and_halve_after_the_sample() {
         let mut sketch = Sketch::new(1);
         let room = sketch.lines.len() * ENTRIES_PER_LINE;
         for _ in 0..40 {
             sketch.count(hash_of(1));
         }
         assert_eq!(sketch.estimate(hash_of(1)), 15);
-        // 15 of the 40 counted, the others found their counters full.
+        // 15 of the 40 counted; the others found saturated counters.
         for other in 0..room as u64 - 16 {
             sketch.count(hash_of(1000 + other));
         }
@@ -160,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn growing_keeps_the_estimates() {
+    fn growth_keeps_the_estimates() {
         let mut sketch = Sketch::new(100);
         for key in 0..40 {
             (0..=key % 10).for_each(|_| sketch.count(hash_of(key)));
@@ -174,13 +172,13 @@ mod tests {
     }
 
     #[test]
-    fn growing_gives_no_key_the_counts_of_another() {
+    fn growth_gives_no_key_the_counts_of_another() {
         let mut sketch = Sketch::new(1_000_000);
         let mut known = Vec::new();
         for key in 0..20_000 {
             known.push(hash_of(key));
             sketch.reserve(known.len(), &known);
-            // One in ten is popular, as the first keys of a trace are.
+            // One in ten is popular, like the first keys of a trace.
             (0..if key % 10 == 0 { 15 } else { 1 }).for_each(|_| sketch.count(hash_of(key)));
         }
         let too_many =

@@ -1,23 +1,23 @@
-//! What each slot weighs.
+//! Weights of slots.
 
 use crate::Slot;
 
-/// A weight a slot. Where all entries weigh the same (slots are counted, or pages) nothing is stored: the table appears
-/// with the first weight that differs from the first of all.
+/// A weight per slot. If all entries have equal weights (slots or pages are counted), no table is stored: it is created with the first
+/// weight that differs.
 #[derive(Default)]
 pub(crate) struct Weights {
-    /// The weight of all slots that the table does not cover; `None` before the first was set.
+    /// The weight of all slots not covered by the table; `None` before the first was set.
     usual: Option<u32>,
     table: Vec<u32>,
 }
 
 impl Weights {
-    /// No weights yet.
+    /// Creates an empty table.
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// Notes the weight of a slot.
+    /// Sets the weight of a slot.
     #[inline]
     pub(crate) fn set(&mut self, slot: Slot, weight: u32) {
         if self.usual != Some(weight) || !self.table.is_empty() {
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_weights_need_no_table_and_an_odd_one_changes_no_other() {
+    fn equal_weights_need_no_table_and_a_different_one_changes_no_other() {
         let mut weights = Weights::new();
         (0..100).for_each(|slot| weights.set(Slot(slot), 4096));
         assert!(weights.table.is_empty());
@@ -68,9 +68,9 @@ mod tests {
         assert_eq!(weights.get(Slot(7)), 0);
     }
 
-    /// A first weight of 0 was taken for none: the next one became the weight of both.
+    /// A first weight of 0 was once taken for an unset one, so that the next became the weight of both.
     #[test]
-    fn a_first_weight_of_nothing_stays_nothing() {
+    fn first_weight_of_zero_is_kept() {
         let mut weights = Weights::new();
         weights.set(Slot(0), 0);
         weights.set(Slot(1), 4096);

@@ -79,7 +79,7 @@ fn exact_lru_evicts_the_least_recently_used() {
 }
 
 #[test]
-fn lru_passes_over_hits_within_the_refresh_time() {
+fn lru_ignores_hits_within_the_refresh_time() {
     let refresh = Refresh { seconds: 60, ratio: 0.0, tune_every_seconds: 0 };
     let lru = || Lru::new(LruConfig { refresh, insertion_point: 0 });
     assert_eq!(outcome(lru(), 3, "abcad"), "a b c A d/a");
@@ -111,7 +111,7 @@ fn lru_tunes_its_refresh_time_to_a_tenth_of_the_oldest_age() {
 }
 
 #[test]
-fn lru_with_an_insertion_point_lets_newcomers_push_out_each_other() {
+fn lru_with_an_insertion_point_evicts_new_entries_first() {
     // Insertion at the middle: b and c stay above that point, and new entries behind it are evicted first.
     let lru = Lru::new(LruConfig { refresh: Refresh::every_hit(), insertion_point: 1 });
     assert_eq!(outcome(lru, 4, "abcdefgbh"), "a b c d e/a f/d g/e B h/f");
@@ -119,7 +119,7 @@ fn lru_with_an_insertion_point_lets_newcomers_push_out_each_other() {
 
 #[test]
 fn lru_2q_scan_does_not_evict_entries_hit_while_cold() {
-    // Of five, one is hot, three are warm, one is cold; of fewer none is hot.
+    // Of five entries, one is hot, three are warm, one is cold; with fewer none is hot.
     let config = Lru2qConfig { refresh: Refresh::every_hit(), hot_percent: 20, cold_percent: 20 };
     let trace = "abcdeafghaijkla";
     assert_eq!(outcome(Lru2q::new(config), 5, trace), "a b c d e A f/b g/c h/d A i/e j/f k/g l/h A");
@@ -133,20 +133,20 @@ fn slru_climbs_with_hits_and_falls_when_a_segment_is_full() {
 }
 
 #[test]
-fn sieve_moves_its_hand_and_not_its_entries() {
+fn sieve_moves_its_hand_not_its_entries() {
     assert_eq!(outcome(Sieve::new(), 3, "abcadeafghgij"), "a b c A d/b e/c A f/d g/e h/f G i/h j/g");
 }
 
 #[test]
 fn s3_fifo_keeps_entries_hit_twice_or_reinserted_soon() {
-    // Of ten the small queue has one. a was hit twice and moves on, b once and leaves; b's ghost brings it to the
-    // main queue, and there both outlast the rest.
+    // The small queue has one of ten. a was hit twice and moves on, b once and is evicted; its ghost brings b to the main queue, where both
+    // outlast the rest.
     let trace = "abcdefghijaabkblmnopqrstab";
     let expected = "a b c d e f g h i j A A B k/b b/c l/d m/e n/f o/g p/h q/i r/j s/k t/l A B";
     assert_eq!(outcome(S3Fifo::new(10), 10, trace), expected);
 }
 
-/// A simulation with keys `0..fill` in it.
+/// A simulation with keys `0..fill` cached.
 fn filled<P: Eviction>(policy: P, fill: u32) -> Simulation<P> {
     let mut simulation = Simulation::new(policy, fill.into());
     (0..fill).for_each(|key| assert!(!ask(&mut simulation, key)));
@@ -176,7 +176,7 @@ fn tiny_lfu_keeps_popular_entries_through_a_scan() {
 
 #[test]
 fn w_tiny_lfu_admits_candidate_only_if_seen_more_often_than_victim() {
-    // The window has one, the main queue 99, all of them seen twice.
+    // The window has one entry, the main queue 99, all seen twice.
     let mut simulation = filled(WTinyLfu::new(100), 100);
     assert!((0..99).all(|key| ask(&mut simulation, key)));
     assert!((1000..1200).all(|key| !ask(&mut simulation, key)));
@@ -189,7 +189,7 @@ fn w_tiny_lfu_admits_candidate_only_if_seen_more_often_than_victim() {
 }
 
 #[test]
-fn min_makes_the_seven_faults_of_the_textbook_trace() {
+fn min_has_the_seven_misses_of_the_textbook_trace() {
     let trace = "abcdabeabcde";
     let next_uses = clairvoyant::next_uses(trace.bytes().map(u64::from));
     let (mut policy, next_use) = Clairvoyant::new();
@@ -200,7 +200,7 @@ fn min_makes_the_seven_faults_of_the_textbook_trace() {
 }
 
 #[test]
-fn what_is_larger_than_the_cache_is_not_cached_and_pushes_nothing_out() {
+fn object_larger_than_the_cache_is_not_cached_and_evicts_nothing() {
     let mut simulation = Simulation::new(Lru::exact(), 10);
     let mut ask = |object, weight| ask_sized(&mut simulation, object, weight);
     assert_eq!([ask(1, 4), ask(2, 6), ask(3, 11), ask(1, 4), ask(2, 6)], [false, false, false, true, true]);
@@ -209,7 +209,7 @@ fn what_is_larger_than_the_cache_is_not_cached_and_pushes_nothing_out() {
 }
 
 #[test]
-fn a_new_size_on_a_hit_is_ignored_or_makes_others_leave() {
+fn new_size_on_a_hit_is_ignored_or_evicts_others() {
     let sizes = |size_on_hit| {
         let rules = Rules { size_on_hit, ..Rules::default() };
         let mut simulation = Simulation::new(Lru::exact(), 10).with_rules(rules);
@@ -222,7 +222,7 @@ fn a_new_size_on_a_hit_is_ignored_or_makes_others_leave() {
 }
 
 #[test]
-fn what_outgrows_the_cache_on_a_hit_leaves_without_making_others_leave() {
+fn object_that_outgrows_the_cache_is_evicted_alone() {
     let rules = Rules { size_on_hit: SizeOnHit::Update, ..Rules::default() };
     let mut simulation = Simulation::new(Lru::exact(), 10).with_rules(rules);
     let mut ask = |object, weight| ask_sized(&mut simulation, object, weight);
@@ -232,7 +232,7 @@ fn what_outgrows_the_cache_on_a_hit_leaves_without_making_others_leave() {
 }
 
 #[test]
-fn a_removed_object_is_gone_and_no_request_was_made() {
+fn removal_is_not_counted_as_a_request() {
     let mut simulation = filled(Lru::exact(), 3);
     simulation.run(&[Access { object: 1, weight: 1, now_seconds: 0, is_removal: true, is_set: false }], &[]);
     assert_eq!([0, 1, 2].map(|object| ask(&mut simulation, object)), [true, false, true]);
@@ -252,9 +252,9 @@ fn gdsf_evicts_lowest_value_per_byte_and_ages_by_evictions() {
     assert_eq!([ask(4, 8), ask(1, 2), ask(3, 4), ask(1, 2)], [false, true, false, true]);
 }
 
-/// What earns least is the newcomer itself, if it comes in before others leave.
+/// The new entry itself has the lowest value, if it is inserted before others are evicted.
 #[test]
-fn a_newcomer_that_comes_first_may_be_the_one_that_leaves() {
+fn entry_inserted_first_can_be_the_victim() {
     for (newcomer_first, hits) in [(false, [false, false]), (true, [true, false])] {
         let rules = Rules { newcomer_first, ..Rules::default() };
         let mut simulation = Simulation::new(Gdsf::new(Cost::Equal), 10).with_rules(rules);
@@ -264,7 +264,7 @@ fn a_newcomer_that_comes_first_may_be_the_one_that_leaves() {
     }
 }
 
-/// 200 000 requests for 20 000 keys, low ones much more often, and now and then a scan.
+/// 200 000 requests for 20 000 keys, low ones much more often, with occasional scans.
 fn skewed_requests() -> Vec<Request> {
     let request = |number: u64| {
         let random = hash_of(number) % 20_000;
@@ -280,7 +280,7 @@ fn skewed_requests() -> Vec<Request> {
 }
 
 #[test]
-fn the_pinned_run_is_as_it_was_and_none_beats_min() {
+fn pinned_run_is_unchanged_and_no_policy_beats_min() {
     let requests = skewed_requests();
     let min_hits = simulate::run_clairvoyant(1000, &requests).hits;
     let mut hits = vec![("min".to_owned(), min_hits)];
@@ -313,7 +313,7 @@ fn the_pinned_run_is_as_it_was_and_none_beats_min() {
 }
 
 #[test]
-fn eviction_ends_though_readers_never_stop_hitting() {
+fn eviction_terminates_under_constant_hits() {
     for kind in [Kind::Sieve, Kind::S3Fifo] {
         let mut policy = build(&EvictionConfig::new(kind), 100);
         let HitRule::Mark { marks, at_most } = policy.hit_rule() else {

@@ -1,4 +1,4 @@
-//! The device contract, on every way to a namespace.
+//! The conformance suite on every kind of access to a namespace.
 
 use flashwright_device::file::{Engine, OpenOptions};
 use flashwright_device::{Device, DeviceSpec, FileDevice, PassthroughDevice, StripeDevice, conformance};
@@ -6,7 +6,7 @@ use flashwright_device::{Device, DeviceSpec, FileDevice, PassthroughDevice, Stri
 use crate::drives::{Drives, GROUPS, PLACING, PLAIN, has_write_streams, placed};
 use crate::{Check, Verdict};
 
-/// As much of a drive as the suite needs.
+/// The part of a drive that the suite uses.
 const SIZE_BYTES: u64 = 32 << 20;
 
 pub const CHECKS: &[Check] = &[

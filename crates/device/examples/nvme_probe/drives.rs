@@ -64,7 +64,7 @@ pub fn has_write_streams(drives: &Drives) -> bool {
     FileDevice::open(drives.block(PLACING), &placed()).is_ok()
 }
 
-/// Whether others than root may pass commands through.
+/// Whether users other than root can use passthrough.
 pub fn passes_commands_for_everyone() -> bool {
     let release = kernel();
     let mut numbers = release.split(['.', '-']).filter_map(|number| number.parse::<u32>().ok());
@@ -75,7 +75,7 @@ pub fn kernel() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-/// Writes `len` bytes at `offset`, submitted or by the calling thread itself.
+/// Writes `len` bytes at `offset`, submitted or on the calling thread.
 pub fn write(device: &dyn Device, offset: u64, len: u64, handle: PlacementHandle, submitted: bool) {
     let data = IoBuffer::copy_of(&vec![0x5A; len as usize]).into();
     let request = Request::Write { offset, data, placement: handle };
@@ -88,13 +88,13 @@ pub fn blocks_left(drive: &Drive) -> Vec<u64> {
     drive.placement_status().unwrap().iter().map(|it| it.blocks_left).collect()
 }
 
-/// Blocks that each identifier's reclaim unit has taken since `before`. None of them may have passed the unit's end.
+/// Blocks written to each identifier's reclaim unit since `before`. None may have crossed the unit's end.
 pub fn taken_since(before: &[u64], drive: &Drive) -> Vec<u64> {
     let now = blocks_left(drive);
     before.iter().zip(now).map(|(before, now)| before.checked_sub(now).expect("within a unit")).collect()
 }
 
-/// Begins a fresh unit behind every identifier, so that what follows stays within units.
+/// Switches every identifier to a new unit, so that later writes stay within units.
 pub fn renew_all(device: &PassthroughDevice) {
     for handle in 0..device.placement_ids().len() {
         device.renew(PlacementHandle(handle as u16)).unwrap();

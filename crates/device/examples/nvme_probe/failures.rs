@@ -1,4 +1,4 @@
-//! What must fail, and in which words.
+//! Operations that must fail, and their messages.
 
 use flashwright_device::file::OpenOptions;
 use flashwright_device::{

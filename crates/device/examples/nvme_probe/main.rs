@@ -1,5 +1,5 @@
-//! What only a drive and a kernel can show, for the emulated drives that `cargo xtask vm` boots: one line a check, and exit
-//! code 1 if any failed. It writes all over the drives it knows by their serial numbers, and only over those.
+//! Tests with drives and a kernel, on the emulated drives that `cargo xtask vm` boots: prints a line per check, and exits with 1 if any
+//! failed. Overwrites only the drives with the expected serial numbers.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -23,7 +23,7 @@ use drives::Drives;
 /// A check: its title and function. It panics on failure, or returns why it does not apply to this kernel.
 type Check = (&'static str, fn(&Drives) -> Verdict);
 
-/// How a check that did not fail ended.
+/// The result of a check that did not fail.
 enum Verdict {
     Held,
     DoesNotApply(&'static str),

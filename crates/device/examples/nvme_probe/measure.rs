@@ -1,6 +1,5 @@
-//! CPU time of a 4 KiB random read, by passed-through commands and by the block device: to be set beside fio's. By a
-//! thread that waits for the oldest, which costs changes between threads, and by reads that each start the next one where
-//! they end.
+//! CPU time of a 4 KiB random read, by passthrough and by the block device, for comparison with fio. By a thread that waits for the oldest
+//! request, which includes thread switches, and by reads that each start the next on completion.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -19,7 +18,7 @@ use crate::drives::{BLOCK_BYTES, Drives, PLAIN};
 const DEPTH: usize = 32;
 const SECONDS: u64 = 4;
 
-/// Prints reads a second, and the whole process's CPU time by read.
+/// Prints reads per second, and the whole process's CPU time per read.
 pub fn print(drives: &Drives) {
     let options = OpenOptions::default();
     let passed = PassthroughDevice::open(drives.generic(PLAIN), &options).unwrap();
@@ -50,7 +49,7 @@ fn waiting(name: &str, device: &dyn Device) {
     print_line(name, reads, (SystemClock.monotonic_ns() - start_ns, cpu_ns() - start_cpu_ns));
 }
 
-/// Reads that start the next one where they end.
+/// Reads that start the next one on completion.
 struct Chains {
     device: Arc<dyn Device>,
     blocks: u64,

@@ -118,7 +118,7 @@ fn bad_handles(drives: &Drives) -> Verdict {
     let before = blocks_left(device.drive());
     write(&device, 0, 2 * BLOCK_BYTES, PlacementHandle(99), true);
     assert_eq!(taken_since(&before, device.drive()), [2, 0, 0, 0]);
-    // The drive itself does not mind an identifier that it does not have: why handles are looked up and not passed on.
+    // The drive accepts invalid identifiers, so handles must be checked.
     let command = Command::write(device.drive().namespace_id(), 0, 1, Some(0x7777));
     let block = IoBuffer::zeroed(BLOCK_BYTES as usize);
     device.drive().transport().run(Queue::Io, &command, Data::To(&block)).unwrap();

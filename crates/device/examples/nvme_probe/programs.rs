@@ -1,4 +1,4 @@
-//! The `flashwright` program on drives: looking, trimming, preconditioning, watching wear, and a hybrid bench with placement.
+//! The `flashwright` program on drives: info, trim, precondition, wear, and a hybrid bench with placement.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -43,7 +43,7 @@ fn flashwright(arguments: &[&str]) -> Output {
     Command::new(FLASHWRIGHT).args(arguments).output().expect("the program is in the guest")
 }
 
-/// The JSON that it prints, and its exit code.
+/// The JSON result and the exit code.
 fn result(arguments: &[&str]) -> (Value, i32) {
     let output = flashwright(&[arguments, &["--json", "-"]].concat());
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -118,7 +118,7 @@ fn trim(drives: &Drives) -> Verdict {
     Verdict::Held
 }
 
-/// Whether an interpreted drive on a busy machine becomes steady is chance: the exit code must only say the same.
+/// Whether an emulated drive on a busy machine becomes steady is chance: only the exit code and the result must agree.
 fn precondition(drives: &Drives) -> Verdict {
     let drive = drives.drive(SINGLE);
     let before = drive.fdp_statistics(1).unwrap().host_written_bytes;
@@ -146,7 +146,7 @@ fn bench(drives: &Drives, serials: &[&str], paths: &str) -> Verdict {
     assert_eq!(code, 0, "{}", told["verdict"]);
     let totals = &told["totals"];
     let (host, media) = (number(totals, "flash_bytes_host"), number(totals, "flash_bytes_media"));
-    // What was under way when the figures were taken reaches the drive a moment later, and is in no figure.
+    // Writes in flight when the figures were taken reach the drive later and are not counted.
     let written = host_bytes() - host_bytes_before;
     let late = written.checked_sub(host.into()).expect("no byte is counted that was not written");
     assert!(media >= host && late < u128::from(host));
@@ -159,8 +159,8 @@ fn bench(drives: &Drives, serials: &[&str], paths: &str) -> Verdict {
     Verdict::Held
 }
 
-/// What is left in a handle's unit tells the bytes written by it, but for whole units. The default handle has only what no
-/// engine writes, a few blocks; the third has nothing; the engines' two have all the rest.
+/// The remaining blocks of a handle's unit show the bytes written with it, modulo whole units. The default handle has only the few blocks
+/// that no engine writes; the third has none; the two engines' have the rest.
 fn engines_kept_to_their_handles(written_bytes: u64, before: &[Vec<u64>], after: &[Vec<u64>]) {
     const FEW_BLOCKS: u64 = 256;
     let taken = |handle: usize| {
@@ -181,8 +181,7 @@ fn consumer(given: &Value) -> (&str, u64) {
     (given["consumer"].as_str().unwrap(), given["handle"].as_u64().unwrap())
 }
 
-/// Two instances share a drive, which both list or none: together they know what it wrote, by themselves they do not. One of them
-/// places.
+/// Two instances share a drive, which only their total can report: separately, their media writes are unknown. One of them uses placement.
 fn shared(drives: &Drives) -> Verdict {
     let block_path = drives.block(PLACING);
     let name = block_path.file_name().unwrap().to_str().unwrap();

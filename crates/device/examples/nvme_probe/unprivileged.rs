@@ -1,4 +1,4 @@
-//! A user without privilege: the device works, its statistics are unknown. This probe starts itself again as that user.
+//! A user without privilege: the device works, and its statistics are unknown. This probe starts itself again as that user.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -25,7 +25,7 @@ fn as_unprivileged_user(drives: &Drives) -> Verdict {
     Verdict::Held
 }
 
-/// What that user finds.
+/// The checks run as that user.
 pub fn look_at(path: &Path) -> ExitCode {
     match PassthroughDevice::open(path, &placed()) {
         Err(error) => {

@@ -1,5 +1,4 @@
-//! Requests on threads that block: where io_uring is not permitted, and for what it cannot do (discarding on a
-//! block device).
+//! Requests on blocking threads: used if io_uring is not permitted, and for requests that it does not support (discards on a block device).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,10 +10,10 @@ use super::transfer::kind_of;
 use super::{InFlight, Medium, Open};
 use crate::IoError;
 
-/// Requests that block at once. Enough to keep a drive busy; io_uring is there for more.
+/// Threads, and so concurrent requests. Enough to keep a drive busy; io_uring serves deeper queues.
 const MAX_THREADS: usize = 16;
 
-/// Threads that start as requests come, up to [`MAX_THREADS`]. Dropping the pool lets what is queued end first.
+/// Threads that start on demand, up to [`MAX_THREADS`]. Dropping the pool waits for queued requests.
 pub(super) struct Pool<M> {
     shared: Arc<Shared<M>>,
 }
@@ -48,7 +47,7 @@ impl<M: Medium> Pool<M> {
                     drop(queue);
                     return self.shared.open.finish(request.refuse(error));
                 }
-                // The threads there are will come to it.
+                // The existing threads will process the request.
                 Err(_) => {}
             }
         }
@@ -71,7 +70,7 @@ impl<M> Drop for Pool<M> {
         let threads = std::mem::take(&mut queue.threads);
         self.shared.changed.notify_all();
         drop(queue);
-        // The last owner may be a completion that one of the threads runs; that one then ends unattended.
+        // The last owner may be a completion on one of the threads; that thread cannot be joined here.
         let this_thread = std::thread::current().id();
         for thread in threads.into_iter().filter(|thread| thread.thread().id() != this_thread) {
             let ended = thread.join();

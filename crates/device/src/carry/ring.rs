@@ -1,11 +1,10 @@
 //! Requests through io_uring.
 //!
-//! Whoever submits a request pushes its entry and enters the kernel itself, so no request waits for another thread
-//! to wake. Who submits several [together](crate::together) enters once for a few. One reactor thread sleeps in the kernel
-//! until something has ended, takes everything that has, and tells the callers. What is submitted while it tells them needs
-//! no system call: it enters the kernel next anyway, and hands over all of it at once. So a caller who starts the next
-//! request where the last one ends costs one system call for everything that ended together. It starts with the first
-//! request: a device that only blocking callers use has no thread.
+//! The submitting thread pushes its entry and enters the kernel itself, so no request waits for another thread to wake. Requests submitted
+//! [together](crate::together) enter once for a few. One reactor thread sleeps in the kernel until requests complete, takes all
+//! completions, and calls the callers' completions. Requests submitted by those need no system call, because the reactor enters the kernel
+//! next anyway and submits them together. So a chain of requests costs one system call per batch of completions. The reactor starts with
+//! the first request: a device with only blocking callers has no thread.
 #![allow(unsafe_code, reason = "io_uring is given raw pointers and gives them back")]
 
 use std::collections::VecDeque;
@@ -26,16 +25,16 @@ use crate::together::{self, Errand};
 /// Entries that can be pushed between two system calls.
 const SUBMISSION_ENTRIES: u32 = 256;
 
-/// Room for requests that have ended and were not yet taken.
+/// Size of the completion queue.
 const COMPLETION_ENTRIES: u32 = 2048;
 
-/// Requests that the kernel has at once; more wait in memory. One completion entry stays free for the stop entry.
+/// Largest number of requests in the kernel; more wait in memory. One completion entry stays free for the stop entry.
 const MAX_IN_FLIGHT: usize = COMPLETION_ENTRIES as usize - 1;
 
-/// Mark of the entry that tells the reactor to stop. No request has it: requests are marked by their address.
+/// User data of the entry that stops the reactor. Requests use their address, which is never 0.
 const STOP: u64 = 0;
 
-/// A ring and its reactor. Dropping it lets what is in flight end first.
+/// A ring and its reactor. Dropping it waits for the requests in flight.
 pub(super) struct Ring<M: Medium> {
     shared: Arc<Shared<M>>,
 }
@@ -51,13 +50,13 @@ struct Shared<M: Medium> {
 struct Queue {
     in_flight: usize,
     waiting: VecDeque<Box<InFlight>>,
-    /// Whether the reactor will enter the kernel after this without sleeping before: it sees what is pushed.
+    /// Whether the reactor will enter the kernel again before it sleeps, so that it submits pushed entries.
     is_reactor_awake: bool,
     reactor: Option<JoinHandle<()>>,
 }
 
 impl<M: Medium> Ring<M> {
-    /// A ring on the medium's file. Fails where the kernel has no io_uring, or not for us.
+    /// A ring on the medium's file. Fails if io_uring is missing or not permitted.
     pub(super) fn new(open: Arc<Open<M>>) -> io::Result<Self> {
         let ring = IoUring::builder().setup_cqsize(COMPLETION_ENTRIES).build(SUBMISSION_ENTRIES)?;
         let mut probe = Probe::new();
@@ -112,7 +111,7 @@ impl<M: Medium> Drop for Ring<M> {
         self.shared.push_entry(opcode::Nop::new().build().into(), STOP);
         drop(queue);
         self.shared.enter();
-        // The last owner may be a completion that the reactor itself runs; the reactor then ends unattended.
+        // The last owner may be a completion on the reactor; the reactor cannot be joined here.
         if reactor.thread().id() != std::thread::current().id() {
             let ended = reactor.join();
             debug_assert!(ended.is_ok(), "panics of completions are caught");
@@ -121,8 +120,8 @@ impl<M: Medium> Drop for Ring<M> {
 }
 
 impl<M: Medium> Drop for Shared<M> {
-    /// The kernel takes a ring apart some time after it is closed. Let go of the file now, so that whoever opens
-    /// the device next does not find it in use.
+    /// The kernel destroys a ring some time after it is closed. Unregistering the file releases it now, so that the next opener does not
+    /// find the device in use.
     fn drop(&mut self) {
         let unregistered = self.ring.submitter().unregister_files();
         debug_assert!(unregistered.is_ok(), "the file was registered in `Ring::new`");
@@ -130,7 +129,7 @@ impl<M: Medium> Drop for Shared<M> {
 }
 
 impl<M: Medium> Shared<M> {
-    /// Hands `request` to the ring; its box comes back by [`take`](Self::take). The queue must be locked.
+    /// Submits `request` to the ring; [`take`](Self::take) reclaims its box. The queue must be locked.
     fn push(&self, mut request: Box<InFlight>) {
         let entry = self.open.medium.entry(request.transfer.next_call());
         let address = Box::into_raw(request).expose_provenance() as u64;
@@ -148,7 +147,7 @@ impl<M: Medium> Shared<M> {
         }
     }
 
-    /// Makes the kernel see what was pushed, by this thread or another.
+    /// Submits the entries pushed by this and other threads to the kernel.
     fn enter(&self) {
         while let Err(error) = self.ring.submit() {
             assert!(is_passing(&error), "io_uring_enter on a ring of our own: {error}");
@@ -156,7 +155,7 @@ impl<M: Medium> Shared<M> {
         }
     }
 
-    /// The reactor's life.
+    /// The reactor's loop.
     fn react(&self) {
         let mut stopping = false;
         let (mut ended, mut unfinished) = (Vec::new(), VecDeque::new());
@@ -171,7 +170,7 @@ impl<M: Medium> Shared<M> {
         }
     }
 
-    /// Enters too what was pushed since the reactor woke.
+    /// Also submits the entries pushed since the reactor woke.
     fn sleep_until_something_ended(&self) {
         self.queue.lock().is_reactor_awake = false;
         while let Err(error) = self.ring.submit_and_wait(1) {
@@ -183,7 +182,7 @@ impl<M: Medium> Shared<M> {
         }
     }
 
-    /// Takes every completion there is. Whether the stop entry was among them.
+    /// Takes all completions. Returns whether the stop entry was among them.
     fn take(&self, ended: &mut Vec<Ended>, unfinished: &mut VecDeque<Box<InFlight>>) -> bool {
         let mut stop = false;
         // SAFETY: only the reactor touches the completion queue.
@@ -204,7 +203,7 @@ impl<M: Medium> Shared<M> {
         stop
     }
 
-    /// Pushes what goes on and what waited for room. How many are in flight now.
+    /// Pushes unfinished and waiting requests. Returns the number in flight.
     fn refill(&self, ended: usize, unfinished: &mut VecDeque<Box<InFlight>>) -> usize {
         let mut queue = self.queue.lock();
         queue.is_reactor_awake = true;
@@ -221,7 +220,7 @@ impl<M: Medium> Shared<M> {
     }
 }
 
-/// To enter the kernel, for all that was pushed.
+/// Enters the kernel once for all pushed entries.
 impl<M: Medium> Errand for Shared<M> {
     fn run(&self) {
         let is_seen = self.queue.lock().is_reactor_awake;

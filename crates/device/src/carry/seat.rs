@@ -1,8 +1,8 @@
-//! A ring that one thread has to itself, for requests to any file.
+//! An io_uring used by one thread for requests to any file.
 //!
-//! The thread pushes its requests here, sleeps here until one of them has ended or something that it watches has happened, and
-//! tells the callers itself. So no other thread is woken for a request, nothing is locked, and what the kernel has to do for
-//! a transfer's end it does when the thread comes by (`IORING_SETUP_DEFER_TASKRUN`, Linux 6.1) instead of interrupting it.
+//! The thread pushes its requests, sleeps until one completes or a watched descriptor is ready, and calls the completions itself. So no
+//! other thread is woken, nothing is locked, and the kernel finishes transfers when the thread enters it (`IORING_SETUP_DEFER_TASKRUN`,
+//! Linux 6.1) instead of interrupting it.
 #![allow(unsafe_code, reason = "io_uring is given raw pointers and gives them back")]
 
 use std::cell::RefCell;
@@ -25,45 +25,45 @@ use crate::{Pending, together};
 /// Entries that can be pushed between two system calls.
 const SUBMISSION_ENTRIES: u32 = 128;
 
-/// Room for what has ended and was not yet taken.
+/// Size of the completion queue.
 const COMPLETION_ENTRIES: u32 = 1024;
 
-/// Requests that the kernel has at once; what comes on top goes by the device's own ring. The rest is for what is watched.
+/// Largest number of requests in the kernel; more go to the device's own ring. The remaining entries are for watched descriptors.
 const MAX_IN_FLIGHT: usize = COMPLETION_ENTRIES as usize - 64;
 
-/// Requests pushed before the kernel is told, so that the device starts with some while the thread prepares the next.
+/// Requests pushed before the kernel is entered, so that the device starts with some while the thread prepares the next.
 const PUSHED_AT_ONCE: u32 = 4;
 
-/// How often a thread that waits for what others may end looks whether they have.
+/// Polling interval of a thread that waits for completions on other threads.
 const LOOK_TIME: Duration = Duration::from_millis(1);
 
-/// Marks of what is watched have this bit, those of requests do not.
+/// Set in the user data of watches, not of requests.
 const WATCHED: u64 = 1 << 63;
 
 thread_local! {
-    /// Where this thread's requests go.
+    /// The current thread's ring.
     static SEAT: RefCell<Option<Rc<Seat>>> = const { RefCell::new(None) };
 }
 
-/// A thread's ring and what it has under way.
+/// A thread's ring and its requests in flight.
 pub(crate) struct Seat(RefCell<State>);
 
 struct State {
     ring: IoUring,
     in_flight: InFlights,
-    /// Pushed since the kernel was told.
+    /// Entries pushed since the kernel was entered.
     pushed: u32,
     watched: Vec<Watched>,
     ended: VecDeque<(Arc<dyn Opened>, Ended)>,
 }
 
-/// A descriptor and what is waited for.
+/// A watched descriptor and the events awaited.
 pub(crate) struct Watched {
     pub(crate) fd: RawFd,
     pub(crate) events: PollFlags,
-    /// The kernel will say when it happens.
+    /// The kernel is watching it.
     armed: bool,
-    /// It has happened, and nobody was told yet.
+    /// It is ready, and this was not reported yet.
     happened: bool,
 }
 
@@ -73,7 +73,7 @@ impl Watched {
     }
 }
 
-/// Starts `request` on this thread's ring. Gives it back if there is none, or it has no room or no entry for it.
+/// Starts `request` on this thread's ring. Returns it if there is no ring, or the ring is full or has no entry for it.
 pub(super) fn submit<M: Medium>(open: &Arc<Open<M>>, request: InFlight) -> Result<(), InFlight> {
     if !M::HAS_PLAIN_ENTRIES {
         return Err(request);
@@ -89,8 +89,7 @@ pub(super) fn submit<M: Medium>(open: &Arc<Open<M>>, request: InFlight) -> Resul
     Ok(())
 }
 
-/// Waits until no desk has anything under way of what is `open`. What this thread started there has been told of then; another
-/// thread may be about to.
+/// Waits until no event loop has requests to `open` in flight. This thread's completed ones are reported; other threads report theirs.
 pub(super) fn settle<M: Medium>(open: &Arc<Open<M>>) {
     let seat = own();
     while open.at_desks.load(Ordering::Acquire) > 0 {
@@ -106,21 +105,21 @@ pub(super) fn settle<M: Medium>(open: &Arc<Open<M>>) {
     }
 }
 
-/// This thread's seat, if it has one.
+/// This thread's ring, if it has one.
 pub(crate) fn own() -> Option<Rc<Seat>> {
     SEAT.try_with(|seat| seat.borrow().clone()).ok().flatten()
 }
 
 impl Seat {
-    /// A seat for this thread, until it is [left](Self::leave). None where the kernel has no such ring, or not for us.
+    /// Creates a ring for this thread, until it is [left](Self::leave). `None` if the kernel does not support or permit it.
     ///
     /// # Panics
-    /// If the thread has one already: it would wait at one, and its requests would end at the other.
+    /// If the thread already has one: it would sleep in one while its requests complete in the other.
     pub(crate) fn take(watched: Vec<Watched>) -> Option<Rc<Self>> {
         assert!(own().is_none(), "a thread has one seat");
         let mut builder = IoUring::builder();
         builder.setup_single_issuer().setup_defer_taskrun().setup_cqsize(COMPLETION_ENTRIES);
-        // A kernel that knows these flags has every operation that is used here.
+        // A kernel that supports these flags supports every operation used here.
         let ring = builder.build(SUBMISSION_ENTRIES).ok()?;
         let state =
             State { ring, in_flight: InFlights::default(), pushed: 0, watched, ended: VecDeque::new() };
@@ -129,7 +128,7 @@ impl Seat {
         Some(seat)
     }
 
-    /// Sleeps until a request has ended, or something that is `wanted` has happened: those it says, and only once.
+    /// Sleeps until a request completes or a `wanted` watch is ready. Returns the ready watches, each event once.
     pub(crate) fn wait(&self, wanted: &[bool], timeout: Option<&Timespec>) -> io::Result<Vec<bool>> {
         let mut state = self.0.borrow_mut();
         let state = &mut *state;
@@ -145,12 +144,12 @@ impl Seat {
         Ok(state.watched.iter_mut().zip(wanted).map(told).collect())
     }
 
-    /// Tells the callers of requests that have ended. They may start others.
+    /// Calls the completions of completed requests, which can start others.
     pub(crate) fn tell(&self) {
         while self.tell_some(usize::MAX) {}
     }
 
-    /// The same of so many, with what was pushed so far handed to the kernel before; whether there are more.
+    /// The same for at most `most` requests, after submitting pushed entries; returns whether there are more.
     pub(crate) fn tell_some(&self, most: usize) -> bool {
         let has_pushed = self.0.borrow().pushed > 0;
         if has_pushed {
@@ -165,14 +164,14 @@ impl Seat {
         })
     }
 
-    /// Waits for one request, whoever it is that ends it.
+    /// Waits for one request, on whichever thread it completes.
     pub(crate) fn wait_for(&self, pending: &Pending) {
         while !pending.has_ended() {
             self.wait_a_little();
         }
     }
 
-    /// Sleeps until a request has ended, and tells; not for long, since what others do does not wake it.
+    /// Sleeps until a request completes, and calls completions; at most [`LOOK_TIME`], because other threads do not wake it.
     pub(crate) fn wait_a_little(&self) {
         let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK_TIME.subsec_nanos()) };
         let waited = self.wait(&[], Some(&timeout));
@@ -180,7 +179,7 @@ impl Seat {
         self.tell();
     }
 
-    /// Whether requests to what is open at `place` have ended, and nobody was told yet.
+    /// Whether completions of requests to the device at `place` are not yet reported.
     fn has_ended(&self, place: *const ()) -> bool {
         self.0.borrow().ended.iter().any(|(open, _)| Arc::as_ptr(open).cast() == place)
     }
@@ -194,8 +193,7 @@ impl Seat {
         self.0.borrow_mut().ended.pop_front()
     }
 
-    /// Gives the seat up: what is started from now on goes by the devices' own rings. What is under way is waited for: the
-    /// ring holds the memory that the kernel transfers to.
+    /// Releases the ring: later requests use the devices' own rings. Waits for requests in flight, because the ring owns their buffers.
     pub(crate) fn leave(&self) {
         let _ = SEAT.try_with(|own| own.borrow_mut().take());
         while self.0.borrow().in_flight.count > 0 {
@@ -206,8 +204,8 @@ impl Seat {
 }
 
 impl Drop for State {
-    /// Frees the table of requests, unless the kernel still has some: it may yet write to their buffers, so those are leaked. That
-    /// takes a desk that was never dropped, since [`Seat::leave`] waits for all of them.
+    /// Frees the request table, unless the kernel still has requests: it could write to their buffers, so those are leaked. That happens
+    /// only if an event loop was never dropped, since [`Seat::leave`] waits for all requests.
     fn drop(&mut self) {
         if self.in_flight.count > 0 {
             std::mem::forget(std::mem::take(&mut self.in_flight));
@@ -228,8 +226,7 @@ impl State {
     }
 
     fn push(&mut self, entry: &io_uring::squeue::Entry) {
-        // SAFETY: what a request's entry points to is owned by the request, which is kept until its completion was taken; an
-        // entry that watches points nowhere.
+        // SAFETY: the memory of an entry is owned by the request, which is kept until its completion was taken; a watch has no memory.
         while unsafe { self.ring.submission().push(entry) }.is_err() {
             self.enter();
         }
@@ -249,7 +246,7 @@ impl State {
         self.watched.iter().zip(wanted).any(|(watched, wanted)| *wanted && watched.happened)
     }
 
-    /// Lets the kernel watch what is wanted and not watched yet. What was wanted once is watched until it happens.
+    /// Watches the wanted descriptors that are not watched yet. A watch stays until it fires.
     fn arm(&mut self, wanted: &[bool]) {
         for (number, wanted) in wanted.iter().enumerate() {
             let watched = &mut self.watched[number];
@@ -261,7 +258,7 @@ impl State {
         }
     }
 
-    /// Hands over what was pushed, too.
+    /// Also submits pushed entries.
     fn sleep(&mut self, timeout: Option<&Timespec>) -> io::Result<()> {
         self.pushed = 0;
         let slept = match timeout {
@@ -280,7 +277,7 @@ impl State {
         }
     }
 
-    /// Takes every completion there is.
+    /// Takes all completions.
     fn take(&mut self) {
         let mut unfinished = Vec::new();
         for entry in self.ring.completion() {
@@ -304,7 +301,7 @@ impl State {
     }
 }
 
-/// Requests that the kernel has, by the number that it knows them by.
+/// Requests in the kernel, by their user data.
 #[derive(Default)]
 struct InFlights {
     places: Vec<Option<Borne>>,
@@ -339,7 +336,7 @@ impl InFlights {
     }
 }
 
-/// The kernel's numbers: the flags' own type depends on whether system calls go by the C library.
+/// The kernel's constants: the type of the flags depends on whether rustix uses the C library.
 fn poll_mask(events: PollFlags) -> u32 {
     const POLLIN: u32 = 1;
     const POLLOUT: u32 = 4;

@@ -1,7 +1,7 @@
-//! A request on its way through the kernel: what to ask next, and when it has ended.
+//! Progress of a request through the kernel: the next call, and when the request is complete.
 //!
-//! The kernel may move fewer bytes than asked, or ask to be asked again. This is the one place that knows what to
-//! do then; the ring, the pool and the blocking path only carry calls and results back and forth.
+//! The kernel can transfer fewer bytes than requested, or require a repetition. Only this file handles that; the ring, the pool and the
+//! blocking path pass calls and results.
 
 use std::io;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::{ErrorKind, IoError, Outcome, PlacementHandle, Request, RequestKind};
 /// within a few; only a broken driver comes near this.
 const MAX_FRUITLESS_ATTEMPTS: u32 = 64;
 
-/// What the kernel is asked to do.
+/// A call to the kernel.
 #[derive(Debug)]
 pub(crate) enum Call<'a> {
     Read { offset: u64, into: &'a mut [u8] },
@@ -24,13 +24,13 @@ pub(crate) enum Call<'a> {
     Flush,
 }
 
-/// Carries out one call: the machine's kernel, or a test's.
+/// Executes one call: the real kernel, or a test's.
 pub(crate) trait Kernel {
     /// Bytes moved (0 for trim and flush), perhaps fewer than asked.
     fn call(&self, call: Call<'_>) -> io::Result<usize>;
 }
 
-/// A request and how far it came.
+/// A request and its progress.
 #[derive(Debug)]
 pub(crate) struct Transfer {
     request: Request,
@@ -48,7 +48,7 @@ impl Transfer {
         &self.request
     }
 
-    /// The next call: the whole request, or what is left of it.
+    /// The next call: the whole request, or the remaining part.
     pub(crate) fn next_call(&mut self) -> Call<'_> {
         let done = self.done;
         match &mut self.request {
@@ -63,7 +63,7 @@ impl Transfer {
         }
     }
 
-    /// Bytes that the next call is about; 0 for a trim or a flush.
+    /// Bytes of the next call; 0 for a trim or a flush.
     pub(crate) fn left_bytes(&self) -> usize {
         match self.request.kind() {
             RequestKind::Read | RequestKind::Write => self.request.len_bytes() as usize - self.done,
@@ -71,7 +71,7 @@ impl Transfer {
         }
     }
 
-    /// Takes in what the last call came to. `Some` when the request has ended; otherwise the next call is due.
+    /// Processes the result of the last call. Returns the outcome when the request is complete; otherwise another call is due.
     pub(crate) fn advance(&mut self, result: io::Result<usize>, path: &Path) -> Option<Outcome> {
         match result {
             Ok(moved) => self.moved(moved, path),
@@ -96,7 +96,7 @@ impl Transfer {
                 format!("{what}: ended after {reached} bytes"),
             )));
         }
-        // Direct I/O goes on from whole blocks only; the part of a block that was moved is moved again.
+        // Direct I/O continues at whole blocks only; a partly transferred block is transferred again.
         let whole = reached - reached % self.block_bytes;
         if whole == self.done {
             return self.fruitless(path, None);
@@ -140,7 +140,7 @@ impl Transfer {
     }
 }
 
-/// Runs `transfer` to its end on the calling thread.
+/// Runs `transfer` to completion on the calling thread.
 pub(crate) fn run(kernel: &impl Kernel, mut transfer: Transfer, path: &Path) -> Outcome {
     loop {
         let result = kernel.call(transfer.next_call());
@@ -150,13 +150,13 @@ pub(crate) fn run(kernel: &impl Kernel, mut transfer: Transfer, path: &Path) -> 
     }
 }
 
-/// Passes by itself. Cancelled is what may become of a request when the thread that submitted it ends.
+/// Whether the error is temporary. Requests can be cancelled when the thread that submitted them ends.
 fn is_momentary(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::INTR | Errno::AGAIN | Errno::CANCELED))
         || Status::of(error).is_some_and(Status::is_momentary)
 }
 
-/// The kind of a failed transfer, by the drive's status or the system's error.
+/// The error kind of a failed transfer, from the drive's status or the system's error.
 pub(crate) fn kind_of(error: &io::Error) -> ErrorKind {
     if let Some(status) = Status::of(error) {
         return status.kind();

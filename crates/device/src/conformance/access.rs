@@ -106,7 +106,7 @@ pub(super) fn absorbed_writes_are_writes(subject: &Subject) {
         let offset = version * 3 * block as u64;
         write(subject, offset, 4 * block, 2 * version);
         let data: IoSlice = blocks(block, offset / block as u64, 2 * block, 2 * version + 1).into();
-        // A device without such memory does nothing, and has promised nothing.
+        // A device without such memory writes nothing.
         let Some(absorbed) = device.absorb(offset, &data) else {
             return check(subject, offset, 4 * block, 2 * version);
         };
@@ -239,7 +239,7 @@ fn write(subject: &Subject, offset: u64, len: usize, version: u64) {
     subject.submit(write_request(offset, data.into())).expect("a write");
 }
 
-/// Both ways of reading find `version`.
+/// Checks that both ways of reading return `version`.
 fn check(subject: &Subject, offset: u64, len: usize, version: u64) {
     let block = subject.block();
     let submitted = buffer_of(subject.submit(read_request(offset, len)));

@@ -36,7 +36,7 @@ pub(super) fn dropped_requests_run_on(subject: &Subject) {
         drop(device.start(read_request(number * block as u64, block)));
         drop(device.start(write_request(number * block as u64, blocks(block, number, block, 3).into())));
     }
-    // Others are served meanwhile, with memory that the dropped ones must not touch.
+    // Other requests run concurrently, with memory that the dropped ones must not change.
     for number in 64..128 {
         let offset = number * block as u64;
         subject.submit(write_request(offset, blocks(block, number, block, 4).into())).expect("a write");
@@ -46,7 +46,7 @@ pub(super) fn dropped_requests_run_on(subject: &Subject) {
         let arrived = (0..100_000).any(|_| {
             std::thread::yield_now();
             let read = buffer_of(device.execute(read_request(number * block as u64, block)));
-            // Before the write arrives the block holds anything, on a raw device.
+            // Before the write completes, a block of a raw device can hold anything.
             read[..8] == 3u64.to_le_bytes() && version(&read, number) == 3
         });
         assert!(arrived, "the write of block {number} never arrived");
@@ -79,7 +79,7 @@ pub(super) fn requests_outlive_their_thread(subject: &Subject) {
     }
 }
 
-/// Works on every fourth block.
+/// Writes and reads every fourth block.
 fn one_thread(device: &dyn Device, thread: u64) {
     let block = device.geometry().block_bytes as usize;
     for turn in 1..=40 {

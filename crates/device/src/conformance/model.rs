@@ -1,4 +1,4 @@
-//! A long random run beside the simplest twin: a vector of versions.
+//! Compares a long random run with the simplest model: a vector of versions.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -13,7 +13,7 @@ const STEPS: u64 = 1500;
 const MAX_BLOCKS: u64 = 1000;
 const LONGEST: u64 = 40;
 
-/// What a block must hold: exactly its last version, or after a trim that or any earlier one.
+/// The expected contents of a block: its last version, or after a trim any earlier one too.
 #[derive(Clone, Copy, Default)]
 struct Expected {
     version: u64,

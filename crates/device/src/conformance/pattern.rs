@@ -1,8 +1,8 @@
-//! Blocks that say where and when they were written.
+//! Blocks that contain their number and version.
 
 use crate::IoBuffer;
 
-/// `len` bytes of blocks numbered from `first_block` on, each saying so, and that it is of `version`.
+/// `len` bytes of blocks numbered from `first_block` on, each containing its number and `version`.
 pub(super) fn blocks(block_bytes: usize, first_block: u64, len: usize, version: u64) -> IoBuffer {
     let mut buffer = IoBuffer::zeroed(len);
     for (number, block) in (first_block..).zip(buffer.chunks_exact_mut(block_bytes)) {
@@ -11,10 +11,10 @@ pub(super) fn blocks(block_bytes: usize, first_block: u64, len: usize, version: 
     buffer
 }
 
-/// The version of `block`, which must be whole and number `number`; 0 if it is zeros.
+/// The version in `block`, which must be complete and have number `number`; 0 if it is zeros.
 ///
 /// # Panics
-/// If the block is torn, or another one's.
+/// If the block is torn or belongs elsewhere.
 pub(super) fn version(block: &[u8], number: u64) -> u64 {
     if block.iter().all(|&byte| byte == 0) {
         return 0;
@@ -26,7 +26,7 @@ pub(super) fn version(block: &[u8], number: u64) -> u64 {
     stored
 }
 
-/// Asserts that every block of `bytes`, from number `first_block` on, is of `version`.
+/// Asserts that every block of `bytes`, from number `first_block` on, has version `expected`.
 pub(super) fn assert_version(bytes: &[u8], block_bytes: usize, first_block: u64, expected: u64) {
     for (number, block) in (first_block..).zip(bytes.chunks_exact(block_bytes)) {
         assert_eq!(version(block, number), expected, "version of block {number}");
@@ -37,7 +37,7 @@ fn fill(block: &mut [u8], number: u64, version: u64) {
     let mut word = version;
     for bytes in block.chunks_exact_mut(8) {
         bytes.copy_from_slice(&word.to_le_bytes());
-        // Any odd multiplier will do: every word depends on version, number and place.
+        // Any odd multiplier works: every word depends on version, number and position.
         word = (word ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29).wrapping_add(version | 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Running a future at a desk, so that a program without a runtime has its requests end on its own thread.
+//! Runs a future on an event loop, so that a program without a runtime handles completions on its own thread.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::pin;
@@ -14,21 +14,21 @@ use crate::bell;
 use crate::carry::seat;
 use crate::together;
 
-/// Looks without sleeping.
+/// A zero timeout: polls without sleeping.
 const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// Runs `future` to its end on this thread, at a [desk](super): the requests that it starts, on any file or block device, end
-/// here, and none of them wakes another thread. With many in flight that is a good deal cheaper than any executor that sleeps
-/// by itself. What other threads do for it wakes this one.
+/// Runs `future` to completion on this thread with an [event loop](super): the requests that it starts, on any file or block device,
+/// complete here without waking another thread. With many in flight that is much cheaper than an executor with its own sleep. Wakers called
+/// by other threads wake this thread.
 ///
-/// The future must not block the thread for long: whoever waits for one of its requests elsewhere waits too. It returns when what
-/// the future started and gave up has ended as well. On a thread that sits already, as within another call of this, it is
-/// [`wait_for`].
+/// The future must not block the thread for long: callers that wait elsewhere for one of its requests would wait too. Returns after
+/// requests that the future started and dropped have completed as well. On a thread that already has an event loop, as within another call
+/// of this function, it is [`wait_for`].
 pub fn block_on<F: Future>(future: F) -> F::Output {
     if seat::own().is_some() {
         return wait_for(future);
     }
-    // Without descriptors there is nothing to sleep by but the thread.
+    // Without a free descriptor the thread can only park.
     let Ok(bell) = bell::new().map(Arc::new) else { return wait_for(future) };
     let alarm = Arc::new(Alarm::new(Sleeper::Bell(Arc::clone(&bell))));
     let desk = Desk::sit_down([Watched::input(bell.as_fd())]);
@@ -42,9 +42,8 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     })
 }
 
-/// Runs `future` to its end on this thread, wherever its requests end: at the thread's desk if it sits at one, where it
-/// learns of what others do within a millisecond, and else on the devices' threads. It costs nothing to begin, and is for what
-/// seldom waits at all.
+/// Runs `future` to completion on this thread. Its requests complete on the thread's event loop if it has one, which notices wakes from
+/// other threads within a millisecond, otherwise on the devices' threads. It has no set-up cost, and suits futures that rarely wait.
 pub fn wait_for<F: Future>(future: F) -> F::Output {
     let alarm = Arc::new(Alarm::new(Sleeper::Thread(thread::current())));
     alarm.run(future, |timeout| match (seat::own(), timeout) {
@@ -54,15 +53,15 @@ pub fn wait_for<F: Future>(future: F) -> F::Output {
     })
 }
 
-/// What wakes a future that runs here.
+/// The waker of a future that runs here.
 struct Alarm {
-    /// The future is to be polled.
+    /// Whether the future must be polled.
     is_due: AtomicBool,
     is_asleep: AtomicBool,
     sleeper: Sleeper,
 }
 
-/// What the thread sleeps by.
+/// The way in which the thread sleeps.
 enum Sleeper {
     Bell(Arc<OwnedFd>),
     Thread(Thread),
@@ -73,8 +72,8 @@ impl Alarm {
         Self { is_due: AtomicBool::new(true), is_asleep: AtomicBool::new(false), sleeper }
     }
 
-    /// Polls `future` whenever it is due, and has this thread `sleep` between. Where it is due again already, `sleep` has no time,
-    /// and only looks for what has ended: a future that always is due does not keep requests from their ends.
+    /// Polls `future` whenever it is due, and calls `sleep` between. If the future is due again, the sleep has a zero timeout, so that a
+    /// future that is always due does not delay completions.
     fn run<F: Future>(self: &Arc<Self>, future: F, sleep: impl Fn(Option<&Timespec>)) -> F::Output {
         let mut future = pin!(future);
         let waker = Waker::from(Arc::clone(self));
@@ -87,7 +86,7 @@ impl Alarm {
             }
             together::settle();
             self.is_asleep.store(true, Ordering::SeqCst);
-            // Who wakes it from now on sees it asleep; who did before has made it due.
+            // A later wake sees the thread asleep; an earlier one has set `is_due`.
             let is_due = self.is_due.load(Ordering::SeqCst);
             sleep(is_due.then_some(&NO_TIME));
             self.is_asleep.store(false, Ordering::SeqCst);

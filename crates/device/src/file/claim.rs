@@ -1,4 +1,4 @@
-//! Keeping others out, and saying who they are.
+//! Locks files, and finds other processes that use them.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -10,12 +10,12 @@ use rustix::process::{Pid, test_kill_process};
 
 use crate::{ErrorKind, IoError};
 
-/// Takes the file for us alone until it is closed.
+/// Locks the file exclusively until it is closed.
 pub(crate) fn claim_file(file: &File, path: &Path) -> Result<(), IoError> {
     lock(file, path, FlockOperation::NonBlockingLockExclusive, "it")
 }
 
-/// Takes `file` for all who share it, until it is closed. It is wanted for the sake of `path`, and is called `what`.
+/// Locks `file` in shared mode until it is closed. For errors, `path` is the device to open and `what` describes the file.
 pub(super) fn share_file(file: &File, path: &Path, what: &str) -> Result<(), IoError> {
     lock(file, path, FlockOperation::NonBlockingLockShared, what)
 }
@@ -32,12 +32,12 @@ fn lock(file: &File, path: &Path, how: FlockOperation, what: &str) -> Result<(),
     }
 }
 
-/// Who has the file locked, if the system tells: `process 12 (name)`.
+/// The process that has the file locked, if the system reports it: `process 12 (name)`.
 fn lock_holder(file: &File) -> Option<String> {
     Some(named(&lock_holder_number(file)?))
 }
 
-/// Who has the file of that number on that device locked for himself alone.
+/// The process that has the file with this device and inode locked exclusively.
 pub(super) fn exclusive_holder(device: u64, inode: u64) -> Option<String> {
     let locks = fs::read_to_string("/proc/locks").ok()?;
     let place = place_of(device, inode);
@@ -50,17 +50,16 @@ fn named(process: &str) -> String {
     format!("process {process} ({})", name.trim_end())
 }
 
-/// Whether whoever has the file locked is seen to live. The kernel lists no lock of a process that is gone without a trace, nor
-/// of one in another container.
+/// Whether the lock's holder is known to be alive. The kernel lists no lock of a process that has ended, nor one of another container.
 pub(super) fn has_living_holder(file: &File) -> bool {
     let process = lock_holder_number(file).and_then(|number| Pid::from_raw(number.parse().ok()?));
     process.is_some_and(|process| test_kill_process(process) != Err(Errno::SRCH))
 }
 
-/// Whether everybody who has the file locked shares the lock: `udev` does, to look at a device that was closed by who wrote to
-/// it, a server that was killed say, and is soon done. Of those who mean to keep it, only users of a loop device upon the file do.
+/// Whether all locks on the file are shared: `udev` briefly takes such a lock to inspect a device after a writer, such as a killed server,
+/// closed it. Of the permanent users, only loop devices on the file share it.
 pub(super) fn is_only_looked_at(file: &File) -> bool {
-    // A share of our own is in nobody's way: the next attempt makes it ours alone, or we close the file.
+    // This shared lock does not last: the next attempt makes it exclusive, or the file is closed.
     rustix::fs::flock(file, FlockOperation::NonBlockingLockShared).is_ok()
 }
 
@@ -70,8 +69,8 @@ fn lock_holder_number(file: &File) -> Option<String> {
     flock_holder(&locks, metadata.dev(), metadata.ino()).map(str::to_owned)
 }
 
-/// The process in a line of `/proc/locks` (`1: FLOCK  ADVISORY  WRITE 12 fe:00:34 0 EOF`) about this inode of this device. Some
-/// file systems (btrfs) tell another device's number than the file has: then the inode has to do.
+/// The process in a line of `/proc/locks` (`1: FLOCK  ADVISORY  WRITE 12 fe:00:34 0 EOF`) for this inode of this device. Some file systems
+/// (btrfs) list another device number than the file's: then the inode alone decides.
 fn flock_holder(locks: &str, device: u64, inode: u64) -> Option<&str> {
     let exactly = place_of(device, inode);
     let alike = format!(":{inode}");
@@ -85,7 +84,7 @@ fn place_of(device: u64, inode: u64) -> String {
     format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device))
 }
 
-/// A lock that somebody has.
+/// A lock in `/proc/locks`.
 struct Flock<'a> {
     kind: &'a str,
     process: &'a str,
@@ -98,14 +97,14 @@ fn flock_of(line: &str) -> Option<Flock<'_>> {
     Some(Flock { kind, process, place })
 }
 
-/// What the block device at `path` is used for, as far as the system tells: a mount of it or of a partition on it,
-/// or another device built upon it. Opening it exclusively would be refused all the same, but without a name.
+/// The use of the block device at `path`, as far as the system reports it: a mount of it or of a partition, or another device on top of it.
+/// An exclusive open would fail too, but without a name.
 #[must_use]
 pub fn holder_of_block_device(path: &Path) -> Option<String> {
     holder_of(fs::metadata(path).ok()?.rdev())
 }
 
-/// The same for the block device of that number.
+/// The same for a block device number.
 pub(crate) fn holder_of(number: u64) -> Option<String> {
     let sysfs = sysfs_directory(number)?;
     let partitions: Vec<u64> =
@@ -124,7 +123,7 @@ pub(crate) fn holder_of(number: u64) -> Option<String> {
     Some(format!("device {} is built on it", upon.file_name().to_string_lossy()))
 }
 
-/// Source and place in a line of `/proc/self/mounts`, if the source is a path.
+/// Source and mount point in a line of `/proc/self/mounts`, if the source is a path.
 fn mount(line: &str) -> Option<(&str, &str)> {
     let (source, rest) = line.split_once(' ')?;
     let (place, _) = rest.split_once(' ')?;
@@ -136,7 +135,7 @@ pub(super) fn sysfs_directory(number: u64) -> Option<PathBuf> {
     fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()
 }
 
-/// The partitions of a disk: the directories in its own that have a partition number.
+/// The partitions of a disk: subdirectories that have a partition number.
 pub(super) fn partitions(disk: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(disk) else { return Vec::new() };
     let directories = entries.flatten().map(|entry| entry.path());
@@ -154,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_is_found_by_its_inode() {
+    fn lock_is_found_by_inode() {
         let locks = "4: FLOCK  ADVISORY  WRITE 1201 fe:00:3407 0 EOF";
         let device = rustix::fs::makedev(0xfe, 0);
         assert_eq!(flock_holder(locks, device, 3407), Some("1201"));
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_holder_of_another_file_system_s_inode_of_that_number_is_not_named() {
+    fn lock_on_another_file_system_is_not_matched() {
         let locks = "1: FLOCK  ADVISORY  WRITE 7 00:2a:2 0 EOF\n2: FLOCK  ADVISORY  WRITE 8 00:2b:2 0 EOF\n";
         let device = |minor| rustix::fs::makedev(0, minor);
         assert_eq!(flock_holder(locks, device(0x2b), 2), Some("8"));
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn only_mounts_of_paths_count() {
+    fn only_mounts_of_paths_are_found() {
         assert_eq!(mount("/dev/vda1 / ext4 rw 0 0"), Some(("/dev/vda1", "/")));
         assert_eq!(mount("tmpfs /tmp tmpfs rw 0 0"), None);
         assert_eq!(mount(""), None);

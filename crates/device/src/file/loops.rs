@@ -1,4 +1,4 @@
-//! Loop devices: what is written to one is written to a file, which others may use by its name, or through another loop device.
+//! Loop devices: writes to one change its file, which can also be used by its name or through another loop device.
 //!
 //! Opened by its name, a file is locked for one alone. Opened through a loop device it is locked too, but shared, as two loop
 //! devices, or two partitions of one, may lie in different parts of it. Those that overlap tell of each other by being open for
@@ -17,10 +17,10 @@ use rustix::ioctl::{Getter, Opcode, ioctl};
 use super::claim::{exclusive_holder, holder_of, partitions, share_file, sysfs_directory};
 use crate::{ErrorKind, IoError};
 
-/// `LOOP_GET_STATUS64` of `linux/loop.h`, which is no `_IOR`.
+/// `LOOP_GET_STATUS64` of `linux/loop.h`, which does not use `_IOR`.
 const LOOP_GET_STATUS64: Opcode = 0x4C05;
 
-/// `struct loop_info64`, as far as it is of use here.
+/// The used part of `struct loop_info64`.
 #[repr(C)]
 struct Status {
     device: u64,
@@ -35,11 +35,10 @@ struct Status {
 
 const SECTOR_BYTES: u64 = 512;
 
-/// How devices of others are opened, which nothing is read from.
+/// Flags for opening other devices, which are not read.
 const LOOK: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK);
 
-/// The loop device through which the file at `path` is used as a block device, perhaps with a mounted file system on it.
-/// The file itself tells nothing of that: no lock, no holder.
+/// The loop device on the file at `path`, which can have a mounted file system. The file itself shows neither a lock nor a holder.
 #[must_use]
 pub fn loop_device_upon(path: &Path) -> Option<String> {
     let path = fs::canonicalize(path).ok()?;
@@ -47,8 +46,7 @@ pub fn loop_device_upon(path: &Path) -> Option<String> {
     Some(format!("it is the file behind /dev/{name}"))
 }
 
-/// All loop devices that have a file, with its name. Names are compared as text: to look at another's file might wait for whoever
-/// serves it.
+/// All loop devices with a file, and its name. Names are compared as text: accessing another file could block on its server.
 fn loop_devices() -> impl Iterator<Item = (String, PathBuf)> {
     let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
     devices.filter_map(|device| {
@@ -56,7 +54,7 @@ fn loop_devices() -> impl Iterator<Item = (String, PathBuf)> {
     })
 }
 
-/// The file behind a loop device, or behind the one that a partition is of, by the device's number.
+/// The file of the loop device with this number, or of the one that it is a partition of.
 pub(crate) fn file_behind_block_device(number: u64) -> Option<PathBuf> {
     let sysfs = sysfs_directory(number)?;
     file_behind(&sysfs).or_else(|| file_behind(sysfs.parent()?))
@@ -67,19 +65,19 @@ fn file_behind(sysfs: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(backing.trim_end_matches('\n')))
 }
 
-/// A loop device that is open, or a partition of one.
+/// An open loop device, or a partition of one.
 pub(super) struct Opened<'a> {
     path: &'a Path,
-    /// The directory in sysfs of the whole device.
+    /// The whole device's directory in sysfs.
     whole: PathBuf,
     backing: PathBuf,
     status: Status,
-    /// The bytes of the file that can be reached.
+    /// The reachable bytes of the file.
     bytes: Range<u64>,
 }
 
 impl<'a> Opened<'a> {
-    /// `None` if the block device `device`, opened at `path`, is no loop device.
+    /// `None` if the block device `device`, opened at `path`, is not a loop device.
     pub(super) fn of(device: &File, path: &'a Path) -> Option<Self> {
         let sysfs = sysfs_directory(device.metadata().ok()?.rdev())?;
         let whole = [Some(sysfs.as_path()), sysfs.parent()].into_iter().flatten();
@@ -90,7 +88,7 @@ impl<'a> Opened<'a> {
         Some(Self { path, whole, backing, status, bytes })
     }
 
-    /// The file behind it, if its name leads to it: it may have none any more, or one in another container.
+    /// The file of the loop device, if its name leads to it: it can be deleted, or in another container.
     pub(super) fn open_file_behind(&self) -> Option<File> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = File::from(rustix::fs::open(&self.backing, flags, Mode::empty()).ok()?);
@@ -98,12 +96,12 @@ impl<'a> Opened<'a> {
         ((metadata.dev(), metadata.ino()) == (self.status.device, self.status.inode)).then_some(file)
     }
 
-    /// Locks the file behind it, beside others who reach it through loop devices.
+    /// Locks the file in shared mode, as other users through loop devices do.
     pub(super) fn share(&self, file: &File) -> Result<(), IoError> {
         share_file(file, self.path, &self.words_for_file())
     }
 
-    /// Refuses a file behind it that somebody has locked, and which its name does not lead to.
+    /// Refuses a file that is locked by another process but not reachable by its name.
     pub(super) fn check_locks(&self) -> Result<(), IoError> {
         match exclusive_holder(self.status.device, self.status.inode) {
             Some(holder) => Err(self.in_use(&format!("{holder} has {} locked", self.words_for_file()))),
@@ -115,12 +113,12 @@ impl<'a> Opened<'a> {
         format!("the file behind it, {},", self.backing.display())
     }
 
-    /// Refuses bytes that somebody has for himself through another loop device.
+    /// Refuses bytes that are in exclusive use through another loop device.
     pub(super) fn check_overlapping(&self) -> Result<(), IoError> {
         self.overlapping_in_use().map_or(Ok(()), |user| Err(self.in_use(&user)))
     }
 
-    /// Another loop device that reaches some of the same bytes and that somebody has for himself.
+    /// Another loop device in exclusive use that covers some of the same bytes.
     fn overlapping_in_use(&self) -> Option<String> {
         let others = loop_devices().filter(|(name, backing)| {
             *backing == self.backing && self.whole.file_name().is_none_or(|own| own != name.as_str())
@@ -145,8 +143,8 @@ impl<'a> Opened<'a> {
         Some(format!("{}, which has the same bytes of the same file, is {holder}", claimed.display()))
     }
 
-    /// What of the loop device `other`, which begins at `offset` in the file, somebody has for himself and reaches our bytes: a
-    /// partition, or all of it. Who has a partition keeps others from the whole, and who has the whole, from each partition.
+    /// The part of the loop device `other`, which begins at `offset` in the file, that is in exclusive use and covers our bytes: a
+    /// partition, or the whole. Use of a partition excludes the whole, and use of the whole each partition.
     fn claimed_of(&self, other: &Path, offset: u64) -> Option<PathBuf> {
         if claim_for_a_moment(other) != Err(Errno::BUSY) {
             return None;
@@ -171,10 +169,10 @@ impl<'a> Opened<'a> {
     }
 }
 
-/// Where a loop device that begins at `offset` in its file, or a partition of one, lies in the file.
+/// Position in the file of a loop device that begins at `offset`, or of a partition.
 fn bytes_of(sysfs: &Path, offset: u64) -> Option<Range<u64>> {
     let sectors = |name: &str| fs::read_to_string(sysfs.join(name)).ok()?.trim().parse::<u64>().ok();
-    // Of the whole device there is no `start`.
+    // The whole device has no `start`.
     let start = offset + sectors("start").unwrap_or(0) * SECTOR_BYTES;
     Some(start..start + sectors("size")? * SECTOR_BYTES)
 }

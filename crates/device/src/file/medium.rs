@@ -1,4 +1,4 @@
-//! The opened file or block device, and what one call to the kernel does with it.
+//! An open file or block device, and its kernel calls.
 
 use std::fs::File;
 use std::io;
@@ -17,18 +17,18 @@ use crate::carry::transfer::{Call, Kernel};
 use crate::carry::{FILE, Medium};
 use crate::{PlacementHandle, RequestKind};
 
-/// What is open.
+/// An open file or block device.
 #[derive(Debug)]
 pub(super) struct OpenFile {
     pub(super) file: File,
-    /// The file behind a loop device, for the sake of its lock.
+    /// The file of a loop device, kept open for its lock.
     pub(super) _behind: Option<File>,
     pub(super) is_block_device: bool,
-    /// Write streams that the block device has; 0 without placement, or where nobody asked for it.
+    /// Write streams of the block device; 0 without placement or if not requested.
     pub(super) write_streams: u16,
-    /// The same through the page cache, from the first time that it was needed; nothing if that is not to be had.
+    /// The same file through the page cache, opened on first use; `None` if that fails.
     pub(super) cached: OnceLock<Option<File>>,
-    /// Nobody reads it when it is closed.
+    /// The file is deleted on close, so its contents do not matter.
     pub(super) is_temporary: bool,
     /// Closed after `file`: fields drop in order.
     pub(super) removal: Option<Removal>,
@@ -43,15 +43,14 @@ pub(super) struct Removal {
 }
 
 impl Drop for Removal {
-    /// Best effort: a file that somebody removed already, or a directory with something else in it, is no
-    /// concern of a device that is going away.
+    /// Errors are ignored: the file may already be deleted, or the directory used by others.
     fn drop(&mut self) {
         self.remove();
     }
 }
 
 impl Removal {
-    /// Removes the names, once. The file itself lives while it is open.
+    /// Removes the names, once. The file exists until it is closed.
     pub(super) fn remove(&mut self) {
         if !std::mem::take(&mut self.armed) {
             return;
@@ -63,17 +62,15 @@ impl Removal {
     }
 }
 
-/// Makes a file that is about to be removed one range of zeros again. Random writes to preallocated space leave it in
-/// hundreds of thousands of extents, and a file system that discards (`mount -o discard`) would free each by a
-/// request of its own: minutes for 4 GiB.
+/// Converts a file to one range of zeros before it is deleted. Random writes to preallocated space leave hundreds of thousands of extents,
+/// and a file system mounted with `-o discard` would trim each separately: minutes for 4 GiB.
 fn unite_extents(file: &File) -> io::Result<()> {
     let length = file.metadata()?.len();
     Ok(rustix::fs::fallocate(file, FallocateFlags::ZERO_RANGE, 0, length)?)
 }
 
 impl Drop for OpenFile {
-    /// A kernel thread that ended the last transfer may hold the file a moment longer than we do; the lock must not
-    /// wait for it.
+    /// A kernel thread that completed the last transfer can keep the file open slightly longer; the lock is released explicitly.
     fn drop(&mut self) {
         if self.is_temporary {
             let _ = unite_extents(&self.file);
@@ -82,18 +79,18 @@ impl Drop for OpenFile {
     }
 }
 
-/// How a file forgets a range and keeps its size.
+/// Deallocates a range of a file and keeps its size.
 const PUNCH_HOLE: FallocateFlags = FallocateFlags::PUNCH_HOLE.union(FallocateFlags::KEEP_SIZE);
 
 impl OpenFile {
-    /// The system keeps both ways to the file coherent: a direct read first writes what lies in the page cache there.
+    /// The system keeps both coherent: a direct read first writes back the page cache.
     fn open_cached(&self) -> Option<File> {
         let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         File::options().write(true).open(own).ok()
     }
 
-    /// The first part of `range`, in blocks, that the file system says is a hole, or was reserved and never written. Neither moves
-    /// bytes: where the file's own position stands does not matter to anybody.
+    /// The first part of `range`, in blocks, that the file system reports as a hole or as reserved and unwritten. The file's own position
+    /// is not used elsewhere.
     pub(super) fn hole_in(&self, range: Range<u64>, block_bytes: u64) -> Option<Range<u64>> {
         if self.is_block_device || is_fuse(&self.file) {
             return None;
@@ -102,7 +99,7 @@ impl OpenFile {
         while at < range.end {
             let start = seek(&self.file, SeekFrom::Hole(at)).ok()?;
             let end = match seek(&self.file, SeekFrom::Data(start)) {
-                // There is nothing but a hole from there on.
+                // Only a hole follows.
                 Err(Errno::NXIO) => u64::MAX,
                 found => found.ok()?,
             };
@@ -111,28 +108,28 @@ impl OpenFile {
             if !whole.is_empty() {
                 return Some(whole);
             }
-            // Smaller than a block, or written to just now.
+            // Smaller than a block, or just written.
             at = end.max(at + 1);
         }
         None
     }
 
-    /// The write stream of a handle. Stream 0 leaves it to the drive, which takes its default handle, and so does
-    /// stream 1; handle 1 is the first one beside it. A handle that the device never gave out is the default's.
+    /// The write stream of a handle. Streams 0 and 1 both use the drive's default handle, so handle 1 is stream 2. Unknown handles use the
+    /// default.
     fn stream(&self, placement: PlacementHandle) -> u8 {
         let known = placement != PlacementHandle::DEFAULT && placement.0 < self.write_streams;
         if known { u8::try_from(placement.0 + 1).unwrap_or(0) } else { 0 }
     }
 }
 
-/// A FUSE server does not see what the kernel may still keep of a file: what it calls a hole may have been written.
+/// A FUSE server does not see data in the kernel's cache: a hole that it reports may have been written.
 pub(crate) fn is_fuse(file: &File) -> bool {
     const FUSE_SUPER_MAGIC: u64 = 0x6573_5546;
     rustix::fs::fstatfs(file).map_or(true, |of| of.f_type as u64 == FUSE_SUPER_MAGIC)
 }
 
 impl OpenFile {
-    /// Lengths fit: a request is at most `max_io_bytes` long.
+    /// The lengths fit: a request is at most `max_io_bytes` long.
     fn entry_on(&self, file: types::Fd, call: Call<'_>) -> squeue::Entry {
         match call {
             Call::Read { offset, into } => {
@@ -152,7 +149,7 @@ impl OpenFile {
 }
 
 impl Kernel for OpenFile {
-    /// A plain system call cannot name a write stream, so [`Call::Write`] here is for callers who name none.
+    /// A plain system call cannot name a write stream, so [`Call::Write`] here has the default one.
     fn call(&self, call: Call<'_>) -> io::Result<usize> {
         match call {
             Call::Read { offset, into } => Ok(rustix::io::pread(&self.file, into, offset)?),
@@ -179,7 +176,7 @@ impl Medium for OpenFile {
         self.file.as_fd()
     }
 
-    /// io_uring has no plain operation that discards on a block device, and the system call may take long.
+    /// io_uring has no plain discard operation for block devices, and the system call can take long.
     fn has_entry(&self, kind: RequestKind) -> bool {
         kind != RequestKind::Trim || !self.is_block_device
     }

@@ -1,4 +1,4 @@
-//! Opening: from a path to something whose size, blocks and owner are known.
+//! Opens a path, checks its owner, and determines its size and blocks.
 
 use std::error::Error;
 use std::fs::{DirBuilder, File, Metadata};
@@ -21,32 +21,31 @@ use crate::nvme::{Location, streams};
 use crate::timer::{SystemTimer, Timer};
 use crate::{Clock, ErrorKind, Geometry, IoError};
 
-/// Far longer than the kernel takes to let go of a closed device, and not long to wait for a refusal.
+/// Much longer than the kernel takes to release a closed device, and short for a refusal.
 const LINGERING_CLOSE_NS: u64 = 250_000_000;
 
-/// The same of a file whose owner is not seen to live any more, or only looks at it, on a machine that has much else to do.
+/// The same for a file whose owner has probably ended or only inspects it, on a busy machine.
 const LINGERING_END_NS: u64 = 5_000_000_000;
 
 /// How to open a file or block device.
 #[derive(Debug, Clone, Default)]
 pub struct OpenOptions {
-    /// Size of the device in bytes, a multiple of its block size. Without it, all of what is there, in whole
-    /// blocks. What is there may be larger; a file that is smaller grows if `create` is set.
+    /// Size of the device in bytes, a multiple of its block size. `None` uses all existing whole blocks. An existing file or device can be
+    /// larger; a smaller file grows if `create` is set.
     pub size_bytes: Option<u64>,
-    /// Make the file if there is none, and grow it to `size_bytes` if it is smaller. Never makes a block device.
+    /// Create the file if it does not exist, and grow it to `size_bytes` if it is smaller. Never creates a block device.
     pub create: bool,
-    /// Reserve the space when a file is made or grown, so that no later write can find the disk full. Otherwise
-    /// the file is sparse.
+    /// Reserve the space when a file is created or grown, so that later writes cannot find the disk full. Otherwise the file is sparse.
     pub preallocate: bool,
-    /// Read only: writes and trims are refused, and the permission to read is enough. Nothing is made or grown then.
+    /// Read only: writes and trims are refused, read permission suffices, and nothing is created or grown.
     pub read_only: bool,
-    /// Go through the page cache instead of directly to the device.
+    /// Use the page cache instead of direct I/O.
     pub buffered: bool,
-    /// Remove the file when the device is dropped, if opening it has made it.
+    /// Remove the file when the device is dropped, if opening created it.
     pub remove_on_drop: bool,
-    /// What is to carry submitted requests. Without it, io_uring, or threads where it is not permitted.
+    /// Engine for submitted requests. By default io_uring, or threads if it is not permitted.
     pub engine: Option<Engine>,
-    /// Placement handles must be to be had: opening fails, and says what is missing, where they are not.
+    /// Require placement handles: opening fails, naming the missing part, if there are none.
     pub placement: bool,
 }
 
@@ -56,7 +55,7 @@ impl OpenOptions {
     }
 }
 
-/// Opens `path`. `own_directory` was made for the file and goes with it.
+/// Opens `path`. `own_directory` was created for the file and is removed with it.
 pub(super) fn open(
     path: &Path,
     options: &OpenOptions,
@@ -81,7 +80,7 @@ pub(super) fn open(
     }
 }
 
-/// Makes `flashwright_<process>_<random>/flash` inside `parent`, and forgets that name as soon as it is open.
+/// Creates `flashwright_<process>_<random>/flash` in `parent`, and removes the name when the file is open.
 pub(super) fn create_temporary(parent: &Path, options: &OpenOptions) -> Result<Open<OpenFile>, IoError> {
     if options.placement {
         return Err(streams::none_on_files(parent));
@@ -93,14 +92,14 @@ pub(super) fn create_temporary(parent: &Path, options: &OpenOptions) -> Result<O
     })?;
     let options = OpenOptions { create: true, remove_on_drop: true, ..options.clone() };
     let mut opened = open(&directory.join("flash"), &options, Some(directory))?;
-    // An open file needs no name: without one it is gone with the process, however that ends.
+    // An unnamed open file vanishes with the process, however it ends.
     if let Some(removal) = &mut opened.medium.removal {
         removal.remove();
     }
     Ok(opened)
 }
 
-/// `made` is there if the file is not: it removes the file again if it turns out to be unusable.
+/// `made` is set for a new file, which is removed again if it is unusable.
 pub(super) fn open_file(
     path: &Path,
     options: &OpenOptions,
@@ -138,7 +137,7 @@ pub(super) fn open_file(
     Ok(Open::new(medium, path.into(), geometry, options))
 }
 
-/// Somebody else made the file since we looked: it is not ours to remove.
+/// Another process created the file in the meantime: it must not be removed.
 fn existed_already(error: &IoError) -> bool {
     let system = error.source().and_then(|source| source.downcast_ref::<io::Error>());
     system.is_some_and(|system| system.kind() == io::ErrorKind::AlreadyExists)
@@ -172,13 +171,12 @@ fn open_block_device(path: &Path, options: &OpenOptions) -> Result<Open<OpenFile
     Ok(Open::new(medium, path.into(), geometry, options))
 }
 
-/// On a block device, O_EXCL keeps out mounts, swap, RAID and whoever else asks for it.
+/// O_EXCL on a block device fails for mounts, swap, RAID and other exclusive users.
 pub(crate) fn open_exclusively(path: &Path, options: &OpenOptions) -> Result<File, IoError> {
     once_let_go(LINGERING_CLOSE_NS, || open_with(path, options, OFlags::EXCL))
 }
 
-/// The file behind a loop device, which is locked until it is closed: opening the loop device exclusively keeps out nobody who
-/// has that.
+/// Locks the file of a loop device until it is closed: an exclusive open of the loop device does not exclude users of the file.
 fn claim_behind(device: &File, path: &Path) -> Result<Option<File>, IoError> {
     let Some(opened) = loops::Opened::of(device, path) else { return Ok(None) };
     let behind = opened.open_file_behind();
@@ -190,7 +188,7 @@ fn claim_behind(device: &File, path: &Path) -> Result<Option<File>, IoError> {
     Ok(behind)
 }
 
-/// Takes `file`, for the sake of `path`, by `claim`.
+/// Locks `file`, for opening `path`, with `claim`.
 fn claim_once_let_go(
     file: &File,
     path: &Path,
@@ -207,8 +205,8 @@ fn claim_once_let_go(
     }
 }
 
-/// The kernel lets go of what went through io_uring a moment after it was closed, or after the process that had it was
-/// killed and reaped. So a refusal counts only if it lasts.
+/// The kernel releases a file used through io_uring slightly after it is closed or its process was killed. So a refusal counts only if it
+/// persists.
 fn once_let_go<T>(lingering_ns: u64, attempt: impl Fn() -> Result<T, IoError>) -> Result<T, IoError> {
     let timer = SystemTimer::default();
     let give_up_ns = timer.monotonic_ns() + lingering_ns;
@@ -246,14 +244,14 @@ pub(super) fn open_error(path: &Path, errno: Errno, buffered: bool) -> IoError {
     system(kind, context, errno.into())
 }
 
-/// Files and block devices alike tell their length by their end.
+/// The length of a file or block device, from its end.
 fn length(file: &File, path: &Path) -> Result<u64, IoError> {
     rustix::fs::seek(file, SeekFrom::End(0)).map_err(|errno| {
         system(ErrorKind::Open, format!("cannot determine the size of {}", path.display()), errno.into())
     })
 }
 
-/// The size asked for, if it fits what is there; otherwise all of what is there, in whole blocks.
+/// The requested size, if it fits; otherwise all existing whole blocks.
 fn capacity(
     path: &Path,
     options: &OpenOptions,
@@ -286,18 +284,18 @@ fn grow(file: &File, path: &Path, from: u64, to: &Geometry, preallocate: bool) -
         rustix::fs::ftruncate(file, size).map_err(|errno| not_allocated(file, path, size, errno))
     };
     grown.inspect_err(|_| {
-        // A file that was there before is left as it was.
+        // An existing file keeps its length.
         let _ = rustix::fs::ftruncate(file, from);
     })
 }
 
-/// No file reaches further: the system counts its bytes with a sign.
+/// Longest file: the system stores offsets as signed numbers.
 pub const LARGEST_FILE_BYTES: u64 = i64::MAX as u64;
 
-/// Gives a file a length; what is added takes no space.
+/// Sets a file's length; added bytes take no space.
 ///
 /// # Errors
-/// Why it cannot be so long, in words, with the limit where it is known.
+/// The reason why the length is impossible, with the limit if known.
 pub fn set_length(file: &File, bytes: u64) -> Result<(), String> {
     if bytes > LARGEST_FILE_BYTES {
         return Err(format!("a file has at most {LARGEST_FILE_BYTES} bytes"));
@@ -308,11 +306,11 @@ pub fn set_length(file: &File, bytes: u64) -> Result<(), String> {
     })
 }
 
-/// Reserves the space of the whole of a file that is there, so that no write to it can find its file system full.
+/// Reserves space for a whole existing file, so that no write can find the file system full.
 ///
 /// # Errors
-/// [`ErrorKind::NoSpace`] if there is less, [`ErrorKind::Unsupported`] where the file system reserves none, and
-/// [`ErrorKind::Open`] for a file that cannot be opened.
+/// [`ErrorKind::NoSpace`] if there is less, [`ErrorKind::Unsupported`] if the file system does not support it, and [`ErrorKind::Open`] for
+/// a file that cannot be opened.
 pub fn reserve_space(path: &Path) -> Result<(), IoError> {
     let opened = File::options().write(true).open(path).and_then(|file| Ok((file.metadata()?, file)));
     let (there, file) =
@@ -320,9 +318,9 @@ pub fn reserve_space(path: &Path) -> Result<(), IoError> {
     reserve(&file, path, there.len(), there.len().saturating_sub(there.blocks() * 512))
 }
 
-/// Reserves the space of a file of `size` bytes, of which `missing` have none yet.
+/// Reserves space for a file of `size` bytes; `missing` of them are not allocated.
 fn reserve(file: &File, path: &Path, size: u64, missing: u64) -> Result<(), IoError> {
-    // The file system would find out only after it had taken all there is, from everybody.
+    // The file system would fail only after taking all free space.
     if missing > free_bytes(file) {
         return Err(not_allocated(file, path, size, Errno::NOSPC));
     }

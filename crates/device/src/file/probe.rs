@@ -1,4 +1,4 @@
-//! What a file or block device is like: its blocks, told by the system.
+//! Determines the block sizes of a file or block device.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
@@ -10,10 +10,10 @@ use rustix::io::Errno;
 use crate::check::MAX_IO_BYTES;
 use crate::{ErrorKind, Geometry, IoError};
 
-/// Block size of a file whose file system does not tell what direct I/O needs: no drive needs more.
+/// Block size of a file whose file system does not report direct I/O requirements: no drive needs more.
 const DEFAULT_FILE_BLOCK_BYTES: u32 = 4096;
 
-/// The smallest block that a [`Geometry`] may have.
+/// The smallest block of a [`Geometry`].
 const MIN_BLOCK_BYTES: u32 = 512;
 
 /// Geometry of a file, without its capacity.
@@ -36,8 +36,7 @@ pub(super) fn block_device_geometry(file: &File, path: &Path, buffered: bool) ->
     Ok(geometry(logical.max(MIN_BLOCK_BYTES), physical, buffered))
 }
 
-/// Whether the block device takes no writes, by a switch of the drive or of the administrator's. The kernel lets such a device be
-/// opened for writing.
+/// Whether the block device is write-protected by the drive or the administrator. The kernel still opens such a device for writing.
 pub(super) fn is_write_protected(device: &File) -> bool {
     let number = device.metadata().map_or(0, |metadata| metadata.rdev());
     let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));

@@ -1,4 +1,4 @@
-//! Opening, owning and leaving a file.
+//! Opening, locking and closing files.
 
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ fn refusal(path: &Path, options: &OpenOptions) -> (ErrorKind, String) {
     (error.kind(), error.to_string())
 }
 
-/// Names of this process's threads that belong to devices.
+/// Names of this process's device threads.
 fn device_threads() -> Vec<String> {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
@@ -25,7 +25,7 @@ fn device_threads() -> Vec<String> {
 }
 
 #[test]
-fn a_second_opener_is_told_who_has_it() {
+fn second_open_names_the_owner() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("flash");
     let first = FileDevice::open(&path, &sized()).unwrap();
@@ -36,9 +36,9 @@ fn a_second_opener_is_told_who_has_it() {
     FileDevice::open(&path, &sized()).unwrap();
 }
 
-/// The kernel takes a moment to end the transfers of a process that was killed. Here it is another that has its lock still.
+/// The kernel takes a moment to complete transfers of a killed process. Here another process keeps its lock.
 #[test]
-fn what_a_process_has_that_has_ended_is_waited_for() {
+fn open_waits_for_a_lock_of_an_ended_process() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("flash");
     drop(FileDevice::open(&path, &sized()).unwrap());
@@ -51,9 +51,9 @@ fn what_a_process_has_that_has_ended_is_waited_for() {
     FileDevice::open(&path, &sized()).unwrap();
 }
 
-/// As `udev` does with a device that was closed by who had written to it.
+/// Like `udev` with a device that a writer closed.
 #[test]
-fn who_only_looks_at_a_file_is_waited_for() {
+fn open_waits_for_a_shared_lock() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("flash");
     drop(FileDevice::open(&path, &sized()).unwrap());
@@ -70,7 +70,7 @@ fn who_only_looks_at_a_file_is_waited_for() {
 }
 
 #[test]
-fn a_device_is_free_as_soon_as_it_is_dropped_whatever_was_in_flight() {
+fn dropped_device_is_unlocked_immediately() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("flash");
     for _ in 0..50 {
@@ -82,7 +82,7 @@ fn a_device_is_free_as_soon_as_it_is_dropped_whatever_was_in_flight() {
 }
 
 #[test]
-fn sizes_that_do_not_fit_are_refused_and_change_nothing() {
+fn unfitting_sizes_are_refused_without_changes() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("flash");
     let of_size = |size_bytes, create| OpenOptions { size_bytes, create, ..sized() };
@@ -103,7 +103,7 @@ fn sizes_that_do_not_fit_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn what_is_opened_to_be_read_is_neither_made_nor_written() {
+fn read_only_open_neither_creates_nor_writes() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("flash");
     let reading = OpenOptions { read_only: true, ..sized() };
@@ -135,7 +135,7 @@ fn what_is_opened_to_be_read_is_neither_made_nor_written() {
 }
 
 #[test]
-fn what_is_no_file_is_refused_by_name() {
+fn directories_and_special_files_are_refused_by_kind() {
     let scratch = tempfile::tempdir().unwrap();
     let (kind, words) = refusal(scratch.path(), &sized());
     assert_eq!(kind, ErrorKind::Open);
@@ -144,7 +144,7 @@ fn what_is_no_file_is_refused_by_name() {
 }
 
 #[test]
-fn preallocation_takes_the_space_and_too_much_is_no_space() {
+fn preallocation_reserves_space_or_fails_with_no_space() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("flash");
     let preallocated = OpenOptions { preallocate: true, ..sized() };
@@ -161,7 +161,7 @@ fn preallocation_takes_the_space_and_too_much_is_no_space() {
 }
 
 #[test]
-fn the_space_of_a_sparse_file_is_reserved_and_too_much_leaves_it_as_it_was() {
+fn reserve_space_fills_a_sparse_file_or_leaves_it_unchanged() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("sparse");
     let taken = || std::fs::metadata(&path).unwrap().blocks() * 512;
@@ -180,7 +180,7 @@ fn the_space_of_a_sparse_file_is_reserved_and_too_much_leaves_it_as_it_was() {
 }
 
 #[test]
-fn only_a_file_that_was_made_here_is_removed() {
+fn only_created_files_are_removed() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("flash");
     let passing = OpenOptions { remove_on_drop: true, ..sized() };
@@ -192,7 +192,7 @@ fn only_a_file_that_was_made_here_is_removed() {
 }
 
 #[test]
-fn a_file_that_somebody_made_meanwhile_is_left_alone() {
+fn file_created_concurrently_is_kept() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("flash");
     std::fs::write(&path, "precious").unwrap();
@@ -202,7 +202,7 @@ fn a_file_that_somebody_made_meanwhile_is_left_alone() {
 }
 
 #[test]
-fn buffered_files_say_so_and_keep_their_bytes() {
+fn buffered_file_is_reported_and_keeps_data() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("flash");
     let device = FileDevice::open(&path, &sized()).unwrap();
@@ -217,7 +217,7 @@ fn buffered_files_say_so_and_keep_their_bytes() {
 }
 
 #[test]
-fn a_trimmed_file_gives_its_space_back() {
+fn trim_frees_a_files_space() {
     let scratch = tempfile::tempdir().unwrap();
     let device = FileDevice::open(scratch.path().join("flash"), &sized()).unwrap();
     let data = IoBuffer::copy_of(&vec![5; SIZE as usize]).into();
@@ -262,16 +262,16 @@ fn only_submitted_requests_need_threads_and_they_go_with_the_device() {
 }
 
 #[test]
-fn the_last_owner_may_be_a_completion() {
+fn completion_can_be_the_last_owner() {
     let scratch = tempfile::tempdir().unwrap();
     for engine in [None, Some(Engine::ThreadPool)] {
-        // The thread that runs the completion closes the file some time after it has told.
+        // The thread that runs the completion closes the file some time later.
         let path = scratch.path().join(format!("flash of {engine:?}"));
         let device = Arc::new(FileDevice::open(&path, &OpenOptions { engine, ..sized() }).unwrap());
         let (told, heard) = std::sync::mpsc::channel();
         let owner = Arc::clone(&device);
         let last = Completion::new(move |outcome| {
-            // Holds the device until the caller has let go of it.
+            // Keeps the device until the caller has dropped it.
             while Arc::strong_count(&owner) > 1 {
                 std::thread::yield_now();
             }
@@ -285,7 +285,7 @@ fn the_last_owner_may_be_a_completion() {
 }
 
 #[test]
-fn what_is_submitted_while_others_are_told_of_their_end_ends_too() {
+fn request_submitted_during_completions_completes() {
     let scratch = tempfile::tempdir().unwrap();
     let device = Arc::new(FileDevice::open(scratch.path().join("flash"), &sized()).unwrap());
     let read = || Request::Read { offset: 0, buffer: IoBuffer::zeroed(4096) };
@@ -293,7 +293,7 @@ fn what_is_submitted_while_others_are_told_of_their_end_ends_too() {
         let (telling, told) = std::sync::mpsc::channel();
         let (go_on, wait) = std::sync::mpsc::channel::<()>();
         let (device_there, told_there) = (Arc::clone(&device), telling.clone());
-        // The first read starts the second one where it ends, and holds up whoever tells it until a third is submitted.
+        // The first read's completion starts the second read, and blocks until a third is submitted.
         let first = Completion::new(move |_| {
             told_there.send("first").unwrap();
             let second =
@@ -313,7 +313,7 @@ fn what_is_submitted_while_others_are_told_of_their_end_ends_too() {
 }
 
 #[test]
-fn a_completion_that_panics_harms_nobody_else() {
+fn panicking_completion_does_not_affect_other_requests() {
     let scratch = tempfile::tempdir().unwrap();
     for engine in [None, Some(Engine::ThreadPool)] {
         let path = scratch.path().join("flash");
@@ -324,14 +324,14 @@ fn a_completion_that_panics_harms_nobody_else() {
 }
 
 #[test]
-fn a_refused_direct_opening_says_so() {
+fn refused_direct_io_is_reported() {
     let error = open::open_error(Path::new("/some/where"), rustix::io::Errno::INVAL, false);
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("direct I/O is not supported"), "{error}");
 }
 
 #[test]
-fn a_temporary_file_has_no_name_and_works_all_the_same() {
+fn temporary_file_has_no_name() {
     let scratch = tempfile::tempdir().unwrap();
     let options = OpenOptions { buffered: true, ..sized() };
     let device = FileDevice::create_temporary(scratch.path(), &options).unwrap();
@@ -341,7 +341,7 @@ fn a_temporary_file_has_no_name_and_works_all_the_same() {
 }
 
 #[test]
-fn a_file_tells_its_holes_and_a_hole_that_is_written_is_none() {
+fn holes_are_reported_until_written() {
     let scratch = tempfile::tempdir().unwrap();
     let device: Box<dyn Device> = Box::new(FileDevice::open(scratch.path().join("f"), &sized()).unwrap());
     let Some(all) = device.hole_in(0..1 << 20) else { return println!("SKIPPED: no holes are told of here") };

@@ -3,14 +3,14 @@
 
 use std::fmt;
 
-/// A page that is too short, or that says of itself what cannot be.
+/// A data structure that is too short or inconsistent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed {
-    /// Which page.
+    /// Name of the structure.
     pub page: &'static str,
-    /// Bytes that it needs, at least.
+    /// Bytes required at least.
     pub needed_bytes: usize,
-    /// Bytes that there are.
+    /// Bytes present.
     pub given_bytes: usize,
 }
 
@@ -23,7 +23,7 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// A page's bytes, long enough for all fields at fixed places.
+/// The bytes of a structure, long enough for all fields at fixed positions.
 #[derive(Clone, Copy)]
 pub(super) struct Page<'a>(&'a [u8]);
 
@@ -39,7 +39,7 @@ impl<'a> Page<'a> {
     /// The `N` bytes at `at`.
     ///
     /// # Panics
-    /// If they lie past what [`of`](Self::of) has checked.
+    /// If they lie outside the length checked by [`of`](Self::of).
     pub(super) fn bytes<const N: usize>(self, at: usize) -> [u8; N] {
         *self.0[at..].first_chunk().expect("fields lie within the length that `of` was given")
     }
@@ -64,7 +64,7 @@ impl<'a> Page<'a> {
         u128::from_le_bytes(self.bytes(at))
     }
 
-    /// An unsigned number of `N` bytes, where the format is thrifty (6 and 7 byte counters).
+    /// An unsigned number of `N` bytes (for 6 and 7 byte counters).
     pub(super) fn narrow<const N: usize>(self, at: usize) -> u64 {
         let mut wide = [0; 8];
         wide[..N].copy_from_slice(&self.bytes::<N>(at));
@@ -85,19 +85,19 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Counters in which NVMe reserves zero for "not reported".
+/// Converts counters in which NVMe reserves zero for "not reported".
 pub(super) fn reported<T: Default + PartialEq>(value: T) -> Option<T> {
     (value != T::default()).then_some(value)
 }
 
-/// What every decoder must stand: each prefix of a good page, and thousands of pages of noise.
+/// Tests for every decoder: each prefix of a valid page, and thousands of random pages.
 #[cfg(test)]
 pub(super) mod torture {
     use super::Malformed;
     use rand::rngs::StdRng;
     use rand::{Rng, RngExt, SeedableRng};
 
-    /// Each prefix shorter than `needed_bytes` is refused with its own length, each other one is taken.
+    /// Each prefix shorter than `needed_bytes` must be rejected with its length, each longer one accepted.
     pub(in super::super) fn prefixes<T: std::fmt::Debug>(
         good: &[u8],
         needed_bytes: usize,
@@ -114,7 +114,7 @@ pub(super) mod torture {
         }
     }
 
-    /// Noise of every length, and good pages with a few bytes overwritten: any answer will do, a panic will not.
+    /// Random bytes of every length, and valid pages with some bytes overwritten: decoders must not panic.
     pub(in super::super) fn noise<T>(good: &[u8], decode: impl Fn(&[u8]) -> T) {
         let mut random = StdRng::seed_from_u64(0xF1A5);
         for _ in 0..2000 {

@@ -1,27 +1,26 @@
-//! Commands, as the kernel passes them through to the drive.
+//! Commands that the kernel passes through to the drive.
 //!
 //! ```text
 //!  byte  0       1      2      4     8      12     16        24       32            36        40 … 63      64          68
 //!        opcode  flags  (2)    nsid  cdw2   cdw3   metadata  address  metadata len  data len  cdw10 … 15   timeout ms  (4)
 //! ```
 //!
-//! This is `struct nvme_uring_cmd` of `linux/nvme_ioctl.h`, 72 bytes; `struct nvme_passthru_cmd64` is the same and 8 more for
-//! the result.
+//! This is `struct nvme_uring_cmd` of `linux/nvme_ioctl.h`, 72 bytes; `struct nvme_passthru_cmd64` has 8 more bytes for the result.
 
 /// Bytes of a command.
 pub(super) const COMMAND_BYTES: usize = 72;
 
-/// Offset of the data's address and of their length.
+/// Offsets of the data's address and length.
 pub(super) const ADDRESS_AT: usize = 24;
 pub(super) const DATA_LEN_AT: usize = 36;
 
-/// The directive type that means placement.
+/// The directive type for placement.
 const DATA_PLACEMENT: u32 = 2;
 
-/// A command, but for the place of its data.
+/// A command without the address of its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Command {
-    /// What is to be done. The low two bits say which way data go: 1 to the drive, 2 from it.
+    /// The operation. The low two bits are the direction of the data: 1 to the drive, 2 from it.
     pub opcode: u8,
     /// Namespace; 0 for none.
     pub namespace: u32,
@@ -30,8 +29,8 @@ pub struct Command {
 }
 
 impl Command {
-    /// Get Log Page: `len` bytes at `offset` of page `log`. `specific` goes with the page (events: whose); log pages of an
-    /// endurance group name it.
+    /// Get Log Page: `len` bytes at `offset` of page `log`. `specific` is the log-specific field; log pages of an endurance group name the
+    /// group.
     #[must_use]
     pub fn get_log(log: u8, specific: u8, endurance_group: u16, offset: u64, len: usize) -> Self {
         let words_less_one = (len / 4).saturating_sub(1) as u32;
@@ -53,20 +52,20 @@ impl Command {
         Self { opcode: 0x06, namespace, words: [0; 6] }
     }
 
-    /// Get Features: the present value of the placement feature of an endurance group.
+    /// Get Features: the current value of the placement feature of an endurance group.
     #[must_use]
     pub fn get_fdp_feature(endurance_group: u16) -> Self {
         Self { opcode: 0x0A, namespace: 0, words: [0x1D, endurance_group.into(), 0, 0, 0, 0] }
     }
 
-    /// I/O Management Receive: status of the namespace's placement identifiers, `len` bytes of it.
+    /// I/O Management Receive: `len` bytes of the status of the namespace's placement identifiers.
     #[must_use]
     pub fn placement_status(namespace: u32, len: usize) -> Self {
         let words_less_one = (len / 4).saturating_sub(1) as u32;
         Self { opcode: 0x12, namespace, words: [1, words_less_one, 0, 0, 0, 0] }
     }
 
-    /// I/O Management Send: let `count` placement identifiers, which are the data, go on in fresh reclaim units.
+    /// I/O Management Send: switches the `count` placement identifiers in the data to new reclaim units.
     #[must_use]
     pub fn placement_update(namespace: u32, count: u16) -> Self {
         let operation = 1 | u32::from(count.saturating_sub(1)) << 16;
@@ -79,7 +78,7 @@ impl Command {
         Self { opcode: 0x02, namespace, words: transfer(first, blocks) }
     }
 
-    /// Write `blocks` (1 to 65,536) from `first` on, to a placement identifier or where the drive likes.
+    /// Write `blocks` (1 to 65,536) from `first` on, optionally to a placement identifier.
     #[must_use]
     pub fn write(namespace: u32, first: u64, blocks: u32, placement_id: Option<u16>) -> Self {
         let mut words = transfer(first, blocks);
@@ -90,20 +89,20 @@ impl Command {
         Self { opcode: 0x01, namespace, words }
     }
 
-    /// Make everything completed survive a power cut.
+    /// Flush: makes completed writes durable.
     #[must_use]
     pub fn flush(namespace: u32) -> Self {
         Self { opcode: 0x00, namespace, words: [0; 6] }
     }
 
-    /// Dataset Management: forget the `count` ranges that are the data.
+    /// Dataset Management: deallocates the `count` ranges in the data.
     #[must_use]
     pub fn deallocate(namespace: u32, count: u16) -> Self {
         const DEALLOCATE: u32 = 1 << 2;
         Self { opcode: 0x09, namespace, words: [u32::from(count.saturating_sub(1)), DEALLOCATE, 0, 0, 0, 0] }
     }
 
-    /// The command in bytes, with its data at `address`.
+    /// The command in bytes, with the data's `address`.
     #[must_use]
     pub(super) fn encode(&self, address: u64, data_len: u32) -> [u8; COMMAND_BYTES] {
         let mut bytes = [0; COMMAND_BYTES];
@@ -136,14 +135,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_placed_write_names_its_directive() {
+    fn placed_write_has_the_placement_directive() {
         let command = Command::write(3, 0x1_0000_0002, 128, Some(0x4001));
         assert_eq!(command.words, [2, 1, 0x0020_007F, 0x4001_0000, 0, 0]);
         assert_eq!(Command::write(3, 2, 65_536, None).words, [2, 0, 0xFFFF, 0, 0, 0]);
     }
 
     #[test]
-    fn a_log_page_is_asked_for_in_double_words_less_one() {
+    fn log_page_length_is_in_double_words_minus_one() {
         let command = Command::get_log(0x22, 0, 7, 0x1_0000_0010, 64);
         assert_eq!(command.words, [0x000F_0022, 0x0007_0000, 0x10, 1, 0, 0]);
         assert_eq!(Command::get_log(0x23, 1, 1, 0, 1 << 20).words[..2], [0xFFFF_0123, 0x0001_0003]);
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_lie_where_the_kernel_looks_for_them() {
+    fn fields_have_the_kernels_offsets() {
         let command = Command { opcode: 0x81, namespace: 0x0403_0201, words: [10, 11, 12, 13, 14, 15] };
         let mut expected = [0; COMMAND_BYTES];
         expected[0] = 0x81;
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_to_forget_has_its_length_before_its_start() {
+    fn deallocated_range_has_length_before_start() {
         let bytes = deallocated_range(0x0102, 0x0304);
         assert_eq!(bytes, [0, 0, 0, 0, 4, 3, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0]);
     }

@@ -1,4 +1,4 @@
-//! Questions to a drive.
+//! Queries and management commands of a drive.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ use crate::IoBuffer;
 /// Bytes of a log page per command, a length that every drive transfers.
 const LOG_CHUNK_BYTES: usize = 4096;
 
-/// The longest log page worth reading. A length that a drive tells is not to be trusted with all memory.
+/// The longest log page that is read: a drive's length is not trusted to fit in memory.
 const MAX_LOG_BYTES: usize = 1 << 20;
 
 /// A namespace of a drive, and the controller behind it.
@@ -26,7 +26,7 @@ pub struct Drive<T = File> {
 }
 
 impl Drive<File> {
-    /// Opens the namespace at `path`, a generic (`/dev/ng0n1`) or block device; to ask, not to write.
+    /// Opens the namespace at `path`, a generic (`/dev/ng0n1`) or block device, for queries.
     ///
     /// # Errors
     /// No such path, no permission, or no NVMe namespace.
@@ -38,7 +38,7 @@ impl Drive<File> {
 }
 
 impl<T: Transport> Drive<T> {
-    /// The namespace of that number, by way of `transport`.
+    /// The namespace with this number behind `transport`.
     pub fn new(transport: T, namespace: u32) -> Self {
         Self { transport, namespace }
     }
@@ -49,7 +49,7 @@ impl<T: Transport> Drive<T> {
         self.namespace
     }
 
-    /// The way to the drive.
+    /// The transport to the drive.
     #[must_use]
     pub fn transport(&self) -> &T {
         &self.transport
@@ -58,7 +58,7 @@ impl<T: Transport> Drive<T> {
     /// Identifies the controller.
     ///
     /// # Errors
-    /// The drive's status, the system's error, or a page that makes no sense; so for all that follow.
+    /// The drive's status, the system's error, or an invalid structure; likewise for the following.
     pub fn controller(&self) -> io::Result<Controller> {
         let page = self.receive(Queue::Admin, &Command::identify_controller(), IDENTIFY_BYTES)?;
         Controller::decode(&page).map_err(senseless)
@@ -89,7 +89,7 @@ impl<T: Transport> Drive<T> {
         EnduranceGroup::decode(&self.log(0x09, 0, group, LOG_PAGE_BYTES)?).map_err(senseless)
     }
 
-    /// OCP extended SMART (log page C0h); none where that page is another maker's.
+    /// OCP extended SMART (log page C0h); `None` if the page belongs to another vendor.
     ///
     /// # Errors
     /// As [`controller`](Self::controller).
@@ -97,7 +97,7 @@ impl<T: Transport> Drive<T> {
         OcpSmart::decode(&self.log(0xC0, 0, 0, LOG_PAGE_BYTES)?).map_err(senseless)
     }
 
-    /// Whether placement is on in `group`, and in which configuration (feature 1Dh). Needs `CAP_SYS_ADMIN`.
+    /// Whether placement is enabled in `group`, and its configuration (feature 1Dh). Needs `CAP_SYS_ADMIN`.
     ///
     /// # Errors
     /// As [`controller`](Self::controller).
@@ -106,7 +106,7 @@ impl<T: Transport> Drive<T> {
         Ok(Feature::decode(result as u32))
     }
 
-    /// What placement in `group` could be (log page 20h). Answers whether it is on or not.
+    /// The supported placement configurations of `group` (log page 20h), whether enabled or not.
     ///
     /// # Errors
     /// As [`controller`](Self::controller).
@@ -116,7 +116,7 @@ impl<T: Transport> Drive<T> {
         Configurations::decode(&self.log(0x20, 0, group, whole)?).map_err(senseless)
     }
 
-    /// Who uses each reclaim unit handle of `group` (log page 21h).
+    /// The usage of each reclaim unit handle of `group` (log page 21h).
     ///
     /// # Errors
     /// As [`controller`](Self::controller).
@@ -126,7 +126,7 @@ impl<T: Transport> Drive<T> {
         decode_handle_use(&self.log(0x21, 0, group, 8 + 8 * count)?).map_err(senseless)
     }
 
-    /// Bytes by host and media in `group` (log page 22h).
+    /// Host and media bytes of `group` (log page 22h).
     ///
     /// # Errors
     /// As [`controller`](Self::controller).
@@ -134,7 +134,7 @@ impl<T: Transport> Drive<T> {
         Statistics::decode(&self.log(0x22, 0, group, Statistics::BYTES)?).map_err(senseless)
     }
 
-    /// What hosts (`by_host`) or the controller have done to placement in `group` (log page 23h).
+    /// Placement events of `group` caused by hosts (`by_host`) or by the controller (log page 23h).
     ///
     /// # Errors
     /// As [`controller`](Self::controller).
@@ -159,8 +159,8 @@ impl<T: Transport> Drive<T> {
         PlacementStatus::decode_all(&whole).map_err(senseless)
     }
 
-    /// Moves the placement identifiers to fresh reclaim units; the rest of their present units is padded.
-    /// Needs the namespace open for writing.
+    /// Switches the placement identifiers to new reclaim units; the rest of the current units is padded. Needs the namespace open for
+    /// writing.
     ///
     /// # Errors
     /// As [`controller`](Self::controller).
@@ -177,7 +177,7 @@ impl<T: Transport> Drive<T> {
         Ok(())
     }
 
-    /// Forgets `blocks` from `first` on, in ranges of at most `longest` blocks.
+    /// Deallocates `blocks` from `first` on, in ranges of at most `longest` blocks.
     ///
     /// # Errors
     /// As [`controller`](Self::controller).

@@ -1,5 +1,4 @@
-//! A drive in memory that understands the commands that this module sends: a namespace with placement, its statistics,
-//! and the refusals of real drives.
+//! A simulated drive for this module's commands: a namespace with placement, its statistics, and the errors of real drives.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +14,7 @@ pub(super) const BLOCK_BYTES: usize = 4096;
 
 pub(super) struct Fake {
     pub(super) state: Mutex<State>,
-    /// Something to have a file descriptor of.
+    /// Provides a file descriptor.
     null: File,
 }
 
@@ -33,7 +32,7 @@ pub(super) struct State {
     pub(super) renewed: Vec<u16>,
     /// Ranges trimmed, in blocks: start and length.
     pub(super) trimmed: Vec<(usize, usize)>,
-    /// Ends the next write so.
+    /// Status with which the next write fails.
     pub(super) fault: Option<Status>,
 }
 

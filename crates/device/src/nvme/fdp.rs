@@ -1,43 +1,42 @@
 //! Flexible Data Placement: its four log pages (20h to 23h), its feature (1Dh) and reclaim unit handle status.
 //!
-//! Source: NVMe Base specification 2.1 (ratified before as TP4146). A *reclaim unit* is what the drive erases as a
-//! whole; a *reclaim unit handle* is where it writes next in one; a *placement identifier* names a handle of the namespace
-//! in a reclaim group.
+//! Source: NVMe Base specification 2.1 (earlier TP4146). A *reclaim unit* is erased by the drive as a whole; a *reclaim unit handle* is a
+//! write position in one; a *placement identifier* names a handle of the namespace in a reclaim group.
 
 use super::bytes::{Malformed, Page, reported};
 
 /// Log page 20h: the configurations that the drive supports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Configurations {
-    /// Bytes of the whole page; the buffer may hold only its beginning.
+    /// Bytes of the whole page; the buffer can contain only its beginning.
     pub page_bytes: u32,
-    /// Configurations, by index; those that reach past what was read are left out.
+    /// Configurations by index, without those beyond the bytes read.
     pub each: Vec<Configuration>,
 }
 
 /// A configuration of placement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Configuration {
-    /// Whether it can be, or is, in use.
+    /// Whether it is valid for use.
     pub valid: bool,
     /// Reclaim groups.
     pub reclaim_groups: u32,
     /// Placement identifiers that a namespace can have.
     pub max_placement_ids: u32,
-    /// Namespaces that can be.
+    /// Largest number of namespaces.
     pub max_namespaces: u32,
-    /// Bytes of a reclaim unit; none where not reported.
+    /// Bytes of a reclaim unit; `None` if not reported.
     pub reclaim_unit_bytes: Option<u64>,
-    /// Seconds that a reclaim unit may stay open; none without a limit.
+    /// Seconds that a reclaim unit can stay open; `None` without a limit.
     pub time_limit_seconds: Option<u32>,
     /// Isolation of each reclaim unit handle.
     pub handles: Vec<Isolation>,
 }
 
-/// What garbage collection may do with data of different handles.
+/// Isolation of data of different handles in garbage collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Isolation {
-    /// Kept apart when written; moved data of different handles may share a reclaim unit.
+    /// Isolated when written; garbage collection can mix relocated data of different handles.
     Initially,
     /// Persistently isolated: the drive never mixes the data of different handles.
     Persistently,
@@ -46,13 +45,13 @@ pub enum Isolation {
 }
 
 impl Configurations {
-    /// The header's length: enough to learn [`page_bytes`](Self::page_bytes).
+    /// The header's length, which includes [`page_bytes`](Self::page_bytes).
     pub const HEADER_BYTES: usize = 16;
 
     /// Decodes log page 20h, or the beginning of it.
     ///
     /// # Errors
-    /// [`Malformed`] if not even the header is there.
+    /// [`Malformed`] if the header is incomplete.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         let page = Page::of("FDP configurations log page (20h)", bytes, Self::HEADER_BYTES)?;
         let count = usize::from(page.u16(0)) + 1;
@@ -70,7 +69,7 @@ impl Configurations {
 impl Configuration {
     const FIXED_BYTES: usize = 64;
 
-    /// A descriptor and what follows it; none if it is not there whole, or is shorter than itself.
+    /// A descriptor and the following bytes; `None` if it is incomplete or its length is invalid.
     fn decode(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let page = Page::of("FDP configuration descriptor", bytes, Self::FIXED_BYTES).ok()?;
         let (size, handles) = (usize::from(page.u16(0)), usize::from(page.u16(8)));
@@ -105,20 +104,20 @@ impl Isolation {
 /// Log page 21h: the usage of each reclaim unit handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HandleUse {
-    /// Nobody.
+    /// Not used.
     Unused,
-    /// A host asked for it when it made a namespace.
+    /// Requested by a host for a namespace.
     Host,
-    /// The controller picked it for a namespace.
+    /// Selected by the controller for a namespace.
     Controller,
     /// An attribute of a later specification.
     Other(u8),
 }
 
-/// Decodes log page 21h, by handle; those that reach past what was read are left out.
+/// Decodes log page 21h by handle, without entries beyond the bytes read.
 ///
 /// # Errors
-/// [`Malformed`] if not even the header is there.
+/// [`Malformed`] if the header is incomplete.
 pub fn decode_handle_use(bytes: &[u8]) -> Result<Vec<HandleUse>, Malformed> {
     let page = Page::of("reclaim unit handle usage log page (21h)", bytes, 8)?;
     let used = |descriptor: &[u8; 8]| match descriptor[0] {
@@ -134,9 +133,9 @@ pub fn decode_handle_use(bytes: &[u8]) -> Result<Vec<HandleUse>, Malformed> {
 /// Log page 22h: bytes since the endurance group was set to FDP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statistics {
-    /// Bytes that hosts have written (HBMW).
+    /// Bytes written by hosts (HBMW).
     pub host_written_bytes: u128,
-    /// Bytes that the media have taken (MBMW).
+    /// Bytes written to the media (MBMW).
     pub media_written_bytes: u128,
     /// Bytes of media erased (MBE).
     pub media_erased_bytes: u128,
@@ -159,8 +158,8 @@ impl Statistics {
         })
     }
 
-    /// Device-level write amplification between `earlier` and now: media bytes by host bytes. None if the host wrote
-    /// nothing in between, or a counter went back.
+    /// Device-level write amplification between `earlier` and now: media bytes / host bytes. `None` if the host wrote nothing in between,
+    /// or a counter decreased.
     #[must_use]
     pub fn write_amplification_since(&self, earlier: &Self) -> Option<f64> {
         let host = self.host_written_bytes.checked_sub(earlier.host_written_bytes)?;
@@ -172,28 +171,28 @@ impl Statistics {
 /// An event of log page 23h.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// What happened.
+    /// The type of the event.
     pub kind: EventKind,
-    /// The placement identifier it is about, if it is about one.
+    /// The placement identifier, if the event has one.
     pub placement_id: Option<u16>,
-    /// The namespace, if it is about one.
+    /// The namespace, if the event has one.
     pub namespace: Option<u32>,
-    /// Reclaim group and reclaim unit handle, if it is about one.
+    /// Reclaim group and reclaim unit handle, if the event has them.
     pub place: Option<(u16, u8)>,
-    /// The drive's timestamp, as it sets it: milliseconds in the low 48 bits, how they are counted above.
+    /// The drive's timestamp: milliseconds in the low 48 bits, its origin above.
     pub timestamp: u64,
 }
 
-/// What a placement event tells.
+/// Types of placement events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
-    /// A host moved on before its reclaim unit was full.
+    /// A host switched to another reclaim unit before the current one was full.
     UnitNotFullyWritten,
     /// A reclaim unit was open for too long.
     TimeLimitExceeded,
     /// A controller reset changed reclaim units.
     ResetChangedUnits,
-    /// A write named a placement identifier that is none.
+    /// A write had an invalid placement identifier.
     InvalidPlacementId,
     /// The controller moved data.
     MediaReallocated,
@@ -207,10 +206,10 @@ impl Event {
     /// Bytes of the page's header, and of each event.
     pub const BYTES: usize = 64;
 
-    /// Decodes log page 23h; events that reach past what was read are left out.
+    /// Decodes log page 23h, without events beyond the bytes read.
     ///
     /// # Errors
-    /// [`Malformed`] if not even the header is there.
+    /// [`Malformed`] if the header is incomplete.
     pub fn decode_all(bytes: &[u8]) -> Result<Vec<Self>, Malformed> {
         let page = Page::of("FDP events log page (23h)", bytes, Self::BYTES)?;
         let (events, _) = page.rest(Self::BYTES).as_chunks();
@@ -247,9 +246,9 @@ impl EventKind {
 /// Feature 1Dh of an endurance group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Feature {
-    /// Whether placement is on.
+    /// Whether placement is enabled.
     pub enabled: bool,
-    /// Index of the configuration of log page 20h that is or would be in use.
+    /// Index of the selected configuration in log page 20h.
     pub configuration: u8,
 }
 
@@ -261,11 +260,11 @@ impl Feature {
     }
 }
 
-/// A placement identifier of a namespace, and the reclaim unit behind it (I/O Management Receive, operation 1).
+/// A placement identifier of a namespace, and its reclaim unit (I/O Management Receive, operation 1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlacementStatus {
-    /// What a write's directive names. The reclaim group is in its upper bits, in a number of bits that depends on the
-    /// configuration: identifiers are taken from here and never made up.
+    /// The identifier in a write's directive. Its upper bits are the reclaim group; their number depends on the configuration, so
+    /// identifiers must come from here.
     pub placement_id: u16,
     /// The reclaim unit handle.
     pub handle: u16,
@@ -276,13 +275,13 @@ pub struct PlacementStatus {
 }
 
 impl PlacementStatus {
-    /// Bytes of the reply's header: enough to learn how many there are.
+    /// Bytes of the reply's header, which includes the count.
     pub const HEADER_BYTES: usize = 16;
 
-    /// Bytes of each.
+    /// Bytes of each entry.
     pub const BYTES: usize = 32;
 
-    /// How many the namespace has, from the reply's header.
+    /// Number of entries, from the reply's header.
     ///
     /// # Errors
     /// [`Malformed`] if it is too short.
@@ -290,10 +289,10 @@ impl PlacementStatus {
         Ok(Page::of("reclaim unit handle status", bytes, Self::HEADER_BYTES)?.u16(14))
     }
 
-    /// Decodes the reply; those that reach past what was read are left out.
+    /// Decodes the reply, without entries beyond the bytes read.
     ///
     /// # Errors
-    /// [`Malformed`] if not even the header is there.
+    /// [`Malformed`] if the header is incomplete.
     pub fn decode_all(bytes: &[u8]) -> Result<Vec<Self>, Malformed> {
         let count = Self::count(bytes)?;
         let (descriptors, _) = bytes[Self::HEADER_BYTES..].as_chunks();

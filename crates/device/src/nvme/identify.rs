@@ -1,5 +1,4 @@
-//! Who the drive is: the Identify data structures of controller (NVMe Base specification) and namespace (NVM Command Set
-//! specification).
+//! The Identify data structures of controller (NVMe Base specification) and namespace (NVM Command Set specification).
 
 use super::bytes::{Malformed, Page, reported};
 
@@ -9,35 +8,35 @@ pub const IDENTIFY_BYTES: usize = 4096;
 /// The controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Controller {
-    /// Model, as its maker writes it.
+    /// Model.
     pub model: String,
     /// Serial number.
     pub serial: String,
     /// Firmware revision.
     pub firmware: String,
-    /// NVMe qualified name of the subsystem; empty where it has none.
+    /// NVMe qualified name of the subsystem; empty if it has none.
     pub subsystem_nqn: String,
     /// The controller's number within its subsystem.
     pub id: u16,
     /// PCI vendor.
     pub vendor_id: u16,
-    /// Version of NVMe that it implements, as (major, minor, tertiary); none before 1.2.
+    /// Supported NVMe version as (major, minor, tertiary); `None` before 1.2.
     pub version: Option<(u16, u8, u8)>,
-    /// Longest transfer, as a power of two of the smallest memory page (MDTS); none where it sets no limit.
+    /// Longest transfer, as a power of two of the smallest memory page (MDTS); `None` without a limit.
     pub max_transfer_pages_log2: Option<u8>,
-    /// Raw capacity of the whole subsystem in bytes, where reported.
+    /// Raw capacity of the whole subsystem in bytes, if reported.
     pub total_capacity_bytes: Option<u128>,
-    /// Whether data may wait in a volatile write cache.
+    /// Whether there is a volatile write cache.
     pub volatile_write_cache: bool,
     /// Whether Dataset Management (trim) is supported.
     pub dataset_management: bool,
     /// Whether it can create and delete namespaces.
     pub namespace_management: bool,
-    /// Whether Flexible Data Placement is supported (CTRATT bit 19). Being enabled is another matter.
+    /// Whether Flexible Data Placement is supported (CTRATT bit 19); it can still be disabled.
     pub fdp: bool,
     /// Whether it has endurance groups (CTRATT bit 4).
     pub endurance_groups: bool,
-    /// Highest endurance group there may be; none where there are none.
+    /// Highest endurance group; `None` if there are none.
     pub max_endurance_group: Option<u16>,
 }
 
@@ -74,17 +73,17 @@ impl Controller {
 pub struct Namespace {
     /// Size in logical blocks.
     pub size_blocks: u64,
-    /// Blocks allocated at the moment; drives that do not keep count report the capacity.
+    /// Allocated blocks; drives that do not count them report the capacity.
     pub used_blocks: u64,
-    /// Bytes of a logical block; none where the format in use is missing or impossible.
+    /// Bytes of a logical block; `None` if the current format is missing or invalid.
     pub block_bytes: Option<u32>,
     /// Bytes of metadata with each block.
     pub metadata_bytes: u16,
     /// Whether metadata follow each block's data in the same buffer.
     pub extended_blocks: bool,
-    /// What a write should be a multiple of (NPWG), in bytes: the indirection unit, as far as the drive tells.
+    /// Preferred write granularity (NPWG) in bytes: the indirection unit, if the drive reports it.
     pub preferred_write_bytes: Option<u64>,
-    /// The endurance group that it lies in; none where it is not reported.
+    /// The namespace's endurance group; `None` if not reported.
     pub endurance_group: Option<u16>,
 }
 
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_tells_its_blocks_in_the_format_in_use() {
+    fn namespace_has_the_block_size_of_the_current_format() {
         let expected = Namespace {
             size_blocks: 65_536,
             used_blocks: 1234,
@@ -203,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_blocks_and_silent_preferences_are_unknown() {
+    fn invalid_block_size_and_unreported_preference_are_unknown() {
         let mut page = namespace();
         page[128 + 4 * 17 + 2] = 40;
         let found = Namespace::decode(&page).unwrap();
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn short_and_senseless_pages_do_no_harm() {
+    fn short_and_random_pages_do_not_panic() {
         torture::prefixes(&controller(), 1024, Controller::decode);
         torture::noise(&controller(), Controller::decode);
         torture::prefixes(&namespace(), 384, Namespace::decode);

@@ -10,15 +10,15 @@ use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl, opcode};
 use super::command::{COMMAND_BYTES, Command};
 use super::status::Status;
 
-/// What goes with a command.
+/// The data of a command.
 #[derive(Debug)]
 pub enum Data<'a> {
     /// Nothing.
     None,
-    /// Filled by the drive. Its length must be exactly that of the command: some drives refuse a longer buffer, others overrun a shorter
+    /// Filled by the drive. Its length must be exactly that of the command: some drives reject a longer buffer, others overrun a shorter
     /// one.
     From(&'a mut [u8]),
-    /// Sent to the drive, likewise.
+    /// Sent to the drive, with the same rule for the length.
     To(&'a [u8]),
 }
 
@@ -32,18 +32,18 @@ impl Data<'_> {
     }
 }
 
-/// Which queue a command is for.
+/// The queue of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Queue {
-    /// The controller's: identify, log pages, features.
+    /// The controller's queue: identify, log pages, features.
     Admin,
-    /// A namespace's: transfers, flush, trim, I/O management.
+    /// A namespace's queue: transfers, flush, trim, I/O management.
     Io,
 }
 
-/// Carries commands to a drive and answers with the completion's result.
+/// Sends commands to a drive and returns the completion's result.
 pub trait Transport: Send + Sync {
-    /// Runs `command` to its end. A status other than success is an error that [`Status::of`] understands.
+    /// Runs `command` to completion. A status other than success is an error that [`Status::of`] recognises.
     ///
     /// # Errors
     /// The drive's status, or the system's error.
@@ -54,7 +54,7 @@ pub trait Transport: Send + Sync {
 const ADMIN: Opcode = opcode::read_write::<Passed>(b'N', 0x47);
 const IO: Opcode = opcode::read_write::<Passed>(b'N', 0x48);
 
-/// `_IO('N', 0x40)`: the number of the namespace behind the file.
+/// `_IO('N', 0x40)`: returns the number of the file's namespace.
 const NAMESPACE: Opcode = opcode::none(b'N', 0x40);
 
 impl Transport for File {
@@ -63,18 +63,18 @@ impl Transport for File {
         let Ok(data_len) = u32::try_from(len) else { return Err(io::ErrorKind::InvalidInput.into()) };
         let mut passed = Passed { command: command.encode(address, data_len), result: [0; 8] };
         let number = if queue == Queue::Admin { ADMIN } else { IO };
-        // SAFETY: both ioctls read and write one `Passed`; the address and length in it are those of `data`, which is
-        // borrowed, for writing where the drive may write, until the call returns.
+        // SAFETY: both ioctls read and write one `Passed`; its address and length are those of `data`, which is borrowed until the call
+        // returns, mutably if the drive writes.
         let status = unsafe { ioctl(self, Call { number, argument: (&raw mut passed).cast() }) }?;
         Status::check(status)?;
         Ok(u64::from_le_bytes(passed.result))
     }
 }
 
-/// The number of the namespace that `file` is.
+/// The number of the namespace of `file`.
 ///
 /// # Errors
-/// If it is none.
+/// If it is not a namespace.
 pub fn namespace_number(file: &File) -> io::Result<u32> {
     // SAFETY: the ioctl has no argument.
     let number = unsafe { ioctl(file, Call { number: NAMESPACE, argument: std::ptr::null_mut() }) }?;
@@ -88,13 +88,13 @@ struct Passed {
     result: [u8; 8],
 }
 
-/// An ioctl that answers with its return value.
+/// An ioctl that returns its result as return value.
 struct Call {
     number: Opcode,
     argument: *mut c_void,
 }
 
-// SAFETY: number and argument fit each other at both places that make a `Call`.
+// SAFETY: number and argument match in both places that create a `Call`.
 unsafe impl Ioctl for Call {
     type Output = i32;
     const IS_MUTATING: bool = true;
@@ -117,12 +117,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_numbers_are_the_kernels() {
+    fn ioctl_numbers_match_the_kernels() {
         assert_eq!((ADMIN, IO, NAMESPACE), (0xC050_4E47, 0xC050_4E48, 0x4E40));
     }
 
     #[test]
-    fn a_file_that_is_no_drive_is_refused_by_the_system() {
+    fn ioctl_on_a_regular_file_fails() {
         let file = tempfile::tempfile().unwrap();
         let mut page = [0; 16];
         let refused = file.run(Queue::Admin, &Command::identify_controller(), Data::From(&mut page));

@@ -10,17 +10,17 @@ const DRIVE_PAGE_BYTES: u64 = 4096;
 /// A transfer length that every drive and kernel supports, for use where the limits are unknown.
 const SAFE_IO_BYTES: u64 = 128 << 10;
 
-/// A namespace as the system has it.
+/// A namespace in the system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
     /// Name of its block device: `nvme0n1`.
     disk: String,
-    /// Which of its names the path was.
+    /// The kind of path that was given.
     pub kind: PathKind,
     sysfs: PathBuf,
 }
 
-/// Which of a namespace's names a path is.
+/// The kind of a namespace's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathKind {
     /// The generic character device, for passed-through commands.
@@ -32,7 +32,7 @@ pub enum PathKind {
 }
 
 impl Location {
-    /// The namespace at `path`; none if there is nothing, or something else.
+    /// The namespace at `path`; `None` if there is none.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
         let metadata = fs::metadata(path).ok()?;
@@ -45,8 +45,8 @@ impl Location {
         Self::by_number(Path::new("/sys"), class, metadata.rdev())
     }
 
-    /// The namespaces that `path` is made of, each once: itself, if it is one or a part of one, or those of a RAID or a
-    /// logical volume. None if anything else is among them.
+    /// The namespaces below `path`, each once: itself or its parent, or those of a RAID or logical volume. Empty if there is any other
+    /// device among them.
     #[must_use]
     pub fn beneath(path: &Path) -> Vec<PathBuf> {
         if Self::of(path).is_some() {
@@ -57,7 +57,7 @@ impl Location {
         all.unwrap_or_default().iter().map(Self::block_path).collect()
     }
 
-    /// What to say of `path` where a namespace is meant and a controller is named; none if it is no controller.
+    /// The error for a controller's path instead of a namespace's; `None` if it is not a controller.
     #[must_use]
     pub fn of_controller(path: &Path) -> Option<String> {
         let character_device = fs::metadata(path).ok().filter(|it| it.file_type().is_char_device())?;
@@ -92,13 +92,13 @@ impl Location {
         (!all.is_empty()).then_some(all)
     }
 
-    /// A namespace that nothing is known of but its name.
+    /// A namespace known only by name.
     #[cfg(test)]
     pub(crate) fn for_test(disk: &str) -> Self {
         Self { disk: disk.into(), kind: PathKind::Generic, sysfs: "/nonexistent".into() }
     }
 
-    /// The namespace that has that device number.
+    /// The namespace with this device number.
     pub(crate) fn by_number(sysfs: &Path, class: &str, number: u64) -> Option<Self> {
         let Whole { place, is_partition } = Whole::of(sysfs, class, number)?;
         let name = place.file_name()?.to_str()?;
@@ -111,7 +111,7 @@ impl Location {
         is_namespace(numbers).then(|| Self { disk: format!("nvme{numbers}"), kind, sysfs: sysfs.into() })
     }
 
-    /// The controller: `/dev/nvme0`. Where several controllers lead to one namespace, this is the subsystem's number.
+    /// The controller, `/dev/nvme0`. If several controllers lead to one namespace, this is the subsystem's number.
     #[must_use]
     pub fn controller_path(&self) -> PathBuf {
         let end = self.disk.rfind('n').unwrap_or(self.disk.len());
@@ -136,20 +136,20 @@ impl Location {
         number_in(&self.sysfs.join("class/block").join(&self.disk).join("dev"))
     }
 
-    /// Who uses the block device, as far as the system tells: a mount, or another device built upon it.
+    /// The user of the block device, as far as the system reports it: a mount, or another device on top of it.
     #[must_use]
     pub fn holder(&self) -> Option<String> {
         crate::file::claim::holder_of(self.block_number()?)
     }
 
-    /// A number in the block device's `queue` directory; none where this kernel does not have it.
+    /// A number in the block device's `queue` directory; `None` if this kernel does not have it.
     #[must_use]
     pub fn queue_limit(&self, name: &str) -> Option<u64> {
         let file = self.sysfs.join("class/block").join(&self.disk).join("queue").join(name);
         fs::read_to_string(file).ok()?.trim_end().parse().ok()
     }
 
-    /// The longest range that the drive forgets by one command, in blocks; the kernel has asked it.
+    /// The longest range that the drive deallocates with one command, in blocks, as reported by the kernel.
     #[must_use]
     pub fn max_trim_blocks(&self, block_bytes: u32) -> u32 {
         let limit_bytes = self.queue_limit("discard_max_hw_bytes").filter(|&bytes| bytes > 0);
@@ -157,8 +157,8 @@ impl Location {
         u32::try_from(blocks).unwrap_or(u32::MAX).max(1)
     }
 
-    /// The longest transfer that the kernel always passes through. It never splits one: a buffer with too many segments fails, and the
-    /// number of segments depends on which of its pages are adjacent in physical memory.
+    /// The longest transfer that the kernel always passes through. It never splits one: a buffer with too many segments fails, and their
+    /// number depends on which of its pages are adjacent in physical memory.
     #[must_use]
     pub fn max_passthrough_bytes(&self) -> u64 {
         let limits = (self.queue_limit("max_hw_sectors_kb"), self.queue_limit("max_segments"));
@@ -169,11 +169,11 @@ impl Location {
     }
 }
 
-/// A device of the system's, without regard to partitions.
+/// A device in sysfs, without its partitions.
 struct Whole {
     /// Its directory in `/sys`.
     place: PathBuf,
-    /// Whether a partition of it was meant.
+    /// Whether a partition of it was given.
     is_partition: bool,
 }
 
@@ -193,7 +193,7 @@ fn number_in(file: &Path) -> Option<u64> {
     Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// `0n1`: controller and namespace. With a `c` in between it is one path of several, and hidden.
+/// Controller and namespace in a name: `0n1`. A `c` in between marks a hidden path of a multipath namespace.
 fn is_namespace(numbers: &str) -> bool {
     let all_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     numbers
@@ -205,7 +205,7 @@ fn is_namespace(numbers: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// A `/sys` with a drive that has a partition and a generic device, and a drive that is no NVMe.
+    /// A `/sys` with a drive that has a partition and a generic device, and a drive that is not NVMe.
     fn sysfs() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let path = root.path();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_of_a_namespace_leads_to_it() {
+    fn every_path_of_a_namespace_is_located() {
         let root = sysfs();
         let by =
             |class, major, minor| Location::by_number(root.path(), class, rustix::fs::makedev(major, minor));
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_tells_its_namespaces() {
+    fn controller_path_lists_its_namespaces() {
         let root = sysfs();
         let of = |major, minor| Location::all_of_controller(root.path(), rustix::fs::makedev(major, minor));
         let disks = of(245, 0).map(|all| all.into_iter().map(|it| it.disk).collect::<Vec<_>>());
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_raid_is_the_drives_that_it_is_made_of() {
+    fn raid_is_resolved_to_its_drives() {
         let root = sysfs();
         let made_of = |name: &str, number: &str, slaves: &[&str]| {
             let place = root.path().join("devices").join(name);
@@ -307,14 +307,14 @@ mod tests {
     }
 
     #[test]
-    fn names_of_hidden_paths_and_controllers_are_no_namespaces() {
+    fn hidden_paths_and_controllers_are_not_namespaces() {
         for (numbers, is) in [("0n1", true), ("12n34", true), ("0", false), ("0c0n1", false), ("0n", false)] {
             assert_eq!(is_namespace(numbers), is, "{numbers}");
         }
     }
 
     #[test]
-    fn transfers_stay_below_what_segments_might_need() {
+    fn passthrough_length_respects_segments() {
         let root = sysfs();
         let location = Location::by_number(root.path(), "char", rustix::fs::makedev(240, 0)).unwrap();
         assert_eq!(location.max_passthrough_bytes(), SAFE_IO_BYTES, "unknown limits");

@@ -17,17 +17,17 @@ const GROUP_UNIT_BYTES: u128 = 1_000_000_000;
 /// SMART / Health Information (log page 02h).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Smart {
-    /// Bits of trouble: spare low, temperature, degraded, read only, backup failed. 0 is well.
+    /// Critical warnings: low spare, temperature, degraded, read only, backup failed. 0 is healthy.
     pub critical_warning: u8,
     /// Temperature in degrees Celsius.
     pub temperature_celsius: Option<i32>,
-    /// Spare blocks left, of 100.
+    /// Available spare blocks in percent.
     pub available_spare_percent: u8,
-    /// Life used, of 100; may pass 100 up to 255.
+    /// Life used in percent; can exceed 100 up to 255.
     pub life_used_percent: u8,
-    /// Bytes that hosts have read, to 512,000.
+    /// Bytes read by hosts, to the nearest 512,000.
     pub host_read_bytes: Option<u128>,
-    /// Bytes that hosts have written, to 512,000.
+    /// Bytes written by hosts, to the nearest 512,000.
     pub host_written_bytes: Option<u128>,
     /// Read commands completed.
     pub host_reads: u128,
@@ -35,9 +35,9 @@ pub struct Smart {
     pub host_writes: u128,
     /// Hours powered on.
     pub power_on_hours: u128,
-    /// Times that power was lost without notice.
+    /// Unclean power losses.
     pub unsafe_shutdowns: u128,
-    /// Data that could not be kept.
+    /// Unrecovered data errors.
     pub media_errors: u128,
 }
 
@@ -68,15 +68,15 @@ impl Smart {
 /// Endurance Group Information (log page 09h).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EnduranceGroup {
-    /// Life used, of 100; may pass 100.
+    /// Life used in percent; can exceed 100.
     pub life_used_percent: u8,
-    /// Bytes that may be written in its life, to 10^9.
+    /// Bytes that can be written in total, to the nearest 10^9.
     pub endurance_estimate_bytes: Option<u128>,
-    /// Bytes that hosts have read, to 10^9.
+    /// Bytes read by hosts, to the nearest 10^9.
     pub host_read_bytes: Option<u128>,
-    /// Bytes that hosts have written, to 10^9.
+    /// Bytes written by hosts, to the nearest 10^9.
     pub host_written_bytes: Option<u128>,
-    /// Bytes that the media have taken, garbage collection included, to 10^9.
+    /// Bytes written to the media, including garbage collection, to the nearest 10^9.
     pub media_written_bytes: Option<u128>,
 }
 
@@ -98,32 +98,32 @@ impl EnduranceGroup {
     }
 }
 
-/// OCP SMART / Health Information Extended (log page C0h): media bytes to the byte, and erase counts.
+/// OCP SMART / Health Information Extended (log page C0h): exact media bytes, and erase counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OcpSmart {
-    /// Bytes that the media have taken, host and internal.
+    /// Bytes written to the media, by hosts and internally.
     pub media_written_bytes: u128,
     /// Bytes read from the media.
     pub media_read_bytes: u128,
-    /// Blocks of user data retired; none where the drive says it does not count (all ones).
+    /// Retired blocks of user data; `None` if the drive does not count them (all ones).
     pub bad_user_blocks: Option<u64>,
-    /// Most and fewest erases of a block that holds user data.
+    /// Highest and lowest erase count of a block with user data.
     pub erase_counts: (u32, u32),
-    /// Times that the drive slowed down for heat; counts up to 255.
+    /// Times that the drive was throttled by heat; counts up to 255.
     pub thermal_throttles: u8,
-    /// Blocks free for writing, of 100.
+    /// Free blocks in percent.
     pub free_blocks_percent: u8,
-    /// Bytes that may be written in its life; none where not reported.
+    /// Bytes that can be written in total; `None` if not reported.
     pub endurance_estimate_bytes: Option<u128>,
     /// Version of the page's layout.
     pub version: u16,
 }
 
-/// Marks the page as OCP's; other makers put other things at C0h. Written last byte first.
+/// Identifies the page as OCP's; other vendors use C0h differently. Stored last byte first.
 const OCP_GUID: u128 = 0xAFD5_14C9_7C6F_4F9C_A4F2_BFEA_2810_AFC5;
 
 impl OcpSmart {
-    /// Decodes log page C0h; none if the page at C0h is not OCP's.
+    /// Decodes log page C0h; `None` if the page is not OCP's.
     ///
     /// # Errors
     /// [`Malformed`] if it is too short.
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endurance_group_counts_in_billions_and_zero_is_unknown() {
+    fn endurance_group_counts_in_billions_and_zero_is_unknown() {
         let bytes = page(&[(5, 12, 1), (32, 7_000_000, 16), (64, 5, 16), (80, 7, 16)]);
         let expected = EnduranceGroup {
             life_used_percent: 12,
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn ocp_counts_media_bytes_to_the_byte() {
+    fn ocp_page_counts_media_bytes_exactly() {
         let expected = OcpSmart {
             media_written_bytes: 1 << 70,
             media_read_bytes: 55,
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_without_the_guid_is_not_ocps() {
+    fn page_without_the_guid_is_not_ocps() {
         for at in 496..512 {
             let mut bytes = ocp();
             bytes[at] ^= 1;
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn short_and_senseless_pages_do_no_harm() {
+    fn short_and_random_pages_do_not_panic() {
         torture::prefixes(&smart(), 176, Smart::decode);
         torture::noise(&[0xFF; LOG_PAGE_BYTES], Smart::decode);
         torture::prefixes(&smart(), 96, EnduranceGroup::decode);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_that_overflow_bytes_are_unknown_and_not_wrong() {
+    fn overflowing_counters_are_unknown() {
         assert_eq!(Smart::decode(&[0xFF; LOG_PAGE_BYTES]).unwrap().host_written_bytes, None);
         assert_eq!(EnduranceGroup::decode(&[0xFF; LOG_PAGE_BYTES]).unwrap().media_written_bytes, None);
     }

@@ -1,7 +1,7 @@
-//! A namespace by passed-through commands: no block layer, and a placement identifier with every write that names a handle.
+//! A namespace by NVMe passthrough: without the block layer, and with a placement identifier for each write with a handle.
 //!
-//! Submitted reads, writes and flushes go through io_uring's commands (Linux 5.19; for users other than root, 6.2). Blocking
-//! callers, and trims, which need memory for their ranges, go by ioctl.
+//! Submitted reads, writes and flushes use io_uring commands (Linux 5.19; for users other than root, 6.2). Blocking callers use ioctls, and
+//! so do trims, which need memory for their ranges.
 
 use std::fs::File;
 use std::io;
@@ -28,7 +28,7 @@ use crate::{
 /// `NVME_URING_CMD_IO` of `linux/nvme_ioctl.h`.
 const URING_CMD_IO: u32 = 0xC048_4E80;
 
-/// Blocks that a command can count.
+/// Largest number of blocks in a command.
 const MAX_COMMAND_BLOCKS: u64 = 1 << 16;
 
 /// A namespace in exclusive use.
@@ -40,28 +40,28 @@ pub struct PassthroughDevice<T: Transport + AsFd + 'static = File> {
     handles: HandleAllocator,
 }
 
-/// What is open.
+/// An open namespace.
 struct OpenNamespace<T> {
     drive: Drive<T>,
     block_bytes: u64,
-    /// Blocks that one command can trim; none where the drive does not trim.
+    /// Blocks that one command can trim; `None` if the drive does not support trim.
     max_trim_blocks: Option<u32>,
-    /// By handle. Empty without placement.
+    /// Identifiers by handle. Empty without placement.
     placement_ids: Vec<u16>,
-    /// Unknown without privilege.
+    /// `None` without privilege.
     media: Option<MediaCounter>,
     /// The block device, kept open exclusively to prevent mounts.
     _block_device: Option<File>,
 }
 
 impl PassthroughDevice {
-    /// Opens the namespace whose generic device is at `path`. Of the options, those about making files have no meaning.
+    /// Opens the namespace whose generic device is at `path`. Options for creating files are ignored.
     ///
     /// # Errors
-    /// * [`ErrorKind::Open`]: no such path, no permission, no namespace, a size that it does not have;
+    /// * [`ErrorKind::Open`]: no such path, no permission, no namespace, or an unfitting size;
     /// * [`ErrorKind::Busy`]: another process uses it, or its block device is mounted;
-    /// * [`ErrorKind::Unsupported`]: blocks with metadata, a page cache asked for, or
-    ///   [`placement`](OpenOptions::placement) requested but unavailable (with the missing requirement).
+    /// * [`ErrorKind::Unsupported`]: blocks with metadata, buffered I/O, or [`placement`](OpenOptions::placement) requested but unavailable
+    ///   (with the missing requirement).
     pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, IoError> {
         let path = path.as_ref();
         let Some(location) = Location::of(path).filter(|it| it.kind == PathKind::Generic) else {
@@ -162,13 +162,13 @@ impl<T: Transport + AsFd + 'static> PassthroughDevice<T> {
         self.handles.consumers()
     }
 
-    /// What carries submitted requests.
+    /// The engine for submitted requests.
     #[must_use]
     pub fn engine(&self) -> Engine {
         self.carrier.engine()
     }
 
-    /// Makes the next write through `handle` begin a fresh reclaim unit.
+    /// Switches `handle` to a new reclaim unit for its next write.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`] without placement; otherwise the drive's error.
@@ -202,7 +202,7 @@ impl<T: Transport + AsFd + 'static> Device for PassthroughDevice<T> {
         self.carrier.execute(request)
     }
 
-    /// Media bytes are those of the whole endurance group since opening. To know them costs a command to the drive.
+    /// Media bytes are those of the whole endurance group since opening. Reading them takes a command to the drive.
     fn counters(&self) -> Counters {
         let medium = &self.carrier.open().medium;
         let media_written_bytes = medium.media.as_ref().and_then(|media| media.bytes(&medium.drive));
@@ -259,7 +259,7 @@ impl<T: Transport> Kernel for OpenNamespace<T> {
 }
 
 impl<T: Transport + AsFd + 'static> Medium for OpenNamespace<T> {
-    // The kernel passes commands through on rings of the wide entries only, in both directions.
+    // The kernel supports passthrough only on rings with wide entries in both directions.
     type Submission = squeue::Entry128;
     type Completion = cqueue::Entry32;
 
@@ -291,7 +291,7 @@ impl<T: Transport + AsFd + 'static> Medium for OpenNamespace<T> {
         opcode::UringCmd80::new(FILE, URING_CMD_IO).cmd(bytes).build()
     }
 
-    /// A command moves everything or nothing.
+    /// A command transfers all bytes or none.
     fn moved(result: i32, asked_bytes: usize) -> io::Result<usize> {
         Status::check(result).map(|()| asked_bytes)
     }
@@ -314,7 +314,7 @@ fn claim_block_device(location: &Location) -> Result<Option<File>, IoError> {
     }
 }
 
-/// Checked up front: a drive takes a write with an identifier that it does not know, and puts it anywhere.
+/// Checked in advance: a drive accepts a write with an unknown identifier and places it anywhere.
 fn placement_ids<T: Transport>(
     drive: &Drive<T>,
     location: &Location,

@@ -8,32 +8,32 @@ use super::identify::{Controller, Namespace};
 use super::{Drive, Location, Status, Transport};
 use crate::{ErrorKind, IoError};
 
-/// How far a namespace is from placing data.
+/// Placement support of a namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Readiness {
-    /// The drive does not have Flexible Data Placement.
+    /// The drive does not support Flexible Data Placement.
     NotCapable,
-    /// It has, and it is off.
+    /// The drive supports it, but it is disabled.
     Disabled,
-    /// It is on, and the namespace has no placement identifiers.
+    /// It is enabled, but the namespace has no placement identifiers.
     NoIdentifiers,
-    /// The namespace has these; the first is where writes go that name none.
+    /// The namespace's identifiers; the first is used for writes without one.
     Ready(Vec<PlacementStatus>),
 }
 
-/// The endurance group of a namespace. Some emulated drives have placement and name no group; theirs is the first.
+/// The endurance group of a namespace. Some emulated drives with placement report no group; theirs is the first.
 #[must_use]
 pub fn endurance_group(controller: &Controller, namespace: &Namespace) -> Option<u16> {
     namespace.endurance_group.or(controller.fdp.then_some(1))
 }
 
 impl Readiness {
-    /// Asks the drive. Needs no privilege since Linux 6.2.
+    /// Queries the drive. Needs no privilege since Linux 6.2.
     ///
     /// # Errors
-    /// What kept the drive from answering.
+    /// The error of a query.
     pub fn of<T: Transport>(drive: &Drive<T>) -> io::Result<Self> {
-        // A drive whose placement is off takes writes with a placement identifier all the same: only asking tells.
+        // A drive with disabled placement accepts writes with a placement identifier, so a query is necessary.
         if !drive.controller()?.fdp {
             return Ok(Self::NotCapable);
         }
@@ -47,7 +47,7 @@ impl Readiness {
         }
     }
 
-    /// Why there are no handles to give out, and what to do about it; none if there are.
+    /// The reason for missing handles and the remedy; `None` if there are handles.
     #[must_use]
     pub fn missing(&self, steps: &Steps) -> Option<String> {
         match self {
@@ -71,14 +71,14 @@ impl Readiness {
     }
 }
 
-/// What the steps to placement need to know of a drive.
+/// Properties of the drive for the suggested commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Steps {
     /// Path of the controller.
     pub controller_path: String,
     /// The controller's own number.
     pub controller_id: u16,
-    /// The namespace to be remade.
+    /// The namespace to recreate.
     pub namespace_id: u32,
     /// Its size.
     pub size_blocks: u64,
@@ -105,7 +105,7 @@ impl Steps {
         })
     }
 
-    /// Commands that turn placement on.
+    /// Commands that enable placement.
     fn enable_placement(&self) -> String {
         let Self { controller_path: path, endurance_group: group, .. } = self;
         let on = format!(
@@ -115,7 +115,7 @@ impl Steps {
         self.with_namespace_remade("to enable it", &[list], &[on])
     }
 
-    /// Commands that make the namespace again, with handles.
+    /// Commands that recreate the namespace with handles.
     fn remake_namespace(&self) -> String {
         self.with_namespace_remade("to give it placement handles", &[], &[])
     }
@@ -135,10 +135,10 @@ impl Steps {
     }
 }
 
-/// Why the namespace at `location` has no handles to give out, and the steps to come by some; none if it has.
+/// The reason why the namespace at `location` has no free handles, with the remedy; `None` if it has some.
 ///
 /// # Errors
-/// What kept the drive from answering.
+/// The error of a query.
 pub fn missing<T: Transport>(drive: &Drive<T>, location: &Location) -> io::Result<Option<String>> {
     Ok(Readiness::of(drive)?.missing(&Steps::new(location, drive)?))
 }
@@ -148,7 +148,7 @@ pub(crate) fn unsupported(path: &Path, why: &str) -> IoError {
     IoError::new(ErrorKind::Unsupported, format!("{}: no placement: {why}", path.display()))
 }
 
-/// The same where the drive did not even answer.
+/// The error if the drive could not be queried.
 pub(crate) fn unanswered(path: &Path, error: io::Error) -> IoError {
     let hint = match error.kind() {
         io::ErrorKind::PermissionDenied => {

@@ -1,4 +1,4 @@
-//! How a command ended, in the drive's words.
+//! Completion status of a command.
 
 use std::fmt;
 use std::io;
@@ -10,7 +10,7 @@ use crate::ErrorKind;
 pub struct Status(pub u16);
 
 impl Status {
-    /// The command's fields make no sense to the drive.
+    /// A field of the command is invalid.
     pub const INVALID_FIELD: Self = Self(0x002);
     /// The mapped data buffer is longer than the drive's transfer.
     pub const DATA_LENGTH_INVALID: Self = Self(0x00F);
@@ -19,19 +19,19 @@ impl Status {
     /// Past the end of the namespace.
     pub const LBA_OUT_OF_RANGE: Self = Self(0x080);
 
-    /// Type and code, without the bits about retrying.
+    /// Type and code, without the retry bits.
     #[must_use]
     pub fn code(self) -> u16 {
         self.0 & 0x7FF
     }
 
-    /// Whether this is `other`, be it worth retrying or not.
+    /// Whether this is `other`, ignoring the retry bits.
     #[must_use]
     pub fn is(self, other: Self) -> bool {
         self.code() == other.code()
     }
 
-    /// The kind of error that it is to a caller of a device.
+    /// The corresponding error kind.
     #[must_use]
     pub fn kind(self) -> ErrorKind {
         match self.code() {
@@ -42,8 +42,8 @@ impl Status {
         }
     }
 
-    /// Passes by itself: the command was interrupted, or the namespace is getting ready, and trying again is not forbidden.
-    /// The kernel tries again for block devices, and never for passed-through commands.
+    /// Whether the error is temporary: the command was interrupted or the namespace is getting ready, and a retry is allowed. The kernel
+    /// retries for block devices, but not for passthrough.
     pub(crate) fn is_momentary(self) -> bool {
         const DO_NOT_RETRY: u16 = 1 << 14;
         matches!(self.code(), 0x021 | 0x082) && self.0 & DO_NOT_RETRY == 0
@@ -99,14 +99,13 @@ impl From<Status> for io::Error {
 }
 
 impl Status {
-    /// The status in `error`, if a drive's answer is what it is.
+    /// The status in `error`, if it came from a drive.
     #[must_use]
     pub fn of(error: &io::Error) -> Option<Self> {
         error.get_ref()?.downcast_ref::<Self>().copied()
     }
 
-    /// What the system's return value of a passed-through command says: 0 and above is the drive's status, below is an error
-    /// number.
+    /// Converts the return value of a passthrough call: 0 and above is the drive's status, below is an error number.
     pub(crate) fn check(result: i32) -> io::Result<()> {
         match result {
             0 => Ok(()),
@@ -121,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_is_success_a_status_or_an_error_number() {
+    fn return_value_is_success_status_or_error_number() {
         assert!(Status::check(0).is_ok());
         let fault = Status::check(0x4280).unwrap_err();
         assert_eq!(Status::of(&fault), Some(Status(0x4280)));
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bit_that_forbids_retrying_is_no_part_of_the_code() {
+    fn retry_bit_is_not_part_of_the_code() {
         assert!(Status(0x4029).is(Status::FDP_DISABLED));
         assert_eq!(Status(0x4029).kind(), ErrorKind::Unsupported);
         assert_eq!(Status(0x0280).kind(), ErrorKind::Medium);

@@ -1,7 +1,7 @@
 //! Write streams: placement through the block layer, since Linux 6.16.
 //!
-//! A kernel that does not know the ring entry's `write_stream` ignores it without a word, and everything lands on the
-//! default handle. That the block device has a limit for it in sysfs is the only safe sign.
+//! A kernel that does not know the ring entry's `write_stream` ignores it silently, and all writes use the default handle. Only the block
+//! device's limit in sysfs shows that it is supported.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use super::readiness::{self, unanswered, unsupported};
 use super::{Drive, Location};
 use crate::IoError;
 
-/// How many write streams the opened block device has.
+/// Number of write streams of the opened block device.
 ///
 /// # Errors
 /// If there are no free streams: the missing requirement, and the steps to meet it.
@@ -27,7 +27,7 @@ pub(crate) fn required(device: &File, path: &Path) -> Result<u16, IoError> {
     }
     match missing(&location, path) {
         Ok(Some(words)) => Err(unsupported(path, &words)),
-        // The drive is ready, so it is the kernel that is not.
+        // The drive is ready, so the kernel lacks support.
         Ok(None) => Err(unsupported(path, &kernel_words(&location, streams))),
         Err(error) => Err(unanswered(path, error)),
     }

@@ -1,8 +1,8 @@
-//! Bytes by host and media, from the best source that a drive has.
+//! Bytes written by host and media, from the best source of a drive.
 //!
-//! Media bytes come from placement statistics (22h, to the byte, of the endurance group since placement was turned on),
-//! from OCP SMART (C0h, to the byte, of the drive's life) or from endurance group information (09h, to 10^9 bytes). Each has
-//! its own companion for the host's bytes: a ratio across sources would compare different spans.
+//! Media bytes come from placement statistics (22h, exact, of the endurance group since placement was enabled), from OCP SMART (C0h, exact,
+//! over the drive's life) or from endurance group information (09h, to the nearest 10^9 bytes). Each is paired with its own host bytes: a
+//! ratio across sources would compare different time spans.
 
 use std::fmt;
 use std::io;
@@ -11,42 +11,42 @@ use std::path::Path;
 use super::readiness::endurance_group;
 use super::{Drive, Location, Transport};
 
-/// What a drive tells about its wear. `None` is unknown.
+/// Wear information of a drive. `None` is unknown.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Wear {
     /// Bytes written.
     pub written: Option<Written>,
-    /// Bytes of media erased, where placement statistics tell.
+    /// Bytes of media erased, if placement statistics are available.
     pub media_erased_bytes: Option<u128>,
-    /// Life used, of 100.
+    /// Life used in percent.
     pub life_used_percent: Option<u8>,
-    /// Bytes that may be written in its life.
+    /// Bytes that can be written in total.
     pub endurance_estimate_bytes: Option<u128>,
     /// Temperature in degrees Celsius.
     pub temperature_celsius: Option<i32>,
     /// Hours powered on.
     pub power_on_hours: Option<u128>,
-    /// What was not told, and why.
+    /// Unavailable information, with the reason.
     pub untold: Vec<(&'static str, String)>,
 }
 
-/// Bytes written, by one source.
+/// Bytes written, according to one source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
-    /// Who tells.
+    /// The source.
     pub source: Source,
-    /// By hosts; none where the source leaves it out.
+    /// Bytes written by hosts; `None` if the source does not report them.
     pub host_bytes: Option<u128>,
-    /// By the drive to its media; none where the source leaves it out.
+    /// Bytes written to the media; `None` if the source does not report them.
     pub media_bytes: Option<u128>,
 }
 
-/// Who tells how much was written.
+/// Sources of the written bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// FDP statistics, log page 22h.
     Placement,
-    /// OCP SMART, log page C0h, and for the host's bytes SMART, log page 02h.
+    /// OCP SMART, log page C0h, with host bytes of SMART, log page 02h.
     Ocp,
     /// Endurance group information, log page 09h.
     EnduranceGroup,
@@ -55,7 +55,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The step in which its counters move; the host's and the media's differ.
+    /// Resolution of its host and media counters.
     #[must_use]
     pub fn resolution_bytes(self) -> (u64, u64) {
         match self {
@@ -79,8 +79,8 @@ impl fmt::Display for Source {
 }
 
 impl Written {
-    /// Media bytes by host bytes since `earlier`; none if the host wrote nothing in between, a counter is unknown or went
-    /// back, or the source changed.
+    /// Media bytes / host bytes since `earlier`; `None` if the host wrote nothing in between, a counter is unknown or decreased, or the
+    /// source changed.
     #[must_use]
     pub fn write_amplification_since(&self, earlier: &Self) -> Option<f64> {
         let host = self.host_bytes?.checked_sub(earlier.host_bytes?)?;
@@ -88,7 +88,7 @@ impl Written {
         (self.source == earlier.source && host > 0).then(|| media as f64 / host as f64)
     }
 
-    /// Media bytes by host bytes over the source's whole span.
+    /// Media bytes / host bytes over the source's whole time span.
     #[must_use]
     pub fn write_amplification(&self) -> Option<f64> {
         let nothing = Self { host_bytes: Some(0), media_bytes: Some(0), ..*self };
@@ -97,7 +97,7 @@ impl Written {
 }
 
 impl Wear {
-    /// Asks `drive`; `group` is the namespace's endurance group, if it has one.
+    /// Queries `drive`; `group` is the namespace's endurance group, if it has one.
     #[must_use]
     pub fn read<T: Transport>(drive: &Drive<T>, group: Option<u16>) -> Self {
         let mut wear = Self::default();
@@ -148,7 +148,7 @@ pub(crate) struct MediaCounter {
 }
 
 impl MediaCounter {
-    /// The best counter that `drive` has and shows us; none without.
+    /// The best available counter of `drive`; `None` if there is none.
     pub(crate) fn find<T: Transport>(drive: &Drive<T>, group: Option<u16>) -> Option<Self> {
         [Source::Placement, Source::Ocp, Source::EnduranceGroup].into_iter().find_map(|source| {
             let start_bytes = media_bytes(drive, source, group)?;
@@ -156,26 +156,26 @@ impl MediaCounter {
         })
     }
 
-    /// Bytes since then; none if the drive does not tell any more.
+    /// Bytes since then; `None` if the drive no longer reports them.
     pub(crate) fn bytes<T: Transport>(&self, drive: &Drive<T>) -> Option<u64> {
         let now = media_bytes(drive, self.source, self.group)?;
         u64::try_from(now.checked_sub(self.start_bytes)?).ok()
     }
 }
 
-/// The way to the media bytes of a block device: of its drive, or of all that a RAID or a logical volume is made of.
+/// Media counters of a block device: of its drive, or of all drives of a RAID or logical volume.
 #[derive(Debug)]
 pub struct MediaProbe {
     drives: Vec<(Drive, MediaCounter)>,
 }
 
 impl MediaProbe {
-    /// Begins to count at `path`, a namespace, a partition of one, or a block device made of them.
+    /// Starts to count at `path`, a namespace, a partition of one, or a block device made of them.
     ///
     /// # Errors
-    /// The path is something else, may not be asked, or has a drive that does not tell.
+    /// The path is another kind of file, is not accessible, or has a drive that does not report media bytes.
     pub fn open(path: &Path) -> io::Result<Self> {
-        // What keeps the path itself from being looked at is the better reason.
+        // An error in accessing the path itself is the better reason.
         std::fs::metadata(path)?;
         let namespaces = Location::beneath(path);
         if namespaces.is_empty() {
@@ -198,7 +198,7 @@ impl MediaProbe {
         Ok((drive, counter))
     }
 
-    /// Bytes since then; none if a drive does not tell any more.
+    /// Bytes since then; `None` if a drive no longer reports them.
     #[must_use]
     pub fn bytes(&self) -> Option<u64> {
         self.drives.iter().map(|(drive, counter)| counter.bytes(drive)).sum()
@@ -220,7 +220,7 @@ mod tests {
     use crate::nvme::fake::Fake;
 
     #[test]
-    fn placement_statistics_come_before_all_others() {
+    fn placement_statistics_are_preferred() {
         let fake = Fake::new();
         fake.state.lock().statistics = (100, 130);
         let drive = Drive::new(fake, 1);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_that_counts_only_for_the_host_has_unknown_media_bytes() {
+    fn drive_with_host_counters_only_has_unknown_media_bytes() {
         let fake = Fake::new();
         fake.state.lock().fdp_enabled = false;
         let drive = Drive::new(fake, 1);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn without_privilege_everything_is_unknown_and_says_so() {
+    fn without_privilege_everything_is_unknown_with_reasons() {
         let fake = Fake::new();
         fake.state.lock().privileged = false;
         let wear = Wear::read(&Drive::new(fake, 1), Some(1));

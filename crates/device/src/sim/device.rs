@@ -12,12 +12,12 @@ use crate::{
     RequestKind,
 };
 
-/// How long requests take.
+/// Latencies of requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LatencyModel {
-    /// A read, before its bytes.
+    /// A read, without its transfer.
     pub read_ns: u64,
-    /// A write, before its bytes.
+    /// A write, without its transfer.
     pub write_ns: u64,
     /// A trim.
     pub trim_ns: u64,
@@ -32,7 +32,7 @@ pub struct LatencyModel {
 }
 
 impl Default for LatencyModel {
-    /// Round numbers of a data-centre NVMe drive.
+    /// Typical values of a data-centre NVMe drive.
     fn default() -> Self {
         Self {
             read_ns: 80_000,
@@ -51,13 +51,13 @@ impl Default for LatencyModel {
 /// A write, trim or flush takes effect when it completes. A read takes effect at its start or at its completion, at random: an engine
 /// must handle a read that began before a write and completes after it.
 ///
-/// [`execute`](Device::execute) blocks the whole world: the request is served after those already queued, the clock moves to its
+/// [`execute`](Device::execute) blocks the whole simulation: the request is served after those already queued, the clock moves to its
 /// completion, and events that were due before run late. That models one blocking caller on one thread.
 pub struct SimulatedDevice {
     world: World,
     content: Arc<dyn Device>,
     latency: LatencyModel,
-    /// When each channel is free again.
+    /// Time at which each channel is free.
     free_at_ns: Mutex<Vec<u64>>,
     tally: Arc<Tally>,
 }
@@ -69,7 +69,7 @@ impl SimulatedDevice {
         Self { world, content, latency, free_at_ns, tally: Arc::default() }
     }
 
-    /// When a request that comes now is served.
+    /// Completion time of a request submitted now.
     fn reserve(&self, request: &Request) -> u64 {
         let duration_ns = self.duration_ns(request);
         let now_ns = self.world.monotonic_ns();

@@ -1,10 +1,10 @@
-//! What is going to happen.
+//! Scheduled actions.
 
 use std::collections::BTreeMap;
 
 use crate::timer::Action;
 
-/// Actions by the moment they are due at; at one moment, by a draw.
+/// Actions in order of due time; those of equal time in random order.
 #[derive(Default)]
 pub(super) struct Events {
     due: BTreeMap<Key, Action>,

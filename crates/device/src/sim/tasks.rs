@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 type Body = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Tasks that have not ended, and which of them can go on.
+/// Unfinished tasks, and the runnable ones.
 #[derive(Default)]
 pub(super) struct Tasks {
     bodies: RefCell<BTreeMap<u64, Body>>,
@@ -32,7 +32,7 @@ struct Slot<T> {
 }
 
 impl<T> Task<T> {
-    /// The result, once, if the task has ended.
+    /// The result, once, if the task has completed.
     #[must_use]
     pub fn result(&self) -> Option<T> {
         self.slot.borrow_mut().result.take()
@@ -74,7 +74,7 @@ impl Tasks {
         Task { slot }
     }
 
-    /// Tasks that have not ended.
+    /// Number of unfinished tasks.
     pub(super) fn len(&self) -> usize {
         self.bodies.borrow().len()
     }
@@ -91,7 +91,7 @@ impl Tasks {
             task.is_runnable.store(false, Ordering::SeqCst);
             task
         };
-        // Out of the map while it runs, so that it may spawn others. A task that has ended may still be woken.
+        // Removed from the map while it runs, so that it can spawn others. A completed task can still be woken.
         let number = task.number;
         let Some(mut body) = self.bodies.borrow_mut().remove(&number) else { return true };
         if body.as_mut().poll(&mut Context::from_waker(&Waker::from(task))).is_pending() {
@@ -101,10 +101,10 @@ impl Tasks {
     }
 }
 
-/// Makes a task runnable, once, from any thread that wakes it.
+/// Makes a task runnable, once, from any thread.
 struct TaskWaker {
     number: u64,
-    /// Whether it is among the runnable ones. It changes under their lock.
+    /// Whether it is in the list of runnable tasks; protected by the list's lock.
     is_runnable: AtomicBool,
     runnable: Weak<Mutex<Vec<Arc<Self>>>>,
 }

@@ -1,4 +1,4 @@
-//! The world's own behaviour.
+//! Behaviour of the simulation.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use event_listener::{Event, listener};
 use super::*;
 use crate::{Device, IoBuffer, MemoryDevice, PlacementHandle};
 
-/// What each of three tasks did when, in the order it happened.
+/// The actions of three tasks with their times, in order.
 fn diary(seed: u64) -> Vec<(u64, &'static str)> {
     let simulation = Simulation::new(seed);
     let diary = Rc::new(RefCell::new(Vec::new()));
@@ -26,13 +26,13 @@ fn diary(seed: u64) -> Vec<(u64, &'static str)> {
 }
 
 #[test]
-fn one_seed_is_one_run_and_seeds_differ() {
+fn run_depends_on_the_seed_alone() {
     assert_eq!(diary(1), diary(1));
     assert!((2..20).any(|seed| diary(seed) != diary(1)));
 }
 
 #[test]
-fn the_clock_jumps_from_event_to_event() {
+fn clock_jumps_from_event_to_event() {
     let simulation = Simulation::new(0);
     let world = simulation.world();
     let seen = simulation.block_on(async move {
@@ -44,7 +44,7 @@ fn the_clock_jumps_from_event_to_event() {
 }
 
 #[test]
-fn run_until_stops_before_what_is_due_later() {
+fn run_until_stops_before_later_events() {
     let simulation = Simulation::new(0);
     let world = simulation.world();
     let task = simulation.spawn(async move { world.sleep(100).await });
@@ -55,7 +55,7 @@ fn run_until_stops_before_what_is_due_later() {
 }
 
 #[test]
-fn events_of_one_moment_come_in_any_order() {
+fn simultaneous_events_run_in_random_order() {
     let order = |seed| {
         let simulation = Simulation::new(seed);
         let order = Arc::new(Mutex::new(Vec::new()));
@@ -71,7 +71,7 @@ fn events_of_one_moment_come_in_any_order() {
 }
 
 #[test]
-fn tasks_wait_for_each_other_by_event_listeners() {
+fn tasks_can_wait_with_event_listeners() {
     let simulation = Simulation::new(5);
     let (event, ready) = (Rc::new(Event::new()), Rc::new(RefCell::new(false)));
     let waiters: Vec<_> = (0..4)
@@ -96,7 +96,7 @@ fn tasks_wait_for_each_other_by_event_listeners() {
 }
 
 #[test]
-fn a_task_can_await_another() {
+fn task_can_await_another() {
     let simulation = Simulation::new(5);
     let world = simulation.world();
     let inner = simulation.spawn(async move {
@@ -113,7 +113,7 @@ fn waiting_for_what_can_never_happen_is_told() {
 }
 
 #[test]
-fn a_device_serves_as_many_at_once_as_it_has_channels() {
+fn device_serves_one_request_per_channel() {
     let simulation = Simulation::new(0);
     let latency =
         LatencyModel { read_ns: 100, per_4k_ns: 0, jitter_ns: 0, channels: 2, ..Default::default() };
@@ -132,7 +132,7 @@ fn a_device_serves_as_many_at_once_as_it_has_channels() {
 }
 
 #[test]
-fn a_read_beside_a_write_finds_the_old_or_the_new() {
+fn read_concurrent_with_a_write_returns_old_or_new_data() {
     let found = |seed| {
         let simulation = Simulation::new(seed);
         let content = Arc::new(MemoryDevice::new(1 << 20));
@@ -147,7 +147,7 @@ fn a_read_beside_a_write_finds_the_old_or_the_new() {
 }
 
 #[test]
-fn a_blocking_caller_makes_the_world_wait() {
+fn blocking_call_advances_the_clock() {
     let simulation = Simulation::new(0);
     let latency = LatencyModel { write_ns: 500, per_4k_ns: 10, jitter_ns: 0, ..Default::default() };
     let content = Arc::new(MemoryDevice::new(1 << 20));

@@ -25,13 +25,13 @@ fn read(device: &dyn Device, offset: u64, len: usize) -> IoBuffer {
 }
 
 #[test]
-fn every_device_gives_as_many_whole_units_as_the_smallest_has() {
+fn capacity_is_limited_by_the_smallest_device() {
     let (_, stripe) = stripe(&[10 * UNIT, 7 * UNIT + 512, 9 * UNIT]);
     assert_eq!(stripe.geometry().capacity_bytes, 3 * 7 * UNIT);
 }
 
 #[test]
-fn stripes_go_round_the_devices() {
+fn stripes_alternate_over_the_devices() {
     let (devices, stripe) = stripe(&[8 * UNIT, 8 * UNIT, 8 * UNIT]);
     for number in 0..9 {
         write(&stripe, number * UNIT, &[number as u8 + 1; UNIT as usize]);
@@ -43,7 +43,7 @@ fn stripes_go_round_the_devices() {
 }
 
 #[test]
-fn a_trim_forgets_its_own_bytes_on_every_device_and_no_others() {
+fn trim_clears_exactly_its_bytes_on_every_device() {
     let capacity = 15 * UNIT;
     for start in (0..capacity).step_by(1536) {
         for end in (start..=capacity).step_by(2560) {
@@ -58,14 +58,14 @@ fn a_trim_forgets_its_own_bytes_on_every_device_and_no_others() {
 }
 
 #[test]
-fn devices_that_do_not_hold_a_whole_unit_are_refused() {
+fn device_smaller_than_a_unit_is_refused() {
     let small: Arc<dyn Device> = Arc::new(MemoryDevice::new(4 * UNIT));
     assert_eq!(StripeDevice::new(vec![small.clone()], 3000).unwrap_err().kind(), ErrorKind::Invalid);
     assert_eq!(StripeDevice::new(vec![small], 5 * UNIT).unwrap_err().kind(), ErrorKind::Invalid);
     assert_eq!(StripeDevice::new(vec![], UNIT).unwrap_err().kind(), ErrorKind::Invalid);
 }
 
-/// Memory that hands out `left` placement handles and remembers the last one it was written with.
+/// A memory device with `left` placement handles that records the last one used.
 struct Placing {
     memory: MemoryDevice,
     left: u16,
@@ -103,7 +103,7 @@ impl Device for Placing {
 }
 
 #[test]
-fn a_handle_is_one_on_every_device_until_one_of_them_has_none_left() {
+fn handle_requires_a_free_handle_on_every_device() {
     let (rich, poor) = (Placing::new(3), Placing::new(2));
     rich.allocate_handle("somebody before us");
     let stripe = StripeDevice::new(vec![rich.clone(), poor.clone()], UNIT).unwrap();
@@ -120,7 +120,7 @@ fn a_handle_is_one_on_every_device_until_one_of_them_has_none_left() {
 }
 
 #[test]
-fn one_failing_device_fails_the_requests_that_touch_it() {
+fn failing_device_fails_only_requests_that_touch_it() {
     let sound: Arc<dyn Device> = Arc::new(MemoryDevice::new(8 * UNIT));
     let faults = Faults { failed_reads: 1.0, ..Default::default() };
     let failing: Arc<dyn Device> =

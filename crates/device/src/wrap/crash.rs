@@ -1,8 +1,8 @@
-//! A device whose power can be cut.
+//! A device that simulates power cuts.
 //!
-//! Beside the current content, it keeps the durable image (as of the last flush) and every change since. [`CrashDevice::crash`] makes
-//! from both an image that the contract of [`Device`] allows: flushed data is present; of later writes, any subset of the blocks is
-//! present, each block whole. [`CrashDevice::kill`] makes the image that the end of the process leaves: all completed writes.
+//! Beside the current content it keeps the durable image (as of the last flush) and every later change. [`CrashDevice::crash`] combines
+//! them to an image that the contract of [`Device`] allows: flushed data is present; of later writes, any subset of the blocks is present,
+//! each block whole. [`CrashDevice::kill`] returns the image after the end of the process: all completed writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::{
     PlacementHandle, Request,
 };
 
-/// What devices have in common that lose their power together.
+/// A power supply shared by several devices.
 #[derive(Debug)]
 pub struct Power {
     /// Writes, trims and flushes so far, of all devices.
@@ -33,20 +33,19 @@ impl Default for Power {
 }
 
 impl Power {
-    /// Cuts the power after `requests` writes, trims and flushes of all devices, counted from the beginning. The request
-    /// after them is caught half-way: it fails, and yet any of its blocks may be in the image. Everything else fails
-    /// from then on, and so does what was in flight.
+    /// Cuts the power after `requests` writes, trims and flushes of all devices, counted from the start. The next request is interrupted:
+    /// it fails, but any of its blocks can be in the image. All later requests and those in flight fail.
     pub fn cut_after(&self, requests: u64) {
         self.cut_after.store(requests, SeqCst);
     }
 
-    /// Whether it is cut.
+    /// Whether the power is cut.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.requests.load(SeqCst) > self.cut_after.load(SeqCst)
     }
 
-    /// Writes, trims and flushes that came before the power was cut.
+    /// Writes, trims and flushes before the power was cut.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.requests.load(SeqCst).min(self.cut_after.load(SeqCst))
@@ -62,7 +61,7 @@ pub struct CrashDevice {
 
 struct Journal {
     durable: MemoryDevice,
-    /// Writes and trims that no flush has covered, in the order they were submitted.
+    /// Writes and trims not covered by a flush, in order of submission.
     changes: BTreeMap<u64, Change>,
     power: Arc<Power>,
     completed: u64,
@@ -72,7 +71,7 @@ struct Journal {
 struct Change {
     offset: u64,
     what: What,
-    /// Its place among the completed changes, once it has one.
+    /// Its number among the completed changes, if it is completed.
     completed: Option<u64>,
 }
 
@@ -82,24 +81,24 @@ enum What {
     Trim(u64),
 }
 
-/// A request that is under way, and what its end has to settle.
+/// A request in flight and the effect of its completion.
 enum Ticket {
     Read,
     Change(u64),
-    /// The changes that were complete when the flush began: all that it promises.
+    /// The changes completed before the flush began, which it makes durable.
     Flush(Vec<u64>),
 }
 
 impl CrashDevice {
-    /// Wraps `memory`; its present content counts as flushed.
+    /// Wraps `memory`; its current content counts as flushed.
     #[must_use]
     pub fn new(memory: MemoryDevice) -> Self {
         let durable = memory.duplicate();
         Self::over(Arc::new(memory), durable)
     }
 
-    /// A device on `live` (a [`SimulatedDevice`](crate::SimulatedDevice), say), whose bytes are those of `durable`.
-    /// A request that fails there counts as one that did nothing.
+    /// A device on `live`, for example a [`SimulatedDevice`](crate::SimulatedDevice), which has the bytes of `durable`. A request that
+    /// fails there has no effect.
     #[must_use]
     pub fn over(live: Arc<dyn Device>, durable: MemoryDevice) -> Self {
         let power = Arc::default();
@@ -107,7 +106,7 @@ impl CrashDevice {
         Self { live, journal: Arc::new(Mutex::new(journal)), tally: Arc::default() }
     }
 
-    /// The same, losing its power together with other devices. To be called before the first request.
+    /// Shares a power supply with other devices. Must be called before the first request.
     #[must_use]
     pub fn powered_by(self, power: &Arc<Power>) -> Self {
         self.journal.lock().power = Arc::clone(power);
@@ -198,7 +197,7 @@ impl Device for CrashDevice {
         outcome
     }
 
-    /// Outlives a kill, and not a cut before the next flush.
+    /// The write survives a kill, but not a power cut before the next flush.
     fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
         let absorbed = self.live.absorb(offset, data)?;
         let request = Request::Write { offset, data: data.clone(), placement: PlacementHandle::DEFAULT };
@@ -264,14 +263,14 @@ impl Journal {
         outcome
     }
 
-    /// Numbers of the changes that have completed, in the order they did.
+    /// Numbers of the completed changes, in order of completion.
     fn completed_changes(&self) -> Vec<u64> {
         let completed = self.changes.iter().filter_map(|(&number, change)| Some((change.completed?, number)));
         let in_order: BTreeMap<u64, u64> = completed.collect();
         in_order.into_values().collect()
     }
 
-    /// Two flushes may cover the same change; the one that ends first settles it.
+    /// Two flushes can cover the same change; the first one to complete makes it durable.
     fn settle(&mut self, covered: &[u64]) {
         for number in covered {
             if let Some(change) = self.changes.remove(number) {
@@ -281,12 +280,12 @@ impl Journal {
     }
 }
 
-/// The share of the unflushed writes in an image.
+/// The unflushed writes in an image.
 #[derive(Clone, Copy)]
 enum Luck {
     Nothing,
     Everything,
-    /// Each block with this chance.
+    /// Each block with this probability.
     Blocks(f64),
 }
 

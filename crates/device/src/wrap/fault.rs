@@ -1,4 +1,4 @@
-//! A device that fails, by seed.
+//! A device with injected faults, by seed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,27 +13,27 @@ use crate::{
     RequestKind,
 };
 
-/// What goes wrong, each as a share of requests from 0 to 1.
+/// Shares of requests, from 0 to 1, that have each fault.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Faults {
-    /// Reads that end in [`ErrorKind::Medium`].
+    /// Reads that fail with [`ErrorKind::Medium`].
     pub failed_reads: f64,
-    /// Writes that end in [`ErrorKind::Medium`]; nothing is written.
+    /// Writes that fail with [`ErrorKind::Medium`]; nothing is written.
     pub failed_writes: f64,
-    /// Flushes that end in [`ErrorKind::Medium`]; nothing is flushed.
+    /// Flushes that fail with [`ErrorKind::Medium`]; nothing is flushed.
     pub failed_flushes: f64,
-    /// Reads that bring one flipped bit, the medium being sound.
+    /// Reads that return one flipped bit; the medium is unchanged.
     pub flipped_reads: f64,
-    /// Writes that store one flipped bit and say nothing.
+    /// Writes that silently store one flipped bit.
     pub flipped_writes: f64,
     /// Requests that hang until [`FaultDevice::release_stuck`].
     pub stuck: f64,
 }
 
-/// Passes requests on, except for those that [`Faults`] choose. What happens to a request depends on the seed and on
-/// its number alone, so the faults of one thread's run come again.
+/// Passes requests on, except those selected by [`Faults`]. The fault of a request depends on the seed and its number alone, so a single
+/// thread's faults are reproducible.
 ///
-/// The faults can be changed at any time: a failure that passes is faults set and set back.
+/// The faults can be changed at any time, for example to model a temporary failure.
 pub struct FaultDevice {
     inner: Arc<dyn Device>,
     seed: u64,
@@ -51,13 +51,13 @@ type Fails = Box<dyn Fn(&Request) -> bool + Send>;
 enum Fate {
     Pass,
     Fail,
-    /// One bit of the data, as a share of its length.
+    /// One bit of the data, at this fraction of its length.
     Flip(f64),
     Stick,
 }
 
 impl FaultDevice {
-    /// `inner` with `faults`.
+    /// Wraps `inner` with `faults`.
     pub fn new(inner: Arc<dyn Device>, seed: u64, faults: Faults) -> Self {
         let (requests, injected) = (AtomicU64::new(0), AtomicU64::new(0));
         let (faults, fails): (_, Fails) = (Mutex::new(faults), Box::new(|_| false));
@@ -70,12 +70,12 @@ impl FaultDevice {
         *self.fails.lock() = Box::new(fails);
     }
 
-    /// From now on these go wrong.
+    /// Sets the faults of later requests.
     pub fn set_faults(&self, faults: Faults) {
         *self.faults.lock() = faults;
     }
 
-    /// Lets everything go on that is stuck. How many there were.
+    /// Continues all hung requests, and returns their number.
     pub fn release_stuck(&self) -> usize {
         let stuck = std::mem::take(&mut *self.stuck.lock());
         let count = stuck.len();
@@ -97,7 +97,7 @@ impl FaultDevice {
             return Fate::Fail;
         }
         let number = self.requests.fetch_add(1, Relaxed);
-        // Neighbouring numbers must not give neighbouring streams; the generator's own seeding sees to that.
+        // Adjacent numbers must give independent streams; the generator's seeding ensures that.
         let mut random = StdRng::seed_from_u64(self.seed ^ number.rotate_left(32));
         let (failed, flipped) = match kind {
             RequestKind::Read => (faults.failed_reads, faults.flipped_reads),
@@ -154,7 +154,7 @@ impl Device for FaultDevice {
         }
     }
 
-    /// A stuck request holds its caller until another thread releases it.
+    /// A hung request blocks its caller until another thread releases it.
     fn execute(&self, request: Request) -> Outcome {
         let (kind, bytes) = (request.kind(), request.len_bytes());
         let outcome = self.geometry().check(&request).and_then(|()| self.perform(request));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_that_fails_is_about_the_share_asked_for_and_comes_again() {
+    fn failure_share_is_as_configured_and_reproducible() {
         let failed = failures(1).iter().filter(|failed| **failed).count();
         assert!((140..260).contains(&failed), "{failed} of 2000 at 10 %");
         assert_eq!(failures(1), failures(1));
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_are_chosen_fail_and_no_others() {
+    fn only_selected_requests_fail() {
         let device = device(5, Faults::default());
         device.fail_where(|request| matches!(request, Request::Write { offset, .. } if *offset == 0));
         assert_eq!(write_ones(&device).unwrap_err().kind(), ErrorKind::Medium);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_read_leaves_the_medium_sound() {
+    fn flipped_read_leaves_the_medium_unchanged() {
         let device = device(7, Faults { flipped_reads: 1.0, ..Default::default() });
         write_ones(&device).unwrap();
         assert_eq!(ones(&read(&device).unwrap().unwrap()), 4096 * 8 - 1);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_write_stays_flipped() {
+    fn flipped_write_is_stored() {
         let device = device(7, Faults { flipped_writes: 1.0, ..Default::default() });
         write_ones(&device).unwrap();
         device.set_faults(Faults::default());
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_write_writes_nothing_and_failures_pass() {
+    fn failed_write_has_no_effect_and_faults_can_be_removed() {
         let device = device(7, Faults { failed_writes: 1.0, failed_flushes: 1.0, ..Default::default() });
         assert_eq!(write_ones(&device).unwrap_err().kind(), ErrorKind::Medium);
         assert_eq!(device.execute(Request::Flush).unwrap_err().kind(), ErrorKind::Medium);

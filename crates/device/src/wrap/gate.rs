@@ -30,28 +30,28 @@ enum Held {
 }
 
 impl GateDevice {
-    /// `inner` behind an open gate.
+    /// Wraps `inner` with an open gate.
     pub fn new(inner: Arc<dyn Device>) -> Self {
         Self { inner, looks_late: false, state: Mutex::default() }
     }
 
-    /// A gate behind which a read that waited sees the medium as it is when it is let go.
+    /// A gate at which a held read sees the medium at its release.
     pub fn looking_late(inner: Arc<dyn Device>) -> Self {
         Self { looks_late: true, ..Self::new(inner) }
     }
 
-    /// From now on requests of this kind wait.
+    /// Holds later requests of this kind.
     pub fn close(&self, kind: RequestKind) {
         self.state.lock().closed_for.push(kind);
     }
 
-    /// Nothing waits any more. How many did.
+    /// Opens the gate for all kinds and releases held requests. Returns their number.
     pub fn open(&self) -> usize {
         self.let_others_pass();
         self.let_pass()
     }
 
-    /// What comes from now on does not wait; what waits goes on waiting.
+    /// Passes later requests; those already held stay held.
     pub fn let_others_pass(&self) {
         self.state.lock().closed_for.clear();
     }
@@ -69,7 +69,7 @@ impl GateDevice {
         count
     }
 
-    /// Requests that wait.
+    /// Number of held requests.
     pub fn held(&self) -> usize {
         self.state.lock().held.len()
     }
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_waits_saw_the_medium_when_it_was_asked_for() {
+    fn held_read_returns_data_of_its_submission() {
         let gate = gate();
         gate.execute(write(1)).unwrap();
         gate.close(RequestKind::Read);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_waits_reaches_the_medium_when_it_is_let_go_and_a_later_one_waits_again() {
+    fn held_write_takes_effect_on_release_and_later_ones_are_held() {
         let gate = gate();
         gate.close(RequestKind::Write);
         let first = <dyn Device>::start(&gate, write(1));

@@ -14,7 +14,7 @@ use crate::{
 /// block. Failed requests are in the counters only.
 pub type Observer = Arc<dyn Fn(RequestKind, u64, u64) + Send + Sync>;
 
-/// Tells an observer the latency of every request, from `submit` to its completion.
+/// Reports the latency of every request, from `submit` to its completion, to an observer.
 pub struct MeasureDevice {
     inner: Arc<dyn Device>,
     clock: Arc<dyn Clock>,
@@ -24,12 +24,12 @@ pub struct MeasureDevice {
 }
 
 impl MeasureDevice {
-    /// Measures `inner` by `clock`.
+    /// Measures `inner` with `clock`.
     pub fn new(inner: Arc<dyn Device>, clock: Arc<dyn Clock>, observer: Observer) -> Self {
         Self { inner, clock, observer, first_failure: Arc::default(), consumers: Mutex::default() }
     }
 
-    /// What was said of the first request that failed. The counters have how many did.
+    /// Message of the first request that failed. The counters have the number of failures.
     #[must_use]
     pub fn first_failure(&self) -> Option<String> {
         self.first_failure.get().cloned()

@@ -12,17 +12,17 @@ use parking_lot::Mutex;
 use crate::timer::Timer;
 use crate::{Completion, Counters, Device, Geometry, Outcome, PlacementHandle, Request};
 
-/// What the model's mechanics take.
+/// Timing of the model's mechanics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mechanics {
-    /// Moving the head and waiting for the sector, on average.
+    /// Average head movement and rotational latency.
     pub seek_ns: u64,
-    /// Bytes that pass under the head a second.
+    /// Bytes transferred per second.
     pub bytes_per_second: u64,
 }
 
 impl Default for Mechanics {
-    /// Round numbers of a 7200-turns disk: 7 ms and 150 MB/s.
+    /// Typical values of a 7200 rpm disk: 7 ms and 150 MB/s.
     fn default() -> Self {
         Self { seek_ns: 7_000_000, bytes_per_second: 150_000_000 }
     }
@@ -38,25 +38,25 @@ pub struct SpindleDevice {
 
 #[derive(Default)]
 struct Arm {
-    /// The byte that the head stands before.
+    /// Position of the head in bytes.
     at: u64,
     free_at_ns: u64,
     seeks: u64,
 }
 
 impl SpindleDevice {
-    /// `inner`'s bytes behind one head.
+    /// The bytes of `inner` with one head.
     pub fn new(inner: Arc<dyn Device>, timer: Arc<dyn Timer>, mechanics: Mechanics) -> Self {
         Self { inner, timer, mechanics, arm: Mutex::default() }
     }
 
-    /// Movements of the head so far.
+    /// Head movements so far.
     #[must_use]
     pub fn seeks(&self) -> u64 {
         self.arm.lock().seeks
     }
 
-    /// When a request that comes now has been served. Trims and flushes move nothing, but wait their turn.
+    /// Completion time of a request submitted now. Trims and flushes move nothing, but wait in order.
     fn end_ns(&self, request: &Request) -> u64 {
         let now_ns = self.timer.monotonic_ns();
         let mut arm = self.arm.lock();
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use crate::{Clock, IoBuffer, MemoryDevice, Simulation};
 
-    /// Virtual milliseconds that reads of 150 kB at these offsets take, and the movements.
+    /// Virtual milliseconds of 150 kB reads at these offsets, and the head movements.
     fn reads(offsets: &[u64]) -> (u64, u64) {
         let simulation = Simulation::new(0);
         let memory = Arc::new(MemoryDevice::new(1 << 30));
@@ -141,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_pay_for_bytes_and_strangers_for_the_head() {
+    fn only_non_sequential_requests_move_the_head() {
         assert_eq!(reads(&[0, 150_016, 300_032]), (3, 0));
         assert_eq!(reads(&[1 << 20, 1 << 21, 1 << 22]), (24, 3));
         assert_eq!(reads(&[1 << 20, (1 << 20) + 150_016, 1 << 20]), (17, 2));
     }
 
     #[test]
-    fn a_blocking_caller_waits_as_long() {
+    fn blocking_call_takes_the_same_time() {
         let simulation = Simulation::new(0);
         let memory = Arc::new(MemoryDevice::new(1 << 30));
         let disk = SpindleDevice::new(memory, Arc::new(simulation.world()), Mechanics::default());

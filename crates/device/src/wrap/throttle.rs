@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::timer::Timer;
 use crate::{Completion, Counters, Device, Geometry, Outcome, PlacementHandle, Request};
 
-/// What passes a second. `None` is no limit.
+/// Limits per second. `None` is unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes read and written.
@@ -18,7 +18,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What a request of `bytes` takes of the time there is: the slower of both limits.
+    /// Time cost of a request of `bytes`: the larger of both limits' costs.
     fn cost_ns(&self, bytes: u64) -> u64 {
         let at_rate = |amount: u64, rate: Option<u64>| match rate {
             Some(rate) => u128::from(amount) * 1_000_000_000 / u128::from(rate.max(1)),
@@ -29,11 +29,10 @@ impl Limits {
     }
 }
 
-/// Passes requests on one after another, each as soon as those before it have used up their time. There is no
-/// credit: a device that was idle does not go faster afterwards.
+/// Passes requests on one after another, each when the cost of the previous ones has elapsed. Idle time gives no credit.
 ///
-/// `submit` does not wait: a request whose turn is later is started by the timer. `execute` waits on its own thread.
-/// Requests that are waiting when the device is dropped are still started.
+/// `submit` does not block: the timer starts a delayed request. `execute` blocks its thread. Requests delayed when the device is dropped
+/// are still started.
 pub struct ThrottleDevice {
     inner: Arc<dyn Device>,
     timer: Arc<dyn Timer>,
@@ -42,12 +41,12 @@ pub struct ThrottleDevice {
 }
 
 impl ThrottleDevice {
-    /// `inner`, within `limits` by `timer`.
+    /// Limits `inner` to `limits` with `timer`.
     pub fn new(inner: Arc<dyn Device>, timer: Arc<dyn Timer>, limits: Limits) -> Self {
         Self { inner, timer, limits, next_turn_ns: Mutex::new(0) }
     }
 
-    /// When the request may start.
+    /// Start time of the request.
     fn turn_ns(&self, request: &Request) -> u64 {
         let bytes = match request {
             Request::Read { .. } | Request::Write { .. } => request.len_bytes(),
@@ -102,7 +101,7 @@ mod tests {
     use super::*;
     use crate::{Clock, IoBuffer, MemoryDevice, Simulation};
 
-    /// Virtual nanoseconds that eight reads of 4096 bytes take, the last one's cost not counted.
+    /// Virtual nanoseconds of eight reads of 4096 bytes, without the last one's cost.
     fn eight_reads(limits: Limits) -> u64 {
         let simulation = Simulation::new(0);
         let timer = Arc::new(simulation.world());
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slower_limit_sets_the_pace() {
+    fn tighter_limit_applies() {
         let (bytes, requests) = (Some(4096 * 1000), Some(500));
         assert_eq!(eight_reads(Limits::default()), 0);
         assert_eq!(eight_reads(Limits { bytes_per_second: bytes, requests_per_second: None }), 7_000_000);
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn blocking_callers_keep_the_pace_too() {
+    fn limit_applies_to_blocking_callers() {
         let simulation = Simulation::new(0);
         let limits = Limits { bytes_per_second: None, requests_per_second: Some(1000) };
         let memory = Arc::new(MemoryDevice::new(1 << 20));

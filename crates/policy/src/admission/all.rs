@@ -1,15 +1,15 @@
-//! Several policies that must agree.
+//! A combination of several policies.
 
 use crate::{Admission, Candidate};
 
-/// Admits what all of them admit. They are asked in order and the first refusal ends it, so what a later one remembers
-/// or counts (reject-first, a write rate) is only what the earlier ones let through.
+/// Admits entries that all policies admit. They are called in order until the first rejection, so a policy with state (reject-first, a
+/// write rate) sees only entries admitted by the earlier ones.
 pub struct All {
     policies: Vec<Box<dyn Admission>>,
 }
 
 impl All {
-    /// Asks these, in this order.
+    /// Combines the policies in this order.
     #[must_use]
     pub fn new(policies: Vec<Box<dyn Admission>>) -> Self {
         Self { policies }

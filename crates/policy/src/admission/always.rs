@@ -1,8 +1,8 @@
-//! Everybody may enter.
+//! Admits every entry.
 
 use crate::{Admission, Candidate};
 
-/// Admits everything.
+/// Admits every entry.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Always;
 

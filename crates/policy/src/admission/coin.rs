@@ -1,19 +1,18 @@
-//! Chance for admission policies: seeded, and tossed by many threads without a lock.
+//! Random decisions for admission policies: seeded, lock-free and thread-safe.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How a coin falls.
+/// The source of a random decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Chance {
-    /// Anew at each toss.
+    /// Independent for each call.
     EachTime {
-        /// Chooses the sequence.
+        /// Selects the sequence.
         seed: u64,
     },
-    /// Always the same way for the same key: a key that is rejected once is rejected every time at the same probability,
-    /// so the flash holds a fixed sample of all keys.
+    /// A function of the key: a rejected key is rejected every time at the same probability, so the flash holds a fixed sample of all keys.
     ByKey {
-        /// Chooses the sample.
+        /// Selects the sample.
         seed: u64,
     },
 }
@@ -34,13 +33,13 @@ impl Coin {
         Self { chance, tosses: AtomicU64::new(0) }
     }
 
-    /// True with this probability: 0 never, 1 always.
+    /// True with this probability: 0 is never, 1 is always.
     pub(crate) fn toss(&self, hash: u64, probability: f64) -> bool {
         let bits = match self.chance {
             Chance::EachTime { seed } => mix(seed, self.tosses.fetch_add(1, Ordering::Relaxed)),
             Chance::ByKey { seed } => mix(seed, hash),
         };
-        // 53 bits are what an f64 holds: the result is below 1.
+        // An f64 has 53 bits of precision: the result is below 1.
         ((bits >> 11) as f64) * (0.5_f64.powi(53)) < probability
     }
 }
@@ -59,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn falls_as_often_as_its_probability_says() {
+    fn true_share_matches_the_probability() {
         for chance in [Chance::EachTime { seed: 7 }, Chance::ByKey { seed: 7 }] {
             for probability in [0.0, 0.01, 0.3, 0.5, 0.99, 1.0] {
                 let coin = Coin::new(chance);
@@ -72,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn by_key_is_the_same_every_time_and_grows_with_the_probability() {
+    fn key_decision_is_fixed_and_monotonic_in_the_probability() {
         let coin = Coin::new(Chance::ByKey { seed: 3 });
         for key in 0..500 {
             assert_eq!(coin.toss(key, 0.4), coin.toss(key, 0.4), "key {key}");
@@ -81,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_gives_its_sequence_again_and_another_seed_another() {
+    fn sequence_depends_on_the_seed_alone() {
         let sequence = |seed| {
             let coin = Coin::new(Chance::EachTime { seed });
             (0..64).map(|_| coin.toss(0, 0.5)).collect::<Vec<_>>()

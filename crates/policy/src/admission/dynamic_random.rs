@@ -17,24 +17,24 @@ const NS_PER_SECOND: f64 = 1e9;
 const FACTOR_AT_LEAST: f64 = 0.001;
 const FACTOR_AT_MOST: f64 = 10.0;
 
-/// What rate to hold, and how.
+/// Target write rate and control parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DynamicRandomConfig {
-    /// Bytes a second that the device may write on average.
+    /// Average bytes per second that the device may write.
     pub target_bytes_per_second: u64,
-    /// Bytes a second that it may write while it catches up.
+    /// Maximum bytes per second while catching up.
     pub at_most_bytes_per_second: u64,
-    /// Time between two settings of the probability, seconds.
+    /// Seconds between two adjustments of the probability.
     pub interval_seconds: u32,
-    /// The probability factor at first.
+    /// Initial probability factor.
     pub first_factor: f64,
-    /// The size that is neither favoured nor disfavoured.
+    /// The size whose probability is not scaled.
     pub base_size_bytes: u64,
-    /// How much size matters: 0 not at all, 1 as the logarithm of the size.
+    /// Influence of the size: 0 is none, 1 is proportional to its logarithm.
     pub size_decay: f64,
-    /// The largest change of the factor in one setting, as a share of it.
+    /// Largest relative change of the factor per adjustment.
     pub change_at_most: f64,
-    /// How the coin falls.
+    /// Source of random decisions.
     pub chance: Chance,
 }
 
@@ -66,7 +66,7 @@ pub struct DynamicRandom {
     coin: Coin,
 }
 
-/// What is known of the device's writes.
+/// Measured device writes.
 #[derive(Clone, Copy)]
 struct Written {
     first_bytes: u64,
@@ -98,13 +98,13 @@ impl DynamicRandom {
         }
     }
 
-    /// What base probabilities are multiplied by now.
+    /// The current factor of the base probabilities.
     #[must_use]
     pub fn factor(&self) -> f64 {
         f64::from_bits(self.factor.load(Ordering::Relaxed))
     }
 
-    /// The probability that a candidate of this size enters now.
+    /// The current probability of admission for this size.
     #[must_use]
     pub fn probability(&self, size_bytes: u64) -> f64 {
         (self.by_size[bits(size_bytes) as usize] * self.factor()).clamp(0.0, 1.0)
@@ -178,11 +178,11 @@ mod tests {
     }
 
     #[test]
-    fn the_base_size_enters_surely_at_first_and_larger_ones_less() {
+    fn base_size_is_admitted_at_first_and_larger_ones_less() {
         let policy = DynamicRandom::new(DynamicRandomConfig::new(1 << 20));
         assert_eq!(policy.probability(4096), 1.0);
         assert_eq!(policy.probability(100), 1.0);
-        // 13 bits against 17: (13 / 17)^0.3.
+        // 13 bits compared with 17: (13 / 17)^0.3.
         assert!((policy.probability(1 << 16) - 0.922_674).abs() < 1e-6, "{}", policy.probability(1 << 16));
         let even = DynamicRandom::new(DynamicRandomConfig { size_decay: 0.0, ..DynamicRandomConfig::new(1) });
         assert_eq!(even.probability(1 << 30), 1.0);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_factor_moves_by_a_quarter_at_most_and_only_once_an_interval() {
+    fn factor_changes_by_at_most_a_quarter_per_interval() {
         let policy = DynamicRandom::new(DynamicRandomConfig::new(1_000_000));
         policy.observe(0, 0);
         policy.observe(u64::MAX / 2, 59 * SECOND_NS);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_factor_stays_between_a_thousandth_and_ten() {
+    fn factor_stays_within_its_bounds() {
         let policy = DynamicRandom::new(DynamicRandomConfig::new(1_000_000));
         for minute in 0..100 {
             policy.observe(minute * 60_000, minute * 60 * SECOND_NS);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_of_ten_times_the_target_is_brought_to_the_target() {
+    fn sustained_overload_is_reduced_to_the_target_rate() {
         let target = 1_000_000;
         let policy = DynamicRandom::new(DynamicRandomConfig::new(target));
         let mut written = 5_000_000_000; // before the cache was opened: does not count

@@ -1,8 +1,8 @@
-//! What will expire soon is not worth a flash write.
+//! Rejects entries that expire soon, because they are not worth a flash write.
 
 use crate::{Admission, Candidate};
 
-/// Turns away what has less than this to live.
+/// Rejects entries with a shorter remaining TTL.
 #[derive(Debug, Clone, Copy)]
 pub struct MinTtl {
     min_ttl_seconds: u32,

@@ -1,4 +1,4 @@
-//! Admission policies, one a file, and the table of their names.
+//! Admission policies, one per file, and the table of their names.
 
 pub mod all;
 pub mod always;
@@ -24,7 +24,7 @@ pub use retention::Retention;
 use crate::Admission;
 use crate::name::{UnknownName, plain};
 
-/// The policies that a name chooses.
+/// The policies that can be chosen by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// [`Always`].
@@ -41,7 +41,7 @@ pub enum Kind {
     Retention,
 }
 
-/// Names as they are printed, first of their kind, and as they are understood. Case, `-` and `_` do not matter.
+/// Names of each policy, the printed one first. Case, `-` and `_` are ignored.
 const NAMES: &[(&str, Kind)] = &[
     ("always", Kind::Always),
     ("probability", Kind::Probability),
@@ -83,9 +83,9 @@ pub enum AdmissionConfig {
     Always,
     /// [`Probability`].
     Probability {
-        /// Of entering, 0 to 1.
+        /// Probability of admission, 0 to 1.
         probability: f64,
-        /// How the coin falls.
+        /// Source of random decisions.
         chance: Chance,
     },
     /// [`DynamicRandom`].
@@ -94,20 +94,20 @@ pub enum AdmissionConfig {
     RejectFirst(RejectFirstConfig),
     /// [`MinTtl`].
     MinTtl {
-        /// Less to live than this does not enter.
+        /// Entries with a shorter remaining TTL are rejected.
         min_ttl_seconds: u32,
     },
     /// [`Retention`].
     Retention {
-        /// What was idle for longer does not enter.
+        /// Entries idle for longer are rejected.
         idle_at_most_seconds: u32,
     },
 }
 
-/// Builds the policies as one: none admits everything, several must agree.
+/// Combines the policies into one: without any, all entries are admitted; with several, all must admit.
 ///
 /// # Panics
-/// If a setting is out of its range; the message says which.
+/// If a setting is out of range; the message names it.
 #[must_use]
 pub fn build(configs: &[AdmissionConfig]) -> Box<dyn Admission> {
     match configs {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn ttl_and_idle_time_decide_at_their_limits() {
+    fn ttl_and_idle_time_limits_are_inclusive() {
         for (min_ttl_seconds, enters) in [(0, true), (50, true), (51, false)] {
             assert_eq!(admits(&[AdmissionConfig::MinTtl { min_ttl_seconds }]), enters, "{min_ttl_seconds} s");
         }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn all_must_agree_and_a_refusal_ends_the_asking() {
+    fn all_policies_must_admit_and_a_rejection_stops_evaluation() {
         let yes = AdmissionConfig::MinTtl { min_ttl_seconds: 0 };
         let no = AdmissionConfig::MinTtl { min_ttl_seconds: 99 };
         assert!(admits(&[]));
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_understood_in_every_spelling_and_wrong_ones_get_the_nearest() {
+    fn names_are_accepted_in_every_spelling_and_wrong_ones_get_a_suggestion() {
         for (name, kind) in NAMES {
             assert_eq!(name.to_uppercase().replace('-', "_").parse(), Ok(*kind), "{name}");
             assert_eq!(kind.to_string().parse(), Ok(*kind), "{name}");

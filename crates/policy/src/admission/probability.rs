@@ -1,9 +1,9 @@
-//! Each candidate enters with the same probability.
+//! Admits each candidate with the same probability.
 
 use crate::admission::coin::{Chance, Coin};
 use crate::{Admission, Candidate};
 
-/// A coin for each candidate.
+/// A random decision per candidate.
 pub struct Probability {
     probability: f64,
     coin: Coin,
@@ -13,7 +13,7 @@ impl Probability {
     /// Admits with this probability, 0 to 1.
     ///
     /// # Panics
-    /// If it is no probability.
+    /// If it is not a probability.
     #[must_use]
     pub fn new(probability: f64, chance: Chance) -> Self {
         assert!(

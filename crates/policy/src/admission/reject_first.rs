@@ -11,12 +11,12 @@ use parking_lot::Mutex;
 use crate::hashed::Hashed;
 use crate::{Admission, Candidate};
 
-/// How much to remember.
+/// Size of the set of remembered keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RejectFirstConfig {
-    /// Keys remembered at most.
+    /// Largest number of remembered keys.
     pub keys: usize,
-    /// Parts of the set.
+    /// Segments of the set.
     pub parts: usize,
 }
 
@@ -36,10 +36,10 @@ pub struct RejectFirst {
 type Part = HashSet<u64, Hashed>;
 
 impl RejectFirst {
-    /// Remembers nothing yet.
+    /// Creates an empty set.
     ///
     /// # Panics
-    /// If there are no parts, or fewer keys than parts.
+    /// If there are no segments, or fewer keys than segments.
     #[must_use]
     pub fn new(config: RejectFirstConfig) -> Self {
         let RejectFirstConfig { keys, parts } = config;
@@ -55,7 +55,7 @@ impl Admission for RejectFirst {
             return true;
         }
         if seen[0].len() >= self.part_keys {
-            // The oldest part is cleared and becomes the newest: its memory is kept.
+            // The oldest segment is cleared and reused as the newest.
             let mut part = if seen.len() < self.parts { None } else { seen.pop_back() }.unwrap_or_default();
             part.clear();
             seen.push_front(part);
@@ -78,18 +78,18 @@ mod tests {
     }
 
     #[test]
-    fn the_second_offer_enters_and_the_first_does_not() {
+    fn first_offer_is_rejected_and_second_admitted() {
         let policy = RejectFirst::new(RejectFirstConfig::default());
         assert_eq!([7, 8, 7, 7, 8].map(|key| offer(&policy, key)), [false, false, true, true, true]);
     }
 
     #[test]
-    fn keys_are_forgotten_a_part_at_a_time() {
+    fn keys_are_forgotten_one_segment_at_a_time() {
         let policy = RejectFirst::new(RejectFirstConfig { keys: 6, parts: 3 });
-        // Parts of two, oldest first: [0 1] [2 3] [4 5].
+        // Segments of two, oldest first: [0 1] [2 3] [4 5].
         assert!((0..6).all(|key| !offer(&policy, key)));
         assert!((0..6).all(|key| offer(&policy, key)));
-        // 6 opens a new part, and [0 1] goes.
+        // 6 starts a new segment, and [0 1] is dropped.
         assert!(!offer(&policy, 6));
         assert!((2..7).all(|key| offer(&policy, key)));
         assert!(!offer(&policy, 0));

@@ -1,15 +1,15 @@
-//! What was not used for long before it left DRAM is not worth a flash write.
+//! Rejects entries that were idle for long before they left DRAM, because they are not worth a flash write.
 
 use crate::{Admission, Candidate};
 
-/// Turns away what was idle for longer than this.
+/// Rejects entries idle for longer than this.
 #[derive(Debug, Clone, Copy)]
 pub struct Retention {
     idle_at_most_seconds: u32,
 }
 
 impl Retention {
-    /// Admits what was used within this time.
+    /// Admits entries used within this time.
     #[must_use]
     pub fn new(idle_at_most_seconds: u32) -> Self {
         Self { idle_at_most_seconds }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{Entry, Eviction, HitRule, Slot};
 
-/// When the request in hand comes again: set before each request, read by the policy on its insertion or hit.
+/// Next use of the current request: set before each request, read by the policy at an insertion or hit.
 #[derive(Clone, Default)]
 pub struct NextUse(Arc<Told>);
 
@@ -23,13 +23,13 @@ struct Told {
     next_use: AtomicU64,
 }
 
-/// It never comes again.
+/// There is no next use.
 pub const NEVER: u64 = u64::MAX;
-/// The slot is not held.
+/// The slot has no entry.
 const GONE: u64 = u64::MAX - 1;
 
 impl NextUse {
-    /// The number of the request in hand, and that of the next one for the same key, or [`NEVER`].
+    /// Sets the number of the current request, and that of the next one for the same key, or [`NEVER`].
     #[inline]
     pub fn set(&self, now: u64, next_use: u64) {
         self.0.now.store(now, Ordering::Relaxed);
@@ -49,7 +49,7 @@ impl NextUse {
 pub struct Clairvoyant {
     future: NextUse,
     next_use: Vec<u64>,
-    /// The top is always valid: a held slot at its next use.
+    /// The top is always valid: a slot with its current next use.
     order: BinaryHeap<(u64, Slot)>,
     len: usize,
 }
@@ -69,7 +69,7 @@ impl Clairvoyant {
         self.settle();
     }
 
-    /// Drops what is no longer valid from the top, and from everywhere where it is the majority.
+    /// Removes stale nodes from the top, and all of them when they are the majority.
     fn settle(&mut self) {
         let Self { next_use, order, len, .. } = self;
         let valid = |&(time, slot): &(u64, Slot)| next_use[slot.0 as usize] == time;

@@ -1,11 +1,11 @@
-//! Clairvoyant with sizes: of some entries drawn at random, evict the one that takes the most room for longest, size times
-//! distance to its next use; what will not be used again goes before all others. The best choice for unequal sizes is
-//! NP-hard to find; this is a heuristic for hits by requests, no bound, and by bytes Belady's own choice may be better.
+//! Clairvoyant with sizes: of some randomly sampled entries, evicts the one with the largest product of size and distance to its next use;
+//! entries without a next use are evicted first. The optimum for unequal sizes is NP-hard; this is a heuristic for request hits, not a
+//! bound, and for byte hits Belady's choice can be better.
 //!
-//! Berger, Beckmann, Harchol-Balter: "Practical bounds on optimal caching with variable object sizes", ACM POMACS 2(2), 2018,
-//! section 2.3 (Belady-Size). 128 are drawn, as in libCacheSim.
+//! Berger, Beckmann, Harchol-Balter: "Practical bounds on optimal caching with variable object sizes", ACM POMACS 2(2), 2018, section 2.3
+//! (Belady-Size). The sample has 128 entries, as in libCacheSim.
 //!
-//! The caller should not insert what will never be used again: it could only push out what will.
+//! The caller should not insert entries without a next use: they could only displace useful ones.
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -14,20 +14,20 @@ use crate::eviction::clairvoyant::{NEVER, NextUse};
 use crate::weights::Weights;
 use crate::{Entry, Eviction, HitRule, Slot};
 
-/// Entries that a victim is chosen from.
+/// Sampled entries per eviction.
 const SAMPLE: usize = 128;
-/// The slot is not held.
+/// The slot has no entry.
 const GONE: u32 = u32::MAX;
 
-/// Entries in no order.
+/// Entries without order.
 pub struct ClairvoyantSized {
     future: NextUse,
     next_use: Vec<u64>,
     weights: Weights,
-    /// What is held, and where in it each slot is.
+    /// The entries, and the position of each slot among them.
     held: Vec<Slot>,
     place: Vec<u32>,
-    /// What will not be used again, and some that left.
+    /// Entries without a next use, and some that were removed.
     idle: Vec<Slot>,
     rng: StdRng,
 }
@@ -73,7 +73,7 @@ impl ClairvoyantSized {
     fn largest_drawn(&mut self) -> Option<Slot> {
         let now = self.future.now();
         let mut largest: Option<(f64, Slot)> = None;
-        // Few enough to look at all of them: then nothing is left to chance.
+        // With few entries all are examined instead of a sample.
         let all = self.held.len() <= SAMPLE;
         for number in 0..self.held.len().min(SAMPLE) {
             let place = if all { number } else { self.rng.random_range(0..self.held.len()) };
@@ -144,9 +144,9 @@ impl Eviction for ClairvoyantSized {
 mod tests {
     use super::*;
 
-    /// With a sample as large as the cache, some entries used to be drawn twice and others never.
+    /// With a sample as large as the cache, some entries once were drawn twice and others never.
     #[test]
-    fn of_as_many_as_it_draws_it_looks_at_all() {
+    fn all_entries_are_examined_if_the_sample_covers_them() {
         for seed in 0..20 {
             let (mut policy, future) = ClairvoyantSized::new(seed);
             for slot in 0..SAMPLE as u32 {

@@ -1,4 +1,4 @@
-//! First in, first out. Hits do not matter.
+//! First in, first out. Hits are ignored.
 
 use crate::list::{List, Nodes};
 use crate::{Entry, Eviction, HitRule, Slot};

@@ -15,16 +15,16 @@ use std::collections::binary_heap::PeekMut;
 
 use crate::{Entry, Eviction, HitRule, Slot};
 
-/// What keeping an entry saves.
+/// The cost of a miss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Cost {
-    /// A miss costs the same for all entries: small ones stay. GDSF.
+    /// Equal for all entries, so small ones are kept: GDSF.
     Equal,
-    /// A miss costs the bytes that it fetches: sizes cancel out. LFU with dynamic ageing.
+    /// The fetched bytes, so that sizes cancel out: LFU with dynamic ageing.
     Size,
 }
 
-/// The cost of a miss where it is equal for all: a million, as in libCacheSim, so that rounding is the same too.
+/// Equal cost of a miss: a million, as in libCacheSim, so that rounding is equal too.
 const EQUAL_COST: f64 = 1.0e6;
 
 /// Entries by their priority.
@@ -41,11 +41,11 @@ pub struct Gdsf {
     len: usize,
 }
 
-/// How an entry stands.
+/// State of an entry.
 #[derive(Clone, Copy)]
 struct Standing {
     rank: Rank,
-    /// The event of the rank it has in the heap: no other place there counts. 0 where the slot is not held.
+    /// The event of its valid heap node; other nodes of the slot are stale. 0 if the slot has no entry.
     queued: u64,
     weight: u32,
     frequency: u32,
@@ -54,7 +54,7 @@ struct Standing {
 const GONE: Standing =
     Standing { rank: Rank { priority: 0.0, event: 0 }, queued: 0, weight: 0, frequency: 0 };
 
-/// In the order of leaving: the lowest priority, then the oldest event.
+/// Eviction order: the lowest priority, then the oldest event.
 #[derive(Clone, Copy)]
 struct Rank {
     priority: f64,
@@ -68,7 +68,7 @@ struct Queued {
 }
 
 impl Gdsf {
-    /// No entries.
+    /// Creates an empty policy.
     #[must_use]
     pub fn new(cost: Cost) -> Self {
         let (entries, heap) = (Vec::new(), BinaryHeap::new());
@@ -81,7 +81,7 @@ impl Gdsf {
         Self { ages: false, ..Self::new(Cost::Size) }
     }
 
-    /// Priority and event of an entry that is used now.
+    /// Rank of an entry that is used now.
     fn rank_now(&mut self, weight: u32, frequency: u32) -> Rank {
         self.events += 1;
         let earns = match self.cost {
@@ -91,7 +91,7 @@ impl Gdsf {
         Rank { priority: self.inflation + earns, event: self.events }
     }
 
-    /// Makes the top of the heap an entry with its rank of today, or the heap empty.
+    /// Updates the top of the heap until it is an entry with its current rank, or the heap is empty.
     fn settle(&mut self) {
         while let Some(mut top) = self.heap.peek_mut() {
             let standing = &mut self.entries[top.slot.0 as usize];
@@ -134,7 +134,7 @@ impl Eviction for Gdsf {
         let rank = self.rank_now(weight, frequency);
         let standing = &mut self.entries[slot.0 as usize];
         if rank.priority < standing.rank.priority {
-            // It has grown: its place in the heap may be too high, so it gets another one.
+            // The entry has grown: its heap position can be too high, so it gets a new node.
             standing.queued = rank.event;
             self.heap.push(Queued { rank, slot });
         }
@@ -181,7 +181,7 @@ impl Eviction for Gdsf {
         HitRule::Every
     }
 
-    /// How the entry stands, and its places in the heap: two at most, with those that no longer count.
+    /// State of the entry, and at most two heap nodes, stale ones included.
     fn bytes_per_slot(&self) -> u32 {
         (size_of::<Standing>() + 2 * size_of::<Queued>()) as u32
     }

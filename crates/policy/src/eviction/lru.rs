@@ -1,27 +1,27 @@
-//! Least recently used, as CacheLib keeps it (MMLru): a hit moves an entry to the front, but only if the last move is
-//! some time ago, for a move takes a lock and a popular entry is far from the back anyway.
+//! Least recently used, as in CacheLib (MMLru): a hit moves an entry to the front, but only if the last move was some time ago, because a
+//! move takes a lock and a popular entry is far from the back anyway.
 //!
-//! With a refresh time of 0 every hit counts and this is LRU to the letter.
+//! With a refresh time of 0 every hit counts, and this is exact LRU.
 
 use crate::eviction::refresh::{Clock, Refresh};
 use crate::list::{List, Nodes};
 use crate::{Entry, Eviction, HitRule, Slot};
 
-/// How an LRU is to behave.
+/// Settings of an LRU.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct LruConfig {
-    /// Which hits count.
+    /// The hits that count.
     pub refresh: Refresh,
-    /// New entries come in at 1/2^n of the entries from the back, so that those never hit leave sooner; 0 is the front.
+    /// New entries are inserted at 1/2^n of the entries from the back, so that entries without hits leave sooner; 0 is the front.
     pub insertion_point: u8,
 }
 
-/// The queue, in two lists: `tail` is what lies behind the insertion point.
+/// The queue as two lists: `tail` is the part behind the insertion point.
 pub struct Lru {
     nodes: Nodes,
     main: List,
     tail: List,
-    /// Slots in `tail`, one bit a slot; empty where the insertion point is the front.
+    /// Membership in `tail`, one bit per slot; empty if the insertion point is the front.
     in_tail: Bits,
     insertion_point: u8,
     clock: Clock,
@@ -41,7 +41,7 @@ impl Lru {
         }
     }
 
-    /// LRU to the letter.
+    /// Exact LRU.
     #[must_use]
     pub fn exact() -> Self {
         Self::new(LruConfig { refresh: Refresh::every_hit(), insertion_point: 0 })
@@ -55,7 +55,7 @@ impl Lru {
         }
     }
 
-    /// Holds `tail` at its share, and at one entry at least: the insertion point lies before an entry.
+    /// Keeps `tail` at its share, and at one entry or more: the insertion point is before an entry.
     fn settle_insertion_point(&mut self) {
         if self.insertion_point == 0 {
             return;
@@ -148,7 +148,7 @@ impl Bits {
         self.words[word] |= 1 << (slot.0 % 64);
     }
 
-    /// Takes the slot out; whether it was in.
+    /// Removes the slot from the set; returns whether it was in it.
     fn take(&mut self, slot: Slot) -> bool {
         let Some(word) = self.words.get_mut(slot.0 as usize / 64) else { return false };
         let was = *word >> (slot.0 % 64) & 1 == 1;

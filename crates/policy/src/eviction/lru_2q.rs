@@ -1,11 +1,10 @@
-//! LRU-2Q as CacheLib keeps it (MM2Q): new entries must prove themselves before they may push out proven ones. They
-//! enter a hot queue, fall from there to a cold one, and only a hit in the cold queue lifts them to the warm queue, so
-//! a scan passes through hot and cold and leaves the warm queue alone.
+//! LRU-2Q as in CacheLib (MM2Q): new entries need a second use before they can displace proven ones. They enter a hot queue, fall to a cold
+//! one, and only a hit in the cold queue moves them to the warm queue, so a scan passes through hot and cold and does not affect the warm
+//! queue.
 //!
-//! After Johnson, Shasha: "2Q: A Low Overhead High Performance Buffer Management Replacement Algorithm", VLDB'94,
-//! whose A1in is hot and whose Am is warm. CacheLib's cold queue stands for the paper's A1out, but holds entries, not
-//! ghosts, and what falls from the warm queue passes it too. A hit in the hot queue moves the entry to its front,
-//! which the paper's FIFO A1in does not.
+//! After Johnson, Shasha: "2Q: A Low Overhead High Performance Buffer Management Replacement Algorithm", VLDB'94, whose A1in is the hot
+//! queue and whose Am is the warm one. CacheLib's cold queue replaces the paper's A1out, but contains entries instead of ghosts, and also
+//! receives the warm queue's oldest entries. A hit in the hot queue moves the entry to its front, which the paper's FIFO A1in does not do.
 
 use crate::eviction::refresh::{Clock, Refresh};
 use crate::segments::{Queue, Segments, share};
@@ -15,10 +14,10 @@ const WARM: Queue = 0;
 const HOT: Queue = 1;
 const COLD: Queue = 2;
 
-/// How an LRU-2Q is to behave.
+/// Settings of an LRU-2Q.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Lru2qConfig {
-    /// Which hits count.
+    /// The hits that count.
     pub refresh: Refresh,
     /// The hot queue's share of all entries, in percent.
     pub hot_percent: u8,
@@ -38,12 +37,12 @@ pub struct Lru2q {
     hot_percent: u8,
     warm_percent: u8,
     clock: Clock,
-    /// Where the last victim went that could not leave.
+    /// The queue of the last restored entry.
     restores_to_warm: bool,
 }
 
 impl Lru2q {
-    /// Empty queues.
+    /// Creates empty queues.
     ///
     /// # Panics
     /// If hot and cold together are more than 100 percent.
@@ -64,7 +63,7 @@ impl Lru2q {
         self.settle();
     }
 
-    /// What the warm and the hot queue hold above their shares falls to the cold one.
+    /// Moves entries above the shares of the warm and the hot queue to the cold one.
     fn settle(&mut self) {
         let held = self.queues.total_weight();
         for (queue, percent) in [(WARM, self.warm_percent), (HOT, self.hot_percent)] {
@@ -97,8 +96,7 @@ impl Eviction for Lru2q {
     }
 
     fn evict(&mut self, now_seconds: u32) -> Option<Slot> {
-        // Where much is evicted in a row the cold queue must not run dry; between an eviction and an insertion
-        // there is nothing to do here.
+        // In consecutive evictions the cold queue must not run empty; otherwise there is nothing to do here.
         self.settle();
         self.clock.tune(self.oldest(), now_seconds);
         let victim = self.oldest()?;

@@ -17,16 +17,16 @@
 use crate::Slot;
 use crate::list::{Link, List};
 
-/// Which entry of a set leaves first.
+/// Eviction order within a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SetPolicy {
-    /// The one that came first.
+    /// Order of insertion.
     Fifo,
-    /// The one whose last use is longest ago.
+    /// Order of the last use.
     Lru,
     /// LRU with new entries at a mid-point.
     Lru2q {
-        /// The hot list's share of a set, percent: the percentile of the insertion point, seen from the front.
+        /// The hot list's share of a set in percent: the percentile of the insertion point from the front.
         hot_percent: u8,
         /// Hits in the warm list after which an entry is promoted; at least 1.
         promote_hits: u8,
@@ -48,14 +48,14 @@ impl Standing {
 /// Set in an entry's mark while it is in the hot list; the other bits count its hits in the warm one.
 const HOT: u8 = 0x80;
 
-/// The most slots that 16-bit links can tell apart, and both marks.
+/// Largest number of slots, so that 16-bit links can also store both marks.
 pub const MAX_WAYS: u32 = u16::MAX as u32 - 1;
 
 /// The queues of all sets. Set `n` has slots `n * ways .. (n + 1) * ways`.
 pub struct SetQueues {
     policy: SetPolicy,
     ways: u32,
-    /// The hot list's share of a set, slots.
+    /// The hot list's share of a set, in slots.
     hot_slots: usize,
     links: Vec<Link<u16>>,
     marks: Vec<u8>,
@@ -93,7 +93,7 @@ impl SetQueues {
         queues
     }
 
-    /// A new entry took `slot`.
+    /// Inserts a new entry in `slot`.
     #[inline]
     pub fn insert(&mut self, slot: Slot) {
         let (set, way) = self.split(slot);
@@ -102,7 +102,7 @@ impl SetQueues {
         queues.warm.link_front(links, way);
     }
 
-    /// The entry in `slot` was used.
+    /// Records a hit of the entry in `slot`.
     #[inline]
     pub fn hit(&mut self, slot: Slot) {
         let SetPolicy::Lru2q { promote_hits, .. } = self.policy else {
@@ -124,7 +124,7 @@ impl SetQueues {
         }
     }
 
-    /// The entry in `slot` left.
+    /// Removes the entry in `slot`.
     #[inline]
     pub fn remove(&mut self, slot: Slot) {
         let (set, way) = self.split(slot);
@@ -133,8 +133,7 @@ impl SetQueues {
         if hot { &mut queues.hot } else { &mut queues.warm }.cut(links, way);
     }
 
-    /// The entry could not leave when its turn came. FIFO sends it round again, as the hand of a clock would; the
-    /// others leave it where it stands, next to leave.
+    /// Skips an entry that cannot be evicted. FIFO moves it to the front, like the hand of a clock; the others leave it next in order.
     #[inline]
     pub fn pass_over(&mut self, slot: Slot) {
         if self.policy == SetPolicy::Fifo {
@@ -148,8 +147,8 @@ impl SetQueues {
         Standing(self.marks[slot.0 as usize])
     }
 
-    /// The entry in `slot` becomes the newest on its side of the mid-point. Done to all entries of a set, the next to
-    /// leave first, this makes their order that of the calls.
+    /// Makes the entry in `slot` the newest on its side of the mid-point. Calling this for all entries of a set in eviction order restores
+    /// that order.
     pub fn reinstate(&mut self, slot: Slot, standing: Standing) {
         self.remove(slot);
         let (set, way) = self.split(slot);
@@ -157,11 +156,11 @@ impl SetQueues {
         self.marks[slot.0 as usize] = if hot { HOT } else { standing.0 };
         let (queues, links) = self.set_mut(set);
         if hot { &mut queues.hot } else { &mut queues.warm }.link_front(links, way);
-        // The share may have been larger when the entry rose.
+        // The share may have been larger when the entry was promoted.
         self.settle(set);
     }
 
-    /// The entries of a set, the next to leave first.
+    /// The entries of a set in eviction order.
     pub fn oldest_first(&self, set: u32) -> impl Iterator<Item = Slot> + '_ {
         let queues = self.sets[set as usize];
         let first = set * self.ways;
@@ -171,7 +170,7 @@ impl SetQueues {
         up(queues.warm.back()).chain(up(queues.hot.back())).map(move |way| Slot(first + way.0))
     }
 
-    /// The policy in force.
+    /// The current policy.
     #[must_use]
     pub fn policy(&self) -> SetPolicy {
         self.policy
@@ -204,18 +203,18 @@ impl SetQueues {
             .fold((0, 0), |(hot, warm), set| (hot + set.hot.len() as u64, warm + set.warm.len() as u64))
     }
 
-    /// How many entries ever rose to a hot list, and how many fell from one.
+    /// Promotions to and demotions from hot lists so far.
     #[must_use]
     pub fn promotions_and_demotions(&self) -> (u64, u64) {
         (self.promotions, self.demotions)
     }
 
-    /// Counts them anew.
+    /// Resets the counts of promotions and demotions.
     pub fn zero_promotions_and_demotions(&mut self) {
         (self.promotions, self.demotions) = (0, 0);
     }
 
-    /// Bytes held.
+    /// Bytes of memory.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.links.capacity() * size_of::<Link<u16>>()
@@ -233,7 +232,7 @@ impl SetQueues {
         self.settle(set);
     }
 
-    /// What the hot list holds above its share falls to the mid-point.
+    /// Demotes entries above the hot list's share to the mid-point.
     fn settle(&mut self, set: u32) {
         let hot_slots = self.hot_slots;
         while self.sets[set as usize].hot.len() > hot_slots {
@@ -288,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn fifo_keeps_the_order_of_arrival_and_lru_that_of_use() {
+    fn fifo_orders_by_insertion_and_lru_by_use() {
         let mut fifo = filled(SetPolicy::Fifo);
         fifo.hit(Slot(5));
         assert_eq!((order(&fifo, 0), order(&fifo, 1)), (vec![0, 1, 2, 3], vec![4, 5, 6, 7]));
@@ -309,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn new_entries_come_in_at_the_mid_point() {
+    fn new_entries_are_inserted_at_the_mid_point() {
         let mut queues = filled(MID_POINT_50);
         queues.hit(Slot(0));
         queues.hit(Slot(1));
@@ -321,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promotion_into_a_full_hot_list_drops_its_last_to_the_mid_point() {
+    fn promotion_into_a_full_hot_list_demotes_its_last() {
         let mut queues = filled(MID_POINT_50);
         for slot in [0, 1, 2] {
             queues.hit(Slot(slot));
@@ -341,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hot_share_of_nothing_is_lru() {
+    fn hot_share_of_zero_is_lru() {
         let mut none = filled(SetPolicy::Lru2q { hot_percent: 0, promote_hits: 1 });
         let mut lru = filled(SetPolicy::Lru);
         for slot in [3, 0, 3, 5, 1, 3, 7] {
@@ -352,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_policy_keeps_the_order_of_eviction() {
+    fn policy_change_keeps_the_eviction_order() {
         let mut queues = filled(MID_POINT_50);
         for slot in [0, 1] {
             queues.hit(Slot(slot));
@@ -366,9 +365,9 @@ mod tests {
         assert_eq!(queues.hot_and_warm(), (0, 8));
     }
 
-    /// Both go on alike too: the hits of the warm entries and the free room of the hot list are the same.
+    /// They also behave equally later: hit counts and the free space of the hot list are restored.
     #[test]
-    fn queues_made_again_from_order_and_standing_are_the_same() {
+    fn queues_restored_from_order_and_standing_are_equal() {
         for policy in [SetPolicy::Fifo, SetPolicy::Lru, SetPolicy::Lru2q { hot_percent: 50, promote_hits: 3 }]
         {
             let mut before = SetQueues::new(2, 4, policy);
@@ -400,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn every_set_goes_on_as_if_it_were_the_only_one() {
+    fn sets_are_independent() {
         let policy = SetPolicy::Lru2q { hot_percent: 50, promote_hits: 2 };
         let mut rng = StdRng::seed_from_u64(1);
         let mut together = SetQueues::new(3, 4, policy);
@@ -431,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_smaller_hot_list_cannot_take_back_falls_to_the_mid_point() {
+    fn reinstate_into_a_smaller_hot_list_demotes_the_excess() {
         let mut before = filled(SetPolicy::Lru2q { hot_percent: 100, promote_hits: 1 });
         for slot in [0, 1, 2, 3] {
             before.hit(Slot(slot));
@@ -447,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn five_bytes_an_entry() {
+    fn entry_takes_five_bytes() {
         let queues = SetQueues::new(64, 512, SetPolicy::Lru);
         let slots = 64 * 512;
         assert!(queues.memory_bytes() < slots * 5 + 64 * 24, "{} bytes", queues.memory_bytes());

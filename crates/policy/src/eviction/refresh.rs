@@ -1,19 +1,19 @@
-//! Which hits count: the refresh time of CacheLib's LRU family.
+//! The hits that count: the refresh time of CacheLib's LRU family.
 
 use crate::{HitRule, Slot};
 
-/// Longest refresh time that tuning may choose, seconds.
+/// Longest refresh time selected by tuning, in seconds.
 const TUNED_AT_MOST_SECONDS: u32 = 900;
 
-/// A hit counts if the last one that counted is this long ago.
+/// A hit counts only if the last counted one is at least this long ago.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Refresh {
-    /// The refresh time, or the least that tuning may choose; 0 counts every hit.
+    /// The refresh time, or the minimum for tuning; 0 counts every hit.
     pub seconds: u32,
-    /// The share of the oldest entry's age that tuning chooses; 0 does not tune. Entries of a cache that turns over
-    /// slowly are in less danger, so their hits can wait longer.
+    /// The share of the oldest entry's age that tuning selects; 0 disables tuning. Entries of a cache with slow turnover are less likely to
+    /// be evicted, so their hits can count less often.
     pub ratio: f64,
-    /// How often to tune, seconds; 0 does not tune.
+    /// Tuning interval in seconds; 0 disables tuning.
     pub tune_every_seconds: u32,
 }
 
@@ -24,7 +24,7 @@ impl Default for Refresh {
 }
 
 impl Refresh {
-    /// No hit is passed over.
+    /// Every hit counts.
     #[must_use]
     pub fn every_hit() -> Self {
         Self { seconds: 0, ratio: 0.0, tune_every_seconds: 0 }
@@ -35,12 +35,12 @@ impl Refresh {
     }
 }
 
-/// The refresh time in force, and the times that it is tuned by.
+/// The current refresh time, and the data for tuning.
 pub(crate) struct Clock {
     config: Refresh,
     refresh_seconds: u32,
     next_tuning_seconds: u32,
-    /// When each slot was last touched; empty where nothing is tuned.
+    /// Time of each slot's last counted use; empty without tuning.
     touched_seconds: Vec<u32>,
 }
 
@@ -60,7 +60,7 @@ impl Clock {
         }
     }
 
-    /// Sets the refresh time anew by the age of the oldest, if it is time to.
+    /// Adjusts the refresh time to the oldest entry's age, if the interval has passed.
     #[inline]
     pub(crate) fn tune(&mut self, oldest: Option<Slot>, now_seconds: u32) {
         if now_seconds >= self.next_tuning_seconds && self.config.tunes() {

@@ -1,14 +1,14 @@
-//! S3-FIFO: most entries are never used again, so a small queue sorts them out before they reach the main one.
-//! New entries enter the small queue; one hit often enough there moves on to the main queue, any other leaves but for a
-//! ghost, and an entry whose ghost is still there when it comes back goes to the main queue at once.
+//! S3-FIFO: most entries are never used again, so a small queue filters them before the main one. New entries enter the small queue; those
+//! hit often enough there move to the main queue, all others are evicted and leave a ghost. An entry that returns while its ghost exists
+//! enters the main queue directly.
 //!
 //! Yang, Zhang, Qiu, Yue, Vigfusson: "FIFO queues are all you need for cache eviction", SOSP'23, section 4, algorithm 1.
 //!
-//! Where we deviate: the main queue is evicted from when it is over its share (as the authors' simulator does), not when
-//! the small one is under its own; in a full cache of equal entries that is the same, and with weights it does not let
-//! one large newcomer decide. An entry heavier than the small queue is not refused: who comes in is not ours to say.
+//! Deviation: victims come from the main queue when it exceeds its share (as in the authors' simulator), not when the small one is below
+//! its own. In a full cache of equal entries that is the same; with weights a single large new entry does not decide. An entry heavier than
+//! the small queue is not rejected: this policy does not decide on admission.
 //!
-//! The authors' simulator, which published figures come from, differs further: [`S3FifoRules::Reference`].
+//! The authors' simulator, the source of published figures, differs further: [`S3FifoRules::Reference`].
 
 use std::sync::Arc;
 
@@ -22,23 +22,23 @@ use crate::{Entry, Eviction, HitMarks, HitRule, Marks, Slot};
 
 /// Hits are counted up to 3: two bits.
 const FREQUENCY_AT_MOST: u8 = 3;
-/// Hits in the small queue that earn a place in the main one.
+/// Hits in the small queue required for the main one.
 const MOVE_TO_MAIN_AT: u8 = 2;
 /// The small queue's share of the capacity, percent.
 const SMALL_PERCENT: u8 = 10;
 
-/// How far it is foreseen whom eviction will come to.
+/// Number of entries examined to predict the next victim.
 const FORESEEN_STEPS: usize = 8;
 
-/// Where there is more than one way to be S3-FIFO.
+/// Where implementations differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum S3FifoRules {
-    /// Newcomers without a ghost enter the small queue. Ghosts are four bytes each.
+    /// New entries without a ghost enter the small queue. Ghosts take four bytes each.
     #[default]
     Paper,
-    /// libCacheSim 0.3.5: until the first eviction, newcomers that find the small queue full enter the main one; ghosts are
-    /// a queue to the letter, in which one that came back no longer counts. (There, an object that would fill the small
-    /// queue never enters; who comes in is not ours to say.)
+    /// libCacheSim 0.3.5: before the first eviction, new entries enter the main queue if the small one is full; ghosts are an exact queue,
+    /// and a ghost whose key returned no longer counts. (libCacheSim also rejects objects larger than the small queue; this policy does not
+    /// decide on admission.)
     Reference,
 }
 
@@ -50,16 +50,16 @@ pub struct S3Fifo {
     ghost: Memory,
     small_capacity: u64,
     main_capacity: u64,
-    /// By the reference's rules: nothing was evicted yet.
+    /// With the reference's rules: whether nothing was evicted yet.
     is_filling: bool,
-    /// Where the last victim went that could not leave.
+    /// The queue of the last restored entry.
     restores_to_main: bool,
     weights: Weights,
     hashes: Vec<Origin>,
     frequency: Arc<dyn HitMarks>,
 }
 
-/// G, by either rules.
+/// G with either rules.
 enum Memory {
     Table(Ghost),
     Queue(GhostQueue),
@@ -71,12 +71,12 @@ struct Segment {
     weight: u64,
 }
 
-/// The hash a ghost is made of (31 bits of it are enough) and, lowest, whether the entry is in the main queue.
+/// The hash for the ghost (31 bits) and, in the lowest bit, whether the entry is in the main queue.
 type Origin = u32;
 const IN_MAIN: Origin = 1;
 
 impl S3Fifo {
-    /// The share of the capacity in which newcomers wait.
+    /// The small queue's share of the capacity.
     pub const WAITING_PERCENT: u8 = SMALL_PERCENT;
 
     /// Empty queues that share `capacity_weight`.
@@ -85,7 +85,7 @@ impl S3Fifo {
         Self::with_rules(capacity_weight, S3FifoRules::Paper)
     }
 
-    /// The same under given rules.
+    /// The same with the given rules.
     #[must_use]
     pub fn with_rules(capacity_weight: u64, rules: S3FifoRules) -> Self {
         let is_reference = rules == S3FifoRules::Reference;
@@ -138,8 +138,8 @@ impl S3Fifo {
     }
 
     fn evict_main(&mut self) -> Option<Slot> {
-        // Ends: each round takes a hit from an entry, unless readers add them faster than we go round; a round and a
-        // bit per counter value is then enough looking.
+        // Terminates: each round decrements the entries' hit counts, unless readers increment them faster; so the number of rounds is
+        // limited.
         let patience = self.main.list.len() * (usize::from(FREQUENCY_AT_MOST) + 1);
         for _ in 0..patience {
             let slot = self.main.list.back()?;
@@ -183,7 +183,7 @@ impl Memory {
     }
 }
 
-/// The stored bits spread over the 64 that a ghost takes its line and its fingerprint from.
+/// Spreads the stored bits over 64, from which a ghost's line and fingerprint are taken.
 fn ghost_hash(origin: Origin) -> u64 {
     u64::from(origin | IN_MAIN).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32)
 }
@@ -196,7 +196,7 @@ impl Eviction for S3Fifo {
         self.enter(slot, entry, was_known || spills);
     }
 
-    /// libCacheSim looks ghosts up, and takes them out, before it decides about admission.
+    /// libCacheSim looks up and removes ghosts before it decides on admission.
     fn refuse(&mut self, entry: Entry) {
         if let Memory::Queue(ghost) = &mut self.ghost {
             ghost.take(ghost_hash((entry.hash >> 32) as u32));
@@ -215,7 +215,7 @@ impl Eviction for S3Fifo {
         if self.main_is_next() {
             self.evict_main()
         } else {
-            // All of the small queue may have moved on.
+            // All entries of the small queue can have moved to the main one.
             self.evict_small().or_else(|| self.evict_main())
         }
     }
@@ -227,8 +227,7 @@ impl Eviction for S3Fifo {
         queue.weight -= self.weights.get(slot);
     }
 
-    /// Into the main queue and the small one by turns. If all went to one of them, it would soon hold nothing but what cannot
-    /// leave, and be where every victim is looked for.
+    /// Alternates between the main and the small queue. If one of them received all pinned entries, every victim would be sought there.
     fn restore(&mut self, slot: Slot, entry: Entry, _now_seconds: u32) {
         self.ghost.take(ghost_hash((entry.hash >> 32) as u32));
         self.frequency.set(slot, 0);
@@ -255,8 +254,7 @@ impl Eviction for S3Fifo {
         next.list.back().or_else(|| other.list.back())
     }
 
-    /// The first that its queue would not keep, if it does not come late. What is looked at of it was fetched when it was the one
-    /// behind the first.
+    /// The first entry that its queue would evict, within a few steps. The examined data was prefetched by the previous step.
     fn likely_victim(&self) -> Option<Slot> {
         let main_is_next = self.main_is_next();
         let leaves_at = if main_is_next { 1 } else { MOVE_TO_MAIN_AT };
@@ -285,7 +283,7 @@ impl Eviction for S3Fifo {
         HitRule::Mark { marks: Arc::clone(&self.frequency), at_most: FREQUENCY_AT_MOST }
     }
 
-    /// Links, hash, and a ghost of four bytes in a table that is two thirds full at least.
+    /// Links, hash, and a ghost of four bytes in a table that is at least two thirds full.
     fn bytes_per_slot(&self) -> u32 {
         18
     }

@@ -1,6 +1,5 @@
-//! SIEVE: a FIFO queue and a hand that goes from its old end to its new one, sparing once what was used since it last
-//! came by and evicting what was not. Spared entries keep their place, so newcomers, which the hand meets soon, must
-//! prove themselves quickly, and the rest are left in peace.
+//! SIEVE: a FIFO queue and a hand that moves from its old end to its new one. It skips entries used since it last passed, clearing their
+//! bit, and evicts the first other one. Skipped entries keep their position, so new entries must be used soon to stay.
 //!
 //! Zhang, Yang, Yue, Vigfusson, Rashmi: "SIEVE is Simpler than LRU", NSDI'24, section 3, algorithm 1.
 
@@ -9,16 +8,16 @@ use std::sync::Arc;
 use crate::list::{List, Nodes};
 use crate::{Entry, Eviction, HitMarks, HitRule, Marks, Slot};
 
-/// Used or not: hits beyond the first say nothing new.
+/// One bit: further hits carry no information.
 const VISITED: u8 = 1;
-/// How far the hand's way is foreseen. A foreseen step costs little more than the one that follows it then.
+/// Steps of the hand that are examined to predict the victim. An examined step costs little more when it is taken.
 const FORESEEN_STEPS: usize = 16;
 
 /// The queue, the hand and the visited bits.
 pub struct Sieve {
     nodes: Nodes,
     queue: List,
-    /// Where the next search begins; `None` is the old end.
+    /// Start of the next search; `None` is the old end.
     hand: Option<Slot>,
     visited: Arc<dyn HitMarks>,
 }
@@ -50,8 +49,7 @@ impl Eviction for Sieve {
     fn evict(&mut self, _now_seconds: u32) -> Option<Slot> {
         let oldest = self.queue.back()?;
         let mut victim = self.hand.unwrap_or(oldest);
-        // One round clears every bit. Readers may set them again behind the hand, so after a round it takes what
-        // it has come to.
+        // One round clears every bit. Readers can set bits again behind the hand, so after one round it evicts the current entry.
         for _ in 0..self.queue.len() {
             if self.visited.get(victim) == 0 {
                 break;

@@ -1,19 +1,18 @@
-//! Segmented LRU: an entry climbs one of K segments with each hit and falls one when its segment is over-full, so the
-//! top holds what is hit often, and only the lowest segment evicts.
+//! Segmented LRU: a hit moves an entry up one of K segments, and an over-full segment demotes its oldest entry, so the top contains
+//! frequently hit entries, and only the lowest segment evicts.
 //!
-//! Karedla, Love, Wherry: "Caching strategies to improve disk system performance", IEEE Computer 27(3), 1994 (two
-//! segments). K equal segments as in Huang et al.: "An Analysis of Facebook Photo Caching", SOSP'13, section 2 (S4LRU).
-//! One segment is LRU to the letter.
+//! Karedla, Love, Wherry: "Caching strategies to improve disk system performance", IEEE Computer 27(3), 1994 (two segments). K equal
+//! segments as in Huang et al.: "An Analysis of Facebook Photo Caching", SOSP'13, section 2 (S4LRU). One segment is exact LRU.
 //!
-//! libCacheSim's SLRU is another one, and published figures come from it: [`SlruRules::Reference`].
+//! libCacheSim's SLRU, the source of published figures, differs: [`SlruRules::Reference`].
 
 use crate::segments::{Queue, Segments};
 use crate::{Entry, Eviction, HitRule, Slot};
 
-/// Where there is more than one way to be a segmented LRU.
+/// Where implementations differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SlruRules {
-    /// Newcomers enter the lowest segment, which takes what the others leave it.
+    /// New entries enter the lowest segment, which uses the space that the others leave free.
     #[default]
     Paper,
     /// libCacheSim 0.3.5: a new entry goes to the lowest segment with free space, and an entry demoted to a full lowest segment
@@ -28,21 +27,21 @@ pub struct Slru {
     top: Queue,
     segment_capacity: u64,
     rules: SlruRules,
-    /// The last hit pushed something into the lowest segment.
+    /// Whether the last hit demoted an entry to the lowest segment.
     fell: bool,
 }
 
 impl Slru {
-    /// This many empty segments that share `capacity_weight` equally.
+    /// Creates this many empty segments that share `capacity_weight` equally.
     ///
     /// # Panics
-    /// If there are none.
+    /// If there are no segments.
     #[must_use]
     pub fn new(segments: u8, capacity_weight: u64) -> Self {
         Self::with_rules(segments, capacity_weight, SlruRules::Paper)
     }
 
-    /// The same under given rules.
+    /// The same with the given rules.
     ///
     /// # Panics
     /// If there are no segments.
@@ -55,13 +54,13 @@ impl Slru {
         policy
     }
 
-    /// The segment that a held slot is in; 0 is the lowest.
+    /// The segment of a slot; 0 is the lowest.
     #[must_use]
     pub fn segment_of(&self, slot: Slot) -> u8 {
         self.segments.queue_of(slot)
     }
 
-    /// Over-full segments push their oldest one down, from this segment to the lowest.
+    /// Demotes the oldest entries of over-full segments, from this segment to the lowest.
     fn cascade(&mut self, from: Queue) {
         for segment in (1..=from).rev() {
             while self.segments.weight(segment) > self.segment_capacity

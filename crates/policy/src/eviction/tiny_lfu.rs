@@ -1,10 +1,10 @@
-//! TinyLFU as CacheLib keeps it (MMTinyLFU): newcomers wait in a tiny queue; when one must leave, the oldest of the
-//! tiny queue and the oldest of the main queue are compared by how often their keys were seen, and the rarer one goes.
+//! TinyLFU as in CacheLib (MMTinyLFU): new entries enter a tiny queue; to evict, the oldest entries of the tiny and the main queue are
+//! compared by the frequency of their keys, and the less frequent one is evicted.
 //!
 //! Einziger, Friedman, Manes: "TinyLFU: A Highly Efficient Cache Admission Policy", ACM ToS 13(4), 2017.
 //!
-//! Where we deviate from CacheLib: counters have 4 bits, not 32, and there are sixteen of them an entry, so that the
-//! sketch takes 8 to 16 bytes an entry.
+//! Deviation from CacheLib: counters have 4 bits instead of 32, and there are sixteen per entry, so that the sketch takes 8 to 16 bytes per
+//! entry.
 
 use crate::eviction::refresh::{Clock, Refresh};
 use crate::segments::{Queue, Segments, share};
@@ -15,7 +15,7 @@ const MAIN: Queue = 0;
 const TINY: Queue = 1;
 /// The tiny queue's share of all entries, in percent.
 const TINY_PERCENT: u8 = 1;
-/// Counts an entry between two halvings.
+/// Counts per entry between two halvings.
 const SAMPLE_PER_ENTRY: usize = 32;
 
 /// Both queues and the sketch.
@@ -27,7 +27,7 @@ pub struct TinyLfu {
 }
 
 impl TinyLfu {
-    /// The share of all entries that wait in the tiny queue, in percent.
+    /// The tiny queue's share of all entries, in percent.
     pub const WAITING_PERCENT: u8 = TINY_PERCENT;
 
     /// Empty queues.
@@ -45,7 +45,7 @@ impl TinyLfu {
         self.sketch.estimate(self.hashes[slot.0 as usize])
     }
 
-    /// Whether the tiny queue's oldest deserves the main queue's oldest's place: the newcomer does if they are equal.
+    /// Whether the tiny queue's oldest entry replaces the main queue's; it does if the frequencies are equal.
     fn newcomer_wins(&self, newcomer: Slot, resident: Slot) -> bool {
         self.frequency(newcomer) >= self.frequency(resident)
     }
@@ -58,7 +58,7 @@ impl TinyLfu {
             self.queues.move_to_front(MAIN, newcomer);
             self.queues.move_to_back(TINY, resident);
         } else {
-            // A popular entry must not bar the way of all newcomers: the next is compared with another.
+            // A popular entry must not reject all new ones: the next is compared with another entry.
             self.queues.move_to_front(MAIN, resident);
         }
     }
@@ -124,7 +124,7 @@ impl Eviction for TinyLfu {
         self.clock.hit_rule()
     }
 
-    /// Links, queue and hash, and 8 to 16 bytes of the sketch, whose size doubles.
+    /// Links, queue and hash, and 8 to 16 bytes of the sketch, which doubles when it grows.
     fn bytes_per_slot(&self) -> u32 {
         34
     }

@@ -1,11 +1,10 @@
-//! W-TinyLFU: a newcomer gets a short stay in a window; when the window is full, its oldest duels with the oldest of a
-//! segmented LRU for a place there, and the one whose key was seen less often leaves. The window catches bursts, the
-//! sketch remembers what is popular in the long run.
+//! W-TinyLFU: new entries enter a small window; when it is full, its oldest entry is compared with the oldest of a segmented LRU, and the
+//! one whose key was seen less often is evicted. The window serves bursts, the sketch identifies long-term popularity.
 //!
 //! Einziger, Friedman, Manes: "TinyLFU: A Highly Efficient Cache Admission Policy", ACM ToS 13(4), 2017, section 4.
 //!
-//! Where we deviate: the duel is fought when somebody must leave, for our caller may make room before or after
-//! the newcomer comes in. Until then a full window simply holds more. Every hit is counted.
+//! Deviation: entries are compared at an eviction, because the caller can evict before or after an insertion. Until then a full window
+//! simply contains more. Every hit is counted.
 
 use crate::segments::{Queue, Segments, share};
 use crate::sketch::Sketch;
@@ -18,10 +17,10 @@ const PROTECTED: Queue = 2;
 const WINDOW_PERCENT: u8 = 1;
 /// The protected segment's share of the main queue.
 const PROTECTED_PERCENT: u8 = 80;
-/// Counts an entry between two halvings.
+/// Counts per entry between two halvings.
 const SAMPLE_PER_ENTRY: usize = 10;
 
-/// The window, the segmented LRU behind it, and the sketch.
+/// The window, the segmented LRU, and the sketch.
 pub struct WTinyLfu {
     queues: Segments,
     window_capacity: u64,
@@ -32,7 +31,7 @@ pub struct WTinyLfu {
 }
 
 impl WTinyLfu {
-    /// The share of the capacity in which newcomers wait.
+    /// The window's share of the capacity.
     pub const WAITING_PERCENT: u8 = WINDOW_PERCENT;
 
     /// Empty queues that share `capacity_weight`.
@@ -58,7 +57,7 @@ impl WTinyLfu {
         self.queues.weight(PROBATION) + self.queues.weight(PROTECTED)
     }
 
-    /// While the main queue has room, what the window holds above its share goes there without a duel.
+    /// While the main queue has space, entries above the window's share move there without a comparison.
     fn fill_main(&mut self) {
         while self.queues.weight(WINDOW) > self.window_capacity
             && let Some(oldest) = self.queues.back(WINDOW)
@@ -68,7 +67,7 @@ impl WTinyLfu {
         }
     }
 
-    /// What the protected segment holds above its share falls back to probation.
+    /// Demotes entries above the protected segment's share to probation.
     fn demote(&mut self) {
         while self.queues.weight(PROTECTED) > self.protected_capacity
             && let Some(oldest) = self.queues.back(PROTECTED)
@@ -87,7 +86,7 @@ impl WTinyLfu {
         (self.queues.back(WINDOW).filter(|_| window_is_full), self.main_oldest())
     }
 
-    /// A newcomer must be seen more often than whom it replaces.
+    /// The candidate must have been seen more often than the victim.
     fn candidate_wins(&self, candidate: Slot, victim: Slot) -> bool {
         self.frequency(candidate) > self.frequency(victim)
     }
@@ -164,7 +163,7 @@ impl Eviction for WTinyLfu {
         HitRule::Every
     }
 
-    /// Links, queue and hash, and 8 to 16 bytes of the sketch, whose size doubles.
+    /// Links, queue and hash, and 8 to 16 bytes of the sketch, which doubles when it grows.
     fn bytes_per_slot(&self) -> u32 {
         34
     }

@@ -1,12 +1,11 @@
-//! Policies driven by a stream of requests, and their hits counted: no data, no devices.
+//! Runs policies on a stream of requests and counts their hits, without data or devices.
 //!
-//! Objects are numbered in the order in which they first appear ([`Objects`]), once for all simulations of a trace, and an
-//! object's number is its [`Slot`](crate::Slot) in every policy: no simulation has a table of keys of its own.
-//! [`Simulation`] drives any [`Eviction`], compiled for each; Both it and caches that are more than an eviction policy are
-//! [`Simulator`]s.
+//! Objects are numbered in order of first appearance ([`Objects`]), once for all simulations of a trace, and an object's number is its
+//! [`Slot`](crate::Slot) in every policy, so no simulation needs a key table. [`Simulation`] runs any [`Eviction`], compiled for each; it
+//! and caches that are more than an eviction policy implement [`Simulator`].
 //!
-//! On a miss entries are evicted until the newcomer fits, then it comes in. What is larger than the whole cache is not
-//! cached. An entry keeps the size that it came in with. All of this can be otherwise: [`Rules`].
+//! On a miss entries are evicted until the new one fits, then it is inserted. Objects larger than the cache are not cached. An entry keeps
+//! its size at insertion. [`Rules`] can change all of this.
 
 pub mod flash;
 mod named;
@@ -29,53 +28,53 @@ use crate::eviction::{Clairvoyant, clairvoyant};
 pub struct Access {
     /// Its number, see [`Objects`].
     pub object: u32,
-    /// What it weighs: 1 where objects are counted, its size where bytes are.
+    /// Weight: 1 if objects are counted, the size if bytes are.
     pub weight: u32,
-    /// When, seconds; never goes back.
+    /// Time in seconds; never decreases.
     pub now_seconds: u32,
-    /// It is not asked for but removed; that is no request.
+    /// The object is removed; this does not count as a request.
     pub is_removal: bool,
-    /// It is stored, whether or not it was there. Most simulations make no difference.
+    /// The object is stored, whether cached or not. Most simulations ignore this.
     pub is_set: bool,
 }
 
-/// A cache of any kind without contents.
+/// A cache of any kind without data.
 pub trait Simulator: Send {
-    /// Makes the requests, in their order. `next_uses` has the number (from 0, over all calls) of the next one for each
-    /// one's object, or [`clairvoyant::NEVER`]; it may be empty where [`needs_future`](Self::needs_future) is false.
+    /// Runs the requests in order. `next_uses` has the number (from 0, over all calls) of the next request for each object, or
+    /// [`clairvoyant::NEVER`]; it can be empty if [`needs_future`](Self::needs_future) is false.
     fn run(&mut self, accesses: &[Access], next_uses: &[u64]);
 
-    /// What was counted so far.
+    /// The counts so far.
     fn counts(&self) -> Counts;
 
     /// Whether a request for the object would hit.
     fn holds(&self, object: u32) -> bool;
 
-    /// The object's time to live is over: it leaves, if it is there. That is no access.
+    /// Removes an expired object, if it is cached. This is not an access.
     fn expire(&mut self, object: u32);
 
-    /// Whether it must be told next uses.
+    /// Whether it requires `next_uses`.
     fn needs_future(&self) -> bool {
         false
     }
 }
 
-/// What a simulation counted.
+/// Counts of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Requests seen.
     pub requests: u64,
-    /// Of them, hits.
+    /// Requests that hit.
     pub hits: u64,
     /// Weight of all requests.
     pub weight: u64,
     /// Weight of the requests that hit.
     pub hit_weight: u64,
-    /// Objects that came in.
+    /// Objects inserted.
     pub inserts: u64,
-    /// Their weight.
+    /// Weight of the objects inserted.
     pub insert_weight: u64,
-    /// Weight that was written to flash; 0 where there is none.
+    /// Weight written to flash; 0 without flash.
     pub written_weight: u64,
 }
 
@@ -86,13 +85,13 @@ impl Counts {
         1.0 - self.hits as f64 / self.requests as f64
     }
 
-    /// `1 - hit_weight / weight`: of bytes where weights are sizes.
+    /// `1 - hit_weight / weight`: the byte miss ratio if weights are sizes.
     #[must_use]
     pub fn weight_miss_ratio(&self) -> f64 {
         1.0 - self.hit_weight as f64 / self.weight as f64
     }
 
-    /// What was counted since `earlier`, for warming up.
+    /// The counts since `earlier`, to exclude a warm-up.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -107,18 +106,18 @@ impl Counts {
     }
 }
 
-/// A request for a key that has no number yet.
+/// A request whose key has no number yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
     /// The key.
     pub key: u64,
-    /// What the object weighs.
+    /// Weight of the object.
     pub weight: u32,
-    /// When, seconds; never goes back.
+    /// Time in seconds; never decreases.
     pub now_seconds: u32,
 }
 
-/// A policy's counts over all of a trace.
+/// A policy's counts for a whole trace.
 #[must_use]
 pub fn run(policy: impl Eviction, capacity_weight: u64, requests: &[Request]) -> Counts {
     let mut simulation = Simulation::new(policy, capacity_weight);
@@ -126,7 +125,7 @@ pub fn run(policy: impl Eviction, capacity_weight: u64, requests: &[Request]) ->
     simulation.counts()
 }
 
-/// The counts of MIN over all of a trace: where all weights are equal, no policy hits more often.
+/// The counts of MIN for a whole trace: with equal weights no policy has more hits.
 #[must_use]
 pub fn run_clairvoyant(capacity_weight: u64, requests: &[Request]) -> Counts {
     let next_uses = clairvoyant::next_uses(requests.iter().map(|request| request.key));
@@ -136,7 +135,7 @@ pub fn run_clairvoyant(capacity_weight: u64, requests: &[Request]) -> Counts {
     simulation.counts()
 }
 
-/// The requests with numbers for their keys.
+/// The requests with numbers instead of keys.
 #[must_use]
 pub fn numbered(requests: &[Request]) -> Vec<Access> {
     let mut objects = Objects::new();
@@ -150,18 +149,18 @@ pub fn numbered(requests: &[Request]) -> Vec<Access> {
     numbered.collect()
 }
 
-/// The hash that a policy sees of a key.
+/// The hash of a key for policies.
 #[must_use]
 pub fn hash_of(key: u64) -> u64 {
     xxh3_64(&key.to_le_bytes())
 }
 
-/// The hash that a policy sees of an object. The upper 31 bits differ for different objects (as long as there are fewer than
-/// 2^31), so that a policy that keeps no more of a hash than that is exact.
+/// The hash of an object for policies. The upper 31 bits differ for different objects (up to 2^31), so that a policy that stores only those
+/// is exact.
 #[must_use]
 pub fn hash_of_object(object: u32) -> u64 {
     const MASK: u32 = (1 << 31) - 1;
-    // Each step can be undone within 31 bits, so different objects stay different.
+    // Each step is invertible within 31 bits, so different objects stay different.
     let mut mixed = object & MASK;
     mixed ^= mixed >> 16;
     mixed = mixed.wrapping_mul(0x7FEB_352D) & MASK;
@@ -176,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_since_earlier_ones_are_what_is_to_be_added_to_those() {
+    fn counts_since_plus_earlier_equals_the_total() {
         let counts = |n: u64| Counts {
             requests: 7 * n,
             hits: 6 * n,
@@ -190,16 +189,16 @@ mod tests {
     }
 
     #[test]
-    fn objects_hashes_differ_in_their_upper_bits() {
+    fn object_hashes_differ_in_their_upper_bits() {
         let mut upper: Vec<u64> = (0..1 << 20).map(|object| hash_of_object(object) >> 33).collect();
         upper.sort_unstable();
         upper.dedup();
         assert_eq!(upper.len(), 1 << 20);
     }
 
-    /// It took the size of the object behind it when it left, and the cache then held twice what it has room for.
+    /// At its eviction it was once counted with the next object's size, so that the cache held twice its capacity.
     #[test]
-    fn an_object_of_no_bytes_that_comes_first_makes_no_room_when_it_leaves() {
+    fn evicting_an_object_of_zero_bytes_frees_nothing() {
         let request = |(key, weight)| Request { key, weight, now_seconds: 0 };
         let requests = [(1, 0), (2, 10), (3, 10), (2, 10)].map(request);
         assert_eq!(run(crate::eviction::Lru::exact(), 10, &requests).hits, 0);

@@ -1,17 +1,17 @@
-//! Numbers for keys, dense and in order of first appearance.
+//! Dense numbers for keys, in order of first appearance.
 //!
-//! Two tables. Where keys are small numbers themselves (generated traces, normal forms) a list by key is all it takes: four
-//! bytes. Other keys are hashed, with linear probing; a place in the table is 32 bits of the hash and the number, and the
-//! keys stand beside it by number. Requests come in groups so that the memory they need is fetched at the same time.
+//! Two tables. If keys are small numbers (generated traces, converted formats), an array by key suffices: four bytes. Other keys are hashed
+//! with linear probing; a table entry has 32 bits of the hash and the number, and the keys are stored by number. Requests are processed in
+//! groups so that their memory is fetched in parallel.
 
-/// The list by key may be this many times as long as there are objects,
+/// Longest array by key, relative to the number of objects.
 const SPARSE_AT_MOST: u64 = 4;
-/// and this long in any case: 4 MiB.
+/// Length of the array that is always allowed: 4 MiB.
 const SHORT: u64 = 1 << 20;
 /// Keys looked up together.
 const GROUP: usize = 64;
 const FEWEST_PLACES: usize = 1 << 12;
-/// No number; numbers are stored plus one.
+/// Marks an unknown key; numbers are stored plus one.
 const EMPTY: u64 = 0;
 
 /// Keys seen and their numbers.
@@ -46,19 +46,19 @@ impl Objects {
         Self::default()
     }
 
-    /// How many keys were seen.
+    /// Number of keys seen.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Whether none was.
+    /// Whether no key was seen.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The number of a key, a new one if it was not seen before.
+    /// The number of a key, a new one if the key was not seen before.
     ///
     /// # Panics
     /// With the 2^32-th key.
@@ -77,7 +77,7 @@ impl Objects {
         self.number_hashed(key)
     }
 
-    /// The numbers of many keys, appended to `numbers`.
+    /// Appends the numbers of many keys to `numbers`.
     pub fn number_all(&mut self, keys: impl Iterator<Item = u64>, numbers: &mut Vec<u32>) {
         let mut group = [0; GROUP];
         let mut keys = keys.fuse();
@@ -102,12 +102,12 @@ impl Objects {
         }
     }
 
-    /// A key behind the end of the list.
+    /// Handles a key beyond the end of the array.
     #[cold]
     fn number_beyond(&mut self, key: u64) -> u32 {
         let Table::ByKey(numbers) = &mut self.table else { unreachable!("there is a list") };
         if key < SHORT.max(SPARSE_AT_MOST * u64::from(self.count)).min(u32::MAX.into()) {
-            // By doubling, for keys often come in order.
+            // By doubling, because keys often appear in order.
             let length = (key as usize + 1).next_power_of_two();
             numbers.resize(length, 0);
         } else {
@@ -151,7 +151,7 @@ impl Objects {
 const UPPER: u64 = !(u32::MAX as u64);
 
 impl Hashed {
-    /// Reads where these keys are in the table, then the keys that stand there.
+    /// Reads the keys' table entries, then the keys stored there.
     fn look_ahead(&self, keys: &[u64]) {
         let mask = self.places.len() - 1;
         let mut entries = [EMPTY; GROUP];
@@ -214,13 +214,13 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_all_kinds_are_numbered_as_they_come() {
+    fn keys_are_numbered_in_order_of_appearance() {
         let mut rng = StdRng::seed_from_u64(1);
         let objects = check(&(0..50_000).map(|_| rng.random_range(0..20_000)).collect::<Vec<_>>());
         assert!(matches!(objects.table, Table::ByKey(_)));
         let objects = check(&(0..50_000).map(|_| (rng.random::<u64>() % 9000) << 40).collect::<Vec<_>>());
         assert!(matches!(objects.table, Table::Hashed(_)));
-        // Small ones first, then one that no list has room for.
+        // Small keys first, then one too large for the array.
         let mixed =
             (0..30_000).map(|i| if i > 20_000 && i % 7 == 0 { u64::MAX - i % 1000 } else { i % 9000 });
         check(&mixed.collect::<Vec<_>>());

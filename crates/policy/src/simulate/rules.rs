@@ -1,16 +1,16 @@
-//! How a simulated cache treats requests, beside its eviction policy.
+//! Rules of a simulated cache besides its eviction policy.
 
 /// The rules of a [`Simulation`](super::Simulation).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// Objects heavier than this never enter, nor do objects heavier than the cache.
+    /// Objects heavier than this, or than the cache, are not inserted.
     pub weight_at_most: u64,
-    /// The newcomer enters first, then entries leave until all fit: the newcomer may be one of them, and a policy that ages
-    /// by what leaves judges it by its age before.
+    /// The new object is inserted first, then entries are evicted until all fit: the new one can be the victim, and a policy that ages by
+    /// evictions sees its age before them.
     pub newcomer_first: bool,
-    /// What a request for a held object says of its size.
+    /// Handling of another size in a request for a cached object.
     pub size_on_hit: SizeOnHit,
-    /// What will never be asked for again does not enter. Only where the future is known.
+    /// Objects without a next use are not inserted. Only if the future is known.
     pub only_reused: bool,
 }
 
@@ -25,13 +25,13 @@ impl Default for Rules {
     }
 }
 
-/// Whether a held object's size changes when it is asked for with another size.
+/// Handling of another size in a request for a cached object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SizeOnHit {
-    /// It keeps the size that it came in with.
+    /// The size at insertion is kept.
     #[default]
     Ignore,
-    /// It has the new size from now on, and others leave if it needs more room. The request is a hit. If it outgrew what may
-    /// enter, it leaves.
+    /// The new size applies, and others are evicted if it needs more space. The request is a hit. An object that exceeds the limits is
+    /// evicted.
     Update,
 }

@@ -1,14 +1,14 @@
-//! Any eviction policy as a cache without contents.
+//! Runs any eviction policy as a cache without data.
 
 use super::{Access, Counts, Rules, Simulator, SizeOnHit, hash_of_object};
 use crate::eviction::clairvoyant::{NEVER, NextUse};
 use crate::weights::Weights;
 use crate::{Entry, Eviction, HitRule, Slot};
 
-/// Requests looked ahead together: enough that the memory's answers overlap, few enough to be still in the first cache.
+/// Requests looked ahead together: enough to overlap memory accesses, few enough for the first-level cache.
 const GROUP: usize = 32;
 
-/// A cache of entries that a policy chooses victims from. An object's number is its slot.
+/// A cache whose victims are selected by a policy. An object's number is its slot.
 pub struct Simulation<P> {
     policy: P,
     hit_rule: HitRule,
@@ -16,7 +16,7 @@ pub struct Simulation<P> {
     future: Option<NextUse>,
     capacity_weight: u64,
     held_weight: u64,
-    /// One bit an object.
+    /// One bit per object.
     held: Vec<u64>,
     weights: Weights,
     /// The last hit of each object that the policy was told of; empty where it wants to hear of all or none.
@@ -27,7 +27,7 @@ pub struct Simulation<P> {
 }
 
 impl<P: Eviction> Simulation<P> {
-    /// An empty cache of `capacity_weight`, which the policy is told.
+    /// Creates an empty cache of `capacity_weight`, and sets the policy's capacity.
     #[must_use]
     pub fn new(mut policy: P, capacity_weight: u64) -> Self {
         policy.set_capacity(capacity_weight);
@@ -46,26 +46,26 @@ impl<P: Eviction> Simulation<P> {
         }
     }
 
-    /// The same under other rules.
+    /// The same with other rules.
     #[must_use]
     pub fn with_rules(mut self, rules: Rules) -> Self {
         self.rules = rules;
         self
     }
 
-    /// The same with a policy that is told the future by this.
+    /// The same with a policy that receives next uses through `next_use`.
     #[must_use]
     pub fn with_future(mut self, future: NextUse) -> Self {
         self.future = Some(future);
         self
     }
 
-    /// The policy and what it was asked, for tests.
+    /// The policy, for tests.
     pub fn policy(&self) -> &P {
         &self.policy
     }
 
-    /// One access; whether it hit. `next_use` is ignored by policies that know no future.
+    /// Runs one access; returns whether it hit. `next_use` is ignored by policies that do not know the future.
     #[inline]
     pub fn access(&mut self, access: &Access, next_use: u64) -> bool {
         if let Some(future) = &self.future {
@@ -103,7 +103,7 @@ impl<P: Eviction> Simulation<P> {
         }
     }
 
-    /// The refresh time is asked for each time: tuning changes it with the age of what is held.
+    /// The refresh time is read each time, because tuning changes it.
     fn hit_if_due(&mut self, slot: Slot, now_seconds: u32) {
         let refresh_seconds = match self.policy.hit_rule() {
             HitRule::Refresh { refresh_seconds } => refresh_seconds,
@@ -151,7 +151,7 @@ impl<P: Eviction> Simulation<P> {
         self.policy.insert(slot, entry, access.now_seconds);
     }
 
-    /// Evicts until so much more fits.
+    /// Evicts until an object of this weight fits.
     fn make_room(&mut self, weight: u64, now_seconds: u32) {
         while self.held_weight + weight > self.capacity_weight && self.evict(now_seconds) {}
     }
@@ -175,7 +175,7 @@ impl<P: Eviction> Simulation<P> {
         self.held_weight -= self.weights.get(slot);
     }
 
-    /// The hit entry has another size now. It may have left already, by its own hit.
+    /// Handles another size of a hit entry, which can already be evicted by its own hit.
     fn update_size(&mut self, slot: Slot, access: &Access) {
         let (before, now) = (self.weights.get(slot), u64::from(access.weight));
         if now == before || !self.holds(slot) {

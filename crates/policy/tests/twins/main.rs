@@ -1,5 +1,5 @@
-//! Every eviction policy beside its naive twin: the paper written down in vectors and maps, with no care for speed. Both
-//! get the same random calls and must give the same answers.
+//! Compares every eviction policy with a naive twin: the paper implemented with vectors and maps, without regard to speed. Both receive the
+//! same random calls and must return the same results.
 
 #![expect(clippy::unwrap_used, reason = "a twin: what is missing fails the test")]
 
@@ -91,7 +91,7 @@ fn s3_fifo_equals_its_twin() {
 }
 
 #[test]
-fn marks_that_the_caller_keeps_change_no_answer() {
+fn caller_owned_marks_change_no_result() {
     for kind in [Kind::Sieve, Kind::S3Fifo] {
         let own = |capacity| eviction::build(&EvictionConfig::new(kind), capacity);
         let kept = |capacity| {
@@ -129,7 +129,7 @@ fn w_tiny_lfu_equals_its_twin() {
 }
 
 #[test]
-fn every_policy_keeps_the_contract_while_capacity_shrinks_and_grows() {
+fn every_policy_keeps_the_contract_with_changing_capacity() {
     for kind in eviction::Kind::ALL {
         for seed in SEEDS {
             let draw = Draw { grows: true, ..Draw::from_seed(seed) };
@@ -139,10 +139,9 @@ fn every_policy_keeps_the_contract_while_capacity_shrinks_and_grows() {
     }
 }
 
-/// S3-FIFO put every entry that could not leave into its main queue, and then looked there alone for one that could; LRU-2Q did
-/// so with its warm queue.
+/// S3-FIFO once put every pinned entry into its main queue and then searched only there; LRU-2Q did the same with its warm queue.
 #[test]
-fn an_entry_that_can_leave_is_found_among_many_that_cannot() {
+fn evictable_entry_is_found_among_many_pinned_ones() {
     let mut rng = StdRng::seed_from_u64(11);
     for kind in eviction::Kind::ALL {
         for entries in [1, 7, 200] {
@@ -151,7 +150,7 @@ fn an_entry_that_can_leave_is_found_among_many_that_cannot() {
                     let mut policy = eviction::build(&EvictionConfig::new(kind), entries as u64);
                     contract::check_with_pinned(policy.as_mut(), &is_pinned);
                 };
-                // The oldest, the newest, any.
+                // The oldest, the newest, or any.
                 build((0..entries).map(|at| at < pinned).collect());
                 build((0..entries).map(|at| at >= entries - pinned).collect());
                 let mut any: Vec<bool> = (0..entries).map(|at| at < pinned).collect();
@@ -163,7 +162,7 @@ fn an_entry_that_can_leave_is_found_among_many_that_cannot() {
 }
 
 #[test]
-fn whom_a_policy_foresees_is_the_next_to_leave_and_it_mostly_foresees_one() {
+fn likely_victim_is_usually_known_and_evicted_next() {
     const ENTRIES: usize = 400;
     for kind in [Kind::Fifo, Kind::ExactLru, Kind::S3Fifo, Kind::Sieve] {
         let mut policy = eviction::build(&EvictionConfig::new(kind), ENTRIES as u64);
@@ -171,7 +170,7 @@ fn whom_a_policy_foresees_is_the_next_to_leave_and_it_mostly_foresees_one() {
         let mut held: HashMap<u64, Slot> = HashMap::new();
         let (mut evicted, mut foreseen) = (0, 0);
         for now_seconds in 0..40_000 {
-            // A few keys are asked for again and again, many once or twice.
+            // A few keys are requested repeatedly, many once or twice.
             let key = (rng.random::<f64>().powi(4) * 4000.0) as u64;
             if let Some(&slot) = held.get(&key) {
                 match policy.hit_rule() {
@@ -208,7 +207,7 @@ fn clairvoyant_keeps_the_contract() {
     }
 }
 
-/// A policy that forgets an entry, one that invents one: the suite must see both.
+/// A policy that loses an entry or invents one: the suite must detect both.
 struct Broken {
     inner: eviction::Fifo,
     loses: bool,

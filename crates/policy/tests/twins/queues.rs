@@ -1,4 +1,4 @@
-//! Twins that are queues: a `Vec` a queue, the newest first, every share computed from scratch.
+//! Twins that are queues: a `Vec` per queue, the newest first, every share recomputed.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub fn take(queue: &mut Vec<Item>, slot: Slot) -> Option<Item> {
     Some(queue.remove(place))
 }
 
-/// The refresh time as CacheLib's documentation describes it: looked at on hits and evictions.
+/// The refresh time as in CacheLib's documentation: checked on hits and evictions.
 pub struct Refreshing {
     config: Refresh,
     now: u32,

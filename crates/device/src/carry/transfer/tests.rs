@@ -1,4 +1,4 @@
-//! A kernel that does less than it was asked to.
+//! A kernel that completes requests only partly.
 
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
@@ -143,7 +143,7 @@ fn a_kernel_that_never_moves_is_given_up() {
 }
 
 #[test]
-fn the_systems_errors_become_kinds_with_words() {
+fn system_errors_are_mapped_to_kinds_with_context() {
     let cases = [
         (Errno::NOSPC, ErrorKind::NoSpace),
         (Errno::DQUOT, ErrorKind::NoSpace),

@@ -1,4 +1,4 @@
-//! Pages made by hand, field by field.
+//! Structures built field by field.
 
 use super::super::bytes::torture;
 use super::*;
@@ -35,7 +35,7 @@ fn configurations() -> Vec<u8> {
 }
 
 #[test]
-fn configurations_are_found_one_after_the_other() {
+fn consecutive_configurations_are_decoded() {
     let found = Configurations::decode(&configurations()).unwrap();
     assert_eq!(found.page_bytes as usize, configurations().len());
     let first = Configuration {
@@ -57,7 +57,7 @@ fn configurations_are_found_one_after_the_other() {
 }
 
 #[test]
-fn a_descriptor_shorter_than_itself_ends_the_list() {
+fn descriptor_with_invalid_length_ends_the_list() {
     for size in [0u16, 63, 64 + 15] {
         let mut bytes = configurations();
         put(&mut bytes, 16, &size.to_le_bytes());
@@ -88,7 +88,7 @@ fn statistics(host: u128, media: u128) -> Vec<u8> {
 }
 
 #[test]
-fn statistics_give_write_amplification_only_where_something_was_written() {
+fn write_amplification_is_unknown_without_writes() {
     let earlier = Statistics::decode(&statistics(1 << 80, 1 << 81)).unwrap();
     let later = Statistics::decode(&statistics((1 << 80) + 100, (1 << 81) + 130)).unwrap();
     assert_eq!((earlier.host_written_bytes, earlier.media_erased_bytes), (1 << 80, 5));
@@ -128,7 +128,7 @@ fn event_fields_are_present_only_if_their_flags_are_set() {
 }
 
 #[test]
-fn the_feature_tells_whether_and_how() {
+fn feature_has_state_and_configuration() {
     assert_eq!(Feature::decode(0x0301), Feature { enabled: true, configuration: 3 });
     assert_eq!(Feature::decode(0xFFFF_00FE), Feature { enabled: false, configuration: 0 });
 }
@@ -148,7 +148,7 @@ fn placement_status() -> Vec<u8> {
 }
 
 #[test]
-fn placement_identifiers_come_with_the_room_left_behind_them() {
+fn placement_identifiers_have_their_remaining_blocks() {
     let bytes = placement_status();
     assert_eq!(PlacementStatus::count(&bytes[..16]).unwrap(), 2);
     let status = |placement_id, blocks_left| PlacementStatus {
@@ -162,7 +162,7 @@ fn placement_identifiers_come_with_the_room_left_behind_them() {
 }
 
 #[test]
-fn short_and_senseless_pages_do_no_harm() {
+fn short_and_random_pages_do_not_panic() {
     torture::prefixes(&configurations(), 16, Configurations::decode);
     torture::noise(&configurations(), Configurations::decode);
     torture::prefixes(&statistics(1, 2), 48, Statistics::decode);

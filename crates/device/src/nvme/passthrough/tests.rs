@@ -1,4 +1,4 @@
-//! The device over a drive in memory. What only a kernel can show, `cargo xtask vm` shows on an emulated drive.
+//! The device on a simulated drive. `cargo xtask vm` tests it with a kernel on an emulated drive.
 
 use super::*;
 use crate::conformance;
@@ -26,14 +26,14 @@ fn write(device: &dyn Device, placement: PlacementHandle, blocks: usize) -> Outc
 }
 
 #[test]
-fn the_contract_holds_with_and_without_placement() {
+fn device_conforms_with_and_without_placement() {
     for options in [OpenOptions::default(), placed()] {
         conformance::run(|| Box::new(over(Fake::sized(8 << 20), &options).unwrap()));
     }
 }
 
 #[test]
-fn each_handle_writes_to_its_own_identifier_and_unknown_ones_to_the_default() {
+fn handles_write_to_their_identifiers_and_unknown_ones_to_the_default() {
     let device = over(Fake::new(), &placed()).unwrap();
     assert_eq!(
         (device.geometry().placement_handles, device.placement_ids()),
@@ -52,7 +52,7 @@ fn each_handle_writes_to_its_own_identifier_and_unknown_ones_to_the_default() {
 }
 
 #[test]
-fn without_placement_asked_for_every_write_is_the_default_handles() {
+fn without_placement_all_writes_use_the_default_handle() {
     let device = over(Fake::new(), &OpenOptions::default()).unwrap();
     assert_eq!((device.geometry().placement_handles, device.allocate_handle("soc").0), (0, 0));
     write(&device, PlacementHandle(1), 1).unwrap();
@@ -60,7 +60,7 @@ fn without_placement_asked_for_every_write_is_the_default_handles() {
 }
 
 #[test]
-fn a_stripe_gives_each_member_its_own_identifier() {
+fn stripe_allocates_an_identifier_on_each_member() {
     let members: Vec<_> = (0..2).map(|_| Arc::new(over(Fake::new(), &placed()).unwrap())).collect();
     members[1].allocate_handle("somebody before us");
     let devices = members.iter().map(|it| Arc::clone(it) as Arc<dyn Device>).collect();
@@ -123,7 +123,7 @@ fn statistics_are_unknown_without_privilege_and_io_works() {
 }
 
 #[test]
-fn a_drives_faults_reach_the_caller_in_the_drives_words() {
+fn drive_error_reaches_the_caller_with_its_status() {
     let device = over(Fake::new(), &placed()).unwrap();
     let fail = |status| device.drive().transport().state.lock().fault = Some(Status(status));
     fail(0x280);
@@ -136,7 +136,7 @@ fn a_drives_faults_reach_the_caller_in_the_drives_words() {
 }
 
 #[test]
-fn a_handle_can_be_given_a_fresh_reclaim_unit() {
+fn renewed_handle_has_a_new_reclaim_unit() {
     let device = over(Fake::new(), &placed()).unwrap();
     device.renew(PlacementHandle(1)).unwrap();
     device.renew(PlacementHandle::DEFAULT).unwrap();
@@ -145,7 +145,7 @@ fn a_handle_can_be_given_a_fresh_reclaim_unit() {
 }
 
 #[test]
-fn a_long_trim_goes_in_ranges_that_the_drive_takes() {
+fn long_trim_is_split_into_supported_ranges() {
     let drive = Drive::new(Fake::new(), 1);
     drive.deallocate(5, 23, 10).unwrap();
     assert_eq!(drive.transport().state.lock().trimmed, [(5, 10), (15, 10), (25, 3)]);

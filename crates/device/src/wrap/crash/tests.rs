@@ -1,4 +1,4 @@
-//! What a power cut may and may not do.
+//! Possible and impossible effects of a power cut.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ fn write_request(offset: usize, blocks: usize, value: u8) -> Request {
     Request::Write { offset: offset as u64, data, placement: PlacementHandle::DEFAULT }
 }
 
-/// The first `blocks` blocks, each by its value; a torn block panics.
+/// The first `blocks` blocks by value; a torn block panics.
 fn contents(device: &dyn Device, blocks: usize) -> Vec<u8> {
     let read = Request::Read { offset: 0, buffer: IoBuffer::zeroed(blocks * BLOCK) };
     let bytes = device.execute(read).unwrap().unwrap();
@@ -43,14 +43,14 @@ fn crash_image_keeps_flushed_blocks_and_any_subset_of_the_others() {
 }
 
 #[test]
-fn one_seed_is_one_image() {
+fn same_seed_gives_the_same_image() {
     let device = device();
     device.execute(write_request(0, 64, 1)).unwrap();
     assert_eq!(contents(&device.crash(9), 64), contents(&device.crash(9), 64));
 }
 
 #[test]
-fn a_trim_that_was_not_flushed_may_or_may_not_have_happened() {
+fn unflushed_trim_may_or_may_not_be_in_the_image() {
     let device = device();
     device.execute(write_request(0, 4, 1)).unwrap();
     device.execute(Request::Flush).unwrap();
@@ -62,7 +62,7 @@ fn a_trim_that_was_not_flushed_may_or_may_not_have_happened() {
 }
 
 #[test]
-fn the_request_that_the_power_cut_catches_is_half_done_and_nothing_follows() {
+fn power_cut_interrupts_one_request_and_fails_later_ones() {
     let device = device();
     device.freeze_after(2);
     device.execute(write_request(0, 2, 1)).unwrap();
@@ -80,7 +80,7 @@ fn the_request_that_the_power_cut_catches_is_half_done_and_nothing_follows() {
 }
 
 #[test]
-fn a_flush_promises_only_what_had_completed_when_it_began() {
+fn flush_covers_only_writes_completed_before_it() {
     let simulation = Simulation::new(1);
     let latency = LatencyModel { write_ns: 100, flush_ns: 10, jitter_ns: 0, ..Default::default() };
     let live =
@@ -99,7 +99,7 @@ fn a_flush_promises_only_what_had_completed_when_it_began() {
 }
 
 #[test]
-fn devices_on_one_power_stop_together_and_count_together() {
+fn devices_on_one_power_supply_stop_together() {
     let power = Arc::new(Power::default());
     let [one, other] = [(); 2].map(|()| device().powered_by(&power));
     power.cut_after(3);

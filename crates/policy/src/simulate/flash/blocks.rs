@@ -1,6 +1,6 @@
-//! Objects in blocks: which block each object is in, and what is in each block.
+//! Objects in blocks: the block of each object, and the objects of each block.
 
-/// A block's number; numbers of blocks that were erased come again.
+/// A block's number; numbers of erased blocks are reused.
 pub(super) type Block = u32;
 
 /// An object that is in no block.
@@ -8,7 +8,7 @@ const NOWHERE: Block = Block::MAX;
 
 /// All blocks of a cache, open and sealed.
 pub(super) struct Blocks {
-    /// What a block has room for.
+    /// Capacity of a block.
     pub(super) block_weight: u64,
     /// The block of each object.
     home: Vec<Block>,
@@ -18,7 +18,7 @@ pub(super) struct Blocks {
 
 #[derive(Default)]
 struct Contents {
-    /// What was put in. Some may have left since.
+    /// The appended objects. Some may have been removed since.
     objects: Vec<(u32, u32)>,
     filled_weight: u64,
 }
@@ -37,7 +37,7 @@ impl Blocks {
         })
     }
 
-    /// Whether a block has room for so much.
+    /// Whether a block has space for an object of this weight.
     pub(super) fn has_room(&self, block: Block, weight: u32) -> bool {
         self.filled_weight(block) + u64::from(weight) <= self.block_weight
     }
@@ -46,7 +46,7 @@ impl Blocks {
         self.blocks[block as usize].filled_weight
     }
 
-    /// Appends an object, wherever it was before.
+    /// Appends an object, removing it from its previous block.
     pub(super) fn append(&mut self, block: Block, object: u32, weight: u32) {
         if object as usize >= self.home.len() {
             self.home.resize(object as usize + 1, NOWHERE);
@@ -57,21 +57,21 @@ impl Blocks {
         contents.filled_weight += u64::from(weight);
     }
 
-    /// Where an object is.
+    /// The block of an object.
     pub(super) fn home(&self, object: u32) -> Option<Block> {
         self.home.get(object as usize).copied().filter(|home| *home != NOWHERE)
     }
 
-    /// Forgets an object; its room in the block is not free before the block is erased.
+    /// Removes an object; its space in the block is not free until the block is erased.
     pub(super) fn forget(&mut self, object: u32) {
         self.home[object as usize] = NOWHERE;
     }
 
-    /// Empties a block. What is left in it, objects and weights, is put into `left`, and is in no block any more.
+    /// Empties a block. Its remaining objects and their weights are added to `left`, and are in no block any more.
     pub(super) fn erase(&mut self, block: Block, left: &mut Vec<(u32, u32)>) {
         left.clear();
         let contents = std::mem::take(&mut self.blocks[block as usize]);
-        // The newest first: an object may have left, and may have come back elsewhere, or into this block once more.
+        // The newest first: an object can have been removed and added again, to another block or this one.
         for (object, weight) in contents.objects.into_iter().rev() {
             if self.home[object as usize] == block {
                 self.home[object as usize] = NOWHERE;

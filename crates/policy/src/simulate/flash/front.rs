@@ -6,16 +6,16 @@ use crate::list::{List, Nodes};
 use crate::simulate::{Access, Counts, Simulator};
 use crate::weights::Weights;
 
-/// What is common to flash designs. The Kangaroo paper's simulator (McAllister et al., SOSP'21) adds 44 to every object and
-/// takes none as heavier than 2047.
+/// Common settings of flash designs. The Kangaroo paper's simulator (McAllister et al., SOSP'21) adds 44 bytes to every object and limits
+/// weights to 2047.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlashRules {
-    /// Weight of the DRAM cache before the flash: an LRU, whose victims go to flash. 0 is none: newcomers go to flash at once.
-    /// An object that is found on flash stays there and does not come back to DRAM.
+    /// Weight of the DRAM cache before the flash: an LRU whose victims go to flash. With 0, new objects go to flash immediately. An object
+    /// found on flash stays there and is not copied to DRAM.
     pub dram_weight: u64,
-    /// What every object takes besides its own weight.
+    /// Overhead of every object.
     pub object_overhead: u32,
-    /// Heavier objects are taken to be as heavy as this, overhead included.
+    /// Weights above this limit, overhead included, are reduced to it.
     pub object_weight_at_most: u32,
 }
 
@@ -38,7 +38,7 @@ pub struct Flash<F> {
 }
 
 impl<F: FlashCache> Flash<F> {
-    /// Nothing in DRAM yet.
+    /// Creates an empty cache.
     #[must_use]
     pub fn new(flash: F, rules: FlashRules) -> Self {
         Self {
@@ -114,7 +114,7 @@ impl<F: FlashCache> Flash<F> {
         }
     }
 
-    /// Whether it was there.
+    /// Removes the object; returns whether it was there.
     fn leave_dram(&mut self, slot: Slot) -> bool {
         let in_dram = self.nodes.is_linked(slot);
         if in_dram {

@@ -1,12 +1,11 @@
 //! A hybrid cache: an LRU in DRAM, and on flash sets for small objects beside a log for large ones.
 //!
-//! The shape of CacheLib's (Berg et al.: "The CacheLib caching engine", OSDI'20, section 4) and of the engine here, an object at a
-//! time and without a byte of data: what is found, and what is written for it. What [`Flash`](super::Flash) does not
-//! have: a hit on flash brings the object back into DRAM, from where it leaves without being written as long as flash still has
-//! it; and an object that is written is removed from flash before it is in DRAM.
+//! Models CacheLib (Berg et al.: "The CacheLib caching engine", OSDI'20, section 4) and this engine, object by object and without data:
+//! hits and writes. Unlike [`Flash`](super::Flash), a hit on flash copies the object to DRAM, from where it is evicted without a write
+//! while flash still has it; and a stored object is removed from flash before it enters DRAM.
 //!
-//! An object whose time to live is over is a miss, leaves DRAM without being written, and leaves a set when that is written
-//! next. Until then it keeps its room.
+//! An expired object is a miss, is evicted from DRAM without a write, and is removed from its set at the set's next write. Until then it
+//! takes space.
 
 use super::{FlashCache, Log, Newcomer, Sets};
 use crate::Slot;
@@ -15,72 +14,71 @@ use crate::list::{List, Nodes};
 use crate::simulate::{Access, hash_of_object};
 use crate::weights::Weights;
 
-/// How a hybrid cache is made up. Weights are bytes.
+/// Parameters of a hybrid cache. Weights are bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HybridRules {
-    /// DRAM, what objects take there besides their own included.
+    /// Size of DRAM, including the objects' overheads.
     pub dram_weight: u64,
-    /// What an object takes in DRAM besides its own.
+    /// Overhead of an object in DRAM.
     pub dram_overhead: u32,
-    /// Flash for small objects.
+    /// Size of the flash for small objects.
     pub small_weight: u64,
-    /// Objects of this weight and less are small.
+    /// Largest weight of a small object.
     pub small_at_most: u32,
-    /// A set, as it is written.
+    /// Size of a set.
     pub set_weight: u32,
-    /// What of a set is not for objects.
+    /// Overhead of a set.
     pub set_header: u32,
-    /// What a small object takes on flash besides its own.
+    /// Overhead of a small object on flash.
     pub small_overhead: u32,
-    /// Flash for large objects.
+    /// Size of the flash for large objects.
     pub large_weight: u64,
-    /// A block of theirs: what is written, and overwritten, together.
+    /// Size of a block of large objects, which is written and overwritten as a whole.
     pub block_weight: u64,
-    /// A large object that takes more than this on flash is too large for it, whatever a block's weight: objects do not
-    /// shrink with a cache that stands for a larger one.
+    /// Largest size of a large object on flash, for any block size: objects do not shrink with a scaled cache.
     pub large_at_most: u32,
-    /// What a large object takes on flash besides its own.
+    /// Overhead of a large object on flash.
     pub large_overhead: u32,
-    /// A large object takes a multiple of this.
+    /// Large objects are rounded up to a multiple of this.
     pub large_unit: u32,
-    /// The chance that an object that leaves DRAM is let into flash, 0..=1.
+    /// Probability that an object evicted from DRAM is admitted to flash, 0 to 1.
     pub admission: f64,
-    /// Of that chance.
+    /// Seed of the admission.
     pub seed: u64,
 }
 
-/// What a hybrid cache counted.
+/// Counts of a hybrid cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HybridCounts {
     /// Requests to look an object up.
     pub gets: u64,
-    /// Requests to store one.
+    /// Requests to store an object.
     pub sets: u64,
-    /// Requests to remove one.
+    /// Requests to remove an object.
     pub removals: u64,
-    /// Of the gets, what DRAM had.
+    /// Gets found in DRAM.
     pub hits_dram: u64,
-    /// What the sets had.
+    /// Gets found in the sets.
     pub hits_small: u64,
-    /// What the log had.
+    /// Gets found in the log.
     pub hits_large: u64,
-    /// Own weight of what the log had.
+    /// Weight of the gets found in the log, without overhead.
     pub hit_weight_large: u64,
-    /// Own weight of what was put on flash.
+    /// Weight of the objects written to flash, without overhead.
     pub taken_weight: u64,
-    /// Objects that left DRAM and flash had not.
+    /// Objects evicted from DRAM that flash did not have.
     pub offered: u64,
-    /// Of them, those that are too large for it.
+    /// Of those, objects too large for flash.
     pub too_large: u64,
     /// Sets written.
     pub sets_written: u64,
-    /// Of them, those that were read before: something was in them.
+    /// Sets that were read before they were written, because they were not empty.
     pub sets_read: u64,
-    /// Written to the log, whole units.
+    /// Bytes written to the log, in whole units.
     pub log_weight: u64,
 }
 
-/// The second from which on each object is gone; 0 is never.
+/// Expiry second of each object; 0 never expires.
 #[derive(Default)]
 struct Ends(Vec<u32>);
 
@@ -89,7 +87,7 @@ impl Ends {
         self.0.get(object as usize).is_some_and(|end| *end != 0 && *end <= now_seconds)
     }
 
-    /// Where nothing expires, nothing is kept.
+    /// Empty if no object expires.
     fn set(&mut self, object: u32, end: u32) {
         let place = object as usize;
         if end != 0 && place >= self.0.len() {
@@ -106,7 +104,7 @@ pub struct Hybrid {
     nodes: Nodes,
     dram: List,
     dram_held: u64,
-    /// Own weight of each object, as it was last asked for.
+    /// Weight of each object at its last request, without overhead.
     weights: Weights,
     ends: Ends,
     now_seconds: u32,
@@ -116,10 +114,10 @@ pub struct Hybrid {
 }
 
 impl Hybrid {
-    /// Nothing in it yet.
+    /// Creates an empty cache.
     ///
     /// # Panics
-    /// If the chance is none, a set has no room or units have no size.
+    /// If the probability is out of range, a set has no space, or units have no size.
     #[must_use]
     pub fn new(rules: HybridRules) -> Self {
         assert!((0.0..=1.0).contains(&rules.admission), "no chance: {}", rules.admission);
@@ -140,9 +138,8 @@ impl Hybrid {
         }
     }
 
-    /// Makes the requests, in their order. An object that is not found is fetched and stored, as by any program with a cache
-    /// beside its database. `ttls` has the seconds that the object of each access lives if that stores it, 0 for ever; it is
-    /// empty, or ends early, where the rest lives for ever.
+    /// Runs the requests in order. A missing object is fetched and stored, as by a cache-aside program. `ttls` has the TTL in seconds of
+    /// each access's object if the access stores it, 0 without expiry; if it is shorter than `accesses`, the rest does not expire.
     pub fn run(&mut self, accesses: &[Access], ttls: &[u32]) {
         for (place, access) in accesses.iter().enumerate() {
             let slot = Slot(access.object);
@@ -168,7 +165,7 @@ impl Hybrid {
         }
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     #[must_use]
     pub fn counts(&self) -> HybridCounts {
         let room = u64::from(self.rules.set_weight - self.rules.set_header);
@@ -204,7 +201,7 @@ impl Hybrid {
         self.ends.has_passed(slot.0, self.now_seconds)
     }
 
-    /// Out of all that is, at the cost of a set where it was in one.
+    /// Removes the object everywhere; if it is in a set, that costs a write of the set.
     fn leave(&mut self, slot: Slot) {
         self.leave_dram(slot);
         self.leave_flash(slot);
@@ -236,7 +233,7 @@ impl Hybrid {
         }
     }
 
-    /// What flash still has is not written again, and what has expired is not written at all.
+    /// Objects that flash still has are not written again, and expired ones are not written at all.
     fn enter_flash(&mut self, slot: Slot) {
         if self.has_expired(slot) || self.small.holds(slot.0) || self.large.holds(slot.0) {
             return;
@@ -273,7 +270,7 @@ impl Hybrid {
 }
 
 impl HybridCounts {
-    /// What was counted since `earlier`.
+    /// The counts since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -304,7 +301,7 @@ impl HybridCounts {
 mod tests {
     use super::*;
 
-    /// DRAM for two objects of 10, four sets of two of them, blocks of two objects that weigh more than 10.
+    /// DRAM for two objects of 10, four sets of two objects, blocks of two objects of more than 10.
     fn rules() -> HybridRules {
         HybridRules {
             dram_weight: 24,
@@ -331,12 +328,12 @@ mod tests {
     #[test]
     fn small_objects_cost_a_set_each_and_large_ones_whole_units() {
         let mut hybrid = Hybrid::new(rules());
-        // Each of 10 takes 12 of the 24, one of 13 takes 15: the first leaves for the third, the others for the fourth.
+        // Each object of 10 takes 12 of the 24, one of 13 takes 15: the third evicts the first, the fourth evicts the others.
         hybrid.run(&[get(0, 10), get(1, 10), get(2, 10), get(3, 13)], &[]);
         let counts = hybrid.counts();
         assert_eq!((counts.gets, counts.hits(), counts.taken_weight), (4, 0, 30));
         assert_eq!((counts.sets_written, counts.log_weight), (3, 0));
-        // It comes from its set, and the large one leaves DRAM: 13 and 3 are one unit.
+        // It is found in its set, and the large one is evicted from DRAM: 13 and 3 are one unit.
         hybrid.run(&[get(0, 10)], &[]);
         let counts = hybrid.counts();
         assert_eq!((counts.hits_small, counts.sets_written, counts.log_weight), (1, 3, 16));
@@ -344,21 +341,21 @@ mod tests {
     }
 
     #[test]
-    fn what_flash_still_has_leaves_dram_without_being_written() {
+    fn eviction_of_an_object_still_on_flash_is_not_written() {
         let mut hybrid = Hybrid::new(rules());
         hybrid.run(&[get(0, 20), get(1, 20), get(0, 20), get(1, 20), get(0, 20)], &[]);
         let counts = hybrid.counts();
-        // 20 and 3 are two units: the whole of a block. The third get finds the first, the fourth the second.
+        // 20 and 3 are two units: a whole block. The third get finds the first, the fourth the second.
         assert_eq!((counts.hits_large, counts.hit_weight_large), (3, 60));
         assert_eq!((counts.log_weight, counts.taken_weight), (64, 40));
     }
 
     #[test]
-    fn a_set_removes_the_old_one_from_flash_and_is_in_dram() {
+    fn store_removes_the_flash_copy_and_enters_dram() {
         let mut hybrid = Hybrid::new(rules());
         let set = Access { is_set: true, ..get(0, 10) };
         hybrid.run(&[get(0, 10), get(1, 10), get(2, 10), set], &[]);
-        // A set is written without it, and one with what left for it.
+        // One write removes the old copy from its set, another adds the evicted object.
         let counts = hybrid.counts();
         assert_eq!((counts.sets, counts.gets, counts.hits()), (1, 3, 0));
         assert_eq!((counts.sets_written, counts.taken_weight), (3, 20));
@@ -368,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_let_in_is_not_written() {
+    fn rejected_object_is_not_written() {
         let mut never = Hybrid::new(HybridRules { admission: 0.0, ..rules() });
         let mut half = Hybrid::new(HybridRules { admission: 0.5, ..rules() });
         let accesses: Vec<Access> = (0..10_000).map(|object| get(object, 10)).collect();
@@ -381,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_without_room_never_hits() {
+    fn cache_without_capacity_never_hits() {
         let nothing = HybridRules { dram_weight: 0, small_weight: 0, large_weight: 0, ..rules() };
         let mut hybrid = Hybrid::new(nothing);
         hybrid.run(&[get(0, 10), get(0, 10), get(1, 20), get(1, 20), get(1, u32::MAX)], &[]);
@@ -389,9 +386,9 @@ mod tests {
         assert_eq!(hybrid.counts(), none);
     }
 
-    /// They were refused without a word: a cache of a thousandth has blocks of a thousandth, and objects as large as ever.
+    /// They were once silently rejected: a scaled cache has scaled blocks, but objects of full size.
     #[test]
-    fn objects_larger_than_a_block_are_kept_where_a_whole_block_would_take_them() {
+    fn object_larger_than_a_scaled_block_is_stored() {
         let rules = HybridRules { dram_weight: 0, large_weight: 320, large_at_most: 160, ..rules() };
         let mut hybrid = Hybrid::new(rules);
         // 60 and 3 are four units, two blocks of the ten.
@@ -400,7 +397,7 @@ mod tests {
         hybrid.run(&round, &[]);
         let counts = hybrid.counts();
         assert_eq!((counts.hits_large, counts.log_weight, counts.too_large), (4, 4 * 64, 0));
-        // 34 and 3 are three units: one and a half blocks, of which none is left unused.
+        // 34 and 3 are three units, one and a half blocks; no half block stays unused.
         let round: Vec<Access> = (10..15).map(|object| get(object, 34)).collect();
         hybrid.run(&round, &[]);
         hybrid.run(&round, &[]);
@@ -410,16 +407,16 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_is_a_miss_wherever_it_is_and_costs_a_set_where_it_was_in_one() {
+    fn expired_object_is_a_miss_and_costs_a_set_write_if_in_a_set() {
         let at = |now_seconds, access: Access| Access { now_seconds, ..access };
         let mut hybrid = Hybrid::new(rules());
-        // Object 0 goes to flash for 2, and lives for 5 seconds as from the beginning.
+        // Object 2 pushes object 0 to flash, which keeps its TTL of 5 seconds.
         hybrid.run(&[get(0, 10), get(1, 10), get(2, 10)], &[5, 5]);
         assert_eq!(hybrid.counts().sets_written, 1);
         hybrid.run(&[at(4, get(2, 10)), at(4, get(1, 10))], &[1, 1]);
         assert_eq!((hybrid.counts().hits_dram, hybrid.counts().sets_written), (2, 1), "a hit begins no time");
         hybrid.run(&[at(5, get(1, 10)), at(5, get(0, 10)), at(5, get(2, 10))], &[0, 1]);
-        // 1 came in anew, 0 left its set and came in anew, and pushed out 2, which came back from flash.
+        // 1 was stored again; 0 left its set, was stored again, and evicted 2, which had returned from flash.
         let counts = hybrid.counts();
         assert_eq!((counts.hits_dram, counts.hits_small, counts.gets), (2, 1, 8));
         assert_eq!(
@@ -433,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_leaves_dram_unwritten_and_makes_room_in_its_set() {
+    fn expired_object_is_evicted_unwritten_and_frees_space_in_its_set() {
         let one_set = HybridRules { small_weight: 25, ..rules() };
         let at = |now_seconds, object| Access { now_seconds, ..get(object, 10) };
         let mut hybrid = Hybrid::new(one_set);
@@ -443,7 +440,7 @@ mod tests {
             (0, 0),
             "both were over when they left"
         );
-        // The set has 2, for ever, and 3, which is the newer and expires: it goes, and not the oldest.
+        // The set has 2, without expiry, and 3, which is newer and expires: 3 is removed instead of the oldest.
         let mut hybrid = Hybrid::new(one_set);
         hybrid.run(&[at(0, 2), at(0, 3), at(0, 4), at(0, 5), at(20, 6), at(20, 2)], &[0, 9]);
         assert_eq!((hybrid.counts().hits_small, hybrid.counts().sets_written), (1, 4));

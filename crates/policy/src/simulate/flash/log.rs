@@ -1,7 +1,7 @@
-//! A log. Newcomers fill a block in memory, full blocks are written one behind the other, and the oldest is
-//! overwritten, with all that is in it. FIFO but for the last block, and nothing is written twice.
+//! A log: new objects fill a block in memory, full blocks are written sequentially, and the oldest is overwritten with all its objects.
+//! FIFO at the granularity of blocks; no object is written twice.
 //!
-//! The log-structured cache that the Kangaroo paper compares with (McAllister et al., SOSP'21); McDipper is one too.
+//! The log-structured cache in the Kangaroo paper's comparison (McAllister et al., SOSP'21); McDipper is another one.
 
 use std::collections::VecDeque;
 
@@ -11,20 +11,20 @@ use super::{FlashCache, Newcomer};
 /// The log.
 pub struct Log {
     blocks: Blocks,
-    /// What all blocks take together, the one that is being filled included.
+    /// Weight of all blocks together, including the one being filled.
     capacity_weight: u64,
     open: Block,
-    /// The oldest at the back.
+    /// The oldest is at the back.
     sealed: VecDeque<Block>,
     sealed_weight: u64,
-    /// What an object may weigh where it may run over the end of its block.
+    /// Largest weight of an object if it can extend beyond its block.
     runs_over: Option<u32>,
     written_weight: u64,
     left: Vec<(u32, u32)>,
 }
 
 impl Log {
-    /// A log of so many blocks of this weight, at least one.
+    /// A log of `blocks` blocks of this weight, at least one.
     #[must_use]
     pub fn new(capacity_weight: u64, block_weight: u64) -> Self {
         let mut blocks = Blocks::new(block_weight.min(capacity_weight.max(1)));
@@ -41,8 +41,8 @@ impl Log {
         }
     }
 
-    /// A small one in place of a large one whose blocks take objects of `object_weight_at_most`. Objects are not smaller there:
-    /// one that begins in a block runs over its end, so that it is neither refused nor leaves room unused that a large
+    /// A scaled log instead of a large one whose blocks accept objects of `object_weight_at_most`. Objects are not scaled: an object that
+    /// begins in a block can extend beyond its end, so that it is neither rejected nor leaves space unused that a large block would fill.
     /// block would fill with others.
     #[must_use]
     pub fn scaled(capacity_weight: u64, block_weight: u64, object_weight_at_most: u32) -> Self {
@@ -56,7 +56,7 @@ impl Log {
         }
     }
 
-    /// What a block takes of the log.
+    /// Space of a block in the log.
     fn taken_by(&self, block: Block) -> u64 {
         match self.runs_over {
             Some(_) => self.blocks.filled_weight(block),
@@ -107,7 +107,7 @@ impl FlashCache for Log {
         self.blocks.forget(object);
     }
 
-    /// What is put into blocks; the rests at their ends are not counted.
+    /// Appended weight; unused ends of blocks are not counted.
     fn written_weight(&self) -> u64 {
         self.written_weight
     }

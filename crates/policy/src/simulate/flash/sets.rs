@@ -1,9 +1,8 @@
-//! A set-associative cache: an object's hash chooses the set it may be in, a set is read and written whole, and newcomers
-//! push out the oldest of their own set. No index, but every newcomer costs a set of writes.
+//! A set-associative cache: an object's hash selects its set, a set is read and written as a whole, and new objects evict the oldest of
+//! their set. There is no index, but every new object costs a write of its set.
 //!
-//! CacheLib's small-object cache is one: Berg et al.: "The CacheLib caching engine", OSDI'20, section 4.3. What is compared
-//! with in McAllister et al.: "Kangaroo: caching billions of tiny objects on flash", SOSP'21: FIFO within a set, no
-//! admission.
+//! CacheLib's small-object cache is one: Berg et al.: "The CacheLib caching engine", OSDI'20, section 4.3. The baseline in McAllister et
+//! al.: "Kangaroo: caching billions of tiny objects on flash", SOSP'21: FIFO within a set, no admission.
 
 use std::collections::HashMap;
 
@@ -14,7 +13,7 @@ use crate::simulate::hash_of_object;
 pub struct Sets {
     set_weight: u64,
     set_count: u64,
-    /// Those that anything was ever put into, the oldest of each first: a cache may have room for far more than is asked for.
+    /// Non-empty sets so far, the oldest object of each first: a cache can have far more space than is requested.
     sets: HashMap<u64, Vec<Newcomer>>,
     held: Vec<bool>,
     written_weight: u64,
@@ -38,13 +37,13 @@ impl Sets {
         }
     }
 
-    /// Sets that were read to be written: those that had something in them.
+    /// Sets read before they were written, because they were not empty.
     #[must_use]
     pub fn read_sets(&self) -> u64 {
         self.read_sets
     }
 
-    /// Takes what has expired out of the set of `object`, which is about to be written.
+    /// Removes expired objects from the set of `object`, which is about to be written.
     pub(super) fn sweep(&mut self, object: u32, has_expired: impl Fn(u32) -> bool) {
         if let Some(set) = self.sets.get_mut(&self.set_of(object)) {
             for gone in set.extract_if(.., |held| has_expired(held.object)) {
@@ -65,7 +64,7 @@ impl FlashCache for Sets {
 
     fn hit(&mut self, _object: u32) {}
 
-    /// Newcomers that come together and belong to the same set are written with it once.
+    /// New objects of the same call that belong to one set share one write.
     fn insert(&mut self, newcomers: &[Newcomer]) {
         self.touched.clear();
         for newcomer in newcomers {
