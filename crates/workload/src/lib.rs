@@ -1,7 +1,7 @@
 //! Requests for a cache: generated or read from recorded traces.
 //!
 //! A [`Workload`] creates one [`Source`] per worker thread. A source is a sequence of [`Request`]s, endless for generators. [`generate`]
-//! draws requests from distributions; [`trace`] reads recorded traces. [`payload`] fills and verifies value bytes. [`pace`] limits request
+//! draws requests from distributions; [`trace`] reads recorded traces; [`fio`] generates those of fio job files. [`payload`] fills and verifies value bytes. [`pace`] limits request
 //! rates.
 //!
 //! This crate depends on no cache, device or JSON code and reads no clock. The configuration, the seed and the worker's number determine
@@ -34,6 +34,7 @@
 //! ```
 
 pub mod block;
+pub mod fio;
 pub mod generate;
 pub mod pace;
 pub mod payload;

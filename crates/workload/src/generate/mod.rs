@@ -19,7 +19,7 @@ pub mod mix;
 pub mod online;
 pub mod popularity;
 mod population;
-mod random;
+pub(crate) mod random;
 pub mod sizes;
 mod source;
 pub mod workload;
