@@ -52,7 +52,7 @@ pub struct Namespace {
 pub struct Assignment {
     /// The name it asked by.
     pub consumer: String,
-    /// What it got, as the host names it.
+    /// The handle assigned, by the host's number.
     pub handle: PlacementHandle,
     /// The same as the drive numbers it: namespaces name their own handles from 0 on.
     pub drive_handle: u16,

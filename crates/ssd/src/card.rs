@@ -1,7 +1,7 @@
-//! Drive cards: what there is to know of a drive, in a TOML file, each figure with its source.
+//! Drive cards: the figures of a drive in a TOML file, each with its source.
 //!
-//! Four are built in (`crates/ssd/cards`); a user names a file of his own in the same form. Scaling a card keeps the
-//! number of reclaim units and handles and divides the bytes: that is what write amplification depends on.
+//! Some are built in (`crates/ssd/cards`); a user can name a file in the same format. Scaling a card divides the bytes and keeps the numbers
+//! of reclaim units and handles, on which write amplification depends.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,27 +13,30 @@ use serde::{Deserialize, Serialize};
 use crate::geometry::{Shape, ShapeError};
 use crate::placement::{HandleKind, Isolation};
 
-/// A drive as its card describes it.
+/// The figures of a drive.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Card {
-    /// What it is called on command lines.
+    /// Name on command lines.
     pub name: String,
-    /// What it is.
+    /// Maker, model and capacity.
     pub title: String,
-    /// How its space is divided.
+    /// Division of its space.
     pub space: Space,
-    /// Flexible Data Placement; none on a conventional drive.
+    /// Flexible Data Placement; `None` on a conventional drive.
     pub placement: Option<PlacementCard>,
     /// The flash chips.
     pub nand: Nand,
-    /// What stands between host and flash.
+    /// The controller between host and flash.
     pub controller: Controller,
-    /// What it is rated for.
+    /// The rates of the data sheet, which the model does not exceed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ceilings: Option<Ceilings>,
+    /// The rated endurance.
     pub endurance: Rated,
-    /// What it costs.
+    /// Price and carbon.
     pub cost: Cost,
-    /// Where each figure comes from, by `table.key`.
+    /// The source of each figure, by `table.key`.
     #[serde(default)]
     pub sources: BTreeMap<String, String>,
 }
@@ -42,10 +45,9 @@ pub struct Card {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Space {
-    /// Flash that data may spread over: usable space and over-provisioning, without the units that are open or in
-    /// reserve for collection.
+    /// Flash that data can occupy: usable space and over-provisioning, without open units and the reserve of collection.
     pub raw_bytes: u64,
-    /// What the host sees.
+    /// Bytes that the host sees.
     pub usable_bytes: u64,
     /// Logical block.
     pub block_bytes: u32,
@@ -55,7 +57,7 @@ pub struct Space {
     pub unit_bytes: u64,
     /// Reclaim groups.
     pub groups: u16,
-    /// Units in reserve; without it as few as the drive can work with.
+    /// Units in reserve; 0 is the minimum that the drive can work with.
     #[serde(default)]
     pub reserve_units: u32,
 }
@@ -86,7 +88,7 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nand {
-    /// What the cells are: SLC, MLC, TLC, QLC.
+    /// Type of the cells: SLC, MLC, TLC, QLC.
     pub cell: String,
     /// Channels between controller and dies.
     pub channels: u32,
@@ -106,11 +108,11 @@ pub struct Nand {
     pub program_ns: u64,
     /// Erasing a block on all planes of a die.
     pub erase_ns: u64,
-    /// Suspending a program or erase for a read; 0 is a die that cannot.
+    /// Suspending a program or erase for a read; 0 if the die cannot suspend.
     pub suspend_ns: u64,
     /// Transfer on a channel.
     pub channel_bytes_per_second: u64,
-    /// Erases that a block stands.
+    /// Erases for which a block is rated.
     pub rated_erases: u32,
 }
 
@@ -120,10 +122,24 @@ pub struct Nand {
 pub struct Controller {
     /// Handling a command.
     pub command_ns: u64,
-    /// Volatile buffer that writes are acknowledged from.
+    /// Volatile buffer from which writes are acknowledged.
     pub write_buffer_bytes: u64,
     /// The host's link.
     pub host_bytes_per_second: u64,
+}
+
+/// Rates of the data sheet. Each direction of a [`Card`] with ceilings takes one command at a time, for the longer of the two times.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ceilings {
+    /// Large sequential reads.
+    pub sequential_read_bytes_per_second: u64,
+    /// Large sequential writes.
+    pub sequential_write_bytes_per_second: u64,
+    /// Random reads of 4 KiB.
+    pub random_read_iops: u64,
+    /// Sustained random writes of one mapping unit.
+    pub random_write_iops: u64,
 }
 
 /// Endurance of a [`Card`].
@@ -134,6 +150,30 @@ pub struct Rated {
     pub dwpd: f64,
     /// Warranty period in years.
     pub warranty_years: f64,
+    /// The workload of the rating. Without it, the rating is taken as bytes written to the medium.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rated_for: Option<RatedFor>,
+    /// Write amplification of the drive under that workload.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rated_dlwa: Option<f64>,
+}
+
+/// Workload of an endurance rating.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RatedFor {
+    /// JEDEC JESD219's enterprise workload: mostly random writes of 4 KiB.
+    Jesd219,
+    /// Bytes written to the medium.
+    Media,
+}
+
+impl Rated {
+    /// Write amplification that the rating assumes: 1 if the card does not give it.
+    #[must_use]
+    pub fn dlwa(&self) -> f64 {
+        self.rated_dlwa.unwrap_or(1.0)
+    }
 }
 
 /// Cost of a [`Card`].
@@ -146,22 +186,29 @@ pub struct Cost {
     pub kgco2e_per_gb: f64,
 }
 
-/// What is wrong with a card.
+/// The reason why a card is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CardError {
     /// The card's name or file.
     pub card: String,
     /// The key, if it is one key.
     pub key: Option<String>,
-    /// What is wrong.
+    /// The reason.
     pub reason: String,
 }
 
-const BUILT_IN: [(&str, &str); 5] = [
+const BUILT_IN: [(&str, &str); 12] = [
     ("pm9d3", include_str!("../cards/pm9d3.toml")),
     ("tlc", include_str!("../cards/tlc.toml")),
     ("qlc", include_str!("../cards/qlc.toml")),
     ("photo", include_str!("../cards/photo.toml")),
+    ("pm9d3a", include_str!("../cards/pm9d3a.toml")),
+    ("pm9a3", include_str!("../cards/pm9a3.toml")),
+    ("pm9a3-8t", include_str!("../cards/pm9a3-8t.toml")),
+    ("cm7-r", include_str!("../cards/cm7-r.toml")),
+    ("cd8-r", include_str!("../cards/cd8-r.toml")),
+    ("p5336", include_str!("../cards/p5336.toml")),
+    ("warp448", include_str!("../cards/warp448.toml")),
     ("test", include_str!("../cards/test.toml")),
 ];
 
@@ -310,7 +357,34 @@ impl Card {
         self.shape(true).layout().map(drop).map_err(|ShapeError { key, reason }| (table_of(key), reason))
     }
 
+    fn check_ceilings(&self) -> Result<(), (&'static str, String)> {
+        let Some(ceilings) = &self.ceilings else { return Ok(()) };
+        for (key, rate, least) in [
+            (
+                "ceilings.sequential_read_bytes_per_second",
+                ceilings.sequential_read_bytes_per_second,
+                SLOWEST_BYTES_PER_SECOND,
+            ),
+            (
+                "ceilings.sequential_write_bytes_per_second",
+                ceilings.sequential_write_bytes_per_second,
+                SLOWEST_BYTES_PER_SECOND,
+            ),
+            ("ceilings.random_read_iops", ceilings.random_read_iops, 1),
+            ("ceilings.random_write_iops", ceilings.random_write_iops, 1),
+        ] {
+            if rate < least {
+                return Err((key, format!("{rate} a second is below the minimum of {least}")));
+            }
+        }
+        Ok(())
+    }
+
     fn check_ratings(&self) -> Result<(), (&'static str, String)> {
+        self.check_ceilings()?;
+        if let Some(dlwa) = self.endurance.rated_dlwa.filter(|dlwa| !(dlwa.is_finite() && *dlwa >= 1.0)) {
+            return Err(("endurance.rated_dlwa", format!("{dlwa} is not a finite number of at least 1")));
+        }
         for (key, value) in [
             ("endurance.dwpd", self.endurance.dwpd),
             ("endurance.warranty_years", self.endurance.warranty_years),

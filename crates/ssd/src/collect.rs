@@ -10,7 +10,7 @@ use crate::medium::{Cause, Medium};
 use crate::placement::Frontier;
 use crate::stats::EventKind;
 
-/// Why a unit is emptied.
+/// The reason for emptying a unit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reason {
     Space,
@@ -18,8 +18,8 @@ enum Reason {
 }
 
 impl Ftl {
-    /// Collects one unit if any group has less than `headroom_units` left before foreground collection would begin, and
-    /// if it gains something. False if there was nothing to do.
+    /// Collects one unit if a group has less than `headroom_units` left before foreground collection would begin, and if that frees space.
+    /// False if there was nothing to do.
     pub fn collect_in_background<M: Medium>(&mut self, headroom_units: u32, medium: &mut M) -> bool {
         for group in 0..self.groups.len() as u16 {
             let at = &self.groups[usize::from(group)];
@@ -58,7 +58,7 @@ impl Ftl {
         group
     }
 
-    /// Collects in `group` until no more units stand closed than may. False if nothing more can be gained there.
+    /// Collects in `group` until the number of closed units is below its limit. False if no collection can free space there.
     fn make_room<M: Medium>(&mut self, group: u16, medium: &mut M) -> bool {
         self.level_wear(group, medium);
         while self.groups[usize::from(group)].is_over_full() {
@@ -69,7 +69,7 @@ impl Ftl {
         true
     }
 
-    /// Collects victims until one gives up a page at least. False if all are full of live data.
+    /// Collects victims until one frees at least a page. False if all are full of live data.
     fn reclaim_one<M: Medium>(&mut self, group: u16, medium: &mut M) -> bool {
         let unit_pages = self.layout.shape().unit_pages;
         let at = usize::from(group);
@@ -90,7 +90,7 @@ impl Ftl {
         self.reclaim_emptiest(group, medium)
     }
 
-    /// For want of luck: chance may draw full units again and again while another would gain something.
+    /// Random selection may draw full units again and again while another unit has dead pages.
     #[cold]
     fn reclaim_emptiest<M: Medium>(&mut self, group: u16, medium: &mut M) -> bool {
         let emptiest = self.closed_in(group).min_by_key(|&unit| self.units[unit as usize].live);
@@ -102,7 +102,7 @@ impl Ftl {
         true
     }
 
-    /// Whether any closed unit of the group has a dead page, where the one that was chosen has none.
+    /// Whether any closed unit of the group has a dead page. The chosen one has none.
     #[cold]
     fn gives_up_a_page(&self, group: u16) -> bool {
         let unit_pages = self.layout.shape().unit_pages;
@@ -116,7 +116,7 @@ impl Ftl {
         all.filter(|&unit| self.units[unit as usize].state == UnitState::Closed)
     }
 
-    /// Empties the unit that has fallen furthest behind in wear, if levelling asks for it.
+    /// Empties the unit with the fewest erases, if levelling requires it.
     fn level_wear<M: Medium>(&mut self, group: u16, medium: &mut M) {
         if let Some(unit) = self.wear.left_behind(self.closed_in(group)) {
             self.collect(unit, Reason::Levelling, medium);

@@ -11,7 +11,7 @@ use crate::medium::{Medium, Untimed};
 use crate::placement::Placement;
 use crate::timing::Timing;
 
-/// The mapping and, where there is time, the medium's.
+/// The mapping, and the medium's timing if it is simulated.
 pub(crate) struct Controller {
     pub(crate) ftl: Ftl,
     timing: Option<Timing>,
@@ -24,13 +24,13 @@ impl Controller {
         Self { ftl, timing, page_bytes }
     }
 
-    /// Bytes that the medium was written.
+    /// Bytes written to the medium.
     pub(crate) fn media_bytes(&self) -> u64 {
         self.ftl.stats().media_pages() * self.page_bytes
     }
 
-    /// Serves a checked request that comes at `now_ns`, whose offset 0 is at page `first`; requests come in the order of time. When
-    /// it ends: 0 where there is no time.
+    /// Executes a checked request that arrives at `now_ns` and whose offset 0 is at page `first`, and returns its completion time: 0
+    /// without timing. Requests must arrive in the order of time.
     pub(crate) fn serve(&mut self, now_ns: u64, first: u32, request: &Request, placement: Placement) -> u64 {
         let Self { ftl, timing, page_bytes } = self;
         let pages = Pages { page_bytes: *page_bytes, first };
@@ -56,7 +56,7 @@ impl Controller {
     }
 }
 
-/// Does to the mapping what `request` does.
+/// Applies `request` to the mapping.
 fn change<M: Medium>(ftl: &mut Ftl, pages: Pages, request: &Request, placement: Placement, medium: &mut M) {
     match request {
         Request::Read { .. } | Request::Flush => (),
@@ -68,39 +68,39 @@ fn change<M: Medium>(ftl: &mut Ftl, pages: Pages, request: &Request, placement: 
             ftl.write(LogicalPage(whole.start), whole.end - whole.start, placement, medium);
         }
         Request::Trim { offset, len } => {
-            // A page that is trimmed in part still holds the rest.
+            // A page that is trimmed in part keeps its data.
             let (_, whole, _) = pages.divide(*offset, *len);
             ftl.trim(LogicalPage(whole.start), whole.end - whole.start);
         }
     }
 }
 
-/// A page and how many of its bytes are written.
+/// A page and the number of its bytes that are written.
 type Part = (LogicalPage, u32);
 
-/// Where the bytes of a namespace are: `first` is the page of its offset 0.
+/// Converts byte ranges of a namespace to pages; `first` is the page of its offset 0.
 #[derive(Clone, Copy)]
-struct Pages {
-    page_bytes: u64,
-    first: u32,
+pub(crate) struct Pages {
+    pub(crate) page_bytes: u64,
+    pub(crate) first: u32,
 }
 
 impl Pages {
-    /// All pages that a range touches.
-    fn touched(self, offset: u64, len: u64) -> Range<u32> {
+    /// All pages that a range covers, completely or in part.
+    pub(crate) fn touched(self, offset: u64, len: u64) -> Range<u32> {
         let Self { page_bytes, first } = self;
         let (from, until) = (offset / page_bytes, (offset + len).div_ceil(page_bytes));
         if len == 0 { first..first } else { first + from as u32..first + until as u32 }
     }
 
     /// A range as a page written in part, whole pages, and a page written in part.
-    fn divide(self, offset: u64, len: u64) -> (Option<Part>, Range<u32>, Option<Part>) {
+    pub(crate) fn divide(self, offset: u64, len: u64) -> (Option<Part>, Range<u32>, Option<Part>) {
         let Self { page_bytes, first } = self;
         let end = offset + len;
         let (from, until) = (offset.div_ceil(page_bytes), end / page_bytes);
         let page = |number: u64| LogicalPage(first + number as u32);
         if from > until {
-            // Both ends in one page.
+            // The range is inside one page.
             return (Some((page(until), len as u32)), 0..0, None);
         }
         let head = (from * page_bytes - offset) as u32;

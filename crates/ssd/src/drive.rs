@@ -1,12 +1,13 @@
-//! A drive in virtual time: each request of the host, and when it ends.
+//! A drive in virtual time: takes the host's requests and returns when each completes.
 
 use crate::card::Card;
+use crate::controller::Pages;
 use crate::ftl::{Ftl, Upkeep};
 use crate::geometry::{LogicalPage, PhysicalPage, Shape, ShapeError};
 use crate::placement::Placement;
 use crate::timing::Timing;
 
-/// The mapping and the medium's time. Requests come in the order of time; they may end in another.
+/// The mapping and the medium's timing. Requests must be submitted in the order of time; they may complete in another.
 pub struct Drive {
     ftl: Ftl,
     timing: Timing,
@@ -17,14 +18,14 @@ impl Drive {
     /// An empty drive at rest at nanosecond 0, with the flash of `card` under `shape`.
     ///
     /// # Errors
-    /// If the shape cannot be.
+    /// If the shape is invalid.
     pub fn new(card: &Card, shape: &Shape, upkeep: Upkeep) -> Result<Self, ShapeError> {
         let timing = Timing::new(card, shape);
         let page_bytes = u64::from(shape.page_bytes);
         Ok(Self { ftl: Ftl::new(shape.clone().layout()?, upkeep), timing, page_bytes })
     }
 
-    /// Writes whole pages; when that is acknowledged.
+    /// Writes whole pages and returns when that is acknowledged.
     ///
     /// # Panics
     /// If the range reaches past the drive.
@@ -36,7 +37,7 @@ impl Drive {
         self.timing.ends_ns()
     }
 
-    /// Reads pages; when they are there. Pages that hold nothing take no time on the flash.
+    /// Reads pages and returns when the host has them. Pages without data take no time on the flash.
     ///
     /// # Panics
     /// If the range reaches past the drive.
@@ -49,7 +50,7 @@ impl Drive {
         timing.ends_ns()
     }
 
-    /// Forgets pages; when that is done.
+    /// Trims pages and returns when that is acknowledged.
     ///
     /// # Panics
     /// If the range reaches past the drive.
@@ -59,12 +60,58 @@ impl Drive {
         self.timing.ends_ns()
     }
 
-    /// Empties the write buffer; when that is done.
+    /// Writes the buffer to the flash and returns when that is complete.
     pub fn flush(&mut self, now_ns: u64) -> u64 {
         self.timing.arrive(now_ns);
         let begun = begun_by_host(&self.ftl, &self.timing);
         self.timing.flush(begun);
         self.timing.ends_ns()
+    }
+
+    /// Writes a range of bytes and returns when that is acknowledged. A page that the range covers in part is read and written again.
+    ///
+    /// # Panics
+    /// If the range reaches past the drive.
+    pub fn write_bytes(&mut self, now_ns: u64, first_byte: u64, bytes: u64, placement: Placement) -> u64 {
+        let (head, whole, tail) = self.pages().divide(first_byte, bytes);
+        self.timing.arrive(now_ns);
+        self.timing.take_in(bytes);
+        for (page, bytes) in head.into_iter().chain(tail) {
+            self.ftl.write_part(page, bytes, placement, &mut self.timing);
+        }
+        self.ftl.write(LogicalPage(whole.start), whole.end - whole.start, placement, &mut self.timing);
+        self.timing.ends_ns()
+    }
+
+    /// Reads a range of bytes and returns when the host has them.
+    ///
+    /// # Panics
+    /// If the range reaches past the drive.
+    pub fn read_bytes(&mut self, now_ns: u64, first_byte: u64, bytes: u64) -> u64 {
+        let touched = self.pages().touched(first_byte, bytes);
+        let Self { ftl, timing, .. } = self;
+        timing.arrive(now_ns);
+        let places = touched.filter_map(|page| ftl.locate(LogicalPage(page)));
+        timing.read_for_host(bytes, places, |timing, place| is_begun(ftl, timing, place));
+        timing.ends_ns()
+    }
+
+    /// Trims the pages that a range of bytes covers completely, and returns when that is acknowledged.
+    ///
+    /// # Panics
+    /// If the range reaches past the drive.
+    pub fn trim_bytes(&mut self, now_ns: u64, first_byte: u64, bytes: u64) -> u64 {
+        let (_, whole, _) = self.pages().divide(first_byte, bytes);
+        self.trim(now_ns, LogicalPage(whole.start), whole.end - whole.start)
+    }
+
+    fn pages(&self) -> Pages {
+        Pages { page_bytes: self.page_bytes, first: 0 }
+    }
+
+    /// The mapping, for changes that take no time.
+    pub(crate) fn ftl_mut(&mut self) -> &mut Ftl {
+        &mut self.ftl
     }
 
     /// The mapping.
@@ -73,20 +120,20 @@ impl Drive {
         &self.ftl
     }
 
-    /// Begins counting anew; the drive stays as it is.
+    /// Sets the counters to zero; the drive's data stays.
     pub fn reset_stats(&mut self) {
         self.ftl.reset_stats();
     }
 }
 
-/// Whether the chunk of `place` still waits for its last page, so that its pages are in the buffer.
+/// Whether the chunk of `place` is incomplete, so that its pages are still in the buffer.
 pub(crate) fn is_begun(ftl: &Ftl, timing: &Timing, place: PhysicalPage) -> bool {
     let chunk = timing.chunk_of(place);
     ftl.open_pages().any(|next| next > place && timing.chunk_of(next) == chunk)
 }
 
-/// The next page of each chunk that waits for its last page in a unit that the host writes. What collection moves is still
-/// where it was, and no flush is about that.
+/// The next page of each incomplete chunk in the units that the host writes. A flush does not concern data that collection moves: the old
+/// copy is still valid.
 pub(crate) fn begun_by_host(ftl: &Ftl, timing: &Timing) -> Vec<PhysicalPage> {
     let is_begun = |next: &PhysicalPage| {
         next.0 > 0 && timing.chunk_of(*next) == timing.chunk_of(PhysicalPage(next.0 - 1))

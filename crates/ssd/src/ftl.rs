@@ -1,5 +1,4 @@
-//! The flash translation layer as the host meets it: write, trim, locate. What collection does is in
-//! [`collect`](crate::collect).
+//! The flash translation layer's operations for the host: write, trim, locate. Collection is in [`collect`](crate::collect).
 
 use crate::gc::{VictimPolicy, Victims};
 use crate::geometry::{Layout, LogicalPage, PhysicalPage, UnitId};
@@ -9,14 +8,14 @@ use crate::placement::{Frontier, Placement, Plan};
 use crate::stats::{Event, EventKind, EventLog, Origins, Stats, StreamStats};
 use crate::wear::{FreeUnits, Levelling, Wear, WearReport};
 
-/// How a drive looks after its space.
+/// Policies of a drive's garbage collection and wear levelling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Upkeep {
-    /// How victims are chosen.
+    /// Choice of victims.
     pub victims: VictimPolicy,
-    /// How wear is spread.
+    /// Wear levelling.
     pub levelling: Levelling,
-    /// Seed of what policies draw by chance.
+    /// Seed of the policies' random draws.
     pub seed: u64,
 }
 
@@ -38,7 +37,7 @@ pub struct Ftl {
     pub(crate) wear: Wear,
     pub(crate) stats: Stats,
     pub(crate) events: EventLog,
-    /// Pages that the host ever wrote: the clock of ages and events, which no reset turns back.
+    /// Pages that the host ever wrote: the clock of ages and events, which is never reset.
     pub(crate) now: u64,
 }
 
@@ -130,7 +129,7 @@ impl Ftl {
         self.program_for_host(page, 1, placement, medium);
     }
 
-    /// Forgets `count` pages from `first` on.
+    /// Trims `count` pages from `first` on.
     ///
     /// # Panics
     /// If the range reaches past the drive.
@@ -142,7 +141,7 @@ impl Ftl {
         });
     }
 
-    /// Where `page` lies; `None` if it was never written or was trimmed.
+    /// The location of `page`; `None` if it was never written or was trimmed.
     ///
     /// # Panics
     /// If the page is past the end of the drive.
@@ -180,7 +179,7 @@ impl Ftl {
         next_pages(&self.frontiers)
     }
 
-    /// The same of the units that the host writes.
+    /// The next page of each open unit that the host writes.
     pub(crate) fn open_host_pages(&self) -> impl Iterator<Item = PhysicalPage> {
         next_pages(&self.frontiers[..self.plan.host_frontiers()])
     }
@@ -197,7 +196,7 @@ impl Ftl {
         &self.stats
     }
 
-    /// Begins counting anew; the drive stays as it is. For the end of a warm-up.
+    /// Sets the counters to zero at the end of a warm-up; the drive's data stays.
     pub fn reset_stats(&mut self) {
         let streams = vec![StreamStats::default(); self.stats.streams.len()];
         self.stats = Stats { streams, ..Stats::default() };
@@ -208,7 +207,7 @@ impl Ftl {
         self.events.iter()
     }
 
-    /// How worn the units are.
+    /// Erase counts of the units.
     #[must_use]
     pub fn wear(&self) -> WearReport {
         self.wear.report()
@@ -291,7 +290,7 @@ impl Ftl {
         self.plan.host(Placement::DEFAULT).expect("every drive has a default handle")
     }
 
-    /// A write named a handle that there is not.
+    /// Logs a write with a handle that the drive does not have.
     pub(crate) fn log_invalid_placement(&mut self, handle: u16) {
         self.stats.invalid_placements += 1;
         self.events.add(self.now, EventKind::InvalidPlacement { handle });
@@ -317,18 +316,18 @@ impl Group {
         Self { first_unit, free, victims, closed: 0, limit: layout.group_limit() }
     }
 
-    /// Whether collection has to make room before another unit is opened for the host.
+    /// Whether collection must free a unit before another is opened for the host.
     pub(crate) fn is_over_full(&self) -> bool {
         self.closed >= self.limit
     }
 }
 
-/// Where each frontier that has room goes on.
+/// The next page of each frontier with free pages.
 fn next_pages(frontiers: &[Frontier]) -> impl Iterator<Item = PhysicalPage> {
     frontiers.iter().filter(|frontier| frontier.room() > 0).map(|frontier| PhysicalPage(frontier.next))
 }
 
-/// `dead` pages of `unit` died.
+/// Records that `dead` pages of `unit` were invalidated.
 #[inline]
 fn invalidate(units: &mut [Unit], groups: &mut [Group], unit: u32, dead: u32) {
     let at = &mut units[unit as usize];

@@ -56,7 +56,7 @@ pub struct Layout {
 pub struct ShapeError {
     /// The key that is wrong.
     pub key: &'static str,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: String,
 }
 

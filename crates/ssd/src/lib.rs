@@ -1,9 +1,9 @@
 //! The model SSD: predicts the effect of a workload on a drive without the drive.
 //!
-//! [`Ftl`] is a page-mapped flash translation layer: reclaim units, garbage collection, placement handles, wear. It
-//! counts and keeps no payload.
+//! [`Ftl`] is a page-mapped flash translation layer: reclaim units, garbage collection, placement handles, wear. It counts pages and
+//! stores no payload.
 //!
-//! This room sees `device` and nothing else of ours; it knows nothing of caches, JSON or command lines.
+//! The crate depends on `device` alone of ours; it knows nothing of caches, JSON or command lines.
 
 pub mod as_device;
 pub mod card;

@@ -1,26 +1,25 @@
-//! What the mapping asks of the medium: the seam between counting and timing.
+//! Operations that the mapping performs on the medium: the interface between counting and timing.
 
 use crate::geometry::{PhysicalPage, UnitId};
 
-/// On whose behalf the medium works.
+/// The cause of an operation on the medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// The host's write, or the rest of a page that it wrote in part.
+    /// A write of the host, including the rest of a page that it wrote in part.
     Host,
     /// Collection or wear levelling.
     Collection,
 }
 
-/// Told each operation on the medium, in order. [`Untimed`] ignores them; [`timing`](crate::timing) works out
-/// when they end.
+/// Receives each operation on the medium, in order. [`Untimed`] ignores them; [`timing`](crate::timing) computes when they complete.
 pub trait Medium {
-    /// `count` pages from `first` on are programmed. All of one unit.
+    /// Programs `count` pages from `first` on, all in one unit.
     fn program(&mut self, first: PhysicalPage, count: u32, cause: Cause);
 
-    /// `page` is read.
+    /// Reads `page`.
     fn read(&mut self, page: PhysicalPage, cause: Cause);
 
-    /// `unit` is erased.
+    /// Erases `unit`.
     fn erase(&mut self, unit: UnitId);
 }
 

@@ -1,4 +1,4 @@
-//! The model alone under a pattern of writes: fill, warm up, measure.
+//! Runs patterns of writes on the model: fill, warm up, measure.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,11 +10,10 @@ use rand_distr::{Distribution, Zipf};
 use crate::drive::Drive;
 use crate::ftl::Ftl;
 use crate::geometry::LogicalPage;
-use crate::medium::Medium;
+use crate::medium::{Medium, Untimed};
 use crate::placement::Placement;
 
-/// Streams of one-page writes, each to a part of the address space of its own and with a handle of its own (the first
-/// with handle 0, the second with handle 1, …).
+/// Streams of one-page writes. Each has its own part of the address space and its own handle: the first handle 0, the second handle 1, …
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pattern {
     /// The streams, in the order of their parts.
@@ -35,11 +34,11 @@ pub struct Stream {
 /// Which page of its part a stream writes next.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Order {
-    /// Any, all alike.
+    /// Any page, with equal probability.
     Uniform,
-    /// The next one, round and round.
+    /// The next page, and the first again after the last.
     Ring,
-    /// Any, page k with a weight of 1/k^exponent; popular pages are scattered.
+    /// Page k with a probability proportional to 1/k^exponent; popular pages are scattered.
     Zipf(f64),
 }
 
@@ -50,8 +49,7 @@ impl Pattern {
         Self { streams: vec![Stream { space: 1.0, writes: 1.0, order }] }
     }
 
-    /// What a flash cache does to a drive: random rewrites of a small part (small objects), and a ring through the rest
-    /// (large ones).
+    /// The writes of a flash cache: random rewrites of a small part (small objects), and a ring through the rest (large objects).
     #[must_use]
     pub fn mixed(random_space: f64, random_writes: f64) -> Self {
         let random = Stream { space: random_space, writes: random_writes, order: Order::Uniform };
@@ -62,7 +60,7 @@ impl Pattern {
     /// Checks the shares.
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// The reason, as text.
     pub fn check(&self, logical_pages: u32) -> Result<(), String> {
         for (share, words) in [(0, "space"), (1, "writes")] {
             let shares = self.streams.iter().map(|stream| [stream.space, stream.writes][share]);
@@ -91,12 +89,12 @@ impl Pattern {
     }
 }
 
-/// How long a run takes, in drive capacities that the host writes.
+/// Length of a run, in drive capacities that the host writes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Length {
-    /// Before counting begins, beside the first filling.
+    /// Written before counting begins, after the first fill.
     pub warm_up: f64,
-    /// While counting.
+    /// Written while counting.
     pub measured: f64,
 }
 
@@ -115,7 +113,7 @@ pub struct Writer {
 struct Lane {
     first: u32,
     pages: u32,
-    /// Where this lane begins in the draw of 32 bits that chooses among lanes.
+    /// Upper bound of this lane in the draw of 32 bits that chooses a lane.
     below: u32,
     next: u32,
     order: Order,
@@ -170,8 +168,8 @@ impl Lane {
         self.first + at
     }
 
-    /// Ranks are spread over the part by a multiplication modulo its size, which is a permutation if the two share no
-    /// factor; otherwise ranks meet on a page here and there, and the popularity stays as good as a Zipf's.
+    /// Ranks are spread over the part by a multiplication modulo its size. That is a permutation if the two have no common factor;
+    /// otherwise a few ranks share a page, which changes the distribution little.
     fn scattered(&self, random: &mut SmallRng) -> u32 {
         let rank = self.zipf.map_or(1.0, |zipf| zipf.sample(random)) as u64 - 1;
         const PRIME: u64 = 2_654_435_761;
@@ -179,12 +177,12 @@ impl Lane {
     }
 }
 
-/// Fills the drive once, in order, stream by stream.
+/// Fills the drive once in order, one stream after the other.
 pub fn fill<M: Medium>(ftl: &mut Ftl, pattern: &Pattern, medium: &mut M) {
     fill_in_steps(ftl, pattern, medium, |_| true);
 }
 
-/// The same, with a word of how many pages are filled after each step; false where that ended it.
+/// As [`fill`]; `progress` receives the pages filled after each step and ends the fill by returning false, which is also returned.
 fn fill_in_steps<M: Medium>(
     ftl: &mut Ftl,
     pattern: &Pattern,
@@ -206,6 +204,37 @@ fn fill_in_steps<M: Medium>(
     true
 }
 
+/// Preconditions a drive without simulating time: fills it in order, then writes `capacities` times its capacity at random. The counters
+/// start at zero afterwards. `progress` is called with the pages written and the total; it ends the run by returning false, which is
+/// also returned.
+pub fn precondition(
+    drive: &mut Drive,
+    capacities: f64,
+    seed: u64,
+    mut progress: impl FnMut(u64, u64) -> bool,
+) -> bool {
+    let pattern = Pattern::one(Order::Uniform);
+    let ftl = drive.ftl_mut();
+    let logical_pages = ftl.layout().shape().logical_pages;
+    let random = (capacities * f64::from(logical_pages)).round() as u64;
+    let total = u64::from(logical_pages) + random;
+    if !fill_in_steps(ftl, &pattern, &mut Untimed, |done| progress(done, total)) {
+        return false;
+    }
+    let mut writer = Writer::new(&pattern, logical_pages, seed);
+    let mut left = random;
+    while left > 0 {
+        let step = left.min(STEP_PAGES);
+        self::drive(ftl, &mut writer, step, &mut Untimed);
+        left -= step;
+        if !progress(total - left, total) {
+            return false;
+        }
+    }
+    drive.reset_stats();
+    true
+}
+
 /// Writes `pages` pages of a pattern.
 pub fn drive<M: Medium>(ftl: &mut Ftl, writer: &mut Writer, pages: u64, medium: &mut M) {
     for _ in 0..pages {
@@ -219,7 +248,7 @@ pub fn drive<M: Medium>(ftl: &mut Ftl, writer: &mut Writer, pages: u64, medium: 
 pub enum Counted {
     /// All of it.
     All,
-    /// What was written until the run was ended.
+    /// The pages written until the run was ended.
     Part,
     /// None of it: the run ended before counting began, and the counts cover the warm-up only.
     Nothing,
@@ -266,19 +295,19 @@ pub fn run<M: Medium>(
     Counted::All
 }
 
-/// Between two words of progress: some tens of milliseconds.
+/// Pages between two calls of `progress`: some tens of milliseconds.
 const STEP_PAGES: u64 = 1 << 18;
 
-/// How requests come to a drive in virtual time.
+/// The load on a drive in virtual time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Load {
-    /// Share of the requests that read a page, any page alike.
+    /// Share of the requests that read a page, drawn uniformly.
     pub reads: f64,
-    /// When they come.
+    /// The arrivals.
     pub arrival: Arrival,
 }
 
-/// When requests come.
+/// Arrivals of requests.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Arrival {
     /// Submits the next request as soon as fewer than this many are in flight.
@@ -287,7 +316,7 @@ pub enum Arrival {
     EveryNs(u64),
 }
 
-/// What ended.
+/// The kind of a completed request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Served {
     /// A read of a page.
@@ -296,12 +325,12 @@ pub enum Served {
     Write,
 }
 
-/// How much virtual time a measured part took.
+/// Virtual time of the measured part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
-    /// From its first request to when its last one came.
+    /// From its first arrival to its last.
     pub came_ns: u64,
-    /// From when all before it had ended to when all of it had: longer, where the drive falls behind.
+    /// From the last completion before it to its own last completion: longer if the drive falls behind.
     pub done_ns: u64,
 }
 
@@ -351,7 +380,7 @@ pub fn run_timed(
             }
         }
         made += 1;
-        // By requests: where nearly all are reads, writes are rare.
+        // By requests and not by writes, which are rare if nearly all requests are reads.
         if (made.is_multiple_of(STEP_PAGES) || written == total) && !progress(filling + written, all) {
             counted = if written == total { Counted::All } else { Counted::at_end(written, warm_up) };
             break;
@@ -360,7 +389,7 @@ pub fn run_timed(
     (counted, Span { came_ns: last_ns - measured_from_ns, done_ns: all_ended_ns - done_from_ns })
 }
 
-/// Fills the drive in order; when that has ended, unless `progress` ended it by answering false.
+/// Fills the drive in order and returns when that is complete; `None` if `progress` returned false.
 fn fill_timed(drive: &mut Drive, pattern: &Pattern, mut progress: impl FnMut(u64) -> bool) -> Option<u64> {
     const AT_ONCE: u32 = 32;
     let (mut now_ns, mut done) = (0, 0_u64);
@@ -388,7 +417,7 @@ struct Requests {
 
 impl Requests {
     fn new(load: Load, seed: u64, from_ns: u64) -> Self {
-        // Another sequence than the writer's.
+        // A sequence that differs from the writer's.
         let random = SmallRng::seed_from_u64(seed ^ 0x5eed);
         Self { load, under_way: BinaryHeap::new(), now_ns: from_ns, random }
     }

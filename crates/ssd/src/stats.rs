@@ -1,4 +1,4 @@
-//! The model's counters: those of NVMe's FDP statistics log, and some that real drives do not report.
+//! The model's counters: those of NVMe's FDP statistics log, and others that real drives do not report.
 
 use std::collections::VecDeque;
 
@@ -51,7 +51,7 @@ impl Stats {
         self.host_pages + self.relocated_pages + self.levelled_pages + self.padded_pages
     }
 
-    /// What was counted since `earlier`, of the same drive.
+    /// Counts since `earlier`, an older state of the same drive.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut streams = self.streams.clone();
@@ -93,7 +93,7 @@ impl StreamStats {
     }
 }
 
-/// What a drive would put into its log.
+/// An entry of the drive's event log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
     /// Pages that the host had written by then: the model's time.

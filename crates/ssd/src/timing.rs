@@ -1,4 +1,4 @@
-//! When things end: dies and channels as queues, the write buffer, and how collection's work is spread.
+//! Completion times: dies and channels as queues, the write buffer, and the pacing of collection.
 //!
 //! * **Units are stripes.** A reclaim unit spans the dies in chunks of one program operation (all planes, all pages of a word line). A
 //!   chunk is programmed when its last page arrives.
@@ -21,26 +21,28 @@ use crate::geometry::{PhysicalPage, Shape, UnitId};
 use crate::mapping::Divisor;
 use crate::medium::{Cause, Medium};
 
-/// The parts of a drive that take time, and until when each is taken.
+/// The parts of a drive that take time, each with the time until which it is busy.
 pub struct Timing {
     figures: Figures,
     dies: Box<[Die]>,
     channel_free_ns: Box<[u64]>,
     link_in_free_ns: u64,
     link_out_free_ns: u64,
+    read_commands_free_ns: u64,
+    write_commands_free_ns: u64,
     buffer: Buffer,
     debt: Debt,
     /// The next pages of chunks that were begun at the last flush and not gone on with since.
     flushed: Vec<PhysicalPage>,
-    /// When what flushes had begun is on the flash.
+    /// When the chunks begun by flushes are on the flash.
     flushed_ns: u64,
-    /// When the request that is being worked on has come as far as it has.
+    /// The time that the present request has reached.
     at_ns: u64,
     /// The request time without waiting for buffer space. The transfer is requested then, so a waiting write does not hold the link.
     asked_ns: u64,
 }
 
-/// A card's figures in the units that are reckoned in.
+/// A card's figures in the units of the calculation.
 struct Figures {
     chunk_pages: u32,
     chunk_of: Divisor,
@@ -65,13 +67,29 @@ struct Figures {
     planes_transfer_ns: u64,
     page_transfer_ns: u64,
     link_bytes_per_second: u64,
+    read_ceiling: Option<Ceiling>,
+    write_ceiling: Option<Ceiling>,
+}
+
+/// Rates of one direction that the data sheet gives.
+#[derive(Clone, Copy)]
+struct Ceiling {
+    bytes_per_second: u64,
+    commands_per_second: u64,
+}
+
+impl Ceiling {
+    /// Time that a command of `bytes` takes at these rates.
+    fn takes_ns(self, bytes: u64) -> u64 {
+        (bytes * SECOND_NS / self.bytes_per_second).max(SECOND_NS / self.commands_per_second)
+    }
 }
 
 #[derive(Clone, Copy, Default)]
 struct Die {
-    /// Until when programs, erases and collection's reads keep it.
+    /// End of its queued programs, erases and reads of collection.
     busy_until_ns: u64,
-    /// Until when reads of the host keep it.
+    /// End of its queued reads of the host.
     reading_until_ns: u64,
 }
 
@@ -86,7 +104,7 @@ struct Buffer {
     free_ns: u64,
 }
 
-/// What collection still has to do, and how much of it comes with each page of the host.
+/// Work that collection still has to do, and its part that falls due with each page of the host.
 #[derive(Default)]
 struct Debt {
     reads: Work,
@@ -118,6 +136,8 @@ impl Timing {
             channel_free_ns: vec![0; card.nand.channels as usize].into(),
             link_in_free_ns: 0,
             link_out_free_ns: 0,
+            read_commands_free_ns: 0,
+            write_commands_free_ns: 0,
             buffer: Buffer {
                 capacity_pages,
                 used_pages: 0,
@@ -133,17 +153,21 @@ impl Timing {
         }
     }
 
-    /// A request comes at `now_ns`. Requests come in the order of time.
+    /// A request arrives at `now_ns`. Requests arrive in the order of time.
     pub(crate) fn arrive(&mut self, now_ns: u64) {
         self.pay_while_idle(now_ns);
         self.at_ns = now_ns + self.figures.command_ns;
         self.asked_ns = self.at_ns;
     }
 
-    /// `bytes` of the request come from the host.
+    /// Transfers `bytes` of the request from the host.
     pub(crate) fn take_in(&mut self, bytes: u64) {
         let takes_ns = self.link_ns(bytes);
         self.at_ns = carry(&mut self.link_in_free_ns, self.at_ns, self.at_ns, takes_ns);
+        if let Some(ceiling) = self.figures.write_ceiling {
+            let takes_ns = ceiling.takes_ns(bytes);
+            self.at_ns = carry(&mut self.write_commands_free_ns, self.at_ns, self.at_ns, takes_ns);
+        }
         self.asked_ns = self.at_ns;
     }
 
@@ -151,7 +175,7 @@ impl Timing {
         bytes * SECOND_NS / self.figures.link_bytes_per_second
     }
 
-    /// When the request that came last ends.
+    /// When the last request completes.
     pub(crate) fn ends_ns(&self) -> u64 {
         self.at_ns
     }
@@ -179,9 +203,13 @@ impl Timing {
         }
         let takes_ns = self.link_ns(bytes);
         self.at_ns = carry(&mut self.link_out_free_ns, begin_ns, end_ns, takes_ns);
+        if let Some(ceiling) = self.figures.read_ceiling {
+            let takes_ns = ceiling.takes_ns(bytes);
+            self.at_ns = carry(&mut self.read_commands_free_ns, begin_ns, self.at_ns, takes_ns);
+        }
     }
 
-    /// Everything that was written is on the flash. `begun` are the next pages of chunks that the host has begun.
+    /// Waits until all written data is on the flash. `begun` are the next pages of chunks that the host has begun.
     pub(crate) fn flush(&mut self, begun: Vec<PhysicalPage>) {
         let last = self.buffer.under_way.iter().map(|Reverse((end_ns, _))| *end_ns).max();
         // Chunks whose buffer space was assigned before their completion, and chunks begun by an earlier flush, are in progress as well.
@@ -208,7 +236,7 @@ impl Timing {
         self.buffer.ends_ns.get(&self.chunk_of(page)).is_some_and(|&end_ns| end_ns > now_ns)
     }
 
-    /// Reads a page of the flash before everything else that the die has to do.
+    /// Reads a page of the flash before all queued work of the die.
     fn sense(&mut self, die: usize, now_ns: u64) -> u64 {
         let Figures { page_read_ns: read_ns, suspend_ns, .. } = self.figures;
         let die = &mut self.dies[die];
@@ -227,7 +255,7 @@ impl Timing {
         die.reading_until_ns
     }
 
-    /// The die works for so long, after what it has to do already.
+    /// Occupies the die for `takes_ns`, after its queued work.
     fn occupy(&mut self, die: usize, from_ns: u64, takes_ns: u64) -> u64 {
         let die = &mut self.dies[die];
         die.busy_until_ns = die.busy_until_ns.max(die.reading_until_ns).max(from_ns) + takes_ns;
@@ -247,7 +275,7 @@ impl Timing {
         self.buffer.ends_ns.insert(chunk, end_ns);
     }
 
-    /// `pages` enter the buffer, as soon as there is room.
+    /// Adds `pages` to the buffer as soon as it has space.
     #[inline]
     fn enter_buffer(&mut self, pages: u32) {
         self.buffer.used_pages += u64::from(pages);
@@ -277,7 +305,7 @@ impl Timing {
         }
     }
 
-    /// What the dies could do since they fell idle is done.
+    /// Does the work for which the dies had time since they became idle.
     fn pay_while_idle(&mut self, now_ns: u64) {
         while !self.debt.is_clear() {
             let die = self.debt.next_die;
@@ -285,7 +313,7 @@ impl Timing {
             if free_ns + IDLE_NS >= now_ns {
                 return;
             }
-            // After an idle moment, so that the next request of a burst does not meet it.
+            // After a short idle time, so that the next request of a burst is not delayed.
             let from_ns = free_ns + IDLE_NS;
             if self.debt.reads.take_one() {
                 self.collect_read(from_ns, from_ns);
@@ -315,13 +343,13 @@ impl Timing {
     }
 }
 
-/// Takes `takes_ns` of a carrier's time from `asked_ns` on, and says when what is ready at `ready_ns` is across.
+/// Occupies a link for `takes_ns` from `asked_ns` on, and returns when a transfer that is ready at `ready_ns` completes.
 fn carry(free_ns: &mut u64, asked_ns: u64, ready_ns: u64, takes_ns: u64) -> u64 {
     *free_ns = asked_ns.max(*free_ns) + takes_ns;
     (*free_ns).max(ready_ns + takes_ns)
 }
 
-/// How long a die must have been idle before collection takes it without being asked to pay.
+/// Idle time of a die after which collection uses it ahead of schedule.
 const IDLE_NS: u64 = 1_000_000;
 
 impl Medium for Timing {
@@ -353,7 +381,7 @@ impl Medium for Timing {
     #[inline]
     fn read(&mut self, page: PhysicalPage, cause: Cause) {
         if cause == Cause::Host {
-            // The rest of a page that is written in part: the write is acknowledged before, but the die is busy.
+            // The rest of a page that is written in part. The write is acknowledged earlier, but the die is busy.
             let die = self.die_of(page);
             let sensed_ns = self.sense(die, self.at_ns);
             self.transfer(die, self.asked_ns, sensed_ns, self.figures.page_transfer_ns);
@@ -458,7 +486,17 @@ impl Figures {
         // A mapping page larger than one program or sense operation takes several operations.
         let chunk_bytes = u64::from(chunk_pages) * page_bytes;
         let page_reads = nand_pages_a_page.div_ceil(u64::from(nand.planes));
+        let ceiling =
+            |bytes_per_second, commands_per_second| Ceiling { bytes_per_second, commands_per_second };
         Self {
+            read_ceiling: card
+                .ceilings
+                .as_ref()
+                .map(|it| ceiling(it.sequential_read_bytes_per_second, it.random_read_iops)),
+            write_ceiling: card
+                .ceilings
+                .as_ref()
+                .map(|it| ceiling(it.sequential_write_bytes_per_second, it.random_write_iops)),
             chunk_pages,
             chunk_of: Divisor::new(chunk_pages),
             nand_page_shift: (nand_page_bytes / page_bytes).max(1).ilog2(),

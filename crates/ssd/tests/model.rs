@@ -39,7 +39,7 @@ fn shape(isolation: Isolation, groups: u16, unit_pages: u32) -> Shape {
     }
 }
 
-/// What is known of the medium from outside: programmed pages since the erase of their unit.
+/// The medium as seen from outside: pages programmed since the erase of their unit.
 struct Cells {
     unit_pages: u32,
     programmed: BTreeMap<u32, ()>,

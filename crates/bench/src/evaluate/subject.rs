@@ -252,15 +252,17 @@ impl Subject {
         }
     }
 
-    /// Rated endurance and its source: the card, or the drive's endurance group log.
+    /// The rated endurance and its source: the card, or the drive's endurance group log. `rated_dlwa` replaces the write amplification
+    /// that the card's rating assumes.
     #[must_use]
-    pub fn rated(&self, rated_dlwa: f64) -> Option<(Endurance, String)> {
+    pub fn rated(&self, rated_dlwa: Option<f64>) -> Option<(Endurance, String)> {
         match self {
             Self::Model(model) => {
                 let rated = &model.card.endurance;
                 let capacity_bytes = self.capacity_bytes() as f64;
                 let (dwpd, years) = (rated.dwpd, rated.warranty_years);
                 let words = format!("{} for {years} years (card)", drive_writes(dwpd));
+                let rated_dlwa = rated_dlwa.unwrap_or(rated.dlwa());
                 Some((Endurance::from_dwpd(capacity_bytes, dwpd, years, rated_dlwa), words))
             }
             Self::Real(real) => {

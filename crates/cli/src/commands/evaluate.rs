@@ -93,9 +93,9 @@ pub struct Arguments {
     /// Years that --dwpd holds for [default: 5]
     #[arg(long, help_heading = ENDURANCE, value_name = "YEARS", value_parser = quantity::positive, requires = "dwpd")]
     warranty_years: Option<f64>,
-    /// Write amplification that the rating assumes
-    #[arg(long, help_heading = ENDURANCE, value_name = "X", value_parser = quantity::amplification, default_value = "1")]
-    rated_dlwa: f64,
+    /// Write amplification that the rating assumes [default: the card's, otherwise 1]
+    #[arg(long, help_heading = ENDURANCE, value_name = "X", value_parser = quantity::amplification)]
+    rated_dlwa: Option<f64>,
     /// Plot read latency and life against throughput to FILE (.svg or .png)
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -282,11 +282,11 @@ impl Arguments {
 
     /// The rated endurance: the user's flags take precedence over the drive or the card.
     fn endurance(&self, subject: &Subject) -> Option<(Endurance, String)> {
-        let rated_dlwa = self.rated_dlwa;
+        let rated_dlwa = self.rated_dlwa.unwrap_or(1.0);
         if let Some(tbw) = self.tbw {
             return Some((Endurance::from_tbw(tbw, rated_dlwa), format!("{tbw} TB written (--tbw)")));
         }
-        let Some(dwpd) = self.dwpd else { return subject.rated(rated_dlwa) };
+        let Some(dwpd) = self.dwpd else { return subject.rated(self.rated_dlwa) };
         let years = self.warranty_years.unwrap_or(WARRANTY_YEARS);
         let endurance = Endurance::from_dwpd(subject.capacity_bytes() as f64, dwpd, years, rated_dlwa);
         Some((endurance, format!("{} for {years} years (--dwpd)", drive_writes(dwpd))))

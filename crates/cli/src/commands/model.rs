@@ -88,9 +88,9 @@ pub struct LifetimeArguments {
     /// Rated endurance in terabytes written
     #[arg(long, value_name = "TB", value_parser = quantity::positive)]
     tbw: Option<f64>,
-    /// Write amplification that the rating assumes
-    #[arg(long, value_name = "X", value_parser = quantity::amplification, default_value = "1")]
-    rated_dlwa: f64,
+    /// Write amplification that the rating assumes [default: the card's, otherwise 1]
+    #[arg(long, value_name = "X", value_parser = quantity::amplification)]
+    rated_dlwa: Option<f64>,
     /// Host writes in MB/s (1 MB is 1000000 bytes)
     #[arg(long, value_name = "MB", value_parser = quantity::positive)]
     host_mb_per_second: Option<f64>,
@@ -280,13 +280,14 @@ fn lifetime(arguments: &LifetimeArguments) -> Result<Answer, String> {
 
 /// The rated endurance, if given.
 fn endurance(arguments: &LifetimeArguments) -> Result<Option<Endurance>, String> {
-    let rated = arguments.rated_dlwa;
+    let rated = arguments.rated_dlwa.unwrap_or(1.0);
     if let Some(tbw) = arguments.tbw {
         return Ok(Some(Endurance::from_tbw(tbw, rated)));
     }
     if let Some(name) = &arguments.drive {
         let card = Card::load(name).map_err(|error| error.to_string())?;
         let (bytes, rating) = (card.space.usable_bytes as f64, &card.endurance);
+        let rated = arguments.rated_dlwa.unwrap_or(rating.dlwa());
         return Ok(Some(Endurance::from_dwpd(bytes, rating.dwpd, rating.warranty_years, rated)));
     }
     let years = arguments.warranty_years.unwrap_or(5.0);

@@ -80,7 +80,8 @@ fn cards_are_listed_with_sources() {
     let cards = json(&["ssd", "cards"]);
     let names: Vec<&str> =
         cards["cards"].as_array().unwrap().iter().filter_map(|card| card["name"].as_str()).collect();
-    assert_eq!(names, ["pm9d3", "tlc", "qlc", "photo", "test"]);
+    assert_eq!(names[..4], ["pm9d3", "tlc", "qlc", "photo"]);
+    assert_eq!((names.len(), names[11]), (12, "test"));
     let one = flashwright(&["ssd", "cards", "pm9d3"]);
     let text = String::from_utf8(one.stdout).unwrap();
     assert!(

@@ -1,4 +1,4 @@
-//! `flashwright ssd cards`: the cards of drives.
+//! `flashwright ssd cards`: lists the drive cards.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -7,6 +7,7 @@ use bench::report::text::drive_writes;
 use clap::Args;
 use serde_json::{Value, json};
 use ssd::Card;
+use ssd::card::RatedFor;
 
 use crate::output::{Common, Finding};
 
@@ -36,7 +37,7 @@ fn cards(arguments: &Arguments) -> Result<Finding, String> {
         let handles = card.placement.as_ref().map_or(0, |placement| placement.handles);
         let _ = writeln!(
             text,
-            "{:8} {}\n         {} usable, over-provisioning {:.1} %, {} reclaim units of {}, mapping pages of {}\n         {handles} placement handles, rated for {} (DWPD) over {} years",
+            "{:8} {}\n         {} usable, over-provisioning {:.1} %, {} reclaim units of {}, mapping pages of {}\n         {handles} placement handles, rated for {} (DWPD) over {} years{}",
             card.name,
             card.title,
             decimal(card.space.usable_bytes as f64),
@@ -46,6 +47,7 @@ fn cards(arguments: &Arguments) -> Result<Finding, String> {
             binary(card.space.page_bytes.into()),
             drive_writes(card.endurance.dwpd),
             card.endurance.warranty_years,
+            workload(card),
         );
     }
     if arguments.card.is_some() {
@@ -54,7 +56,18 @@ fn cards(arguments: &Arguments) -> Result<Finding, String> {
     Ok(Finding { result: json!({ "cards": cards }), text, failures: Vec::new() })
 }
 
-/// Bytes as drives are sold.
+/// The workload of the endurance rating, if the card gives it.
+fn workload(card: &Card) -> String {
+    match (card.endurance.rated_for, card.endurance.rated_dlwa) {
+        (Some(RatedFor::Jesd219), Some(dlwa)) => {
+            format!(", under JESD219's enterprise workload at a write amplification of {dlwa}")
+        }
+        (Some(RatedFor::Media), _) => ", in bytes written to the medium".into(),
+        _ => String::new(),
+    }
+}
+
+/// Bytes in decimal units.
 fn decimal(bytes: f64) -> String {
     let (unit, factor) = match bytes {
         large if large >= 1e12 => ("TB", 1e12),
@@ -64,7 +77,7 @@ fn decimal(bytes: f64) -> String {
     format!("{} {unit}", short(bytes / factor))
 }
 
-/// Bytes as drives are built.
+/// Bytes in binary units.
 fn binary(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
     let place = (bytes.checked_ilog2().unwrap_or(0) as usize / 10).min(units.len() - 1);
@@ -89,12 +102,15 @@ fn sources(card: &Card) -> String {
     text
 }
 
-/// The unit of a figure, and what a large number of it is in a larger one.
+/// The unit of a figure, and a large value also in a larger unit.
 fn unit(key: &str, value: &Value) -> String {
     let of_key = match key {
         "cost.kgco2e_per_gb" => "kg CO2e per GB of flash",
         "cost.usd_per_gb" => "US dollars per usable GB",
+        "ceilings.random_read_iops" => "reads per second",
+        "ceilings.random_write_iops" => "writes per second",
         "endurance.dwpd" => "drive writes per day",
+        "endurance.rated_dlwa" => "media bytes per host byte",
         "endurance.warranty_years" => "years",
         "nand.channels" => "channels",
         "nand.dies" => "dies in all",
@@ -123,7 +139,7 @@ fn unit(key: &str, value: &Value) -> String {
 mod tests {
     use super::*;
 
-    /// A word, such as the kind of the cells, needs no unit; every number does.
+    /// Every number has a unit; texts, such as the kind of the cells, have none.
     #[test]
     fn every_number_of_every_card_has_a_unit() {
         for card in Card::built_in() {
@@ -136,8 +152,8 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_times_are_told_in_units_that_are_read() {
-        for (key, value, told) in [
+    fn sizes_and_times_are_also_printed_in_larger_units() {
+        for (key, value, text) in [
             ("space.unit_bytes", 6 << 30, " bytes (6 GiB)"),
             ("nand.block_bytes", 48 << 20, " bytes (48 MiB)"),
             ("space.block_bytes", 512, " bytes (512 bytes)"),
@@ -146,7 +162,7 @@ mod tests {
             ("nand.program_ns", 1_200_000, " ns (1200 µs)"),
             ("placement.handles", 8, " reclaim-unit handles"),
         ] {
-            assert_eq!(unit(key, &json!(value)), told, "{key}");
+            assert_eq!(unit(key, &json!(value)), text, "{key}");
         }
     }
 }
