@@ -5,7 +5,7 @@
 //! lines, and [`picture`] encodes images.
 //!
 //! [`events`] records events of keys. [`session`] connects all parts. [`simulate`] computes hit ratios of policies over a
-//! trace. [`drive`] has operations on a drive without a cache; [`evaluate`] combines them with workload profiles into a
+//! trace. [`drive`] has operations on a drive without a cache; [`jobs`] runs fio job files on a model drive; [`evaluate`] combines drives with workload profiles into a
 //! verdict.
 //!
 //! The run loop does not depend on the cache engine: it uses the trait [`run::target::Target`].
@@ -21,6 +21,7 @@ pub mod environment;
 pub mod evaluate;
 pub mod events;
 pub mod file_id;
+pub mod jobs;
 mod moment;
 mod palette;
 pub mod picture;

@@ -15,6 +15,7 @@ mod reports;
 mod simulate;
 mod ssd;
 mod ssd_device;
+mod ssd_jobs;
 mod trace;
 
 use std::process::{Command, Output, Stdio};

@@ -1,5 +1,6 @@
-//! `flashwright ssd run`: patterns of writes on the model drive alone.
+//! `flashwright ssd run`: patterns of writes, or fio jobs, on the model drive without a cache.
 
+mod job;
 mod pace;
 mod result;
 mod unheeded;
@@ -47,9 +48,9 @@ pub struct Arguments {
     /// Divide the drive's capacity by N; the numbers of units and handles stay
     #[arg(long, help_heading = DRIVE, value_name = "1/N", value_parser = quantity::scale, default_value = "1")]
     scale: u32,
-    /// Data placement by handle: off is a conventional drive, on follows the card
-    #[arg(long, help_heading = DRIVE, value_name = "KIND", value_enum, default_value = "off")]
-    placement: PlacementName,
+    /// Data placement by handle: off is a conventional drive, on follows the card [default: off; with --job on if a job has fdp=1 and the card has handles]
+    #[arg(long, help_heading = DRIVE, value_name = "KIND", value_enum)]
+    placement: Option<PlacementName>,
     /// Where a conventional drive writes relocated data: apart from host data or with it [default: apart]
     #[arg(long, help_heading = DRIVE, value_name = "WHERE", value_enum)]
     collection_frontier: Option<CollectionFrontier>,
@@ -80,6 +81,8 @@ pub struct Arguments {
     /// timed: requests per second, however many are in flight, instead of a queue depth
     #[arg(long, help_heading = TIMING, value_name = "N", requires = "timed", value_parser = quantity::positive, conflicts_with = "queue_depth")]
     rate: Option<f64>,
+    #[command(flatten)]
+    job: job::JobFlags,
     #[command(flatten)]
     common: Common,
 }
@@ -112,7 +115,8 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     let (config, found) = match prepare(arguments) {
         Ok((card, shape)) => {
             let config = arguments.describe(&card, &shape);
-            (config, execute(arguments, &card, &shape))
+            let run = if arguments.job.job.is_some() { job::execute } else { execute };
+            (config, run(arguments, &card, &shape))
         }
         Err(error) => (Value::Null, Err(error)),
     };
@@ -127,7 +131,11 @@ fn prepare(arguments: &Arguments) -> Result<(Card, Shape), String> {
     let mut shape = card.shape(true);
     let handles = shape.isolation.handles().len();
     let op_ratio = arguments.op.unwrap_or_else(|| shape.op_ratio());
-    shape.isolation = match (arguments.placement, &card.placement) {
+    let by_default = match card.placement.is_some() && job::uses_placement(arguments)? {
+        true => PlacementName::On,
+        false => PlacementName::Off,
+    };
+    shape.isolation = match (arguments.placement.unwrap_or(by_default), &card.placement) {
         (PlacementName::Off, _) => {
             Isolation::Conventional { collection_apart: arguments.frontier() == CollectionFrontier::Apart }
         }
@@ -160,6 +168,16 @@ impl Arguments {
         }
     }
 
+    /// The placement of the run, which may follow from the job file.
+    fn placement_name(&self, shape: &Shape) -> String {
+        let of_shape = match shape.isolation {
+            Isolation::Conventional { .. } => PlacementName::Off,
+            Isolation::Handles(_) => PlacementName::On,
+        };
+        let name = self.placement.unwrap_or(of_shape).to_possible_value();
+        name.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
     fn describe(&self, card: &Card, shape: &Shape) -> Value {
         let streams = self.pattern().streams;
         let streams = streams.iter().map(|stream| {
@@ -172,12 +190,13 @@ impl Arguments {
             "pages_per_block": shape.unit_pages,
             "units": shape.units,
             "logical_pages": shape.logical_pages,
-            "placement": self.placement.to_possible_value().map(|value| value.get_name().to_owned()),
+            "placement": self.placement_name(shape),
             "collection_frontier": self.frontier().to_possible_value().map(|value| value.get_name().to_owned()),
             "gc": self.gc.to_string(),
-            "streams": streams.collect::<Vec<Value>>(),
-            "warm_up_capacities": self.warm_up,
-            "measured_capacities": self.measure,
+            "job": self.job.job.as_deref().map(crate::output::name_of),
+            "streams": self.job.job.is_none().then(|| streams.collect::<Vec<Value>>()),
+            "warm_up_capacities": self.job.job.is_none().then_some(self.warm_up),
+            "measured_capacities": self.job.job.is_none().then_some(self.measure),
             "timed": self.timed,
             "reads": self.timed.then_some(self.reads),
             "queue_depth": (self.timed && self.rate.is_none()).then_some(self.queue_depth),
@@ -214,7 +233,7 @@ fn execute(arguments: &Arguments, card: &Card, shape: &Shape) -> Result<Finding,
     Ok(Finding { result, text, failures })
 }
 
-/// The card was right before the flags changed its shape.
+/// Names the flag that made the shape invalid: the card's own shape is valid.
 fn by_its_flag(error: &ShapeError) -> String {
     let flag = match error.key {
         "unit_pages" => "--pages-per-block",
@@ -225,14 +244,14 @@ fn by_its_flag(error: &ShapeError) -> String {
     format!("{flag}: {}", error.reason)
 }
 
-/// A drive that does this share of what it is offered keeps up: the last requests of a run end after they came.
+/// A drive keeps up if it completes this share of the offered load. It is below 1 because the last requests of a run complete after the last arrival.
 const KEEPS_UP: f64 = 0.95;
 
-/// Far more than wears any drive out, and so few that pages can be counted.
+/// More than any drive's endurance, and few enough that page counts fit their integers.
 const MOST_CAPACITIES: f64 = 1e6;
 
 impl Arguments {
-    /// A run ends by what is written, and its clock counts nanoseconds.
+    /// Checks the load: a run ends after a number of writes, and its clock counts nanoseconds.
     fn check_load(&self) -> Result<(), String> {
         for (flag, capacities) in [("--warm-up", self.warm_up), ("--measure", self.measure)] {
             if capacities > MOST_CAPACITIES {
@@ -259,7 +278,7 @@ impl Arguments {
         }
     }
 
-    /// Counting begins after a page and counts a page, or it would count what filled the drive.
+    /// Warm-up and measurement are each at least one page. Without that, the counters would include the first fill.
     fn check_length(&self, logical_pages: u32) -> Result<(), String> {
         for (flag, capacities) in [("--warm-up", self.warm_up), ("--measure", self.measure)] {
             if (capacities * f64::from(logical_pages)).round() < 1.0 {
@@ -279,14 +298,14 @@ impl Arguments {
         let mut pace = Pace::new(self.common.quiet);
         let (pattern, length, seed) = (self.pattern(), self.length(), self.common.seed);
         let counted = run::run(ftl, &pattern, length, seed, &mut Untimed, |done, total| {
-            pace.told(done, total);
+            pace.update(done, total);
             !stop.is_set()
         });
         pace.finish();
         counted
     }
 
-    /// The latencies, as the result tells them.
+    /// Runs in virtual time; the value has the latencies as in the result.
     fn run_timed(&self, drive: &mut Drive, stop: &Stop) -> (Counted, Value) {
         let arrival = match self.rate {
             Some(rate) => Arrival::EveryNs((1e9 / rate).round().max(1.0) as u64),
@@ -302,7 +321,7 @@ impl Arguments {
             self.common.seed,
             |served, latency_ns| histograms[usize::from(served == Served::Read)].record(latency_ns),
             |done, total| {
-                pace.told(done, total);
+                pace.update(done, total);
                 !stop.is_set()
             },
         );

@@ -1,5 +1,4 @@
-//! How far a run is and how long it still takes: a bar on a terminal, a line now and then elsewhere. And a word before a run
-//! that takes much memory or time.
+//! Progress of a run: a bar on a terminal, a line from time to time elsewhere, and a hint before a run that takes much memory or time.
 
 use std::time::{Duration, Instant};
 
@@ -10,12 +9,12 @@ use ssd::card::MIN_SCALED_PAGES;
 
 use super::Arguments;
 
-/// Where nobody sees a bar, the first line comes after this,
+/// Without a terminal, the first progress line is printed after this time,
 const FIRST_LINE: Duration = Duration::from_secs(10);
-/// and others so far apart.
+/// and the others at this interval.
 const LINES: Duration = Duration::from_secs(60);
 
-/// Shows how far a run is.
+/// Shows the progress of a run.
 pub(super) struct Pace {
     bar: Bar,
     started: Instant,
@@ -27,8 +26,8 @@ impl Pace {
         Self { bar: Bar::new(Unit::Steps, quiet), started: now(), next_line: FIRST_LINE }
     }
 
-    /// So many pages of so many are written.
-    pub(super) fn told(&mut self, done: u64, total: u64) {
+    /// Shows that `done` of `total` pages are written.
+    pub(super) fn update(&mut self, done: u64, total: u64) {
         self.bar.set(done, total, "");
         let elapsed = self.started.elapsed();
         if elapsed >= self.next_line {
@@ -42,10 +41,7 @@ impl Pace {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the command line is the rim: people wait in the machine's time"
-)]
+#[expect(clippy::disallowed_methods, reason = "progress for a person follows the machine's clock")]
 fn now() -> Instant {
     Instant::now()
 }
@@ -55,12 +51,12 @@ fn line(done: u64, total: u64, elapsed: Duration) -> String {
     format!("{:.0} % written, {:.0} s left at this pace", done as f64 / total as f64 * 100.0, left)
 }
 
-/// A run with more memory than this,
+/// A run that takes more memory than this,
 const MUCH_BYTES: u64 = 1 << 30;
-/// or more writes, is told before it begins.
+/// or writes more pages than this, is announced before it begins.
 const MANY_WRITES: f64 = 1e9;
 
-/// What a large run takes, and how it takes less.
+/// Prints what a large run takes and how `--scale` reduces it.
 pub(super) fn hint(arguments: &Arguments, layout: &Layout) {
     if let Some(words) = words(arguments, layout) {
         Bar::new(Unit::Steps, arguments.common.quiet).line(&words);
@@ -88,7 +84,7 @@ fn words(arguments: &Arguments, layout: &Layout) -> Option<String> {
     })
 }
 
-/// The largest that is suggested, and leaves a unit enough pages.
+/// The largest suggested divisor that leaves a unit enough pages.
 fn divisor(unit_pages: u64) -> u64 {
     [64, 16, 4].into_iter().find(|divisor| unit_pages / divisor >= MIN_SCALED_PAGES).unwrap_or(1)
 }
@@ -98,8 +94,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_told_at_the_pace_so_far() {
-        let told = line(25, 100, Duration::from_secs(10));
-        assert_eq!(told, "25 % written, 30 s left at this pace");
+    fn progress_line_extrapolates_the_remaining_time() {
+        let text = line(25, 100, Duration::from_secs(10));
+        assert_eq!(text, "25 % written, 30 s left at this pace");
     }
 }

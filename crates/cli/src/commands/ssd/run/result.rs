@@ -1,4 +1,4 @@
-//! What `ssd run` came to, as JSON and in words.
+//! The result of `ssd run` with a pattern, as JSON and as text.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -92,7 +92,7 @@ pub(super) fn words(result: &Value) -> String {
     text + &rates(&result["latency_ns"])
 }
 
-/// What the drive did of what it was offered.
+/// Completed and offered requests per second.
 fn rates(latency_ns: &Value) -> String {
     let rate = |name: &str| latency_ns[name].as_f64().map(|rate| grouped(rate.round() as u64));
     let Some(done) = rate("requests_per_second") else { return String::new() };
@@ -104,7 +104,7 @@ fn rates(latency_ns: &Value) -> String {
     format!("requests done        {done} per second{offered}\n{behind}")
 }
 
-/// The value of the closed form, where there is one for the pattern.
+/// The value of the closed form, if the pattern has one.
 fn closed_form(arguments: &Arguments, shape: &Shape) -> Option<(&'static str, f64)> {
     let (written, physical) = (f64::from(shape.logical_pages), shape.data_pages() as f64);
     let form = match (arguments.pattern, arguments.gc) {
@@ -115,6 +115,6 @@ fn closed_form(arguments: &Arguments, shape: &Shape) -> Option<(&'static str, f6
         }
         _ => return None,
     };
-    // Where there is hardly data on the drive, the form for finite units runs out below what is possible.
+    // With very little data on the drive, the form for finite units yields less than the minimum of 1.
     form.1.ok().filter(|value| value.dlwa >= 1.0).map(|value| (form.0, value.dlwa))
 }

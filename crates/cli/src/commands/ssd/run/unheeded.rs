@@ -1,12 +1,13 @@
-//! Flags that the pattern or the drive does not heed: nothing that is asked for is left out in silence.
+//! Refuses flags that have no effect with the chosen pattern or drive.
 
 use clap::ValueEnum as _;
 
 use super::{Arguments, PatternName, PlacementName};
 
-/// Refuses a flag that says nothing to this run.
+/// Refuses a flag that has no effect on this run.
 pub(super) fn check(arguments: &Arguments) -> Result<(), String> {
     let Arguments { pattern, placement, .. } = *arguments;
+    let places_data = placement.is_some_and(|placement| placement != PlacementName::Off);
     let by_pattern = [
         ("--random-space", arguments.random_space.is_some(), PatternName::Mixed),
         ("--random-writes", arguments.random_writes.is_some(), PatternName::Mixed),
@@ -17,7 +18,7 @@ pub(super) fn check(arguments: &Arguments) -> Result<(), String> {
         let (heeds, pattern) = (name(heeds), name(pattern));
         return Err(format!("{flag}: has no effect with --pattern {pattern}; it is for --pattern {heeds}"));
     }
-    if arguments.collection_frontier.is_some() && placement != PlacementName::Off {
+    if arguments.collection_frontier.is_some() && places_data {
         let words = "has no effect on a drive that places data, which separates relocated data by handle";
         return Err(format!("--collection-frontier: {words}; it is for --placement off"));
     }
