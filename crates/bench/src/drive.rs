@@ -3,8 +3,10 @@
 //! [`info`] opens nothing for writing. [`trim`] and [`precondition`] destroy the data of the device, and refuse one that is
 //! mounted or in use. The command line asks the user for confirmation.
 
+pub mod forecast;
 pub mod info;
 pub mod json;
+pub mod log;
 pub mod precondition;
 pub mod text;
 pub mod wear;

@@ -13,12 +13,12 @@ use device::nvme::{Drive, Location, Wear};
 
 use super::DriveError;
 
-/// What is known of a device. `None` is unknown, and [`unknown`](Self::unknown) says why.
+/// Properties of a device. `None` is unknown, and [`unknown`](Self::unknown) has the reason.
 #[derive(Debug, Default)]
 pub struct Info {
     /// The path asked about.
     pub path: PathBuf,
-    /// What is there: `file`, `block device`, `NVMe namespace`, `NVMe partition`.
+    /// Its kind: `file`, `block device`, `NVMe namespace`, `NVMe partition`.
     pub kind: &'static str,
     /// Bytes.
     pub capacity_bytes: Option<u64>,
@@ -30,11 +30,11 @@ pub struct Info {
     pub model: Option<String>,
     /// Of an NVMe namespace, the rest.
     pub nvme: Option<NvmeInfo>,
-    /// What is not known, and why.
+    /// Unknown properties, each with the reason.
     pub unknown: Vec<(String, String)>,
 }
 
-/// What is known of an NVMe namespace.
+/// Properties of an NVMe namespace.
 #[derive(Debug)]
 pub struct NvmeInfo {
     /// Generic device, for passed-through commands.
@@ -57,12 +57,12 @@ pub struct NvmeInfo {
     pub wear: Wear,
 }
 
-/// What is known of a namespace's placement.
+/// Placement of a namespace.
 #[derive(Debug, Default)]
 pub struct PlacementInfo {
     /// `ready`, `single handle`, `no handles`, `off`, `not capable` or `unknown`.
     pub state: &'static str,
-    /// What is missing, and the steps to come by it.
+    /// Missing requirements of placement, and the steps that provide them.
     pub missing: Option<String>,
     /// The namespace's endurance group.
     pub endurance_group: Option<u16>,

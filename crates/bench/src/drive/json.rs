@@ -1,4 +1,4 @@
-//! A drive as JSON. Names are stable; what is not known is `null`.
+//! A drive as JSON. Names are stable; unknown values are `null`.
 
 use serde_json::{Map, Value, json};
 

@@ -19,7 +19,7 @@ use crate::steady::is_steady;
 pub struct Options {
     /// Bytes of a random write.
     pub write_bytes: u64,
-    /// Writes under way at once.
+    /// Writes in flight.
     pub depth: usize,
     /// Random bytes after which to give up, as a multiple of the capacity.
     pub max_passes: f64,

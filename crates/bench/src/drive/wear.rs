@@ -12,7 +12,7 @@ use device::timer::{SystemTimer, Timer};
 use super::DriveError;
 use crate::run::stop::Stop;
 
-/// A drive whose counters are read now and then.
+/// A drive whose counters are read repeatedly.
 pub struct Watched {
     drive: Drive,
     group: Option<u16>,
@@ -20,12 +20,12 @@ pub struct Watched {
     last: Option<Written>,
 }
 
-/// The counters at a moment.
+/// The counters at one time.
 #[derive(Debug, Clone)]
 pub struct Sample {
     /// Seconds since 1970.
     pub unix_seconds: u32,
-    /// What the drive tells.
+    /// The drive's counters.
     pub wear: Wear,
     /// Media bytes by host bytes since the sample before.
     pub amplification_since_last: Option<f64>,
@@ -34,10 +34,10 @@ pub struct Sample {
 }
 
 impl Watched {
-    /// Begins to watch the namespace at `path`.
+    /// Opens the namespace at `path`.
     ///
     /// # Errors
-    /// It is no NVMe namespace, or may not be asked.
+    /// The path is not an NVMe namespace, or access is denied.
     pub fn open(path: &Path) -> Result<Self, DriveError> {
         let system = |source| DriveError::Path { path: path.into(), source };
         std::fs::metadata(path).map_err(system)?;
@@ -50,8 +50,8 @@ impl Watched {
         Ok(Self { drive, group, first: None, last: None })
     }
 
-    /// Reads the counters `count` times, `every` so long, and tells each time; ends early when told so, or when `tell` says
-    /// no.
+    /// Reads the counters `count` times at intervals of `every` and calls `tell` with each sample. Ends early on `stop`, or if `tell`
+    /// returns false.
     pub fn watch(&mut self, every: Duration, count: u64, stop: &Stop, mut tell: impl FnMut(Sample) -> bool) {
         let timer = SystemTimer::default();
         let every_ns = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX);
@@ -78,7 +78,7 @@ impl Watched {
     }
 }
 
-/// Waits in short steps, since a signal does not end a sleep. Whether the time has come.
+/// Waits in short steps, since a signal does not end a sleep. False if it was stopped.
 fn wait(timer: &SystemTimer, until_ns: u64, stop: &Stop) -> bool {
     const STEP_NS: u64 = 100_000_000;
     while timer.monotonic_ns() < until_ns && !stop.is_set() {
@@ -92,7 +92,7 @@ pub const CSV_HEADER: &str = "unix_seconds,source,host_written_bytes,media_writt
                               dlwa_since_last,dlwa_since_first,life_used_percent,temperature_celsius,power_on_hours";
 
 impl Sample {
-    /// The sample as a line of CSV; what is unknown is an empty field.
+    /// The sample as a line of CSV; unknown values are empty fields.
     #[must_use]
     pub fn csv_line(&self) -> String {
         fn cell(value: Option<impl ToString>) -> String {
@@ -121,7 +121,7 @@ mod tests {
     use device::nvme::wear::Source;
 
     #[test]
-    fn what_is_unknown_is_an_empty_field() {
+    fn unknown_values_are_empty_fields() {
         let written = Written { source: Source::Smart, host_bytes: Some(5), media_bytes: None };
         let wear = Wear { written: Some(written), life_used_percent: Some(0), ..Wear::default() };
         let sample =
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_namespace_is_refused_by_name() {
+    fn watch_refuses_paths_that_are_no_namespace() {
         let file = tempfile::NamedTempFile::new().unwrap();
         assert!(matches!(Watched::open(file.path()), Err(DriveError::NotNvme { .. })));
         assert!(matches!(Watched::open(Path::new("/nonexistent")), Err(DriveError::Path { .. })));

@@ -1,4 +1,4 @@
-//! `flashwright ssd info`: what a drive in the machine is.
+//! `flashwright ssd info`: identity, placement and wear of a real drive.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,6 +1,7 @@
-//! `flashwright ssd`: the model drive alone, the cards of drives, and the drives that are in the machine.
+//! `flashwright ssd`: the model drive without a cache, drive cards, logs of drives, and real drives.
 
 mod cards;
+mod forecast;
 mod info;
 mod precondition;
 mod real;
@@ -14,14 +15,16 @@ pub(crate) use real::ask;
 
 use clap::Subcommand;
 
-/// What to do with a drive.
+/// Commands on drives and models of drives.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// List the drive cards, or show one with the source of each figure.
     Cards(cards::Arguments),
     /// Run a write pattern on a model drive, without a cache.
     Run(run::Arguments),
-    /// Show what a drive is, whether it can place data (and what is missing for that), and its wear.
+    /// Forecast the final write amplification of a test from the log of its beginning.
+    Forecast(forecast::Arguments),
+    /// Show a drive's identity, its support for data placement (and missing requirements), and its wear.
     Info(info::Arguments),
     /// Discard everything on a drive.
     Trim(trim::Arguments),
@@ -36,6 +39,7 @@ pub fn run(command: &Command) -> ExitCode {
     match command {
         Command::Cards(arguments) => cards::run(arguments),
         Command::Run(arguments) => run::run(arguments),
+        Command::Forecast(arguments) => forecast::run(arguments),
         Command::Info(arguments) => info::run(arguments),
         Command::Trim(arguments) => trim::run(arguments),
         Command::Precondition(arguments) => precondition::run(arguments),

@@ -1,4 +1,4 @@
-//! What commands on a drive in the machine share: who may destroy what is on it, and results that are of no model.
+//! Shared by the commands on real drives: consent to destroy data, and results.
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::files::Files;
 use crate::output::{Common, Finding};
 use crate::signals::stop_on_signals;
 
-/// Refuses files that would be written over the device, or cannot be: asked before anything is done to it.
+/// Refuses output files that are the device or cannot be written, before the device is changed.
 pub(super) fn spare<'a>(
     path: &Path,
     outputs: impl IntoIterator<Item = Option<&'a Path>>,
@@ -20,18 +20,18 @@ pub(super) fn spare<'a>(
     Files::default().keeping("device", [path.to_owned()]).writing(outputs).check()
 }
 
-/// What a user says of the data on a device, before it is lost.
+/// Flags with which a user consents to the loss of a device's data.
 #[derive(Debug, Args)]
 pub(super) struct Consent {
     /// Do not ask before destroying data
     #[arg(long)]
     yes: bool,
-    /// Destroy whatever the drive holds: a file system, a partition table, a block cache
+    /// Destroy the drive's contents even if they are a file system, a partition table or a block cache
     #[arg(long)]
     force: bool,
 }
 
-/// Opens the device, which nobody else may have, asks the user, and does it, if its result can be kept.
+/// Checks that the result can be written, opens the device exclusively, asks the user, and runs `action`.
 pub(super) fn destroy(
     path: &Path,
     consent: &Consent,
@@ -54,7 +54,7 @@ pub(super) fn destroy(
     action(&*device, &stop)
 }
 
-/// Has the user say that what is there may be lost.
+/// Asks the user to confirm the loss of data.
 pub(crate) fn ask(warning: &str) -> Result<(), String> {
     let input = std::io::stdin();
     if !input.is_terminal() {
@@ -71,12 +71,12 @@ pub(crate) fn ask(warning: &str) -> Result<(), String> {
     }
 }
 
-/// What was asked for, as the result file has it.
+/// The configuration in the result file.
 pub(super) fn config(device: &Path) -> Value {
     json!({ "device": device.display().to_string() })
 }
 
-/// What was found in the real world, and not in a model's.
+/// A result of a real drive.
 pub(super) fn finding(mut result: Value, text: String) -> Finding {
     result["world"] = "real".into();
     Finding { result, text, failures: Vec::new() }
