@@ -21,49 +21,49 @@ pub struct OverTime {
     pub hit_ratio: Option<(f64, f64)>,
     /// Hits in DRAM over gets.
     pub hit_ratio_dram: Option<(f64, f64)>,
-    /// Host bytes over bytes of the objects taken.
+    /// Host bytes over bytes of the objects admitted.
     pub alwa: Option<(f64, f64)>,
 }
 
 impl Figure {
-    /// What is known.
+    /// A value without an error.
     #[must_use]
     pub fn exact(value: f64) -> Self {
         Self { value, low: value, high: value }
     }
 
-    /// The same of what grows with it. Bounds are carried over one by one: together they are wider than they need be where
-    /// the sources of error have nothing to do with each other.
+    /// The figure of an increasing function. Bounds are converted one by one; if the sources of error are independent, they are
+    /// wider than necessary.
     #[must_use]
     pub fn map(self, grows: impl Fn(f64) -> f64) -> Self {
         Self { value: grows(self.value), low: grows(self.low), high: grows(self.high) }
     }
 
-    /// The same of what shrinks as it grows.
+    /// The figure of a decreasing function.
     #[must_use]
     pub fn map_down(self, shrinks: impl Fn(f64) -> f64) -> Self {
         Self { value: shrinks(self.value), low: shrinks(self.high), high: shrinks(self.low) }
     }
 
-    /// The product of two that are not negative.
+    /// The product of two non-negative figures.
     #[must_use]
     pub fn times(self, other: Self) -> Self {
         Self { value: self.value * other.value, low: self.low * other.low, high: self.high * other.high }
     }
 
-    /// The same with bounds so much further out.
+    /// The figure with wider bounds.
     #[must_use]
     pub fn widened(self, below: f64, above: f64) -> Self {
         Self { low: self.low - below, high: self.high + above, ..self }
     }
 
-    /// No lower or higher than can be.
+    /// The figure with bounds limited to a range.
     #[must_use]
     pub fn clamp(self, least: f64, most: f64) -> Self {
         self.map(|it| it.clamp(least, most))
     }
 
-    /// As the result file has it. What is beyond all numbers is null.
+    /// The figure as JSON; infinite values are null.
     #[must_use]
     pub fn json(&self) -> Value {
         json!({ "value": self.value, "low": self.low, "high": self.high })

@@ -1,15 +1,16 @@
-//! What a cache on a drive would do, from a trace alone: no engine, no drive, no data.
+//! Predicts hits, wear, cost and latency of a cache on a drive from a trace, without an engine, a drive or data.
 //!
-//! A [`Plan`] says which layouts of a cache are compared on which drive. The trace is read once and laid down; each layout is simulated over it
-//! object by object ([`candidate`]); the model drive is written as the layout would write it ([`wear`]); and from both
-//! follow years, carbon and money ([`point`]). Everything has bounds ([`Figure`]). [`report`] and [`plot`] say what came of
-//! it.
+//! A [`Plan`] has the layouts of a cache and the drive. The trace is read once into a temporary file. Each layout is simulated object by
+//! object ([`candidate`]), and the model drive is written as the layout would write it ([`wear`]). Years, carbon and price follow
+//! from both ([`point`]). Every figure has bounds ([`Figure`]). [`target`] chooses a point; [`report`] and [`plot`] print the
+//! result.
 
 mod candidate;
 mod figure;
 pub mod plot;
 mod point;
 pub mod report;
+pub mod target;
 mod wear;
 
 use ssd::Card;
@@ -30,15 +31,15 @@ use crate::simulate::{SimulateError, Totals, parallel};
 use candidate::{Candidate, Traffic};
 use wear::Use;
 
-/// What is compared, on which drive.
+/// The layouts to compare and the drive.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The drive, at full size.
     pub card: Card,
-    /// The trace is this part of what the drive would serve; `None` is one at which the drive holds [`HELD`] of the trace's
-    /// bytes.
+    /// Share of the drive's load that the trace represents, as 1/N; `None` is the scale at which the drive holds [`HELD`] of the
+    /// trace's bytes.
     pub scale: Option<u32>,
-    /// Requests a second that the drive's cache serves. `None` is the trace's own rate times the scale if `scale` is given, and
+    /// Requests per second that the drive's cache serves. `None` is the trace's own rate times the scale if `scale` is given, and
     /// unknown otherwise: the scale that fits the drive says nothing about its load.
     pub requests_per_second: Option<f64>,
     /// DRAM of the cache.
@@ -47,93 +48,93 @@ pub struct Plan {
     pub utilizations: Vec<f64>,
     /// Shares of the cache on flash that small objects have.
     pub small_shares: Vec<f64>,
-    /// Chances that what leaves DRAM is let into flash.
+    /// Admission probabilities of objects that leave DRAM.
     pub admissions: Vec<f64>,
     /// With and without placement by handle.
     pub placements: Vec<bool>,
     /// Share of the accesses that are not counted.
     pub warm_up: f64,
-    /// Whether objects are kept whatever times to live the trace has.
+    /// Whether objects never expire.
     pub ignore_ttl: bool,
-    /// What the rest costs.
+    /// Prices and endurance assumptions.
     pub prices: Prices,
     /// Threads that simulate.
     pub threads: usize,
-    /// Of what is drawn by chance.
+    /// Seed of all random draws.
     pub seed: u64,
 }
 
-/// How much DRAM.
+/// A size of DRAM.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Dram {
-    /// So many bytes, at full size.
+    /// Bytes, at full size.
     Bytes(u64),
-    /// A share of what the cache has on flash.
+    /// A share of the cache's bytes on flash.
     OfFlash(f64),
 }
 
-/// What is not the drive's own.
+/// Prices and endurance assumptions that are not on the drive's card.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Prices {
     /// Years that the system is in use.
     pub system_years: f64,
     /// Write amplification that the drive's rating assumes.
     pub rated_dlwa: f64,
-    /// Of a GB of DRAM.
+    /// US dollars per GB of DRAM.
     pub dram_usd_per_gb: f64,
-    /// kg CO2e of a GB of DRAM.
+    /// kg CO2e per GB of DRAM.
     pub dram_kg_per_gb: f64,
 }
 
-/// Share of the trace's bytes that a drive holds where nobody says how much the trace stands for.
+/// Share of the trace's bytes that a drive holds if no scale is given.
 pub const HELD: f64 = 0.25;
-/// Fewer accesses tell nothing.
+/// Fewest accesses of a trace.
 pub const LEAST_ACCESSES: u64 = 10_000;
 
-/// What came of it.
+/// The result.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// The trace.
+    /// Totals of the trace.
     pub totals: Totals,
-    /// How reading went.
+    /// Report of the reader.
     pub read: ReadReport,
-    /// The trace is this part of what the drive serves.
+    /// Share of the drive's load that the trace represents, as 1/N.
     pub scale: u32,
     /// Accesses that were not counted.
     pub warm_up_accesses: u64,
-    /// Requests a second at full size; `None` without a rate in the plan, and without a scale there or times in the trace.
+    /// Requests per second at full size; `None` without a rate in the plan and without a scale there or times in the trace.
     pub requests_per_second: Option<f64>,
-    /// Requests a second of the trace itself; `None` without times.
+    /// Requests per second of the trace itself; `None` without times.
     pub trace_requests_per_second: Option<f64>,
-    /// One a layout and placement.
+    /// One for each layout and placement.
     pub points: Vec<Point>,
 }
 
-/// Why nothing was foretold.
+/// The reason why there is no prediction.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PredictError {
-    /// The trace.
+    /// The trace cannot be read.
     #[error(transparent)]
     Trace(#[from] SimulateError),
-    /// A trace that tells nothing.
+    /// The trace is too short.
     #[error("the trace has {accesses} accesses; a prediction needs at least {LEAST_ACCESSES}")]
     TooShort {
-        /// What it has.
+        /// Its accesses.
         accesses: u64,
     },
-    /// A layout that is no cache.
+    /// A layout leaves no space for a cache.
     #[error("{0}")]
     Layout(String),
-    /// Somebody stopped it.
+    /// The run was interrupted.
     #[error("interrupted: nothing was predicted yet")]
     Interrupted,
 }
 
-/// Foretells what is planned of `trace`. `progress` is told how many accesses were made, of how many where that is known.
+/// Predicts all layouts of `plan` for `trace`. `progress` receives the number of accesses made, and their total if it is known.
 ///
 /// # Errors
-/// The trace cannot be read or is too short, a layout has no room for anything, or somebody stopped it.
+/// The trace cannot be read or is too short, a layout has no space for a cache, or the run was interrupted.
 pub fn run(
     plan: &Plan,
     trace: Box<dyn Accesses>,
@@ -174,10 +175,10 @@ pub fn run(
     })
 }
 
-/// A layout, what the trace makes of it, and whether writes are placed.
+/// A layout, its traffic, and whether writes are placed.
 type Case = (Layout, Traffic, bool);
 
-/// The trace is run over all layouts at once.
+/// Simulates all layouts in one pass over the trace.
 fn traffic(
     plan: &Plan,
     layouts: &[Layout],
@@ -195,7 +196,7 @@ fn traffic(
     traffic.filter(|_| !stop.is_set()).ok_or(PredictError::Interrupted)
 }
 
-/// The drive is written, each case for itself.
+/// Writes the model drive, once for each case.
 fn points(
     plan: &Plan,
     cases: &[Case],
@@ -232,14 +233,14 @@ fn points(
 }
 
 impl Outcome {
-    /// What to say where figures may be worse than their bounds; nothing, where there is no reason to think so.
+    /// A warning if figures may be worse than their bounds.
     #[must_use]
     pub fn warning(&self, plan: &Plan) -> Option<String> {
         let warnings: Vec<String> = self.scale_warning(plan).into_iter().chain(self.size_warning()).collect();
         (!warnings.is_empty()).then(|| warnings.join("; "))
     }
 
-    /// The trace is smaller than any at which the bounds were measured.
+    /// The trace is smaller than any for which the bounds were measured.
     fn scale_warning(&self, plan: &Plan) -> Option<String> {
         let smallest = smallest_scale(&plan.card);
         (self.scale > smallest).then(|| {
@@ -296,8 +297,8 @@ impl Plan {
         Layout { dram_bytes, utilization, flash_bytes, small_share, admission }
     }
 
-    /// How the drive is used; `None` where it is not written. Without a rate it is written at one of one a second: write
-    /// amplification is the same at all.
+    /// The load on the drive; `None` if it is not written. Without a rate, one request per second is assumed: write amplification
+    /// does not depend on the rate.
     fn wear(
         &self,
         layout: &Layout,
@@ -317,7 +318,7 @@ impl Plan {
         })
     }
 
-    /// What the drive is rated for.
+    /// The drive's rated endurance.
     pub(super) fn endurance(&self) -> Endurance {
         let rated = &self.card.endurance;
         let capacity_bytes = self.card.space.usable_bytes as f64;
@@ -325,7 +326,7 @@ impl Plan {
     }
 }
 
-/// Bytes of flash at the trace's scale below which a layout is no cache.
+/// Fewest bytes of flash of a layout, at the trace's scale.
 const LEAST_FLASH_BYTES: u64 = 1 << 20;
 
 fn check(layout: &Layout, scale: u32) -> Result<(), PredictError> {

@@ -1,12 +1,12 @@
-//! Hits against carbon, a mark a point.
+//! Hits against carbon, one mark per point.
 
 use super::Outcome;
 use crate::chart::{Chart, Line};
 
-/// The picture as an SVG file's text; `None` where nothing is known of carbon.
+/// The picture as SVG text; `None` if carbon is unknown.
 ///
 /// # Errors
-/// What the drawing library says.
+/// The drawing library's error.
 pub fn svg(outcome: &Outcome) -> Result<Option<String>, Box<dyn std::error::Error>> {
     let of = |placement: bool| {
         let points = outcome.points.iter().filter(move |it| it.inputs.placement == placement);
@@ -29,7 +29,7 @@ pub fn svg(outcome: &Outcome) -> Result<Option<String>, Box<dyn std::error::Erro
     chart.svg().map(Some)
 }
 
-/// Those of `points` to the left of which none is as high: what is best for its price, and worse in what is drawn, is none of them.
+/// The points that have more hits than all points with less carbon: the front in this picture, which may differ from the Pareto front.
 fn edge(mut points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
     points.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
     let mut highest = f64::NEG_INFINITY;

@@ -1,49 +1,48 @@
-//! A layout on the drive, with all that follows.
+//! A layout on the drive, with its predicted figures.
 
 use super::candidate::{Layout, Traffic};
 use super::wear::Reads;
 use super::{Figure, OverTime, Plan};
 
-/// What is foretold of.
+/// The layout of a prediction.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Inputs {
     /// The cache.
     pub layout: Layout,
-    /// Small and large objects have a handle each.
+    /// Whether small and large objects have a handle each.
     pub placement: bool,
 }
 
-/// What is foretold. `None` is what nobody can know: what writes cost where nothing is written, and what takes time where there
-/// is no rate.
+/// Predicted figures. `None` is unknown: write amplification without writes, and everything per time without a request rate.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
-    /// Of what.
+    /// The layout.
     pub inputs: Inputs,
-    /// Gets that hit.
+    /// Share of gets that hit.
     pub hit_ratio: Option<Figure>,
-    /// Gets that DRAM answered.
+    /// Share of gets that hit in DRAM.
     pub hit_ratio_dram: Option<Figure>,
-    /// Bytes that the host writes over bytes of keys and values taken.
+    /// Bytes that the host writes over bytes of the keys and values admitted.
     pub alwa: Option<Figure>,
     /// How these three vary over time.
     pub over_time: OverTime,
-    /// Bytes that the medium writes over bytes that the host does.
+    /// Bytes that the medium writes over bytes that the host writes.
     pub dlwa: Option<Figure>,
-    /// Megabytes (10^6) a second that the medium writes, at full size.
+    /// Megabytes (10^6) per second that the medium writes, at full size.
     pub nand_mb_per_second: Option<Figure>,
-    /// Until the drive is worn out.
+    /// Years until the rated endurance is used up.
     pub life_years: Option<Figure>,
-    /// Embodied: the drives that are worn out in the system's years, one at least, and the DRAM.
+    /// Embodied carbon of the DRAM and of the drives worn out in the system's years, at least one.
     pub kgco2e: Option<Figure>,
-    /// US dollars, of the same.
+    /// Price of the same in US dollars.
     pub price: Option<Figure>,
-    /// Of a page that is read from flash.
+    /// Latency of a page read from flash.
     pub reads: Reads,
-    /// Of the objects that left DRAM, those that were too large for flash.
+    /// Share of the objects that left DRAM and were too large for flash.
     pub too_large: f64,
-    /// Whether flash was full when counting began: if not, a longer trace hits otherwise.
+    /// Whether flash was full when counting began. If not, a longer trace has another hit ratio.
     pub is_filled: bool,
-    /// No other has as many hits for as little carbon and money.
+    /// Whether no other point has as many hits for as little carbon and money.
     pub is_best: bool,
 }
 
@@ -61,7 +60,7 @@ impl Point {
             false => Figure { low: dlwa.low.min(1.0), ..dlwa },
         });
         let written = rate.map(|rate| traffic.host_bytes.map(|bytes| bytes * rate));
-        // What is not written is not amplified.
+        // Without writes there is no write amplification.
         let nand = written.map(|written| written.times(dlwa.unwrap_or(Figure::exact(1.0))));
         let years = nand.map(|nand| nand.map_down(|bytes| plan.endurance().years(bytes, 1.0)));
         let drives = years.map(|years| years.map_down(|years| (plan.prices.system_years / years).max(1.0)));
@@ -90,14 +89,14 @@ impl Point {
         }
     }
 
-    /// Hits, and what is to be little: carbon and money.
+    /// Hits, which should be many, and carbon and price, which should be small.
     fn merits(&self) -> Option<[f64; 3]> {
         let value = |figure: Option<Figure>| figure.map(|it| it.value);
         Some([value(self.hit_ratio)?, -value(self.kgco2e)?, -value(self.price)?])
     }
 }
 
-/// Marks those that no other is better than: at least as good in all, and better in one.
+/// Marks the points of the Pareto front: no other point is at least as good in all figures and better in one.
 pub(super) fn mark_best(points: &mut [Point]) {
     let merits: Vec<Option<[f64; 3]>> = points.iter().map(Point::merits).collect();
     for (number, point) in points.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! What a drive makes of a cache's writes: the model drive alone, small objects at random and large ones round and round.
+//! Writes the model drive as a cache would: random writes for small objects and cyclic writes for large ones.
 
 use ssd::card::MIN_SCALED_PAGES;
 use ssd::run::{self, Arrival, Counted, Length, Load, Order, Pattern, Served, Stream};
@@ -8,69 +8,69 @@ use super::Figure;
 use super::candidate::SET_BYTES;
 use crate::run::latency::Histogram;
 
-/// A drive as a cache uses it.
+/// The load of a cache on a drive.
 #[derive(Debug, Clone)]
 pub(super) struct Use<'a> {
     /// The drive, at full size.
     pub card: &'a Card,
     /// Share of it that is written.
     pub utilization: f64,
-    /// Of that, the share that small objects have.
+    /// Share of that for small objects.
     pub small_share: f64,
-    /// Small and large objects have a handle each.
+    /// Whether small and large objects have a handle each.
     pub placement: bool,
-    /// Bytes a second that the host writes.
+    /// Bytes per second that the host writes.
     pub host_bytes_per_second: f64,
-    /// Of them, those of sets.
+    /// Bytes per second of sets among them.
     pub set_bytes_per_second: f64,
-    /// Pages a second that it reads.
+    /// Pages per second that it reads.
     pub reads_per_second: f64,
 }
 
-/// Seeds that write amplification is taken of.
+/// Seeds over which write amplification is averaged.
 const SEEDS: u64 = 3;
-/// Pages of the model that is written: a gigabyte of pages of 4 KiB, seconds for all seeds.
+/// Pages of the model drive: a gigabyte of pages of 4 KiB, which takes seconds for all seeds.
 const PAGES: u64 = 1 << 18;
-/// Pages of the one whose requests have a time each.
+/// Pages of the model drive in virtual time.
 const TIMED_PAGES: u64 = 1 << 16;
-/// A drive of so many pages moves less than a whole one does: so much more it may be (docs/studies.md: 3.33 at a 512th, 3.51
-/// at a 16th).
+/// A drive of so few pages relocates less than a whole one, by up to this factor (docs/studies.md: 3.33 at 1/512, 3.51 at
+/// 1/16).
 const MOVES_MORE: f64 = 0.1;
-/// An engine that writes a set once for several changes has the drive move less: so much less it was measured to be
+/// An engine that merges changes to one set into one write makes the drive relocate less, by up to this factor
 /// (docs/predict.md).
 const MOVES_LESS: f64 = 0.25;
-/// What regions that end in the middle of a unit have the drive move beside that.
+/// Additional relocation if regions end in the middle of a unit.
 const AT_THE_ENDS: f64 = 0.05;
-/// And where small and large objects have a handle each: 1.10 to 1.22 were measured where next to nothing was foretold, with
-/// regions of a 12th to a 48th of a unit (docs/predict.md).
+/// The same if small and large objects have a handle each: 1.10 to 1.22 were measured where 1.00 was predicted, with regions of
+/// a 12th to a 48th of a unit (docs/predict.md).
 const AT_THE_ENDS_PLACED: f64 = 0.25;
-/// Reads are no larger a share of the requests: a run ends by what is written.
+/// Largest share of reads in the simulated load: a run ends after a number of writes.
 const MOST_READS: f64 = 0.98;
 
-/// How reads of flash fare.
+/// Latency of reads from flash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reads {
-    /// There are none, or nobody knows how many.
+    /// There are no reads, or their rate is unknown.
     Unknown,
-    /// More is asked of the drive than it does.
+    /// The load exceeds the drive's rate.
     TooMany,
-    /// They take so long.
+    /// The latencies.
     Take(ReadLatency),
 }
 
-/// What reads of flash take, nanoseconds.
+/// Latencies of reads from flash, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadLatency {
-    /// Of all.
+    /// The mean.
     pub mean_ns: u64,
-    /// One in a hundred takes less.
+    /// The 1st percentile.
     pub p01_ns: u64,
-    /// One in a hundred takes longer.
+    /// The 99th percentile.
     pub p99_ns: u64,
 }
 
 impl Use<'_> {
-    /// Pages that the host's sets and the rest fill, each second.
+    /// Pages per second of the host's sets and of its other writes.
     fn pages_per_second(&self) -> (f64, f64) {
         let page = f64::from(self.card.space.page_bytes);
         let sets = self.set_bytes_per_second / f64::from(SET_BYTES);
@@ -85,14 +85,14 @@ impl Use<'_> {
             Stream { space: self.small_share, writes: random, order: Order::Uniform },
             Stream { space: 1.0 - self.small_share, writes: 1.0 - random, order: Order::Ring },
         ];
-        // What is never written takes no part; it is as good as over-provisioned, whichever of the two would have it.
+        // Space that is never written acts as over-provisioning.
         match streams.iter().filter(|it| it.space > 0.0 && it.writes > 0.0).count() {
             2 => Pattern { streams: streams.to_vec() },
             _ => Pattern::one(if random > 0.5 { Order::Uniform } else { Order::Ring }),
         }
     }
 
-    /// Share of the drive that anything is written to.
+    /// Share of the drive that is written.
     fn written_share(&self) -> f64 {
         match (self.pages_per_second(), self.pattern().streams.len()) {
             (_, 2) => self.utilization,
@@ -101,7 +101,7 @@ impl Use<'_> {
         }
     }
 
-    /// The drive with about so many pages, and what is never written beyond its end.
+    /// The drive with about this number of pages; the part that is never written lies behind its end.
     fn shape(&self, card: &Card) -> Result<Shape, String> {
         let mut shape = card.shape(self.placement);
         let pages = (f64::from(shape.logical_pages) * self.written_share()).round().max(1.0);
@@ -110,7 +110,7 @@ impl Use<'_> {
         Ok(shape)
     }
 
-    /// Bytes that the medium writes over bytes that the host does. `progress` is told the share that is done; false ends it.
+    /// Media bytes per host byte. `progress` receives the share that is done and ends the run by returning false.
     pub(super) fn dlwa(
         &self,
         seed: u64,
@@ -146,7 +146,7 @@ impl Use<'_> {
         Ok(Some(bounds.widened(MOVES_LESS * moved(least), MOVES_MORE * moved(most) + at_the_ends)))
     }
 
-    /// What a read takes at that load.
+    /// Latency of a read at that load.
     pub(super) fn reads(&self, seed: u64) -> Result<Reads, String> {
         if self.reads_per_second <= 0.0 {
             return Ok(Reads::Unknown);
@@ -185,11 +185,11 @@ impl Use<'_> {
     }
 }
 
-/// A drive that is asked for more than it does falls behind for as long as it is asked: its requests take this share of the
-/// whole time, and more.
+/// A drive under a load above its rate falls behind steadily: its requests then take at least this share of the whole
+/// simulated time.
 const BEHIND: f64 = 0.02;
 
-/// The card with about so many pages, or as few as its units allow.
+/// The card with about this number of pages, or the fewest that its units allow.
 fn at_most(card: &Card, pages: u64) -> Result<Card, String> {
     let space = &card.space;
     let wanted = (space.usable_bytes / u64::from(space.page_bytes)).div_ceil(pages);

@@ -1,9 +1,10 @@
-//! `flashwright predict`: what caches on a drive would do, from a trace alone.
+//! `flashwright predict`: hits, wear, cost and latency of caches on a drive, computed from a trace.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use bench::bar::{Bar, Unit};
+use bench::predict::target::Target;
 use bench::predict::{self, Dram, Plan, PredictError, Prices, plot, report};
 use bench::run::stop::Stop;
 use bench::trace::open;
@@ -55,15 +56,19 @@ pub struct Arguments {
     /// Share of the accesses that warm up the cache and are not counted
     #[arg(long, alias = "warm-up", value_name = "N%", default_value = "50%", value_parser = quantity::share)]
     warmup: f64,
+    /// Conditions on the result, separated by commas, such as "life>=5y,p99<1ms,hits>80%"; the answer is the cheapest point that
+    /// meets them (hits, dram-hits, alwa, dlwa, life, kgco2e, price, mean, p99)
+    #[arg(long, value_name = "CONDITIONS")]
+    target: Option<Target>,
     /// Let no object expire, whatever times to live the trace has
     #[arg(long)]
     ignore_ttl: bool,
     /// Years that the system is in service
     #[arg(long, help_heading = COSTS, value_name = "YEARS", value_parser = quantity::positive, default_value = "5")]
     system_years: f64,
-    /// Write amplification that the drive's rating assumes
-    #[arg(long, help_heading = COSTS, value_name = "X", value_parser = quantity::amplification, default_value = "1")]
-    rated_dlwa: f64,
+    /// Write amplification that the drive's rating assumes [default: the card's, otherwise 1]
+    #[arg(long, help_heading = COSTS, value_name = "X", value_parser = quantity::amplification)]
+    rated_dlwa: Option<f64>,
     /// Price of DRAM, in US dollars per GB
     #[arg(long, help_heading = COSTS, value_name = "USD", value_parser = quantity::amount, default_value = "4")]
     dram_usd_per_gb: f64,
@@ -118,6 +123,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
     if let Some(folder) = &arguments.plot {
         make_folder("--plot", folder)?;
     }
+    let rated_dlwa = arguments.rated_dlwa.unwrap_or(card.endurance.dlwa());
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     Ok(Plan {
         card,
@@ -132,7 +138,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
         ignore_ttl: arguments.ignore_ttl,
         prices: Prices {
             system_years: arguments.system_years,
-            rated_dlwa: arguments.rated_dlwa,
+            rated_dlwa,
             dram_usd_per_gb: arguments.dram_usd_per_gb,
             dram_kg_per_gb: arguments.dram_kg_per_gb,
         },
@@ -198,8 +204,12 @@ fn predicted(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
                 .warn("--plot: nothing to plot: carbon is unknown without a request rate (--rate)"),
         }
     }
-    let result = report::json(&outcome, plan);
-    Ok(Finding { result, text: report::text(&outcome, plan), failures: Vec::new() })
+    let (mut result, mut text) = (report::json(&outcome, plan), report::text(&outcome, plan));
+    if let Some(target) = &arguments.target {
+        result["target"] = target.json(&outcome.points);
+        text += &target.text(&outcome.points);
+    }
+    Ok(Finding { result, text, failures: Vec::new() })
 }
 
 fn dram(text: &str) -> Result<Dram, String> {

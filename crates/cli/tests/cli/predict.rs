@@ -281,3 +281,22 @@ fn impossible_prediction_is_refused_by_flag() {
         assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));
     }
 }
+
+#[test]
+fn target_names_the_cheapest_point_or_the_condition_that_none_meets() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace(directory.path(), 100_000, 40_000, |_| 0);
+    let run =
+        ["predict", &trace, "--drive", "pm9d3", "--scale", "1/16384", "--dram", "1%,8%", "--rate", "20000"];
+    let result = json(&[&run[..], &["--target", "hits>10%,p99<1s"]].concat());
+    let price = |point: &Value| figure(point, "price")[1];
+    let points = result["points"].as_array().unwrap();
+    let chosen = &points[result["target"]["point"].as_u64().unwrap() as usize];
+    assert!(points.iter().all(|point| price(chosen) <= price(point)), "{}", result["target"]);
+    let none = json(&[&run[..], &["--target", "hits>99.9%"]].concat());
+    assert!(none["target"]["point"].is_null());
+    let best = points.iter().map(|point| figure(point, "hit_ratio")[1]).fold(0.0, f64::max);
+    assert_eq!(none["target"]["conditions"][0]["best"], best);
+    let text = out(&flashwright(&[&run[..], &["--target", "hits>99.9%"]].concat()));
+    assert!(text.contains("target: no point meets hits>99.9%\n  hits>99.9%: the best point has"), "{text}");
+}
