@@ -479,7 +479,7 @@ fn sizes_with_overflowing_sum_are_refused() {
     // The total is checked with the config's own paths, not with a drive that replaces them.
     let said = load_text(Path::new("c.json"), &of(striped), &[]).expect_err("must be refused").to_string();
     assert!(
-        said.starts_with("c.json: cache_config.nvmCacheSizeMB: 8796093022208 MiB of flash in all"),
+        said.starts_with("c.json: cache_config.nvmCacheSizeMB: 8796093022208 MiB of flash in total"),
         "{said}"
     );
     let Ok(Loaded::Config(config)) = load(&[striped]) else { panic!("half of the size is valid") };

@@ -55,7 +55,7 @@ pub fn to_text(report: &InstanceReport) -> String {
         row(&mut out, width, &format!("({} {many}others)", grouped(count as u64)), &others);
     }
     if tenants.nobody.ops > 0 {
-        row(&mut out, width, "(without one)", &tenants.nobody);
+        row(&mut out, width, "(no tenant)", &tenants.nobody);
     }
     out
 }

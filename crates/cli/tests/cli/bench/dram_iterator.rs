@@ -36,7 +36,7 @@ fn iterations_visit_dram_items_and_are_reported() {
         assert!(of("items") <= 100 * of("sweeps") && of("last_sweep_items") <= 100, "{seen}");
         assert_eq!(of("bytes"), 108 * of("items"));
         assert!(words.contains("== DRAM Iterator Stats ==") && words.contains("Items visited :"), "{words}");
-        assert_eq!(words.contains("dramIteratorMode: walks like `regular`"), mode == "lock_group", "{words}");
+        assert_eq!(words.contains("dramIteratorMode: runs as `regular`"), mode == "lock_group", "{words}");
     }
     let (without, words) = result(&["test_config.dramIteratorMode=disabled"]);
     assert!(without["totals"].get("dram_iterator").is_none() && !words.contains("DRAM Iterator"), "{words}");
