@@ -212,7 +212,7 @@ mod tests {
         drop(page);
         assert_eq!(IoBuffer::zeroed(ALIGNMENT).as_ptr(), place);
         drop(IoBuffer::zeroed(2 * ALIGNMENT));
-        assert_eq!(kept(), 1, "only pages are kept");
+        assert_eq!(kept(), 1, "only page-sized buffers are kept");
         drop((0..Spares::MOST + 5).map(|_| IoBuffer::zeroed(ALIGNMENT)).collect::<Vec<_>>());
         assert_eq!(kept(), Spares::MOST);
     }

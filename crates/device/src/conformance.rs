@@ -43,21 +43,21 @@ pub fn run(make: impl Fn() -> Box<dyn Device>) {
 /// If the device breaks its contract.
 pub fn run_driven(make: impl Fn() -> Subject) {
     let checks: [(&str, Check); 15] = [
-        ("geometry makes sense", access::geometry_makes_sense),
-        ("requests that break the rules touch nothing", access::refusals_touch_nothing),
-        ("empty requests end well", access::empty_requests_end_well),
-        ("the first and last bytes can be used, at every size", access::both_ends_at_every_size),
+        ("the geometry is valid", access::geometry_is_valid),
+        ("invalid requests have no effect", access::invalid_requests_have_no_effect),
+        ("empty requests succeed", access::empty_requests_succeed),
+        ("the first and last bytes can be used, at every size", access::first_and_last_bytes_at_every_size),
         ("a completed write is read back, by either way", access::reads_see_completed_writes),
         ("an absorbed write is a write", access::absorbed_writes_are_writes),
-        ("a trimmed range can be read and written again", access::trimmed_ranges_live_on),
-        ("a hole holds zeros, and nothing that was written", access::holes_hold_nothing),
-        ("flushes end and disturb nothing", access::flushes_disturb_nothing),
-        ("everything is counted", access::counters_add_up),
-        ("many requests at once find their own bytes", flight::many_at_once),
-        ("dropped requests still run to their end", flight::dropped_requests_run_on),
+        ("a trimmed range can be read and written again", access::trimmed_ranges_are_usable),
+        ("a hole reads as zeros and contains no written data", access::holes_contain_no_data),
+        ("flushes complete and change no data", access::flushes_change_no_data),
+        ("all requests are counted", access::counters_add_up),
+        ("concurrent requests transfer the right bytes", flight::many_requests_in_flight),
+        ("dropped requests still complete", flight::dropped_requests_complete),
         ("requests outlive the thread that submitted them", flight::requests_outlive_their_thread),
-        ("threads do not meet", flight::threads_do_not_meet),
-        ("a long random run agrees with a plain vector", model::agrees_with_a_vector),
+        ("threads do not interfere", flight::threads_do_not_interfere),
+        ("a long random run matches the model", model::matches_the_model),
     ];
     for (promise, check) in checks {
         let subject = make();
@@ -68,7 +68,7 @@ pub fn run_driven(make: impl Fn() -> Subject) {
         check(&subject);
         std::mem::forget(broken);
     }
-    flight::told_once_even_if_the_device_goes(make());
+    flight::completions_run_once_even_if_the_device_is_dropped(make());
 }
 
 type Check = fn(&Subject);
@@ -79,7 +79,7 @@ struct Broken(&'static str);
 impl Drop for Broken {
     #[allow(
         clippy::print_stderr,
-        reason = "a test suite tells what it was at, beside the assertion's own words"
+        reason = "a test suite prints the failed rule beside the assertion's message"
     )]
     fn drop(&mut self) {
         eprintln!("conformance: broken: {}", self.0);
@@ -98,7 +98,7 @@ impl Subject {
         drive();
         match pin!(pending).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => outcome,
-            Poll::Pending => panic!("the world has come to rest and a request has not ended"),
+            Poll::Pending => panic!("the simulation is idle, but a request has not completed"),
         }
     }
 

@@ -216,7 +216,7 @@ mod tests {
         // Longer than the mark that a cache writes.
         let flags = rustix::fs::XattrFlags::empty();
         if rustix::fs::setxattr(file.path(), CACHED_DISK_MARK, &[b'7'; 100], flags).is_err() {
-            eprintln!("SKIPPED: no attributes of files here");
+            eprintln!("SKIPPED: no extended attributes here");
             return;
         }
         assert_eq!(of_path(file.path()), Some(Contents::CachedDisk));

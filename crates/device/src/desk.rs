@@ -164,7 +164,7 @@ mod tests {
         }
         assert!(ended.iter().all(|(is_ok, _)| *is_ok));
         let here = ended.iter().filter(|(_, thread)| *thread == this_thread()).count();
-        assert!(!is_seated || here >= 900, "{here} ended here");
+        assert!(!is_seated || here >= 900, "{here} completed here");
     }
 
     #[test]
@@ -202,7 +202,11 @@ mod tests {
         let device = file(&directory);
         let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
         let desk = Desk::sit_down([Watched::input(near.as_fd()), Watched::output(near.as_fd())]);
-        assert_eq!(desk.wait([true, false], Some(&NO_TIME)).unwrap(), [false, false], "only what is wanted");
+        assert_eq!(
+            desk.wait([true, false], Some(&NO_TIME)).unwrap(),
+            [false, false],
+            "only wanted descriptors"
+        );
         assert_eq!(desk.wait([true, true], None).unwrap(), [false, true]);
         for _ in 0..3 {
             let pending = device.start(read(0));
@@ -240,7 +244,7 @@ mod tests {
             here
         };
         assert_eq!(block_on(read_all), if is_seated { 200 } else { 0 });
-        assert!(seat::own().is_none(), "it has left");
+        assert!(seat::own().is_none(), "the event loop is gone");
     }
 
     #[test]
@@ -278,7 +282,7 @@ mod tests {
         device.start(read(0)).wait().unwrap();
         let (completion, pending) = Completion::pair();
         let elsewhere = std::thread::Builder::new().spawn(move || completion.complete(Ok(None))).unwrap();
-        assert!(pending.wait().unwrap().is_none(), "another thread has ended it");
+        assert!(pending.wait().unwrap().is_none(), "another thread has completed it");
         elsewhere.join().unwrap();
         drop(desk);
     }
@@ -302,7 +306,7 @@ mod tests {
         drop(desk);
         let (first, second) = heard.recv().unwrap();
         assert_eq!(first == this_thread(), is_seated);
-        assert_ne!(second, this_thread(), "nobody sits here any more");
+        assert_ne!(second, this_thread(), "this thread has no event loop any more");
         drop(Desk::sit_down([]));
     }
 
@@ -320,7 +324,7 @@ mod tests {
             started.send(()).unwrap();
             // Long enough for a drop that does not wait to finish.
             std::thread::park_timeout(std::time::Duration::from_millis(20));
-            assert!(!is_seated || gone.try_recv().is_err(), "nobody has taken the request's end yet");
+            assert!(!is_seated || gone.try_recv().is_err(), "the completion has not run yet");
         };
         let sitting = std::thread::Builder::new().spawn(sit).unwrap();
         wait.recv().unwrap();

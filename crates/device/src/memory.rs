@@ -243,7 +243,7 @@ mod tests {
             read(&device, TERABYTE - 4096, 4096).iter().all(|&byte| byte == 0),
             "unwritten space is zeros"
         );
-        assert_eq!(device.resident_bytes(), 0, "reading takes nothing");
+        assert_eq!(device.resident_bytes(), 0, "reads allocate nothing");
         write(&device, TERABYTE - 512, &[1; 512]);
         write(&device, 3 * CHUNK_BYTES - 512, &[2; 1024]);
         assert_eq!(device.resident_bytes(), 3 * CHUNK_BYTES);

@@ -123,9 +123,8 @@ impl std::fmt::Debug for Completion {
     }
 }
 
-/// A request under way. Await it from any executor, or [`wait`](Self::wait) for it on a thread. Dropping it does
-/// not stop the transfer.
-#[must_use = "a request that nobody waits for may have failed"]
+/// A request in flight. Await it in any executor, or [`wait`](Self::wait) for it on a thread. Dropping it does not stop the transfer.
+#[must_use = "an unawaited request may have failed"]
 pub struct Pending {
     shared: Arc<Shared>,
 }

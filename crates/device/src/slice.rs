@@ -121,7 +121,7 @@ mod tests {
             assert_eq!(byte == 9, (8192..16384).contains(&at), "byte {at}");
         }
         assert_eq!(slice.counters().written_bytes, 8192);
-        assert_eq!(slice.counters().reads, 0, "the read went past the slice");
+        assert_eq!(slice.counters().reads, 0, "the read was not through the slice");
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub trait Timer: Clock {
 
 /// A future that completes `duration_ns` from now.
 pub fn sleep(timer: &dyn Timer, duration_ns: u64) -> Sleep<'_> {
-    Sleep { timer, deadline_ns: timer.monotonic_ns().saturating_add(duration_ns), alarm: None }
+    Sleep { timer, deadline_ns: timer.monotonic_ns().saturating_add(duration_ns), waker: None }
 }
 
 /// See [`sleep`].
@@ -37,9 +37,9 @@ pub fn sleep(timer: &dyn Timer, duration_ns: u64) -> Sleep<'_> {
 pub struct Sleep<'a> {
     timer: &'a dyn Timer,
     deadline_ns: u64,
-    /// Whom the timer's action wakes, once there is one. It is set once: a sleeper that lives in one task with others is
-    /// polled whenever one of them is, and an action each time would make them wake each other without end.
-    alarm: Option<Arc<Mutex<Waker>>>,
+    /// The waker called by the timer's action. Registered once: a sleeper that shares a task with others is polled whenever one of them is,
+    /// and an action per poll would wake the task endlessly.
+    waker: Option<Arc<Mutex<Waker>>>,
 }
 
 impl Future for Sleep<'_> {
@@ -49,15 +49,15 @@ impl Future for Sleep<'_> {
         if self.timer.monotonic_ns() >= self.deadline_ns {
             return Poll::Ready(());
         }
-        let Some(alarm) = &self.alarm else {
-            let alarm = Arc::new(Mutex::new(context.waker().clone()));
-            let heard = Arc::clone(&alarm);
+        let Some(waker) = &self.waker else {
+            let waker = Arc::new(Mutex::new(context.waker().clone()));
+            let heard = Arc::clone(&waker);
             self.timer.at(self.deadline_ns, Box::new(move || heard.lock().wake_by_ref()));
-            self.alarm = Some(alarm);
+            self.waker = Some(waker);
             return Poll::Pending;
         };
-        alarm.lock().clone_from(context.waker());
-        // The action may have woken the one before, but then it is time.
+        waker.lock().clone_from(context.waker());
+        // The action may have woken an earlier waker, but then the time has come.
         if self.timer.monotonic_ns() >= self.deadline_ns { Poll::Ready(()) } else { Poll::Pending }
     }
 }
@@ -71,12 +71,12 @@ pub struct SystemTimer {
 
 #[derive(Default)]
 struct Shared {
-    agenda: Mutex<Agenda>,
+    schedule: Mutex<Schedule>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Agenda {
+struct Schedule {
     due: BinaryHeap<Reverse<Due>>,
     added: u64,
     closing: bool,
@@ -95,20 +95,20 @@ impl Timer for SystemTimer {
         if thread.is_none() {
             let shared = Arc::clone(&self.shared);
             let started =
-                std::thread::Builder::new().name("flash-timer".into()).spawn(move || shared.keep_time());
-            *thread = Some(started.expect("a machine that cannot start one thread more cannot keep time"));
+                std::thread::Builder::new().name("flash-timer".into()).spawn(move || shared.run_actions());
+            *thread = Some(started.expect("the timer thread can be started"));
         }
         drop(thread);
-        let mut agenda = self.shared.agenda.lock();
-        agenda.added += 1;
-        let number = agenda.added;
-        agenda.due.push(Reverse(Due { at_ns: due_ns, number, action }));
+        let mut schedule = self.shared.schedule.lock();
+        schedule.added += 1;
+        let number = schedule.added;
+        schedule.due.push(Reverse(Due { at_ns: due_ns, number, action }));
         self.shared.changed.notify_one();
     }
 
     fn wait_until(&self, due_ns: u64) {
         let left_ns = due_ns.saturating_sub(self.monotonic_ns());
-        #[allow(clippy::disallowed_methods, reason = "this is the clock that sleeping is to go through")]
+        #[allow(clippy::disallowed_methods, reason = "this clock implements sleeping")]
         std::thread::sleep(Duration::from_nanos(left_ns));
     }
 }
@@ -126,7 +126,7 @@ impl Clock for SystemTimer {
 impl Drop for SystemTimer {
     /// Actions that are not due are dropped.
     fn drop(&mut self) {
-        self.shared.agenda.lock().closing = true;
+        self.shared.schedule.lock().closing = true;
         self.shared.changed.notify_one();
         if let Some(thread) = self.thread.get_mut().take()
             && thread.thread().id() != std::thread::current().id()
@@ -138,25 +138,24 @@ impl Drop for SystemTimer {
 }
 
 impl Shared {
-    fn keep_time(&self) {
-        // By default the kernel wakes a thread up to 50 us late, as long as a drive takes to read. A thread that may not say so
-        // is late.
+    fn run_actions(&self) {
+        // By default the kernel wakes a thread up to 50 us late, as long as a read takes. If the slack cannot be set, wakes are late.
         let _as_it_is = set_current_timer_slack(NonZeroU64::new(1));
-        let mut agenda = self.agenda.lock();
-        while !agenda.closing {
-            let Some(Reverse(next)) = agenda.due.peek() else {
-                self.changed.wait(&mut agenda);
+        let mut schedule = self.schedule.lock();
+        while !schedule.closing {
+            let Some(Reverse(next)) = schedule.due.peek() else {
+                self.changed.wait(&mut schedule);
                 continue;
             };
             let left_ns = next.at_ns.saturating_sub(SystemClock.monotonic_ns());
             if left_ns > 0 {
-                self.changed.wait_for(&mut agenda, Duration::from_nanos(left_ns));
-            } else if let Some(Reverse(due)) = agenda.due.pop() {
-                parking_lot::MutexGuard::unlocked(&mut agenda, due.action);
+                self.changed.wait_for(&mut schedule, Duration::from_nanos(left_ns));
+            } else if let Some(Reverse(due)) = schedule.due.pop() {
+                parking_lot::MutexGuard::unlocked(&mut schedule, due.action);
             }
         }
-        let undone = std::mem::take(&mut agenda.due);
-        drop(agenda);
+        let undone = std::mem::take(&mut schedule.due);
+        drop(schedule);
         drop(undone);
     }
 }

@@ -100,7 +100,7 @@ mod tests {
     fn action_runs_once_for_several_requests() {
         let (one, other) = (Arc::new(Counted::default()), Arc::new(Counted::default()));
         once(&one);
-        assert_eq!(one.runs(), 1, "alone, at once");
+        assert_eq!(one.runs(), 1, "alone, immediately");
         together(|| {
             once(&one);
             together(|| once(&other));
@@ -119,7 +119,7 @@ mod tests {
                 assert_eq!(errand.runs(), asked / MOST);
             }
         });
-        assert_eq!(errand.runs(), 2, "none is left");
+        assert_eq!(errand.runs(), 2, "no action is left");
     }
 
     #[test]
@@ -130,7 +130,7 @@ mod tests {
             settle();
             assert_eq!(errand.runs(), 1);
             once(&errand);
-            assert_eq!(errand.runs(), 1, "put off again");
+            assert_eq!(errand.runs(), 1, "deferred again");
         });
         assert_eq!(errand.runs(), 2);
     }

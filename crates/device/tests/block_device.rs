@@ -149,7 +149,7 @@ fn mounted_block_device_is_refused_with_its_mount_point() {
     let place = tempfile::tempdir().unwrap();
     let (device, place) = (disk.path.to_str().unwrap(), place.path().to_str().unwrap());
     if run("mkfs.ext4", &["-q", device]).is_none() || run("mount", &[device, place]).is_none() {
-        return println!("skipped: no way to mount here");
+        return println!("skipped: mounting is not possible here");
     }
     let words = std::panic::catch_unwind(|| refusal(&disk.path));
     run("umount", &[place]).expect("the mount to go again");

@@ -161,24 +161,24 @@ fn suite_detects_contract_violations() {
     ];
     for faults in broken {
         let suite = || conformance::run(|| Box::new(FaultDevice::new(memory(), 1, faults)));
-        assert!(std::panic::catch_unwind(suite).is_err(), "{faults:?} went unnoticed");
+        assert!(std::panic::catch_unwind(suite).is_err(), "{faults:?} was not detected");
     }
-    for misbehave in [swallow_a_write, misplace_a_write, accept_anything] {
+    for misbehave in [drop_write, misplace_write, accept_anything] {
         let suite = || conformance::run(|| Box::new(Misbehaving { inner: memory(), misbehave }));
-        assert!(std::panic::catch_unwind(suite).is_err(), "a broken device went unnoticed");
+        assert!(std::panic::catch_unwind(suite).is_err(), "a broken device was not detected");
     }
 }
 
 /// A device that reports everything as a hole, even written data.
 #[test]
-fn a_device_that_calls_data_a_hole_is_found_out() {
-    let suite = || conformance::run(|| Box::new(Hollow(memory())));
-    assert!(std::panic::catch_unwind(suite).is_err(), "it went unnoticed");
+fn suite_detects_false_holes() {
+    let suite = || conformance::run(|| Box::new(FalseHoles(memory())));
+    assert!(std::panic::catch_unwind(suite).is_err(), "it was not detected");
 }
 
-struct Hollow(Arc<dyn Device>);
+struct FalseHoles(Arc<dyn Device>);
 
-impl Device for Hollow {
+impl Device for FalseHoles {
     fn geometry(&self) -> Geometry {
         self.0.geometry()
     }
@@ -216,14 +216,14 @@ impl Device for Misbehaving {
     }
 }
 
-fn swallow_a_write(request: Request) -> Request {
+fn drop_write(request: Request) -> Request {
     match request {
         Request::Write { offset, .. } if offset == 12 * 512 => Request::Flush,
         other => other,
     }
 }
 
-fn misplace_a_write(request: Request) -> Request {
+fn misplace_write(request: Request) -> Request {
     match request {
         Request::Write { offset, data, placement } if offset == 12 * 512 => {
             Request::Write { offset: offset + 512, data, placement }

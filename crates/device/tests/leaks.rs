@@ -1,5 +1,5 @@
-//! Memory that stays allocated after many calls: desks, requests, opens and closes must all return what they took.
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+//! Memory after many calls: event loops, requests, opens and closes must free all allocations.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::alloc::System;
 use std::sync::{Arc, Mutex, PoisonError};

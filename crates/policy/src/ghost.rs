@@ -248,10 +248,11 @@ mod tests {
             for key in 0..10 * window {
                 ghost.insert(hash_of(key), 1);
             }
-            let strangers = (20 * window..20 * window + 1_000_000).filter(|&key| ghost.take(hash_of(key)));
-            let strangers = strangers.count();
-            assert!(strangers < 40, "{strangers} of a million strangers");
-            // That is how exact the end of the window is.
+            let false_positives =
+                (20 * window..20 * window + 1_000_000).filter(|&key| ghost.take(hash_of(key)));
+            let false_positives = false_positives.count();
+            assert!(false_positives < 40, "{false_positives} of a million absent keys");
+            // The precision of the window's end.
             let tick = window.div_ceil(TICKS);
             let older = (0..9 * window - tick).filter(|&key| ghost.take(hash_of(key))).count();
             assert!(older < 60, "{older} older than the window");
@@ -273,7 +274,7 @@ mod tests {
         let mut ghost = Ghost::new(window);
         ghost.insert(hash_of(1), 1);
         ghost.insert(hash_of(2), 4096);
-        assert!(!ghost.take(hash_of(1)), "one entry of four windows' weight came in");
+        assert!(!ghost.take(hash_of(1)), "one entry of four windows' weight was inserted");
     }
 
     #[test]

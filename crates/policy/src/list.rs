@@ -157,7 +157,7 @@ impl Nodes {
 }
 
 fn linked<N: Number>(link: N) -> Option<Slot> {
-    debug_assert!(link != N::LOOSE, "asked for the neighbour of a slot that is in no list");
+    debug_assert!(link != N::LOOSE, "the slot is in no list");
     (link != N::END).then(|| link.slot())
 }
 

@@ -3,7 +3,7 @@
 //! A trace is a word: letters are keys, and `.` is a pause of 30 seconds. The expected outcome lists each request: `a` is a miss, `A` a
 //! hit, and `b/a` a miss on b that evicts a.
 
-#![expect(clippy::unwrap_used, reason = "a test: what is missing fails it")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -92,7 +92,7 @@ fn lru_tunes_its_refresh_time_to_a_tenth_of_the_oldest_age() {
     let mut lru = Lru::new(LruConfig::default());
     let refresh_of = |lru: &Lru| match lru.hit_rule() {
         HitRule::Refresh { refresh_seconds } => refresh_seconds,
-        _ => panic!("LRU with a refresh time must tell it"),
+        _ => panic!("LRU with a refresh time must return it in its hit rule"),
     };
     for (slot, now) in [(0, 0), (1, 500), (2, 700)] {
         lru.insert(Slot(slot), Entry { hash: 0, weight: 1 }, now);
@@ -127,8 +127,8 @@ fn lru_2q_scan_does_not_evict_entries_hit_while_cold() {
 }
 
 #[test]
-fn slru_climbs_with_hits_and_falls_when_a_segment_is_full() {
-    // Two segments of two: the third hit entry pushes the first back down, and there it leaves.
+fn slru_promotes_on_hits_and_demotes_from_full_segments() {
+    // Two segments of two: the third hit entry demotes the first, which is evicted there.
     assert_eq!(outcome(Slru::new(2, 4), 4, "abcdabcefgbc"), "a b c d A B C e/d f/a g/e B C");
 }
 
@@ -149,15 +149,15 @@ fn s3_fifo_keeps_entries_hit_twice_or_reinserted_soon() {
 /// A simulation with keys `0..fill` cached.
 fn filled<P: Eviction>(policy: P, fill: u32) -> Simulation<P> {
     let mut simulation = Simulation::new(policy, fill.into());
-    (0..fill).for_each(|key| assert!(!ask(&mut simulation, key)));
+    (0..fill).for_each(|key| assert!(!request(&mut simulation, key)));
     simulation
 }
 
-fn ask<P: Eviction>(simulation: &mut Simulation<P>, object: u32) -> bool {
-    ask_sized(simulation, object, 1)
+fn request<P: Eviction>(simulation: &mut Simulation<P>, object: u32) -> bool {
+    request_sized(simulation, object, 1)
 }
 
-fn ask_sized<P: Eviction>(simulation: &mut Simulation<P>, object: u32, weight: u32) -> bool {
+fn request_sized<P: Eviction>(simulation: &mut Simulation<P>, object: u32, weight: u32) -> bool {
     simulation.access(
         &Access { object, weight, now_seconds: 0, is_removal: false, is_set: false },
         clairvoyant::NEVER,
@@ -168,23 +168,23 @@ fn ask_sized<P: Eviction>(simulation: &mut Simulation<P>, object: u32, weight: u
 fn tiny_lfu_keeps_popular_entries_through_a_scan() {
     let mut simulation = filled(TinyLfu::new(Refresh::every_hit()), 200);
     for _ in 0..3 {
-        assert!((0..150).all(|key| ask(&mut simulation, key)));
+        assert!((0..150).all(|key| request(&mut simulation, key)));
     }
-    assert!((1000..2000).all(|key| !ask(&mut simulation, key)));
-    assert!((0..150).all(|key| ask(&mut simulation, key)), "the scan pushed out a popular entry");
+    assert!((1000..2000).all(|key| !request(&mut simulation, key)));
+    assert!((0..150).all(|key| request(&mut simulation, key)), "the scan evicted a popular entry");
 }
 
 #[test]
 fn w_tiny_lfu_admits_candidate_only_if_seen_more_often_than_victim() {
     // The window has one entry, the main queue 99, all seen twice.
     let mut simulation = filled(WTinyLfu::new(100), 100);
-    assert!((0..99).all(|key| ask(&mut simulation, key)));
-    assert!((1000..1200).all(|key| !ask(&mut simulation, key)));
-    assert!((0..99).all(|key| ask(&mut simulation, key)), "the scan won a duel");
-    // All were seen three times now. A newcomer loses its first three duels, and wins the fourth.
+    assert!((0..99).all(|key| request(&mut simulation, key)));
+    assert!((1000..1200).all(|key| !request(&mut simulation, key)));
+    assert!((0..99).all(|key| request(&mut simulation, key)), "an entry of the scan replaced another");
+    // All were seen three times now. A new entry loses its first three comparisons, and wins the fourth.
     for (round, hits) in [(1, false), (2, false), (3, false), (4, false), (5, true)] {
-        assert_eq!(ask(&mut simulation, 500), hits, "round {round}");
-        assert!(!ask(&mut simulation, 2000 + round), "round {round}");
+        assert_eq!(request(&mut simulation, 500), hits, "round {round}");
+        assert!(!request(&mut simulation, 2000 + round), "round {round}");
     }
 }
 
@@ -202,9 +202,12 @@ fn min_has_the_seven_misses_of_the_textbook_trace() {
 #[test]
 fn object_larger_than_the_cache_is_not_cached_and_evicts_nothing() {
     let mut simulation = Simulation::new(Lru::exact(), 10);
-    let mut ask = |object, weight| ask_sized(&mut simulation, object, weight);
-    assert_eq!([ask(1, 4), ask(2, 6), ask(3, 11), ask(1, 4), ask(2, 6)], [false, false, false, true, true]);
-    assert_eq!([ask(3, 10), ask(3, 10), ask(1, 4)], [false, true, false]);
+    let mut request = |object, weight| request_sized(&mut simulation, object, weight);
+    assert_eq!(
+        [request(1, 4), request(2, 6), request(3, 11), request(1, 4), request(2, 6)],
+        [false, false, false, true, true]
+    );
+    assert_eq!([request(3, 10), request(3, 10), request(1, 4)], [false, true, false]);
     assert_eq!(simulation.counts().weight_miss_ratio(), 1.0 - 20.0 / 55.0);
 }
 
@@ -213,9 +216,9 @@ fn new_size_on_a_hit_is_ignored_or_evicts_others() {
     let sizes = |size_on_hit| {
         let rules = Rules { size_on_hit, ..Rules::default() };
         let mut simulation = Simulation::new(Lru::exact(), 10).with_rules(rules);
-        let mut ask = |object, weight| ask_sized(&mut simulation, object, weight);
+        let mut request = |object, weight| request_sized(&mut simulation, object, weight);
         // 1 and 2 fit; 1 grows so that 2 does not; 1 outgrows the cache.
-        [ask(1, 4), ask(2, 6), ask(1, 5), ask(2, 6), ask(2, 11), ask(2, 6)]
+        [request(1, 4), request(2, 6), request(1, 5), request(2, 6), request(2, 11), request(2, 6)]
     };
     assert_eq!(sizes(SizeOnHit::Ignore), [false, false, true, true, true, true]);
     assert_eq!(sizes(SizeOnHit::Update), [false, false, true, false, true, false]);
@@ -225,31 +228,39 @@ fn new_size_on_a_hit_is_ignored_or_evicts_others() {
 fn object_that_outgrows_the_cache_is_evicted_alone() {
     let rules = Rules { size_on_hit: SizeOnHit::Update, ..Rules::default() };
     let mut simulation = Simulation::new(Lru::exact(), 10).with_rules(rules);
-    let mut ask = |object, weight| ask_sized(&mut simulation, object, weight);
-    assert_eq!([ask(1, 4), ask(2, 6), ask(2, 11), ask(1, 4)], [false, false, true, true], "1 stays");
-    assert_eq!([ask(2, 11), ask(2, 6), ask(1, 4)], [false, false, true], "2 comes in once it fits again");
-    assert_eq!(simulation.counts().hit_weight, 11 + 4 + 4, "a hit is one of the bytes that were asked for");
+    let mut request = |object, weight| request_sized(&mut simulation, object, weight);
+    assert_eq!(
+        [request(1, 4), request(2, 6), request(2, 11), request(1, 4)],
+        [false, false, true, true],
+        "1 stays"
+    );
+    assert_eq!(
+        [request(2, 11), request(2, 6), request(1, 4)],
+        [false, false, true],
+        "2 comes in once it fits again"
+    );
+    assert_eq!(simulation.counts().hit_weight, 11 + 4 + 4, "a hit counts the requested bytes");
 }
 
 #[test]
 fn removal_is_not_counted_as_a_request() {
     let mut simulation = filled(Lru::exact(), 3);
     simulation.run(&[Access { object: 1, weight: 1, now_seconds: 0, is_removal: true, is_set: false }], &[]);
-    assert_eq!([0, 1, 2].map(|object| ask(&mut simulation, object)), [true, false, true]);
+    assert_eq!([0, 1, 2].map(|object| request(&mut simulation, object)), [true, false, true]);
     assert_eq!(simulation.counts().requests, 6);
 }
 
 #[test]
 fn gdsf_evicts_lowest_value_per_byte_and_ages_by_evictions() {
     let mut simulation = Simulation::new(Gdsf::new(Cost::Equal), 10);
-    let mut ask = |object, weight| ask_sized(&mut simulation, object, weight);
-    // Earned a byte: 1 has 1/2, 2 has 1/5 and then 2/5, so 3 pushes out 2 and comes in at 2/5 + 1/4.
+    let mut request = |object, weight| request_sized(&mut simulation, object, weight);
+    // Value per byte: 1 has 1/2, 2 has 1/5 and then 2/5, so 3 evicts 2 and is inserted at 2/5 + 1/4.
     assert_eq!(
-        [ask(1, 2), ask(2, 5), ask(2, 5), ask(3, 4), ask(1, 2), ask(3, 4)],
+        [request(1, 2), request(2, 5), request(2, 5), request(3, 4), request(1, 2), request(3, 4)],
         [false, false, true, false, true, true]
     );
-    // 1 has 2/5 + 2/2 and 3 has 2/5 + 2/4: 4 pushes out 3 and, at 9/10 + 1/8, leaves for it again.
-    assert_eq!([ask(4, 8), ask(1, 2), ask(3, 4), ask(1, 2)], [false, true, false, true]);
+    // 1 has 2/5 + 2/2 and 3 has 2/5 + 2/4: 4 evicts 3 and, at 9/10 + 1/8, is then evicted for it.
+    assert_eq!([request(4, 8), request(1, 2), request(3, 4), request(1, 2)], [false, true, false, true]);
 }
 
 /// The new entry itself has the lowest value, if it is inserted before others are evicted.
@@ -258,9 +269,9 @@ fn entry_inserted_first_can_be_the_victim() {
     for (newcomer_first, hits) in [(false, [false, false]), (true, [true, false])] {
         let rules = Rules { newcomer_first, ..Rules::default() };
         let mut simulation = Simulation::new(Gdsf::new(Cost::Equal), 10).with_rules(rules);
-        let mut ask = |object, weight| ask_sized(&mut simulation, object, weight);
-        assert_eq!([ask(1, 2), ask(2, 9)], [false, false]);
-        assert_eq!([ask(1, 2), ask(2, 9)], hits);
+        let mut request = |object, weight| request_sized(&mut simulation, object, weight);
+        assert_eq!([request(1, 2), request(2, 9)], [false, false]);
+        assert_eq!([request(1, 2), request(2, 9)], hits);
     }
 }
 

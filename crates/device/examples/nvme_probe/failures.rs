@@ -9,10 +9,10 @@ use crate::drives::{BLOCK_BYTES, Drives, FAULTY, PLACING, PLAIN, SINGLE, placed}
 use crate::{Check, Verdict};
 
 pub const CHECKS: &[Check] = &[
-    ("placement on a drive that has none is refused by name", not_capable),
+    ("placement on a drive without support is refused with the reason", not_capable),
     ("placement on a namespace with one handle is refused with the steps to more", single),
-    ("a drive that fails a write is heard, on every way to it", faults),
-    ("a namespace has one owner, whichever way he came", owners),
+    ("a failed write is reported on every kind of access", faults),
+    ("a namespace has one owner across all kinds of access", owners),
 ];
 
 fn not_capable(drives: &Drives) -> Verdict {
@@ -52,7 +52,7 @@ fn failed_write(device: &dyn Device, submitted: bool) -> String {
     let data = IoBuffer::zeroed(BLOCK_BYTES as usize).into();
     let request = Request::Write { offset: 0, data, placement: PlacementHandle::DEFAULT };
     let outcome = if submitted { device.start(request).wait() } else { device.execute(request) };
-    let error = outcome.expect_err("a write to a drive that takes none");
+    let error = outcome.expect_err("a write to a drive that fails all writes");
     assert_eq!(error.kind(), ErrorKind::Medium, "{error}");
     error.to_string()
 }
@@ -64,7 +64,7 @@ fn read_works(device: &dyn Device) {
 fn owners(drives: &Drives) -> Verdict {
     let options = OpenOptions::default();
     let busy = |what: &str, error: Option<flashwright_device::IoError>| {
-        let error = error.unwrap_or_else(|| panic!("{what} was let in"));
+        let error = error.unwrap_or_else(|| panic!("{what} was accepted"));
         assert_eq!(error.kind(), ErrorKind::Busy, "{what}: {error}");
     };
     let (generic, block) = (drives.generic(PLACING), drives.block(PLACING));

@@ -73,7 +73,7 @@ impl Chains {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a measurement runs in the real world's time")]
+#[expect(clippy::disallowed_methods, reason = "a measurement takes real time")]
 fn chained(name: &str, device: Arc<dyn Device>) {
     let blocks = device.geometry().capacity_bytes / BLOCK_BYTES;
     let random = Mutex::new(StdRng::seed_from_u64(1));
@@ -93,7 +93,7 @@ fn chained(name: &str, device: Arc<dyn Device>) {
 fn print_line(name: &str, reads: u64, (elapsed_ns, spent_ns): (u64, u64)) {
     let per_second = reads as f64 * 1e9 / elapsed_ns as f64;
     println!(
-        "MEASURE ours {name}: {per_second:.0} reads/s, {:.2} us CPU a read",
+        "MEASURE ours {name}: {per_second:.0} reads/s, {:.2} us CPU per read",
         spent_ns as f64 / reads as f64 / 1e3
     );
 }

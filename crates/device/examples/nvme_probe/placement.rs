@@ -15,12 +15,12 @@ use crate::drives::{
 use crate::{Check, Verdict};
 
 pub const CHECKS: &[Check] = &[
-    ("identify, feature and log pages say what the drive was made with", pages),
-    ("SMART and endurance group log pages are read, and what is not there is unknown", health),
+    ("identify, feature and log pages match the drive's configuration", pages),
+    ("SMART and endurance group log pages are read, and missing ones are unknown", health),
     ("host bytes (HBMW) are exact, submitted and by the calling thread", host_bytes),
     ("each handle fills its own reclaim unit (RUAMW) and no other", units),
-    ("a renewed handle has a whole unit again, and the media wrote what was left", renewal),
-    ("a handle never given out, and an identifier that is none, land on the default", bad_handles),
+    ("a renewed handle has a whole unit again, and the media wrote the padding", renewal),
+    ("an unassigned handle and an invalid identifier use the default", bad_handles),
     ("identifiers of several reclaim groups come from the drive's list", groups),
     ("a stripe of two drives places on both", stripe),
     ("a write stream of the block device is a handle", streams),
@@ -56,7 +56,7 @@ fn health(drives: &Drives) -> Verdict {
     let wear = Wear::read(&drive, Some(1));
     assert_eq!(wear.written.unwrap().source, Source::Placement);
     let untold: Vec<_> = wear.untold.iter().map(|(what, _)| *what).collect();
-    assert_eq!(untold, ["OCP SMART (C0h)"], "this drive has all but that");
+    assert_eq!(untold, ["OCP SMART (C0h)"], "only this page is missing");
     let plain = Wear::read(&drives.drive(PLAIN), None);
     assert_eq!(plain.written.unwrap().media_bytes, None);
     Verdict::Held
@@ -161,7 +161,7 @@ fn streams(drives: &Drives) -> Verdict {
     if !has_write_streams(drives) {
         let error = FileDevice::open(drives.block(PLACING), &placed()).unwrap_err().to_string();
         assert!(error.contains("need Linux 6.16"), "{error}");
-        return Verdict::DoesNotApply("this kernel has no write streams, and we say so");
+        return Verdict::DoesNotApply("this kernel has no write streams, and the error says so");
     }
     renew_all(&drives.placed(PLACING));
     let device = FileDevice::open(drives.block(PLACING), &placed()).unwrap();

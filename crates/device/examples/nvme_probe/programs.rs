@@ -17,12 +17,12 @@ const CONFIG: &str = "/bench.json";
 const UNIT_BLOCKS: u64 = UNIT_BYTES / BLOCK_BYTES;
 
 pub const CHECKS: &[Check] = &[
-    ("ssd info tells placement and what is missing", info),
+    ("ssd info reports placement and missing requirements", info),
     ("ssd wear agrees with the statistics page to the byte", wear),
     ("ssd trim and precondition refuse a mounted drive, by either path", mounted),
-    ("ssd trim forgets everything", trim),
-    ("ssd precondition writes what it says", precondition),
-    ("a hybrid bench writes by the handles it was given and no other", |drives| {
+    ("ssd trim deallocates everything", trim),
+    ("ssd precondition writes the reported bytes", precondition),
+    ("a hybrid bench uses only its handles", |drives| {
         bench(drives, &[PLACING], &drives.generic(PLACING).display().to_string())
     }),
     ("a hybrid bench on a stripe of two drives places on both", |drives| {
@@ -35,8 +35,8 @@ pub const CHECKS: &[Check] = &[
         }
         bench(drives, &[PLACING], &drives.block(PLACING).display().to_string())
     }),
-    ("two instances on one drive know together what it wrote, and one of them places", shared),
-    ("a bench without placement asked for leaves the other handles alone", unplaced),
+    ("two instances on one drive report its media writes together, and one of them uses placement", shared),
+    ("a bench without placement uses only the default handle", unplaced),
 ];
 
 fn flashwright(arguments: &[&str]) -> Output {
@@ -48,7 +48,7 @@ fn result(arguments: &[&str]) -> (Value, i32) {
     let output = flashwright(&[arguments, &["--json", "-"]].concat());
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
     let value = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {words}"));
-    (value, output.status.code().expect("it ended by itself"))
+    (value, output.status.code().expect("it exited"))
 }
 
 fn info(drives: &Drives) -> Verdict {
@@ -148,7 +148,7 @@ fn bench(drives: &Drives, serials: &[&str], paths: &str) -> Verdict {
     let (host, media) = (number(totals, "flash_bytes_host"), number(totals, "flash_bytes_media"));
     // Writes in flight when the figures were taken reach the drive later and are not counted.
     let written = host_bytes() - host_bytes_before;
-    let late = written.checked_sub(host.into()).expect("no byte is counted that was not written");
+    let late = written.checked_sub(host.into()).expect("only written bytes are counted");
     assert!(media >= host && late < u128::from(host));
     let by_engine = |name| number(&totals["details"], name);
     assert!(by_engine("navy_bh_physical_written") > 0 && by_engine("navy_bc_physical_written") > 0);
@@ -168,7 +168,7 @@ fn engines_kept_to_their_handles(written_bytes: u64, before: &[Vec<u64>], after:
         drives.map(|(before, after)| UNIT_BLOCKS + before[handle] - after[handle]).sum::<u64>() % UNIT_BLOCKS
     };
     let [by_default, by_loc, by_soc, by_nobody] = [0, 1, 2, 3].map(taken);
-    assert!(by_default < FEW_BLOCKS && by_nobody == 0, "{by_default} by default, {by_nobody} by nobody");
+    assert!(by_default < FEW_BLOCKS && by_nobody == 0, "{by_default} by default, {by_nobody} by the third");
     let blocks = written_bytes / BLOCK_BYTES;
     assert_eq!((by_default + by_loc + by_soc) % UNIT_BLOCKS, blocks % UNIT_BLOCKS, "blocks of all handles");
 }

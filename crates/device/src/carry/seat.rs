@@ -116,7 +116,7 @@ impl Seat {
     /// # Panics
     /// If the thread already has one: it would sleep in one while its requests complete in the other.
     pub(crate) fn take(watched: Vec<Watched>) -> Option<Rc<Self>> {
-        assert!(own().is_none(), "a thread has one seat");
+        assert!(own().is_none(), "a thread has at most one ring");
         let mut builder = IoUring::builder();
         builder.setup_single_issuer().setup_defer_taskrun().setup_cqsize(COMPLETION_ENTRIES);
         // A kernel that supports these flags supports every operation used here.
@@ -217,7 +217,7 @@ impl State {
     fn push_request(&mut self, place: usize) {
         let Some(borne) = self.in_flight.get(place) else { return };
         let entry = borne.open.plain_entry(borne.request.transfer.next_call());
-        let entry = entry.expect("only media with plain entries come here").user_data(place as u64);
+        let entry = entry.expect("only media with plain entries use this ring").user_data(place as u64);
         self.push(&entry);
         self.pushed += 1;
         if self.pushed >= PUSHED_AT_ONCE {

@@ -11,9 +11,9 @@ use rustix::io::Errno;
 use crate::nvme::Status;
 use crate::{ErrorKind, IoError, Outcome, PlacementHandle, Request, RequestKind};
 
-/// Attempts in a row that move nothing before a transfer counts as failed. Interruptions and "try again" pass
-/// within a few; only a broken driver comes near this.
-const MAX_FRUITLESS_ATTEMPTS: u32 = 64;
+/// Consecutive attempts without progress before a transfer fails. Interruptions and EAGAIN resolve within a few; only a broken driver comes
+/// near this.
+const MAX_ATTEMPTS_WITHOUT_PROGRESS: u32 = 64;
 
 /// A call to the kernel.
 #[derive(Debug)]
@@ -35,13 +35,13 @@ pub(crate) trait Kernel {
 pub(crate) struct Transfer {
     request: Request,
     done: usize,
-    fruitless: u32,
+    attempts_without_progress: u32,
     block_bytes: usize,
 }
 
 impl Transfer {
     pub(crate) fn new(request: Request, block_bytes: u32) -> Self {
-        Self { request, done: 0, fruitless: 0, block_bytes: block_bytes as usize }
+        Self { request, done: 0, attempts_without_progress: 0, block_bytes: block_bytes as usize }
     }
 
     pub(crate) fn request(&self) -> &Request {
@@ -75,7 +75,7 @@ impl Transfer {
     pub(crate) fn advance(&mut self, result: io::Result<usize>, path: &Path) -> Option<Outcome> {
         match result {
             Ok(moved) => self.moved(moved, path),
-            Err(error) if is_momentary(&error) => self.fruitless(path, Some(error)),
+            Err(error) if is_momentary(&error) => self.stop_without_progress(path, Some(error)),
             Err(error) => Some(Err(self.failed(path, error))),
         }
     }
@@ -99,19 +99,20 @@ impl Transfer {
         // Direct I/O continues at whole blocks only; a partly transferred block is transferred again.
         let whole = reached - reached % self.block_bytes;
         if whole == self.done {
-            return self.fruitless(path, None);
+            return self.stop_without_progress(path, None);
         }
         self.done = whole;
-        self.fruitless = 0;
+        self.attempts_without_progress = 0;
         None
     }
 
-    fn fruitless(&mut self, path: &Path, error: Option<io::Error>) -> Option<Outcome> {
-        self.fruitless += 1;
-        if self.fruitless < MAX_FRUITLESS_ATTEMPTS {
+    fn stop_without_progress(&mut self, path: &Path, error: Option<io::Error>) -> Option<Outcome> {
+        self.attempts_without_progress += 1;
+        if self.attempts_without_progress < MAX_ATTEMPTS_WITHOUT_PROGRESS {
             return None;
         }
-        let what = format!("{}: no progress in {} attempts", self.describe(path), self.fruitless);
+        let what =
+            format!("{}: no progress in {} attempts", self.describe(path), self.attempts_without_progress);
         Some(Err(match error {
             Some(error) => IoError::with_source(ErrorKind::Medium, what, error),
             None => IoError::new(ErrorKind::Medium, what),

@@ -7,7 +7,7 @@ use super::Subject;
 use super::pattern::{assert_version, blocks};
 use crate::{ErrorKind, IoBuffer, IoSlice, Outcome, PlacementHandle, Request};
 
-pub(super) fn geometry_makes_sense(subject: &Subject) {
+pub(super) fn geometry_is_valid(subject: &Subject) {
     let geometry = subject.device.geometry();
     let block = geometry.block_bytes;
     assert!(block.is_power_of_two() && block >= 512, "block size {block}");
@@ -17,7 +17,7 @@ pub(super) fn geometry_makes_sense(subject: &Subject) {
     assert_eq!(geometry, subject.device.geometry(), "geometry is constant");
 }
 
-pub(super) fn refusals_touch_nothing(subject: &Subject) {
+pub(super) fn invalid_requests_have_no_effect(subject: &Subject) {
     let (block, geometry) = (subject.block(), subject.device.geometry());
     let (end, wide) = (geometry.capacity_bytes, block as u64);
     write(subject, 0, 4 * block, 1);
@@ -58,16 +58,16 @@ fn refused(subject: &Subject, request: impl Fn() -> Request) {
     }
 }
 
-pub(super) fn empty_requests_end_well(subject: &Subject) {
+pub(super) fn empty_requests_succeed(subject: &Subject) {
     for offset in [0, subject.device.geometry().capacity_bytes] {
         let read = subject.submit(read_request(offset, 0)).expect("an empty read");
-        assert_eq!(read.expect("a read gives its buffer back").len(), 0);
+        assert_eq!(read.expect("a read returns its buffer").len(), 0);
         subject.submit(write_request(offset, IoBuffer::zeroed(0).into())).expect("an empty write");
         subject.submit(Request::Trim { offset, len: 0 }).expect("an empty trim");
     }
 }
 
-pub(super) fn both_ends_at_every_size(subject: &Subject) {
+pub(super) fn first_and_last_bytes_at_every_size(subject: &Subject) {
     let (block, geometry) = (subject.block(), subject.device.geometry());
     let largest = (geometry.max_io_bytes as usize).min(geometry.capacity_bytes as usize);
     let mut sizes =
@@ -89,7 +89,7 @@ pub(super) fn reads_see_completed_writes(subject: &Subject) {
         let offset = version * 3 * block as u64;
         let data = || write_request(offset, blocks(block, offset / block as u64, 2 * block, version).into());
         let written = if version % 2 == 0 { subject.submit(data()) } else { device.execute(data()) };
-        assert!(written.expect("a write").is_none(), "a write gives no buffer");
+        assert!(written.expect("a write").is_none(), "a write returns no buffer");
         let submitted = subject.submit(read_request(offset, 2 * block));
         let executed = device.execute(read_request(offset, 2 * block));
         for read in [submitted, executed] {
@@ -123,7 +123,7 @@ pub(super) fn absorbed_writes_are_writes(subject: &Subject) {
     assert_eq!(past_the_end.and_then(Result::err).map(|error| error.kind()), Some(ErrorKind::Invalid));
 }
 
-pub(super) fn trimmed_ranges_live_on(subject: &Subject) {
+pub(super) fn trimmed_ranges_are_usable(subject: &Subject) {
     let block = subject.block();
     let unit = 16 * block;
     write(subject, 0, 3 * unit, 1);
@@ -136,7 +136,7 @@ pub(super) fn trimmed_ranges_live_on(subject: &Subject) {
     for (number, bytes) in (16..).zip(read.chunks_exact(block)) {
         assert!(
             super::pattern::version(bytes, number) <= 1,
-            "a trimmed block holds zeros or what it held before"
+            "a trimmed block holds zeros or its earlier contents"
         );
     }
     check(subject, 0, unit, 1);
@@ -148,7 +148,7 @@ pub(super) fn trimmed_ranges_live_on(subject: &Subject) {
     subject.device.execute(all).expect("a trim of everything");
 }
 
-pub(super) fn holes_hold_nothing(subject: &Subject) {
+pub(super) fn holes_contain_no_data(subject: &Subject) {
     let (block, capacity) = (subject.block() as u64, subject.device.geometry().capacity_bytes);
     assert_holes(subject, &[]);
     let unit = capacity / 8 / block * block;
@@ -197,7 +197,7 @@ fn assert_holes(subject: &Subject, written: &[Range<u64>]) {
     }
 }
 
-pub(super) fn flushes_disturb_nothing(subject: &Subject) {
+pub(super) fn flushes_change_no_data(subject: &Subject) {
     let block = subject.block();
     write(subject, 0, block, 1);
     assert!(subject.submit(Request::Flush).expect("a flush").is_none());
@@ -230,7 +230,7 @@ pub(super) fn write_request(offset: u64, data: IoSlice) -> Request {
 }
 
 pub(super) fn buffer_of(outcome: Outcome) -> IoBuffer {
-    outcome.expect("a read").expect("a read gives its buffer back")
+    outcome.expect("a read").expect("a read returns its buffer")
 }
 
 fn write(subject: &Subject, offset: u64, len: usize, version: u64) {

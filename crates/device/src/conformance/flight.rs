@@ -11,7 +11,7 @@ use crate::{Completion, Device, Request};
 /// More than an io_uring's queues hold.
 const MANY: u64 = 4000;
 
-pub(super) fn many_at_once(subject: &Subject) {
+pub(super) fn many_requests_in_flight(subject: &Subject) {
     let (device, block) = (&subject.device, subject.block());
     let blocks_there = device.geometry().capacity_bytes / block as u64;
     let count = MANY.min(blocks_there);
@@ -30,7 +30,7 @@ pub(super) fn many_at_once(subject: &Subject) {
     }
 }
 
-pub(super) fn dropped_requests_run_on(subject: &Subject) {
+pub(super) fn dropped_requests_complete(subject: &Subject) {
     let (device, block) = (&subject.device, subject.block());
     for number in 0..64 {
         drop(device.start(read_request(number * block as u64, block)));
@@ -49,11 +49,11 @@ pub(super) fn dropped_requests_run_on(subject: &Subject) {
             // Before the write completes, a block of a raw device can hold anything.
             read[..8] == 3u64.to_le_bytes() && version(&read, number) == 3
         });
-        assert!(arrived, "the write of block {number} never arrived");
+        assert!(arrived, "the write of block {number} never completed");
     }
 }
 
-pub(super) fn threads_do_not_meet(subject: &Subject) {
+pub(super) fn threads_do_not_interfere(subject: &Subject) {
     if subject.drive.is_some() {
         return; // A simulation has one thread.
     }
@@ -97,8 +97,8 @@ fn one_thread(device: &dyn Device, thread: u64) {
     }
 }
 
-/// Takes the device along, and so comes last.
-pub(super) fn told_once_even_if_the_device_goes(subject: Subject) {
+/// Consumes the device, so it is the last check.
+pub(super) fn completions_run_once_even_if_the_device_is_dropped(subject: Subject) {
     let Subject { device, drive } = subject;
     let block = u64::from(device.geometry().block_bytes);
     let told: Arc<[AtomicU32]> = (0..512).map(|_| AtomicU32::new(0)).collect();
@@ -120,6 +120,6 @@ pub(super) fn told_once_even_if_the_device_goes(subject: Subject) {
         drive();
     }
     for (index, times) in told.iter().enumerate() {
-        assert_eq!(times.load(SeqCst), 1, "times that request {index} was told its end");
+        assert_eq!(times.load(SeqCst), 1, "completions of request {index}");
     }
 }

@@ -20,7 +20,7 @@ struct Expected {
     trimmed: bool,
 }
 
-pub(super) fn agrees_with_a_vector(subject: &Subject) {
+pub(super) fn matches_the_model(subject: &Subject) {
     let mut random = StdRng::seed_from_u64(SEED);
     let blocks = MAX_BLOCKS.min(subject.device.geometry().capacity_bytes / subject.block() as u64);
     let mut model = vec![Expected::default(); blocks as usize];

@@ -22,7 +22,7 @@ pub(super) fn version(block: &[u8], number: u64) -> u64 {
     let stored = u64::from_le_bytes(block[..8].try_into().expect("a block has 8 bytes"));
     let mut expected = vec![0; block.len()];
     fill(&mut expected, number, stored);
-    assert!(block == expected, "block {number} is torn or not itself (says version {stored})");
+    assert!(block == expected, "block {number} is torn or belongs elsewhere (contains version {stored})");
     stored
 }
 

@@ -157,10 +157,10 @@ mod tests {
         let locks = "4: FLOCK  ADVISORY  WRITE 1201 fe:00:3407 0 EOF";
         let device = rustix::fs::makedev(0xfe, 0);
         assert_eq!(flock_holder(locks, device, 3407), Some("1201"));
-        assert_eq!(flock_holder(locks, device, 407), None, "an inode that ends alike");
+        assert_eq!(flock_holder(locks, device, 407), None, "an inode with the same ending");
         assert_eq!(flock_holder("1: POSIX  ADVISORY  WRITE 1201 fe:00:3407 0 EOF", device, 3407), None);
         let waits = "1: -> FLOCK  ADVISORY  WRITE 7 fe:00:3407 0 EOF";
-        assert_eq!(flock_holder(waits, device, 3407), None, "who waits");
+        assert_eq!(flock_holder(waits, device, 3407), None, "a waiting process");
     }
 
     #[test]
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(
             flock_holder(locks, device(0x2c), 2),
             Some("7"),
-            "a file system that tells another number"
+            "a file system with another device number"
         );
     }
 

@@ -1,5 +1,5 @@
-//! The one request to a block device that is neither a read nor a write: forget a range.
-#![allow(unsafe_code, reason = "an ioctl's number and argument are a promise to the kernel")]
+//! Discards a range of a block device.
+#![allow(unsafe_code, reason = "the compiler cannot check an ioctl's number and argument")]
 
 use std::fs::File;
 

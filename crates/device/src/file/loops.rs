@@ -1,9 +1,8 @@
 //! Loop devices: writes to one change its file, which can also be used by its name or through another loop device.
 //!
-//! Opened by its name, a file is locked for one alone. Opened through a loop device it is locked too, but shared, as two loop
-//! devices, or two partitions of one, may lie in different parts of it. Those that overlap tell of each other by being open for
-//! one alone.
-#![allow(unsafe_code, reason = "an ioctl's number and argument are a promise to the kernel")]
+//! A file opened by name is locked exclusively. Opened through a loop device, its lock is shared, because two loop devices, or two
+//! partitions of one, can use different parts of it. Overlapping ones detect each other because each is opened exclusively.
+#![allow(unsafe_code, reason = "the compiler cannot check an ioctl's number and argument")]
 
 use std::fs::{self, File};
 use std::ops::Range;

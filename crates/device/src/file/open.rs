@@ -270,7 +270,7 @@ fn capacity(
             &format!("cannot have {size} bytes: must be a non-zero multiple of the {block}-byte block"),
         )),
         Some(size) if size > present_bytes && !options.may_make() => {
-            Err(unusable(path, &format!("holds {present_bytes} bytes, but {size} are asked for")))
+            Err(unusable(path, &format!("holds {present_bytes} bytes, but {size} are requested")))
         }
         Some(size) => Ok(size),
     }

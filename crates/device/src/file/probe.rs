@@ -21,9 +21,9 @@ pub(super) fn file_geometry(file: &File, path: &Path, buffered: bool) -> Result<
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::DIOALIGN;
     let status = rustix::fs::statx(file, c"", AtFlags::EMPTY_PATH, wanted)
         .map_err(|errno| unknown(path, "its blocks", errno))?;
-    // Zero where the kernel does not know, or where there is no direct I/O (and we are buffered then).
-    let told = status.stx_dio_offset_align.max(status.stx_dio_mem_align);
-    let block_bytes = if told == 0 { DEFAULT_FILE_BLOCK_BYTES } else { told.max(MIN_BLOCK_BYTES) };
+    // Zero if unknown, or if direct I/O is unsupported (then `buffered` is set).
+    let reported = status.stx_dio_offset_align.max(status.stx_dio_mem_align);
+    let block_bytes = if reported == 0 { DEFAULT_FILE_BLOCK_BYTES } else { reported.max(MIN_BLOCK_BYTES) };
     Ok(geometry(block_bytes, status.stx_blksize, buffered))
 }
 
@@ -40,8 +40,8 @@ pub(super) fn block_device_geometry(file: &File, path: &Path, buffered: bool) ->
 pub(super) fn is_write_protected(device: &File) -> bool {
     let number = device.metadata().map_or(0, |metadata| metadata.rdev());
     let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
-    let told = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
-    told.is_ok_and(|text| text.trim() == "1")
+    let reported = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro"));
+    reported.is_ok_and(|text| text.trim() == "1")
 }
 
 fn geometry(block_bytes: u32, indirection_bytes: u32, buffered: bool) -> Geometry {

@@ -86,11 +86,11 @@ fn unfitting_sizes_are_refused_without_changes() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("flash");
     let of_size = |size_bytes, create| OpenOptions { size_bytes, create, ..sized() };
-    assert_eq!(refusal(&path, &of_size(Some(SIZE), false)).0, ErrorKind::Open, "not there");
+    assert_eq!(refusal(&path, &of_size(Some(SIZE), false)).0, ErrorKind::Open, "does not exist");
     assert_eq!(refusal(&path, &of_size(None, true)).0, ErrorKind::Open, "no size");
     assert_eq!(refusal(&path, &of_size(Some(SIZE + 1), true)).0, ErrorKind::Open, "not in blocks");
     assert_eq!(refusal(&path, &of_size(Some(0), true)).0, ErrorKind::Open, "nothing");
-    assert!(!path.exists(), "a file that could not be used is not left behind");
+    assert!(!path.exists(), "an unusable new file is removed");
 
     drop(FileDevice::open(&path, &of_size(Some(SIZE), true)).unwrap());
     assert_eq!(refusal(&path, &of_size(Some(2 * SIZE), false)).0, ErrorKind::Open, "too small");
@@ -110,7 +110,7 @@ fn read_only_open_neither_creates_nor_writes() {
     assert_eq!(refusal(&path, &reading).0, ErrorKind::Open);
     std::fs::write(&path, vec![7; SIZE as usize]).unwrap();
     let longer = OpenOptions { size_bytes: Some(2 * SIZE), ..reading };
-    assert_eq!(refusal(&path, &longer).0, ErrorKind::Open, "it is not made longer");
+    assert_eq!(refusal(&path, &longer).0, ErrorKind::Open, "the file does not grow");
 
     let device = FileDevice::open(&path, &reading).unwrap();
     let shared: &dyn Device = &device;
@@ -120,7 +120,7 @@ fn read_only_open_neither_creates_nor_writes() {
         device.execute(write()).map(drop),
         device.execute(Request::Trim { offset: 0, len: 4096 }).map(drop),
         shared.start(write()).wait().map(drop),
-        device.absorb(0, &data()).expect("files have memory in front of them"),
+        device.absorb(0, &data()).expect("files have the page cache"),
     ];
     for outcome in outcomes {
         let error = outcome.unwrap_err();
@@ -167,7 +167,7 @@ fn reserve_space_fills_a_sparse_file_or_leaves_it_unchanged() {
     let taken = || std::fs::metadata(&path).unwrap().blocks() * 512;
     let file = std::fs::File::create_new(&path).unwrap();
     file.set_len(SIZE).unwrap();
-    assert_eq!(taken(), 0, "the file system makes sparse files");
+    assert_eq!(taken(), 0, "the file system supports sparse files");
     reserve_space(&path).unwrap();
     assert!(taken() >= SIZE);
 
@@ -188,7 +188,7 @@ fn only_created_files_are_removed() {
     assert!(!path.exists());
     drop(FileDevice::open(&path, &sized()).unwrap());
     drop(FileDevice::open(&path, &passing).unwrap());
-    assert!(path.exists(), "somebody else's file stays");
+    assert!(path.exists(), "an existing file stays");
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn trim_frees_a_files_space() {
     device.execute(Request::Flush).unwrap();
     let trimmed = device.execute(Request::Trim { offset: 0, len: SIZE });
     if trimmed.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unsupported) {
-        return println!("skipped: no holes on this file system");
+        return println!("skipped: this file system has no holes");
     }
     trimmed.unwrap();
     let metadata = std::fs::metadata(device.path()).unwrap();
@@ -233,8 +233,8 @@ fn trim_frees_a_files_space() {
 }
 
 #[test]
-fn only_submitted_requests_need_threads_and_they_go_with_the_device() {
-    // Other tests have threads of their own: a process of its own is needed to count them.
+fn threads_start_with_submitted_requests_and_end_with_the_device() {
+    // A separate process, because other tests have threads too.
     const INSIDE: &str = "FLASHWRIGHT_TEST_COUNTS_THREADS";
     if std::env::var_os(INSIDE).is_none() {
         let name = "file::tests::only_submitted_requests_need_threads_and_they_go_with_the_device";
@@ -344,7 +344,9 @@ fn temporary_file_has_no_name() {
 fn holes_are_reported_until_written() {
     let scratch = tempfile::tempdir().unwrap();
     let device: Box<dyn Device> = Box::new(FileDevice::open(scratch.path().join("f"), &sized()).unwrap());
-    let Some(all) = device.hole_in(0..1 << 20) else { return println!("SKIPPED: no holes are told of here") };
+    let Some(all) = device.hole_in(0..1 << 20) else {
+        return println!("SKIPPED: this file system does not report holes");
+    };
     assert_eq!(all, 0..1 << 20);
     let data: IoSlice = IoBuffer::copy_of(&[7; 64 << 10]).into();
     device.write(256 << 10, data.clone(), PlacementHandle::DEFAULT).wait().unwrap();

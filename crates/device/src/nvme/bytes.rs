@@ -105,9 +105,9 @@ pub(super) mod torture {
     ) {
         for len in 0..=good.len() {
             match decode(&good[..len]) {
-                Ok(_) => assert!(len >= needed_bytes, "{len} bytes were taken"),
+                Ok(_) => assert!(len >= needed_bytes, "{len} bytes were accepted"),
                 Err(error) => {
-                    assert!(len < needed_bytes, "{len} bytes were refused: {error}");
+                    assert!(len < needed_bytes, "{len} bytes were rejected: {error}");
                     assert_eq!(error.given_bytes, len);
                 }
             }

@@ -61,7 +61,7 @@ impl<T: Transport> Drive<T> {
     /// The drive's status, the system's error, or an invalid structure; likewise for the following.
     pub fn controller(&self) -> io::Result<Controller> {
         let page = self.receive(Queue::Admin, &Command::identify_controller(), IDENTIFY_BYTES)?;
-        Controller::decode(&page).map_err(senseless)
+        Controller::decode(&page).map_err(invalid)
     }
 
     /// Identifies the namespace.
@@ -70,7 +70,7 @@ impl<T: Transport> Drive<T> {
     /// As [`controller`](Self::controller).
     pub fn namespace(&self) -> io::Result<Namespace> {
         let command = Command::identify_namespace(self.namespace);
-        Namespace::decode(&self.receive(Queue::Admin, &command, IDENTIFY_BYTES)?).map_err(senseless)
+        Namespace::decode(&self.receive(Queue::Admin, &command, IDENTIFY_BYTES)?).map_err(invalid)
     }
 
     /// SMART (log page 02h). Needs `CAP_SYS_ADMIN`, as do all log pages.
@@ -78,7 +78,7 @@ impl<T: Transport> Drive<T> {
     /// # Errors
     /// As [`controller`](Self::controller).
     pub fn smart(&self) -> io::Result<Smart> {
-        Smart::decode(&self.log(0x02, 0, 0, LOG_PAGE_BYTES)?).map_err(senseless)
+        Smart::decode(&self.log(0x02, 0, 0, LOG_PAGE_BYTES)?).map_err(invalid)
     }
 
     /// Endurance group information (log page 09h).
@@ -86,7 +86,7 @@ impl<T: Transport> Drive<T> {
     /// # Errors
     /// As [`controller`](Self::controller).
     pub fn endurance_group(&self, group: u16) -> io::Result<EnduranceGroup> {
-        EnduranceGroup::decode(&self.log(0x09, 0, group, LOG_PAGE_BYTES)?).map_err(senseless)
+        EnduranceGroup::decode(&self.log(0x09, 0, group, LOG_PAGE_BYTES)?).map_err(invalid)
     }
 
     /// OCP extended SMART (log page C0h); `None` if the page belongs to another vendor.
@@ -94,7 +94,7 @@ impl<T: Transport> Drive<T> {
     /// # Errors
     /// As [`controller`](Self::controller).
     pub fn ocp_smart(&self) -> io::Result<Option<OcpSmart>> {
-        OcpSmart::decode(&self.log(0xC0, 0, 0, LOG_PAGE_BYTES)?).map_err(senseless)
+        OcpSmart::decode(&self.log(0xC0, 0, 0, LOG_PAGE_BYTES)?).map_err(invalid)
     }
 
     /// Whether placement is enabled in `group`, and its configuration (feature 1Dh). Needs `CAP_SYS_ADMIN`.
@@ -112,8 +112,8 @@ impl<T: Transport> Drive<T> {
     /// As [`controller`](Self::controller).
     pub fn fdp_configurations(&self, group: u16) -> io::Result<Configurations> {
         let header = self.log(0x20, 0, group, Configurations::HEADER_BYTES)?;
-        let whole = Configurations::decode(&header).map_err(senseless)?.page_bytes as usize;
-        Configurations::decode(&self.log(0x20, 0, group, whole)?).map_err(senseless)
+        let whole = Configurations::decode(&header).map_err(invalid)?.page_bytes as usize;
+        Configurations::decode(&self.log(0x20, 0, group, whole)?).map_err(invalid)
     }
 
     /// The usage of each reclaim unit handle of `group` (log page 21h).
@@ -123,7 +123,7 @@ impl<T: Transport> Drive<T> {
     pub fn fdp_handle_use(&self, group: u16) -> io::Result<Vec<HandleUse>> {
         let header = self.log(0x21, 0, group, 8)?;
         let count = usize::from(u16::from_le_bytes([header[0], header[1]]));
-        decode_handle_use(&self.log(0x21, 0, group, 8 + 8 * count)?).map_err(senseless)
+        decode_handle_use(&self.log(0x21, 0, group, 8 + 8 * count)?).map_err(invalid)
     }
 
     /// Host and media bytes of `group` (log page 22h).
@@ -131,7 +131,7 @@ impl<T: Transport> Drive<T> {
     /// # Errors
     /// As [`controller`](Self::controller).
     pub fn fdp_statistics(&self, group: u16) -> io::Result<Statistics> {
-        Statistics::decode(&self.log(0x22, 0, group, Statistics::BYTES)?).map_err(senseless)
+        Statistics::decode(&self.log(0x22, 0, group, Statistics::BYTES)?).map_err(invalid)
     }
 
     /// Placement events of `group` caused by hosts (`by_host`) or by the controller (log page 23h).
@@ -143,7 +143,7 @@ impl<T: Transport> Drive<T> {
         let header = self.log(0x23, whose, group, Event::BYTES)?;
         let count = u32::from_le_bytes([header[0], header[1], header[2], header[3]]) as usize;
         let len = Event::BYTES.saturating_mul(count.saturating_add(1));
-        Event::decode_all(&self.log(0x23, whose, group, len)?).map_err(senseless)
+        Event::decode_all(&self.log(0x23, whose, group, len)?).map_err(invalid)
     }
 
     /// The namespace's placement identifiers; the first is the default. Takes two commands, because the length of the reply must be known
@@ -154,9 +154,9 @@ impl<T: Transport> Drive<T> {
     pub fn placement_status(&self) -> io::Result<Vec<PlacementStatus>> {
         let ask = |len| self.receive(Queue::Io, &Command::placement_status(self.namespace, len), len);
         let header = ask(PlacementStatus::HEADER_BYTES)?;
-        let count = usize::from(PlacementStatus::count(&header).map_err(senseless)?);
+        let count = usize::from(PlacementStatus::count(&header).map_err(invalid)?);
         let whole = ask(PlacementStatus::HEADER_BYTES + PlacementStatus::BYTES * count)?;
-        PlacementStatus::decode_all(&whole).map_err(senseless)
+        PlacementStatus::decode_all(&whole).map_err(invalid)
     }
 
     /// Switches the placement identifiers to new reclaim units; the rest of the current units is padded. Needs the namespace open for
@@ -211,6 +211,6 @@ impl<T: Transport> Drive<T> {
     }
 }
 
-fn senseless(malformed: Malformed) -> io::Error {
+fn invalid(malformed: Malformed) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, malformed)
 }

@@ -79,7 +79,11 @@ impl Transport for Fake {
             (Queue::Io, 0x12, Data::From(page)) => state.placement_status(page),
             (Queue::Io, 0x1D, Data::To(ids)) => {
                 let (ids, _) = ids.as_chunks();
-                assert_eq!(ids.len(), (command.words[0] >> 16) as usize + 1, "as many as were announced");
+                assert_eq!(
+                    ids.len(),
+                    (command.words[0] >> 16) as usize + 1,
+                    "the number given in the command"
+                );
                 state.renewed.extend(ids.iter().map(|&id| u16::from_le_bytes(id)));
             }
             (Queue::Io, 0x02, Data::From(into)) => {
@@ -111,7 +115,7 @@ impl State {
 
     fn log(&self, command: &Command, page: &mut [u8]) -> io::Result<()> {
         let asked = (command.words[0] >> 16 | command.words[1] << 16) as usize;
-        assert_eq!(page.len(), 4 * ((asked & 0xFFFF) + 1), "the buffer has the length that was asked for");
+        assert_eq!(page.len(), 4 * ((asked & 0xFFFF) + 1), "the buffer has the requested length");
         match command.words[0] & 0xFF {
             0x02 => page[48] = 9,
             0x09 => page[5] = 1,
@@ -133,7 +137,7 @@ impl State {
             descriptor[..2].copy_from_slice(&id.to_le_bytes());
             descriptor[8..16].copy_from_slice(&(1_000_000 - written / BLOCK_BYTES as u64).to_le_bytes());
         }
-        assert!(page.len() <= whole.len(), "a buffer longer than the data is refused by drives");
+        assert!(page.len() <= whole.len(), "drives reject a buffer longer than the data");
         page.copy_from_slice(&whole[..page.len()]);
     }
 

@@ -1,5 +1,5 @@
-//! Commands by ioctl: one at a time, on the calling thread.
-#![allow(unsafe_code, reason = "an ioctl's number and argument are a promise to the kernel")]
+//! Commands by ioctl: synchronous, on the calling thread.
+#![allow(unsafe_code, reason = "the compiler cannot check an ioctl's number and argument")]
 
 use std::ffi::c_void;
 use std::fs::File;

@@ -262,7 +262,7 @@ mod tests {
         let of = |major, minor| Location::all_of_controller(root.path(), rustix::fs::makedev(major, minor));
         let disks = of(245, 0).map(|all| all.into_iter().map(|it| it.disk).collect::<Vec<_>>());
         assert_eq!(disks, Some(vec!["nvme0n1".to_owned()]));
-        assert_eq!((of(240, 0), of(1, 3)), (None, None), "a namespace and /dev/null are none");
+        assert_eq!((of(240, 0), of(1, 3)), (None, None), "a namespace and /dev/null are not controllers");
         assert_eq!(Location::of_controller(Path::new("/dev/null")), None);
     }
 
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(
             (disks(9, 1), disks(8, 0), disks(1, 1)),
             (None, None, None),
-            "what is no NVMe does not count"
+            "other devices are not accepted"
         );
     }
 

@@ -341,7 +341,7 @@ fn capacity(path: &Path, asked: Option<u64>, present: u64, block: u64) -> Result
             &format!("cannot have {size} bytes: must be a non-zero multiple of the {block}-byte block"),
         )),
         Some(size) if size > present => {
-            Err(open_error(path, &format!("holds {present} bytes, but {size} are asked for")))
+            Err(open_error(path, &format!("holds {present} bytes, but {size} are requested")))
         }
         Some(size) => Ok(size),
     }

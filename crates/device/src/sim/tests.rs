@@ -67,7 +67,7 @@ fn simultaneous_events_run_in_random_order() {
         order.lock().clone()
     };
     let orders: std::collections::BTreeSet<Vec<i32>> = (0..200).map(order).collect();
-    assert_eq!(orders.len(), 24, "each order of four events comes up");
+    assert_eq!(orders.len(), 24, "every order of four events occurs");
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn task_can_await_another() {
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn waiting_for_what_can_never_happen_is_told() {
+fn deadlock_panics() {
     Simulation::new(0).block_on(std::future::pending::<()>());
 }
 

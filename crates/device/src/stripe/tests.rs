@@ -105,7 +105,7 @@ impl Device for Placing {
 #[test]
 fn handle_requires_a_free_handle_on_every_device() {
     let (rich, poor) = (Placing::new(3), Placing::new(2));
-    rich.allocate_handle("somebody before us");
+    rich.allocate_handle("an earlier consumer");
     let stripe = StripeDevice::new(vec![rich.clone(), poor.clone()], UNIT).unwrap();
     let (first, second, third) =
         (stripe.allocate_handle("a"), stripe.allocate_handle("b"), stripe.allocate_handle("c"));

@@ -137,9 +137,9 @@ impl CrashDevice {
         let journal = self.journal.lock();
         let image = journal.durable.duplicate();
         let mut random = StdRng::seed_from_u64(seed);
-        let luck = Luck::draw(&mut random);
+        let survival = Survival::draw(&mut random);
         for change in journal.changes.values() {
-            change.apply_in_part(&image, luck, &mut random);
+            change.apply_in_part(&image, survival, &mut random);
         }
         image
     }
@@ -154,9 +154,9 @@ impl CrashDevice {
             journal.changes[&number].apply(&image);
         }
         let mut random = StdRng::seed_from_u64(seed);
-        let luck = Luck::draw(&mut random);
+        let survival = Survival::draw(&mut random);
         for change in journal.changes.values().filter(|change| change.completed.is_none()) {
-            change.apply_in_part(&image, luck, &mut random);
+            change.apply_in_part(&image, survival, &mut random);
         }
         image
     }
@@ -282,14 +282,14 @@ impl Journal {
 
 /// The unflushed writes in an image.
 #[derive(Clone, Copy)]
-enum Luck {
+enum Survival {
     Nothing,
     Everything,
     /// Each block with this probability.
     Blocks(f64),
 }
 
-impl Luck {
+impl Survival {
     fn draw(random: &mut StdRng) -> Self {
         match random.random_range(0..8) {
             0 => Self::Nothing,
@@ -311,12 +311,12 @@ impl Change {
         );
     }
 
-    /// A later change of the same block overwrites an earlier one that made it: any version may be the last.
-    fn apply_in_part(&self, image: &MemoryDevice, luck: Luck, random: &mut StdRng) {
-        let chance = match luck {
-            Luck::Nothing => return,
-            Luck::Everything => return self.apply(image),
-            Luck::Blocks(chance) => chance,
+    /// A later change of the same block overwrites an earlier one in the image: any version can be the last.
+    fn apply_in_part(&self, image: &MemoryDevice, survival: Survival, random: &mut StdRng) {
+        let chance = match survival {
+            Survival::Nothing => return,
+            Survival::Everything => return self.apply(image),
+            Survival::Blocks(chance) => chance,
         };
         let block = u64::from(image.geometry().block_bytes);
         match &self.what {

@@ -48,7 +48,7 @@ pub struct FaultDevice {
 /// Whether a request fails.
 type Fails = Box<dyn Fn(&Request) -> bool + Send>;
 
-enum Fate {
+enum Fault {
     Pass,
     Fail,
     /// One bit of the data, at this fraction of its length.
@@ -90,11 +90,11 @@ impl FaultDevice {
         self.injected.load(Relaxed)
     }
 
-    fn fate(&self, request: &Request) -> Fate {
+    fn fault_of(&self, request: &Request) -> Fault {
         let (kind, faults) = (request.kind(), *self.faults.lock());
         if (self.fails.lock())(request) {
             self.injected.fetch_add(1, Relaxed);
-            return Fate::Fail;
+            return Fault::Fail;
         }
         let number = self.requests.fetch_add(1, Relaxed);
         // Adjacent numbers must give independent streams; the generator's seeding ensures that.
@@ -105,24 +105,24 @@ impl FaultDevice {
             RequestKind::Flush => (faults.failed_flushes, 0.0),
             RequestKind::Trim => (0.0, 0.0),
         };
-        let fate = match () {
-            () if random.random_bool(faults.stuck) => Fate::Stick,
-            () if random.random_bool(failed) => Fate::Fail,
-            () if random.random_bool(flipped) => Fate::Flip(random.random()),
-            () => return Fate::Pass,
+        let fault = match () {
+            () if random.random_bool(faults.stuck) => Fault::Stick,
+            () if random.random_bool(failed) => Fault::Fail,
+            () if random.random_bool(flipped) => Fault::Flip(random.random()),
+            () => return Fault::Pass,
         };
         self.injected.fetch_add(1, Relaxed);
-        fate
+        fault
     }
 
     fn perform(&self, request: Request) -> Outcome {
         let is_read = request.kind() == RequestKind::Read;
-        match self.fate(&request) {
-            Fate::Pass => self.inner.execute(request),
-            Fate::Fail => Err(injected_failure(&request)),
-            Fate::Flip(place) if is_read => flipped_outcome(self.inner.execute(request), place),
-            Fate::Flip(place) => self.inner.execute(flipped_request(request, place)),
-            Fate::Stick => {
+        match self.fault_of(&request) {
+            Fault::Pass => self.inner.execute(request),
+            Fault::Fail => Err(injected_failure(&request)),
+            Fault::Flip(place) if is_read => flipped_outcome(self.inner.execute(request), place),
+            Fault::Flip(place) => self.inner.execute(flipped_request(request, place)),
+            Fault::Stick => {
                 let (completion, pending) = Completion::pair();
                 self.stuck.lock().push((request, completion));
                 pending.wait()
@@ -141,16 +141,16 @@ impl Device for FaultDevice {
         if let Err(error) = self.geometry().check(&request) {
             return completion.complete(Err(error));
         }
-        match self.fate(&request) {
-            Fate::Pass => self.inner.submit(request, completion),
-            Fate::Fail => completion.complete(Err(injected_failure(&request))),
-            Fate::Stick => self.stuck.lock().push((request, completion)),
-            Fate::Flip(place) if request.kind() == RequestKind::Read => {
+        match self.fault_of(&request) {
+            Fault::Pass => self.inner.submit(request, completion),
+            Fault::Fail => completion.complete(Err(injected_failure(&request))),
+            Fault::Stick => self.stuck.lock().push((request, completion)),
+            Fault::Flip(place) if request.kind() == RequestKind::Read => {
                 let flipped =
                     Completion::new(move |outcome| completion.complete(flipped_outcome(outcome, place)));
                 self.inner.submit(request, flipped);
             }
-            Fate::Flip(place) => self.inner.submit(flipped_request(request, place), completion),
+            Fault::Flip(place) => self.inner.submit(flipped_request(request, place), completion),
         }
     }
 

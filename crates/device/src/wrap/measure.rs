@@ -138,7 +138,7 @@ mod tests {
         let first = device.execute(Request::Trim { offset: 1, len: 512 }).unwrap_err();
         drop(<dyn Device>::start(&device, Request::Trim { offset: 3, len: 512 }));
         simulation.run_until_idle();
-        assert_eq!(device.first_failure(), Some(first.to_string()), "the first, and not the last");
+        assert_eq!(device.first_failure(), Some(first.to_string()), "the first failure");
 
         use RequestKind::{Flush, Read, Trim, Write};
         assert_eq!(*seen.lock(), [(Write, 8192, 32), (Read, 4096, 32 + 71), (Flush, 0, 9), (Trim, 512, 5)]);

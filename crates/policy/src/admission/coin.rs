@@ -65,7 +65,10 @@ mod tests {
                 let heads = (0..20_000).filter(|&key| coin.toss(key, probability)).count();
                 let off = (heads as f64 / 20_000.0 - probability).abs();
                 assert!(off < 0.015, "{chance:?}: {heads} of 20000 at {probability}");
-                assert!(off == 0.0 || (0.001..0.999).contains(&probability), "certain, yet {heads} of 20000");
+                assert!(
+                    off == 0.0 || (0.001..0.999).contains(&probability),
+                    "probability 0 or 1, but {heads} of 20000"
+                );
             }
         }
     }
@@ -75,7 +78,10 @@ mod tests {
         let coin = Coin::new(Chance::ByKey { seed: 3 });
         for key in 0..500 {
             assert_eq!(coin.toss(key, 0.4), coin.toss(key, 0.4), "key {key}");
-            assert!(coin.toss(key, 0.6) || !coin.toss(key, 0.4), "key {key} is in at 0.4 but not at 0.6");
+            assert!(
+                coin.toss(key, 0.6) || !coin.toss(key, 0.4),
+                "key {key} is admitted at 0.4 but not at 0.6"
+            );
         }
     }
 

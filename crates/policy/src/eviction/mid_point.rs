@@ -238,7 +238,7 @@ impl SetQueues {
         while self.sets[set as usize].hot.len() > hot_slots {
             let first = set * self.ways;
             let (queues, links) = self.set_mut(set);
-            let way = queues.hot.back().expect("longer than its share, so not empty");
+            let way = queues.hot.back().expect("a list longer than its share is not empty");
             queues.hot.cut(links, way);
             queues.warm.link_front(links, way);
             self.marks[(first + way.0) as usize] = 0;

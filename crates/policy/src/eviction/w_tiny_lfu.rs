@@ -80,8 +80,8 @@ impl WTinyLfu {
         self.queues.back(PROBATION).or_else(|| self.queues.back(PROTECTED))
     }
 
-    /// The window's oldest, if the window is full, and the main queue's.
-    fn duellists(&self) -> (Option<Slot>, Option<Slot>) {
+    /// The oldest entries of the window, if it is full, and of the main queue.
+    fn oldest_pair(&self) -> (Option<Slot>, Option<Slot>) {
         let window_is_full = self.queues.weight(WINDOW) >= self.window_capacity;
         (self.queues.back(WINDOW).filter(|_| window_is_full), self.main_oldest())
     }
@@ -116,7 +116,7 @@ impl Eviction for WTinyLfu {
     }
 
     fn evict(&mut self, _now_seconds: u32) -> Option<Slot> {
-        let leaves = match self.duellists() {
+        let leaves = match self.oldest_pair() {
             (Some(candidate), Some(victim)) if self.candidate_wins(candidate, victim) => {
                 self.queues.move_to_front(PROBATION, candidate);
                 victim
@@ -152,7 +152,7 @@ impl Eviction for WTinyLfu {
     }
 
     fn oldest(&self) -> Option<Slot> {
-        match self.duellists() {
+        match self.oldest_pair() {
             (Some(candidate), Some(victim)) if self.candidate_wins(candidate, victim) => Some(victim),
             (Some(candidate), _) => Some(candidate),
             (None, victim) => victim.or_else(|| self.queues.back(WINDOW)),

@@ -19,9 +19,9 @@ pub struct Simulation<P> {
     /// One bit per object.
     held: Vec<u64>,
     weights: Weights,
-    /// The last hit of each object that the policy was told of; empty where it wants to hear of all or none.
-    told_seconds: Vec<u32>,
-    /// Accesses seen, removals too.
+    /// Time of the last reported hit of each object; empty if the policy requires all hits or none.
+    reported_seconds: Vec<u32>,
+    /// Accesses so far, including removals.
     accesses: u64,
     counts: Counts,
 }
@@ -40,7 +40,7 @@ impl<P: Eviction> Simulation<P> {
             held_weight: 0,
             held: Vec::new(),
             weights: Weights::new(),
-            told_seconds: Vec::new(),
+            reported_seconds: Vec::new(),
             accesses: 0,
             counts: Counts::default(),
         }
@@ -109,7 +109,7 @@ impl<P: Eviction> Simulation<P> {
             HitRule::Refresh { refresh_seconds } => refresh_seconds,
             _ => 0,
         };
-        let told = &mut self.told_seconds[slot.0 as usize];
+        let told = &mut self.reported_seconds[slot.0 as usize];
         if now_seconds - *told >= refresh_seconds {
             *told = now_seconds;
             self.policy.hit(slot, now_seconds);
@@ -140,10 +140,10 @@ impl<P: Eviction> Simulation<P> {
         self.held_weight += u64::from(access.weight);
         self.weights.set(slot, access.weight);
         if let HitRule::Refresh { .. } = self.hit_rule {
-            if object >= self.told_seconds.len() {
-                self.told_seconds.resize(object + 1, 0);
+            if object >= self.reported_seconds.len() {
+                self.reported_seconds.resize(object + 1, 0);
             }
-            self.told_seconds[object] = access.now_seconds;
+            self.reported_seconds[object] = access.now_seconds;
         }
         self.counts.inserts += 1;
         self.counts.insert_weight += u64::from(access.weight);

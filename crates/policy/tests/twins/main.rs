@@ -1,7 +1,7 @@
 //! Compares every eviction policy with a naive twin: the paper implemented with vectors and maps, without regard to speed. Both receive the
 //! same random calls and must return the same results.
 
-#![expect(clippy::unwrap_used, reason = "a twin: what is missing fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod queues;
 mod ranked;
@@ -240,7 +240,7 @@ impl Eviction for Broken {
 
 #[test]
 #[should_panic(expected = "entries held")]
-fn the_contract_catches_a_policy_that_loses_entries() {
+fn contract_detects_a_policy_that_loses_entries() {
     contract::check(&mut Broken { inner: eviction::Fifo::new(), loses: true }, Draw::from_seed(1));
 }
 
@@ -253,7 +253,7 @@ fn contract_detects_a_policy_that_evicts_an_absent_slot() {
 
 #[test]
 #[should_panic(expected = "the victims of two policies differ")]
-fn the_comparison_tells_fifo_from_lru() {
+fn comparison_distinguishes_fifo_and_lru() {
     let draw = Draw { capacity_weight: 20, keys: 60, weight_at_most: 1, ..Draw::from_seed(1) };
     contract::same_steps(&mut eviction::Fifo::new(), &mut Lru::exact(), draw);
 }

@@ -10,15 +10,15 @@ use crate::{Completion, Counters, Device, Geometry, IoBuffer, PlacementHandle, c
 
 const BLOCK: u32 = 512;
 
-/// Bytes behind a kernel that now moves all, now some, now asks to be asked again.
-struct WearyKernel {
+/// Bytes behind a kernel that transfers all, some or none of a request.
+struct PartialKernel {
     bytes: Mutex<Vec<u8>>,
     random: Mutex<StdRng>,
     geometry: Geometry,
     tally: Tally,
 }
 
-impl WearyKernel {
+impl PartialKernel {
     fn new(capacity_bytes: u64) -> Self {
         let geometry = Geometry {
             capacity_bytes,
@@ -32,8 +32,8 @@ impl WearyKernel {
         Self { bytes, random, geometry, tally: Tally::default() }
     }
 
-    /// How much of `len` it does this time.
-    fn effort(&self, len: usize) -> io::Result<usize> {
+    /// Number of bytes transferred by this call.
+    fn transferred(&self, len: usize) -> io::Result<usize> {
         let mut random = self.random.lock();
         match random.random_range(0..8) {
             0 => Err(Errno::INTR.into()),
@@ -45,27 +45,27 @@ impl WearyKernel {
     }
 }
 
-impl Kernel for WearyKernel {
+impl Kernel for PartialKernel {
     fn call(&self, call: Call<'_>) -> io::Result<usize> {
         match call {
             Call::Read { offset, into } => {
-                assert!(offset.is_multiple_of(u64::from(BLOCK)), "direct I/O goes on from whole blocks");
-                let moved = self.effort(into.len())?;
+                assert!(offset.is_multiple_of(u64::from(BLOCK)), "direct I/O continues at whole blocks");
+                let moved = self.transferred(into.len())?;
                 into[..moved].copy_from_slice(&self.bytes.lock()[offset as usize..][..moved]);
                 Ok(moved)
             }
             Call::Write { offset, from, .. } => {
                 assert!(from.len().is_multiple_of(BLOCK as usize), "direct I/O moves whole blocks");
-                let moved = self.effort(from.len())?;
+                let moved = self.transferred(from.len())?;
                 self.bytes.lock()[offset as usize..][..moved].copy_from_slice(&from[..moved]);
                 Ok(moved)
             }
-            Call::Trim { .. } | Call::Flush => self.effort(1).map(|_| 0),
+            Call::Trim { .. } | Call::Flush => self.transferred(1).map(|_| 0),
         }
     }
 }
 
-impl Device for WearyKernel {
+impl Device for PartialKernel {
     fn geometry(&self) -> Geometry {
         self.geometry
     }
@@ -92,16 +92,16 @@ impl Device for WearyKernel {
 }
 
 #[test]
-fn short_transfers_and_interruptions_do_not_show() {
-    conformance::run(|| Box::new(WearyKernel::new(8 << 20)));
+fn short_transfers_and_interruptions_are_continued() {
+    conformance::run(|| Box::new(PartialKernel::new(8 << 20)));
 }
 
 fn read() -> Transfer {
     Transfer::new(Request::Read { offset: 8192, buffer: IoBuffer::zeroed(4096) }, BLOCK)
 }
 
-/// How a read ends whose calls come to `results`, and where each call after the first began.
-fn told(results: Vec<io::Result<usize>>) -> (Option<Outcome>, Vec<u64>) {
+/// The outcome of a read whose calls return `results`, and the offset of each call after the first.
+fn outcome_of(results: Vec<io::Result<usize>>) -> (Option<Outcome>, Vec<u64>) {
     let (mut transfer, mut offsets) = (read(), Vec::new());
     for result in results {
         if let Some(outcome) = transfer.advance(result, Path::new("/x")) {
@@ -109,7 +109,7 @@ fn told(results: Vec<io::Result<usize>>) -> (Option<Outcome>, Vec<u64>) {
         }
         match transfer.next_call() {
             Call::Read { offset, into } => {
-                assert_eq!(offset + into.len() as u64, 8192 + 4096, "what is left is asked for");
+                assert_eq!(offset + into.len() as u64, 8192 + 4096, "the remaining bytes are requested");
                 offsets.push(offset);
             }
             other => panic!("a read became {other:?}"),
@@ -119,27 +119,27 @@ fn told(results: Vec<io::Result<usize>>) -> (Option<Outcome>, Vec<u64>) {
 }
 
 #[test]
-fn a_short_read_goes_on_from_its_last_whole_block() {
-    let (outcome, offsets) = told(vec![Ok(512), Ok(1000), Ok(1), Ok(3072)]);
+fn short_read_continues_at_its_last_whole_block() {
+    let (outcome, offsets) = outcome_of(vec![Ok(512), Ok(1000), Ok(1), Ok(3072)]);
     assert_eq!(outcome.unwrap().unwrap().unwrap().len(), 4096);
     assert_eq!(offsets, [8192 + 512, 8192 + 1024, 8192 + 1024]);
 }
 
 #[test]
-fn a_file_that_ends_early_is_a_failure_of_the_medium() {
-    let (outcome, _) = told(vec![Ok(512), Ok(0)]);
+fn file_that_ends_early_is_a_medium_error() {
+    let (outcome, _) = outcome_of(vec![Ok(512), Ok(0)]);
     let error = outcome.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Medium);
     assert_eq!(error.to_string(), "/x: read of 4096 bytes at 8192: ended after 512 bytes");
 }
 
 #[test]
-fn a_kernel_that_never_moves_is_given_up() {
-    let forever = || (0..MAX_FRUITLESS_ATTEMPTS).map(|_| Err(Errno::AGAIN.into()));
-    let (outcome, _) = told(forever().collect());
+fn transfer_without_progress_fails() {
+    let forever = || (0..MAX_ATTEMPTS_WITHOUT_PROGRESS).map(|_| Err(Errno::AGAIN.into()));
+    let (outcome, _) = outcome_of(forever().collect());
     assert_eq!(outcome.unwrap().unwrap_err().kind(), ErrorKind::Medium);
-    let (outcome, _) = told(forever().skip(1).chain([Ok(512)]).chain(forever().skip(1)).collect());
-    assert!(outcome.is_none(), "progress counts anew");
+    let (outcome, _) = outcome_of(forever().skip(1).chain([Ok(512)]).chain(forever().skip(1)).collect());
+    assert!(outcome.is_none(), "progress resets the count");
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn handle_usage_distinguishes_host_and_controller() {
     }
     let expected = [HandleUse::Host, HandleUse::Controller, HandleUse::Unused, HandleUse::Other(3)];
     assert_eq!(decode_handle_use(&bytes).unwrap(), expected);
-    assert_eq!(decode_handle_use(&bytes[..20]).unwrap(), expected[..1], "those that are there whole");
+    assert_eq!(decode_handle_use(&bytes[..20]).unwrap(), expected[..1], "complete entries only");
     torture::prefixes(&bytes, 8, decode_handle_use);
     torture::noise(&bytes, decode_handle_use);
 }
@@ -158,7 +158,7 @@ fn placement_identifiers_have_their_remaining_blocks() {
         blocks_left,
     };
     assert_eq!(PlacementStatus::decode_all(&bytes).unwrap(), [status(0, 1024), status(0x4000, 1000)]);
-    assert_eq!(PlacementStatus::decode_all(&bytes[..48]).unwrap().len(), 1, "those that are there whole");
+    assert_eq!(PlacementStatus::decode_all(&bytes[..48]).unwrap().len(), 1, "complete entries only");
 }
 
 #[test]

@@ -62,11 +62,11 @@ fn without_placement_all_writes_use_the_default_handle() {
 #[test]
 fn stripe_allocates_an_identifier_on_each_member() {
     let members: Vec<_> = (0..2).map(|_| Arc::new(over(Fake::new(), &placed()).unwrap())).collect();
-    members[1].allocate_handle("somebody before us");
+    members[1].allocate_handle("an earlier consumer");
     let devices = members.iter().map(|it| Arc::clone(it) as Arc<dyn Device>).collect();
     let stripe = StripeDevice::new(devices, BLOCK_BYTES as u64).unwrap();
     let handles = ["a", "b", "c"].map(|consumer| stripe.allocate_handle(consumer).0);
-    assert_eq!(handles, [1, 2, 0], "as many as the member with the fewest left");
+    assert_eq!(handles, [1, 2, 0], "limited by the member with the fewest left");
     write(&stripe, PlacementHandle(1), 2).unwrap();
     let on = |member: usize| members[member].drive().transport().state.lock().placement.clone();
     assert_eq!((on(0)[1], on(1)[2]), ((0x4000, 4096), (1, 4096)));
@@ -132,7 +132,7 @@ fn drive_error_reaches_the_caller_with_its_status() {
     let words = "/dev/ng0n1: write of 4096 bytes at 0: write fault (NVMe status 280h)";
     assert_eq!(error.to_string(), words);
     fail(0x021);
-    write(&device, PlacementHandle::DEFAULT, 1).expect("an interrupted command is tried again");
+    write(&device, PlacementHandle::DEFAULT, 1).expect("an interrupted command is retried");
 }
 
 #[test]

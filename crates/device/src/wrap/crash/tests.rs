@@ -39,7 +39,7 @@ fn crash_image_keeps_flushed_blocks_and_any_subset_of_the_others() {
     let allowed: BTreeSet<Vec<u8>> =
         [1, 2, 3].into_iter().flat_map(|second| [1, 2].map(|third| vec![1, second, third])).collect();
     assert_eq!(images, allowed);
-    assert_eq!(contents(&device, 3), [1, 3, 2], "the device itself lives on");
+    assert_eq!(contents(&device, 3), [1, 3, 2], "the device itself still works");
 }
 
 #[test]
@@ -111,5 +111,5 @@ fn devices_on_one_power_supply_stop_together() {
     assert_eq!((power.requests(), one.is_frozen()), (3, true));
     assert!((0..50).all(|seed| contents(&one.crash(seed), 1) == [1]));
     let others: BTreeSet<_> = (0..50).map(|seed| contents(&other.crash(seed), 1)).collect();
-    assert_eq!(others, [vec![0], vec![1]].into(), "its flush was caught half-way");
+    assert_eq!(others, [vec![0], vec![1]].into(), "its flush was interrupted");
 }
