@@ -1,5 +1,5 @@
-//! The rim: the only threads of this room. They call the engine's steps and sleep when there is nothing to do. Where
-//! threads are not wanted, the same loops are tasks for somebody's executor ([`tasks`]).
+//! Background threads of a cache. They call the engine's steps and sleep when there is no work. Without threads, the same loops are tasks
+//! for an executor ([`tasks`](Background::tasks)).
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,18 +20,19 @@ use crate::flash::region::{self, RegionStore};
 use crate::hybrid::Engine;
 use crate::spawner::Task;
 
-/// Who does the background work of one cache: its threads, and whoever runs its tasks. All end when this is dropped.
+/// The threads of one cache, and the stop signal of its tasks. All end when this is dropped.
 pub(crate) struct Background {
     stop: Arc<Stop>,
-    /// Whose fetches end as well.
+    /// The engine, whose fetches are stopped too.
     engine: Weak<Engine>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// Whether the cache closes, and the steps that it waits for.
+/// Whether the cache is closing, and the steps and threads for which it waits.
 #[derive(Default)]
 pub(crate) struct Stop {
     asked: AtomicBool,
+    /// Notified when the cache closes.
     rung: Event,
     /// Steps in progress.
     working: AtomicUsize,
@@ -45,7 +46,7 @@ pub(crate) struct Stop {
 /// must not block the drop permanently.
 const DROP_LIMIT: Duration = Duration::from_secs(30);
 
-/// A thread that has not ended.
+/// Counts a thread until it ends.
 pub(crate) struct Running(Arc<Stop>);
 
 impl Running {
@@ -62,12 +63,11 @@ impl Drop for Running {
     }
 }
 
-/// A step under way.
+/// A step in progress.
 pub(crate) struct Working<'a>(&'a Stop);
 
 impl Background {
-    /// Starts the threads: for each pair of flash engines one that writes regions and one that writes buckets, and one
-    /// for upkeep.
+    /// Starts the threads: two for each pair of flash engines, which write regions and buckets, and one for upkeep.
     pub(crate) fn start(engine: &Arc<Engine>) -> Result<Self, CacheError> {
         let background = Self::without_threads(engine);
         let pairs = engine.flash.as_ref().map_or(0, |flash| flash.pairs.len());
@@ -83,7 +83,7 @@ impl Background {
         Ok(background)
     }
 
-    /// Without threads: the caller steps the cache, or runs its tasks.
+    /// Creates a cache without threads: the caller steps it, or runs its tasks.
     pub(crate) fn without_threads(engine: &Arc<Engine>) -> Self {
         Self { stop: Arc::clone(&engine.stop), engine: Arc::downgrade(engine), threads: Mutex::default() }
     }
@@ -110,13 +110,13 @@ impl Background {
 }
 
 impl Background {
-    /// Whether there are threads. If not, the cache's user has to step.
+    /// Whether there are threads. If not, the caller has to step the cache.
     pub(crate) fn has_threads(&self) -> bool {
         !self.threads.lock().is_empty()
     }
 
-    /// Ends it, and returns when no step is in progress and all threads have ended. Blocks no thread. It never returns if a task of
-    /// the cache's user is neither polled nor dropped within a step.
+    /// Stops background work, and returns when no step is in progress and all threads have ended. Does not block the thread. It never
+    /// returns if a task of the caller is neither polled nor dropped within a step.
     pub(crate) async fn end(&self) {
         self.ask_to_end();
         self.stop.rest().await;
@@ -132,7 +132,7 @@ impl Background {
         }
     }
 
-    /// Whether all threads end in time, but for this one. Threads that are detached are not waited for.
+    /// Waits until all threads except this one have ended; returns whether they did within `limit`. Detached threads are not waited for.
     fn rest_within(&self, limit: Duration) -> bool {
         let own = std::thread::current().id();
         let is_fetching = self.engine.upgrade().is_some_and(|engine| engine.spawner.runs_on(own));
@@ -169,11 +169,11 @@ impl Background {
         }
         let own = std::thread::current().id();
         for thread in std::mem::take(&mut *self.threads.lock()) {
-            // A callback may hold the last reference to its cache. Its thread ends when it comes back from there.
+            // A callback may hold the last reference to its cache. Its thread ends when it returns.
             if thread.thread().id() == own {
                 continue;
             }
-            // A thread that panicked has printed that itself; the cache is going away.
+            // A panic was already printed by the thread, and the cache is being dropped.
             let _ = thread.join();
         }
     }
@@ -191,14 +191,14 @@ impl Drop for Background {
 }
 
 impl Stop {
-    /// A step may begin, unless the cache closes.
+    /// Starts a step; `None` if the cache is closing.
     pub(crate) fn begin(&self) -> Option<Working<'_>> {
         self.working.fetch_add(1, Ordering::SeqCst);
         let working = Working(self);
         (!self.asked.load(Ordering::SeqCst)).then_some(working)
     }
 
-    /// Waits until `work` is there or the cache closes.
+    /// Waits until `work` completes or the cache closes.
     pub(crate) async fn or(&self, work: impl Future<Output = ()>) {
         let rung = self.rung.listen();
         if !self.asked.load(Ordering::SeqCst) {
@@ -259,8 +259,8 @@ fn soc_of(engine: &Engine, pair: usize) -> Option<&SmallEngine> {
 }
 
 impl Background {
-    /// The background work as tasks: of each pair of flash engines one that writes regions and one that writes buckets, and one
-    /// for upkeep, which sleeps by `timer`.
+    /// The background work as tasks: two for each pair of flash engines, which write regions and buckets, and one for upkeep, which sleeps
+    /// by `timer`.
     pub(crate) fn tasks(&self, engine: &Arc<Engine>, timer: &Arc<dyn Timer>) -> Vec<Task> {
         let mut tasks: Vec<Task> = Vec::new();
         let pairs = engine.flash.as_ref().map_or(0, |flash| flash.pairs.len());
@@ -304,7 +304,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_millis(50);
 
-    /// Dropping a cache joined threads that waited for a device without a limit.
+    /// A device that does not respond must not block the drop of a cache.
     #[test]
     fn drop_waits_for_threads_within_its_limit_and_detaches_them_after_it() {
         let gate = Arc::new(GateDevice::new(Arc::new(MemoryDevice::new(32 << 20))));

@@ -1,4 +1,4 @@
-//! Inserts that wait for a limited time while flash is behind with its writes, and inserts that are dropped while they wait.
+//! Inserts that wait for a limited time while flash writes are behind, and cancelled inserts.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::error::{Inserted, Refusal};
 use crate::hybrid::{Engine, InsertOptions};
 
 impl Cache {
-    /// As [`insert`](Self::insert), but it does not wait: while flash is behind with its writes, and DRAM has no room without it, the
-    /// item is refused as [`FlashBehind`](Refusal::FlashBehind), and the old value removed.
+    /// As [`insert`](Self::insert), but does not wait: if DRAM is full and flash writes are behind, the item is refused as
+    /// [`FlashBehind`](Refusal::FlashBehind), and the old value is removed.
     pub fn try_insert(&self, key: &[u8], value: &[u8], options: impl Into<InsertOptions>) -> Inserted {
         let options = options.into();
         let room = self.engine.allocate_now(key, value.len(), options);
@@ -52,10 +52,10 @@ impl Cache {
     }
 }
 
-/// Removes the key of an insert that is dropped while it waits: its caller means to replace the old value, and must not find it
-/// afterwards.
+/// Removes the key of an insert that is dropped while it waits, so that its caller does not find the old value, which it meant to
+/// replace.
 pub(crate) struct RemoveOnDrop<'a> {
-    /// `None` once the insert has ended.
+    /// `None` after the insert ended.
     pending: Option<(&'a Engine, &'a [u8])>,
 }
 

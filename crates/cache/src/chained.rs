@@ -1,4 +1,4 @@
-//! Pieces that are chained to an item: inserted, evicted and brought back with it.
+//! Chained items: they are inserted, evicted and promoted with their parent.
 
 use std::ops::Range;
 
@@ -12,12 +12,12 @@ use crate::hybrid::Engine;
 use crate::{Cache, KeyHash};
 
 impl Cache {
-    /// Chains a piece of `value_len` bytes to the item under `key`; `fill` writes it. The item is in use meanwhile, and so is its chain,
-    /// which makes no room for itself: pieces of one size can take as much as DRAM has for their size class, and the next one is
-    /// refused as [`AllPinned`](Refusal::AllPinned).
+    /// Adds a chained item of `value_len` bytes to the item under `key`; `fill` writes it. The item and its chain are pinned meanwhile and
+    /// are not evicted for it: if chained items occupy all memory of their size class, the next one is refused as
+    /// [`AllPinned`](Refusal::AllPinned).
     ///
     /// # Errors
-    /// [`Refusal::NoParent`] if there is no such item, or why no room could be made.
+    /// [`Refusal::NoParent`] if there is no such item, or the reason why the chained item cannot be allocated.
     pub async fn add_chained(
         &self,
         key: &[u8],
@@ -69,7 +69,7 @@ impl Engine {
         fill: impl FnOnce(&mut [u8]),
         waiting: Waiting,
     ) -> Result<(), Refusal> {
-        // The parent must be in DRAM and stay there; a get brings it back from flash, if there is room at once.
+        // The parent must be in DRAM and stay there; a get copies it from flash if memory is available immediately.
         let parent = loop {
             let found = self.get(key, waiting).await.ok_or(Refusal::NoParent)?;
             match found.on_flash_alone() {
@@ -92,12 +92,12 @@ impl Engine {
         fill(&mut link);
         let mut lock = self.dram.lock(hash);
         lock.add_child(key, link).map_err(|_| Refusal::NoParent)?;
-        // What flash holds lacks the new link.
+        // The copy on flash lacks the new chained item.
         self.displace(hash, key, None);
         Ok(())
     }
 
-    /// Waits until DRAM has had room for what flash holds of an item.
+    /// Waits until DRAM can allocate memory for an item that was read from flash.
     pub(crate) async fn wait_for_room(
         &self,
         key: &[u8],

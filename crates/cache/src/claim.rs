@@ -1,5 +1,5 @@
-//! One cache at a time on a device of this program. A file or block device is locked against other programs as it is opened; of two
-//! caches on one device object, each would overwrite the other's items.
+//! Ensures that each device has at most one cache in this process. A file or block device is locked against other processes when it is
+//! opened. Two caches on one device object would overwrite each other's items.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::error::CacheError;
 /// Addresses of the devices that caches of this program use.
 static CLAIMED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
-/// The right to use a device, until this is dropped.
+/// The exclusive right to use a device, until it is dropped.
 pub(crate) struct Claim(Arc<dyn Device>);
 
 impl Claim {
@@ -39,7 +39,7 @@ impl Drop for Claim {
     }
 }
 
-/// Of the device, without what tells its type. It stays the device's while the claim holds it.
+/// The address of the device, without its vtable. The claim holds the device, so the address stays in use.
 fn address(device: &Arc<dyn Device>) -> usize {
     Arc::as_ptr(device).cast::<()>() as usize
 }

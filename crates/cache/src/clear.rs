@@ -1,13 +1,11 @@
-//! Dropping everything at once, while others go on.
+//! Clearing the cache during concurrent use.
 //!
-//! Three steps, each of which only has to be done before the next. Fetches are overtaken, those that begin from here on
-//! too: nothing is brought back to DRAM. DRAM is emptied: what is still on its way to flash from before finds its item
-//! gone, and what was quicker is on flash. Flash is emptied: its indexes, bits and what waits, in memory; no bucket and no
-//! region is read or written. A write under way lands in a bucket that counts as empty, or in a region that nothing points
-//! at.
+//! It has three steps, each of which completes before the next. All fetches are invalidated, including those that start later during the
+//! clear, so nothing is copied to DRAM. DRAM is emptied: an eviction in progress finds its item gone and aborts, and an item whose
+//! eviction completed is on flash. Flash is emptied: its indexes, bits and pending items, in memory; no bucket or region is read or
+//! written. A write in progress ends in a bucket that counts as empty, or in a region that nothing refers to.
 //!
-//! Nothing has to be written down for it. A crash empties the cache anyhow, and the snapshot of a clean close is of what is
-//! left.
+//! Nothing is made durable: after a crash the cache is empty anyway, and the snapshot of a clean close contains only what remains.
 
 use device::desk;
 
@@ -21,21 +19,18 @@ use crate::listener::Outcry;
 use crate::{Cache, coop};
 
 impl Cache {
-    /// Drops everything, in DRAM and on flash. No key that was inserted before the call is found after it, not after a
-    /// restart either, nor if the item was on its way between DRAM and flash. What others insert while it runs stays or
-    /// goes, each key as if it had been removed at some moment of the call. Whoever holds an [`Item`](crate::Item) can go
-    /// on reading it.
+    /// Drops all items, in DRAM and on flash. No key that was inserted before the call is found after it, also not after a restart, even
+    /// if the item was on its way between DRAM and flash. A concurrent insert may or may not be removed, as if by a remove of its key
+    /// during the call. An [`Item`](crate::Item) that is held remains readable.
     ///
-    /// A [`get_or_insert_with`](Self::get_or_insert_with) under way is overtaken, as by a remove: what it makes is returned, but
-    /// not kept.
+    /// A running [`get_or_insert_with`](Self::get_or_insert_with) is overtaken, as by a remove: its value is returned, but not stored.
     ///
-    /// It counts as no eviction. [`on_remove`](crate::Builder::on_remove) is told of the items in DRAM, each as
-    /// [`Cleared`](Removal::Cleared), and nobody of those on flash. A panic of the callback goes on to the caller when
-    /// everything has been dropped.
+    /// Cleared items do not count as evictions. [`on_remove`](crate::Builder::on_remove) is called for the items in DRAM, with
+    /// [`Cleared`](Removal::Cleared), but not for those on flash. A panic of the callback is resumed after everything was dropped.
     ///
-    /// It waits for no device. The time it takes is that of freeing the items in DRAM and the index of regions; flash
-    /// is free to be filled again at once, or, if [regions are trimmed](crate::flash::region::RegionConfig::trim), as soon as
-    /// background work has trimmed it. Buckets are never trimmed.
+    /// It does not wait for the device. It takes the time to free the items in DRAM and the index of regions. Flash can be filled again
+    /// immediately, or, if [regions are trimmed](crate::flash::region::RegionConfig::trim), after background work has trimmed it. Buckets
+    /// are never trimmed.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -55,9 +50,9 @@ impl Cache {
     }
 
     /// As [`clear`](Self::clear), in steps of a few thousand items, between which other tasks run. With millions of items in DRAM,
-    /// `clear` holds its thread for as long as it takes to free them.
+    /// `clear` blocks its thread until they are freed.
     ///
-    /// Dropped before it has ended, some keys are gone, and the others can be found again.
+    /// If the future is dropped early, some keys are removed, and the others can be found again.
     pub async fn clear_async(&self) {
         let mut clearing = Clear::begin(&self.engine);
         while clearing.step() {
@@ -67,16 +62,16 @@ impl Cache {
     }
 }
 
-/// A clear in progress. Meanwhile, every fetch is overtaken.
+/// A clear in progress. Until it ends, every fetch is overtaken.
 struct Clear<'a> {
     engine: &'a Engine,
     /// Panics of the callback.
     outcry: Outcry,
     _overtaken: [Clearing<'a>; 2],
     next_shard: usize,
-    /// With a destructor, DRAM is emptied by key first: where that goes on.
+    /// With a destructor, DRAM is emptied by key first; where to continue.
     by_key: Option<Cursor>,
-    /// The steps of flash, which begin when DRAM is empty.
+    /// The steps of clearing flash, which start when DRAM is empty.
     flash: Option<Box<dyn Iterator<Item = ()> + Send + 'a>>,
 }
 
@@ -90,7 +85,7 @@ impl<'a> Clear<'a> {
         Self { engine, outcry: Outcry::default(), _overtaken, next_shard: 0, by_key, flash: None }
     }
 
-    /// Whether there was anything left to do.
+    /// Executes the next step; returns whether there was one.
     fn step(&mut self) -> bool {
         if let Some(from) = self.by_key.take() {
             self.by_key = self.engine.clear_by_key(from, &self.outcry);
@@ -110,7 +105,7 @@ impl<'a> Clear<'a> {
         engine.dram.clear_shard(shard, &mut |item| engine.report_cleared(item, outcry));
     }
 
-    /// Lets a panic of the callback go on.
+    /// Resumes a panic of the callback.
     fn end(self) {
         self.engine.closing.note_removal();
         self.outcry.let_out();
@@ -118,7 +113,7 @@ impl<'a> Clear<'a> {
 }
 
 impl Drop for Clear<'_> {
-    /// Regions that were taken out of the policy must become clean.
+    /// Regions that were removed from the policy must become clean.
     fn drop(&mut self) {
         self.flash.iter_mut().flatten().for_each(drop);
     }

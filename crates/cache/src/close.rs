@@ -1,7 +1,7 @@
-//! Closing a cache: DRAM is written to flash, background work ends, and a snapshot makes the next start find everything.
+//! Closing a cache: DRAM is written to flash, background work ends, and a snapshot is written for recovery.
 //!
-//! A cache that is shared can be closed too. From then on it takes no items in, and reads still find what it has. A key that is removed
-//! while the snapshot is written must not come back with it, so the snapshot is then written again.
+//! A shared cache can be closed too. From then on it refuses inserts, and reads still work. A key removed while the snapshot is written
+//! must not return with it, so the snapshot is then written again.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -16,41 +16,41 @@ use crate::error::CacheError;
 use crate::flash::Waiting;
 use crate::flash::tier::FlashTier;
 
-/// Waits with a deadline, for all caches of the process. Its thread starts with the first wait.
+/// Timer for deadlines, shared by all caches of the process. Its thread starts at the first use.
 static TIMER: LazyLock<SystemTimer> = LazyLock::new(SystemTimer::default);
 
-/// Snapshots written at most, because keys were removed meanwhile.
+/// Limit of snapshots written because keys were removed concurrently.
 const MOST_SNAPSHOTS: usize = 8;
 
-/// How far a cache is closed.
+/// The state of closing.
 #[derive(Default)]
 pub(crate) struct Closing {
     state: AtomicU8,
-    /// Keys were removed since the snapshot was begun.
+    /// Keys were removed since the current snapshot was started.
     has_removed: AtomicBool,
 }
 
 const OPEN: u8 = 0;
 /// A call is closing it.
 const IN_PROGRESS: u8 = 1;
-/// Closing began and did not end.
+/// Closing started and did not end.
 const UNFINISHED: u8 = 2;
 const CLOSED: u8 = 3;
 
 impl Closing {
-    /// Whether the cache takes no more items.
+    /// Whether the cache refuses inserts.
     pub(crate) fn has_begun(&self) -> bool {
         self.state.load(Ordering::Relaxed) != OPEN
     }
 
-    /// A key is about to be removed.
+    /// Records that a key is about to be removed.
     pub(crate) fn note_removal(&self) {
         if self.has_begun() {
             self.has_removed.store(true, Ordering::SeqCst);
         }
     }
 
-    /// Begins to close, unless it is done: then `None`.
+    /// Starts closing; `None` if the cache is already closed.
     fn begin(&self) -> Result<Option<InProgress<'_>>, CacheError> {
         let begin = |state| matches!(state, OPEN | UNFINISHED).then_some(IN_PROGRESS);
         match self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, begin) {
@@ -61,7 +61,7 @@ impl Closing {
     }
 }
 
-/// A call that closes the cache. Dropped before [`end`](Self::end), it leaves closing unfinished.
+/// A call that closes the cache. If it is dropped before [`end`](Self::end), closing is unfinished.
 struct InProgress<'a>(&'a Closing);
 
 impl InProgress<'_> {
@@ -78,21 +78,21 @@ impl Drop for InProgress<'_> {
 }
 
 impl Cache {
-    /// Closes the cache so that the next one on the device comes back with everything that flash can hold: the items in
-    /// DRAM go there first, as if they were evicted.
+    /// Closes the cache so that the next one on the device recovers all items that flash can hold. Items in DRAM are written to flash
+    /// first, as if they were evicted.
     ///
-    /// It waits for the device, however long that takes: see [`close_within`](Self::close_within).
+    /// It waits for the device without a limit; [`close_within`](Self::close_within) has a deadline.
     ///
     /// # Errors
-    /// [`CacheError::Lost`] if items were lost to writes that failed: the cache is closed all the same, and the next one on the
-    /// device comes back with all others. After any other error it starts empty.
+    /// [`CacheError::Lost`] if items were lost to write errors: the cache is closed nevertheless, and the next one on the device recovers
+    /// all other items. After any other error the next one starts empty.
     pub fn close(self) -> Result<(), CacheError> {
         desk::wait_for(self.close_waiting(Waiting::Thread))
     }
 
-    /// As [`close`](Self::close), as a task: no thread is blocked meanwhile. Its [background tasks](Self::background_tasks) end with
-    /// it; tasks that are no longer polled must be dropped before, or it waits for them. Dropped before it has ended, it leaves a
-    /// cache that was not closed: the next one on the device comes back empty.
+    /// As [`close`](Self::close), without blocking a thread. The [background tasks](Self::background_tasks) end with it; tasks that are no
+    /// longer polled must be dropped before, or it waits for them. If the future is dropped early, the cache is not closed, and the next
+    /// one on the device starts empty.
     ///
     /// # Errors
     /// As [`close`](Self::close).
@@ -100,14 +100,14 @@ impl Cache {
         self.close_waiting(Waiting::Task).await
     }
 
-    /// As [`close`](Self::close), for a cache that is shared, and with a deadline: for a shutdown that must end though the device
-    /// does not respond. Blocks the thread for at most `limit`.
+    /// As [`close`](Self::close), for a shared cache and with a deadline, for a shutdown that must end even if the device does not respond.
+    /// Blocks the thread for at most `limit`.
     ///
-    /// From the call on, inserts are refused as [`Closed`](crate::Refusal::Closed); gets and removes go on. A remove that comes after
-    /// this has returned is not kept: the key is back after the next start. A cache that is closed already stays so.
+    /// From the start of the call, inserts are refused as [`Closed`](crate::Refusal::Closed); gets and removes work. A remove after the
+    /// call returned is not persisted: the next cache recovers the key. Closing a closed cache has no effect.
     ///
-    /// After [`CacheError::Unfinished`] the call can be repeated. Dropping the cache then does not wait for its threads: they end
-    /// when the device responds, and keep the device open until then.
+    /// After [`CacheError::Unfinished`] the call can be repeated. Dropping the cache then does not wait for its threads: they end when the
+    /// device responds, and keep it open until then.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -132,7 +132,7 @@ impl Cache {
         desk::wait_for(self.close_within_async(limit))
     }
 
-    /// As [`close_within`](Self::close_within), as a task. The deadline is by the machine's clock.
+    /// As [`close_within`](Self::close_within), as a task. The deadline uses the system's clock.
     ///
     /// # Errors
     /// As [`close_within`](Self::close_within).
@@ -178,7 +178,7 @@ impl Cache {
     }
 }
 
-/// Waits for `future` at most so long.
+/// Waits for `future` for at most `limit`.
 pub(crate) async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
     match select(std::pin::pin!(future), timer::sleep(&*TIMER, limit_ns)).await {

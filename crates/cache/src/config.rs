@@ -1,4 +1,4 @@
-//! What a cache is made of, and the builder that puts it together.
+//! The configuration of a cache, and its builder.
 
 mod small_items;
 mod upkeep;
@@ -22,31 +22,31 @@ use crate::spawner::{Spawn, Task};
 pub use small_items::{LogOptions, SmallItems};
 pub use upkeep::{RebalanceBy, UpkeepConfig};
 
-/// A cache as asked for. [`Cache::builder`] fills one in; the default is what that begins with.
+/// The configuration of a cache. The default is that of [`Cache::builder`].
 #[derive(Clone)]
 pub struct CacheConfig {
     /// The DRAM tier.
     pub dram: DramConfig,
-    /// The flash tier; `None` is a cache in DRAM alone.
+    /// The flash tier; `None` means DRAM only.
     pub flash: Option<FlashConfig>,
-    /// What is done in the background.
+    /// Background work.
     pub upkeep: UpkeepConfig,
-    /// Seed of what is random in upkeep (policies and reinsertion have their own), and what tells this life of the cache from
-    /// others on the same device.
+    /// Seed of random numbers in upkeep (policies and reinsertion have their own), and of the identifier that distinguishes this cache
+    /// from earlier ones on the same device.
     pub seed: u64,
-    /// Seed of the keys' hashes: see [`Builder::hash_seed`].
+    /// Seed of the key hash: see [`Builder::hash_seed`].
     pub hash_seed: Option<u64>,
-    /// Told of items that are removed, replaced or cleared while in DRAM.
+    /// Called for items that are removed, replaced or cleared while in DRAM.
     pub on_remove: Option<RemoveCallback>,
-    /// Told of items that leave the cache to make room.
+    /// Called for items that are evicted from the cache.
     pub on_evict: Option<RemoveCallback>,
     /// Called once for every item that leaves the cache.
     pub item_destructor: Option<ItemDestructor>,
-    /// Told of whatever happens to keys.
+    /// Receives events of keys.
     pub events: Option<Arc<dyn EventSink>>,
-    /// Where fetches run: see [`Builder::spawner`].
+    /// Runs fetches: see [`Builder::spawner`].
     pub spawner: Option<Spawn>,
-    /// Memory for everything; the tier in DRAM gets what the rest leaves, whatever [`DramConfig::dram_bytes`] says.
+    /// Total memory. If it is set, DRAM gets what the rest leaves, and [`DramConfig::dram_bytes`] is ignored.
     pub memory_budget_bytes: Option<u64>,
 }
 
@@ -69,9 +69,9 @@ impl Default for CacheConfig {
     }
 }
 
-/// Told of an item that leaves the cache: key, value (of a chained item its own, without its links), why. Runs on the
-/// thread that made it leave, and that waits for it: long work is for another thread. It may look at the cache and
-/// remove from it; a callback that holds its cache holds it by a [`Weak`](std::sync::Weak), or neither ever goes.
+/// Called with an item that leaves the cache: key, value (of a chained item its own, without its chain), and reason. It runs on the thread
+/// that caused the removal, which waits for it, so long work belongs on another thread. It may read the cache and remove from it. If it
+/// refers to its cache, use a [`Weak`](std::sync::Weak) reference; otherwise neither is ever freed.
 pub type RemoveCallback = Arc<dyn Fn(&[u8], &[u8], Removal) + Send + Sync>;
 
 /// Called with every item that has left the cache: see [`Builder::item_destructor`].
@@ -83,66 +83,66 @@ pub type ItemDestructor = Arc<dyn Fn(&Destroyed<'_>) + Send + Sync>;
 pub struct Destroyed<'a> {
     /// Its key.
     pub key: &'a [u8],
-    /// Its value; of a chained item its own, without its links.
+    /// Its value; of a chained item its own, without its chain.
     pub value: &'a [u8],
     /// Why it left.
     pub reason: Removal,
-    /// The layer that held it: DRAM, if both did.
+    /// The tier that held it: DRAM, if both did.
     pub layer: Layer,
 }
 
-/// Why an item left.
+/// Why an item left the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Removal {
-    /// Somebody removed it.
+    /// A call removed it.
     Removed,
-    /// A newer item took its place.
+    /// A newer item replaced it.
     Replaced,
     /// The cache was cleared.
     Cleared,
-    /// It made room in DRAM, and flash did not take it: it was refused, or there is no flash.
+    /// It was evicted from DRAM, and flash rejected it, or there is no flash.
     EvictedFromDram,
-    /// It made room on flash: its region was reclaimed, or newer items came into its bucket.
+    /// It was evicted from flash: its region was reclaimed, or newer items displaced it from its bucket.
     EvictedFromFlash,
-    /// Its time to live was over. Only [`item_destructor`](crate::Builder::item_destructor) reports this.
+    /// It expired. Only [`item_destructor`](crate::Builder::item_destructor) reports this.
     Expired,
 }
 
 /// The flash tier.
 #[derive(Clone)]
 pub struct FlashConfig {
-    /// Where it lies: of one cache at a time. A second one on the same device object is refused; a file or block device is locked
-    /// against other programs when it is opened.
+    /// The device. It can be used by one cache at a time: a second one on the same device object is refused, and a file or block device
+    /// is locked against other processes when it is opened.
     pub device: Arc<dyn Device>,
-    /// Engine pairs that share the key space; one, unless the key space is to be split into arenas.
+    /// Engine pairs that share the key space; more than one divides it into arenas.
     pub pairs: Vec<PairConfig>,
-    /// Items whose key and value come to at most this go to the buckets. Another value may divide the device differently, and then
-    /// nothing comes back: see [`Recovery::Reopen`].
+    /// Items whose key and value have at most this size go to the buckets. Changing it may divide the device differently, and then nothing
+    /// is recovered: see [`Recovery::Reopen`].
     pub small_item_max_bytes: usize,
     /// Bytes of a bucket; a power of two.
     pub bucket_bytes: u32,
-    /// Memory of a bucket's filter, bytes; 0 is no filter. Filters are kept over a restart, so with another value nothing comes back:
-    /// see [`Recovery::Reopen`].
+    /// Bytes of a bucket's filter in memory; 0 disables filters. They are stored by a clean close, so nothing is recovered if the value is
+    /// changed: see [`Recovery::Reopen`].
     pub filter_bytes_per_bucket: u32,
-    /// Memory of all pairs for small items that wait for their bucket to be written; 16 MiB by default, whatever the size of the device.
-    /// More memory writes more items at a time; half of it is filled before a bucket is written. A log ignores it: it has two regions in
-    /// memory.
+    /// Memory, over all pairs, for small items that wait for their bucket to be written; 16 MiB by default, for any device. More memory
+    /// lets each write of a bucket contain more new items. Writing starts when half of it is filled. A log ignores it, and has two regions
+    /// in memory.
     pub pending_bytes: usize,
     /// The region stores. Offset and capacity are computed from the shares.
     pub regions: RegionConfig,
     /// The engine for small items. `None` means sets if a cache with sets can be recovered from the device. Otherwise it means a
     /// log, or sets if the device is too small for a log.
     pub small_items: Option<SmallItems>,
-    /// Who is let in.
+    /// Decides which items are written.
     pub admission: Arc<dyn Admission>,
-    /// Items that were given fewer seconds to live, however many are left, are not written: when DRAM needs their room, they are
-    /// gone. Those that live for ever are.
+    /// Items inserted with a shorter TTL are not written to flash: DRAM evicts them from the cache. Items that never
+    /// expire are written.
     pub min_ttl_seconds: u32,
-    /// What becomes of the device's content.
+    /// How existing contents of the device are handled.
     pub recovery: Recovery,
-    /// What the first region's offset is a multiple of: a stripe's unit, so that no region spans two devices. 0 asks for nothing.
+    /// The first region's offset is a multiple of this: the unit of a stripe, so that no region spans two devices. 0 means no alignment.
     pub region_alignment_bytes: u64,
-    /// Bytes of the area for the snapshot of a clean close, instead of those computed.
+    /// Bytes of the area for the snapshot of a clean close; `None` computes it.
     pub metadata_bytes: Option<u64>,
     /// Whether superblocks and snapshots are written with a placement handle of their own.
     pub separate_metadata: bool,
@@ -153,35 +153,35 @@ pub struct FlashConfig {
 pub struct PairConfig {
     /// Share of the device, 0 to 1.
     pub device_share: f64,
-    /// Share of that for small objects, 0 to 1: 0 is regions only, 1 is buckets only.
+    /// Share of that for small objects, 0 to 1: 0 means regions only, 1 means buckets only.
     pub soc_share: f64,
 }
 
-/// What becomes of the device's content when a cache opens on it.
+/// How existing contents of the device are handled when a cache opens on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recovery {
-    /// Comes back after a clean close; starts empty on a blank device or after a crash, and where the last cache divided
-    /// the device differently: another size of it, of its buckets, their filters, its regions or their units, other shares or pairs,
-    /// another [engine for small items](FlashConfig::small_items) or other options of the log but readmission,
-    /// another [`small_item_max_bytes`](FlashConfig::small_item_max_bytes), an order of regions that protects items or not, another
-    /// alignment or area for the snapshot. [`loss`](crate::stats::FlashStats::loss) says what it was. A device that holds something
-    /// else is refused, and so is what lies behind the parts of the last cache, where shares did not add up to all of the device.
+    /// Recovers the contents after a clean close. Starts empty on a blank device, after a crash, and if the last cache divided the device
+    /// differently: other sizes of the device, buckets, filters, regions or their units, other shares or pairs, another
+    /// [engine for small items](FlashConfig::small_items) or other options of the log except readmission, another
+    /// [`small_item_max_bytes`](FlashConfig::small_item_max_bytes), a region order that does or does not protect items, or another
+    /// alignment or snapshot area. [`loss`](crate::stats::FlashStats::loss) has the reason. A device that holds other data is refused,
+    /// even if the data is only behind the parts of the last cache, whose shares did not cover the whole device.
     Reopen,
-    /// The same, but a device that holds something else, or a cache of a newer format, is taken too, and its content lost.
+    /// The same, except that a device that holds other data, or a cache of a newer format, is overwritten.
     ReopenOrDiscard,
-    /// Starts empty and takes the device whatever it holds. Nothing comes back.
+    /// Starts empty, and overwrites any data on the device.
     Discard,
 }
 
 impl FlashConfig {
     /// A tier on `device` with the defaults: a tenth of it for objects up to 2 KiB, the rest in regions of 16 MiB, or of a 128th
-    /// of a smaller device, but at least 1 MiB. Objects of the one kind never use the part of the other: where nearly all are of one
-    /// kind, give it more by [`PairConfig::soc_share`] or [`Builder::small_item_share`]. What does not fit a
-    /// [region](RegionConfig::max_item_bytes) never goes to flash.
+    /// of a smaller device, but at least 1 MiB. Neither part stores objects of the other, so if nearly all are of one kind, give it more
+    /// with [`PairConfig::soc_share`] or [`Builder::small_item_share`]. Objects that do not fit a
+    /// [region](RegionConfig::max_item_bytes) are never written to flash.
     #[must_use]
     pub fn new(device: Arc<dyn Device>) -> Self {
         let capacity_bytes = device.geometry().capacity_bytes;
-        // Two or three regions are empty at any time, and what is left over behind the last: of few, that would be much.
+        // Two or three regions are always empty, and the rest behind the last one is unused. With few regions, that would be a large share.
         let regions = RegionConfig::new(capacity_bytes).cut_into(128);
         Self {
             device,
@@ -202,7 +202,7 @@ impl FlashConfig {
     }
 }
 
-/// Puts a cache together; see [`Cache::builder`].
+/// Builds a cache; see [`Cache::builder`].
 #[derive(Clone)]
 pub struct Builder {
     config: CacheConfig,
@@ -218,7 +218,7 @@ impl Builder {
         Self { config, max_item_bytes: None, small_item_share: None, small_items: None, clock }
     }
 
-    /// Memory for items in DRAM, bytes; 64 MiB if not said. What knows where they are comes on top: see
+    /// Memory for items in DRAM, in bytes; 64 MiB by default. Indexes and policies take additional memory: see
     /// [`memory_budget_bytes`](Self::memory_budget_bytes).
     #[must_use]
     pub fn dram_bytes(mut self, bytes: u64) -> Self {
@@ -226,33 +226,31 @@ impl Builder {
         self
     }
 
-    /// Memory for everything, bytes: slabs, the index of DRAM and its policies, and with flash the index of regions,
-    /// filters, buffers and items that wait. Items in DRAM get what the rest leaves, in place of
-    /// [`dram_bytes`](Self::dram_bytes); a budget too small for the rest is refused with its parts. It is reckoned with the
-    /// smallest chunks ([`Memory::at_most`](crate::Memory::at_most)), so a cache that is told that its items are not
-    /// small ([`min_item_bytes`](Self::min_item_bytes)) has more room for them.
+    /// Total memory in bytes: slabs, the index of DRAM and its policies, and with flash the index of regions, filters, buffers and pending
+    /// items. Items in DRAM get what the rest leaves, instead of [`dram_bytes`](Self::dram_bytes). A budget too small for the rest is
+    /// refused with an error that lists the parts. Indexes are computed for the smallest chunks
+    /// ([`Memory::at_most`](crate::Memory::at_most)), so a larger [`min_item_bytes`](Self::min_item_bytes) leaves more for items.
     #[must_use]
     pub fn memory_budget_bytes(mut self, bytes: u64) -> Self {
         self.config.memory_budget_bytes = Some(bytes);
         self
     }
 
-    /// Smallest chunk of DRAM, bytes: a smaller item takes as much, header and key included; 64 if not said.
+    /// Smallest chunk of DRAM in bytes, header and key included; smaller items take as much. 64 by default.
     #[must_use]
     pub fn min_item_bytes(mut self, bytes: u32) -> Self {
         self.config.dram.min_item_bytes = bytes;
         self
     }
 
-    /// Largest item, bytes, header and key included; 1 MiB if not said. Memory is handed to size classes in slabs no
-    /// smaller than this, so a cache that is told that its items are small is cut finer: one of 55 MiB then holds 3 % more
-    /// bytes of keys and values. A small DRAM keeps no such items: at most the power of two in a 64th of
-    /// [`dram_bytes`](Self::dram_bytes), or 64 KiB. What is not said is lowered to that, and [`Cache::max_item_bytes`] tells it; what
-    /// is said here and cannot be kept is refused at [`open`](Self::open).
+    /// Largest item in bytes, header and key included; 1 MiB by default. Memory is assigned to size classes in slabs of at least this size,
+    /// so a smaller value divides memory more finely: a cache of 55 MiB then holds 3 % more key and value bytes. A small DRAM cannot hold
+    /// the default: the limit is the power of two in a 64th of [`dram_bytes`](Self::dram_bytes), or 64 KiB. The default is lowered to
+    /// that, and [`Cache::max_item_bytes`] returns it; a value set here that exceeds it is refused at [`open`](Self::open).
     ///
-    /// An item goes to flash if it fits a [region](crate::flash::region::RegionConfig::max_item_bytes), of 16 MiB, but of as little as
-    /// 1 MiB on a device below 256 MiB. A largest item that is said here and fits none is refused as well. One that is not said may be a
-    /// little larger than a region of 1 MiB holds: then it is gone when it leaves DRAM, and `puts.rejected_too_large` of
+    /// An item can be written to flash if it fits a [region](crate::flash::region::RegionConfig::max_item_bytes) of 16 MiB, or of as little
+    /// as 1 MiB on a device below 256 MiB. A value set here that does not fit is refused as well. The default may be a little larger than
+    /// a region of 1 MiB holds: such an item is lost when DRAM evicts it, and `puts.rejected_too_large` of
     /// [`FlashStats`](crate::stats::FlashStats) counts it.
     #[must_use]
     pub fn max_item_bytes(mut self, bytes: u32) -> Self {
@@ -261,117 +259,112 @@ impl Builder {
         self
     }
 
-    /// Growth from one size class of DRAM to the next, above 1: a chunk is up to this much larger than its item. If not said
-    /// 1.03, or more where memory comes to fewer slabs than that makes classes: 1.17 for 64 MiB with items up to 1 MiB.
+    /// Ratio of neighbouring size classes in DRAM, above 1: a chunk is larger than its item by up to this factor. By default 1.03, or more
+    /// if memory has fewer slabs than classes would result: 1.17 for 64 MiB with items up to 1 MiB.
     #[must_use]
     pub fn alloc_factor(mut self, factor: f64) -> Self {
         self.config.dram.alloc_factor = Some(factor);
         self
     }
 
-    /// Who leaves DRAM; S3-FIFO if not said.
+    /// Eviction policy of DRAM; S3-FIFO by default.
     #[must_use]
     pub fn eviction(mut self, config: EvictionConfig) -> Self {
         self.config.dram.policy = eviction(config);
         self
     }
 
-    /// Who leaves DRAM, by a policy of one's own: made once for each size class, and told of that class alone.
+    /// A custom eviction policy of DRAM. One instance is created for each size class, and sees only that class.
     #[must_use]
     pub fn eviction_policy(mut self, policy: PolicyFactory) -> Self {
         self.config.dram.policy = policy;
         self
     }
 
-    /// Pools, by name and share of DRAM; one if not said. An item of an earlier life of the cache that counted against a pool
-    /// which is no more counts against the first.
+    /// Pools, by name and share of DRAM; one by default. A recovered item whose pool no longer exists is assigned to the first.
     #[must_use]
     pub fn pools(mut self, pools: impl IntoIterator<Item = (String, f64)>) -> Self {
         self.config.dram.pools = pools.into_iter().map(|(name, share)| PoolConfig { name, share }).collect();
         self
     }
 
-    /// Flash behind DRAM, with the defaults of [`FlashConfig::new`]: a tenth of the device is for items of up to 2 KiB, and the rest for
-    /// larger ones, which have no use for the tenth, nor small ones for the rest. Where items are of other sizes than that, say so by
-    /// [`small_item_share`](Self::small_item_share). The cache is written for a restart by [`Cache::close`] alone: one that is
-    /// dropped comes back empty.
+    /// Adds flash behind DRAM, with the defaults of [`FlashConfig::new`]: a tenth of the device is for items of up to 2 KiB, and the rest
+    /// for larger ones; neither part stores items of the other. For other sizes set [`small_item_share`](Self::small_item_share). Only
+    /// [`Cache::close`] makes the contents recoverable: after a cache is dropped, the next one starts empty.
     #[must_use]
     pub fn flash(self, device: Arc<dyn Device>) -> Self {
         self.flash_config(FlashConfig::new(device))
     }
 
-    /// Flash behind DRAM, as configured.
+    /// Adds flash behind DRAM, with a configuration.
     #[must_use]
     pub fn flash_config(mut self, flash: FlashConfig) -> Self {
         self.config.flash = Some(flash);
         self
     }
 
-    /// Share of flash for small items, those of up to [`small_item_max_bytes`](FlashConfig::small_item_max_bytes), key included; 0.1 if
-    /// not said, as in CacheLib. Neither part takes what belongs to the other: of a device of 1 GiB, items of 1000 B use about 0.1
-    /// GiB. 1 is small items alone; with 0 items of any size are in regions, whose index takes more memory an item than
-    /// buckets do. [`FlashStats`](crate::stats::FlashStats) says how full each part is. Of several
-    /// [pairs](FlashConfig::pairs), each is divided so.
+    /// Share of flash for small items, those of up to [`small_item_max_bytes`](FlashConfig::small_item_max_bytes), key included; 0.1 by
+    /// default, as in CacheLib. Neither part stores items of the other: of a device of 1 GiB, items of 1000 B use about 0.1 GiB. With 1
+    /// only small items are stored; with 0 items of all sizes are in regions, whose index takes more memory per item than buckets do.
+    /// [`FlashStats`](crate::stats::FlashStats) has the used space of each part. The share applies to each of several
+    /// [pairs](FlashConfig::pairs).
     ///
-    /// Another share than that of the last cache on the device costs its content: see [`Recovery::Reopen`].
+    /// Changing the share makes the next cache on the device start empty: see [`Recovery::Reopen`].
     #[must_use]
     pub fn small_item_share(mut self, share: f64) -> Self {
         self.small_item_share = Some(share);
         self
     }
 
-    /// Background work, as configured.
+    /// Configures background work.
     #[must_use]
     pub fn upkeep(mut self, upkeep: UpkeepConfig) -> Self {
         self.config.upkeep = upkeep;
         self
     }
 
-    /// Told of every item that is removed, replaced or [cleared](Cache::clear) while in DRAM, when it has happened. It may do
-    /// whatever its caller may, and a panic of it is its caller's.
+    /// Sets a callback for every item that is removed, replaced or [cleared](Cache::clear) while in DRAM. It runs after the fact, in the
+    /// caller's context: it may call the cache, and its panic reaches the caller.
     #[must_use]
     pub fn on_remove(mut self, callback: RemoveCallback) -> Self {
         self.config.on_remove = Some(callback);
         self
     }
 
-    /// Told of every item that leaves the cache to make room: from DRAM what flash does not take, from flash what its
-    /// region or bucket leaves behind. It costs something: a region that is reclaimed is read whole, where otherwise only
-    /// the items that stay are.
+    /// Sets a callback for every item that is evicted from the cache: from DRAM if flash rejects it, and from flash when its region is
+    /// reclaimed or its bucket overflows. It has a cost: a reclaimed region is read completely, instead of only the items to be kept.
     ///
-    /// Together with [`on_remove`](Self::on_remove) this tells of all that leaves, but for items that expire, that are lost to
-    /// a failing device or a crash, and those that lie on flash alone when they are removed, replaced or cleared: their
-    /// values would have to be read for it. An item that a reader brings back in the same instant may be told of and stay.
+    /// Together with [`on_remove`](Self::on_remove) this reports all items that leave, except those that expire, that are lost to a failing
+    /// device or a crash, or that only flash holds when they are removed, replaced or cleared, as their values would have to be read. An
+    /// item that a concurrent get copies back to DRAM may be reported although it stays.
     ///
-    /// The callback runs in the middle of an eviction, on the thread of an insert, of a get that brings an item back to
-    /// DRAM, or of the cache: one that others wait for. There the cache that calls it can be looked at and removed from;
-    /// a get finds what is on flash and leaves it there. An insert into that cache, an allocation, a chained piece, another
-    /// time to live, a step, settling or closing it panics, because it might wait for itself: hand the item to another thread, as through a
-    /// channel.
+    /// The callback runs in the middle of an eviction, on the thread of an insert, of a get that copies an item to DRAM, or of the cache;
+    /// other threads may wait for it. It may read its cache and remove from it; a get that finds an item on flash leaves it there. An
+    /// insert, an allocation, a chained item, a change of TTL, a step, a settle or a close of that cache panics, because it could wait
+    /// for itself: hand the item to another thread, for example through a channel.
     ///
-    /// A panic of the callback goes on to the caller of the insert or get when the eviction has ended; the insert is not made then,
-    /// and no counter has it. On a thread of the cache, in [`Cache::step`] and in closing there is no such caller: it is printed, as
-    /// any panic is, and the work goes on.
+    /// A panic of the callback is resumed in the insert or get that caused the eviction, after the eviction has ended; the insert is then
+    /// not made, and not counted. On a thread of the cache, in [`Cache::step`] and while closing, the panic is only printed, and the work
+    /// continues.
     #[must_use]
     pub fn on_evict(mut self, callback: RemoveCallback) -> Self {
         self.config.on_evict = Some(callback);
         self
     }
 
-    /// Sets a callback that is called exactly once for every item that leaves the cache, from DRAM or flash, for every
-    /// [`Removal`] reason. An application that keeps a resource for each item can release it there. An item that moves from DRAM to flash
-    /// or back has not left.
+    /// Sets a callback that is called exactly once for every item that leaves the cache, from DRAM or flash, for every [`Removal`] reason.
+    /// An application that keeps a resource for each item can release it there. Moving between DRAM and flash is not leaving.
     ///
-    /// Not called for an item that is lost to a failing device or a crash; for an item that only flash holds when the cache is
+    /// It is not called for an item that is lost to a failing device or a crash; for an item that only flash holds when the cache is
     /// [cleared](Cache::clear), or held when it was removed shortly before that; and for the items that a cache still holds when it is
     /// closed or dropped. If two keys agree in 37 bits of their hash, one can replace the other on flash without a call.
     ///
     /// An item that only flash holds must be read for its destructor. [`remove`](Cache::remove) and inserts do not wait for that:
-    /// background work reads the item and calls the destructor a little later, and [`settle`](Cache::settle) waits until it has.
+    /// background work reads the item and calls the destructor a little later, and [`settle`](Cache::settle) waits for that.
     /// Reclaiming a region then reads all of its items.
     ///
-    /// The callback runs on the thread that made the item leave, or on one of the cache. It must not insert into its cache, as
-    /// with [`on_evict`](Self::on_evict). A panic of it is printed and goes no further.
+    /// The callback runs on the thread that caused the removal, or on one of the cache. It must not insert into its cache, as with
+    /// [`on_evict`](Self::on_evict). A panic is printed and dropped.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -393,14 +386,14 @@ impl Builder {
         self
     }
 
-    /// Told of [whatever happens](crate::EventKind) to the keys that it [wants](EventSink::wants) to be told of: gets, inserts,
-    /// removes, evictions, what flash takes and refuses. For looking into a cache, where counters do not tell enough.
+    /// Sets a sink for [events](crate::EventKind) of the keys that it [selects](EventSink::wants): gets, inserts, removes, evictions, and
+    /// offers to flash. Use it to examine a cache where counters are not sufficient.
     ///
-    /// It runs on the thread that something happened on, often in the middle of an eviction: whoever waits for that thread waits
-    /// for it, so it should hand the event to another thread and return. No key is locked meanwhile. It may do what
-    /// [`on_evict`](Self::on_evict) may, and what it does in the cache is not told. A panic of it is printed and goes no further.
+    /// It runs on the thread that caused the event, often in the middle of an eviction, and other threads may wait for it, so it should
+    /// hand the event to another thread and return. No key is locked meanwhile. It may call what [`on_evict`](Self::on_evict) may, and
+    /// its own calls emit no events. A panic is printed and dropped.
     ///
-    /// An item that makes room in a region is read, if it is wanted, for its key: memory has only its hash.
+    /// An item evicted from a region is read, if it is selected, for its key: memory has only its hash.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
@@ -425,8 +418,8 @@ impl Builder {
     /// let followed = (0..).map(|n| format!("key {n}").into_bytes()).find(|key| cache.key_hash(key).one_in(2)).unwrap();
     /// assert!(cache.get_blocking(&followed).is_none());
     /// cache.insert_blocking(&followed, b"value", InsertOptions::default());
-    /// let told: Vec<EventKind> = log.0.lock().unwrap().iter().map(|(_, kind)| *kind).collect();
-    /// assert_eq!(told, [EventKind::NotFound, EventKind::Inserted]);
+    /// let kinds: Vec<EventKind> = log.0.lock().unwrap().iter().map(|(_, kind)| *kind).collect();
+    /// assert_eq!(kinds, [EventKind::NotFound, EventKind::Inserted]);
     /// # Ok::<(), flashwright_cache::CacheError>(())
     /// ```
     #[must_use]
@@ -435,7 +428,7 @@ impl Builder {
         self
     }
 
-    /// Seed of what is random in upkeep; 0 if not said. Policies and reinsertion have their own.
+    /// Seed of random numbers in upkeep; 0 by default. Policies and reinsertion have their own.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.config.seed = seed;
@@ -481,21 +474,21 @@ impl Builder {
     /// device already or the device is too small for a log. A cache that is configured for the other engine than that of the cache on
     /// the device starts empty: see [`Recovery::Reopen`].
     ///
-    /// Takes effect if the cache has [flash](Self::flash), in whatever order the two are called.
+    /// Takes effect if the cache has [flash](Self::flash), whichever of the two is called first.
     #[must_use]
     pub fn small_items(mut self, small_items: SmallItems) -> Self {
         self.small_items = Some(small_items);
         self
     }
 
-    /// Another clock than the machine's.
+    /// Replaces the system clock.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Everything at once, in place of whatever was said before.
+    /// Replaces the whole configuration; earlier calls except [`clock`](Self::clock) have no effect.
     #[must_use]
     pub fn config(self, config: CacheConfig) -> Self {
         Self { config, clock: self.clock, ..Self::new() }
@@ -504,7 +497,7 @@ impl Builder {
     /// Opens the cache and starts its background threads.
     ///
     /// # Errors
-    /// If the configuration contradicts itself or the device, or the device holds something else.
+    /// The configuration contradicts itself or the device, or the device holds other data.
     pub fn open(self) -> Result<Cache, CacheError> {
         let clock = Arc::clone(&self.clock);
         desk::wait_for(Cache::open(&self.finished()?, &clock, true, Waiting::Thread))
@@ -520,8 +513,8 @@ impl Builder {
         Cache::open(&self.finished()?, &clock, true, Waiting::Task).await
     }
 
-    /// Opens the cache without threads: somebody calls [`Cache::step`], or runs [`Cache::background_tasks`]. Its blocking
-    /// calls must not be used with flash: one that waits for a step keeps its thread from making it.
+    /// Opens the cache without threads: the caller runs [`Cache::step`] or [`Cache::background_tasks`]. With flash, blocking calls must not
+    /// be used, because a call that waits for a step would keep its thread from making it.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -530,7 +523,7 @@ impl Builder {
         desk::wait_for(Cache::open(&self.finished()?, &clock, false, Waiting::Thread))
     }
 
-    /// What was said apart from its place, put there, in whatever order it was said; and what was said outright is kept or refused.
+    /// Applies settings that depend on others, independent of the order of calls, and checks the largest item.
     fn finished(mut self) -> Result<CacheConfig, CacheError> {
         if let Some(share) = self.small_item_share {
             let flash = self.config.flash.as_mut();

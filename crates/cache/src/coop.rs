@@ -1,14 +1,14 @@
 //! A cooperative budget: a task whose operations are all ready still lets other tasks run from time to time.
 //!
-//! A future that is always ready never returns to its executor: a loop of hits would hold a runtime's thread, and every other task of
-//! that thread, for as long as the loop lasts. So each thread counts its operations, and when a budget is spent, the next
-//! operation is pending once, with its task woken.
+//! A future that is always ready never returns to its executor: a loop of hits would block a runtime's thread, and all its other tasks, for
+//! as long as the loop lasts. So each thread counts its operations, and when the budget is spent, the next operation returns pending once,
+//! with its task woken.
 
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::task::Poll;
 
-/// Operations between two yields: some 20 us of hits in DRAM.
+/// Operations between two yields: about 20 us of hits in DRAM.
 const BUDGET: u32 = 128;
 
 thread_local! {
@@ -26,7 +26,7 @@ pub(crate) async fn spend() {
     }
 }
 
-/// Is pending once, with the task woken.
+/// Returns pending once, with the task woken.
 #[cold]
 pub(crate) async fn yield_now() {
     SPENT.set(0);

@@ -1,4 +1,4 @@
-//! Items that leave the cache: the calls of the item destructor, and the reports of items that make room on flash.
+//! Items that leave the cache: calls of the item destructor, and reports of items evicted from flash.
 
 use crate::config::{Destroyed, Removal};
 use crate::dram::{Handle, KeyLock};
@@ -16,7 +16,7 @@ impl Engine {
         (self.destructor.is_some() && lock.find_even_expired(key).is_none()).then_some(why)
     }
 
-    /// Calls the destructor for an item that has left DRAM and the cache, and for forgotten items that were not written to flash yet.
+    /// Calls the destructor for an item that left DRAM and the cache, and for items dropped on their way to flash.
     #[inline]
     pub(crate) fn destroy(&self, item: Option<&Handle<'_>>, reason: Removal) {
         let Some(destructor) = &self.destructor else { return };
@@ -26,7 +26,7 @@ impl Engine {
         self.flash.iter().for_each(FlashTier::destroy_dropped);
     }
 
-    /// Calls the destructor with an item that left the cache while flash alone held it.
+    /// Calls the destructor for an item that left the cache and was on flash only.
     pub(crate) fn destroy_on_flash(&self, item: &FlashItem<'_>, reason: Removal) {
         if let Some(destructor) = &self.destructor {
             let (key, value) = (item.key, own_value(item));
@@ -34,9 +34,9 @@ impl Engine {
         }
     }
 
-    /// An item makes room for others on flash, or has expired there; `take_out` takes it out. If DRAM has it too, it has not left
-    /// the cache, and is not clean any more: it would be dropped for the copy on flash, as a filter may go on saying that there
-    /// is one.
+    /// Handles an item that is evicted from flash or has expired there; `take_out` removes it. If DRAM also holds the item, it stays in
+    /// the cache and is marked dirty: otherwise DRAM would drop it without writing it, because a filter may still claim that flash has
+    /// a copy.
     pub(crate) fn left_flash(&self, item: &FlashItem<'_>, take_out: &mut dyn FnMut() -> bool) {
         let Some(has_left) = self.take_out_of_flash(item, take_out) else { return };
         let expired = item.expiry_seconds != 0 && item.expiry_seconds <= self.clock.unix_seconds();
@@ -55,13 +55,13 @@ impl Engine {
             return held.mark_dirty();
         }
         let Some(on_evict) = &self.on_evict else { return };
-        // Whoever reclaims goes on: a panic has been printed, and there is no caller to hand it to.
+        // The panic was already printed by the panic hook, and there is no caller to pass it to.
         on_evict.tell(item.key, own_value(item), Removal::EvictedFromFlash, &Outcry::default());
     }
 
-    /// Takes an item out of flash that makes room there; `None` if it was forgotten or stored again meanwhile. Answers whether its
-    /// destructor is due. That is decided under the key's lock: an item in DRAM lives on, and one that is being read does not
-    /// come to DRAM any more.
+    /// Removes an evicted item from flash; `None` if it was removed or stored again in the meantime. Returns whether its destructor must
+    /// be called. That is decided under the key's lock: an item in DRAM stays in the cache, and a concurrent read of the item is
+    /// prevented from copying it to DRAM.
     fn take_out_of_flash(&self, item: &FlashItem<'_>, take_out: &mut dyn FnMut() -> bool) -> Option<bool> {
         if self.destructor.is_none() {
             return take_out().then_some(false);

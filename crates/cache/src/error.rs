@@ -1,4 +1,4 @@
-//! How an insert can end, and why a cache does not open.
+//! Results of inserts, and errors of opening and closing a cache.
 
 use std::fmt;
 
@@ -6,37 +6,36 @@ use device::IoError;
 
 use crate::dram::{AllocateError, MAX_KEY_BYTES};
 
-/// How an insert ended: exactly one of these, and each is counted.
+/// The result of an insert. Each insert has exactly one, which is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inserted {
-    /// The next get finds it.
+    /// The next get finds the item.
     Stored,
-    /// It was not taken, and what the key held before is gone all the same.
+    /// The item was refused, and the old value of the key was removed nevertheless.
     Rejected(Refusal),
 }
 
-/// Why an item was not taken.
+/// Why an item was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// Key and value need more than the largest allocation class holds.
+    /// The item is larger than the largest size class.
     TooLarge {
-        /// Bytes asked for, header included.
+        /// Requested bytes, header included.
         bytes: usize,
-        /// Bytes of the largest class.
+        /// Chunk size of the largest class.
         max_bytes: usize,
     },
-    /// Keys have a longest length.
+    /// The key is too long; the value is its length.
     KeyLength(usize),
-    /// What could make room is pinned by items and drafts that somebody holds: everything, or more than a thousand that would have
-    /// been next to leave. A chain is pinned with its item: one that has all the room of a size class takes no further piece of
-    /// that class.
+    /// The items that could be evicted are pinned by existing items and drafts: all of them, or the first thousand in eviction order. A
+    /// chain is pinned with its item, so a chain that fills its size class accepts no further chained item of that class.
     AllPinned,
-    /// There is no item under this key to chain to.
+    /// There is no item under the key to add a chained item to.
     NoParent,
     /// The pool does not exist.
     NoSuchPool(u8),
-    /// Flash is behind with its writes, and the caller does not wait, or has waited as long as it would: see
-    /// [`try_insert`](crate::Cache::try_insert) and [`insert_within`](crate::Cache::insert_within).
+    /// Flash writes are behind, and the caller does not wait, or reached its time limit: see [`try_insert`](crate::Cache::try_insert)
+    /// and [`insert_within`](crate::Cache::insert_within).
     FlashBehind,
     /// The cache is closed, or is being closed.
     Closed,
@@ -71,7 +70,7 @@ impl From<AllocateError> for Refusal {
         match error {
             AllocateError::TooLarge { bytes, max } => Self::TooLarge { bytes, max_bytes: max },
             AllocateError::KeyTooLong { bytes } => Self::KeyLength(bytes),
-            // Without a flash tier nothing is ever busy; with one, the caller waits and tries again.
+            // `Busy` occurs only with a flash tier, and then the caller waits and retries.
             AllocateError::NoMemory | AllocateError::Busy => Self::AllPinned,
         }
     }
@@ -83,22 +82,22 @@ pub enum CacheError {
     /// The configuration contradicts itself or the device.
     #[error("{0}")]
     Config(String),
-    /// The device holds something that is not this cache's and was not asked to be replaced: see
+    /// The device holds other data, and the configuration does not permit overwriting it: see
     /// [`Recovery`](crate::Recovery).
     #[error("{0}")]
     Occupied(String),
     /// The device failed.
     #[error("{context}: {source}")]
     Device {
-        /// What was being done.
+        /// The operation.
         context: &'static str,
-        /// What the device said.
+        /// The device's error.
         source: IoError,
     },
-    /// Writes to flash failed, and with them what was to be written.
+    /// Writes to flash failed, and the items in them were lost.
     #[error("{items} items were lost: the flash device fails")]
     Lost {
-        /// How many, as far as they could be counted.
+        /// Their number, as far as it is known.
         items: u64,
     },
     /// The deadline passed before everything was written: the device does not respond, or is too slow.
@@ -107,18 +106,18 @@ pub enum CacheError {
          flash were not written, and the next cache on the device starts empty; close it again once the device responds"
     )]
     Unfinished {
-        /// Items in DRAM, those included that flash has as well.
+        /// Items in DRAM, including those that flash holds as well.
         dram_items: usize,
-        /// Bytes of keys and values that have left DRAM and are not on flash.
+        /// Key and value bytes that were evicted from DRAM and are not on flash.
         waiting_bytes: u64,
     },
     /// Another call is closing the cache.
     #[error("the cache is being closed by another call")]
     Closing,
-    /// Keys were removed again and again while the snapshot was written. It would bring them back, so it does not count.
+    /// Keys were removed repeatedly while the snapshot was written. It would restore them, so it is invalid.
     #[error("keys were removed while the snapshot was written: stop removing, and close the cache again")]
     StillRemoving,
-    /// What a restart needs could not be written: the cache will come back empty.
+    /// The snapshot for recovery could not be written: the next cache starts empty.
     #[error("writing the snapshot: {0}")]
     Snapshot(#[from] crate::flash::superblock::SnapshotError),
     /// A background thread could not be started.

@@ -1,8 +1,8 @@
-//! What happens to keys, for whoever wants to be told.
+//! Events: reports of each operation on a key.
 //!
-//! Counters say how often something happens; events say to whom. They are told where the counters are counted, once the
-//! lock of the key has been let go of: so the events of a key by several threads may be told in another order than they
-//! happened. Where nobody listens, an event is one comparison.
+//! Counters say how often something happens; events say to which key. They are emitted where the counters are incremented, after the
+//! key's lock is released: so events of one key from several threads may be emitted in a different order than they happened. Without
+//! a sink, an event costs one comparison.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -14,83 +14,83 @@ use crate::item::{Item, Layer};
 use crate::listener;
 use crate::{KeyHash, Refusal};
 
-/// Told of what happens to keys: see [`Builder::events`](crate::Builder::events).
+/// Receives events: see [`Builder::events`](crate::Builder::events).
 pub trait EventSink: Send + Sync {
-    /// Whether it is to be told of keys with this hash. Asked first, before anything is worked out for an event, so that whoever
-    /// follows one key in a thousand pays for one in a thousand. The answer is always the same for a hash, and costs next to
-    /// nothing: [`KeyHash::one_in`] is made for it.
+    /// Whether events for keys with this hash are to be emitted. Called first, before an event is created, so that a sink that follows one
+    /// key in a thousand costs little. The result must be the same for each call with a hash, and cheap to compute; see
+    /// [`KeyHash::one_in`].
     fn wants(&self, hash: KeyHash) -> bool {
         let _ = hash;
         true
     }
 
-    /// Something has happened, on this thread.
+    /// Called with each event, on the thread that caused it.
     fn tell(&self, event: &Event<'_>);
 }
 
-/// Something that happened to a key.
+/// An event of one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event<'a> {
-    /// What.
+    /// The kind of event.
     pub kind: EventKind,
-    /// To whom.
+    /// The key.
     pub key: &'a [u8],
     /// The key's hash: [`Cache::key_hash`](crate::Cache::key_hash).
     pub hash: KeyHash,
-    /// Bytes of the item's value, of a chained item its own; `None` where there is no item.
+    /// Bytes of the item's value; for a chained item, of the parent or the chained item alone. `None` if there is no item.
     pub value_bytes: Option<usize>,
-    /// Unix second at which the item expires; `None` is never, or that there is no item.
+    /// Unix second at which the item expires; `None` if it never does, or if there is no item.
     pub expiry_seconds: Option<u32>,
 }
 
-/// What happened. Each is told for as often as [`Stats`](crate::Stats) counts it, but for what is said otherwise.
+/// The kind of an event. Each is emitted as often as [`Stats`](crate::Stats) counts it, except where info.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventKind {
-    /// A get found the item there.
+    /// A get found the item in this tier.
     Found(Layer),
-    /// A get found nothing.
+    /// A get missed.
     NotFound,
-    /// An item was brought back from flash to DRAM.
+    /// An item was copied from flash to DRAM.
     Promoted,
     /// An item was inserted; DRAM held none under its key.
     Inserted,
     /// An item was inserted in place of the one that DRAM held.
     Replaced,
-    /// An item was to be inserted only where there was none, and DRAM held one.
+    /// A conditional insert was skipped because DRAM held an item under the key.
     Present,
-    /// An item that was loaded was not inserted, because the load was overtaken.
+    /// A fetched item was not inserted because the fetch was invalidated.
     Overtaken,
-    /// There was no room for an item.
+    /// An insert was refused.
     Refused(Refusal),
-    /// A piece was chained to the item: the value is the piece's. Not in `Stats`.
+    /// A chained item was added; the value size is that of the chained item. Not in `Stats`.
     Chained,
-    /// A piece could not be chained. Not in `Stats`.
+    /// A chained item was refused. Not in `Stats`.
     NotChained(Refusal),
-    /// A remove found the item in DRAM, or that flash alone may have held it, as far as a filter tells. Not in `Stats`.
+    /// A remove found the item in DRAM, or a filter reported that only flash may have it. Not in `Stats`.
     Removed(Layer),
     /// A remove found nothing. Not in `Stats`.
     NotRemoved,
     /// The cache was cleared while the item was in DRAM. Not in `Stats`.
     Cleared,
-    /// The item in DRAM had expired and was taken out, by a get or by the reaper. `Stats` has those of the reaper.
+    /// A get or the reaper removed the expired item from DRAM. `Stats` counts those of the reaper.
     Expired,
-    /// The item made room in DRAM.
+    /// The item was evicted from DRAM.
     EvictedFromDram {
-        /// Its time was over.
+        /// It had expired.
         expired: bool,
     },
-    /// Flash was offered an item that DRAM gives up, and this is what became of it.
+    /// An item that DRAM evicts was offered to flash, with this result.
     Offered(PutEnd),
-    /// The item made room on flash: an older copy of one that is in DRAM, too. Not told where the item could not be
-    /// read, or where a newer one under the key already waits for its bucket to be written.
+    /// The item was evicted from flash; this includes an older copy of an item in DRAM. Not emitted if the item could not be read, or if a
+    /// newer one under the key waits for its bucket to be written.
     EvictedFromFlash {
-        /// Its time was over. Told of items in regions alone.
+        /// It had expired. Only set for items in regions.
         expired: bool,
     },
 }
 
-/// What is told of a new item once it is an item like others.
+/// Properties of a new item, for an event that is emitted after the item was linked.
 pub(crate) struct Noted {
     key: Box<[u8]>,
     hash: KeyHash,
@@ -98,7 +98,7 @@ pub(crate) struct Noted {
     expiry_seconds: u32,
 }
 
-/// Who is told, of one cache.
+/// The sink of one cache.
 pub(crate) struct Events {
     sink: Arc<dyn EventSink>,
 }
@@ -108,13 +108,13 @@ impl Events {
         Self { sink }
     }
 
-    /// Whether anybody wants to be told of keys with this hash. Who panics at the question does not.
+    /// Whether events for keys with this hash are to be emitted; `false` if the sink panics.
     pub(crate) fn wants(&self, hash: KeyHash) -> bool {
         catch_unwind(AssertUnwindSafe(|| self.sink.wants(hash))).unwrap_or(false)
     }
 
-    /// Tells of an event. What the sink itself does in the cache is not told, and its panic has been printed and ends here:
-    /// the cache may be in the middle of something.
+    /// Emits an event. Operations of the sink itself emit none. A panic of the sink was printed and is dropped, because the cache may be
+    /// in the middle of an operation.
     #[cold]
     #[inline(never)]
     pub(crate) fn tell(&self, event: &Event<'_>) {
@@ -123,7 +123,7 @@ impl Events {
         }
     }
 
-    /// Tells how a get ended.
+    /// Emits the result of a get.
     #[cold]
     #[inline(never)]
     pub(crate) fn got(&self, key: &[u8], hash: KeyHash, found: Option<&Item<'_>>) {
@@ -136,7 +136,7 @@ impl Events {
         });
     }
 
-    /// Tells how a remove ended.
+    /// Emits the result of a remove.
     #[cold]
     #[inline(never)]
     pub(crate) fn removed(&self, key: &[u8], hash: KeyHash, in_dram: Option<&Handle<'_>>, on_flash: bool) {
@@ -150,7 +150,7 @@ impl Events {
         });
     }
 
-    /// Notes what a new item is, if anybody wants to be told of it.
+    /// Saves the properties of a new item, if its events are to be emitted.
     #[cold]
     #[inline(never)]
     fn note(&self, item: &NewItem<'_>) -> Option<Box<Noted>> {
@@ -171,7 +171,7 @@ impl<'a> Event<'a> {
         Self { kind, key, hash, value_bytes: None, expiry_seconds: None }
     }
 
-    /// The same of an item; it expires in second 0 if it never does.
+    /// The event with the properties of an item; `expiry_seconds` 0 means never.
     pub(crate) fn of(self, value_bytes: usize, expiry_seconds: u32) -> Self {
         let expiry_seconds = (expiry_seconds != 0).then_some(expiry_seconds);
         Self { value_bytes: Some(value_bytes), expiry_seconds, ..self }
@@ -179,13 +179,13 @@ impl<'a> Event<'a> {
 }
 
 impl Engine {
-    /// Notes what a new item is, if anybody wants to be told of it.
+    /// Saves the properties of a new item, if its events are to be emitted.
     #[inline]
     pub(crate) fn note(&self, item: &NewItem<'_>) -> Option<Box<Noted>> {
         self.events.as_ref().and_then(|events| events.note(item))
     }
 
-    /// Tells what became of a new item.
+    /// Emits an event of a new item.
     #[inline]
     pub(crate) fn tell_noted(&self, kind: EventKind, noted: Option<Box<Noted>>) {
         if let Some(noted) = noted {
@@ -193,7 +193,7 @@ impl Engine {
         }
     }
 
-    /// Tells of something that happened where there is no item.
+    /// Emits an event without an item.
     #[inline]
     pub(crate) fn tell(&self, kind: EventKind, key: &[u8], hash: KeyHash) {
         if let Some(events) = &self.events {
@@ -201,7 +201,7 @@ impl Engine {
         }
     }
 
-    /// Tells of something that happened to an item.
+    /// Emits an event of an item.
     #[inline]
     pub(crate) fn tell_of(
         &self,

@@ -1,9 +1,9 @@
-//! The clock that items expire by: it follows the machine's date forward, and never goes back.
+//! The clock for expiry: it follows the system's wall clock forward, but never goes back.
 //!
-//! Expiry times are dates, because they outlive a restart. But a date can be set back, by an operator, by NTP or by a host that
-//! resumes from a snapshot, and items that had expired would be returned again. So the date counts only while it is ahead of the time
-//! that has passed since it last was; otherwise time goes on at the pace of the monotonic clock. A suspended machine's date jumps forward
-//! when it resumes, so a suspend counts as time that has passed.
+//! Expiry times are wall-clock times, because they outlive a restart. But an operator, NTP or a host that resumes from a snapshot can set
+//! the wall clock back, and items that had expired would be returned again. So the wall clock is used only while it is ahead of the time
+//! computed from the monotonic clock since the wall clock was last used; otherwise the computed time is used. When a suspended machine
+//! resumes, its wall clock jumps forward, so a suspend counts as elapsed time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,12 +16,12 @@ const NS_PER_SECOND: u64 = 1_000_000_000;
 /// A clock whose [`unix_seconds`](Clock::unix_seconds) never decrease.
 pub(crate) struct ExpiryClock {
     inner: Arc<dyn Clock>,
-    /// The date last read and the seconds to add to it, so that a call in the same second takes one load.
+    /// The last wall-clock reading and the seconds to add to it, so that a call in the same second takes one load.
     latest: AtomicU64,
     base: Mutex<Base>,
 }
 
-/// The last moment at which the date was ahead of the time that had passed.
+/// The last time at which the wall clock was ahead of the computed time.
 struct Base {
     unix_seconds: u32,
     monotonic_ns: u64,
@@ -41,7 +41,7 @@ impl ExpiryClock {
         Self { inner, latest, base: Mutex::new(Base { unix_seconds, monotonic_ns }) }
     }
 
-    /// From now on, the time is at least this: when the last run closed, by its own clock.
+    /// Sets a lower limit of the time: the time at which the last run closed.
     pub(crate) fn not_before(&self, unix_seconds: u32) {
         let mut base = self.base.lock();
         let monotonic_ns = self.inner.monotonic_ns();
@@ -52,7 +52,7 @@ impl ExpiryClock {
         self.advance(&mut base, date);
     }
 
-    /// The time when the date reads `date`. The time that passed while the date was behind is added to it.
+    /// Returns the time for the wall-clock reading `date`, which may be behind the computed time.
     fn advance(&self, base: &mut Base, date: u32) -> u32 {
         let monotonic_ns = self.inner.monotonic_ns();
         let by_passed_time = base.now_seconds(monotonic_ns);
@@ -94,7 +94,7 @@ mod tests {
 
     const START: u32 = 1_000_000;
 
-    /// A date and a monotonic clock that are set apart.
+    /// A wall clock and a monotonic clock that can be set independently.
     struct Set {
         date: AtomicU32,
         monotonic_ns: AtomicU64,
@@ -106,7 +106,7 @@ mod tests {
             (Arc::clone(&set), ExpiryClock::new(set))
         }
 
-        /// Time passes, and the date is set to `date` seconds after the start.
+        /// Advances the monotonic clock, and sets the wall clock to `date` seconds after the start.
         fn after(&self, seconds: u64, date: i32) {
             self.monotonic_ns.fetch_add(seconds * NS_PER_SECOND, Ordering::SeqCst);
             self.date.store(START.saturating_add_signed(date), Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! The part of a get that DRAM cannot answer: one read of flash for all callers of the key, and back into DRAM.
+//! The part of a get after a DRAM miss: one read of flash for all callers of the key, and its promotion to DRAM.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::item::{Item, Layer};
 use crate::owned::OwnedItem;
 
 impl Engine {
-    /// DRAM missed; flash may have it.
+    /// Looks up a key that DRAM missed.
     pub(crate) async fn find_on_flash(
         &self,
         key: &[u8],
@@ -31,13 +31,13 @@ impl Engine {
                     self.counters.hit_dram();
                     return Some(Item::in_dram(handle, Layer::Dram));
                 }
-                // What flash gave up while it was being read may still come to DRAM. A get that missed meanwhile would be
-                // followed by one that finds it, as if it had been inserted.
+                // A running fetch may promote an item that flash evicts during the read. If this get missed now, a later one would hit
+                // without an insert in between.
                 let under_way = if self.is_telling() { None } else { self.in_flight.under_way(hash) };
                 match under_way {
                     Some(fetch) => fetch,
                     None if !flash.may_contain(hash) => return None,
-                    // A fetch that is waited for here might itself wait for the eviction that this thread is in.
+                    // The fetch may wait for the eviction that this thread is in, so this thread must not wait for the fetch.
                     None if self.is_telling() => break None,
                     None => match self.in_flight.join(hash, key) {
                         Joined::Lead(turn) => break Some(turn),
@@ -91,7 +91,7 @@ impl Engine {
         Some(found.lend(&self.dram))
     }
 
-    /// Copies a value read from flash to DRAM, if there is room at once and the fetch was not overtaken. Otherwise only the
+    /// Copies a value read from flash to DRAM, if memory is available immediately and the fetch was not overtaken. Otherwise only the
     /// caller gets the value.
     fn promote<'a>(&'a self, key: &[u8], hash: KeyHash, value: FlashValue, turn: &Turn) -> Item<'a> {
         let pieces = pieces_of(&value);
@@ -106,7 +106,7 @@ impl Engine {
         let replaced = lock.link(draft);
         debug_assert!(replaced.is_none(), "nothing was linked under this lock");
         for link in links {
-            // The parent is linked and locked, so it takes them all, unless it has expired this very second.
+            // The parent is linked and locked, so this fails only if it has just expired.
             drop(lock.add_child(key, link));
         }
         let Some(handle) = lock.find(key) else { return Item::from_flash(value, pieces) };
@@ -117,8 +117,7 @@ impl Engine {
         Item::in_dram(handle, Layer::Flash)
     }
 
-    /// Copies an item read from flash to drafts: the item itself and its chained items, oldest first, so that the newest ends up
-    /// in front again.
+    /// Copies an item read from flash to drafts: the item itself and its chained items, oldest first, so that the newest becomes the head.
     pub(crate) fn drafts_of(
         &self,
         key: &[u8],

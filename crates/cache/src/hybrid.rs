@@ -1,16 +1,14 @@
-//! The whole story of a get, an insert and a remove. Who wants to is told of how each ended ([`crate::event`]).
+//! The steps of a get, an insert and a remove. Each result is emitted as an event ([`crate::event`]).
 //!
-//! **get**: hash once → DRAM → the key's lock, where at most one caller becomes the fetcher → flash → back into
-//! DRAM, unless the key was overtaken meanwhile. **insert**: DRAM makes room, and each victim is offered to flash; then,
-//! under the key's lock, the new item replaces the old one and flash forgets its copy. **remove**: the same without
-//! the item.
+//! **get**: hash the key once → DRAM → the key's lock, under which one caller becomes the fetcher → flash → copy to DRAM, unless the key
+//! changed in the meantime. **insert**: DRAM evicts if necessary, and each victim is offered to flash; then, under the key's lock, the new
+//! item replaces the old one, and flash drops its copy. **remove**: the same without a new item.
 //!
-//! Two races could return something old. A promotion that lands after a newer write is prevented by [`crate::in_flight`].
-//! A flash write still under way when its key is removed is prevented by the engines, which answer from what is
-//! pending before they look at the device.
+//! Two races could return an old value. [`crate::in_flight`] prevents a promotion that completes after a newer write. For a flash write in
+//! progress while its key is removed, the engines look up pending items before the device.
 //!
-//! Each call has an async and a blocking face over the same code: the blocking one lets its own thread do the
-//! transfers ([`Waiting::Thread`]).
+//! Each call has an async and a blocking form of the same code: the blocking one performs the transfers on its own thread
+//! ([`Waiting::Thread`]).
 
 use std::cell::Cell;
 use std::sync::{Arc, Weak};
@@ -35,13 +33,13 @@ use crate::stats::Counters;
 use crate::upkeep::Upkeep;
 use crate::{Cache, KeyHash, coop};
 
-/// How an item is to be kept.
+/// Options of an insert.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct InsertOptions {
-    /// The pool it counts against.
+    /// The pool of the item.
     pub pool: u8,
-    /// Seconds it may be returned for; `None` is for ever, 0 not even once. The clock is read in whole
-    /// seconds, so the item may be gone up to one second early.
+    /// Time to live in seconds. `None` never expires; 0 is never returned. The clock has a resolution of one second, so an item can expire
+    /// up to one second early.
     pub ttl_seconds: Option<u32>,
 }
 
@@ -52,7 +50,7 @@ impl From<&InsertOptions> for InsertOptions {
     }
 }
 
-/// An item under construction: write its value through it, then insert it.
+/// An item under construction: write its value, then insert it.
 pub struct NewItem<'a> {
     draft: Draft<'a>,
 }
@@ -66,7 +64,7 @@ impl NewItem<'_> {
         self.draft.hash()
     }
 
-    /// 0 is never.
+    /// 0 means never.
     pub(crate) fn expiry_seconds(&self) -> u32 {
         self.draft.expiry_seconds()
     }
@@ -86,8 +84,8 @@ impl std::ops::DerefMut for NewItem<'_> {
 }
 
 impl Cache {
-    /// The item under `key`. A DRAM hit is answered without waiting or allocating. The item is pinned while it is held, which
-    /// takes its room from others: copy what is kept for long.
+    /// Returns the item under `key`. A DRAM hit neither waits nor allocates. The item is pinned until it is dropped, which reduces the
+    /// memory for others: copy a value that is kept for long.
     pub async fn get(&self, key: &[u8]) -> Option<Item<'_>> {
         self.engine.get(key, Waiting::Task).await
     }
@@ -108,11 +106,11 @@ impl Cache {
         }
     }
 
-    /// Room for an item of `value_len` bytes, not visible yet. Waits while flash is behind with its writes. The bytes are
-    /// what the memory held before, not zeros. Dropped instead of inserted, it was never there.
+    /// Allocates an item of `value_len` bytes. It stays invisible until `insert_new`; dropping it discards it. The value holds arbitrary
+    /// bytes, not zeros. Waits while flash writes are behind.
     ///
     /// # Errors
-    /// A [`Refusal`] if no room can be made; nothing was changed.
+    /// A [`Refusal`] if the item cannot be allocated; the cache is unchanged.
     pub async fn allocate(
         &self,
         key: &[u8],
@@ -133,34 +131,34 @@ impl Cache {
         options: impl Into<InsertOptions>,
     ) -> Result<NewItem<'_>, Refusal> {
         let options = options.into();
-        // Nearly always there is room at once, and then nothing has to be made that can be woken.
+        // Memory is nearly always available, and then no future or waker is created.
         match self.engine.allocate_now(key, value_len, options)? {
             Some(item) => Ok(item),
             None => desk::wait_for(self.engine.allocate(key, value_len, options)),
         }
     }
 
-    /// Makes a new item visible in place of whatever its key held.
+    /// Makes a new item visible in place of the key's old one.
     ///
     /// # Panics
-    /// If another cache made room for it.
+    /// If the item was allocated by another cache.
     pub fn insert_new(&self, item: NewItem<'_>) {
         self.engine.insert(item);
     }
 
-    /// Makes a new item visible unless DRAM holds one under its key; says whether it did. A copy on flash alone does not
-    /// count: it is replaced.
+    /// Makes a new item visible unless DRAM holds one under its key; returns whether it did. A copy on flash only does not count, and is
+    /// replaced.
     ///
     /// # Panics
-    /// If another cache made room for it.
+    /// If the item was allocated by another cache.
     #[must_use]
     pub fn insert_new_if_absent(&self, item: NewItem<'_>) -> bool {
         self.engine.insert_if_absent(item)
     }
 
-    /// Stores `value` under `key`: bytes both, of any length from 0 on, up to [65,535](crate::dram::MAX_KEY_BYTES) of the key and
-    /// to the [largest item](crate::Builder::max_item_bytes) together. Waits while flash is behind with its writes. If it is
-    /// dropped while it waits, the old value is removed, as by an insert that is refused.
+    /// Stores `value` under `key`. Both are bytes of any length: the key up to [65,535](crate::dram::MAX_KEY_BYTES), and both together up to
+    /// the [largest item](crate::Builder::max_item_bytes). Waits while flash writes are behind. If the future is dropped while it waits,
+    /// the old value is removed, as by a refused insert.
     pub async fn insert(&self, key: &[u8], value: &[u8], options: impl Into<InsertOptions>) -> Inserted {
         let cancelled = RemoveOnDrop::new(&self.engine, key);
         let room = self.allocate(key, value.len(), options).await;
@@ -173,8 +171,8 @@ impl Cache {
         self.fill(self.allocate_blocking(key, value.len(), options), key, value)
     }
 
-    /// Inlined, and so all that the item is handed to: moved through memory in pieces of other sizes, it could be read back only
-    /// when everything written before has arrived there, and the value is written into memory that no cache holds.
+    /// Inlined, as are the functions that receive the item: if the item is moved through memory in chunks of other sizes than it is read,
+    /// the read stalls until all earlier writes complete, including that of the value to memory outside the CPU caches.
     #[inline]
     pub(crate) fn fill(&self, room: Result<NewItem<'_>, Refusal>, key: &[u8], value: &[u8]) -> Inserted {
         match room {
@@ -184,37 +182,37 @@ impl Cache {
                 Inserted::Stored
             }
             Err(refusal) => {
-                // The caller means to replace what is there; an old value must not outlive the attempt.
+                // The caller means to replace the old value, so it must not remain.
                 self.engine.remove(key);
                 Inserted::Rejected(refusal)
             }
         }
     }
 
-    /// Removes `key`; says whether it may have held something (certain for DRAM, a filter's word for flash).
+    /// Removes `key`; returns whether it may have existed (certain for DRAM; for flash as reported by a filter).
     ///
-    /// It never waits, and of a small key on flash it leaves a note in memory, beyond the budget if it must be, until the key's
-    /// bucket is written: whoever removes millions in a row awaits [`settle`](Self::settle) now and then.
+    /// It never waits. For a small key on flash it keeps a record in memory, beyond the memory budget if necessary, until the key's bucket
+    /// is written: after each few million removes in a row, await [`settle`](Self::settle).
     pub fn remove(&self, key: &[u8]) -> bool {
         self.engine.remove(key)
     }
 
-    /// The hash of `key` in this cache: what [`EventSink::wants`](crate::EventSink::wants) and the admission policy see.
+    /// The hash of `key` in this cache, as passed to [`EventSink::wants`](crate::EventSink::wants) and the admission policy.
     #[must_use]
     pub fn key_hash(&self, key: &[u8]) -> KeyHash {
         self.engine.hash_of(key)
     }
 
-    /// Whether a get would probably find `key`; no is certain. Reads no flash.
+    /// Whether a get would probably find `key`; `false` is certain. Does not read flash.
     #[must_use]
     pub fn contains(&self, key: &[u8]) -> bool {
         let hash = self.engine.hash_of(key);
         self.engine.dram.peek(key, hash).is_some() || self.engine.may_be_on_flash(key, hash)
     }
 
-    /// Shows `visit` the keys of all items in DRAM, in no order. Nothing is locked while it runs: it may ask, insert and remove.
-    /// A key that comes, goes or moves meanwhile is seen once or never; what was there all the time is seen once. An expired
-    /// item is not shown. Keys of items on flash are on flash alone, and are not visited.
+    /// Calls `visit` with the keys of all items in DRAM, in no order. No lock is held while it runs, so it may get, insert and remove.
+    /// A key that is inserted, removed or moved concurrently is visited once or never; any other is visited once. Expired items are
+    /// skipped. Keys of items on flash only are not visited.
     pub fn for_each_key_in_dram(&self, mut visit: impl FnMut(&[u8])) {
         let mut next = Some(Cursor::default());
         while let Some(from) = next {
@@ -222,27 +220,27 @@ impl Cache {
         }
     }
 
-    /// The same, some items at a time, with their values: shows those behind `from` and answers where to go on, or `None` at the
-    /// end. What is shown at once cannot be evicted meanwhile, so that whoever takes long should rest between two calls. It
-    /// counts as no use of the items.
+    /// As [`for_each_key_in_dram`](Self::for_each_key_in_dram), with values, and some items at a time: visits items after `from`, and
+    /// returns where to continue, or `None` at the end. The items of one call are pinned during it, so a long scan should pause between
+    /// calls. It does not count as a use of the items.
     pub fn scan_dram(&self, from: Cursor, mut visit: impl FnMut(&[u8], &[u8])) -> Option<Cursor> {
         self.engine.dram.scan(from, 1, &mut |item| visit(item.key(), item.value()))
     }
 }
 
-/// The tiers and what ties them together. Knows no threads.
+/// The tiers, and the state that connects them. Starts no threads.
 pub(crate) struct Engine {
     /// This engine, for tasks that outlive the call that starts them.
     pub(crate) me: Weak<Self>,
     /// Whether the cache closes.
     pub(crate) stop: Arc<Stop>,
-    /// Where fetches run that no caller drives.
+    /// Runs fetches that no caller drives.
     pub(crate) spawner: Spawner,
     pub(crate) dram: Dram,
     pub(crate) flash: Option<FlashTier>,
-    /// Reads of flash under way.
+    /// Running reads of flash.
     pub(crate) in_flight: InFlight,
-    /// Fetches of callers under way.
+    /// Running fetches of callers.
     pub(crate) loads: InFlight,
     pub(crate) counters: Counters,
     pub(crate) clock: Arc<dyn Clock>,
@@ -256,7 +254,7 @@ pub(crate) struct Engine {
     pub(crate) destructor: Option<Destructor>,
     pub(crate) events: Option<Arc<Events>>,
     pub(crate) closing: Closing,
-    /// Whether async operations yield now and then: not in a simulated world, where a thread's count would change the run.
+    /// Whether async operations yield periodically. Not in a simulation, where the count per thread would change the run.
     pub(crate) yields: bool,
 }
 
@@ -275,14 +273,14 @@ impl Engine {
         found
     }
 
-    /// A hit is counted where it is made and told here, a miss by [`missed`](Self::missed): who finds nothing may look again.
+    /// Counts and emits a hit. A miss is left to [`missed`](Self::missed), because the caller may look up the key again.
     #[inline]
     pub(crate) async fn find(&self, key: &[u8], hash: KeyHash, waiting: Waiting) -> Option<Item<'_>> {
         if self.yields && waiting == Waiting::Task {
             coop::spend().await;
         }
         let found = match self.dram.get(key, hash) {
-            // DRAM counted it.
+            // Counted by DRAM.
             Some(handle) => Some(Item::in_dram(handle, Layer::Dram)),
             None if self.flash.is_none() => None,
             None => self.find_on_flash(key, hash, waiting).await,
@@ -293,7 +291,7 @@ impl Engine {
         found
     }
 
-    /// The rest of a blocking get that DRAM cannot answer. Apart, so that a DRAM hit carries none of its frame.
+    /// The part of a blocking get after a DRAM miss. A separate function, so that a DRAM hit needs no stack frame for it.
     #[inline(never)]
     fn get_beyond_dram(&self, key: &[u8], hash: KeyHash) -> Option<Item<'_>> {
         let on_flash = || desk::wait_for(self.find_on_flash(key, hash, Waiting::Thread));
@@ -307,7 +305,7 @@ impl Engine {
         found
     }
 
-    /// Counts a get that found nothing.
+    /// Counts a miss.
     pub(crate) fn missed(&self, key: &[u8], hash: KeyHash) {
         self.counters.miss();
         if let Some(events) = &self.events {
@@ -315,7 +313,7 @@ impl Engine {
         }
     }
 
-    /// DRAM missed; whether a get could find it all the same, on flash or on its way to or from there.
+    /// After a DRAM miss: whether a get may still find the key, on flash or on its way to or from there.
     fn may_be_on_flash(&self, key: &[u8], hash: KeyHash) -> bool {
         let Some(flash) = &self.flash else { return false };
         let lock = self.dram.lock(hash);
@@ -323,7 +321,7 @@ impl Engine {
     }
 }
 
-/// The value of an item that flash holds in one piece, without what is chained to it.
+/// The item's own value, without its chained items, from the single piece that flash stores.
 pub(crate) fn own_value<'a>(item: &FlashItem<'a>) -> &'a [u8] {
     let whole = item.value[0];
     let parent = if tier::is_chained(item.tag) { chain::pieces(whole) } else { None };
@@ -351,7 +349,7 @@ impl Engine {
         }
     }
 
-    /// Room for an item; `None` while flash is behind with its writes. A refusal is how the insert ended.
+    /// Allocates an item; `None` while flash writes are behind. A refusal ends the insert and is counted.
     pub(crate) fn allocate_now(
         &self,
         key: &[u8],
@@ -361,7 +359,7 @@ impl Engine {
         self.try_allocate(key, value_len, options).map_err(|refusal| self.refused(key, refusal))
     }
 
-    /// Counts and reports an insert that is refused.
+    /// Counts a refused insert and emits its event.
     pub(crate) fn refused(&self, key: &[u8], refusal: Refusal) -> Refusal {
         self.counters.rejected(refusal);
         self.tell(EventKind::Refused(refusal), key, self.hash_of(key));
@@ -398,7 +396,7 @@ impl Engine {
         self.insert_unless(item, || false);
     }
 
-    /// Makes a new item visible, unless `too_late` says so under the key's lock.
+    /// Makes a new item visible, unless `too_late` returns true under the key's lock.
     #[inline(always)]
     pub(crate) fn insert_unless(&self, item: NewItem<'_>, too_late: impl FnOnce() -> bool) {
         let (hash, noted) = (item.hash(), self.note(&item));
@@ -452,7 +450,7 @@ impl Engine {
         was_in_dram || on_flash
     }
 
-    /// Calls the callbacks, and lets go of the item outside of any lock.
+    /// Calls the callbacks, and drops the item outside of any lock.
     fn left(&self, item: Option<Handle<'_>>, why: Removal) {
         self.destroy(item.as_ref(), why);
         if let (Some(item), Some(callback)) = (item, &self.on_remove) {
@@ -460,7 +458,7 @@ impl Engine {
         }
     }
 
-    /// Whether this thread is in the callback that hears of evictions, in the destructor, or in the sink of events.
+    /// Whether this thread is in the `on_evict` callback, the destructor, or the event sink.
     pub(crate) fn is_telling(&self) -> bool {
         self.on_evict.as_ref().is_some_and(Listener::is_being_told)
             || self.destructor.as_ref().is_some_and(Destructor::is_running)
@@ -468,7 +466,7 @@ impl Engine {
     }
 
     /// # Panics
-    /// If this thread is in the callback that hears of evictions, or in the sink of events: there it would wait for itself.
+    /// If this thread is in the `on_evict` callback, the destructor, or the event sink, where the operation could wait for itself.
     pub(crate) fn assert_not_telling(&self, what: &str) {
         let in_sink = self.events.as_ref().is_some_and(|events| events.is_being_told());
         let in_destructor = self.destructor.as_ref().is_some_and(Destructor::is_running);
@@ -483,7 +481,7 @@ impl Engine {
         );
     }
 
-    /// What DRAM's victims go through.
+    /// The spill for items that DRAM evicts.
     pub(crate) fn crossing(&self) -> Crossing<'_> {
         let outcry = Outcry::default();
         let (on_evict, events) = (self.on_evict.as_ref(), self.events.as_deref());
@@ -498,11 +496,11 @@ impl Engine {
         let Some(flash) = &self.flash else { return false };
         self.closing.note_removal();
         self.in_flight.overtake(hash);
-        // An item that has left its bucket is not there, and its destructor may not have been called.
+        // The filter may no longer contain an item that was evicted from its bucket, but whose destructor was not called yet.
         (self.destructor.is_some() || flash.may_contain(hash)) && flash.forget(hash, key, owed)
     }
 
-    /// One piece of background work of every kind that is due; says whether there was any for flash.
+    /// Executes one step of each kind of background work that is due; returns whether there was any for flash.
     pub(crate) async fn step(&self, waiting: Waiting) -> bool {
         self.upkeep_step();
         let Some(flash) = &self.flash else { return false };
@@ -514,7 +512,7 @@ impl Engine {
             if let Some(soc) = &pair.soc
                 && soc.wants_step()
             {
-                // What waits may be in the hands of another step: then this one had nothing to do.
+                // Pending items may be handled by another step, and then this one has nothing to do.
                 worked |= !soc.step(waiting, self.clock.unix_seconds()).await.idle();
             }
         }

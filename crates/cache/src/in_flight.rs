@@ -25,7 +25,7 @@ use crate::spawner::{Spawner, Task};
 
 const SHARD_BITS: u32 = 6;
 
-/// The fetches under way. All methods are called under the lock of the key they name.
+/// The running fetches. All methods are called under the lock of the key they name.
 pub struct InFlight {
     shards: Arc<[Shard]>,
     /// Number of running [`overtake_all`](Self::overtake_all) calls.
@@ -40,14 +40,14 @@ struct Shard {
     fetches: Mutex<Vec<Arc<Fetch>>>,
 }
 
-/// One fetch under way.
+/// One running fetch.
 pub struct Fetch {
     hash: KeyHash,
     overtaken: AtomicBool,
     /// Callers stop waiting: the turn has ended, or its result is available and only the insertion is pending.
     answered: AtomicBool,
     left: OnceLock<Left>,
-    /// The future that fetches; `None` if a blocking caller fetches, and once it has ended.
+    /// The future that fetches; `None` if a blocking caller fetches, and after it ended.
     work: Mutex<Option<Task>>,
     /// The work was woken since its last poll began.
     woken: AtomicBool,
@@ -97,7 +97,7 @@ pub struct Caller<'a> {
 }
 
 impl InFlight {
-    /// No fetch under way.
+    /// Creates the structure without fetches.
     #[must_use]
     pub fn new() -> Self {
         let shards = std::iter::repeat_with(Shard::default).take(1 << SHARD_BITS).collect();
@@ -129,7 +129,7 @@ impl InFlight {
         Joined::Lead(Turn { shards: Arc::clone(&self.shards), fetch })
     }
 
-    /// The key has a new value, or none: the value being fetched is old.
+    /// Invalidates the running fetch of the key, because its value was replaced or removed.
     pub fn overtake(&self, hash: KeyHash) {
         let shard = self.shard(hash);
         // The key's lock orders this load after the `join` of any fetch of this key.
@@ -141,8 +141,7 @@ impl InFlight {
         }
     }
 
-    /// No key has a value any more: overtakes every fetch that is running or starts before the returned guard is dropped. Called
-    /// without any key's lock.
+    /// Invalidates every fetch that is running or starts before the returned guard is dropped. Called without any key's lock.
     pub fn overtake_all(&self) -> Clearing<'_> {
         self.clearing.fetch_add(1, Ordering::AcqRel);
         for shard in &*self.shards {
@@ -184,8 +183,8 @@ impl Turn {
         self.fetch.overtaken.load(Ordering::Acquire)
     }
 
-    /// Whether the fetched value may become visible: not if it was overtaken. From then on no caller joins the fetch or overtakes
-    /// it, as the insert that follows would, under the same lock of the key.
+    /// Whether the fetched value may become visible, that is, the fetch was not overtaken. From then on no caller joins the fetch, and
+    /// the insert that follows, under the same lock of the key, does not invalidate it.
     #[must_use]
     pub fn conclude(&self) -> bool {
         let mut fetches = self.shard().fetches.lock();
@@ -203,7 +202,7 @@ impl Turn {
         debug_assert!(first, "a turn is one fetch");
     }
 
-    /// Lets callers have what was left, and those that join until the turn ends.
+    /// Makes the result available to callers that wait, and to those that join until the turn ends.
     pub fn answer(&self) {
         self.fetch.answered.store(true, Ordering::Release);
         self.fetch.wake_callers();
@@ -240,7 +239,7 @@ impl Fetch {
         *self.work.lock() = Some(work);
     }
 
-    /// Waits, as a task, until the fetch is answered, and drives it meanwhile.
+    /// Waits, as a task, until the fetch is answered; drives it in the meantime.
     pub fn wait<'a>(self: &Arc<Self>, spawner: Option<&'a Spawner>) -> Caller<'a> {
         let mut callers = self.callers.lock();
         callers.waiting += 1;
@@ -283,7 +282,7 @@ impl Fetch {
         }
     }
 
-    /// Wakes every caller: whichever is polled goes on with the work.
+    /// Wakes every caller, so that one of them continues the work.
     fn wake_callers(&self) {
         let wakers = std::mem::take(&mut self.callers.lock().wakers);
         wakers.into_iter().for_each(|(_, waker)| waker.wake());
@@ -304,7 +303,7 @@ impl Fetch {
             return polled.map(drop).unwrap_or_else(|panic| resume_unwind(panic));
         }
         drop(work);
-        // Callers that came meanwhile found the work locked. The caller that polls here may never be polled again.
+        // Callers that arrived in the meantime found the work locked, and the caller that polls here may never be polled again.
         if self.woken.load(Ordering::Acquire) {
             self.wake_callers();
         }
@@ -337,7 +336,7 @@ impl Future for Caller<'_> {
             }
         }
         self.fetch.drive();
-        // Also after registering, or the answer could come in between.
+        // Checked again after registering the waker, as the answer may have come in between.
         if self.fetch.is_answered() { Poll::Ready(()) } else { Poll::Pending }
     }
 }
@@ -354,13 +353,13 @@ impl Drop for Caller<'_> {
             return;
         }
         if !is_last {
-            // This caller may have been woken to go on with the work.
+            // This caller may have been woken to continue the work.
             return self.fetch.wake_callers();
         }
         match self.spawner {
             Some(spawner) if self.fetch.work.lock().is_some() => {
                 let caller = self.fetch.wait(None);
-                // Where it cannot be spawned, it is dropped: that ends here too.
+                // Without an executor it is dropped, and the next call of this function drops the work.
                 spawner.spawn(Box::pin(caller));
             }
             _ => {
@@ -538,14 +537,14 @@ mod tests {
         pollster::block_on(fetch.wait(None));
         assert_eq!(**fetch.left::<()>(b"key").unwrap().unwrap(), [1]);
         assert!(matches!(in_flight.join(KEY, b"another of the same hash"), Joined::Lead(_)));
-        // Callers that came later waited for a fetch that had nothing for them, again and again.
+        // A fetch without a usable result must not be joined: its callers would retry in a loop.
         in_flight.overtake(KEY);
         drop(lead(&in_flight));
         drop(turn);
         drop(lead(&in_flight));
     }
 
-    /// A loaded value that became visible overtook its own fetch, and the callers that waited for it got nothing.
+    /// The insert of the fetched value must not invalidate its own fetch; otherwise its waiting callers would get nothing.
     #[test]
     fn concluded_fetch_is_neither_joined_nor_overtaken() {
         let in_flight = InFlight::new();

@@ -1,4 +1,4 @@
-//! What a get hands out.
+//! The items that a get returns.
 
 use std::ops::{Deref, Range};
 
@@ -6,17 +6,17 @@ use crate::dram::{Handle, PoolId};
 use crate::flash::FlashValue;
 use crate::flash::tier::pool_of;
 
-/// Where an item was found.
+/// The tier in which an item was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Layer {
     /// In DRAM, read in place.
     Dram,
-    /// On flash, or on its way there.
+    /// On flash, or waiting to be written to it.
     Flash,
 }
 
-/// A found item; derefs to its value. While it lives the bytes stay where they are: an item in DRAM is pinned,
-/// one from flash owns its buffer.
+/// A found item; derefs to its value. While it lives, its bytes are not moved or freed: an item in DRAM is pinned, and one from flash
+/// owns its buffer.
 pub struct Item<'a> {
     held: Held<'a>,
     layer: Layer,
@@ -24,11 +24,11 @@ pub struct Item<'a> {
 
 pub(crate) enum Held<'a> {
     Dram(Handle<'a>),
-    /// Boxed, so that what every DRAM hit hands out stays small.
+    /// Boxed to keep the type small, as every DRAM hit returns it.
     Flash(Box<OnFlash>),
 }
 
-/// Read from flash but not taken into DRAM. A plain value has one piece.
+/// An item read from flash and not copied to DRAM. A plain value has one piece.
 pub(crate) struct OnFlash {
     pub(crate) value: FlashValue,
     pub(crate) pieces: Vec<Range<usize>>,
@@ -69,7 +69,7 @@ impl<'a> Item<'a> {
         Self { held: Held::Flash(flash), layer: Layer::Flash }
     }
 
-    /// What was read from flash and where its pieces are, if DRAM did not take it.
+    /// The value read from flash and its pieces, if the item was not copied to DRAM.
     pub(crate) fn on_flash_alone(&self) -> Option<(&FlashValue, &[Range<usize>])> {
         match &self.held {
             Held::Dram(_) => None,
@@ -87,7 +87,7 @@ impl<'a> Item<'a> {
         self.layer
     }
 
-    /// The pool it counts against.
+    /// The pool of the item.
     #[must_use]
     pub fn pool(&self) -> PoolId {
         match &self.held {
@@ -96,7 +96,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// Unix second at which the item expires; `None` is never.
+    /// Unix second at which the item expires; `None` means never.
     #[must_use]
     pub fn expiry_seconds(&self) -> Option<u32> {
         let seconds = match &self.held {

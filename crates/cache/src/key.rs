@@ -1,9 +1,9 @@
-//! A key's hash, taken once a request.
+//! The hash of a key, computed once per request.
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// XXH3-64 of a key, with the [seed](crate::Builder::hash_seed) of its cache. Shards, indexes, filters and buckets all draw their
-/// bits from it, each from its own part; it is also what flash formats store, so it never changes between versions.
+/// XXH3-64 of a key, with the [seed](crate::Builder::hash_seed) of its cache. Shards, indexes, filters and buckets each use other bits of
+/// it. Flash formats store it, so it never changes between versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyHash(pub u64);
 
@@ -26,16 +26,15 @@ impl KeyHash {
         if bits == 0 { 0 } else { (self.0 >> (64 - bits)) as usize }
     }
 
-    /// Whether this is one of the one in `n` hashes, and thereby keys, that a sample is made of: always the same, and
-    /// independent of where in the cache a key lies. One in 0 is none.
+    /// Whether this hash belongs to a sample of one in `n` keys. The sample is the same on each call, and independent of where in the
+    /// cache a key is. `n` = 0 selects no key.
     #[must_use]
     pub fn one_in(self, n: u64) -> bool {
-        // Arenas are told apart by the second hash itself.
+        // Arenas are selected by the unmodified second hash, so this one is rotated first.
         n == 1 || n > 0 && Self(self.0.rotate_left(32) ^ 0x5bd1_e995_9d1b_54a5).remix().is_multiple_of(n)
     }
 
-    /// An independent second hash (murmur's finaliser): for consumers whose bits must not repeat the shard's or the
-    /// index's.
+    /// An independent second hash (murmur's finaliser), for uses whose bits must not correlate with those of the shard or the index.
     #[must_use]
     pub fn remix(self) -> u64 {
         let mut x = self.0;

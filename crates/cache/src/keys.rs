@@ -1,6 +1,6 @@
 //! The keys on flash, and removing all keys with a prefix.
 //!
-//! Memory holds no keys of items on flash, only parts of their hashes. So both read all of the flash tier, in large transfers.
+//! Memory has only parts of the hashes of keys on flash. So both operations read the whole flash tier, in large transfers.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -18,18 +18,18 @@ pub(crate) struct Removals {
     prefixes: RwLock<Vec<Box<[u8]>>>,
 }
 
-/// A prefix is being removed while this lives.
+/// The removal of a prefix, which ends when this is dropped.
 struct Removing<'a> {
     removals: &'a Removals,
     prefix: &'a [u8],
 }
 
 impl Cache {
-    /// Shows `visit` the keys of all items on flash and on the way there, in no order. It reads all of the flash tier: a second for
-    /// every few GB. Nothing is locked while it runs. A key that is inserted, removed or moved meanwhile is seen once, several times or never;
-    /// a key that stays on flash is seen at least once. The keys of items in DRAM, which may be on flash as well, are visited by
-    /// [`for_each_key_in_dram`](Self::for_each_key_in_dram).
-    /// A key that was removed before the call is never listed.
+    /// Calls `visit` with the keys of all items on flash and waiting to be written to it, in no order. It reads the whole flash tier, which
+    /// takes about a second for every few GB. No lock is held while it runs. A key that is inserted, removed or moved concurrently is
+    /// visited once, several times or never; a key that stays on flash is visited at least once. A key that was removed before the call
+    /// is never visited. [`for_each_key_in_dram`](Self::for_each_key_in_dram) visits the keys in DRAM, some of which may be on flash as
+    /// well.
     pub async fn for_each_key_on_flash(&self, visit: impl FnMut(&[u8])) {
         self.engine.visit_flash(Waiting::Task, visit).await;
     }
@@ -39,12 +39,12 @@ impl Cache {
         desk::wait_for(self.engine.visit_flash(Waiting::Thread, visit));
     }
 
-    /// Removes every key that starts with `prefix`, in DRAM and on flash; answers how many removals that took, at least one for each
-    /// key. No such key that was inserted before the call is found after it. What others insert under such keys while it runs stays
-    /// or goes. A fetch of any key that began before the call is not stored.
+    /// Removes every key that starts with `prefix`, in DRAM and on flash. Returns the number of removals, at least one per key. No such key
+    /// that was inserted before the call is found after it. Concurrent inserts of such keys may or may not be removed. The result of a
+    /// fetch that started before the call is not stored.
     ///
-    /// It reads all of the flash tier, as [`for_each_key_on_flash`](Self::for_each_key_on_flash) does. Dropped half way, it has removed
-    /// some.
+    /// It reads the whole flash tier, as [`for_each_key_on_flash`](Self::for_each_key_on_flash) does. If the future is dropped early, some
+    /// keys have been removed.
     ///
     /// ```
     /// # use flashwright_cache::{Cache, InsertOptions};
@@ -65,7 +65,7 @@ impl Cache {
     }
 
     async fn remove_all(&self, prefix: &[u8], waiting: Waiting) -> u64 {
-        // From here on, no such key comes back from flash to DRAM, where it could be passed over.
+        // From now on, no such key is copied from flash to DRAM, where the scan could miss it.
         let _removing = self.engine.removals.begin(prefix);
         drop((self.engine.loads.overtake_all(), self.engine.in_flight.overtake_all()));
         let mut removed = 0;

@@ -1,16 +1,16 @@
-//! Whether items as large as was asked for can be kept.
+//! Checks that items of the configured maximum size can be stored.
 //!
-//! What is left to the cache is fitted to its memory and its flash. What was asked for outright would be refused insert by insert,
-//! or be missing on flash, with nothing but a counter to tell; so the cache does not open.
+//! A default is adapted to the size of DRAM and flash. An explicit size that does not fit is an error: otherwise each insert of such an
+//! item would be refused, or the item would be missing on flash, and only a counter would show it.
 
 use crate::config::CacheConfig;
 use crate::dram::{HEADER_BYTES, LEAST_SLABS};
 use crate::error::CacheError;
 
 impl CacheConfig {
-    /// Checks a largest item of `asked_bytes`, header and key included.
+    /// Checks a configured largest item of `asked_bytes`, header and key included.
     pub(crate) fn check_largest_item(&self, asked_bytes: u32) -> Result<(), CacheError> {
-        // Sizes that are listed are what was asked for.
+        // Explicit sizes are used as they are.
         if !self.dram.alloc_sizes.is_empty() {
             return Ok(());
         }
@@ -29,8 +29,8 @@ impl CacheConfig {
         self.check_regions(asked_bytes)
     }
 
-    /// A region as large as the item would do instead of a refusal, but would divide flash otherwise than for a cache with other items,
-    /// and that costs the content; and there are buffers of its size.
+    /// Regions are not enlarged to fit the item: that would divide flash differently and so lose its contents, and would enlarge the
+    /// buffers.
     fn check_regions(&self, asked_bytes: u32) -> Result<(), CacheError> {
         let Some(flash) = &self.flash else { return Ok(()) };
         let has_regions = flash.pairs.iter().any(|pair| pair.soc_share < 1.0);

@@ -1,8 +1,8 @@
 //! The hybrid cache: DRAM in front of flash.
 //!
-//! [`Cache`] tells the whole story of a get, an insert and a remove ([`hybrid`]); [`dram`] holds what is hot,
-//! [`flash`] what fell out of it. The engine never asks the machine for time, randomness or a thread: a clock and a
-//! device come in from outside, and background work is a step that somebody calls ([`background`]).
+//! [`Cache`] implements get, insert and remove over two tiers ([`hybrid`]): [`dram`] holds hot items, [`flash`] the items that DRAM
+//! evicted. The engine does not use the system's time, randomness or threads directly: a clock and a device are parameters, and
+//! background work consists of steps ([`background`]).
 //!
 //! ```
 //! use std::sync::Arc;
@@ -20,42 +20,41 @@
 //! # Ok::<(), flashwright_cache::CacheError>(())
 //! ```
 //!
-//! What its user should know:
+//! Properties:
 //!
-//! * It may lose anything at any time, and returns nothing older than the last acknowledged insert or remove of a key. An insert
-//!   that is refused takes the old value with it.
-//! * [`Cache::close`] keeps the content for the next start, and [`Cache::close_within`] does so for a cache that is shared, with a
-//!   deadline. A cache that is dropped, or whose process dies, comes back empty. An
-//!   [`OwnedItem`] that is held meanwhile stays in DRAM, and does not come back.
-//! * A tenth of flash is for items of up to 2 KiB, and the rest for larger ones: [`Builder::small_item_share`] divides it otherwise. A
-//!   cache of small items alone leaves nine tenths of its flash empty with the default.
+//! * It may lose any item at any time, and returns nothing older than the last acknowledged insert or remove of a key. A refused insert
+//!   removes the old value.
+//! * [`Cache::close`] makes the contents recoverable by the next start; [`Cache::close_within`] does so for a shared cache, with a
+//!   deadline. After a cache is dropped, or its process dies, the next one starts empty. Items held as [`OwnedItem`] during the close
+//!   stay in DRAM and are not recovered.
+//! * A tenth of flash is for items of up to 2 KiB, and the rest for larger ones; [`Builder::small_item_share`] changes that. With the
+//!   default, a cache of small items only leaves nine tenths of its flash empty.
 //! * Async operations yield to their executor once in 128 operations of a thread, even if none has to wait. Caches without threads
 //!   ([`Builder::open_stepped`]) do not.
 //! * [`Cache::clear`] drops all items without device I/O. [`Cache::clear_async`] does it in steps. [`Cache::remove_prefix`] removes all keys with a prefix,
 //!   and [`Cache::for_each_key_on_flash`] lists the keys on flash; both read all of it.
 //! * [`Cache::insert_parts`] stores a value of any length, larger than DRAM, as a stream of parts.
-//! * [`Cache::set_ttl`] gives an item that is there another time to live.
-//! * [`Cache::settle`] waits until what has left DRAM is on flash. No get has to wait for that: what is on its way is found.
-//! * An [`Item`] that is held is pinned. While all of a size class is held, inserts into it are
+//! * [`Cache::set_ttl`] changes the TTL of an existing item.
+//! * [`Cache::settle`] waits until evicted items are written to flash. A get does not need that: pending items are found.
+//! * A held [`Item`] is pinned. If all items of a size class are held, inserts into it are
 //!   [refused](Refusal::AllPinned). It borrows the cache; an [`OwnedItem`] ([`Cache::get_owned`]) can be returned, or sent to another
 //!   task.
-//! * Expiry follows the machine's date forward, and never back: where the date is set back, time goes on at the pace of the monotonic
-//!   clock, also from a clean close to the next start. A suspend counts as time that has passed.
-//! * An insert waits while flash is behind with its writes; [`Cache::insert_within`] waits for a limited time, and
-//!   [`Cache::try_insert`] not at all. An insert that is dropped while it waits takes the old value with it, as a refused one does.
-//! * Everything async can be dropped half-way. It needs no runtime; `_blocking` is the same on the calling thread, which it may
-//!   hold up for as long as flash is behind with its writes. A `get` that is dropped, or not polled any more, delays no other: any
-//!   caller that waits for the same key takes its read over. A [fetch](Cache::get_or_insert_with) goes on without its caller, on the
+//! * Expiry follows the system's wall clock forward, never back: if the wall clock is set back, time advances with the monotonic clock,
+//!   also from a clean close to the next start. A suspend counts as elapsed time.
+//! * An insert waits while flash writes are behind; [`Cache::insert_within`] waits for a limited time, and [`Cache::try_insert`] not at
+//!   all. An insert that is dropped while it waits removes the old value, as a refused one does.
+//! * Every async operation can be dropped at any point. It needs no runtime. Methods ending in `_blocking` do the same on the calling
+//!   thread, and block it while flash writes are behind. A `get` that is dropped, or no longer polled, delays no other: any caller that
+//!   waits for the same key continues its read. A [fetch](Cache::get_or_insert_with) continues without its caller, on the
 //!   [spawner](Builder::spawner) or a thread of the cache.
-//! * [`block_on`] runs a program without a runtime, with its gets from a file ending on its own thread: with many under way they take
-//!   two fifths of the CPU that they take where another thread wakes it.
-//! * A failing device costs misses, not errors: [`Stats`] counts what was lost, and [`Cache::close`] says whether it came
-//!   to rest on the device.
+//! * [`block_on`] runs a program without a runtime, and completes reads from a file on the calling thread: with many in flight, this takes
+//!   two fifths of the CPU time that wake-ups by another thread take.
+//! * A failing device causes misses, not errors: [`Stats`] counts the lost items, and [`Cache::close`] reports whether any were lost.
 //!
-//! This room knows nothing of JSON, workloads, command lines or drives' insides.
+//! This crate does not know JSON, workloads, command lines or the internals of drives.
 //!
-//! `examples/` has a runnable page each for DRAM alone, a file behind it, reading through, async without a runtime, a
-//! restart, lives that are prolonged and all ended at once, and virtual time.
+//! `examples/` has a runnable page each for DRAM only, flash in a file, read-through, async without a runtime, a restart, extending TTLs
+//! and clearing the cache, and virtual time.
 
 mod background;
 mod bounded;
@@ -94,10 +93,10 @@ mod upkeep;
 
 use std::sync::Arc;
 
-/// Where the bytes of flash go, and the clocks: what the [`Builder`] is given.
+/// Devices and clocks for the [`Builder`].
 pub use device;
 pub use device::desk::block_on;
-/// Who leaves and who is let in: what the [`Builder`] is given.
+/// Eviction and admission policies for the [`Builder`].
 pub use policy;
 
 pub use config::{
@@ -117,30 +116,30 @@ pub use parts::{PartMissing, PartsReader, PartsWriter};
 pub use spawner::{Spawn, Task as BackgroundTask};
 pub use stats::Stats;
 
-/// A cache of bytes under keys, in DRAM and on flash. Shared by all threads.
+/// A cache of bytes by key, in DRAM and on flash. It can be shared by threads.
 pub struct Cache {
     // Dropped first: its threads use the engine.
     background: background::Background,
     engine: Arc<hybrid::Engine>,
-    /// Dropped last: the next cache may have the flash device then.
+    /// Dropped last, so that the next cache can use the flash device only then.
     _claim: Option<claim::Claim>,
 }
 
 impl Cache {
-    /// Begins to put a cache together.
+    /// Returns a builder.
     #[must_use]
     pub fn builder() -> Builder {
         Builder::new()
     }
 
-    /// Does one piece of background work of every kind that is due; says whether there was any for flash. For caches
-    /// opened by [`Builder::open_stepped`]: where there are threads, they do this.
+    /// Executes one step of each kind of background work that is due; returns whether there was any for flash. For caches opened by
+    /// [`Builder::open_stepped`]; otherwise threads do this.
     ///
-    /// Dropping it half way loses and damages nothing, and whoever steps next goes on with what was being written. What was being
-    /// read to reclaim a region is read anew: a step needs the time of a few reads.
+    /// If the future is dropped early, nothing is lost or damaged, and the next step continues the writes. Reads for the reclaim of a region
+    /// are repeated, so a step needs the time of a few reads to make progress.
     ///
     /// # Panics
-    /// It is called in a callback of this cache that hears of evictions or events: there it would wait for itself.
+    /// If it is called in an eviction callback or event sink of this cache, where it could wait for itself.
     pub async fn step(&self) -> bool {
         self.engine.assert_not_telling("step");
         if self.engine.closing.has_begun() {
@@ -149,45 +148,45 @@ impl Cache {
         self.engine.step(flash::Waiting::Task).await
     }
 
-    /// The background work of a cache opened by [`Builder::open_stepped`], as tasks for an executor; `timer` tells when upkeep
-    /// is due. They end when the cache is closed or dropped, and keep its memory until then. In a
-    /// [`Simulation`](device::Simulation) they are dropped by whoever waits for the program, or the world never rests.
+    /// The background work of a cache opened by [`Builder::open_stepped`], as tasks for an executor; upkeep sleeps by `timer`. They end
+    /// when the cache is closed or dropped, and keep its memory until then. In a [`Simulation`](device::Simulation), drop them when the
+    /// program ends, or the simulation never becomes idle.
     #[must_use]
     pub fn background_tasks(&self, timer: &Arc<dyn device::timer::Timer>) -> Vec<BackgroundTask> {
         self.background.tasks(&self.engine, timer)
     }
 
-    /// Items in the cache, at most: those in DRAM, without what is chained to them, and those on flash. One that is in both counts
-    /// twice, and one that has expired counts until it is come across. Looks at every shard of the index, so it is for now and then.
+    /// Upper limit of the number of items: those in DRAM, without their chained items, and those on flash. An item in both counts twice,
+    /// and an expired item counts until it is removed. Visits every shard of the index, so it is not for frequent use.
     #[must_use]
     pub fn len(&self) -> usize {
         let on_flash =
             |flash: stats::FlashStats| flash.soc.map_or(0, |soc| soc.stored_items()) + flash.items_in_regions;
-        // DRAM first: what leaves it for flash meanwhile counts twice, and not never.
+        // DRAM first: an item that moves to flash in the meantime counts twice instead of never.
         let in_dram = self.engine.dram.len();
         let flash = self.engine.flash.as_ref().map_or(0, |flash| on_flash(flash.stats()));
         in_dram + flash as usize
     }
 
-    /// Whether [`len`](Self::len) is nothing: then no get can find anything.
+    /// Whether [`len`](Self::len) is 0, so that no get can find an item.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of the largest item, header and key included: [`Builder::max_item_bytes`], or what became of it in a small cache.
+    /// Size of the largest item, header and key included: [`Builder::max_item_bytes`], or a lower limit in a small cache.
     #[must_use]
     pub fn max_item_bytes(&self) -> usize {
         self.engine.dram.max_item_bytes()
     }
 
-    /// Whether flash takes writes; `None` without a flash tier. Also part of [`stats`](Self::stats).
+    /// Whether flash accepts writes; `None` without a flash tier. Also part of [`stats`](Self::stats).
     #[must_use]
     pub fn health(&self) -> Option<stats::FlashHealth> {
         self.engine.flash.as_ref().map(|flash| flash.stats().health)
     }
 
-    /// Everything counted since the cache was opened.
+    /// All counters since the cache was opened.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.engine.stats()

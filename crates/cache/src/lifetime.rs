@@ -1,8 +1,8 @@
-//! Another time to live for an item that is there.
+//! Changing the TTL of an existing item.
 //!
-//! In DRAM the time stands in the item's header. On flash it stands in the entry, which is never changed in place: such an
-//! item is brought to DRAM first, as by a get. What flash holds of it is forgotten with the change, or its old time would
-//! come back when DRAM needs the room.
+//! In DRAM, the expiry time is in the item's header. On flash it is in the entry, which is never modified in place, so such an item is
+//! first copied to DRAM, as by a get. The change invalidates the copy on flash; otherwise the old expiry time would return when DRAM
+//! evicts the item.
 
 use device::desk;
 
@@ -12,19 +12,18 @@ use crate::hybrid::Engine;
 use crate::{Cache, KeyHash};
 
 impl Cache {
-    /// Gives the item under `key` another time to live, from now on: longer or shorter than it has left, or `None` for ever.
-    /// Says whether there was an item whose time was not over. With 0 seconds it is not returned again.
+    /// Sets the TTL of the item under `key`, from now on; it may be longer or shorter than the rest of the old one, and `None` never
+    /// expires. Returns whether there was such an item. With 0 seconds the item is not returned again.
     ///
-    /// It counts as a get, and as a use of the item. An item on flash is brought to DRAM, which may wait while flash is
-    /// behind with its writes; it is written again when it leaves DRAM. Called after each get, it lets items live for as long
-    /// as they are used.
+    /// This counts as a get, and as a use of the item. An item on flash is copied to DRAM, which may wait while flash writes are behind;
+    /// it is written to flash again when DRAM evicts it. A call after each get makes items expire a fixed time after their last use.
     ///
-    /// If it is dropped while it waits, nothing has changed.
+    /// If the future is dropped while it waits, nothing has changed.
     ///
     /// # Errors
-    /// Why an item on flash cannot be brought to DRAM: everything there is [in use](Refusal::AllPinned), or a cache that was
-    /// opened with other sizes since has no room [so large](Refusal::TooLarge), or the cache is [closed](Refusal::Closed). The item
-    /// stays as it was.
+    /// An item on flash cannot be copied to DRAM: all items there are [in use](Refusal::AllPinned), the item is [too
+    /// large](Refusal::TooLarge) for the sizes with which the cache was reopened, or the cache is [closed](Refusal::Closed). The item
+    /// is unchanged.
     ///
     /// ```
     /// # use flashwright_cache::{Cache, InsertOptions};
@@ -34,7 +33,7 @@ impl Cache {
     /// assert!(cache.set_ttl_blocking(b"session", Some(2 * 3600))?);
     /// assert!(cache.set_ttl_blocking(b"session", None)?);
     /// assert_eq!(cache.get_blocking(b"session").and_then(|item| item.expiry_seconds()), None);
-    /// assert!(!cache.set_ttl_blocking(b"nobody's", None)?);
+    /// assert!(!cache.set_ttl_blocking(b"no such key", None)?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub async fn set_ttl(&self, key: &[u8], ttl_seconds: Option<u32>) -> Result<bool, Refusal> {
@@ -51,7 +50,7 @@ impl Cache {
 }
 
 impl Engine {
-    /// The second at which an item with this time to live expires; 0 is never.
+    /// The Unix second at which an item with this TTL expires; 0 means never.
     pub(crate) fn expiry_seconds(&self, ttl_seconds: Option<u32>) -> u32 {
         ttl_seconds.map_or(0, |ttl| self.clock.unix_seconds().saturating_add(ttl))
     }
@@ -72,23 +71,23 @@ impl Engine {
             } else if self.set_expiry(key, hash, ttl_seconds) {
                 return Ok(true);
             }
-            // It has room now, or was replaced or removed since: it may be anywhere.
+            // DRAM has space now, or the item was replaced or removed in the meantime: look it up again.
         }
     }
 
-    /// What DRAM keeps of a time to live besides: whether it is too short for flash.
+    /// The tag that DRAM stores with an item: whether its TTL is too short for flash.
     pub(crate) fn tag_of(&self, ttl_seconds: Option<u32>) -> u16 {
         self.flash.as_ref().map_or(0, |flash| flash.tag_of(ttl_seconds))
     }
 
-    /// Whether DRAM has the item, which then has so long to live.
+    /// Sets the TTL if the item is in DRAM; returns whether it is.
     fn set_expiry(&self, key: &[u8], hash: KeyHash, ttl_seconds: Option<u32>) -> bool {
         let expiry_seconds = self.expiry_seconds(ttl_seconds);
         let lock = self.dram.lock(hash);
         let Some(item) = lock.find(key) else { return false };
         item.set_tag(self.tag_of(ttl_seconds));
         if item.expiry_seconds() != expiry_seconds {
-            // An eviction under way finds that it has copied another time, and gives up.
+            // A concurrent eviction detects that the expiry time differs from its copy, and aborts.
             item.set_expiry_seconds(expiry_seconds);
             item.mark_dirty();
             self.displace(hash, key, None);

@@ -1,8 +1,8 @@
-//! Who is told in the middle of what the cache does: of what makes room, or of whatever happens.
+//! Calls of user callbacks in the middle of a cache operation: of evictions, of destroyed items, and of events.
 //!
-//! A callback is somebody else's code where nobody else may tarry: chunk, slab or region are half emptied, and the thread
-//! may be the one that everybody waits for. So while it runs, its thread brings nothing into the same cache, which would
-//! have to evict in turn, and a panic waits until the eviction has ended.
+//! Such a callback runs while a chunk, slab or region is partly evicted, on a thread that others may wait for. Therefore an insert into
+//! the same cache from within it, which might have to evict in turn, panics; and a panic of the callback is held until the eviction has
+//! ended.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -15,16 +15,16 @@ pub(crate) struct Listener {
     callback: RemoveCallback,
 }
 
-/// A panic of the callback, kept until it does no harm. Dropped, it has been printed and no more.
+/// A panic of a callback that is held until it can be resumed safely. If it is dropped instead, it was only printed.
 #[derive(Default)]
 pub(crate) struct Outcry(Cell<Option<Box<dyn Any + Send>>>);
 
 thread_local! {
-    /// Whose callbacks run on this thread, outermost first.
+    /// Owners of the callbacks that run on this thread, outermost first.
     static RUNNING: RefCell<Vec<*const ()>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs somebody else's code in the name of `who`; its panic has been printed.
+/// Runs `callback` on behalf of `owner`; a panic has been printed when it is returned.
 pub(crate) fn run_as<T>(who: &T, code: impl FnOnce()) -> Result<(), Box<dyn Any + Send>> {
     RUNNING.with_borrow_mut(|running| running.push(std::ptr::from_ref(who).cast()));
     let ended = catch_unwind(AssertUnwindSafe(code));
@@ -32,7 +32,7 @@ pub(crate) fn run_as<T>(who: &T, code: impl FnOnce()) -> Result<(), Box<dyn Any 
     ended
 }
 
-/// Whether this thread runs code in the name of `who`.
+/// Whether this thread runs a callback on behalf of `owner`.
 pub(crate) fn runs_as<T>(who: &T) -> bool {
     RUNNING.with_borrow(|running| running.contains(&std::ptr::from_ref(who).cast()))
 }
@@ -42,7 +42,7 @@ impl Listener {
         Self { callback }
     }
 
-    /// Tells of an item that left.
+    /// Calls the callback for an item that left the cache.
     pub(crate) fn tell(&self, key: &[u8], value: &[u8], why: Removal, outcry: &Outcry) {
         outcry.note(run_as(self, || (self.callback)(key, value, why)));
     }
@@ -63,19 +63,19 @@ impl Destructor {
         Self { callback }
     }
 
-    /// Calls it. A panic of it has been printed and ends here.
+    /// Calls the destructor. A panic is printed and dropped.
     pub(crate) fn call(&self, destroyed: &Destroyed<'_>) {
         drop(run_as(self, || (self.callback)(destroyed)));
     }
 
-    /// Whether this thread is in it.
+    /// Whether this thread is in the destructor.
     pub(crate) fn is_running(&self) -> bool {
         runs_as(self)
     }
 }
 
 impl Outcry {
-    /// Runs somebody else's code; keeps its panic, if it has one.
+    /// Runs `callback` and keeps its panic, if there is one.
     pub(crate) fn keep(&self, code: impl FnOnce()) {
         self.note(catch_unwind(AssertUnwindSafe(code)));
     }
@@ -86,7 +86,7 @@ impl Outcry {
         }
     }
 
-    /// Lets the panic go on, if there was one.
+    /// Resumes the panic, if there was one.
     pub(crate) fn let_out(&self) {
         if let Some(panic) = self.0.take() {
             resume_unwind(panic);

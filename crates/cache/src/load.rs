@@ -1,13 +1,13 @@
-//! Get, or fetch and insert: one fetch for many callers, and no late insert.
+//! Get, or fetch and insert: one fetch for all concurrent callers of a key, and no late insert.
 //!
-//! A fetch from the data's source takes longer still than a flash read, and its source may change while it runs.
-//! An insert or remove of the key meanwhile *overtakes* the fetch, as in [`crate::in_flight`]: its value still
-//! serves the caller who fetched it, and does not enter the cache.
+//! A fetch from the data's source takes even longer than a flash read, and the source may change while it runs. An insert or remove of the
+//! key in the meantime *overtakes* the fetch, as in [`crate::in_flight`]: its value is returned to the caller who fetched it, and not
+//! stored.
 //!
-//! Callers that waited look in the cache first, and take the result that the fetch left if it is not there: the error, or a value
-//! that the cache could not keep. If each of them asked in turn instead, a source that is down would be asked as often as it is
-//! wanted, each time after the last has failed. The result of an overtaken fetch is its caller's alone: the others may have
-//! started after the key changed. They fetch anew, again one for all.
+//! Callers that waited look up the cache first. If the key is not there, they take the result that the fetch left: the error, or a value
+//! that the cache could not store. If each of them fetched in turn instead, a failing source would receive one request per caller. The
+//! result of an overtaken fetch is returned to its own caller only, because others may have started after the key changed. They fetch
+//! again, one for all.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -22,12 +22,12 @@ use crate::hybrid::{Engine, InsertOptions};
 use crate::in_flight::{Joined, Turn};
 use crate::{Cache, Item, KeyHash, OwnedItem};
 
-/// What [`Cache::get_or_insert_with`] and [`Cache::get_or_fetch`] returned: both deref to the value.
+/// The result of [`Cache::get_or_insert_with`] and [`Cache::get_or_fetch`]. Both variants deref to the value.
 #[derive(Debug)]
 pub enum Fetched<'a> {
-    /// It was in the cache.
+    /// The value was in the cache.
     Found(Item<'a>),
-    /// It was made, by this call or by one that it waited for, and offered to the cache.
+    /// The value was fetched, by this call or by one that it waited for, and offered to the cache.
     Made(Arc<Vec<u8>>),
 }
 
@@ -44,9 +44,9 @@ impl std::ops::Deref for Fetched<'_> {
 /// As [`Fetched`], without the borrow of the cache: see [`Cache::keep_fetched`].
 #[derive(Debug)]
 pub enum OwnedFetched {
-    /// It was in the cache.
+    /// The value was in the cache.
     Found(OwnedItem),
-    /// It was made, by this call or by one that it waited for, and offered to the cache.
+    /// The value was fetched, by this call or by one that it waited for, and offered to the cache.
     Made(Arc<Vec<u8>>),
 }
 
@@ -67,7 +67,7 @@ impl AsRef<[u8]> for OwnedFetched {
 }
 
 impl Cache {
-    /// The same value, to be returned or sent to another task or thread, without a copy.
+    /// Converts the value to one that does not borrow the cache, without a copy, to return it or send it to another task or thread.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -85,7 +85,7 @@ impl Cache {
     /// ```
     ///
     /// # Panics
-    /// If it is of another cache.
+    /// If the value is of another cache.
     #[must_use]
     pub fn keep_fetched(&self, fetched: Fetched<'_>) -> OwnedFetched {
         match fetched {
@@ -94,30 +94,30 @@ impl Cache {
         }
     }
 
-    /// The item under `key`, or the one that `fetch` makes. Of many callers that miss at once one fetches and the others
-    /// wait for it: all get what it makes, and if it fails, all get that error. Nothing of it is kept for callers that come after it
-    /// ended: they try again. A call counts as one get: a hit if the cache had the item, at once or after that wait, else a miss.
+    /// Returns the item under `key`, or fetches it. Of several concurrent callers that miss, one fetches and the others wait: all get its
+    /// value or its error. An error is not kept: later callers fetch again. A call counts as one get: a hit if the cache had the item, at
+    /// first or after the wait, otherwise a miss.
     ///
-    /// The fetch outlives its caller. It runs on the [spawner](crate::Builder::spawner) if there is one. Otherwise the callers that
-    /// wait for it drive it, whichever of them is polled, and a thread of the cache continues it once the last of them is dropped: a
-    /// fetch that needs the context of a runtime on every poll, as tokio's timers and sockets do, needs the spawner or the feature
-    /// `tokio`. A cache without threads ([`open_stepped`](crate::Builder::open_stepped)) and without a spawner drops the fetch with
-    /// its last caller. The cache does not wait for fetches when it closes.
+    /// The fetch outlives its caller. It runs on the [spawner](crate::Builder::spawner) if there is one. Otherwise it is driven by whichever
+    /// of its waiting callers is polled, and by a thread of the cache after the last of them is dropped: a fetch that needs the context of
+    /// a runtime on every poll, such as tokio's timers and sockets, requires the spawner or the feature `tokio`. A cache without threads
+    /// ([`open_stepped`](crate::Builder::open_stepped)) and without a spawner drops the fetch with its last caller. The cache does not
+    /// wait for fetches when it closes.
     ///
-    /// The value is returned as soon as it is fetched. While flash is behind with its writes, it is stored later, when there is room.
+    /// The value is returned as soon as it is fetched. While flash writes are behind, it is stored later.
     ///
-    /// If the key is inserted or removed, or the cache cleared, while `fetch` runs, the fetched value is returned but not kept, and the
-    /// other callers fetch anew, one for all of them: change the source first and the cache second, and no old value stays behind.
+    /// If the key is inserted or removed, or the cache cleared, while `fetch` runs, the fetched value is returned but not stored, and the
+    /// other callers fetch again, one for all. So change the source first and the cache second, and no old value is stored.
     ///
-    /// A value that the cache does not keep serves all callers that waited as well: one that is larger than the
-    /// [largest item](crate::Builder::max_item_bytes), expires at once or cannot have room.
+    /// A value that the cache does not store is returned to all waiting callers as well: one that is larger than the
+    /// [largest item](crate::Builder::max_item_bytes), expires immediately or cannot be allocated.
     ///
-    /// A `fetch` that asks for its own key in this way waits for itself, and two that ask for each other's wait for ever; `get`,
-    /// `insert` and `remove` of any key are free to it. It must not block the thread that polls it, and it
-    /// needs a time limit of its own: as long as it runs, all callers of the key wait for it.
+    /// A `fetch` that fetches its own key in this way waits for itself, and two that fetch each other's keys wait forever; `get`, `insert`
+    /// and `remove` of any key are allowed. It must not block the thread that polls it, and it needs its own time limit: while it runs,
+    /// all callers of the key wait.
     ///
-    /// If `fetch` panics, so does the call that passed it, and the next caller fetches. So does a caller whose errors are of another
-    /// type than those of the fetch that it waited for.
+    /// If `fetch` panics, so does the call that passed it, and the next caller fetches. A caller whose error type differs from that of the
+    /// fetch that it waited for fetches again.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -136,7 +136,7 @@ impl Cache {
     /// ```
     ///
     /// # Errors
-    /// What `fetch` returned, shared with all that waited for it.
+    /// The error of `fetch`, shared by all callers that waited for it.
     pub async fn get_or_insert_with<E, Fut>(
         &self,
         key: &[u8],
@@ -166,8 +166,8 @@ impl Cache {
         self.get_or_fetch_blocking(key, || fetch().map(|value| (value, options)))
     }
 
-    /// As [`get_or_insert_with`](Self::get_or_insert_with), for a source that says how long its answer holds (HTTP, DNS, tokens):
-    /// `fetch` makes the value and how it is to be kept.
+    /// As [`get_or_insert_with`](Self::get_or_insert_with), for a source that determines how long its answer is valid (HTTP, DNS, tokens):
+    /// `fetch` returns the value and the options of its insert.
     ///
     /// ```
     /// # use flashwright_cache::{Cache, InsertOptions};
@@ -213,7 +213,7 @@ impl Cache {
     }
 }
 
-/// How a look for a key ended that may have to be loaded.
+/// The result of looking up a key that may have to be loaded.
 enum Look<'a, E> {
     Done(Result<Fetched<'a>, Arc<E>>),
     /// This caller fetches.
@@ -264,7 +264,7 @@ impl Engine {
         }
     }
 
-    /// Finds the key, or waits for its load; otherwise this caller loads it.
+    /// Finds the key, or waits for its running load; otherwise this caller must load it.
     async fn look_or_lead<E: Send + Sync + 'static>(&self, key: &[u8], waiting: Waiting) -> Look<'_, E> {
         let hash = self.hash_of(key);
         loop {
@@ -290,14 +290,14 @@ impl Engine {
         }
     }
 
-    /// Asks to load the key; `None` if it is in DRAM by now, where a load that ended since the caller's miss left it.
+    /// Joins or starts the load of the key; `None` if a load that ended since the caller's miss stored it in DRAM.
     fn join_load(&self, key: &[u8], hash: KeyHash) -> Option<Joined> {
         let lock = self.dram.lock(hash);
         if lock.find(key).is_some() { None } else { Some(self.loads.join(hash, key)) }
     }
 
-    /// Leaves what was fetched to all callers, and stores it. While flash is behind with its writes, a task of the spawner stores it
-    /// later; without a spawner this call waits.
+    /// Provides the fetched result to all callers, and stores it. While flash writes are behind, a task of the spawner stores it later;
+    /// without a spawner this call waits.
     async fn take_in<E: Send + Sync + 'static>(
         &self,
         key: &[u8],
@@ -326,10 +326,10 @@ impl Engine {
         Ok(value)
     }
 
-    /// Stores what was loaded, unless the key was inserted or removed since the load began; whether that has ended. It has not while
-    /// flash is behind with its writes. If there is no room, the load has served its callers all the same.
+    /// Stores the loaded value, unless the key was inserted or removed since the load started. Returns whether the load has ended, which is
+    /// not the case while flash writes are behind. A refused insert ends it too, as its callers already have the value.
     fn store_now(&self, key: &[u8], value: &[u8], options: InsertOptions, turn: &Turn) -> bool {
-        // A cache that closes takes nothing in.
+        // A closing cache stores nothing.
         let Some(_working) = self.stop.begin() else { return true };
         let mut item = match self.allocate_now(key, value.len(), options) {
             Ok(Some(item)) => item,
@@ -342,7 +342,7 @@ impl Engine {
     }
 }
 
-/// A load, from its fetch to the stored item. It does not keep the cache from being dropped while it fetches.
+/// A load, from the fetch to the stored item. It does not keep the cache alive while it fetches.
 async fn load_and_store<E: Send + Sync + 'static>(
     engine: Weak<Engine>,
     key: Box<[u8]>,
@@ -353,7 +353,7 @@ async fn load_and_store<E: Send + Sync + 'static>(
     let load = async {
         let fetched = fetch.await;
         if let Some(engine) = engine.upgrade() {
-            // The result is left to all callers.
+            // `take_in` has already provided the result to all callers.
             drop(engine.take_in(&key, fetched, turn).await);
         }
     };
@@ -362,7 +362,7 @@ async fn load_and_store<E: Send + Sync + 'static>(
     }
 }
 
-/// Stores what was loaded once flash has caught up with its writes, unless the cache closes before.
+/// Stores the loaded value after flash writes caught up, unless the cache closes first.
 async fn store_when_there_is_room(
     engine: Weak<Engine>,
     key: Box<[u8]>,

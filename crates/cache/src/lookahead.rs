@@ -1,22 +1,21 @@
-//! Keys that are known before they are asked for.
+//! Prefetching for keys that are known before they are requested.
 //!
-//! A lookup in DRAM waits for memory twice, first for a line of the index and then for the item, and these waits are most of
-//! what a hit takes. Whoever knows some keys ahead (of a request for many, of a queue) can have both fetched while earlier
-//! ones are served: the idea of group prefetching (Chen, Ailamaki, Gibbons, Mowry: "Improving Hash Join Performance through
-//! Prefetching", ICDE 2004, section 4), with a lookup for a stage.
+//! A lookup in DRAM has two cache misses, in the index and in the item, which take most of the time of a hit. A caller that knows its next
+//! keys (of a batch, or from a queue) can prefetch both while earlier requests are served: group prefetching (Chen, Ailamaki, Gibbons,
+//! Mowry: "Improving Hash Join Performance through Prefetching", ICDE 2004, section 4), with one lookup as a stage.
 
 use crate::{Cache, KeyHash};
 
-/// The keys that were told [ahead](Cache::look_ahead) and not yet asked for. One for each thread that asks.
+/// The keys that were [announced](Cache::look_ahead) and not yet requested. Each requesting thread has one.
 #[derive(Debug, Default)]
 pub struct Lookahead {
-    /// The last ones, whose lines of the index are on their way: the last but one, and the last.
+    /// Keys whose index lines are being prefetched: the last but one, and the last.
     foreseen: [Option<KeyHash>; 2],
 }
 
 impl Cache {
-    /// Says that `key` will be asked for soon, so that what DRAM has of it is at hand by then. Of use if the same thread tells
-    /// each key two to four requests before its own; it waits for nothing, and changes no answer and no statistic.
+    /// Announces a request for `key`, so that its index line and item are prefetched. Call it two to four requests ahead, on the same
+    /// thread. It never waits, and does not affect results or statistics.
     ///
     /// ```
     /// # use flashwright_cache::{Cache, InsertOptions, Lookahead};

@@ -1,5 +1,4 @@
-//! One account of all memory that a cache takes: what it may take at most, worked out before it opens, and what it takes
-//! now.
+//! Memory accounting of a cache: the maximum, computed before it opens, and the current use.
 
 use std::fmt;
 
@@ -10,36 +9,36 @@ use crate::error::CacheError;
 use crate::flash::log::{self, LogConfig};
 use crate::flash::region::OrderConfig;
 
-/// Memory by what it is for, bytes.
+/// Memory by purpose, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Memory {
     /// Slabs: items in DRAM.
     pub slab_bytes: u64,
-    /// Where in the slabs each key is.
+    /// Index of the items in DRAM.
     pub dram_index_bytes: u64,
-    /// What the eviction policies know of items in DRAM.
+    /// State of the eviction policies.
     pub policy_bytes: u64,
-    /// Where in the regions each key is.
+    /// Index of the items in regions.
     pub flash_index_bytes: u64,
     /// Filters of the buckets.
     pub filter_bytes: u64,
     /// Small items that wait for their bucket to be written.
     pub waiting_bytes: u64,
-    /// Regions being filled or written.
+    /// Buffers of regions that are being filled or written.
     pub buffer_bytes: u64,
 }
 
-/// Of a cache without buckets, the least item that regions are reckoned to hold, header included.
+/// Without buckets, the smallest item that is assumed in regions, header included.
 const LEAST_REGION_ITEM_BYTES: u64 = 256;
-/// An item's record in the index of regions with its share of spare room; with a rank it is larger.
+/// A record in the region index, with its share of free space; a record with a rank is larger.
 const RECORD_BYTES: u64 = 12;
 const RANKED_RECORD_BYTES: u64 = 15;
-/// What an empty index of regions takes, and what the store knows of a region.
+/// Size of an empty region index, and the state per region.
 const REGION_INDEX_BYTES: u64 = 128 << 10;
 const REGION_BYTES: u64 = 128;
 
 impl Memory {
-    /// All of it.
+    /// The sum.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         self.slab_bytes + self.dram_index_bytes + self.policy_bytes + self.beside_dram_bytes()
@@ -49,10 +48,9 @@ impl Memory {
         self.flash_index_bytes + self.filter_bytes + self.waiting_bytes + self.buffer_bytes
     }
 
-    /// The most that `config` can come to: every chunk of DRAM as small as they are made, every item in regions as
-    /// small as those that go there. Beyond buckets' items, those are larger than
-    /// [`small_item_max_bytes`](FlashConfig::small_item_max_bytes); keys of more than 255 bytes go to regions with smaller
-    /// values too, and are not reckoned with; nor are the index of chains, and removes that wait to be written.
+    /// The maximum for `config`: every chunk of DRAM has the smallest size, and every item in regions is as small as possible. With
+    /// buckets, items in regions are larger than [`small_item_max_bytes`](FlashConfig::small_item_max_bytes). Not included are keys of
+    /// more than 255 bytes, whose items go to regions at any size, the index of chains, and removals that wait to be written.
     #[must_use]
     pub fn at_most(config: &CacheConfig) -> Self {
         let dram = &config.dram;
@@ -76,7 +74,7 @@ impl Memory {
         let (bucket_space, region_space) = (share(|soc| soc), share(|soc| 1.0 - soc));
         let buckets = bucket_space / u64::from(flash.bucket_bytes.max(1));
         let (small_index_bytes, small_buffer_bytes) = match &flash.small_items_or_default() {
-            // And a bit per bucket.
+            // Each bucket has a filter and one bit.
             SmallItems::Sets if buckets > 0 => (
                 buckets * u64::from(flash.filter_bytes_per_bucket) + buckets.div_ceil(64) * 8,
                 flash.pending_bytes as u64,
@@ -103,7 +101,7 @@ impl Memory {
     }
 }
 
-/// Memory of the logs of all pairs: index, and items that are not written.
+/// Memory of the logs of all pairs: the index, and items waiting to be written.
 fn of_logs(flash: &FlashConfig, options: &LogOptions) -> (u64, u64) {
     let capacity = flash.device.geometry().capacity_bytes as f64;
     let shares =
@@ -120,7 +118,7 @@ fn of_logs(flash: &FlashConfig, options: &LogOptions) -> (u64, u64) {
 }
 
 impl CacheConfig {
-    /// The same, with DRAM as large as the budget allows, if there is a budget.
+    /// Sets the size of DRAM to the rest of the memory budget, if there is a budget.
     pub(crate) fn within_budget(mut self) -> Result<Self, CacheError> {
         let Some(budget_bytes) = self.memory_budget_bytes else { return Ok(self) };
         self.dram.dram_bytes = 0;
@@ -142,7 +140,7 @@ impl CacheConfig {
     }
 }
 
-/// With less, DRAM holds next to nothing: 64 slabs of the smallest kind.
+/// Lower limit of DRAM: 64 slabs of the smallest size.
 const LEAST_SLAB_BYTES: u64 = 64 * (64 << 10);
 
 impl fmt::Display for Memory {
@@ -167,8 +165,8 @@ impl fmt::Display for Memory {
 }
 
 impl Cache {
-    /// The memory that the cache takes now. What has been set aside counts whole, but for slabs and what goes with them,
-    /// which the system gives as they are used.
+    /// The current memory use. Buffers and indexes count in full; slabs and their tables count only if used, because the system allocates
+    /// their pages on first use.
     #[must_use]
     pub fn memory(&self) -> Memory {
         let dram = self.engine.dram.memory();

@@ -46,9 +46,9 @@ impl Cache {
         let clock = &(Arc::clone(&expiry_clock) as Arc<dyn Clock>);
         let events = config.events.clone().map(|sink| Arc::new(Events::new(sink)));
         let mut dram = Dram::new(&config.dram, Arc::clone(clock)).map_err(wrong)?;
-        // The engine has the tiers, and the tiers call the engine.
+        // The engine contains the tiers, and the tiers call the engine.
         let home = Home::default();
-        // A simulated world is the same each time.
+        // A simulation must be repeatable, so its seed is fixed.
         let new_seed = config.hash_seed.unwrap_or_else(|| if threads { random_seed() } else { 0 });
         let (flash, hash_seed) = match &config.flash {
             Some(flash) => {
@@ -104,15 +104,15 @@ impl Cache {
     }
 }
 
-/// Where the tiers find the engine that they belong to.
+/// The engine, which the tiers call; set after the tiers are created.
 type Home = Arc<OnceLock<Weak<Engine>>>;
 
-/// The callbacks of the flash engines.
+/// Callbacks of the flash engines.
 #[derive(Clone)]
 pub(crate) struct FlashCallbacks {
-    /// Called with evicted items.
+    /// Called for evicted items.
     pub(crate) on_eviction: OnEviction,
-    /// Called with removed items, if the cache has a destructor.
+    /// Called for removed items, if there is an item destructor.
     pub(crate) on_owed: Option<OnOwed>,
 }
 
@@ -140,7 +140,7 @@ fn on_owed(home: &Home) -> OnOwed {
     })
 }
 
-/// A copy on flash has expired too: it is forgotten with the item, whose destructor is called once.
+/// The copy on flash has expired too. It is removed with the item, so that the destructor is called once.
 fn on_unlink_expired(home: &Home) -> OnUnlinkExpired {
     let home = Arc::clone(home);
     Arc::new(move |hash, key| {
@@ -163,7 +163,7 @@ fn on_expiry(home: &Home, events: Option<Arc<Events>>, hash_seed: u64) -> OnExpi
     })
 }
 
-/// Which items are to be read when their region is reclaimed, if any are.
+/// Selects the items that must be read when their region is reclaimed; `None` if there are none.
 fn told_of_regions(config: &CacheConfig, events: Option<&Arc<Events>>) -> Option<IsTold> {
     match events {
         _ if config.on_evict.is_some() || config.item_destructor.is_some() => Some(Arc::new(|_| true)),
@@ -199,10 +199,10 @@ async fn open_flash(
 }
 
 impl FlashConfig {
-    /// Checks whether the device can be divided as configured. Opening a cache does so too; this does not read the device.
+    /// Checks whether the device can be divided as configured, without reading it. Opening a cache includes this check.
     ///
     /// # Errors
-    /// The setting that does not fit.
+    /// The invalid setting.
     pub fn check(&self) -> Result<(), CacheError> {
         let small_items = Some(self.small_items_or_default());
         Self { small_items, ..self.clone() }.check_engines()
@@ -236,7 +236,7 @@ async fn engine_for(config: &FlashConfig, clock: &Arc<dyn Clock>, waiting: Waiti
     }
 }
 
-/// Each pair with its share of the device.
+/// Assigns each pair its share of the device.
 fn settlements<'a>(
     config: &'a FlashConfig,
     clock: &'a Arc<dyn Clock>,
@@ -264,8 +264,8 @@ fn settlements<'a>(
     config.pairs.iter().enumerate().map(settle).collect()
 }
 
-/// Opens all pairs, or changes none: unless the device fails when they are written. Also answers the seed of their hashes: that of
-/// the items that come back, or `new_seed` where there are none.
+/// Opens all pairs. On an error none is changed, unless the device fails while they are written. Also returns the hash seed: that of the
+/// recovered items, or `new_seed` if there are none.
 async fn settle(
     config: &FlashConfig,
     mut settlements: Vec<Settlement<'_>>,
@@ -285,7 +285,7 @@ async fn settle(
         let closed = finds.first().map(|first| first.closed.unwrap_or_default());
         finds.push(settlement.find(closed, waiting).await?);
     }
-    // Pairs that come back were closed by one cache.
+    // Recovered pairs were closed by one cache, so they have one seed.
     let hash_seed = finds.iter().find_map(Found::hash_seed).unwrap_or(new_seed);
     let mut pairs: Vec<Pair> = Vec::with_capacity(settlements.len());
     for (settlement, found) in settlements.into_iter().zip(finds) {
@@ -295,12 +295,12 @@ async fn settle(
     Ok((pairs, hash_seed))
 }
 
-/// What clients cannot know: hashers of the standard library are seeded by the system.
+/// A seed that clients cannot know: the standard library seeds its hashers from the system.
 fn random_seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// A name for a store that is made now; no other has it.
+/// A unique identifier for a new store.
 fn store_id(clock: &Arc<dyn Clock>, seed: u64, pair: usize) -> u128 {
     let moment = (u64::from(clock.unix_seconds()) << 32) ^ clock.monotonic_ns();
     let low = KeyHash(moment ^ seed.rotate_left(17) ^ pair as u64).remix();
@@ -308,7 +308,7 @@ fn store_id(clock: &Arc<dyn Clock>, seed: u64, pair: usize) -> u128 {
     u128::from(high) << 64 | u128::from(low)
 }
 
-/// Whether the device can be divided at all as it is asked for.
+/// Checks whether the device can be divided as configured.
 fn check_division(config: &FlashConfig) -> Result<(), CacheError> {
     check_shares(&config.pairs)?;
     let geometry = config.device.geometry();
@@ -355,7 +355,7 @@ fn check_shares(pairs: &[PairConfig]) -> Result<(), CacheError> {
     Ok(())
 }
 
-/// A pair's share of the device, which begins at `offset_bytes`.
+/// The range of the device for a pair whose share starts at `offset_bytes`.
 fn place(config: &FlashConfig, pair: &PairConfig, offset_bytes: u64) -> Result<Range<u64>, CacheError> {
     let geometry = config.device.geometry();
     let unit = u64::from(config.bucket_bytes.max(geometry.block_bytes)).max(config.region_alignment_bytes);

@@ -1,4 +1,4 @@
-//! Items that outlive the borrow of their cache: returned from a handler, or sent to another task, without a copy.
+//! Items that do not borrow the cache, and can be returned or sent to another task without a copy.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use crate::dram::{Dram, Kept, PoolId};
 use crate::hybrid::Engine;
 use crate::item::{Held, Item, Layer, OnFlash};
 
-/// A found item that borrows nothing; derefs to its value. While it lives, the bytes stay where they are, as those of an [`Item`],
-/// and so does the cache's memory, even if the cache has been dropped or closed meanwhile. An item in DRAM keeps all of the cache that
-/// it came from, its flash device too: a file stays locked, and cannot be opened again, until the last such item is dropped.
+/// A found item that does not borrow the cache; derefs to its value. While it lives, the bytes are not moved or freed, as with an
+/// [`Item`], even if the cache is dropped or closed. An item in DRAM keeps its whole cache alive, including the flash device: a file
+/// stays locked, and cannot be opened again, until the last such item is dropped.
 pub struct OwnedItem {
     held: Owned,
     layer: Layer,
@@ -22,7 +22,7 @@ enum Owned {
 }
 
 impl Cache {
-    /// As [`get`](Self::get), for an item that is returned, or sent to another task or thread. It is two counters more than a
+    /// As [`get`](Self::get), for an item that is returned, or sent to another task or thread. It costs two atomic increments more than
     /// `get`, and no copy.
     ///
     /// ```
@@ -47,10 +47,10 @@ impl Cache {
         self.get_blocking(key).map(|item| self.keep(item))
     }
 
-    /// The same item, without the borrow of the cache.
+    /// Converts the item to one that does not borrow the cache.
     ///
     /// # Panics
-    /// If it is of another cache.
+    /// If the item is of another cache.
     #[must_use]
     pub fn keep(&self, item: Item<'_>) -> OwnedItem {
         OwnedItem::new(&self.engine, item)
@@ -73,7 +73,7 @@ impl OwnedItem {
         Self { held, layer }
     }
 
-    /// The same item, borrowing its cache's `dram`.
+    /// The same item, borrowing the cache's `dram`.
     pub(crate) fn lend(self, dram: &Dram) -> Item<'_> {
         match self.held {
             Owned::Dram(kept) => Item::in_dram(kept.lend(dram), self.layer),
@@ -87,7 +87,7 @@ impl OwnedItem {
         self.layer
     }
 
-    /// The pool it counts against.
+    /// The pool of the item.
     #[must_use]
     pub fn pool(&self) -> PoolId {
         match &self.held {
@@ -96,7 +96,7 @@ impl OwnedItem {
         }
     }
 
-    /// Unix second at which the item expires; `None` is never.
+    /// Unix second at which the item expires; `None` means never.
     #[must_use]
     pub fn expiry_seconds(&self) -> Option<u32> {
         let seconds = match &self.held {

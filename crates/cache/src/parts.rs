@@ -1,8 +1,8 @@
 //! Values of any length, stored and read in parts.
 //!
-//! A part is an item of its own, under the value's key, a number that only this value has, and the part's number. The last item
-//! stored is the head, under the key itself: until then a reader finds the value that was there before. Parts are evicted one by
-//! one, so a reader may find the head and miss a part.
+//! Each part is an item of its own. Its key consists of the value's key, a number that is unique to the value, and the number of the
+//! part. The last item stored is the head, under the key itself: until then, a reader finds the previous value. Parts are evicted
+//! independently, so a reader may find the head but miss a part.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,19 +10,19 @@ use crate::error::{Inserted, Refusal};
 use crate::hybrid::InsertOptions;
 use crate::{Cache, Item, KeyHash};
 
-/// Bytes of a part at most: large enough that a part costs one transfer, small enough for any cache's size classes.
+/// Upper limit of a part's size: large enough that a part costs one transfer, small enough for the size classes of any cache.
 const MOST_PART_BYTES: usize = 256 << 10;
 /// Bytes of a part's key after the value's key.
 const PART_KEY_BYTES: usize = 16;
-/// Room that header, length fields and checksums take beside key and value, in DRAM and on flash.
+/// Upper limit of the space for header, length fields and checksums beside key and value, in DRAM and on flash.
 const OVERHEAD_BYTES: usize = 128;
 const MAGIC: [u8; 8] = *b"FWparts\x01";
 const HEAD_BYTES: usize = 32;
 
-/// Tells the values of one process apart that begin within one tick of the clock.
+/// Distinguishes values that a process starts to store within one tick of the clock.
 static VALUES: AtomicU64 = AtomicU64::new(0);
 
-/// A value being stored in parts: see [`Cache::insert_parts`]. Dropped unfinished, it leaves the cache as it was.
+/// A value being stored in parts: see [`Cache::insert_parts`]. If it is dropped before it is finished, the cache is unchanged.
 pub struct PartsWriter<'a> {
     cache: &'a Cache,
     key: Vec<u8>,
@@ -44,9 +44,9 @@ pub struct PartsReader<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("part {part} of {parts} of the value is no longer in the cache")]
 pub struct PartMissing {
-    /// Its number, from 0.
+    /// The number of the missing part, from 0.
     pub part: u32,
-    /// Parts of the value.
+    /// The number of parts of the value.
     pub parts: u32,
 }
 
@@ -60,13 +60,12 @@ struct Head {
 }
 
 impl Cache {
-    /// Stores a value of any length under `key`, larger than DRAM if flash has room for it. The value becomes visible to
+    /// Stores a value of any length under `key`; it may be larger than DRAM if flash has space for it. The value becomes visible to
     /// [`get_parts`](Self::get_parts) when the writer is [finished](PartsWriter::finish), and replaces the value of the key.
     ///
-    /// Each part is an item that is evicted by itself, so a value is worth storing this way only where it is small beside the cache.
-    /// A plain [`get`](Self::get) of the key finds an item of a few bytes that describes the parts; a plain
-    /// [`remove`](Self::remove) makes the value unreachable, and its parts are evicted as they grow cold. [`remove_parts`](Self::remove_parts)
-    /// removes them as well.
+    /// Parts are evicted independently, so this is useful only for values that are small relative to the cache. A plain
+    /// [`get`](Self::get) of the key finds an item of a few bytes that describes the parts. A plain [`remove`](Self::remove) makes the
+    /// value unreachable, and its parts are evicted later; [`remove_parts`](Self::remove_parts) removes them as well.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -100,13 +99,13 @@ impl Cache {
         PartsWriter { cache: self, key: key.to_vec(), options: options.into(), head, part, finished: false }
     }
 
-    /// A reader of the value that [`insert_parts`](Self::insert_parts) stored under `key`, if there is one.
+    /// Returns a reader of the value that [`insert_parts`](Self::insert_parts) stored under `key`, if there is one.
     pub async fn get_parts(&self, key: &[u8]) -> Option<PartsReader<'_>> {
         let head = self.parts_head(key).await?;
         Some(PartsReader { cache: self, key: key.to_vec(), head, next: 0 })
     }
 
-    /// Removes `key` and the parts of its value; whether there may have been any.
+    /// Removes `key` and the parts of its value; returns whether there may have been any.
     pub async fn remove_parts(&self, key: &[u8]) -> bool {
         let head = self.parts_head(key).await;
         let removed = self.remove(key);
@@ -120,7 +119,7 @@ impl Cache {
         Head::decode(&self.get(key).await?)
     }
 
-    /// Bytes of a part that DRAM takes, and flash if there is any.
+    /// The size of a part that DRAM, and flash if there is any, can hold.
     fn part_bytes(&self, key_bytes: usize) -> usize {
         let flash = self.engine.flash.as_ref().map(|flash| flash.stats().max_item_bytes as usize);
         let most = self.max_item_bytes().min(flash.filter(|&bytes| bytes > 0).unwrap_or(usize::MAX));
@@ -129,7 +128,7 @@ impl Cache {
 }
 
 impl PartsWriter<'_> {
-    /// Appends bytes to the value. Waits while flash is behind with its writes.
+    /// Appends bytes to the value. Waits while flash writes are behind.
     ///
     /// # Errors
     /// The reason for which the cache refused a part. Dropping the writer removes the parts written so far.
@@ -146,7 +145,7 @@ impl PartsWriter<'_> {
         Ok(())
     }
 
-    /// Makes the value visible in place of the key's previous one, and removes the parts of that.
+    /// Makes the value visible in place of the key's previous one, and removes the previous parts.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -165,7 +164,7 @@ impl PartsWriter<'_> {
 
     async fn store_part(&mut self) -> Result<(), Refusal> {
         let key = self.head.part_key(&self.key, self.head.parts);
-        // Counted before: a part that is given up half way is removed as well.
+        // Counted first, so that a part whose insert is cancelled is removed as well.
         self.head.parts = self.head.parts.checked_add(1).ok_or(Refusal::AllPinned)?;
         stored(self.cache.insert(&key, &self.part, self.options).await)?;
         self.head.bytes += self.part.len() as u64;
@@ -222,7 +221,7 @@ impl Head {
         encoded
     }
 
-    /// `None` of an item that is no head: any value may lie under a key.
+    /// `None` if the item is not a head: the key may hold any other value.
     fn decode(item: &[u8]) -> Option<Self> {
         let encoded: &[u8; HEAD_BYTES] = item.try_into().ok()?;
         let long = |at: usize| encoded[at..].first_chunk().map(|bytes| u64::from_le_bytes(*bytes));

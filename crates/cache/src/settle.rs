@@ -1,4 +1,4 @@
-//! Waiting until flash has what DRAM gave it.
+//! Waiting until all evicted items are written to flash.
 
 use device::desk;
 
@@ -6,19 +6,18 @@ use crate::Cache;
 use crate::error::CacheError;
 
 impl Cache {
-    /// Waits until every item that has left DRAM by now is on flash and not on its way there, however much leaves DRAM
-    /// meanwhile; what is in DRAM stays there. For whoever wants to measure after a warm-up, or to know in a test where
-    /// things are.
+    /// Waits until every item that DRAM has evicted before the call is written to flash; items in DRAM stay there. Use it to measure
+    /// after a warm-up, or in tests that depend on where items are.
     ///
-    /// It gains nothing for a restart: that takes [`close`](Self::close), which does this too. And it costs something: a region is
-    /// written as full as it is, and what is left of it stays empty until it is reclaimed; buckets are written for fewer items
-    /// each. Of a cache opened by [`open_stepped`](crate::Builder::open_stepped) somebody has to step meanwhile.
+    /// It does not prepare a restart: that takes [`close`](Self::close), which includes this. It has a cost: a partly filled region is
+    /// written, and its rest stays unused until the region is reclaimed; and buckets are written with fewer new items each. A cache opened
+    /// by [`open_stepped`](crate::Builder::open_stepped) must be stepped concurrently.
     ///
-    /// If it is dropped while it waits, nothing is lost.
+    /// If the future is dropped while it waits, nothing is lost.
     ///
     /// # Errors
-    /// [`CacheError::Lost`] if items were lost to the device meanwhile. All others that waited are on flash. A region whose write fails
-    /// is written again with growing pauses, and lost after 30 seconds of failures.
+    /// [`CacheError::Lost`] if items were lost to write errors in the meantime; all others are written. A failed write of a region is
+    /// repeated with growing pauses, and given up after 30 seconds.
     ///
     /// ```
     /// # use std::sync::Arc;

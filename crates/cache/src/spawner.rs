@@ -1,4 +1,4 @@
-//! Where fetches run that no caller drives: because a spawner was given, or because their last caller was dropped.
+//! Runs fetches that no caller drives: because a spawner was given, or because their last caller was dropped.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::background::{Running, Stop};
 
-/// A future that an executor runs to its end.
+/// A future for an executor.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Runs a task on an executor. See [`Builder::spawner`](crate::Builder::spawner).
@@ -31,7 +31,7 @@ pub enum Spawner {
 
 /// An executor of one thread.
 pub struct OwnThread {
-    /// Of its cache, whose close waits for the thread.
+    /// The stop signal of the cache, whose close waits for the thread.
     stop: Arc<Stop>,
     queue: Arc<Queue>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
@@ -50,7 +50,7 @@ struct Queued {
 }
 
 impl Spawner {
-    /// Runs `task`; drops it where there is no executor.
+    /// Runs `task`; drops it if there is no executor.
     pub fn spawn(&self, task: Task) {
         match self {
             Self::Given(spawn) => spawn(task),
@@ -59,7 +59,7 @@ impl Spawner {
         }
     }
 
-    /// The executor on which every fetch runs from the start.
+    /// The executor on which fetches run from the start, if there is one.
     pub fn at_start(&self) -> Option<Spawn> {
         match self {
             Self::Given(spawn) => Some(Arc::clone(spawn)),
@@ -69,7 +69,7 @@ impl Spawner {
         }
     }
 
-    /// Whether a task that is spawned runs.
+    /// Whether spawned tasks run.
     pub fn runs(&self) -> bool {
         !matches!(self, Self::None)
     }
@@ -102,7 +102,7 @@ impl Spawner {
     }
 }
 
-/// The tokio runtime that the caller runs on, if it runs on one.
+/// The tokio runtime of the calling thread, if there is one.
 #[cfg(feature = "tokio")]
 fn of_current_runtime() -> Option<Spawn> {
     let handle = tokio::runtime::Handle::try_current().ok()?;
@@ -130,7 +130,7 @@ impl OwnThread {
                 let _running = running;
                 desk::block_on(queue.run());
             });
-            // Without the thread the tasks are dropped when the cache is, and other callers fetch anew before.
+            // Without the thread, tasks stay queued until the cache is dropped. A later caller of the key joins its fetch and drives it.
             *thread = started.ok();
         }
     }
@@ -147,7 +147,7 @@ impl OwnThread {
 
     fn join(&self) {
         let thread = self.thread.lock().take();
-        // A task may hold the last reference to the cache: then its thread ends by itself.
+        // A task may hold the last reference to the cache. Its thread then ends by itself.
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
             // A panic has been printed by its thread.
             let _ = thread.join();
@@ -156,7 +156,7 @@ impl OwnThread {
 }
 
 impl Queue {
-    /// Runs what is spawned until the cache stops.
+    /// Runs spawned tasks until the cache stops.
     async fn run(&self) {
         let mut running = FuturesUnordered::new();
         loop {
@@ -177,7 +177,7 @@ impl Queue {
     }
 }
 
-/// A task whose panic ends itself alone; it has been printed.
+/// A task whose panic is printed and ends only this task.
 struct Contained(Task);
 
 impl Future for Contained {

@@ -1,4 +1,4 @@
-//! What the cache counted, nested like the rooms it comes from.
+//! Statistics of a cache, nested like its components.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,42 +10,42 @@ use crate::flash::tier::{FlashTier, PutStats};
 use crate::hybrid::Engine;
 use crate::thread_counters::ThreadCounters;
 
-/// A snapshot of everything counted since the cache was opened.
+/// All counters since the cache was opened.
 #[derive(Debug, Clone, Default)]
 pub struct Stats {
-    /// How gets ended.
+    /// Gets by result.
     pub gets: GetStats,
-    /// How inserts ended.
+    /// Inserts by result.
     pub inserts: InsertStats,
-    /// How chaining pieces to items ended.
+    /// Additions of chained items by result.
     pub chained: ChainStats,
     /// The DRAM tier, pool by pool.
     pub pools: Vec<PoolStats>,
-    /// Where the DRAM tier's memory is.
+    /// Memory of the DRAM tier.
     pub dram_memory: MemoryStats,
     /// The flash tier; `None` without one.
     pub flash: Option<FlashStats>,
-    /// Background work done for the DRAM tier.
+    /// Background work of the DRAM tier.
     pub upkeep: UpkeepStats,
 }
 
-/// How gets ended: each as exactly one of the first three.
+/// Gets by result. Each get counts as exactly one of the first three.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GetStats {
     /// Found in DRAM.
     pub hits_dram: u64,
     /// Found on flash.
     pub hits_flash: u64,
-    /// Found nowhere.
+    /// Misses.
     pub misses: u64,
-    /// Times a get waited for another's flash read of the same key.
+    /// Times that a get waited for another get's flash read of the same key.
     pub coalesced: u64,
-    /// Flash hits that were taken back into DRAM.
+    /// Flash hits that were copied to DRAM.
     pub promotions: u64,
 }
 
 impl GetStats {
-    /// Gets that ended.
+    /// Completed gets.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.hits_dram + self.hits_flash + self.misses
@@ -63,39 +63,39 @@ impl GetStats {
         ratio(self.hits_dram, self.total())
     }
 
-    /// Flash hits over the gets that DRAM did not answer; `None` before the first.
+    /// Flash hits over gets that missed DRAM; `None` if there were none.
     #[must_use]
     pub fn hit_ratio_flash(&self) -> Option<f64> {
         ratio(self.hits_flash, self.hits_flash + self.misses)
     }
 }
 
-/// How inserts ended: each as exactly one of these.
+/// Inserts by result. Each insert increments exactly one counter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct InsertStats {
     /// Made visible.
     pub stored: u64,
-    /// Dropped because a load was overtaken: the key was inserted or removed, or the cache cleared, while its value was
-    /// fetched.
+    /// Dropped because the fetch was invalidated: the key was inserted or removed, or the cache cleared, during the fetch.
     pub overtaken: u64,
-    /// Not needed: DRAM held an item under the key, and the insert was to be made only if not.
+    /// Skipped: DRAM held an item under the key, and the insert was conditional on its absence.
     pub present: u64,
+    /// Refused: larger than the largest size class.
     /// Refused: larger than the largest allocation class.
     pub rejected_too_large: u64,
     /// Refused: the key is too long.
     pub rejected_key_length: u64,
-    /// Refused: everything that could make room is in use.
+    /// Refused: all items that could be evicted are in use.
     pub rejected_all_pinned: u64,
-    /// Refused: there is no such pool.
+    /// Refused: the pool does not exist.
     pub rejected_no_such_pool: u64,
-    /// Refused: flash is behind with its writes, and the caller did not wait any longer.
+    /// Refused: flash writes are behind, and the caller did not wait any longer.
     pub rejected_flash_behind: u64,
     /// Refused: the cache is closed.
     pub rejected_closed: u64,
 }
 
 impl InsertStats {
-    /// Each end by its name in reports, `stored` first.
+    /// Each result with its name in reports, `stored` first.
     #[must_use]
     pub fn ends(&self) -> [(&'static str, u64); 9] {
         [
@@ -111,13 +111,13 @@ impl InsertStats {
         ]
     }
 
-    /// Inserts that ended.
+    /// Completed inserts.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.ends().iter().map(|(_, count)| count).sum()
     }
 
-    /// Inserts that were refused, for whatever reason.
+    /// Refused inserts.
     #[must_use]
     pub fn rejected(&self) -> u64 {
         self.rejected_too_large
@@ -129,21 +129,21 @@ impl InsertStats {
     }
 }
 
-/// How chaining a piece to an item ended: each as exactly one of these.
+/// Additions of chained items by result. Each increments exactly one counter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ChainStats {
     /// Chained.
     pub stored: u64,
-    /// Refused: there is no item to chain to, or none any more.
+    /// Refused: the item to chain to is absent, or was removed in the meantime.
     pub rejected_no_parent: u64,
-    /// Refused: larger than the largest allocation class.
+    /// Refused: larger than the largest size class.
     pub rejected_too_large: u64,
-    /// Refused: everything that could make room is in use, or chained to what is.
+    /// Refused: all items that could be evicted are in use, or chained to an item in use.
     pub rejected_all_pinned: u64,
 }
 
 impl ChainStats {
-    /// Each end by its name in reports, `stored` first.
+    /// Each result with its name in reports, `stored` first.
     #[must_use]
     pub fn ends(&self) -> [(&'static str, u64); 4] {
         [
@@ -162,40 +162,40 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
 /// The flash tier's counters.
 #[derive(Debug, Clone, Default)]
 pub struct FlashStats {
-    /// What became of DRAM's victims.
+    /// Items that DRAM evicted, by result.
     pub puts: PutStats,
-    /// The small-object engines, added up; `None` without one.
+    /// The small-object engines, summed; `None` without one.
     pub soc: Option<SocStats>,
-    /// The region stores, added up; `None` without one.
+    /// The region stores, summed; `None` without one.
     pub regions: Option<RegionStats>,
-    /// The small-object engines' part of flash; a bucket with anything in it is used.
+    /// Space of the small-object engines; a bucket counts as used if it is not empty.
     pub soc_room: Room,
-    /// The region stores' part of flash; a region that is neither clean nor retired is used.
+    /// Space of the region stores; a region counts as used if it is neither clean nor retired.
     pub regions_room: Room,
     /// Items in the region stores.
     pub items_in_regions: u64,
-    /// What the device counted.
+    /// Counters of the device.
     pub device: device::Counters,
-    /// Key and value of the largest item that all of it takes.
+    /// Largest item, key and value, that all pairs accept.
     pub max_item_bytes: u64,
-    /// Whether the cache came back with what an earlier one left.
+    /// Whether the contents of an earlier cache were recovered.
     pub recovered: bool,
-    /// Why it did not, where an earlier one had left something; of several pairs, the first that did not.
+    /// Why the contents of an earlier cache were not recovered, if there were any; the reason of the first such pair.
     pub loss: Option<&'static str>,
     /// Whether the region stores can write.
     pub health: FlashHealth,
 }
 
-/// Whether flash takes writes.
+/// Whether flash accepts writes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FlashHealth {
-    /// Writes fail, and others pause for up to 5 seconds each time. Items that leave DRAM meanwhile are dropped once the buffers are
-    /// full.
+    /// Writes fail, so further ones pause for up to 5 seconds each. Items that DRAM evicts in the meantime are dropped once the buffers
+    /// are full.
     pub is_failing: bool,
     /// Regions in memory whose last write failed.
     pub regions_to_retry: u64,
-    /// Regions out of service now, because they failed repeatedly while others could be written. Each is tested by a write
-    /// after 10 seconds, then ever more rarely up to once an hour, and soon after every start.
+    /// Regions out of service, because they failed repeatedly while others could be written. Each is tested by a write after 10 seconds,
+    /// then at growing intervals of up to an hour, and soon after every start.
     pub retired_regions: u64,
     /// Bytes of the retired regions.
     pub retired_bytes: u64,
@@ -204,7 +204,7 @@ pub struct FlashHealth {
 }
 
 impl FlashHealth {
-    /// Whether all regions are in service and no write waits to be made again.
+    /// Whether all regions are in service and no write is to be repeated.
     #[must_use]
     pub fn is_healthy(&self) -> bool {
         !self.is_failing && self.regions_to_retry == 0 && self.retired_regions == 0
@@ -226,12 +226,12 @@ impl FlashHealth {
     }
 }
 
-/// A part of flash.
+/// The space of a part of flash.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Room {
-    /// What it has.
+    /// Its size.
     pub bytes: u64,
-    /// What of that is in use.
+    /// The part in use.
     pub used_bytes: u64,
 }
 
@@ -243,44 +243,44 @@ impl Room {
 }
 
 impl FlashStats {
-    /// Items that were stored and then lost to failed writes or damage, as far as they could be counted.
+    /// Items that were stored and then lost to failed writes or damage, as far as their number is known.
     #[must_use]
     pub fn lost_items(&self) -> u64 {
         let soc = self.soc.as_ref().map_or(0, |soc| soc.lost_items);
         soc + self.regions.as_ref().map_or(0, |regions| regions.items_lost)
     }
 
-    /// Of [`PutStats::stored`], items whose write failed, so that they were never on flash.
+    /// Items in [`PutStats::stored`] whose write failed, so that they never reached flash.
     #[must_use]
     pub fn unwritten_items(&self) -> u64 {
         let soc = self.soc.as_ref().map_or(0, |soc| soc.unwritten_items);
         soc + self.regions.as_ref().map_or(0, |regions| regions.unwritten_items)
     }
 
-    /// Each end of an offer to flash by its name in reports, `stored` first; each offer has exactly one.
+    /// Each result of an offer to flash with its name in reports, `stored` first. Each offer has exactly one.
     #[must_use]
     pub fn put_ends(&self) -> [(&'static str, u64); 10] {
         self.puts.ends(self.unwritten_items())
     }
 
-    /// Of [`PutStats::logical_bytes`], those that wait in memory to be written.
+    /// The part of [`PutStats::logical_bytes`] that waits in memory to be written.
     #[must_use]
     pub fn waiting_bytes(&self) -> u64 {
         let soc = self.soc.as_ref().map_or(0, SocStats::waiting_bytes);
         soc + self.regions.as_ref().map_or(0, RegionStats::waiting_bytes)
     }
 
-    /// Of [`PutStats::logical_bytes`], those that wait no longer and were not written: their items were replaced, removed or
-    /// cleared meanwhile, or the write that they waited for failed.
+    /// The part of [`PutStats::logical_bytes`] that will not be written: the items were replaced, removed or cleared while they waited, or
+    /// their write failed.
     #[must_use]
     pub fn unwritten_bytes(&self) -> u64 {
         let soc = self.soc.as_ref().map_or(0, |soc| soc.unwritten_bytes + soc.replaced_bytes);
         soc + self.regions.as_ref().map_or(0, |regions| regions.unwritten_bytes)
     }
 
-    /// Completed writes of buckets and regions: bytes of keys and values, then bytes written. Both grow in the same step,
-    /// so the ratio of their growth over any interval is a write amplification. [`PutStats::logical_bytes`] and the device's
-    /// counters grow at different times.
+    /// Completed writes of buckets and regions: key and value bytes, and bytes written. Both are updated together, so the ratio of their
+    /// growth over any interval is a write amplification. [`PutStats::logical_bytes`] and the device's counters are updated at other
+    /// times.
     #[must_use]
     pub fn settled_bytes(&self) -> (u64, u64) {
         let soc = self.soc.as_ref().map_or((0, 0), |soc| (soc.settled_bytes, soc.physical_written_bytes));
@@ -290,8 +290,8 @@ impl FlashStats {
         (soc.0 + regions.0, soc.1 + regions.1)
     }
 
-    /// Bytes the cache wrote to the device over the bytes of the items that it took and that neither wait nor were
-    /// [given up](Self::unwritten_bytes) on the way (application-level write amplification); `None` before the first.
+    /// Application-level write amplification: bytes written to the device over the bytes of accepted items that neither wait nor were
+    /// [dropped](Self::unwritten_bytes); `None` before the first write.
     #[must_use]
     pub fn write_amplification(&self) -> Option<f64> {
         let beside = self.waiting_bytes() + self.unwritten_bytes();
@@ -299,20 +299,20 @@ impl FlashStats {
     }
 }
 
-/// Background work done for the DRAM tier.
+/// Background work of the DRAM tier.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UpkeepStats {
-    /// Expired items the reaper removed.
+    /// Expired items removed by the reaper.
     pub reaped: u64,
-    /// Slabs that moved from one class to another.
+    /// Slabs moved from one class to another.
     pub slabs_released: u64,
-    /// Items moved to another slab of their class so that theirs could go.
+    /// Items moved to another slab of their class because theirs was released.
     pub moves: u64,
-    /// Items that could not be moved.
+    /// Failed moves.
     pub moves_failed: u64,
-    /// Items evicted so that a slab could go: those in it, or colder ones whose chunks its items moved into.
+    /// Items evicted for the release of a slab: items in it, or colder ones into whose chunks its items moved.
     pub release_evictions: u64,
-    /// Items that could not be evicted then.
+    /// Failed evictions.
     pub release_evictions_failed: u64,
 }
 
@@ -322,7 +322,7 @@ pub(crate) struct Counters {
     unusual: Unusual,
 }
 
-/// What the usual ends of gets and inserts are counted as.
+/// Frequent results of gets and inserts, which each thread counts separately.
 #[derive(Debug, Clone, Copy)]
 enum Usual {
     HitDram,
@@ -336,7 +336,7 @@ enum Usual {
 
 const USUAL: usize = Usual::Chained as usize + 1;
 
-/// Inserts, and pieces to be chained, that did not end as they should.
+/// Inserts and additions of chained items with other results.
 #[derive(Default)]
 struct Unusual {
     overtaken: AtomicU64,
@@ -403,7 +403,7 @@ impl Counters {
             Ok(()) => return self.usual.count(Usual::Chained as usize),
             Err(Refusal::TooLarge { .. }) => &self.unusual.unchained_too_large,
             Err(Refusal::AllPinned) => &self.unusual.unchained_all_pinned,
-            // No item has such a key or is in such a pool, and a closed cache takes no piece.
+            // The other reasons cannot occur for a chained item, because no parent has such a key or pool.
             Err(
                 Refusal::NoParent
                 | Refusal::KeyLength(_)
@@ -461,7 +461,7 @@ impl Counters {
 }
 
 impl Engine {
-    /// DRAM counts its hits at the first look, and the engine those at the second: a get counts once.
+    /// Hits of the first DRAM lookup are counted by DRAM, those of the second, under the key's lock, by the engine. A get counts once.
     fn gets(&self) -> GetStats {
         let mut gets = self.counters.snapshot();
         gets.hits_dram += self.dram.hits();

@@ -1,8 +1,8 @@
-//! Counting what many threads do all the time: each counts for itself, and whoever asks adds up.
+//! Counters for frequent events: each thread counts separately, and a reader sums.
 //!
-//! A counter that threads share takes a locked addition, which waits for all that the thread has written so far, and the
-//! memory it stands in goes from core to core. Here every thread has a stripe of its own while it lives, which it changes by
-//! plain loads and stores. Threads beyond the number of those stripes share some, by locked additions.
+//! A shared counter needs an atomic read-modify-write, which waits for the thread's earlier writes, and its cache line moves between cores.
+//! Here each thread owns a stripe while it lives, and updates it by plain loads and stores. Threads beyond the number of stripes share
+//! some, with atomic additions.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -13,19 +13,19 @@ pub(crate) struct ThreadCounters {
     lines_per_stripe: usize,
 }
 
-/// Counters of one thread. Two cache lines, for processors fetch them in pairs.
+/// Counters of one thread. Two cache lines, because processors fetch them in pairs.
 #[derive(Default)]
 #[repr(align(128))]
 struct Line([AtomicU64; COUNTERS_PER_LINE]);
 
 const COUNTERS_PER_LINE: usize = 16;
 
-/// Stripes that one thread has for itself, and behind them those that threads share.
+/// Stripes owned by one thread each, followed by shared stripes.
 const OWNED: u32 = 48;
 const SHARED: u32 = 16;
 const STRIPES: usize = (OWNED + SHARED) as usize;
 
-/// The stripes that no thread has, one bit each, and how many threads found none.
+/// The unowned stripes, one bit each, and the number of threads that found none.
 struct Free {
     stripes: AtomicU64,
     sharing: AtomicU32,
@@ -40,12 +40,12 @@ struct Own {
 static FREE: Free = Free::all();
 
 thread_local! {
-    /// The number of this thread's stripe, to be had without asking whether it has one.
+    /// The number of this thread's stripe, cached so that it can be read without a check of `OWN`.
     static STRIPE: Cell<u32> = const { Cell::new(UNKNOWN) };
     static OWN: Own = FREE.take();
 }
 
-/// Before the first is counted.
+/// The stripe of a thread that has not counted anything yet.
 const UNKNOWN: u32 = u32::MAX;
 
 #[cold]
@@ -62,7 +62,7 @@ impl Free {
 
     fn take(&'static self) -> Own {
         let without_first = |free: u64| (free != 0).then(|| free & (free - 1));
-        // What the last owner counted is seen: it gave the stripe back after that.
+        // Acquire: the counts of the last owner are visible, because it released the stripe after them.
         let before = self.stripes.fetch_update(Ordering::Acquire, Ordering::Relaxed, without_first);
         let shared = |_| OWNED + self.sharing.fetch_add(1, Ordering::Relaxed) % SHARED;
         Own { stripe: before.map_or_else(shared, u64::trailing_zeros), from: self }
@@ -71,7 +71,7 @@ impl Free {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        // What this thread still counts while it ends.
+        // For counts while this thread ends, after it released its stripe.
         STRIPE.set(OWNED);
         if self.stripe < OWNED {
             self.from.stripes.fetch_or(1 << self.stripe, Ordering::Release);
@@ -102,7 +102,7 @@ impl ThreadCounters {
         }
     }
 
-    /// What a counter has come to.
+    /// The value of a counter.
     pub(crate) fn sum(&self, counter: usize) -> u64 {
         let lines = self.lines[counter / COUNTERS_PER_LINE..].iter().step_by(self.lines_per_stripe);
         lines.map(|line| line.0[counter % COUNTERS_PER_LINE].load(Ordering::Relaxed)).sum()
@@ -157,7 +157,7 @@ mod tests {
         struct AtTheEnd(std::sync::Arc<ThreadCounters>);
         impl Drop for AtTheEnd {
             fn drop(&mut self) {
-                // The next thread may have the stripe by now: what is added without a lock could be lost.
+                // Another thread may own the stripe now, so a plain store could lose a count.
                 ENDED_SHARING.store(STRIPE.get() >= OWNED, Ordering::Relaxed);
                 self.0.count(0);
             }
@@ -168,7 +168,7 @@ mod tests {
         }
         let counters = std::sync::Arc::new(ThreadCounters::new(1));
         let ending = std::sync::Arc::clone(&counters);
-        // Destroyed in the reverse order: the stripe first.
+        // Thread locals are destroyed in reverse order: the stripe first.
         let thread = std::thread::Builder::new().spawn(move || {
             LAST.with(|last| *last.borrow_mut() = Some(AtTheEnd(std::sync::Arc::clone(&ending))));
             ending.count(0);

@@ -1,4 +1,4 @@
-//! Background work of the DRAM tier, one step at a time: reaping what expired, moving slabs to where they do more.
+//! Background work of the DRAM tier, in steps: removing expired items, and moving slabs between size classes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,12 +11,12 @@ use crate::hybrid::Engine;
 use crate::stats::UpkeepStats;
 
 const NS_PER_MS: u64 = 1_000_000;
-/// The longest the rim sleeps between two looks,
+/// Longest pause of the background thread,
 const LONGEST_PAUSE_NS: u64 = 3_600_000 * NS_PER_MS;
-/// and where there is flash, whose admission policy is promised word of what was written every second or so.
+/// and with flash, whose admission policy must receive the number of written bytes about every second.
 const LONGEST_PAUSE_WITH_FLASH_NS: u64 = 1000 * NS_PER_MS;
 
-/// When what is due, and what was done.
+/// Due times and counters of background work.
 pub(crate) struct Upkeep {
     config: UpkeepConfig,
     pools: u8,
@@ -84,7 +84,7 @@ fn first(interval_ms: u64, now_ns: u64) -> u64 {
 }
 
 impl Engine {
-    /// Does what is due; answers after how many nanoseconds something will be.
+    /// Executes the steps that are due; returns the nanoseconds until the next one.
     pub(crate) fn upkeep_step(&self) -> u64 {
         let upkeep = &self.upkeep;
         let now_ns = self.clock.monotonic_ns();
@@ -116,15 +116,15 @@ impl Engine {
     }
 }
 
-/// What a cache does before it closes.
+/// Preparation for closing.
 impl Engine {
-    /// Hands what is in DRAM to flash, coldest first, so that the hottest is the youngest there. Where nobody else steps
-    /// (`alone`), it steps itself; it ends where flash takes no more though everything that waited was written.
+    /// Evicts all items in DRAM to flash, coldest first, so that the hottest is the newest on flash. If there are no threads (`alone`), it
+    /// executes the steps itself. It stops if flash accepts no more items although all pending ones were written.
     pub(crate) async fn empty_dram(&self, waiting: Waiting, alone: bool) {
         let Some(flash) = &self.flash else { return };
         let mut drained = false;
         loop {
-            // A listener's panic has been printed; what was to be closed is closed.
+            // A listener's panic was printed and is dropped, so that closing continues.
             let emptied = self.dram.empty_step(&self.crossing());
             match emptied {
                 Emptied::All => return,
@@ -141,7 +141,7 @@ impl Engine {
     }
 }
 
-/// Vigna's splitmix64: enough randomness to pick a slab.
+/// Vigna's splitmix64, which is random enough to select a slab.
 fn splitmix64(state: u64) -> u64 {
     let mut x = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -2,13 +2,13 @@
 
 /// The engine for small items on flash.
 ///
-/// The log writes each item once, front to back, and needs, by computation, about 3 bytes of DRAM per item beside two regions in memory.
-/// Sets of 4 KiB write a whole set for a few new items, at random, and need less than one byte of DRAM per item. Measurements are in
+/// The log writes each item once, sequentially. It needs about 3 bytes of DRAM per item (computed) and two regions in memory. Sets write
+/// a whole set of 4 KiB for a few new items, at random offsets, and need less than one byte of DRAM per item. Measurements are in
 /// `docs/benchmarks.md`.
 ///
-/// Sets are better where DRAM is scarce and items are tiny: at 50 bytes per item, the index of 1 TB of items takes 60 GB in a log and 2 GB
-/// of filters with sets. They are also better where items are overwritten or removed often, since an old version takes space in a log until
-/// its region is evicted, and where flash for small items is below about 16 MiB, so that a region is a large share of it.
+/// Sets are better if DRAM is scarce and items are tiny: at 50 bytes per item, the index of 1 TB of items takes 60 GB in a log and 2 GB
+/// of filters with sets. They are also better if items are overwritten or removed often, since an old version takes space in a log until
+/// its region is evicted, and if flash for small items is below about 16 MiB, so that a region is a large share of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum SmallItems {
     /// Set-associative buckets ([`Soc`](crate::flash::soc::Soc)).

@@ -2,35 +2,35 @@
 
 use crate::dram::Rebalance;
 
-/// What is done in the background, and how often.
+/// Configuration of background work.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UpkeepConfig {
-    /// Milliseconds between steps of the reaper that removes expired items; 0 is never.
+    /// Milliseconds between steps of the reaper, which removes expired items; 0 disables it.
     pub reap_interval_ms: u64,
-    /// Items a step of the reaper looks at.
+    /// Items visited per step of the reaper.
     pub reap_items: u64,
-    /// Milliseconds between steps that move slabs from one size class to another; 0 is never.
+    /// Milliseconds between steps of the rebalancer, which moves slabs between size classes; 0 disables it.
     pub rebalance_interval_ms: u64,
-    /// Which slab moves where.
+    /// How donor and receiver of a slab are selected.
     pub rebalance: RebalanceBy,
-    /// Slabs that a class keeps, but for an item that would find none in its class: it may take another's last. With one, classes
-    /// that nobody uses any more keep as many as there are classes.
+    /// Slabs that a class keeps when it is rebalanced; an insert into a class without a slab may still take the last one of another
+    /// class. With 1, every class that was ever used keeps a slab.
     pub rebalance_min_slabs: u32,
-    /// Difference below which nothing moves, as a share.
+    /// Smallest relative difference between donor and receiver for which a slab moves.
     pub rebalance_min_difference_ratio: f64,
-    /// Whether the coldest items of a class that gives a slab leave, and the others of the slab move into their chunks; else all of
-    /// the slab leave.
+    /// Whether a released slab's items are moved into chunks freed by evicting the coldest items of the class; otherwise all items of the
+    /// slab are evicted.
     pub move_on_release: bool,
 }
 
-/// Which slab moves where.
+/// How donor and receiver of a slab are selected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RebalanceBy {
-    /// From the class that takes longest to give each of its chunks to a new item to the one that does so soonest.
+    /// From the class that takes longest to reassign each of its chunks to the one that takes shortest.
     TailAge,
-    /// From the class with the fewest hits a slab to the one with the most.
+    /// From the class with the fewest hits per slab to the one with the most.
     Hits,
-    /// From any to any.
+    /// Both at random.
     Random,
 }
 

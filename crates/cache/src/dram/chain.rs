@@ -27,7 +27,7 @@ use crate::KeyHash;
 /// Bytes of a child's links.
 pub(super) const LINKS_BYTES: usize = size_of::<Links>();
 
-/// Whose child it is and which comes after it; in the place of a child's key.
+/// The parent of a child and the next, older child; stored in place of a key.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Links {
@@ -58,7 +58,7 @@ pub(super) struct Chains {
     heads: Box<[Mutex<Heads>]>,
 }
 
-/// Hashed alike in each run, so that a simulated one takes the same memory again.
+/// Uses a fixed hasher, so that each run of a simulation uses the same memory.
 type Heads = HashMap<ItemRef, ItemRef, BuildHasherDefault<DefaultHasher>>;
 
 const STRIPES: usize = 64;
@@ -72,7 +72,7 @@ impl Chains {
         &self.heads[parent.0 as usize % STRIPES]
     }
 
-    /// The newest child.
+    /// The newest child of `parent`.
     #[inline]
     pub(super) fn head(&self, parent: Item<'_>) -> Option<ItemRef> {
         if parent.header().state().has(State::CHAINED) { self.head_of_chained(parent) } else { None }
@@ -98,7 +98,7 @@ impl Chains {
     }
 }
 
-/// The children from `head` on, newest first. Their parent is held by the caller.
+/// The children from `head` on, newest first. The caller holds a reference to their parent.
 pub(super) fn children(arena: &Arena, head: Option<ItemRef>) -> impl Iterator<Item = Item<'_>> {
     let head = head.map(|head| arena.item(head));
     std::iter::successors(head, |child| child.links().next().map(|next| arena.item(next)))
@@ -110,8 +110,7 @@ pub(super) fn parent_of<'a>(arena: &'a Arena, child: Item<'_>) -> Item<'a> {
 }
 
 impl Dram {
-    /// Memory for a child of some item, to be filled and put to it with [`KeyLock::add_child`]. Else as
-    /// [`Dram::allocate`].
+    /// Allocates a child, to be filled and linked by [`KeyLock::add_child`]. Otherwise as [`Dram::allocate`].
     pub fn allocate_child<S: Spill>(
         &self,
         pool: PoolId,
@@ -122,7 +121,7 @@ impl Dram {
         let bytes = (HEADER_BYTES + LINKS_BYTES).saturating_add(value_len);
         let class = self.pools.class_for(pool, bytes).ok_or_else(|| self.too_large(bytes))?;
         let now_seconds = self.now_seconds();
-        // No key leads to a child, and its chunk is only known when it is there: ghosts remember nothing of it.
+        // A child has no key, so ghosts do not remember it.
         let entry = Entry { hash: hash.remix(), weight: 1 };
         let wanted = Wanted { entry, bytes: bytes as u64, now_seconds };
         let item = self.take_chunk(class, wanted, spill)?;
@@ -145,8 +144,8 @@ impl Dram {
         }
     }
 
-    /// Evicts the chain that a class's policy chose a child of. The caller has marked the parent `EVICTING` and holds a
-    /// reference of it; the child is out of its policy.
+    /// Evicts the chain of a child that a class's policy selected. The caller has marked the parent `EVICTING` and holds a reference to it;
+    /// the child is not in its policy.
     pub(super) fn evict_chain_of<S: Spill>(
         &self,
         parent: Item<'_>,
@@ -158,7 +157,7 @@ impl Dram {
         let attempt = self.evict(&victim, spill);
         let has_left = attempt == Attempt::Gone;
         if !has_left {
-            // The child cannot have gone: its parent is held. Back it comes before the next evictor may look.
+            // The child still exists, because its parent is referenced. It enters the policy again before another evictor can run.
             self.pools.class_of(child.reference()).0.enter_policy(&self.pools, child, now_seconds);
         }
         self.pools.class_of(parent.reference()).0.lock().counters.evictions += u64::from(has_left);
@@ -180,8 +179,8 @@ impl Dram {
         old.header().clear(State::CHAINED);
     }
 
-    /// Copies a child to `chunk`, a draft, and puts that in its place. The caller marked the parent `EVICTING` and
-    /// holds a reference of it.
+    /// Copies a child to `chunk`, a draft, which replaces it in the chain. The caller marked the parent `EVICTING` and holds a reference
+    /// to it.
     pub(super) fn move_child(
         &self,
         victim: &Victim<'_>,
@@ -225,11 +224,11 @@ impl Dram {
 }
 
 impl<'a> KeyLock<'a> {
-    /// Puts a child in front of the chain of `key`'s item. Gives the draft back if there is no such item, or it has
-    /// expired. The item is not clean any more.
+    /// Adds a child at the head of the chain of `key`'s item. Returns the draft if there is no such item, or it has expired. The item
+    /// is no longer clean.
     ///
     /// # Panics
-    /// If the draft's hash is not the one that was locked, or the draft is another tier's.
+    /// If the draft's hash is not the locked one, or the draft is from another tier.
     pub fn add_child(&mut self, key: &[u8], draft: Draft<'a>) -> Result<(), Draft<'a>> {
         assert!(std::ptr::eq(draft.dram, self.dram), "a child is added in the tier that allocated it");
         assert_eq!(draft.hash, self.hash, "a child is added under the lock of its parent's key");

@@ -1,4 +1,4 @@
-//! Which slabs a class has: from a slot of its policy to the item there, and the hit counters that stand in the items.
+//! The slabs of a class: maps slots of its policy to items, and keeps the policy's hit counters in the items.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -7,22 +7,22 @@ use policy::{HitMarks, Slot};
 
 use super::slab::{Arena, Item};
 
-/// The slabs of one class, each under the ordinal that slots are numbered by. Changed and asked under the class lock, but shared
-/// with the class's policy, which keeps its marks here: hits come to the item anyway, and would wait for a table beside it.
+/// The slabs of one class, by the ordinal that numbers its slots. Used under the class lock, but shared with the class's policy, which
+/// keeps its marks here: a hit accesses the item anyway, while a separate table would cost another cache miss.
 pub(super) struct Chunks {
     arena: Arc<Arena>,
     chunk_bytes: u32,
     chunks_per_slab: u32,
-    /// `2^64 / chunks_per_slab`, rounded up: finds a slot's slab by multiplication.
+    /// `2^64 / chunks_per_slab`, rounded up: replaces the division that computes a slot's slab.
     reciprocal: u64,
-    /// A slab's number and 1; 0 is an ordinal whose slab was given away. As many as the pool may have, from the first on.
+    /// By ordinal, a slab's number plus 1; 0 if the slab was released. Allocated for the most slabs that the pool can have.
     slabs: OnceLock<Box<[AtomicU32]>>,
     slabs_at_most: u32,
-    /// Ordinals ever used.
+    /// Number of ordinals ever used.
     ordinals: AtomicU32,
 }
 
-/// What a slab costs each class that could have it.
+/// Memory per slab, for each class that could own it.
 pub(super) const TABLE_BYTES_PER_SLAB: u64 = size_of::<AtomicU32>() as u64;
 
 impl Chunks {
@@ -34,7 +34,7 @@ impl Chunks {
         Self { arena, chunk_bytes, chunks_per_slab, reciprocal, slabs, slabs_at_most, ordinals }
     }
 
-    /// Takes a slab in; its ordinal.
+    /// Adds a slab; returns its ordinal.
     pub(super) fn add(&self, slab: u32) -> u16 {
         let used = self.ordinals.load(Ordering::Relaxed);
         let vacant = (0..used).find(|&ordinal| self.slab(ordinal).is_none());
@@ -46,7 +46,7 @@ impl Chunks {
         u16::try_from(ordinal).expect("a class has no more slabs than the arena, at most 65,536")
     }
 
-    /// The slab of this ordinal is not the class's any more.
+    /// Removes the slab with this ordinal.
     pub(super) fn give_away(&self, ordinal: u16) {
         self.slabs()[usize::from(ordinal)].store(0, Ordering::Relaxed);
     }
@@ -88,7 +88,7 @@ impl Chunks {
         self.chunk_bytes
     }
 
-    /// Chunks that a slab is cut into.
+    /// Chunks per slab.
     pub(super) fn per_slab(&self) -> u32 {
         self.chunks_per_slab
     }
@@ -123,7 +123,7 @@ impl HitMarks for Chunks {
         self.item(slot).header().set_marks(count);
     }
 
-    /// A chunk that becomes a draft has no hits any more. Until then it may be that the old item stays, and its hits with it.
+    /// Nothing to do: a chunk's hits are reset when it becomes a draft. Until then the old item, with its hits, may stay.
     fn begin(&self, _slot: Slot) {}
 
     fn prefetch(&self, slot: Slot) {

@@ -10,7 +10,7 @@ impl Dram {
         (0..self.shard_count()).for_each(|shard| self.clear_shard(shard, gone));
     }
 
-    /// Shards that [`clear_shard`](Self::clear_shard) takes.
+    /// Number of shards, for [`clear_shard`](Self::clear_shard).
     pub(crate) fn shard_count(&self) -> usize {
         self.index.shard_count()
     }
@@ -25,7 +25,7 @@ impl Dram {
         let mut unlinked = Vec::with_capacity(table.len());
         for item in table.take_all(&self.pools.arena) {
             item.header().clear(State::LINKED);
-            // The index's reference is the handle's now.
+            // The handle takes over the index's reference.
             unlinked.push(Handle::adopt(self, item));
         }
         unlinked

@@ -10,35 +10,34 @@ use super::chunks::TABLE_BYTES_PER_SLAB;
 /// slab.
 pub type PolicyFactory = Arc<dyn Fn() -> Box<dyn Eviction> + Send + Sync>;
 
-/// The DRAM tier, as its owner wants it.
+/// Configuration of the DRAM tier.
 #[derive(Clone)]
 pub struct DramConfig {
-    /// Memory for items, bytes. Whole slabs of it are used: see [`DramConfig::slab_bytes`].
+    /// Memory for items in bytes. Only whole slabs are used: see [`DramConfig::slab_bytes`].
     pub dram_bytes: u64,
-    /// Bytes of a slab, a power of two from 64 KiB on; `None` takes 4 MiB, or less where `dram_bytes` would make
-    /// fewer than 1024 slabs. It is never less than the largest allocation, and that never more than a 64th of
-    /// `dram_bytes` (or 64 KiB): see [`DramConfig::max_item_bytes`].
+    /// Size of a slab, a power of two of at least 64 KiB. `None` selects 4 MiB, or less if `dram_bytes` would have fewer than 1024
+    /// slabs, but at least the largest allocation. That in turn is limited to a 64th of `dram_bytes` (or 64 KiB): see
+    /// [`DramConfig::max_item_bytes`].
     pub slab_bytes: Option<u32>,
-    /// Pools and their shares. One pool of everything by default.
+    /// Pools and their shares; one by default.
     pub pools: Vec<PoolConfig>,
-    /// Each chunk size is this much larger than the one below. `None` takes 1.03, or more where that would make more
-    /// sizes than a pool has slabs, or more than 256.
+    /// Ratio of neighbouring chunk sizes. `None` selects 1.03, or more if that would yield more sizes than a pool has slabs, or more than
+    /// 256.
     pub alloc_factor: Option<f64>,
-    /// Smallest chunk, bytes.
+    /// Smallest chunk size.
     pub min_item_bytes: u32,
-    /// Largest chunk, bytes: an item with its header and key is never larger. Where `slab_bytes` is left open and fewer
-    /// than 64 slabs could hold such a chunk, the largest is what a slab of a 64th of the memory holds (but at least
-    /// 64 KiB), and larger items are refused: few large slabs would leave most classes without one.
+    /// Largest chunk size, and so the limit for an item with its header and key. If `slab_bytes` is `None` and there would be fewer than 64
+    /// slabs of that size, the limit is lowered to a 64th of the memory (but at least 64 KiB), and larger items are refused: with few
+    /// large slabs, most classes would have none.
     pub max_item_bytes: u32,
-    /// The chunk sizes themselves, ascending; overrides factor, smallest and largest where it is not empty. Each is
-    /// raised to a multiple of 8.
+    /// Explicit chunk sizes, ascending; if not empty, factor, smallest and largest size are ignored. Each is rounded up to a multiple of 8.
     pub alloc_sizes: Vec<u32>,
     /// The eviction policy.
     pub policy: PolicyFactory,
 }
 
 impl DramConfig {
-    /// A tier of `dram_bytes` in one pool, with the usual sizes.
+    /// A tier of `dram_bytes` in one pool, with the default sizes.
     #[must_use]
     pub fn new(dram_bytes: u64, policy: PolicyFactory) -> Self {
         Self {
@@ -53,12 +52,12 @@ impl DramConfig {
         }
     }
 
-    /// What the policy keeps for each chunk.
+    /// Memory of the policy per chunk.
     pub(crate) fn policy_bytes_per_slot(&self) -> u64 {
         u64::from((self.policy)().bytes_per_slot())
     }
 
-    /// What the tables from the policies' slots to the slabs come to, if every class has one. Nothing of a tier that cannot be.
+    /// Memory of the tables that map the policies' slots to slabs, if every class has one; 0 for an invalid configuration.
     pub(crate) fn slab_table_bytes(&self) -> u64 {
         let of =
             |layout: Layout| layout.sizes.len() as u64 * u64::from(layout.slab_count) * TABLE_BYTES_PER_SLAB;
@@ -80,10 +79,10 @@ impl std::fmt::Debug for DramConfig {
     }
 }
 
-/// A pool: items of one pool never push out items of another.
+/// A pool: items of one pool never evict items of another.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PoolConfig {
-    /// Its name in reports.
+    /// The name in reports.
     pub name: String,
     /// Its share of the slabs, 0 to 1.
     pub share: f64,
@@ -93,23 +92,23 @@ pub struct PoolConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PoolId(pub u8);
 
-/// Why a [`DramConfig`] cannot be.
+/// Why a [`DramConfig`] is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A setting that cannot be honoured.
+    /// An invalid setting.
     #[error("{setting}: {why}")]
     Setting {
         /// The field of [`DramConfig`]; the [builder](crate::Builder) calls it the same.
         setting: &'static str,
-        /// What is wrong with it.
+        /// The error.
         why: String,
     },
-    /// The system gave no memory.
+    /// The system refused to map memory.
     #[error("mapping {bytes} bytes: {source}")]
     Map {
-        /// Bytes asked for.
+        /// The requested size.
         bytes: u64,
-        /// The system's answer.
+        /// The system's error.
         source: std::io::Error,
     },
 }
@@ -117,31 +116,31 @@ pub enum ConfigError {
 const MIN_SLAB_BYTES: u32 = 64 << 10;
 const USUAL_SLAB_BYTES: u32 = 4 << 20;
 const LEAST_CHUNK_BYTES: u32 = 64;
-/// With fewer slabs than that, classes that need little hold too much.
+/// With fewer slabs, classes that need little memory would occupy too much.
 const WANTED_SLABS: u64 = 1024;
-/// With fewer than that, most classes have none: then rather no largest items.
+/// With fewer slabs, most classes would have none, so the largest item is limited instead.
 pub(crate) const LEAST_SLABS: u64 = 64;
 const MAX_SIZES: usize = 256;
-/// As fine as classes are cut unless asked for.
+/// The default ratio of neighbouring chunk sizes.
 const USUAL_ALLOC_FACTOR: f64 = 1.03;
 const MAX_POOLS: usize = 64;
 
 impl DramConfig {
-    /// The chunk sizes that it comes to, bytes, ascending: an item with its header and key is never larger than the last.
+    /// The resulting chunk sizes, ascending. An item with its header and key is never larger than the last.
     ///
     /// # Errors
-    /// What [opening](crate::Builder::open) a cache with it would find wrong.
+    /// The error with which [opening](crate::Builder::open) a cache would fail.
     pub fn chunk_sizes(&self) -> Result<Vec<u32>, ConfigError> {
         Layout::of(self).map(|layout| layout.sizes)
     }
 }
 
-/// Numbers computed from the config, each of them once.
+/// Values derived from the configuration.
 #[derive(Debug, Clone)]
 pub(super) struct Layout {
     pub slab_bytes: u32,
     pub slab_count: u32,
-    /// Bits of an item's reference that name the chunk in its slab.
+    /// Number of bits of an item reference that select the chunk within its slab.
     pub chunk_bits: u32,
     /// Chunk sizes, ascending, multiples of 8.
     pub sizes: Vec<u32>,
@@ -167,12 +166,12 @@ impl Layout {
         let smallest = sizes[0];
         let slabs = config.dram_bytes / u64::from(slab_bytes);
         let chunk_bits = (slab_bytes / smallest).next_power_of_two().trailing_zeros();
-        // A slab's number within its class has 16 bits too.
+        // The number of a slab within its class also has 16 bits.
         let max_slabs = ((1_u64 << (32 - chunk_bits)) - 1).min(1 << 16);
         if slabs > max_slabs {
             let max = max_slabs * u64::from(slab_bytes);
             let raised = if config.alloc_sizes.is_empty() { "min_item_bytes" } else { "alloc_sizes" };
-            // Items are named by 32 bits; larger smallest chunks reach further.
+            // References have 32 bits; larger smallest chunks address more memory.
             return Err(wrong(
                 "dram_bytes",
                 format!(
@@ -197,7 +196,7 @@ fn wrong(setting: &'static str, why: String) -> ConfigError {
     ConfigError::Setting { setting, why }
 }
 
-/// The smallest and the largest chunk, of sizes that are computed.
+/// The smallest and the largest chunk size, if sizes are computed.
 fn size_range(config: &DramConfig) -> Result<(u32, u32), ConfigError> {
     let (min, max) = (config.min_item_bytes, config.max_item_bytes);
     if min > max {
@@ -208,7 +207,7 @@ fn size_range(config: &DramConfig) -> Result<(u32, u32), ConfigError> {
     if config.slab_bytes.is_some() {
         return Ok((min, max));
     }
-    // Of larger ones a small tier would hold too few.
+    // A small tier would hold too few larger chunks.
     let share = (config.dram_bytes / LEAST_SLABS).max(1);
     let share = u32::try_from(share).map_or(1 << 31, |bytes| 1 << bytes.ilog2());
     Ok((min, max.min(share.max(MIN_SLAB_BYTES)).max(min)))
@@ -240,7 +239,7 @@ fn multiple_of_8(size: u32) -> u32 {
     size.checked_next_multiple_of(8).unwrap_or(size & !7)
 }
 
-/// Sizes from the smallest to the largest, each larger by `factor` than the one before.
+/// Sizes from the smallest to the largest, each by `factor` larger than the one before.
 fn geometric((min, max): (u32, u32), factor: f64) -> Result<Vec<u32>, ConfigError> {
     let wrong = |why: String| Err(wrong("alloc_factor", why));
     if !(factor > 1.0 && factor.is_finite()) {
@@ -274,14 +273,13 @@ fn factor_of_count((min, max): (u32, u32), count: u64) -> f64 {
     (f64::from(max) / f64::from(min)).powf(1.0 / steps as f64)
 }
 
-/// Slabs of the pool that has fewest.
+/// The number of slabs of the smallest pool.
 fn smallest_quota(config: &DramConfig, slabs: u64) -> u64 {
     let least = config.pools.iter().map(|pool| pool.share).fold(1.0, f64::min);
     (least * slabs as f64) as u64
 }
 
-/// Raises each size as far as the number of chunks in a slab stays the same: what would be lost at a slab's end is
-/// shared out among its chunks.
+/// Raises each size as long as a slab holds the same number of chunks, so that the rest at a slab's end is divided among its chunks.
 fn widened(sizes: &[u32], slab_bytes: u32) -> Vec<u32> {
     let largest = *sizes.last().expect("checked: there is a size");
     let mut wide: Vec<u32> = sizes.iter().map(|&size| (slab_bytes / (slab_bytes / size)) & !7).collect();
@@ -325,7 +323,7 @@ fn check_pools(config: &DramConfig) -> Result<(), ConfigError> {
             pool.name, pool.share
         ));
     }
-    // Reports and lookups go by the name: two pools of one name would be taken for each other.
+    // Reports and lookups identify pools by name.
     let mut names: Vec<&str> = config.pools.iter().map(|pool| pool.name.as_str()).collect();
     names.sort_unstable();
     if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
@@ -338,7 +336,7 @@ fn check_pools(config: &DramConfig) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Whole slabs for each pool. What rounding leaves over goes one by one to the first pools, if the shares sum to 1.
+/// Whole slabs for each pool. If the shares sum to 1, slabs lost to rounding are given one by one to the first pools.
 fn quotas(config: &DramConfig, slab_count: u32) -> Result<Vec<u32>, String> {
     if slab_count == 0 {
         return Err("at least one is needed".into());
@@ -402,7 +400,7 @@ mod tests {
         assert_eq!((largest(&smallest), smallest.slab_bytes), (100_000, 128 << 10));
     }
 
-    /// Most classes had no slab, and each insert into one of them emptied another's.
+    /// A class without a slab would take one from another class at each insert.
     #[test]
     fn a_small_tier_has_no_more_sizes_than_slabs() {
         for (dram_bytes, sizes) in [(16 << 20, 50..=64), (64 << 20, 50..=64), (128 << 20, 90..=128)] {
@@ -427,7 +425,7 @@ mod tests {
         assert!(layout.sizes.len() <= layout.quotas[1] as usize, "{} sizes", layout.sizes.len());
     }
 
-    /// The largest item of 2 MiB made 257 sizes, and was refused for it; so were the sizes that no rounding makes fewer.
+    /// The default factor is raised as far as the limit of sizes requires.
     #[test]
     fn items_of_any_size_can_be_asked_for_without_a_factor() {
         for least in [64, 4096, 16 << 10] {
@@ -457,7 +455,6 @@ mod tests {
         Layout::of(&config).unwrap_err().to_string()
     }
 
-    /// Items of the one were counted for the other.
     #[test]
     fn two_pools_of_one_name_were_accepted() {
         let shares = [("a", 0.4), ("b", 0.2), ("a", 0.4)];
@@ -465,7 +462,6 @@ mod tests {
         assert_eq!(refused(|config| config.pools = pools.to_vec()), "pools: two pools have the name \"a\"");
     }
 
-    /// Errors used to name `min_alloc_bytes`, which the builder does not have, or `allocation sizes` for any cause.
     #[test]
     fn errors_named_settings_by_other_names_than_the_builder_does() {
         for (told, setting) in [

@@ -4,17 +4,17 @@ use super::evict::{Attempt, Spill, Victim};
 use super::pools::Taken;
 use super::{Class, Dram};
 
-/// Items that one class gives before the coldest class is looked for again.
+/// Items that one class evicts before the coldest class is determined again.
 const BATCH: usize = 64;
 
-/// How a step of emptying ended.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Emptied {
-    /// Some items left; there may be more.
+    /// Some items were evicted; there may be more.
     Some,
-    /// The spill cannot take more now.
+    /// The spill cannot accept more now.
     Busy,
-    /// Nothing is left that could leave.
+    /// No item is left that could be evicted.
     All,
 }
 
@@ -25,16 +25,16 @@ impl Dram {
         emptied.find(|&emptied| emptied != Emptied::All).unwrap_or(Emptied::All)
     }
 
-    /// The same of one class.
+    /// The same for one class.
     fn empty_some<S: Spill>(&self, class: &Class, spill: &S) -> Emptied {
         let (mut left, items) = (0, class.lock().counters.items);
-        // However many are in use, those behind them can leave: policies find these before they have chosen each twice.
+        // Even if many items are in use, a policy selects all others before it has selected each item twice.
         for _ in 0..2 * items {
             match self.evict_next(class, spill) {
                 Some(Attempt::Gone) => left += 1,
                 Some(Attempt::Busy) if left == 0 => return Emptied::Busy,
                 Some(Attempt::Busy) => break,
-                // Put back behind the others.
+                // The policy has reinserted it behind the others.
                 Some(Attempt::InUse) => {}
                 None => break,
             }
@@ -45,11 +45,11 @@ impl Dram {
         if left > 0 { Emptied::Some } else { Emptied::All }
     }
 
-    /// The classes that have items.
+    /// The classes that have items, coldest first.
     fn coldest_first(&self) -> Vec<&Class> {
         let touched_seconds = |class: &Class| {
             let inner = class.lock();
-            // A policy that cannot tell its oldest comes last.
+            // A policy that does not know its oldest item comes last.
             let oldest = || inner.oldest(class).map_or(u32::MAX, |item| item.header().touched_seconds());
             (!inner.is_without_items()).then(oldest)
         };
@@ -59,7 +59,7 @@ impl Dram {
         classes.into_iter().map(|(_, class)| class).collect()
     }
 
-    /// How the item that the class's policy chooses fared; `None` if the class has none.
+    /// Evicts the item that the class's policy selects; `None` if the class has none.
     pub(super) fn evict_next<S: Spill>(&self, class: &Class, spill: &S) -> Option<Attempt> {
         let now_seconds = self.now_seconds();
         let chosen = class.lock().next_to_leave(&self.pools, class, now_seconds)?;

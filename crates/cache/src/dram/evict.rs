@@ -1,5 +1,5 @@
-//! How an item leaves for another: chosen under the class lock, offered to the spill with no lock held, taken out of
-//! the index under its shard's lock.
+//! Eviction of an item: it is selected under the class lock, offered to the spill with no lock held, and removed from the index under its
+//! shard's lock.
 
 use super::chain::children;
 use super::item::{ItemRef, State};
@@ -14,37 +14,37 @@ use crate::KeyHash;
 /// under the item's shard lock in the step that unlinks the item, or abandoned because the item was used, replaced or removed in between.
 /// A key is therefore always in DRAM or beyond the spill, without a gap.
 pub trait Spill {
-    /// What is kept between staging and the end.
+    /// The state between staging and commit.
     type Staged;
 
-    /// Prepares for the item to leave: copies it where it will go, unless its time is over.
+    /// Prepares the eviction: copies the item to the next tier, unless it has expired.
     fn stage(&self, victim: &Victim<'_>) -> Stage<Self::Staged>;
 
-    /// The item leaves now. Called under its shard's lock: brief, and no calls back into the tier.
+    /// The item is evicted now. Called under its shard's lock, so it must be brief and not call back into the tier.
     fn commit(&self, staged: Self::Staged, victim: &Victim<'_>);
 
-    /// The item leaves now, and nothing was staged for it. Called like [`commit`](Self::commit).
+    /// The item is evicted now, and nothing was staged for it. Called like [`commit`](Self::commit).
     fn dropped(&self, _victim: &Victim<'_>) {}
 
     /// The item stays, or another thread removed it: the staged copy must not become visible.
     fn abandon(&self, staged: Self::Staged, victim: &Victim<'_>);
 
-    /// The item has left; whether what was staged for it was committed. Called with no lock held, while it can still be read.
+    /// The item was evicted; `committed` says whether a staged copy was committed. Called with no lock held, while it can still be read.
     fn gone(&self, _victim: &Victim<'_>, _committed: bool) {}
 }
 
-/// The spill's answer.
+/// The spill's answer to an offer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage<T> {
-    /// The item may go and leave nothing behind.
+    /// The item can be evicted without a copy.
     Drop,
-    /// The item may go; this stands for its copy.
+    /// The item can be evicted; this represents its copy.
     Ready(T),
-    /// The spill cannot take more now. The item stays, and the allocation ends with [`AllocateError::Busy`].
+    /// The spill cannot accept more now. The item stays, and the allocation fails with [`AllocateError::Busy`].
     Busy,
 }
 
-/// The spill of a tier with nothing behind it.
+/// The spill of a tier without a next tier.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Discard;
 
@@ -60,7 +60,7 @@ impl Spill for Discard {
     fn abandon(&self, (): (), _: &Victim<'_>) {}
 }
 
-/// An item about to leave.
+/// An item about to be evicted.
 #[derive(Debug)]
 pub struct Victim<'a> {
     dram: &'a Dram,
@@ -68,7 +68,7 @@ pub struct Victim<'a> {
     hash: KeyHash,
     now_seconds: u32,
     value: [&'a [u8]; 1],
-    /// Parent and children, if there are any.
+    /// Values of parent and children, if there are children.
     chain: Vec<&'a [u8]>,
     head: Option<ItemRef>,
     expiry_seconds: u32,
@@ -110,25 +110,25 @@ impl<'a> Victim<'a> {
         self.hash
     }
 
-    /// The value, in pieces: the item's own, then its children's, newest first.
+    /// The value in pieces: the item's own, then its children's, newest first.
     #[must_use]
     pub fn value(&self) -> &[&'a [u8]] {
         if self.chain.is_empty() { &self.value } else { &self.chain }
     }
 
-    /// Unix second at which the item expires; 0 is never.
+    /// Unix second at which the item expires; 0 means never.
     #[must_use]
     pub fn expiry_seconds(&self) -> u32 {
         self.expiry_seconds
     }
 
-    /// The tag its owner gave it.
+    /// The tag of the item.
     #[must_use]
     pub fn tag(&self) -> u16 {
         self.item.header().tag()
     }
 
-    /// The pool it is in.
+    /// The pool of the item.
     #[must_use]
     pub fn pool(&self) -> super::PoolId {
         self.dram.pools.class_of(self.item.reference()).0.pool
@@ -140,18 +140,18 @@ impl<'a> Victim<'a> {
         self.is_clean
     }
 
-    /// Whether it can still be found in DRAM.
+    /// Whether it is still in the index.
     pub(crate) fn is_linked(&self) -> bool {
         self.item.header().state().has(State::LINKED)
     }
 
-    /// Whether its time is up.
+    /// Whether it has expired.
     #[must_use]
     pub fn is_expired(&self) -> bool {
         self.item.header().is_expired(self.now_seconds)
     }
 
-    /// Seconds since the item was last used, as far as the policy's hit rule made it known.
+    /// Seconds since the item's last use, with the precision that the policy's hit rule permits.
     #[must_use]
     pub fn idle_seconds(&self) -> u32 {
         self.now_seconds.saturating_sub(self.item.header().touched_seconds())
@@ -166,19 +166,19 @@ impl<'a> Victim<'a> {
     }
 }
 
-/// How an attempt ended.
+/// The result of an attempted eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Attempt {
-    /// The item is gone; the chunk is the evictor's alone.
+    /// The item was evicted; the evictor owns the chunk.
     Gone,
-    /// Somebody uses it.
+    /// The item is in use.
     InUse,
-    /// The spill is full.
+    /// The spill cannot accept it now.
     Busy,
 }
 
 impl Dram {
-    /// A chunk of `class`, as a draft, in the policy; evicts if it must.
+    /// Allocates a chunk of `class`, as a draft in the policy; evicts if necessary.
     pub(super) fn take_chunk<'a, S: Spill>(
         &'a self,
         class: &'a Class,
@@ -217,7 +217,7 @@ impl Dram {
         }
     }
 
-    /// Tries to make an item leave that the caller marked `EVICTING` and holds a reference of.
+    /// Tries to evict an item that the caller marked `EVICTING` and holds a reference to.
     pub(super) fn evict<S: Spill>(&self, victim: &Victim<'_>, spill: &S) -> Attempt {
         let item = victim.item;
         let staged = match spill.stage(victim) {
@@ -253,8 +253,8 @@ impl Dram {
         Attempt::InUse
     }
 
-    /// Ends what was tried with an item, and gives back the reference that the caller has held since he marked it `EVICTING`. If
-    /// it has not left the mark is gone, and the policy has it, which may have passed it over for the mark.
+    /// Ends an attempted eviction, and drops the reference that the caller has held since it marked the item `EVICTING`. If the item stays,
+    /// the mark is cleared and the item enters its policy again, which may have skipped it because of the mark.
     pub(super) fn end_attempt(&self, item: Item<'_>, has_left: bool, now_seconds: u32) {
         if has_left {
             item.header().become_draft();

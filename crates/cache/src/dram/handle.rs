@@ -1,4 +1,4 @@
-//! What callers hold: a [`Handle`] to read an item in place, a [`Draft`] to fill one.
+//! References to items: a [`Handle`] to read one in place, a [`Draft`] to fill one.
 
 use std::ops::{Deref, DerefMut};
 
@@ -9,14 +9,14 @@ use super::item::State;
 use super::slab::Item;
 use crate::KeyHash;
 
-/// An item, pinned: neither moved nor freed while the handle lives. Reads as the value.
+/// A pinned item: it is neither moved nor freed while the handle lives. Derefs to its value.
 pub struct Handle<'a> {
     pub(super) dram: &'a Dram,
     pub(super) item: Item<'a>,
 }
 
 impl<'a> Handle<'a> {
-    /// Makes a handle of a reference that the caller counted already.
+    /// Makes a handle of a reference that is already counted.
     #[inline]
     pub(super) fn adopt(dram: &'a Dram, item: Item<'a>) -> Self {
         Self { dram, item }
@@ -29,7 +29,7 @@ impl<'a> Handle<'a> {
         Self { dram, item }
     }
 
-    /// The same for a hit, which is counted where the policy wants it counted in marks.
+    /// The same for a hit, which is counted if the policy uses marks.
     #[inline]
     pub(super) fn pin_hit(dram: &'a Dram, item: Item<'a>, rule: &HitRule) -> Self {
         match rule {
@@ -51,40 +51,40 @@ impl<'a> Handle<'a> {
         self.item.value()
     }
 
-    /// Unix second at which the item expires; 0 is never.
+    /// Unix second at which the item expires; 0 means never.
     #[must_use]
     pub fn expiry_seconds(&self) -> u32 {
         self.item.header().expiry_seconds()
     }
 
-    /// Gives the item another time to expire.
+    /// Sets the expiry time.
     pub fn set_expiry_seconds(&self, expiry_seconds: u32) {
         self.item.header().set_expiry_seconds(expiry_seconds);
     }
 
-    /// Gives the item another tag. Under its key's lock.
+    /// Sets the tag. Called under the key's lock.
     pub fn set_tag(&self, tag: u16) {
         self.item.header().set_tag(tag);
     }
 
-    /// The tag its draft was given.
+    /// The tag.
     #[must_use]
     pub fn tag(&self) -> u16 {
         self.item.header().tag()
     }
 
-    /// The pool it is in.
+    /// The pool of the item.
     #[must_use]
     pub fn pool(&self) -> super::PoolId {
         self.dram.pools.class_of(self.item.reference()).0.pool
     }
 
-    /// Says that the same value is on flash now.
+    /// Records that flash has the same value.
     pub fn mark_clean(&self) {
         self.item.header().set(State::CLEAN);
     }
 
-    /// Says that flash does not have this value any more.
+    /// Records that flash no longer has this value.
     pub fn mark_dirty(&self) {
         self.item.header().clear(State::CLEAN);
     }
@@ -95,7 +95,7 @@ impl<'a> Handle<'a> {
         self.item.header().state().has(State::CLEAN)
     }
 
-    /// Whether the item can still be found. Once false, it stays so.
+    /// Whether the item is in the index. Once false, it stays false.
     #[must_use]
     pub fn is_linked(&self) -> bool {
         self.item.header().state().has(State::LINKED)
@@ -129,10 +129,10 @@ impl std::fmt::Debug for Handle<'_> {
     }
 }
 
-/// An item on its way in: its value is filled through `DerefMut`, then [`KeyLock::link`](super::KeyLock::link) makes
-/// it visible. Dropped without, it was never there. The value's bytes are what the memory held before, not zeros.
-// In this order, the bytes that mean nothing are last. Compilers move those together with what follows, in pieces of other sizes
-// than it is read by, and such a read waits until the value, just written, has arrived in memory.
+/// An item under construction: its value is filled through `DerefMut`, then [`KeyLock::link`](super::KeyLock::link) makes it visible.
+/// Dropping it discards it. The value initially holds arbitrary bytes, not zeros.
+// The field order puts padding last. Compilers otherwise copy it together with other fields in chunks of other sizes than those of later
+// reads, and such a read stalls until the preceding write of the value has completed.
 #[repr(C)]
 pub struct Draft<'a> {
     pub(super) dram: &'a Dram,
@@ -153,13 +153,13 @@ impl<'a> Draft<'a> {
         self.hash
     }
 
-    /// Unix second at which the item expires; 0 is never.
+    /// Unix second at which the item expires; 0 means never.
     #[must_use]
     pub fn expiry_seconds(&self) -> u32 {
         self.item.header().expiry_seconds()
     }
 
-    /// The item with a tag, of the caller's meaning; 0 is none.
+    /// Sets a tag, whose meaning is the caller's; 0 means none.
     #[inline]
     #[must_use]
     pub fn tagged(self, tag: u16) -> Self {
@@ -169,12 +169,12 @@ impl<'a> Draft<'a> {
         self
     }
 
-    /// Says that the same value is on flash.
+    /// Records that flash has the same value.
     pub fn mark_clean(&mut self) {
         self.item.header().set(State::CLEAN);
     }
 
-    /// The item; its one reference is the caller's now.
+    /// Returns the item; its one reference passes to the caller.
     pub(super) fn into_item(self) -> Item<'a> {
         let item = self.item;
         std::mem::forget(self);

@@ -1,7 +1,7 @@
-//! From key to item: one [`Table`](table::Table) a shard, under its lock.
+//! Maps keys to items, by one [`Table`](table::Table) per shard, under its lock.
 //!
-//! An entry is the item's [`ItemRef`](super::item::ItemRef); key and lengths stand in the item itself, where the reader goes
-//! next anyway. Many shards bound the time that a growing table holds its lock.
+//! An entry is the item's [`ItemRef`](super::item::ItemRef). Key and lengths are in the item itself, which the reader accesses next anyway.
+//! The number of shards limits the time for which a growing table holds its lock.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -15,12 +15,12 @@ use crate::KeyHash;
 
 const MIN_SHARD_BITS: u32 = 6;
 const MAX_SHARD_BITS: u32 = 10;
-/// Memory behind a shard, at which a table that grows stays short of a millisecond.
+/// Item memory per shard, for which growing the table takes less than a millisecond.
 const ARENA_BYTES_PER_SHARD: u64 = 1 << 20;
 
-/// What an item costs at most.
+/// Upper limit of the index size per item.
 pub const INDEX_MOST_BYTES_PER_ITEM: f64 = table::MOST_BYTES_PER_ENTRY;
-/// What all shards cost beside: themselves, and a line or two that each has over.
+/// Size of the shards without items, and of one or two unused lines per shard.
 pub const INDEX_LEAST_BYTES: u64 =
     (size_of::<Shard>() as u64 + size_of::<Place>() as u64 + 128) << MAX_SHARD_BITS;
 
@@ -30,21 +30,21 @@ pub(super) struct Index {
     /// The location of each shard's table, for prefetches. Separate from the shards, whose locks change constantly: these cache lines stay
     /// shared by all cores.
     places: Arc<[Place]>,
-    /// What is left of a hash, shifted by this, is its shard's number.
+    /// A hash shifted right by this is the number of its shard.
     shift: u32,
 }
 
 #[repr(align(64))]
 struct Shard(RwLock<Table>);
 
-/// The table of one shard, seen under its lock.
+/// The table of one shard, accessed under its lock.
 pub(super) struct Table {
     entries: table::Table,
     shard: usize,
     places: Arc<[Place]>,
 }
 
-/// A [`table::Stretch`] that may change meanwhile, and then is half of an old one and half of a new one.
+/// The address of a table, for prefetching. It is read without a lock, so it may be inconsistent: half old and half new.
 #[derive(Debug, Default)]
 struct Place {
     first: AtomicPtr<()>,
@@ -62,7 +62,7 @@ impl Index {
         Self { shards: (0..1 << bits).map(shard).collect(), places, shift: u64::BITS - bits }
     }
 
-    /// Has the memory fetched that a lookup of `hash` begins with.
+    /// Prefetches the lines that a lookup of `hash` accesses first.
     #[inline]
     pub(super) fn prefetch_line(&self, hash: KeyHash) {
         let shard = (hash.0 >> self.shift) as usize;
@@ -70,10 +70,10 @@ impl Index {
         prefetch(self.places[shard].stretch().home(hash.0));
     }
 
-    /// Has the item fetched that a lookup of `hash` would look at first.
+    /// Prefetches the item that a lookup of `hash` would examine first.
     #[inline]
     pub(super) fn prefetch_item(&self, arena: &Arena, hash: KeyHash) {
-        // Under the lock to the end: only while the item is linked is it certain that its slab is still cut as it was.
+        // The lock is held to the end, because a slab's chunk size is stable only while the item is linked.
         let table = self.read(hash);
         if let Some(reference) = table.entries.likely(hash.0) {
             arena.item(reference).prefetch();
@@ -102,7 +102,7 @@ impl Index {
         self.shards[shard].0.write()
     }
 
-    /// Bytes that the tables take.
+    /// Bytes of all tables.
     pub(super) fn bytes(&self) -> u64 {
         let tables: usize = self.shards.iter().map(|shard| shard.0.read().entries.bytes()).sum();
         (tables + size_of_val(&*self.shards) + size_of_val(&*self.places)) as u64
@@ -116,7 +116,7 @@ impl Place {
         table::Stretch { first, lines }
     }
 
-    /// Writes only changes, so that other cores keep their copy of the cache line.
+    /// Writes only if it has changed, so that other cores keep their copy of the cache line.
     fn keep_up(&self, now: table::Stretch) {
         if self.stretch() != now {
             self.first.store(now.first.cast_mut(), Ordering::Relaxed);
@@ -135,7 +135,7 @@ impl Table {
         self.find_with_slab(arena, key, hash).map(|(item, _)| item)
     }
 
-    /// The same, and whose its slab is.
+    /// The same, with the use of the item's slab.
     #[inline(always)]
     pub(super) fn find_with_slab<'a>(
         &self,
@@ -158,30 +158,30 @@ impl Table {
         None
     }
 
-    /// Puts `new` where exactly `old` is; whether it was there.
+    /// Replaces exactly `old` by `new`; returns whether it was there.
     pub(super) fn replace_item(&mut self, old: Item<'_>, new: Item<'_>, hash: KeyHash) -> bool {
         let place = self.place_of_item(old, hash);
         place.map(|place| self.entries.replace(place, new.reference())).is_some()
     }
 
-    /// Takes exactly this item out; whether it was there.
+    /// Removes exactly this item; returns whether it was there.
     pub(super) fn remove_item(&mut self, item: Item<'_>, hash: KeyHash) -> bool {
         let place = self.place_of_item(item, hash);
         place.map(|place| self.entries.remove(hash.0, place)).is_some()
     }
 
-    /// Takes the item of `key` out.
+    /// Removes the item of `key`.
     pub(super) fn remove_key<'a>(&mut self, arena: &'a Arena, key: &[u8], hash: KeyHash) -> Option<Item<'a>> {
         let place = self.place_of_key(arena, key, hash)?;
         Some(arena.item(self.entries.remove(hash.0, place)))
     }
 
-    /// Takes every item of the shard out.
+    /// Removes all items of the shard.
     pub(super) fn take_all<'a>(&mut self, arena: &'a Arena) -> Vec<Item<'a>> {
         self.entries.take_all().into_iter().map(|entry| arena.item(entry)).collect()
     }
 
-    /// Every item of the shard.
+    /// All items of the shard.
     pub(super) fn items<'a>(&self, arena: &'a Arena) -> impl Iterator<Item = Item<'a>> {
         self.entries.iter().map(|entry| arena.item(entry))
     }
@@ -196,7 +196,7 @@ impl Table {
     }
 }
 
-/// Whether two keys are the same. Most are short: two words that may overlap say so, where `==` calls a function.
+/// Whether two keys are equal. Most keys are short, and two overlapping words compare them without a call of `memcmp`.
 #[inline]
 fn is_same(one: &[u8], other: &[u8]) -> bool {
     if one.len() != other.len() {
@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// What is fetched ahead for a key is the line that its lookup reads, however often the table has grown since.
+    /// The prefetched line must be the one that a lookup accesses, also after the table has grown.
     #[test]
     fn the_place_of_a_table_moves_with_it() {
         let mut config = DramConfig::new(4 << 20, Arc::new(|| Box::new(S3Fifo::new(0))));

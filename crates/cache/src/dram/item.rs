@@ -1,4 +1,4 @@
-//! The header in front of every item, and what its state word means.
+//! The header of an item, and the meaning of its state word.
 //!
 //! ```text
 //! chunk   | state u32 | value_len u32 | expiry u32 | touched u32 | key_len u16, tag u16 | key … | value … | unused |
@@ -6,8 +6,8 @@
 //! state   | flags, 8 bits | marks, 2 bits | references, 22 bits |
 //! ```
 //!
-//! Every word is atomic: headers are looked at by evictors and statistics while readers count themselves in and out.
-//! Key and value are written while the item is a draft, by its only owner, and never after.
+//! All fields are atomic, because evictors and statistics read headers while readers change the reference count. Key and value are
+//! written while the item is a draft, by its only owner, and never afterwards.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -20,16 +20,16 @@ pub const HEADER_BYTES: usize = size_of::<Header>();
 
 const _: () = assert!(HEADER_BYTES == 20, "the drawing above and the memory budget say 20");
 
-/// Where an item is: slab and chunk in one number. See [`super::slab::Arena`] for how the bits are shared out.
+/// The location of an item: slab and chunk in one number. [`super::slab::Arena`] defines the bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ItemRef(pub(super) u32);
 
 impl ItemRef {
-    /// No item: ends a list. The arena never has that many chunks.
+    /// No item; ends a list. The arena never has that many chunks.
     pub(super) const NONE: Self = Self(u32::MAX);
 }
 
-/// The state word of an item: its reference count, and where it is linked.
+/// The state word of an item: its reference count and its flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct State(u32);
 
@@ -40,7 +40,7 @@ impl State {
     pub(super) const IN_POLICY: u32 = 1 << 25;
     /// Being filled by the thread that allocated it.
     pub(super) const DRAFT: u32 = 1 << 26;
-    /// An evictor works on it. Set under the class lock; cleared by that evictor.
+    /// An evictor handles it. Set under the class lock; cleared by that evictor.
     pub(super) const EVICTING: u32 = 1 << 27;
     /// The same value is on flash.
     pub(super) const CLEAN: u32 = 1 << 28;
@@ -52,7 +52,7 @@ impl State {
     pub(super) const FREE: u32 = 1 << 31;
 
     const REFERENCES: u32 = (1 << 22) - 1;
-    /// Hits that the policy has not looked at yet: beside the references, for a hit changes these anyway.
+    /// Hits that the policy has not read yet. They share a word with the references, which a hit changes anyway.
     const ONE_MARK: u32 = 1 << 22;
     const MARKS: u32 = Self::ONE_MARK * MOST_HITS as u32;
 
@@ -61,7 +61,7 @@ impl State {
         self.0 & Self::REFERENCES
     }
 
-    /// Hits counted since the policy last looked.
+    /// Hits counted since the policy last read them.
     fn marks(self) -> u8 {
         ((self.0 & Self::MARKS) / Self::ONE_MARK) as u8
     }
@@ -72,7 +72,7 @@ impl State {
     }
 }
 
-/// What stands in front of every key. Its drawing is in the module's comment.
+/// The header of an item, as drawn in the module's comment.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Header {
@@ -94,19 +94,19 @@ impl Header {
         self.state.store(flags | references, Ordering::Release);
     }
 
-    /// Sets `flags`; the state before.
+    /// Sets `flags`; returns the previous state.
     pub(super) fn set(&self, flags: u32) -> State {
         step();
         State(self.state.fetch_or(flags, Ordering::AcqRel))
     }
 
-    /// Clears `flags`; the state before.
+    /// Clears `flags`; returns the previous state.
     pub(super) fn clear(&self, flags: u32) -> State {
         step();
         State(self.state.fetch_and(!flags, Ordering::AcqRel))
     }
 
-    /// Clears some flags and sets others in one step; the state before.
+    /// Clears some flags and sets others in one step; returns the previous state.
     pub(super) fn exchange(&self, clear: u32, set: u32) -> State {
         step();
         let changed = |state| Some(state & !clear | set);
@@ -115,8 +115,8 @@ impl Header {
         )
     }
 
-    /// One more reference. The caller knows that there is one already: it holds the shard's lock on a linked
-    /// item, or a reference of its own.
+    /// Adds a reference. The caller ensures that there already is one: it holds the shard's lock on a linked item, or a reference of its
+    /// own.
     #[inline]
     pub(super) fn pin(&self) {
         step();
@@ -149,13 +149,13 @@ impl Header {
         let _ = self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
     }
 
-    /// Hits counted and not taken back.
+    /// Hits counted and not reset.
     #[inline]
     pub(super) fn marks(&self) -> u8 {
         State(self.state.load(Ordering::Relaxed)).marks()
     }
 
-    /// Says how many hits are counted.
+    /// Sets the number of counted hits.
     #[inline]
     pub(super) fn set_marks(&self, count: u8) {
         debug_assert!(count <= MOST_HITS);
@@ -164,7 +164,7 @@ impl Header {
         }
     }
 
-    /// One reference less; whether it was the last. Then the caller frees the chunk.
+    /// Drops a reference; returns whether it was the last. Then the caller frees the chunk.
     #[inline]
     pub(super) fn unpin(&self) -> bool {
         step();
@@ -173,7 +173,7 @@ impl Header {
         before.references() == 1
     }
 
-    /// An evictor takes hold of a linked item that only the index refers to. Under the class lock.
+    /// Marks a linked item that only the index refers to, and adds the evictor's reference. Called under the class lock.
     pub(super) fn begin_eviction(&self) -> bool {
         self.begin_eviction_of(self.state())
     }
@@ -193,7 +193,7 @@ impl Header {
         debug_assert!(done.is_ok());
     }
 
-    /// Writes what does not change while the item lives, but for expiry and tag.
+    /// Writes the fields that stay unchanged while the item lives, except expiry and tag.
     pub(super) fn describe(&self, key_len: u16, value_len: u32, expiry_seconds: u32, now_seconds: u32) {
         self.value_len.store(value_len, Ordering::Relaxed);
         self.expiry_seconds.store(expiry_seconds, Ordering::Relaxed);
@@ -209,7 +209,7 @@ impl Header {
         self.value_len.load(Ordering::Relaxed) as usize
     }
 
-    /// Bytes the item asked for, header included.
+    /// Size of the item, header included.
     pub(super) fn item_bytes(&self) -> u64 {
         (HEADER_BYTES + self.key_len() + self.value_len()) as u64
     }
@@ -231,14 +231,14 @@ impl Header {
         self.expiry_seconds.store(expiry_seconds, Ordering::Relaxed);
     }
 
-    /// Whether the item's time is over: from the expiry second on.
+    /// Whether the item has expired, which is so from its expiry second on.
     #[inline]
     pub(super) fn is_expired(&self, now_seconds: u32) -> bool {
         let expiry = self.expiry_seconds();
         expiry != 0 && expiry <= now_seconds
     }
 
-    /// When the item was last used, as far as the hit rule made it known.
+    /// The item's last use, with the precision that the hit rule permits.
     pub(super) fn touched_seconds(&self) -> u32 {
         self.touched_seconds.load(Ordering::Relaxed)
     }
@@ -248,7 +248,7 @@ impl Header {
         self.touched_seconds.store(now_seconds, Ordering::Relaxed);
     }
 
-    /// The next chunk of the free list. A free chunk has no value; its length's place keeps the link.
+    /// The next chunk of the free list. It is stored in the field of the value's length, because a free chunk has no value.
     pub(super) fn next_free(&self) -> ItemRef {
         ItemRef(self.value_len.load(Ordering::Relaxed))
     }

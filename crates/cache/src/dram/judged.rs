@@ -10,18 +10,18 @@
 
 use super::rebalance::{Rebalance, Strategy};
 
-/// Slabs' worth of items that are evicted anyway for one that is emptied.
+/// Slabs' worth of evicted items that permit one slab to be emptied.
 const CHURN_PER_MOVE: f64 = 8.0;
-/// What counts of a step in the next: a rate of late is that of a few steps.
+/// Share of earlier activity that is kept at each step, so that activity is averaged over a few steps.
 const KEPT: f64 = 0.5;
 
-/// What a class has done of late.
+/// Recent activity of a class.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Recent {
     pub hits: f64,
     pub allocations: f64,
     pub evictions: f64,
-    /// Items that it has more than before.
+    /// Growth of the number of items.
     pub growth: f64,
 }
 
@@ -37,7 +37,7 @@ impl Recent {
     }
 }
 
-/// Slabs of a pool that evictions have turned over and that no move has used up.
+/// Slabs' worth of items that were evicted in a pool, minus those that moves have used up.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Churn(f64);
 
@@ -47,7 +47,7 @@ impl Churn {
         self.0 = self.0.min(CHURN_PER_MOVE) + slabs;
     }
 
-    /// Whether there is enough for a move, which then is used up.
+    /// Uses up the churn for one move; `false` if there is not enough.
     pub(super) fn pay(&mut self) -> bool {
         let can_pay = self.0 >= CHURN_PER_MOVE;
         if can_pay {
@@ -57,7 +57,7 @@ impl Churn {
     }
 }
 
-/// A class as a step sees it.
+/// The state of a class in a step.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Judged {
     pub chunks_per_slab: u32,
@@ -67,16 +67,16 @@ pub(super) struct Judged {
 }
 
 impl Judged {
-    /// Steps until every chunk has been given to a new item, if the class had `slabs` slabs more, or fewer.
+    /// Steps until every chunk has been reassigned, if the class had `slabs` slabs more (or fewer, if negative).
     fn age(&self, slabs: f64) -> f64 {
-        // Of nothing there is no rate; it would be a zero to divide by where the last slab goes.
+        // Without allocations there is no rate, and a class that would lose its last slab must not divide 0 by 0.
         if self.recent.allocations < 1.0 {
             return f64::INFINITY;
         }
         (f64::from(self.slabs) + slabs) * f64::from(self.chunks_per_slab) / self.recent.allocations
     }
 
-    /// The same without a slab, where one is given that it needs.
+    /// The same with one slab less; infinite if the class has a spare slab.
     fn age_without_one(&self) -> f64 {
         if self.has_spare() { f64::INFINITY } else { self.age(-1.0) }
     }
@@ -85,18 +85,18 @@ impl Judged {
         self.recent.hits / f64::from(self.slabs.max(1))
     }
 
-    /// Whole slabs' worth of free chunks.
+    /// Number of whole slabs that its free chunks amount to.
     fn free_slabs(&self) -> u64 {
         let chunks_per_slab = u64::from(self.chunks_per_slab);
         (u64::from(self.slabs) * chunks_per_slab).saturating_sub(self.items) / chunks_per_slab
     }
 
-    /// Whether it has a slab that it does not need, and is not about to fill.
+    /// Whether it has a free slab and is not growing.
     fn has_spare(&self) -> bool {
         self.free_slabs() > 0 && self.recent.growth < 1.0
     }
 
-    /// Whether it evicts for lack of chunks: more than it has free. After losing its last slab, a class is not judged by earlier activity.
+    /// Whether it evicts more than its free chunks can hold. Activity before the loss of its last slab does not count.
     fn lacks_room(&self) -> bool {
         let evicted_slabs = self.recent.evictions / f64::from(self.chunks_per_slab);
         let evicts = self.slabs > 0 && self.recent.evictions >= 1.0;
@@ -113,12 +113,12 @@ impl Judged {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pair {
     pub donor: usize,
-    /// `None` is the pool itself.
+    /// `None` means the pool.
     pub receiver: Option<usize>,
 }
 
 impl Pair {
-    /// The pair for the next move, if one is worth it. The pool may have slabs left to hand out.
+    /// The pair for the next move, if one is worth it. `has_slabs_left`: the pool has unassigned slabs.
     pub(super) fn pick(judged: &[Judged], how: &Rebalance, has_slabs_left: bool) -> Option<Self> {
         let min_slabs = how.min_slabs;
         match how.strategy {
@@ -133,7 +133,7 @@ impl Pair {
         }
     }
 
-    /// Whether what the donor loses is nothing, or next to nothing beside what the receiver has of a slab.
+    /// Whether the donor loses nothing, or few hits compared to those per slab of the receiver.
     pub(super) fn costs_nothing(&self, judged: &[Judged]) -> bool {
         let hits = |at: usize| judged[at].hits_per_slab();
         judged[self.donor].has_spare()
@@ -141,12 +141,12 @@ impl Pair {
     }
 }
 
-/// The places of classes that have more than the slabs which a donor keeps.
+/// Indexes of the classes with more slabs than a donor must keep.
 fn donors<'a>(judged: &'a [Judged], min_slabs: u32) -> impl Iterator<Item = usize> + 'a {
     (0..judged.len()).filter(move |&at| judged[at].slabs > min_slabs)
 }
 
-/// A class without items has nothing to be judged by: it gives first, back to the pool.
+/// A class without items gives its slabs first, back to the pool.
 fn pick_empty(judged: &[Judged], min_slabs: u32) -> Option<Pair> {
     let donor = donors(judged, min_slabs).find(|&at| judged[at].items == 0)?;
     Some(Pair { donor, receiver: None })
@@ -209,7 +209,7 @@ mod tests {
         Judged { chunks_per_slab: CHUNKS_PER_SLAB, slabs, items, recent }
     }
 
-    /// Whether the first gives the second a slab.
+    /// Whether the first class gives the second a slab.
     fn gives(donor: Judged, receiver: Judged, ratio: f64) -> bool {
         let strategy = Strategy::TailAge { min_difference_ratio: ratio };
         let how = Rebalance { strategy, min_slabs: 0, move_on_release: false };
@@ -218,7 +218,7 @@ mod tests {
         pair.is_some()
     }
 
-    /// Ages 1 and, with one slab more, 1.5.
+    /// A class with an age of 1, and of 1.5 with one slab more.
     fn needy() -> Judged {
         full(2, 20.0)
     }
@@ -239,7 +239,7 @@ mod tests {
         let roomy = |free_slabs: u64| {
             let mut class = full(4, 20.0);
             class.items -= free_slabs * u64::from(CHUNKS_PER_SLAB);
-            // It is filling what it was given.
+            // It is filling a slab that it received.
             class.recent.growth = 5.0;
             class
         };

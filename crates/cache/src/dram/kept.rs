@@ -1,4 +1,4 @@
-//! References that outlive a borrow of the tier.
+//! Owned references to items.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ pub(crate) struct Kept<T: AsRef<Dram>> {
 }
 
 impl<T: AsRef<Dram>> Kept<T> {
-    /// Pins the item that `handle` holds once more.
+    /// Pins the item of `handle` once more.
     ///
     /// # Panics
-    /// If it is of another tier.
+    /// If the handle is from another tier.
     pub(crate) fn new(tier: Arc<T>, handle: &Handle<'_>) -> Self {
         assert!(std::ptr::eq((*tier).as_ref(), handle.dram), "an item is kept by the cache that it is of");
         handle.item.header().pin();
@@ -30,13 +30,13 @@ impl<T: AsRef<Dram>> Kept<T> {
         Self { tier, reference }
     }
 
-    /// A handle of the item in the same tier.
+    /// A handle to the item that borrows the tier.
     ///
     /// # Panics
-    /// If it is of another tier.
+    /// If `dram` is another tier.
     pub(crate) fn lend(self, dram: &Dram) -> Handle<'_> {
         assert!(std::ptr::eq((*self.tier).as_ref(), dram), "an item is lent by the cache that it is of");
-        // Pinned once more: dropping `self` lets go of the first pin.
+        // Pinned once more, because dropping `self` releases the first pin.
         Handle::pin(dram, dram.pools.arena.item(self.reference))
     }
 
@@ -44,17 +44,17 @@ impl<T: AsRef<Dram>> Kept<T> {
         (*self.tier).as_ref().pools.arena.item(self.reference)
     }
 
-    /// Unix second at which the item expires; 0 is never.
+    /// Unix second at which the item expires; 0 means never.
     pub(crate) fn expiry_seconds(&self) -> u32 {
         self.item().header().expiry_seconds()
     }
 
-    /// The pool it is in.
+    /// The pool of the item.
     pub(crate) fn pool(&self) -> PoolId {
         (*self.tier).as_ref().pools.class_of(self.reference).0.pool
     }
 
-    /// The values of the children, newest first, as of now.
+    /// The current values of the children, newest first.
     pub(crate) fn chain(&self) -> impl Iterator<Item = &[u8]> {
         let dram = (*self.tier).as_ref();
         children(&dram.pools.arena, dram.chains.head(self.item())).map(Item::value)

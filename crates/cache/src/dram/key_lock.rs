@@ -1,4 +1,4 @@
-//! Changing what the index says of a key.
+//! Changes of the index entry of a key.
 
 use super::Dram;
 use super::handle::{Draft, Handle};
@@ -7,8 +7,8 @@ use super::item::State;
 use super::sync::RwLockWriteGuard;
 use crate::KeyHash;
 
-/// The sole right to say what is known of a key (and of all keys of its shard). Hold it briefly, and allocate before
-/// taking it: an allocation may have to evict from this very shard.
+/// The exclusive lock of a key's shard, for changes of its index entry. Hold it briefly, and allocate before taking it: an allocation may
+/// have to evict from this shard.
 pub struct KeyLock<'a> {
     pub(super) dram: &'a Dram,
     pub(super) table: RwLockWriteGuard<'a, Table>,
@@ -31,10 +31,10 @@ impl<'a> KeyLock<'a> {
         Some(Handle::pin(self.dram, item))
     }
 
-    /// Makes `draft` what its key leads to; the item it replaced, which readers may still hold.
+    /// Makes `draft` the item of its key; returns the replaced item, which readers may still hold.
     ///
     /// # Panics
-    /// If the draft's hash is not the one that was locked, or the draft is another tier's.
+    /// If the draft's hash is not the locked one, or the draft is from another tier.
     #[inline]
     pub fn link(&mut self, draft: Draft<'a>) -> Option<Handle<'a>> {
         assert!(std::ptr::eq(draft.dram, self.dram), "a draft is linked in the tier that allocated it");
@@ -44,7 +44,7 @@ impl<'a> KeyLock<'a> {
         let before = item.header().exchange(State::DRAFT, State::LINKED);
         let replaced = self.table.insert(&self.dram.pools.arena, item, self.hash).map(|old| {
             old.header().clear(State::LINKED);
-            // The index's reference is the handle's now.
+            // The handle takes over the index's reference.
             Handle::adopt(self.dram, old)
         });
         if !before.has(State::IN_POLICY) {
@@ -54,7 +54,7 @@ impl<'a> KeyLock<'a> {
         replaced
     }
 
-    /// Makes `key` lead nowhere; the item it led to, expired or not.
+    /// Removes the index entry of `key`; returns its item, expired or not.
     pub fn unlink(&mut self, key: &[u8]) -> Option<Handle<'a>> {
         let item = self.table.remove_key(&self.dram.pools.arena, key, self.hash)?;
         item.header().clear(State::LINKED);

@@ -82,21 +82,21 @@ pub struct Dram {
     on_unlink_expired: Option<OnUnlinkExpired>,
 }
 
-/// Told of an item that was taken out because its time was over. Runs with no lock held.
+/// Called with an item that was removed because it expired. Runs with no lock held.
 pub type OnExpiry = Arc<dyn Fn(&Handle<'_>) + Send + Sync>;
 
 /// Called with the key of an expired item while the key's lock is held.
 pub type OnUnlinkExpired = Arc<dyn Fn(KeyHash, &[u8]) + Send + Sync>;
 
-/// Why there is no memory for an item.
+/// Why an item cannot be allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AllocateError {
-    /// No chunk is that large.
+    /// The item is larger than the largest chunk.
     #[error("an item of {bytes} bytes, header and key included, is larger than the largest chunk of {max}")]
     TooLarge {
-        /// Bytes the item takes, header and key included.
+        /// Size of the item, header and key included.
         bytes: usize,
-        /// Bytes of the largest chunk.
+        /// Size of the largest chunk.
         max: usize,
     },
     /// Keys are at most [`MAX_KEY_BYTES`] long.
@@ -105,16 +105,16 @@ pub enum AllocateError {
         /// Bytes of the key.
         bytes: usize,
     },
-    /// The spill cannot take what would have to leave.
+    /// The spill cannot accept the item to be evicted now.
     #[error("the next tier cannot take the item to evict now")]
     Busy,
-    /// Every item that could leave is in use, or more than a thousand that would be next to.
+    /// All items that could be evicted are in use, or the first thousand in eviction order.
     #[error("the items of this size class that would leave are in use, and its pool has no slab left")]
     NoMemory,
 }
 
 impl Dram {
-    /// A tier as configured, empty.
+    /// Creates an empty tier.
     pub fn new(config: &DramConfig, clock: Arc<dyn Clock>) -> Result<Self, ConfigError> {
         let pools = Pools::new(config)?;
         let index = Index::new(pools.arena.bytes());
@@ -134,36 +134,36 @@ impl Dram {
         })
     }
 
-    /// The same tier, that tells `on_expiry` of every item that a get or the reaper takes out because its time was over.
+    /// Sets the callback for items that a get or the reaper removes because they expired.
     #[must_use]
     pub fn with_expiry_callback(self, on_expiry: OnExpiry) -> Self {
         Self { on_expiry: Some(on_expiry), ..self }
     }
 
-    /// The same tier, empty, with another seed of the keys' hashes than 0.
+    /// Sets the seed of the key hash, which is 0 by default. The tier must be empty.
     #[must_use]
     pub fn with_hash_seed(self, seed: u64) -> Self {
         self.pools.arena.set_hash_seed(seed);
         self
     }
 
-    /// The hash of `key` that all calls about it take.
+    /// The hash of `key`, which other methods take as a parameter.
     #[inline]
     #[must_use]
     pub fn hash_of(&self, key: &[u8]) -> KeyHash {
         self.pools.arena.hash_of(key)
     }
 
-    /// Calls `on_unlink_expired` with the key of every such item, under the key's lock.
+    /// Sets a callback that receives the key of every expired item while the key's lock is held.
     #[must_use]
     pub fn with_unlink_expired_callback(self, on_unlink_expired: OnUnlinkExpired) -> Self {
         Self { on_unlink_expired: Some(on_unlink_expired), ..self }
     }
 
-    /// Pins and returns the item of `key`, and reports the hit to the policy. An expired item is removed and is no hit.
+    /// Pins and returns the item of `key`, and reports the hit to the policy. An expired item is removed and is a miss.
     #[inline(always)]
     pub fn get(&self, key: &[u8], hash: KeyHash) -> Option<Handle<'_>> {
-        // The line comes while the lock is taken, not after.
+        // Prefetched while the lock is acquired.
         self.index.prefetch_line(hash);
         let (handle, class) = {
             let table = self.index.read(hash);
@@ -184,19 +184,19 @@ impl Dram {
         Some(handle)
     }
 
-    /// The first step towards a lookup that follows soon: has the memory fetched that it begins with. Takes no lock.
+    /// First stage of a prefetch for a lookup that follows soon: prefetches its index line. Takes no lock.
     #[inline]
     pub fn foresee(&self, hash: KeyHash) {
         self.index.prefetch_line(hash);
     }
 
-    /// The second step, when that memory has arrived: has the item fetched.
+    /// Second stage, after the index line has arrived: prefetches the item.
     #[inline]
     pub fn approach(&self, hash: KeyHash) {
         self.index.prefetch_item(&self.pools.arena, hash);
     }
 
-    /// The item of `key`, pinned, without the policy hearing of it. An expired item is none.
+    /// The item of `key`, pinned, without a report to the policy. An expired item is a miss.
     pub fn peek(&self, key: &[u8], hash: KeyHash) -> Option<Handle<'_>> {
         let table = self.index.read(hash);
         let item = table.find(&self.pools.arena, key, hash)?;
@@ -204,12 +204,12 @@ impl Dram {
         (!expired).then(|| Handle::pin(self, item))
     }
 
-    /// Takes the sole right to change what the key of `hash` leads to.
+    /// Takes the exclusive lock for changes of the index entry of `hash`.
     pub fn lock(&self, hash: KeyHash) -> KeyLock<'_> {
         KeyLock { dram: self, table: self.index.write(hash), hash }
     }
 
-    /// Memory for an item of `pool`, to be filled and linked. Evicts through `spill` where there is no free chunk.
+    /// Allocates an item in `pool`, to be filled and linked. Evicts through `spill` if there is no free chunk.
     /// The caller holds no [`KeyLock`].
     pub fn allocate<S: Spill>(
         &self,
@@ -235,7 +235,7 @@ impl Dram {
         AllocateError::TooLarge { bytes, max: self.max_item_bytes() }
     }
 
-    /// Bytes of the largest item, header and key included.
+    /// Size of the largest item, header and key included.
     #[must_use]
     pub fn max_item_bytes(&self) -> usize {
         *self.pools.layout.sizes.last().expect("a layout has sizes") as usize
@@ -245,7 +245,7 @@ impl Dram {
         self.clock.unix_seconds()
     }
 
-    /// Tells the policy of a hit, as its rule wants it, where that is not by marks.
+    /// Reports a hit to the policy, as its rule demands, unless hits are counted in marks.
     #[inline]
     fn touch(&self, item: Item<'_>, class: &Class, now_seconds: u32) {
         let header = item.header();
@@ -264,7 +264,7 @@ impl Dram {
         }
     }
 
-    /// A chain is as hot as its parent: else its children would be evicted, and it with them.
+    /// Reports a hit for the children of a chain too; otherwise they would be evicted, and the parent with them.
     #[cold]
     fn touch_chain(&self, parent: Item<'_>, now_seconds: u32) {
         for child in chain::children(&self.pools.arena, self.chains.head(parent)) {
@@ -276,7 +276,7 @@ impl Dram {
         }
     }
 
-    /// Takes an expired item out, unless its key leads elsewhere by now; whether it did.
+    /// Removes an expired item, unless the index no longer refers to it; returns whether it did.
     #[cold]
     fn remove_expired(&self, handle: &Handle<'_>, hash: KeyHash) -> bool {
         let mut lock = self.lock(hash);
@@ -300,7 +300,7 @@ impl Dram {
         self.pools.free(item);
     }
 
-    /// One reference less; the last frees the chunk.
+    /// Drops a reference; the last one frees the chunk.
     #[inline]
     fn release(&self, item: Item<'_>) {
         if item.header().unpin() {

@@ -1,6 +1,6 @@
 //! Pools, their slab classes, and the supply of slabs.
 //!
-//! A class cuts its slabs in chunks of one size and has one eviction policy over them. The class lock guards the
+//! A class divides its slabs into chunks of one size, under one eviction policy. The class lock guards the
 //! free list, the policy and the `IN_POLICY` and `FREE` flags. Lock order: shard, class, supply.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use super::stats::ClassCounters;
 use super::sync::{Mutex, MutexGuard};
 use crate::KeyHash;
 
-/// The arena with everything that hands out its chunks.
+/// The arena, and the assignment of its chunks.
 pub(super) struct Pools {
     pub arena: Arc<Arena>,
     pub layout: Layout,
@@ -47,31 +47,31 @@ pub(super) struct Class {
 #[repr(align(128))]
 struct Apart<T>(T);
 
-/// What the class lock guards.
+/// State guarded by the class lock.
 #[derive(Default)]
 pub(super) struct Inner {
     policy: Option<Box<dyn Eviction>>,
     pub(super) free_head: Option<ItemRef>,
-    /// Slabs whose chunks were not all handed out yet, and the first that was not. Memory behind it is untouched.
+    /// Slabs with chunks that were never allocated, each with the number of its first such chunk. The memory from there on was never accessed.
     pub(super) carving: Vec<(u32, u32)>,
-    /// The slab that is being emptied: its chunks are not handed out any more.
+    /// The slab that is being emptied: its chunks are no longer allocated.
     pub(super) releasing: Option<Releasing>,
     pub counters: ClassCounters,
 }
 
-/// A slab on its way out of its class.
+/// A slab that is being released by its class.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Releasing {
     pub slab: u32,
-    /// Chunks that were ever handed out; the ones behind are untouched.
+    /// Number of chunks that were ever allocated; the memory behind them was never accessed.
     pub carved: u32,
 }
 
 /// Unassigned slabs, and the number of slabs of each pool.
 struct Supply {
     state: Mutex<SupplyState>,
-    /// Whether a pool was found to get no more, and nothing has been given back since. Changes under the lock; every insert that
-    /// evicts looks here first, and takes no lock that all classes share.
+    /// Whether a pool was found to have no slab left, and none was returned since. Changed under the lock. Every insert that evicts reads
+    /// this first, and so avoids a lock that all classes share.
     spent: Vec<AtomicBool>,
     quotas: Vec<u32>,
     releases: Vec<Mutex<()>>,
@@ -90,37 +90,37 @@ pub(super) struct Wanted {
     pub now_seconds: u32,
 }
 
-/// What a class can give.
+/// The result of taking a chunk from a class.
 pub(super) enum Taken<'a> {
-    /// A chunk, a draft already.
+    /// A chunk that is a draft already.
     Free(Item<'a>),
-    /// An item to be evicted. The caller holds a reference, and the chunk stands in the policy as the new entry's.
+    /// An item to be evicted. The caller holds a reference, and the policy already has the chunk's slot for the new entry.
     Victim {
         /// The item.
         item: Item<'a>,
-        /// Of its key.
+        /// The hash of its key.
         hash: KeyHash,
     },
-    /// A child of a chain to be evicted: the caller holds a reference of the parent, and the child is out of the policy.
+    /// A child of a chain to be evicted. The caller holds a reference to the parent, and the child is not in the policy.
     Chain {
-        /// Whose chain it is.
+        /// The parent of the chain.
         parent: Item<'a>,
         /// The chosen child.
         child: Item<'a>,
     },
-    /// Nothing: no free chunk, no slab to be had, and of the items none that could leave.
+    /// Nothing: no free chunk, no slab, and no item that can be evicted.
     Nothing,
 }
 
 impl<'a> Taken<'a> {
-    /// An item that the caller holds.
+    /// An item that the caller references.
     fn victim(pools: &Pools, item: Item<'a>) -> Self {
         Self::Victim { item, hash: pools.arena.hash_of(item.key()) }
     }
 }
 
 impl Pools {
-    /// The policy's entry of an item that it knew before.
+    /// The policy's entry of an item that is already linked.
     pub(super) fn entry_of(&self, item: Item<'_>) -> Entry {
         let is_child = item.header().state().has(State::CHILD);
         let of_key = || self.arena.hash_of(item.key()).0;
@@ -158,20 +158,20 @@ impl Pools {
         Some(&self.classes[usize::from(pool.0) * sizes.len() + class])
     }
 
-    /// The class an item's slab belongs to, and the item's slot in its policy.
+    /// The class of an item's slab, and the item's slot in its policy.
     #[inline]
     pub(super) fn class_of(&self, reference: ItemRef) -> (&Class, Slot) {
         self.class_in_slab(reference, self.arena.slab_use(self.arena.slab_of(reference)))
     }
 
-    /// The same where it is known whose the slab is.
+    /// The same if the use of the slab is known.
     #[inline]
     pub(super) fn class_in_slab(&self, reference: ItemRef, slab_use: SlabUse) -> (&Class, Slot) {
         let class = &self.classes[usize::from(slab_use.class)];
         (class, class.chunks.slot(slab_use.ordinal, self.arena.chunk_of(reference)))
     }
 
-    /// Gives back a chunk whose last reference was dropped.
+    /// Frees a chunk whose last reference was dropped.
     #[cold]
     pub(super) fn free(&self, item: Item<'_>) {
         let (class, _) = self.class_of(item.reference());
@@ -184,12 +184,12 @@ impl Pools {
         &self.classes[usize::from(pool.0) * sizes..][..sizes]
     }
 
-    /// Makes an emptied slab the pool's to hand out again.
+    /// Returns an emptied slab to the pool.
     pub(super) fn give_back(&self, pool: PoolId, slab: u32) {
         self.supply.give_back(pool, slab);
     }
 
-    /// Lets one release at a time go on in a pool.
+    /// Serializes slab releases within a pool.
     pub(super) fn one_release(&self, pool: PoolId) -> MutexGuard<'_, ()> {
         self.supply.releases[usize::from(pool.0)].lock()
     }
@@ -203,13 +203,13 @@ impl Pools {
     }
 }
 
-/// Items that an insert finds in use before it gives up: it holds the class's lock meanwhile. Where one item in a hundred can leave,
-/// that many are all in use once in 30,000 inserts; those that were looked at are the last to be looked at again.
+/// Limit of items in use that an insert examines under the class's lock before it fails. If one item in a hundred can be evicted, this
+/// fails once in 30,000 inserts; the policy then continues with other items.
 const MOST_TRIES: usize = 1024;
 
 const SIZE_STEP: usize = 64;
 
-/// For each multiple of 64 bytes, the first class that large; the class for a size is there or a few further.
+/// For each multiple of 64 bytes, the first class of at least that size. The class for a size is that one or a few further.
 fn size_table(sizes: &[u32]) -> Box<[u8]> {
     let largest = *sizes.last().expect("a layout has sizes") as usize;
     let first_at =
@@ -248,7 +248,7 @@ impl Supply {
         let mut state = self.state.lock();
         state.used[usize::from(pool.0)] -= 1;
         state.free.push(slab);
-        // Pools whose share is not used up may have found nothing left.
+        // Other pools, whose quota is not used up, may have found no slab either.
         self.spent.iter().for_each(|spent| spent.store(false, Ordering::Relaxed));
     }
 }
@@ -261,7 +261,7 @@ impl Class {
         Self { pool, index, chunk_bytes, chunks_per_slab, chunks, rule, inner }
     }
 
-    /// How hits reach the policy. A class that has items has a policy.
+    /// How hits are reported to the policy. A class with items has a policy.
     #[inline]
     pub(super) fn rule(&self) -> &HitRule {
         self.rule.get().unwrap_or(&HitRule::Ignore)
@@ -271,8 +271,8 @@ impl Class {
         self.inner.0.lock()
     }
 
-    /// Takes a chunk: a free one, one of a new slab, or one whose item has to be evicted first. `foresee` is called with the keys that will be
-    /// removed from the index: the victim's, and that of the likely next victim.
+    /// Takes a chunk: a free one, one of a new slab, or one whose item has to be evicted first. `prefetch` is called with the keys that
+    /// will be removed from the index: the victim's, and that of the likely next victim.
     pub(super) fn take<'a>(
         &'a self,
         pools: &'a Pools,
@@ -297,7 +297,7 @@ impl Class {
         taken
     }
 
-    /// A victim could not leave: its slot is the old entry's again, as if that had been hit.
+    /// Undoes the selection of a victim that could not be evicted: its slot belongs to the old entry again, as after a hit.
     pub(super) fn take_back(&self, pools: &Pools, item: Item<'_>, wanted: Wanted) {
         let mut inner = self.lock();
         let (_, slot) = pools.class_of(item.reference());
@@ -312,7 +312,7 @@ impl Class {
         inner.counters.requested_bytes -= wanted.bytes;
     }
 
-    /// An item that its policy let go of while it was a draft comes in again.
+    /// Inserts an item into its policy that was removed from it while it was a draft.
     #[cold]
     pub(super) fn enter_policy(&self, pools: &Pools, item: Item<'_>, now_seconds: u32) {
         let mut inner = self.lock();
@@ -324,7 +324,7 @@ impl Class {
         }
     }
 
-    /// Tells the policy of a hit, if it still has the item.
+    /// Reports a hit to the policy, if it still has the item.
     pub(super) fn hit(&self, pools: &Pools, item: Item<'_>, now_seconds: u32) {
         let (_, slot) = pools.class_of(item.reference());
         let mut inner = self.lock();
@@ -355,14 +355,14 @@ impl Inner {
         })
     }
 
-    /// The chunk that will be taken after this one, if nothing comes between.
+    /// The chunk that the next allocation will probably take.
     fn likely_next<'a>(&self, pools: &'a Pools, class: &'a Class) -> Option<Item<'a>> {
         match self.free_head {
             Some(head) => Some(pools.arena.item(head)),
             None if self.carving.is_empty() => {
                 Some(class.chunks.item(self.policy.as_ref()?.likely_victim()?))
             }
-            // Memory that was never touched has no pages yet.
+            // Memory that was never accessed has no pages to prefetch.
             None => None,
         }
     }
@@ -399,7 +399,7 @@ impl Inner {
         slab.inspect(|&slab| self.adopt(pools, class, slab)).is_some()
     }
 
-    /// Makes a slab of the pool's share one of the class's.
+    /// Assigns a slab of the pool to the class.
     #[cold]
     pub(super) fn adopt(&mut self, pools: &Pools, class: &Class, slab: u32) {
         if self.policy.is_none() {
@@ -423,18 +423,18 @@ impl Inner {
         self.tell_capacity(class);
     }
 
-    /// Whether an item could be put without anything having to leave.
+    /// Number of chunks that can be allocated without an eviction.
     pub(super) fn free_chunks(&self, class: &Class) -> u64 {
         u64::from(self.counters.slabs) * u64::from(class.chunks_per_slab) - self.counters.items
     }
 
-    /// The item that would leave next.
+    /// The next victim of the policy, if it knows it.
     pub(super) fn oldest<'a>(&self, class: &'a Class) -> Option<Item<'a>> {
         let slot = self.policy.as_ref()?.oldest()?;
         Some(class.chunks.item(slot))
     }
 
-    /// Tells the policy how many chunks it has; those of a slab on its way out are not among them.
+    /// Sets the policy's capacity in chunks, without those of a slab that is being released.
     pub(super) fn tell_capacity(&mut self, class: &Class) {
         let slabs = self.counters.slabs - u32::from(self.releasing.is_some());
         let capacity = u64::from(slabs) * u64::from(class.chunks_per_slab);
@@ -444,14 +444,14 @@ impl Inner {
     /// Asks the policy for victims until one is unreferenced. Its slot is given to the new entry immediately, which saves a second lock
     /// acquisition after the item is unlinked.
     fn choose_victim<'a>(&mut self, pools: &'a Pools, class: &'a Class, wanted: Wanted) -> Option<Taken<'a>> {
-        // Policies find one that can leave before they have chosen each twice.
+        // Policies select an item that can be evicted before they have selected each item twice.
         let tries = (2 * self.policy.as_ref()?.len()).min(MOST_TRIES);
         for _ in 0..tries {
             let slot = self.policy().evict(wanted.now_seconds)?;
             let item = class.chunks.item(slot);
             let seen = item.header().state();
             let is_plain = !seen.has(State::CHILD) && !self.is_releasing(pools, item);
-            // The flag that it is in the policy stays as it is: its slot goes to the new entry.
+            // `IN_POLICY` stays set, because the slot belongs to the new entry.
             if is_plain && item.header().begin_eviction_of(seen) {
                 self.policy().insert(slot, wanted.entry, wanted.now_seconds);
                 self.counters.evictions += 1;
@@ -466,7 +466,7 @@ impl Inner {
         None
     }
 
-    /// The chosen item cannot leave, or only with others: it is out of the policy, or back in it as if it had been hit.
+    /// Handles a selected item that cannot be evicted alone: it leaves the policy, or is reinserted as after a hit.
     #[cold]
     fn pass_over<'a>(
         &mut self,
@@ -495,12 +495,12 @@ impl Inner {
         None
     }
 
-    /// Whether the policy knows of none.
+    /// Whether the policy has no items.
     pub(super) fn is_without_items(&self) -> bool {
         self.policy.as_ref().is_none_or(|policy| policy.is_empty())
     }
 
-    /// The policy's next victim, out of the policy and marked as leaving; [`Taken::Nothing`] if it is in use.
+    /// The policy's next victim, removed from the policy and marked as leaving; [`Taken::Nothing`] if it is in use.
     pub(super) fn next_to_leave<'a>(
         &mut self,
         pools: &'a Pools,

@@ -4,26 +4,26 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Dram, Handle};
 
-/// Where the next step begins.
+/// The position of the next step.
 #[derive(Debug, Default)]
 pub(super) struct Reaper {
     next_shard: AtomicUsize,
 }
 
-/// What a step did.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Reaped {
-    /// Items looked at.
+    /// Visited items.
     pub visited: u64,
-    /// Items removed.
+    /// Removed items.
     pub removed: u64,
     /// Whether the step reached the end of the index; the next one starts over.
     pub ended_round: bool,
 }
 
 impl Dram {
-    /// Looks at the next shards, at least one and until `budget_items` items were looked at, and removes what has
-    /// expired. Only one step at a time: a second one beside it would visit other shards, not the same.
+    /// Visits the next shards, at least one and until `budget_items` items were visited, and removes expired items. Concurrent steps visit
+    /// different shards.
     pub fn reap_step(&self, budget_items: u64) -> Reaped {
         let mut reaped = Reaped::default();
         loop {

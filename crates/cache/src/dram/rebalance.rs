@@ -9,19 +9,19 @@ use super::judged::{Churn, Judged, Pair, Recent};
 use super::sync::Mutex;
 use super::{Class, Dram, PoolId, ReleaseStats};
 
-/// Which class gives and which receives. By tail age and by hits, a class without items gives first, and to the pool.
+/// How donor and receiver are selected. By tail age and by hits, a class without items gives first, and to the pool.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Strategy {
-    /// From the class whose items are oldest when they leave to the one whose are youngest.
+    /// From the class whose items are oldest at eviction to the one whose items are youngest.
     TailAge {
-        /// Least difference of the ages, as a share of the older.
+        /// Smallest difference of the ages, as a share of the older.
         min_difference_ratio: f64,
     },
-    /// From the class with the fewest hits a slab of late to the one with the most.
+    /// From the class with the fewest recent hits per slab to the one with the most.
     Hits {
-        /// Least difference, as a share of the donor's hits a slab.
+        /// Smallest difference, as a share of the donor's hits per slab.
         min_difference_ratio: f64,
-        /// Least difference, hits a slab.
+        /// Smallest difference in hits per slab.
         min_difference: u64,
     },
     /// From any class to any other.
@@ -29,45 +29,45 @@ pub enum Strategy {
         /// A random number, new for every step.
         drawn: u64,
     },
-    /// From the class with the most free chunks, if they come to that many slabs, back to the pool.
+    /// From the class with the most free chunks, if they amount to this many slabs, back to the pool.
     FreeMemory {
         /// Free chunks, in slabs.
         min_free_slabs: u32,
     },
 }
 
-/// How to rebalance.
+/// Parameters of a rebalancing step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rebalance {
     /// How donor and receiver are selected.
     pub strategy: Strategy,
-    /// Slabs that a donor keeps when classes are rebalanced.
+    /// Slabs that a donor keeps.
     pub min_slabs: u32,
-    /// Whether the coldest items of the class leave, and the others of the released slab move into their chunks; else all of the
-    /// slab leave.
+    /// Whether the released slab's items are moved into chunks freed by evicting the coldest items of the class; otherwise all items of
+    /// the slab are evicted.
     pub move_on_release: bool,
 }
 
-/// What a step did.
+/// The result of a move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Released {
-    /// Chunk size of the class that gave, bytes.
+    /// Chunk size of the donor.
     pub from_chunk_bytes: u32,
-    /// Chunk size of the class that received; `None` where the pool itself got the slab.
+    /// Chunk size of the receiver; `None` if the pool received the slab.
     pub to_chunk_bytes: Option<u32>,
     /// Whether the slab was emptied; if items in it were in use, it stayed.
     pub completed: bool,
-    /// What became of its items.
+    /// Counts of its items.
     pub items: ReleaseStats,
 }
 
 /// One in this many slabs of a pool moves per step, but at least one.
 const SLABS_PER_MOVE: u32 = 64;
 
-/// What was known at the last step.
+/// State that is kept between steps.
 pub(super) struct Rebalancer {
     classes: Mutex<Vec<Past>>,
-    /// Of each pool.
+    /// By pool.
     churn: Mutex<Vec<Churn>>,
 }
 
@@ -80,7 +80,7 @@ impl Rebalancer {
     }
 }
 
-/// What a class had done by the last step.
+/// Counters of a class at the last step.
 #[derive(Debug, Clone, Copy, Default)]
 struct Past {
     hits: u64,
@@ -91,7 +91,7 @@ struct Past {
 }
 
 impl Dram {
-    /// Moves slabs within `pool` while moves pay off: at most one in 64 by age and by hits, otherwise one.
+    /// Moves slabs within `pool` while moves are worth it: by age and by hits at most one in 64, otherwise one.
     pub fn rebalance_step<S: Spill>(&self, pool: PoolId, how: &Rebalance, spill: &S) -> Vec<Released> {
         let _one_at_a_time = self.pools.one_release(pool);
         let mut judged = self.judge(pool);
@@ -133,13 +133,13 @@ impl Dram {
         }
     }
 
-    /// Judges the classes of a pool by their activity since the last step.
+    /// Reads the state of all classes of a pool, with their activity since the last step.
     fn judge(&self, pool: PoolId) -> Vec<Judged> {
         let mut past = self.rebalancer.classes.lock();
         let mut evicted_slabs = 0.0;
         let judge = |class: &Class| {
             let (stats, past) = (self.class_stats(class), &mut past[usize::from(class.index)]);
-            // An eviction that did not succeed is taken back.
+            // An unsuccessful eviction is subtracted from the counter, so the difference may be negative.
             let since = |now: u64, then: u64| now.saturating_sub(then) as f64;
             let latest = Recent {
                 hits: since(stats.hits, past.hits),
@@ -167,7 +167,7 @@ impl Dram {
         judged
     }
 
-    /// Updates the judgement after a move. The received slab is empty, but the class does not give it away.
+    /// Updates the state after a move. The received slab is empty, but must not count as spare.
     fn see_again(&self, pool: PoolId, judged: &mut [Judged], pair: &Pair) {
         let classes = self.pools.classes_of(pool);
         for at in [Some(pair.donor), pair.receiver].into_iter().flatten() {

@@ -14,19 +14,19 @@ use super::pools::{Class, Inner, Pools, Releasing};
 use super::slab::Item;
 use super::{AllocateError, Dram};
 
-/// Rounds over the items of a slab before it is given up.
+/// Rounds over the items of a slab before its release is given up.
 const ROUNDS: u32 = 3;
 
-/// How a slab's release went.
+/// Counts of moved and evicted items during the release of a slab.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReleaseStats {
-    /// Items that were to be moved.
+    /// Attempted moves.
     pub move_attempts: u64,
-    /// Items moved.
+    /// Successful moves.
     pub moves: u64,
-    /// Items that were to be evicted: of the slab, or of others to make room for those of the slab.
+    /// Attempted evictions: of items in the slab, and of others to free chunks for those.
     pub eviction_attempts: u64,
-    /// Items evicted, of the one kind and the other.
+    /// Successful evictions of both kinds.
     pub evictions: u64,
 }
 
@@ -37,19 +37,20 @@ impl ReleaseStats {
     }
 }
 
-/// A slab that is being emptied, how, and how far that went.
+/// The state of a slab's release.
 struct Release {
     releasing: Releasing,
     move_items: bool,
-    /// Victims that the policy may still be asked for to make room. They may be in use, or others may take the room.
+    /// Limit of further victims to request from the policy. It is needed because victims may be in use, and other threads may take the
+    /// freed chunks.
     victims_left: u32,
     stats: ReleaseStats,
 }
 
-/// What is at a chunk of a slab that is being emptied.
+/// The contents of a chunk in a slab that is being released.
 enum Occupant<'a> {
     Nobody,
-    /// Ready to leave: marked `EVICTING`, one reference more, out of the policy.
+    /// An item marked `EVICTING`, with one reference more, removed from the policy.
     Leaving(Item<'a>),
     /// A child. Its parent is marked `EVICTING` and has one reference more.
     Child {
@@ -61,7 +62,7 @@ enum Occupant<'a> {
 }
 
 impl Dram {
-    /// Gives a starving class a slab of its pool's richest neighbour.
+    /// Takes a slab for a class without one from the class with the most slabs in its pool.
     #[cold]
     pub(super) fn take_slab_from_others<S: Spill>(
         &self,
@@ -91,7 +92,7 @@ impl Dram {
         Err(refusal)
     }
 
-    /// Empties a slab of `class` and takes it out of the class: the slab of the item that would leave next.
+    /// Empties a slab of `class` and removes it from the class: the slab of the policy's next victim.
     /// The caller holds the pool's [`Pools::one_release`].
     pub(super) fn release_slab<S: Spill>(
         &self,
@@ -116,7 +117,7 @@ impl Dram {
         (if done { Ok(releasing.slab) } else { Err(refusal) }, release.stats)
     }
 
-    /// One round over the chunks of a slab: done if all are free, busy as soon as the spill is.
+    /// One round over the chunks of a slab: `Gone` if all are free, `Busy` as soon as the spill is.
     fn empty_slab<S: Spill>(&self, class: &Class, release: &mut Release, spill: &S) -> Attempt {
         let mut round = Attempt::Gone;
         let releasing = release.releasing;
@@ -162,8 +163,8 @@ impl Dram {
         Attempt::Gone
     }
 
-    /// Moves or evicts what is in a chunk: an item, or a child with its parent. The caller marked the item `EVICTING`
-    /// and holds a reference of it.
+    /// Moves or evicts the contents of a chunk: an item, or a child with its parent. The caller marked the item `EVICTING` and holds a
+    /// reference to it.
     fn make_leave<S: Spill>(
         &self,
         class: &Class,
@@ -198,7 +199,7 @@ impl Dram {
         attempt
     }
 
-    /// Copies an item to `chunk`, a draft, and lets the index lead there.
+    /// Copies an item to `chunk`, a draft, and redirects the index entry to it.
     fn move_item(&self, victim: &Victim<'_>, old: Item<'_>, mut chunk: Item<'_>) -> Attempt {
         let header = old.header();
         chunk.header().describe(
@@ -214,14 +215,14 @@ impl Dram {
         if !(state.has(State::LINKED) && state.references() == 2) {
             drop(table);
             self.release(chunk);
-            // Otherwise its owner removed it, and no reader is left: it is freed with its chain.
+            // If another thread removed the item and no reader is left, it is freed with its chain.
             if state.has(State::LINKED) || state.references() > 1 {
                 return Attempt::InUse;
             }
             self.free_chain_of_the_gone(state, old);
             return Attempt::Gone;
         }
-        // Tag and expiry may have been changed through a handle that is gone by now.
+        // Tag and expiry may have been changed through a handle in the meantime.
         chunk.header().set_tag(header.tag());
         chunk.header().set_expiry_seconds(header.expiry_seconds());
         if state.has(State::CHAINED) {
@@ -240,7 +241,7 @@ impl Dram {
 }
 
 impl Inner {
-    /// Chooses the slab of the oldest item, or the last one, and stops handing out its chunks.
+    /// Selects the slab of the oldest item, or the last one, and stops allocating its chunks.
     fn begin_release(&mut self, pools: &Pools, class: &Class) -> Option<Releasing> {
         assert!(self.releasing.is_none(), "one release at a time in a pool");
         let oldest = self.oldest(class).map(|item| pools.arena.slab_of(item.reference()));
@@ -300,7 +301,7 @@ impl Inner {
         could_move && !item.header().is_expired(now_seconds) && !self.has_free_chunk(pools, class)
     }
 
-    /// A free chunk for an item of the same class that must move.
+    /// Allocates a chunk for an item of the same class that must move.
     fn chunk_for_move<'a>(
         &mut self,
         pools: &'a Pools,
@@ -318,7 +319,7 @@ impl Inner {
         Some(item)
     }
 
-    /// Takes the slab out of the class if it is empty, and puts it back to work if not; whether it was empty.
+    /// Removes the slab from the class if it is empty, otherwise returns it to use; returns whether it was empty.
     fn end_release(&mut self, pools: &Pools, class: &Class, releasing: Releasing, now_seconds: u32) -> bool {
         self.releasing = None;
         let Releasing { slab, carved } = releasing;

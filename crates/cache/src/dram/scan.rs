@@ -2,7 +2,7 @@
 
 use super::{Dram, Handle};
 
-/// How far a walk has come. Starts with [`Cursor::default`].
+/// The position of a scan. [`Cursor::default`] is the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cursor {
     shard: usize,

@@ -28,10 +28,10 @@ pub(super) struct Arena {
     mapping: mapping::Mapping,
     slab_shift: u32,
     chunk_bits: u32,
-    /// The bits of a reference that are the chunk's number.
+    /// Mask of a reference's chunk number.
     chunk_mask: u32,
     slabs: Box<[AtomicU64]>,
-    /// Seed of the keys' hashes. Set before there is an item.
+    /// Seed of the key hash. Set before the first item exists.
     hash_seed: AtomicU64,
 }
 
@@ -40,7 +40,7 @@ unsafe impl Send for Arena {}
 // SAFETY: as above.
 unsafe impl Sync for Arena {}
 
-/// What a slab is cut into, and whose it is.
+/// The chunk size and the owner of a slab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SlabUse {
     /// Bytes of a chunk; 0 for an unassigned slab.
@@ -63,7 +63,7 @@ impl SlabUse {
 }
 
 impl Arena {
-    /// Maps `slab_count` slabs of `1 << slab_shift` bytes. Pages cost memory only once touched.
+    /// Maps `slab_count` slabs of `1 << slab_shift` bytes. Pages take memory only after their first use.
     pub(super) fn new(slab_count: u32, slab_shift: u32, chunk_bits: u32) -> std::io::Result<Self> {
         let mapping = mapping::Mapping::new((slab_count as usize) << slab_shift)?;
         let slabs = std::iter::repeat_with(|| AtomicU64::new(0)).take(slab_count as usize).collect();
@@ -72,7 +72,7 @@ impl Arena {
         Ok(Self { base, mapping, slab_shift, chunk_bits, chunk_mask, slabs, hash_seed })
     }
 
-    /// Hashes keys with `seed` from here on. Called before there is an item.
+    /// Sets the seed of the key hash. Called before the first item exists.
     pub(super) fn set_hash_seed(&self, seed: u64) {
         self.hash_seed.store(seed, Ordering::Relaxed);
     }
@@ -83,7 +83,7 @@ impl Arena {
         KeyHash::seeded(key, self.hash_seed.load(Ordering::Relaxed))
     }
 
-    /// Bytes of address space taken.
+    /// Size of the mapped address space.
     pub(super) fn bytes(&self) -> u64 {
         (self.slabs.len() as u64) << self.slab_shift
     }
@@ -110,25 +110,25 @@ impl Arena {
         reference.0 & self.chunk_mask
     }
 
-    /// Whose a slab is.
+    /// The use of a slab.
     #[inline]
     pub(super) fn slab_use(&self, slab: u32) -> SlabUse {
         SlabUse::unpack(self.slabs[slab as usize].load(Ordering::Relaxed))
     }
 
-    /// Gives a slab to a class. Under the class lock, and only while no item of it can be reached.
+    /// Assigns a slab to a class. Called under the class lock, and only while none of its items is reachable.
     pub(super) fn set_slab_use(&self, slab: u32, slab_use: SlabUse) {
         assert!(u64::from(slab_use.chunk_bytes) <= 1 << self.slab_shift);
         self.slabs[slab as usize].store(slab_use.pack(), Ordering::Relaxed);
     }
 
-    /// The item in a chunk. The reference comes from this arena, and its slab is in use.
+    /// The item in a chunk. The reference must be from this arena, and its slab in use.
     #[inline]
     pub(super) fn item(&self, reference: ItemRef) -> Item<'_> {
         self.item_and_slab(reference).0
     }
 
-    /// The same, and whose its slab is.
+    /// The same, with the use of its slab.
     #[inline]
     pub(super) fn item_and_slab(&self, reference: ItemRef) -> (Item<'_>, SlabUse) {
         let slab = self.slab_of(reference);
@@ -168,7 +168,7 @@ impl std::fmt::Debug for Arena {
     }
 }
 
-/// The place of an item. Who may read what is the module's contract.
+/// The address of an item. The module's comment has the rules for access.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Item<'a> {
     address: NonNull<Header>,
@@ -187,7 +187,7 @@ impl<'a> Item<'a> {
         self.reference
     }
 
-    /// The header; all of it is atomic, so anyone may look.
+    /// The header. All its fields are atomic, so any thread may read it.
     #[inline]
     pub(super) fn header(self) -> &'a Header {
         // SAFETY: the chunk is at least a header long, zero-initialised memory that is a valid header, lives as
@@ -202,13 +202,13 @@ impl<'a> Item<'a> {
         prefetch(self.address.as_ptr().cast_const().cast::<()>().wrapping_byte_add(CACHE_LINE_BYTES));
     }
 
-    /// Has the header fetched, to be looked at by an evictor.
+    /// Prefetches the header, for an evictor.
     #[inline]
     pub(super) fn prefetch_header(self) {
         prefetch_to_write(self.address.as_ptr().cast_const().cast());
     }
 
-    /// Has the beginning of a chunk fetched that will be written soon: enough for a processor to see where it goes on.
+    /// Prefetches the start of a chunk that will be written soon; the processor's own prefetcher continues from there.
     pub(super) fn prefetch_chunk(self, chunk_bytes: u32) {
         const MOST_BYTES: usize = 16 * CACHE_LINE_BYTES;
         let first = self.address.as_ptr().cast_const().cast::<()>();
@@ -223,7 +223,7 @@ impl<'a> Item<'a> {
         unsafe { std::slice::from_raw_parts(self.bytes_at(0), self.header().key_len()) }
     }
 
-    /// The key, if the item can be found by it. For the holder of the class lock.
+    /// The key, if the item is linked. For the holder of the class lock.
     #[inline]
     pub(super) fn linked_key(self) -> Option<&'a [u8]> {
         let state = self.header().state();
@@ -273,10 +273,10 @@ mod mapping {
 
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-    /// Huge pages need their own alignment, and save the page walk that random access pays on every get.
+    /// Transparent huge pages require this alignment. They save the page walk that a random access otherwise needs on every get.
     const ALIGNMENT: usize = 2 << 20;
 
-    /// Anonymous pages, returned when dropped.
+    /// An anonymous mapping, unmapped when it is dropped.
     #[derive(Debug)]
     pub(super) struct Mapping {
         start: NonNull<std::ffi::c_void>,
@@ -305,7 +305,7 @@ mod mapping {
 
     impl Drop for Mapping {
         fn drop(&mut self) {
-            // SAFETY: mapped in `new` with this length; the arena that knew addresses inside is gone.
+            // SAFETY: mapped in `new` with this length, and no address in it is used any more.
             let unmapped = unsafe { munmap(self.start.as_ptr(), self.bytes) };
             debug_assert!(unmapped.is_ok());
         }
@@ -317,7 +317,7 @@ mod mapping {
     use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
     use std::ptr::NonNull;
 
-    /// Miri has no `mmap`: the same, from the allocator.
+    /// The same with the allocator, because Miri has no `mmap`.
     #[derive(Debug)]
     pub(super) struct Mapping {
         start: NonNull<u8>,
@@ -327,7 +327,7 @@ mod mapping {
     impl Mapping {
         pub(super) fn new(bytes: usize) -> std::io::Result<Self> {
             let layout = Layout::from_size_align(bytes, 4096).expect("test arenas are small");
-            // SAFETY: a config is refused without any slab, so the layout is not empty.
+            // SAFETY: a configuration without slabs is refused, so the layout is not empty.
             let start = unsafe { alloc_zeroed(layout) };
             let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
             Ok(Self { start, layout })

@@ -1,4 +1,4 @@
-//! What the DRAM tier did and holds.
+//! Statistics of the DRAM tier.
 
 use super::{Class, Dram, PoolId};
 
@@ -14,41 +14,41 @@ pub(super) struct ClassCounters {
     pub eviction_failures: u64,
 }
 
-/// One slab class of a pool. Counts are since the tier was made; the rest is as of now.
+/// Statistics of one slab class of a pool. Counters start when the tier is created; other fields are current values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClassStats {
-    /// Bytes of a chunk.
+    /// Size of a chunk.
     pub chunk_bytes: u32,
-    /// Slabs it has.
+    /// Number of slabs.
     pub slabs: u32,
-    /// Items in it: visible ones, drafts, children of chains, and removed ones that are still referenced.
+    /// Number of items: visible ones, drafts, children of chains, and removed ones that are still referenced.
     pub items: u64,
-    /// Bytes those items asked for, headers and keys included.
+    /// Total size of the items, headers and keys included.
     pub requested_bytes: u64,
-    /// Bytes of the chunks they are in.
+    /// Size of their chunks.
     pub allocated_bytes: u64,
-    /// Chunks asked for; another try after a victim that could not leave counts again.
+    /// Attempted allocations; a retry after an unsuccessful eviction counts again.
     pub allocation_attempts: u64,
-    /// Times that there was neither a free chunk nor a slab nor an item that could leave.
+    /// Allocations that found no free chunk, no slab and no item that could be evicted.
     pub allocation_failures: u64,
-    /// Items evicted.
+    /// Evicted items.
     pub evictions: u64,
-    /// Items that the policy chose and that could not leave: in use, or the spill was full.
+    /// Items that the policy selected and that could not be evicted: in use, or the spill was full.
     pub eviction_failures: u64,
-    /// Gets that found their item here.
+    /// Gets that hit in this class.
     pub hits: u64,
-    /// Seconds since the item that would leave next was used; `None` where there is none.
+    /// Seconds since the last use of the next victim; `None` if there is none.
     pub tail_age_seconds: Option<u32>,
 }
 
-/// One pool.
+/// Statistics of one pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolStats {
     /// The pool.
     pub pool: PoolId,
-    /// Slabs it may have.
+    /// Its limit of slabs.
     pub quota_slabs: u32,
-    /// Slabs its classes have.
+    /// Slabs in use.
     pub used_slabs: u32,
     /// Bytes of a slab.
     pub slab_bytes: u32,
@@ -57,7 +57,7 @@ pub struct PoolStats {
 }
 
 impl PoolStats {
-    /// All classes in one; tail age is the oldest, chunk size 0.
+    /// The sum of all classes; the tail age is the maximum, and the chunk size 0.
     #[must_use]
     pub fn total(&self) -> ClassStats {
         self.classes.iter().fold(ClassStats::default(), |sum, class| ClassStats {
@@ -83,7 +83,7 @@ impl PoolStats {
     }
 }
 
-/// Where the tier's memory is.
+/// Memory of the DRAM tier.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemoryStats {
     /// Slabs, in use or not.
@@ -97,17 +97,17 @@ pub struct MemoryStats {
 }
 
 impl Dram {
-    /// Every pool with its classes.
+    /// Statistics of all pools.
     #[must_use]
     pub fn stats(&self) -> Vec<PoolStats> {
         let pools = 0..self.pools.layout.quotas.len() as u8;
         pools.map(|pool| self.pool_stats(PoolId(pool))).collect()
     }
 
-    /// One pool with its classes.
+    /// Statistics of one pool.
     ///
     /// # Panics
-    /// If there is no such pool.
+    /// If the pool does not exist.
     #[must_use]
     pub fn pool_stats(&self, pool: PoolId) -> PoolStats {
         PoolStats {
@@ -140,25 +140,25 @@ impl Dram {
         }
     }
 
-    /// Hits of every class.
+    /// Hits, summed over all classes.
     #[must_use]
     pub fn hits(&self) -> u64 {
         self.pools.classes.iter().map(|class| self.hits.sum(class.index.into())).sum()
     }
 
-    /// Items that can be found.
+    /// Number of items in the index.
     #[must_use]
     pub fn len(&self) -> usize {
         (0..self.index.shard_count()).map(|shard| self.index.read_shard(shard).len()).sum()
     }
 
-    /// Whether nothing can be found.
+    /// Whether the index is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Where the tier's memory is.
+    /// The memory of the tier.
     #[must_use]
     pub fn memory(&self) -> MemoryStats {
         let of_class = |class: &Class| {

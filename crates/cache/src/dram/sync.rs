@@ -1,12 +1,11 @@
-//! The locks of this room, by one name: parking_lot's in the product, shuttle's where a test explores schedules
-//! (`RUSTFLAGS="--cfg shuttle"`).
+//! The locks of the DRAM tier: parking_lot's in the product, shuttle's if a test explores schedules (`RUSTFLAGS="--cfg shuttle"`).
 #![allow(unexpected_cfgs, reason = "`shuttle` is set by hand, for the schedule-exploring tests only")]
 
 #[cfg(not(all(test, shuttle)))]
 mod locks {
     pub use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-    /// A place where a schedule may switch threads: between two steps on an item's state.
+    /// A point at which a schedule may switch threads: between two operations on an item's state.
     #[inline(always)]
     pub fn step() {}
 }

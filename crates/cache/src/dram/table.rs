@@ -1,13 +1,13 @@
 //! A hash table of item references, for one shard.
 //!
-//! Twelve references, a byte of hash for each, and a counter share a cache line, so a lookup that hits costs one line
-//! here and one in the item. The counter says how many entries passed the full line by (F14's overflow count:
-//! Bronson & Shi, "Open-sourcing F14 for faster, more memory-efficient hash tables", 2019). A removal counts it down
-//! again, so there are no tombstones: a table whose items come and go stays as large as it is and never has to be
-//! cleaned. The usual tables clean up by hashing every key again, and here each key is a cache miss.
+//! Twelve references, a byte of hash for each, and a counter share a cache line, so a hit costs one cache miss in the table and one in the
+//! item. The counter is the number of entries that did not fit the full line and were stored further on (F14's overflow count: Bronson &
+//! Shi, "Open-sourcing F14 for faster, more memory-efficient hash tables", 2019). A removal decrements it, so there are no tombstones: a
+//! table with constant churn keeps its size and never needs a cleanup. Usual tables clean up by rehashing all keys, and here each key is a
+//! cache miss.
 //!
-//! Where we differ from F14: lines are tried one after the other, for the processor fetches the next one by itself,
-//! and their number is not a power of two, so that growing by half leaves less unused.
+//! Unlike in F14, lines are probed sequentially, because the processor prefetches the next one, and their number is not a power of two, so
+//! that growing by half leaves less memory unused.
 
 use std::ptr::null;
 
@@ -16,14 +16,14 @@ use wide::u8x16;
 use super::item::ItemRef;
 
 const ENTRIES: usize = 12;
-/// Entries a line at most, on average, before the table grows: 85 %.
+/// Average load above which the table grows: 85 %.
 const MAX_LOAD: (usize, usize) = (85, 100);
 
-/// What an entry costs at most: the table has just grown by half.
+/// Upper limit of the size per entry: just after the table has grown by half.
 pub const MOST_BYTES_PER_ENTRY: f64 =
     1.5 * size_of::<Line>() as f64 * MAX_LOAD.1 as f64 / (ENTRIES * MAX_LOAD.0) as f64;
 
-/// One cache line. An entry is empty where its tag is 0.
+/// One cache line. An entry is empty if its tag is 0.
 #[derive(Clone)]
 #[repr(C, align(64))]
 struct Line {
@@ -36,14 +36,14 @@ const _: () = assert!(size_of::<Line>() == 64, "one cache line");
 
 const EMPTY: Line = Line { tags_and_passed_by: [0; 16], references: [ItemRef::NONE; ENTRIES] };
 
-/// Where an entry is. Holds until the table is changed.
+/// The position of an entry. Valid until the table changes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     line: usize,
     entry: usize,
 }
 
-/// Where the lines of a table are. Only an address comes of it: the table may have grown and be elsewhere since.
+/// The memory range of a table's lines, for prefetching only: the table may have been reallocated since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stretch {
     pub first: *const (),
@@ -51,7 +51,7 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
-    /// The line in which lookups of `hash` began.
+    /// The line at which a lookup of `hash` starts.
     #[inline]
     pub(super) fn home(self, hash: u64) -> *const () {
         self.first.wrapping_byte_add(home(hash, self.lines) * size_of::<Line>())
@@ -79,13 +79,13 @@ impl Table {
         Stretch { first, lines: self.lines.len() }
     }
 
-    /// The entry that a lookup of `hash` would look at first, which is nearly always the one that is meant if there is one.
+    /// The first entry whose tag matches `hash`, which is nearly always the right one if the key exists.
     #[inline]
     pub(super) fn likely(&self, hash: u64) -> Option<ItemRef> {
         self.find_map(hash, Some).map(|(_, reference)| reference)
     }
 
-    /// The entry with `hash` that is the one meant.
+    /// The entry with `hash` for which `is_meant` is true.
     #[inline]
     pub(super) fn find(&self, hash: u64, mut is_meant: impl FnMut(ItemRef) -> bool) -> Option<Place> {
         self.find_map(hash, |reference| is_meant(reference).then_some(())).map(|(place, ())| place)
@@ -112,8 +112,8 @@ impl Table {
         }
     }
 
-    /// The same from `line` on, where the first entry that looked right was not it, or the first line had none and was passed by.
-    /// Apart, so that what most lookups come to is without loops.
+    /// Continues from `line`, after the first candidate was wrong, or the first line had none and an overflow. A separate function, so that
+    /// the common case has no loop.
     #[inline(never)]
     fn find_further<T>(
         &self,
@@ -140,7 +140,7 @@ impl Table {
         None
     }
 
-    /// Puts `reference` where another is; that other.
+    /// Replaces the reference at `place`; returns the old one.
     pub(super) fn replace(&mut self, place: Place, reference: ItemRef) -> ItemRef {
         std::mem::replace(&mut self.lines[place.line].references[place.entry], reference)
     }
@@ -153,7 +153,7 @@ impl Table {
         self.put(hash, reference);
     }
 
-    /// Takes the entry at `place` out, which has `hash`.
+    /// Removes the entry at `place`, which has `hash`.
     pub(super) fn remove(&mut self, hash: u64, place: Place) -> ItemRef {
         let mut line = self.home(hash);
         while line != place.line {
@@ -219,14 +219,14 @@ fn home(hash: u64, lines: usize) -> usize {
     ((hash & 0xffff_ffff) as usize * lines) >> 32
 }
 
-/// Tells the entries of a line apart: the byte of the hash above the half that chose the line, but never 0.
+/// Distinguishes the entries of a line: the byte of the hash above the half that selects the line, but never 0.
 #[inline]
 fn tag(hash: u64) -> u8 {
     ((hash >> 32) as u8).max(1)
 }
 
 impl Line {
-    /// The bytes that are `tag`: bit `n` for entry `n`. Those of the counter, which may look like it too, come last.
+    /// A mask of the bytes equal to `tag`: bit `n` for entry `n`. Bytes of the counter, which may be equal too, come last.
     #[inline]
     fn equal_bytes(&self, tag: u8) -> u32 {
         u8x16::new(self.tags_and_passed_by).simd_eq(u8x16::splat(tag)).to_bitmask()
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
     use crate::KeyHash;
 
-    /// Few different hashes in the lower half, so that lines overflow far.
+    /// Hashes with few different values in the lower half, so that lines overflow far.
     fn crowded(reference: ItemRef) -> u64 {
         let mixed = KeyHash(u64::from(reference.0)).remix() & 0xf000_0000_0000_0003;
         (mixed | u64::from(reference.0 % 5) << 2).rotate_left(32)
@@ -299,7 +299,7 @@ mod tests {
         }
     }
 
-    /// They came into one line: each insert walked past all that had come before, under the lock of their shard.
+    /// If they shared a line, each insert would walk past all earlier entries, under the lock of their shard.
     #[test]
     fn keys_with_equal_top_bits_spread_over_the_lines() {
         let count = if cfg!(miri) { 200 } else { 200_000 };
@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn a_lookup_ends_where_every_line_was_passed_by_once() {
         let mut table = Table::default();
-        // Grown to two lines by entries that are gone again.
+        // The table grew to two lines for entries that are removed.
         (0..20).for_each(|number| table.insert(spread(ItemRef(number)), ItemRef(number), spread));
         assert_eq!(table.lines.len(), 2);
         for number in 0..20 {

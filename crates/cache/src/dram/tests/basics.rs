@@ -1,4 +1,4 @@
-//! What one thread sees.
+//! Operations of a single thread.
 
 use policy::eviction::{S3Fifo, Sieve};
 
@@ -114,7 +114,7 @@ fn a_pinned_item_is_passed_over_and_all_pinned_is_no_memory() {
     assert_eq!(pins.iter().map(|pin| pin[0]).collect::<Vec<_>>(), b"abc");
 }
 
-/// Held items filled S3-FIFO's main queue beyond its share, and it looked for room nowhere else.
+/// Pinned items can fill S3-FIFO's main queue beyond its share; the policy must then evict from the small queue.
 #[test]
 fn an_insert_finds_the_items_that_can_leave_among_many_that_are_in_use() {
     let (dram, _) = small_under(40, Arc::new(|| Box::new(S3Fifo::new(0))));
@@ -127,7 +127,7 @@ fn an_insert_finds_the_items_that_can_leave_among_many_that_are_in_use() {
     }
 }
 
-/// Held items go to S3-FIFO's queues by turns, so that the one that is not is chosen only after some were chosen twice.
+/// Pinned items are reinserted into both S3-FIFO queues in turn, so the unpinned one is selected only after some were selected twice.
 #[test]
 fn the_only_item_that_can_leave_is_found_wherever_it_is() {
     for free in (0..160).step_by(if cfg!(miri) { 50 } else { 3 }) {
@@ -143,9 +143,9 @@ fn the_only_item_that_can_leave_is_found_wherever_it_is() {
         dram.scan(Cursor::default(), usize::MAX, &mut |item| keys.push(item.key().to_vec()));
         keys.sort_by_key(|key| u32::from_le_bytes(key[..].try_into().unwrap()));
         keys.remove(free);
-        // Held and not hit.
+        // Pinned and not hit.
         let held: Vec<_> = keys.iter().map(|key| dram.peek(key, KeyHash::of(key)).unwrap()).collect();
-        // In every other tier, nothing is inserted before it closes.
+        // Every other tier is closed without an insert.
         if free % 2 == 0 {
             (320..330).for_each(|key| assert_eq!(put_next(key), Ok(()), "{free} could leave"));
         }
@@ -203,7 +203,7 @@ fn oversized_item_is_refused_with_its_size() {
     assert_eq!(put(&dram, &long, b""), Err(AllocateError::KeyTooLong { bytes: MAX_KEY_BYTES + 1 }));
 }
 
-/// What is left in DRAM when a cache closes does not come back.
+/// Items that remain in DRAM when a cache closes are not recovered.
 #[test]
 fn class_with_referenced_items_does_not_block_emptying_the_others() {
     let (dram, _) = small(2, HitRule::Ignore);
@@ -218,7 +218,7 @@ fn class_with_referenced_items_does_not_block_emptying_the_others() {
     assert!(dram.is_empty());
 }
 
-/// The item used to be dropped for its flash copy, which was evicted between the check and the drop: it was lost.
+/// The flash copy may be evicted between the check that the item is clean and its removal from DRAM.
 #[test]
 fn item_losing_its_flash_copy_during_eviction_is_not_dropped_as_clean() {
     struct Leaves<'a>(&'a Dram);

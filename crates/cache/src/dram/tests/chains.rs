@@ -52,7 +52,7 @@ fn evicting_a_child_takes_the_chain_along_in_one_piece() {
         fn commit(&self, (): (), _: &Victim<'_>) {}
         fn abandon(&self, (): (), _: &Victim<'_>) {}
     }
-    // The parent is large, the children small; one slab each. Small items push out the oldest child.
+    // The parent is large, the children are small; each kind has one slab. Small items evict the oldest child.
     let (dram, _) = small(2, HitRule::Ignore);
     put(&dram, b"key", &vec![7; 20 << 10]).unwrap();
     for value in [b"one", b"two"] {
@@ -110,7 +110,7 @@ fn parents_and_children_move_off_a_released_slab() {
     for number in 0..4_u8 {
         put(&dram, &[number], &[number]).unwrap();
     }
-    // The second slab: children of the items in the first, then of one another's age.
+    // The second slab has children of the items in the first.
     for number in [0, 1, 0, 0_u8] {
         assert!(add_child(&dram, &[number], &[number, 9], &Discard).unwrap());
     }

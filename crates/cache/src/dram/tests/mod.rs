@@ -22,7 +22,7 @@ use policy::{Entry, Eviction, HitRule, Slot};
 
 use super::*;
 
-/// First in, first out, or least recently used: the plainest twin of either.
+/// The simplest FIFO or LRU policy.
 struct Queue {
     slots: VecDeque<Slot>,
     rule: HitRule,
@@ -67,7 +67,7 @@ fn queue(rule: HitRule) -> PolicyFactory {
     Arc::new(move || Box::new(Queue { slots: VecDeque::new(), rule: rule.clone() }))
 }
 
-/// The one move of a step in a tier that is too small for more.
+/// A rebalancing step in a tier that is too small for more than one move.
 fn rebalance(dram: &Dram, how: &Rebalance) -> Option<Released> {
     let mut moves = dram.rebalance_step(POOL, how, &Discard);
     assert!(moves.len() <= 1, "{moves:?}");
@@ -87,7 +87,7 @@ fn small_under(slabs: u64, policy: PolicyFactory) -> (Dram, Arc<VirtualClock>) {
     (Dram::new(&config, clock.clone()).unwrap(), clock)
 }
 
-/// Every chunk of every slab is exactly one of: an item, on the free list, never handed out.
+/// Checks that every chunk of every slab is exactly one of: an item, on the free list, never allocated.
 fn assert_accounted(dram: &Dram) {
     for class in &dram.pools.classes {
         let inner = class.lock();
@@ -106,7 +106,7 @@ fn assert_accounted(dram: &Dram) {
     }
 }
 
-/// Removes everything and shows that nothing is left behind.
+/// Removes all items and checks that all memory is freed.
 fn assert_all_comes_back(dram: &Dram) {
     let mut keys = Vec::new();
     let in_policy = |item: Item<'_>| item.header().state().has(State::IN_POLICY);
@@ -132,7 +132,7 @@ fn assert_all_comes_back(dram: &Dram) {
 
 const POOL: PoolId = PoolId(0);
 
-/// Allocates, fills and links in one go.
+/// Allocates, fills and links an item.
 #[cfg(not(shuttle))]
 fn put(dram: &Dram, key: &[u8], value: &[u8]) -> Result<(), AllocateError> {
     put_through(dram, key, value, 0, &Discard)

@@ -1,4 +1,4 @@
-//! The tier beside a map: the same operations, the same contents, in both directions.
+//! Compares the tier with a map after the same random operations, in both directions.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ struct Known {
     tag: u16,
 }
 
-/// Takes what leaves DRAM out of the model, after comparing it; sometimes full.
+/// A spill that compares evicted items with the model and removes them from it; it is sometimes full.
 struct Witness {
     model: RefCell<HashMap<Vec<u8>, Known>>,
     rng: RefCell<StdRng>,
@@ -158,7 +158,7 @@ fn put_random(dram: &Dram, witness: &Witness, clock: &VirtualClock, rng: &mut St
         Ok(mut draft) => {
             draft.copy_from_slice(&known.value);
             let replaced = dram.lock(hash).link(draft.tagged(known.tag));
-            // An expired item may have left without a word; a live one has not.
+            // An expired item may have been removed without a report; a live one must be reported.
             let before = live(witness, clock, key);
             let was_live = replaced.as_deref().filter(|_| before.is_some());
             assert!(was_live == before.as_ref().map(|before| &*before.value), "replaced something else");

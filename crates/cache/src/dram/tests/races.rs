@@ -1,5 +1,5 @@
-//! Schedules that shuttle chooses: eviction, replacement, reading, removal and slab release against each other, with
-//! a switch of threads possible between any two steps on an item's state.
+//! Concurrent eviction, replacement, reading, removal and slab release, in schedules that shuttle generates: threads can switch between
+//! any two operations on an item's state.
 //!
 //! `RUSTFLAGS="--cfg shuttle" cargo test -p flashwright-cache --lib races`
 
@@ -10,7 +10,7 @@ use super::*;
 
 const SCHEDULES: usize = 3000;
 
-/// Keeps the keys that left.
+/// A spill that records the evicted keys.
 #[derive(Default)]
 struct Below {
     keys: std::sync::Mutex<HashSet<Vec<u8>>>,
@@ -54,7 +54,7 @@ fn run(threads: Vec<Box<dyn FnOnce(&Dram, &Below) + Send>>, prepare: impl Fn(&Dr
     assert_all_comes_back(&dram);
 }
 
-/// Two slabs full: four small items (a to d) and two large ones (x and y).
+/// Fills two slabs: four small items (a to d) and two large ones (x and y).
 fn full(dram: &Dram, below: &Below) {
     for key in [b"a", b"b", b"c", b"d"] {
         put_through(dram, key, key, 0, below).unwrap();
@@ -72,7 +72,7 @@ fn read(dram: &Dram, key: &[u8]) -> bool {
     true
 }
 
-/// A child of one byte, its parent's key.
+/// Adds a child whose value is its parent's key.
 fn add_child(dram: &Dram, parent: &[u8; 1], below: &Below) {
     let hash = KeyHash::of(parent);
     let mut draft = dram.allocate_child(POOL, hash, 1, below).unwrap();
@@ -181,7 +181,7 @@ fn a_chain_removed_while_a_slab_release_moves_its_parent_is_freed() {
                     remove(dram, b"a");
                 }),
             ],
-            // The parent in one slab, its child in the other, and room there for both.
+            // The parent is in one slab and its child in the other, which has free chunks for both.
             |dram, below| {
                 for key in [b"a", b"b", b"c", b"d", b"e"] {
                     put_through(dram, key, key, 0, below).unwrap();

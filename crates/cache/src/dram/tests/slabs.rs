@@ -1,4 +1,4 @@
-//! Slabs on the move between classes.
+//! Moves of slabs between classes.
 
 use super::*;
 
@@ -63,12 +63,12 @@ fn a_released_slabs_items_move_where_their_class_has_free_chunks() {
     assert_eq!(rebalance(&dram, &how), None, "the donor keeps its last slab");
 }
 
-/// A slab of a class that keeps one, to any other that has one.
+/// Moves a slab from a random class, which keeps at least one, to another that has one.
 fn at_random(drawn: u64) -> Rebalance {
     Rebalance { strategy: Strategy::Random { drawn }, min_slabs: 1, move_on_release: true }
 }
 
-/// Only free chunks used to be taken, and a full class has none: all items of the slab were evicted, the hottest too.
+/// A full class has no free chunks for the slab's items, so its coldest items are evicted first, from any slab.
 #[test]
 fn a_full_class_that_gives_a_slab_loses_its_coldest_items_and_not_those_that_are_in_the_slab() {
     let (dram, _) = small(4, HitRule::Every);
@@ -95,7 +95,7 @@ fn no_item_leaves_to_make_room_for_one_that_is_held_or_expired() {
     }
     fill(&dram, b's', 10, 100);
     fill(&dram, b'l', 2, LARGE);
-    // So that the next to leave are the fourth of the first slab, and then those of the others.
+    // The next victims are the fourth item of the first slab, and then items of other slabs.
     for key in [b"x", b"y"] {
         drop(get(&dram, key).unwrap());
     }
@@ -159,7 +159,7 @@ fn free_chunks_worth_a_slab_go_back_to_the_pool() {
     assert_accounted(&dram);
 }
 
-/// A class without a next victim used to be skipped every time.
+/// A class without items has no next victim, and must give its slabs nevertheless.
 #[test]
 fn class_without_items_gives_its_slabs_to_the_others() {
     let by_age = Strategy::TailAge { min_difference_ratio: 0.25 };
@@ -191,7 +191,7 @@ fn slabs(dram: &Dram) -> [u32; 2] {
     [0, 1].map(|class| dram.pool_stats(POOL).classes[class].slabs)
 }
 
-/// Every class kept one, and a tier that had seen many sizes kept most of its memory for sizes of the past.
+/// A tier that has stored many item sizes must not keep a slab for each unused size.
 #[test]
 fn unused_class_gives_its_last_slab() {
     for (min_slabs, left) in [(0, [0, 3]), (1, [1, 2])] {
@@ -218,14 +218,13 @@ fn class_without_inserts_keeps_frequently_hit_items() {
     assert_eq!(slabs(&dram), [1, 2]);
 }
 
-/// The age of the next victim differs by chance, most of all where a new item may be the next, and a slab moved with it at
-/// every step: with all that was in it, and in vain.
+/// The age of the next victim varies by chance, mostly if it may be a new item, and must not cause useless moves.
 #[test]
 fn classes_that_turn_over_alike_are_left_alone_whatever_the_age_of_their_next_victims() {
     let (dram, clock) = small(6, HitRule::Ignore);
     for round in 0..50_u8 {
         clock.advance_by(7_000_000_000);
-        // Seconds apart: whichever comes last has the younger items.
+        // The inserts are seconds apart, so the class of the last one has younger items.
         let (first, second) = if round % 3 == 0 { (b's', b'l') } else { (b'l', b's') };
         for class in [first, second] {
             let (prefix, count, len) = if class == b's' { (round, 12, 100) } else { (128 + round, 6, LARGE) };
@@ -254,7 +253,7 @@ fn put_many(dram: &Dram, per_slab: usize, numbers: std::ops::Range<u16>) {
     }
 }
 
-/// A slab that had just come was empty, and so to spare.
+/// A slab that was just received is empty, but not spare.
 #[test]
 fn a_slab_that_has_just_come_does_not_go_on() {
     let dram = three_sizes();
@@ -297,7 +296,7 @@ fn class_that_gave_its_last_slab_gives_no_other_in_the_same_step() {
 fn a_slab_that_cannot_be_emptied_is_tried_once_in_a_step() {
     let dram = with_a_slab_of_the_past();
     let held = get(&dram, &[8, 3, 0]).unwrap();
-    // Else the slab of the past would have more hits than one of the others, for that one.
+    // Otherwise the unused slab would have more hits than a slab of the others.
     (400..600_u16).for_each(|number| drop(get(&dram, &[&[2][..], &number.to_le_bytes()].concat()).unwrap()));
     let moves = dram.rebalance_step(POOL, &by_age(0), &Discard);
     assert_eq!(moves.iter().map(|moved| moved.completed).collect::<Vec<_>>(), [false]);
@@ -305,7 +304,7 @@ fn a_slab_that_cannot_be_emptied_is_tried_once_in_a_step() {
     assert_accounted(&dram);
 }
 
-/// What is emptied had its use: as often as slabs could be moved, more was thrown out than evictions would have.
+/// Emptying a slab evicts its items, so frequent moves would evict more items than the inserts need.
 #[test]
 fn a_slab_in_use_moves_only_when_evictions_have_turned_over_eight() {
     let (dram, _) = small(12, HitRule::Ignore);

@@ -1,4 +1,4 @@
-//! Concurrent threads. The interleavings are the machine's; `shuttle` chooses them in `races`.
+//! Concurrent threads, with the interleavings of the machine. `races` explores schedules with `shuttle`.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 
-/// A value that says whose it is, in every byte.
+/// A value whose bytes identify its key and version.
 fn value_of(key: u32, version: u32, len: usize) -> Vec<u8> {
     let mut value = [key.to_le_bytes(), version.to_le_bytes()].concat();
     value.resize(len.max(8), (key ^ version) as u8);
@@ -90,7 +90,7 @@ fn one_thread(dram: &Dram, seed: u64, ops: u32) {
             }
             5..8 => {
                 let len = [100, 1000, 5000][rng.random_range(0..3)];
-                // All chunks of a class may be in use for an instant: refused then, never wrong.
+                // For a moment, all chunks of a class may be in use; the insert is then refused.
                 let _ = put(dram, &key, &value_of(number, version, len));
             }
             8 => drop(dram.lock(KeyHash::of(&key)).unlink(&key)),
@@ -104,7 +104,7 @@ fn one_thread(dram: &Dram, seed: u64, ops: u32) {
     }
 }
 
-/// Keeps the keys that left.
+/// A spill that records the evicted keys.
 #[derive(Default)]
 struct Below {
     keys: Mutex<HashSet<Vec<u8>>>,
