@@ -15,8 +15,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("block", &["device", "policy"]),
     ("cache", &["device", "policy"]),
     ("ssd", &["device"]),
+    ("server", &["cache", "device"]),
     ("bench", &["block", "cache", "device", "policy", "ssd", "workload"]),
-    ("cli", &["bench", "block", "device", "ssd"]),
+    ("cli", &["bench", "block", "cache", "device", "server", "ssd"]),
 ];
 
 /// The only files that may contain `unsafe`. Each states its reason beside its `allow`.

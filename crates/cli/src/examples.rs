@@ -82,6 +82,15 @@ Examples, with two files to try it; devices are named in the same way:
   # without a disk, in virtual time
   flashwright block replay --generate mysql8 --preset v3";
 
+pub(crate) const SERVE: &str = "\
+Examples:
+  # on 127.0.0.1:11211; the file keeps its items from a clean stop to the next start
+  flashwright serve --flash /mnt/ssd/cache --flash-size 10GiB --dram 1GiB
+  # a whole drive, on a Unix socket
+  flashwright serve --flash /dev/nvme0n1 --dram 8GiB --listen unix:/run/flashwright.sock
+  # settings from a file
+  flashwright serve /etc/flashwright/serve/main.toml";
+
 pub(crate) const MODEL: &str = "\
 Examples:
   flashwright model dlwa --soc 4% --op 17%

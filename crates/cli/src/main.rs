@@ -53,6 +53,9 @@ enum Command {
     /// Cache a disk on flash: a write-back block cache, served over NBD, ublk or FUSE.
     #[command(subcommand, after_long_help = examples::BLOCK)]
     Block(commands::block::Command),
+    /// Serve a cache on flash to memcached's clients.
+    #[command(after_long_help = examples::SERVE)]
+    Serve(commands::serve::Arguments),
     /// Compute closed forms: write amplification, carbon, lifetime.
     #[command(subcommand, after_long_help = examples::MODEL)]
     Model(commands::model::Command),
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Command::Ssd(command) => commands::ssd::run(&command),
         Command::Trace(command) => commands::trace::run(&command),
         Command::Block(command) => commands::block::run(&command),
+        Command::Serve(arguments) => commands::serve::run(arguments),
         Command::Model(command) => commands::model::run(&command),
     }
 }

@@ -50,7 +50,24 @@ fn at_first(act: impl Fn() + Send + 'static) -> std::io::Result<()> {
     Ok(())
 }
 
-/// An operation that can be interrupted before its first change, and then completes.
+/// Exits the process at another signal.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the command line is the rim: it has signals, threads and the time"
+)]
+pub fn exit_at_another(mut signals: Signals) -> std::io::Result<()> {
+    let first = Instant::now();
+    let wait = move || {
+        for signal in signals.forever() {
+            if first.elapsed() > ONE_WISH {
+                std::process::exit(128 + signal);
+            }
+        }
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
+}
+
+/// Something that can be stopped before it changes anything, and is done to its end once it has begun to.
 #[derive(Debug, Default, Clone)]
 pub struct Changing {
     is_interrupted: Arc<AtomicBool>,

@@ -7,6 +7,7 @@ pub mod evaluate;
 pub mod model;
 pub mod predict;
 pub mod report;
+pub mod serve;
 pub mod simulate;
 pub mod ssd;
 pub mod study;

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 use bench::report::text::noun;
 use block::export::{
@@ -37,10 +36,7 @@ use crate::files::Files;
 use crate::output::{Common, Finding, name_of, say_error};
 use crate::signals;
 
-/// Signals this soon after the first one are duplicates of it.
-const DUPLICATE_WINDOW: Duration = Duration::from_millis(500);
-
-/// Largest number of connections: leaves some of a process's usual threads for other uses.
+/// Threads that a process is usually given leave some for others.
 const MOST_CONNECTIONS: usize = 4096;
 
 /// File names have at most 255 bytes.
@@ -193,8 +189,8 @@ fn serve(arguments: &Arguments) -> Result<Finding, String> {
     warn_of_waiting(arguments, &served);
     say_ready(arguments, server.as_deref(), &served, disk.as_ref());
     signals.forever().next();
-    arguments.common.say("closing: finishing requests in flight; another signal exits immediately");
-    end_at_another(signals).map_err(|error| format!("signals: {error}"))?;
+    arguments.common.say("closing: finishing requests in flight; another signal exits at once");
+    signals::exit_at_another(signals).map_err(|error| format!("signals: {error}"))?;
     drop(control);
     let unmounted = mounted.map_or(Ok(Unmounted::Completely), Mounted::unmount);
     if let (Ok(Unmounted::InUse), Some(place)) = (&unmounted, &arguments.fuse) {
@@ -563,19 +559,4 @@ fn say_ready(arguments: &Arguments, server: Option<&Server>, served: &Served, di
         (server, disk) => server.map(|server| server.address().to_string()).into_iter().chain(disk).collect(),
     };
     arguments.common.say(&format_args!("ready {}{found}", places.join(" and ")));
-}
-
-/// Another signal ends the process immediately; no acknowledged write is lost. Signals in quick succession count as one: `timeout` and some
-/// shells send two.
-#[expect(clippy::disallowed_methods, reason = "the command line uses signals, threads and the clock")]
-fn end_at_another(mut signals: Signals) -> std::io::Result<()> {
-    let first = Instant::now();
-    let wait = move || {
-        for signal in signals.forever() {
-            if first.elapsed() > DUPLICATE_WINDOW {
-                std::process::exit(128 + signal);
-            }
-        }
-    };
-    std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
 }

@@ -1,0 +1,154 @@
+//! `flashwright serve`: a cache server that speaks memcached's text protocol.
+
+mod settings;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cache::flash::region::{OrderConfig, Reinsertion, RipqConfig};
+use cache::policy::eviction::EvictionConfig;
+use cache::{Builder, Cache, FlashConfig, LogOptions, SmallItems};
+use clap::Args;
+use device::file::OpenOptions;
+use device::open::DeviceSpec;
+use serde_json::json;
+use server::{Counter, Credentials, Options, Server};
+use signal_hook::iterator::Signals;
+
+use crate::output::{Common, Finding};
+use crate::signals;
+
+use settings::Settings;
+
+/// How long each step of closing may take. A service manager kills a server that takes much longer.
+const CLOSE_LIMIT: Duration = Duration::from_secs(60);
+
+/// The command line of `serve`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Settings in TOML, with the names of the flags as keys; a flag takes precedence
+    #[arg(value_name = "CONFIG")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Settings,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Runs `serve`.
+pub fn run(arguments: Arguments) -> ExitCode {
+    let Arguments { config, settings, common } = arguments;
+    let settings = match settings.with_file(config.as_deref()) {
+        Ok(settings) => settings,
+        Err(error) => return crate::output::usage_error(&error),
+    };
+    let listen: Vec<String> = settings.listen.iter().map(ToString::to_string).collect();
+    let recorded = json!({ "flash": settings.flash, "dram": settings.dram, "listen": listen });
+    common.conclude("serve", &recorded, serve(&settings, &common))
+}
+
+/// Serves until a signal comes. Reports the requests until then.
+fn serve(settings: &Settings, common: &Common) -> Result<Finding, String> {
+    let options = options(settings)?;
+    // Before the cache is opened, so that no signal is lost.
+    let mut signals = Signals::new(signals::of_end()).map_err(|error| format!("signals: {error}"))?;
+    let cache = Arc::new(open(settings)?);
+    let came_back = cache.stats().flash.is_some_and(|flash| flash.recovered);
+    let server = Server::start(Arc::clone(&cache), options).map_err(|error| error.to_string())?;
+    for address in server.addresses() {
+        common.say(&format_args!("serving memcached's text protocol on {address}"));
+    }
+    if came_back {
+        common.say(&format_args!("{} items of the last server are on flash", cache.len()));
+    }
+    signals.forever().next();
+    common.say(
+        "closing: writing items in DRAM to flash; another signal exits at once and loses the cache's content",
+    );
+    signals::exit_at_another(signals).map_err(|error| format!("signals: {error}"))?;
+    let counts =
+        Counter::ALL.iter().map(|counter| (counter.name().to_owned(), server.counter(*counter).into()));
+    let counts: serde_json::Map<_, _> = counts.collect();
+    let closed = server.close(CLOSE_LIMIT);
+    let text = format!(
+        "{} gets ({} hits), {} sets, {} connections\n",
+        counts["cmd_get"], counts["get_hits"], counts["cmd_set"], counts["total_connections"]
+    );
+    let failures = closed.err().into_iter().map(|error| error.to_string()).collect();
+    Ok(Finding { result: json!({ "counters": counts }), text, failures })
+}
+
+fn options(settings: &Settings) -> Result<Options, String> {
+    let credentials = settings.auth_file.as_deref().map(Credentials::read).transpose();
+    let count = |number: Option<u64>, default: usize| number.map_or(default, |number| number as usize);
+    let defaults = Options::default();
+    Ok(Options {
+        listen: settings.listen.clone(),
+        allow_remote: settings.insecure,
+        threads: count(settings.threads, defaults.threads),
+        max_connections: count(settings.max_connections, defaults.max_connections),
+        idle_timeout: settings.idle_timeout,
+        client_timeout: settings.client_timeout.unwrap_or(defaults.client_timeout),
+        buffer_bytes: count(settings.buffers, defaults.buffer_bytes),
+        credentials: credentials.map_err(|error| format!("--auth-file: {error}"))?,
+    })
+}
+
+/// Opens the cache, with the content of the last server if that closed it.
+fn open(settings: &Settings) -> Result<Cache, String> {
+    let mut builder = Cache::builder();
+    if let Some(bytes) = settings.dram {
+        builder = builder.dram_bytes(bytes);
+    }
+    if let Some(kind) = settings.eviction {
+        builder = builder.eviction(EvictionConfig::new(kind));
+    }
+    if let Some(bytes) = settings.max_item_size {
+        let bytes = u32::try_from(bytes)
+            .map_err(|_| format!("--max-item-size: {bytes} bytes are more than 4 GiB"))?;
+        builder = builder.max_item_bytes(bytes);
+    }
+    if let Some(flash) = &settings.flash {
+        builder = with_flash(builder, settings, flash)?;
+    } else if settings.flash_size.is_some() {
+        return Err("--flash-size without --flash: name the file or device".into());
+    }
+    builder.open().map_err(|error| match &settings.flash {
+        Some(flash) => format!("{flash}: {error}"),
+        None => error.to_string(),
+    })
+}
+
+fn with_flash(builder: Builder, settings: &Settings, name: &str) -> Result<Builder, String> {
+    let spec: DeviceSpec = name.parse().map_err(|error| format!("--flash: {error}"))?;
+    let options = OpenOptions {
+        size_bytes: settings.flash_size,
+        create: settings.flash_size.is_some(),
+        placement: settings.placement,
+        ..OpenOptions::default()
+    };
+    let device = spec.open(&options).map_err(|error| format!("--flash: {error}"))?;
+    let mut flash = FlashConfig::new(device);
+    if settings.small_items.as_deref() == Some("log") {
+        flash.small_items = SmallItems::Log(LogOptions::default());
+    }
+    let regions = &mut flash.regions;
+    match settings.region_policy.as_deref() {
+        Some("lru") => regions.order = OrderConfig::Lru,
+        Some("mcdipper-lru") => regions.reinsertion = Reinsertion::Hits { at_least: 1 },
+        Some("blockcache") => regions.order = OrderConfig::SegmentedLru { segments: 4 },
+        Some("ripq") => {
+            regions.order = settings
+                .ripq_caching
+                .map_or(OrderConfig::Fifo, |caching| OrderConfig::Ripq(RipqConfig::new(caching)));
+        }
+        _ => regions.order = OrderConfig::Fifo,
+    }
+    let builder = builder.flash_config(flash);
+    Ok(match settings.small_item_share {
+        Some(share) => builder.small_item_share(share),
+        None => builder,
+    })
+}

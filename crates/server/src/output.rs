@@ -1,0 +1,88 @@
+//! The replies of a connection, on their way to the client.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+
+/// Replies are sent when they come to this many bytes, and at the latest when no complete request is left.
+pub const SEND_BYTES: usize = 32 << 10;
+
+/// Values from this length on are sent from the cache's memory, without a copy.
+const UNCOPIED_BYTES: usize = 16 << 10;
+
+/// Replies not sent yet, and where they go.
+pub struct Output<W> {
+    socket: W,
+    /// Replies not sent yet.
+    pub buffer: Vec<u8>,
+    /// How long the client may take to accept a part of a reply.
+    limit: Duration,
+    sent_bytes: u64,
+}
+
+impl<W: AsyncWrite + Unpin> Output<W> {
+    /// An empty output to `socket`.
+    pub fn new(socket: W, limit: Duration) -> Self {
+        Self { socket, buffer: Vec::with_capacity(2048), limit, sent_bytes: 0 }
+    }
+
+    /// Appends a value and its line end.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub async fn value(&mut self, value: &[u8]) -> io::Result<()> {
+        if value.len() < UNCOPIED_BYTES {
+            self.buffer.extend_from_slice(value);
+        } else {
+            self.send().await?;
+            send(&mut self.socket, value, self.limit).await?;
+            self.sent_bytes += value.len() as u64;
+        }
+        self.buffer.extend_from_slice(b"\r\n");
+        self.send_if_full().await
+    }
+
+    /// Sends the replies if there are many bytes.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub async fn send_if_full(&mut self) -> io::Result<()> {
+        if self.buffer.len() >= SEND_BYTES { self.send().await } else { Ok(()) }
+    }
+
+    /// Sends the replies.
+    ///
+    /// # Errors
+    /// If the connection is broken, or the client accepts nothing within the time limit.
+    pub async fn send(&mut self) -> io::Result<()> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        send(&mut self.socket, &self.buffer, self.limit).await?;
+        self.sent_bytes += self.buffer.len() as u64;
+        self.buffer.clear();
+        if self.buffer.capacity() > 4 * SEND_BYTES {
+            self.buffer.shrink_to(SEND_BYTES);
+        }
+        Ok(())
+    }
+
+    /// Bytes sent since the last call.
+    pub fn take_sent_bytes(&mut self) -> u64 {
+        std::mem::take(&mut self.sent_bytes)
+    }
+}
+
+/// Writes all bytes. The time limit is for each part that the client accepts.
+async fn send(socket: &mut (impl AsyncWrite + Unpin), mut bytes: &[u8], limit: Duration) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let written = timeout(limit, socket.write(bytes)).await.map_err(|_| io::ErrorKind::TimedOut)??;
+        if written == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        bytes = &bytes[written..];
+    }
+    timeout(limit, socket.flush()).await.map_err(|_| io::ErrorKind::TimedOut)?
+}

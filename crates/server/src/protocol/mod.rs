@@ -1,0 +1,16 @@
+//! memcached's text protocol: request lines to [`Request`], and the fixed replies.
+//!
+//! Knows nothing of sockets and of the cache.
+
+pub mod exptime;
+pub mod meta;
+pub mod reply;
+pub mod request;
+pub mod tokens;
+
+pub use exptime::{Exptime, Ttl};
+pub use meta::Meta;
+pub use request::{Invalid, Request, Store, StoreMode, parse};
+
+/// Longest key, bytes.
+pub const MAX_KEY_BYTES: usize = 250;

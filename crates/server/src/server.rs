@@ -1,0 +1,352 @@
+//! The server: listeners, the threads that serve connections, and the orderly end.
+
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cache::{Cache, CacheError};
+use device::{Clock, SystemClock};
+use parking_lot::Mutex;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::runtime::Runtime;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+
+use crate::address::{Address, remove_stale_socket};
+use crate::auth::Credentials;
+use crate::connection::{BUDGET_UNIT_BYTES, Connection};
+use crate::counters::{Counter, Counters};
+use crate::item::HEADER_BYTES;
+use crate::protocol::reply;
+use crate::store::Store;
+
+/// How long no connection is accepted after one could not be, because there are no descriptors left, say.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+
+/// Addresses and limits of a server.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where clients connect.
+    pub listen: Vec<Address>,
+    /// Permit addresses that other machines can connect to. The protocol has no encryption.
+    pub allow_remote: bool,
+    /// Threads that serve connections.
+    pub threads: usize,
+    /// Connections at a time.
+    pub max_connections: usize,
+    /// How long a connection may be idle between two requests; `None` is without a limit.
+    pub idle_timeout: Option<Duration>,
+    /// How long a client may stop in the middle of a request or of a reply.
+    pub client_timeout: Duration,
+    /// Memory for requests that are larger than 16 KiB while they arrive, all connections together, bytes.
+    pub buffer_bytes: usize,
+    /// The users, if clients have to authenticate.
+    pub credentials: Option<Credentials>,
+}
+
+impl Default for Options {
+    /// Listens nowhere, with the limits of memcached.
+    fn default() -> Self {
+        Self {
+            listen: Vec::new(),
+            allow_remote: false,
+            threads: std::thread::available_parallelism().map_or(4, usize::from),
+            max_connections: 1024,
+            idle_timeout: None,
+            client_timeout: Duration::from_secs(60),
+            buffer_bytes: 64 << 20,
+            credentials: None,
+        }
+    }
+}
+
+/// Why a server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The address is open to other machines.
+    #[error(
+        "{0} can be reached from other machines, and the protocol is not encrypted: listen on 127.0.0.1 or a Unix socket, or permit it with --insecure"
+    )]
+    Remote(Address),
+    /// It listens nowhere.
+    #[error("there is no address to listen on")]
+    NoAddress,
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {error}")]
+    Listen {
+        /// The address.
+        address: Address,
+        /// Why.
+        error: io::Error,
+    },
+    /// The threads cannot be started.
+    #[error("cannot start the threads of the server: {0}")]
+    Threads(io::Error),
+    /// The buffers cannot hold the largest request.
+    #[error(
+        "buffers of {buffer_bytes} bytes cannot hold an item of {item_bytes} bytes, which the cache accepts"
+    )]
+    Buffers {
+        /// [`Options::buffer_bytes`].
+        buffer_bytes: usize,
+        /// [`Cache::max_item_bytes`].
+        item_bytes: usize,
+    },
+}
+
+/// State shared by all connections of a server.
+pub struct Shared {
+    pub(crate) store: Store,
+    pub(crate) options: Options,
+    pub(crate) counters: Counters,
+    /// Memory for large requests, in units of [`BUDGET_UNIT_BYTES`].
+    pub(crate) budget: Arc<Semaphore>,
+    /// A permit for each connection that may be open.
+    connections: Arc<Semaphore>,
+    pub(crate) max_value_bytes: usize,
+    pub(crate) started_seconds: u32,
+}
+
+impl Shared {
+    /// Connections open now.
+    pub(crate) fn open_connections(&self) -> usize {
+        self.options.max_connections - self.connections.available_permits()
+    }
+}
+
+/// A running server. Dropping it ends its connections without closing the cache.
+pub struct Server {
+    shared: Arc<Shared>,
+    addresses: Vec<Address>,
+    /// Sockets to remove, with their inodes.
+    sockets: Vec<(PathBuf, Option<(u64, u64)>)>,
+    stop: watch::Sender<bool>,
+    /// Ends when every listener and connection has ended.
+    ended: Mutex<mpsc::Receiver<()>>,
+    runtime: Option<Runtime>,
+}
+
+/// A bound listener.
+enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Server {
+    /// Starts to serve the cache.
+    ///
+    /// # Errors
+    /// If an address cannot be listened on or is not permitted, or a limit contradicts the cache.
+    pub fn start(cache: Arc<Cache>, mut options: Options) -> Result<Self, StartError> {
+        if let Some(address) =
+            options.listen.iter().find(|address| !address.is_local() && !options.allow_remote)
+        {
+            return Err(StartError::Remote(address.clone()));
+        }
+        if options.listen.is_empty() {
+            return Err(StartError::NoAddress);
+        }
+        let (buffer_bytes, item_bytes) = (options.buffer_bytes, cache.max_item_bytes());
+        // A request is as long as its item, its line, and the flags of the line.
+        if buffer_bytes < item_bytes + (4 << 10) {
+            return Err(StartError::Buffers { buffer_bytes, item_bytes });
+        }
+        options.threads = options.threads.max(1);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(options.threads)
+            .thread_name("serve")
+            .enable_all()
+            .build()
+            .map_err(StartError::Threads)?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let (started_seconds, max_value_bytes) = (clock.unix_seconds(), item_bytes - HEADER_BYTES);
+        let listeners = runtime.block_on(async { bind_all(&options.listen) })?;
+        let budget = Arc::new(Semaphore::new(buffer_bytes / BUDGET_UNIT_BYTES));
+        let connections = Arc::new(Semaphore::new(options.max_connections));
+        let store = runtime.block_on(Store::new(cache, clock));
+        let counters = Counters::default();
+        let shared = Arc::new(Shared {
+            store,
+            options,
+            counters,
+            budget,
+            connections,
+            max_value_bytes,
+            started_seconds,
+        });
+        let (stop, stopping) = watch::channel(false);
+        let (running, ended) = mpsc::channel(1);
+        let (mut addresses, mut sockets) = (Vec::new(), Vec::new());
+        for (listener, address) in listeners {
+            if let Address::Unix(path) = &address {
+                sockets.push((path.clone(), inode(path)));
+            }
+            addresses.push(address);
+            let context =
+                Context { shared: Arc::clone(&shared), stop: stopping.clone(), running: running.clone() };
+            runtime.spawn(context.accept(listener));
+        }
+        Ok(Self { shared, addresses, sockets, stop, ended: Mutex::new(ended), runtime: Some(runtime) })
+    }
+
+    /// Where clients connect: with the ports that were taken.
+    #[must_use]
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// The value of a counter.
+    #[must_use]
+    pub fn counter(&self, counter: Counter) -> u64 {
+        self.shared.counters.get(counter)
+    }
+
+    /// Connections open now.
+    #[must_use]
+    pub fn open_connections(&self) -> usize {
+        self.shared.open_connections()
+    }
+
+    /// Accepts no more connections, answers the requests that have arrived, ends all connections and closes the cache. `limit` is
+    /// for each of the two steps.
+    ///
+    /// # Errors
+    /// As [`Cache::close_within`].
+    pub fn close(mut self, limit: Duration) -> Result<(), CacheError> {
+        self.stop.send_replace(true);
+        let Some(runtime) = self.runtime.take() else { return Ok(()) };
+        let ended = self.ended.get_mut();
+        // A client that does not read its replies is cut off at the limit.
+        let _ = runtime.block_on(async { tokio::time::timeout(limit, ended.recv()).await });
+        runtime.block_on(self.shared.store.persist());
+        let closed = self.shared.store.cache().close_within(limit);
+        runtime.shutdown_background();
+        closed
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+        for (path, bound) in &self.sockets {
+            // Another server may have put its own socket there.
+            if inode(path) == *bound {
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("addresses", &self.addresses).finish_non_exhaustive()
+    }
+}
+
+fn inode(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
+
+fn bind_all(addresses: &[Address]) -> Result<Vec<(Listener, Address)>, StartError> {
+    let bind = |address: &Address| {
+        bind(address).map_err(|error| StartError::Listen { address: address.clone(), error })
+    };
+    addresses.iter().map(bind).collect()
+}
+
+fn bind(address: &Address) -> io::Result<(Listener, Address)> {
+    match address {
+        Address::Unix(path) => {
+            remove_stale_socket(path)?;
+            Ok((Listener::Unix(UnixListener::bind(path)?), address.clone()))
+        }
+        Address::Tcp(wanted) => {
+            let listener = std::net::TcpListener::bind(wanted)?;
+            listener.set_nonblocking(true)?;
+            let bound = Address::Tcp(listener.local_addr()?);
+            Ok((Listener::Tcp(TcpListener::from_std(listener)?), bound))
+        }
+    }
+}
+
+/// The parts of a server that its tasks hold.
+#[derive(Clone)]
+struct Context {
+    shared: Arc<Shared>,
+    stop: watch::Receiver<bool>,
+    /// Dropped when the task ends.
+    running: mpsc::Sender<()>,
+}
+
+impl Context {
+    async fn accept(self, listener: Listener) {
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.accept_one(&listener) => accepted,
+                _ = wait_for_stop(self.stop.clone()) => return,
+            };
+            if accepted.is_err() {
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+
+    async fn accept_one(&self, listener: &Listener) -> io::Result<()> {
+        match listener {
+            Listener::Tcp(listener) => {
+                let socket = listener.accept().await?.0;
+                // Replies are sent whole: waiting for more would only delay them.
+                socket.set_nodelay(true)?;
+                let (read, write) = socket.into_split();
+                self.admit(read, write);
+            }
+            Listener::Unix(listener) => {
+                let (read, write) = listener.accept().await?.0.into_split();
+                self.admit(read, write);
+            }
+        }
+        Ok(())
+    }
+
+    fn admit<R, W>(&self, read: R, write: W)
+    where
+        R: tokio::io::AsyncRead + Unpin + Send + 'static,
+        W: AsyncWrite + Unpin + Send + 'static,
+    {
+        match Arc::clone(&self.shared.connections).try_acquire_owned() {
+            Ok(permit) => drop(tokio::spawn(self.clone().serve(permit, read, write))),
+            Err(_) => {
+                self.shared.counters.count(Counter::rejected_connections);
+                drop(tokio::spawn(refuse(write)));
+            }
+        }
+    }
+
+    async fn serve<R, W>(self, permit: OwnedSemaphorePermit, read: R, write: W)
+    where
+        R: tokio::io::AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        self.shared.counters.count(Counter::total_connections);
+        Connection::new(Arc::clone(&self.shared), read, write).serve(self.stop).await;
+        drop((permit, self.running));
+    }
+}
+
+async fn wait_for_stop(mut stop: watch::Receiver<bool>) {
+    // An error means that the server is gone.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// Says why the connection is refused.
+async fn refuse(mut client: impl AsyncWrite + Unpin) {
+    let mut words = Vec::new();
+    reply::line(&mut words, reply::TOO_MANY_CONNECTIONS);
+    // A client that does not read it has lost nothing.
+    let _ = tokio::time::timeout(Duration::from_secs(1), client.write_all(&words)).await;
+}

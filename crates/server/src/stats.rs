@@ -1,0 +1,97 @@
+//! `stats`: the server's figures in the text protocol.
+
+use std::fmt::{Display, Write as _};
+
+use tokio::io::AsyncWrite;
+
+use crate::counters::Counter;
+use crate::execute::Executor;
+use crate::server::Shared;
+
+/// Lines of `stats`.
+struct Lines<'a>(&'a mut Vec<u8>);
+
+impl Lines<'_> {
+    fn stat(&mut self, name: &str, value: impl Display) {
+        let mut line = String::new();
+        // Writing to a string does not fail.
+        let _ = write!(line, "STAT {name} {value}\r\n");
+        self.0.extend_from_slice(line.as_bytes());
+    }
+}
+
+impl<W: AsyncWrite + Unpin> Executor<'_, W> {
+    /// `stats`, of one kind.
+    pub(crate) fn stats(&mut self, kind: Option<&[u8]>) {
+        let shared = self.shared;
+        shared.counters.merge(self.tally);
+        let mut lines = Lines(&mut self.output.buffer);
+        match kind {
+            None => general(shared, &mut lines),
+            Some(b"settings") => settings(shared, &mut lines),
+            Some(b"items") => items(shared, &mut lines),
+            Some(b"slabs") => slabs(shared, &mut lines),
+            // Sizes are not tracked; memcached says so by this line.
+            Some(b"sizes") => lines.stat("sizes_status", "disabled"),
+            Some(b"conns") => {}
+            Some(b"reset") => {
+                shared.counters.reset();
+                return self.line("RESET", false);
+            }
+            Some(b"cachedump") => return self.line("CLIENT_ERROR stats cachedump not allowed", false),
+            Some(_) => return self.line("ERROR", false),
+        }
+        self.line("END", false);
+    }
+}
+
+fn general(shared: &Shared, lines: &mut Lines<'_>) {
+    let stats = shared.store.cache().stats();
+    let now_seconds = shared.store.now_seconds();
+    lines.stat("pid", std::process::id());
+    lines.stat("uptime", now_seconds.saturating_sub(shared.started_seconds));
+    lines.stat("time", now_seconds);
+    lines.stat("version", version!());
+    lines.stat("pointer_size", usize::BITS);
+    lines.stat("max_connections", shared.options.max_connections);
+    lines.stat("curr_connections", shared.open_connections());
+    lines.stat("threads", shared.options.threads);
+    for &counter in Counter::ALL {
+        lines.stat(counter.name(), shared.counters.get(counter));
+    }
+    let evictions: u64 = stats.pools.iter().map(|pool| pool.total().evictions).sum();
+    lines.stat("limit_maxbytes", stats.dram_memory.arena_bytes);
+    lines.stat("curr_items", shared.store.cache().len());
+    lines.stat("total_items", stats.inserts.stored);
+    lines.stat("evictions", evictions);
+    lines.stat("get_hits_dram", stats.gets.hits_dram);
+    lines.stat("get_hits_flash", stats.gets.hits_flash);
+}
+
+fn settings(shared: &Shared, lines: &mut Lines<'_>) {
+    let options = &shared.options;
+    lines.stat("maxbytes", shared.store.cache().stats().dram_memory.arena_bytes);
+    lines.stat("maxconns", options.max_connections);
+    for address in &options.listen {
+        lines.stat("inter", address);
+    }
+    lines.stat("num_threads", options.threads);
+    lines.stat("item_size_max", shared.store.cache().max_item_bytes());
+    lines.stat("idle_timeout", options.idle_timeout.map_or(0, |limit| limit.as_secs()));
+    lines.stat("maxconns_fast", "yes");
+    lines.stat("cas_enabled", "yes");
+    lines.stat("flush_enabled", "yes");
+    lines.stat("binding_protocol", "ascii");
+    lines.stat("auth_enabled_ascii", if options.credentials.is_some() { "yes" } else { "no" });
+}
+
+/// The class 1 is DRAM as a whole: sizes of items are not what the cache is divided by.
+fn items(shared: &Shared, lines: &mut Lines<'_>) {
+    lines.stat("items:1:number", shared.store.cache().len());
+}
+
+fn slabs(shared: &Shared, lines: &mut Lines<'_>) {
+    let memory = shared.store.cache().stats().dram_memory;
+    lines.stat("active_slabs", 1);
+    lines.stat("total_malloced", memory.used_slab_bytes);
+}

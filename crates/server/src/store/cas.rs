@@ -1,0 +1,52 @@
+//! CAS numbers: unique, and larger than those of earlier servers on the same flash.
+//!
+//! A server starts from the Unix time in microseconds, or from the number that the last server stored when it closed, if that is
+//! larger. Without a clean close the cache comes back without its items, and with it their numbers.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cache::{Cache, InsertOptions};
+use device::Clock;
+
+use crate::item::MAX_CAS;
+
+/// Where the last number is stored: longer than any key of a client.
+const KEY: &[u8; 256] = &{
+    let mut key = [b'.'; 256];
+    let name = b"flashwright-server/last-cas-number";
+    let mut place = 0;
+    while place < name.len() {
+        key[place] = name[place];
+        place += 1;
+    }
+    key
+};
+
+const _: () = assert!(KEY.len() > crate::protocol::MAX_KEY_BYTES);
+
+/// The source of CAS numbers.
+#[derive(Debug)]
+pub struct CasNumbers {
+    last: AtomicU64,
+}
+
+impl CasNumbers {
+    /// Starts above all numbers in the cache.
+    pub async fn recover(cache: &Cache, clock: &dyn Clock) -> Self {
+        let stored = cache.get(KEY).await.and_then(|item| Some(u64::from_le_bytes(*item.first_chunk()?)));
+        let of_time = u64::from(clock.unix_seconds()) * 1_000_000;
+        Self { last: AtomicU64::new(stored.unwrap_or(0).max(of_time)) }
+    }
+
+    /// The next number.
+    pub fn next(&self) -> u64 {
+        (self.last.fetch_add(1, Ordering::Relaxed) + 1) & MAX_CAS
+    }
+
+    /// Stores the last number.
+    pub async fn persist(&self, cache: &Cache) {
+        let last = self.last.load(Ordering::Relaxed).to_le_bytes();
+        // If there is no room for it, the next server starts from the time.
+        let _ = cache.insert(KEY, &last, InsertOptions::default()).await;
+    }
+}

@@ -1,0 +1,128 @@
+//! Storing a value: `set`, `add`, `replace`, `append`, `prepend`, `cas`, and `ms`.
+
+use cache::Refusal;
+
+use super::{Found, NewValue, Store};
+use crate::item::{Header, MAX_CAS, Marks};
+use crate::protocol::{Exptime, StoreMode, Ttl};
+
+/// A value to store.
+#[derive(Debug, Clone, Copy)]
+pub struct Write<'a> {
+    /// When it is stored.
+    pub mode: StoreMode,
+    /// The key.
+    pub key: &'a [u8],
+    /// The value.
+    pub value: &'a [u8],
+    /// Opaque flags of the client.
+    pub flags: u32,
+    /// The expiry.
+    pub exptime: Exptime,
+    /// The CAS number that the present item must have; 0 is any.
+    pub cas: u64,
+    /// The CAS number of the new item, instead of the next one.
+    pub new_cas: Option<u64>,
+    /// Whether an older CAS number stores the value as stale.
+    pub invalidates: bool,
+    /// Whether the key was given in base64.
+    pub has_binary_key: bool,
+}
+
+/// How storing ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreOutcome {
+    /// Stored, with this CAS number.
+    Stored(u64),
+    /// There is an item and should be none, or the other way round.
+    NotStored,
+    /// The present item has another CAS number.
+    Exists,
+    /// There is no item to compare with.
+    NotFound,
+    /// The cache refused it.
+    Refused(Refusal),
+}
+
+/// What becomes of a value.
+enum Decision {
+    Store { ttl: Ttl, marks: Marks },
+    Join,
+    Refuse(StoreOutcome),
+}
+
+impl Store {
+    /// Stores a value.
+    pub async fn write(&self, write: &Write<'_>) -> StoreOutcome {
+        let _guard = self.lock(write.key).await;
+        // A plain set replaces the item without looking at it.
+        let old = if write.mode == StoreMode::Set { None } else { self.find(write.key).await };
+        let now_seconds = self.now_seconds();
+        let cas = match write.new_cas {
+            Some(cas) => cas & MAX_CAS,
+            None => self.cas.next(),
+        };
+        let header = Header { flags: write.flags, stored_seconds: now_seconds, cas, marks: Marks::default() };
+        let new = match (write.decide(old.as_ref(), now_seconds), &old) {
+            (Decision::Refuse(outcome), _) => return outcome,
+            (Decision::Store { ttl, marks }, _) => {
+                NewValue { header: Header { marks, ..header }, pieces: [write.value, &[]], ttl }
+            }
+            (Decision::Join, None) => return StoreOutcome::NotStored,
+            (Decision::Join, Some(old)) => NewValue {
+                header: Header { flags: old.header.flags, ..header },
+                pieces: write.joined(old.value()),
+                ttl: Ttl::until(old.expiry_seconds(), now_seconds),
+            },
+        };
+        match self.put(write.key, &new).await {
+            Ok(()) => StoreOutcome::Stored(cas),
+            Err(refusal) => {
+                // An old value must not outlive the attempt to replace it.
+                if write.mode == StoreMode::Set {
+                    self.cache.remove(write.key);
+                }
+                StoreOutcome::Refused(refusal)
+            }
+        }
+    }
+
+    /// Removes the item of a `set` whose value is too large.
+    pub async fn drop_replaced(&self, key: &[u8]) {
+        let _guard = self.lock(key).await;
+        self.cache.remove(key);
+    }
+}
+
+impl<'a> Write<'a> {
+    fn decide(&self, old: Option<&Found<'_>>, now_seconds: u32) -> Decision {
+        let marks = Marks { has_binary_key: self.has_binary_key, ..Marks::default() };
+        let store = Decision::Store { ttl: self.exptime.ttl(now_seconds), marks };
+        match (self.mode, old) {
+            (StoreMode::Set, _) | (StoreMode::Add, None) | (StoreMode::Replace, Some(_)) => store,
+            (StoreMode::Cas, None) => Decision::Refuse(StoreOutcome::NotFound),
+            (StoreMode::Cas, Some(old)) if self.cas == old.header.cas => store,
+            (StoreMode::Cas, Some(old)) if self.invalidates && self.cas < old.header.cas && self.cas != 0 => {
+                // The client won a recache of an item that was invalidated since: its value is better than none.
+                let has_winner = old.header.marks.has_winner;
+                let ttl = Ttl::until(old.expiry_seconds(), now_seconds);
+                Decision::Store { ttl, marks: Marks { is_stale: true, has_winner, ..marks } }
+            }
+            (StoreMode::Cas, Some(_)) => Decision::Refuse(StoreOutcome::Exists),
+            (StoreMode::Append | StoreMode::Prepend, Some(old))
+                if self.cas != 0 && self.cas != old.header.cas =>
+            {
+                Decision::Refuse(StoreOutcome::Exists)
+            }
+            (StoreMode::Append | StoreMode::Prepend, Some(_)) => Decision::Join,
+            _ => Decision::Refuse(StoreOutcome::NotStored),
+        }
+    }
+
+    fn joined<'b>(&self, old: &'b [u8]) -> [&'b [u8]; 2]
+    where
+        'a: 'b,
+    {
+        if self.mode == StoreMode::Append { [old, self.value] } else { [self.value, old] }
+    }
+}

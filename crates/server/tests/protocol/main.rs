@@ -1,0 +1,12 @@
+//! The server as its clients see it: each request with its exact reply, hostile clients, random clients beside a model.
+
+#![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
+
+mod hostile;
+mod limits;
+mod model;
+mod restart;
+mod setup;
+mod table;
+mod table_meta;
+mod twin;
