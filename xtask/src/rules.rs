@@ -57,7 +57,7 @@ pub fn check() -> Result<(), String> {
         }
     }
     breaches.extend(unsafe_files(&with_unsafe));
-    for folder in ["benches", "fuzz", "xtask"] {
+    for folder in ["benches", "fuzz", "python/rust", "xtask"] {
         collect(&root.join(folder), &mut files)?;
     }
     breaches.extend(crate::prose::check(root, &files)?);

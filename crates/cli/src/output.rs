@@ -1,5 +1,6 @@
 //! Output of results and messages, shared by all commands.
 
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
@@ -7,10 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bench::picture::Format;
+use bench::run::stop::Stop;
 use clap::Args;
 use serde_json::{Value, json};
 
+use crate::call::Call;
 use crate::quantity;
+use crate::signals::stop_on_signals;
 
 /// Exit codes: success; ran, but checks failed; usage error.
 pub const PASSED: u8 = 0;
@@ -30,6 +34,9 @@ pub struct Common {
     /// Print nothing but errors
     #[arg(long, short)]
     pub quiet: bool,
+    /// The call of a program in the same process. `None` on the command line.
+    #[arg(skip)]
+    call: Option<Call>,
 }
 
 /// The result of a command.
@@ -43,7 +50,64 @@ pub struct Finding {
 }
 
 impl Common {
-    /// Whether a JSON result is requested.
+    /// Makes the command return its result to `call` and print nothing.
+    pub fn set_call(&mut self, call: Call) {
+        self.quiet = true;
+        self.call = Some(call);
+    }
+
+    /// The flag that ends the command early: that of the call, or a new one for [`Self::stop_on_signals`].
+    pub fn new_stop(&self) -> Stop {
+        self.call.as_ref().map_or_else(Stop::default, Call::stop)
+    }
+
+    /// Lets the first signal set `stop`. A call leaves signals to the program that made it.
+    pub fn stop_on_signals(&self, stop: &Stop) -> std::io::Result<()> {
+        if self.call.is_some() { Ok(()) } else { stop_on_signals(stop) }
+    }
+
+    /// Reports progress to the call, if there is one.
+    pub fn set_progress(&self, done: u64, total: Option<u64>) {
+        if let Some(call) = &self.call {
+            call.set_progress(done, total);
+        }
+    }
+
+    /// The command line as typed, with the program's name.
+    pub fn typed(&self) -> Vec<OsString> {
+        match &self.call {
+            Some(call) => call.arguments().collect(),
+            None => std::env::args_os().collect(),
+        }
+    }
+
+    /// Fails if a question to the user cannot be asked, as in a call.
+    pub fn check_can_ask(&self) -> Result<(), String> {
+        match self.call {
+            Some(_) => Err("the data on the drive would be lost: confirm with yes=True (--yes)".to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    /// Reports an error, one line for each reason. Returns the exit code of wrong usage.
+    pub fn refuse(&self, error: &(impl Display + ?Sized)) -> ExitCode {
+        match &self.call {
+            None => usage_error(error),
+            Some(call) => {
+                call.conclude(Err(error.to_string()));
+                ExitCode::from(USAGE)
+            }
+        }
+    }
+
+    /// A failure of the run, on standard error. A call finds it in the verdict of the result.
+    pub fn say_failure(&self, word: &str, failure: &str) {
+        if self.call.is_none() {
+            say_error(format_args!("{word}: {failure}"));
+        }
+    }
+
+    /// Whether somebody asked for the result as JSON.
     pub fn wants_json(&self) -> bool {
         self.json.is_some()
     }
@@ -83,13 +147,18 @@ impl Common {
 
     /// Prints a warning to standard error.
     pub fn warn(&self, words: impl Display) {
-        if !self.quiet {
-            say_error(format_args!("warning: {words}"));
+        match &self.call {
+            Some(call) => call.warn(words.to_string()),
+            None if self.quiet => {}
+            None => say_error(format_args!("warning: {words}")),
         }
     }
 
     /// Writes the result as `--json` specifies, if given.
     pub fn write_json(&self, result: &Value) -> std::io::Result<()> {
+        if let Some(call) = &self.call {
+            call.conclude(Ok(result.clone()));
+        }
         let Some(file) = &self.json else { return Ok(()) };
         let mut words = serde_json::to_string_pretty(result)?;
         words.push('\n');
@@ -114,7 +183,7 @@ impl Common {
     pub fn conclude(&self, command: &str, config: &Value, found: Result<Finding, String>) -> ExitCode {
         match found {
             Ok(finding) => self.conclude_as(command, config, finding, ("failed", FAILED)),
-            Err(error) => usage_error(&error),
+            Err(error) => self.refuse(&error),
         }
     }
 
@@ -129,11 +198,11 @@ impl Common {
         let Finding { result, text, failures } = found;
         let printed = self.lines().write_text(&text);
         let kept = self.write_json(&self.envelope(command, config, result, &failures));
-        if let Err(error) = kept.and(printed) {
-            return usage_error(&error);
+        if let Err(error) = kept.and(told) {
+            return self.refuse(&error);
         }
         for failure in &failures {
-            say_error(format_args!("{word}: {failure}"));
+            self.say_failure(word, failure);
         }
         ExitCode::from(if failures.is_empty() { PASSED } else { code })
     }

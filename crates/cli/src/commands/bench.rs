@@ -18,15 +18,13 @@ use bench::report::intervals::{IntervalFile, IntervalFormat};
 use bench::report::text::{self, SizeFormat, TextOptions};
 use bench::report::{RunReport, json, plot};
 use bench::run::Watcher;
-use bench::run::stop::Stop;
 use bench::session::{FlashCheck, Session, SessionError, SessionOptions};
 use clap::Args;
 use serde_json::{Value, json};
 
 use crate::arguments::repeatable;
 use crate::files::Files;
-use crate::output::{Common, FAILED, Finding, PASSED, USAGE, say_error, usage_error, write_file};
-use crate::signals::stop_on_signals;
+use crate::output::{Common, FAILED, Finding, PASSED, USAGE, write_file};
 
 /// The config that runs by default.
 const EXAMPLE: &str = include_str!("../../../../examples/hybrid.json");
@@ -87,7 +85,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FORM", help_heading = REPORTING, num_args = 0..=1, default_missing_value = "human_readable", overrides_with = "report_ac_memory_usage_stats")]
     report_ac_memory_usage_stats: Option<ClassMemory>,
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -109,16 +107,16 @@ pub fn run(arguments: &Arguments) -> ExitCode {
             if arguments.validate {
                 return match check(&config, arguments) {
                     Ok(checked) => validated(&config, &checked, arguments),
-                    Err(error) => usage_error(&*error),
+                    Err(error) => arguments.common.refuse(&*error),
                 };
             }
             match binary_traces(&config) {
-                Err(error) => usage_error(&error),
+                Err(error) => arguments.common.refuse(&error),
                 Ok(traces) if !traces.is_empty() => make_binary_traces(&config, &traces, arguments),
                 Ok(_) => execute(&config, arguments),
             }
         }
-        Err(error) => usage_error(&error),
+        Err(error) => arguments.common.refuse(&error),
     }
 }
 
@@ -178,9 +176,9 @@ fn load_config(arguments: &Arguments) -> Result<Loaded, ConfigError> {
 }
 
 fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
-    let stop = Stop::default();
-    if let Err(error) = stop_on_signals(&stop) {
-        return usage_error(&error);
+    let stop = arguments.common.new_stop();
+    if let Err(error) = arguments.common.stop_on_signals(&stop) {
+        return arguments.common.refuse(&error);
     }
     let options = SessionOptions {
         seed: arguments.common.seed,
@@ -192,11 +190,11 @@ fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
     };
     // Checked before a run of hours ends with a result that cannot be written.
     if let Err(error) = check_results(config, arguments) {
-        return usage_error(&error);
+        return arguments.common.refuse(&error);
     }
     let session = match Session::open(config, options) {
         Ok(session) => session,
-        Err(error) => return usage_error(&error),
+        Err(error) => return arguments.common.refuse(&error),
     };
     greet(config, arguments);
     warn(config, session.warnings(), arguments);
@@ -204,24 +202,25 @@ fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
         Ok(report) if report.passed() => ExitCode::from(PASSED),
         Ok(report) => {
             // With --quiet the verdict was not printed.
-            let failures = report.failures().into_iter().filter(|_| arguments.common.quiet);
-            failures.for_each(|failure| say_error(format_args!("failed: {failure}")));
+            let unsaid = report.failures().into_iter().filter(|_| arguments.common.quiet);
+            unsaid.for_each(|failure| arguments.common.say_failure("failed", &failure));
             ExitCode::from(FAILED)
         }
-        Err(error) => usage_error(&*error),
+        Err(error) => arguments.common.refuse(&*error),
     }
 }
 
 /// The config requests binary traces instead of a run.
 fn make_binary_traces(config: &Config, traces: &[(ReplayPlan, PathBuf)], arguments: &Arguments) -> ExitCode {
-    let failed = |error: binary_trace::Error| usage_error(&format!("{}: {error}", config.file.display()));
-    let stop = Stop::default();
+    let told =
+        |error: binary_trace::Error| arguments.common.refuse(&format!("{}: {error}", config.file.display()));
+    let stop = arguments.common.new_stop();
     let common = &arguments.common;
-    if let Err(error) = stop_on_signals(&stop) {
-        return usage_error(&error);
+    if let Err(error) = arguments.common.stop_on_signals(&stop) {
+        return arguments.common.refuse(&error);
     }
     if let Err(error) = check_results(config, arguments) {
-        return usage_error(&error);
+        return arguments.common.refuse(&error);
     }
     let make = |(plan, path): &(ReplayPlan, PathBuf)| binary_trace::write(plan, path, &stop, common.quiet);
     match traces.iter().map(make).collect::<Result<Vec<_>, _>>() {
@@ -275,7 +274,7 @@ fn run_session(
     let instances = config.instances.len();
     let mut progress = Progress::new(options, session.clock(), instances, arguments.common.lines())?;
     let (mut report, intervals) = watched(session, config, arguments, &mut progress)?;
-    report.environment["arguments"] = repeatable(std::env::args_os()).into();
+    report.environment["arguments"] = repeatable(arguments.common.typed().into_iter()).into();
     let text_options = arguments.text_options();
     let results: Vec<String> = report.instances.iter().map(|it| text::results(it, text_options)).collect();
     // Each is written even if another fails, so that a full disk loses only the files that do not fit.
@@ -368,7 +367,7 @@ fn warn(config: &Config, warnings: &[impl std::fmt::Display], arguments: &Argume
 fn validated(config: &Config, checked: &Checked, arguments: &Arguments) -> ExitCode {
     warn(config, &checked.warnings, arguments);
     if let Err(error) = check_results(config, arguments) {
-        return usage_error(&error);
+        return arguments.common.refuse(&error);
     }
     let file = config.file.display();
     let (instances, warnings) = (config.instances.len(), config.warnings.len() + checked.warnings.len());
@@ -404,16 +403,14 @@ fn validated_part(arguments: &Arguments, kind: &str, warnings: &[Remark]) -> Exi
     let spared = Files::default().keeping("input", file.cloned()).writing([arguments.common.result_file()]);
     let file = file.map_or_else(String::new, |file| file.display().to_string());
     if !arguments.validate {
-        say_error(format_args!(
-            "{file}: is a {kind}: it cannot run by itself, only a config can refer to it"
-        ));
-        return ExitCode::from(USAGE);
+        let message = format!("{file}: is a {kind}: a config refers to it, it cannot run by itself");
+        return arguments.common.refuse(&message);
     }
     for warning in warnings {
         arguments.common.warn(format_args!("{file}: {warning}"));
     }
     if let Err(error) = spared.check() {
-        return usage_error(&error);
+        return arguments.common.refuse(&error);
     }
     let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     let result = json!({ "valid": true, "warnings": warnings, "not_supported_yet": [] });

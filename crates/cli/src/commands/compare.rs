@@ -25,7 +25,7 @@ pub struct Arguments {
     #[arg(long)]
     fail_if_worse: bool,
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
 }
 
 /// Runs the command.

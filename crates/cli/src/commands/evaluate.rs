@@ -14,7 +14,6 @@ use bench::evaluate::subject::{Model, Real, Subject, Target, WARRANTY_YEARS};
 use bench::evaluate::{EvaluationOptions, EvaluationResult, evaluate, json, plot, text};
 use bench::picture::Format;
 use bench::report::text::drive_writes;
-use bench::run::stop::Stop;
 use bench::{drive, environment};
 use clap::{Args, ValueEnum};
 use device::names;
@@ -25,7 +24,6 @@ use crate::commands::ssd::ask;
 use crate::files::Files;
 use crate::output::{Common, Finding, write_file};
 use crate::quantity;
-use crate::signals::stop_on_signals;
 
 /// Headings of the flags for pass criteria and for endurance.
 const CRITERIA: &str = "Pass criteria";
@@ -106,7 +104,7 @@ pub struct Arguments {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
@@ -190,7 +188,7 @@ fn prepare(arguments: &Arguments) -> Result<(Subject, Plan, EvaluationOptions), 
     let capacity_bytes = subject.capacity_bytes() as f64;
     let life = Life { endurance, min_years: arguments.min_years, capacity_bytes };
     let lengths = lengths(&subject, budget, offers.len());
-    let how = RunOptions { seed: arguments.common.seed, lengths, offers, life, interrupt: Stop::default() };
+    let how = RunOptions { seed: arguments.common.seed, lengths, offers, life, interrupt: arguments.common.new_stop() };
     let notes = notes(&subject, &plan, rated.is_none());
     let asked = EvaluationOptions {
         how,
@@ -324,9 +322,10 @@ fn conclude(
         && !arguments.yes
         && !real.is_made()
     {
+        common.check_can_ask()?;
         ask(&format!("{}: everything on it will be lost.", real.path.display()))?;
     }
-    stop_on_signals(asked.interrupt()).map_err(|error| error.to_string())?;
+    arguments.common.stop_on_signals(asked.interrupt()).map_err(|error| error.to_string())?;
     let found = evaluate(subject, plan, asked)?;
     draw(arguments, subject, &found, asked)?;
     Ok(finding(subject, &found, asked))

@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use bench::bar::{Bar, Unit};
 use bench::predict::target::Target;
 use bench::predict::{self, Dram, Plan, PredictError, Prices, plot, report};
-use bench::run::stop::Stop;
 use bench::trace::open;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
@@ -14,9 +13,8 @@ use ssd::Card;
 use ssd::model::carbon::Deployment;
 
 use crate::files::Files;
-use crate::output::{Common, Finding, make_folder, usage_error, write_picture};
+use crate::output::{Common, Finding, make_folder, write_picture};
 use crate::quantity;
-use crate::signals::stop_on_signals;
 use crate::trace_flags::TraceFlags;
 
 /// Heading of the flags that turn years into carbon and money.
@@ -84,7 +82,7 @@ pub struct Arguments {
     #[command(flatten)]
     reading: TraceFlags,
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
@@ -98,7 +96,7 @@ enum PlacementName {
 pub fn run(arguments: &Arguments) -> ExitCode {
     let plan = match plan(arguments) {
         Ok(plan) => plan,
-        Err(error) => return usage_error(&error),
+        Err(error) => return arguments.common.refuse(&error),
     };
     arguments.common.conclude("predict", &config(arguments, &plan), predicted(arguments, &plan))
 }
@@ -174,10 +172,11 @@ fn config(arguments: &Arguments, plan: &Plan) -> Value {
 fn predicted(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
     let input = arguments.reading.input(arguments.traces.clone());
     let trace = open(&input.paths, Some(&input.format), &input.options).map_err(|error| error.to_string())?;
-    let stop = Stop::default();
-    stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let stop = arguments.common.new_stop();
+    arguments.common.stop_on_signals(&stop).map_err(|error| error.to_string())?;
     let bar = Bar::new(Unit::Custom, arguments.common.quiet);
     let progress = |done, total: Option<u64>| {
+        arguments.common.set_progress(done, total);
         bar.set(done, total.unwrap_or(0), format!("{} accesses", bench::report::text::grouped(done)));
         if total == Some(done) {
             bar.finish();

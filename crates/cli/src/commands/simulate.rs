@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use bench::bar::{Bar, Unit};
-use bench::run::stop::Stop;
 use bench::simulate::policies::POLICIES;
 use bench::simulate::{
     self, FlashSettings, Named, Plan, RuleBook, Settings, SimulateError, Size, SizeOnHit, Warmup, plot,
@@ -17,9 +16,8 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use crate::files::Files;
-use crate::output::{Common, Finding, make_folder, usage_error, write_file, write_picture};
+use crate::output::{Common, Finding, make_folder, write_file, write_picture};
 use crate::quantity;
-use crate::signals::stop_on_signals;
 use crate::trace_flags::{TenantColumns, TraceFlags};
 
 /// The command line of `simulate`.
@@ -87,7 +85,7 @@ pub struct Arguments {
     #[command(flatten)]
     flash: FlashArguments,
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
 }
 
 /// A cache size as typed.
@@ -144,7 +142,7 @@ enum OnHit {
 pub fn run(arguments: &Arguments) -> ExitCode {
     let plan = match plan(arguments) {
         Ok(plan) => plan,
-        Err(error) => return usage_error(&error),
+        Err(error) => return arguments.common.refuse(&error),
     };
     let config = json!({
         "reading": arguments.reading.config(&arguments.traces),
@@ -267,10 +265,11 @@ fn simulated(arguments: &Arguments, plan: &Plan) -> Result<Finding, String> {
         input.options.zero_size = ZeroSize::Keep;
     }
     let trace = open(&input.paths, Some(&input.format), &input.options).map_err(|error| error.to_string())?;
-    let stop = Stop::default();
-    stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let stop = arguments.common.new_stop();
+    arguments.common.stop_on_signals(&stop).map_err(|error| error.to_string())?;
     let bar = Bar::new(Unit::Custom, arguments.common.quiet);
     let progress = |done, total: Option<u64>| {
+        arguments.common.set_progress(done, total);
         bar.set(done, total.unwrap_or(0), format!("{} requests", bench::report::text::grouped(done)));
     };
     let outcome = simulate::run(plan, trace, &stop, progress);

@@ -13,8 +13,7 @@ use device::names;
 use serde_json::{Value, json};
 
 use crate::files::Files;
-use crate::output::{Common, Finding, make_folder, names_of, usage_error, write_picture};
-use crate::signals::stop_on_signals;
+use crate::output::{Common, Finding, make_folder, names_of, write_picture};
 use crate::trace_flags::TraceFlags;
 
 /// The command line of `study`.
@@ -41,7 +40,7 @@ pub struct Arguments {
     #[command(flatten)]
     reading: TraceFlags,
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
 }
 
 /// Default ratio of the paper's drive and cache to the modelled ones.
@@ -54,30 +53,30 @@ pub fn run(arguments: &Arguments) -> ExitCode {
     }
     let chosen = match arguments.chosen() {
         Ok(chosen) => chosen,
-        Err(unknown) => return usage_error(&unknown),
+        Err(unknown) => return arguments.common.refuse(&unknown),
     };
     if let Some(study) = chosen.iter().find(|study| !arguments.wants(study)) {
-        return usage_error(&format!("{} {}", study.name, StudyError::TakesNoTrace));
+        return arguments.common.refuse(&format!("{} {}", study.name, StudyError::TakesNoTrace));
     }
     if arguments.scale.is_some() && !chosen.iter().any(|study| study.takes_scale) {
-        return usage_error(
+        return arguments.common.refuse(
             "--scale: is for the figures of the FDP paper (fdp-fig*); other studies have their own scale, or none",
         );
     }
     if let Some(scale) = arguments.scale {
         match scale_warning(scale) {
             Ok(warning) => warning.iter().for_each(|words| arguments.common.warn(words)),
-            Err(error) => return usage_error(&error),
+            Err(error) => return arguments.common.refuse(&error),
         }
     }
     let checked = Files::reading(&arguments.trace).writing([arguments.common.result_file()]).check();
     let checked = checked.and_then(|()| make_folder("--figures", &arguments.figures));
     if let Err(error) = checked {
-        return usage_error(&error);
+        return arguments.common.refuse(&error);
     }
-    let stop = Stop::default();
-    if let Err(error) = stop_on_signals(&stop) {
-        return usage_error(&error);
+    let stop = arguments.common.new_stop();
+    if let Err(error) = arguments.common.stop_on_signals(&stop) {
+        return arguments.common.refuse(&error);
     }
     let config = arguments.config();
     let made = arguments.runner(&stop).and_then(|runner| run_all(&chosen, &runner, &config, arguments));

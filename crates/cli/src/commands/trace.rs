@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bench::report::text::noun;
-use bench::run::stop::Stop;
 use bench::tenants::ByTenant;
 use bench::trace::{self, FORMATS, ReadReport, Survey, Target, TenantSurvey, ZeroSize};
 use clap::{Args, Subcommand};
@@ -14,7 +13,6 @@ use serde_json::{Value, json};
 
 use crate::files::Files;
 use crate::output::{Common, Finding, name_of};
-use crate::signals::stop_on_signals;
 use crate::trace_flags::{TenantColumns, TraceFlags};
 
 /// The `trace` commands.
@@ -42,7 +40,7 @@ pub struct InfoArguments {
     #[command(flatten)]
     reading: TraceFlags,
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
 }
 
 /// The command line of `trace convert`.
@@ -68,14 +66,26 @@ pub struct ConvertArguments {
     #[command(flatten)]
     reading: TraceFlags,
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
 }
 
 /// The command line of `trace formats`.
 #[derive(Debug, Args)]
 pub struct FormatsArguments {
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
+}
+
+impl Command {
+    /// The common flags of a command that a program can call; `None` for the others.
+    pub(crate) fn common_of_callable(&mut self) -> Option<&mut Common> {
+        match self {
+            Self::Info(arguments) => Some(&mut arguments.common),
+            Self::Convert(arguments) => Some(&mut arguments.common),
+            Self::Formats(arguments) => Some(&mut arguments.common),
+            Self::Generate(_) => None,
+        }
+    }
 }
 
 /// Runs the command.
@@ -107,8 +117,8 @@ fn info(arguments: &InfoArguments) -> Result<Finding, String> {
     let mut input = arguments.reading.input(arguments.trace.clone());
     input.options.tenants = arguments.tenants.selection();
     let mut trace = input.open().map_err(|error| error.to_string())?;
-    let stop = Stop::default();
-    stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let stop = arguments.common.new_stop();
+    arguments.common.stop_on_signals(&stop).map_err(|error| error.to_string())?;
     let surveyed = trace::survey(&mut *trace, &stop, arguments.common.quiet);
     let (survey, names, report) = surveyed.map_err(|error| error.to_string())?;
     // The program that feeds a pipe may have been interrupted too, so the end is not the trace's.
@@ -271,9 +281,9 @@ fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
     if arguments.keeps_zero_sizes() {
         input.options.zero_size = ZeroSize::Keep;
     }
-    let to_text = |error: trace::Error| error.to_string();
-    let stop = Stop::default();
-    stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let told = |error: trace::Error| error.to_string();
+    let stop = arguments.common.new_stop();
+    arguments.common.stop_on_signals(&stop).map_err(|error| error.to_string())?;
     let quiet = arguments.common.quiet;
     let (written, report) = if target == Target::Binary {
         trace::copy(&input, &arguments.output, &stop, quiet).map_err(to_text)?

@@ -29,6 +29,8 @@ use super::write::{WriteError, Writer};
 
 mod reader;
 
+pub use reader::key_of;
+
 /// One access to an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {

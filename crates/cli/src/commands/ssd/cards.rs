@@ -17,7 +17,7 @@ pub struct Arguments {
     /// Card name, or the path of a TOML file
     card: Option<String>,
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
 }
 
 /// Runs the command.

@@ -38,7 +38,7 @@ pub struct Arguments {
     #[arg(long, value_name = "SHARE", value_parser = quantity::part, requires = "random_space")]
     random_writes: Option<f64>,
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
 }
 
 /// Runs the command.

@@ -15,7 +15,7 @@ pub struct Arguments {
     /// NVMe namespace (/dev/ng0n1 or /dev/nvme0n1), block device or file
     device: PathBuf,
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
 }
 
 /// Runs the command.

@@ -15,6 +15,8 @@ pub(crate) use real::ask;
 
 use clap::Subcommand;
 
+use crate::output::Common;
+
 /// Commands on drives and models of drives.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -32,6 +34,19 @@ pub enum Command {
     Precondition(precondition::Arguments),
     /// Read a drive's wear counters, once or repeatedly.
     Wear(wear::Arguments),
+}
+
+impl Command {
+    /// The common flags of a command that a program can call; `None` for the others.
+    pub(crate) fn common_of_callable(&mut self) -> Option<&mut Common> {
+        match self {
+            Self::Cards(arguments) => Some(&mut arguments.common),
+            Self::Run(arguments) => Some(&mut arguments.common),
+            Self::Forecast(arguments) => Some(&mut arguments.common),
+            Self::Info(arguments) => Some(&mut arguments.common),
+            Self::Trim(_) | Self::Precondition(_) | Self::Wear(_) => None,
+        }
+    }
 }
 
 /// Runs one of the commands.

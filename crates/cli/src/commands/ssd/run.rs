@@ -17,7 +17,6 @@ use ssd::{Card, Drive, Ftl, Isolation, Levelling, Shape, ShapeError, Untimed, Up
 
 use crate::output::{Common, Finding};
 use crate::quantity;
-use crate::signals::stop_on_signals;
 use pace::Pace;
 
 /// Headings of the flags that shape the drive, the writes and the timing.
@@ -84,7 +83,7 @@ pub struct Arguments {
     #[command(flatten)]
     job: job::JobFlags,
     #[command(flatten)]
-    common: Common,
+    pub(crate) common: Common,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
@@ -212,8 +211,8 @@ fn execute(arguments: &Arguments, card: &Card, shape: &Shape) -> Result<Finding,
     arguments.pattern().check(shape.logical_pages).map_err(|error| format!("--pattern: {error}"))?;
     let upkeep = Upkeep { victims: arguments.gc, levelling: Levelling::Dynamic, seed: arguments.common.seed };
     pace::hint(arguments, &layout);
-    let stop = Stop::default();
-    stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let stop = arguments.common.new_stop();
+    arguments.common.stop_on_signals(&stop).map_err(|error| error.to_string())?;
     let (counted, state, stats, latency) = if arguments.timed {
         let mut drive = Drive::new(card, shape, upkeep).map_err(|error| error.to_string())?;
         let (counted, latency) = arguments.run_timed(&mut drive, &stop);

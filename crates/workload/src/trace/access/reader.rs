@@ -387,9 +387,10 @@ impl RowCursor {
     }
 }
 
-/// A canonical decimal number is its own key; other text (such as `07`) is hashed.
+/// The number of the object with this name. A decimal number is its own key; one with leading zeros (`07`) is hashed like text.
 #[inline]
-fn key_of(name: &[u8]) -> u64 {
+#[must_use]
+pub fn key_of(name: &[u8]) -> u64 {
     let has_leading_zero = name.len() > 1 && name[0] == b'0';
     match whole_number(name) {
         Some(number) if !has_leading_zero => number,

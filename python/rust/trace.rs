@@ -1,0 +1,117 @@
+//! Traces from columns in memory: written to a binary trace, which the commands read like any other.
+
+use std::path::PathBuf;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use workload::trace::access::key_of;
+use workload::trace::{Access, AccessKind, Target, Writer};
+
+use crate::Error;
+
+/// Accesses that are written at a time.
+const BATCH_ACCESSES: usize = 1 << 14;
+/// An access's time if the table has none, as for files without times: its number, in milliseconds.
+const NUMBER_NS: u64 = 1_000_000;
+
+/// Columns of a trace, each as the little-endian bytes of an array.
+#[derive(FromPyObject)]
+pub struct Columns {
+    /// `uint64`.
+    #[pyo3(item)]
+    keys: Option<PyBackedBytes>,
+    /// Keys that are no numbers, in place of `keys`.
+    #[pyo3(item)]
+    names: Option<Vec<PyBackedBytes>>,
+    /// `uint64`, bytes.
+    #[pyo3(item)]
+    sizes: PyBackedBytes,
+    /// `uint64`, nanoseconds.
+    #[pyo3(item)]
+    times: Option<PyBackedBytes>,
+    /// `uint32`, seconds; 0 never expires.
+    #[pyo3(item)]
+    ttls: Option<PyBackedBytes>,
+    /// `uint8`: 0 get, 1 set, 2 delete.
+    #[pyo3(item)]
+    kinds: Option<PyBackedBytes>,
+}
+
+/// Writes a binary trace to `path`. Returns the number of its accesses.
+#[pyfunction]
+pub fn write_trace(py: Python<'_>, path: PathBuf, columns: Columns) -> PyResult<u64> {
+    columns.check()?;
+    let written = py.detach(|| columns.write(&path));
+    written.map_err(|error| Error::new_err(error.to_string()))
+}
+
+impl Columns {
+    fn len(&self) -> usize {
+        self.sizes.len() / 8
+    }
+
+    fn check(&self) -> PyResult<()> {
+        let keys = match (&self.keys, &self.names) {
+            (Some(keys), None) => keys.len() / 8,
+            (None, Some(names)) => names.len(),
+            _ => return Err(PyValueError::new_err("one of keys and names must be given")),
+        };
+        let widths = [("times", &self.times, 8), ("ttls", &self.ttls, 4), ("kinds", &self.kinds, 1)];
+        let lengths =
+            widths.iter().filter_map(|(name, column, width)| Some((*name, column.as_ref()?.len() / width)));
+        for (name, length) in lengths.chain([("keys", keys)]) {
+            if length != self.len() {
+                let message = format!("{name} has {length} values, but sizes has {}", self.len());
+                return Err(PyValueError::new_err(message));
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, path: &std::path::Path) -> Result<u64, workload::trace::WriteError> {
+        let mut writer = Writer::create(path, Target::Binary)?;
+        let mut batch = Vec::with_capacity(BATCH_ACCESSES);
+        for number in 0..self.len() {
+            batch.push(self.access(number));
+            if batch.len() == BATCH_ACCESSES {
+                writer.write(&batch)?;
+                batch.clear();
+            }
+        }
+        writer.write(&batch)?;
+        Ok(writer.finish()?.accesses)
+    }
+
+    #[inline]
+    fn access(&self, number: usize) -> Access {
+        let key = match (&self.keys, &self.names) {
+            (Some(keys), _) => u64_at(keys, number),
+            (None, Some(names)) => key_of(&names[number]),
+            (None, None) => 0,
+        };
+        let ttl_seconds = self.ttls.as_ref().map(|ttls| u32_at(ttls, number)).filter(|ttl| *ttl > 0);
+        Access {
+            time_ns: self.times.as_ref().map_or(number as u64 * NUMBER_NS, |times| u64_at(times, number)),
+            key,
+            size_bytes: u64_at(&self.sizes, number),
+            ttl_seconds,
+            tenant: None,
+            kind: match self.kinds.as_ref().map_or(0, |kinds| kinds[number]) {
+                1 => AccessKind::Set,
+                2 => AccessKind::Delete,
+                _ => AccessKind::Get,
+            },
+        }
+    }
+}
+
+#[inline]
+fn u64_at(column: &[u8], number: usize) -> u64 {
+    column.as_chunks::<8>().0.get(number).map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+#[inline]
+fn u32_at(column: &[u8], number: usize) -> u32 {
+    column.as_chunks::<4>().0.get(number).map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}

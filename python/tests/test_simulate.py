@@ -1,0 +1,86 @@
+"""``simulate`` from Python against the command line, and tables as input and output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import flashwright as fw
+
+POLICIES = ["fifo", "lru", "s3fifo", "sieve", "gdsf", "clairvoyant", "log"]
+
+
+def test_simulate_rows_equal_those_of_the_command_line(trace_file: Any, cli: Any) -> None:
+    table = fw.simulate(fw.open_trace(trace_file), POLICIES, sizes=["1%", "10%", 65536])
+    expected = cli("simulate", trace_file, "--policy", ",".join(POLICIES), "--size", "1%,10%,65536")
+    assert len(table) == len(POLICIES) * 3
+    assert table.to_dicts() == expected["rows"]
+    assert {**table.result, "config": None} == {**expected, "config": None}
+
+
+def test_simulate_options_equal_flags(trace_file: Any, cli: Any) -> None:
+    table = fw.simulate(trace_file, "lru", sizes="100obj", warmup="10%", threads=1, ignore_size=True)
+    expected = cli(
+        "simulate", trace_file, "--policy=lru", "--size=100obj", "--warmup=10%", "--threads=1", "--ignore-size"
+    )
+    assert table.to_dicts() == expected["rows"]
+    assert table[0]["size_objects"] == 100
+
+
+@pytest.mark.parametrize("library", ["lists", "numpy", "pyarrow", "polars", "pandas"])
+def test_table_in_memory_gives_the_rows_of_the_file(library: str, columns: Any, trace_file: Any) -> None:
+    pytest.importorskip("numpy")
+    table: Any = columns
+    if library == "numpy":
+        numpy = pytest.importorskip("numpy")
+        table = {name: numpy.array(values) for name, values in columns.items()}
+    elif library != "lists":
+        module = pytest.importorskip(library)
+        table = getattr(module, {"pyarrow": "table"}.get(library, "DataFrame"))(columns)
+    from_table = fw.simulate(table, POLICIES)
+    assert from_table.to_dicts() == fw.simulate(trace_file, POLICIES).to_dicts()
+
+
+def test_text_keys_give_the_rows_of_the_file(tmp_path: Any, columns: Any) -> None:
+    pytest.importorskip("numpy")
+    named = {**columns, "key": [f"object-{key}" for key in columns["key"]]}
+    file = tmp_path / "named.csv"
+    rows = zip(named["time"], named["key"], named["size"])
+    file.write_text("time,key,size\n" + "".join(f"{time},{key},{size}\n" for time, key, size in rows))
+    assert fw.simulate(named, "lru").to_dicts() == fw.simulate(file, "lru").to_dicts()
+
+
+def test_parquet_file_gives_the_rows_of_the_file(tmp_path: Any, columns: Any, trace_file: Any) -> None:
+    polars = pytest.importorskip("polars")
+    pytest.importorskip("numpy")
+    file = tmp_path / "trace.parquet"
+    polars.DataFrame(columns).write_parquet(file)
+    assert fw.simulate(str(file), "lru").to_dicts() == fw.simulate(trace_file, "lru").to_dicts()
+
+
+def test_arrow_libraries_read_the_table(trace_file: Any) -> None:
+    table = fw.simulate(trace_file, ["lru", "log"])
+    pyarrow = pytest.importorskip("pyarrow")
+    arrow = pyarrow.table(table)
+    assert arrow.num_rows == len(table)
+    assert arrow.column("hits").to_pylist() == table["hits"]
+    assert str(arrow.schema.field("hits").type) == "int64"
+    polars = pytest.importorskip("polars")
+    assert table.to_polars()["object_hit_ratio"].to_list() == table["object_hit_ratio"]
+    assert table.to_polars()["write_amplification"].to_list() == table["write_amplification"]
+    assert polars.DataFrame(table).height == len(table)
+    pytest.importorskip("pandas")
+    assert table.to_pandas()["policy"].to_list() == table["policy"]
+
+
+def test_table_shows_its_rows_as_html(trace_file: Any) -> None:
+    html = fw.simulate(trace_file, "lru", sizes=["1%"])._repr_html_()
+    assert html.count("<tr>") == 2 and "<td>lru</td>" in html and "interval" not in html
+
+
+def test_info_equals_that_of_the_command_line(trace_file: Any, columns: Any, cli: Any) -> None:
+    info = fw.open_trace(trace_file).info()
+    assert info == cli("trace", "info", trace_file)
+    assert info["requests"] == len(columns["key"])
+    assert fw.open_trace(trace_file, limit=10).info()["requests"] == 10
