@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use cache::{InsertOptions, Inserted};
 use device::FileDevice;
 use device::file::OpenOptions;
-use device::open::parse_size;
+use device::size::parse_size;
 use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;

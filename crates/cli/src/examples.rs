@@ -18,6 +18,22 @@ Examples:
   # what differs, and whether it is more than noise
   flashwright compare base.json new.json";
 
+pub(crate) const SWEEP: &str = "\
+Examples:
+  # the cells of a plan, then their results in DIRECTORY/results.jsonl
+  flashwright sweep plan.toml --out DIRECTORY --dry-run
+  flashwright sweep plan.toml --out DIRECTORY
+  # one cell, as a task of a cluster
+  flashwright sweep plan.toml --out DIRECTORY --cell 17
+A plan:
+  command = \"simulate\"
+  [fixed]
+  warmup = \"10%\"
+  [axes]
+  trace = [\"a.csv\", \"b.csv\"]
+  policy = [\"lru\", \"s3fifo\"]
+  size = [\"1%\", \"10%\"]";
+
 pub(crate) const REPORT: &str = "\
 Examples:
   # two runs on one page

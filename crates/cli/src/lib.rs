@@ -49,6 +49,9 @@ enum Command {
     /// Reproduce published figures, the paper's values beside ours.
     #[command(after_long_help = examples::STUDY)]
     Study(commands::study::Arguments),
+    /// Run a command over all combinations of values, resumably and on all cores.
+    #[command(after_long_help = examples::SWEEP)]
+    Sweep(commands::sweep::Arguments),
     /// Inspect and prepare real drives; run model drives.
     #[command(subcommand, after_long_help = examples::SSD)]
     Ssd(commands::ssd::Command),
@@ -100,6 +103,12 @@ fn run_call(call: &Call) -> Result<(), String> {
     Ok(())
 }
 
+/// Checks that a command line can be parsed.
+fn check_arguments(typed: Vec<OsString>) -> Result<(), String> {
+    let parsed = Cli::try_parse_from(arguments::normalise(typed.into_iter()));
+    parsed.map(drop).map_err(|answer| one_line(&answer.to_string()))
+}
+
 impl Command {
     /// The common flags of a command that a program can call; `None` for the others.
     fn common_of_callable(&mut self) -> Option<&mut Common> {
@@ -110,6 +119,7 @@ impl Command {
             Self::Simulate(arguments) => Some(&mut arguments.common),
             Self::Predict(arguments) => Some(&mut arguments.common),
             Self::Study(arguments) => Some(&mut arguments.common),
+            Self::Sweep(arguments) => Some(&mut arguments.common),
             Self::Ssd(command) => command.common_of_callable(),
             Self::Trace(command) => command.common_of_callable(),
             Self::Report(_) | Self::Block(_) | Self::Serve(_) | Self::Model(_) => None,
@@ -126,6 +136,7 @@ fn run_command(command: Command) -> ExitCode {
         Command::Simulate(arguments) => commands::simulate::run(&arguments),
         Command::Predict(arguments) => commands::predict::run(&arguments),
         Command::Study(arguments) => commands::study::run(&arguments),
+        Command::Sweep(arguments) => commands::sweep::run(&arguments),
         Command::Ssd(command) => commands::ssd::run(&command),
         Command::Trace(command) => commands::trace::run(&command),
         Command::Block(command) => commands::block::run(&command),

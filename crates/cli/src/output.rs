@@ -198,7 +198,7 @@ impl Common {
         let Finding { result, text, failures } = found;
         let printed = self.lines().write_text(&text);
         let kept = self.write_json(&self.envelope(command, config, result, &failures));
-        if let Err(error) = kept.and(told) {
+        if let Err(error) = kept.and(printed) {
             return self.refuse(&error);
         }
         for failure in &failures {

@@ -51,15 +51,12 @@ fn at_first(act: impl Fn() + Send + 'static) -> std::io::Result<()> {
 }
 
 /// Exits the process at another signal.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the command line is the rim: it has signals, threads and the time"
-)]
+#[expect(clippy::disallowed_methods, reason = "the command line uses signals, threads and the clock")]
 pub fn exit_at_another(mut signals: Signals) -> std::io::Result<()> {
     let first = Instant::now();
     let wait = move || {
         for signal in signals.forever() {
-            if first.elapsed() > ONE_WISH {
+            if first.elapsed() > DUPLICATE_WINDOW {
                 std::process::exit(128 + signal);
             }
         }

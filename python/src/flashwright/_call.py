@@ -63,7 +63,7 @@ class _Bar:
         if self._bar is None:
             if done == 0:
                 return
-            self._bar = self._make(desc=self._name, unit=" requests", unit_scale=True, leave=False, delay=0.5)
+            self._bar = self._make(desc=self._name, unit_scale=True, leave=False, delay=0.5)
         if self._bar.total != total:
             self._bar.total = total
         self._bar.update(done - self._bar.n)
@@ -76,7 +76,10 @@ class _Bar:
 def _bar(name: str) -> _Bar | None:
     """A progress bar if tqdm is installed."""
     try:
-        from tqdm.auto import tqdm
+        with warnings.catch_warnings():
+            # In a notebook without ipywidgets, tqdm warns and draws with text.
+            warnings.simplefilter("ignore")
+            from tqdm.auto import tqdm
     except ImportError:
         return None
     return _Bar(tqdm, name)

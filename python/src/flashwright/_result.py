@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from html import escape
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from . import _native
@@ -31,10 +32,10 @@ class Result(dict[str, Any]):
         return f"<pre>{escape(json.dumps(self, indent=1)[:20_000])}</pre>"
 
 
-class Table(Sequence[dict[str, Any]]):
+class Table:
     """Rows of a result.
 
-    The table is a sequence of dictionaries with the names of the JSON. It implements the Arrow PyCapsule interface, so that
+    The table iterates over dictionaries with the names of the JSON. It implements the Arrow PyCapsule interface, so that
     ``pyarrow.table(t)``, ``polars.DataFrame(t)`` and others read it. There, a nested value is a column with a dotted name, and a
     list is JSON text.
 
@@ -78,6 +79,16 @@ class Table(Sequence[dict[str, Any]]):
         import polars
 
         return polars.DataFrame(self)
+
+    def to_parquet(self, path: str | PathLike[str]) -> None:
+        """Write the table to a Parquet file; needs polars or pyarrow."""
+        try:
+            self.to_polars().write_parquet(path)
+        except ImportError:
+            import pyarrow
+            from pyarrow import parquet
+
+            parquet.write_table(pyarrow.table(self), path)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """An ``arrow_array_stream`` capsule of the table. ``requested_schema`` is ignored, as the interface allows."""

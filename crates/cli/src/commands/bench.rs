@@ -212,7 +212,7 @@ fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
 
 /// The config requests binary traces instead of a run.
 fn make_binary_traces(config: &Config, traces: &[(ReplayPlan, PathBuf)], arguments: &Arguments) -> ExitCode {
-    let told =
+    let failed =
         |error: binary_trace::Error| arguments.common.refuse(&format!("{}: {error}", config.file.display()));
     let stop = arguments.common.new_stop();
     let common = &arguments.common;

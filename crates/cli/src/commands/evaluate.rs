@@ -188,7 +188,13 @@ fn prepare(arguments: &Arguments) -> Result<(Subject, Plan, EvaluationOptions), 
     let capacity_bytes = subject.capacity_bytes() as f64;
     let life = Life { endurance, min_years: arguments.min_years, capacity_bytes };
     let lengths = lengths(&subject, budget, offers.len());
-    let how = RunOptions { seed: arguments.common.seed, lengths, offers, life, interrupt: arguments.common.new_stop() };
+    let how = RunOptions {
+        seed: arguments.common.seed,
+        lengths,
+        offers,
+        life,
+        interrupt: arguments.common.new_stop(),
+    };
     let notes = notes(&subject, &plan, rated.is_none());
     let asked = EvaluationOptions {
         how,

@@ -11,5 +11,6 @@ pub mod serve;
 pub mod simulate;
 pub mod ssd;
 pub mod study;
+pub mod sweep;
 pub mod trace;
 pub mod trace_generate;

@@ -281,7 +281,7 @@ fn convert(arguments: &ConvertArguments) -> Result<Finding, String> {
     if arguments.keeps_zero_sizes() {
         input.options.zero_size = ZeroSize::Keep;
     }
-    let told = |error: trace::Error| error.to_string();
+    let to_text = |error: trace::Error| error.to_string();
     let stop = arguments.common.new_stop();
     arguments.common.stop_on_signals(&stop).map_err(|error| error.to_string())?;
     let quiet = arguments.common.quiet;

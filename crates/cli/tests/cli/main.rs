@@ -16,6 +16,7 @@ mod simulate;
 mod ssd;
 mod ssd_device;
 mod ssd_jobs;
+mod sweep;
 mod trace;
 
 use std::process::{Command, Output, Stdio};

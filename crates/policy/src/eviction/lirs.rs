@@ -123,7 +123,7 @@ impl Lirs {
         Some(id)
     }
 
-    fn move_to_stack_top(&mut self, id: Slot) {
+    fn raise(&mut self, id: Slot) {
         if self.stack_links.is_linked(id) {
             self.stack.move_to_front(&mut self.stack_links, id);
         } else {
@@ -135,7 +135,7 @@ impl Lirs {
     fn promote(&mut self, id: Slot) {
         self.block(id).status = Status::Lir;
         self.lir_weight += self.weight(id);
-        self.move_to_stack_top(id);
+        self.raise(id);
         self.prune();
         self.demote_excess();
     }
@@ -204,7 +204,7 @@ impl Eviction for Lirs {
         if returns || self.lir_weight + u64::from(entry.weight) <= self.lir_capacity {
             return self.promote(id);
         }
-        self.move_to_stack_top(id);
+        self.raise(id);
         self.enqueue(id);
         self.prune();
     }
@@ -218,12 +218,12 @@ impl Eviction for Lirs {
                 self.promote(id);
             }
             Status::Hir => {
-                self.move_to_stack_top(id);
+                self.raise(id);
                 self.queue.move_to_front(&mut self.queue_links, id);
                 self.prune();
             }
             Status::Lir => {
-                self.move_to_stack_top(id);
+                self.raise(id);
                 self.prune();
             }
             Status::Ghost => unreachable!("the block is held"),

@@ -131,9 +131,11 @@ fn with_flash(builder: Builder, settings: &Settings, name: &str) -> Result<Build
     };
     let device = spec.open(&options).map_err(|error| format!("--flash: {error}"))?;
     let mut flash = FlashConfig::new(device);
-    if settings.small_items.as_deref() == Some("log") {
-        flash.small_items = SmallItems::Log(LogOptions::default());
-    }
+    flash.small_items = match settings.small_items.as_deref() {
+        Some("log") => Some(SmallItems::Log(LogOptions::default())),
+        Some(_) => Some(SmallItems::Sets),
+        None => None,
+    };
     let regions = &mut flash.regions;
     match settings.region_policy.as_deref() {
         Some("lru") => regions.order = OrderConfig::Lru,

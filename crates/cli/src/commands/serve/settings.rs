@@ -62,9 +62,9 @@ settings! {
     #[arg(long, help_heading = CACHE, value_name = "SHARE", value_parser = quantity::part)]
     #[serde(deserialize_with = "share")]
     small_item_share: Option<f64> = Some(0.5),
-    /// Where items of up to 2 KiB are stored on flash: sets or log [default: sets]
+    /// Where items of up to 2 KiB are stored on flash: sets or log [default: log, or sets if the flash has them or is small]
     #[arg(long, help_heading = CACHE, value_name = "ENGINE", value_parser = ["sets", "log"])]
-    small_items: Option<String> = Some("sets".into()),
+    small_items: Option<String> = None,
     /// Which items leave DRAM first: fifo, lru, s3fifo, sieve, wtinylfu, … [default: s3fifo]
     #[arg(long, help_heading = CACHE, value_name = "POLICY")]
     #[serde(deserialize_with = "parsed")]

@@ -1,0 +1,236 @@
+//! `flashwright sweep`: a command over all combinations of values. A cell that has a result is not run again.
+
+mod memory;
+mod plan;
+mod results;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bench::bar::{Bar, Unit};
+use bench::run::stop::Stop;
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::call::Call;
+use crate::output::{Common, Finding, name_of};
+use crate::quantity;
+use memory::Gauge;
+use plan::Plan;
+use results::{Keyed, Results};
+
+/// Time until an interrupt reaches the cells in progress.
+const WATCH_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The command line of `sweep`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Plan, a TOML file: the command (simulate, predict, bench, ssd run), flags in [fixed], lists of values in [axes]
+    plan: PathBuf,
+    /// Directory for the results; cells that have a result there are not run again
+    #[arg(long, value_name = "DIRECTORY")]
+    out: PathBuf,
+    /// Print the cells and stop
+    #[arg(long, conflicts_with_all = ["cell", "combine"])]
+    dry_run: bool,
+    /// Run this cell only, numbered from 0, and do not combine the results
+    #[arg(long, value_name = "N", value_parser = quantity::number::<usize>)]
+    cell: Option<usize>,
+    /// Run nothing: combine the results that are there
+    #[arg(long, conflicts_with = "cell")]
+    combine: bool,
+    /// Cells in progress at a time, at most [default: one per core]
+    #[arg(long, value_name = "N", value_parser = quantity::count::<u32>)]
+    jobs: Option<u32>,
+    /// Memory for all cells in progress; the first cell runs alone and is measured [default: 80% of the available memory]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
+    memory: Option<u64>,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    let config =
+        json!({ "plan": name_of(&arguments.plan), "out": name_of(&arguments.out), "cell": arguments.cell });
+    arguments.common.conclude("sweep", &config, swept(arguments))
+}
+
+fn swept(arguments: &Arguments) -> Result<Finding, String> {
+    let plan = Plan::read(&arguments.plan)?;
+    let cells = plan.cells()?;
+    for (number, cell) in cells.iter().enumerate() {
+        crate::check_arguments(cell.arguments()).map_err(|error| format!("cell {number}: {error}"))?;
+    }
+    let cells = results::keyed(&plan, cells)?;
+    if let Some(number) = arguments.cell.filter(|number| *number >= cells.len()) {
+        return Err(format!("--cell {number}: the plan has {} cells, numbered from 0", cells.len()));
+    }
+    arguments.common.check_result_file().map_err(|error| error.to_string())?;
+    let results = Results::open(&arguments.out)?;
+    if arguments.dry_run {
+        return Ok(listed(&cells, &results));
+    }
+    let wanted: Vec<usize> = match (arguments.cell, arguments.combine) {
+        (Some(number), _) => vec![number],
+        (None, true) => Vec::new(),
+        (None, false) => (0..cells.len()).collect(),
+    };
+    let pending: Vec<usize> =
+        wanted.iter().copied().filter(|number| !results.is_done(&cells[*number].key)).collect();
+    let stop = arguments.common.new_stop();
+    arguments.common.stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let run = Run {
+        cells: &cells,
+        results: &results,
+        stop: &stop,
+        common: &arguments.common,
+        bar: Bar::new(Unit::Steps, arguments.common.quiet),
+        total: pending.len(),
+        done: AtomicUsize::new(0),
+        running: Mutex::default(),
+        failures: Mutex::default(),
+    };
+    run.all(&pending, arguments);
+    run.bar.finish();
+    let mut failures = run.failures.into_inner().unwrap_or_else(PoisonError::into_inner);
+    failures.sort();
+    let mut failures: Vec<String> = failures.into_iter().map(|(_, message)| message).collect();
+    let (done, had, failed) = (run.done.into_inner(), wanted.len() - pending.len(), failures.len());
+    if stop.is_set() {
+        failures.push("interrupted: run it again to go on".to_owned());
+    }
+    let mut result = json!({ "cells": cells.len(), "ran": done, "had_results": had });
+    let mut text = format!("{done} cells ran, {had} had results, {failed} failed\n");
+    if arguments.cell.is_none() {
+        let (file, rows) = results.combine(&plan, &cells)?;
+        result["results"] = name_of(&file).into();
+        result["rows"] = rows.into();
+        text += &format!("{}: {rows} rows\n", file.display());
+    }
+    Ok(Finding { result, text, failures })
+}
+
+/// The cells, whether each has a result, and an estimate of the time.
+fn listed(cells: &[Keyed], results: &Results) -> Finding {
+    let line = |(number, keyed): (usize, &Keyed)| {
+        let words: Vec<String> =
+            keyed.cell.arguments().iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+        let state = if results.is_done(&keyed.key) { "done   " } else { "pending" };
+        format!("{number:>6} {state} {}\n", words.join(" "))
+    };
+    let mut text: String = cells.iter().enumerate().map(line).collect();
+    let pending = cells.iter().filter(|keyed| !results.is_done(&keyed.key)).count();
+    let seconds = results.mean_seconds(cells).map(|mean| mean * pending as f64);
+    let estimate = seconds.map_or_else(String::new, |seconds| {
+        format!(", about {seconds:.0} seconds of one core by the cells that are done")
+    });
+    text += &format!("{} cells, {pending} to run{estimate}\n", cells.len());
+    let each = cells.iter().map(
+        |keyed| json!({ "key": keyed.key, "axes": keyed.cell.values, "done": results.is_done(&keyed.key) }),
+    );
+    let result =
+        json!({ "cells": each.collect::<Vec<Value>>(), "pending": pending, "estimated_seconds": seconds });
+    Finding { result, text, failures: Vec::new() }
+}
+
+/// A sweep in progress.
+struct Run<'a> {
+    cells: &'a [Keyed],
+    results: &'a Results,
+    stop: &'a Stop,
+    common: &'a Common,
+    bar: Bar,
+    total: usize,
+    done: AtomicUsize,
+    /// The calls in progress.
+    running: Mutex<Vec<Call>>,
+    /// Number of the cell, and the message.
+    failures: Mutex<Vec<(usize, String)>>,
+}
+
+impl Run<'_> {
+    /// Runs the first cell alone, to measure its memory, and the others beside each other.
+    fn all(&self, pending: &[usize], arguments: &Arguments) {
+        let has_ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let watcher = std::thread::Builder::new().name("interrupts".to_owned());
+            let watching = watcher.spawn_scoped(scope, || self.pass_interrupts(&has_ended));
+            self.first_and_others(pending, arguments);
+            has_ended.store(true, Ordering::Relaxed);
+            if let Ok(watching) = watching {
+                watching.thread().unpark();
+            }
+        });
+    }
+
+    /// Interrupts the calls in progress once the sweep is. Each call has a flag of its own, which its command may set for other
+    /// reasons.
+    fn pass_interrupts(&self, has_ended: &AtomicBool) {
+        while !has_ended.load(Ordering::Relaxed) {
+            std::thread::park_timeout(WATCH_INTERVAL);
+            if self.stop.is_set() {
+                self.running.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(Call::interrupt);
+            }
+        }
+    }
+
+    fn first_and_others(&self, pending: &[usize], arguments: &Arguments) {
+        let Some((first, others)) = pending.split_first() else { return };
+        let gauge = Gauge::start();
+        self.one(*first);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let most = arguments.jobs.map_or(cores, |jobs| jobs as usize);
+        let jobs = gauge.jobs_within(arguments.memory).min(most).min(others.len().max(1));
+        let next = AtomicUsize::new(0);
+        let work = || {
+            while let Some(number) = others.get(next.fetch_add(1, Ordering::Relaxed)) {
+                if self.stop.is_set() {
+                    return;
+                }
+                self.one(*number);
+            }
+        };
+        std::thread::scope(|scope| {
+            for number in 1..jobs {
+                let named = std::thread::Builder::new().name(format!("cells-{number}"));
+                // Without the thread, the others run its cells.
+                let _ = named.spawn_scoped(scope, work);
+            }
+            work();
+        });
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the command line has the time: a cell's duration is for people"
+    )]
+    fn one(&self, number: usize) {
+        let keyed = &self.cells[number];
+        let started = Instant::now();
+        let call = Call::new(keyed.cell.arguments());
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).push(call.clone());
+        let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| call.run()));
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).retain(|running| !running.is(&call));
+        let result =
+            ran.unwrap_or_else(|_| Err("the command panicked, which is a fault of flashwright".to_owned()));
+        if self.stop.is_set() {
+            // The result is of a part of the trace, or of none.
+            return;
+        }
+        let stored =
+            result.and_then(|result| self.results.store(keyed, &result, started.elapsed().as_secs_f64()));
+        if let Err(error) = stored {
+            let values = Value::Object(keyed.cell.values.clone());
+            let message = format!("cell {number} {values}: {error}");
+            self.failures.lock().unwrap_or_else(PoisonError::into_inner).push((number, message));
+        } else {
+            let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+            self.common.set_progress(done as u64, Some(self.total as u64));
+            self.bar.set(done as u64, self.total as u64, format!("{done} of {} cells  ", self.total));
+        }
+    }
+}
