@@ -48,23 +48,23 @@ const PEOPLE: &[&str] = &["who knows", "who owns", "who maintain"];
 
 /// Matching comment lines that a part of the tree may still have. Lower a number when its part improves; never raise one.
 const ALLOWED_LINES: &[(&str, usize)] = &[
-    ("benches", 2),
-    ("crates/bench", 757),
-    ("crates/block", 524),
-    ("crates/cache", 476),
-    ("crates/cli", 247),
-    ("crates/device", 126),
-    ("crates/policy", 81),
+    ("benches", 0),
+    ("crates/bench", 20),
+    ("crates/block", 4),
+    ("crates/cache", 87),
+    ("crates/cli", 5),
+    ("crates/device", 1),
+    ("crates/policy", 8),
     ("crates/server", 0),
-    ("crates/ssd", 29),
-    ("crates/workload", 297),
-    ("fuzz", 2),
+    ("crates/ssd", 8),
+    ("crates/workload", 2),
+    ("fuzz", 0),
     ("python", 0),
-    ("xtask", 9),
+    ("xtask", 0),
 ];
 
 /// Names that match [`NAMES`] and were there before the rule.
-const ALLOWED_NAMES: usize = 254;
+const ALLOWED_NAMES: usize = 12;
 
 const SHOWN: usize = 8;
 

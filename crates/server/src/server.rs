@@ -210,7 +210,7 @@ impl Server {
     }
 
     /// Accepts no more connections, answers the requests that have arrived, ends all connections and closes the cache. `limit` is
-    /// for each of the two steps.
+    /// for each of the three steps.
     ///
     /// # Errors
     /// As [`Cache::close_within`].
@@ -222,7 +222,8 @@ impl Server {
         let _ = runtime.block_on(async { tokio::time::timeout(limit, ended.recv()).await });
         runtime.block_on(self.shared.store.persist());
         let closed = self.shared.store.cache().close_within(limit);
-        runtime.shutdown_background();
+        // Waits for the threads: their tasks hold the cache, and the cache holds its device.
+        runtime.shutdown_timeout(limit);
         closed
     }
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from html import escape
-from os import PathLike
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from . import _native
@@ -83,12 +83,12 @@ class Table:
     def to_parquet(self, path: str | PathLike[str]) -> None:
         """Write the table to a Parquet file; needs polars or pyarrow."""
         try:
-            self.to_polars().write_parquet(path)
+            self.to_polars().write_parquet(fspath(path))
         except ImportError:
             import pyarrow
             from pyarrow import parquet
 
-            parquet.write_table(pyarrow.table(self), path)
+            parquet.write_table(pyarrow.table(self), fspath(path))
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """An ``arrow_array_stream`` capsule of the table. ``requested_schema`` is ignored, as the interface allows."""

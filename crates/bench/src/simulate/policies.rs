@@ -63,6 +63,7 @@ pub static POLICIES: &[About] = &[
         &["fifo-reinsertion", "second-chance"],
         "a FIFO queue that spares objects hit since the last round",
     ),
+    about("lirs", &[], "LIRS: evicts by the distance between an object's last two requests"),
     about("arc", &[], "ARC: recency and frequency queues with ghosts that move their boundary"),
     about(
         "2q",

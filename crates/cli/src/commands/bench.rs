@@ -202,8 +202,8 @@ fn execute(config: &Config, arguments: &Arguments) -> ExitCode {
         Ok(report) if report.passed() => ExitCode::from(PASSED),
         Ok(report) => {
             // With --quiet the verdict was not printed.
-            let unsaid = report.failures().into_iter().filter(|_| arguments.common.quiet);
-            unsaid.for_each(|failure| arguments.common.say_failure("failed", &failure));
+            let failures = report.failures().into_iter().filter(|_| arguments.common.quiet);
+            failures.for_each(|failure| arguments.common.say_failure("failed", &failure));
             ExitCode::from(FAILED)
         }
         Err(error) => arguments.common.refuse(&*error),
@@ -403,7 +403,7 @@ fn validated_part(arguments: &Arguments, kind: &str, warnings: &[Remark]) -> Exi
     let spared = Files::default().keeping("input", file.cloned()).writing([arguments.common.result_file()]);
     let file = file.map_or_else(String::new, |file| file.display().to_string());
     if !arguments.validate {
-        let message = format!("{file}: is a {kind}: a config refers to it, it cannot run by itself");
+        let message = format!("{file}: is a {kind}: it cannot run by itself, only a config can refer to it");
         return arguments.common.refuse(&message);
     }
     for warning in warnings {

@@ -134,7 +134,10 @@ fn same_flash_under_two_names_is_detected() {
             let output = flashwright(&[&["bench", &file], flags].concat());
             let said = err(&output);
             assert_eq!(output.status.code(), Some(2), "{paths:?}: {}", out(&output));
-            assert!(said.contains("nvmCachePaths[1]: ") && said.contains(" is [0], "), "{said}");
+            assert!(
+                said.contains("nvmCachePaths[1]: ") && said.contains(" is the same file or drive as [0], "),
+                "{said}"
+            );
         }
         assert!(!at("flash").exists(), "nothing is written");
     }
@@ -146,7 +149,10 @@ fn same_flash_under_two_names_is_detected() {
     std::fs::write(at("flash"), "").unwrap();
     std::fs::write(&file, format!("[{one}, {other}]")).unwrap();
     let said = err(&flashwright(&["bench", &file]));
-    assert!(said.contains("[1].cache_config.nvmCachePaths: ") && said.contains("give it one name"), "{said}");
+    assert!(
+        said.contains("[1].cache_config.nvmCachePaths: ") && said.contains("use one name for it"),
+        "{said}"
+    );
 }
 
 /// The text once did not say whether a cache was recovered.

@@ -6,7 +6,6 @@ use bench::bar::{Bar, Unit};
 use bench::jobs::plan::{Plan, Target};
 use bench::jobs::{self, curve, plot, report};
 use bench::picture::Format;
-use bench::run::stop::Stop;
 use clap::Args;
 use serde_json::json;
 use ssd::{Card, Drive, Levelling, Shape, Upkeep};
@@ -15,7 +14,6 @@ use super::Arguments;
 use crate::files::Files;
 use crate::output::{Finding, write_file};
 use crate::quantity;
-use crate::signals::stop_on_signals;
 
 /// Help heading of the job flags.
 const JOBS: &str = "fio jobs";
@@ -68,8 +66,8 @@ pub(super) fn execute(arguments: &Arguments, card: &Card, shape: &Shape) -> Resu
     for warning in file.warnings.iter().chain(&plan.warnings) {
         arguments.common.warn(format_args!("{}, {warning}", path.display()));
     }
-    let stop = Stop::default();
-    stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let stop = arguments.common.new_stop();
+    arguments.common.stop_on_signals(&stop).map_err(|error| error.to_string())?;
     let upkeep = Upkeep { victims: arguments.gc, levelling: Levelling::Dynamic, seed: arguments.common.seed };
     let mut drive = Drive::new(card, shape, upkeep).map_err(|error| error.to_string())?;
     let bar = Bar::new(Unit::Custom, arguments.common.quiet);
