@@ -1,6 +1,6 @@
 //! Clearing the cache during concurrent use.
 //!
-//! It has three steps, each of which completes before the next. All fetches are invalidated, including those that start later during the
+//! It has three consecutive steps. All fetches are invalidated, including those that start later during the
 //! clear, so nothing is copied to DRAM. DRAM is emptied: an eviction in progress finds its item gone and aborts, and an item whose
 //! eviction completed is on flash. Flash is emptied: its indexes, bits and pending items, in memory; no bucket or region is read or
 //! written. A write in progress ends in a bucket that counts as empty, or in a region that nothing refers to.

@@ -1,7 +1,7 @@
 //! Get, or fetch and insert: one fetch for all concurrent callers of a key, and no late insert.
 //!
 //! A fetch from the data's source takes even longer than a flash read, and the source may change while it runs. An insert or remove of the
-//! key in the meantime *overtakes* the fetch, as in [`crate::in_flight`]: its value is returned to the caller who fetched it, and not
+//! key in the meantime *overtakes* the fetch, as in [`crate::in_flight`]: its value is returned to the caller that fetched it, and not
 //! stored.
 //!
 //! Callers that waited look up the cache first. If the key is not there, they take the result that the fetch left: the error, or a value

@@ -429,7 +429,7 @@ fn insert_does_not_wait_for_regions_that_fail() {
             break insert;
         }
         others += 1;
-        // Any of these inserts may have to wait.
+        // Each insert may wait.
         let _ = poll(&mut Box::pin(stage.cache.insert(&others.to_be_bytes(), b"other", AS_USUAL)));
     };
     stage.step();

@@ -75,7 +75,7 @@ impl Drop for Unflushed<'_> {
 }
 
 impl Flush {
-    /// For a region of which no part was written yet.
+    /// For a region without written parts.
     pub(crate) fn new(buffer: Arc<RegionBuffer>) -> Self {
         Self { buffer, writing: None, failures: None, due_ns: 0 }
     }

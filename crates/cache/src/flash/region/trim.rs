@@ -20,7 +20,7 @@ impl RegionStore {
         }
     }
 
-    /// Trims one of these regions; returns whether there was one. It is clean when its trim completes, even if the future is dropped.
+    /// Trims one reclaimed region; returns whether there was one. It is clean when its trim completes, even if the future is dropped.
     pub(super) async fn trim_next(&self, waiting: Waiting) -> bool {
         let Some(region) = self.supply.next_untrimmed() else { return false };
         let (completion, trimmed) = self.supply.begin_change(region);

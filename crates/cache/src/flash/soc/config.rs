@@ -98,7 +98,7 @@ impl SocConfig {
             .expect("checked: buckets are counted by a u32")
     }
 
-    /// Whether an item of these sizes can be stored.
+    /// Whether an item with this key and value length can be stored.
     #[must_use]
     pub fn fits(&self, key_bytes: usize, value_bytes: usize) -> bool {
         bucket::fits(self.bucket_bytes as usize, key_bytes, value_bytes)

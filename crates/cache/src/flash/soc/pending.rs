@@ -5,7 +5,7 @@
 //! the entries of the write (`frozen`) apart from newer ones (`fresh`).
 //!
 //! Buckets are spread over shards in runs of [`RUN`] neighbours, so that one lock finds neighbours that can be written together. A shard
-//! queues its buckets by their number of fresh entries, since a write of three entries costs the drive no more than a write of one. An
+//! queues its buckets by their number of fresh entries, since a write of three entries costs the drive as much as a write of one. An
 //! entry that waits long stays readable, and its bucket rises in the queues as further entries arrive.
 
 use std::collections::VecDeque;
@@ -509,7 +509,7 @@ impl Waitlist {
     /// Whether the removal of `key`, which has no fresh item, needs a tombstone.
     fn needs_tombstone(&self, fingerprint: Fingerprint, key: &[u8], on_flash: bool) -> bool {
         // A tombstone that is pending, or in a write with nothing after it, suffices. An item that is being written will be on flash,
-        // whatever the filter says about the old content.
+        // even if the filter finds the key in the old content.
         match self.newest(|waiter| waiter.concerns(fingerprint, key)) {
             Some(waiter) => waiter.bytes.is_some(),
             None => on_flash,

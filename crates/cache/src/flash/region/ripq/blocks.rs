@@ -69,7 +69,7 @@ impl Block {
     }
 
     /// The weight of a region in its section in units: once it is written, all units but those of items that are placed elsewhere. Dead
-    /// items count, since only a reclaim frees their space: otherwise regions of dead items would stay in an upper section for ever.
+    /// items count, since only a reclaim frees their space: otherwise regions of dead items would stay in an upper section permanently.
     pub fn region_weight(&self, region_units: u32) -> u64 {
         match self.stage {
             Stage::Open => self.own,

@@ -12,7 +12,7 @@ pub struct RipqConfig {
     pub sections: u8,
     /// Which priority an item gets.
     pub caching: Caching,
-    /// SIPQ: all new and moved items go to one region in memory, whatever their priority, and only virtual blocks express priorities. Needs
+    /// SIPQ: all new and moved items go to one region in memory, and only virtual blocks express priorities. Needs
     /// the memory of one insertion point, and rewrites items that the queue could have left in place.
     pub single_point: bool,
     /// If more than this share of the region at the end of the queue would have to be rewritten, the region moves to the head instead, and
