@@ -8,6 +8,8 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
+use event_listener::Listener;
+
 use super::page::Page;
 use super::table::Buffered;
 use super::{HashLog, Shard};
@@ -163,7 +165,10 @@ impl HashLog {
             if self.reporting.load(Ordering::Acquire) == 0 {
                 return;
             }
-            waiting.notified(reported).await;
+            match waiting {
+                Waiting::Thread => reported.wait(),
+                Waiting::Task => reported.await,
+            }
         }
     }
 

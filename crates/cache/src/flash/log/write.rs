@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use device::{IoSlice, Request};
+use event_listener::Listener;
 use hashbrown::HashSet;
 
 use super::index::{Inserted, WhenFull};
@@ -92,7 +93,10 @@ impl HashLog {
             if !self.is_writing.load(Ordering::Acquire) {
                 return;
             }
-            waiting.notified(listener).await;
+            match waiting {
+                Waiting::Thread => listener.wait(),
+                Waiting::Task => listener.await,
+            }
         }
     }
 
