@@ -243,7 +243,7 @@ fn failed_close_reports_the_device_error() {
 #[test]
 fn close_that_loses_items_reports_it_and_keeps_the_others() {
     let mut losses = 0;
-    for seed in 0..12 {
+    for seed in 0..36 {
         let device = Arc::new(MemoryDevice::new(64 * MIB));
         let failing = Arc::new(FaultDevice::new(Arc::clone(&device) as _, seed, Faults::default()));
         let builder = || Cache::builder().dram_bytes(16 * MIB).small_items(SmallItems::Sets);

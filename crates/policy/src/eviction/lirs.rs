@@ -288,9 +288,10 @@ impl Eviction for Lirs {
         HitRule::Every
     }
 
-    /// A held and an evicted block of 24 bytes with two links of 8, the block's number, and the hash table of evicted keys.
+    /// A held and an evicted block with two links each, and the block's number: twice, because growing vectors are up to half empty. And an
+    /// entry of the hash table of evicted keys, up to 40 bytes.
     fn bytes_per_slot(&self) -> u32 {
-        2 * (24 + 16) + 4 + 32
+        2 * (2 * (size_of::<Block>() as u32 + 16) + 4) + 40
     }
 
     fn reweigh(&mut self, slot: Slot, weight: u32) {

@@ -87,7 +87,7 @@ impl HashLog {
     }
 
     async fn settle_items(&self) {
-        let through = {
+        let mut through = {
             let mut filling = self.filling.lock();
             if filling.items == 0 && filling.sealed.is_empty() && !self.is_writing.load(Ordering::Acquire) {
                 return;
@@ -95,16 +95,30 @@ impl HashLog {
             filling.settle_through = filling.settle_through.max(filling.open);
             filling.open
         };
+        let mut carries_left = FOLLOWED_CARRIES;
         loop {
             let written = self.room.listen();
-            if self.filling.lock().is_written(through) || self.buffered_bytes.load(Ordering::Acquire) == 0 {
-                return;
+            let next = self.filling.lock().followed(through);
+            match next {
+                Some(next) if next > through && carries_left > 0 => {
+                    (through, carries_left) = (next, carries_left - 1);
+                    continue;
+                }
+                Some(_) => return,
+                None if self.buffered_bytes.load(Ordering::Acquire) == 0 => return,
+                None => {}
             }
             self.work.notify(usize::MAX);
             written.await;
         }
     }
 }
+
+/// How often [`HashLog::settle`] follows items to a later region. An item is carried over again only if it
+/// collides again, so more carries are improbable. Under constant inserts every region carries items over: without a limit, it would not end.
+const FOLLOWED_CARRIES: u32 = 4;
+/// Regions of which it is recorded where their items were carried to.
+const RECORDED_CARRIES: usize = 64;
 
 impl Filling {
     pub(super) fn seal(&mut self) {
@@ -118,6 +132,25 @@ impl Filling {
         let open = (self.items > 0).then_some(self.open);
         let oldest = self.sealed.front().copied().or(open);
         oldest.is_some_and(|oldest| self.settle_through >= oldest)
+    }
+
+    /// Records that items of the written region `from` were moved to the open region.
+    pub(super) fn note_carry(&mut self, from: u64) {
+        if self.carries.len() == RECORDED_CARRIES {
+            self.carries.pop_front();
+        }
+        self.carries.push_back((from, self.open));
+    }
+
+    /// The last region with items of the regions through `sequence`, once these are written. It is then to be settled too.
+    fn followed(&mut self, sequence: u64) -> Option<u64> {
+        if !self.is_written(sequence) {
+            return None;
+        }
+        let carried = self.carries.iter().filter(|(from, _)| *from <= sequence).map(|(_, to)| *to).max();
+        let last = carried.map_or(sequence, |to| to.max(sequence));
+        self.settle_through = self.settle_through.max(last);
+        Some(last)
     }
 
     /// Whether all regions through `sequence` are written.

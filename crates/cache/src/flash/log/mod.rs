@@ -140,6 +140,9 @@ struct Filling {
     sealed: VecDeque<u64>,
     /// Regions up to this one are written even if they are not full.
     settle_through: u64,
+    /// The latest written regions whose items were partly moved to the then open region, as pairs of both. An item is moved if it does not
+    /// fit, or if another item of its region has the same address.
+    carries: VecDeque<(u64, u64)>,
     /// Unused bytes of a page, as measured in the last region of enough pages.
     waste_per_page: Option<u64>,
 }
@@ -203,6 +206,7 @@ impl HashLog {
                 items: 0,
                 sealed: VecDeque::new(),
                 settle_through: 0,
+                carries: VecDeque::new(),
                 waste_per_page: None,
             }),
             buffered_bytes: AtomicUsize::new(0),

@@ -139,6 +139,9 @@ impl HashLog {
             .map(|&at| &items[at])
             .chain(&colliding)
             .for_each(|item| self.carry_over(sequence, item));
+        if !plan.left_over.is_empty() || !colliding.is_empty() {
+            self.filling.lock().note_carry(sequence);
+        }
         self.finish(sequence, now_seconds);
         while !self.place_overflow() {
             self.evict(self.live().min, waiting, now_seconds).await;
