@@ -288,10 +288,10 @@ impl Eviction for Lirs {
         HitRule::Every
     }
 
-    /// A held and an evicted block with two links each, and the block's number: twice, because growing vectors are up to half empty. And an
-    /// entry of the hash table of evicted keys, up to 40 bytes.
+    /// A held and an evicted block with two links each, the block's number, and an entry of the hash table of evicted keys: that takes up to 64
+    /// bytes while the table grows.
     fn bytes_per_slot(&self) -> u32 {
-        2 * (2 * (size_of::<Block>() as u32 + 16) + 4) + 40
+        2 * (size_of::<Block>() as u32 + 16) + 4 + 64
     }
 
     fn reweigh(&mut self, slot: Slot, weight: u32) {
