@@ -21,6 +21,7 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use device::{Device, IoBuffer, Pending, Request};
+use event_listener::{Event, EventListener, Listener};
 
 pub(crate) use small::SmallEngine;
 
@@ -127,6 +128,25 @@ impl Waiting {
         match self {
             Self::Thread => Pending::ready(device.execute(request)),
             Self::Task => device.start(request),
+        }
+    }
+
+    /// Waits for a notification.
+    async fn notified(self, listener: EventListener) {
+        match self {
+            Self::Thread => listener.wait(),
+            Self::Task => listener.await,
+        }
+    }
+
+    /// Waits until `is_over`, which is checked again after each notification of `event`.
+    async fn until(self, event: &Event, is_over: impl Fn() -> bool) {
+        while !is_over() {
+            let listener = event.listen();
+            if is_over() {
+                return;
+            }
+            self.notified(listener).await;
         }
     }
 }

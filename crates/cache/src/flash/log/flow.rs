@@ -2,8 +2,6 @@
 
 use std::sync::atomic::Ordering;
 
-use event_listener::Listener;
-
 use super::{Filling, HashLog, MAX_SEALED, removal};
 use crate::flash::Waiting;
 
@@ -18,17 +16,7 @@ impl HashLog {
 
     /// Waits until an item can be [staged](Self::ready), or the device fails. Another task must be stepping.
     pub async fn wait_ready(&self, waiting: Waiting) {
-        let is_over = || self.ready() || self.is_failing();
-        while !is_over() {
-            let listener = self.room.listen();
-            if is_over() {
-                return;
-            }
-            match waiting {
-                Waiting::Thread => listener.wait(),
-                Waiting::Task => listener.await,
-            }
-        }
+        waiting.until(&self.room, || self.ready() || self.is_failing()).await;
     }
 
     /// Whether a [`step`](Self::step) has work: a region is sealed, full, or to be settled, or removals are to be completed.
@@ -45,17 +33,7 @@ impl HashLog {
 
     /// Waits until the log [wants a step](Self::wants_step) and no other step is running.
     pub async fn wait_work(&self, waiting: Waiting) {
-        let has_work = || self.wants_step() && !self.is_writing.load(Ordering::Acquire);
-        while !has_work() {
-            let listener = self.work.listen();
-            if has_work() {
-                return;
-            }
-            match waiting {
-                Waiting::Thread => listener.wait(),
-                Waiting::Task => listener.await,
-            }
-        }
+        waiting.until(&self.work, || self.wants_step() && !self.is_writing.load(Ordering::Acquire)).await;
     }
 
     /// Whether writes fail.

@@ -8,8 +8,6 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use event_listener::Listener;
-
 use super::page::Page;
 use super::table::Buffered;
 use super::{HashLog, Shard};
@@ -165,10 +163,7 @@ impl HashLog {
             if self.reporting.load(Ordering::Acquire) == 0 {
                 return;
             }
-            match waiting {
-                Waiting::Thread => reported.wait(),
-                Waiting::Task => reported.await,
-            }
+            waiting.notified(reported).await;
         }
     }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use device::{IoSlice, Request};
-use event_listener::Listener;
 use hashbrown::HashSet;
 
 use super::index::{Inserted, WhenFull};
@@ -93,10 +92,7 @@ impl HashLog {
             if !self.is_writing.load(Ordering::Acquire) {
                 return;
             }
-            match waiting {
-                Waiting::Thread => listener.wait(),
-                Waiting::Task => listener.await,
-            }
+            waiting.notified(listener).await;
         }
     }
 

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use device::{Clock, Device, IoBuffer, IoError, PlacementHandle, Request};
-use event_listener::{Event, Listener};
+use event_listener::Event;
 use parking_lot::Mutex;
 
 pub use bucket::{ENTRY_BYTES, HEADER_BYTES as BUCKET_HEADER_BYTES};
@@ -155,7 +155,7 @@ impl Soc {
         self
     }
 
-    /// Whether an item of these sizes can be stored.
+    /// Whether an item with this key and value length can be stored.
     #[must_use]
     pub fn fits(&self, key_bytes: usize, value_bytes: usize) -> bool {
         self.config.fits(key_bytes, value_bytes)
@@ -300,17 +300,7 @@ impl Soc {
 
     /// Waits until an item can be [staged](Self::ready), or writes fail. Another task must be stepping.
     pub async fn wait_ready(&self, waiting: Waiting) {
-        let is_over = || self.ready() || self.is_failing();
-        while !is_over() {
-            let listener = self.room.listen();
-            if is_over() {
-                return;
-            }
-            match waiting {
-                Waiting::Thread => listener.wait(),
-                Waiting::Task => listener.await,
-            }
-        }
+        waiting.until(&self.room, || self.ready() || self.is_failing()).await;
     }
 
     /// Whether a [`step`](Self::step) is worthwhile: half of the pending memory is in use, or a caller waits in [`settle`](Self::settle).
@@ -325,17 +315,7 @@ impl Soc {
     /// Waits until the cache [wants a step](Self::wants_step) that has something to do: not all of what waits is in the
     /// hands of other steps.
     pub async fn wait_work(&self, waiting: Waiting) {
-        let has_work = || self.wants_step() && self.anything_to_take();
-        while !has_work() {
-            let listener = self.work.listen();
-            if has_work() {
-                return;
-            }
-            match waiting {
-                Waiting::Thread => listener.wait(),
-                Waiting::Task => listener.await,
-            }
-        }
+        waiting.until(&self.work, || self.wants_step() && self.anything_to_take()).await;
     }
 
     /// Wakes everyone in [`wait_work`](Self::wait_work) and [`wait_ready`](Self::wait_ready) to look again.
