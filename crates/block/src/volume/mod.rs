@@ -136,6 +136,8 @@ struct Shared {
     state: Mutex<State>,
     /// Notified when a commit ends, pages become free, or a block is no longer being cleaned.
     changed: Event,
+    /// Notified when a commit or an intent log entry ends, and when enough writes wait for an entry.
+    log_advanced: Event,
     /// Notified when a cleaning ends, for writes in the [slot queue](slot_queue).
     slots_freed: Event,
 }

@@ -217,6 +217,7 @@ pub(super) fn shared_of(
         is_paced: AtomicBool::new(false),
         state: Mutex::new(state),
         changed: Event::new(),
+        log_advanced: Event::new(),
         slots_freed: Event::new(),
     })
 }

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 
 use super::device_errors::DiskTask;
 use super::error::{Result, VolumeError, VolumeErrorKind};
-use super::journal::intent_log::health_error;
+use super::journal::intent_log::{IncomingWrite, health_error};
 use super::ranges::RangeGuard;
 use super::read::{admit, crc32c, overlay};
 use super::record::Sectors;
@@ -103,6 +103,9 @@ impl Shared {
         self.state.lock().sets.counters_mut().ssd_writes += pages.len() as u64;
         let to_flash: Vec<_> =
             requests.into_iter().map(|request| work.start(&*self.flash, request)).collect();
+        let is_on_flash_alone = targets.iter().any(|target| !target.to_disk);
+        let needs_disk = targets.iter().any(|target| target.to_disk);
+        let incoming = (is_on_flash_alone && !needs_disk).then(|| IncomingWrite::new(self));
         let disk_result = self.write_disk(work, targets, data).await;
         let mut flash_result = Ok(());
         for pending in to_flash {
@@ -110,7 +113,7 @@ impl Shared {
                 flash_result = Err(self.flash_write_failed(error));
             }
         }
-        let is_on_flash_alone = targets.iter().any(|target| !target.to_disk);
+        drop(incoming);
         if !is_on_flash_alone && flash_result.is_err() {
             // The disk has all data. Older copies on flash were removed before the disk was written.
             return disk_result.map(|()| false);

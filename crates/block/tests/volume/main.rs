@@ -32,4 +32,5 @@ mod stale_log_entries;
 mod threads;
 mod unflushed;
 mod unreadable;
+mod wear;
 mod world;

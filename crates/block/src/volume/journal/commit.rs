@@ -119,6 +119,12 @@ impl Shared {
         }
     }
 
+    /// Wakes requests that wait for a commit, for the pages that it frees, or for an intent log entry.
+    pub(super) fn journal_advanced(&self) {
+        self.changed.notify(usize::MAX);
+        self.log_advanced.notify(usize::MAX);
+    }
+
     /// Takes all changes for a commit. The caller runs it after unlocking the state.
     fn begin_commit(self: &Arc<Self>, state: &mut State, why: CommitReason) -> Begin {
         if state.journal.running {
@@ -318,7 +324,7 @@ impl Commit {
                 journal.intent_log.commit_written(self.batch.number);
             }
         }
-        self.shared.changed.notify(usize::MAX);
+        self.shared.journal_advanced();
     }
 
     fn succeed(self) {
@@ -341,7 +347,7 @@ impl Commit {
                 state.pages.free(page);
             }
         }
-        shared.changed.notify(usize::MAX);
+        shared.journal_advanced();
     }
 
     /// The disk's flush failed: disk writes may be lost. Waiting requests get the error, and the next commit flushes again.
@@ -373,6 +379,6 @@ impl Commit {
             state.journal.is_writing_blocks = false;
             put_back(&mut state, batch);
         }
-        shared.changed.notify(usize::MAX);
+        shared.journal_advanced();
     }
 }

@@ -15,6 +15,9 @@
 //! Each entry also records the last commit whose flush had completed. Recovery uses it to distinguish damage from a power cut
 //! before the flush. If no entry follows a commit for a while, an empty one is written for this number.
 //!
+//! Writes that arrive together share an entry: it begins when at least half as many writes wait for one as are on their way to
+//! flash.
+//!
 //! Entries record dirty blocks that were written and pages that were replaced. They never record that a block became clean,
 //! because recovering it as dirty loses nothing. They may record that a clean block left the cache, because the disk was flushed before the
 //! block was called clean.
@@ -53,6 +56,10 @@ pub(in crate::volume) struct IntentLog {
     logged: u64,
     /// The last commit that an entry or a superblock records as flushed.
     confirmed: u64,
+    /// Writes that wait for an entry.
+    waiting: u32,
+    /// Segments that are being written to flash and will wait for an entry.
+    incoming: u32,
 }
 
 impl IntentLog {
@@ -68,7 +75,14 @@ impl IntentLog {
             running: false,
             logged: 0,
             confirmed,
+            waiting: 0,
+            incoming: 0,
         }
+    }
+
+    /// Whether enough writes wait for an entry, compared with those still being written.
+    fn has_gathered(&self) -> bool {
+        self.waiting * 2 >= self.incoming
     }
 
     /// Makes new entries follow `commit`, whose blocks are encoded.
@@ -114,6 +128,38 @@ enum Begin {
     Nothing,
 }
 
+/// A write that waits for an entry.
+struct WaitingWrite<'a>(&'a Shared);
+
+impl Drop for WaitingWrite<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().journal.intent_log.waiting -= 1;
+    }
+}
+
+/// A segment that is being written to flash and will wait for an entry.
+pub(in crate::volume) struct IncomingWrite(Arc<Shared>);
+
+impl IncomingWrite {
+    pub(in crate::volume) fn new(shared: &Arc<Shared>) -> Self {
+        shared.state.lock().journal.intent_log.incoming += 1;
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for IncomingWrite {
+    fn drop(&mut self) {
+        let may_begin = {
+            let log = &mut self.0.state.lock().journal.intent_log;
+            log.incoming -= 1;
+            log.waiting > 0 && !log.running && log.has_gathered()
+        };
+        if may_begin {
+            self.0.log_advanced.notify(usize::MAX);
+        }
+    }
+}
+
 /// An entry being written. Each completion submits its next part, as for a commit.
 struct LogWrite {
     shared: Arc<Shared>,
@@ -126,9 +172,14 @@ struct LogWrite {
 impl Shared {
     /// Waits until all changes so far survive a kill of the process.
     pub(in crate::volume) async fn log_changes(self: &Arc<Self>) -> Result<()> {
-        let target = self.state.lock().changes.number();
+        let target = {
+            let mut state = self.state.lock();
+            state.journal.intent_log.waiting += 1;
+            state.changes.number()
+        };
+        let _waiting = WaitingWrite(self);
         loop {
-            let listener = self.changed.listen();
+            let listener = self.log_advanced.listen();
             let begin = {
                 let mut state = self.state.lock();
                 if state.journal.intent_log.logged.max(state.journal.durable) >= target {
@@ -151,7 +202,8 @@ impl Shared {
 
     fn begin_log_write(self: &Arc<Self>, state: &mut State) -> Begin {
         let journal = &state.journal;
-        if journal.intent_log.running || journal.is_writing_blocks {
+        let log = &journal.intent_log;
+        if log.running || journal.is_writing_blocks || !log.has_gathered() {
             return Begin::Wait;
         }
         let most_blocks = blocks_for(state.changes.units_to_log());
@@ -255,7 +307,7 @@ impl LogWrite {
             log.logged = log.logged.max(self.number);
             log.is_nearly_full()
         };
-        self.shared.changed.notify(usize::MAX);
+        self.shared.log_advanced.notify(usize::MAX);
         if is_nearly_full {
             self.shared.commit_in_background();
         }
@@ -266,8 +318,8 @@ impl LogWrite {
         {
             let mut state = self.shared.state.lock();
             state.journal.intent_log.running = false;
-            state.fail_flash(VolumeError::flash("writing a note", error), now_ns);
+            state.fail_flash(VolumeError::flash("writing the intent log", error), now_ns);
         }
-        self.shared.changed.notify(usize::MAX);
+        self.shared.journal_advanced();
     }
 }
