@@ -37,6 +37,7 @@ mod execute;
 mod input;
 pub mod item;
 mod output;
+mod prefixes;
 pub mod protocol;
 mod server;
 mod stats;

@@ -19,6 +19,7 @@ use crate::auth::Credentials;
 use crate::connection::{BUDGET_UNIT_BYTES, Connection};
 use crate::counters::{Counter, Counters};
 use crate::item::HEADER_BYTES;
+use crate::prefixes::Prefixes;
 use crate::protocol::reply;
 use crate::store::Store;
 
@@ -42,6 +43,8 @@ pub struct Options {
     pub client_timeout: Duration,
     /// Memory for requests that are larger than 16 KiB while they arrive, all connections together, bytes.
     pub buffer_bytes: usize,
+    /// Counts requests by the part of the key before this byte from the start. Without it, `stats detail on` does so, with `:`.
+    pub prefix_delimiter: Option<u8>,
     /// The users, if clients have to authenticate.
     pub credentials: Option<Credentials>,
 }
@@ -57,6 +60,7 @@ impl Default for Options {
             idle_timeout: None,
             client_timeout: Duration::from_secs(60),
             buffer_bytes: 64 << 20,
+            prefix_delimiter: None,
             credentials: None,
         }
     }
@@ -101,6 +105,7 @@ pub struct Shared {
     pub(crate) store: Store,
     pub(crate) options: Options,
     pub(crate) counters: Counters,
+    pub(crate) prefixes: Prefixes,
     /// Memory for large requests, in units of [`BUDGET_UNIT_BYTES`].
     pub(crate) budget: Arc<Semaphore>,
     /// A permit for each connection that may be open.
@@ -167,10 +172,12 @@ impl Server {
         let connections = Arc::new(Semaphore::new(options.max_connections));
         let store = runtime.block_on(Store::new(cache, clock));
         let counters = Counters::default();
+        let prefixes = Prefixes::new(options.prefix_delimiter);
         let shared = Arc::new(Shared {
             store,
             options,
             counters,
+            prefixes,
             budget,
             connections,
             max_value_bytes,

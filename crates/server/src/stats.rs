@@ -6,6 +6,8 @@ use tokio::io::AsyncWrite;
 
 use crate::counters::Counter;
 use crate::execute::Executor;
+use crate::prefixes::PrefixCounts;
+use crate::protocol::reply;
 use crate::server::Shared;
 
 /// Lines of `stats`.
@@ -22,7 +24,7 @@ impl Lines<'_> {
 
 impl<W: AsyncWrite + Unpin> Executor<'_, W> {
     /// `stats`, of one kind.
-    pub(crate) fn stats(&mut self, kind: Option<&[u8]>) {
+    pub(crate) fn stats(&mut self, kind: Option<&[u8]>, argument: Option<&[u8]>) {
         let shared = self.shared;
         shared.counters.merge(self.tally);
         let mut lines = Lines(&mut self.output.buffer);
@@ -34,14 +36,36 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
             // Sizes are not tracked; memcached says so by this line.
             Some(b"sizes") => lines.stat("sizes_status", "disabled"),
             Some(b"conns") => {}
+            Some(b"detail") => return self.detail(argument),
             Some(b"reset") => {
                 shared.counters.reset();
+                shared.prefixes.reset();
                 return self.line("RESET", false);
             }
             Some(b"cachedump") => return self.line("CLIENT_ERROR stats cachedump not allowed", false),
             Some(_) => return self.line("ERROR", false),
         }
         self.line("END", false);
+    }
+
+    /// `stats detail`: counts of each key prefix.
+    fn detail(&mut self, argument: Option<&[u8]>) {
+        let prefixes = &self.shared.prefixes;
+        match argument {
+            Some(b"on") => prefixes.enable(true),
+            Some(b"off") => prefixes.enable(false),
+            Some(b"dump") => {
+                for (prefix, counts) in prefixes.counts() {
+                    let PrefixCounts { gets, hits, sets, deletes } = counts;
+                    self.output.buffer.extend_from_slice(b"PREFIX ");
+                    self.output.buffer.extend_from_slice(&prefix);
+                    self.line(&format!(" get {gets} hit {hits} set {sets} del {deletes}"), false);
+                }
+                return self.line("END", false);
+            }
+            _ => return self.line(reply::DETAIL_USAGE, false),
+        }
+        self.line("OK", false);
     }
 }
 
@@ -66,6 +90,12 @@ fn general(shared: &Shared, lines: &mut Lines<'_>) {
     lines.stat("evictions", evictions);
     lines.stat("get_hits_dram", stats.gets.hits_dram);
     lines.stat("get_hits_flash", stats.gets.hits_flash);
+    if let Some(flash) = &stats.flash {
+        lines.stat("get_extstore", stats.gets.hits_flash);
+        lines.stat("extstore_bytes_written", flash.device.written_bytes);
+        lines.stat("extstore_bytes_used", flash.soc_room.used_bytes + flash.regions_room.used_bytes);
+        lines.stat("extstore_limit_maxbytes", flash.soc_room.bytes + flash.regions_room.bytes);
+    }
 }
 
 fn settings(shared: &Shared, lines: &mut Lines<'_>) {
@@ -81,6 +111,7 @@ fn settings(shared: &Shared, lines: &mut Lines<'_>) {
     lines.stat("maxconns_fast", "yes");
     lines.stat("cas_enabled", "yes");
     lines.stat("flush_enabled", "yes");
+    lines.stat("detail_enabled", if shared.prefixes.is_enabled() { "yes" } else { "no" });
     lines.stat("binding_protocol", "ascii");
     lines.stat("auth_enabled_ascii", if options.credentials.is_some() { "yes" } else { "no" });
 }
@@ -92,6 +123,7 @@ fn items(shared: &Shared, lines: &mut Lines<'_>) {
 
 fn slabs(shared: &Shared, lines: &mut Lines<'_>) {
     let memory = shared.store.cache().stats().dram_memory;
+    lines.stat("1:used_chunks", shared.store.cache().len());
     lines.stat("active_slabs", 1);
     lines.stat("total_malloced", memory.used_slab_bytes);
 }

@@ -10,6 +10,7 @@ use tokio::io::AsyncWrite;
 
 use crate::counters::{Counter, Tally};
 use crate::output::Output;
+use crate::prefixes::Access;
 use crate::protocol::tokens::Tokens;
 use crate::protocol::{Exptime, Request, Store as StoreRequest, StoreMode, reply};
 use crate::server::Shared;
@@ -52,6 +53,7 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
             }
             Request::Delete { key, noreply } => {
                 let found = store.delete(key).await;
+                self.shared.prefixes.record(key, Access::Delete);
                 self.tally.count_hit(found, Counter::delete_hits, Counter::delete_misses);
                 self.line(if found { "DELETED" } else { "NOT_FOUND" }, noreply);
             }
@@ -71,7 +73,8 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
                 store.flush_all(delay).await;
                 self.line("OK", noreply);
             }
-            Request::Stats(kind) => self.stats(kind),
+            Request::Stats { kind, argument } => self.stats(kind, argument),
+            Request::Slabs => self.line(reply::NO_SLABS, false),
             Request::Version => self.line(concat!("VERSION ", version!()), false),
             Request::Verbosity { noreply } => self.line("OK", noreply),
             Request::Shutdown => self.line(reply::NO_SHUTDOWN, false),
@@ -134,6 +137,7 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
     async fn found(&mut self, key: &[u8], found: Option<&Found<'_>>, with_cas: bool) -> io::Result<()> {
         self.tally.count(Counter::cmd_get);
         self.tally.count_hit(found.is_some(), Counter::get_hits, Counter::get_misses);
+        self.shared.prefixes.record(key, Access::Get { is_hit: found.is_some() });
         match found {
             Some(found) => self.value(key, found, with_cas).await,
             None => Ok(()),
@@ -185,6 +189,7 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
 
     async fn write(&mut self, write: &Write<'_>) -> StoreOutcome {
         let outcome = self.shared.store.write(write).await;
+        self.shared.prefixes.record(write.key, Access::Set);
         self.tally.count(Counter::cmd_set);
         let counter = match outcome {
             StoreOutcome::Refused(Refusal::TooLarge { .. }) => Some(Counter::store_too_large),

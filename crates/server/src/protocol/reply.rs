@@ -24,6 +24,10 @@ pub const NO_MEMORY: &str = "SERVER_ERROR out of memory storing object";
 pub const CLOSING: &str = "SERVER_ERROR the server is shutting down";
 /// There are too many connections. The connection is closed.
 pub const TOO_MANY_CONNECTIONS: &str = "ERROR Too many open connections";
+/// `slabs`.
+pub const NO_SLABS: &str = "CLIENT_ERROR slab reassignment disabled";
+/// `stats detail` with another word.
+pub const DETAIL_USAGE: &str = "CLIENT_ERROR usage: stats detail on|off|dump";
 /// `shutdown`.
 pub const NO_SHUTDOWN: &str = "ERROR: shutdown not enabled";
 /// A meta command with too many flags.

@@ -54,8 +54,13 @@ pub enum Request<'a> {
         /// Whether the reply is left out.
         noreply: bool,
     },
-    /// `stats`, with the word after it.
-    Stats(Option<&'a [u8]>),
+    /// `stats`.
+    Stats {
+        /// The kind of statistics.
+        kind: Option<&'a [u8]>,
+        /// The word after it.
+        argument: Option<&'a [u8]>,
+    },
     /// `version`.
     Version,
     /// `verbosity`.
@@ -63,8 +68,10 @@ pub enum Request<'a> {
         /// Whether the reply is left out.
         noreply: bool,
     },
-    /// `quit`.
+    /// `quit`, or a request in HTTP, which a web page could make a browser send.
     Quit,
+    /// `slabs`, which moves memory between size classes. This cache does so itself.
+    Slabs,
     /// `shutdown`, which is not permitted.
     Shutdown,
     /// `mg`, `ms`, `md`, `ma`. The value of `ms` follows the line.
@@ -150,6 +157,11 @@ impl<'a> Words<'a> {
         words
     }
 
+    /// A word, if the line has as many.
+    fn get(&self, place: usize) -> Option<&'a [u8]> {
+        (place < self.count).then(|| self.words.get(place).copied()).flatten()
+    }
+
     /// Whether the last word is `noreply`.
     fn noreply(&self) -> bool {
         self.count.checked_sub(1).and_then(|last| self.words.get(last)) == Some(&&b"noreply"[..])
@@ -188,9 +200,10 @@ const COMMANDS: &[(&[u8], Parser)] = &[
     (b"delete", |words| delete(&words.require(1..=3)?)),
     (b"touch", |words| touch(&words.require(2..=3)?)),
     (b"flush_all", |words| flush_all(&words.require(0..=2)?)),
-    (b"stats", |words| Ok(Request::Stats((words.count > 0).then_some(words.words[0])))),
+    (b"stats", |words| Ok(Request::Stats { kind: words.get(0), argument: words.get(1) })),
     (b"version", |_| Ok(Request::Version)),
-    (b"verbosity", |words| words.require(1..).map(|words| Request::Verbosity { noreply: words.noreply() })),
+    (b"verbosity", |words| verbosity(&words.require(1..)?)),
+    (b"slabs", |words| slabs(&words.require(2..)?)),
     (b"quit", |_| Ok(Request::Quit)),
     (b"shutdown", |_| Ok(Request::Shutdown)),
 ];
@@ -210,6 +223,9 @@ pub fn parse(line: &[u8]) -> Result<Request<'_>, Invalid> {
         [b'm', kind] => meta::parse(*kind, tokens),
         _ => match COMMANDS.iter().find(|(name, _)| *name == command) {
             Some((_, parser)) => parser(Words::of(tokens)),
+            None if Tokens::of(line).last().is_some_and(|word| word.starts_with(b"HTTP/")) => {
+                Ok(Request::Quit)
+            }
             None => Err(reply::ERROR.into()),
         },
     }
@@ -275,6 +291,21 @@ fn touch<'a>(words: &Words<'a>) -> Result<Request<'a>, Invalid> {
     let key = words.key()?;
     let exptime = signed(words.words[1]).ok_or_else(|| words.invalid(reply::BAD_EXPTIME))?;
     Ok(Request::Touch { key, exptime: Exptime(exptime), noreply: words.noreply() })
+}
+
+fn verbosity<'a>(words: &Words<'a>) -> Result<Request<'a>, Invalid> {
+    match unsigned(words.words[0]).filter(|&level| u32::try_from(level).is_ok()) {
+        Some(_) => Ok(Request::Verbosity { noreply: words.noreply() }),
+        None => Err(words.invalid(reply::BAD_FORMAT)),
+    }
+}
+
+fn slabs<'a>(words: &Words<'a>) -> Result<Request<'a>, Invalid> {
+    match words.words[0] {
+        b"automove" if unsigned(words.words[1]).is_none() => Err(reply::BAD_FORMAT.into()),
+        b"automove" | b"reassign" => Ok(Request::Slabs),
+        _ => Err(reply::ERROR.into()),
+    }
 }
 
 fn flush_all<'a>(words: &Words<'a>) -> Result<Request<'a>, Invalid> {

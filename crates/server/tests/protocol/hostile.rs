@@ -19,6 +19,14 @@ fn endless_line_is_refused_and_closed() {
 }
 
 #[test]
+fn http_request_closes_the_connection() {
+    let server = serve_in_memory(options());
+    let mut client = Client::of(&server);
+    client.send(b"mn\r\nDELETE HTTP/1.1\r\nmn\r\n");
+    assert_eq!(text(&client.receive_all()), "MN\r\n");
+}
+
+#[test]
 fn binary_request_is_refused_in_the_binary_protocol() {
     let server = serve_in_memory(options());
     let mut client = Client::of(&server);

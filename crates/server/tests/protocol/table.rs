@@ -7,7 +7,7 @@ pub struct Case {
     pub replies: &'static str,
 }
 
-/// Line ends are written `|`.
+/// Line ends are written `|`, and a vertical bar `!`.
 pub const CASES: &[Case] = &[
     Case { name: "get of a missing key", requests: "get a|gets a b|", replies: "END|END|" },
     Case {
@@ -109,12 +109,20 @@ pub const CASES: &[Case] = &[
     },
     Case {
         name: "other commands",
-        requests: "verbosity 1|verbosity 1 noreply|verbosity|shutdown|stats reset|",
-        replies: "OK|ERROR|ERROR: shutdown not enabled|RESET|",
+        requests: "verbosity 1|verbosity 1 noreply|verbosity|verbosity x|shutdown|stats reset|slabs automove x|slabs|",
+        replies: "OK|ERROR|CLIENT_ERROR bad command line format|ERROR: shutdown not enabled|RESET|\
+                  CLIENT_ERROR bad command line format|ERROR|",
+    },
+    Case {
+        name: "stats detail",
+        requests: "stats detail dump|stats detail on|set b:1 0 0 1|x|get b:1 b:2 b|delete b:3|stats detail dump|\
+                   stats detail x|stats reset|stats detail dump|stats detail off|get b:1|stats detail dump|",
+        replies: "END|OK|STORED|VALUE b:1 0 1|x|END|NOT_FOUND|PREFIX b get 2 hit 1 set 1 del 1|END|\
+                  CLIENT_ERROR usage: stats detail on!off!dump|RESET|END|OK|VALUE b:1 0 1|x|END|END|",
     },
 ];
 
 /// The line ends of a case in full.
 pub fn lines(text: &str) -> String {
-    text.replace('|', "\r\n")
+    text.replace('|', "\r\n").replace('!', "|")
 }

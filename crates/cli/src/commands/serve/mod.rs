@@ -92,6 +92,7 @@ fn options(settings: &Settings) -> Result<Options, String> {
         idle_timeout: settings.idle_timeout,
         client_timeout: settings.client_timeout.unwrap_or(defaults.client_timeout),
         buffer_bytes: count(settings.buffers, defaults.buffer_bytes),
+        prefix_delimiter: settings.prefix_delimiter,
         credentials: credentials.map_err(|error| format!("--auth-file: {error}"))?,
     })
 }

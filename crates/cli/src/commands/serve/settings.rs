@@ -89,6 +89,10 @@ settings! {
     /// File with a line USER:PASSWORD for each user; clients authenticate by a first `set` of "USER PASSWORD"
     #[arg(long, help_heading = CONNECTIONS, value_name = "FILE")]
     auth_file: Option<PathBuf> = None,
+    /// Count requests by the part of the key before this character, for `stats detail` and --metrics
+    #[arg(long, help_heading = CONNECTIONS, value_name = "CHARACTER", value_parser = delimiter)]
+    #[serde(deserialize_with = "delimiter_key")]
+    prefix_delimiter: Option<u8> = None,
     /// Threads that serve connections [default: one per processor]
     #[arg(long, help_heading = CONNECTIONS, value_name = "N", value_parser = quantity::count::<u64>)]
     threads: Option<u64> = None,
@@ -201,6 +205,18 @@ where
     String::deserialize(from)?.parse().map(Some).map_err(D::Error::custom)
 }
 
+/// The delimiter of key prefixes: one byte that a key may contain.
+fn delimiter(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        [byte] if byte.is_ascii_graphic() => Ok(*byte),
+        _ => Err(format!("{text:?} is not one ASCII character, like `:`")),
+    }
+}
+
+fn delimiter_key<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u8>, D::Error> {
+    delimiter(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
+}
+
 /// One address or a list of them.
 fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Address>, D::Error> {
     #[derive(serde::Deserialize)]
@@ -255,6 +271,7 @@ mod tests {
             ("eviction = \"lrux\"", "lru"),
             ("dram = [", "line 1: "),
             ("small-item-share = 2", "2"),
+            ("prefix-delimiter = \"::\"", "\"::\" is not one ASCII character"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(words), "{text}: {error}");

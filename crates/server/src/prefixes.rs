@@ -1,0 +1,146 @@
+//! Counts of requests by key prefix, for `stats detail` and for tenants whose keys share a prefix.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+
+/// Prefixes that are counted. Clients choose keys, so their number needs a limit; a further prefix is not counted.
+const MAX_PREFIXES: usize = 1000;
+
+/// The delimiter of memcached.
+const DEFAULT_DELIMITER: u8 = b':';
+
+/// A request that is counted.
+#[derive(Debug, Clone, Copy)]
+pub enum Access {
+    /// A key was read.
+    Get {
+        /// Whether it was found.
+        is_hit: bool,
+    },
+    /// A value was stored, or attempted to be.
+    Set,
+    /// A key was deleted, or attempted to be.
+    Delete,
+}
+
+/// Requests for the keys with one prefix.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PrefixCounts {
+    /// Keys read.
+    pub gets: u64,
+    /// Keys read and found.
+    pub hits: u64,
+    /// Values stored, or attempted to be.
+    pub sets: u64,
+    /// Keys deleted, or attempted to be.
+    pub deletes: u64,
+}
+
+/// Gets, hits, sets and deletes.
+type Counts = [AtomicU64; 4];
+
+/// The counts of all prefixes.
+#[derive(Debug)]
+pub struct Prefixes {
+    delimiter: u8,
+    is_enabled: AtomicBool,
+    counts: RwLock<BTreeMap<Box<[u8]>, Counts>>,
+}
+
+impl Prefixes {
+    /// Counts from the start if there is a delimiter.
+    pub fn new(delimiter: Option<u8>) -> Self {
+        Self {
+            delimiter: delimiter.unwrap_or(DEFAULT_DELIMITER),
+            is_enabled: AtomicBool::new(delimiter.is_some()),
+            counts: RwLock::default(),
+        }
+    }
+
+    /// Starts or stops counting. The counts stay.
+    pub fn enable(&self, is_enabled: bool) {
+        self.is_enabled.store(is_enabled, Ordering::Relaxed);
+    }
+
+    /// Whether requests are counted.
+    pub fn is_enabled(&self) -> bool {
+        self.is_enabled.load(Ordering::Relaxed)
+    }
+
+    /// Counts a request, if its key has the delimiter.
+    #[inline]
+    pub fn record(&self, key: &[u8], access: Access) {
+        if self.is_enabled() {
+            self.record_enabled(key, access);
+        }
+    }
+
+    fn record_enabled(&self, key: &[u8], access: Access) {
+        let Some(end) = memchr::memchr(self.delimiter, key) else { return };
+        let prefix = &key[..end];
+        if let Some(counts) = self.counts.read().get(prefix) {
+            return add(counts, access);
+        }
+        let mut all = self.counts.write();
+        if all.len() < MAX_PREFIXES || all.contains_key(prefix) {
+            add(all.entry(prefix.into()).or_default(), access);
+        }
+    }
+
+    /// The counts by prefix, in its order.
+    pub fn counts(&self) -> Vec<(Box<[u8]>, PrefixCounts)> {
+        let of = |counts: &Counts| {
+            let [gets, hits, sets, deletes] = counts.each_ref().map(|count| count.load(Ordering::Relaxed));
+            PrefixCounts { gets, hits, sets, deletes }
+        };
+        self.counts.read().iter().map(|(prefix, counts)| (prefix.clone(), of(counts))).collect()
+    }
+
+    /// Removes all counts.
+    pub fn reset(&self) {
+        self.counts.write().clear();
+    }
+}
+
+fn add([gets, hits, sets, deletes]: &Counts, access: Access) {
+    let increment = |count: &AtomicU64, by: bool| _ = count.fetch_add(u64::from(by), Ordering::Relaxed);
+    match access {
+        Access::Get { is_hit } => {
+            increment(gets, true);
+            increment(hits, is_hit);
+        }
+        Access::Set => increment(sets, true),
+        Access::Delete => increment(deletes, true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_counted_by_prefix_up_to_a_limit() {
+        let prefixes = Prefixes::new(Some(b'/'));
+        for (key, access) in [
+            (&b"b/1"[..], Access::Get { is_hit: true }),
+            (b"b/2/3", Access::Get { is_hit: false }),
+            (b"a/1", Access::Set),
+            (b"none", Access::Set),
+        ] {
+            prefixes.record(key, access);
+        }
+        let expected = [
+            (b"a"[..].into(), PrefixCounts { sets: 1, ..PrefixCounts::default() }),
+            (b"b"[..].into(), PrefixCounts { gets: 2, hits: 1, ..PrefixCounts::default() }),
+        ];
+        assert_eq!(prefixes.counts(), expected);
+        for number in 0..2 * MAX_PREFIXES {
+            prefixes.record(format!("{number}/x").as_bytes(), Access::Delete);
+        }
+        assert_eq!(prefixes.counts().len(), MAX_PREFIXES);
+        prefixes.reset();
+        assert!(prefixes.counts().is_empty());
+    }
+}
