@@ -31,15 +31,15 @@ pub(crate) struct Background {
 /// Whether the cache is closing, and the steps and threads for which it waits.
 #[derive(Default)]
 pub(crate) struct Stop {
-    asked: AtomicBool,
+    requested: AtomicBool,
     /// Notified when the cache closes.
-    rung: Event,
+    stopping: Event,
     /// Steps in progress.
     working: AtomicUsize,
     /// Threads that have not ended.
     running: AtomicUsize,
     /// Notified when one of the two counts becomes 0.
-    rested: Event,
+    ended: Event,
 }
 
 /// Time that dropping a cache waits for its threads. A step ends when the device completes its requests; a device that does not respond
@@ -59,7 +59,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::SeqCst);
-        self.0.rested.notify(usize::MAX);
+        self.0.ended.notify(usize::MAX);
     }
 }
 
@@ -118,14 +118,14 @@ impl Background {
     /// Stops background work, and returns when no step is in progress and all threads have ended. Does not block the thread. It never
     /// returns if a task of the caller is neither polled nor dropped within a step.
     pub(crate) async fn end(&self) {
-        self.ask_to_end();
-        self.stop.rest().await;
+        self.request_stop();
+        self.stop.all_ended().await;
         self.join();
     }
 
     /// Detaches the threads, so that a drop does not wait for them: they may be blocked by a device that does not respond.
     pub(crate) fn detach(&self) {
-        self.ask_to_end();
+        self.request_stop();
         self.threads.lock().clear();
         if let Some(engine) = self.engine.upgrade() {
             engine.spawner.detach();
@@ -133,7 +133,7 @@ impl Background {
     }
 
     /// Waits until all threads except this one have ended; returns whether they did within `limit`. Detached threads are not waited for.
-    fn rest_within(&self, limit: Duration) -> bool {
+    fn ended_within(&self, limit: Duration) -> bool {
         let own = std::thread::current().id();
         let is_fetching = self.engine.upgrade().is_some_and(|engine| engine.spawner.runs_on(own));
         let threads = self.threads.lock();
@@ -144,20 +144,20 @@ impl Background {
         }
         drop(threads);
         loop {
-            let rested = self.stop.rested.listen();
+            let ended = self.stop.ended.listen();
             if self.stop.running.load(Ordering::SeqCst) <= own {
                 return true;
             }
             // Each thread notifies once, at its end.
-            if rested.wait_timeout(limit).is_none() {
+            if ended.wait_timeout(limit).is_none() {
                 return self.stop.running.load(Ordering::SeqCst) <= own;
             }
         }
     }
 
-    fn ask_to_end(&self) {
-        self.stop.asked.store(true, Ordering::SeqCst);
-        self.stop.rung.notify(usize::MAX);
+    fn request_stop(&self) {
+        self.stop.requested.store(true, Ordering::SeqCst);
+        self.stop.stopping.notify(usize::MAX);
         if let Some(engine) = self.engine.upgrade() {
             engine.spawner.stop();
         }
@@ -181,8 +181,8 @@ impl Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
-        self.ask_to_end();
-        if self.rest_within(DROP_LIMIT) {
+        self.request_stop();
+        if self.ended_within(DROP_LIMIT) {
             self.join();
         } else {
             self.detach();
@@ -195,27 +195,26 @@ impl Stop {
     pub(crate) fn begin(&self) -> Option<Working<'_>> {
         self.working.fetch_add(1, Ordering::SeqCst);
         let working = Working(self);
-        (!self.asked.load(Ordering::SeqCst)).then_some(working)
+        (!self.requested.load(Ordering::SeqCst)).then_some(working)
     }
 
     /// Waits until `work` completes or the cache closes.
     pub(crate) async fn or(&self, work: impl Future<Output = ()>) {
-        let rung = self.rung.listen();
-        if !self.asked.load(Ordering::SeqCst) {
-            select(rung, pin!(work)).await;
+        let stopping = self.stopping.listen();
+        if !self.requested.load(Ordering::SeqCst) {
+            select(stopping, pin!(work)).await;
         }
     }
 
-    /// Waits until no step is in progress and no thread runs. None may begin.
-    async fn rest(&self) {
-        let is_at_rest =
-            || self.working.load(Ordering::SeqCst) == 0 && self.running.load(Ordering::SeqCst) == 0;
+    /// Waits until no step is in progress and no thread runs. Steps can no longer start.
+    async fn all_ended(&self) {
+        let is_done = || self.working.load(Ordering::SeqCst) == 0 && self.running.load(Ordering::SeqCst) == 0;
         loop {
-            let rested = self.rested.listen();
-            if is_at_rest() {
+            let ended = self.ended.listen();
+            if is_done() {
                 return;
             }
-            rested.await;
+            ended.await;
         }
     }
 }
@@ -223,7 +222,7 @@ impl Stop {
 impl Drop for Working<'_> {
     fn drop(&mut self) {
         if self.0.working.fetch_sub(1, Ordering::SeqCst) == 1 {
-            self.0.rested.notify(usize::MAX);
+            self.0.ended.notify(usize::MAX);
         }
     }
 }
@@ -284,11 +283,11 @@ impl Background {
 
 fn upkeep(engine: &Engine, stop: &Stop) {
     loop {
-        let rung = stop.rung.listen();
+        let stopping = stop.stopping.listen();
         let Some(working) = stop.begin() else { return };
         let pause_ns = engine.upkeep_step();
         drop(working);
-        rung.wait_timeout(Duration::from_nanos(pause_ns));
+        stopping.wait_timeout(Duration::from_nanos(pause_ns));
     }
 }
 
@@ -317,10 +316,10 @@ mod tests {
             }
             cache.try_insert(&number.to_le_bytes(), &[7; 4000], InsertOptions::default());
         }
-        cache.background.ask_to_end();
-        assert!(!cache.background.rest_within(LIMIT), "a write hangs");
+        cache.background.request_stop();
+        assert!(!cache.background.ended_within(LIMIT), "a write hangs");
         gate.open();
-        assert!(cache.background.rest_within(Duration::from_secs(60)));
+        assert!(cache.background.ended_within(Duration::from_secs(60)));
         assert!(cache.background.has_threads(), "not joined yet");
         drop(cache);
     }

@@ -49,7 +49,7 @@ impl Engine {
         fill: impl FnOnce(&mut [u8]),
         waiting: Waiting,
     ) -> Result<(), Refusal> {
-        self.assert_not_telling("bring an item into");
+        self.assert_not_in_callback("bring an item into");
         if self.closing.has_begun() {
             return Err(Refusal::Closed);
         }
@@ -57,7 +57,7 @@ impl Engine {
         let chained = self.chain(key, hash, value_len, fill, waiting).await;
         self.counters.chained(chained);
         let kind = chained.map_or_else(EventKind::NotChained, |()| EventKind::Chained);
-        self.tell_of(kind, key, hash, value_len, 0);
+        self.emit_item(kind, key, hash, value_len, 0);
         chained
     }
 
@@ -81,7 +81,7 @@ impl Engine {
         let mut link = loop {
             let crossing = self.crossing();
             let room = self.dram.allocate_child(pool, hash, value_len, &crossing);
-            crossing.outcry.let_out();
+            crossing.caught_panic.resume();
             drop(crossing);
             match (room, &self.flash) {
                 (Ok(link), _) => break link,

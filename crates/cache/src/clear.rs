@@ -15,7 +15,7 @@ use crate::event::{Event, EventKind};
 use crate::flash::Waiting;
 use crate::hybrid::Engine;
 use crate::in_flight::Clearing;
-use crate::listener::Outcry;
+use crate::listener::CaughtPanic;
 use crate::{Cache, coop};
 
 impl Cache {
@@ -66,7 +66,7 @@ impl Cache {
 struct Clear<'a> {
     engine: &'a Engine,
     /// Panics of the callback.
-    outcry: Outcry,
+    caught_panic: CaughtPanic,
     _overtaken: [Clearing<'a>; 2],
     next_shard: usize,
     /// With a destructor, DRAM is emptied by key first; where to continue.
@@ -82,13 +82,13 @@ impl<'a> Clear<'a> {
             desk::wait_for(flash.destroy_forgotten(Waiting::Thread));
         }
         let by_key = engine.destructor.is_some().then(Cursor::default);
-        Self { engine, outcry: Outcry::default(), _overtaken, next_shard: 0, by_key, flash: None }
+        Self { engine, caught_panic: CaughtPanic::default(), _overtaken, next_shard: 0, by_key, flash: None }
     }
 
     /// Executes the next step; returns whether there was one.
     fn step(&mut self) -> bool {
         if let Some(from) = self.by_key.take() {
-            self.by_key = self.engine.clear_by_key(from, &self.outcry);
+            self.by_key = self.engine.clear_by_key(from, &self.caught_panic);
             return true;
         }
         if self.next_shard < self.engine.dram.shard_count() {
@@ -101,14 +101,14 @@ impl<'a> Clear<'a> {
     }
 
     fn clear_dram(&self, shard: usize) {
-        let Self { engine, outcry, .. } = self;
-        engine.dram.clear_shard(shard, &mut |item| engine.report_cleared(item, outcry));
+        let Self { engine, caught_panic, .. } = self;
+        engine.dram.clear_shard(shard, &mut |item| engine.report_cleared(item, caught_panic));
     }
 
     /// Resumes a panic of the callback.
     fn end(self) {
         self.engine.closing.note_removal();
-        self.outcry.let_out();
+        self.caught_panic.resume();
     }
 }
 
@@ -120,26 +120,26 @@ impl Drop for Clear<'_> {
 }
 
 impl Engine {
-    fn report_cleared(&self, item: &Handle<'_>, outcry: &Outcry) {
+    fn report_cleared(&self, item: &Handle<'_>, caught_panic: &CaughtPanic) {
         if let Some(events) = &self.events {
             let event = Event::new(EventKind::Cleared, item.key(), self.hash_of(item.key()));
-            events.tell(&event.of(item.len(), item.expiry_seconds()));
+            events.emit(&event.of(item.len(), item.expiry_seconds()));
         }
         self.destroy(Some(item), Removal::Cleared);
         if let Some(callback) = &self.on_remove {
-            outcry.keep(|| callback(item.key(), item, Removal::Cleared));
+            caught_panic.catch(|| callback(item.key(), item, Removal::Cleared));
         }
     }
 
     /// Removes some items in DRAM, each with its copy on flash, so that each destructor is called once. Returns where to go on.
-    fn clear_by_key(&self, from: Cursor, outcry: &Outcry) -> Option<Cursor> {
+    fn clear_by_key(&self, from: Cursor, caught_panic: &CaughtPanic) -> Option<Cursor> {
         self.dram.scan(from, 1, &mut |item| {
             let hash = self.hash_of(item.key());
             let mut lock = self.dram.lock(hash);
             let Some(cleared) = lock.unlink(item.key()) else { return };
             self.displace(hash, item.key(), None);
             drop(lock);
-            self.report_cleared(&cleared, outcry);
+            self.report_cleared(&cleared, caught_panic);
         })
     }
 }

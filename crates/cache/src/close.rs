@@ -145,7 +145,7 @@ impl Cache {
     }
 
     async fn close_waiting(&self, waiting: Waiting) -> Result<(), CacheError> {
-        self.engine.assert_not_telling("close");
+        self.engine.assert_not_in_callback("close");
         let Some(in_progress) = self.engine.closing.begin()? else { return Ok(()) };
         let alone = !self.background.has_threads();
         let Some(flash) = &self.engine.flash else {

@@ -408,7 +408,7 @@ impl Builder {
     ///         hash.one_in(2)
     ///     }
     ///
-    ///     fn tell(&self, event: &Event<'_>) {
+    ///     fn on_event(&self, event: &Event<'_>) {
     ///         self.0.lock().unwrap().push((event.key.to_vec(), event.kind));
     ///     }
     /// }

@@ -7,7 +7,7 @@ use crate::flash::FlashItem;
 use crate::flash::tier::FlashTier;
 use crate::hybrid::{Engine, own_value};
 use crate::item::Layer;
-use crate::listener::Outcry;
+use crate::listener::CaughtPanic;
 
 impl Engine {
     /// The reason to call the destructor for the copy on flash when a key is removed or replaced. `None` if DRAM holds the item too:
@@ -46,7 +46,7 @@ impl Engine {
         }
         if let Some(events) = &self.events {
             let event = Event::new(EventKind::EvictedFromFlash { expired }, item.key, item.hash);
-            events.tell(&event.of(own_value(item).len(), item.expiry_seconds));
+            events.emit(&event.of(own_value(item).len(), item.expiry_seconds));
         }
         if expired {
             return;
@@ -56,7 +56,7 @@ impl Engine {
         }
         let Some(on_evict) = &self.on_evict else { return };
         // The panic was already printed by the panic hook, and there is no caller to pass it to.
-        on_evict.tell(item.key, own_value(item), Removal::EvictedFromFlash, &Outcry::default());
+        on_evict.notify(item.key, own_value(item), Removal::EvictedFromFlash, &CaughtPanic::default());
     }
 
     /// Removes an evicted item from flash; `None` if it was removed or stored again in the meantime. Returns whether its destructor must

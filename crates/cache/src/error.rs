@@ -51,13 +51,13 @@ impl fmt::Display for Refusal {
                 write!(f, "the key has {len} bytes; at most {MAX_KEY_BYTES} are supported")
             }
             Self::AllPinned => {
-                f.write_str("everything that could make room is in use, or chained to what is in use")
+                f.write_str("all items that could be evicted are in use, or chained to an item in use")
             }
             Self::NoParent => f.write_str("there is no item to chain to"),
             Self::NoSuchPool(pool) => write!(f, "there is no pool {pool}"),
-            Self::FlashBehind => f.write_str(
-                "DRAM is full, and flash has not taken what must leave it within the time allowed",
-            ),
+            Self::FlashBehind => {
+                f.write_str("DRAM is full, and flash did not accept evicted items within the time limit")
+            }
             Self::Closed => f.write_str("the cache is closed"),
         }
     }

@@ -25,7 +25,7 @@ pub trait EventSink: Send + Sync {
     }
 
     /// Called with each event, on the thread that caused it.
-    fn tell(&self, event: &Event<'_>);
+    fn on_event(&self, event: &Event<'_>);
 }
 
 /// An event of one key.
@@ -91,7 +91,7 @@ pub enum EventKind {
 }
 
 /// Properties of a new item, for an event that is emitted after the item was linked.
-pub(crate) struct Noted {
+pub(crate) struct NewItemInfo {
     key: Box<[u8]>,
     hash: KeyHash,
     value_bytes: usize,
@@ -117,9 +117,9 @@ impl Events {
     /// in the middle of an operation.
     #[cold]
     #[inline(never)]
-    pub(crate) fn tell(&self, event: &Event<'_>) {
-        if self.wants(event.hash) && !self.is_being_told() {
-            drop(listener::run_as(self, || self.sink.tell(event)));
+    pub(crate) fn emit(&self, event: &Event<'_>) {
+        if self.wants(event.hash) && !self.is_running() {
+            drop(listener::run_as(self, || self.sink.on_event(event)));
         }
     }
 
@@ -127,7 +127,7 @@ impl Events {
     #[cold]
     #[inline(never)]
     pub(crate) fn got(&self, key: &[u8], hash: KeyHash, found: Option<&Item<'_>>) {
-        self.tell(&match found {
+        self.emit(&match found {
             Some(item) => {
                 let event = Event::new(EventKind::Found(item.layer()), key, hash);
                 event.of(item.len(), item.expiry_seconds().unwrap_or(0))
@@ -140,7 +140,7 @@ impl Events {
     #[cold]
     #[inline(never)]
     pub(crate) fn removed(&self, key: &[u8], hash: KeyHash, in_dram: Option<&Handle<'_>>, on_flash: bool) {
-        self.tell(&match in_dram {
+        self.emit(&match in_dram {
             Some(item) => {
                 let event = Event::new(EventKind::Removed(Layer::Dram), key, hash);
                 event.of(item.len(), item.expiry_seconds())
@@ -153,14 +153,14 @@ impl Events {
     /// Saves the properties of a new item, if its events are to be emitted.
     #[cold]
     #[inline(never)]
-    fn note(&self, item: &NewItem<'_>) -> Option<Box<Noted>> {
+    fn info_of(&self, item: &NewItem<'_>) -> Option<Box<NewItemInfo>> {
         let (hash, key) = (item.hash(), item.key());
         let (value_bytes, expiry_seconds) = (item.len(), item.expiry_seconds());
-        self.wants(hash).then(|| Box::new(Noted { key: key.into(), hash, value_bytes, expiry_seconds }))
+        self.wants(hash).then(|| Box::new(NewItemInfo { key: key.into(), hash, value_bytes, expiry_seconds }))
     }
 
     /// Whether this thread is in the sink.
-    pub(crate) fn is_being_told(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         listener::runs_as(self)
     }
 }
@@ -181,29 +181,29 @@ impl<'a> Event<'a> {
 impl Engine {
     /// Saves the properties of a new item, if its events are to be emitted.
     #[inline]
-    pub(crate) fn note(&self, item: &NewItem<'_>) -> Option<Box<Noted>> {
-        self.events.as_ref().and_then(|events| events.note(item))
+    pub(crate) fn info_of(&self, item: &NewItem<'_>) -> Option<Box<NewItemInfo>> {
+        self.events.as_ref().and_then(|events| events.info_of(item))
     }
 
     /// Emits an event of a new item.
     #[inline]
-    pub(crate) fn tell_noted(&self, kind: EventKind, noted: Option<Box<Noted>>) {
-        if let Some(noted) = noted {
-            self.tell_of(kind, &noted.key, noted.hash, noted.value_bytes, noted.expiry_seconds);
+    pub(crate) fn emit_new_item(&self, kind: EventKind, info: Option<Box<NewItemInfo>>) {
+        if let Some(info) = info {
+            self.emit_item(kind, &info.key, info.hash, info.value_bytes, info.expiry_seconds);
         }
     }
 
     /// Emits an event without an item.
     #[inline]
-    pub(crate) fn tell(&self, kind: EventKind, key: &[u8], hash: KeyHash) {
+    pub(crate) fn emit(&self, kind: EventKind, key: &[u8], hash: KeyHash) {
         if let Some(events) = &self.events {
-            events.tell(&Event::new(kind, key, hash));
+            events.emit(&Event::new(kind, key, hash));
         }
     }
 
     /// Emits an event of an item.
     #[inline]
-    pub(crate) fn tell_of(
+    pub(crate) fn emit_item(
         &self,
         kind: EventKind,
         key: &[u8],
@@ -212,7 +212,7 @@ impl Engine {
         expiry_seconds: u32,
     ) {
         if let Some(events) = &self.events {
-            events.tell(&Event::new(kind, key, hash).of(value, expiry_seconds));
+            events.emit(&Event::new(kind, key, hash).of(value, expiry_seconds));
         }
     }
 }

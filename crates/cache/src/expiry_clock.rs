@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn date_set_back_does_not_set_the_time_back_and_time_goes_on() {
+    fn wall_clock_set_back_leaves_the_time_advancing_monotonically() {
         let (set, clock) = Set::new();
         set.after(100, 100);
         assert_eq!(clock.unix_seconds(), START + 100);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn date_that_catches_up_is_followed_again() {
+    fn wall_clock_that_catches_up_is_followed_again() {
         let (set, clock) = Set::new();
         set.after(0, -60);
         assert_eq!(clock.unix_seconds(), START);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn suspend_counts_as_passed_time() {
+    fn suspend_counts_as_elapsed_time() {
         let (set, clock) = Set::new();
         // The monotonic clock stands while the machine is suspended.
         set.after(0, 3600);

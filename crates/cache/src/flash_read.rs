@@ -33,12 +33,12 @@ impl Engine {
                 }
                 // A running fetch may promote an item that flash evicts during the read. If this get missed now, a later one would hit
                 // without an insert in between.
-                let under_way = if self.is_telling() { None } else { self.in_flight.under_way(hash) };
+                let under_way = if self.is_in_callback() { None } else { self.in_flight.under_way(hash) };
                 match under_way {
                     Some(fetch) => fetch,
                     None if !flash.may_contain(hash) => return None,
                     // The fetch may wait for the eviction that this thread is in, so this thread must not wait for the fetch.
-                    None if self.is_telling() => break None,
+                    None if self.is_in_callback() => break None,
                     None => match self.in_flight.join(hash, key) {
                         Joined::Lead(turn) => break Some(turn),
                         Joined::Follow(fetch) => fetch,
@@ -113,7 +113,7 @@ impl Engine {
         handle.mark_clean();
         drop(lock);
         self.counters.promoted();
-        self.tell_of(EventKind::Promoted, key, hash, handle.len(), handle.expiry_seconds());
+        self.emit_item(EventKind::Promoted, key, hash, handle.len(), handle.expiry_seconds());
         Item::in_dram(handle, Layer::Flash)
     }
 
@@ -137,7 +137,7 @@ impl Engine {
             });
             Ok((filled(room, parent), links.collect::<Result<_, _>>()?))
         });
-        crossing.outcry.let_out();
+        crossing.caught_panic.resume();
         drafts
     }
 }

@@ -27,7 +27,7 @@ use crate::flash::{FlashItem, Waiting, chain, region};
 use crate::in_flight::InFlight;
 use crate::item::{Item, Layer};
 use crate::keys::Removals;
-use crate::listener::{Destructor, Listener, Outcry};
+use crate::listener::{CaughtPanic, Destructor, Listener};
 use crate::spawner::Spawner;
 use crate::stats::Counters;
 use crate::upkeep::Upkeep;
@@ -362,7 +362,7 @@ impl Engine {
     /// Counts a refused insert and emits its event.
     pub(crate) fn refused(&self, key: &[u8], refusal: Refusal) -> Refusal {
         self.counters.rejected(refusal);
-        self.tell(EventKind::Refused(refusal), key, self.hash_of(key));
+        self.emit(EventKind::Refused(refusal), key, self.hash_of(key));
         refusal
     }
 
@@ -372,7 +372,7 @@ impl Engine {
         value_len: usize,
         options: InsertOptions,
     ) -> Result<Option<NewItem<'_>>, Refusal> {
-        self.assert_not_telling("bring an item into");
+        self.assert_not_in_callback("bring an item into");
         if self.closing.has_begun() {
             return Err(Refusal::Closed);
         }
@@ -383,7 +383,7 @@ impl Engine {
         let expiry_seconds = self.expiry_seconds(options.ttl_seconds);
         let (pool, crossing) = (PoolId(options.pool), self.crossing());
         let room = self.dram.allocate(pool, key, hash, value_len, expiry_seconds, &crossing);
-        crossing.outcry.let_out();
+        crossing.caught_panic.resume();
         match room {
             Ok(draft) => Ok(Some(NewItem { draft: draft.tagged(self.tag_of(options.ttl_seconds)) })),
             Err(AllocateError::Busy) => Ok(None),
@@ -399,12 +399,12 @@ impl Engine {
     /// Makes a new item visible, unless `too_late` returns true under the key's lock.
     #[inline(always)]
     pub(crate) fn insert_unless(&self, item: NewItem<'_>, too_late: impl FnOnce() -> bool) {
-        let (hash, noted) = (item.hash(), self.note(&item));
+        let (hash, info) = (item.hash(), self.info_of(&item));
         let mut lock = self.dram.lock(hash);
         if too_late() {
             drop(lock);
             self.counters.overtaken();
-            return self.tell_noted(EventKind::Overtaken, noted);
+            return self.emit_new_item(EventKind::Overtaken, info);
         }
         let owed = self.owed(&lock, item.draft.key(), Removal::Replaced);
         self.displace(hash, item.draft.key(), owed);
@@ -412,17 +412,17 @@ impl Engine {
         drop(lock);
         self.counters.stored();
         let kind = if replaced.is_some() { EventKind::Replaced } else { EventKind::Inserted };
-        self.tell_noted(kind, noted);
+        self.emit_new_item(kind, info);
         self.left(replaced, Removal::Replaced);
     }
 
     fn insert_if_absent(&self, item: NewItem<'_>) -> bool {
-        let (hash, noted) = (item.hash(), self.note(&item));
+        let (hash, info) = (item.hash(), self.info_of(&item));
         let mut lock = self.dram.lock(hash);
         if lock.find(item.draft.key()).is_some() {
             drop(lock);
             self.counters.present();
-            self.tell_noted(EventKind::Present, noted);
+            self.emit_new_item(EventKind::Present, info);
             return false;
         }
         let owed = self.owed(&lock, item.draft.key(), Removal::Replaced);
@@ -430,7 +430,7 @@ impl Engine {
         let expired = lock.link(item.draft);
         drop(lock);
         self.counters.stored();
-        self.tell_noted(EventKind::Inserted, noted);
+        self.emit_new_item(EventKind::Inserted, info);
         self.destroy(expired.as_ref(), Removal::Expired);
         true
     }
@@ -459,34 +459,34 @@ impl Engine {
     }
 
     /// Whether this thread is in the `on_evict` callback, the destructor, or the event sink.
-    pub(crate) fn is_telling(&self) -> bool {
-        self.on_evict.as_ref().is_some_and(Listener::is_being_told)
+    pub(crate) fn is_in_callback(&self) -> bool {
+        self.on_evict.as_ref().is_some_and(Listener::is_running)
             || self.destructor.as_ref().is_some_and(Destructor::is_running)
-            || self.events.as_ref().is_some_and(|events| events.is_being_told())
+            || self.events.as_ref().is_some_and(|events| events.is_running())
     }
 
     /// # Panics
     /// If this thread is in the `on_evict` callback, the destructor, or the event sink, where the operation could wait for itself.
-    pub(crate) fn assert_not_telling(&self, what: &str) {
-        let in_sink = self.events.as_ref().is_some_and(|events| events.is_being_told());
+    pub(crate) fn assert_not_in_callback(&self, operation: &str) {
+        let in_sink = self.events.as_ref().is_some_and(|events| events.is_running());
         let in_destructor = self.destructor.as_ref().is_some_and(Destructor::is_running);
-        let who = match (in_sink, in_destructor) {
+        let callback = match (in_sink, in_destructor) {
             (true, _) => "a sink of events",
             (_, true) => "item_destructor",
             _ => "on_evict",
         };
         assert!(
-            !self.is_telling(),
-            "{who} must not {what} the cache that calls it; do it from another thread"
+            !self.is_in_callback(),
+            "{callback} must not {operation} the cache that calls it; do it from another thread"
         );
     }
 
     /// The spill for items that DRAM evicts.
     pub(crate) fn crossing(&self) -> Crossing<'_> {
-        let outcry = Outcry::default();
+        let caught_panic = CaughtPanic::default();
         let (on_evict, events) = (self.on_evict.as_ref(), self.events.as_deref());
         let (destructor, is_destroyed) = (self.destructor.as_ref(), Cell::new(false));
-        Crossing { flash: self.flash.as_ref(), on_evict, destructor, is_destroyed, events, outcry }
+        Crossing { flash: self.flash.as_ref(), on_evict, destructor, is_destroyed, events, caught_panic }
     }
 
     /// Makes the copy on flash unreachable and cancels fetches of the key. Called under the key's lock. `owed` is the reason to call the

@@ -18,11 +18,11 @@ impl CacheConfig {
         let largest_bytes = *sizes.last().expect("there is a size");
         if largest_bytes < asked_bytes {
             let needed_bytes = LEAST_SLABS * u64::from(asked_bytes).next_power_of_two();
-            let room =
+            let whose =
                 if self.memory_budget_bytes.is_some() { "left by memory_budget_bytes" } else { "of DRAM" };
             return Err(CacheError::Config(format!(
-                "max_item_bytes is {asked_bytes}, but {} bytes {room} keep items of at most {largest_bytes}: it takes \
-                 {needed_bytes} bytes for items, or a lower max_item_bytes",
+                "max_item_bytes is {asked_bytes}, but {} bytes {whose} hold items of at most {largest_bytes}: provide {needed_bytes} \
+                 bytes for items, or lower max_item_bytes",
                 self.dram.dram_bytes
             )));
         }
@@ -41,8 +41,8 @@ impl CacheConfig {
         }
         let needed_bytes = (asked_bytes as usize + region_bytes as usize - taken).next_multiple_of(1 << 20);
         Err(CacheError::Config(format!(
-            "max_item_bytes is {asked_bytes}, but a region of flash takes items of at most {}, and larger ones would never go to flash: it \
-             takes a regions.region_bytes of {needed_bytes} (instead of {region_bytes}), or a lower max_item_bytes",
+            "max_item_bytes is {asked_bytes}, but a region of flash holds items of at most {}, and larger ones would never be written to \
+             flash: raise regions.region_bytes to {needed_bytes} (now {region_bytes}), or lower max_item_bytes",
             taken + HEADER_BYTES
         )))
     }

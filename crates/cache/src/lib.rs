@@ -141,7 +141,7 @@ impl Cache {
     /// # Panics
     /// If it is called in an eviction callback or event sink of this cache, where it could wait for itself.
     pub async fn step(&self) -> bool {
-        self.engine.assert_not_telling("step");
+        self.engine.assert_not_in_callback("step");
         if self.engine.closing.has_begun() {
             return false;
         }

@@ -17,7 +17,7 @@ pub(crate) struct Listener {
 
 /// A panic of a callback that is held until it can be resumed safely. If it is dropped instead, it was only printed.
 #[derive(Default)]
-pub(crate) struct Outcry(Cell<Option<Box<dyn Any + Send>>>);
+pub(crate) struct CaughtPanic(Cell<Option<Box<dyn Any + Send>>>);
 
 thread_local! {
     /// Owners of the callbacks that run on this thread, outermost first.
@@ -25,16 +25,16 @@ thread_local! {
 }
 
 /// Runs `callback` on behalf of `owner`; a panic has been printed when it is returned.
-pub(crate) fn run_as<T>(who: &T, code: impl FnOnce()) -> Result<(), Box<dyn Any + Send>> {
-    RUNNING.with_borrow_mut(|running| running.push(std::ptr::from_ref(who).cast()));
-    let ended = catch_unwind(AssertUnwindSafe(code));
+pub(crate) fn run_as<T>(owner: &T, callback: impl FnOnce()) -> Result<(), Box<dyn Any + Send>> {
+    RUNNING.with_borrow_mut(|running| running.push(std::ptr::from_ref(owner).cast()));
+    let result = catch_unwind(AssertUnwindSafe(callback));
     RUNNING.with_borrow_mut(Vec::pop);
-    ended
+    result
 }
 
 /// Whether this thread runs a callback on behalf of `owner`.
-pub(crate) fn runs_as<T>(who: &T) -> bool {
-    RUNNING.with_borrow(|running| running.contains(&std::ptr::from_ref(who).cast()))
+pub(crate) fn runs_as<T>(owner: &T) -> bool {
+    RUNNING.with_borrow(|running| running.contains(&std::ptr::from_ref(owner).cast()))
 }
 
 impl Listener {
@@ -43,12 +43,12 @@ impl Listener {
     }
 
     /// Calls the callback for an item that left the cache.
-    pub(crate) fn tell(&self, key: &[u8], value: &[u8], why: Removal, outcry: &Outcry) {
-        outcry.note(run_as(self, || (self.callback)(key, value, why)));
+    pub(crate) fn notify(&self, key: &[u8], value: &[u8], why: Removal, caught: &CaughtPanic) {
+        caught.keep_result(run_as(self, || (self.callback)(key, value, why)));
     }
 
     /// Whether this thread is in the callback.
-    pub(crate) fn is_being_told(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         runs_as(self)
     }
 }
@@ -74,20 +74,20 @@ impl Destructor {
     }
 }
 
-impl Outcry {
+impl CaughtPanic {
     /// Runs `callback` and keeps its panic, if there is one.
-    pub(crate) fn keep(&self, code: impl FnOnce()) {
-        self.note(catch_unwind(AssertUnwindSafe(code)));
+    pub(crate) fn catch(&self, callback: impl FnOnce()) {
+        self.keep_result(catch_unwind(AssertUnwindSafe(callback)));
     }
 
-    fn note(&self, ended: Result<(), Box<dyn Any + Send>>) {
-        if let Err(panic) = ended {
+    fn keep_result(&self, result: Result<(), Box<dyn Any + Send>>) {
+        if let Err(panic) = result {
             self.0.set(Some(panic));
         }
     }
 
     /// Resumes the panic, if there was one.
-    pub(crate) fn let_out(&self) {
+    pub(crate) fn resume(&self) {
         if let Some(panic) = self.0.take() {
             resume_unwind(panic);
         }

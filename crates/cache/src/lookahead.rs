@@ -10,7 +10,7 @@ use crate::{Cache, KeyHash};
 #[derive(Debug, Default)]
 pub struct Lookahead {
     /// Keys whose index lines are being prefetched: the last but one, and the last.
-    foreseen: [Option<KeyHash>; 2],
+    announced: [Option<KeyHash>; 2],
 }
 
 impl Cache {
@@ -35,11 +35,11 @@ impl Cache {
     #[inline]
     pub fn look_ahead(&self, ahead: &mut Lookahead, key: &[u8]) {
         let (hash, dram) = (self.key_hash(key), &self.engine.dram);
-        dram.foresee(hash);
-        let [arrived, on_its_way] = ahead.foreseen;
-        ahead.foreseen = [on_its_way, Some(hash)];
+        dram.prefetch_line(hash);
+        let [arrived, pending] = ahead.announced;
+        ahead.announced = [pending, Some(hash)];
         if let Some(arrived) = arrived {
-            dram.approach(arrived);
+            dram.prefetch_item(arrived);
         }
     }
 }

@@ -155,12 +155,12 @@ impl fmt::Display for Memory {
             (self.buffer_bytes, "region buffers"),
         ];
         write!(f, "{} bytes: ", self.total_bytes())?;
-        let told: Vec<String> = parts
+        let shown: Vec<String> = parts
             .iter()
             .filter(|(bytes, _)| *bytes > 0)
             .map(|(bytes, name)| format!("{bytes} {name}"))
             .collect();
-        f.write_str(&told.join(", "))
+        f.write_str(&shown.join(", "))
     }
 }
 

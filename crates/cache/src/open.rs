@@ -155,7 +155,7 @@ fn on_expiry(home: &Home, events: Option<Arc<Events>>, hash_seed: u64) -> OnExpi
     Arc::new(move |item| {
         if let Some(events) = &events {
             let event = Event::new(EventKind::Expired, item.key(), KeyHash::seeded(item.key(), hash_seed));
-            events.tell(&event.of(item.len(), item.expiry_seconds()));
+            events.emit(&event.of(item.len(), item.expiry_seconds()));
         }
         if let Some(engine) = home.get().and_then(Weak::upgrade) {
             engine.destroy(Some(item), Removal::Expired);

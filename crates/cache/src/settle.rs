@@ -33,7 +33,7 @@ impl Cache {
     /// # Ok::<(), flashwright_cache::CacheError>(())
     /// ```
     pub async fn settle(&self) -> Result<(), CacheError> {
-        self.engine.assert_not_telling("wait for");
+        self.engine.assert_not_in_callback("wait for");
         let Some(flash) = &self.engine.flash else { return Ok(()) };
         let lost_before = flash.lost_items();
         flash.settle().await;

@@ -118,7 +118,7 @@ mod tests {
     const COUNTERS: usize = 2 * COUNTERS_PER_LINE + 3;
 
     #[test]
-    fn every_thread_is_counted_though_there_are_more_than_stripes() {
+    fn more_threads_than_stripes_are_all_counted() {
         let counted = if cfg!(miri) { 5 } else { 10_000 };
         let (counters, threads) = (ThreadCounters::new(COUNTERS), 2 * STRIPES);
         let all_have_one = std::sync::Barrier::new(threads);
@@ -139,11 +139,11 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_come_and_go_do_not_use_the_stripes_up() {
+    fn ended_threads_release_their_stripes() {
         static FREE: Free = Free::all();
         let mut all: Vec<Own> = (0..OWNED).map(|_| FREE.take()).collect();
         all.sort_by_key(|own| own.stripe);
-        assert!(all.iter().map(|own| own.stripe).eq(0..OWNED), "each is one thread's");
+        assert!(all.iter().map(|own| own.stripe).eq(0..OWNED), "each has one owner");
         let shared: Vec<u32> = (0..2 * SHARED).map(|_| FREE.take().stripe).collect();
         assert!((OWNED..OWNED + SHARED).all(|stripe| shared.iter().filter(|of| **of == stripe).count() == 2));
         drop(all.remove(40));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_ends_is_still_counted_and_not_in_the_stripe_that_it_gave_back() {
+    fn ending_thread_counts_in_a_shared_stripe_after_it_released_its_own() {
         struct AtTheEnd(std::sync::Arc<ThreadCounters>);
         impl Drop for AtTheEnd {
             fn drop(&mut self) {

@@ -48,7 +48,7 @@ impl EventSink for Log {
         hash.one_in(self.one_in)
     }
 
-    fn tell(&self, event: &Event<'_>) {
+    fn on_event(&self, event: &Event<'_>) {
         assert_eq!(event.hash, KeyHash::seeded(event.key, SEED));
         let told = (event.key.to_vec(), event.kind, event.value_bytes, event.expiry_seconds);
         self.told.lock().unwrap().push(told);
@@ -273,7 +273,7 @@ fn sink_receives_all_events_of_selected_keys_and_none_of_others() {
 fn told_to(builder: Builder, tell: impl Fn(&Cache, &Event<'_>) + Send + Sync + 'static) -> Arc<Cache> {
     struct Teller<F>(OnceLock<Weak<Cache>>, F);
     impl<F: Fn(&Cache, &Event<'_>) + Send + Sync> EventSink for Teller<F> {
-        fn tell(&self, event: &Event<'_>) {
+        fn on_event(&self, event: &Event<'_>) {
             if let Some(cache) = self.0.get().and_then(Weak::upgrade) {
                 (self.1)(&cache, event);
             }
@@ -333,7 +333,7 @@ fn sink_that_panics_in_its_key_filter_receives_nothing_and_leaks_nothing() {
         fn wants(&self, _: KeyHash) -> bool {
             resume_unwind(Box::new("a mistake in the question"))
         }
-        fn tell(&self, event: &Event<'_>) {
+        fn on_event(&self, event: &Event<'_>) {
             panic!("{event:?}")
         }
     }

@@ -10,6 +10,6 @@ fn a_chain_that_is_full_is_refused_with_the_reason() {
     let pieces = std::iter::repeat_with(|| cache.add_chained_blocking(b"key", 8000, |link| link.fill(7)));
     let refusal = pieces.take(1000).find_map(Result::err).expect("a thousand do not fit");
     assert_eq!(refusal, Refusal::AllPinned);
-    assert!(refusal.to_string().contains("or chained to what is in use"), "{refusal}");
+    assert!(refusal.to_string().contains("or chained to an item in use"), "{refusal}");
     assert!(cache.get_blocking(b"key").expect("it is there").chain().count() > 50);
 }

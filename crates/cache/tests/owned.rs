@@ -93,7 +93,7 @@ fn items_held_at_the_close_keep_no_others_from_the_restart() {
 }
 
 #[test]
-#[should_panic(expected = "an item is kept by the cache that it is of")]
+#[should_panic(expected = "the item is from another cache")]
 fn an_item_of_another_cache_cannot_be_kept() {
     let (mine, other) = (cache(), cache());
     other.insert_blocking(b"key", b"value", AS_USUAL);

@@ -87,7 +87,7 @@ fn max_item_bytes_beyond_a_region_is_refused_with_the_needed_size() {
     };
     let (builder, mut flash) = asked(64 * MIB, 2 << 20);
     let words = refused(builder.clone().flash_config(flash.clone()));
-    assert!(words.contains("of 3145728 (instead of 1048576)"), "{words}");
+    assert!(words.contains("to 3145728 (now 1048576)"), "{words}");
     flash.regions.region_bytes = 3 << 20;
     let cache = builder.flash_config(flash).open().unwrap();
     let value = vec![7; cache.max_item_bytes() - 100];
@@ -98,7 +98,7 @@ fn max_item_bytes_beyond_a_region_is_refused_with_the_needed_size() {
     assert!(puts.stored > 0 && puts.rejected_too_large == 0, "{puts:?}");
 
     let (builder, flash) = asked(64 * MIB, 1 << 20);
-    assert!(refused(builder.flash_config(flash)).contains("would never go to flash"));
+    assert!(refused(builder.flash_config(flash)).contains("would never be written to flash"));
     let (builder, flash) = asked(64 * MIB, 1 << 20);
     assert!(
         builder.flash_config(flash).small_item_share(1.0).open().is_ok(),

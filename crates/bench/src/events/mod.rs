@@ -196,7 +196,7 @@ impl EventSink for Recorder {
         hash.one_in(self.one_in)
     }
 
-    fn tell(&self, event: &Event<'_>) {
+    fn on_event(&self, event: &Event<'_>) {
         let mut queue = self.queue.lock();
         if queue.closed {
             return;

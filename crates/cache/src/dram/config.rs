@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_tier_has_at_least_64_slabs_and_no_larger_item_than_one_holds() {
+    fn small_tier_has_about_64_slabs_and_limits_the_largest_item_to_one() {
         for (dram_bytes, slab_bytes, slabs) in
             [(2_300_000, 64 << 10, 35), (5 << 20, 64 << 10, 80), (16 << 20, 256 << 10, 64)]
         {
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tier_that_holds_64_of_the_largest_items_takes_them() {
+    fn tier_with_64_slabs_of_the_largest_item_accepts_it() {
         for dram_bytes in [64 << 20, 1 << 30] {
             let layout = layout(dram_bytes, |_| ());
             assert_eq!((largest(&layout), layout.slab_bytes), (1 << 20, 1 << 20));
@@ -402,7 +402,7 @@ mod tests {
 
     /// A class without a slab would take one from another class at each insert.
     #[test]
-    fn a_small_tier_has_no_more_sizes_than_slabs() {
+    fn small_tier_has_at_most_one_size_per_slab() {
         for (dram_bytes, sizes) in [(16 << 20, 50..=64), (64 << 20, 50..=64), (128 << 20, 90..=128)] {
             let layout = layout(dram_bytes, |_| ());
             assert!(sizes.contains(&layout.sizes.len()), "{dram_bytes} bytes: {} sizes", layout.sizes.len());
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_pool_beside_a_large_one_has_no_more_sizes_than_slabs() {
+    fn small_pool_has_at_most_one_size_per_slab() {
         let shares = [0.9, 0.1].map(|share| PoolConfig { name: share.to_string(), share });
         let layout = layout(128 << 20, |config| config.pools = shares.to_vec());
         assert!(layout.sizes.len() <= layout.quotas[1] as usize, "{} sizes", layout.sizes.len());
@@ -427,7 +427,7 @@ mod tests {
 
     /// The default factor is raised as far as the limit of sizes requires.
     #[test]
-    fn items_of_any_size_can_be_asked_for_without_a_factor() {
+    fn any_size_range_is_possible_without_a_factor() {
         for least in [64, 4096, 16 << 10] {
             for most in [1 << 20, 2 << 20, 16 << 20, 64 << 20, 1 << 30] {
                 let sizes = |config: &mut DramConfig| {
@@ -442,10 +442,10 @@ mod tests {
             alloc_factor: Some(1.02),
             ..DramConfig::new(1 << 30, Arc::new(|| Box::new(S3Fifo::new(0))))
         };
-        let told = Layout::of(&asked).unwrap_err().to_string();
+        let error = Layout::of(&asked).unwrap_err().to_string();
         assert!(
-            told.starts_with("alloc_factor: 1.02 makes") && told.contains("the least is 1.039"),
-            "{told}"
+            error.starts_with("alloc_factor: 1.02 makes") && error.contains("the least is 1.039"),
+            "{error}"
         );
     }
 
@@ -456,15 +456,15 @@ mod tests {
     }
 
     #[test]
-    fn two_pools_of_one_name_were_accepted() {
+    fn two_pools_of_one_name_are_refused() {
         let shares = [("a", 0.4), ("b", 0.2), ("a", 0.4)];
         let pools = shares.map(|(name, share)| PoolConfig { name: name.into(), share });
         assert_eq!(refused(|config| config.pools = pools.to_vec()), "pools: two pools have the name \"a\"");
     }
 
     #[test]
-    fn errors_named_settings_by_other_names_than_the_builder_does() {
-        for (told, setting) in [
+    fn errors_name_settings_as_the_builder_does() {
+        for (error, setting) in [
             (
                 refused(|config| config.min_item_bytes = 2 << 20),
                 "min_item_bytes: 2097152 is above max_item_bytes",
@@ -483,7 +483,7 @@ mod tests {
             ),
             (refused(|config| config.dram_bytes = 1), "dram_bytes: 1 bytes are enough for 0 slabs"),
         ] {
-            assert!(told.starts_with(setting), "{told}");
+            assert!(error.starts_with(setting), "{error}");
         }
         assert!(refused(|config| config.dram_bytes = 1 << 50).ends_with("; raise min_item_bytes"));
     }

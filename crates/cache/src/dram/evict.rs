@@ -207,7 +207,7 @@ impl Dram {
                     return Ok(item);
                 }
                 refused => {
-                    class.take_back(&self.pools, item, wanted);
+                    class.undo_eviction(&self.pools, item, wanted);
                     self.release(item);
                     if matches!(refused, Attempt::Busy) {
                         return Err(AllocateError::Busy);

@@ -248,7 +248,7 @@ mod tests {
 
     /// The prefetched line must be the one that a lookup accesses, also after the table has grown.
     #[test]
-    fn the_place_of_a_table_moves_with_it() {
+    fn prefetched_address_follows_a_growing_table() {
         let mut config = DramConfig::new(4 << 20, Arc::new(|| Box::new(S3Fifo::new(0))));
         config.slab_bytes = Some(1 << 16);
         config.alloc_sizes = vec![64];
@@ -265,11 +265,11 @@ mod tests {
             let found = table.find(&dram.pools.arena, &key, hash).unwrap();
             likely += u32::from(table.entries.likely(hash.0) == Some(found.reference()));
         }
-        assert!(likely > keys / 10 * 9, "{likely} of {keys} are where they are looked for first");
+        assert!(likely > keys / 10 * 9, "{likely} of {keys} are the first candidate of a lookup");
     }
 
     #[test]
-    fn keys_are_the_same_only_if_every_byte_is() {
+    fn keys_are_equal_only_if_every_byte_is() {
         for length in 0..40 {
             let key: Vec<u8> = (1..=length).collect();
             assert!(is_same(&key, &key.clone()));

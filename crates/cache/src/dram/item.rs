@@ -18,7 +18,7 @@ use super::sync::step;
 /// Bytes in front of the key.
 pub const HEADER_BYTES: usize = size_of::<Header>();
 
-const _: () = assert!(HEADER_BYTES == 20, "the drawing above and the memory budget say 20");
+const _: () = assert!(HEADER_BYTES == 20, "the drawing above and the memory budget assume 20");
 
 /// The location of an item: slab and chunk in one number. [`super::slab::Arena`] defines the bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -187,7 +187,7 @@ impl Header {
 
     /// Turns an item with a single owner into a draft, whether or not a policy still contains it. Its chain was freed or moved.
     pub(super) fn become_draft(&self) {
-        debug_assert!(!self.state().has(State::CHAINED), "whose chain is forgotten is never freed");
+        debug_assert!(!self.state().has(State::CHAINED), "the chain would never be freed");
         let draft = |state| Some(state & State::IN_POLICY | State::DRAFT | 1);
         let done = self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, draft);
         debug_assert!(done.is_ok());
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hit_is_no_reason_for_an_item_to_stay_and_a_draft_has_none() {
+    fn marked_item_can_be_evicted_and_becomes_a_draft_without_marks() {
         let header = linked();
         header.mark(MOST_HITS);
         assert!(header.begin_eviction(), "only the index refers to it");
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn hits_of_threads_at_once_and_a_policy_that_takes_them_back_leave_references_and_flags_as_they_were() {
+    fn concurrent_hits_and_resets_leave_references_and_flags_unchanged() {
         let header = linked();
         std::thread::scope(|threads| {
             for _ in 0..3 {

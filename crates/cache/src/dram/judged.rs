@@ -48,12 +48,12 @@ impl Churn {
     }
 
     /// Uses up the churn for one move; `false` if there is not enough.
-    pub(super) fn pay(&mut self) -> bool {
-        let can_pay = self.0 >= CHURN_PER_MOVE;
-        if can_pay {
+    pub(super) fn consume(&mut self) -> bool {
+        let is_enough = self.0 >= CHURN_PER_MOVE;
+        if is_enough {
             self.0 -= CHURN_PER_MOVE;
         }
-        can_pay
+        is_enough
     }
 }
 
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_move_that_would_be_undone_is_not_made() {
+    fn move_that_the_next_step_would_undo_is_not_made() {
         assert!(gives(full(4, 10.0), needy(), 0.25), "3 without the slab, against 1.5 with it");
         assert!(!gives(full(2, 10.0), needy(), 0.0), "2 with the slab, but 1 without it");
         assert!(
@@ -246,11 +246,11 @@ mod tests {
         assert!(gives(full(8, 10.0), roomy(2), 0.0), "it evicts two slabs a step");
         assert!(!gives(full(8, 10.0), roomy(3), 0.0));
         let gone = Judged { slabs: 0, items: 0, ..needy() };
-        assert!(!gives(full(8, 10.0), gone, 0.0), "what it did is of the past");
+        assert!(!gives(full(8, 10.0), gone, 0.0), "it has lost its last slab");
     }
 
     #[test]
-    fn free_chunks_are_to_spare_unless_they_are_being_filled() {
+    fn free_chunks_are_spare_unless_they_are_being_filled() {
         let half_empty = |growth: f64| {
             let mut class = full(2, 10.0);
             (class.items, class.recent.growth) = (9, growth);
@@ -277,17 +277,17 @@ mod tests {
         let pair = Pair { donor: 0, receiver: Some(1) };
         assert!(pair.costs_nothing(&[with_hits(1.0), with_hits(8.0)]));
         assert!(!pair.costs_nothing(&[with_hits(1.0), with_hits(7.9)]));
-        assert!(Pair { donor: 0, receiver: None }.costs_nothing(&[with_hits(1.0)]), "it was empty");
+        assert!(Pair { donor: 0, receiver: None }.costs_nothing(&[with_hits(1.0)]), "the donor is empty");
     }
 
     #[test]
-    fn evictions_of_long_ago_pay_for_one_move_and_not_for_a_burst() {
+    fn unused_churn_permits_one_move_only() {
         let mut churn = Churn::default();
         (0..100).for_each(|_| churn.add(7.0));
-        let mut moves = || (0..10).take_while(|_| churn.pay()).count();
-        assert_eq!(moves(), 1, "15 slabs: 8 of before, and 7");
+        let mut moves = || (0..10).take_while(|_| churn.consume()).count();
+        assert_eq!(moves(), 1, "15 slabs: 8 kept from earlier steps, and 7");
         churn.add(33.0);
-        let moves = (0..10).take_while(|_| churn.pay()).count();
-        assert_eq!(moves, 5, "7 left of before, and 33");
+        let moves = (0..10).take_while(|_| churn.consume()).count();
+        assert_eq!(moves, 5, "7 kept from earlier steps, and 33");
     }
 }

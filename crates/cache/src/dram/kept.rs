@@ -24,7 +24,7 @@ impl<T: AsRef<Dram>> Kept<T> {
     /// # Panics
     /// If the handle is from another tier.
     pub(crate) fn new(tier: Arc<T>, handle: &Handle<'_>) -> Self {
-        assert!(std::ptr::eq((*tier).as_ref(), handle.dram), "an item is kept by the cache that it is of");
+        assert!(std::ptr::eq((*tier).as_ref(), handle.dram), "the item is from another cache");
         handle.item.header().pin();
         let reference = handle.item.reference();
         Self { tier, reference }
@@ -35,7 +35,7 @@ impl<T: AsRef<Dram>> Kept<T> {
     /// # Panics
     /// If `dram` is another tier.
     pub(crate) fn lend(self, dram: &Dram) -> Handle<'_> {
-        assert!(std::ptr::eq((*self.tier).as_ref(), dram), "an item is lent by the cache that it is of");
+        assert!(std::ptr::eq((*self.tier).as_ref(), dram), "the item is from another cache");
         // Pinned once more, because dropping `self` releases the first pin.
         Handle::pin(dram, dram.pools.arena.item(self.reference))
     }

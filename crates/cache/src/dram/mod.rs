@@ -186,13 +186,13 @@ impl Dram {
 
     /// First stage of a prefetch for a lookup that follows soon: prefetches its index line. Takes no lock.
     #[inline]
-    pub fn foresee(&self, hash: KeyHash) {
+    pub fn prefetch_line(&self, hash: KeyHash) {
         self.index.prefetch_line(hash);
     }
 
     /// Second stage, after the index line has arrived: prefetches the item.
     #[inline]
-    pub fn approach(&self, hash: KeyHash) {
+    pub fn prefetch_item(&self, hash: KeyHash) {
         self.index.prefetch_item(&self.pools.arena, hash);
     }
 

@@ -277,12 +277,12 @@ impl Class {
         &'a self,
         pools: &'a Pools,
         wanted: Wanted,
-        foresee: impl Fn(KeyHash),
+        prefetch: impl Fn(KeyHash),
     ) -> Taken<'a> {
         let mut inner = self.lock();
         let taken = inner.take(pools, self, wanted);
         if let Taken::Victim { hash, .. } = taken {
-            foresee(hash);
+            prefetch(hash);
         }
         let next = inner.likely_next(pools, self);
         // Under the lock, so that its chunk is not reused.
@@ -292,13 +292,13 @@ impl Class {
             item.prefetch_chunk(self.chunk_bytes);
         }
         if let Some(hash) = next_hash {
-            foresee(hash);
+            prefetch(hash);
         }
         taken
     }
 
     /// Undoes the selection of a victim that could not be evicted: its slot belongs to the old entry again, as after a hit.
-    pub(super) fn take_back(&self, pools: &Pools, item: Item<'_>, wanted: Wanted) {
+    pub(super) fn undo_eviction(&self, pools: &Pools, item: Item<'_>, wanted: Wanted) {
         let mut inner = self.lock();
         let (_, slot) = pools.class_of(item.reference());
         if item.header().clear(State::EVICTING).has(State::IN_POLICY) {
@@ -408,8 +408,11 @@ impl Inner {
             let rule = policy.hit_rule();
             if let HitRule::Mark { marks, at_most } = &rule {
                 assert!(*at_most <= MOST_HITS, "a policy counts {at_most} hits in marks of {MOST_HITS}");
-                let (told, kept) = (Arc::as_ptr(marks).cast::<()>(), Arc::as_ptr(&class.chunks).cast());
-                assert_eq!(told, kept, "a policy that counts hits in marks reads those it was told to keep");
+                let (reported, kept) = (Arc::as_ptr(marks).cast::<()>(), Arc::as_ptr(&class.chunks).cast());
+                assert_eq!(
+                    reported, kept,
+                    "a policy that counts hits in marks must use the marks of its class"
+                );
             }
             let _ = class.rule.set(rule);
             self.policy = Some(policy);
@@ -420,7 +423,7 @@ impl Inner {
             .set_slab_use(slab, SlabUse { chunk_bytes: class.chunk_bytes, class: class.index, ordinal });
         self.carving.push((slab, 0));
         self.counters.slabs += 1;
-        self.tell_capacity(class);
+        self.update_capacity(class);
     }
 
     /// Number of chunks that can be allocated without an eviction.
@@ -435,7 +438,7 @@ impl Inner {
     }
 
     /// Sets the policy's capacity in chunks, without those of a slab that is being released.
-    pub(super) fn tell_capacity(&mut self, class: &Class) {
+    pub(super) fn update_capacity(&mut self, class: &Class) {
         let slabs = self.counters.slabs - u32::from(self.releasing.is_some());
         let capacity = u64::from(slabs) * u64::from(class.chunks_per_slab);
         self.policy().set_capacity(capacity);

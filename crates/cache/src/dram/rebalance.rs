@@ -102,7 +102,7 @@ impl Dram {
             let has_slabs_left = self.pools.slabs_used(pool) < self.pools.quota(pool);
             let Some(pair) = Pair::pick(&judged, how, has_slabs_left) else { break };
             let costs = judges && !pair.costs_nothing(&judged);
-            if costs && !self.rebalancer.churn.lock()[usize::from(pool.0)].pay() {
+            if costs && !self.rebalancer.churn.lock()[usize::from(pool.0)].consume() {
                 break;
             }
             let released = self.move_slab(pool, how, &pair, spill);
@@ -110,7 +110,7 @@ impl Dram {
             if !released.completed {
                 break;
             }
-            self.see_again(pool, &mut judged, &pair);
+            self.update_after_move(pool, &mut judged, &pair);
         }
         moves
     }
@@ -168,7 +168,7 @@ impl Dram {
     }
 
     /// Updates the state after a move. The received slab is empty, but must not count as spare.
-    fn see_again(&self, pool: PoolId, judged: &mut [Judged], pair: &Pair) {
+    fn update_after_move(&self, pool: PoolId, judged: &mut [Judged], pair: &Pair) {
         let classes = self.pools.classes_of(pool);
         for at in [Some(pair.donor), pair.receiver].into_iter().flatten() {
             let counters = classes[at].lock().counters;

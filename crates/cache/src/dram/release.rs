@@ -49,7 +49,7 @@ struct Release {
 
 /// The contents of a chunk in a slab that is being released.
 enum Occupant<'a> {
-    Nobody,
+    Empty,
     /// An item marked `EVICTING`, with one reference more, removed from the policy.
     Leaving(Item<'a>),
     /// A child. Its parent is marked `EVICTING` and has one reference more.
@@ -73,7 +73,7 @@ impl Dram {
         if class.lock().free_chunks(class) > 0
             || self.pools.slabs_used(class.pool) < self.pools.quota(class.pool)
         {
-            return Ok(()); // Somebody else's release helped while this one waited.
+            return Ok(()); // Another thread's release provided a slab in the meantime.
         }
         let mut donors: Vec<_> = self.pools.classes_of(class.pool).iter().collect();
         donors.retain(|donor| donor.index != class.index && donor.lock().counters.slabs > 0);
@@ -127,7 +127,7 @@ impl Dram {
             }
             let occupant = class.lock().occupant(&self.pools, releasing, chunk);
             let attempt = match occupant {
-                Occupant::Nobody => Attempt::Gone,
+                Occupant::Empty => Attempt::Gone,
                 Occupant::InUse => Attempt::InUse,
                 Occupant::Leaving(item) => self.make_leave(class, item, item, release, spill),
                 Occupant::Child { parent, child } => self.make_leave(class, parent, child, release, spill),
@@ -250,7 +250,7 @@ impl Inner {
         let carved = carving.map_or(class.chunks_per_slab, |at| self.carving.remove(at).1);
         let releasing = Releasing { slab, carved };
         self.releasing = Some(releasing);
-        self.tell_capacity(class);
+        self.update_capacity(class);
         let mut next = self.free_head.take();
         while let Some(free) = next {
             let item = pools.arena.item(free);
@@ -266,7 +266,7 @@ impl Inner {
     fn occupant<'a>(&mut self, pools: &'a Pools, releasing: Releasing, chunk: u32) -> Occupant<'a> {
         let item = pools.arena.item(pools.arena.reference(releasing.slab, chunk));
         if item.header().state().has(State::FREE) {
-            return Occupant::Nobody;
+            return Occupant::Empty;
         }
         if item.header().state().has(State::CHILD) {
             let linked = item.header().state().has(State::LINKED);
@@ -327,10 +327,10 @@ impl Inner {
         if items().all(|item| item.header().state().has(State::FREE)) {
             class.chunks.give_away(pools.arena.slab_use(slab).ordinal);
             self.counters.slabs -= 1;
-            self.tell_capacity(class);
+            self.update_capacity(class);
             return true;
         }
-        self.tell_capacity(class);
+        self.update_capacity(class);
         for item in items() {
             let state = item.header().state();
             if state.has(State::FREE) {

@@ -9,7 +9,7 @@
 //! may be written by the owner of a draft only.
 #![allow(
     unsafe_code,
-    reason = "items live at computed places in one mapped arena; this file is all that knows"
+    reason = "items are at computed addresses in one mapped arena; only this file handles them"
 )]
 
 use std::marker::PhantomData;
@@ -293,7 +293,7 @@ mod mapping {
             };
             // SAFETY: the range was mapped just now. A kernel without huge pages refuses; small ones do as well.
             let _ = unsafe { madvise(start, bytes, Advice::LinuxHugepage) };
-            Ok(Self { start: NonNull::new(start).expect("the kernel never maps address 0 unasked"), bytes })
+            Ok(Self { start: NonNull::new(start).expect("the kernel does not choose address 0"), bytes })
         }
 
         pub(super) fn aligned_base(&self) -> NonNull<u8> {

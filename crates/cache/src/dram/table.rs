@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_holds_exactly_what_a_map_holds_however_crowded() {
+    fn table_equals_a_map_with_few_and_with_many_hash_collisions() {
         let ops = if cfg!(miri) { 300 } else { 20_000 };
         for hash_of in [crowded, spread] {
             let mut rng = StdRng::seed_from_u64(3);
@@ -295,7 +295,7 @@ mod tests {
                 let place = table.find(hash_of(reference), |held| held == reference).unwrap();
                 table.remove(hash_of(reference), place);
             }
-            assert!(table.lines.iter().all(|line| line.passed_by() == 0), "an empty table is as good as new");
+            assert!(table.lines.iter().all(|line| line.passed_by() == 0), "no overflow is left");
         }
     }
 
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lookup_ends_where_every_line_was_passed_by_once() {
+    fn lookup_ends_if_every_line_has_an_overflow() {
         let mut table = Table::default();
         // The table grew to two lines for entries that are removed.
         (0..20).for_each(|number| table.insert(spread(ItemRef(number)), ItemRef(number), spread));
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn items_that_come_and_go_do_not_make_the_table_grow() {
+    fn constant_churn_does_not_grow_the_table() {
         let mut table = Table::default();
         (0..1000).for_each(|number| table.insert(spread(ItemRef(number)), ItemRef(number), spread));
         let bytes = table.bytes();

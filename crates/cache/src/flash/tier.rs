@@ -24,7 +24,7 @@ use crate::dram::{Spill, Stage, Victim};
 use crate::error::CacheError;
 use crate::event::{Event, EventKind, Events};
 use crate::item::Layer;
-use crate::listener::{Destructor, Listener, Outcry};
+use crate::listener::{CaughtPanic, Destructor, Listener};
 use crate::stats::FlashStats;
 
 /// Bit of [`FlashItem::tag`] that says the value is a chain. The bits below carry the pool.
@@ -495,7 +495,7 @@ pub(crate) struct Crossing<'a> {
     /// Told of everything.
     pub(crate) events: Option<&'a Events>,
     /// What the listener panicked with.
-    pub(crate) outcry: Outcry,
+    pub(crate) caught_panic: CaughtPanic,
 }
 
 impl<'a> Spill for Crossing<'a> {
@@ -505,7 +505,7 @@ impl<'a> Spill for Crossing<'a> {
         let Some(flash) = self.flash else { return Stage::Drop };
         flash.stage(victim).map_or_else(
             |end| {
-                self.tell(EventKind::Offered(end), victim);
+                self.emit(EventKind::Offered(end), victim);
                 if end == PutEnd::HeldBack { Stage::Busy } else { Stage::Drop }
             },
             |staged| Stage::Ready((flash, staged)),
@@ -518,7 +518,7 @@ impl<'a> Spill for Crossing<'a> {
 
     fn abandon(&self, (flash, staged): Self::Staged, victim: &Victim<'_>) {
         flash.abandon(staged, victim);
-        self.tell(EventKind::Offered(PutEnd::Overtaken), victim);
+        self.emit(EventKind::Offered(PutEnd::Overtaken), victim);
     }
 
     fn dropped(&self, victim: &Victim<'_>) {
@@ -543,7 +543,7 @@ impl<'a> Spill for Crossing<'a> {
         }
         let Some(on_evict) = self.on_evict.filter(|_| !committed) else { return };
         if !victim.is_expired() && !self.is_on_flash(victim) {
-            on_evict.tell(victim.key(), victim.value()[0], Removal::EvictedFromDram, &self.outcry);
+            on_evict.notify(victim.key(), victim.value()[0], Removal::EvictedFromDram, &self.caught_panic);
         }
     }
 }
@@ -557,15 +557,15 @@ impl Crossing<'_> {
     #[inline(never)]
     fn tell_gone(&self, victim: &Victim<'_>, committed: bool) {
         if committed {
-            self.tell(EventKind::Offered(PutEnd::Stored), victim);
+            self.emit(EventKind::Offered(PutEnd::Stored), victim);
         }
-        self.tell(EventKind::EvictedFromDram { expired: victim.is_expired() }, victim);
+        self.emit(EventKind::EvictedFromDram { expired: victim.is_expired() }, victim);
     }
 
-    fn tell(&self, kind: EventKind, victim: &Victim<'_>) {
+    fn emit(&self, kind: EventKind, victim: &Victim<'_>) {
         if let Some(events) = self.events {
             let event = Event::new(kind, victim.key(), victim.hash());
-            events.tell(&event.of(victim.value()[0].len(), victim.expiry_seconds()));
+            events.emit(&event.of(victim.value()[0].len(), victim.expiry_seconds()));
         }
     }
 }

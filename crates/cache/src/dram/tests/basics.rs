@@ -16,7 +16,7 @@ fn inserted_value_is_read_in_place_until_removed() {
 }
 
 #[test]
-fn a_replaced_value_stays_readable_for_whom_holds_it() {
+fn replaced_value_stays_readable_through_a_handle() {
     let (dram, _) = small(4, HitRule::Ignore);
     put(&dram, b"key", b"old").unwrap();
     let old = get(&dram, b"key").unwrap();
@@ -27,7 +27,7 @@ fn a_replaced_value_stays_readable_for_whom_holds_it() {
 }
 
 #[test]
-fn a_full_class_evicts_in_the_policys_order() {
+fn full_class_evicts_in_the_order_of_its_policy() {
     // One slab of four chunks.
     let (dram, _) = small(1, HitRule::Every);
     for key in [b"a", b"b", b"c", b"d"] {
@@ -35,14 +35,14 @@ fn a_full_class_evicts_in_the_policys_order() {
     }
     drop(get(&dram, b"a"));
     put(&dram, b"e", b"e").unwrap();
-    assert!(get(&dram, b"b").is_none(), "the least recently used went");
+    assert!(get(&dram, b"b").is_none(), "the least recently used item was evicted");
     for key in [b"a", b"c", b"d", b"e"] {
         assert_eq!(&*get(&dram, key).unwrap(), key);
     }
 }
 
 #[test]
-fn a_hit_that_is_counted_in_the_item_spares_it() {
+fn marked_item_is_not_evicted() {
     let (dram, _) = small_under(1, Arc::new(|| Box::new(Sieve::new())));
     for key in [b"a", b"b", b"c", b"d"] {
         put(&dram, key, key).unwrap();
@@ -50,13 +50,13 @@ fn a_hit_that_is_counted_in_the_item_spares_it() {
     drop(get(&dram, b"a"));
     for (new, leaves) in [(b"e", b"b"), (b"f", b"c"), (b"g", b"d"), (b"h", b"e"), (b"i", b"f")] {
         put(&dram, new, new).unwrap();
-        assert!(dram.peek(leaves, KeyHash::of(leaves)).is_none(), "{leaves:?} makes room for {new:?}");
+        assert!(dram.peek(leaves, KeyHash::of(leaves)).is_none(), "{leaves:?} is evicted for {new:?}");
     }
-    assert!(get(&dram, b"a").is_some(), "the hand passed it, and goes on from there");
+    assert!(get(&dram, b"a").is_some(), "the hand has passed it");
 }
 
 #[test]
-fn a_hit_that_the_policy_has_looked_at_spares_no_item_again() {
+fn mark_that_the_policy_has_read_saves_no_item_again() {
     let (dram, _) = small_under(1, Arc::new(|| Box::new(Sieve::new())));
     let keys = [b"a", b"b", b"c", b"d"];
     for key in keys {
@@ -65,28 +65,28 @@ fn a_hit_that_the_policy_has_looked_at_spares_no_item_again() {
     keys.iter().for_each(|key| drop(get(&dram, *key)));
     for (new, leaves) in [(b"e", b"a"), (b"f", b"b"), (b"g", b"c")] {
         put(&dram, new, new).unwrap();
-        assert!(dram.peek(leaves, KeyHash::of(leaves)).is_none(), "{leaves:?} makes room for {new:?}");
+        assert!(dram.peek(leaves, KeyHash::of(leaves)).is_none(), "{leaves:?} is evicted for {new:?}");
     }
 }
 
 #[test]
 #[should_panic(expected = "a policy counts 4 hits in marks of 3")]
-fn hits_that_would_run_over_into_an_items_flags_are_refused() {
+fn policy_with_a_hit_limit_above_the_marks_is_refused() {
     let rule = HitRule::Mark { marks: Arc::new(policy::Marks::default()), at_most: 4 };
     let (dram, _) = small(1, rule);
     let _ = put(&dram, b"key", b"value");
 }
 
 #[test]
-#[should_panic(expected = "a policy that counts hits in marks reads those it was told to keep")]
-fn a_policy_that_would_never_see_its_hits_is_refused() {
+#[should_panic(expected = "a policy that counts hits in marks must use the marks of its class")]
+fn policy_that_reads_other_marks_is_refused() {
     let rule = HitRule::Mark { marks: Arc::new(policy::Marks::default()), at_most: 1 };
     let (dram, _) = small(1, rule);
     let _ = put(&dram, b"key", b"value");
 }
 
 #[test]
-fn an_item_in_the_chunk_of_one_that_was_hit_has_not_been_hit() {
+fn new_item_in_a_reused_chunk_has_no_marks() {
     let (dram, _) = small_under(1, Arc::new(|| Box::new(S3Fifo::new(0))));
     for key in [b"a", b"b", b"c", b"d"] {
         put(&dram, key, key).unwrap();
@@ -99,14 +99,14 @@ fn an_item_in_the_chunk_of_one_that_was_hit_has_not_been_hit() {
 }
 
 #[test]
-fn a_pinned_item_is_passed_over_and_all_pinned_is_no_memory() {
+fn pinned_item_is_not_evicted_and_all_pinned_is_no_memory() {
     let (dram, _) = small(1, HitRule::Ignore);
     for key in [b"a", b"b", b"c", b"d"] {
         put(&dram, key, key).unwrap();
     }
     let pins: Vec<_> = [b"a", b"b", b"c"].iter().map(|key| get(&dram, *key).unwrap()).collect();
     put(&dram, b"e", b"e").unwrap();
-    assert!(get(&dram, b"d").is_none(), "the only one nobody held went");
+    assert!(get(&dram, b"d").is_none(), "the only unpinned item was evicted");
     let pin_e = get(&dram, b"e").unwrap();
     assert_eq!(put(&dram, b"f", b"f"), Err(AllocateError::NoMemory));
     drop(pin_e);
@@ -116,20 +116,20 @@ fn a_pinned_item_is_passed_over_and_all_pinned_is_no_memory() {
 
 /// Pinned items can fill S3-FIFO's main queue beyond its share; the policy must then evict from the small queue.
 #[test]
-fn an_insert_finds_the_items_that_can_leave_among_many_that_are_in_use() {
+fn insert_evicts_unpinned_items_among_many_pinned_ones() {
     let (dram, _) = small_under(40, Arc::new(|| Box::new(S3Fifo::new(0))));
     let put_next = |key: u32| put(&dram, &key.to_le_bytes(), b"value");
     (0..160).for_each(|key| put_next(key).unwrap());
     let in_use = (0..160_u32).filter(|key| key % 20 != 0);
     let held: Vec<_> = in_use.map(|key| get(&dram, &key.to_le_bytes()).unwrap()).collect();
     for key in 160..400 {
-        assert_eq!(put_next(key), Ok(()), "{} of 160 items are in use", held.len());
+        assert_eq!(put_next(key), Ok(()), "{} of 160 items are pinned", held.len());
     }
 }
 
 /// Pinned items are reinserted into both S3-FIFO queues in turn, so the unpinned one is selected only after some were selected twice.
 #[test]
-fn the_only_item_that_can_leave_is_found_wherever_it_is() {
+fn only_unpinned_item_is_found_at_any_position() {
     for free in (0..160).step_by(if cfg!(miri) { 50 } else { 3 }) {
         let (dram, _) = small_under(40, Arc::new(|| Box::new(S3Fifo::new(0))));
         let put_next = |key: u32| put(&dram, &key.to_le_bytes(), b"value");
@@ -147,16 +147,16 @@ fn the_only_item_that_can_leave_is_found_wherever_it_is() {
         let held: Vec<_> = keys.iter().map(|key| dram.peek(key, KeyHash::of(key)).unwrap()).collect();
         // Every other tier is closed without an insert.
         if free % 2 == 0 {
-            (320..330).for_each(|key| assert_eq!(put_next(key), Ok(()), "{free} could leave"));
+            (320..330).for_each(|key| assert_eq!(put_next(key), Ok(()), "{free} is unpinned"));
         }
         while dram.empty_step(&Discard) != Emptied::All {}
-        assert_eq!(dram.len(), held.len(), "{free} could leave");
+        assert_eq!(dram.len(), held.len(), "{free} is unpinned");
     }
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "needs more items than are quickly made")]
-fn an_insert_does_not_look_at_every_item_of_a_class_in_use() {
+fn insert_examines_a_limited_number_of_pinned_items() {
     let (dram, _) = small_under(500, Arc::new(|| Box::new(S3Fifo::new(0))));
     let held: Vec<_> = (0..2000_u32)
         .map(|key| {
@@ -170,7 +170,7 @@ fn an_insert_does_not_look_at_every_item_of_a_class_in_use() {
 }
 
 #[test]
-fn an_expired_item_is_a_miss_and_its_memory_comes_back() {
+fn expired_item_is_a_miss_and_its_memory_is_freed() {
     let (dram, clock) = small(1, HitRule::Ignore);
     let soon = clock.unix_seconds() + 10;
     put_through(&dram, b"key", b"value", soon, &Discard).unwrap();
@@ -184,7 +184,7 @@ fn an_expired_item_is_a_miss_and_its_memory_comes_back() {
 }
 
 #[test]
-fn a_draft_that_is_dropped_was_never_there() {
+fn dropped_draft_is_not_found_and_its_chunk_is_freed() {
     let (dram, _) = small(1, HitRule::Ignore);
     drop(dram.allocate(POOL, b"key", KeyHash::of(b"key"), 5, 0, &Discard).unwrap());
     assert!(get(&dram, b"key").is_none());
@@ -241,5 +241,5 @@ fn item_losing_its_flash_copy_during_eviction_is_not_dropped_as_clean() {
     }
     put_through(&dram, b"e", b"e", 0, &Leaves(&dram)).unwrap();
     assert!(get(&dram, b"a").is_some() && get(&dram, b"b").is_none());
-    assert_all_comes_back(&dram);
+    assert_all_memory_is_freed(&dram);
 }

@@ -15,7 +15,7 @@ fn chain_of(dram: &Dram, key: &[u8]) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn children_are_read_newest_first_and_go_with_their_parent() {
+fn children_are_read_newest_first_and_removed_with_their_parent() {
     let (dram, _) = small(3, HitRule::Every);
     put(&dram, b"key", b"parent").unwrap();
     get(&dram, b"key").unwrap().mark_clean();
@@ -24,10 +24,14 @@ fn children_are_read_newest_first_and_go_with_their_parent() {
     }
     assert!(!add_child(&dram, b"none", b"orphan", &Discard).unwrap());
     let parent = get(&dram, b"key").unwrap();
-    assert!(!parent.is_clean(), "what is on flash has no children");
+    assert!(!parent.is_clean(), "the copy on flash has no children");
     let as_seen = parent.chain();
     assert!(add_child(&dram, b"key", &vec![3; 20 << 10], &Discard).unwrap());
-    assert_eq!(as_seen.collect::<Vec<_>>(), [b"two", b"one"], "a walk that began stays as it was");
+    assert_eq!(
+        as_seen.collect::<Vec<_>>(),
+        [b"two", b"one"],
+        "an iteration that has started does not see new children"
+    );
     assert_eq!(parent.chain().count(), 3);
     assert!(remove(&dram, b"key"));
     assert_eq!(
@@ -36,11 +40,11 @@ fn children_are_read_newest_first_and_go_with_their_parent() {
         "pinned as the parent is"
     );
     drop(parent);
-    assert_all_comes_back(&dram);
+    assert_all_memory_is_freed(&dram);
 }
 
 #[test]
-fn evicting_a_child_takes_the_chain_along_in_one_piece() {
+fn evicting_a_child_evicts_the_whole_chain() {
     struct Seen(std::cell::RefCell<Vec<Vec<u8>>>);
     impl Spill for Seen {
         type Staged = ();
@@ -62,7 +66,7 @@ fn evicting_a_child_takes_the_chain_along_in_one_piece() {
     put(&dram, b"b", b"b").unwrap();
     let pinned = get(&dram, b"key").unwrap();
     put(&dram, b"c", b"c").unwrap();
-    assert!(get(&dram, b"a").is_none(), "children of an item in use are passed over");
+    assert!(get(&dram, b"a").is_none(), "children of a pinned item are not evicted");
     drop(pinned);
     let seen = Seen(Default::default());
     put_through(&dram, b"d", b"d", 0, &Discard).unwrap();
@@ -71,11 +75,11 @@ fn evicting_a_child_takes_the_chain_along_in_one_piece() {
     assert!(get(&dram, b"key").is_none());
     assert_eq!(*seen.0.borrow(), [vec![7; 20 << 10], b"two".to_vec(), b"one".to_vec()]);
     assert_eq!(dram.pool_stats(POOL).classes[1].items, 0);
-    assert_all_comes_back(&dram);
+    assert_all_memory_is_freed(&dram);
 }
 
 #[test]
-fn a_child_that_comes_while_its_parent_is_staged_is_not_left_behind() {
+fn child_added_while_its_parent_is_staged_aborts_the_eviction() {
     struct Adds<'a>(&'a Dram, std::cell::Cell<u32>);
     impl Spill for Adds<'_> {
         type Staged = ();
@@ -86,7 +90,7 @@ fn a_child_that_comes_while_its_parent_is_staged_is_not_left_behind() {
             Stage::Ready(())
         }
         fn commit(&self, (): (), victim: &Victim<'_>) {
-            assert_eq!(victim.key(), b"b", "what was staged of a was no longer all of it");
+            assert_eq!(victim.key(), b"b", "the staged copy of `a` was incomplete");
         }
         fn abandon(&self, (): (), _: &Victim<'_>) {
             self.1.set(self.1.get() + 1);
@@ -101,11 +105,11 @@ fn a_child_that_comes_while_its_parent_is_staged_is_not_left_behind() {
     put_through(&dram, b"e", b"e", 0, &spill).unwrap();
     assert_eq!(spill.1.get(), 1);
     assert_eq!(chain_of(&dram, b"a").len(), 1);
-    assert_all_comes_back(&dram);
+    assert_all_memory_is_freed(&dram);
 }
 
 #[test]
-fn parents_and_children_move_off_a_released_slab() {
+fn parents_and_children_are_moved_from_a_released_slab() {
     let (dram, _) = small(4, HitRule::Ignore);
     for number in 0..4_u8 {
         put(&dram, &[number], &[number]).unwrap();
@@ -133,5 +137,5 @@ fn parents_and_children_move_off_a_released_slab() {
         assert_eq!(chain_of(&dram, &[0]), [[0, 9]; 3]);
         assert_eq!(chain_of(&dram, &[1]), [[1, 9]]);
     }
-    assert_all_comes_back(&dram);
+    assert_all_memory_is_freed(&dram);
 }

@@ -30,7 +30,7 @@ struct Queue {
 
 impl Eviction for Queue {
     fn insert(&mut self, slot: Slot, _: Entry, _: u32) {
-        assert!(!self.slots.contains(&slot) || self.slots.len() > 64, "{slot:?} came twice");
+        assert!(!self.slots.contains(&slot) || self.slots.len() > 64, "{slot:?} was inserted twice");
         self.slots.push_back(slot);
     }
 
@@ -107,11 +107,11 @@ fn assert_accounted(dram: &Dram) {
 }
 
 /// Removes all items and checks that all memory is freed.
-fn assert_all_comes_back(dram: &Dram) {
+fn assert_all_memory_is_freed(dram: &Dram) {
     let mut keys = Vec::new();
     let in_policy = |item: Item<'_>| item.header().state().has(State::IN_POLICY);
     let mut visit = |handle: &Handle<'_>| {
-        assert!(in_policy(handle.item), "an item that its policy lost never leaves");
+        assert!(in_policy(handle.item), "an item missing from its policy is never evicted");
         assert!(
             chain::children(&dram.pools.arena, dram.chains.head(handle.item)).all(in_policy),
             "a lost child"

@@ -76,7 +76,7 @@ fn tier(policy: PolicyFactory) -> (Dram, Arc<VirtualClock>) {
 }
 
 #[test]
-fn the_tier_holds_exactly_what_a_map_holds_but_for_what_the_spill_was_given() {
+fn tier_and_spill_together_equal_a_map() {
     let (seeds, ops) = if cfg!(miri) { (1, 40) } else { (6, 3000) };
     // Miri runs a thousand times slower: one policy there.
     for policy in policies().into_iter().take(if cfg!(miri) { 1 } else { usize::MAX }) {
@@ -118,7 +118,7 @@ fn run(policy: PolicyFactory, seed: u64, ops: u32) {
             70..80 => {
                 let known = live(&witness, &clock, &key);
                 witness.model.borrow_mut().remove(&key);
-                assert!(remove(&dram, &key) || known.is_none(), "what the map has, the tier has");
+                assert!(remove(&dram, &key) || known.is_none(), "the tier has all keys of the map");
             }
             80..90 if !pins.is_empty() => {
                 let (pin, value) = pins.swap_remove(rng.random_range(0..pins.len()));
@@ -135,13 +135,13 @@ fn run(policy: PolicyFactory, seed: u64, ops: u32) {
             94..97 => rebalance(&dram, &witness, &mut rng),
             _ => assert_same(&dram, &witness, &clock),
         }
-        assert_eq!(*witness.staged.borrow(), 0, "what was staged was committed or abandoned");
+        assert_eq!(*witness.staged.borrow(), 0, "every staged item was committed or abandoned");
         assert_accounted(&dram);
     }
     assert_same(&dram, &witness, &clock);
     drop(pins);
     while !dram.reap_step(50).ended_round {}
-    assert_all_comes_back(&dram);
+    assert_all_memory_is_freed(&dram);
 }
 
 fn put_random(dram: &Dram, witness: &Witness, clock: &VirtualClock, rng: &mut StdRng, key: &[u8]) {
@@ -161,7 +161,10 @@ fn put_random(dram: &Dram, witness: &Witness, clock: &VirtualClock, rng: &mut St
             // An expired item may have been removed without a report; a live one must be reported.
             let before = live(witness, clock, key);
             let was_live = replaced.as_deref().filter(|_| before.is_some());
-            assert!(was_live == before.as_ref().map(|before| &*before.value), "replaced something else");
+            assert!(
+                was_live == before.as_ref().map(|before| &*before.value),
+                "the replaced item differs from the model"
+            );
             witness.model.borrow_mut().insert(key.to_vec(), known);
         }
         Err(error) => assert!(matches!(error, AllocateError::Busy | AllocateError::NoMemory)),
@@ -201,7 +204,7 @@ fn assert_same(dram: &Dram, witness: &Witness, clock: &VirtualClock) {
     let keys: Vec<_> = witness.model.borrow().keys().cloned().collect();
     let expected: Vec<_> = keys.iter().filter_map(|key| Some((key, live(witness, clock, key)?))).collect();
     for (key, known) in &expected {
-        let found = dram.peek(key, KeyHash::of(key)).expect("what the map has, the tier has");
+        let found = dram.peek(key, KeyHash::of(key)).expect("the tier has all keys of the map");
         assert!(*found == *known.value && found.tag() == known.tag);
         assert!(found.chain().eq(known.children.iter()));
     }
@@ -209,7 +212,7 @@ fn assert_same(dram: &Dram, witness: &Witness, clock: &VirtualClock) {
     let mut cursor = Some(Cursor::default());
     while let Some(from) = cursor {
         cursor = dram.scan(from, 10, &mut |item| {
-            assert!(live(witness, clock, item.key()).is_some(), "what the tier has, the map has");
+            assert!(live(witness, clock, item.key()).is_some(), "the map has all keys of the tier");
             seen += 1;
         });
     }

@@ -51,7 +51,7 @@ fn run(threads: Vec<Box<dyn FnOnce(&Dram, &Below) + Send>>, prepare: impl Fn(&Dr
     for thread in threads {
         thread.join().unwrap();
     }
-    assert_all_comes_back(&dram);
+    assert_all_memory_is_freed(&dram);
 }
 
 /// Fills two slabs: four small items (a to d) and two large ones (x and y).
@@ -108,7 +108,7 @@ fn eviction_against_readers_replacement_and_removal() {
 }
 
 #[test]
-fn a_key_on_its_way_down_is_never_in_neither_tier() {
+fn key_being_evicted_is_always_in_one_of_the_tiers() {
     explore(|| {
         run(
             vec![
@@ -121,7 +121,7 @@ fn a_key_on_its_way_down_is_never_in_neither_tier() {
                 Box::new(|dram, below| {
                     for key in [b"a", b"b"] {
                         let somewhere = read(dram, key) || below.keys.lock().unwrap().contains(&key[..]);
-                        assert!(somewhere, "{key:?} is nowhere");
+                        assert!(somewhere, "{key:?} is in neither tier");
                     }
                 }),
             ],
@@ -131,7 +131,7 @@ fn a_key_on_its_way_down_is_never_in_neither_tier() {
 }
 
 #[test]
-fn two_allocations_never_get_the_same_chunk() {
+fn concurrent_allocations_get_different_chunks() {
     explore(|| {
         let fill = |byte: u8| {
             move |dram: &Dram, below: &Below| {
@@ -141,7 +141,7 @@ fn two_allocations_never_get_the_same_chunk() {
                 };
                 draft.fill(byte);
                 sync::step();
-                assert!(draft.iter().all(|&other| other == byte), "somebody else writes here");
+                assert!(draft.iter().all(|&other| other == byte), "another thread has the same chunk");
                 drop(dram.lock(KeyHash::of(&key)).link(draft));
                 read(dram, &key);
             }
@@ -170,7 +170,7 @@ fn slab_release_against_allocation_readers_and_removal() {
 }
 
 #[test]
-fn a_chain_removed_while_a_slab_release_moves_its_parent_is_freed() {
+fn chain_removed_while_a_slab_release_moves_its_parent_is_freed() {
     explore(|| {
         run(
             vec![
@@ -196,7 +196,7 @@ fn a_chain_removed_while_a_slab_release_moves_its_parent_is_freed() {
 }
 
 #[test]
-fn a_parent_passed_over_because_its_chain_was_to_leave_comes_back_to_its_policy() {
+fn parent_skipped_during_the_eviction_of_its_chain_returns_to_its_policy() {
     explore(|| {
         run(
             vec![
@@ -223,7 +223,7 @@ fn a_parent_passed_over_because_its_chain_was_to_leave_comes_back_to_its_policy(
 }
 
 #[test]
-fn a_growing_chain_against_its_eviction_and_its_readers() {
+fn growing_chain_against_its_eviction_and_its_readers() {
     explore(|| {
         run(
             vec![

@@ -11,7 +11,7 @@ fn fill(dram: &Dram, prefix: u8, count: u8, value_len: usize) {
 }
 
 #[test]
-fn a_class_without_a_slab_takes_one_from_the_richest() {
+fn class_without_a_slab_takes_one_from_the_class_with_most() {
     let (dram, _) = small(3, HitRule::Ignore);
     fill(&dram, b's', 12, 100);
     put(&dram, b"large", &vec![1; LARGE]).unwrap();
@@ -23,7 +23,7 @@ fn a_class_without_a_slab_takes_one_from_the_richest() {
 }
 
 #[test]
-fn a_slab_with_an_item_in_use_goes_back_to_work() {
+fn slab_with_an_item_in_use_stays_in_its_class() {
     let (dram, _) = small(1, HitRule::Ignore);
     fill(&dram, b's', 4, 100);
     let pin = get(&dram, &[b's', 2]).unwrap();
@@ -31,20 +31,20 @@ fn a_slab_with_an_item_in_use_goes_back_to_work() {
     assert_accounted(&dram);
     assert_eq!(*pin, [2; 100]);
     drop(pin);
-    assert!(get(&dram, &[b's', 2]).is_some(), "an item that could not leave is still there");
+    assert!(get(&dram, &[b's', 2]).is_some(), "a pinned item is still in the index");
     put(&dram, b"large", &vec![1; LARGE]).unwrap();
     assert!(get(&dram, &[b's', 2]).is_none());
     assert_accounted(&dram);
 }
 
 #[test]
-fn a_released_slabs_items_move_where_their_class_has_free_chunks() {
+fn items_of_a_released_slab_move_to_free_chunks_of_their_class() {
     let (dram, clock) = small(3, HitRule::Ignore);
     let strategy = Strategy::TailAge { min_difference_ratio: 0.25 };
     let how = Rebalance { strategy, min_slabs: 1, move_on_release: true };
     fill(&dram, b's', 8, 100);
     fill(&dram, b'l', 2, LARGE);
-    assert_eq!(rebalance(&dram, &how), None, "every class has room for what it got");
+    assert_eq!(rebalance(&dram, &how), None, "no class lacks chunks");
     for number in 4..8 {
         assert!(remove(&dram, &[b's', number]));
     }
@@ -58,7 +58,7 @@ fn a_released_slabs_items_move_where_their_class_has_free_chunks() {
     for number in 0..4 {
         assert_eq!(*get(&dram, &[b's', number]).unwrap(), [number; 100]);
     }
-    assert!(get(&dram, &[b's', 0]).unwrap().is_clean(), "what is known of an item moves with it");
+    assert!(get(&dram, &[b's', 0]).unwrap().is_clean(), "the item's flags move with it");
     assert_accounted(&dram);
     assert_eq!(rebalance(&dram, &how), None, "the donor keeps its last slab");
 }
@@ -70,7 +70,7 @@ fn at_random(drawn: u64) -> Rebalance {
 
 /// A full class has no free chunks for the slab's items, so its coldest items are evicted first, from any slab.
 #[test]
-fn a_full_class_that_gives_a_slab_loses_its_coldest_items_and_not_those_that_are_in_the_slab() {
+fn full_class_that_releases_a_slab_evicts_its_coldest_items() {
     let (dram, _) = small(4, HitRule::Every);
     fill(&dram, b's', 12, 100);
     fill(&dram, b'l', 2, LARGE);
@@ -87,7 +87,7 @@ fn a_full_class_that_gives_a_slab_loses_its_coldest_items_and_not_those_that_are
 }
 
 #[test]
-fn no_item_leaves_to_make_room_for_one_that_is_held_or_expired() {
+fn no_item_is_evicted_for_a_pinned_or_expired_one() {
     let (dram, clock) = small(4, HitRule::Every);
     let expiry_seconds = dram.now_seconds() + 100;
     for key in [b"x", b"y"] {
@@ -108,11 +108,11 @@ fn no_item_leaves_to_make_room_for_one_that_is_held_or_expired() {
     drop(held);
     let left: Vec<_> = (0..10).filter(|&number| get(&dram, &[b's', number]).is_none()).collect();
     assert_eq!(left, [1]);
-    assert_all_comes_back(&dram);
+    assert_all_memory_is_freed(&dram);
 }
 
 #[test]
-fn a_draft_that_is_chosen_to_make_room_is_passed_over() {
+fn draft_selected_as_victim_is_skipped() {
     let (dram, _) = small(4, HitRule::Every);
     let hash = KeyHash::of(b"draft");
     let draft = dram.allocate(POOL, b"draft", hash, 100, 0, &Discard).unwrap();
@@ -121,11 +121,11 @@ fn a_draft_that_is_chosen_to_make_room_is_passed_over() {
     assert!(!rebalance(&dram, &at_random(0)).unwrap().completed, "the draft is in the oldest slab");
     drop(dram.lock(hash).link(draft));
     assert!(get(&dram, b"draft").is_some());
-    assert_all_comes_back(&dram);
+    assert_all_memory_is_freed(&dram);
 }
 
 #[test]
-fn hits_pull_a_slab_to_where_they_are() {
+fn slab_moves_to_the_class_with_hits() {
     let (dram, _) = small(3, HitRule::Ignore);
     fill(&dram, b's', 8, 100);
     fill(&dram, b'l', 18, LARGE);
@@ -143,7 +143,7 @@ fn hits_pull_a_slab_to_where_they_are() {
 }
 
 #[test]
-fn free_chunks_worth_a_slab_go_back_to_the_pool() {
+fn slab_of_free_chunks_returns_to_the_pool() {
     let (dram, _) = small(2, HitRule::Ignore);
     fill(&dram, b's', 8, 100);
     (0..4).for_each(|number| assert!(remove(&dram, &[b's', number])));
@@ -173,7 +173,7 @@ fn class_without_items_gives_its_slabs_to_the_others() {
         for larges in [4, 6] {
             let released = rebalance(&dram, &how).unwrap();
             assert_eq!((released.completed, released.to_chunk_bytes), (true, None));
-            assert_eq!(rebalance(&dram, &how), None, "there is a slab to be had");
+            assert_eq!(rebalance(&dram, &how), None, "the pool has an unassigned slab");
             fill(&dram, b'l', larges, LARGE);
             assert_eq!(dram.pool_stats(POOL).classes[1].evictions, 0);
         }
@@ -220,7 +220,7 @@ fn class_without_inserts_keeps_frequently_hit_items() {
 
 /// The age of the next victim varies by chance, mostly if it may be a new item, and must not cause useless moves.
 #[test]
-fn classes_that_turn_over_alike_are_left_alone_whatever_the_age_of_their_next_victims() {
+fn classes_with_equal_turnover_keep_their_slabs_at_any_age_of_their_next_victims() {
     let (dram, clock) = small(6, HitRule::Ignore);
     for round in 0..50_u8 {
         clock.advance_by(7_000_000_000);
@@ -255,7 +255,7 @@ fn put_many(dram: &Dram, per_slab: usize, numbers: std::ops::Range<u16>) {
 
 /// A slab that was just received is empty, but not spare.
 #[test]
-fn a_slab_that_has_just_come_does_not_go_on() {
+fn slab_just_received_does_not_move_on() {
     let dram = three_sizes();
     put_many(&dram, 4, 0..4);
     put_many(&dram, 2, 0..2);
@@ -268,12 +268,12 @@ fn a_slab_that_has_just_come_does_not_go_on() {
     let moves = dram.rebalance_step(POOL, &by_age(0), &Discard);
     let moves: Vec<_> = moves.iter().map(|moved| (moved.from_chunk_bytes, moved.to_chunk_bytes)).collect();
     let expected = [(8 << 10, Some(32 << 10)), (8 << 10, Some(16 << 10))];
-    assert_eq!(moves, expected, "to the youngest first, and one in 64 in all");
+    assert_eq!(moves, expected, "the class with the youngest items receives first, and one slab in 64 moves");
     assert_accounted(&dram);
 }
 
 /// A tier full of large items with one slab of small items unused for long; then large items are inserted.
-fn with_a_slab_of_the_past() -> Dram {
+fn with_an_unused_slab() -> Dram {
     let dram = three_sizes();
     put_many(&dram, 8, 0..8);
     put_many(&dram, 2, 0..254);
@@ -286,15 +286,15 @@ fn with_a_slab_of_the_past() -> Dram {
 
 #[test]
 fn class_that_gave_its_last_slab_gives_no_other_in_the_same_step() {
-    let dram = with_a_slab_of_the_past();
+    let dram = with_an_unused_slab();
     let moves = dram.rebalance_step(POOL, &by_age(0), &Discard);
     assert_eq!(moves.iter().map(|moved| moved.completed).collect::<Vec<_>>(), [true]);
     assert_accounted(&dram);
 }
 
 #[test]
-fn a_slab_that_cannot_be_emptied_is_tried_once_in_a_step() {
-    let dram = with_a_slab_of_the_past();
+fn slab_that_cannot_be_emptied_is_tried_once_per_step() {
+    let dram = with_an_unused_slab();
     let held = get(&dram, &[8, 3, 0]).unwrap();
     // Otherwise the unused slab would have more hits than a slab of the others.
     (400..600_u16).for_each(|number| drop(get(&dram, &[&[2][..], &number.to_le_bytes()].concat()).unwrap()));
@@ -306,7 +306,7 @@ fn a_slab_that_cannot_be_emptied_is_tried_once_in_a_step() {
 
 /// Emptying a slab evicts its items, so frequent moves would evict more items than the inserts need.
 #[test]
-fn a_slab_in_use_moves_only_when_evictions_have_turned_over_eight() {
+fn slab_in_use_moves_only_after_evictions_of_eight_slabs() {
     let (dram, _) = small(12, HitRule::Ignore);
     fill(&dram, b's', 40, 100);
     fill(&dram, b'l', 4, LARGE);
@@ -329,10 +329,10 @@ fn a_slab_in_use_moves_only_when_evictions_have_turned_over_eight() {
 }
 
 #[test]
-fn a_slab_that_went_back_is_handed_out_again_though_the_pool_had_none_left_before() {
+fn returned_slab_is_assigned_again_after_the_pool_was_exhausted() {
     let (dram, _) = small(2, HitRule::Ignore);
     fill(&dram, b's', 12, 100);
-    assert_eq!(dram.pool_stats(POOL).classes[0].evictions, 4, "no third slab was to be had");
+    assert_eq!(dram.pool_stats(POOL).classes[0].evictions, 4, "there was no third slab");
     (4..8).for_each(|number| assert!(remove(&dram, &[b's', number])));
     let strategy = Strategy::FreeMemory { min_free_slabs: 1 };
     let how = Rebalance { strategy, min_slabs: 0, move_on_release: true };
@@ -345,7 +345,7 @@ fn a_slab_that_went_back_is_handed_out_again_though_the_pool_had_none_left_befor
 }
 
 #[test]
-fn pools_keep_to_their_shares() {
+fn pools_stay_within_their_shares() {
     let mut config = DramConfig::new(4 << 16, queue(HitRule::Ignore));
     config.slab_bytes = Some(1 << 16);
     config.alloc_sizes = vec![16 << 10];

@@ -30,7 +30,7 @@ fn tier(policy: PolicyFactory) -> Dram {
 }
 
 #[test]
-fn no_thread_ever_reads_bytes_of_another_item_and_all_memory_comes_back() {
+fn threads_read_only_bytes_of_their_key_and_all_memory_is_freed() {
     let ops = if cfg!(miri) { 40 } else { 40_000 };
     let policies: [PolicyFactory; 2] = [queue(HitRule::Every), Arc::new(|| Box::new(S3Fifo::new(0)))];
     for policy in policies {
@@ -55,7 +55,7 @@ fn no_thread_ever_reads_bytes_of_another_item_and_all_memory_comes_back() {
                 }
             });
         });
-        assert_all_comes_back(&dram);
+        assert_all_memory_is_freed(&dram);
     }
 }
 
@@ -67,8 +67,8 @@ fn one_thread(dram: &Dram, seed: u64, ops: u32) {
         let key = number.to_le_bytes();
         // Of the same key, or of another one: a prefetch never affects the result.
         let soon = KeyHash::of(&(number ^ (version & 1)).to_le_bytes());
-        dram.foresee(soon);
-        dram.approach(soon);
+        dram.prefetch_line(soon);
+        dram.prefetch_item(soon);
         match rng.random_range(0..12) {
             10.. => {
                 let value = value_of(number, version, [100, 1000][rng.random_range(0..2)]);
@@ -125,7 +125,7 @@ impl Spill for Below {
 }
 
 #[test]
-fn a_key_on_its_way_down_is_never_in_neither_tier() {
+fn key_being_evicted_is_always_in_one_of_the_tiers() {
     let keys = if cfg!(miri) { 30 } else { 20_000_u32 };
     let dram = tier(Arc::new(|| Box::new(S3Fifo::new(0))));
     let below = Below::default();
@@ -148,9 +148,9 @@ fn a_key_on_its_way_down_is_never_in_neither_tier() {
                 let number = rng.random_range(0..written.max(1)).max(written.saturating_sub(1200));
                 let key = number.to_le_bytes();
                 let somewhere = get(&dram, &key).is_some() || below.keys.lock().unwrap().contains(&key[..]);
-                assert!(somewhere || written == 0, "key {number} is nowhere");
+                assert!(somewhere || written == 0, "key {number} is in neither tier");
             }
         });
     });
-    assert_all_comes_back(&dram);
+    assert_all_memory_is_freed(&dram);
 }
