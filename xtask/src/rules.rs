@@ -17,7 +17,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("ssd", &["device"]),
     ("server", &["cache", "device"]),
     ("bench", &["block", "cache", "device", "policy", "ssd", "workload"]),
-    ("cli", &["bench", "block", "cache", "device", "server", "ssd"]),
+    ("daemon", &["block", "device", "ssd"]),
+    ("cli", &["bench", "block", "cache", "daemon", "device", "server", "ssd"]),
 ];
 
 /// The only files that may contain `unsafe`. Each states its reason beside its `allow`.

@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
+use device::names::noun;
 use serde_json::{Value, json};
 use workload::Workload as _;
 use workload::trace::{
@@ -14,7 +15,7 @@ use workload::trace::{
 
 use crate::bar::{Bar, Unit};
 use crate::config::plan::ReplayPlan;
-use crate::report::text::{noun, was};
+use crate::report::text::was;
 use crate::run::open;
 use crate::run::stop::Stop;
 

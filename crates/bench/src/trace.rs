@@ -17,9 +17,9 @@ pub use workload::trace::{
 use workload::trace::{CopyError, WriteError, Writer};
 
 use crate::bar::{Bar, Unit};
-use crate::report::text::noun;
 use crate::run::stop::Stop;
 use crate::tenants::{ByTenant, Sums};
+use device::names::noun;
 
 /// Error of a command on traces.
 #[derive(Debug, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! Suggestions for mistyped names of devices, drives, keys and settings.
+//! Words of messages: suggestions for mistyped names of devices, drives, keys and settings, and plurals.
 
 /// Least similarity (0 to 1) for a suggestion.
 const LIKE: f64 = 0.8;
@@ -16,6 +16,16 @@ pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
 /// A question that suggests the [nearest] name, followed by a space; empty if no name is similar.
 pub fn hint<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> String {
     nearest(name, candidates).map_or_else(String::new, |near| format!("did you mean `{near}`? "))
+}
+
+/// The singular or plural of `noun`: one request, two requests, two accesses.
+#[must_use]
+pub fn noun(count: u64, noun: &str) -> String {
+    match count {
+        1 => noun.to_owned(),
+        _ if noun.ends_with('s') => format!("{noun}es"),
+        _ => format!("{noun}s"),
+    }
 }
 
 #[cfg(test)]

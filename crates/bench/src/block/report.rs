@@ -3,11 +3,12 @@
 use std::fmt::Write as _;
 
 use block::sets::Geometry;
+use device::names::noun;
 use serde_json::{Map, Value, json};
 
 use super::replay::Summary;
 use super::source::BlockTraceStats;
-use crate::report::text::{grouped, noun, was};
+use crate::report::text::{grouped, was};
 
 /// The results as JSON.
 #[must_use]

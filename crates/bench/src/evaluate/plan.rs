@@ -4,13 +4,14 @@ use std::fmt::Write as _;
 use std::num::NonZero;
 use std::time::Duration;
 
+use device::names::noun;
+
 use super::MAX_PASSES;
 use super::profile::{CacheSetup, Profile};
 use super::run::Job;
 use super::stages::Lengths;
 use super::subject::Subject;
 use crate::drive::text::bytes;
-use crate::report::text::noun;
 
 /// Placement modes that are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,8 @@
 //! Warnings about items that a cache refused or lost, if a notable share was lost for one reason, with the setting that would change it.
 
-use super::text::{counted, grouped, noun, share, was};
+use device::names::noun;
+
+use super::text::{counted, grouped, share, was};
 use crate::run::InstanceReport;
 use crate::run::target::{FlashCounts, OutcomeCount, Snapshot};
 

@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use device::Engine;
+use device::names::noun;
 use workload::trace::{Cut, ReplayStats};
 
 use super::RunReport;
@@ -477,16 +478,6 @@ pub fn grouped(count: u64) -> String {
 #[must_use]
 pub fn drive_writes(dwpd: f64) -> String {
     format!("{dwpd} drive {} per day", if dwpd == 1.0 { "write" } else { "writes" })
-}
-
-/// The singular or plural of `noun`: one request, two requests, two accesses.
-#[must_use]
-pub fn noun(count: u64, noun: &str) -> String {
-    match count {
-        1 => noun.to_owned(),
-        _ if noun.ends_with('s') => format!("{noun}es"),
-        _ => format!("{noun}s"),
-    }
 }
 
 /// Formats a count with its noun: `1 request`, `2,000 requests`.

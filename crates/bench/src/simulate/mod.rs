@@ -32,8 +32,8 @@ pub use policy::simulate::{RuleBook, Settings, SizeOnHit};
 pub use tenants::{Tenant, TenantCounts, TenantGroup};
 pub use warmup::Warmup;
 
-use crate::report::text::noun;
 use crate::run::stop::Stop;
+use device::names::noun;
 use numbered::Numbered;
 use parallel::Task;
 use spool::Spool;

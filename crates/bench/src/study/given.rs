@@ -3,8 +3,9 @@
 use std::fmt;
 use std::path::Path;
 
+use device::names::noun;
+
 use super::StudyError;
-use crate::report::text::noun;
 use crate::run::stop::Stop;
 use crate::trace::{self, Accesses, Input, ReadReport};
 

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use bench::report::text::noun;
 use bench::tenants::ByTenant;
 use bench::trace::{self, FORMATS, ReadReport, Survey, Target, TenantSurvey, ZeroSize};
 use clap::{Args, Subcommand};
 use device::names;
+use device::names::noun;
 use serde_json::{Value, json};
 
 use crate::files::Files;

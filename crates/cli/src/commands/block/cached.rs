@@ -4,11 +4,13 @@ use std::path::Path;
 
 use block::volume::Volume;
 use clap::Args;
+use daemon::Target;
+use daemon::control::{self};
+use daemon::devices::{Access, Devices, Opening, Taking};
+use daemon::status::figures;
 use serde_json::{Value, json};
 
-use super::control::{self, Target};
-use super::devices::{self, Access, Devices, Opening, Taking};
-use super::figures;
+use super::result_file::{spare, spare_server};
 use crate::output::{Common, name_of};
 
 /// The command line of a command whose only arguments select a cache.
@@ -45,8 +47,8 @@ impl Cached {
 
     /// Refuses a result file that cannot be written or is one of the cache's devices.
     pub fn spare(&self, common: &Common) -> Result<(), String> {
-        devices::spare(common, self.flash.iter().chain(&self.disk))?;
-        self.target.spare(common)
+        spare(common, self.flash.iter().chain(&self.disk))?;
+        spare_server(common, &self.target)
     }
 
     /// The current settings of the selected cache: `tuning` and `rules` from its server, or `tuning` from its flash.

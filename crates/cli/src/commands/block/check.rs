@@ -4,17 +4,18 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use bench::report::text::noun;
 use bench::run::stop::Stop;
 use block::volume::{Check, Recovery, Volume, VolumeErrorKind};
 use clap::Args;
+use daemon::devices::{Access, Devices};
+use daemon::named::traces;
+use daemon::operations;
+use daemon::status::figures;
+use device::names::noun;
 use device::timer::SystemTimer;
 use serde_json::json;
 
-use super::control;
-use super::devices::{Access, Devices};
-use super::figures;
-use super::named::traces;
+use super::result_file::spare;
 use crate::output::{Common, Finding};
 use crate::signals::stop_on_signals;
 
@@ -38,14 +39,14 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn check(arguments: &Arguments) -> Result<Finding, String> {
-    arguments.devices.spare(&arguments.common)?;
+    spare(&arguments.common, arguments.devices.names())?;
     let [flash, disk] = arguments.devices.open(Access::Read)?;
     let stop = Stop::default();
     stop_on_signals(&stop).map_err(|error| error.to_string())?;
     let timer = Arc::new(SystemTimer::default());
     let checking =
         Volume::check_of(flash, Arc::clone(&disk), timer, arguments.full, traces(&arguments.devices.disk));
-    let check = pollster::block_on(control::unless(&stop.interrupt_flag(), checking));
+    let check = pollster::block_on(operations::unless(&stop.interrupt_flag(), checking));
     let check = check.ok_or("interrupted: the check did not end, and nothing was changed")?;
     let check = check.map_err(|error| arguments.devices.refused(&error, &disk))?;
     let result = json!({

@@ -10,15 +10,17 @@ use block::striped::{self, Labelled};
 use block::volume::superblock::{FORMAT_VERSION, OLDEST_FORMAT};
 use block::volume::{Superblock, Volume, VolumeConfig, VolumeError, VolumeErrorKind};
 use clap::Args;
+use daemon::contents;
+use daemon::devices::{Access, Devices, NewFiles, Opened};
+use daemon::named::{Stripes, is_memory, traces};
+use daemon::sectors;
+use daemon::settings::{self, Given};
 use device::Device;
 use device::size::parse_size;
 use serde_json::{Value, json};
 
-use super::contents;
-use super::devices::{Access, Devices, NewFiles, Opened, confirm};
-use super::knobs::{self, Given};
-use super::named::{Stripes, is_memory, traces};
-use super::sectors;
+use super::confirm::confirm;
+use super::result_file::spare;
 use super::shape::Shape;
 use crate::output::{Common, Finding};
 use crate::signals::Changing;
@@ -82,7 +84,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn create(arguments: &Arguments) -> Result<Finding, String> {
     let mut config = volume_config(arguments)?;
     let devices = &arguments.devices;
-    devices.spare(&arguments.common)?;
+    spare(&arguments.common, devices.names())?;
     if is_memory(&devices.flash) {
         return Err(format!(
             "--flash {}: is memory of this process, so the cache would be lost when the command ends; name a block device or a file",
@@ -167,7 +169,7 @@ fn volume_config(arguments: &Arguments) -> Result<VolumeConfig, String> {
     let preset = match arguments.preset.as_str() {
         "v2" => Preset::V2,
         "v3" => Preset::V3,
-        other => return Err(format!("--preset: {}", knobs::one_of(other, "preset", &["v2", "v3"]))),
+        other => return Err(format!("--preset: {}", settings::one_of(other, "preset", &["v2", "v3"]))),
     };
     let base = VolumeConfig::preset(preset);
     let mut tuning = base.tuning;
@@ -222,7 +224,7 @@ fn result_json(made: &Superblock) -> Value {
         "ways": made.layout.ways,
         "sets": made.layout.sets,
         "capacity_blocks": made.layout.slots(),
-        "mode": knobs::mode_name(made.tuning.mode),
+        "mode": settings::mode_name(made.tuning.mode),
         "sector_bytes": made.disk.sector_bytes,
     })
 }
@@ -241,7 +243,7 @@ fn words(arguments: &Arguments, made: &Superblock) -> String {
         layout.sets,
         layout.ways,
         layout.block_bytes,
-        knobs::mode_name(made.tuning.mode),
+        settings::mode_name(made.tuning.mode),
     );
     let _ = writeln!(text, "serve it: flashwright block serve --flash {flash} --disk {disk} --socket PATH");
     text

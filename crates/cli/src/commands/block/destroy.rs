@@ -8,14 +8,16 @@ use block::striped::{self, Label, Member};
 use block::ublk;
 use block::volume::{Pairing, Volume, VolumeErrorKind};
 use clap::Args;
+use daemon::devices::{Access, Devices, Opened, are_swapped};
+use daemon::identity_of;
+use daemon::named::{Stripes, traces};
+use daemon::status::figures;
 use device::timer::SystemTimer;
 use device::{Device, IoBuffer, PlacementHandle, Request, contents};
 use serde_json::json;
 
-use super::devices::{Access, Devices, Opened, are_swapped, confirm};
-use super::figures;
-use super::named::{Stripes, traces};
-use super::serve::identity_of;
+use super::confirm::confirm;
+use super::result_file::spare;
 use super::ublk::delete_orphan;
 use crate::output::{Common, Finding, say_error};
 use crate::signals::Changing;
@@ -45,7 +47,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn destroy(arguments: &Arguments) -> Result<Finding, String> {
     let name = &arguments.devices.flash;
     let changing = Changing::on_signal("the destruction of the cache completes first")?;
-    arguments.devices.spare(&arguments.common)?;
+    spare(&arguments.common, arguments.devices.names())?;
     // --force also removes a stripe without all its members.
     let stripes = if arguments.force { Stripes::ToBeLabelled } else { Stripes::Labelled };
     let Opened { flash, members, disk } = arguments.devices.open_all(Access::Write, stripes)?;

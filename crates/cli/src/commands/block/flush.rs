@@ -2,12 +2,13 @@
 
 use std::process::ExitCode;
 
-use bench::report::text::noun;
 use bench::run::stop::Stop;
+use daemon::control;
+use daemon::operations;
+use device::names::noun;
 use serde_json::Value;
 
 use super::cached::Arguments;
-use super::control;
 use crate::output::Finding;
 use crate::signals::stop_on_signals;
 
@@ -25,7 +26,7 @@ fn flush(arguments: &Arguments) -> Result<Finding, String> {
             // Blocks written back so far stay clean, and the cache is closed.
             let stop = Stop::default();
             stop_on_signals(&stop).map_err(|error| error.to_string())?;
-            control::flush(volume, |left| {
+            operations::flush(volume, |left| {
                 progress(left);
                 !stop.is_set()
             })

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use block::ublk;
 use block::volume::Volume;
 use clap::Args;
+use daemon::contents;
+use daemon::devices::{Access, Devices};
+use daemon::identity_of;
+use daemon::named::traces;
 use device::timer::SystemTimer;
 use serde_json::json;
 
-use super::contents;
-use super::devices::{Access, Devices};
-use super::named::traces;
-use super::serve::identity_of;
+use super::result_file::spare;
 use crate::output::{Common, Finding};
 use crate::signals::Changing;
 
@@ -35,7 +36,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn grow(arguments: &Arguments) -> Result<Finding, String> {
     let changing = Changing::on_signal("recording the new size completes first")?;
     let devices = &arguments.devices;
-    devices.spare(&arguments.common)?;
+    spare(&arguments.common, devices.names())?;
     let [flash, disk] = devices.open(Access::Write)?;
     contents::refuse_rest(&devices.disk, &*disk)?;
     let refused = |error| devices.refused(&error, &disk);

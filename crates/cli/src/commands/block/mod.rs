@@ -1,32 +1,19 @@
 //! `flashwright block`: flash in front of a disk, for any program that uses a block device.
 
-mod actions;
 mod cached;
 mod check;
-mod contents;
-mod control;
+mod confirm;
 mod create;
-mod descriptors;
 mod destroy;
-mod devices;
-mod figures;
 mod flush;
 mod grow;
-mod health;
-mod knobs;
-mod named;
-mod prometheus;
-mod recording;
 mod replace;
 mod replay;
-mod requests;
-mod rules;
-mod sectors;
+mod result_file;
 mod serve;
 mod set;
 mod shape;
 mod status;
-mod sync;
 mod ublk;
 mod upgrade;
 mod watch;

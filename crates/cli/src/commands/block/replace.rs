@@ -4,20 +4,22 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use bench::report::text::noun;
 use block::striped::{self, Member};
 use block::volume::layout::SUPERBLOCKS_BYTES;
 use block::volume::{Replaced, Superblock, Volume, VolumeErrorKind};
 use clap::Args;
+use daemon::contents;
+use daemon::devices::{Devices, NewFiles, Opened};
+use daemon::named::{Stripes, is_memory, traces};
+use daemon::status::figures;
+use device::names::noun;
 use device::size::parse_size;
 use device::timer::SystemTimer;
 use device::{Device, IoBuffer, PlacementHandle, Request};
 use serde_json::json;
 
-use super::contents;
-use super::devices::{Devices, NewFiles, Opened, confirm};
-use super::figures;
-use super::named::{Stripes, is_memory, traces};
+use super::confirm::confirm;
+use super::result_file::spare;
 use crate::output::{Common, Finding, say_error};
 use crate::signals::Changing;
 
@@ -60,7 +62,7 @@ fn replace(arguments: &Arguments) -> Result<Finding, String> {
         ));
     }
     let new_devices = Devices { flash: to.clone(), ..devices.clone() };
-    devices.spare(&arguments.common)?;
+    spare(&arguments.common, devices.names())?;
     let changing = Changing::on_signal(
         "the replacement of the flash completes first; kill -9 leaves the cache on the old flash",
     )?;

@@ -11,11 +11,11 @@ use bench::run::stop::Stop;
 use bench::trace::Events;
 use block::sets::{Preset, SetPolicy, SetsConfig};
 use clap::{Args, ValueEnum};
+use daemon::settings::{self, Given};
+use daemon::status::figures;
 use device::size::parse_size;
 use serde_json::{Value, json};
 
-use super::figures;
-use super::knobs::{self, Given};
 use super::shape::Shape;
 use crate::files::Files;
 use crate::output::{Common, Finding, make_folder, names_of, write_picture};
@@ -212,7 +212,7 @@ fn source(arguments: &Arguments) -> Result<Source, String> {
 
 fn unknown_format(name: &str) -> String {
     let names: Vec<&str> = BLOCK_FORMATS.iter().map(|format| format.name).collect();
-    format!("--format: {}", knobs::one_of(name, "format", &names))
+    format!("--format: {}", settings::one_of(name, "format", &names))
 }
 
 /// The caches to compare, with their names.

@@ -4,13 +4,14 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use clap::Args;
+use daemon::control;
+use daemon::operations;
+use daemon::settings::RULES;
+use daemon::settings::only_served;
+use daemon::settings::{self, KNOBS, shown};
 use serde_json::{Value, json};
 
-use super::actions::only_served;
 use super::cached::Cached;
-use super::control;
-use super::knobs::{self, KNOBS, shown};
-use super::rules::RULES;
 use crate::output::{Common, Finding};
 
 /// The command line of `block set`.
@@ -42,7 +43,7 @@ fn set(arguments: &Arguments) -> Result<Finding, String> {
         |path| control::ask(path, &format!("set {}", arguments.settings.join(" ")), |_| {}),
         |volume| {
             arguments.settings.iter().find_map(|it| only_served(it)).map_or(Ok(()), Err)?;
-            control::set(volume, arguments.settings.iter().map(String::as_str))
+            operations::set(volume, arguments.settings.iter().map(String::as_str))
         },
     )?;
     answer["world"] = "real".into();
@@ -64,7 +65,7 @@ fn list(settings: Option<Value>) -> Finding {
         let value = value.map_or_else(String::new, |value| format!("{value:<14} "));
         let _ = writeln!(text, "{name:<24} {value}{about}");
     }
-    let mut result = json!({ "world": "real", "settings": knobs::described() });
+    let mut result = json!({ "world": "real", "settings": settings::described() });
     match settings {
         Some(parts) => {
             for (name, part) in parts.as_object().into_iter().flatten() {

@@ -5,9 +5,8 @@ use std::ops::RangeInclusive;
 use block::sets::{ConfigError, Geometry, Placement};
 use block::volume::layout::{BLOCK_BYTES, WAYS};
 use clap::Args;
+use daemon::settings;
 use device::size::parse_size;
-
-use super::knobs;
 
 /// Layout flags.
 #[derive(Debug, Args)]
@@ -42,7 +41,7 @@ impl Shape {
             "linear" => Ok(Placement::Linear),
             "hashed" => Ok(Placement::Hashed { run_bytes }),
             "permuted" => Ok(Placement::Permuted { run_bytes }),
-            other => Err(format!("--placement: {}", knobs::one_of(other, "placement", &Placement::NAMES))),
+            other => Err(format!("--placement: {}", settings::one_of(other, "placement", &Placement::NAMES))),
         }
     }
 

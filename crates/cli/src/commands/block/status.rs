@@ -4,12 +4,15 @@ use std::process::ExitCode;
 
 use block::volume::Volume;
 use clap::Args;
+use daemon::Target;
+use daemon::control::{self};
+use daemon::devices::{Access, Opening};
+use daemon::named::{files_of, traces};
+use daemon::status::{figures, prometheus};
 use serde_json::{Value, json};
 
-use super::control::{self, Target};
-use super::devices::{Access, Opening, spare};
-use super::named::{files_of, traces};
-use super::{figures, prometheus, watch};
+use super::result_file::{spare, spare_server};
+use super::watch;
 use crate::output::{Common, Finding, name_of, say_error};
 
 /// The command line of `block status`.
@@ -51,7 +54,7 @@ fn progress(arguments: &Arguments) -> Result<Finding, String> {
         return Ok(Finding { result, text, failures: Vec::new() });
     }
     spare(&arguments.common, arguments.flash.iter().chain(&arguments.disk))?;
-    arguments.target.spare(&arguments.common)?;
+    spare_server(&arguments.common, &arguments.target)?;
     if arguments.watch {
         let path = arguments.target.path().ok_or("--watch: needs the --socket of a server")?;
         let (result, why_ended) = watch::run(&path, &arguments.common)?;

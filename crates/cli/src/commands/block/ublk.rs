@@ -8,7 +8,7 @@ use block::ublk::{self, DeviceState, DeviceStatus};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::devices::confirm;
+use super::confirm::confirm;
 use crate::output::{Common, Finding};
 use crate::signals::Changing;
 

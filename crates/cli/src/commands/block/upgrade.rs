@@ -2,8 +2,10 @@
 
 use std::process::ExitCode;
 
+use daemon::control;
+use daemon::operations;
+
 use super::cached::Arguments;
-use super::control;
 use crate::output::Finding;
 use crate::signals::Changing;
 
@@ -17,7 +19,7 @@ fn upgrade(arguments: &Arguments) -> Result<Finding, String> {
     let changing = Changing::on_signal("the upgrade completes first")?;
     changing.begin()?;
     let mut answer =
-        arguments.cached.reach(|path| control::ask(path, "upgrade", |_| {}), control::upgrade)?;
+        arguments.cached.reach(|path| control::ask(path, "upgrade", |_| {}), operations::upgrade)?;
     answer["world"] = "real".into();
     let (before, now) = (&answer["format_before"], &answer["format"]);
     let text = if before == now {

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
+use daemon::control;
 use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::control;
 use crate::output::Common;
 
 /// Heading and counter of each rate per second.

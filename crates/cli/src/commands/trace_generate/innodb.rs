@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use bench::bar::{Bar, Unit};
 use bench::block::source::InnodbConfig;
 use bench::block::{Source, record};
-use bench::report::text::noun;
 use bench::run::stop::Stop;
 use bench::trace::Target;
 use clap::Args;
+use device::names::noun;
 use serde_json::{Value, json};
 
 use crate::files::Files;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use block::volume::Volume;
 
-use super::control::unless;
+use crate::operations::unless;
 
 /// The latest background cleaning.
 #[derive(Default)]

@@ -1,8 +1,7 @@
 //! Caching by client: flags of `serve`, settings of a server, and a part of its status. The rules belong to the server and are not stored
 //! in the cache, because process and user numbers change over restarts.
 
-use block::export::{Admission, ClientName, ClientRules};
-use block::nbd::Server;
+use block::export::{ClientName, ClientRules};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -11,7 +10,7 @@ const CACHING: &str = "Caching by client";
 
 /// The rules on the command line of `block serve`.
 #[derive(Debug, Args)]
-pub struct Flags {
+pub struct RuleFlags {
     /// 1: cache blocks of all clients but those of --uncached-client; 0: of no clients but those of --cached-client [default: 1]
     #[arg(long, help_heading = CACHING, value_name = "0|1", requires = "flash", value_parser = zero_or_one)]
     cache_all: Option<bool>,
@@ -23,7 +22,7 @@ pub struct Flags {
     cached_client: Vec<ClientName>,
 }
 
-impl Flags {
+impl RuleFlags {
     /// The rules that the flags define.
     pub fn rules(&self) -> Result<ClientRules, String> {
         let list = |flag: &str, names: &[ClientName]| {
@@ -44,9 +43,11 @@ impl Flags {
 
 /// A setting that changes the rules.
 pub struct Rule {
+    /// Its name.
     pub name: &'static str,
     /// Flashcache's name for it.
     flashcache: &'static str,
+    /// Its effect, for help.
     pub about: &'static str,
     set: fn(&mut ClientRules, &str) -> Result<(), String>,
 }
@@ -162,26 +163,6 @@ fn add(list: &mut Vec<ClientName>, name: ClientName) -> Result<(), String> {
     Ok(())
 }
 
-/// The rules by the names of their settings.
-pub fn of_rules(rules: &ClientRules) -> Value {
-    let names = |list: &[ClientName]| -> Vec<String> { list.iter().map(ClientName::to_string).collect() };
-    json!({
-        "cache_all": u8::from(rules.cache_all),
-        "uncached_clients": names(&rules.uncached),
-        "cached_clients": names(&rules.cached),
-    })
-}
-
-/// The rules for a status, with the requests and the current connections that they exclude.
-pub fn of_admission(admission: &Admission, server: Option<&Server>) -> Value {
-    let kept_out =
-        |server: &Server| server.clients().iter().filter(|client| admission.excludes(client)).count();
-    let mut value = of_rules(&admission.rules());
-    value["kept_out_requests"] = admission.uncached_requests().into();
-    value["kept_out_connections"] = server.map(kept_out).into();
-    value
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,8 +176,8 @@ mod tests {
     }
 
     fn texts(rules: &ClientRules) -> [String; 3] {
-        let value = of_rules(rules);
-        RULES.map(|rule| super::super::knobs::shown(&value[rule.name]).unwrap_or_default())
+        let value = crate::status::figures::of_rules(rules);
+        RULES.map(|rule| super::super::shown(&value[rule.name]).unwrap_or_default())
     }
 
     #[test]

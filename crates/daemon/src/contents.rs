@@ -6,7 +6,7 @@ use block::striped::Label;
 use block::volume::Volume;
 use device::{Device, contents};
 
-use super::named::{file_of, traces};
+use crate::named::{file_of, traces};
 
 /// Refuses devices whose contents suggest a mistake.
 ///

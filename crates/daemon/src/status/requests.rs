@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use bench::report::text::noun;
 use block::export::{Meter, RequestKind, Requests};
+use device::names::noun;
 use serde_json::{Map, Value, json};
 
 /// Reported latency quantiles.

@@ -15,6 +15,7 @@ use super::rules::{RULES, Rule};
 
 /// One setting.
 pub struct Knob {
+    /// Its name.
     pub name: &'static str,
     /// Flashcache's names for it.
     flashcache: &'static [&'static str],

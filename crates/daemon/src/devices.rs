@@ -2,27 +2,22 @@
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
-use std::io::{BufRead, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::Duration;
 
-use bench::report::text::noun;
 use block::export::Tasks;
 use block::striped::Member;
 use block::volume::{Pairing, Recovery, Volume, VolumeError, VolumeErrorKind};
 use clap::Args;
 use device::file::{OpenOptions, reserve_space, set_length};
+use device::names::noun;
 use device::timer::SystemTimer;
 use device::{Device, DeviceSpec, ErrorKind};
 
-use super::figures;
-use super::named::{self, KINDS, Stripes, file_of, files_of, has_kind, traces};
-use crate::files::Files;
-use crate::output::{Common, say_error};
-use crate::signals::{Changing, INTERRUPTED};
+use crate::log_line;
+use crate::named::{self, KINDS, Stripes, file_of, files_of, has_kind, traces};
+use crate::status::figures;
 
 /// The two devices.
 #[derive(Clone, Debug, Args)]
@@ -33,6 +28,7 @@ pub struct Devices {
     /// Disk behind the flash: a block device or a file, or a stripe (stripe:A,B) or a model disk (hdd:PATH)
     #[arg(long, value_name = "PATH")]
     pub disk: String,
+    /// How to open them.
     #[command(flatten)]
     pub opening: Opening,
 }
@@ -58,17 +54,23 @@ pub struct Taking {
 
 /// Both devices, opened.
 pub struct Opened {
+    /// The flash.
     pub flash: Arc<dyn Device>,
     /// Members of a striped flash.
     pub members: Vec<Member>,
+    /// The disk behind it.
     pub disk: Arc<dyn Device>,
 }
 
 /// A volume, the result of opening it, and its devices.
 pub struct OpenedVolume {
+    /// The volume.
     pub volume: Volume,
+    /// The result of opening it.
     pub recovery: Recovery,
+    /// Its flash.
     pub flash: Arc<dyn Device>,
+    /// Its disk.
     pub disk: Arc<dyn Device>,
 }
 
@@ -82,9 +84,10 @@ pub enum Access {
 }
 
 impl Devices {
-    /// Refuses a result file that cannot be written or is one of the devices.
-    pub fn spare(&self, common: &Common) -> Result<(), String> {
-        spare(common, [&self.flash, &self.disk])
+    /// The names of both.
+    #[must_use]
+    pub fn names(&self) -> [&String; 2] {
+        [&self.flash, &self.disk]
     }
 
     /// Opens both.
@@ -158,7 +161,7 @@ impl Devices {
             format!("{}{hint}", self.refused(&error, &disk))
         })?;
         for words in figures::losses(&figures::of_recovery(&recovery)) {
-            say_error(format_args!("warning: --flash {}: {words}", self.flash));
+            log_line(format_args!("warning: --flash {}: {words}", self.flash));
         }
         Ok(OpenedVolume { volume, recovery, flash, disk })
     }
@@ -334,41 +337,4 @@ fn there(flag: &str, text: &str) -> Result<bool, String> {
 pub fn file_bytes(text: &str) -> Option<u64> {
     let there = std::fs::metadata(file_of(text)?).ok()?;
     there.is_file().then_some(there.len())
-}
-
-/// Refuses a result file that cannot be written or is one of the given devices; called before the devices are changed.
-pub fn spare<'a>(common: &Common, devices: impl IntoIterator<Item = &'a String>) -> Result<(), String> {
-    let paths = devices.into_iter().filter_map(|text| files_of(text).ok()).flatten();
-    Files::default().keeping("device", paths).writing([common.result_file()]).check()
-}
-
-/// Interval at which signals are checked.
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
-
-/// Asks for confirmation before data is lost, unless `yes` is set.
-pub fn confirm(yes: bool, question: &str, changing: &Changing) -> Result<(), String> {
-    if yes {
-        return Ok(());
-    }
-    if !std::io::stdin().is_terminal() {
-        return Err(format!("{question} Standard input is not a terminal: confirm with --yes"));
-    }
-    let mut prompt = std::io::stderr();
-    let _ = write!(prompt, "{question} Continue? [y/N] ");
-    // A signal does not interrupt reading the answer.
-    let (sender, heard) = channel();
-    let listen = move || {
-        let mut answer = String::new();
-        let heard = std::io::stdin().lock().read_line(&mut answer);
-        sender.send(heard.map(|_| answer))
-    };
-    std::thread::Builder::new().name("answer".into()).spawn(listen).map_err(|error| error.to_string())?;
-    loop {
-        match heard.recv_timeout(POLL_INTERVAL) {
-            Err(RecvTimeoutError::Timeout) if changing.is_interrupted() => return Err(INTERRUPTED.into()),
-            Err(RecvTimeoutError::Timeout) => {}
-            Ok(Ok(answer)) if matches!(answer.trim(), "y" | "Y" | "yes") => return Ok(()),
-            _ => return Err("not confirmed: nothing was changed".into()),
-        }
-    }
 }

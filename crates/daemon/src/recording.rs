@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use block::export::Recording;
 use device::SystemClock;
 
-use super::devices::NewFiles;
+use crate::devices::NewFiles;
 
 /// Longest line of a recording: three numbers and a word.
 const LONGEST_LINE_BYTES: u64 = 128;

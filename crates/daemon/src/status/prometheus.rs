@@ -5,12 +5,11 @@
 
 use std::fmt::Write as _;
 
+use Kind::{Counter, Gauge};
 use serde_json::Value;
 
-use super::knobs::shown;
 use super::requests;
-
-use Kind::{Counter, Gauge};
+use crate::settings::shown;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {

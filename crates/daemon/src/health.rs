@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use block::volume::{Condition, DeviceErrors, Health, Volume};
 
-use super::figures::health_name;
-use crate::output::say_error;
+use crate::log_line;
+use crate::status::figures::health_name;
 
 /// Polling interval. The disk's error state lasts longer, so no change is missed.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -28,7 +28,7 @@ pub fn watch(volume: Volume) -> io::Result<HealthWatcher> {
             let goes_on = ended.recv_timeout(POLL_INTERVAL) == Err(RecvTimeoutError::Timeout);
             let now = volume.condition();
             if let Some(line) = line(before.as_ref(), &now) {
-                say_error(line);
+                log_line(line);
             }
             before = Some(now);
             if !goes_on {

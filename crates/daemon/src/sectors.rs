@@ -7,7 +7,7 @@ use block::volume::superblock::{SECTOR_SIZES, is_sector_size};
 use device::Device;
 use device::size::parse_size;
 
-use super::named::files_of;
+use crate::named::files_of;
 
 /// Sector size of a disk that is a file, and of a cache without a recorded size.
 const USUAL_BYTES: u32 = 512;

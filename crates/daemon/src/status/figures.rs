@@ -1,17 +1,19 @@
 //! A volume's figures by their stable names, as JSON and as text. Figures that Flashcache has, have its names.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
-use bench::report::text::noun;
-use block::nbd::Server;
+use block::export::{Admission, ClientName, ClientRules};
 use block::sets::{SetPolicy, Tuning};
 use block::volume::superblock::FORMAT_VERSION;
 use block::volume::{Condition, DeviceErrors, Health, IoCounts, Recovery, Stats, Superblock, Volume};
+use device::names::noun;
 use device::{Counters, Device};
 use serde_json::{Map, Value, json};
 
-use super::knobs::{KNOBS, shown};
 use super::requests;
+use crate::front_end::Monitor;
+use crate::settings::{KNOBS, shown};
 
 /// All figures of an open volume.
 pub fn of_volume(volume: &Volume, recovery: &Recovery) -> Value {
@@ -169,18 +171,26 @@ pub fn of_device(device: &dyn Device) -> Value {
     })
 }
 
-/// A server's connections.
-pub fn of_connections(server: &Server) -> Value {
-    let counts = server.counts();
+/// The rules by the names of their settings.
+pub fn of_rules(rules: &ClientRules) -> Value {
+    let names = |list: &[ClientName]| -> Vec<String> { list.iter().map(ClientName::to_string).collect() };
     json!({
-        "open": counts.open,
-        "accepted": counts.accepted,
-        "turned_away": counts.turned_away,
-        "displaced": counts.displaced,
-        "dropped": counts.dropped,
-        "bytes_under_way": counts.bytes_under_way,
-        "last_dropped": server.last_dropped(),
+        "cache_all": u8::from(rules.cache_all),
+        "uncached_clients": names(&rules.uncached),
+        "cached_clients": names(&rules.cached),
     })
+}
+
+/// The rules for a status, with the requests and the current connections that they exclude.
+pub(crate) fn of_admission(admission: &Admission, monitors: &[Arc<dyn Monitor>]) -> Value {
+    let excluded = |monitor: &Arc<dyn Monitor>| {
+        monitor.clients().iter().filter(|client| admission.excludes(client)).count()
+    };
+    let excluded = (!monitors.is_empty()).then(|| monitors.iter().map(excluded).sum::<usize>());
+    let mut value = of_rules(&admission.rules());
+    value["kept_out_requests"] = admission.uncached_requests().into();
+    value["kept_out_connections"] = excluded.into();
+    value
 }
 
 /// Status as text: a heading per part, a line per figure.

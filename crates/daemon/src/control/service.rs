@@ -1,0 +1,314 @@
+//! The requests of a control socket, executed on a server.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use block::export::{Admission, Meter};
+use block::volume::{Recovery, Volume};
+use device::{Clock, Device, SystemClock};
+use serde_json::{Value, json};
+
+use super::{MAX_REQUEST_BYTES, PROGRESS_INTERVAL, Request};
+use crate::front_end::Monitor;
+use crate::operations::{flush, set, settings_json, upgrade};
+use crate::settings::{Action, GivenRules, action};
+use crate::status::{figures, requests};
+use crate::sync::BackgroundSync;
+
+/// A device below the cache: `flash` or `disk`.
+pub type Below = (&'static str, Arc<dyn Device>);
+
+/// A served cache.
+pub struct Cache {
+    pub volume: Volume,
+    /// The result of opening it.
+    pub recovery: Recovery,
+    /// Decides for which clients blocks are cached.
+    pub admission: Arc<Admission>,
+}
+
+/// State of a control socket.
+pub struct Service {
+    /// `None` if a disk is served without a cache.
+    cached: Option<Cache>,
+    /// The address by which clients use the disk.
+    place: String,
+    /// Files and block devices that no result may overwrite.
+    devices: Vec<PathBuf>,
+    /// Front ends that add to the status.
+    monitors: Vec<Arc<dyn Monitor>>,
+    /// Counts and latencies of clients' requests.
+    meter: Arc<Meter>,
+    /// The devices below the cache and their roles.
+    below: Vec<Below>,
+    started_ns: u64,
+    /// Time since which counters count.
+    counted_since_ns: AtomicU64,
+    sync: BackgroundSync,
+    /// Serialises changes of settings: a change between reading and writing them would be lost.
+    setting: Mutex<()>,
+}
+
+impl Service {
+    pub fn new(
+        cached: Option<Cache>,
+        place: String,
+        devices: Vec<PathBuf>,
+        monitors: Vec<Arc<dyn Monitor>>,
+        meter: Arc<Meter>,
+        below: Vec<Below>,
+    ) -> Arc<Self> {
+        let started_ns = SystemClock.monotonic_ns();
+        Arc::new(Self {
+            cached,
+            place,
+            devices,
+            monitors,
+            meter,
+            below,
+            started_ns,
+            counted_since_ns: AtomicU64::new(started_ns),
+            sync: BackgroundSync::default(),
+            setting: Mutex::new(()),
+        })
+    }
+}
+
+impl Service {
+    /// Answers one request. If the client disconnects, the request still completes, except that a flush stops and keeps the progress made.
+    pub(super) fn answer(&self, stream: &UnixStream) {
+        let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
+        let mut line = String::new();
+        if BufReader::new(io::Read::take(stream, MAX_REQUEST_BYTES)).read_line(&mut line).is_err() {
+            return;
+        }
+        let answer = Request::parse(&line).and_then(|request| match request {
+            Request::Status => Ok(self.status()),
+            Request::Set(assignments) => while_reporting(stream, || self.set(assignments)),
+            Request::Flush => self.flush(stream),
+            Request::Upgrade => while_reporting(stream, || upgrade(&self.cache()?.volume)),
+        });
+        let value = match answer {
+            Ok(mut value) => {
+                value["done"] = true.into();
+                value
+            }
+            Err(error) => json!({ "error": error }),
+        };
+        let _ = writeln!(&*stream, "{value}");
+    }
+
+    /// The cache, or an error if a disk is served without one.
+    fn cache(&self) -> Result<&Cache, String> {
+        self.cached.as_ref().ok_or_else(|| without_cache(&self.place))
+    }
+
+    fn status(&self) -> Value {
+        let now_ns = SystemClock.monotonic_ns();
+        let up_seconds = (now_ns - self.started_ns) as f64 / 1e9;
+        let counted_seconds =
+            now_ns.saturating_sub(self.counted_since_ns.load(Ordering::Relaxed)) as f64 / 1e9;
+        let mut value = match &self.cached {
+            Some(Cache { volume, recovery, .. }) => figures::of_volume(volume, recovery),
+            None => json!({ "world": "real", "volume": null }),
+        };
+        value["version"] = env!("CARGO_PKG_VERSION").into();
+        value["serving"] = self.place.clone().into();
+        value["devices"] = self.devices.iter().map(|path| path.display().to_string()).collect();
+        value["up_seconds"] = up_seconds.into();
+        value["counted_seconds"] = counted_seconds.into();
+        value["requests"] = requests::of_meter(&self.meter);
+        for (name, device) in &self.below {
+            value[*name] = figures::of_device(&**device);
+        }
+        if let Some(Cache { admission, .. }) = &self.cached {
+            value["state"]["syncing"] = self.sync.is_running().into();
+            value["rules"] = figures::of_admission(admission, &self.monitors);
+        }
+        self.monitors.iter().for_each(|monitor| monitor.add_to(&mut value));
+        value
+    }
+
+    fn set<'a>(&self, assignments: impl IntoIterator<Item = &'a str>) -> Result<Value, String> {
+        let _alone = self.setting.lock().unwrap_or_else(PoisonError::into_inner);
+        let Cache { volume, admission, .. } = self.cache()?;
+        let (mut settings, mut actions) = (Vec::new(), Vec::new());
+        let mut given = GivenRules::to(admission.rules());
+        for assignment in assignments {
+            match action(assignment)? {
+                Some(action) => actions.extend(action),
+                None if given.apply(assignment)? => {}
+                None => settings.push(assignment),
+            }
+        }
+        // Rewriting unchanged settings takes time and can fail.
+        let mut result = match settings.is_empty() {
+            true => settings_json(&volume.superblock().tuning),
+            false => set(volume, settings)?,
+        };
+        if let Some(rules) = given.rules() {
+            admission.set_rules(rules);
+        }
+        result["rules"] = figures::of_rules(&admission.rules());
+        actions.into_iter().try_for_each(|action| self.perform(action))?;
+        Ok(result)
+    }
+
+    fn perform(&self, action: Action) -> Result<(), String> {
+        let Cache { volume, admission, .. } = self.cache()?;
+        match action {
+            Action::ZeroStats => {
+                volume.zero_stats();
+                admission.zero();
+                self.meter.zero();
+                self.counted_since_ns.store(SystemClock.monotonic_ns(), Ordering::Relaxed);
+                Ok(())
+            }
+            Action::DoSync => self.sync.begin(volume),
+            Action::StopSync => {
+                self.sync.stop();
+                Ok(())
+            }
+        }
+    }
+
+    /// Cleans all dirty blocks while the client is connected, and reports progress.
+    fn flush(&self, stream: &UnixStream) -> Result<Value, String> {
+        flush(&self.cache()?.volume, |progress| writeln!(&*stream, "{progress}").is_ok())
+    }
+}
+
+pub(super) fn without_cache(place: &str) -> String {
+    format!("{place} is a disk without a cache: its server was started without --flash")
+}
+
+/// Does `work` in a thread and sends progress lines meanwhile.
+fn while_reporting(
+    stream: &UnixStream,
+    work: impl FnOnce() -> Result<Value, String> + Send,
+) -> Result<Value, String> {
+    std::thread::scope(|scope| {
+        let (at_work, ended) = channel::<()>();
+        let work = move || {
+            let _at_work = at_work;
+            work()
+        };
+        let thread = std::thread::Builder::new().name("block-control".into()).spawn_scoped(scope, work);
+        let thread = thread.map_err(|error| format!("cannot start a thread: {error}"))?;
+        while ended.recv_timeout(PROGRESS_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            let _ = writeln!(&*stream, "{}", json!({ "working": true }));
+        }
+        thread.join().unwrap_or_else(|_| Err("the thread of the request panicked".into()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use block::volume::VolumeConfig;
+    use device::timer::SystemTimer;
+    use device::wrap::{FaultDevice, Faults, Mechanics, SpindleDevice};
+    use device::{IoBuffer, MemoryDevice};
+
+    use super::*;
+
+    /// A volume on this flash and a slow disk, with `blocks` dirty blocks that are not adjacent.
+    fn dirty_volume(flash: Arc<dyn Device>, blocks: u64) -> (Volume, Recovery) {
+        let timer = || Arc::new(SystemTimer::default());
+        let disk = Arc::new(MemoryDevice::new(1 << 30));
+        let disk: Arc<dyn Device> = Arc::new(SpindleDevice::new(disk, timer(), Mechanics::default()));
+        pollster::block_on(async {
+            Volume::create(&flash, &disk, &VolumeConfig::default(), 7).await.unwrap();
+            let (volume, recovery) = Volume::open(flash, disk, timer()).await.unwrap();
+            for number in 0..blocks {
+                let data = IoBuffer::copy_of(&[1; 4096]).into();
+                volume.write(number * 37 % blocks * 65536 % (1 << 30), data, false).await.unwrap();
+            }
+            (volume, recovery)
+        })
+    }
+
+    fn served((volume, recovery): (Volume, Recovery)) -> Arc<Service> {
+        let cache = Cache { volume, recovery, admission: Arc::default() };
+        Service::new(Some(cache), "here".into(), Vec::new(), Vec::new(), Meter::new(), Vec::new())
+    }
+
+    fn flash() -> Arc<MemoryDevice> {
+        Arc::new(MemoryDevice::new(64 << 20))
+    }
+
+    /// The flush once went on for hours after its client was interrupted.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test waits for a flush to stop")]
+    fn flush_stops_if_its_client_disconnects() {
+        let (volume, _) = dirty_volume(flash(), 5000);
+        let upkeep = volume.clone();
+        let driven = std::thread::spawn(move || pollster::block_on(upkeep.run_upkeep()));
+        let error = flush(&volume, |_| false).unwrap_err();
+        assert!(error.starts_with("stopped with "), "{error}");
+        // Writes in flight complete.
+        let mut before = u64::MAX;
+        while volume.stats().dirty_blocks < before {
+            before = volume.stats().dirty_blocks;
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        assert!(before > 0, "all blocks were written");
+        pollster::block_on(volume.close()).unwrap();
+        driven.join().unwrap();
+    }
+
+    /// The new sync was once ignored because the stopping one still ran.
+    #[test]
+    fn do_sync_during_stop_starts_a_new_sync() {
+        let (volume, recovery) = dirty_volume(flash(), 60);
+        let service = served((volume.clone(), recovery));
+        for setting in ["do_sync=1", "stop_sync=1", "do_sync=1"] {
+            service.set([setting]).unwrap();
+        }
+        assert!(service.sync.is_running());
+        while service.sync.is_running() {
+            std::thread::yield_now();
+        }
+        assert_eq!(volume.stats().dirty_blocks, 0);
+    }
+
+    /// The request was once answered by the running sync, which had not seen the newest dirty blocks.
+    #[test]
+    fn do_sync_during_sync_cleans_newer_dirty_blocks_too() {
+        let (volume, recovery) = dirty_volume(flash(), 60);
+        let service = served((volume.clone(), recovery));
+        service.set(["do_sync=1"]).unwrap();
+        while volume.stats().dirty_blocks == 60 {
+            std::thread::yield_now();
+        }
+        let data = IoBuffer::copy_of(&[2; 4096]).into();
+        pollster::block_on(volume.write(1 << 29, data, false)).unwrap();
+        assert!(service.sync.is_running());
+        service.set(["do_sync=1"]).unwrap();
+        while service.sync.is_running() {
+            std::thread::yield_now();
+        }
+        assert_eq!(volume.stats().dirty_blocks, 0);
+    }
+
+    /// The request once failed because it rewrote unchanged settings.
+    #[test]
+    fn zero_stats_works_after_a_flash_failure() {
+        let faulty = Arc::new(FaultDevice::new(flash(), 1, Faults::default()));
+        let (volume, recovery) = dirty_volume(Arc::clone(&faulty) as _, 2);
+        let before = faulty.counters().writes;
+        let service = served((volume.clone(), recovery));
+        let result = service.set(["do_sync=0"]).unwrap();
+        assert_eq!(result["tuning"]["mode"], "write-back");
+        assert_eq!(faulty.counters().writes, before, "nothing is written");
+        faulty.set_faults(Faults { failed_writes: 1.0, ..Faults::default() });
+        pollster::block_on(volume.flush()).unwrap_err();
+        service.set(["zero_stats=1"]).unwrap();
+        assert_eq!(volume.stats().counters.writes, 0);
+        service.set(["zero_stats=1", "dirty_percent=33"]).unwrap_err();
+    }
+}

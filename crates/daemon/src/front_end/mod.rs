@@ -1,0 +1,129 @@
+//! The front ends, by which clients reach a served disk. A front end is a file here and a line of [`front_ends!`].
+
+mod fuse;
+mod nbd;
+mod ublk;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use block::export::{Client, Export};
+use clap::Args;
+use serde_json::Value;
+
+use crate::control;
+
+/// Heading of the access flags.
+pub const ACCESS: &str = "Access (at least one of --ublk, --fuse, --socket, --listen)";
+
+/// A requested front end.
+pub trait FrontEnd {
+    /// Checks what can be checked before the cache is opened.
+    fn prepare(&mut self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Starts to serve clients.
+    fn start(&mut self, disk: &ServedDisk) -> Result<(), String>;
+
+    /// The address by which clients use the disk, once started.
+    fn address(&self) -> String;
+
+    /// The address for the line that reports the start; `None` if it is reported only without other front ends.
+    fn ready_address(&self) -> Option<String> {
+        Some(self.address())
+    }
+
+    /// The default control socket of a server whose first front end this is.
+    fn control_path(&self) -> PathBuf;
+
+    /// The block device that this front end makes, which no result may overwrite.
+    fn block_device(&self) -> Option<PathBuf> {
+        None
+    }
+
+    /// The source of its part of the status.
+    fn monitor(&self) -> Option<Arc<dyn Monitor>> {
+        None
+    }
+
+    /// Finishes requests in flight and stops. `say` receives a line for the user.
+    fn stop(&mut self, say: &dyn Fn(&str)) -> Result<(), String>;
+}
+
+/// The part of the status that a running front end reports.
+pub trait Monitor: Send + Sync {
+    /// Adds that part.
+    fn add_to(&self, status: &mut Value);
+
+    /// The connected clients.
+    fn clients(&self) -> Vec<Client>;
+}
+
+/// The disk that front ends serve.
+pub struct ServedDisk {
+    /// Its requests.
+    pub export: Arc<dyn Export>,
+    /// The same for clients whose blocks are not cached.
+    pub uncached: Option<Arc<dyn Export>>,
+    /// Name of the export.
+    pub name: String,
+    /// Flash and disk, for clients.
+    pub description: String,
+    /// An identity that is unique on this machine until it reboots, or why there is none.
+    pub identity: Result<u64, String>,
+}
+
+/// Declares the front ends: module, flags of `block serve`, and flags by which other commands find the server. The first requested front
+/// end determines the server's address and control socket.
+macro_rules! front_ends {
+    ($($module:ident: $flags:ident, $target:ident;)+) => {
+        /// Flags of `block serve` for all front ends.
+        #[derive(Debug, Args)]
+        pub struct FrontEndFlags {
+            $(#[command(flatten)] pub $module: $module::$flags,)+
+        }
+
+        impl FrontEndFlags {
+            /// The requested front ends; at least one.
+            pub fn requested(&self, name: &str) -> Result<Vec<Box<dyn FrontEnd>>, String> {
+                let all = [$(self.$module.front_end(name)?),+];
+                let requested: Vec<_> = all.into_iter().flatten().collect();
+                if requested.is_empty() {
+                    let usages = [$($module::USAGE),+].join(", ");
+                    return Err(format!("no way to reach the disk: give {usages}, or several of them"));
+                }
+                Ok(requested)
+            }
+
+            /// Adds the flags to the configuration in a result.
+            pub fn add_to(&self, config: &mut Value) {
+                $(self.$module.add_to(config);)+
+            }
+        }
+
+        /// Selects a server.
+        #[derive(Debug, Args)]
+        pub struct Target {
+            $(#[command(flatten)] $module: $module::$target,)+
+            /// The server's control socket, if it was given --control
+            #[arg(long, value_name = "PATH", conflicts_with_all = ["socket", "listen"])]
+            pub control: Option<PathBuf>,
+        }
+
+        impl Target {
+            /// The control socket, if a server is selected.
+            #[must_use]
+            pub fn path(&self) -> Option<PathBuf> {
+                let of_front_ends = [$(self.$module.control_path()),+];
+                self.control.clone().or_else(|| of_front_ends.into_iter().flatten().next())
+            }
+        }
+    };
+}
+
+front_ends! {
+    nbd: NbdFlags, NbdTarget;
+    ublk: UblkFlags, UblkTarget;
+    fuse: FuseFlags, FuseTarget;
+}
