@@ -145,6 +145,21 @@ fn time_units_of_a_format_with_fixed_units_are_refused() {
     }
 }
 
+/// The unit in the header was once used even if the flag gave another one.
+#[test]
+fn time_units_flag_overrides_the_unit_in_a_header() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, header) in [("a.csv", "timestamp_us,key,size"), ("b.csv", "# time_ms,key,size")] {
+        let file = at(folder.path(), name);
+        std::fs::write(&file, format!("{header}\n0,a,10\n2000,b,10\n5000,a,10\n")).unwrap();
+        let span =
+            |more: &[&str]| json(&[&["trace", "info", &file][..], more].concat())["span_seconds"].as_f64();
+        let named = if name == "a.csv" { 0.005 } else { 5.0 };
+        assert_eq!(span(&[]), Some(named), "{name}");
+        assert_eq!(span(&["--time-units", "1"]), Some(5000.0), "{name}");
+    }
+}
+
 /// The output was once text under any name.
 #[test]
 fn generated_trace_has_the_format_of_its_name_or_flag() {

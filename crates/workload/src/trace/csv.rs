@@ -282,6 +282,7 @@ impl Reader {
             }
         }
         let time = layout.used(line).find(|(_, field, _)| *field == TIME);
+        let time = time.filter(|_| !self.options.is_time_unit_given);
         let time_units_per_second = time.and_then(|(_, _, cell)| header::time_units_per_second(cell));
         Ok(Layout { time_units_per_second, ..layout })
     }

@@ -289,6 +289,7 @@ fn tried(format: &Format, head: &Head<'_>, is_lenient: bool) -> Result<Trial, Ro
     }
     let options = ReaderOptions {
         time_units_per_second: format.time_units_per_second,
+        is_time_unit_given: false,
         page_bytes: format.page_bytes,
         cut: Cut::Pages,
         events: events_in(format, head),

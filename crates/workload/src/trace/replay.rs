@@ -45,6 +45,8 @@ pub struct ReplayConfig {
     pub columns: Option<CsvColumns>,
     /// The trace's time units per second (CacheBench's `timestampFactor`). Ignored by formats with a fixed unit.
     pub time_units_per_second: u64,
+    /// Whether the user gave the time units, which then count before the unit in a header.
+    pub is_time_unit_given: bool,
     /// Division of rows into several items.
     pub cut: Cut,
     /// Copies of each row.
@@ -83,6 +85,7 @@ impl ReplayConfig {
             format,
             columns: None,
             time_units_per_second: 1000,
+            is_time_unit_given: false,
             cut: Cut::Pages,
             amplify: Amplify::default(),
             ttl_seconds: None,
@@ -103,6 +106,7 @@ impl ReplayConfig {
     fn reader(&self, events: Events) -> Box<dyn RowReader> {
         let mut reader = (self.format.reader)(&ReaderOptions {
             time_units_per_second: self.time_units_per_second.max(1),
+            is_time_unit_given: self.is_time_unit_given,
             page_bytes: self.format.page_bytes,
             cut: self.cut,
             events,

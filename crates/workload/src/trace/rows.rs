@@ -108,6 +108,8 @@ pub struct HeaderMismatch {
 pub(super) struct ReaderOptions {
     /// The trace's time units per second, for formats without a fixed unit.
     pub(super) time_units_per_second: u64,
+    /// Whether the user gave the time units, which then count before the unit in a header.
+    pub(super) is_time_unit_given: bool,
     /// Page size: the size of objects if the format records none, and the unit into which byte ranges are divided. `None` leaves ranges
     /// undivided.
     pub(super) page_bytes: Option<u64>,
@@ -120,7 +122,13 @@ pub(super) struct ReaderOptions {
 #[cfg(test)]
 impl Default for ReaderOptions {
     fn default() -> Self {
-        Self { time_units_per_second: 1, page_bytes: Some(4096), cut: Cut::Pages, events: Events::Queue }
+        Self {
+            time_units_per_second: 1,
+            is_time_unit_given: false,
+            page_bytes: Some(4096),
+            cut: Cut::Pages,
+            events: Events::Queue,
+        }
     }
 }
 

@@ -76,8 +76,14 @@ impl Reader {
         let units = options.time_units_per_second.unwrap_or(format.time_units_per_second).max(1);
         let make = |events| {
             let cut = Cut::Pages;
-            let mut reader =
-                (format.reader)(&ReaderOptions { time_units_per_second: units, page_bytes, cut, events });
+            let is_time_unit_given = options.time_units_per_second.is_some();
+            let mut reader = (format.reader)(&ReaderOptions {
+                time_units_per_second: units,
+                is_time_unit_given,
+                page_bytes,
+                cut,
+                events,
+            });
             if let Some(columns) = &columns {
                 reader.choose_columns(columns);
             }
