@@ -1,37 +1,27 @@
 //! Forecasts from the first fifth of logs of real and emulated drives, and the model beside the logs. Skipped without the logs.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and says what it skips")]
 
-use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use flashwright_bench::drive::forecast::{Forecast, Known, forecast};
 use flashwright_bench::drive::log::DriveLog;
-use flashwright_bench::jobs::plan::{Plan, Target};
-use flashwright_bench::jobs::report::last_tenth;
-use flashwright_bench::jobs::run::run;
 use flashwright_bench::run::stop::Stop;
-use ssd::{Card, Drive, Upkeep};
-use workload::fio::JobFile;
+use flashwright_bench::study::warp::{Series, model};
+use flashwright_bench::study::{Progress, Runner};
+
+fn folder() -> Option<PathBuf> {
+    let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().skip(2);
+    let found = folders.find_map(|it| Some(it.join("shared/drive_logs")).filter(|it| it.is_dir()));
+    if found.is_none() {
+        println!("SKIPPED: no drive logs beside the sources");
+    }
+    found
+}
 
 /// Capacity and log of each series.
 fn series() -> Vec<(String, u64, DriveLog)> {
-    let folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().skip(2);
-    let Some(folder) = folders.map(|it| it.join("shared/drive_logs")).find(|it| it.is_dir()) else {
-        println!("SKIPPED: no drive logs beside the sources");
-        return Vec::new();
-    };
-    let meta = std::fs::read_to_string(folder.join("warp_series_meta.csv")).unwrap();
-    let text = std::fs::read_to_string(folder.join("warp_series.csv")).unwrap();
-    let capacities = meta.lines().skip(1).map(|line| {
-        let cells: Vec<&str> = line.split(',').collect();
-        (cells[0].to_owned(), cells[2].parse().unwrap())
-    });
-    let capacities: HashMap<String, u64> = capacities.collect();
-    let log = |(name, capacity): (String, u64)| {
-        let log = DriveLog::parse(&text, Some(&name)).unwrap();
-        (name, capacity, log)
-    };
-    let mut all: Vec<(String, u64, DriveLog)> = capacities.into_iter().map(log).collect();
+    let all = folder().map_or_else(Vec::new, |folder| Series::read_all(&folder).unwrap());
+    let mut all: Vec<_> = all.into_iter().map(|it| (it.name, it.capacity_bytes, it.log)).collect();
     all.sort_by(|a, b| a.0.cmp(&b.0));
     all
 }
@@ -79,65 +69,39 @@ fn no_series_is_called_steady_before_its_last_rise() {
     }
 }
 
-/// A drive of the given geometry on which a job file runs; the write amplification of the last tenth of its writes.
-fn modelled(geometry: (u64, u64, u64), scale: u32, text: &str) -> f64 {
-    let mut card = Card::load("pm9d3").unwrap();
-    (card.space.raw_bytes, card.space.usable_bytes, card.space.unit_bytes) = geometry;
-    let card = card.scaled(scale).unwrap();
-    let shape = card.shape(false);
-    let capacity_bytes = u64::from(shape.logical_pages) * u64::from(shape.page_bytes);
-    let mut drive = Drive::new(&card, &shape, Upkeep::default()).unwrap();
-    let file = JobFile::parse(text, |_| None).unwrap();
-    let plan = Plan::new(&file, Target { capacity_bytes, handles: 1, scale }, 1).unwrap();
-    last_tenth(&run(plan, &mut drive, (capacity_bytes / 50, 1), &Stop::default(), |_| ())).unwrap()
+/// Three streams on the emulator, one stream on real drives.
+#[test]
+fn fio_series_match_the_model_within_their_ranges() {
+    compare(&[
+        "FIO/cylon448-II/3syn/uniform/fdp/samsung",
+        "FIO/cylon448-II/3syn/uniform/fdp_share/samsung",
+        "FIO/cylon448-II/3syn/zipf_2.2/nofdp/samsung",
+        "FIO/cylon448-II/3syn/zoned/nofdp/samsung",
+        "FIO/ssda/warmup/samsung",
+        "FIO/ssdb/warmup/fadu",
+    ]);
 }
 
-fn logged(name: &str) -> Option<f64> {
-    let (_, _, log) = series().into_iter().find(|it| it.0 == name)?;
-    let end = log.host_bytes() as f64;
-    Some(log.dlwa_between(0.9 * end, end))
+/// Caches on a real drive; the share of buckets comes from the log.
+#[test]
+fn cache_series_match_the_model_within_their_ranges() {
+    compare(&[
+        "Cachelib/samsung/cdn/soc4/nofdp/samsung",
+        "Cachelib/samsung/kv202206/soc20/fdp/samsung",
+        "Cachelib/samsung/kv202206/soc4/fdp/samsung",
+    ]);
 }
 
 #[track_caller]
-fn compare(name: &str, model: f64) {
-    let Some(logged) = logged(name) else { return };
-    let difference = (model / logged - 1.0) * 100.0;
-    println!("{name}: log {logged:.3}, model {model:.3}, {difference:+.1} %");
-    assert!(difference.abs() < 5.0, "{name}: log {logged:.3}, model {model:.3}, {difference:+.1} %");
-}
-
-/// Three writers on one frontier. The emulator has 4086 units of 128 MiB and keeps 1 % of them free.
-#[test]
-fn three_streams_without_placement_match_the_emulator_within_5_percent() {
-    const UNIT_BYTES: u64 = 128 << 20;
-    let geometry = (4045 * UNIT_BYTES, 448 << 30, UNIT_BYTES);
-    for (series, distribution) in [
-        ("uniform", "random"),
-        ("zoned", "zoned:80/20:10/20:10/60"),
-        ("zipf_1.2", "zipf:1.2"),
-        ("zipf_2.2", "zipf:2.2"),
-    ] {
-        let text = format!(
-            "[global]\nioengine=libaio\nfilename=/dev/x\n[fill]\nrw=write\nbs=128k\nsize=90%\n[fill-random]\nrw=randwrite\nnorandommap\noffset=90%\nsize=10%\n[sequential]\nstonewall\nrw=write\nbs=128k\nsize=90%\nio_size=235%\nexitall\n[overwrite]\nrw=randwrite\nnorandommap\nsize=90%\nio_size=900%\niodepth=32\nrandom_distribution={distribution}\n[random]\nrw=randwrite\nnorandommap\noffset=90%\nsize=10%\nio_size=900%\niodepth=32\n"
-        );
-        if logged(&format!("FIO/cylon448-II/3syn/{series}/nofdp/samsung")).is_none() {
-            return;
-        }
-        compare(&format!("FIO/cylon448-II/3syn/{series}/nofdp/samsung"), modelled(geometry, 128, &text));
+fn compare(names: &[&str]) {
+    let Some(folder) = folder() else { return };
+    let all = Series::read_all(&folder).unwrap();
+    for name in names {
+        let series = all.iter().find(|it| it.name == *name).unwrap();
+        let runner = Runner::new(1, 1, Stop::default(), Progress::new(true));
+        let modelled = model(series, &runner, &|_| ()).unwrap().unwrap();
+        let (logged, ours) = (series.dlwa(0.9, 1.0), modelled.last_tenth);
+        println!("{name}: log {logged:.3}, model {ours:.3}, {}", modelled.remark.unwrap_or_default());
+        assert!((ours / logged - 1.0).abs() <= modelled.tolerance, "{name}: log {logged}, model {ours}");
     }
-}
-
-/// fio's default random writes of 128 KiB: a permutation in each pass.
-#[test]
-fn one_stream_of_fio_matches_two_real_drives_within_5_percent() {
-    let text = "[j]\nrw=randwrite\nbs=128k\nioengine=libaio\niodepth=128\nfilename=/dev/x\nio_size=2000%\n";
-    if logged("FIO/ssda/warmup/samsung").is_none() {
-        return;
-    }
-    let pm9d3 = Card::load("pm9d3").unwrap().space;
-    let geometry = (pm9d3.raw_bytes, pm9d3.usable_bytes, pm9d3.unit_bytes);
-    compare("FIO/ssda/warmup/samsung", modelled(geometry, 256, text));
-    // The second drive's spare space is the difference between binary and decimal units.
-    let geometry = (3840 << 30, 3_840_000_000_000, 4 << 30);
-    compare("FIO/ssdb/warmup/fadu", modelled(geometry, 256, text));
 }

@@ -43,7 +43,7 @@ fn of_ours(options: &[&str]) -> Vec<Operation> {
     let file = JobFile::parse(&format!("[j]\nioengine=null\n{}\n", options.join("\n")), |_| None).unwrap();
     let job = &file.jobs[0];
     let limit = job.io_size.map(|amount| amount.of(SIZE, 1));
-    let mut requests = Requests::new(job, Extent { first_byte: 0, bytes: SIZE }, limit, 1, 0);
+    let mut requests = Requests::new(job, (Extent { first_byte: 0, bytes: SIZE }, 1), limit, 1, 0);
     std::iter::from_fn(|| requests.next()).collect()
 }
 

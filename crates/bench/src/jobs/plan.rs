@@ -175,7 +175,7 @@ fn worker(
     let scaled = Job { max_requests: job.max_requests.map(|count| (count / scale).max(1)), ..job.clone() };
     Ok(Worker {
         job: number,
-        requests: Requests::new(&scaled, extent, limit_bytes, seed, seed_worker),
+        requests: Requests::new(&scaled, (extent, scale), limit_bytes, seed, seed_worker),
         queue_depth: if job.is_synchronous { 1 } else { job.queue_depth as usize },
         bytes_per_second: job.bytes_per_second,
         requests_per_second: job.requests_per_second,

@@ -116,6 +116,13 @@ pub enum StudyError {
     /// A trace was given to a study with its own workload.
     #[error("takes no trace: its workload is part of the experiment")]
     TakesNoTrace,
+    /// A study that compares with logs was given none.
+    #[error(
+        "needs --logs DIRECTORY, with {} (series,host_bytes,media_bytes) and {} (series,…,capacity_bytes,…)",
+        super::warp::SERIES_FILE,
+        super::warp::META_FILE
+    )]
+    NeedsLogs,
 }
 
 impl Mix {

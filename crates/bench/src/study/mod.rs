@@ -14,6 +14,7 @@ mod small_objects;
 mod soc_size;
 mod tenants;
 mod utilisation;
+pub mod warp;
 
 pub use crate::side_by_side::Progress;
 pub use cdn::photo_workload;
@@ -33,6 +34,8 @@ pub struct Study {
     pub takes_trace: bool,
     /// Whether its drive and cache use the runner's scale.
     pub takes_scale: bool,
+    /// Whether it compares the model with logs of drives, from the runner's folder.
+    pub needs_logs: bool,
     /// Runs the study.
     pub run: fn(&Runner) -> Result<Outcome, StudyError>,
 }
@@ -143,13 +146,15 @@ pub const REPORTED_ONLY: &str = "reported only";
 
 /// All studies, by paper in order of figures: `fdp-`, "Towards Efficient Flash Caches with Emerging NVMe Flexible Data
 /// Placement SSDs", EuroSys '25; `cdn-`, "The Evolution of Advanced Caching in the Facebook CDN", Facebook Research, 2016;
-/// `flashcache-`, "Flashcache at Facebook: From 2010 to 2013 and beyond", 2013; `small-objects`, several papers.
+/// `flashcache-`, "Flashcache at Facebook: From 2010 to 2013 and beyond", 2013; `small-objects`, several papers; `warp`,
+/// "Characterizing and Emulating FDP SSDs with WARP", FAST '26.
 pub const STUDIES: &[Study] = &[
     Study {
         name: "fdp-fig5",
         title: "Write amplification over time, key-value cache on half of the drive",
         takes_trace: false,
         takes_scale: true,
+        needs_logs: false,
         run: utilisation::fig5,
     },
     Study {
@@ -157,6 +162,7 @@ pub const STUDIES: &[Study] = &[
         title: "Write amplification, hit ratio and tails over utilisation, key-value cache",
         takes_trace: false,
         takes_scale: true,
+        needs_logs: false,
         run: utilisation::fig6,
     },
     Study {
@@ -164,6 +170,7 @@ pub const STUDIES: &[Study] = &[
         title: "Write amplification, Twitter's cluster 12",
         takes_trace: false,
         takes_scale: true,
+        needs_logs: false,
         run: utilisation::fig7,
     },
     Study {
@@ -171,6 +178,7 @@ pub const STUDIES: &[Study] = &[
         title: "Write amplification, sets only",
         takes_trace: false,
         takes_scale: true,
+        needs_logs: false,
         run: utilisation::fig8,
     },
     Study {
@@ -178,6 +186,7 @@ pub const STUDIES: &[Study] = &[
         title: "Write amplification over the small-object cache's share",
         takes_trace: false,
         takes_scale: true,
+        needs_logs: false,
         run: soc_size::fig9,
     },
     Study {
@@ -185,6 +194,7 @@ pub const STUDIES: &[Study] = &[
         title: "Carbon and collection events",
         takes_trace: false,
         takes_scale: true,
+        needs_logs: false,
         run: carbon::fig10,
     },
     Study {
@@ -192,6 +202,7 @@ pub const STUDIES: &[Study] = &[
         title: "Two caches on one drive",
         takes_trace: false,
         takes_scale: true,
+        needs_logs: false,
         run: tenants::fig11,
     },
     Study {
@@ -199,6 +210,7 @@ pub const STUDIES: &[Study] = &[
         title: "Theorem 1 against measurement",
         takes_trace: false,
         takes_scale: true,
+        needs_logs: false,
         run: soc_size::fig12,
     },
     Study {
@@ -206,6 +218,7 @@ pub const STUDIES: &[Study] = &[
         title: "Write amplification and tails over utilisation, sets only",
         takes_trace: false,
         takes_scale: true,
+        needs_logs: false,
         run: utilisation::fig13,
     },
     Study {
@@ -213,6 +226,7 @@ pub const STUDIES: &[Study] = &[
         title: "Carbon with less DRAM",
         takes_trace: false,
         takes_scale: false,
+        needs_logs: false,
         run: carbon::table2,
     },
     Study {
@@ -220,6 +234,7 @@ pub const STUDIES: &[Study] = &[
         title: "Hit ratio against write amplification of McDipper, BlockCache and RIPQ",
         takes_trace: true,
         takes_scale: false,
+        needs_logs: false,
         run: cdn::fig1,
     },
     Study {
@@ -227,6 +242,7 @@ pub const STUDIES: &[Study] = &[
         title: "Photo CDN: Clairvoyant, S4LRU, LRU, FIFO over sizes of the Origin cache",
         takes_trace: true,
         takes_scale: false,
+        needs_logs: false,
         run: cdn::sizes::fig2,
     },
     Study {
@@ -234,6 +250,7 @@ pub const STUDIES: &[Study] = &[
         title: "Photo CDN: RIPQ's hit ratio over its insertion points",
         takes_trace: true,
         takes_scale: false,
+        needs_logs: false,
         run: cdn::sizes::insertion_points,
     },
     Study {
@@ -241,6 +258,7 @@ pub const STUDIES: &[Study] = &[
         title: "BlockCache to RIPQ: hit ratio and backend reads",
         takes_trace: true,
         takes_scale: false,
+        needs_logs: false,
         run: cdn::fig8,
     },
     Study {
@@ -248,6 +266,7 @@ pub const STUDIES: &[Study] = &[
         title: "Write amplification of the drive: McDipper, BlockCache, RIPQ",
         takes_trace: true,
         takes_scale: false,
+        needs_logs: false,
         run: cdn::fig9,
     },
     Study {
@@ -255,6 +274,7 @@ pub const STUDIES: &[Study] = &[
         title: "95th percentile of hits, with the refinements and without",
         takes_trace: true,
         takes_scale: false,
+        needs_logs: false,
         run: cdn::fig10,
     },
     Study {
@@ -262,6 +282,7 @@ pub const STUDIES: &[Study] = &[
         title: "RIPQ's insertion points with placement handles",
         takes_trace: true,
         takes_scale: false,
+        needs_logs: false,
         run: cdn::placement,
     },
     Study {
@@ -269,6 +290,7 @@ pub const STUDIES: &[Study] = &[
         title: "Block cache: how evenly the disk's work spreads over sets",
         takes_trace: false,
         takes_scale: false,
+        needs_logs: false,
         run: flashcache::sets::run,
     },
     Study {
@@ -276,6 +298,7 @@ pub const STUDIES: &[Study] = &[
         title: "Block cache: hit rate over the insertion point",
         takes_trace: false,
         takes_scale: false,
+        needs_logs: false,
         run: flashcache::midpoint::run,
     },
     Study {
@@ -283,6 +306,7 @@ pub const STUDIES: &[Study] = &[
         title: "Block cache: when dirty blocks are written back, and in what runs",
         takes_trace: false,
         takes_scale: false,
+        needs_logs: false,
         run: flashcache::dirty::run,
     },
     Study {
@@ -290,6 +314,7 @@ pub const STUDIES: &[Study] = &[
         title: "Block cache: hits after a full scan",
         takes_trace: false,
         takes_scale: false,
+        needs_logs: false,
         run: flashcache::scan::run,
     },
     Study {
@@ -297,6 +322,7 @@ pub const STUDIES: &[Study] = &[
         title: "Block cache: a server that becomes busy gets its share",
         takes_trace: false,
         takes_scale: false,
+        needs_logs: false,
         run: flashcache::fairness::run,
     },
     Study {
@@ -304,6 +330,7 @@ pub const STUDIES: &[Study] = &[
         title: "Block cache: Flashcache 2 against Flashcache 3 under LinkBench",
         takes_trace: false,
         takes_scale: false,
+        needs_logs: false,
         run: flashcache::linkbench::run,
     },
     Study {
@@ -311,6 +338,7 @@ pub const STUDIES: &[Study] = &[
         title: "Block cache: Flashcache 2 against Flashcache 3",
         takes_trace: false,
         takes_scale: false,
+        needs_logs: false,
         run: flashcache::v2_v3::run,
     },
     Study {
@@ -318,7 +346,16 @@ pub const STUDIES: &[Study] = &[
         title: "Small objects on flash: sets, Kangaroo, logs",
         takes_trace: true,
         takes_scale: false,
+        needs_logs: false,
         run: small_objects::run,
+    },
+    Study {
+        name: "warp",
+        title: "Logs of real and emulated drives beside the model",
+        takes_trace: false,
+        takes_scale: false,
+        needs_logs: true,
+        run: warp::run,
     },
 ];
 

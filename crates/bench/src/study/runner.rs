@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::num::NonZero;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use parking_lot::Mutex;
@@ -23,6 +24,8 @@ pub struct Runner {
     pub stop: Stop,
     /// The given trace; `None` generates the workload.
     pub(super) given: Option<GivenTrace>,
+    /// Folder with logs of drives.
+    pub(super) logs: Option<PathBuf>,
     progress: Progress,
     done: Mutex<HashMap<String, Measured>>,
     photos: Mutex<HashMap<String, PhotoMeasured>>,
@@ -40,6 +43,7 @@ impl Runner {
             seed,
             stop,
             given: None,
+            logs: None,
             progress,
             done: Mutex::default(),
             photos: Mutex::default(),
@@ -52,6 +56,12 @@ impl Runner {
     #[must_use]
     pub fn on_trace(self, given: GivenTrace) -> Self {
         Self { given: Some(given), ..self }
+    }
+
+    /// Uses the logs of a folder for the studies that [need some](super::Study::needs_logs).
+    #[must_use]
+    pub fn with_logs(self, folder: Option<PathBuf>) -> Self {
+        Self { logs: folder, ..self }
     }
 
     /// Runs `experiments` and returns their results in order; as many run concurrently as there are cores.

@@ -34,6 +34,9 @@ pub struct Arguments {
     /// files are read one after the other
     #[arg(long, value_name = "FILE", requires = "which")]
     trace: Vec<PathBuf>,
+    /// warp: directory with warp_series.csv and warp_series_meta.csv, logs of drives that are compared with the model
+    #[arg(long, value_name = "DIRECTORY", requires = "which")]
+    logs: Option<PathBuf>,
     /// Directory for the plots, as SVG and PNG files
     #[arg(long, value_name = "DIRECTORY", default_value = "studies", requires = "which")]
     figures: PathBuf,
@@ -56,7 +59,12 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         Err(unknown) => return arguments.common.refuse(&unknown),
     };
     if let Some(study) = chosen.iter().find(|study| !arguments.wants(study)) {
-        return arguments.common.refuse(&format!("{} {}", study.name, StudyError::TakesNoTrace));
+        let reason =
+            if arguments.trace.is_empty() { StudyError::NeedsLogs } else { StudyError::TakesNoTrace };
+        return arguments.common.refuse(&format!("{} {reason}", study.name));
+    }
+    if arguments.all && arguments.logs.is_none() && arguments.trace.is_empty() {
+        arguments.common.warn("warp: skipped, because it needs --logs");
     }
     if arguments.scale.is_some() && !chosen.iter().any(|study| study.takes_scale) {
         return arguments.common.refuse(
@@ -96,12 +104,13 @@ impl Arguments {
 
     /// Whether `study` can run with the given flags.
     fn wants(&self, study: &Study) -> bool {
-        self.trace.is_empty() || study.takes_trace
+        (self.trace.is_empty() || study.takes_trace) && (self.logs.is_some() || !study.needs_logs)
     }
 
     fn runner(&self, stop: &Stop) -> Result<Runner, String> {
         let Common { seed, quiet, .. } = self.common;
-        let runner = Runner::new(self.scale.unwrap_or(SCALE), seed, stop.clone(), Progress::new(quiet));
+        let runner = Runner::new(self.scale.unwrap_or(SCALE), seed, stop.clone(), Progress::new(quiet))
+            .with_logs(self.logs.clone());
         if self.trace.is_empty() {
             return Ok(runner);
         }
@@ -287,6 +296,18 @@ mod tests {
     }
 
     #[test]
+    fn study_of_logs_is_part_of_all_only_with_a_directory() {
+        let warp = STUDIES.iter().find(|study| study.needs_logs).unwrap();
+        let wants = |typed: &[&str]| Typed::try_parse_from(typed).unwrap().arguments.wants(warp);
+        assert!(!wants(&["study", "--all"]) && wants(&["study", "--all", "--logs", "logs"]));
+        let runner = Runner::new(1, 1, Stop::default(), Progress::new(true));
+        let error = warp.make(&runner).unwrap_err().to_string();
+        assert!(error.starts_with("needs --logs DIRECTORY, with warp_series.csv"), "{error}");
+        let error = warp.make(&runner.with_logs(Some("/nowhere".into()))).unwrap_err().to_string();
+        assert!(error.contains("/nowhere/warp_series_meta.csv: No such file"), "{error}");
+    }
+
+    #[test]
     fn results_before_an_interrupt_are_kept() {
         let directory = std::env::temp_dir().join(format!("flashwright-study-{}", std::process::id()));
         let file = directory.join("result.json");
@@ -299,6 +320,7 @@ mod tests {
             title: "",
             takes_trace: false,
             takes_scale: false,
+            needs_logs: false,
             run: |_| Ok(Outcome::default()),
         };
         let interrupted = Study {
@@ -306,6 +328,7 @@ mod tests {
             title: "",
             takes_trace: false,
             takes_scale: false,
+            needs_logs: false,
             run: |_| Err(StudyError::Interrupted),
         };
         let runner = Runner::new(1, 1, Stop::default(), Progress::new(true));

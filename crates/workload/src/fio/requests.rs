@@ -57,9 +57,16 @@ pub struct Requests {
 
 impl Requests {
     /// The requests of `job` in `extent`. `limit_bytes` is the transfer of one repetition; `None` means the extent's length. `worker` gives
-    /// each clone its own random numbers.
+    /// each clone its own random numbers. `scale` is the divisor of the extent: a Zipf distribution keeps the shape that it has over all
+    /// blocks of the undivided one.
     #[must_use]
-    pub fn new(job: &Job, extent: Extent, limit_bytes: Option<u64>, seed: u64, worker: usize) -> Self {
+    pub fn new(
+        job: &Job,
+        (extent, scale): (Extent, u64),
+        limit_bytes: Option<u64>,
+        seed: u64,
+        worker: usize,
+    ) -> Self {
         let mut random = random::stream(seed, worker);
         let kinds = || job.pattern.mix.kinds().iter().map(|&kind| kind_index(kind));
         let smallest_bytes = kinds().map(|at| job.block_bytes[at].smallest()).min().unwrap_or(1);
@@ -67,7 +74,7 @@ impl Requests {
             std::array::from_fn(|at| job.align_bytes[at].unwrap_or_else(|| job.block_bytes[at].smallest()));
         let samplers = std::array::from_fn(|at| {
             let blocks = (extent.bytes / align_bytes[at]).max(1);
-            Sampler::new(&job.distribution[at], blocks, align_bytes[at], &mut random)
+            Sampler::new(&job.distribution[at], (blocks, scale), align_bytes[at], &mut random)
         });
         let has_map = job.pattern.is_random
             && job.has_random_map
@@ -236,7 +243,7 @@ mod tests {
 
     fn requests(text: &str, bytes: u64, limit: Option<u64>) -> Requests {
         let file = JobFile::parse(text, |_| None).unwrap();
-        Requests::new(&file.jobs[0], Extent { first_byte: 1 << 20, bytes }, limit, 1, 0)
+        Requests::new(&file.jobs[0], (Extent { first_byte: 1 << 20, bytes }, 1), limit, 1, 0)
     }
 
     fn all(mut requests: Requests) -> Vec<Operation> {

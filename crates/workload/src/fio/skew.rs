@@ -95,6 +95,7 @@ fn absolute_zones(text: &str, kb_base: u32) -> Result<Distribution, String> {
 /// Draws block numbers from 0 to `blocks - 1`.
 pub(super) struct Sampler {
     blocks: u64,
+    scale: u64,
     shape: Shape,
     /// Added to each hashed number, so that the popular blocks of two jobs differ.
     shift: u64,
@@ -147,17 +148,18 @@ impl Zipf {
 }
 
 impl Sampler {
-    /// Draws from `distribution` over `blocks` blocks of `block_bytes`.
+    /// Draws from `distribution` over `blocks` blocks of `block_bytes`. Each stands for `scale` blocks: the share of requests to the
+    /// most popular percent of a Zipf distribution depends on the number of blocks, so that ranks are drawn from all of them.
     pub(super) fn new(
         distribution: &Distribution,
-        blocks: u64,
+        (blocks, scale): (u64, u64),
         block_bytes: u64,
         random: &mut Stream,
     ) -> Self {
         let shape = match distribution {
             Distribution::Uniform => Shape::Uniform,
             // With two blocks or fewer the formula divides by zero.
-            Distribution::Zipf(exponent) if blocks > 2 => Shape::Zipf(Zipf::new(blocks, *exponent)),
+            Distribution::Zipf(exponent) if blocks > 2 => Shape::Zipf(Zipf::new(blocks * scale, *exponent)),
             Distribution::Zipf(_) => Shape::Uniform,
             Distribution::Pareto(h) => Shape::Pareto { power: h.ln() / (1.0 - h).ln() },
             Distribution::Normal(percent) => {
@@ -179,7 +181,7 @@ impl Sampler {
                 zone_table(ends, blocks)
             }
         };
-        Self { blocks, shape, shift: random.next_u64() }
+        Self { blocks, scale, shape, shift: random.next_u64() }
     }
 
     /// The next block number.
@@ -187,7 +189,7 @@ impl Sampler {
         let blocks = self.blocks;
         match &self.shape {
             Shape::Uniform => random::below(random.next_u64(), blocks),
-            Shape::Zipf(zipf) => self.scatter(zipf.rank(unit(random), blocks)),
+            Shape::Zipf(zipf) => self.scatter(zipf.rank(unit(random), blocks * self.scale) / self.scale),
             Shape::Pareto { power } => self.scatter(((blocks - 1) as f64 * unit(random).powf(*power)) as u64),
             Shape::Normal { deviation } => {
                 // The mean of twelve uniform draws, and a uniform deviation around it.

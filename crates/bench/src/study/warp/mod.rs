@@ -1,0 +1,196 @@
+//! Logs of real and emulated drives beside the model: the series of "Characterizing and Emulating FDP SSDs with WARP", FAST '26.
+//!
+//! A folder has the logs, as `warp_series.csv` and `warp_series_meta.csv`. The [name](setup) of a series gives its drive and its
+//! workload, which runs as a fio job file on the model until the host has written as much as in the log. Compared is the write
+//! amplification of the last tenth of the host's writes.
+
+mod setup;
+
+use std::path::Path;
+
+use parking_lot::Mutex;
+use ssd::{Card, Drive, Upkeep};
+use workload::fio::JobFile;
+
+use self::setup::Setup;
+use super::{Chart, Line, Outcome, Point, Runner, StudyError};
+use crate::drive::log::DriveLog;
+use crate::jobs::curve::Interval;
+use crate::jobs::plan::{Plan, Target};
+use crate::jobs::run::run as run_jobs;
+
+/// Series with their write counters.
+pub const SERIES_FILE: &str = "warp_series.csv";
+/// Capacity of the drive of each series.
+pub const META_FILE: &str = "warp_series_meta.csv";
+
+/// A logged series.
+pub struct Series {
+    /// Its name, a path that names the drive and the workload.
+    pub name: String,
+    /// Capacity of the drive.
+    pub capacity_bytes: u64,
+    /// The counters.
+    pub log: DriveLog,
+}
+
+impl Series {
+    /// Reads all series of a folder.
+    ///
+    /// # Errors
+    /// A text that names the file and the reason.
+    pub fn read_all(folder: &Path) -> Result<Vec<Self>, String> {
+        let read = |name: &str| {
+            let path = folder.join(name);
+            std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
+        };
+        let (meta, text) = (read(META_FILE)?, read(SERIES_FILE)?);
+        let header: Vec<&str> = meta.lines().next().unwrap_or("").split(',').collect();
+        let column = |name: &str| {
+            let at = header.iter().position(|it| *it == name);
+            at.ok_or_else(|| format!("{META_FILE}: the first line has no column `{name}`"))
+        };
+        let (name, capacity) = (column("series")?, column("capacity_bytes")?);
+        let mut all = Vec::new();
+        for (number, line) in meta.lines().enumerate().skip(1).filter(|(_, line)| !line.trim().is_empty()) {
+            let cells: Vec<&str> = line.split(',').collect();
+            let bytes = cells.get(capacity).and_then(|cell| cell.parse().ok()).filter(|&bytes| bytes > 0);
+            let (Some(name), Some(capacity_bytes)) = (cells.get(name), bytes) else {
+                return Err(format!("{META_FILE}, line {}: no series with a capacity in bytes", number + 1));
+            };
+            let log = DriveLog::parse(&text, Some(name))
+                .map_err(|error| format!("{SERIES_FILE}, series {name}: {error}"))?;
+            all.push(Self { name: (*name).to_owned(), capacity_bytes, log });
+        }
+        Ok(all)
+    }
+
+    /// Write amplification of a part of the host's writes.
+    #[must_use]
+    pub fn dlwa(&self, from: f64, to: f64) -> f64 {
+        let end = self.log.host_bytes() as f64;
+        self.log.dlwa_between(from * end, to * end)
+    }
+
+    /// Whether the last two tenths of the host's writes agree within 5 %.
+    #[must_use]
+    pub fn is_steady(&self) -> bool {
+        (self.dlwa(0.8, 0.9) / self.dlwa(0.9, 1.0) - 1.0).abs() <= 0.05
+    }
+
+    fn host_capacities(&self) -> f64 {
+        self.log.host_bytes() as f64 / self.capacity_bytes as f64
+    }
+
+    fn curve(&self) -> Vec<(f64, f64)> {
+        let capacity = self.capacity_bytes as f64;
+        let pairs = self.log.samples.windows(2).filter(|pair| pair[1].host_bytes > pair[0].host_bytes);
+        let point = |pair: &[crate::drive::log::LogSample]| {
+            let host = pair[1].host_bytes - pair[0].host_bytes;
+            let dlwa = (pair[1].media_bytes - pair[0].media_bytes) as f64 / host as f64;
+            (pair[1].host_bytes as f64 / capacity, dlwa)
+        };
+        pairs.map(point).collect()
+    }
+}
+
+/// The model's result for a series.
+pub struct Modelled {
+    /// Write amplification of the last tenth of the host's writes.
+    pub last_tenth: f64,
+    /// Write amplification over host writes in capacities.
+    pub curve: Vec<(f64, f64)>,
+    /// Largest accepted relative difference from the log.
+    pub tolerance: f64,
+    /// The setup in words, if part of it comes from the log.
+    pub remark: Option<String>,
+}
+
+/// Runs the workload of a series on the model; `None` if its name gives no drive or workload.
+///
+/// # Errors
+/// The run failed or was stopped.
+pub fn model(
+    series: &Series,
+    runner: &Runner,
+    advance: &dyn Fn(f64),
+) -> Result<Option<Modelled>, StudyError> {
+    let Some(setup) = Setup::of(series) else { return Ok(None) };
+    let invalid = |error: String| StudyError::Output(format!("{}: {error}", series.name));
+    let card = setup.card.scaled(setup.scale).map_err(|error| invalid(error.to_string()))?;
+    let shape = card.shape(setup.has_placement);
+    let capacity_bytes = u64::from(shape.logical_pages) * u64::from(shape.page_bytes);
+    let upkeep = Upkeep { seed: runner.seed, ..Upkeep::default() };
+    let mut drive = Drive::new(&card, &shape, upkeep).map_err(|error| invalid(error.to_string()))?;
+    let file = JobFile::parse(&setup.job, |_| None).map_err(|error| invalid(error.to_string()))?;
+    let target = Target { capacity_bytes, handles: handles(&card, &setup), scale: setup.scale };
+    let plan = Plan::new(&file, target, runner.seed).map_err(|error| invalid(error.to_string()))?;
+    let all_bytes = series.host_capacities() * capacity_bytes as f64;
+    let outcome =
+        run_jobs(plan, &mut drive, (capacity_bytes / 20, runner.seed), &runner.stop, |host_bytes| {
+            advance(host_bytes as f64 / all_bytes);
+        });
+    if outcome.was_stopped {
+        return Err(StudyError::Interrupted);
+    }
+    let last_tenth = crate::jobs::report::last_tenth(&outcome).unwrap_or(f64::NAN);
+    let curve = curve(&outcome.intervals, capacity_bytes);
+    Ok(Some(Modelled { last_tenth, curve, tolerance: setup.tolerance, remark: setup.remark }))
+}
+
+fn handles(card: &Card, setup: &Setup) -> u16 {
+    card.placement.as_ref().filter(|_| setup.has_placement).map_or(1, |placement| placement.handles)
+}
+
+fn curve(intervals: &[Interval], capacity_bytes: u64) -> Vec<(f64, f64)> {
+    let (mut host, mut media) = (0, 0);
+    let mut points = Vec::new();
+    for it in intervals.iter().filter(|it| it.host_bytes > 0) {
+        if it.host_bytes > host {
+            let dlwa = (it.media_bytes - media) as f64 / (it.host_bytes - host) as f64;
+            points.push((it.host_bytes as f64 / capacity_bytes as f64, dlwa));
+        }
+        (host, media) = (it.host_bytes, it.media_bytes);
+    }
+    points
+}
+
+/// Every series of the folder beside the model.
+pub(super) fn run(runner: &Runner) -> Result<Outcome, StudyError> {
+    let folder = runner.logs.as_ref().ok_or(StudyError::NeedsLogs)?;
+    let all = Series::read_all(folder).map_err(StudyError::Output)?;
+    let done: Vec<Mutex<Option<Modelled>>> = all.iter().map(|_| Mutex::new(None)).collect();
+    runner.each(all.len(), |number, advance| {
+        *done[number].lock() = model(&all[number], runner, advance)?;
+        Ok(())
+    })?;
+    let mut outcome = Outcome::default();
+    for (series, modelled) in all.iter().zip(done) {
+        match modelled.into_inner() {
+            Some(modelled) => add(&mut outcome, series, modelled),
+            None => {
+                let note = format!("{}: its name gives no modelled drive and workload", series.name);
+                outcome.notes.push(note);
+            }
+        }
+    }
+    Ok(outcome)
+}
+
+fn add(outcome: &mut Outcome, series: &Series, modelled: Modelled) {
+    let logged = series.dlwa(0.9, 1.0);
+    let name = format!("{}, last tenth", series.name);
+    outcome.points.push(if series.is_steady() {
+        let band = (logged * (1.0 - modelled.tolerance), logged * (1.0 + modelled.tolerance));
+        Point::within(name, logged, modelled.last_tenth, band)
+    } else {
+        Point::shown(name, Some(logged), modelled.last_tenth)
+    });
+    outcome.notes.extend(modelled.remark.map(|remark| format!("{}: {remark}", series.name)));
+    outcome.charts.push(Chart {
+        title: series.name.clone(),
+        x: "host writes, drive capacities",
+        y: "DLWA",
+        lines: vec![Line::new("log", series.curve()), Line::new("model", modelled.curve)],
+    });
+}
