@@ -93,6 +93,9 @@ pub enum Admit {
     Refused,
     /// It is not inserted, because there is no free page or no journal space for it.
     NoSpace,
+    /// A long sequential write goes to the disk, and a clean cached copy is dropped. Used where cleaning would have to free slots for
+    /// it: the disk accepts the write as fast as it could be cleaned later.
+    Bypass,
 }
 
 /// How to read a block.
@@ -201,8 +204,9 @@ impl Sets {
         let found = self.table.find(set, block);
         // A block that is dirty from an earlier mode is newer than the disk in its other sectors too.
         let is_dirty = found.is_some_and(|slot| self.table.word(slot).is_dirty());
-        if self.tuning.mode == Mode::WriteAround && !is_dirty {
+        if (self.tuning.mode == Mode::WriteAround || admit == Admit::Bypass) && !is_dirty {
             self.counters.uncached_writes += 1;
+            self.counters.uncached_sequential_writes += u64::from(admit == Admit::Bypass);
             self.counters.write_invalidates += u64::from(found.is_some());
             return Write::Around(found);
         }

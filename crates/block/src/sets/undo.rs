@@ -41,7 +41,9 @@ impl Sets {
             Write::Taken { .. } => reduce(&mut self.operations_of(block).write_misses, 1),
             Write::Around(_) => {
                 reduce(&mut self.counters.uncached_writes, 1);
-                if self.tuning.mode != Mode::WriteAround {
+                if admit == Admit::Bypass {
+                    reduce(&mut self.counters.uncached_sequential_writes, 1);
+                } else if self.tuning.mode != Mode::WriteAround {
                     reduce(&mut self.operations_of(block).write_misses, 1);
                     reduce(
                         &mut self.counters.uncached_sequential_writes,

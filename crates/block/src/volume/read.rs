@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use device::{IoBuffer, IoError, IoSlice, Pending, PlacementHandle, Request};
+use futures_util::future::join_all;
 
 use super::device_errors::DiskTask;
 use super::error::{Result, VolumeError, VolumeErrorKind};
@@ -47,6 +48,24 @@ struct Plan {
     misses: Vec<Miss>,
 }
 
+/// How a request is read.
+#[derive(Debug, Clone, Copy)]
+struct ReadMode {
+    admit: Admit,
+    /// See [`Shared::is_sequential`].
+    is_sequential: bool,
+}
+
+/// One read of the disk: of misses, and of the blocks between them.
+struct DiskRead {
+    misses: Range<usize>,
+    blocks: Range<u64>,
+}
+
+/// A sequential read includes gaps between misses up to this length, which flash has: reading them takes less time than a head
+/// movement.
+const READ_THROUGH_BYTES: u64 = 256 << 10;
+
 /// Attempts per segment. An attempt drops clean blocks with damaged pages, and the next reads them from the disk.
 const ATTEMPTS: u32 = 3;
 
@@ -57,26 +76,31 @@ const MAX_FILLING_BYTES: u64 = 64 << 20;
 impl Shared {
     pub(super) async fn read(self: &Arc<Self>, offset: u64, len: usize, may_cache: bool) -> Result<IoSlice> {
         self.check_range(offset, len as u64)?;
-        let admit = {
+        let mode = {
             let mut state = self.state.lock();
             self.check_open(&state)?;
-            admit(&mut state, offset, len, may_cache, |tuning| tuning.read_bypass_bytes)
+            let (admit, stream_bytes) =
+                admit(&mut state, offset, len, may_cache, |tuning| tuning.read_bypass_bytes);
+            ReadMode { admit, is_sequential: self.is_sequential(len, stream_bytes) }
         };
-        let mut segments = self.segments(offset, len);
+        let mut segments = Self::read_segments(offset, len);
         let Some(first) = segments.next() else { return Ok(IoBuffer::zeroed(0).into()) };
         if first.end == offset + len as u64 {
-            return self.read_segment(&first, admit).await;
+            return self.read_segment(&first, mode).await;
         }
+        // All begin before any is awaited. Otherwise requests of others would move the disk's head in between.
+        let segments: Vec<Range<u64>> = std::iter::once(first).chain(segments).collect();
+        let read = join_all(segments.iter().map(|segment| self.read_segment(segment, mode))).await;
         let mut whole = IoBuffer::zeroed(len);
-        for segment in std::iter::once(first).chain(segments) {
-            let bytes = self.read_segment(&segment, admit).await?;
+        for (segment, bytes) in segments.iter().zip(read) {
+            let bytes = bytes?;
             whole[(segment.start - offset) as usize..][..bytes.len()].copy_from_slice(&bytes);
         }
         Ok(whole.into())
     }
 
-    async fn read_segment(self: &Arc<Self>, segment: &Range<u64>, admit: Admit) -> Result<IoSlice> {
-        let parts = self.parts(segment);
+    async fn read_segment(self: &Arc<Self>, segment: &Range<u64>, mode: ReadMode) -> Result<IoSlice> {
+        let (parts, admit) = (self.parts(segment), mode.admit);
         if let Some(plan) = self.plan_hits(&parts, admit) {
             match self.read_hits(&plan, segment).await {
                 // Clean blocks with damaged pages are dropped with the plan. They are read from the disk below.
@@ -89,7 +113,7 @@ impl Shared {
             attempts += 1;
             let range = self.blocks.lock(self.blocks_of(segment)).await;
             let plan = self.plan_misses(&parts, Work::new(self, Some(range)), admit);
-            match self.read_locked(&plan, segment).await {
+            match self.read_locked(&plan, segment, mode.is_sequential).await {
                 Err(error) if error.kind() == VolumeErrorKind::Flash && attempts < ATTEMPTS => {
                     self.undo_counts(&plan);
                 }
@@ -122,12 +146,24 @@ impl Shared {
         Some(Plan { work, hits, misses: Vec::new() })
     }
 
-    async fn read_locked(self: &Arc<Self>, plan: &Plan, segment: &Range<u64>) -> Result<IoSlice> {
+    async fn read_locked(
+        self: &Arc<Self>,
+        plan: &Plan,
+        segment: &Range<u64>,
+        is_sequential: bool,
+    ) -> Result<IoSlice> {
         if plan.misses.is_empty() {
             return self.read_hits(plan, segment).await;
         }
-        let from_disk = self.start_disk_reads(&plan.misses);
+        let from_disk = self.start_disk_reads(&plan.misses, &self.blocks_of(segment), is_sequential);
         let old: Vec<Hit> = plan.misses.iter().filter_map(Miss::old).collect();
+        if let [(read, _)] = &from_disk[..]
+            && plan.hits.is_empty()
+            && old.is_empty()
+            && read.blocks == self.blocks_of(segment)
+        {
+            return self.read_whole(plan, segment, from_disk).await;
+        }
         let mut bytes = IoBuffer::zeroed((segment.end - segment.start) as usize);
         // Both complete before an error is returned, so that all damaged pages are found.
         let hit_pages = self.read_pages(&plan.work, &plan.hits).await;
@@ -137,10 +173,9 @@ impl Shared {
         }
         let mut old_pages = old_pages?.into_iter();
         let mut blocks = Vec::with_capacity(plan.misses.len());
-        for (run, pending) in from_disk {
-            let data = pending.await.map_err(|error| self.disk_failed(DiskTask::Read, error))?;
-            let data: IoSlice = data.expect("a read gives its buffer back").into();
-            blocks.extend(self.cut(&plan.misses[run], &data));
+        for (read, pending) in from_disk {
+            let data = self.disk_data(pending).await?;
+            blocks.extend(self.blocks_in(&plan.misses, &read, &data));
         }
         for (miss, block) in plan.misses.iter().zip(&mut blocks) {
             if let Some(copy) = miss.copy {
@@ -153,14 +188,33 @@ impl Shared {
         Ok(bytes.into())
     }
 
+    /// One read of the disk is the whole segment, so nothing is copied.
+    async fn read_whole(
+        self: &Arc<Self>,
+        plan: &Plan,
+        segment: &Range<u64>,
+        from_disk: Vec<(DiskRead, Pending)>,
+    ) -> Result<IoSlice> {
+        let (read, pending) = from_disk.into_iter().next().expect("there is one");
+        let data = self.disk_data(pending).await?;
+        self.start_fill(&plan.work, &plan.misses, &self.blocks_in(&plan.misses, &read, &data));
+        let start = (segment.start - read.blocks.start * u64::from(self.layout.block_bytes)) as usize;
+        Ok(data.part(start..start + (segment.end - segment.start) as usize))
+    }
+
+    async fn disk_data(&self, pending: Pending) -> Result<IoSlice> {
+        let data = pending.await.map_err(|error| self.disk_failed(DiskTask::Read, error))?;
+        Ok(data.expect("a read gives its buffer back").into())
+    }
+
     fn plan_misses(self: &Arc<Self>, parts: &[Part], work: Arc<Work>, admit: Admit) -> Plan {
         let mut state = self.state.lock();
         let filling_bytes = state.filling_blocks as u64 * u64::from(self.layout.block_bytes);
-        let may_change = state.health == Health::Healthy
-            && state.has_space_for_changes(parts.len())
-            && filling_bytes < MAX_FILLING_BYTES;
-        let (mut hits, mut misses) = (Vec::new(), Vec::new());
+        let may_fill = state.health == Health::Healthy && filling_bytes < MAX_FILLING_BYTES;
+        let most_filled = if may_fill { state.blocks_that_may_change() } else { 0 };
+        let (mut hits, mut misses, mut to_fill) = (Vec::new(), Vec::new(), 0);
         for part in parts {
+            let may_change = to_fill < most_filled;
             let admit = admit_now(&state, part.block, admit, may_change);
             let decided = state.sets.read(part.block, admit);
             if let (Read::Hit(_), Some(hit)) = (decided, hit(&state, part)) {
@@ -168,9 +222,10 @@ impl Shared {
                 hits.push(hit);
                 continue;
             }
-            misses.push(miss(&mut state, &work, part, (decided, admit), may_change));
+            let miss = miss(&mut state, &work, part, (decided, admit), may_change);
+            to_fill += usize::from(miss.destination.is_some());
+            misses.push(miss);
         }
-        let to_fill = misses.iter().filter(|miss| miss.destination.is_some()).count();
         work.reserve_changes(&mut state, to_fill);
         let mut rejected = misses.iter().filter(|miss| miss.admit == Admit::NoSpace);
         let commit_soon = rejected.any(|miss| state.should_commit(miss.part.block));
@@ -181,28 +236,57 @@ impl Shared {
         Plan { work, hits, misses }
     }
 
-    /// Submits one disk read for each run of adjacent blocks, split at the largest transfer.
-    fn start_disk_reads(&self, misses: &[Miss]) -> Vec<(Range<usize>, Pending)> {
+    /// The disk reads for `misses`: one for each run of adjacent blocks, split at the largest transfer. Those of a sequential request
+    /// include short gaps, also at the ends of the segment, where the previous request ended and the next one begins.
+    fn disk_reads(&self, misses: &[Miss], segment: &Range<u64>, is_sequential: bool) -> Vec<DiskRead> {
         let block_bytes = u64::from(self.layout.block_bytes);
         let most = (u64::from(self.disk.geometry().max_io_bytes) / block_bytes).max(1);
+        let gap = if is_sequential { READ_THROUGH_BYTES / block_bytes } else { 0 };
         let runs = runs(misses, |one, next| {
-            one.part.block + 1 == next.part.block && !next.part.block.is_multiple_of(most)
+            let (one, next) = (one.part.block, next.part.block);
+            next - one <= 1 + gap && one / most == next / most
         });
-        self.state.lock().sets.counters_mut().disk_reads += runs.len() as u64;
-        let start = |run: Range<usize>| {
-            let first = misses[run.start].part.block;
-            let len: usize = misses[run.clone()].iter().map(|miss| self.bytes_of(miss.part.block)).sum();
-            let buffer = IoBuffer::zeroed(len);
-            (run, self.disk.start(Request::Read { offset: first * block_bytes, buffer }))
+        let read = |run: Range<usize>| {
+            let blocks = misses[run.start].part.block..misses[run.end - 1].part.block + 1;
+            DiskRead { misses: run, blocks }
         };
-        runs.into_iter().map(start).collect()
+        let mut reads: Vec<DiskRead> = runs.into_iter().map(read).collect();
+        if let Some(DiskRead { blocks, .. }) = reads.first_mut()
+            && blocks.start - segment.start <= gap
+        {
+            blocks.start = segment.start.max(blocks.start / most * most);
+        }
+        if let Some(DiskRead { blocks, .. }) = reads.last_mut()
+            && segment.end - blocks.end <= gap
+        {
+            blocks.end = segment.end.min(blocks.start / most * most + most);
+        }
+        reads
     }
 
-    /// Splits the data into blocks. The disk's last block is padded with zeros.
-    fn cut(&self, misses: &[Miss], data: &IoSlice) -> Vec<IoSlice> {
+    fn start_disk_reads(
+        &self,
+        misses: &[Miss],
+        segment: &Range<u64>,
+        is_sequential: bool,
+    ) -> Vec<(DiskRead, Pending)> {
+        let reads = self.disk_reads(misses, segment, is_sequential);
+        self.state.lock().sets.counters_mut().disk_reads += reads.len() as u64;
+        let block_bytes = u64::from(self.layout.block_bytes);
+        let start = |read: DiskRead| {
+            let offset = read.blocks.start * block_bytes;
+            let end = (read.blocks.end * block_bytes).min(self.disk_bytes);
+            let buffer = IoBuffer::zeroed((end - offset) as usize);
+            (read, self.disk.start(Request::Read { offset, buffer }))
+        };
+        reads.into_iter().map(start).collect()
+    }
+
+    /// The misses in the data of a read. The disk's last block is padded with zeros.
+    fn blocks_in(&self, misses: &[Miss], read: &DiskRead, data: &IoSlice) -> Vec<IoSlice> {
         let block_bytes = self.layout.block_bytes as usize;
-        let cut = |number: usize| {
-            let start = number * block_bytes;
+        let block = |miss: &Miss| {
+            let start = (miss.part.block - read.blocks.start) as usize * block_bytes;
             if start + block_bytes <= data.len() {
                 return data.part(start..start + block_bytes);
             }
@@ -210,7 +294,7 @@ impl Shared {
             padded[..data.len() - start].copy_from_slice(&data[start..]);
             padded.into()
         };
-        (0..misses.len()).map(cut).collect()
+        misses[read.misses.clone()].iter().map(block).collect()
     }
 
     async fn read_hits(&self, plan: &Plan, segment: &Range<u64>) -> Result<IoSlice> {
@@ -368,20 +452,22 @@ impl Shared {
     }
 }
 
-/// Adds the request to the sequential streams and returns whether its blocks may be cached. `limit` selects the stream length limit.
+/// Adds the request to the sequential streams. Returns whether its blocks may be cached, and the length of its stream; a request of a
+/// client that does not use the cache is a stream of its own. `limit` selects the stream length limit.
 pub(super) fn admit(
     state: &mut State,
     offset: u64,
     len: usize,
     may_cache: bool,
     limit: fn(&Tuning) -> u64,
-) -> Admit {
+) -> (Admit, u64) {
     if !may_cache {
-        return Admit::Refused;
+        return (Admit::Refused, len as u64);
     }
     let stream_bytes = state.streams.record(offset, len as u64);
     let limit = limit(state.sets.tuning());
-    if limit > 0 && stream_bytes > limit { Admit::Sequential } else { Admit::Yes }
+    let is_limited = limit > 0 && stream_bytes > limit;
+    (if is_limited { Admit::Sequential } else { Admit::Yes }, stream_bytes)
 }
 
 /// Whether a block can be inserted now. An insertion never waits for a commit.

@@ -9,6 +9,13 @@ use super::{SECTOR_BYTES, Shared};
 /// Maximum length of a segment. A write allocates all pages of a segment together, or waits without holding any.
 pub(super) const SEGMENT_BLOCKS: u64 = MIN_SPARES as u64 / 2;
 
+/// Maximum length of a segment of a read. It allocates only the pages that are free, so it can be longer than a segment of a write.
+const READ_SEGMENT_BYTES: u64 = 4 << 20;
+
+/// Minimum length of a stream whose requests are [sequential](Shared::is_sequential); an eighth of the cache if that is less.
+/// Requests must have an eighth of that: small writes of a log are faster on flash, however many there are.
+const SEQUENTIAL_BYTES: u64 = 512 << 10;
+
 /// A range of bytes within one block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Part {
@@ -37,13 +44,20 @@ impl Shared {
     /// fall into the same set and must find slots there together.
     pub(super) fn segments(&self, offset: u64, len: usize) -> impl Iterator<Item = Range<u64>> + use<> {
         let most = SEGMENT_BLOCKS.min(self.layout.ways.into()) * u64::from(self.layout.block_bytes);
-        let end = offset + len as u64;
-        let mut at = offset;
-        std::iter::from_fn(move || {
-            let from = at;
-            at = end.min((from / most + 1) * most);
-            (from < end).then_some(from..at)
-        })
+        cut(offset..offset + len as u64, most)
+    }
+
+    /// Splits a read of `len` bytes at `offset` into segments.
+    pub(super) fn read_segments(offset: u64, len: usize) -> impl Iterator<Item = Range<u64>> {
+        cut(offset..offset + len as u64, READ_SEGMENT_BYTES)
+    }
+
+    /// Whether a request of `len` bytes, in a stream of `stream_bytes`, must reach the disk in order and without gaps, because a head
+    /// movement takes longer than the transfer.
+    pub(super) fn is_sequential(&self, len: usize, stream_bytes: u64) -> bool {
+        let cache_bytes = u64::from(self.layout.slots()) * u64::from(self.layout.block_bytes);
+        let least = SEQUENTIAL_BYTES.min(cache_bytes / 8);
+        stream_bytes >= least && len as u64 >= least / 8
     }
 
     /// The blocks that overlap a segment.
@@ -80,6 +94,16 @@ impl Shared {
     pub(super) fn unless_whole(&self, block: u64, sectors: Sectors) -> Option<Sectors> {
         (!sectors.contains(self.whole(block))).then_some(sectors)
     }
+}
+
+/// `range`, cut at the multiples of `most`.
+fn cut(range: Range<u64>, most: u64) -> impl Iterator<Item = Range<u64>> {
+    let mut at = range.start;
+    std::iter::from_fn(move || {
+        let from = at;
+        at = range.end.min((from / most + 1) * most);
+        (from < range.end).then_some(from..at)
+    })
 }
 
 /// Maximal runs of adjacent items, as ranges of indices.

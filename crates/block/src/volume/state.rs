@@ -19,6 +19,9 @@ use crate::sets::{Cleaning, Sets, Slot, Standing, Streams};
 /// Journal units that must be available per block of the longest run of cleaning.
 const UNITS_PER_RUN_BLOCK: usize = 16;
 
+/// Journal units of a changed block: at most two for the page that is released and two for the one that is assigned.
+const UNITS_PER_CHANGE: usize = 4;
+
 /// Limit of the length of a run of cleaning, which is held in memory.
 const MAX_RUN_BYTES: u32 = 16 << 20;
 
@@ -242,9 +245,16 @@ impl State {
     /// Whether changes of `blocks` more blocks fit into the journal before the next commit, beside those of concurrent requests. A
     /// failed flash records nothing, so there is no limit.
     pub(super) fn has_space_for_changes(&self, blocks: usize) -> bool {
-        // The old page is released and the new one assigned, each with at most two units.
-        let units = self.changes.units() + 4 * (self.reserved_blocks + blocks);
-        self.health != Health::Healthy || units <= self.journal.max_pending_units()
+        blocks <= self.blocks_that_may_change()
+    }
+
+    /// Number of blocks whose changes fit.
+    pub(super) fn blocks_that_may_change(&self) -> usize {
+        if self.health != Health::Healthy {
+            return usize::MAX;
+        }
+        let units = self.journal.max_pending_units().saturating_sub(self.changes.units());
+        (units / UNITS_PER_CHANGE).saturating_sub(self.reserved_blocks)
     }
 
     /// Whether a write waits for cleaning.

@@ -40,6 +40,17 @@ struct Decided {
     was_dirty: bool,
 }
 
+/// How a request is written.
+#[derive(Debug, Clone, Copy)]
+struct WriteMode {
+    admit: Admit,
+    /// Whether the request may bypass the cache where it would have to wait: if it is [sequential](Shared::is_sequential).
+    may_bypass: bool,
+}
+
+/// Maximum of concurrent segments of a request.
+const CONCURRENT_SEGMENTS: usize = 64;
+
 /// The purpose of a disk write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DiskWrite {
@@ -57,29 +68,46 @@ impl Shared {
     /// Writes `data`. Returns whether some of it is only on flash and must be [recorded](Self::log_changes) before the reply.
     pub(super) async fn write(self: &Arc<Self>, offset: u64, data: IoSlice, may_cache: bool) -> Result<bool> {
         self.check_range(offset, data.len() as u64)?;
-        let admit = {
+        let blocks = self.blocks_of(&(offset..offset + data.len() as u64));
+        let mode = {
             let mut state = self.state.lock();
             self.check_open(&state)?;
-            admit(&mut state, offset, data.len(), may_cache, |tuning| tuning.write_bypass_bytes)
+            let (admit, stream_bytes) =
+                admit(&mut state, offset, data.len(), may_cache, |tuning| tuning.write_bypass_bytes);
+            // The disk of an ordered volume gets flushed data only.
+            let may_bypass =
+                admit == Admit::Yes && state.order.is_none() && self.is_sequential(data.len(), stream_bytes);
+            let bypasses = may_bypass && is_near_dirty_limit(&state, blocks);
+            WriteMode { admit: if bypasses { Admit::Bypass } else { admit }, may_bypass }
         };
-        let mut is_on_flash_alone = false;
-        for segment in self.segments(offset, data.len()) {
+        let segments: Vec<Range<u64>> = self.segments(offset, data.len()).collect();
+        let write = |segment: &Range<u64>| {
             let bytes = (segment.start - offset) as usize..(segment.end - offset) as usize;
-            is_on_flash_alone |= self.write_segment(&segment, data.part(bytes), admit).await?;
+            self.write_segment(segment.clone(), data.part(bytes), mode)
+        };
+        if let [segment] = &segments[..] {
+            return write(segment).await;
+        }
+        let mut is_on_flash_alone = false;
+        for segments in segments.chunks(CONCURRENT_SEGMENTS) {
+            // All begin before any is awaited. Otherwise requests of others would move the disk's head in between.
+            let written: Result<Vec<bool>> = join_all(segments.iter().map(write)).await.into_iter().collect();
+            is_on_flash_alone |= written?.contains(&true);
         }
         Ok(is_on_flash_alone)
     }
 
     async fn write_segment(
         self: &Arc<Self>,
-        segment: &Range<u64>,
+        segment: Range<u64>,
         data: IoSlice,
-        admit: Admit,
+        mode: WriteMode,
     ) -> Result<bool> {
+        let segment = &segment;
         let mut attempts = 0;
         loop {
             attempts += 1;
-            let (work, targets) = self.plan_write(segment, &self.parts(segment), admit).await?;
+            let (work, targets) = self.plan_write(segment, &self.parts(segment), mode).await?;
             match self.write_targets(&work, &targets, segment, &data).await {
                 // A clean block with a damaged page was dropped, so the retry reads the kept sectors from the disk. Or the
                 // flash failed: the retry succeeds if it can do without the flash.
@@ -148,13 +176,13 @@ impl Shared {
         self: &Arc<Self>,
         segment: &Range<u64>,
         parts: &[Part],
-        admit: Admit,
+        mode: WriteMode,
     ) -> Result<(Arc<Work>, Vec<Target>)> {
         let mut queued: Option<QueuedWrite> = None;
         loop {
             let listener = self.changed.listen();
             let range = self.blocks.lock(self.blocks_of(segment)).await;
-            match self.decide(range, parts, admit, queued.as_ref())? {
+            match self.decide(range, parts, mode, queued.as_ref())? {
                 Decision::Ready(work, targets) => return Ok((work, targets)),
                 Decision::Wait(WaitFor::Commit(change)) => self.commit(change).await?,
                 Decision::Wait(WaitFor::Order) => self.destage_for_space().await?,
@@ -171,14 +199,23 @@ impl Shared {
         self: &Arc<Self>,
         range: RangeGuard,
         parts: &[Part],
-        admit: Admit,
+        mode: WriteMode,
         queued: Option<&QueuedWrite>,
     ) -> Result<Decision> {
         // Declared before the lock, because dropping it locks the state.
         let work;
         let mut state = self.state.lock();
         self.check_open(&state)?;
-        if let Some(obstacle) = obstacle(&state, parts) {
+        let mut admit = mode.admit;
+        let mut found = obstacle(&state, parts, admit);
+        let lacks_space = matches!(found, Some(Obstacle::Pages | Obstacle::Records))
+            || slot_shortage(&state, parts, admit, queued).is_some();
+        // A wait would reorder the requests, and the disk accepts them as fast as the cache could be cleaned.
+        if mode.may_bypass && lacks_space {
+            admit = Admit::Bypass;
+            found = obstacle(&state, parts, admit);
+        }
+        if let Some(obstacle) = found {
             return Ok(Decision::Wait(wait_for(&obstacle, &state)));
         }
         // Before any allocation: a waiting write repeats this check often.
@@ -186,7 +223,8 @@ impl Shared {
             return Ok(Decision::Wait(WaitFor::Slots(demand)));
         }
         work = Work::new(self, Some(range));
-        work.reserve_changes(&mut state, parts.len());
+        let changing = changing_blocks(&state, parts, admit);
+        work.reserve_changes(&mut state, changing);
         let counted = *state.sets.counters();
         let targets: Result<Vec<Target>> =
             parts.iter().map(|part| self.target(&mut state, &work, part, admit)).collect();
@@ -450,6 +488,12 @@ impl Target {
     }
 }
 
+/// Whether one of the blocks' sets has nearly reached its limit of dirty blocks. Sequential writes would then share the disk with
+/// cleaning, whose head movements make it slower than the disk alone.
+fn is_near_dirty_limit(state: &State, mut blocks: Range<u64>) -> bool {
+    state.sets.tuning().mode.keeps_dirty() && blocks.any(|block| state.sets.is_near_dirty_limit(block))
+}
+
 /// Reverses the statistics and policy updates of a segment that is repeated.
 fn undo_counts(state: &mut State, targets: &[Target]) {
     let sets = &mut state.sets;
@@ -542,7 +586,19 @@ fn slot_shortage(
     slots.chunk_by(|one, other| one.0 == other.0).find_map(demand)
 }
 
-fn obstacle(state: &State, parts: &[Part]) -> Option<Obstacle> {
+/// Whether a write of the block goes to the disk only.
+fn goes_around(state: &State, part: &Part, admit: Admit) -> bool {
+    let is_dirty = || state.sets.find(part.block).is_some_and(|slot| state.sets.word(slot).is_dirty());
+    (state.sets.tuning().mode == Mode::WriteAround || admit == Admit::Bypass) && !is_dirty()
+}
+
+/// Number of blocks whose write needs journal space: all but those that are not cached and stay so.
+fn changing_blocks(state: &State, parts: &[Part], admit: Admit) -> usize {
+    let changes = |part: &&Part| !goes_around(state, part, admit) || state.sets.find(part.block).is_some();
+    parts.iter().filter(changes).count()
+}
+
+fn obstacle(state: &State, parts: &[Part], admit: Admit) -> Option<Obstacle> {
     let word = |part: &Part| state.sets.find(part.block).map(|slot| state.sets.word(slot));
     let in_use = |word: Word| word.is_cleaning() || word.pins() > 0;
     if state.health != Health::Healthy {
@@ -551,12 +607,10 @@ fn obstacle(state: &State, parts: &[Part]) -> Option<Obstacle> {
         let waits = parts.iter().filter(is_to_leave).any(|part| word(part).is_some_and(in_use));
         return waits.then_some(Obstacle::Cleaning);
     }
-    if !state.has_space_for_changes(parts.len()) {
+    if !state.has_space_for_changes(changing_blocks(state, parts, admit)) {
         return Some(Obstacle::Records);
     }
-    let goes_around = |part: &Part| {
-        state.sets.tuning().mode == Mode::WriteAround && !word(part).is_some_and(Word::is_dirty)
-    };
+    let goes_around = |part: &Part| goes_around(state, part, admit);
     if parts.iter().any(|part| goes_around(part) && word(part).is_some_and(in_use)) {
         return Some(Obstacle::Cleaning);
     }

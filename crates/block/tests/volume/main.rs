@@ -25,6 +25,7 @@ mod partial;
 mod read_misses;
 mod recency;
 mod refusals;
+mod sequential;
 mod settings;
 mod short_requests;
 mod slot_queue;
