@@ -14,6 +14,7 @@ use crate::auth::{Credentials, MAX_TOKEN_BYTES};
 use crate::counters::{Counter, Tally};
 use crate::execute::Executor;
 use crate::input::{Input, Next};
+use crate::latency::Kind;
 use crate::output::Output;
 use crate::protocol::{Request, reply};
 use crate::server::Shared;
@@ -86,7 +87,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
             Next::Request { request: Request::Quit, .. } => return Ok((Then::Close, 0)),
             Next::Request { request, value, bytes } => {
                 match shared.options.credentials.as_ref().filter(|_| *is_stranger) {
-                    None => executor.execute(request, value).await?,
+                    None => execute(&mut executor, request, value).await?,
                     Some(credentials) => {
                         *is_stranger = !authenticate(&mut executor, credentials, &request, value);
                     }
@@ -151,6 +152,22 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
         }
         received.map(|bytes| bytes > 0)
     }
+}
+
+/// Executes a request, and measures the time if the server does.
+async fn execute<W: AsyncWrite + Unpin>(
+    executor: &mut Executor<'_, W>,
+    request: Request<'_>,
+    value: &[u8],
+) -> io::Result<()> {
+    let Shared { options, store, latency, .. } = executor.shared;
+    if !options.measure_latency {
+        return executor.execute(request, value).await;
+    }
+    let (kind, started_ns) = (Kind::of(&request), store.now_ns());
+    let executed = executor.execute(request, value).await;
+    latency.record(kind, store.now_ns().saturating_sub(started_ns));
+    executed
 }
 
 /// Waits for memory for a large request.

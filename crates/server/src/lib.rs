@@ -36,6 +36,8 @@ mod counters;
 mod execute;
 mod input;
 pub mod item;
+mod latency;
+pub mod metrics;
 mod output;
 mod prefixes;
 pub mod protocol;

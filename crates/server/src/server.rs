@@ -19,6 +19,8 @@ use crate::auth::Credentials;
 use crate::connection::{BUDGET_UNIT_BYTES, Connection};
 use crate::counters::{Counter, Counters};
 use crate::item::HEADER_BYTES;
+use crate::latency::Latency;
+use crate::metrics::{Figures, Source};
 use crate::prefixes::Prefixes;
 use crate::protocol::reply;
 use crate::store::Store;
@@ -45,6 +47,8 @@ pub struct Options {
     pub buffer_bytes: usize,
     /// Counts requests by the part of the key before this byte from the start. Without it, `stats detail on` does so, with `:`.
     pub prefix_delimiter: Option<u8>,
+    /// Measures the time that each request takes, for [`Server::figures`].
+    pub measure_latency: bool,
     /// The users, if clients have to authenticate.
     pub credentials: Option<Credentials>,
 }
@@ -61,6 +65,7 @@ impl Default for Options {
             client_timeout: Duration::from_secs(60),
             buffer_bytes: 64 << 20,
             prefix_delimiter: None,
+            measure_latency: false,
             credentials: None,
         }
     }
@@ -106,6 +111,7 @@ pub struct Shared {
     pub(crate) options: Options,
     pub(crate) counters: Counters,
     pub(crate) prefixes: Prefixes,
+    pub(crate) latency: Latency,
     /// Memory for large requests, in units of [`BUDGET_UNIT_BYTES`].
     pub(crate) budget: Arc<Semaphore>,
     /// A permit for each connection that may be open.
@@ -173,11 +179,13 @@ impl Server {
         let store = runtime.block_on(Store::new(cache, clock));
         let counters = Counters::default();
         let prefixes = Prefixes::new(options.prefix_delimiter);
+        let latency = Latency::default();
         let shared = Arc::new(Shared {
             store,
             options,
             counters,
             prefixes,
+            latency,
             budget,
             connections,
             max_value_bytes,
@@ -208,6 +216,12 @@ impl Server {
     #[must_use]
     pub fn counter(&self, counter: Counter) -> u64 {
         self.shared.counters.get(counter)
+    }
+
+    /// The figures of the server and its cache, for a [`metrics::Endpoint`](crate::metrics::Endpoint).
+    #[must_use]
+    pub fn figures(&self) -> Arc<dyn Source> {
+        Arc::new(Figures::of(&self.shared))
     }
 
     /// Connections open now.

@@ -90,6 +90,11 @@ impl Store {
         self.cas.persist(&self.cache).await;
     }
 
+    /// Nanoseconds on the clock, for durations.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.clock.monotonic_ns()
+    }
+
     /// The Unix second.
     pub(crate) fn now_seconds(&self) -> u32 {
         self.clock.unix_seconds()

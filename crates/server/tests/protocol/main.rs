@@ -4,6 +4,7 @@
 
 mod hostile;
 mod limits;
+mod metrics;
 mod model;
 mod restart;
 mod setup;

@@ -2,6 +2,7 @@
 
 mod settings;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use clap::Args;
 use device::file::OpenOptions;
 use device::open::DeviceSpec;
 use serde_json::json;
+use server::metrics::Endpoint;
 use server::{Counter, Credentials, Options, Server};
 use signal_hook::iterator::Signals;
 
@@ -52,13 +54,18 @@ pub fn run(arguments: Arguments) -> ExitCode {
 /// Serves until a signal comes. Reports the requests until then.
 fn serve(settings: &Settings, common: &Common) -> Result<Finding, String> {
     let options = options(settings)?;
+    check_metrics(settings)?;
     // Before the cache is opened, so that no signal is lost.
     let mut signals = Signals::new(signals::of_end()).map_err(|error| format!("signals: {error}"))?;
     let cache = Arc::new(open(settings)?);
     let came_back = cache.stats().flash.is_some_and(|flash| flash.recovered);
     let server = Server::start(Arc::clone(&cache), options).map_err(|error| error.to_string())?;
+    let endpoint = settings.metrics.map(|address| start_metrics(address, &server)).transpose()?;
     for address in server.addresses() {
         common.say(&format_args!("serving memcached's text protocol on {address}"));
+    }
+    if let Some(endpoint) = &endpoint {
+        common.say(&format_args!("metrics and a live page on http://{}/", endpoint.address()));
     }
     if came_back {
         common.say(&format_args!("{} items of the last server are on flash", cache.len()));
@@ -71,6 +78,7 @@ fn serve(settings: &Settings, common: &Common) -> Result<Finding, String> {
     let counts =
         Counter::ALL.iter().map(|counter| (counter.name().to_owned(), server.counter(*counter).into()));
     let counts: serde_json::Map<_, _> = counts.collect();
+    drop(endpoint);
     let closed = server.close(CLOSE_LIMIT);
     let text = format!(
         "{} gets ({} hits), {} sets, {} connections\n",
@@ -78,6 +86,10 @@ fn serve(settings: &Settings, common: &Common) -> Result<Finding, String> {
     );
     let failures = closed.err().into_iter().map(|error| error.to_string()).collect();
     Ok(Finding { result: json!({ "counters": counts }), text, failures })
+}
+
+fn start_metrics(address: SocketAddr, server: &Server) -> Result<Endpoint, String> {
+    Endpoint::start(address, server.figures()).map_err(|error| format!("--metrics {address}: {error}"))
 }
 
 fn options(settings: &Settings) -> Result<Options, String> {
@@ -93,8 +105,19 @@ fn options(settings: &Settings) -> Result<Options, String> {
         client_timeout: settings.client_timeout.unwrap_or(defaults.client_timeout),
         buffer_bytes: count(settings.buffers, defaults.buffer_bytes),
         prefix_delimiter: settings.prefix_delimiter,
+        measure_latency: settings.metrics.is_some(),
         credentials: credentials.map_err(|error| format!("--auth-file: {error}"))?,
     })
+}
+
+/// The page shows keys' prefixes and errors of the device, so that it needs the same permission as the protocol.
+fn check_metrics(settings: &Settings) -> Result<(), String> {
+    match settings.metrics.filter(|address| !address.ip().is_loopback() && !settings.insecure) {
+        None => Ok(()),
+        Some(address) => Err(format!(
+            "--metrics {address}: other machines can reach it without authentication: use 127.0.0.1, or permit it with --insecure"
+        )),
+    }
 }
 
 /// Opens the cache, with the content of the last server if that closed it.

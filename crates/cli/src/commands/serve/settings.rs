@@ -1,5 +1,6 @@
 //! The settings of `serve`: the same names as flags and as keys of a TOML file. A flag takes precedence.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -93,6 +94,10 @@ settings! {
     #[arg(long, help_heading = CONNECTIONS, value_name = "CHARACTER", value_parser = delimiter)]
     #[serde(deserialize_with = "delimiter_key")]
     prefix_delimiter: Option<u8> = None,
+    /// Serve /metrics for Prometheus, /health and a live page by HTTP on this address, as 127.0.0.1:9150
+    #[arg(long, help_heading = CONNECTIONS, value_name = "ADDRESS")]
+    #[serde(deserialize_with = "parsed")]
+    metrics: Option<SocketAddr> = None,
     /// Threads that serve connections [default: one per processor]
     #[arg(long, help_heading = CONNECTIONS, value_name = "N", value_parser = quantity::count::<u64>)]
     threads: Option<u64> = None,
