@@ -55,7 +55,7 @@ fn print_row(name: &str, ns: f64, hit_ratio: f64, dram: &Dram) {
 fn tier(bytes: u64) -> Dram {
     let policy: PolicyFactory = Arc::new(|| Box::new(S3Fifo::new(0)));
     let mut config = DramConfig::new(bytes, policy);
-    config.max_item_bytes = 4096;
+    config.max_chunk_bytes = Some(4096);
     Dram::new(&config, Arc::new(SystemClock)).expect("the config is sound")
 }
 

@@ -243,8 +243,8 @@ impl Builder {
         self
     }
 
-    /// Largest item in bytes, header and key included; 1 MiB by default. Memory is assigned to size classes in slabs of at least this size,
-    /// so a smaller value divides memory more finely: a cache of 55 MiB then holds 3 % more key and value bytes. A small DRAM cannot hold
+    /// Largest value in bytes; 1 MiB by default. A key has space for 255 bytes beside it; the bytes of a longer key beyond that count as
+    /// bytes of the value. Memory is assigned to size classes in slabs of at least this size, so a smaller value divides memory more finely: a cache of 55 MiB then holds 3 % more key and value bytes. A small DRAM cannot hold
     /// the default: the limit is the power of two in a 64th of [`dram_bytes`](Self::dram_bytes), or 64 KiB. The default is lowered to
     /// that, and [`Cache::max_item_bytes`] returns it; a value set here that exceeds it is refused at [`open`](Self::open).
     ///
@@ -254,7 +254,7 @@ impl Builder {
     /// [`FlashStats`](crate::stats::FlashStats) counts it.
     #[must_use]
     pub fn max_item_bytes(mut self, bytes: u32) -> Self {
-        self.config.dram.max_item_bytes = bytes;
+        (self.config.dram.max_item_bytes, self.config.dram.max_chunk_bytes) = (bytes, None);
         self.max_item_bytes = Some(bytes);
         self
     }

@@ -18,11 +18,11 @@ pub enum Inserted {
 /// Why an item was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// The item is larger than the largest size class.
+    /// The value is larger than [`Cache::max_item_bytes`](crate::Cache::max_item_bytes).
     TooLarge {
-        /// Requested bytes, header included.
+        /// Size of the value, and of the part of its key beyond 255 bytes.
         bytes: usize,
-        /// Chunk size of the largest class.
+        /// Size of the largest value.
         max_bytes: usize,
     },
     /// The key is too long; the value is its length.
@@ -45,7 +45,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooLarge { bytes, max_bytes } => {
-                write!(f, "the item needs {bytes} bytes, but the largest allocation class has {max_bytes}")
+                write!(f, "the value has {bytes} bytes; at most {max_bytes} are accepted (max_item_bytes)")
             }
             Self::KeyLength(len) => {
                 write!(f, "the key has {len} bytes; at most {MAX_KEY_BYTES} are supported")

@@ -174,7 +174,8 @@ impl Cache {
         self.len() == 0
     }
 
-    /// Size of the largest item, header and key included: [`Builder::max_item_bytes`], or a lower limit in a small cache.
+    /// Size of the largest value: [`Builder::max_item_bytes`], or a lower limit in a small cache. A key has space for 255 bytes beside it;
+    /// the bytes of a longer key beyond that count as bytes of the value.
     #[must_use]
     pub fn max_item_bytes(&self) -> usize {
         self.engine.dram.max_item_bytes()

@@ -57,11 +57,11 @@ fn small_item_share_may_precede_flash_and_needs_it() {
 fn max_item_bytes_beyond_dram_is_refused_with_the_needed_size() {
     let asked = |dram_bytes: u64| Cache::builder().dram_bytes(dram_bytes).max_item_bytes(1 << 20);
     let words = refused(asked(16 * MIB));
-    assert!(words.contains("items of at most 262144") && words.contains("67108864 bytes"), "{words}");
-    assert!(refused(asked(64 * MIB - 1)).contains("items of at most 524288"));
+    assert!(words.contains("values of at most 262144") && words.contains("67108864 bytes"), "{words}");
+    assert!(refused(asked(64 * MIB - 1)).contains("values of at most 524288"));
     let cache = asked(64 * MIB).open().unwrap();
     assert_eq!(cache.max_item_bytes() as u64, MIB);
-    let value = vec![7; MIB as usize - 100];
+    let value = vec![7; MIB as usize];
     assert_eq!(cache.insert_blocking(b"key", &value, InsertOptions::default()), Inserted::Stored);
     let words = refused(Cache::builder().memory_budget_bytes(64 * MIB).max_item_bytes(1 << 20));
     assert!(words.contains("left by memory_budget_bytes"), "{words}");
@@ -90,7 +90,7 @@ fn max_item_bytes_beyond_a_region_is_refused_with_the_needed_size() {
     assert!(words.contains("to 3145728 (now 1048576)"), "{words}");
     flash.regions.region_bytes = 3 << 20;
     let cache = builder.flash_config(flash).open().unwrap();
-    let value = vec![7; cache.max_item_bytes() - 100];
+    let value = vec![7; cache.max_item_bytes()];
     for number in 0..200_u32 {
         cache.insert_blocking(&number.to_le_bytes(), &value, InsertOptions::default());
     }

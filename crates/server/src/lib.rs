@@ -48,4 +48,5 @@ pub mod store;
 pub use address::Address;
 pub use auth::{Credentials, CredentialsError};
 pub use counters::Counter;
+pub use item::HEADER_BYTES as ITEM_HEADER_BYTES;
 pub use server::{Options, Server, StartError};

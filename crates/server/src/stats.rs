@@ -106,7 +106,7 @@ fn settings(shared: &Shared, lines: &mut Lines<'_>) {
         lines.stat("inter", address);
     }
     lines.stat("num_threads", options.threads);
-    lines.stat("item_size_max", shared.store.cache().max_item_bytes());
+    lines.stat("item_size_max", shared.max_value_bytes);
     lines.stat("idle_timeout", options.idle_timeout.map_or(0, |limit| limit.as_secs()));
     lines.stat("maxconns_fast", "yes");
     lines.stat("cas_enabled", "yes");

@@ -6,7 +6,7 @@
 const KEYS: [(&str, &str); 22] = [
     ("dram_bytes", "cacheSizeMB"),
     ("min_item_bytes", "minAllocSize"),
-    ("max_item_bytes", "maxAllocSize"),
+    ("max_chunk_bytes", "maxAllocSize"),
     ("alloc_factor", "allocFactor"),
     ("alloc_sizes", "allocSizes"),
     ("pools", "poolSizes"),

@@ -122,7 +122,8 @@ pub fn fit_slabs(
         && let Some(slab_bytes) = u32::try_from(wanted).ok().and_then(u32::checked_next_power_of_two)
     {
         let mut wider = config.clone();
-        (wider.slab_bytes, wider.max_item_bytes) = (Some(slab_bytes), wider.max_item_bytes.min(slab_bytes));
+        wider.slab_bytes = Some(slab_bytes);
+        wider.max_chunk_bytes = wider.max_chunk_bytes.map(|bytes| bytes.min(slab_bytes));
         if has_enough_slabs(&wider, plan, sizes, &wider.chunk_sizes().unwrap_or_default()) {
             *config = wider;
         }
@@ -194,7 +195,7 @@ mod tests {
         let plan = plan(dram_mib);
         let eviction = policy::eviction::EvictionConfig::new(policy::eviction::Kind::Lru);
         let mut config = DramConfig::new(plan.dram_bytes, cache::config::eviction(eviction));
-        config.max_item_bytes = plan.classes.max_bytes;
+        config.max_chunk_bytes = Some(plan.classes.max_bytes);
         let fitted = fit_slabs(&mut config, &plan, Some(ItemSizes { least_bytes: least, most_bytes: most }));
         (*config.chunk_sizes().unwrap().last().unwrap(), fitted.unwrap().1)
     }

@@ -254,7 +254,7 @@ fn dram(
     };
     config.alloc_factor = Some(plan.classes.factor);
     config.min_item_bytes = plan.classes.min_bytes;
-    config.max_item_bytes = plan.classes.max_bytes;
+    config.max_chunk_bytes = Some(plan.classes.max_bytes);
     config.alloc_sizes = plan.classes.explicit_bytes.clone();
     // The values of an object cache are on the heap, not in its items.
     let sizes = sizes.filter(|_| plan.objects.is_none());

@@ -119,7 +119,7 @@ impl Dram {
         spill: &S,
     ) -> Result<Draft<'_>, AllocateError> {
         let bytes = (HEADER_BYTES + LINKS_BYTES).saturating_add(value_len);
-        let class = self.pools.class_for(pool, bytes).ok_or_else(|| self.too_large(bytes))?;
+        let class = self.class_for(pool, value_len, 0, bytes)?;
         let now_seconds = self.now_seconds();
         // A child has no key, so ghosts do not remember it.
         let entry = Entry { hash: hash.remix(), weight: 1 };

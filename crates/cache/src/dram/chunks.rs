@@ -28,7 +28,7 @@ pub(super) const TABLE_BYTES_PER_SLAB: u64 = size_of::<AtomicU32>() as u64;
 impl Chunks {
     /// The chunks of a class in a pool of at most `slabs_at_most` slabs.
     pub(super) fn new(arena: Arc<Arena>, chunk_bytes: u32, slabs_at_most: u32) -> Self {
-        let chunks_per_slab = arena.slab_bytes() / chunk_bytes;
+        let chunks_per_slab = arena.chunks_per_slab(chunk_bytes);
         let reciprocal = (u64::MAX / u64::from(chunks_per_slab)).wrapping_add(1);
         let (slabs, ordinals) = (OnceLock::new(), AtomicU32::new(0));
         Self { arena, chunk_bytes, chunks_per_slab, reciprocal, slabs, slabs_at_most, ordinals }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use policy::Eviction;
 
 use super::chunks::TABLE_BYTES_PER_SLAB;
+use super::item::HEADER_BYTES;
 
 /// Creates the eviction policy of one size class. The policy is notified of its capacity, in items, whenever the class gains or loses a
 /// slab.
@@ -26,10 +27,12 @@ pub struct DramConfig {
     pub alloc_factor: Option<f64>,
     /// Smallest chunk size.
     pub min_item_bytes: u32,
-    /// Largest chunk size, and so the limit for an item with its header and key. If `slab_bytes` is `None` and there would be fewer than 64
-    /// slabs of that size, the limit is lowered to a 64th of the memory (but at least 64 KiB), and larger items are refused: with few
-    /// large slabs, most classes would have none.
+    /// Largest value. The largest chunk also holds a header and a key of up to [`KEY_ALLOWANCE_BYTES`]; the bytes of a longer key beyond
+    /// that count as bytes of the value. If `slab_bytes` is `None` and there would be fewer than 64 slabs of that size, the limit is lowered
+    /// to a 64th of the memory (but at least 64 KiB), and larger items are refused: with few large slabs, most classes would have none.
     pub max_item_bytes: u32,
+    /// Largest chunk, header and key included. `None` computes it from `max_item_bytes`; otherwise that has no effect.
+    pub max_chunk_bytes: Option<u32>,
     /// Explicit chunk sizes, ascending; if not empty, factor, smallest and largest size are ignored. Each is rounded up to a multiple of 8.
     pub alloc_sizes: Vec<u32>,
     /// The eviction policy.
@@ -47,6 +50,7 @@ impl DramConfig {
             alloc_factor: None,
             min_item_bytes: 64,
             max_item_bytes: 1 << 20,
+            max_chunk_bytes: None,
             alloc_sizes: Vec::new(),
             policy,
         }
@@ -74,6 +78,7 @@ impl std::fmt::Debug for DramConfig {
             .field("alloc_factor", &self.alloc_factor)
             .field("min_item_bytes", &self.min_item_bytes)
             .field("max_item_bytes", &self.max_item_bytes)
+            .field("max_chunk_bytes", &self.max_chunk_bytes)
             .field("alloc_sizes", &self.alloc_sizes)
             .finish_non_exhaustive()
     }
@@ -119,13 +124,38 @@ const LEAST_CHUNK_BYTES: u32 = 64;
 /// With fewer slabs, classes that need little memory would occupy too much.
 const WANTED_SLABS: u64 = 1024;
 /// With fewer slabs, most classes would have none, so the largest item is limited instead.
-pub(crate) const LEAST_SLABS: u64 = 64;
+const LEAST_SLABS: u64 = 64;
 const MAX_SIZES: usize = 256;
 /// The default ratio of neighbouring chunk sizes.
 const USUAL_ALLOC_FACTOR: f64 = 1.03;
 const MAX_POOLS: usize = 64;
+/// Longest key that has space beside a value of [`DramConfig::max_item_bytes`]. CacheLib's and memcached's keys are no longer.
+pub const KEY_ALLOWANCE_BYTES: usize = 255;
+/// Space in the largest chunk beside the value; a multiple of 8, as chunks are.
+const BESIDE_VALUE_BYTES: usize = (HEADER_BYTES + KEY_ALLOWANCE_BYTES).next_multiple_of(8);
+/// A slab of a power of two is enlarged by up to this if the largest chunk exceeds it by no more: the header, the key and a caller's own
+/// header beside a value of a power of two would otherwise double the slab.
+const SLAB_EXCESS_BYTES: u32 = 512;
 
 impl DramConfig {
+    /// The largest chunk that is asked for.
+    fn largest_chunk_bytes(&self) -> u32 {
+        self.max_chunk_bytes.unwrap_or(self.max_item_bytes.saturating_add(BESIDE_VALUE_BYTES as u32))
+    }
+
+    /// The least memory that holds values of `value_bytes`.
+    pub(crate) fn least_dram_bytes(value_bytes: u32) -> u64 {
+        LEAST_SLABS * u64::from(value_bytes.checked_next_power_of_two().unwrap_or(1 << 31))
+    }
+
+    /// The resulting largest value: [`max_item_bytes`](Self::max_item_bytes), or less if memory is small.
+    ///
+    /// # Errors
+    /// The error with which [opening](crate::Builder::open) a cache would fail.
+    pub fn max_value_bytes(&self) -> Result<usize, ConfigError> {
+        Layout::of(self).map(|layout| layout.max_value_bytes)
+    }
+
     /// The resulting chunk sizes, ascending. An item with its header and key is never larger than the last.
     ///
     /// # Errors
@@ -144,6 +174,10 @@ pub(super) struct Layout {
     pub chunk_bits: u32,
     /// Chunk sizes, ascending, multiples of 8.
     pub sizes: Vec<u32>,
+    /// The largest value, with a key of up to [`KEY_ALLOWANCE_BYTES`].
+    pub max_value_bytes: usize,
+    /// Larger values are refused though a chunk may hold them: the limit of `max_item_bytes` is exact.
+    pub refused_above_bytes: usize,
     /// Slabs of each pool.
     pub quotas: Vec<u32>,
 }
@@ -165,7 +199,15 @@ impl Layout {
         };
         let smallest = sizes[0];
         let slabs = config.dram_bytes / u64::from(slab_bytes);
-        let chunk_bits = (slab_bytes / smallest).next_power_of_two().trailing_zeros();
+        // The few bytes by which a slab exceeds a power of two do not cost a bit of each reference.
+        let whole_bytes = 1 << slab_bytes.ilog2();
+        let chunk_bits = (whole_bytes / smallest).max(1).next_power_of_two().trailing_zeros();
+        let largest_value =
+            (*sizes.last().expect("there is a size") as usize).saturating_sub(BESIDE_VALUE_BYTES);
+        let is_computed = config.alloc_sizes.is_empty() && config.max_chunk_bytes.is_none();
+        let asked_bytes = if is_computed { config.max_item_bytes as usize } else { usize::MAX };
+        let max_value_bytes = largest_value.min(asked_bytes);
+        let refused_above_bytes = if is_computed { max_value_bytes } else { usize::MAX };
         // The number of a slab within its class also has 16 bits.
         let max_slabs = ((1_u64 << (32 - chunk_bits)) - 1).min(1 << 16);
         if slabs > max_slabs {
@@ -188,7 +230,7 @@ impl Layout {
                 format!("{dram_bytes} bytes are enough for {slabs} slabs of {slab_bytes} bytes; {what}");
             wrong("dram_bytes", why)
         })?;
-        Ok(Self { slab_bytes, slab_count, chunk_bits, sizes, quotas })
+        Ok(Self { slab_bytes, slab_count, chunk_bits, sizes, max_value_bytes, refused_above_bytes, quotas })
     }
 }
 
@@ -198,9 +240,13 @@ fn wrong(setting: &'static str, why: String) -> ConfigError {
 
 /// The smallest and the largest chunk size, if sizes are computed.
 fn size_range(config: &DramConfig) -> Result<(u32, u32), ConfigError> {
-    let (min, max) = (config.min_item_bytes, config.max_item_bytes);
+    let (min, max) = (config.min_item_bytes, config.largest_chunk_bytes());
     if min > max {
-        return Err(wrong("min_item_bytes", format!("{min} is above max_item_bytes {max}")));
+        let (setting, max) = match config.max_chunk_bytes {
+            Some(max) => ("max_chunk_bytes", max),
+            None => ("max_item_bytes", config.max_item_bytes),
+        };
+        return Err(wrong("min_item_bytes", format!("{min} is above {setting} {max}")));
     }
     check_smallest("min_item_bytes", min)?;
     let (min, max) = (multiple_of_8(min), multiple_of_8(max));
@@ -210,7 +256,7 @@ fn size_range(config: &DramConfig) -> Result<(u32, u32), ConfigError> {
     // A small tier would hold too few larger chunks.
     let share = (config.dram_bytes / LEAST_SLABS).max(1);
     let share = u32::try_from(share).map_or(1 << 31, |bytes| 1 << bytes.ilog2());
-    Ok((min, max.min(share.max(MIN_SLAB_BYTES)).max(min)))
+    Ok((min, max.min(share.max(MIN_SLAB_BYTES) + BESIDE_VALUE_BYTES as u32).max(min)))
 }
 
 fn explicit_sizes(sizes: &[u32]) -> Result<Vec<u32>, ConfigError> {
@@ -289,8 +335,14 @@ fn widened(sizes: &[u32], slab_bytes: u32) -> Vec<u32> {
     wide
 }
 
+/// The smallest slab for chunks of up to `largest` bytes: a power of two, or a few bytes more.
+fn slab_for(largest: u32) -> u32 {
+    let power = largest.saturating_sub(SLAB_EXCESS_BYTES).checked_next_power_of_two().unwrap_or(1 << 31);
+    power.max(MIN_SLAB_BYTES).max(largest.checked_next_multiple_of(64).unwrap_or(largest))
+}
+
 fn slab_bytes(config: &DramConfig, largest: u32) -> Result<u32, ConfigError> {
-    let least = largest.checked_next_power_of_two().unwrap_or(1 << 31).max(MIN_SLAB_BYTES);
+    let least = slab_for(largest);
     let slab_bytes = match config.slab_bytes {
         Some(bytes) if !bytes.is_power_of_two() || bytes < MIN_SLAB_BYTES => {
             let why = format!("{bytes} is not a power of two, at least {MIN_SLAB_BYTES}");
@@ -304,7 +356,11 @@ fn slab_bytes(config: &DramConfig, largest: u32) -> Result<u32, ConfigError> {
         }
     };
     if largest > slab_bytes {
-        let setting = if config.alloc_sizes.is_empty() { "max_item_bytes" } else { "alloc_sizes" };
+        let setting = match config.max_chunk_bytes {
+            _ if !config.alloc_sizes.is_empty() => "alloc_sizes",
+            Some(_) => "max_chunk_bytes",
+            None => "max_item_bytes",
+        };
         let why = format!("the largest chunk is {largest} bytes, more than a slab of {slab_bytes} bytes");
         return Err(wrong(setting, why));
     }
@@ -370,13 +426,15 @@ mod tests {
     }
 
     #[test]
-    fn small_tier_has_about_64_slabs_and_limits_the_largest_item_to_one() {
+    fn small_tier_has_about_64_slabs_and_no_larger_value_than_one_holds() {
         for (dram_bytes, slab_bytes, slabs) in
-            [(2_300_000, 64 << 10, 35), (5 << 20, 64 << 10, 80), (16 << 20, 256 << 10, 64)]
+            [(2_300_000, 64 << 10, 34), (5 << 20, 64 << 10, 79), (16 << 20, 256 << 10, 63)]
         {
             let layout = layout(dram_bytes, |_| ());
-            assert_eq!((layout.slab_bytes, layout.slab_count), (slab_bytes, slabs), "{dram_bytes} bytes");
-            assert_eq!(largest(&layout), slab_bytes);
+            let chunk_bytes = slab_bytes + 280;
+            let whole = (layout.slab_bytes, layout.slab_count, largest(&layout));
+            assert_eq!(whole, (slab_bytes + 320, slabs, chunk_bytes), "{dram_bytes} bytes");
+            assert_eq!(layout.max_value_bytes, slab_bytes as usize);
             assert!(layout.sizes.is_sorted_by(|a, b| a < b));
         }
     }
@@ -385,14 +443,17 @@ mod tests {
     fn tier_with_64_slabs_of_the_largest_item_accepts_it() {
         for dram_bytes in [64 << 20, 1 << 30] {
             let layout = layout(dram_bytes, |_| ());
-            assert_eq!((largest(&layout), layout.slab_bytes), (1 << 20, 1 << 20));
+            assert_eq!((largest(&layout), layout.slab_bytes), ((1 << 20) + 280, (1 << 20) + 320));
+            assert_eq!(layout.max_value_bytes, 1 << 20);
         }
         assert_eq!(layout(8 << 30, |_| ()).slab_bytes, 4 << 20);
     }
 
     #[test]
     fn explicit_settings_are_not_capped() {
-        let slabs = layout(4 << 20, |config| config.slab_bytes = Some(1 << 20));
+        let slabs = layout(4 << 20, |config| {
+            (config.slab_bytes, config.max_chunk_bytes) = (Some(1 << 20), Some(1 << 20));
+        });
         assert_eq!((largest(&slabs), slabs.slab_bytes), (1 << 20, 1 << 20));
         let sizes = layout(4 << 20, |config| config.alloc_sizes = vec![64, 1 << 20]);
         assert_eq!((largest(&sizes), sizes.slab_bytes), (1 << 20, 1 << 20));
@@ -434,7 +495,8 @@ mod tests {
                     (config.min_item_bytes, config.max_item_bytes) = (least, most);
                 };
                 let layout = layout(128 << 30, sizes);
-                assert_eq!(largest(&layout), most);
+                assert_eq!(layout.max_value_bytes, most as usize);
+                assert_eq!(largest(&layout), most + 280);
                 assert!(layout.sizes.len() <= MAX_SIZES);
             }
         }

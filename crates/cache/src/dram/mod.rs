@@ -42,8 +42,7 @@ use policy::{Entry, HitRule};
 use crate::KeyHash;
 use crate::thread_counters::ThreadCounters;
 
-pub(crate) use config::LEAST_SLABS;
-pub use config::{ConfigError, DramConfig, PolicyFactory, PoolConfig, PoolId};
+pub use config::{ConfigError, DramConfig, KEY_ALLOWANCE_BYTES, PolicyFactory, PoolConfig, PoolId};
 pub use empty::Emptied;
 pub use evict::{Discard, Spill, Stage, Victim};
 pub use handle::{Draft, Handle};
@@ -91,12 +90,12 @@ pub type OnUnlinkExpired = Arc<dyn Fn(KeyHash, &[u8]) + Send + Sync>;
 /// Why an item cannot be allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AllocateError {
-    /// The item is larger than the largest chunk.
-    #[error("an item of {bytes} bytes, header and key included, is larger than the largest chunk of {max}")]
+    /// The value is too large.
+    #[error("a value of {bytes} bytes is larger than the limit of {max}")]
     TooLarge {
-        /// Size of the item, header and key included.
+        /// Size of the value, and of the part of its key beyond [`KEY_ALLOWANCE_BYTES`].
         bytes: usize,
-        /// Size of the largest chunk.
+        /// Size of the largest value.
         max: usize,
     },
     /// Keys are at most [`MAX_KEY_BYTES`] long.
@@ -222,7 +221,7 @@ impl Dram {
     ) -> Result<Draft<'_>, AllocateError> {
         let key_len = u16::try_from(key.len()).map_err(|_| AllocateError::KeyTooLong { bytes: key.len() })?;
         let bytes = HEADER_BYTES.saturating_add(key.len()).saturating_add(value_len);
-        let class = self.pools.class_for(pool, bytes).ok_or_else(|| self.too_large(bytes))?;
+        let class = self.class_for(pool, value_len, key.len(), bytes)?;
         let now_seconds = self.now_seconds();
         let entry = Entry { hash: hash.0, weight: 1 };
         let item = self.take_chunk(class, Wanted { entry, bytes: bytes as u64, now_seconds }, spill)?;
@@ -231,14 +230,25 @@ impl Dram {
         Ok(Draft { dram: self, item, hash })
     }
 
-    fn too_large(&self, bytes: usize) -> AllocateError {
-        AllocateError::TooLarge { bytes, max: self.max_item_bytes() }
+    /// The class for an item of `bytes`, header and key included.
+    #[inline]
+    fn class_for(
+        &self,
+        pool: PoolId,
+        value_len: usize,
+        key_len: usize,
+        bytes: usize,
+    ) -> Result<&Class, AllocateError> {
+        let value_bytes = value_len.saturating_add(key_len.saturating_sub(KEY_ALLOWANCE_BYTES));
+        let fits = value_bytes <= self.pools.layout.refused_above_bytes;
+        let class = if fits { self.pools.class_for(pool, bytes) } else { None };
+        class.ok_or_else(|| AllocateError::TooLarge { bytes: value_bytes, max: self.max_item_bytes() })
     }
 
-    /// Size of the largest item, header and key included.
+    /// Size of the largest value. The part of its key beyond [`KEY_ALLOWANCE_BYTES`] counts as well.
     #[must_use]
     pub fn max_item_bytes(&self) -> usize {
-        *self.pools.layout.sizes.last().expect("a layout has sizes") as usize
+        self.pools.layout.max_value_bytes
     }
 
     fn now_seconds(&self) -> u32 {

@@ -131,7 +131,7 @@ impl Pools {
     pub(super) fn new(config: &DramConfig) -> Result<Self, ConfigError> {
         let layout = Layout::of(config)?;
         let bytes = u64::from(layout.slab_count) * u64::from(layout.slab_bytes);
-        let arena = Arena::new(layout.slab_count, layout.slab_bytes.ilog2(), layout.chunk_bits)
+        let arena = Arena::new(layout.slab_count, layout.slab_bytes, layout.chunk_bits)
             .map_err(|source| ConfigError::Map { bytes, source })?;
         let arena = Arc::new(arena);
         let pools = 0..layout.quotas.len() as u8;

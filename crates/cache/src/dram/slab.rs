@@ -26,7 +26,7 @@ use crate::KeyHash;
 pub(super) struct Arena {
     base: NonNull<u8>,
     mapping: mapping::Mapping,
-    slab_shift: u32,
+    slab_bytes: u32,
     chunk_bits: u32,
     /// Mask of a reference's chunk number.
     chunk_mask: u32,
@@ -63,13 +63,13 @@ impl SlabUse {
 }
 
 impl Arena {
-    /// Maps `slab_count` slabs of `1 << slab_shift` bytes. Pages take memory only after their first use.
-    pub(super) fn new(slab_count: u32, slab_shift: u32, chunk_bits: u32) -> std::io::Result<Self> {
-        let mapping = mapping::Mapping::new((slab_count as usize) << slab_shift)?;
+    /// Maps `slab_count` slabs of `slab_bytes` bytes. Pages take memory only after their first use.
+    pub(super) fn new(slab_count: u32, slab_bytes: u32, chunk_bits: u32) -> std::io::Result<Self> {
+        let mapping = mapping::Mapping::new(slab_count as usize * slab_bytes as usize)?;
         let slabs = std::iter::repeat_with(|| AtomicU64::new(0)).take(slab_count as usize).collect();
         let chunk_mask = (1 << chunk_bits) - 1;
         let (base, hash_seed) = (mapping.aligned_base(), AtomicU64::new(0));
-        Ok(Self { base, mapping, slab_shift, chunk_bits, chunk_mask, slabs, hash_seed })
+        Ok(Self { base, mapping, slab_bytes, chunk_bits, chunk_mask, slabs, hash_seed })
     }
 
     /// Sets the seed of the key hash. Called before the first item exists.
@@ -85,11 +85,11 @@ impl Arena {
 
     /// Size of the mapped address space.
     pub(super) fn bytes(&self) -> u64 {
-        (self.slabs.len() as u64) << self.slab_shift
+        self.slabs.len() as u64 * u64::from(self.slab_bytes)
     }
 
     pub(super) fn slab_bytes(&self) -> u32 {
-        1 << self.slab_shift
+        self.slab_bytes
     }
 
     /// The reference of chunk `chunk` of slab `slab`.
@@ -102,6 +102,11 @@ impl Arena {
     #[inline]
     pub(super) fn slab_of(&self, reference: ItemRef) -> u32 {
         reference.0 >> self.chunk_bits
+    }
+
+    /// Number of chunks of `chunk_bytes` in a slab, limited by the bits of a reference.
+    pub(super) fn chunks_per_slab(&self, chunk_bytes: u32) -> u32 {
+        (self.slab_bytes / chunk_bytes).min(self.chunk_mask + 1)
     }
 
     /// The chunk of an item in its slab.
@@ -118,7 +123,7 @@ impl Arena {
 
     /// Assigns a slab to a class. Called under the class lock, and only while none of its items is reachable.
     pub(super) fn set_slab_use(&self, slab: u32, slab_use: SlabUse) {
-        assert!(u64::from(slab_use.chunk_bytes) <= 1 << self.slab_shift);
+        assert!(slab_use.chunk_bytes <= self.slab_bytes);
         self.slabs[slab as usize].store(slab_use.pack(), Ordering::Relaxed);
     }
 
@@ -146,7 +151,7 @@ impl Arena {
     #[inline]
     pub(super) fn item_in(&self, slab: u32, chunk: u32, chunk_bytes: u32) -> Item<'_> {
         let end = (u64::from(chunk) + 1) * u64::from(chunk_bytes);
-        assert!((slab as usize) < self.slabs.len() && end <= 1 << self.slab_shift);
+        assert!((slab as usize) < self.slabs.len() && end <= u64::from(self.slab_bytes));
         debug_assert_eq!(self.slab_use(slab).chunk_bytes, chunk_bytes);
         let offset = self.offset(slab, chunk, chunk_bytes);
         // SAFETY: slab and chunk were checked just now.
@@ -156,7 +161,7 @@ impl Arena {
 
     #[inline]
     fn offset(&self, slab: u32, chunk: u32, chunk_bytes: u32) -> usize {
-        let offset = ((slab as usize) << self.slab_shift) + chunk as usize * chunk_bytes as usize;
+        let offset = slab as usize * self.slab_bytes as usize + chunk as usize * chunk_bytes as usize;
         debug_assert!(offset < self.bytes() as usize);
         offset
     }

@@ -93,7 +93,7 @@ fn failed_fetch_fails_for_its_waiters_and_for_no_later_caller() {
 #[test]
 fn value_too_large_to_store_is_fetched_once_for_all_waiters() {
     let (stage, source) = (Stage::new(|_| {}), Source::default());
-    let len = stage.cache.max_item_bytes();
+    let len = stage.cache.max_item_bytes() + 300;
     let mut loads: Vec<_> = (0..10).map(|_| waiting(source.load_of(&stage.cache, 1, len))).collect();
     source.answer();
     for load in &mut loads {

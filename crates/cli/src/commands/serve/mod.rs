@@ -130,7 +130,8 @@ fn open(settings: &Settings) -> Result<Cache, String> {
         builder = builder.eviction(EvictionConfig::new(kind));
     }
     if let Some(bytes) = settings.max_item_size {
-        let bytes = u32::try_from(bytes)
+        // The limit is for the client's value; the server stores a header before it.
+        let bytes = u32::try_from(bytes.saturating_add(server::ITEM_HEADER_BYTES as u64))
             .map_err(|_| format!("--max-item-size: {bytes} bytes are more than 4 GiB"))?;
         builder = builder.max_item_bytes(bytes);
     }

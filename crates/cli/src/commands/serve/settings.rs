@@ -55,7 +55,7 @@ settings! {
     #[arg(long, help_heading = CACHE, value_name = "SIZE", value_parser = quantity::bytes)]
     #[serde(deserialize_with = "size")]
     dram: Option<u64> = Some(64 << 20),
-    /// Largest item, with its key and 48 bytes of headers [default: 1MiB, or less if --dram is below 64MiB]
+    /// Largest value [default: 1MiB, or less if --dram is below 64MiB]
     #[arg(long, help_heading = CACHE, value_name = "SIZE", value_parser = quantity::bytes)]
     #[serde(deserialize_with = "size")]
     max_item_size: Option<u64> = None,
