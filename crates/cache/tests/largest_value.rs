@@ -98,7 +98,7 @@ fn check_on_flash(limit: usize, builder: impl Fn(&Arc<dyn Device>) -> Builder, n
         assert_eq!(layer, Some(Layer::Flash), "{name}: {len} bytes under a key of {}", key.len());
         assert!(is_intact(&cache, key, *len), "{name}");
     }
-    let puts = cache.stats().flash.unwrap().puts;
+    let puts = cache.stats().flash.expect("it has flash").puts;
     assert_eq!(puts.rejected_too_large, 0, "{name}");
 }
 
@@ -109,7 +109,7 @@ fn value_of_the_limit_survives_on_flash_in_each_engine() {
         for limit in [100, 2048 - 255] {
             let small = |device: &Arc<dyn Device>| {
                 let builder = Cache::builder().dram_bytes(4 * MIB).flash(Arc::clone(device));
-                builder.small_items(small_items.clone()).small_item_share(0.5)
+                builder.small_items(small_items).small_item_share(0.5)
             };
             check_on_flash(limit, small, &format!("{name}, {limit}"));
         }
@@ -118,7 +118,7 @@ fn value_of_the_limit_survives_on_flash_in_each_engine() {
         for limit in [1000, 2048, 3000] {
             let alone = |device: &Arc<dyn Device>| {
                 let builder = Cache::builder().dram_bytes(4 * MIB).flash(Arc::clone(device));
-                builder.small_items(small_items.clone()).small_item_share(1.0)
+                builder.small_items(small_items).small_item_share(1.0)
             };
             check_on_flash(limit, alone, &format!("{name}, {limit}"));
         }

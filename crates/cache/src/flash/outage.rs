@@ -5,8 +5,8 @@
 //! writes pause together. A region is retired only if it fails alone: other regions were written between its failures. Retired
 //! regions are tested by a write from time to time and return to service when it succeeds.
 //!
-//! Buckets pause in the same way, and are not retried: a bucket whose write failed is empty, as its content is unknown. The others keep
-//! theirs while writes pause.
+//! Buckets pause in the same way. The content of a failed write stays in memory and is written again until it succeeds, fails alone, or has
+//! failed for too long; while some wait, few others are written to a failing device.
 //!
 //! These are decisions only: the engines keep the queues and do the writing.
 
@@ -114,6 +114,11 @@ impl Outage {
     /// A region could not be written; `failures` are those of its filling.
     pub fn failed(&mut self, failures: &mut Option<Failures>, error: String, now_ns: u64) -> Verdict {
         self.note_failure(error, now_ns);
+        self.verdict(failures, now_ns)
+    }
+
+    /// The same if the failure was noted before.
+    fn verdict(&self, failures: &mut Option<Failures>, now_ns: u64) -> Verdict {
         let successes = self.successes;
         let before = failures.unwrap_or(Failures { since_ns: now_ns, count: 0, successes });
         let now = Failures { count: before.count.saturating_add(1), successes, ..before };
@@ -152,6 +157,17 @@ impl WritePauses {
     /// The last failed write.
     pub fn last_error(&self) -> Option<String> {
         self.outage.lock().last_error().map(str::to_owned)
+    }
+
+    /// Decides on a write that failed, after [`note_write`](Self::note_write). `None` without a clock.
+    pub fn verdict(&self, failures: &mut Option<Failures>) -> Option<Verdict> {
+        let now_ns = self.clock.as_ref()?.monotonic_ns();
+        Some(self.outage.lock().verdict(failures, now_ns))
+    }
+
+    /// Whether this time has passed.
+    pub fn is_over(&self, due_ns: u64) -> bool {
+        self.clock.as_ref().is_none_or(|clock| due_ns <= clock.monotonic_ns())
     }
 
     /// Whether writes pause now.

@@ -13,24 +13,41 @@ use super::pending::{Group, Waiter};
 use super::write_back::{Change, Progress};
 use super::{Soc, SocStats};
 use crate::flash::Waiting;
+use crate::flash::outage::{Failures, Verdict};
 
 /// A write in flight: its buckets, their new content, and their changes.
 pub struct Write {
     pub group: Group,
     pub buffer: Arc<IoBuffer>,
+    /// Where the first bucket starts in the buffer.
+    pub start: usize,
     pub changes: Vec<Change>,
     /// The transfer in flight, if there is one.
     pub under_way: Option<Pending>,
     pub outcome: Outcome,
+    /// The failed attempts, if there were any.
+    pub failures: Option<Failures>,
 }
 
 /// The progress of a write.
 pub enum Outcome {
     /// All buckets are on the device, or will be when the transfer in flight completes.
     Whole,
-    /// The whole write failed, and its buckets are written one by one, so that one bad block does not lose the others. The flags are
-    /// whether the first ones are lost.
-    Singly(Vec<bool>),
+    /// The whole write failed, and its buckets are written one by one, so that one bad block does not lose the others.
+    Singly(Vec<Single>),
+}
+
+/// A bucket that is written by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Single {
+    /// It is the next, or follows.
+    Waits,
+    /// It is on the device, or has no items.
+    Written,
+    /// Its write failed.
+    Failed,
+    /// Its write failed, and is repeated as a write of its own.
+    Held,
 }
 
 impl Soc {
@@ -76,7 +93,8 @@ impl<'soc> Landing<'soc> {
                 write.transfer_ended(self.soc, &ended.map(drop), waiting);
             }
         }
-        let Some(write) = self.write.take() else { return Progress::default() };
+        let Some(mut write) = self.write.take() else { return Progress::default() };
+        write.hold_failed(self.soc);
         write.settle(self.soc, is_written)
     }
 }
@@ -86,33 +104,84 @@ impl Write {
     fn transfer_ended(&mut self, soc: &Soc, ended: &Result<(), IoError>, waiting: Waiting) {
         self.under_way = None;
         count_transfer(soc, self.group.first, ended);
-        // Of a group whose parts fail one by one, the first failure says it all.
-        if ended.is_ok() || matches!(self.outcome, Outcome::Whole) {
+        // Of a group whose parts fail one by one, the first failure shows the state of the device.
+        let is_first = match &self.outcome {
+            Outcome::Whole => true,
+            Outcome::Singly(singles) => !singles.contains(&Single::Failed),
+        };
+        if ended.is_ok() || is_first {
             soc.note_write(ended);
         }
         match &mut self.outcome {
             Outcome::Whole if ended.is_ok() => return,
             Outcome::Whole if self.changes.len() == 1 => {
-                self.outcome = Outcome::Singly(vec![true]);
+                self.outcome = Outcome::Singly(vec![Single::Failed]);
                 return;
             }
-            Outcome::Whole => self.outcome = Outcome::Singly(Vec::new()),
-            Outcome::Singly(lost) => lost.push(ended.is_err()),
+            Outcome::Whole => self.outcome = Outcome::Singly(vec![Single::Waits; self.changes.len()]),
+            Outcome::Singly(singles) => {
+                let written = singles.iter_mut().find(|single| **single == Single::Waits);
+                *written.expect("a bucket was written") =
+                    if ended.is_ok() { Single::Written } else { Single::Failed };
+            }
+        }
+        self.write_next(soc, waiting);
+    }
+
+    /// Keeps the buckets that failed in memory, each as a write of its own, unless they are lost.
+    fn hold_failed(&mut self, soc: &Soc) {
+        let Outcome::Singly(singles) = &mut self.outcome else { return };
+        if soc.is_settling() || !singles.contains(&Single::Failed) {
+            return;
+        }
+        let due_ns = match soc.pauses.verdict(&mut self.failures) {
+            Some(Verdict::Again { due_ns, alone: false }) => due_ns,
+            Some(Verdict::Again { alone: true, .. } | Verdict::GiveUp) | None => return,
+        };
+        let failed = singles.iter_mut().enumerate().filter(|(_, single)| **single == Single::Failed);
+        for (at, single) in failed {
+            *single = Single::Held;
+            let group = Group {
+                first: BucketId(self.group.first.0 + at as u32),
+                frozen: vec![Arc::clone(&self.group.frozen[at])],
+            };
+            let write = Write {
+                group,
+                buffer: Arc::clone(&self.buffer),
+                start: self.start + at * soc.config.bucket_bytes as usize,
+                changes: vec![std::mem::take(&mut self.changes[at])],
+                under_way: None,
+                outcome: Outcome::Singly(vec![Single::Failed]),
+                failures: self.failures,
+            };
+            soc.held.add(due_ns, write);
+        }
+    }
+
+    /// Begins to write the buckets that failed again.
+    pub fn retry(&mut self, soc: &Soc, waiting: Waiting) {
+        if let Outcome::Singly(singles) = &mut self.outcome {
+            let failed = singles.iter_mut().filter(|single| **single == Single::Failed);
+            failed.for_each(|single| *single = Single::Waits);
         }
         self.write_next(soc, waiting);
     }
 
     /// Begins to write the next bucket by itself that has anything in it.
     fn write_next(&mut self, soc: &Soc, waiting: Waiting) {
-        let Outcome::Singly(lost) = &mut self.outcome else { return };
-        while self.changes.get(lost.len()).is_some_and(|change| change.items_after == 0) {
-            lost.push(false);
+        let Outcome::Singly(singles) = &mut self.outcome else { return };
+        let empty = singles.iter_mut().zip(&self.changes).filter(|(_, change)| change.items_after == 0);
+        empty.for_each(|(single, _)| *single = Single::Written);
+        // The others would fail as well, and are written again together.
+        if singles.contains(&Single::Failed) && soc.is_failing() && !soc.is_settling() {
+            let waiting = singles.iter_mut().filter(|single| **single == Single::Waits);
+            waiting.for_each(|single| *single = Single::Failed);
         }
-        if lost.len() < self.changes.len() {
+        if let Some(at) = singles.iter().position(|single| *single == Single::Waits) {
             let bucket_bytes = soc.config.bucket_bytes as usize;
-            let start = lost.len() * bucket_bytes;
+            let start = self.start + at * bucket_bytes;
             let request = Request::Write {
-                offset: soc.offset(self.group.first) + start as u64,
+                offset: soc.offset(self.group.first) + (at * bucket_bytes) as u64,
                 data: IoSlice::new(Arc::clone(&self.buffer), start..start + bucket_bytes),
                 placement: soc.placement,
             };
@@ -120,9 +189,14 @@ impl Write {
         }
     }
 
+    /// Whether the bucket at this place in the group is written again by a write of its own.
+    fn is_held(&self, at: usize) -> bool {
+        matches!(&self.outcome, Outcome::Singly(singles) if singles[at] == Single::Held)
+    }
+
     /// Whether the bucket at this place in the group could not be written.
     fn is_lost(&self, at: usize) -> bool {
-        matches!(&self.outcome, Outcome::Singly(lost) if lost[at])
+        matches!(&self.outcome, Outcome::Singly(singles) if singles[at] == Single::Failed)
     }
 
     /// The write has ended. Filters first, then the table: a key must be found in one of them all the time.
@@ -131,10 +205,15 @@ impl Write {
         let mut progress = Progress::default();
         let _reporting = Reporting::begin(soc);
         let is_whole = matches!(self.outcome, Outcome::Whole);
-        let lost: Vec<bool> = (0..self.changes.len()).map(|at| self.is_lost(at)).collect();
-        for (((bytes, change), (id, waiters)), &is_lost) in
-            self.buffer.chunks_exact(bucket_bytes).zip(&mut self.changes).zip(self.group.members()).zip(&lost)
+        let fates = |write: &Self, at| (write.is_lost(at), write.is_held(at));
+        let fates: Vec<(bool, bool)> = (0..self.changes.len()).map(|at| fates(&self, at)).collect();
+        let buckets = self.buffer[self.start..].chunks_exact(bucket_bytes);
+        for (((bytes, change), (id, waiters)), (is_lost, is_held)) in
+            buckets.zip(&mut self.changes).zip(self.group.members()).zip(fates)
         {
+            if is_held {
+                continue;
+            }
             let bucket = Bucket::sealed_here(bytes);
             // One critical section: a concurrent clear runs before it, or finds the bucket in its new state.
             let mut shard = soc.shard(id).lock();

@@ -19,6 +19,7 @@ mod config;
 mod filter;
 #[cfg(feature = "fuzzing")]
 pub(in crate::flash) mod fuzzing;
+mod held;
 mod keys;
 mod landing;
 mod leaving;
@@ -50,6 +51,7 @@ use crate::config::Removal;
 use bits::Bits;
 use bucket::{BucketId, Fingerprint, Identity, Unusable};
 use filter::Filters;
+use held::HeldWrites;
 use landing::Write;
 use pending::{Shard, Waiter};
 
@@ -72,8 +74,9 @@ pub struct Soc {
     pending_bytes: AtomicUsize,
     /// Writes in flight whose step was dropped.
     left_over: Mutex<Vec<Write>>,
+    held: HeldWrites,
     turn: AtomicUsize,
-    /// Calls of `settle` in progress.
+    /// Calls of `settle` and `drain` in progress.
     settling: AtomicUsize,
     room: Event,
     work: Event,
@@ -135,6 +138,7 @@ impl Soc {
             shards: (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect(),
             pending_bytes: AtomicUsize::new(0),
             left_over: Mutex::default(),
+            held: HeldWrites::default(),
             turn: AtomicUsize::new(0),
             settling: AtomicUsize::new(0),
             room: Event::new(),
@@ -289,7 +293,13 @@ impl Soc {
 
     /// Wakes [`wait_work`](Self::wait_work) if a pause has ended. Returns the end of the current pause.
     pub(in crate::flash) fn wake_if_due(&self, now_ns: u64) -> Option<u64> {
-        self.pauses.wake_if_due(now_ns, &self.work)
+        let pause_ns = self.pauses.wake_if_due(now_ns, &self.work);
+        let held_ns = self.held.next_due_ns().inspect(|&due_ns| {
+            if due_ns <= now_ns {
+                self.work.notify(usize::MAX);
+            }
+        });
+        pause_ns.into_iter().chain(held_ns.filter(|&due_ns| due_ns > now_ns)).min()
     }
 
     fn note_write(&self, written: &Result<(), IoError>) {
@@ -307,8 +317,13 @@ impl Soc {
     /// The other half receives items during the step.
     #[must_use]
     pub fn wants_step(&self) -> bool {
-        let is_waited_for = || self.has_left_over() || self.shards.iter().any(|shard| shard.lock().has_due());
-        (self.pending_bytes() >= self.config.pending_limit_bytes / 2 && !self.pauses.is_pause())
+        let is_waited_for = || {
+            self.has_left_over()
+                || self.held.is_any()
+                || self.shards.iter().any(|shard| shard.lock().has_due())
+        };
+        let has_work = self.pending_bytes() >= self.config.pending_limit_bytes / 2 || self.has_held_due();
+        (has_work && !self.pauses.is_pause())
             || (self.settling.load(Ordering::Acquire) > 0 && is_waited_for())
     }
 

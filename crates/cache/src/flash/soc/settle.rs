@@ -34,10 +34,11 @@ impl Soc {
     }
 }
 
-struct Settling<'a>(&'a AtomicUsize);
+/// Counts a caller that waits until nothing is pending.
+pub(super) struct Settling<'a>(&'a AtomicUsize);
 
 impl<'a> Settling<'a> {
-    fn begin(count: &'a AtomicUsize) -> Self {
+    pub(super) fn begin(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::AcqRel);
         Self(count)
     }

@@ -8,9 +8,11 @@ use futures_util::future::Either;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::bucket::{self, Bucket, BucketId, BucketMut, Entry, Fingerprint, NewEntry, Unusable};
+use super::held;
 use super::landing::{Landing, Outcome, Write};
 use super::leaving::{Fate, Wanted};
 use super::pending::{Group, Waiter};
+use super::settle::Settling;
 use super::{Soc, SocStats};
 use crate::config::Removal;
 use crate::flash::Waiting;
@@ -36,13 +38,16 @@ impl Soc {
     /// Writes pending buckets, those with the most entries first, until the configured number of writes has been made or none is left.
     /// Several tasks may call it concurrently. A dropped step leaves its writes in flight to the next step.
     pub async fn step(&self, waiting: Waiting, now_seconds: u32) -> Progress {
-        let mut in_flight: FuturesUnordered<_> =
-            self.take_over().map(|it| Either::Left(it.end(waiting))).collect();
+        let resumed = self.take_over().chain(self.take_held(waiting));
+        let mut in_flight: FuturesUnordered<_> = resumed.map(|it| Either::Left(it.end(waiting))).collect();
         let mut started = 0;
         let mut progress = Progress::default();
         loop {
-            // While the device fails, one write at a time finds out whether it still does.
-            let most = if self.is_failing() { 1 } else { self.config.writes_per_step };
+            // While the device fails, one write at a time tests whether it still does, beside a held one: that may have a bad block.
+            let most = match self.is_failing() {
+                true => 1.min(held::MOST_WHILE_FAILING.saturating_sub(self.held.count() + in_flight.len())),
+                false => self.config.writes_per_step,
+            };
             while in_flight.len() < self.config.writes_in_flight && started < most {
                 let Some(claim) = self.take_group() else { break };
                 in_flight.push(Either::Right(self.write_back(claim, waiting, now_seconds)));
@@ -56,6 +61,7 @@ impl Soc {
 
     /// Writes all pending entries, waiting for steps of other tasks too. It returns only when inserts pause.
     pub async fn drain(&self, waiting: Waiting, now_seconds: u32) {
+        let _settling = Settling::begin(&self.settling);
         loop {
             if !self.step(waiting, now_seconds).await.idle() {
                 continue;
@@ -80,12 +86,14 @@ impl Soc {
     }
 
     pub(super) fn anything_to_take(&self) -> bool {
-        self.has_left_over() || self.shards.iter().any(|shard| shard.lock().has_takeable())
+        self.has_left_over()
+            || self.has_held_due()
+            || self.shards.iter().any(|shard| shard.lock().has_takeable())
     }
 
     /// Shards are served in turn, so that concurrent steps do not collide and no shard starves.
     fn take_group(&self) -> Option<Claim<'_>> {
-        // What cannot be written is lost: while the device fails, as little as possible is tried.
+        // While the device fails, as little as possible is tried, because failed writes occupy memory.
         let most = if self.is_failing() { 1 } else { self.group_buckets };
         for _ in 0..self.shards.len() {
             let turn = self.turn.fetch_add(1, Ordering::Relaxed);
@@ -109,8 +117,10 @@ impl Soc {
         // the removed key, is on the device already.
         let is_new = changes.iter().any(|change| change.items_after > 0 && change.is_changed);
         let under_way = is_new.then(|| self.start_write(group.first, Arc::clone(&buffer), waiting));
-        let outcome = Outcome::Whole;
-        Landing::of(self, Write { group, buffer, changes, under_way, outcome }).end(waiting).await
+        let (outcome, failures) = (Outcome::Whole, None);
+        Landing::of(self, Write { group, buffer, start: 0, changes, under_way, outcome, failures })
+            .end(waiting)
+            .await
     }
 
     /// Reads the group's buckets, with the errors found. Buckets without content of this generation are read only between others.
