@@ -256,7 +256,8 @@ fn size_range(config: &DramConfig) -> Result<(u32, u32), ConfigError> {
     // A small tier would hold too few larger chunks.
     let share = (config.dram_bytes / LEAST_SLABS).max(1);
     let share = u32::try_from(share).map_or(1 << 31, |bytes| 1 << bytes.ilog2());
-    Ok((min, max.min(share.max(MIN_SLAB_BYTES) + BESIDE_VALUE_BYTES as u32).max(min)))
+    let beside = if config.max_chunk_bytes.is_some() { 0 } else { BESIDE_VALUE_BYTES as u32 };
+    Ok((min, max.min(share.max(MIN_SLAB_BYTES) + beside).max(min)))
 }
 
 fn explicit_sizes(sizes: &[u32]) -> Result<Vec<u32>, ConfigError> {

@@ -1,7 +1,7 @@
 //! Failed writes whose content stays in memory until they are repeated.
 //!
-//! The entries of such a write stay visible as pending ones, and no other write may touch its buckets. Memory is bounded: while the device
-//! fails, no other write starts as long as two are held.
+//! The entries of such a write stay visible as pending entries, and no other write may touch its buckets. Memory is bounded: no write starts
+//! while the device fails and two writes are held.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
