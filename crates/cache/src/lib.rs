@@ -160,11 +160,9 @@ impl Cache {
     /// and an expired item counts until it is removed. Visits every shard of the index, so it is not for frequent use.
     #[must_use]
     pub fn len(&self) -> usize {
-        let on_flash =
-            |flash: stats::FlashStats| flash.soc.map_or(0, |soc| soc.stored_items()) + flash.items_in_regions;
         // DRAM first: an item that moves to flash in the meantime counts twice instead of never.
         let in_dram = self.engine.dram.len();
-        let flash = self.engine.flash.as_ref().map_or(0, |flash| on_flash(flash.stats()));
+        let flash = self.engine.flash.as_ref().map_or(0, |flash| flash.stats().items());
         in_dram + flash as usize
     }
 

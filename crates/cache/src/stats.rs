@@ -1,6 +1,9 @@
 //! Statistics of a cache, nested like its components.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
+
+use device::counters;
+pub use device::counters::CounterTable;
 
 use crate::dram::{MemoryStats, PoolStats};
 use crate::error::Refusal;
@@ -10,38 +13,42 @@ use crate::flash::tier::{FlashTier, PutStats};
 use crate::hybrid::Engine;
 use crate::thread_counters::ThreadCounters;
 
-/// All counters since the cache was opened.
-#[derive(Debug, Clone, Default)]
-pub struct Stats {
-    /// Gets by result.
-    pub gets: GetStats,
-    /// Inserts by result.
-    pub inserts: InsertStats,
-    /// Additions of chained items by result.
-    pub chained: ChainStats,
-    /// The DRAM tier, pool by pool.
-    pub pools: Vec<PoolStats>,
-    /// Memory of the DRAM tier.
-    pub dram_memory: MemoryStats,
-    /// The flash tier; `None` without one.
-    pub flash: Option<FlashStats>,
-    /// Background work of the DRAM tier.
-    pub upkeep: UpkeepStats,
+counters! {
+    /// All counters since the cache was opened.
+    #[derive(Debug, Clone, Default)]
+    pub struct Stats {
+        /// The DRAM tier, pool by pool.
+        pools: part Vec<PoolStats>,
+        /// Memory of the DRAM tier.
+        dram_memory: part MemoryStats,
+        /// Gets by result.
+        gets: part GetStats,
+        /// Inserts by result.
+        inserts: part InsertStats,
+        /// Additions of chained items by result.
+        chained: part ChainStats,
+        /// Background work of the DRAM tier.
+        upkeep: part UpkeepStats,
+        /// The flash tier; `None` without one.
+        flash: part Option<FlashStats>,
+    }
 }
 
-/// Gets by result. Each get counts as exactly one of the first three.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct GetStats {
-    /// Found in DRAM.
-    pub hits_dram: u64,
-    /// Found on flash.
-    pub hits_flash: u64,
-    /// Misses.
-    pub misses: u64,
-    /// Times that a get waited for another get's flash read of the same key.
-    pub coalesced: u64,
-    /// Flash hits that were copied to DRAM.
-    pub promotions: u64,
+counters! {
+    /// Gets by result. Each get counts as exactly one of the first three.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct GetStats {
+        /// Found in DRAM.
+        hits_dram: sum u64,
+        /// Found on flash.
+        hits_flash: sum u64,
+        /// Misses.
+        misses: sum u64,
+        /// Times that a get waited for another get's flash read of the same key.
+        coalesced: sum u64,
+        /// Flash hits that were copied to DRAM.
+        promotions: sum u64 [listed_as "promotions"],
+    }
 }
 
 impl GetStats {
@@ -70,28 +77,29 @@ impl GetStats {
     }
 }
 
-/// Inserts by result. Each insert increments exactly one counter.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct InsertStats {
-    /// Made visible.
-    pub stored: u64,
-    /// Dropped because the fetch was invalidated: the key was inserted or removed, or the cache cleared, during the fetch.
-    pub overtaken: u64,
-    /// Skipped: DRAM held an item under the key, and the insert was conditional on its absence.
-    pub present: u64,
-    /// Refused: larger than the largest size class.
-    /// Refused: larger than the largest allocation class.
-    pub rejected_too_large: u64,
-    /// Refused: the key is too long.
-    pub rejected_key_length: u64,
-    /// Refused: all items that could be evicted are in use.
-    pub rejected_all_pinned: u64,
-    /// Refused: the pool does not exist.
-    pub rejected_no_such_pool: u64,
-    /// Refused: flash writes are behind, and the caller did not wait any longer.
-    pub rejected_flash_behind: u64,
-    /// Refused: the cache is closed.
-    pub rejected_closed: u64,
+counters! {
+    /// Inserts by result. Each insert increments exactly one counter.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct InsertStats, atomics pub(crate) InsertCounters {
+        /// Made visible.
+        stored: sum u64,
+        /// Dropped because the fetch was invalidated: the key was inserted or removed, or the cache cleared, during the fetch.
+        overtaken: sum u64,
+        /// Skipped: DRAM held an item under the key, and the insert was conditional on its absence.
+        present: sum u64,
+        /// Refused: larger than the largest size class.
+        rejected_too_large: sum u64,
+        /// Refused: the key is too long.
+        rejected_key_length: sum u64,
+        /// Refused: all items that could be evicted are in use.
+        rejected_all_pinned: sum u64,
+        /// Refused: the pool does not exist.
+        rejected_no_such_pool: sum u64,
+        /// Refused: flash writes are behind, and the caller did not wait any longer.
+        rejected_flash_behind: sum u64,
+        /// Refused: the cache is closed.
+        rejected_closed: sum u64,
+    }
 }
 
 impl InsertStats {
@@ -129,17 +137,19 @@ impl InsertStats {
     }
 }
 
-/// Additions of chained items by result. Each increments exactly one counter.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ChainStats {
-    /// Chained.
-    pub stored: u64,
-    /// Refused: the item to chain to is absent, or was removed in the meantime.
-    pub rejected_no_parent: u64,
-    /// Refused: larger than the largest size class.
-    pub rejected_too_large: u64,
-    /// Refused: all items that could be evicted are in use, or chained to an item in use.
-    pub rejected_all_pinned: u64,
+counters! {
+    /// Additions of chained items by result. Each increments exactly one counter.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct ChainStats, atomics pub(crate) ChainCounters {
+        /// Chained.
+        stored: sum u64,
+        /// Refused: the item to chain to is absent, or was removed in the meantime.
+        rejected_no_parent: sum u64,
+        /// Refused: larger than the largest size class.
+        rejected_too_large: sum u64,
+        /// Refused: all items that could be evicted are in use, or chained to an item in use.
+        rejected_all_pinned: sum u64,
+    }
 }
 
 impl ChainStats {
@@ -159,48 +169,53 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// The flash tier's counters.
-#[derive(Debug, Clone, Default)]
-pub struct FlashStats {
-    /// Items that DRAM evicted, by result.
-    pub puts: PutStats,
-    /// The small-object engines, summed; `None` without one.
-    pub soc: Option<SocStats>,
-    /// The region stores, summed; `None` without one.
-    pub regions: Option<RegionStats>,
-    /// Space of the small-object engines; a bucket counts as used if it is not empty.
-    pub soc_room: Room,
-    /// Space of the region stores; a region counts as used if it is neither clean nor retired.
-    pub regions_room: Room,
-    /// Items in the region stores.
-    pub items_in_regions: u64,
-    /// Counters of the device.
-    pub device: device::Counters,
-    /// Largest item, key and value, that all pairs accept.
-    pub max_item_bytes: u64,
-    /// Whether the contents of an earlier cache were recovered.
-    pub recovered: bool,
-    /// Why the contents of an earlier cache were not recovered, if there were any; the reason of the first such pair.
-    pub loss: Option<&'static str>,
-    /// Whether the region stores can write.
-    pub health: FlashHealth,
+counters! {
+    /// The flash tier's counters.
+    #[derive(Debug, Clone, Default)]
+    pub struct FlashStats {
+        /// Items that DRAM evicted, by result.
+        puts: part PutStats,
+        /// The small-object engines, summed; `None` without one.
+        soc: part Option<SocStats>,
+        /// The region stores, summed; `None` without one.
+        regions: part Option<RegionStats>,
+        /// Space of the small-object engines; a bucket counts as used if it is not empty.
+        soc_room: part Room,
+        /// Space of the region stores; a region counts as used if it is neither clean nor retired.
+        regions_room: part Room,
+        /// Key and value bytes of accepted items that were written: without those that wait in memory, and those dropped before
+        /// they were written. Write amplification refers to these.
+        written_logical_bytes: sum u64,
+        /// Counters of the device.
+        device: part device::Counters,
+        /// Largest item, key and value, that all pairs accept.
+        max_item_bytes: other u64 [|mine, theirs| *mine.min(theirs)],
+        /// Whether the contents of an earlier cache were recovered.
+        recovered: other bool [|mine, theirs| *mine && *theirs],
+        /// Why the contents of an earlier cache were not recovered, if there were any; the reason of the first such pair.
+        loss: other Option<&'static str> [|mine, theirs| mine.or(*theirs)],
+        /// Whether the region stores can write.
+        health: part FlashHealth,
+    }
 }
 
-/// Whether flash accepts writes.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FlashHealth {
-    /// Writes fail, so further ones pause for up to 5 seconds each. Items that DRAM evicts in the meantime are dropped once the buffers
-    /// are full.
-    pub is_failing: bool,
-    /// Regions in memory whose last write failed.
-    pub regions_to_retry: u64,
-    /// Regions out of service, because they failed repeatedly while others could be written. Each is tested by a write after 10 seconds,
-    /// then at growing intervals of up to an hour, and soon after every start.
-    pub retired_regions: u64,
-    /// Bytes of the retired regions.
-    pub retired_bytes: u64,
-    /// The last failed write since the cache was opened.
-    pub last_error: Option<String>,
+counters! {
+    /// Whether flash accepts writes.
+    #[derive(Debug, Clone, Default, PartialEq, Eq)]
+    pub struct FlashHealth {
+        /// Writes fail, so further ones pause for up to 5 seconds each. Items that DRAM evicts in the meantime are dropped once the buffers
+        /// are full.
+        is_failing: other bool [|mine, theirs| *mine || *theirs],
+        /// Regions in memory whose last write failed.
+        regions_to_retry: state u64,
+        /// Regions out of service, because they failed repeatedly while others could be written. Each is tested by a write after 10 seconds,
+        /// then at growing intervals of up to an hour, and soon after every start.
+        retired_regions: state u64,
+        /// Bytes of the retired regions.
+        retired_bytes: state u64,
+        /// The last failed write since the cache was opened.
+        last_error: other Option<String> [|mine, theirs| theirs.clone().or_else(|| mine.clone())],
+    }
 }
 
 impl FlashHealth {
@@ -226,13 +241,15 @@ impl FlashHealth {
     }
 }
 
-/// The space of a part of flash.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Room {
-    /// Its size.
-    pub bytes: u64,
-    /// The part in use.
-    pub used_bytes: u64,
+counters! {
+    /// The space of a part of flash.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct Room {
+        /// Its size.
+        bytes: state u64,
+        /// The part in use.
+        used_bytes: state u64,
+    }
 }
 
 impl Room {
@@ -267,7 +284,7 @@ impl FlashStats {
     #[must_use]
     pub fn waiting_bytes(&self) -> u64 {
         let soc = self.soc.as_ref().map_or(0, SocStats::waiting_bytes);
-        soc + self.regions.as_ref().map_or(0, RegionStats::waiting_bytes)
+        soc + self.regions.as_ref().map_or(0, |regions| regions.waiting_bytes)
     }
 
     /// The part of [`PutStats::logical_bytes`] that will not be written: the items were replaced, removed or cleared while they waited, or
@@ -290,36 +307,79 @@ impl FlashStats {
         (soc.0 + regions.0, soc.1 + regions.1)
     }
 
-    /// Application-level write amplification: bytes written to the device over the bytes of accepted items that neither wait nor were
-    /// [dropped](Self::unwritten_bytes); `None` before the first write.
+    /// Application-level write amplification: bytes written to the device over [`written_logical_bytes`](Self::written_logical_bytes);
+    /// `None` before the first write.
     #[must_use]
     pub fn write_amplification(&self) -> Option<f64> {
+        ratio(self.device.written_bytes, self.written_logical_bytes)
+    }
+
+    /// Key and value bytes that flash accepted, without those dropped before they were written. Over an interval, the bytes that waited
+    /// at its beginning are included.
+    #[must_use]
+    pub fn logical_bytes(&self) -> u64 {
+        self.written_logical_bytes + self.waiting_bytes()
+    }
+
+    /// Items on flash, including small items that wait in memory to be written.
+    #[must_use]
+    pub fn items(&self) -> u64 {
+        self.soc.map_or(0, |soc| soc.stored_items) + self.regions.map_or(0, |regions| regions.items)
+    }
+
+    /// Evicted items.
+    #[must_use]
+    pub fn evictions(&self) -> u64 {
+        self.soc.map_or(0, |soc| soc.evictions) + self.regions.map_or(0, |regions| regions.evictions)
+    }
+
+    /// Removals that found an item on flash.
+    #[must_use]
+    pub fn removes(&self) -> u64 {
+        self.soc.map_or(0, |soc| soc.removes) + self.regions.map_or(0, |regions| regions.forgotten)
+    }
+
+    /// Buckets, regions and items whose checksum did not match.
+    #[must_use]
+    pub fn checksum_errors(&self) -> u64 {
+        let of_regions = |regions: RegionStats| {
+            regions.header_checksum_errors + regions.value_checksum_errors + regions.table_checksum_errors
+        };
+        self.soc.map_or(0, |soc| soc.checksum_errors) + self.regions.map_or(0, of_regions)
+    }
+
+    pub(crate) fn set_written_logical_bytes(&mut self) {
         let beside = self.waiting_bytes() + self.unwritten_bytes();
-        ratio(self.device.written_bytes, self.puts.logical_bytes.saturating_sub(beside))
+        self.written_logical_bytes = self.puts.logical_bytes.saturating_sub(beside);
     }
 }
 
-/// Background work of the DRAM tier.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct UpkeepStats {
-    /// Expired items removed by the reaper.
-    pub reaped: u64,
-    /// Slabs moved from one class to another.
-    pub slabs_released: u64,
-    /// Items moved to another slab of their class because theirs was released.
-    pub moves: u64,
-    /// Failed moves.
-    pub moves_failed: u64,
-    /// Items evicted for the release of a slab: items in it, or colder ones into whose chunks its items moved.
-    pub release_evictions: u64,
-    /// Failed evictions.
-    pub release_evictions_failed: u64,
+counters! {
+    /// Background work of the DRAM tier.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct UpkeepStats, atomics pub(crate) UpkeepCounters {
+        /// Expired items removed by the reaper.
+        reaped: sum u64 [listed_as "reaped"],
+        /// Slabs moved from one class to another.
+        slabs_released: sum u64,
+        /// Items moved to another slab of their class because theirs was released.
+        moves: sum u64,
+        /// Failed moves.
+        moves_failed: sum u64,
+        /// Items evicted for the release of a slab: items in it, or colder ones into whose chunks its items moved.
+        release_evictions: sum u64,
+        /// Failed evictions.
+        release_evictions_failed: sum u64,
+    }
 }
 
 /// Counters of gets and inserts.
 pub(crate) struct Counters {
     usual: ThreadCounters,
-    unusual: Unusual,
+    /// Inserts with other results.
+    inserts: InsertCounters,
+    /// Additions of chained items with other results.
+    chains: ChainCounters,
 }
 
 /// Frequent results of gets and inserts, which each thread counts separately.
@@ -336,25 +396,13 @@ enum Usual {
 
 const USUAL: usize = Usual::Chained as usize + 1;
 
-/// Inserts and additions of chained items with other results.
-#[derive(Default)]
-struct Unusual {
-    overtaken: AtomicU64,
-    present: AtomicU64,
-    too_large: AtomicU64,
-    key_length: AtomicU64,
-    all_pinned: AtomicU64,
-    no_such_pool: AtomicU64,
-    flash_behind: AtomicU64,
-    closed: AtomicU64,
-    unchained_no_parent: AtomicU64,
-    unchained_too_large: AtomicU64,
-    unchained_all_pinned: AtomicU64,
-}
-
 impl Counters {
     pub(crate) fn new() -> Self {
-        Self { usual: ThreadCounters::new(USUAL), unusual: Unusual::default() }
+        Self {
+            usual: ThreadCounters::new(USUAL),
+            inserts: InsertCounters::default(),
+            chains: ChainCounters::default(),
+        }
     }
 
     pub(crate) fn stored(&self) {
@@ -362,47 +410,35 @@ impl Counters {
     }
 
     pub(crate) fn overtaken(&self) {
-        self.unusual.overtaken.fetch_add(1, Ordering::Relaxed);
+        self.inserts.overtaken.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn present(&self) {
-        self.unusual.present.fetch_add(1, Ordering::Relaxed);
+        self.inserts.present.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn rejected(&self, why: Refusal) {
         let counter = match why {
-            Refusal::TooLarge { .. } => &self.unusual.too_large,
-            Refusal::KeyLength(_) => &self.unusual.key_length,
-            Refusal::AllPinned => &self.unusual.all_pinned,
-            Refusal::NoSuchPool(_) => &self.unusual.no_such_pool,
-            Refusal::FlashBehind => &self.unusual.flash_behind,
-            Refusal::Closed => &self.unusual.closed,
+            Refusal::TooLarge { .. } => &self.inserts.rejected_too_large,
+            Refusal::KeyLength(_) => &self.inserts.rejected_key_length,
+            Refusal::AllPinned => &self.inserts.rejected_all_pinned,
+            Refusal::NoSuchPool(_) => &self.inserts.rejected_no_such_pool,
+            Refusal::FlashBehind => &self.inserts.rejected_flash_behind,
+            Refusal::Closed => &self.inserts.rejected_closed,
             Refusal::NoParent => unreachable!("an insert needs no parent"),
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn inserts(&self) -> InsertStats {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let unusual = &self.unusual;
-        InsertStats {
-            stored: self.sum(Usual::Stored),
-            overtaken: read(&unusual.overtaken),
-            present: read(&unusual.present),
-            rejected_too_large: read(&unusual.too_large),
-            rejected_key_length: read(&unusual.key_length),
-            rejected_all_pinned: read(&unusual.all_pinned),
-            rejected_no_such_pool: read(&unusual.no_such_pool),
-            rejected_flash_behind: read(&unusual.flash_behind),
-            rejected_closed: read(&unusual.closed),
-        }
+        InsertStats { stored: self.sum(Usual::Stored), ..self.inserts.read() }
     }
 
     pub(crate) fn chained(&self, ended: Result<(), Refusal>) {
         let counter = match ended {
             Ok(()) => return self.usual.count(Usual::Chained as usize),
-            Err(Refusal::TooLarge { .. }) => &self.unusual.unchained_too_large,
-            Err(Refusal::AllPinned) => &self.unusual.unchained_all_pinned,
+            Err(Refusal::TooLarge { .. }) => &self.chains.rejected_too_large,
+            Err(Refusal::AllPinned) => &self.chains.rejected_all_pinned,
             // The other reasons cannot occur for a chained item, because no parent has such a key or pool.
             Err(
                 Refusal::NoParent
@@ -410,19 +446,13 @@ impl Counters {
                 | Refusal::NoSuchPool(_)
                 | Refusal::FlashBehind
                 | Refusal::Closed,
-            ) => &self.unusual.unchained_no_parent,
+            ) => &self.chains.rejected_no_parent,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn chains(&self) -> ChainStats {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        ChainStats {
-            stored: self.sum(Usual::Chained),
-            rejected_no_parent: read(&self.unusual.unchained_no_parent),
-            rejected_too_large: read(&self.unusual.unchained_too_large),
-            rejected_all_pinned: read(&self.unusual.unchained_all_pinned),
-        }
+        ChainStats { stored: self.sum(Usual::Chained), ..self.chains.read() }
     }
 
     pub(crate) fn hit_dram(&self) {

@@ -8,7 +8,7 @@ use crate::config::UpkeepConfig;
 use crate::dram::{Emptied, PoolId, Released};
 use crate::flash::Waiting;
 use crate::hybrid::Engine;
-use crate::stats::UpkeepStats;
+use crate::stats::{UpkeepCounters, UpkeepStats};
 
 const NS_PER_MS: u64 = 1_000_000;
 /// Longest pause of the background thread,
@@ -21,12 +21,7 @@ pub(crate) struct Upkeep {
     config: UpkeepConfig,
     pools: u8,
     due: Mutex<Due>,
-    reaped: AtomicU64,
-    slabs_released: AtomicU64,
-    moves: AtomicU64,
-    moves_failed: AtomicU64,
-    release_evictions: AtomicU64,
-    release_evictions_failed: AtomicU64,
+    counters: UpkeepCounters,
 }
 
 struct Due {
@@ -47,35 +42,23 @@ impl Upkeep {
             config: config.clone(),
             pools: u8::try_from(pools).unwrap_or(u8::MAX),
             due: Mutex::new(due),
-            reaped: AtomicU64::new(0),
-            slabs_released: AtomicU64::new(0),
-            moves: AtomicU64::new(0),
-            moves_failed: AtomicU64::new(0),
-            release_evictions: AtomicU64::new(0),
-            release_evictions_failed: AtomicU64::new(0),
+            counters: UpkeepCounters::default(),
         }
     }
 
     pub(crate) fn stats(&self) -> UpkeepStats {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        UpkeepStats {
-            reaped: read(&self.reaped),
-            slabs_released: read(&self.slabs_released),
-            moves: read(&self.moves),
-            moves_failed: read(&self.moves_failed),
-            release_evictions: read(&self.release_evictions),
-            release_evictions_failed: read(&self.release_evictions_failed),
-        }
+        self.counters.read()
     }
 
     fn count(&self, released: &Released) {
+        let counters = &self.counters;
         let add = |counter: &AtomicU64, count: u64| counter.fetch_add(count, Ordering::Relaxed);
-        add(&self.slabs_released, u64::from(released.completed));
+        add(&counters.slabs_released, u64::from(released.completed));
         let items = &released.items;
-        add(&self.moves, items.moves);
-        add(&self.moves_failed, items.move_attempts - items.moves);
-        add(&self.release_evictions, items.evictions);
-        add(&self.release_evictions_failed, items.eviction_attempts - items.evictions);
+        add(&counters.moves, items.moves);
+        add(&counters.moves_failed, items.move_attempts - items.moves);
+        add(&counters.release_evictions, items.evictions);
+        add(&counters.release_evictions_failed, items.eviction_attempts - items.evictions);
     }
 }
 
@@ -91,7 +74,7 @@ impl Engine {
         let mut due = upkeep.due.lock();
         if due.reap_ns <= now_ns {
             let reaped = self.dram.reap_step(upkeep.config.reap_items);
-            upkeep.reaped.fetch_add(reaped.removed, Ordering::Relaxed);
+            upkeep.counters.reaped.fetch_add(reaped.removed, Ordering::Relaxed);
             due.reap_ns = first(upkeep.config.reap_interval_ms, now_ns);
         }
         if due.rebalance_ns <= now_ns {

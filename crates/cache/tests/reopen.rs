@@ -301,10 +301,10 @@ fn reopened_cache_of_long_keys_has_the_items_that_fit_its_snapshot() {
     for number in 0..200_000 {
         cache.insert_blocking(&long(number), &number.to_le_bytes(), InsertOptions::default());
     }
-    let before = cache.stats().flash.unwrap().items_in_regions;
+    let before = cache.stats().flash.unwrap().regions.unwrap().items;
     cache.close().unwrap();
     let cache = open();
-    let kept = cache.stats().flash.unwrap().items_in_regions;
+    let kept = cache.stats().flash.unwrap().regions.unwrap().items;
     assert!(kept * 3 > before, "{kept} of {before} came back");
     for number in 199_000..200_000 {
         let item = cache.get_blocking(&long(number)).expect("the newest are kept first");

@@ -26,6 +26,7 @@ pub mod check;
 pub mod clock;
 pub mod conformance;
 pub mod contents;
+pub mod counters;
 pub mod desk;
 pub mod error;
 pub mod file;
@@ -181,25 +182,27 @@ impl PlacementHandle {
     pub const DEFAULT: Self = Self(0);
 }
 
-/// Bytes and requests since the device was opened. `None` is unknown, never "zero".
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Bytes read by the host.
-    pub read_bytes: u64,
-    /// Bytes written by the host.
-    pub written_bytes: u64,
-    /// Bytes trimmed by the host.
-    pub trimmed_bytes: u64,
-    /// Reads completed.
-    pub reads: u64,
-    /// Writes completed.
-    pub writes: u64,
-    /// Trims completed.
-    pub trims: u64,
-    /// Flushes completed.
-    pub flushes: u64,
-    /// Requests that ended in an error.
-    pub errors: u64,
-    /// Bytes that the medium wrote, including garbage collection, if the device reports it.
-    pub media_written_bytes: Option<u64>,
+counters! {
+    /// Bytes and requests since the device was opened. `None` is unknown, never "zero".
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct Counters, atomics pub(crate) AtomicCounters {
+        /// Bytes read by the host.
+        read_bytes: sum u64,
+        /// Bytes written by the host.
+        written_bytes: sum u64,
+        /// Bytes trimmed by the host.
+        trimmed_bytes: sum u64,
+        /// Reads completed.
+        reads: sum u64,
+        /// Writes completed.
+        writes: sum u64,
+        /// Trims completed.
+        trims: sum u64,
+        /// Flushes completed.
+        flushes: sum u64,
+        /// Requests that ended in an error.
+        errors: sum u64,
+        /// Bytes that the medium wrote, including garbage collection, if the device reports it.
+        media_written_bytes: maybe Option<u64>,
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cache::dram::Cursor;
 use cache::{Cache, InsertOptions, Item, Lookahead, OwnedItem};
 use device::Device;
+use device::counters::{CounterTable, Kind};
 use device::wrap::MeasureDevice;
 use parking_lot::Mutex;
 
@@ -287,7 +288,7 @@ impl Target for EngineTarget {
         let flash = self.cache.stats().flash?;
         let listed_drives: Vec<_> = self.listed_drives.iter().map(ListedDrive::read).collect();
         Some(FlashBytes {
-            logical: Some(logical_bytes(&flash)),
+            logical: Some(flash.logical_bytes()),
             waiting: Some(flash.waiting_bytes()),
             host: Some(flash.device.written_bytes),
             settled: Some(settled(&flash)),
@@ -299,11 +300,6 @@ impl Target for EngineTarget {
     fn device_latency(&self) -> Option<(Histogram, Histogram)> {
         Some(self.flash.as_ref()?.latency.read_and_write())
     }
-}
-
-/// Key and value bytes that flash accepted, without those dropped before they were written.
-fn logical_bytes(flash: &cache::stats::FlashStats) -> u64 {
-    flash.puts.logical_bytes.saturating_sub(flash.unwritten_bytes())
 }
 
 fn settled(flash: &cache::stats::FlashStats) -> Settled {
@@ -382,14 +378,8 @@ impl EngineTarget {
         let flash = stats.flash.as_ref()?;
         let measured = self.flash.as_ref();
         let listed_drives: Vec<_> = self.listed_drives.iter().map(ListedDrive::read).collect();
-        let soc = flash.soc.as_ref();
-        let regions = flash.regions.as_ref();
-        let both = |of_soc: fn(&cache::flash::soc::SocStats) -> u64,
-                    of_regions: fn(&cache::flash::region::RegionStats) -> u64| {
-            Some(soc.map_or(0, of_soc) + regions.map_or(0, of_regions))
-        };
         Some(FlashCounts {
-            items: Some(soc.map_or(0, |soc| soc.stored_items()) + flash.items_in_regions),
+            items: Some(flash.items()),
             gets: Some(stats.gets.hits_flash + stats.gets.misses),
             gets_coalesced: Some(stats.gets.coalesced),
             puts: Some(flash.puts.offered),
@@ -403,9 +393,9 @@ impl EngineTarget {
             max_item_bytes: Some(flash.max_item_bytes),
             has_regions: Some(flash.regions.is_some()),
             lost: Some(flash.lost_items()),
-            evictions: both(|soc| soc.evictions, |regions| regions.evictions),
-            deletes: both(|soc| soc.removes, |regions| regions.forgotten),
-            logical_bytes: Some(logical_bytes(flash)),
+            evictions: Some(flash.evictions()),
+            deletes: Some(flash.removes()),
+            logical_bytes: Some(flash.logical_bytes()),
             waiting_bytes: Some(flash.waiting_bytes()),
             capacity_bytes: measured.map(|flash| flash.device.geometry().capacity_bytes),
             host_bytes: Some(flash.device.written_bytes),
@@ -415,14 +405,7 @@ impl EngineTarget {
             listed_drives,
             io_errors: Some(flash.device.errors),
             first_io_error: measured.and_then(|flash| flash.device.first_failure()),
-            checksum_errors: both(
-                |soc| soc.checksum_errors,
-                |regions| {
-                    regions.header_checksum_errors
-                        + regions.value_checksum_errors
-                        + regions.table_checksum_errors
-                },
-            ),
+            checksum_errors: Some(flash.checksum_errors()),
             buffered: measured.is_some_and(|flash| flash.device.geometry().buffered),
             engine: measured.and_then(|flash| flash.device.engine()),
             placement: measured.map_or_else(Vec::new, MeasuredFlash::placement),
@@ -433,43 +416,14 @@ impl EngineTarget {
     }
 }
 
-/// Further counters of the engine, under CacheBench's names where it has them.
+/// The engine's counters that CacheBench lists.
 fn details(stats: &cache::Stats) -> Vec<Detail> {
-    let mut out = vec![
-        Detail::state("dram_used_slab_bytes", stats.dram_memory.used_slab_bytes),
-        Detail::state("dram_index_bytes", stats.dram_memory.index_bytes),
-        Detail::count("promotions", stats.gets.promotions),
-        Detail::count("reaped", stats.upkeep.reaped),
-    ];
-    let Some(flash) = &stats.flash else { return out };
-    out.push(Detail::count("flash_rejected_admission", flash.puts.rejected_admission));
-    out.push(Detail::count("flash_rejected_short_lived", flash.puts.rejected_short_lived));
-    out.push(Detail::count("flash_rejected_too_large", flash.puts.rejected_too_large));
-    out.push(Detail::count("flash_held_back", flash.puts.held_back));
-    if let Some(soc) = &flash.soc {
-        out.push(Detail::state("navy_bh_items", soc.stored_items()));
-        out.push(Detail::state("navy_bh_items_waiting", soc.pending_items));
-        out.push(Detail::count("navy_bh_inserts", soc.inserts));
-        out.push(Detail::count("navy_bh_lookups", soc.lookups));
-        out.push(Detail::count("navy_bh_succ_lookups", soc.hits));
-        out.push(Detail::count("navy_bh_evictions", soc.evictions));
-        out.push(Detail::count("navy_bh_logical_written", soc.logical_written_bytes));
-        out.push(Detail::count("navy_bh_physical_written", soc.physical_written_bytes));
-        out.push(Detail::count("navy_bh_checksum_errors", soc.checksum_errors));
-        out.push(Detail::count("navy_bh_bf_false_positives", soc.filter_false_positives));
-    }
-    if let Some(regions) = &flash.regions {
-        out.push(Detail::state("navy_bc_items", flash.items_in_regions));
-        out.push(Detail::count("navy_bc_inserts", regions.inserts));
-        out.push(Detail::count("navy_bc_lookups", regions.reads));
-        out.push(Detail::count("navy_bc_succ_lookups", regions.hits));
-        out.push(Detail::count("navy_bc_evictions", regions.evictions));
-        out.push(Detail::count("navy_bc_reinsertions", regions.reinsertions));
-        out.push(Detail::count("navy_bc_reclaim", regions.regions_reclaimed));
-        out.push(Detail::count("navy_bc_logical_written", regions.inserted_bytes));
-        out.push(Detail::count("navy_bc_physical_written", regions.written_bytes));
-        out.push(Detail::count("navy_bc_hole_bytes", regions.hole_bytes));
-        out.push(Detail::count("navy_bc_regions_flushed", regions.regions_flushed));
-    }
-    out
+    let mut details = Vec::new();
+    stats.for_each(|it| {
+        if let (Some(name), Some(value)) = (it.counter.listed_as, it.value) {
+            let is_state = it.counter.kind == Kind::State;
+            details.push(Detail { name, value: value as f64, is_state });
+        }
+    });
+    details
 }

@@ -1,5 +1,8 @@
 //! Statistics of the DRAM tier.
 
+use device::counters;
+use device::counters::CounterTable;
+
 use super::{Class, Dram, PoolId};
 
 /// Counters of one class, kept under its lock.
@@ -14,65 +17,57 @@ pub(super) struct ClassCounters {
     pub eviction_failures: u64,
 }
 
-/// Statistics of one slab class of a pool. Counters start when the tier is created; other fields are current values.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ClassStats {
-    /// Size of a chunk.
-    pub chunk_bytes: u32,
-    /// Number of slabs.
-    pub slabs: u32,
-    /// Number of items: visible ones, drafts, children of chains, and removed ones that are still referenced.
-    pub items: u64,
-    /// Total size of the items, headers and keys included.
-    pub requested_bytes: u64,
-    /// Size of their chunks.
-    pub allocated_bytes: u64,
-    /// Attempted allocations; a retry after an unsuccessful eviction counts again.
-    pub allocation_attempts: u64,
-    /// Allocations that found no free chunk, no slab and no item that could be evicted.
-    pub allocation_failures: u64,
-    /// Evicted items.
-    pub evictions: u64,
-    /// Items that the policy selected and that could not be evicted: in use, or the spill was full.
-    pub eviction_failures: u64,
-    /// Gets that hit in this class.
-    pub hits: u64,
-    /// Seconds since the last use of the next victim; `None` if there is none.
-    pub tail_age_seconds: Option<u32>,
+counters! {
+    /// Statistics of one slab class of a pool. Counters start when the tier is created; other fields are current values.
+    #[derive(Debug, Clone, Default, PartialEq, Eq)]
+    pub struct ClassStats, label "class" {
+        /// Size of a chunk.
+        chunk_bytes: other u32 [|_mine, _theirs| 0],
+        /// Number of slabs.
+        slabs: state u32,
+        /// Number of items: visible ones, drafts, children of chains, and removed ones that are still referenced.
+        items: state u64,
+        /// Total size of the items, headers and keys included.
+        requested_bytes: state u64,
+        /// Size of their chunks.
+        allocated_bytes: state u64,
+        /// Attempted allocations; a retry after an unsuccessful eviction counts again.
+        allocation_attempts: sum u64,
+        /// Allocations that found no free chunk, no slab and no item that could be evicted.
+        allocation_failures: sum u64,
+        /// Evicted items.
+        evictions: sum u64,
+        /// Items that the policy selected and that could not be evicted: in use, or the spill was full.
+        eviction_failures: sum u64,
+        /// Gets that hit in this class.
+        hits: sum u64,
+        /// Seconds since the last use of the next victim; `None` if there is none.
+        tail_age_seconds: other Option<u32> [|mine, theirs| *mine.max(theirs)],
+    }
 }
 
-/// Statistics of one pool.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PoolStats {
-    /// The pool.
-    pub pool: PoolId,
-    /// Its limit of slabs.
-    pub quota_slabs: u32,
-    /// Slabs in use.
-    pub used_slabs: u32,
-    /// Bytes of a slab.
-    pub slab_bytes: u32,
-    /// Its classes, by ascending chunk size.
-    pub classes: Vec<ClassStats>,
+counters! {
+    /// Statistics of one pool.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct PoolStats, label "pool" {
+        /// The pool.
+        pool: other PoolId [|mine, _theirs| *mine],
+        /// Its limit of slabs.
+        quota_slabs: state u32,
+        /// Slabs in use.
+        used_slabs: state u32,
+        /// Bytes of a slab.
+        slab_bytes: state u32,
+        /// Its classes, by ascending chunk size.
+        classes: part Vec<ClassStats>,
+    }
 }
 
 impl PoolStats {
     /// The sum of all classes; the tail age is the maximum, and the chunk size 0.
     #[must_use]
     pub fn total(&self) -> ClassStats {
-        self.classes.iter().fold(ClassStats::default(), |sum, class| ClassStats {
-            chunk_bytes: 0,
-            slabs: sum.slabs + class.slabs,
-            items: sum.items + class.items,
-            requested_bytes: sum.requested_bytes + class.requested_bytes,
-            allocated_bytes: sum.allocated_bytes + class.allocated_bytes,
-            allocation_attempts: sum.allocation_attempts + class.allocation_attempts,
-            allocation_failures: sum.allocation_failures + class.allocation_failures,
-            evictions: sum.evictions + class.evictions,
-            eviction_failures: sum.eviction_failures + class.eviction_failures,
-            hits: sum.hits + class.hits,
-            tail_age_seconds: sum.tail_age_seconds.max(class.tail_age_seconds),
-        })
+        self.classes.iter().fold(ClassStats::default(), CounterTable::plus)
     }
 
     /// The share of the pool's memory that chunks of items take: allocated bytes ÷ (quota × slab bytes).
@@ -83,17 +78,19 @@ impl PoolStats {
     }
 }
 
-/// Memory of the DRAM tier.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct MemoryStats {
-    /// Slabs, in use or not.
-    pub arena_bytes: u64,
-    /// Slabs in use; only these cost memory.
-    pub used_slab_bytes: u64,
-    /// Hash tables.
-    pub index_bytes: u64,
-    /// Memory of the policies: their [bytes per slot](policy::Eviction::bytes_per_slot) for every chunk of every slab in use.
-    pub policy_bytes: u64,
+counters! {
+    /// Memory of the DRAM tier.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub struct MemoryStats {
+        /// Slabs, in use or not.
+        arena_bytes: state u64,
+        /// Slabs in use; only these cost memory.
+        used_slab_bytes: state u64 [listed_as "dram_used_slab_bytes"],
+        /// Hash tables.
+        index_bytes: state u64 [listed_as "dram_index_bytes"],
+        /// Memory of the policies: their [bytes per slot](policy::Eviction::bytes_per_slot) for every chunk of every slab in use.
+        policy_bytes: state u64,
+    }
 }
 
 impl Dram {

@@ -9,6 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use device::counters;
+use device::counters::CounterTable;
 use device::{Clock, Device};
 use policy::{Admission, Candidate};
 
@@ -101,36 +103,38 @@ impl Puts {
     }
 }
 
-/// Outcomes of the items that DRAM evicted. Each offer has exactly one outcome, apart from those held back.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct PutStats {
-    /// Offers of DRAM's that ended.
-    pub offered: u64,
-    /// Taken by an engine.
-    pub stored: u64,
-    /// Not written because flash holds the same bytes already.
-    pub clean: u64,
-    /// Expired meanwhile.
-    pub rejected_expired: u64,
-    /// Time to live below the configured minimum.
-    pub rejected_short_lived: u64,
-    /// Refused by the admission policy.
-    pub rejected_admission: u64,
-    /// Larger than the engine's largest item.
-    pub rejected_too_large: u64,
-    /// Too few regions are in service: the others could not be written and are retired.
-    pub rejected_worn_out: u64,
-    /// Writes fail, and the buffers are full: of regions that await a retry, or of small items.
-    pub rejected_failing: u64,
-    /// Replaced, removed or picked up by a reader while on the way: the copy was abandoned, the item stayed in DRAM
-    /// or had gone.
-    pub overtaken: u64,
-    /// Overtaken items that stayed in DRAM because a reader used them meanwhile. The other overtaken items were replaced or removed.
-    pub stayed: u64,
-    /// Offers that did not end: the buffers were full, the item stayed in DRAM and the insert waited. Nothing is lost.
-    pub held_back: u64,
-    /// Key and value bytes of the items stored.
-    pub logical_bytes: u64,
+counters! {
+    /// Outcomes of the items that DRAM evicted. Each offer has exactly one outcome, apart from those held back.
+    #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+    pub struct PutStats {
+        /// Offers of DRAM's that ended.
+        offered: sum u64,
+        /// Taken by an engine.
+        stored: sum u64,
+        /// Not written because flash holds the same bytes already.
+        clean: sum u64,
+        /// Expired meanwhile.
+        rejected_expired: sum u64,
+        /// Refused by the admission policy.
+        rejected_admission: sum u64 [listed_as "flash_rejected_admission"],
+        /// Time to live below the configured minimum.
+        rejected_short_lived: sum u64 [listed_as "flash_rejected_short_lived"],
+        /// Larger than the engine's largest item.
+        rejected_too_large: sum u64 [listed_as "flash_rejected_too_large"],
+        /// Too few regions are in service: the others could not be written and are retired.
+        rejected_worn_out: sum u64,
+        /// Writes fail, and the buffers are full: of regions that await a retry, or of small items.
+        rejected_failing: sum u64,
+        /// Replaced, removed or picked up by a reader while on the way: the copy was abandoned, the item stayed in DRAM
+        /// or had gone.
+        overtaken: sum u64,
+        /// Overtaken items that stayed in DRAM because a reader used them meanwhile. The other overtaken items were replaced or removed.
+        stayed: sum u64,
+        /// Offers that did not end: the buffers were full, the item stayed in DRAM and the insert waited. Nothing is lost.
+        held_back: sum u64 [listed_as "flash_held_back"],
+        /// Key and value bytes of the items stored.
+        logical_bytes: sum u64,
+    }
 }
 
 impl PutStats {
@@ -348,17 +352,17 @@ impl FlashTier {
         };
         for pair in &self.pairs {
             if let Some(soc) = &pair.soc {
-                *stats.soc.get_or_insert_default() += &soc.stats();
+                stats.soc.get_or_insert_default().add(&soc.stats());
                 stats.soc_room.add(soc.room_bytes());
                 stats.health.add_buckets(soc.is_failing(), soc.last_error());
             }
             if let Some(regions) = &pair.regions {
-                *stats.regions.get_or_insert_default() += regions.stats();
+                stats.regions.get_or_insert_default().add(&regions.stats());
                 stats.regions_room.add(regions.room_bytes());
-                stats.items_in_regions += regions.len() as u64;
                 stats.health.add(regions);
             }
         }
+        stats.set_written_logical_bytes();
         stats
     }
 

@@ -129,7 +129,7 @@ fn tell(story: &Story) -> (Found, usize, usize) {
 fn items_on_flash(life: &Life) -> usize {
     let stats = life.cache.stats().flash.expect("there is a flash tier");
     let soc = stats.soc.map_or(0, |soc| soc.items.cast_unsigned() + soc.pending_entries);
-    (soc + stats.items_in_regions) as usize
+    (soc + stats.regions.unwrap_or_default().items) as usize
 }
 
 /// After a close, all items are present after any power cut.

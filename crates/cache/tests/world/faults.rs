@@ -45,7 +45,7 @@ pub fn assert_accounts_balance(stats: &Stats, label: &str) {
         let left = regions.overwritten + regions.forgotten + regions.evictions + regions.items_lost;
         let came = regions.inserts + regions.items_restored;
         let unfit = regions.expired + regions.header_checksum_errors + regions.value_checksum_errors;
-        let there = flash.items_in_regions;
+        let there = flash.regions.unwrap_or_default().items;
         assert!(came <= left + unfit + there && left + there <= came, "{label}: {there} items, {regions:?}");
     }
 }

@@ -49,7 +49,8 @@ fn settle_writes_a_partly_filled_region_or_bucket() {
         assert_eq!(waits(&stage), 0);
         assert!(!block_on(stage.cache.step()), "and nobody is in a hurry any more");
         let flash = stage.cache.stats().flash.unwrap();
-        let on_flash = flash.items_in_regions + flash.soc.map_or(0, |soc| soc.items.cast_unsigned());
+        let on_flash =
+            flash.regions.unwrap_or_default().items + flash.soc.map_or(0, |soc| soc.items.cast_unsigned());
         assert_eq!(on_flash, flash.puts.stored);
         drop(settling);
         drop(cache);

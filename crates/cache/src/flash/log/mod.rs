@@ -44,6 +44,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
+use device::counters::CounterTable;
 use device::{Clock, Device, PlacementHandle};
 use event_listener::Event;
 use parking_lot::{Mutex, RwLock};
@@ -445,7 +446,7 @@ impl HashLog {
         let mut sum = SocStats::default();
         for shard in &self.shards {
             let shard = shard.lock();
-            sum += &shard.stats;
+            sum.add(&shard.stats);
             sum.pending_items += shard.tables.len() as u64;
         }
         sum.pending_entries = sum.pending_items;
@@ -453,6 +454,7 @@ impl HashLog {
         let item_bytes = (self.buffered_bytes.load(Ordering::Acquire) as u64).saturating_sub(overhead);
         sum.pending_bytes = item_bytes + sum.pending_items * ENTRY_OVERHEAD_BYTES as u64;
         sum.items = self.live_item_count().cast_signed();
+        sum.stored_items = sum.items.max(0).cast_unsigned() + sum.pending_items;
         let counters = &self.counters;
         sum.physical_written_bytes = counters.physical_written_bytes.load(Ordering::Relaxed);
         sum.bucket_writes = counters.pages_written.load(Ordering::Relaxed);

@@ -486,12 +486,16 @@ impl RegionStore {
     #[must_use]
     pub fn stats(&self) -> RegionStats {
         let deeds = self.policy.lock().deeds();
+        let counted = self.counters.read();
         RegionStats {
+            items: self.len() as u64,
+            // An item may be settled before it is counted.
+            waiting_bytes: counted.inserted_bytes.saturating_sub(counted.settled_bytes),
             raises: deeds.raises,
             regions_deferred: deeds.deferrals,
             cold_victims: deeds.cold_victims,
             compactions: deeds.compactions,
-            ..self.counters.snapshot()
+            ..counted
         }
     }
 

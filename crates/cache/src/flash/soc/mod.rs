@@ -33,6 +33,7 @@ mod write_back;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use device::counters::CounterTable;
 use device::{Clock, Device, IoBuffer, IoError, PlacementHandle, Request};
 use event_listener::Event;
 use parking_lot::Mutex;
@@ -371,12 +372,13 @@ impl Soc {
         let mut sum = SocStats::default();
         for shard in &self.shards {
             let shard = shard.lock();
-            sum += &shard.stats;
+            sum.add(&shard.stats);
             sum.pending_entries += shard.entries() as u64;
             sum.pending_items += shard.items() as u64;
             sum.pending_buckets += shard.buckets() as u64;
         }
         sum.pending_bytes = self.pending_bytes() as u64;
+        sum.stored_items = sum.items.max(0).cast_unsigned() + sum.pending_items;
         sum
     }
 

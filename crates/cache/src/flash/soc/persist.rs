@@ -10,7 +10,7 @@
 //!
 //! Little-endian, bits in words of 64. Integrity is the snapshot's business, which this is a section of.
 
-use super::{Soc, SocStats};
+use super::Soc;
 
 const HEADER_BYTES: usize = 16;
 /// Pieces a snapshot is handed out in, so that it is never in memory twice.
@@ -87,7 +87,7 @@ impl Soc {
             self.filters.restore_word(index, word);
         }
         let items = i64::from_le_bytes(header[8..].try_into().expect("eight bytes"));
-        self.shards[0].lock().stats += &SocStats { items, ..SocStats::default() };
+        self.shards[0].lock().stats.items += items;
         Ok(())
     }
 

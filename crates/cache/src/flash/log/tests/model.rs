@@ -57,7 +57,7 @@ fn run(seed: u64, keys: usize, readmission_share: f64, fingerprint_bits: u32, dr
             50 if random.random_ratio(100, 4 * drain_one_in) => {
                 block_on(log.drain(Waiting::Thread, now));
                 let snapshot: Vec<u8> = log.snapshot().flatten().collect();
-                stats += &log.stats();
+                stats.add(&log.stats());
                 log = open();
                 log.restore(&snapshot).expect("its own snapshot");
             }
@@ -76,7 +76,7 @@ fn run(seed: u64, keys: usize, readmission_share: f64, fingerprint_bits: u32, dr
             }
         }
     }
-    stats += &log.stats();
+    stats.add(&log.stats());
     Run { hits, live_misses, stats }
 }
 
