@@ -33,7 +33,7 @@ pub struct LogConfig {
     /// Expected mean of key and value, which sizes the index. With smaller items, the index is full before the log is, and the
     /// oldest items leave earlier.
     pub expected_item_bytes: u32,
-    /// Bytes of one device write, at most.
+    /// Bytes of one transfer of a region, at most. Reads of items may wait for one.
     pub max_write_bytes: u32,
     /// Share of each new region for items that were read since their last write. 0 disables readmission.
     pub readmission_share: f64,
@@ -77,7 +77,7 @@ impl LogConfig {
             page_bytes: 4096,
             regions: None,
             expected_item_bytes: 256,
-            max_write_bytes: 256 << 10,
+            max_write_bytes: 64 << 10,
             readmission_share: 0.25,
             generation,
             hash_seed: 0,

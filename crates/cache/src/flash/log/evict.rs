@@ -3,6 +3,8 @@
 //! A region is read back only if items can be readmitted or a callback receives evicted items. Otherwise its entries are dead as soon as the
 //! region leaves the [live](super::index::Live) ones, without I/O.
 
+use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use device::{IoBuffer, Request};
@@ -15,33 +17,70 @@ use crate::KeyHash;
 use crate::config::Removal;
 use crate::flash::{OnEviction, Waiting};
 
+/// An eviction in progress, of a region that is read for it.
+#[derive(Debug)]
+pub(super) struct Eviction {
+    region: Arc<Region>,
+    pages_read: u64,
+    /// Bytes of items that may still be readmitted.
+    budget_bytes: usize,
+}
+
+impl Eviction {
+    pub(super) fn pages_left(&self) -> u64 {
+        self.region.pages() - self.pages_read
+    }
+}
+
 impl HashLog {
-    /// Evicts regions until region `sequence` of `pages` pages and `items` items fits the log and the index.
-    pub(super) async fn make_space(
+    /// Whether region `sequence` of `pages` pages and `items` items fits the log and the index, or no region is left to evict.
+    pub(super) fn has_space(&self, sequence: u64, pages: u64, items: usize) -> bool {
+        let live = self.live();
+        let has_space = sequence - live.min < u64::from(self.shape.max_regions)
+            && self.used_pages() + pages <= self.shape.log_pages
+            && self.live_item_count() + items as u64 <= self.max_items;
+        has_space || live.min > live.max
+    }
+
+    /// Begins the eviction of the oldest region. A region that need not be read is evicted immediately, and the result is `None`.
+    pub(super) fn begin_eviction(&self) -> Option<Eviction> {
+        let sequence = self.live().min;
+        if let Some(region) = self.region(sequence).filter(|_| self.reads_evicted_regions()) {
+            let budget_bytes = (self.shape.region_bytes() as f64 * self.config.readmission_share) as usize;
+            return Some(Eviction { region, pages_read: 0, budget_bytes });
+        }
+        self.end_eviction(sequence);
+        None
+    }
+
+    /// Reads the next pages of a region that is being evicted. Returns how many, and whether they were the last.
+    pub(super) async fn continue_eviction(
         &self,
-        sequence: u64,
-        pages: u64,
-        items: usize,
+        eviction: &mut Eviction,
         waiting: Waiting,
         now_seconds: u32,
-    ) {
-        loop {
-            let live = self.live();
-            let has_space = sequence - live.min < u64::from(self.shape.max_regions)
-                && self.used_pages() + pages <= self.shape.log_pages
-                && self.live_item_count() + items as u64 <= self.max_items;
-            if has_space || live.min > live.max {
-                return;
-            }
-            self.evict(live.min, waiting, now_seconds).await;
+    ) -> (u64, bool) {
+        let Eviction { region, pages_read, budget_bytes } = eviction;
+        let pages = self.transfer(region.start_page, region.pages(), *pages_read);
+        let mut evict =
+            |entry: &Entry<'_>| self.evict_item(region.sequence, entry, budget_bytes, now_seconds);
+        self.read_entries(region, pages.clone(), waiting, &mut evict).await;
+        *pages_read = pages.end;
+        let is_end = pages.end == region.pages();
+        if is_end {
+            self.end_eviction(region.sequence);
+        }
+        (pages.end - pages.start, is_end)
+    }
+
+    /// Evicts the oldest region.
+    pub(super) async fn evict_oldest(&self, waiting: Waiting, now_seconds: u32) {
+        if let Some(mut eviction) = self.begin_eviction() {
+            while !self.continue_eviction(&mut eviction, waiting, now_seconds).await.1 {}
         }
     }
 
-    /// Evicts region `sequence`, the oldest.
-    pub(super) async fn evict(&self, sequence: u64, waiting: Waiting, now_seconds: u32) {
-        if let Some(region) = self.region(sequence).filter(|_| self.reads_evicted_regions()) {
-            self.read_evicted(&region, waiting, now_seconds).await;
-        }
+    fn end_eviction(&self, sequence: u64) {
         self.oldest.fetch_max(sequence + 1, Ordering::AcqRel);
         let place = self.place(sequence);
         let mut regions = self.regions.write();
@@ -56,14 +95,6 @@ impl HashLog {
         self.config.readmission_share > 0.0 || self.reports_all()
     }
 
-    async fn read_evicted(&self, region: &Region, waiting: Waiting, now_seconds: u32) {
-        let mut budget_bytes = (self.shape.region_bytes() as f64 * self.config.readmission_share) as usize;
-        let mut evict = |entry: &Entry<'_>| {
-            self.evict_item(region.sequence, entry, &mut budget_bytes, now_seconds);
-        };
-        self.for_each_entry(region, waiting, &mut evict).await;
-    }
-
     /// Reads a region, and calls `visit` with the items of each page that can be verified.
     pub(super) async fn for_each_entry(
         &self,
@@ -71,15 +102,28 @@ impl HashLog {
         waiting: Waiting,
         visit: &mut impl FnMut(&Entry<'_>),
     ) {
+        let mut first = 0;
+        while first < region.pages() {
+            let pages = self.transfer(region.start_page, region.pages(), first);
+            first = pages.end;
+            self.read_entries(region, pages, waiting, visit).await;
+        }
+    }
+
+    async fn read_entries(
+        &self,
+        region: &Region,
+        pages: Range<u64>,
+        waiting: Waiting,
+        visit: &mut impl FnMut(&Entry<'_>),
+    ) {
         let page_bytes = self.shape.page_bytes as usize;
-        for pages in self.transfers(region.start_page, region.pages()) {
-            let buffer = IoBuffer::zeroed((pages.end - pages.start) as usize * page_bytes);
-            let offset = self.page_offset(region.start_page + pages.start);
-            if let Ok(Some(buffer)) = waiting.start(&*self.device, Request::Read { offset, buffer }).await {
-                for (number, bytes) in pages.zip(buffer.chunks_exact(page_bytes)) {
-                    let Ok(page) = Page::open(bytes, self.identity(region, number as u32)) else { continue };
-                    page.entries().for_each(|entry| visit(&entry));
-                }
+        let buffer = IoBuffer::zeroed((pages.end - pages.start) as usize * page_bytes);
+        let offset = self.page_offset(region.start_page + pages.start);
+        if let Ok(Some(buffer)) = waiting.start(&*self.device, Request::Read { offset, buffer }).await {
+            for (number, bytes) in pages.zip(buffer.chunks_exact(page_bytes)) {
+                let Ok(page) = Page::open(bytes, self.identity(region, number as u32)) else { continue };
+                page.entries().for_each(|entry| visit(&entry));
             }
         }
     }

@@ -19,7 +19,7 @@ impl HashLog {
         waiting.until(&self.room, || self.ready() || self.is_failing()).await;
     }
 
-    /// Whether a [`step`](Self::step) has work: a region is sealed, full, or to be settled, or removals are to be completed.
+    /// Whether a [`step`](Self::step) has work: a transfer of a region is [due](super::pace), or removals are to be completed.
     #[must_use]
     pub fn wants_step(&self) -> bool {
         if self.removals_pending.load(Ordering::Acquire) > 0 {
@@ -27,8 +27,7 @@ impl HashLog {
         }
         let pauses = self.pauses.is_pause();
         let filling = self.filling.lock();
-        let is_full = !filling.sealed.is_empty() || self.is_full(&filling);
-        (is_full && !pauses) || filling.is_to_be_settled()
+        (self.is_write_due(&filling) && !pauses) || filling.is_to_be_settled()
     }
 
     /// Waits until the log [wants a step](Self::wants_step) and no other step is running.

@@ -1,7 +1,7 @@
 //! A log of small items whose regions are in hash order.
 //!
 //! Items collect in memory in an *open region*, where they are found by an exact table. A full region is *sealed*: its items are sorted by
-//! hash, packed into pages and written front to back. An index entry then needs the region and a fingerprint, but no offset: the
+//! hash, packed into pages and written front to back, [at the pace](pace) at which the next region fills. An index entry then needs the region and a fingerprint, but no offset: the
 //! [fences](fences) of the region lead from the hash to the page ([`index`], [`page`]). Regions are written in a ring, and the oldest region is
 //! evicted as a whole; items that were read since can be [readmitted](evict). The drive is written in order, and each item
 //! once; the bytes written per byte admitted are in `docs/benchmarks.md`.
@@ -30,6 +30,7 @@ mod flow;
 mod index;
 mod keys;
 mod lookup;
+mod pace;
 mod pack;
 mod page;
 mod persist;
@@ -91,6 +92,8 @@ pub struct HashLog {
     buffered_bytes: AtomicUsize,
     /// Whether a step is writing a region.
     is_writing: AtomicBool,
+    /// The region that the next step continues to write.
+    unfinished: Mutex<Option<write::RegionWrite>>,
     counters: Counters,
     /// If disabled, items of failed writes are lost.
     pauses: WritePauses,
@@ -139,6 +142,8 @@ struct Filling {
     page_bytes: u64,
     items: u64,
     sealed: VecDeque<u64>,
+    /// Progress of the write of the oldest sealed region, `None` before it begins.
+    written: Option<pace::Written>,
     /// Regions up to this one are written even if they are not full.
     settle_through: u64,
     /// The latest written regions whose items were partly moved to the then open region, as pairs of both. An item is moved if it does not
@@ -206,12 +211,14 @@ impl HashLog {
                 page_bytes: 0,
                 items: 0,
                 sealed: VecDeque::new(),
+                written: None,
                 settle_through: 0,
                 carries: VecDeque::new(),
                 waste_per_page: None,
             }),
             buffered_bytes: AtomicUsize::new(0),
             is_writing: AtomicBool::new(false),
+            unfinished: Mutex::default(),
             counters: Counters::default(),
             pauses: WritePauses::default(),
             room: Event::new(),
@@ -323,18 +330,6 @@ impl HashLog {
             filling.items -= 1;
         }
         Some(item)
-    }
-
-    /// Whether the items of the open region fill its pages. A page ends before an item that does not fit, which wastes about half an
-    /// item; more if sizes differ, so the waste of the last region is used. A page, or an eighth of a small region, is kept free: an item
-    /// without a page moves to the next region, and always the same hashes would be moved.
-    fn is_full(&self, filling: &Filling) -> bool {
-        let pages = u64::from(self.shape.pages_per_region);
-        let room = u64::from(self.shape.page_bytes) - page::HEADER_BYTES as u64;
-        let half_item = filling.page_bytes / (2 * filling.items.max(1));
-        let waste = filling.waste_per_page.unwrap_or(half_item * 3 / 2);
-        let spare = room.min(pages * room / 8);
-        filling.page_bytes + pages * waste.min(room / 2) + spare >= pages * room
     }
 
     /// Removes `key`. Returns whether there may have been an item. Never waits.
@@ -512,18 +507,12 @@ impl HashLog {
         self.config.offset_bytes + page % self.shape.log_pages * u64::from(self.shape.page_bytes)
     }
 
-    /// Transfers of a region of `pages` pages that begins at `start_page`, as ranges of its pages. None crosses the end of the ring.
-    fn transfers(&self, start_page: u64, pages: u64) -> impl Iterator<Item = Range<u64>> + use<> {
+    /// The transfer of a region's pages from `first` on. It does not cross the end of the ring; empty at the end of the region.
+    fn transfer(&self, start_page: u64, pages: u64, first: u64) -> Range<u64> {
         let bytes = self.config.max_write_bytes.min(self.device.geometry().max_io_bytes);
         let most = u64::from(bytes / self.shape.page_bytes).max(1);
-        let log_pages = self.shape.log_pages;
-        let mut first = 0;
-        std::iter::from_fn(move || {
-            let to_end = log_pages - (start_page + first) % log_pages;
-            let range = first..pages.min(first + most.min(to_end));
-            first = range.end;
-            (!range.is_empty()).then_some(range)
-        })
+        let to_end = self.shape.log_pages - (start_page + first) % self.shape.log_pages;
+        first..pages.min(first + most.min(to_end))
     }
 
     fn identity(&self, region: &Region, page: u32) -> page::Identity {

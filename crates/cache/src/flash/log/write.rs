@@ -6,8 +6,10 @@ use std::sync::atomic::Ordering;
 use device::{IoSlice, Request};
 use hashbrown::HashSet;
 
+use super::evict::Eviction;
 use super::index::{Inserted, WhenFull};
 use super::lookup::is_expired;
+use super::pace::Written;
 use super::pack::{self, Plan};
 use super::table::Buffered;
 use super::{HashLog, Region, Shard};
@@ -26,15 +28,35 @@ enum OnFailure {
     Lose,
 }
 
-/// The items of a sealed region that are not expired.
-struct Packed {
+/// The write of a sealed region, which steps continue one after another.
+pub(super) struct RegionWrite {
+    sequence: u64,
+    /// Items that had expired by then are not written.
+    now_seconds: u32,
     /// In the order of their hashes, with different addresses.
     items: Vec<Buffered>,
     /// Items whose address another one has. They move to the next region.
     colliding: Vec<Buffered>,
+    plan: Plan,
+    eviction: Option<Eviction>,
+    /// Once the log has space for it.
+    region: Option<Region>,
+    /// Pages that were written, or failed.
+    pages_done: u64,
+    failed: Vec<usize>,
+    progress: Written,
 }
 
-/// The right to write a region. There is one; dropping it lets another step begin, which writes the region again from its start.
+/// The state of a write after a transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Transferred {
+    More,
+    All,
+    /// All pages failed: the region is to be written again after a pause.
+    Failed,
+}
+
+/// The right to write a region. There is one; dropping it lets another step begin.
 struct Writing<'a>(&'a HashLog);
 
 impl<'a> Writing<'a> {
@@ -52,8 +74,8 @@ impl Drop for Writing<'_> {
 }
 
 impl HashLog {
-    /// Completes some removals, then writes the oldest sealed region, if another step is not writing one. A step that is dropped leaves the
-    /// region sealed, and its items in memory.
+    /// Completes some removals, then makes the transfers that are due of the oldest sealed region, if another step is not doing so. A step
+    /// that is dropped leaves the region sealed, and its items in memory; it is then written from its start.
     pub async fn step(&self, waiting: Waiting, now_seconds: u32) -> Progress {
         let completed = self.complete_removals(u64::MAX, waiting).await;
         let written = self.write_next(waiting, now_seconds).await;
@@ -67,8 +89,7 @@ impl HashLog {
             return Progress::default();
         }
         let on_failure = if is_to_be_settled { OnFailure::Lose } else { OnFailure::Pause };
-        let Some(sequence) = self.next_sealed() else { return Progress::default() };
-        self.write_region(sequence, waiting, now_seconds, on_failure).await
+        self.write_due(waiting, now_seconds, on_failure).await
     }
 
     /// Writes all items in memory and completes all removals, waiting for steps of other tasks too. It returns only when inserts pause.
@@ -99,8 +120,7 @@ impl HashLog {
     /// A step that loses the items of failed writes.
     async fn final_step(&self, waiting: Waiting, now_seconds: u32) -> Progress {
         let Some(_writing) = Writing::begin(self) else { return Progress::default() };
-        let Some(sequence) = self.next_sealed() else { return Progress::default() };
-        self.write_region(sequence, waiting, now_seconds, OnFailure::Lose).await
+        self.write_due(waiting, now_seconds, OnFailure::Lose).await
     }
 
     fn next_sealed(&self) -> Option<u64> {
@@ -111,23 +131,108 @@ impl HashLog {
         filling.sealed.front().copied()
     }
 
-    async fn write_region(
-        &self,
-        sequence: u64,
-        waiting: Waiting,
-        now_seconds: u32,
-        on_failure: OnFailure,
-    ) -> Progress {
-        let Packed { items, colliding } = self.packed_items(sequence, now_seconds);
+    /// Makes the transfers that are due of the oldest sealed region, and publishes it after the last one.
+    async fn write_due(&self, waiting: Waiting, now_seconds: u32, on_failure: OnFailure) -> Progress {
+        let unfinished = self.unfinished.lock().take();
+        let mut write = match unfinished {
+            Some(write) => write,
+            None => match self.next_sealed() {
+                Some(sequence) => self.begin_write(sequence, now_seconds),
+                None => return Progress::default(),
+            },
+        };
+        let mut progress = Progress::default();
+        while self.note_progress(&write) || on_failure == OnFailure::Lose {
+            let done_before = write.progress.done;
+            match self.transfer_next(&mut write, waiting, on_failure).await {
+                Transferred::More => progress.buckets += (write.progress.done - done_before) as usize,
+                Transferred::All => {
+                    let items = write.items.len();
+                    self.end_write(write, waiting).await;
+                    return Progress { buckets: progress.buckets.max(1), entries: items, ..progress };
+                }
+                Transferred::Failed => {
+                    self.filling.lock().written = None;
+                    return Progress::default();
+                }
+            }
+        }
+        *self.unfinished.lock() = Some(write);
+        progress
+    }
+
+    fn begin_write(&self, sequence: u64, now_seconds: u32) -> RegionWrite {
+        let (items, colliding) = self.packed_items(sequence, now_seconds);
         let plan = pack::plan(&items, self.shape.pages_per_region, self.shape.page_bytes as usize);
         self.measure_waste(&items, &plan);
-        self.make_space(sequence, plan.pages.len() as u64, items.len(), waiting, now_seconds).await;
-        let start_page = self.next_page.load(Ordering::Acquire);
-        let region = Region { sequence, start_page, fences: plan.fences.clone() };
-        let Some(failed) = self.write_pages(&region, &items, &plan, waiting, on_failure).await else {
-            return Progress::default();
-        };
-        let progress = Progress { buckets: plan.pages.len().max(1), entries: items.len() };
+        let progress = Written { done: 0, total: plan.pages.len() as u64 };
+        let (eviction, region, pages_done, failed) = (None, None, 0, Vec::new());
+        RegionWrite {
+            sequence,
+            now_seconds,
+            items,
+            colliding,
+            plan,
+            eviction,
+            region,
+            pages_done,
+            failed,
+            progress,
+        }
+    }
+
+    /// Publishes the progress of the write. Returns whether its next transfer is due.
+    fn note_progress(&self, write: &RegionWrite) -> bool {
+        let mut filling = self.filling.lock();
+        filling.written = Some(write.progress);
+        self.is_write_due(&filling)
+    }
+
+    /// Reads the next pages of a region that is evicted to make space, or writes the next pages.
+    async fn transfer_next(
+        &self,
+        write: &mut RegionWrite,
+        waiting: Waiting,
+        on_failure: OnFailure,
+    ) -> Transferred {
+        let pages = write.plan.pages.len() as u64;
+        if write.region.is_none() {
+            if !self.make_space(write, waiting).await {
+                return Transferred::More;
+            }
+            let start_page = self.next_page.load(Ordering::Acquire);
+            let fences = write.plan.fences.clone();
+            write.region = Some(Region { sequence: write.sequence, start_page, fences });
+        }
+        if write.pages_done < pages && !self.write_pages(write, waiting, on_failure).await {
+            return Transferred::Failed;
+        }
+        if write.pages_done < pages { Transferred::More } else { Transferred::All }
+    }
+
+    /// Evicts the next part of the oldest region, unless the log has space. Returns whether it has.
+    async fn make_space(&self, write: &mut RegionWrite, waiting: Waiting) -> bool {
+        if write.eviction.is_none() {
+            if self.has_space(write.sequence, write.plan.pages.len() as u64, write.items.len()) {
+                return true;
+            }
+            write.eviction = self.begin_eviction();
+            write.progress.total += write.eviction.as_ref().map_or(0, Eviction::pages_left);
+        }
+        if let Some(eviction) = &mut write.eviction {
+            let (pages, is_end) = self.continue_eviction(eviction, waiting, write.now_seconds).await;
+            write.progress.done += pages;
+            if is_end {
+                write.eviction = None;
+            }
+        }
+        false
+    }
+
+    /// Publishes a region whose pages are written.
+    async fn end_write(&self, write: RegionWrite, waiting: Waiting) {
+        let RegionWrite { sequence, now_seconds, items, colliding, plan, region, failed, .. } = write;
+        let region = region.expect("its pages are written");
         self.report_expired(sequence, now_seconds);
         self.publish(region, &items, &plan, &failed);
         plan.left_over
@@ -140,9 +245,8 @@ impl HashLog {
         }
         self.finish(sequence, now_seconds);
         while !self.place_overflow() {
-            self.evict(self.live().min, waiting, now_seconds).await;
+            self.evict_oldest(waiting, now_seconds).await;
         }
-        progress
     }
 
     /// Records the unused bytes per page. The last page does not count, because it ends with the items.
@@ -157,9 +261,9 @@ impl HashLog {
         }
     }
 
-    /// The items of a sealed region, without expired ones.
-    fn packed_items(&self, sequence: u64, now_seconds: u32) -> Packed {
-        let mut packed = Packed { items: Vec::new(), colliding: Vec::new() };
+    /// The items of a sealed region without expired ones: sorted by hash, and those whose address another one has.
+    fn packed_items(&self, sequence: u64, now_seconds: u32) -> (Vec<Buffered>, Vec<Buffered>) {
+        let (mut items, mut colliding) = (Vec::new(), Vec::new());
         let mut addresses = HashSet::new();
         for shard in &self.shards {
             addresses.clear();
@@ -168,48 +272,40 @@ impl HashLog {
                     continue;
                 }
                 let is_first: bool = addresses.insert(self.address(item.hash));
-                if is_first { &mut packed.items } else { &mut packed.colliding }.push(item.clone());
+                if is_first { &mut items } else { &mut colliding }.push(item.clone());
             }
         }
-        packed.items.sort_unstable_by_key(|item| item.hash);
-        packed
+        items.sort_unstable_by_key(|item| item.hash);
+        (items, colliding)
     }
 
-    /// Writes the pages front to back, and returns the numbers of those that failed. A failed write is repeated page by page, so
-    /// that one bad block does not lose its neighbours. `None` if all pages of a write failed, and the region is to be written again
-    /// after a pause.
-    async fn write_pages(
-        &self,
-        region: &Region,
-        items: &[Buffered],
-        plan: &Plan,
-        waiting: Waiting,
-        on_failure: OnFailure,
-    ) -> Option<Vec<usize>> {
+    /// Writes the next pages, and records those that failed. A failed transfer is repeated page by page, so that one bad block does not
+    /// lose its neighbours. Returns false if all pages of it failed, and the region is to be written again after a pause.
+    async fn write_pages(&self, write: &mut RegionWrite, waiting: Waiting, on_failure: OnFailure) -> bool {
         let page_bytes = self.shape.page_bytes as usize;
-        let mut failed = Vec::new();
-        for range in self.transfers(region.start_page, region.pages()) {
-            let range = range.start as usize..range.end as usize;
-            let pages = &plan.pages[range.clone()];
-            let identity = |page: usize| self.identity(region, (range.start + page) as u32);
-            let buffer = Arc::new(pack::encode(items, pages, page_bytes, identity));
-            let start_page = region.start_page + range.start as u64;
-            if self.write(start_page, IoSlice::whole(Arc::clone(&buffer)), waiting).await {
-                continue;
-            }
+        let RegionWrite { items, plan, region, pages_done, failed, progress, .. } = write;
+        let region = region.as_ref().expect("the log has space for it");
+        let range = self.transfer(region.start_page, region.pages(), *pages_done);
+        let (first, pages) = (range.start as usize, &plan.pages[range.start as usize..range.end as usize]);
+        let identity = |page: usize| self.identity(region, (first + page) as u32);
+        let buffer = Arc::new(pack::encode(items, pages, page_bytes, identity));
+        let start_page = region.start_page + range.start;
+        if !self.write(start_page, IoSlice::whole(Arc::clone(&buffer)), waiting).await {
             let before = failed.len();
             for page in 0..pages.len() {
                 let bytes = IoSlice::new(Arc::clone(&buffer), page * page_bytes..(page + 1) * page_bytes);
                 if !self.write(start_page + page as u64, bytes, waiting).await {
-                    failed.push(range.start + page);
+                    failed.push(first + page);
                 }
             }
             let all_failed = failed.len() - before == pages.len();
             if all_failed && on_failure == OnFailure::Pause && self.pauses.is_enabled() {
-                return None;
+                return false;
             }
         }
-        Some(failed)
+        *pages_done = range.end;
+        progress.done += range.end - range.start;
+        true
     }
 
     async fn write(&self, page: u64, data: IoSlice, waiting: Waiting) -> bool {
@@ -325,7 +421,11 @@ impl HashLog {
             }
             shard.lines.sweep(self.shape.sweep_lines, self.live());
         }
-        self.filling.lock().sealed.pop_front();
+        {
+            let mut filling = self.filling.lock();
+            filling.sealed.pop_front();
+            filling.written = None;
+        }
         self.room.notify(usize::MAX);
     }
 

@@ -2,6 +2,7 @@
 
 mod behaviour;
 mod model;
+mod pace;
 
 use std::sync::Arc;
 
