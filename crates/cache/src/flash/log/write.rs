@@ -149,7 +149,7 @@ impl HashLog {
                 Transferred::All => {
                     let items = write.items.len();
                     self.end_write(write, waiting).await;
-                    return Progress { buckets: progress.buckets.max(1), entries: items, ..progress };
+                    return Progress { buckets: progress.buckets.max(1), entries: items };
                 }
                 Transferred::Failed => {
                     self.filling.lock().written = None;
