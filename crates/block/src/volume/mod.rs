@@ -48,6 +48,7 @@ mod identity;
 pub mod journal;
 pub mod layout;
 mod log_replay;
+mod obstacle;
 mod order;
 mod os_identity;
 mod pace;

@@ -9,15 +9,16 @@ use futures_util::future::join_all;
 use super::device_errors::DiskTask;
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::journal::intent_log::{IncomingWrite, health_error};
+use super::obstacle::{Obstacle, WaitFor, changing_blocks, obstacle, slot_shortage, wait_for};
 use super::ranges::RangeGuard;
 use super::read::{admit, crc32c, overlay};
 use super::record::Sectors;
 use super::segment::{Part, runs};
-use super::slot_queue::{QueuedWrite, SlotDemand};
+use super::slot_queue::QueuedWrite;
 use super::state::{FlashCopy, State, Written};
 use super::work::Work;
 use super::{Health, Shared};
-use crate::sets::{Admit, Mode, Slot, Word, Write};
+use crate::sets::{Admit, Slot, Write};
 
 /// Where the new bytes of a block are written.
 #[derive(Debug, Clone)]
@@ -518,106 +519,4 @@ fn change_to_commit(state: &State, blocks: impl IntoIterator<Item = Range<u64>>)
 enum Decision {
     Ready(Arc<Work>, Vec<Target>),
     Wait(WaitFor),
-}
-
-/// What a segment waits for.
-enum WaitFor {
-    /// A commit that frees pages or journal space.
-    Commit(u64),
-    /// The destaging of an epoch.
-    Order,
-    /// Clean slots in a set.
-    Slots(SlotDemand),
-    /// The end of other requests.
-    Requests,
-}
-
-/// Why a segment cannot be written now.
-enum Obstacle {
-    /// Too few free pages.
-    Pages,
-    /// Too little journal space for more changes before the next commit.
-    Records,
-    /// A block that must leave the cache is in use or being cleaned.
-    Cleaning,
-}
-
-/// What removes the obstacle.
-fn wait_for(obstacle: &Obstacle, state: &State) -> WaitFor {
-    match obstacle {
-        Obstacle::Pages if state.changes.released_pages() > 0 => WaitFor::Commit(state.changes.number()),
-        Obstacle::Records => state.space_freeing_change().map_or(WaitFor::Requests, WaitFor::Commit),
-        Obstacle::Pages if state.order.as_ref().is_some_and(|order| order.len() > 0) => WaitFor::Order,
-        Obstacle::Pages | Obstacle::Cleaning => WaitFor::Requests,
-    }
-}
-
-/// The first set in which a segment finds too few slots, although cleaning could free some, or earlier writes wait for them.
-/// Ordered volumes wait for epochs instead.
-fn slot_shortage(
-    state: &State,
-    parts: &[Part],
-    admit: Admit,
-    queued: Option<&QueuedWrite>,
-) -> Option<SlotDemand> {
-    let comes_in = admit == Admit::Yes && state.sets.tuning().mode.keeps_dirty();
-    let may_wait = state.health == Health::Healthy
-        && state.order.is_none()
-        && !queued.is_some_and(|queued| queued.is_futile(state));
-    if !comes_in || !may_wait {
-        return None;
-    }
-    let slot_for = |part: &Part| {
-        let word = state.sets.find(part.block).map(|slot| state.sets.word(slot));
-        // A clean block of the segment may be evicted for another block of the segment before it is written.
-        word.is_none_or(Word::can_evict).then(|| (state.sets.set_of(part.block), word.is_none()))
-    };
-    let mut slots: Vec<(u32, bool)> = parts.iter().filter_map(slot_for).collect();
-    slots.sort_unstable();
-    let demand = |of_set: &[(u32, bool)]| {
-        let demand = SlotDemand { set: of_set[0].0, blocks: of_set.len() as u32 };
-        let brings_any = of_set.iter().any(|&(_, is_new)| is_new);
-        let has_space = || {
-            !state.slot_queue.is_before(queued, demand.set)
-                && state.sets.has_slots_for(demand.set, demand.blocks)
-        };
-        (brings_any && !has_space()).then_some(demand)
-    };
-    slots.chunk_by(|one, other| one.0 == other.0).find_map(demand)
-}
-
-/// Whether a write of the block goes to the disk only.
-fn goes_around(state: &State, part: &Part, admit: Admit) -> bool {
-    let is_dirty = || state.sets.find(part.block).is_some_and(|slot| state.sets.word(slot).is_dirty());
-    (state.sets.tuning().mode == Mode::WriteAround || admit == Admit::Bypass) && !is_dirty()
-}
-
-/// Number of blocks whose write needs journal space: all but those that are not cached and stay so.
-fn changing_blocks(state: &State, parts: &[Part], admit: Admit) -> usize {
-    let changes = |part: &&Part| !goes_around(state, part, admit) || state.sets.find(part.block).is_some();
-    parts.iter().filter(changes).count()
-}
-
-fn obstacle(state: &State, parts: &[Part], admit: Admit) -> Option<Obstacle> {
-    let word = |part: &Part| state.sets.find(part.block).map(|slot| state.sets.word(slot));
-    let in_use = |word: Word| word.is_cleaning() || word.pins() > 0;
-    if state.health != Health::Healthy {
-        // A write that the failed flash permits removes the block from the cache.
-        let is_to_leave = |part: &&Part| !state.may_be_recovered(part.block);
-        let waits = parts.iter().filter(is_to_leave).any(|part| word(part).is_some_and(in_use));
-        return waits.then_some(Obstacle::Cleaning);
-    }
-    if !state.has_space_for_changes(changing_blocks(state, parts, admit)) {
-        return Some(Obstacle::Records);
-    }
-    let goes_around = |part: &Part| goes_around(state, part, admit);
-    if parts.iter().any(|part| goes_around(part) && word(part).is_some_and(in_use)) {
-        return Some(Obstacle::Cleaning);
-    }
-    // A segment falls into few groups, so sorting is the cheapest way to count.
-    let to_flash = parts.iter().filter(|part| !goes_around(part));
-    let mut groups: Vec<u32> = to_flash.map(|part| state.group_of(part.block)).collect();
-    groups.sort_unstable();
-    let is_short = |group: &[u32]| (state.pages.free_in(group[0]) as usize) < group.len();
-    groups.chunk_by(|one, other| one == other).any(is_short).then_some(Obstacle::Pages)
 }
