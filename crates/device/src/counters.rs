@@ -1,7 +1,7 @@
 //! Tables of counters. [`counters!`](crate::counters!) declares a struct of counters once; the declaration gives its sum, its difference
 //! to an earlier reading, and the name, kind and description of each counter for reports, Prometheus and documents.
 
-/// What the value of a counter means over time.
+/// How the value of a counter changes over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// It only grows: two readings are subtracted.

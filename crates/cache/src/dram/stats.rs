@@ -88,7 +88,7 @@ counters! {
         used_slab_bytes: state u64 [listed_as "dram_used_slab_bytes"],
         /// Hash tables.
         index_bytes: state u64 [listed_as "dram_index_bytes"],
-        /// Memory of the policies: their [bytes per slot](policy::Eviction::bytes_per_slot) for every chunk of every slab in use.
+        /// Memory of the policies: `bytes_per_slot` for every chunk of every slab in use.
         policy_bytes: state u64,
     }
 }
