@@ -58,6 +58,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
     pub async fn serve(&mut self, mut stop: watch::Receiver<bool>) {
         // The connection is broken or was closed at a limit, so no error can be sent to the client.
         let _ = self.exchange(&mut stop).await;
+        self.output.close().await;
         self.shared.counters.merge(&mut self.tally);
     }
 
@@ -87,6 +88,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
             Next::Request { request: Request::Quit, .. } => return Ok((Then::Close, 0)),
             Next::Request { request, value, bytes } => {
                 match shared.options.credentials.as_ref().filter(|_| *is_stranger) {
+                    None if is_refused(shared, &request) => refuse_command(&mut executor, &request),
                     None => execute(&mut executor, request, value).await?,
                     Some(credentials) => {
                         *is_stranger = !authenticate(&mut executor, credentials, &request, value);
@@ -100,6 +102,10 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
             }
             Next::TooLarge { bytes, value_bytes, .. } if *is_stranger => {
                 executor.line("CLIENT_ERROR unauthenticated", false);
+                (bytes, value_bytes + 2)
+            }
+            Next::TooLarge { request, bytes, value_bytes } if is_refused(shared, &request) => {
+                refuse_command(&mut executor, &request);
                 (bytes, value_bytes + 2)
             }
             Next::TooLarge { request, bytes, value_bytes } => {
@@ -152,6 +158,15 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
         }
         received.map(|bytes| bytes > 0)
     }
+}
+
+/// Whether the server does not permit the command.
+fn is_refused(shared: &Shared, request: &Request<'_>) -> bool {
+    shared.options.allowed_commands.as_ref().is_some_and(|allowed| !allowed.allows(request))
+}
+
+fn refuse_command<W: AsyncWrite + Unpin>(executor: &mut Executor<'_, W>, request: &Request<'_>) {
+    executor.line(&format!("CLIENT_ERROR {} not allowed", request.command()), request.noreply());
 }
 
 /// Executes a request, and measures the time if the server does.

@@ -77,6 +77,8 @@ counters! {
     total_connections,
     /// Connections refused because there were too many.
     rejected_connections,
+    /// TLS handshakes that failed.
+    ssl_handshake_errors,
     /// Connections closed because they were idle.
     idle_kicks,
     /// Bytes received.

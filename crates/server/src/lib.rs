@@ -44,9 +44,11 @@ pub mod protocol;
 mod server;
 mod stats;
 pub mod store;
+mod tls;
 
 pub use address::Address;
 pub use auth::{Credentials, CredentialsError};
 pub use counters::Counter;
 pub use item::HEADER_BYTES as ITEM_HEADER_BYTES;
 pub use server::{Options, Server, StartError};
+pub use tls::{Tls, TlsError};

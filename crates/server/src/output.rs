@@ -69,6 +69,11 @@ impl<W: AsyncWrite + Unpin> Output<W> {
         Ok(())
     }
 
+    /// Ends the stream, so that the client sees that it is complete. A client that is gone does not need to.
+    pub async fn close(&mut self) {
+        let _ = timeout(self.limit, self.socket.shutdown()).await;
+    }
+
     /// Bytes sent since the last call.
     pub fn take_sent_bytes(&mut self) -> u64 {
         std::mem::take(&mut self.sent_bytes)

@@ -10,7 +10,7 @@ use cache::{Cache, CacheError};
 use device::{Clock, SystemClock};
 use parking_lot::Mutex;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
@@ -22,8 +22,9 @@ use crate::item::HEADER_BYTES;
 use crate::latency::Latency;
 use crate::metrics::{Figures, Source};
 use crate::prefixes::Prefixes;
-use crate::protocol::reply;
+use crate::protocol::{AllowedCommands, reply};
 use crate::store::Store;
+use crate::tls::Tls;
 
 /// How long no connection is accepted after one could not be, because there are no descriptors left, say.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
@@ -33,7 +34,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 pub struct Options {
     /// Where clients connect.
     pub listen: Vec<Address>,
-    /// Permit addresses that other machines can connect to. The protocol has no encryption.
+    /// Encrypts connections by TCP.
+    pub tls: Option<Tls>,
+    /// Permit addresses that other machines can connect to without TLS.
     pub allow_remote: bool,
     /// Threads that serve connections.
     pub threads: usize,
@@ -47,6 +50,8 @@ pub struct Options {
     pub buffer_bytes: usize,
     /// Counts requests by the part of the key before this byte from the start. Without it, `stats detail on` does so, with `:`.
     pub prefix_delimiter: Option<u8>,
+    /// The commands that clients may use; `None` is all.
+    pub allowed_commands: Option<AllowedCommands>,
     /// Measures the time that each request takes, for [`Server::figures`].
     pub measure_latency: bool,
     /// The users, if clients have to authenticate.
@@ -58,6 +63,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             listen: Vec::new(),
+            tls: None,
             allow_remote: false,
             threads: std::thread::available_parallelism().map_or(4, usize::from),
             max_connections: 1024,
@@ -65,6 +71,7 @@ impl Default for Options {
             client_timeout: Duration::from_secs(60),
             buffer_bytes: 64 << 20,
             prefix_delimiter: None,
+            allowed_commands: None,
             measure_latency: false,
             credentials: None,
         }
@@ -76,7 +83,7 @@ impl Default for Options {
 pub enum StartError {
     /// The address is open to other machines.
     #[error(
-        "{0} can be reached from other machines, and the protocol is not encrypted: listen on 127.0.0.1 or a Unix socket, or permit it with --insecure"
+        "{0} can be reached from other machines, and the protocol is not encrypted: use --tls-certificate and --tls-key, listen on 127.0.0.1 or a Unix socket, or permit it with --insecure"
     )]
     Remote(Address),
     /// It listens nowhere.
@@ -151,8 +158,10 @@ impl Server {
     /// # Errors
     /// If an address cannot be listened on or is not permitted, or a limit contradicts the cache.
     pub fn start(cache: Arc<Cache>, mut options: Options) -> Result<Self, StartError> {
-        if let Some(address) =
-            options.listen.iter().find(|address| !address.is_local() && !options.allow_remote)
+        if let Some(address) = options
+            .listen
+            .iter()
+            .find(|address| !address.is_local() && !options.allow_remote && options.tls.is_none())
         {
             return Err(StartError::Remote(address.clone()));
         }
@@ -324,8 +333,13 @@ impl Context {
                 let socket = listener.accept().await?.0;
                 // Replies are sent whole: waiting for more would only delay them.
                 socket.set_nodelay(true)?;
-                let (read, write) = socket.into_split();
-                self.admit(read, write);
+                match &self.shared.options.tls {
+                    Some(tls) => self.admit_encrypted(socket, tls),
+                    None => {
+                        let (read, write) = socket.into_split();
+                        self.admit(read, write);
+                    }
+                }
             }
             Listener::Unix(listener) => {
                 let (read, write) = listener.accept().await?.0.into_split();
@@ -347,6 +361,28 @@ impl Context {
                 drop(tokio::spawn(refuse(write)));
             }
         }
+    }
+
+    /// Admits a connection that begins with a TLS handshake. Above the limit of connections it is closed without a word, since a
+    /// handshake costs more than a refusal may.
+    fn admit_encrypted(&self, socket: TcpStream, tls: &Tls) {
+        let Ok(permit) = Arc::clone(&self.shared.connections).try_acquire_owned() else {
+            return self.shared.counters.count(Counter::rejected_connections);
+        };
+        let handshake = tls.acceptor().accept(socket);
+        let context = self.clone();
+        drop(tokio::spawn(async move {
+            let limit = context.shared.options.client_timeout;
+            let accepted = tokio::select! {
+                accepted = tokio::time::timeout(limit, handshake) => accepted,
+                _ = wait_for_stop(context.stop.clone()) => return,
+            };
+            let Ok(Ok(stream)) = accepted else {
+                return context.shared.counters.count(Counter::ssl_handshake_errors);
+            };
+            let (read, write) = tokio::io::split(stream);
+            context.serve(permit, read, write).await;
+        }));
     }
 
     async fn serve<R, W>(self, permit: OwnedSemaphorePermit, read: R, write: W)

@@ -2,12 +2,14 @@
 //!
 //! Knows nothing of sockets and of the cache.
 
+mod command;
 pub mod exptime;
 pub mod meta;
 pub mod reply;
 pub mod request;
 pub mod tokens;
 
+pub use command::{AllowedCommands, COMMANDS};
 pub use exptime::{Exptime, Ttl};
 pub use meta::Meta;
 pub use request::{Invalid, Request, Store, StoreMode, parse};

@@ -7,6 +7,7 @@ mod limits;
 mod metrics;
 mod model;
 mod restart;
+mod security;
 mod setup;
 mod table;
 mod table_meta;

@@ -16,7 +16,8 @@ use device::file::OpenOptions;
 use device::open::DeviceSpec;
 use serde_json::json;
 use server::metrics::Endpoint;
-use server::{Counter, Credentials, Options, Server};
+use server::protocol::AllowedCommands;
+use server::{Counter, Credentials, Options, Server, Tls};
 use signal_hook::iterator::Signals;
 
 use crate::output::{Common, Finding};
@@ -94,11 +95,15 @@ fn start_metrics(address: SocketAddr, server: &Server) -> Result<Endpoint, Strin
 
 fn options(settings: &Settings) -> Result<Options, String> {
     let credentials = settings.auth_file.as_deref().map(Credentials::read).transpose();
+    let names = Some(&settings.allow_commands).filter(|names| !names.is_empty());
+    let allowed_commands = names.map(|names| AllowedCommands::new(names)).transpose();
     let count = |number: Option<u64>, default: usize| number.map_or(default, |number| number as usize);
     let defaults = Options::default();
     Ok(Options {
         listen: settings.listen.clone(),
         allow_remote: settings.insecure,
+        tls: tls(settings)?,
+        allowed_commands: allowed_commands.map_err(|error| format!("--allow-commands: {error}"))?,
         threads: count(settings.threads, defaults.threads),
         max_connections: count(settings.max_connections, defaults.max_connections),
         idle_timeout: settings.idle_timeout,
@@ -108,6 +113,17 @@ fn options(settings: &Settings) -> Result<Options, String> {
         measure_latency: settings.metrics.is_some(),
         credentials: credentials.map_err(|error| format!("--auth-file: {error}"))?,
     })
+}
+
+/// TLS, if a certificate is given.
+fn tls(settings: &Settings) -> Result<Option<Tls>, String> {
+    let (certificate, key) = match (&settings.tls_certificate, &settings.tls_key) {
+        (Some(certificate), Some(key)) => (certificate, key),
+        (None, None) if settings.tls_client_ca.is_none() => return Ok(None),
+        _ => return Err("TLS needs both --tls-certificate and --tls-key".into()),
+    };
+    let tls = Tls::read(certificate, key, settings.tls_client_ca.as_deref());
+    tls.map(Some).map_err(|error| format!("TLS: {error}"))
 }
 
 /// The page shows keys' prefixes and errors of the device, so that it needs the same permission as the protocol.

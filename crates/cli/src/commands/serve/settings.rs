@@ -84,12 +84,24 @@ settings! {
     #[arg(long, help_heading = CONNECTIONS, value_name = "ADDRESS")]
     #[serde(deserialize_with = "addresses")]
     listen: Vec<Address> = vec![Address::Tcp(([127, 0, 0, 1], 11211).into())],
-    /// Permit --listen on addresses that other machines can reach: the protocol is not encrypted
+    /// Certificate in PEM, with its chain: encrypts connections by TCP
+    #[arg(long, help_heading = CONNECTIONS, value_name = "FILE")]
+    tls_certificate: Option<PathBuf> = None,
+    /// Private key of the certificate, in PEM
+    #[arg(long, help_heading = CONNECTIONS, value_name = "FILE")]
+    tls_key: Option<PathBuf> = None,
+    /// Authorities in PEM: clients must present a certificate signed by one of them
+    #[arg(long, help_heading = CONNECTIONS, value_name = "FILE")]
+    tls_client_ca: Option<PathBuf> = None,
+    /// Permit --listen on addresses that other machines can reach without TLS, and --metrics on such addresses
     #[arg(long, help_heading = CONNECTIONS)]
     insecure: bool = false,
     /// File with a line USER:PASSWORD for each user; clients authenticate by a first `set` of "USER PASSWORD"
     #[arg(long, help_heading = CONNECTIONS, value_name = "FILE")]
     auth_file: Option<PathBuf> = None,
+    /// Commands that clients may use, separated by commas, as get,set,delete [default: all]
+    #[arg(long, help_heading = CONNECTIONS, value_name = "NAMES", value_delimiter = ',')]
+    allow_commands: Vec<String> = Vec::new(),
     /// Count requests by the part of the key before this character, for `stats detail` and --metrics
     #[arg(long, help_heading = CONNECTIONS, value_name = "CHARACTER", value_parser = delimiter)]
     #[serde(deserialize_with = "delimiter_key")]
