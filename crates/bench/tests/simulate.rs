@@ -306,7 +306,7 @@ fn sample_intervals_hold_exact_ratio() {
             let (ratio, (low, high)) =
                 (exact.object_hit_ratio().unwrap(), ours.interval.unwrap().object_hit_ratio);
             let ours = ours.object_hit_ratio().unwrap();
-            assert!((low..=high).contains(&ours) && high - low < 0.08, "{low} {ours} {high}");
+            assert!((low..=high).contains(&ours) && high - low < 0.2, "{low} {ours} {high}");
             assert!((ours - ratio).abs() < 0.04, "seed {seed}, {}: {ours}, not {ratio}", exact.policy);
             estimates += 1;
             within += u32::from((low..=high).contains(&ratio));

@@ -60,7 +60,7 @@ pub fn json(outcome: &Outcome) -> Value {
             "hot_objects": it.hot_objects,
             "drawn_objects": it.drawn_objects,
             "other_objects": it.other_objects,
-            "interval_covers": "sampling error alone",
+            "interval_covers": "choice of objects and scaled cache",
         })),
         "was_stopped": was_stopped,
         "tenants": tenants::json(outcome),
@@ -153,10 +153,6 @@ pub fn csv(outcome: &Outcome) -> String {
     out
 }
 
-/// The limits of a sample's intervals, with the measured coverage (docs/simulate.md).
-const INTERVAL_NOTE: &str = "  in a small cache a sample has another error that the interval does not cover: in measurements it held the exact \
-                             ratio in 32 to 98 % of samples, least often for block traces and for FIFO\n";
-
 /// Tables for people: policies down, sizes across.
 #[must_use]
 pub fn text(outcome: &Outcome) -> String {
@@ -190,9 +186,8 @@ pub fn text(outcome: &Outcome) -> String {
     out += "\nobject hit ratio\n";
     table(&mut out, outcome, &outcome.rows, Row::object_hit_ratio);
     if outcome.sampled.is_some_and(|it| it.other_objects > 0) {
-        out += "\nobject hit ratio, 95 % interval of the sampling error alone, plus or minus (-: too few objects sampled)\n";
+        out += "\nobject hit ratio, 95 % interval, plus or minus (-: too few objects sampled)\n";
         table(&mut out, outcome, &outcome.rows, margin);
-        out += INTERVAL_NOTE;
         outcome
             .rows
             .chunk_by(Row::has_policy_of)

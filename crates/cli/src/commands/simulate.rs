@@ -62,8 +62,7 @@ pub struct Arguments {
     /// lru, lru2q, tinylfu: ignore hits within this many seconds of the last one that counted [default: 0]
     #[arg(long, value_name = "SECONDS", value_parser = quantity::number::<u32>)]
     refresh: Option<u32>,
-    /// Simulate a sample of the objects (such as 1%) and the most popular ones, and estimate ratios, with the interval of the
-    /// sampling error alone
+    /// Simulate a sample of the objects (such as 1%) and the most popular ones, and estimate ratios, with 95 % intervals
     #[arg(long, value_name = "N%", value_parser = quantity::share)]
     sample: Option<f64>,
     /// Report hit ratios by tenant too, naming the N with the most requests [default N: 20]
