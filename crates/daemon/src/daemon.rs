@@ -20,6 +20,7 @@ use crate::devices::{Access, Devices, NewFiles, OpenedVolume, Opening, Taking, f
 use crate::front_end::{ACCESS, FrontEnd, FrontEndFlags, ServedDisk};
 use crate::health::{self, HealthWatcher};
 use crate::named::{files_of, is_memory};
+use crate::recording::Recorder;
 use crate::settings::RuleFlags;
 use crate::status::{figures, requests};
 use crate::{contents, log_line, recording, sectors};
@@ -107,6 +108,8 @@ struct Served {
     /// Flash and disk.
     below: Vec<(&'static str, Arc<dyn Device>)>,
     cached: Option<Cached>,
+    /// The error of `--record`, if requests are recorded.
+    recording: Option<recording::Failure>,
 }
 
 struct Cached {
@@ -126,7 +129,7 @@ pub struct Daemon {
     served: Served,
     front_ends: Vec<Box<dyn FrontEnd>>,
     control: ControlSocket,
-    recording: Option<Recording>,
+    recording: Option<Recorder>,
 }
 
 /// The result of a server that has stopped.
@@ -150,8 +153,9 @@ impl Daemon {
         let recording = options.record.as_deref();
         let recording = recording.map(|path| recording::start(path, &mut new_files)).transpose()?;
         let mut served = open(options)?;
-        if let Some(recording) = &recording {
-            served.export = Arc::new(recording.of(served.export));
+        if let Some(recorder) = &recording {
+            served.export = Arc::new(recorder.recording.of(served.export));
+            served.recording = Some(Arc::clone(&recorder.failure));
         }
         if let Some(Cached { uncached, admission, .. }) = &served.cached {
             admission.set_rules(rules);
@@ -197,7 +201,7 @@ impl Daemon {
     pub fn stop(mut self, say: &dyn Fn(&str)) -> Stopped {
         drop(self.control);
         let mut failures = stop(&mut self.front_ends, say);
-        failures.extend(self.recording.and_then(|recording| end(recording).err()));
+        failures.extend(self.recording.and_then(|recorder| end(recorder.recording).err()));
         let served = self.served;
         let figures =
             served.cached.as_ref().map(|cached| figures::of_volume(&cached.volume, &cached.recovery));
@@ -252,6 +256,7 @@ fn listen(
         front_ends.iter().filter_map(|front_end| front_end.monitor()).collect(),
         Arc::clone(&served.meter),
         served.below.clone(),
+        served.recording.clone(),
     );
     control::listen(&path, service).map_err(|error| format!("--control {}: {error}", path.display()))
 }
@@ -277,7 +282,7 @@ fn open(options: &Options) -> Result<Served, String> {
         let below = vec![("disk", Arc::clone(&disk))];
         let export = Arc::new(ByteExport::with_sectors(Arc::new(DeviceExport::new(disk)), sector_bytes));
         let meter = Meter::new();
-        return Ok(Served { export: measured(&meter, export), meter, below, cached: None });
+        return Ok(Served { export: measured(&meter, export), meter, below, cached: None, recording: None });
     };
     let opening = options.opening.clone();
     let devices = Devices { flash: flash.clone(), disk: options.disk.clone(), opening };
@@ -302,7 +307,7 @@ fn open(options: &Options) -> Result<Served, String> {
     let watching = health::watch(volume.clone()).map_err(no_thread)?;
     let cached = Some(Cached { uncached, admission: Arc::default(), volume, recovery, upkeep, watching });
     let below = vec![("flash", flash), ("disk", disk)];
-    Ok(Served { export: measured(&meter, Arc::new(export)), meter, below, cached })
+    Ok(Served { export: measured(&meter, Arc::new(export)), meter, below, cached, recording: None })
 }
 
 fn measured(meter: &Arc<Meter>, export: Arc<dyn Export>) -> Arc<dyn Export> {

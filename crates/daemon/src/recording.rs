@@ -3,22 +3,32 @@
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use block::export::Recording;
 use device::SystemClock;
 
 use crate::devices::NewFiles;
+use crate::log_line;
 
 /// Longest line of a recording: three numbers and a word.
 const LONGEST_LINE_BYTES: u64 = 128;
+
+/// A recording in progress, and the error that ended it.
+pub struct Recorder {
+    pub recording: Recording,
+    pub failure: Failure,
+}
+
+/// The message of the error that ended a recording, once there is one.
+pub type Failure = Arc<OnceLock<String>>;
 
 /// Opens a recording: creates the file, which is added to `new`, or appends to an earlier recording.
 ///
 /// # Errors
 /// The file cannot be opened, or is not a recording.
-pub fn start(path: &Path, new: &mut NewFiles) -> Result<Recording, String> {
+pub fn start(path: &Path, new: &mut NewFiles) -> Result<Recorder, String> {
     let failed = |error: std::io::Error| format!("--record {}: {error}", path.display());
     let is_new = !path.exists();
     let mut file = OpenOptions::new().read(true).append(true).create(true).open(path).map_err(failed)?;
@@ -28,7 +38,25 @@ pub fn start(path: &Path, new: &mut NewFiles) -> Result<Recording, String> {
     if !go_on(&mut file).map_err(failed)? {
         return Err(format!("--record {}: is not a recording, and is left alone", path.display()));
     }
-    Recording::start(file, Arc::new(SystemClock), unix_us()).map_err(failed)
+    let failure = Failure::default();
+    let on_error = {
+        let (failure, path) = (Arc::clone(&failure), path.to_path_buf());
+        move |error: &std::io::Error| report(&failure, &path, error)
+    };
+    let recording = Recording::start(file, Arc::new(SystemClock), unix_us(), on_error).map_err(failed)?;
+    Ok(Recorder { recording, failure })
+}
+
+/// Reports a failed write immediately and removes an incomplete last row.
+fn report(failure: &Failure, path: &Path, error: &std::io::Error) {
+    let message =
+        format!("--record {}: {error}; the recording ends, and requests are still served", path.display());
+    let _ = failure.set(message.clone());
+    log_line(message);
+    let opened = OpenOptions::new().read(true).write(true).open(path);
+    if let Err(error) = opened.and_then(|mut file| drop_half_line(&mut file)) {
+        log_line(format!("--record {}: the last row may be incomplete: {error}", path.display()));
+    }
 }
 
 /// Wall-clock time, so that recordings of consecutive servers can be concatenated.
@@ -80,6 +108,20 @@ mod tests {
         let goes_on = go_on(&mut file).unwrap();
         file.write_all(b"2,flush,0,0\n").unwrap();
         goes_on.then(|| std::fs::read_to_string(&path).unwrap())
+    }
+
+    /// A full disk cut a row, and the error was reported only when the server ended.
+    #[test]
+    fn failed_write_is_kept_for_status_and_its_cut_row_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("requests.csv");
+        let whole = format!("{}1,read,0,512\n", Recording::HEADER);
+        std::fs::write(&path, format!("{whole}2,write,0,40")).unwrap();
+        let failure = Failure::default();
+        report(&failure, &path, &std::io::ErrorKind::StorageFull.into());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), whole);
+        let message = failure.get().unwrap();
+        assert!(message.contains("requests.csv: ") && message.contains("the recording ends"), "{message}");
     }
 
     /// The incomplete line once became a row, for example of 40 bytes instead of 4096.

@@ -82,7 +82,7 @@ impl Recording {
     pub const HEADER: &str = "time_us,op,offset,bytes\n";
 
     /// Starts to append to `file`, which already has the [`HEADER`](Self::HEADER). Timestamps begin at `start_us`, which lets
-    /// several recordings share a file.
+    /// several recordings share a file. An error of the file ends the recording; `on_error` runs then, after the last write.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -90,6 +90,7 @@ impl Recording {
         file: impl Write + Send + 'static,
         clock: Arc<dyn Clock>,
         start_us: u64,
+        on_error: impl FnOnce(&io::Error) + Send + 'static,
     ) -> io::Result<Self> {
         let start_ns = clock.monotonic_ns();
         let lines = Mutex::new(Lines::default());
@@ -97,7 +98,12 @@ impl Recording {
         let thread = std::thread::Builder::new().name("block-record".into());
         let writer = thread.spawn({
             let shared = Arc::clone(&shared);
-            move || shared.write_all(file).inspect_err(|_| shared.abort())
+            move || {
+                shared.write_all(file).inspect_err(|error| {
+                    shared.abort();
+                    on_error(error);
+                })
+            }
         })?;
         Ok(Self { shared, writer })
     }
@@ -252,7 +258,7 @@ mod tests {
     #[test]
     fn each_request_is_recorded_with_its_time() {
         let (file, clock) = (SharedFile::default(), Arc::new(VirtualClock::default()));
-        let recording = Recording::start(file.clone(), clock.clone(), 1_000_000).unwrap();
+        let recording = Recording::start(file.clone(), clock.clone(), 1_000_000, |_| ()).unwrap();
         let disk = Arc::new(DeviceExport::new(Arc::new(MemoryDevice::new(1 << 20))));
         let export = recording.of(disk);
         run(&export, Operation::Read { offset: 4096, len: 8192 });
@@ -292,7 +298,7 @@ mod tests {
     #[test]
     fn refused_fast_zero_is_not_recorded() {
         let file = SharedFile::default();
-        let recording = Recording::start(file.clone(), Arc::new(VirtualClock::default()), 0).unwrap();
+        let recording = Recording::start(file.clone(), Arc::new(VirtualClock::default()), 0, |_| ()).unwrap();
         let export = recording.of(Arc::new(DeviceExport::new(Arc::new(MemoryDevice::new(1 << 20)))));
         let (sender, receiver) = mpsc::channel();
         for only_if_fast in [true, false] {
@@ -309,7 +315,7 @@ mod tests {
     #[test]
     fn requests_beyond_the_buffer_are_omitted_and_counted() {
         let file = SharedFile::default();
-        let recording = Recording::start(file.clone(), Arc::new(VirtualClock::default()), 0).unwrap();
+        let recording = Recording::start(file.clone(), Arc::new(VirtualClock::default()), 0, |_| ()).unwrap();
         let slow = file.0.lock();
         recording.shared.record("flush", 0, 0);
         while !recording.shared.lines.lock().waiting.is_empty() {
@@ -327,9 +333,18 @@ mod tests {
     fn write_error_ends_the_recording_and_requests_continue() {
         let file = SharedFile::default();
         file.0.lock().1 = true;
-        let recording = Recording::start(file, Arc::new(VirtualClock::default()), 0).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let recording = Recording::start(file, Arc::new(VirtualClock::default()), 0, move |error| {
+            sender.send(error.kind()).unwrap();
+        })
+        .unwrap();
         let export = recording.of(Arc::new(DeviceExport::new(Arc::new(MemoryDevice::new(1 << 20)))));
         run(&export, Operation::Flush);
+        assert_eq!(
+            receiver.recv(),
+            Ok(io::ErrorKind::StorageFull),
+            "reported before the recording is stopped"
+        );
         while !recording.shared.lines.lock().ended {
             std::thread::yield_now();
         }

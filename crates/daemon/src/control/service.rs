@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::{MAX_REQUEST_BYTES, PROGRESS_INTERVAL, Request};
 use crate::front_end::Monitor;
 use crate::operations::{flush, set, settings_json, upgrade};
+use crate::recording::Failure;
 use crate::settings::{Action, GivenRules, action};
 use crate::status::{figures, requests};
 use crate::sync::BackgroundSync;
@@ -46,6 +47,8 @@ pub struct Service {
     meter: Arc<Meter>,
     /// The devices below the cache and their roles.
     below: Vec<Below>,
+    /// The error of `--record`, if requests are recorded.
+    recording: Option<Failure>,
     started_ns: u64,
     /// Time since which counters count.
     counted_since_ns: AtomicU64,
@@ -62,6 +65,7 @@ impl Service {
         monitors: Vec<Arc<dyn Monitor>>,
         meter: Arc<Meter>,
         below: Vec<Below>,
+        recording: Option<Failure>,
     ) -> Arc<Self> {
         let started_ns = SystemClock.monotonic_ns();
         Arc::new(Self {
@@ -71,6 +75,7 @@ impl Service {
             monitors,
             meter,
             below,
+            recording,
             started_ns,
             counted_since_ns: AtomicU64::new(started_ns),
             sync: BackgroundSync::default(),
@@ -129,6 +134,9 @@ impl Service {
         if let Some(Cache { admission, .. }) = &self.cached {
             value["state"]["syncing"] = self.sync.is_running().into();
             value["rules"] = figures::of_admission(admission, &self.monitors);
+        }
+        if let Some(failure) = &self.recording {
+            value["recording"] = json!({ "error": failure.get() });
         }
         self.monitors.iter().for_each(|monitor| monitor.add_to(&mut value));
         value
@@ -234,7 +242,7 @@ mod tests {
 
     fn served((volume, recovery): (Volume, Recovery)) -> Arc<Service> {
         let cache = Cache { volume, recovery, admission: Arc::default() };
-        Service::new(Some(cache), "here".into(), Vec::new(), Vec::new(), Meter::new(), Vec::new())
+        Service::new(Some(cache), "here".into(), Vec::new(), Vec::new(), Meter::new(), Vec::new(), None)
     }
 
     fn flash() -> Arc<MemoryDevice> {

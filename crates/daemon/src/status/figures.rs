@@ -221,6 +221,9 @@ pub fn text(status: &Value) -> String {
     if !request_text.is_empty() {
         let _ = write!(text, "requests\n{request_text}");
     }
+    if let Some(error) = status["recording"]["error"].as_str() {
+        let _ = writeln!(text, "WARNING: {error}");
+    }
     for words in losses(&status["recovery"]) {
         let _ = writeln!(text, "WARNING: {words}");
     }
