@@ -209,7 +209,9 @@ impl Shared {
         self.check_open(&state)?;
         let mut admit = mode.admit;
         let mut found = obstacle(&state, parts, admit);
+        // A write-back cache waits for a commit instead, which takes less time than the disk.
         let lacks_space = matches!(found, Some(Obstacle::Pages | Obstacle::Records))
+            && !state.sets.tuning().mode.keeps_dirty()
             || slot_shortage(&state, parts, admit, queued).is_some();
         // A wait would reorder the requests, and the disk accepts them as fast as the cache could be cleaned.
         if mode.may_bypass && lacks_space {
