@@ -58,6 +58,23 @@ pub struct Options {
     pub credentials: Option<Credentials>,
 }
 
+impl Options {
+    /// Checks the addresses, which needs no cache.
+    ///
+    /// # Errors
+    /// There is no address, or other machines can reach one without encryption and without permission.
+    pub fn check(&self) -> Result<(), StartError> {
+        if self.listen.is_empty() {
+            return Err(StartError::NoAddress);
+        }
+        let is_refused = |address: &&Address| !address.is_local() && !self.allow_remote && self.tls.is_none();
+        match self.listen.iter().find(is_refused) {
+            Some(address) => Err(StartError::Remote(address.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
 impl Default for Options {
     /// Listens nowhere, with the limits of memcached.
     fn default() -> Self {
@@ -158,16 +175,7 @@ impl Server {
     /// # Errors
     /// If an address cannot be listened on or is not permitted, or a limit contradicts the cache.
     pub fn start(cache: Arc<Cache>, mut options: Options) -> Result<Self, StartError> {
-        if let Some(address) = options
-            .listen
-            .iter()
-            .find(|address| !address.is_local() && !options.allow_remote && options.tls.is_none())
-        {
-            return Err(StartError::Remote(address.clone()));
-        }
-        if options.listen.is_empty() {
-            return Err(StartError::NoAddress);
-        }
+        options.check()?;
         let (buffer_bytes, item_bytes) = (options.buffer_bytes, cache.max_item_bytes());
         // A request is as long as its item, its line, and the flags of the line.
         if buffer_bytes < item_bytes + (4 << 10) {

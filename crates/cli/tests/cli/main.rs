@@ -12,6 +12,7 @@ mod names;
 mod predict;
 mod recordings;
 mod reports;
+mod serve;
 mod simulate;
 mod ssd;
 mod ssd_device;

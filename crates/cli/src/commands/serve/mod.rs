@@ -55,6 +55,8 @@ pub fn run(arguments: Arguments) -> ExitCode {
 /// Serves until a signal comes. Reports the requests until then.
 fn serve(settings: &Settings, common: &Common) -> Result<Finding, String> {
     let options = options(settings)?;
+    // Before the cache is opened, which creates the file of flash.
+    options.check().map_err(|error| error.to_string())?;
     check_metrics(settings)?;
     // Before the cache is opened, so that no signal is lost.
     let mut signals = Signals::new(signals::of_end()).map_err(|error| format!("signals: {error}"))?;
