@@ -40,7 +40,7 @@ fn bad_settings_are_refused_before_flash_is_created() {
 /// A server on a Unix socket, once it accepts connections.
 fn serve(directory: &Path) -> Child {
     let mut server = Command::new(FLASHWRIGHT)
-        .args(["serve", "--flash", "flash", "--listen", "./socket"])
+        .args(["serve", "--flash", "flash", "--listen", "unix:socket"])
         .args(SIZES)
         .current_dir(directory)
         .stdout(Stdio::piped())
