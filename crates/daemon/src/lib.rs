@@ -1,9 +1,9 @@
 //! The server of the block cache: it opens flash and disk, serves the cached disk by its front ends (NBD, ublk, FUSE), and answers
 //! requests on a control socket.
 //!
-//! [`Daemon`] starts and stops a server. [`control`] is the protocol of the control socket, [`settings`] what `set` can change, [`status`]
-//! what a server reports, [`devices`] opens flash and disk by name. The flags of these are declared here, beside what they change; the
-//! command line parses them and prints the results. Warnings go to standard error.
+//! [`Daemon`] starts and stops a server. [`control`] is the protocol of the control socket, [`settings`] has the settings that `set` changes,
+//! [`status`] reports the state, [`devices`] opens flash and disk by name. Each module declares its own flags; the command line parses
+//! them and prints the results. Warnings go to standard error.
 
 pub mod contents;
 pub mod control;

@@ -1,7 +1,7 @@
 //! Failed writes whose content stays in memory until they are repeated.
 //!
-//! The entries of such a write stay visible as pending entries, and no other write may touch its buckets. Memory is bounded: no write starts
-//! while the device fails and two writes are held.
+//! Gets still find the entries of such a write, and no other write may touch its buckets. Memory is bounded: while the device fails and two
+//! writes are held, no write starts.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
