@@ -69,39 +69,58 @@ fn no_series_is_called_steady_before_its_last_rise() {
     }
 }
 
-/// Three streams on the emulator, one stream on real drives.
+/// Series whose last tenth the model misses by more than the accepted difference, and the measured difference in percent. A change of the
+/// model that moves one of these by more than a point has to be recorded here.
+const MISSES: [(&str, f64); 7] = [
+    ("Cachelib/samsung/kv202206/soc4/nofdp/nvme0", 14.3),
+    ("Cachelib/samsung/kv202206/soc40/fdp/samsung", 15.5),
+    ("Cachelib/samsung/kv202206/soc40/nofdp/samsung", 18.8),
+    ("FIO/cylon448-II/3syn/zipf_1.2/fdp_share/samsung", -12.1),
+    ("FIO/cylon448-II/3syn/zipf_1.2/nofdp/samsung", -5.8),
+    ("FIO/cylon448-II/3syn/zoned/fdp/samsung", 5.2),
+    // The log is not steady.
+    ("Cachelib/samsung/kv202206/soc20/nofdp/samsung", 13.0),
+];
+
+/// Three streams on an emulator whose parameters are known, within 5 %.
 #[test]
-fn fio_series_match_the_model_within_their_ranges() {
-    compare(&[
-        "FIO/cylon448-II/3syn/uniform/fdp/samsung",
-        "FIO/cylon448-II/3syn/uniform/fdp_share/samsung",
-        "FIO/cylon448-II/3syn/zipf_2.2/nofdp/samsung",
-        "FIO/cylon448-II/3syn/zoned/nofdp/samsung",
-        "FIO/ssda/warmup/samsung",
-        "FIO/ssdb/warmup/fadu",
-    ]);
+fn three_stream_series_match_the_model_within_5_percent() {
+    compare("FIO/cylon448-II/3syn/", 12, 0.05);
 }
 
-/// Caches on a real drive; the share of buckets comes from the log.
+/// One stream on real drives, within 5 %.
 #[test]
-fn cache_series_match_the_model_within_their_ranges() {
-    compare(&[
-        "Cachelib/samsung/cdn/soc4/nofdp/samsung",
-        "Cachelib/samsung/kv202206/soc20/fdp/samsung",
-        "Cachelib/samsung/kv202206/soc4/fdp/samsung",
-    ]);
+fn one_stream_series_match_the_model_within_5_percent() {
+    compare("FIO/ssd", 2, 0.05);
+}
+
+/// Caches on real drives, within 10 %; the share of buckets comes from the log.
+#[test]
+fn cache_series_match_the_model_within_10_percent() {
+    compare("Cachelib/samsung/", 9, 0.10);
 }
 
 #[track_caller]
-fn compare(names: &[&str]) {
+fn compare(prefix: &str, count: usize, tolerance: f64) {
     let Some(folder) = folder() else { return };
-    let all = Series::read_all(&folder).unwrap();
-    for name in names {
-        let series = all.iter().find(|it| it.name == *name).unwrap();
+    let mut all = Series::read_all(&folder).unwrap();
+    all.retain(|series| series.name.starts_with(prefix));
+    assert_eq!(all.len(), count, "{prefix}");
+    let mut wrong = Vec::new();
+    for series in all {
         let runner = Runner::new(1, 1, Stop::default(), Progress::new(true));
-        let modelled = model(series, &runner, &|_| ()).unwrap().unwrap();
+        let modelled = model(&series, &runner, &|_| ()).unwrap().unwrap();
         let (logged, ours) = (series.dlwa(0.9, 1.0), modelled.last_tenth);
-        println!("{name}: log {logged:.3}, model {ours:.3}, {}", modelled.remark.unwrap_or_default());
-        assert!((ours / logged - 1.0).abs() <= modelled.tolerance, "{name}: log {logged}, model {ours}");
+        let percent = (ours / logged - 1.0) * 100.0;
+        let line = format!("{}: log {logged:.3}, model {ours:.3}, {percent:+.1} %", series.name);
+        println!("{line}");
+        let is_expected = match MISSES.iter().find(|(name, _)| *name == series.name) {
+            Some((_, known)) => (percent - known).abs() <= 1.0,
+            None => percent.abs() <= tolerance * 100.0,
+        };
+        if !is_expected {
+            wrong.push(line);
+        }
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }

@@ -126,6 +126,11 @@ fn interval_holds_exact_ratio_in_95_percent_of_samples() {
     assert!(intervals >= 60, "{intervals}");
     assert!(within * 100 >= intervals * 95, "{within} of {intervals}");
     assert!(bytes * 100 >= intervals * 95, "{bytes} of {intervals} by bytes");
+    // Intervals of any width hold the ratio.
+    for (policy, of) in POLICIES.iter().zip(&all).filter(|(_, of)| of.intervals > 0) {
+        let margin = of.margins / f64::from(of.intervals);
+        assert!(margin < 0.03, "{policy}: mean margin {margin}");
+    }
 }
 
 #[test]

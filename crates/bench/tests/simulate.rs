@@ -298,7 +298,7 @@ fn sample_intervals_hold_exact_ratio() {
     let plan =
         plan(&["lru", "sieve", "s3fifo", "clairvoyant"], &[Size::Footprint(0.05), Size::Footprint(0.2)]);
     let exact = run(&plan, &accesses);
-    let (mut within, mut estimates) = (0, 0);
+    let (mut within, mut estimates, mut widths) = (0, 0, 0.0);
     for seed in 1..=5 {
         let settings = Settings { seed, ..plan.settings };
         let sampled = run(&Plan { sample: Some(0.1), settings, ..plan.clone() }, &accesses);
@@ -307,12 +307,14 @@ fn sample_intervals_hold_exact_ratio() {
                 (exact.object_hit_ratio().unwrap(), ours.interval.unwrap().object_hit_ratio);
             let ours = ours.object_hit_ratio().unwrap();
             assert!((low..=high).contains(&ours) && high - low < 0.2, "{low} {ours} {high}");
+            widths += high - low;
             assert!((ours - ratio).abs() < 0.04, "seed {seed}, {}: {ours}, not {ratio}", exact.policy);
             estimates += 1;
             within += u32::from((low..=high).contains(&ratio));
         }
     }
     assert!(within >= estimates * 34 / 40, "{within} of {estimates}");
+    assert!(widths / f64::from(estimates) < 0.11, "mean width {}", widths / f64::from(estimates));
 }
 
 /// Without space for waiting objects TinyLFU degenerates to LRU, and an interval would be misleading.

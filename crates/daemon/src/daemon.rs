@@ -15,7 +15,7 @@ use device::names::noun;
 use device::{Device, SystemClock};
 use serde_json::{Value, json};
 
-use crate::control::{self, Cache, ControlSocket, Service};
+use crate::control::{self, Cache, ControlSocket, Controlled, Service};
 use crate::devices::{Access, Devices, NewFiles, OpenedVolume, Opening, Taking, file_bytes};
 use crate::front_end::{ACCESS, FrontEnd, FrontEndFlags, ServedDisk};
 use crate::health::{self, HealthWatcher};
@@ -249,15 +249,15 @@ fn listen(
         recovery: cached.recovery,
         admission: Arc::clone(&cached.admission),
     });
-    let service = Service::new(
+    let service = Service::new(Controlled {
         cached,
-        first.address(),
-        options.paths(front_ends),
-        front_ends.iter().filter_map(|front_end| front_end.monitor()).collect(),
-        Arc::clone(&served.meter),
-        served.below.clone(),
-        served.recording.clone(),
-    );
+        place: first.address(),
+        devices: options.paths(front_ends),
+        monitors: front_ends.iter().filter_map(|front_end| front_end.monitor()).collect(),
+        meter: Arc::clone(&served.meter),
+        below: served.below.clone(),
+        recording: served.recording.clone(),
+    });
     control::listen(&path, service).map_err(|error| format!("--control {}: {error}", path.display()))
 }
 

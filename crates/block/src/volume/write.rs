@@ -210,11 +210,13 @@ impl Shared {
         let mut admit = mode.admit;
         let mut found = obstacle(&state, parts, admit);
         // A write-back cache waits for a commit instead, which takes less time than the disk.
-        let lacks_space = matches!(found, Some(Obstacle::Pages | Obstacle::Records))
-            && !state.sets.tuning().mode.keeps_dirty()
-            || slot_shortage(&state, parts, admit, queued).is_some();
+        let lacks_space = || {
+            let is_short = matches!(found, Some(Obstacle::Pages | Obstacle::Records));
+            is_short && !state.sets.tuning().mode.keeps_dirty()
+                || slot_shortage(&state, parts, admit, queued).is_some()
+        };
         // A wait would reorder the requests, and the disk accepts them as fast as the cache could be cleaned.
-        if mode.may_bypass && lacks_space {
+        if mode.may_bypass && lacks_space() {
             admit = Admit::Bypass;
             found = obstacle(&state, parts, admit);
         }

@@ -35,6 +35,9 @@ fn concurrent_writes_share_intent_log_entries() {
     for depth in [32, 16, 64] {
         let (amplification, stats) = amplification(16_384, depth);
         println!("depth {depth}: {amplification:.2}, {} entries", stats.io.log_writes);
+        // A write is acknowledged by an entry or a commit after it, and at most `depth` writes wait for one.
+        let acknowledging = stats.io.log_writes + stats.io.commits;
+        assert!(acknowledging >= 16_384 / depth as u64, "depth {depth}: {acknowledging} entries and commits");
         assert!(amplification <= 1.3, "depth {depth}: {amplification:.2}, {} entries", stats.io.log_writes);
     }
 }

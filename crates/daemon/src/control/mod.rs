@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub use client::{ask, part_of_cache};
 pub use request::{MAX_REQUEST_BYTES, Request};
-pub(crate) use service::{Cache, Service};
+pub(crate) use service::{Cache, Controlled, Service};
 pub(crate) use socket::{ControlSocket, listen};
 
 /// Interval of progress lines.

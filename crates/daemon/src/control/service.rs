@@ -33,22 +33,27 @@ pub struct Cache {
     pub admission: Arc<Admission>,
 }
 
+/// A server, as its control socket reports and changes it.
+pub struct Controlled {
+    /// `None` if a disk is served without a cache.
+    pub cached: Option<Cache>,
+    /// The address by which clients use the disk.
+    pub place: String,
+    /// Files and block devices that no result may overwrite.
+    pub devices: Vec<PathBuf>,
+    /// Front ends that add to the status.
+    pub monitors: Vec<Arc<dyn Monitor>>,
+    /// Counts and latencies of clients' requests.
+    pub meter: Arc<Meter>,
+    /// The devices below the cache and their roles.
+    pub below: Vec<Below>,
+    /// The error of `--record`, if requests are recorded.
+    pub recording: Option<Failure>,
+}
+
 /// State of a control socket.
 pub struct Service {
-    /// `None` if a disk is served without a cache.
-    cached: Option<Cache>,
-    /// The address by which clients use the disk.
-    place: String,
-    /// Files and block devices that no result may overwrite.
-    devices: Vec<PathBuf>,
-    /// Front ends that add to the status.
-    monitors: Vec<Arc<dyn Monitor>>,
-    /// Counts and latencies of clients' requests.
-    meter: Arc<Meter>,
-    /// The devices below the cache and their roles.
-    below: Vec<Below>,
-    /// The error of `--record`, if requests are recorded.
-    recording: Option<Failure>,
+    server: Controlled,
     started_ns: u64,
     /// Time since which counters count.
     counted_since_ns: AtomicU64,
@@ -58,24 +63,10 @@ pub struct Service {
 }
 
 impl Service {
-    pub fn new(
-        cached: Option<Cache>,
-        place: String,
-        devices: Vec<PathBuf>,
-        monitors: Vec<Arc<dyn Monitor>>,
-        meter: Arc<Meter>,
-        below: Vec<Below>,
-        recording: Option<Failure>,
-    ) -> Arc<Self> {
+    pub fn new(server: Controlled) -> Arc<Self> {
         let started_ns = SystemClock.monotonic_ns();
         Arc::new(Self {
-            cached,
-            place,
-            devices,
-            monitors,
-            meter,
-            below,
-            recording,
+            server,
             started_ns,
             counted_since_ns: AtomicU64::new(started_ns),
             sync: BackgroundSync::default(),
@@ -110,7 +101,7 @@ impl Service {
 
     /// The cache, or an error if a disk is served without one.
     fn cache(&self) -> Result<&Cache, String> {
-        self.cached.as_ref().ok_or_else(|| without_cache(&self.place))
+        self.server.cached.as_ref().ok_or_else(|| without_cache(&self.server.place))
     }
 
     fn status(&self) -> Value {
@@ -118,27 +109,27 @@ impl Service {
         let up_seconds = (now_ns - self.started_ns) as f64 / 1e9;
         let counted_seconds =
             now_ns.saturating_sub(self.counted_since_ns.load(Ordering::Relaxed)) as f64 / 1e9;
-        let mut value = match &self.cached {
+        let mut value = match &self.server.cached {
             Some(Cache { volume, recovery, .. }) => figures::of_volume(volume, recovery),
             None => json!({ "world": "real", "volume": null }),
         };
         value["version"] = env!("CARGO_PKG_VERSION").into();
-        value["serving"] = self.place.clone().into();
-        value["devices"] = self.devices.iter().map(|path| path.display().to_string()).collect();
+        value["serving"] = self.server.place.clone().into();
+        value["devices"] = self.server.devices.iter().map(|path| path.display().to_string()).collect();
         value["up_seconds"] = up_seconds.into();
         value["counted_seconds"] = counted_seconds.into();
-        value["requests"] = requests::of_meter(&self.meter);
-        for (name, device) in &self.below {
+        value["requests"] = requests::of_meter(&self.server.meter);
+        for (name, device) in &self.server.below {
             value[*name] = figures::of_device(&**device);
         }
-        if let Some(Cache { admission, .. }) = &self.cached {
+        if let Some(Cache { admission, .. }) = &self.server.cached {
             value["state"]["syncing"] = self.sync.is_running().into();
-            value["rules"] = figures::of_admission(admission, &self.monitors);
+            value["rules"] = figures::of_admission(admission, &self.server.monitors);
         }
-        if let Some(failure) = &self.recording {
+        if let Some(failure) = &self.server.recording {
             value["recording"] = json!({ "error": failure.get() });
         }
-        self.monitors.iter().for_each(|monitor| monitor.add_to(&mut value));
+        self.server.monitors.iter().for_each(|monitor| monitor.add_to(&mut value));
         value
     }
 
@@ -173,7 +164,7 @@ impl Service {
             Action::ZeroStats => {
                 volume.zero_stats();
                 admission.zero();
-                self.meter.zero();
+                self.server.meter.zero();
                 self.counted_since_ns.store(SystemClock.monotonic_ns(), Ordering::Relaxed);
                 Ok(())
             }
@@ -242,7 +233,15 @@ mod tests {
 
     fn served((volume, recovery): (Volume, Recovery)) -> Arc<Service> {
         let cache = Cache { volume, recovery, admission: Arc::default() };
-        Service::new(Some(cache), "here".into(), Vec::new(), Vec::new(), Meter::new(), Vec::new(), None)
+        Service::new(Controlled {
+            cached: Some(cache),
+            place: "here".into(),
+            devices: Vec::new(),
+            monitors: Vec::new(),
+            meter: Meter::new(),
+            below: Vec::new(),
+            recording: None,
+        })
     }
 
     fn flash() -> Arc<MemoryDevice> {

@@ -42,7 +42,7 @@ impl HashLog {
         has_space || live.min > live.max
     }
 
-    /// Begins the eviction of the oldest region. Evicts it at once and returns `None` if its items are not read before.
+    /// Starts to evict the oldest region. Returns `None` if the eviction is complete, because no item of the region has to be read.
     pub(super) fn begin_eviction(&self) -> Option<Eviction> {
         let sequence = self.live().min;
         if let Some(region) = self.region(sequence).filter(|_| self.reads_evicted_regions()) {

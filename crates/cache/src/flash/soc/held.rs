@@ -1,7 +1,7 @@
 //! Failed writes whose content stays in memory until they are repeated.
 //!
-//! Gets still find the entries of such a write, and no other write may touch its buckets. Memory is bounded: while the device fails and two
-//! writes are held, no write starts.
+//! Gets find the entries of such a write. Other writes must not touch its buckets. At most two writes are held while the device fails: then
+//! no further write starts.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
