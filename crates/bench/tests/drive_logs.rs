@@ -69,8 +69,8 @@ fn no_series_is_called_steady_before_its_last_rise() {
     }
 }
 
-/// Series whose last tenth the model misses by more than the accepted difference, and the measured difference in percent. A change of the
-/// model that moves one of these by more than a point has to be recorded here.
+/// Series that the model misses by more than the accepted difference, with the measured difference of the last tenth in percent. Update a
+/// value when a change of the model moves it by more than a point.
 const MISSES: [(&str, f64); 7] = [
     ("Cachelib/samsung/kv202206/soc4/nofdp/nvme0", 14.3),
     ("Cachelib/samsung/kv202206/soc40/fdp/samsung", 15.5),

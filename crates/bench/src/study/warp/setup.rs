@@ -20,7 +20,7 @@ pub(super) struct Setup {
 
 /// Accepted difference where all parameters of the drive are known.
 const EMULATOR_TOLERANCE: f64 = 0.05;
-/// Accepted difference for one stream on a real drive, whose write amplification depends on the spare space alone.
+/// Accepted difference for one stream on a real drive. Its write amplification depends on the spare space alone.
 const STREAM_TOLERANCE: f64 = 0.05;
 /// Accepted difference for caches on real drives, whose firmware is not published.
 const DRIVE_TOLERANCE: f64 = 0.10;
