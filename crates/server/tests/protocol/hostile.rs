@@ -8,7 +8,7 @@ use flashwright_server::{Counter, Options};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::setup::{Client, flash, matches, options, serve, serve_in_memory, text};
+use crate::setup::{Client, assert_counter, flash, matches, options, serve, serve_in_memory, text};
 
 #[test]
 fn endless_line_is_refused_and_closed() {
@@ -54,7 +54,7 @@ fn too_large_value_is_refused_and_the_old_one_removed() {
         client.line(&format!("ms a {}\r\n{value}", value.len())),
         "SERVER_ERROR object too large for cache"
     );
-    assert_eq!(server.counter(Counter::store_too_large), 3);
+    assert_counter(&server, Counter::store_too_large, 3);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cache::Cache;
 use flashwright_server::{Counter, Credentials, Options, Server, StartError};
 
-use crate::setup::{Client, options, serve_in_memory, text};
+use crate::setup::{Client, assert_counter, options, serve_in_memory, text};
 
 #[test]
 fn address_of_other_machines_is_refused_unless_permitted() {
@@ -35,7 +35,7 @@ fn connection_above_the_limit_is_refused_by_name() {
     let mut clients = [Client::of(&server), Client::of(&server)];
     clients.iter_mut().for_each(|client| assert_eq!(client.line("mn"), "MN"));
     assert_eq!(text(&Client::of(&server).receive_all()), "ERROR Too many open connections\r\n");
-    assert_eq!(server.counter(Counter::rejected_connections), 1);
+    assert_counter(&server, Counter::rejected_connections, 1);
     clients[0].send(b"quit\r\n");
     assert!(clients[0].receive_all().is_empty());
     while server.open_connections() > 1 {
@@ -50,7 +50,7 @@ fn idle_connection_is_closed_at_the_time_limit() {
     let mut client = Client::of(&server);
     assert_eq!(client.line("get a"), "END");
     assert!(client.receive_all().is_empty());
-    assert_eq!(server.counter(Counter::idle_kicks), 1);
+    assert_counter(&server, Counter::idle_kicks, 1);
 }
 
 #[test]
@@ -69,7 +69,8 @@ fn client_authenticates_before_anything_else() {
     let failure = "CLIENT_ERROR authentication failure\r\n";
     let expected = [unauthenticated, unauthenticated, failure, unauthenticated, "STORED\r\nEND\r\n"].concat();
     assert_eq!(text(&client.receive_all()), expected);
-    assert_eq!((server.counter(Counter::auth_cmds), server.counter(Counter::auth_errors)), (2, 1));
+    assert_counter(&server, Counter::auth_cmds, 2);
+    assert_counter(&server, Counter::auth_errors, 1);
 }
 
 #[test]

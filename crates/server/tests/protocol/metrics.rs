@@ -8,9 +8,9 @@ use std::sync::Arc;
 use device::RequestKind;
 use device::wrap::{FaultDevice, Faults};
 use flashwright_server::metrics::Endpoint;
-use flashwright_server::{Options, Server};
+use flashwright_server::{Counter, Options, Server};
 
-use crate::setup::{Client, flash, options, serve};
+use crate::setup::{Client, assert_counter, flash, options, serve};
 
 fn measured() -> Options {
     Options { measure_latency: true, prefix_delimiter: Some(b':'), ..options() }
@@ -51,6 +51,7 @@ fn metrics_count_requests_latency_prefixes_and_flash() {
         assert_eq!(client.line(&format!("set a:{number} 0 0 8000\r\n{value}")), "STORED");
     }
     client.line("get a:0 b:1");
+    assert_counter(&server, Counter::cmd_get, 2);
     let values = values(&endpoint);
     let of = |name: &str| values[&format!("flashwright_serve_{name}")];
     assert_eq!((of("cmd_set_total"), of("cmd_get_total"), of("get_hits_total")), (2000.0, 2.0, 1.0));
@@ -101,7 +102,10 @@ fn failing_flash_is_unhealthy_with_the_reason() {
     let (head, body) = get(&endpoint, "/");
     assert!(head.contains("text/html") && body.contains("<h1>flashwright</h1>"), "{head}");
     assert!(get(&endpoint, "/x").0.starts_with("HTTP/1.1 404"));
-    drop(server);
-    let (head, body) = get(&endpoint, "/health");
-    assert!(head.starts_with("HTTP/1.1 503") && body == "the server is closed\n", "{head} {body}");
+    drop((server, client));
+    // The server ends its threads in the background.
+    while get(&endpoint, "/health").1 != "the server is closed\n" {
+        std::thread::yield_now();
+    }
+    assert!(get(&endpoint, "/health").0.starts_with("HTTP/1.1 503"));
 }

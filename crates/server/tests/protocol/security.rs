@@ -12,7 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::setup::{Client, address, options, serve_in_memory};
+use crate::setup::{Client, address, assert_counter, options, serve_in_memory};
 
 /// An authority, and the certificates that it signed: PEM files in a directory.
 struct Files(tempfile::TempDir);
@@ -75,14 +75,6 @@ impl Files {
     }
 }
 
-/// The client sees the end of its connection before the server counts it.
-fn assert_handshake_errors(server: &Server, expected: u64) {
-    while server.counter(Counter::ssl_handshake_errors) < expected {
-        std::thread::yield_now();
-    }
-    assert_eq!(server.counter(Counter::ssl_handshake_errors), expected);
-}
-
 const REQUESTS: &[u8] = b"set key 0 0 5\r\nvalue\r\nget key\r\nquit\r\n";
 const REPLIES: &str = "STORED\r\nVALUE key 0 5\r\nvalue\r\nEND\r\n";
 
@@ -95,7 +87,7 @@ fn tls_client_is_served_and_a_plain_one_is_not() {
     plain.send(b"version\r\n");
     let received = plain.receive_all();
     assert!(!received.starts_with(b"VERSION"), "{received:?}");
-    assert_handshake_errors(&server, 1);
+    assert_counter(&server, Counter::ssl_handshake_errors, 1);
 }
 
 #[test]
@@ -106,7 +98,7 @@ fn client_without_a_certificate_of_the_authority_is_refused() {
     files.exchange(&server, REQUESTS, false).unwrap_err();
     std::fs::copy(files.path("ca.pem"), strangers.path("ca.pem")).unwrap();
     strangers.exchange(&server, REQUESTS, true).unwrap_err();
-    assert_handshake_errors(&server, 2);
+    assert_counter(&server, Counter::ssl_handshake_errors, 2);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cache::{Cache, FlashConfig};
 use device::{Device, MemoryDevice};
-use flashwright_server::{Address, Options, Server};
+use flashwright_server::{Address, Counter, Options, Server};
 
 /// More than a reply takes, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -35,6 +35,15 @@ pub fn serve(flash: &Arc<dyn Device>, options: Options) -> Server {
 pub fn serve_in_memory(options: Options) -> Server {
     let cache = Cache::builder().dram_bytes(64 << 20).open().unwrap();
     Server::start(Arc::new(cache), options).unwrap()
+}
+
+/// Asserts the value of a counter, which rises after the client has the reply or the end of its connection.
+#[track_caller]
+pub fn assert_counter(server: &Server, counter: Counter, expected: u64) {
+    while server.counter(counter) < expected {
+        std::thread::yield_now();
+    }
+    assert_eq!(server.counter(counter), expected);
 }
 
 /// The TCP address of a server.
