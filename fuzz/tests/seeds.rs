@@ -15,7 +15,8 @@ fn seeds(target: &str) -> Vec<PathBuf> {
     let folders = [Some(room.join("seeds").join(target)), shipped];
     let folders = folders.into_iter().flatten().filter(|folder| folder.is_dir());
     let entries = folders.flat_map(|folder| std::fs::read_dir(folder).expect("the folder can be read"));
-    entries.map(|entry| entry.expect("the entry can be read").path()).collect()
+    let paths = entries.map(|entry| entry.expect("the entry can be read").path());
+    paths.filter(|path| path.is_file()).collect()
 }
 
 #[test]
