@@ -1,9 +1,10 @@
-//! Writes the result of `flashwright study --all --json FILE` into the tables of `docs/studies.md`:
+//! Writes the result of `flashwright study --all --json FILE` into the tables of `docs/study-results.md`:
 //!
 //!     cargo run --release -p flashwright -- study --all --json studies.json
-//!     cargo run --release -p flashwright-bench --example study_tables -- studies.json docs/studies.md
+//!     cargo run --release -p flashwright-bench --example study_tables -- studies.json docs/study-results.md
 //!
-//! The rows of each study in the result replace those in the document. Rows of other studies and the text stay.
+//! The rows of each study in the result replace those in the document. Rows of other studies and the text stay. A study with
+//! at least two values that are published or have an accepted range is listed without its other values.
 #![allow(clippy::print_stdout, reason = "an example reports on standard output")]
 
 use std::error::Error;
@@ -44,13 +45,16 @@ fn rows(name: &str, study: &Value) -> String {
         unit: "",
         accepted: it["low"].as_f64().zip(it["high"].as_f64()),
     };
-    study["points"].as_array().into_iter().flatten().map(|it| table_row(name, &point(it))).collect()
+    let all: Vec<Point> = study["points"].as_array().into_iter().flatten().map(point).collect();
+    let is_compared = |point: &&Point| point.paper.is_some() || point.accepted.is_some();
+    let has_comparison = all.iter().filter(is_compared).count() > 1;
+    all.iter().filter(|point| !has_comparison || is_compared(point)).map(|it| table_row(name, it)).collect()
 }
 
 /// The document with the rows of one study replaced, at the place of its first row; `None` if it has none.
 fn with_rows(text: &str, study: &str, rows: &str) -> Option<String> {
     let start = format!("| {study} |");
-    // Rows of values have five columns; another table on the page lists the studies.
+    // Rows of values have five columns.
     let is_row = |line: &&str| line.starts_with(&start) && line.matches('|').count() == 6;
     let at = text.split_inclusive('\n').position(|line| is_row(&line))?;
     let mut out = String::new();

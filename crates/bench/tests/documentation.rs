@@ -121,7 +121,7 @@ fn collect(root: &Path, directory: &Path, into: &mut Vec<String>) {
 /// `examples/study_tables.rs` writes the tables. The values of `fdp-table2` need no run, so they are compared here.
 #[test]
 fn study_tables_list_every_study_and_mark_reported_only_values() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/studies.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/study-results.md");
     let text = std::fs::read_to_string(path).unwrap();
     for study in STUDIES {
         let start = format!("| {} |", study.name);

@@ -33,7 +33,7 @@ const SEEDS: u64 = 3;
 const PAGES: u64 = 1 << 18;
 /// Pages of the model drive in virtual time.
 const TIMED_PAGES: u64 = 1 << 16;
-/// A drive of so few pages relocates less than a whole one, by up to this factor (docs/studies.md: 3.33 at 1/512, 3.51 at
+/// A drive of so few pages relocates less than a whole one, by up to this factor (docs/studies.md: 3.32 at 1/2048, 3.51 at
 /// 1/16).
 const MOVES_MORE: f64 = 0.1;
 /// An engine that merges changes to one set into one write makes the drive relocate less, by up to this factor

@@ -131,7 +131,7 @@ impl Point {
     }
 }
 
-/// A row of a table in `docs/studies.md`: study, value, published, ours, accepted.
+/// A row of a table in `docs/study-results.md`: study, value, published, ours, accepted.
 #[must_use]
 pub fn table_row(study: &str, point: &Point) -> String {
     let paper = point.paper.map_or_else(|| "-".to_owned(), |paper| format!("{paper:.2}"));
