@@ -1,7 +1,7 @@
 //! Definition of keys, and the reader of a section of keys.
 //!
 //! A key is defined once, in [`super::keys`]: its name, type, default, unit, status and documentation. The `section!` macro
-//! generates the typed struct, the reader, the writer, and the table that `docs/cachebench.md` is checked against.
+//! generates the typed struct, the reader, the writer, and the table that `docs/cachebench-keys.md` is checked against.
 
 use std::fmt;
 

@@ -127,7 +127,7 @@ fn hybrid_run_prints_all_lines_and_writes_all_names() {
         _ => name,
     };
     let mut all: Vec<String> = all.into_iter().map(timed).collect();
-    // Figures of the machine vary, and the config's keys are in docs/cachebench.md.
+    // Figures of the machine vary, and the config's keys are in docs/cachebench-keys.md.
     all.retain(|name| !name.starts_with(".environment.") && !name.starts_with(".config."));
     compare("hybrid_names.txt", &(all.join("\n") + "\n"));
 }
