@@ -4,6 +4,8 @@
 //! appended as often as wanted, with or without dates between them; and CSV files with host and media bytes: those of `ssd wear --csv` and
 //! `ssd run --csv`, or with several series and a column `series`.
 
+use crate::chart::{Chart, Line};
+
 /// The counters at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogSample {
@@ -107,6 +109,24 @@ impl DriveLog {
     #[must_use]
     pub fn dlwa_between(&self, from: f64, to: f64) -> f64 {
         (self.media_at(to) - self.media_at(from)) / (to - from)
+    }
+
+    /// Write amplification over host writes as SVG: between samples, and since the first.
+    ///
+    /// # Errors
+    /// The drawing library's error.
+    pub fn svg(&self, title: &str) -> Result<String, Box<dyn std::error::Error>> {
+        let terabytes = |sample: &LogSample| sample.host_bytes as f64 / 1e12;
+        let pairs = self.samples.windows(2).filter(|pair| pair[1].host_bytes > pair[0].host_bytes);
+        let between = pairs.map(|pair| {
+            let host = (pair[1].host_bytes - pair[0].host_bytes) as f64;
+            (terabytes(&pair[1]), (pair[1].media_bytes - pair[0].media_bytes) as f64 / host)
+        });
+        let since_start = self.samples.iter().filter(|sample| sample.host_bytes > 0);
+        let since_start = since_start
+            .map(|sample| (terabytes(sample), sample.media_bytes as f64 / sample.host_bytes as f64));
+        let lines = vec![Line::new("between samples", between), Line::new("since the start", since_start)];
+        Chart { title: title.to_owned(), x: "host writes, TB", y: "write amplification", lines }.svg()
     }
 
     /// Bytes that the host wrote in all.

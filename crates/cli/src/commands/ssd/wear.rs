@@ -6,13 +6,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use bench::drive::log::DriveLog;
 use bench::drive::wear::{CSV_HEADER, Sample, Watched};
 use bench::drive::{json, text};
+use bench::picture::Format;
 use bench::run::stop::Stop;
 use clap::Args;
+use serde_json::json;
 
 use super::real::{config, finding, spare};
-use crate::output::{Common, Finding};
+use crate::files::Files;
+use crate::output::{Common, Finding, name_of, write_file};
 use crate::quantity;
 use crate::signals::stop_on_signals;
 
@@ -20,7 +24,18 @@ use crate::signals::stop_on_signals;
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// NVMe namespace (/dev/ng0n1 or /dev/nvme0n1)
-    device: PathBuf,
+    #[arg(required_unless_present = "log", conflicts_with = "log")]
+    device: Option<PathBuf>,
+    /// Read a log of a drive's counters instead of a drive: nvme fdp stats, nvme smart-log with nvme ocp smart-add-log (text or JSON,
+    /// appended), or CSV
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["every", "csv"])]
+    log: Option<PathBuf>,
+    /// log: series of a CSV that has several
+    #[arg(long, value_name = "NAME", requires = "log")]
+    series: Option<String>,
+    /// log: plot its write amplification over host writes to FILE (.svg or .png)
+    #[arg(long, value_name = "FILE", requires = "log")]
+    plot: Option<PathBuf>,
     /// Read the counters at this interval (10s, 5m) until interrupted
     #[arg(long, value_name = "TIME", value_parser = quantity::duration)]
     every: Option<Duration>,
@@ -36,15 +51,55 @@ pub struct Arguments {
 
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let found = watch(arguments).map_err(|error| error.to_string());
-    arguments.common.conclude("ssd wear", &config(&arguments.device), found)
+    if let Some(log) = &arguments.log {
+        let config = json!({ "log": name_of(log), "series": arguments.series });
+        return arguments.common.conclude("ssd wear", &config, of_log(log, arguments));
+    }
+    let Some(device) = &arguments.device else { unreachable!("required without a log") };
+    let found = watch(device, arguments).map_err(|error| error.to_string());
+    arguments.common.conclude("ssd wear", &config(device), found)
 }
 
-fn watch(arguments: &Arguments) -> Result<Finding, Box<dyn std::error::Error>> {
-    spare(&arguments.device, [arguments.csv.as_deref(), arguments.common.result_file()])?;
+/// Write amplification of a log, and its plot.
+fn of_log(path: &Path, arguments: &Arguments) -> Result<Finding, String> {
+    let outputs = [arguments.common.result_file(), arguments.plot.as_deref()];
+    Files::reading(arguments.log.as_slice()).writing(outputs).check()?;
+    let format = arguments.plot.as_deref().map(Format::of).transpose();
+    let format = format.map_err(|error| format!("--plot: {error}"))?;
+    let name = name_of(path);
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
+    let log =
+        DriveLog::parse(&text, arguments.series.as_deref()).map_err(|error| format!("{name}: {error}"))?;
+    log.warnings.iter().for_each(|warning| arguments.common.warn(format_args!("{name}: {warning}")));
+    if let (Some(file), Some(format)) = (&arguments.plot, format) {
+        let title = arguments.series.clone().unwrap_or_else(|| name.clone());
+        let svg = log.svg(&title).map_err(|error| error.to_string())?;
+        let bytes = format.encode(svg).map_err(|error| error.to_string())?;
+        write_file(file, &bytes).map_err(|error| error.to_string())?;
+    }
+    let end = log.host_bytes() as f64;
+    let [all, half, tenth] = [0.0, 0.5, 0.9].map(|from| log.dlwa_between(from * end, end));
+    let samples =
+        log.samples.iter().map(|it| json!({ "host_bytes": it.host_bytes, "media_bytes": it.media_bytes }));
+    let result = json!({
+        "host_bytes": log.host_bytes(),
+        "dlwa": all,
+        "dlwa_last_half": half,
+        "dlwa_last_tenth": tenth,
+        "samples": samples.collect::<Vec<_>>(),
+    });
+    let text = format!(
+        "host writes          {:.3} TB\nwrite amplification  {all:.3}, last half {half:.3}, last tenth {tenth:.3}\n",
+        end / 1e12
+    );
+    Ok(Finding { result, text, failures: Vec::new() })
+}
+
+fn watch(device: &Path, arguments: &Arguments) -> Result<Finding, Box<dyn std::error::Error>> {
+    spare(device, [arguments.csv.as_deref(), arguments.common.result_file()])?;
     let stop = Stop::default();
     stop_on_signals(&stop)?;
-    let mut watched = Watched::open(&arguments.device)?;
+    let mut watched = Watched::open(device)?;
     let mut csv = arguments.csv.as_deref().map(csv_file).transpose()?;
     let mut shown = Shown { arguments, header: false };
     let (mut samples, mut failure) = (Vec::new(), None);
@@ -88,5 +143,37 @@ impl Shown<'_> {
             self.header = true;
         }
         common.say(&text::sample(sample));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Typed {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn log_gives_write_amplification_of_its_parts_and_a_plot() {
+        let directory = std::env::temp_dir().join(format!("flashwright-wear-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let [log, plot] = ["log.csv", "plot.svg"].map(|name| directory.join(name));
+        std::fs::write(&log, "host_bytes,media_bytes\n0,0\n500,500\n900,900\n1000,1200\n").unwrap();
+        let [typed_log, typed_plot] = [&log, &plot].map(|path| path.to_str().unwrap());
+        let typed = Typed::try_parse_from(["wear", "--log", typed_log, "--plot", typed_plot]).unwrap();
+        let result = of_log(&log, &typed.arguments).ok().unwrap().result;
+        assert_eq!((&result["dlwa"], &result["dlwa_last_tenth"]), (&json!(1.2), &json!(3.0)));
+        assert_eq!(result["dlwa_last_half"], json!(1.4));
+        assert!(std::fs::read_to_string(&plot).unwrap().contains("between samples"));
+        std::fs::remove_dir_all(directory).unwrap();
+        assert!(Typed::try_parse_from(["wear"]).is_err(), "neither a drive nor a log");
+        assert!(Typed::try_parse_from(["wear", "/dev/ng0n1", "--log", "x"]).is_err(), "both");
     }
 }
