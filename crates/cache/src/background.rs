@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use device::desk;
+use device::event_loop;
 use device::timer::{self, Timer};
 use event_listener::{Event, Listener};
 use futures_util::future::select;
@@ -73,10 +73,10 @@ impl Background {
         let pairs = engine.flash.as_ref().map_or(0, |flash| flash.pairs.len());
         for pair in 0..pairs {
             background.spawn("flash-regions", engine, move |engine, stop| {
-                desk::block_on(write_regions(engine, pair, stop));
+                event_loop::block_on(write_regions(engine, pair, stop));
             })?;
             background.spawn("flash-buckets", engine, move |engine, stop| {
-                desk::block_on(write_buckets(engine, pair, stop));
+                event_loop::block_on(write_buckets(engine, pair, stop));
             })?;
         }
         background.spawn("cache-upkeep", engine, upkeep)?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use device::desk;
+use device::event_loop;
 
 use crate::Cache;
 use crate::close::within;
@@ -48,7 +48,7 @@ impl Cache {
         options: impl Into<InsertOptions>,
         limit: Duration,
     ) -> Inserted {
-        desk::wait_for(self.insert_within(key, value, options, limit))
+        event_loop::wait_for(self.insert_within(key, value, options, limit))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use device::desk;
+use device::event_loop;
 
 use crate::dram::AllocateError;
 use crate::error::Refusal;
@@ -37,7 +37,7 @@ impl Cache {
         value_len: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<(), Refusal> {
-        desk::wait_for(self.engine.add_chained(key, value_len, fill, Waiting::Thread))
+        event_loop::wait_for(self.engine.add_chained(key, value_len, fill, Waiting::Thread))
     }
 }
 

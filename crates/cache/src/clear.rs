@@ -7,7 +7,7 @@
 //!
 //! Nothing is made durable: after a crash the cache is empty anyway, and the snapshot of a clean close contains only what remains.
 
-use device::desk;
+use device::event_loop;
 
 use crate::config::Removal;
 use crate::dram::{Cursor, Handle};
@@ -79,7 +79,7 @@ impl<'a> Clear<'a> {
     fn begin(engine: &'a Engine) -> Self {
         let _overtaken = [engine.in_flight.overtake_all(), engine.loads.overtake_all()];
         if let Some(flash) = engine.flash.as_ref().filter(|_| engine.destructor.is_some()) {
-            desk::wait_for(flash.destroy_forgotten(Waiting::Thread));
+            event_loop::wait_for(flash.destroy_forgotten(Waiting::Thread));
         }
         let by_key = engine.destructor.is_some().then(Cursor::default);
         Self { engine, caught_panic: CaughtPanic::default(), _overtaken, next_shard: 0, by_key, flash: None }

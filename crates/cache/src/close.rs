@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
-use device::desk;
+use device::event_loop;
 use device::timer::{self, SystemTimer};
 use futures_util::future::{Either, select};
 
@@ -87,7 +87,7 @@ impl Cache {
     /// [`CacheError::Lost`] if items were lost to write errors: the cache is closed nevertheless, and the next one on the device recovers
     /// all other items. After any other error the next one starts empty.
     pub fn close(self) -> Result<(), CacheError> {
-        desk::wait_for(self.close_waiting(Waiting::Thread))
+        event_loop::wait_for(self.close_waiting(Waiting::Thread))
     }
 
     /// As [`close`](Self::close), without blocking a thread. The [background tasks](Self::background_tasks) end with it; tasks that are no
@@ -129,7 +129,7 @@ impl Cache {
     /// As [`close`](Self::close), and [`CacheError::Unfinished`] with the items that were not written in time, and
     /// [`CacheError::Closing`] while another call closes the cache.
     pub fn close_within(&self, limit: Duration) -> Result<(), CacheError> {
-        desk::wait_for(self.close_within_async(limit))
+        event_loop::wait_for(self.close_within_async(limit))
     }
 
     /// As [`close_within`](Self::close_within), as a task. The deadline uses the system's clock.

@@ -5,7 +5,7 @@ mod upkeep;
 
 use std::sync::Arc;
 
-use device::{Clock, Device, SystemClock, desk};
+use device::{Clock, Device, SystemClock, event_loop};
 use policy::Admission;
 use policy::admission::Always;
 use policy::eviction::{EvictionConfig, Kind, build};
@@ -500,7 +500,7 @@ impl Builder {
     /// The configuration contradicts itself or the device, or the device holds other data.
     pub fn open(self) -> Result<Cache, CacheError> {
         let clock = Arc::clone(&self.clock);
-        desk::wait_for(Cache::open(&self.finished()?, &clock, true, Waiting::Thread))
+        event_loop::wait_for(Cache::open(&self.finished()?, &clock, true, Waiting::Thread))
     }
 
     /// As [`open`](Self::open), as a task: recovery reads the device without blocking the thread. Dropping the future before it is
@@ -520,7 +520,7 @@ impl Builder {
     /// As [`open`](Self::open).
     pub fn open_stepped(self) -> Result<Cache, CacheError> {
         let clock = Arc::clone(&self.clock);
-        desk::wait_for(Cache::open(&self.finished()?, &clock, false, Waiting::Thread))
+        event_loop::wait_for(Cache::open(&self.finished()?, &clock, false, Waiting::Thread))
     }
 
     /// Applies settings that depend on others, independent of the order of calls, and checks the largest item.

@@ -13,7 +13,7 @@
 use std::cell::Cell;
 use std::sync::{Arc, Weak};
 
-use device::{Clock, desk};
+use device::{Clock, event_loop};
 
 use crate::background::Stop;
 use crate::bounded::RemoveOnDrop;
@@ -134,7 +134,7 @@ impl Cache {
         // Memory is nearly always available, and then no future or waker is created.
         match self.engine.allocate_now(key, value_len, options)? {
             Some(item) => Ok(item),
-            None => desk::wait_for(self.engine.allocate(key, value_len, options)),
+            None => event_loop::wait_for(self.engine.allocate(key, value_len, options)),
         }
     }
 
@@ -294,7 +294,7 @@ impl Engine {
     /// The part of a blocking get after a DRAM miss. A separate function, so that a DRAM hit needs no stack frame for it.
     #[inline(never)]
     fn get_beyond_dram(&self, key: &[u8], hash: KeyHash) -> Option<Item<'_>> {
-        let on_flash = || desk::wait_for(self.find_on_flash(key, hash, Waiting::Thread));
+        let on_flash = || event_loop::wait_for(self.find_on_flash(key, hash, Waiting::Thread));
         let found = if self.flash.is_some() { on_flash() } else { None };
         if found.is_none() {
             self.counters.miss();

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use device::desk;
+use device::event_loop;
 use parking_lot::RwLock;
 
 use crate::Cache;
@@ -36,7 +36,7 @@ impl Cache {
 
     /// As [`for_each_key_on_flash`](Self::for_each_key_on_flash), on this thread.
     pub fn for_each_key_on_flash_blocking(&self, visit: impl FnMut(&[u8])) {
-        desk::wait_for(self.engine.visit_flash(Waiting::Thread, visit));
+        event_loop::wait_for(self.engine.visit_flash(Waiting::Thread, visit));
     }
 
     /// Removes every key that starts with `prefix`, in DRAM and on flash. Returns the number of removals, at least one per key. No such key
@@ -61,7 +61,7 @@ impl Cache {
 
     /// As [`remove_prefix`](Self::remove_prefix), on this thread.
     pub fn remove_prefix_blocking(&self, prefix: &[u8]) -> u64 {
-        desk::wait_for(self.remove_all(prefix, Waiting::Thread))
+        event_loop::wait_for(self.remove_all(prefix, Waiting::Thread))
     }
 
     async fn remove_all(&self, prefix: &[u8], waiting: Waiting) -> u64 {

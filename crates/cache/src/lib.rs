@@ -95,7 +95,7 @@ use std::sync::Arc;
 
 /// Devices and clocks for the [`Builder`].
 pub use device;
-pub use device::desk::block_on;
+pub use device::event_loop::block_on;
 /// Eviction and admission policies for the [`Builder`].
 pub use policy;
 

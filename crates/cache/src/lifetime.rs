@@ -4,7 +4,7 @@
 //! first copied to DRAM, as by a get. The change invalidates the copy on flash; otherwise the old expiry time would return when DRAM
 //! evicts the item.
 
-use device::desk;
+use device::event_loop;
 
 use crate::error::Refusal;
 use crate::flash::Waiting;
@@ -45,7 +45,7 @@ impl Cache {
     /// # Errors
     /// As [`set_ttl`](Self::set_ttl).
     pub fn set_ttl_blocking(&self, key: &[u8], ttl_seconds: Option<u32>) -> Result<bool, Refusal> {
-        desk::wait_for(self.engine.set_ttl(key, ttl_seconds, Waiting::Thread))
+        event_loop::wait_for(self.engine.set_ttl(key, ttl_seconds, Waiting::Thread))
     }
 }
 

@@ -13,7 +13,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, Weak};
 
-use device::desk;
+use device::event_loop;
 use futures_util::{FutureExt, TryFutureExt};
 use parking_lot::Mutex;
 
@@ -209,7 +209,7 @@ impl Cache {
         key: &[u8],
         fetch: impl FnOnce() -> Result<(Vec<u8>, InsertOptions), E>,
     ) -> Result<Fetched<'_>, Arc<E>> {
-        desk::wait_for(self.engine.get_or_load_on_thread(key, fetch))
+        event_loop::wait_for(self.engine.get_or_load_on_thread(key, fetch))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Waiting until all evicted items are written to flash.
 
-use device::desk;
+use device::event_loop;
 
 use crate::Cache;
 use crate::error::CacheError;
@@ -45,6 +45,6 @@ impl Cache {
     /// # Errors
     /// As [`settle`](Self::settle).
     pub fn settle_blocking(&self) -> Result<(), CacheError> {
-        desk::wait_for(self.settle())
+        event_loop::wait_for(self.settle())
     }
 }

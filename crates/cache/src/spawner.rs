@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread::ThreadId;
 
-use device::desk;
+use device::event_loop;
 use event_listener::Event;
 use futures_util::future::select;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -128,7 +128,7 @@ impl OwnThread {
             let (queue, running) = (Arc::clone(&self.queue), Running::new(&self.stop));
             let started = std::thread::Builder::new().name("cache-fetches".to_owned()).spawn(move || {
                 let _running = running;
-                desk::block_on(queue.run());
+                event_loop::block_on(queue.run());
             });
             // Without the thread, tasks stay queued until the cache is dropped. A later caller of the key joins its fetch and drives it.
             *thread = started.ok();

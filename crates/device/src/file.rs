@@ -13,7 +13,7 @@ mod probe;
 use std::ops::Range;
 use std::path::Path;
 
-use crate::carry::{Carrier, Open};
+use crate::io_paths::{IoPaths, Open};
 use crate::nvme::wear::MediaProbe;
 use crate::placement::HandleAllocator;
 use crate::{Completion, Counters, Device, Geometry, IoError, IoSlice, Outcome, PlacementHandle, Request};
@@ -29,7 +29,7 @@ pub use open::{LARGEST_FILE_BYTES, OpenOptions, reserve_space, set_length};
 ///
 /// Dropping it waits for the requests in flight and ends its threads.
 pub struct FileDevice {
-    carrier: Carrier<OpenFile>,
+    paths: IoPaths<OpenFile>,
     handles: HandleAllocator,
     /// Media counters of an NVMe block device, if they can be read.
     media: Option<MediaProbe>,
@@ -71,25 +71,25 @@ impl FileDevice {
         let engine = if open.medium.write_streams > 0 { Some(Engine::IoUring) } else { engine };
         let handles = HandleAllocator::new(open.geometry.placement_handles);
         let media = open.medium.is_block_device.then(|| MediaProbe::open(&open.path).ok()).flatten();
-        Ok(Self { carrier: Carrier::start(open, engine)?, handles, media })
+        Ok(Self { paths: IoPaths::new(open, engine)?, handles, media })
     }
 
     /// The engine in use: io_uring, unless not permitted or not selected.
     #[must_use]
     pub fn engine(&self) -> Engine {
-        self.carrier.engine()
+        self.paths.engine()
     }
 
     /// Where the bytes are.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.carrier.open().path
+        &self.paths.open().path
     }
 
     /// Whether this is a raw block device and not a file on a file system.
     #[must_use]
     pub fn is_block_device(&self) -> bool {
-        self.carrier.open().medium.is_block_device
+        self.paths.open().medium.is_block_device
     }
 }
 
@@ -103,33 +103,33 @@ impl FileDevice {
 
 impl Device for FileDevice {
     fn geometry(&self) -> Geometry {
-        self.carrier.open().geometry
+        self.paths.open().geometry
     }
 
     fn submit(&self, request: Request, completion: Completion) {
-        self.carrier.submit(request, completion);
+        self.paths.submit(request, completion);
     }
 
     fn engine(&self) -> Option<Engine> {
-        Some(self.carrier.engine())
+        Some(self.paths.engine())
     }
 
     fn execute(&self, request: Request) -> Outcome {
-        let streams = self.carrier.open().medium.write_streams;
+        let streams = self.paths.open().medium.write_streams;
         match request {
             Request::Write { placement, .. } if streams > 0 && placement != PlacementHandle::DEFAULT => {
                 (self as &dyn Device).start(request).wait()
             }
-            _ => self.carrier.execute(request),
+            _ => self.paths.execute(request),
         }
     }
 
     fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
-        self.carrier.absorb(offset, data)
+        self.paths.absorb(offset, data)
     }
 
     fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {
-        let open = self.carrier.open();
+        let open = self.paths.open();
         open.medium.hole_in(range, u64::from(open.geometry.block_bytes))
     }
 
@@ -142,7 +142,7 @@ impl Device for FileDevice {
     /// them takes a command per drive.
     fn counters(&self) -> Counters {
         let media_written_bytes = self.media.as_ref().and_then(MediaProbe::bytes);
-        Counters { media_written_bytes, ..self.carrier.counters() }
+        Counters { media_written_bytes, ..self.paths.counters() }
     }
 
     fn allocate_handle(&self, consumer: &str) -> PlacementHandle {

@@ -3,7 +3,7 @@
 //! A [`Device`] is a flat range of bytes that is read, written, trimmed and flushed asynchronously. Memory, a [file](mod@file) or block
 //! device, an [`nvme`] namespace, a [`stripe`] of several and a [slice](mod@slice) of one implement it; measuring, throttling, faults and
 //! crash images are wrappers ([`wrap`]). One [`conformance`] suite runs on every implementation and wrapper. Authors of another device find
-//! the contract's rules in [`check`] and the counters in [`tally`]. Work can be batched over many requests with [`together`](mod@together).
+//! the contract's rules in [`check`] and the counters in [`tally`]. Work can be batched over many requests with [`coalesce`].
 //!
 //! ```
 //! use flashwright_device::{Device, IoBuffer, MemoryDevice, PlacementHandle};
@@ -19,17 +19,18 @@
 //! This crate depends on no cache, policy or workload. It also contains the other parts of a simulation: the [`clock`], the [`timer`] and
 //! the seeded scheduler ([`sim`]).
 
-pub mod bell;
 pub mod buffer;
-mod carry;
 pub mod check;
 pub mod clock;
+pub mod coalesce;
 pub mod conformance;
 pub mod contents;
 pub mod counters;
-pub mod desk;
 pub mod error;
+pub mod event_fd;
+pub mod event_loop;
 pub mod file;
+mod io_paths;
 mod join;
 pub mod memory;
 pub mod names;
@@ -43,7 +44,6 @@ pub mod slice;
 pub mod stripe;
 pub mod tally;
 pub mod timer;
-pub mod together;
 pub mod wrap;
 
 use std::ops::Range;

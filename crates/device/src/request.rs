@@ -157,16 +157,16 @@ impl Pending {
         Self { shared: Arc::new(Shared { state, arrived: Condvar::new() }) }
     }
 
-    pub(crate) fn has_ended(&self) -> bool {
+    pub(crate) fn is_complete(&self) -> bool {
         !matches!(*self.shared.state.lock(), State::Waiting(_))
     }
 
     /// Blocks the thread until the request completes.
     pub fn wait(self) -> Outcome {
         // The request's submission may be deferred.
-        crate::together::settle();
-        if let Some(seat) = crate::carry::seat::own() {
-            seat.wait_for(&self);
+        crate::coalesce::run_deferred();
+        if let Some(ring) = crate::io_paths::thread_ring::current() {
+            ring.wait_for(&self);
         }
         let mut state = self.shared.state.lock();
         while matches!(*state, State::Waiting(_)) {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use flashwright_device::conformance::Subject;
-use flashwright_device::desk::Desk;
+use flashwright_device::event_loop::EventLoop;
 use flashwright_device::file::{Engine, OpenOptions};
 use flashwright_device::sim::LatencyModel;
 use flashwright_device::timer::SystemTimer;
@@ -34,7 +34,7 @@ fn direct_file_conforms() {
 #[test]
 fn file_conforms_with_an_event_loop() {
     let scratch = tempfile::tempdir().unwrap();
-    let _desk = Desk::sit_down([]);
+    let _event_loop = EventLoop::new([]);
     conformance::run(|| temporary_file(&scratch, &OpenOptions::default()));
 }
 

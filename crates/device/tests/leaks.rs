@@ -4,7 +4,7 @@
 use std::alloc::System;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use flashwright_device::desk::{Desk, block_on, wait_for};
+use flashwright_device::event_loop::{EventLoop, block_on, wait_for};
 use flashwright_device::file::{Engine, OpenOptions};
 use flashwright_device::{Device, FileDevice, IoBuffer, PlacementHandle, Request};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
@@ -85,11 +85,11 @@ fn desk_dropped_with_requests_in_flight_frees_all() {
     let directory = tempfile::tempdir().unwrap();
     let device: Arc<dyn Device> = file(&directory, None);
     assert_frees_all(20_000, |number| {
-        let desk = Desk::sit_down([]);
+        let event_loop = EventLoop::new([]);
         for offset in 0..8 {
             drop(device.start(read(number + offset)));
         }
-        drop(desk);
+        drop(event_loop);
     });
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use device::desk;
+use device::event_loop;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use parking_lot::{Condvar, Mutex};
@@ -79,7 +79,7 @@ fn work<T: Target>(instance: &Instance<T>, workers: Vec<NumberedSource>, finish:
         }
     };
     let mut all: FuturesUnordered<_> = workers.into_iter().map(work).collect();
-    desk::block_on(async { while all.next().await.is_some() {} });
+    event_loop::block_on(async { while all.next().await.is_some() {} });
 }
 
 /// Starts a thread of a run. If it cannot be started, the others are stopped.

@@ -7,7 +7,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use device::bell;
+use device::event_fd;
 use parking_lot::Mutex;
 
 /// Maximum length of the request that an idle connection may always start.
@@ -32,21 +32,21 @@ struct State {
 /// Memory reserved for one connection, which its eventfd identifies.
 #[derive(Debug)]
 struct Saving {
-    bell: Arc<OwnedFd>,
+    event_fd: Arc<OwnedFd>,
     wanted_bytes: usize,
     saved_bytes: usize,
 }
 
 impl Saving {
-    fn is_for(&self, bell: &Arc<OwnedFd>) -> bool {
-        Arc::ptr_eq(&self.bell, bell)
+    fn is_for(&self, event_fd: &Arc<OwnedFd>) -> bool {
+        Arc::ptr_eq(&self.event_fd, event_fd)
     }
 }
 
 impl State {
     /// Ends the reservation of a connection. Returns whether it had one.
-    fn spend(&mut self, bell: &Arc<OwnedFd>) -> bool {
-        let Some(saved) = self.saving.take_if(|saving| saving.is_for(bell)) else { return false };
+    fn spend(&mut self, event_fd: &Arc<OwnedFd>) -> bool {
+        let Some(saved) = self.saving.take_if(|saving| saving.is_for(event_fd)) else { return false };
         self.used_bytes -= saved.saved_bytes;
         true
     }
@@ -57,13 +57,13 @@ impl Budget {
         Self { total_bytes, state: Mutex::default() }
     }
 
-    /// Allocates `bytes` if available. Otherwise `bell` is signalled once when a retry may succeed.
-    pub fn reserve(&self, bytes: usize, has_nothing: bool, bell: &Arc<OwnedFd>) -> bool {
+    /// Allocates `bytes` if available. Otherwise `event_fd` is signalled once when a retry may succeed.
+    pub fn reserve(&self, bytes: usize, has_nothing: bool, event_fd: &Arc<OwnedFd>) -> bool {
         if bytes == 0 {
             return true;
         }
         let mut state = self.state.lock();
-        state.spend(bell);
+        state.spend(event_fd);
         let always = has_nothing && bytes <= ALWAYS_BYTES;
         if always || state.used_bytes + bytes <= self.total_bytes {
             state.used_bytes += bytes;
@@ -72,9 +72,9 @@ impl Budget {
         if has_nothing && bytes <= self.total_bytes && state.saving.is_none() {
             let saved_bytes = self.total_bytes.saturating_sub(state.used_bytes);
             state.used_bytes += saved_bytes;
-            state.saving = Some(Saving { bell: Arc::clone(bell), wanted_bytes: bytes, saved_bytes });
+            state.saving = Some(Saving { event_fd: Arc::clone(event_fd), wanted_bytes: bytes, saved_bytes });
         }
-        state.waiting.push(Arc::clone(bell));
+        state.waiting.push(Arc::clone(event_fd));
         false
     }
 
@@ -94,16 +94,16 @@ impl Budget {
             }
             std::mem::take(&mut state.waiting)
         };
-        waiting.iter().for_each(|bell| bell::ring(bell));
+        waiting.iter().for_each(|event_fd| event_fd::signal(event_fd));
     }
 
     /// Ends the reservation of a connection that closes.
-    pub fn forget(&self, bell: &Arc<OwnedFd>) {
+    pub fn forget(&self, event_fd: &Arc<OwnedFd>) {
         let waiting = {
             let mut state = self.state.lock();
-            if state.spend(bell) { std::mem::take(&mut state.waiting) } else { Vec::new() }
+            if state.spend(event_fd) { std::mem::take(&mut state.waiting) } else { Vec::new() }
         };
-        waiting.iter().for_each(|bell| bell::ring(bell));
+        waiting.iter().for_each(|event_fd| event_fd::signal(event_fd));
     }
 
     /// Bytes in use.
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn large_request_of_an_idle_connection_is_not_starved() {
         let budget = Budget::new(1 << 20);
-        let [many, large] = [(); 2].map(|()| Arc::new(bell::new().unwrap()));
+        let [many, large] = [(); 2].map(|()| Arc::new(event_fd::new().unwrap()));
         let small = ALWAYS_BYTES;
         (0..8).for_each(|_| assert!(budget.reserve(small, false, &many)));
         let mut waited = 0;

@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use device::desk::Desk;
-use device::together::together;
+use device::coalesce;
+use device::event_loop::EventLoop;
 use device::{Clock, IoBuffer};
 
 use super::handshake::{Agreed, Handshake, Offer, Step, context_id};
@@ -90,7 +90,7 @@ pub(super) fn serve(shared: &Arc<ServerShared>, link: &Arc<Link>, client: Client
     let shape = shared.offers[agreed.place].shape;
     let rules = Rules { shape, structured: agreed.structured, has_contexts };
     let replies = Arc::new(ReplyContext { link: Arc::clone(link), rules, contexts: agreed.contexts });
-    let event_loop = Desk::sit_down(link.watched());
+    let event_loop = EventLoop::new(link.watched());
     let mut server = Server {
         shared,
         event_loop: &event_loop,
@@ -165,7 +165,7 @@ fn handshake_with(
 /// The state of a connection after the handshake.
 struct Server<'a> {
     shared: &'a Arc<ServerShared>,
-    event_loop: &'a Desk<'a, 3>,
+    event_loop: &'a EventLoop<'a, 3>,
     export: &'a dyn Export,
     client: Client,
     replies: &'a Arc<ReplyContext>,
@@ -221,7 +221,7 @@ enum NextStep {
 impl Server<'_> {
     fn run(&mut self) -> Result<(), End> {
         loop {
-            let then = together(|| self.start_requests())?;
+            let then = coalesce::scope(|| self.start_requests())?;
             self.replies.link.flush();
             if self.replies.link.is_broken() {
                 return Err(End::Dropped("it closed the connection before reading its replies"));
@@ -240,7 +240,7 @@ impl Server<'_> {
                 self.replies.link.sleep(self.event_loop, until, timeout_ns)?
             };
             let most = if self.has_read_last { READS_PER_FLUSH } else { usize::MAX };
-            self.has_more_completed = self.event_loop.tell_some(most);
+            self.has_more_completed = self.event_loop.run_some_completions(most);
             self.replies.link.flush();
             if woken.input && !self.read()? {
                 return Ok(());
@@ -405,7 +405,11 @@ impl ReplyContext {
 }
 
 /// Waits until all started requests have completed and their replies are accepted in time.
-fn wait_for_completions(shared: &ServerShared, link: &Link, event_loop: &Desk<'_, 3>) -> Result<(), End> {
+fn wait_for_completions(
+    shared: &ServerShared,
+    link: &Link,
+    event_loop: &EventLoop<'_, 3>,
+) -> Result<(), End> {
     let (mut stall, mut end) = (StallTimer::default(), Ok(()));
     loop {
         link.flush();
@@ -424,7 +428,7 @@ fn wait_for_completions(shared: &ServerShared, link: &Link, event_loop: &Desk<'_
             link.stop_sending();
             end = Err(error.into());
         }
-        event_loop.tell();
+        event_loop.run_completions();
     }
 }
 

@@ -1,6 +1,6 @@
 //! The replies of a connection, shared by its thread and by the completions of its requests.
 //!
-//! The connection's thread runs an [event loop](device::desk): most requests complete on it, and it sends their replies with one
+//! The connection's thread runs an [event loop](device::event_loop): most requests complete on it, and it sends their replies with one
 //! call before it sleeps. A request that completes on another thread while it sleeps is answered by that thread without waking it, and
 //! several that complete [together] by one call. Only one thread sends at a time; the others add their replies to the queue,
 //! which the sending thread empties before it stops.
@@ -11,9 +11,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use device::desk::{Desk, Watched};
-use device::together::{self, Errand};
-use device::{Clock, bell};
+use device::coalesce::{self, Action};
+use device::event_loop::{EventLoop, Watched};
+use device::{Clock, event_fd};
 use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -53,7 +53,7 @@ impl Payload {
 pub(super) struct Link {
     socket: OwnedFd,
     /// Eventfd that wakes the connection's thread.
-    bell: Arc<OwnedFd>,
+    event_fd: Arc<OwnedFd>,
     budget: Arc<Budget>,
     limits: InFlight,
     clock: Arc<dyn Clock>,
@@ -137,8 +137,8 @@ impl Link {
             broken: false,
             idle_since_ns: 0,
         };
-        let (bell, state) = (Arc::new(bell::new()?), Mutex::new(state));
-        Ok(Self { socket, bell, budget, limits, clock, state, stalled_since_ns: AtomicU64::new(0) })
+        let (event_fd, state) = (Arc::new(event_fd::new()?), Mutex::new(state));
+        Ok(Self { socket, event_fd, budget, limits, clock, state, stalled_since_ns: AtomicU64::new(0) })
     }
 
     /// Starts to measure idle time, after the handshake.
@@ -178,7 +178,7 @@ impl Link {
 
     /// Wakes the connection's thread.
     pub fn wake(&self) {
-        bell::ring(&self.bell);
+        event_fd::signal(&self.event_fd);
     }
 
     /// Reserves memory for one more request. Returns false if the limits do not permit it.
@@ -186,7 +186,7 @@ impl Link {
         let mut state = self.state.lock();
         let InFlight { requests, bytes: taken } = state.in_flight;
         let fits = requests < self.limits.requests && (taken == 0 || taken + bytes <= self.limits.bytes);
-        if !fits || !self.budget.reserve(bytes, taken == 0, &self.bell) {
+        if !fits || !self.budget.reserve(bytes, taken == 0, &self.event_fd) {
             state.lacks_memory = true;
             return false;
         }
@@ -245,7 +245,7 @@ impl Link {
         let sends_itself = !state.is_thread_awake;
         drop(state);
         if sends_itself {
-            together::once(self);
+            coalesce::request(self);
         }
     }
 
@@ -269,7 +269,7 @@ impl Link {
     /// The descriptors for [`sleep`](Self::sleep).
     pub fn watched(&self) -> [Watched<'_>; 3] {
         [
-            Watched::input(self.bell.as_fd()),
+            Watched::input(self.event_fd.as_fd()),
             Watched::input(self.socket.as_fd()),
             Watched::output(self.socket.as_fd()),
         ]
@@ -278,7 +278,7 @@ impl Link {
     /// Sleeps until there is work or `timeout_ns` have passed. May return earlier.
     pub fn sleep(
         &self,
-        event_loop: &Desk<'_, 3>,
+        event_loop: &EventLoop<'_, 3>,
         until: Until,
         timeout_ns: Option<u64>,
     ) -> io::Result<Woken> {
@@ -288,7 +288,7 @@ impl Link {
         let timeout = timeout_ns.map(timespec);
         let [is_woken, has_input, has_space] = event_loop.wait(wanted, timeout.as_ref())?;
         if is_woken {
-            bell::silence(&self.bell);
+            event_fd::clear(&self.event_fd);
         }
         let mut state = self.state.lock();
         (state.is_thread_awake, state.does_thread_wait) = (true, false);
@@ -387,12 +387,12 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.budget.forget(&self.bell);
+        self.budget.forget(&self.event_fd);
     }
 }
 
 /// Sends the queue.
-impl Errand for Link {
+impl Action for Link {
     fn run(&self) {
         self.flush();
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-use device::{Clock, SystemClock, bell};
+use device::{Clock, SystemClock, event_fd};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -125,7 +125,7 @@ struct Shared {
     shared_state: Arc<ServerShared>,
     budget: Arc<Budget>,
     options: Options,
-    bell: OwnedFd,
+    event_fd: OwnedFd,
     stopping: AtomicBool,
     connections: Mutex<Vec<Connection>>,
     slots: Arc<Slots>,
@@ -198,7 +198,7 @@ impl Server {
             budget: Arc::new(Budget::new(options.total_bytes)),
             slots: Arc::new(Slots::new(options.limits(), clock)),
             options,
-            bell: bell::new()?,
+            event_fd: event_fd::new()?,
             stopping: AtomicBool::new(false),
             connections: Mutex::default(),
             counters: Counters::default(),
@@ -251,7 +251,7 @@ impl Server {
     pub fn stop(&self) {
         let Some(acceptor) = self.acceptor.lock().take() else { return };
         self.shared.stopping.store(true, Ordering::Release);
-        bell::ring(&self.shared.bell);
+        event_fd::signal(&self.shared.event_fd);
         let ended = acceptor.join();
         debug_assert!(ended.is_ok(), "the acceptor does not panic");
         self.remove_socket();
@@ -292,7 +292,7 @@ impl Shared {
         while !self.stopping.load(Ordering::Acquire) {
             let mut fds = [
                 PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN),
-                PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::IN),
+                PollFd::from_borrowed_fd(self.event_fd.as_fd(), PollFlags::IN),
             ];
             // An interrupted poll is handled like a wake-up.
             let _ = poll(&mut fds, None);

@@ -3,13 +3,13 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use device::bell;
+use device::event_fd;
 use parking_lot::Mutex;
 
 /// Results that are not committed yet.
 pub(super) struct Outbox {
     state: Mutex<State>,
-    bell: Arc<OwnedFd>,
+    event_fd: Arc<OwnedFd>,
 }
 
 #[derive(Default)]
@@ -23,9 +23,9 @@ struct State {
 pub(super) type Ended = (u16, i32);
 
 impl Outbox {
-    /// An outbox that signals `bell`.
-    pub fn new(bell: Arc<OwnedFd>) -> Self {
-        Self { state: Mutex::default(), bell }
+    /// An outbox that signals `event_fd`.
+    pub fn new(event_fd: Arc<OwnedFd>) -> Self {
+        Self { state: Mutex::default(), event_fd }
     }
 
     /// Adds a result, and wakes the thread if it sleeps.
@@ -35,7 +35,7 @@ impl Outbox {
         let must_wake = std::mem::take(&mut state.is_asleep);
         drop(state);
         if must_wake {
-            bell::ring(&self.bell);
+            event_fd::signal(&self.event_fd);
         }
     }
 
@@ -61,9 +61,9 @@ mod tests {
 
     #[test]
     fn sleeping_thread_is_woken_once() {
-        let bell = Arc::new(bell::new().unwrap());
-        let outbox = Outbox::new(Arc::clone(&bell));
-        let was_signalled = || match rustix::io::read(&bell, &mut [0; 8]) {
+        let event_fd = Arc::new(event_fd::new().unwrap());
+        let outbox = Outbox::new(Arc::clone(&event_fd));
+        let was_signalled = || match rustix::io::read(&event_fd, &mut [0; 8]) {
             Ok(_) => true,
             Err(errno) => {
                 assert_eq!(errno, Errno::AGAIN);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::thread::JoinHandle;
 
-use device::bell;
+use device::event_fd;
 
 use super::descriptors::Descriptors;
 use super::outbox::{Ended, Outbox};
@@ -31,7 +31,7 @@ pub(super) struct DeviceShared {
 /// A running queue.
 pub(super) struct Running {
     leaving: Arc<AtomicBool>,
-    bell: Arc<OwnedFd>,
+    event_fd: Arc<OwnedFd>,
     thread: JoinHandle<()>,
 }
 
@@ -44,12 +44,12 @@ const INLINE_BACKOFF: u32 = 64;
 impl Running {
     /// Starts queue `number`. When this returns, it has fetched with every tag.
     pub fn start(shared: &Arc<DeviceShared>, number: u16) -> io::Result<Self> {
-        let (leaving, bell) = (Arc::new(AtomicBool::new(false)), Arc::new(bell::new()?));
+        let (leaving, event_fd) = (Arc::new(AtomicBool::new(false)), Arc::new(event_fd::new()?));
         let (sender, receiver) = sync_channel(1);
-        let (shared, for_thread) = (Arc::clone(shared), (Arc::clone(&leaving), Arc::clone(&bell)));
+        let (shared, for_thread) = (Arc::clone(shared), (Arc::clone(&leaving), Arc::clone(&event_fd)));
         let thread = std::thread::Builder::new().name("ublk-queue".into()).spawn(move || {
-            let (leaving, bell) = for_thread;
-            match Queue::open(&shared, number, leaving, bell) {
+            let (leaving, event_fd) = for_thread;
+            match Queue::open(&shared, number, leaving, event_fd) {
                 Err(error) => drop(sender.send(Err(error))),
                 Ok((mut queue, events)) => {
                     let _ = sender.send(Ok(()));
@@ -58,7 +58,7 @@ impl Running {
             }
         })?;
         let opened = receiver.recv().unwrap_or_else(|_| Err(io::Error::other("the queue's thread ended")));
-        let running = Self { leaving, bell, thread };
+        let running = Self { leaving, event_fd, thread };
         match opened {
             Ok(()) => Ok(running),
             Err(error) => {
@@ -71,7 +71,7 @@ impl Running {
     /// Makes the queue answer its started requests and end. Others are left to the next server.
     pub fn leave(&self) {
         self.leaving.store(true, Ordering::Release);
-        bell::ring(&self.bell);
+        event_fd::signal(&self.event_fd);
     }
 
     /// Waits for the end of the queue, after [`leave`](Self::leave) or a stop of the device.
@@ -87,7 +87,7 @@ struct Queue {
     descriptors: Descriptors,
     ring: QueueRing,
     outbox: Arc<Outbox>,
-    bell: Arc<OwnedFd>,
+    event_fd: Arc<OwnedFd>,
     leaving: Arc<AtomicBool>,
     /// Tags with which the kernel may still deliver requests.
     live: u16,
@@ -104,10 +104,10 @@ impl Queue {
         shared: &Arc<DeviceShared>,
         number: u16,
         leaving: Arc<AtomicBool>,
-        bell: Arc<OwnedFd>,
+        event_fd: Arc<OwnedFd>,
     ) -> io::Result<(Self, Vec<Event>)> {
         let DeviceShared { device, depth, .. } = &**shared;
-        let mut ring = QueueRing::new(Arc::clone(device), Arc::clone(&bell), number, *depth)?;
+        let mut ring = QueueRing::new(Arc::clone(device), Arc::clone(&event_fd), number, *depth)?;
         ring.listen();
         (0..*depth).for_each(|tag| ring.fetch(tag));
         ring.enter(0);
@@ -121,8 +121,8 @@ impl Queue {
             number,
             descriptors: Descriptors::map(device, number, *depth)?,
             ring,
-            outbox: Arc::new(Outbox::new(Arc::clone(&bell))),
-            bell,
+            outbox: Arc::new(Outbox::new(Arc::clone(&event_fd))),
+            event_fd,
             leaving,
             live: *depth,
             in_flight: 0,
@@ -155,7 +155,7 @@ impl Queue {
         for event in events.drain(..) {
             match event {
                 Event::Signalled => {
-                    bell::silence(&self.bell);
+                    event_fd::clear(&self.event_fd);
                     self.ring.listen();
                 }
                 // Not started: the kernel delivers it to the next server.

@@ -48,7 +48,7 @@ impl ControlRing {
 pub(super) struct QueueRing {
     ring: IoUring<squeue::Entry, cqueue::Entry>,
     device: Arc<File>,
-    bell: Arc<OwnedFd>,
+    event_fd: Arc<OwnedFd>,
     queue: u16,
 }
 
@@ -76,12 +76,12 @@ const EVENTFD: u64 = u64::MAX;
 
 impl QueueRing {
     /// A ring for a queue with `depth` tags.
-    pub fn new(device: Arc<File>, bell: Arc<OwnedFd>, queue: u16, depth: u16) -> io::Result<Self> {
+    pub fn new(device: Arc<File>, event_fd: Arc<OwnedFd>, queue: u16, depth: u16) -> io::Result<Self> {
         // One entry per tag and one for the eventfd: each is submitted again only after the kernel has consumed it.
         let entries = u32::from(depth) + 1;
         // The thread enters the kernel often, so interrupts for completions are not needed.
         let ring = IoUring::builder().setup_single_issuer().setup_coop_taskrun().build(entries)?;
-        Ok(Self { ring, device, bell, queue })
+        Ok(Self { ring, device, event_fd, queue })
     }
 
     /// Fetches the tag's first request.
@@ -97,7 +97,7 @@ impl QueueRing {
     /// Watches the eventfd for one signal.
     pub fn listen(&mut self) {
         let flags = u32::from(PollFlags::IN.bits());
-        let entry = opcode::PollAdd::new(types::Fd(self.bell.as_raw_fd()), flags).build();
+        let entry = opcode::PollAdd::new(types::Fd(self.event_fd.as_raw_fd()), flags).build();
         self.push(&entry.user_data(EVENTFD));
     }
 
@@ -153,14 +153,15 @@ fn result(result: i32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use device::bell;
+    use device::event_fd;
 
     /// Commands to a regular file fail, and the ring stays usable.
     #[test]
     fn refused_command_fails_and_eventfd_still_wakes() {
-        let (device, bell) = (Arc::new(tempfile::tempfile().unwrap()), Arc::new(bell::new().unwrap()));
+        let (device, event_fd) =
+            (Arc::new(tempfile::tempfile().unwrap()), Arc::new(event_fd::new().unwrap()));
         // Skipped where io_uring is not permitted.
-        let Ok(mut ring) = QueueRing::new(device, Arc::clone(&bell), 0, 4) else { return };
+        let Ok(mut ring) = QueueRing::new(device, Arc::clone(&event_fd), 0, 4) else { return };
         ring.listen();
         ring.fetch(3);
         ring.enter(1);
@@ -168,7 +169,7 @@ mod tests {
         ring.take(&mut events);
         assert_eq!(events, [Event::Fetched(3, -Errno::OPNOTSUPP.raw_os_error())]);
         assert!(!ring.has_events());
-        bell::ring(&bell);
+        event_fd::signal(&event_fd);
         ring.enter(1);
         assert!(ring.has_events());
         events.clear();

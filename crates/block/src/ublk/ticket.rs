@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use crate::export::{ByteExport, DeviceExport, Export, Reply};
     use crate::ublk::uapi::operation;
-    use device::bell;
+    use device::event_fd;
 
     const DISK_BYTES: usize = 256 << 10;
     const MAX_IO_BYTES: u32 = 32 << 10;
@@ -118,7 +118,7 @@ mod tests {
         fn new() -> Self {
             let device = tempfile::tempfile().unwrap();
             device.set_len(data_at(0, TAG + 1)).unwrap();
-            let outbox = Outbox::new(Arc::new(bell::new().unwrap()));
+            let outbox = Outbox::new(Arc::new(event_fd::new().unwrap()));
             Self { device: Arc::new(device), outbox: Arc::new(outbox) }
         }
 

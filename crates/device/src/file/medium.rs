@@ -13,8 +13,8 @@ use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom, seek};
 use rustix::io::Errno;
 
 use super::discard::discard;
-use crate::carry::transfer::{Call, Kernel};
-use crate::carry::{FILE, Medium};
+use crate::io_paths::transfer::{Call, Kernel};
+use crate::io_paths::{FILE, Medium};
 use crate::{PlacementHandle, RequestKind};
 
 /// An open file or block device.

@@ -15,8 +15,8 @@ use super::claim::{self, claim_file};
 use super::loops::{self, loop_device_upon};
 use super::medium::{OpenFile, Removal};
 use super::{Engine, probe};
-use crate::carry::Open;
-use crate::carry::transfer::kind_of;
+use crate::io_paths::Open;
+use crate::io_paths::transfer::error_kind;
 use crate::nvme::{Location, streams};
 use crate::timer::{SystemTimer, Timer};
 use crate::{Clock, ErrorKind, Geometry, IoError};
@@ -329,7 +329,7 @@ fn reserve(file: &File, path: &Path, size: u64, missing: u64) -> Result<(), IoEr
 }
 
 fn not_allocated(file: &File, path: &Path, size: u64, errno: Errno) -> IoError {
-    let kind = match kind_of(&errno.into()) {
+    let kind = match error_kind(&errno.into()) {
         kind @ (ErrorKind::NoSpace | ErrorKind::Unsupported) => kind,
         _ => ErrorKind::Open,
     };

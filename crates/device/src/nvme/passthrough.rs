@@ -16,9 +16,9 @@ use super::locate::PathKind;
 use super::readiness::{Readiness, Steps, endurance_group, unanswered, unsupported};
 use super::wear::MediaCounter;
 use super::{Drive, Location, Status};
-use crate::carry::transfer::{Call, Kernel};
-use crate::carry::{Carrier, FILE, Medium, Open};
 use crate::file::{Engine, OpenOptions, claim, open_exclusively};
+use crate::io_paths::transfer::{Call, Kernel};
+use crate::io_paths::{FILE, IoPaths, Medium, Open};
 use crate::placement::HandleAllocator;
 use crate::{
     Completion, Counters, Device, ErrorKind, Geometry, IoError, Outcome, PlacementHandle, Request,
@@ -36,7 +36,7 @@ const MAX_COMMAND_BLOCKS: u64 = 1 << 16;
 /// Placement handle `k` is the namespace's placement identifier number `k`; the drive uses number 0 for writes without one. Unassigned
 /// handles map to the default.
 pub struct PassthroughDevice<T: Transport + AsFd + 'static = File> {
-    carrier: Carrier<OpenNamespace<T>>,
+    paths: IoPaths<OpenNamespace<T>>,
     handles: HandleAllocator,
 }
 
@@ -139,21 +139,20 @@ impl<T: Transport + AsFd + 'static> PassthroughDevice<T> {
             media,
             _block_device: limits.block_device,
         };
-        let carrier =
-            Carrier::start(Open::new(medium, PathBuf::from(path), geometry, options), options.engine)?;
-        Ok(Self { carrier, handles: HandleAllocator::new(geometry.placement_handles) })
+        let paths = IoPaths::new(Open::new(medium, PathBuf::from(path), geometry, options), options.engine)?;
+        Ok(Self { paths, handles: HandleAllocator::new(geometry.placement_handles) })
     }
 
     /// The drive behind the namespace.
     #[must_use]
     pub fn drive(&self) -> &Drive<T> {
-        &self.carrier.open().medium.drive
+        &self.paths.open().medium.drive
     }
 
     /// The namespace's placement identifiers, by handle; empty without placement.
     #[must_use]
     pub fn placement_ids(&self) -> &[u16] {
-        &self.carrier.open().medium.placement_ids
+        &self.paths.open().medium.placement_ids
     }
 
     /// The consumers that requested a placement handle, in order, each with its handle.
@@ -165,7 +164,7 @@ impl<T: Transport + AsFd + 'static> PassthroughDevice<T> {
     /// The engine for submitted requests.
     #[must_use]
     pub fn engine(&self) -> Engine {
-        self.carrier.engine()
+        self.paths.engine()
     }
 
     /// Switches `handle` to a new reclaim unit for its next write.
@@ -173,40 +172,40 @@ impl<T: Transport + AsFd + 'static> PassthroughDevice<T> {
     /// # Errors
     /// [`ErrorKind::Unsupported`] without placement; otherwise the drive's error.
     pub fn renew(&self, handle: PlacementHandle) -> Result<(), IoError> {
-        let open = self.carrier.open();
+        let open = self.paths.open();
         let context =
             || format!("{}: cannot move handle {} to a new reclaim unit", open.path.display(), handle.0);
         let Some(&id) = open.medium.placement_ids.get(usize::from(handle.0)) else {
             return Err(IoError::new(ErrorKind::Unsupported, format!("{}: no such handle", context())));
         };
-        self.drive()
-            .update_placement(&[id])
-            .map_err(|error| IoError::with_source(crate::carry::transfer::kind_of(&error), context(), error))
+        self.drive().update_placement(&[id]).map_err(|error| {
+            IoError::with_source(crate::io_paths::transfer::error_kind(&error), context(), error)
+        })
     }
 }
 
 impl<T: Transport + AsFd + 'static> Device for PassthroughDevice<T> {
     fn geometry(&self) -> Geometry {
-        self.carrier.open().geometry
+        self.paths.open().geometry
     }
 
     fn submit(&self, request: Request, completion: Completion) {
-        self.carrier.submit(request, completion);
+        self.paths.submit(request, completion);
     }
 
     fn engine(&self) -> Option<Engine> {
-        Some(self.carrier.engine())
+        Some(self.paths.engine())
     }
 
     fn execute(&self, request: Request) -> Outcome {
-        self.carrier.execute(request)
+        self.paths.execute(request)
     }
 
     /// Media bytes are those of the whole endurance group since opening. Reading them takes a command to the drive.
     fn counters(&self) -> Counters {
-        let medium = &self.carrier.open().medium;
+        let medium = &self.paths.open().medium;
         let media_written_bytes = medium.media.as_ref().and_then(|media| media.bytes(&medium.drive));
-        Counters { media_written_bytes, ..self.carrier.counters() }
+        Counters { media_written_bytes, ..self.paths.counters() }
     }
 
     fn allocate_handle(&self, consumer: &str) -> PlacementHandle {
@@ -362,7 +361,7 @@ fn open_error(path: &Path, why: &str) -> IoError {
 
 impl<T: Transport + AsFd + 'static> std::fmt::Debug for PassthroughDevice<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (path, engine) = (self.carrier.open().path.display(), self.engine());
+        let (path, engine) = (self.paths.open().path.display(), self.engine());
         write!(f, "PassthroughDevice({path}, {} bytes, {engine:?})", self.geometry().capacity_bytes)
     }
 }

@@ -100,7 +100,9 @@ impl Shutdown {
         std::thread::scope(|scope| {
             let inserting = scope.spawn(insert);
             while refusals.load(Ordering::Acquire) == 0 && !inserting.is_finished() && !shared.stop.is_set() {
-                device::desk::block_on(waiter.until(shared.clock.monotonic_ns() + 1_000_000, &shared.stop));
+                device::event_loop::block_on(
+                    waiter.until(shared.clock.monotonic_ns() + 1_000_000, &shared.stop),
+                );
             }
             let started_ns = shared.clock.monotonic_ns();
             drop(held);

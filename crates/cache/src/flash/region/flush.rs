@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use device::{IoError, Outcome, Pending, Request, desk};
+use device::{IoError, Outcome, Pending, Request, event_loop};
 use futures_util::future::join_all;
 
 use crate::flash::Waiting;
@@ -86,7 +86,7 @@ impl Writing {
     async fn wait(&mut self, waiting: Waiting) {
         let missing = self.under_way.iter_mut().filter(|piece| piece.outcome.is_none());
         match waiting {
-            Waiting::Thread => missing.for_each(|piece| desk::wait_for(piece.end())),
+            Waiting::Thread => missing.for_each(|piece| event_loop::wait_for(piece.end())),
             Waiting::Task => drop(join_all(missing.map(Piece::end)).await),
         }
     }

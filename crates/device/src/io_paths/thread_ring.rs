@@ -19,8 +19,8 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::time::Timespec;
 
-use super::{Ended, InFlight, Medium, Open, Opened};
-use crate::{Pending, together};
+use super::{Completed, InFlight, Medium, Open, Opened};
+use crate::{Pending, coalesce};
 
 /// Entries that can be pushed between two system calls.
 const SUBMISSION_ENTRIES: u32 = 128;
@@ -32,29 +32,29 @@ const COMPLETION_ENTRIES: u32 = 1024;
 const MAX_IN_FLIGHT: usize = COMPLETION_ENTRIES as usize - 64;
 
 /// Requests pushed before the kernel is entered, so that the device starts with some while the thread prepares the next.
-const PUSHED_AT_ONCE: u32 = 4;
+const PUSHES_PER_ENTER: u32 = 4;
 
 /// Polling interval of a thread that waits for completions on other threads.
-const LOOK_TIME: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Set in the user data of watches, not of requests.
 const WATCHED: u64 = 1 << 63;
 
 thread_local! {
     /// The current thread's ring.
-    static SEAT: RefCell<Option<Rc<Seat>>> = const { RefCell::new(None) };
+    static THREAD_RING: RefCell<Option<Rc<ThreadRing>>> = const { RefCell::new(None) };
 }
 
 /// A thread's ring and its requests in flight.
-pub(crate) struct Seat(RefCell<State>);
+pub(crate) struct ThreadRing(RefCell<State>);
 
 struct State {
     ring: IoUring,
-    in_flight: InFlights,
+    in_flight: RequestTable,
     /// Entries pushed since the kernel was entered.
     pushed: u32,
     watched: Vec<Watched>,
-    ended: VecDeque<(Arc<dyn Opened>, Ended)>,
+    completed: VecDeque<(Arc<dyn Opened>, Completed)>,
 }
 
 /// A watched descriptor and the events awaited.
@@ -64,12 +64,12 @@ pub(crate) struct Watched {
     /// The kernel is watching it.
     armed: bool,
     /// It is ready, and this was not reported yet.
-    happened: bool,
+    ready: bool,
 }
 
 impl Watched {
     pub(crate) fn new(fd: RawFd, events: PollFlags) -> Self {
-        Self { fd, events, armed: false, happened: false }
+        Self { fd, events, armed: false, ready: false }
     }
 }
 
@@ -78,134 +78,138 @@ pub(super) fn submit<M: Medium>(open: &Arc<Open<M>>, request: InFlight) -> Resul
     if !M::HAS_PLAIN_ENTRIES {
         return Err(request);
     }
-    let Some(seat) = own() else { return Err(request) };
-    let mut state = seat.0.borrow_mut();
+    let Some(ring) = current() else { return Err(request) };
+    let mut state = ring.0.borrow_mut();
     if state.in_flight.count >= MAX_IN_FLIGHT {
         return Err(request);
     }
-    open.at_desks.fetch_add(1, Ordering::Relaxed);
-    let place = state.in_flight.put(Borne { request, open: Arc::clone(open) as Arc<dyn Opened> });
-    state.push_request(place);
+    open.on_thread_rings.fetch_add(1, Ordering::Relaxed);
+    let slot = state.in_flight.insert(RingRequest { request, open: Arc::clone(open) as Arc<dyn Opened> });
+    state.push_request(slot);
     Ok(())
 }
 
 /// Waits until no event loop has requests to `open` in flight. This thread's completed ones are reported; other threads report theirs.
-pub(super) fn settle<M: Medium>(open: &Arc<Open<M>>) {
-    let seat = own();
-    while open.at_desks.load(Ordering::Acquire) > 0 {
-        match &seat {
-            Some(seat) => seat.wait_a_little(),
-            None => std::thread::park_timeout(LOOK_TIME),
+pub(super) fn wait_until_idle<M: Medium>(open: &Arc<Open<M>>) {
+    let ring = current();
+    while open.on_thread_rings.load(Ordering::Acquire) > 0 {
+        match &ring {
+            Some(ring) => ring.poll_completions(),
+            None => std::thread::park_timeout(POLL_INTERVAL),
         }
     }
-    if let Some(seat) = seat
-        && seat.has_ended(Arc::as_ptr(open).cast())
+    if let Some(ring) = ring
+        && ring.has_completed(Arc::as_ptr(open).cast())
     {
-        seat.tell();
+        ring.run_completions();
     }
 }
 
 /// This thread's ring, if it has one.
-pub(crate) fn own() -> Option<Rc<Seat>> {
-    SEAT.try_with(|seat| seat.borrow().clone()).ok().flatten()
+pub(crate) fn current() -> Option<Rc<ThreadRing>> {
+    THREAD_RING.try_with(|ring| ring.borrow().clone()).ok().flatten()
 }
 
-impl Seat {
-    /// Creates a ring for this thread, until it is [left](Self::leave). `None` if the kernel does not support or permit it.
+impl ThreadRing {
+    /// Creates a ring for this thread, until it is [closed](Self::close). `None` if the kernel does not support or permit it.
     ///
     /// # Panics
     /// If the thread already has one: it would sleep in one while its requests complete in the other.
-    pub(crate) fn take(watched: Vec<Watched>) -> Option<Rc<Self>> {
-        assert!(own().is_none(), "a thread has at most one ring");
+    pub(crate) fn open(watched: Vec<Watched>) -> Option<Rc<Self>> {
+        assert!(current().is_none(), "a thread has at most one ring");
         let mut builder = IoUring::builder();
         builder.setup_single_issuer().setup_defer_taskrun().setup_cqsize(COMPLETION_ENTRIES);
         // A kernel that supports these flags supports every operation used here.
         let ring = builder.build(SUBMISSION_ENTRIES).ok()?;
-        let state =
-            State { ring, in_flight: InFlights::default(), pushed: 0, watched, ended: VecDeque::new() };
-        let seat = Rc::new(Self(RefCell::new(state)));
-        SEAT.try_with(|own| *own.borrow_mut() = Some(Rc::clone(&seat))).ok()?;
-        Some(seat)
+        let state = State {
+            ring,
+            in_flight: RequestTable::default(),
+            pushed: 0,
+            watched,
+            completed: VecDeque::new(),
+        };
+        let ring = Rc::new(Self(RefCell::new(state)));
+        THREAD_RING.try_with(|own| *own.borrow_mut() = Some(Rc::clone(&ring))).ok()?;
+        Some(ring)
     }
 
     /// Sleeps until a request completes or a `wanted` watch is ready. Returns the ready watches, each event once.
     pub(crate) fn wait(&self, wanted: &[bool], timeout: Option<&Timespec>) -> io::Result<Vec<bool>> {
         let mut state = self.0.borrow_mut();
         let state = &mut *state;
-        if state.ended.is_empty() && !state.has_happened(wanted) {
+        if state.completed.is_empty() && !state.is_ready(wanted) {
             state.arm(wanted);
             state.sleep(timeout)?;
         } else {
             state.enter();
         }
         state.take();
-        let told =
-            |(watched, wanted): (&mut Watched, &bool)| *wanted && std::mem::take(&mut watched.happened);
-        Ok(state.watched.iter_mut().zip(wanted).map(told).collect())
+        let ready = |(watched, wanted): (&mut Watched, &bool)| *wanted && std::mem::take(&mut watched.ready);
+        Ok(state.watched.iter_mut().zip(wanted).map(ready).collect())
     }
 
     /// Calls the completions of completed requests, which can start others.
-    pub(crate) fn tell(&self) {
-        while self.tell_some(usize::MAX) {}
+    pub(crate) fn run_completions(&self) {
+        while self.run_some_completions(usize::MAX) {}
     }
 
     /// The same for at most `most` requests, after submitting pushed entries; returns whether there are more.
-    pub(crate) fn tell_some(&self, most: usize) -> bool {
+    pub(crate) fn run_some_completions(&self, most: usize) -> bool {
         let has_pushed = self.0.borrow().pushed > 0;
         if has_pushed {
             self.0.borrow_mut().enter();
         }
-        together::together(|| {
+        coalesce::scope(|| {
             for _ in 0..most {
-                let Some((open, ended)) = self.next_ended() else { return false };
-                open.finish(ended);
+                let Some((open, completed)) = self.next_completed() else { return false };
+                open.finish(completed);
             }
-            !self.0.borrow().ended.is_empty()
+            !self.0.borrow().completed.is_empty()
         })
     }
 
     /// Waits for one request, on whichever thread it completes.
     pub(crate) fn wait_for(&self, pending: &Pending) {
-        while !pending.has_ended() {
-            self.wait_a_little();
+        while !pending.is_complete() {
+            self.poll_completions();
         }
     }
 
-    /// Sleeps until a request completes, and calls completions; at most [`LOOK_TIME`], because other threads do not wake it.
-    pub(crate) fn wait_a_little(&self) {
-        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(LOOK_TIME.subsec_nanos()) };
+    /// Sleeps until a request completes, and calls completions; at most [`POLL_INTERVAL`], because other threads do not wake it.
+    pub(crate) fn poll_completions(&self) {
+        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(POLL_INTERVAL.subsec_nanos()) };
         let waited = self.wait(&[], Some(&timeout));
         assert!(waited.is_ok(), "io_uring_enter on a ring of our own");
-        self.tell();
+        self.run_completions();
     }
 
-    /// Whether completions of requests to the device at `place` are not yet reported.
-    fn has_ended(&self, place: *const ()) -> bool {
-        self.0.borrow().ended.iter().any(|(open, _)| Arc::as_ptr(open).cast() == place)
+    /// Whether completions of requests to the device at `slot` are not yet reported.
+    fn has_completed(&self, slot: *const ()) -> bool {
+        self.0.borrow().completed.iter().any(|(open, _)| Arc::as_ptr(open).cast() == slot)
     }
 
     #[cfg(test)]
-    pub(crate) fn ended(&self) -> usize {
-        self.0.borrow().ended.len()
+    pub(crate) fn completed(&self) -> usize {
+        self.0.borrow().completed.len()
     }
 
-    fn next_ended(&self) -> Option<(Arc<dyn Opened>, Ended)> {
-        self.0.borrow_mut().ended.pop_front()
+    fn next_completed(&self) -> Option<(Arc<dyn Opened>, Completed)> {
+        self.0.borrow_mut().completed.pop_front()
     }
 
     /// Releases the ring: later requests use the devices' own rings. Waits for requests in flight, because the ring owns their buffers.
-    pub(crate) fn leave(&self) {
-        let _ = SEAT.try_with(|own| own.borrow_mut().take());
+    pub(crate) fn close(&self) {
+        let _ = THREAD_RING.try_with(|own| own.borrow_mut().take());
         while self.0.borrow().in_flight.count > 0 {
-            self.wait_a_little();
+            self.poll_completions();
         }
-        self.tell();
+        self.run_completions();
     }
 }
 
 impl Drop for State {
     /// Frees the request table, unless the kernel still has requests: it could write to their buffers, so those are leaked. That happens
-    /// only if an event loop was never dropped, since [`Seat::leave`] waits for all requests.
+    /// only if an event loop was never dropped, since [`ThreadRing::close`] waits for all requests.
     fn drop(&mut self) {
         if self.in_flight.count > 0 {
             std::mem::forget(std::mem::take(&mut self.in_flight));
@@ -214,13 +218,13 @@ impl Drop for State {
 }
 
 impl State {
-    fn push_request(&mut self, place: usize) {
-        let Some(borne) = self.in_flight.get(place) else { return };
-        let entry = borne.open.plain_entry(borne.request.transfer.next_call());
-        let entry = entry.expect("only media with plain entries use this ring").user_data(place as u64);
+    fn push_request(&mut self, slot: usize) {
+        let Some(entry) = self.in_flight.get(slot) else { return };
+        let entry = entry.open.plain_entry(entry.request.transfer.next_call());
+        let entry = entry.expect("only media with plain entries use this ring").user_data(slot as u64);
         self.push(&entry);
         self.pushed += 1;
-        if self.pushed >= PUSHED_AT_ONCE {
+        if self.pushed >= PUSHES_PER_ENTER {
             self.enter();
         }
     }
@@ -235,15 +239,15 @@ impl State {
     fn enter(&mut self) {
         self.pushed = 0;
         while let Err(error) = self.ring.submit() {
-            assert!(is_passing(&error), "io_uring_enter on a ring of our own: {error}");
+            assert!(is_transient(&error), "io_uring_enter on a ring of our own: {error}");
             // EBUSY and EAGAIN: completions must be taken before more is submitted.
             self.take();
             std::thread::yield_now();
         }
     }
 
-    fn has_happened(&self, wanted: &[bool]) -> bool {
-        self.watched.iter().zip(wanted).any(|(watched, wanted)| *wanted && watched.happened)
+    fn is_ready(&self, wanted: &[bool]) -> bool {
+        self.watched.iter().zip(wanted).any(|(watched, wanted)| *wanted && watched.ready)
     }
 
     /// Watches the wanted descriptors that are not watched yet. A watch stays until it fires.
@@ -270,7 +274,7 @@ impl State {
             }
         };
         match slept {
-            Err(error) if !is_passing(&error) && Errno::from_io_error(&error) != Some(Errno::TIME) => {
+            Err(error) if !is_transient(&error) && Errno::from_io_error(&error) != Some(Errno::TIME) => {
                 Err(error)
             }
             _ => Ok(()),
@@ -284,55 +288,55 @@ impl State {
             let mark = entry.user_data();
             if mark & WATCHED != 0 {
                 let watched = &mut self.watched[(mark & !WATCHED) as usize];
-                (watched.armed, watched.happened) = (false, true);
+                (watched.armed, watched.ready) = (false, true);
                 continue;
             }
-            let place = mark as usize;
-            let Some(borne) = self.in_flight.get(place) else { continue };
-            match borne.open.advance(&mut borne.request, entry.result()) {
-                Some(ended) => {
-                    let open = self.in_flight.remove(place).open;
-                    self.ended.push_back((open, ended));
+            let slot = mark as usize;
+            let Some(request) = self.in_flight.get(slot) else { continue };
+            match request.open.advance(&mut request.request, entry.result()) {
+                Some(completed) => {
+                    let open = self.in_flight.remove(slot).open;
+                    self.completed.push_back((open, completed));
                 }
-                None => unfinished.push(place),
+                None => unfinished.push(slot),
             }
         }
-        unfinished.into_iter().for_each(|place| self.push_request(place));
+        unfinished.into_iter().for_each(|slot| self.push_request(slot));
     }
 }
 
 /// Requests in the kernel, by their user data.
 #[derive(Default)]
-struct InFlights {
-    places: Vec<Option<Borne>>,
+struct RequestTable {
+    slots: Vec<Option<RingRequest>>,
     free: Vec<usize>,
     count: usize,
 }
 
-struct Borne {
+struct RingRequest {
     request: InFlight,
     open: Arc<dyn Opened>,
 }
 
-impl InFlights {
-    fn put(&mut self, borne: Borne) -> usize {
+impl RequestTable {
+    fn insert(&mut self, entry: RingRequest) -> usize {
         self.count += 1;
-        if let Some(place) = self.free.pop() {
-            self.places[place] = Some(borne);
-            return place;
+        if let Some(slot) = self.free.pop() {
+            self.slots[slot] = Some(entry);
+            return slot;
         }
-        self.places.push(Some(borne));
-        self.places.len() - 1
+        self.slots.push(Some(entry));
+        self.slots.len() - 1
     }
 
-    fn get(&mut self, place: usize) -> Option<&mut Borne> {
-        self.places.get_mut(place)?.as_mut()
+    fn get(&mut self, slot: usize) -> Option<&mut RingRequest> {
+        self.slots.get_mut(slot)?.as_mut()
     }
 
-    fn remove(&mut self, place: usize) -> Borne {
+    fn remove(&mut self, slot: usize) -> RingRequest {
         self.count -= 1;
-        self.free.push(place);
-        self.places[place].take().expect("a request has one completion")
+        self.free.push(slot);
+        self.slots[slot].take().expect("a request has one completion")
     }
 }
 
@@ -344,6 +348,6 @@ fn poll_mask(events: PollFlags) -> u32 {
     bit(PollFlags::IN, POLLIN) | bit(PollFlags::OUT, POLLOUT)
 }
 
-fn is_passing(error: &io::Error) -> bool {
+fn is_transient(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::INTR | Errno::AGAIN | Errno::BUSY))
 }

@@ -17,10 +17,10 @@ use io_uring::squeue::EntryMarker as _;
 use io_uring::{IoUring, Probe, cqueue, opcode};
 use parking_lot::Mutex;
 
-use super::transfer::kind_of;
-use super::{Ended, InFlight, Medium, Open};
+use super::transfer::error_kind;
+use super::{Completed, InFlight, Medium, Open};
 use crate::IoError;
-use crate::together::{self, Errand};
+use crate::coalesce::{self, Action};
 
 /// Entries that can be pushed between two system calls.
 const SUBMISSION_ENTRIES: u32 = 256;
@@ -85,7 +85,7 @@ impl<M: Medium> Ring<M> {
         let is_seen = queue.is_reactor_awake;
         drop(queue);
         if !is_seen {
-            together::once(shared);
+            coalesce::request(shared);
         }
     }
 
@@ -98,7 +98,7 @@ impl<M: Medium> Ring<M> {
                 format!("{}: cannot start the io_uring completion thread", self.shared.open.path.display())
             };
             queue.reactor =
-                Some(started.map_err(|error| IoError::with_source(kind_of(&error), context(), error))?);
+                Some(started.map_err(|error| IoError::with_source(error_kind(&error), context(), error))?);
         }
         Ok(())
     }
@@ -113,8 +113,8 @@ impl<M: Medium> Drop for Ring<M> {
         self.shared.enter();
         // The last owner may be a completion on the reactor; the reactor cannot be joined here.
         if reactor.thread().id() != std::thread::current().id() {
-            let ended = reactor.join();
-            debug_assert!(ended.is_ok(), "panics of completions are caught");
+            let joined = reactor.join();
+            debug_assert!(joined.is_ok(), "panics of completions are caught");
         }
     }
 }
@@ -150,7 +150,7 @@ impl<M: Medium> Shared<M> {
     /// Submits the entries pushed by this and other threads to the kernel.
     fn enter(&self) {
         while let Err(error) = self.ring.submit() {
-            assert!(is_passing(&error), "io_uring_enter on a ring of our own: {error}");
+            assert!(is_transient(&error), "io_uring_enter on a ring of our own: {error}");
             std::thread::yield_now();
         }
     }
@@ -158,12 +158,12 @@ impl<M: Medium> Shared<M> {
     /// The reactor's loop.
     fn react(&self) {
         let mut stopping = false;
-        let (mut ended, mut unfinished) = (Vec::new(), VecDeque::new());
+        let (mut completed, mut unfinished) = (Vec::new(), VecDeque::new());
         loop {
-            self.sleep_until_something_ended();
-            stopping |= self.take(&mut ended, &mut unfinished);
-            let in_flight = self.refill(ended.len(), &mut unfinished);
-            together::together(|| ended.drain(..).for_each(|request| self.open.finish(request)));
+            self.sleep_until_a_completion();
+            stopping |= self.take(&mut completed, &mut unfinished);
+            let in_flight = self.refill(completed.len(), &mut unfinished);
+            coalesce::scope(|| completed.drain(..).for_each(|request| self.open.finish(request)));
             if stopping && in_flight == 0 {
                 return;
             }
@@ -171,10 +171,10 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Also submits the entries pushed since the reactor woke.
-    fn sleep_until_something_ended(&self) {
+    fn sleep_until_a_completion(&self) {
         self.queue.lock().is_reactor_awake = false;
         while let Err(error) = self.ring.submit_and_wait(1) {
-            assert!(is_passing(&error), "io_uring_enter on a ring of our own: {error}");
+            assert!(is_transient(&error), "io_uring_enter on a ring of our own: {error}");
             // EBUSY and EAGAIN: completions must be taken before more is submitted.
             if error.raw_os_error() != Some(rustix::io::Errno::INTR.raw_os_error()) {
                 return;
@@ -183,7 +183,7 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Takes all completions. Returns whether the stop entry was among them.
-    fn take(&self, ended: &mut Vec<Ended>, unfinished: &mut VecDeque<Box<InFlight>>) -> bool {
+    fn take(&self, completed: &mut Vec<Completed>, unfinished: &mut VecDeque<Box<InFlight>>) -> bool {
         let mut stop = false;
         // SAFETY: only the reactor touches the completion queue.
         for entry in unsafe { self.ring.completion_shared() } {
@@ -196,7 +196,7 @@ impl<M: Medium> Shared<M> {
             // SAFETY: the address of a box given up in `push`; each request has one completion.
             let mut request: Box<InFlight> = unsafe { Box::from_raw(address) };
             match request.advance(entry.result(), &self.open) {
-                Some(request) => ended.push(request),
+                Some(request) => completed.push(request),
                 None => unfinished.push_back(request),
             }
         }
@@ -204,10 +204,10 @@ impl<M: Medium> Shared<M> {
     }
 
     /// Pushes unfinished and waiting requests. Returns the number in flight.
-    fn refill(&self, ended: usize, unfinished: &mut VecDeque<Box<InFlight>>) -> usize {
+    fn refill(&self, completed: usize, unfinished: &mut VecDeque<Box<InFlight>>) -> usize {
         let mut queue = self.queue.lock();
         queue.is_reactor_awake = true;
-        queue.in_flight -= ended;
+        queue.in_flight -= completed;
         for request in unfinished.drain(..) {
             self.push(request);
         }
@@ -221,7 +221,7 @@ impl<M: Medium> Shared<M> {
 }
 
 /// Enters the kernel once for all pushed entries.
-impl<M: Medium> Errand for Shared<M> {
+impl<M: Medium> Action for Shared<M> {
     fn run(&self) {
         let is_seen = self.queue.lock().is_reactor_awake;
         if !is_seen {
@@ -230,7 +230,7 @@ impl<M: Medium> Errand for Shared<M> {
     }
 }
 
-fn is_passing(error: &io::Error) -> bool {
+fn is_transient(error: &io::Error) -> bool {
     use rustix::io::Errno;
     matches!(Errno::from_io_error(error), Some(Errno::INTR | Errno::AGAIN | Errno::BUSY))
 }

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::transfer::kind_of;
+use super::transfer::error_kind;
 use super::{InFlight, Medium, Open};
 use crate::IoError;
 
@@ -59,7 +59,7 @@ impl<M: Medium> Pool<M> {
         let shared = Arc::clone(&self.shared);
         let started = std::thread::Builder::new().name("flash-pool".into()).spawn(move || shared.work());
         let context = || format!("{}: cannot start an I/O thread", self.shared.open.path.display());
-        started.map_err(|error| IoError::with_source(kind_of(&error), context(), error))
+        started.map_err(|error| IoError::with_source(error_kind(&error), context(), error))
     }
 }
 
@@ -73,8 +73,8 @@ impl<M> Drop for Pool<M> {
         // The last owner may be a completion on one of the threads; that thread cannot be joined here.
         let this_thread = std::thread::current().id();
         for thread in threads.into_iter().filter(|thread| thread.thread().id() != this_thread) {
-            let ended = thread.join();
-            debug_assert!(ended.is_ok(), "panics of completions are caught");
+            let joined = thread.join();
+            debug_assert!(joined.is_ok(), "panics of completions are caught");
         }
     }
 }

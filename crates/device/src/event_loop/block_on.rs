@@ -9,10 +9,10 @@ use std::thread::{self, Thread};
 
 use rustix::time::Timespec;
 
-use super::{Desk, Watched};
-use crate::bell;
-use crate::carry::seat;
-use crate::together;
+use super::{EventLoop, Watched};
+use crate::coalesce;
+use crate::event_fd;
+use crate::io_paths::thread_ring;
 
 /// A zero timeout: polls without sleeping.
 const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -25,51 +25,51 @@ const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 /// requests that the future started and dropped have completed as well. On a thread that already has an event loop, as within another call
 /// of this function, it is [`wait_for`].
 pub fn block_on<F: Future>(future: F) -> F::Output {
-    if seat::own().is_some() {
+    if thread_ring::current().is_some() {
         return wait_for(future);
     }
     // Without a free descriptor the thread can only park.
-    let Ok(bell) = bell::new().map(Arc::new) else { return wait_for(future) };
-    let alarm = Arc::new(Alarm::new(Sleeper::Bell(Arc::clone(&bell))));
-    let desk = Desk::sit_down([Watched::input(bell.as_fd())]);
-    alarm.run(future, |timeout| {
-        let waited = desk.wait([true], timeout);
-        alarm.is_asleep.store(false, Ordering::SeqCst);
+    let Ok(event_fd) = event_fd::new().map(Arc::new) else { return wait_for(future) };
+    let waker = Arc::new(FutureWaker::new(SleepMethod::EventFd(Arc::clone(&event_fd))));
+    let event_loop = EventLoop::new([Watched::input(event_fd.as_fd())]);
+    waker.run(future, |timeout| {
+        let waited = event_loop.wait([true], timeout);
+        waker.is_asleep.store(false, Ordering::SeqCst);
         if waited.expect("a ring of our own, or poll on a descriptor of our own") == [true] {
-            bell::silence(&bell);
+            event_fd::clear(&event_fd);
         }
-        desk.tell();
+        event_loop.run_completions();
     })
 }
 
 /// Runs `future` to completion on this thread. Its requests complete on the thread's event loop if it has one, which notices wakes from
 /// other threads within a millisecond, otherwise on the devices' threads. It has no set-up cost, and suits futures that rarely wait.
 pub fn wait_for<F: Future>(future: F) -> F::Output {
-    let alarm = Arc::new(Alarm::new(Sleeper::Thread(thread::current())));
-    alarm.run(future, |timeout| match (seat::own(), timeout) {
-        (Some(seat), _) => seat.wait_a_little(),
+    let waker = Arc::new(FutureWaker::new(SleepMethod::Park(thread::current())));
+    waker.run(future, |timeout| match (thread_ring::current(), timeout) {
+        (Some(ring), _) => ring.poll_completions(),
         (None, None) => thread::park(),
         (None, Some(_)) => {}
     })
 }
 
 /// The waker of a future that runs here.
-struct Alarm {
+struct FutureWaker {
     /// Whether the future must be polled.
     is_due: AtomicBool,
     is_asleep: AtomicBool,
-    sleeper: Sleeper,
+    sleep_method: SleepMethod,
 }
 
 /// The way in which the thread sleeps.
-enum Sleeper {
-    Bell(Arc<OwnedFd>),
-    Thread(Thread),
+enum SleepMethod {
+    EventFd(Arc<OwnedFd>),
+    Park(Thread),
 }
 
-impl Alarm {
-    fn new(sleeper: Sleeper) -> Self {
-        Self { is_due: AtomicBool::new(true), is_asleep: AtomicBool::new(false), sleeper }
+impl FutureWaker {
+    fn new(sleep_method: SleepMethod) -> Self {
+        Self { is_due: AtomicBool::new(true), is_asleep: AtomicBool::new(false), sleep_method }
     }
 
     /// Polls `future` whenever it is due, and calls `sleep` between. If the future is due again, the sleep has a zero timeout, so that a
@@ -84,7 +84,7 @@ impl Alarm {
             {
                 return output;
             }
-            together::settle();
+            coalesce::run_deferred();
             self.is_asleep.store(true, Ordering::SeqCst);
             // A later wake sees the thread asleep; an earlier one has set `is_due`.
             let is_due = self.is_due.load(Ordering::SeqCst);
@@ -94,7 +94,7 @@ impl Alarm {
     }
 }
 
-impl Wake for Alarm {
+impl Wake for FutureWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -102,9 +102,9 @@ impl Wake for Alarm {
     fn wake_by_ref(self: &Arc<Self>) {
         self.is_due.store(true, Ordering::SeqCst);
         if self.is_asleep.swap(false, Ordering::SeqCst) {
-            match &self.sleeper {
-                Sleeper::Bell(bell) => bell::ring(bell),
-                Sleeper::Thread(thread) => thread.unpark(),
+            match &self.sleep_method {
+                SleepMethod::EventFd(event_fd) => event_fd::signal(event_fd),
+                SleepMethod::Park(thread) => thread.unpark(),
             }
         }
     }

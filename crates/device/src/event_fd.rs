@@ -14,11 +14,11 @@ pub fn new() -> io::Result<OwnedFd> {
 }
 
 /// Signals the descriptor. A repeated signal has no further effect.
-pub fn ring(bell: &OwnedFd) {
-    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+pub fn signal(event_fd: &OwnedFd) {
+    let _ = rustix::io::write(event_fd, &1u64.to_ne_bytes());
 }
 
 /// Clears the signal.
-pub fn silence(bell: &OwnedFd) {
-    let _ = rustix::io::read(bell, &mut [0u8; 8]);
+pub fn clear(event_fd: &OwnedFd) {
+    let _ = rustix::io::read(event_fd, &mut [0u8; 8]);
 }

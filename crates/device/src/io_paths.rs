@@ -1,4 +1,4 @@
-//! Carries requests to the kernel, for a file, a block device or an NVMe namespace.
+//! The paths by which requests reach the kernel, for a file, a block device or an NVMe namespace.
 //!
 //! There are three paths: [`Device::submit`](crate::Device::submit) uses io_uring (`ring`), or a few threads if io_uring is not permitted
 //! or does not support the request (`pool`); [`Device::execute`](crate::Device::execute) makes a system call on the caller's thread.
@@ -6,7 +6,7 @@
 
 mod pool;
 mod ring;
-pub(crate) mod seat;
+pub(crate) mod thread_ring;
 pub(crate) mod transfer;
 
 use std::io;
@@ -26,7 +26,7 @@ use crate::{
 };
 use pool::Pool;
 use ring::Ring;
-use transfer::{Call, Kernel, Transfer, kind_of, run};
+use transfer::{Call, Kernel, Transfer, error_kind, run};
 
 /// An open file or namespace, and its kernel calls.
 pub(crate) trait Medium: Kernel + Send + Sync + 'static {
@@ -69,13 +69,13 @@ pub(crate) trait Medium: Kernel + Send + Sync + 'static {
 pub(crate) const FILE: types::Fixed = types::Fixed(0);
 
 /// A medium with its request paths. Dropping it waits for the requests in flight.
-pub(crate) struct Carrier<M: Medium> {
+pub(crate) struct IoPaths<M: Medium> {
     ring: Option<Ring<M>>,
     pool: Pool<M>,
     open: Arc<Open<M>>,
 }
 
-/// A medium with its path. The last owner (the carrier, or a request in flight) closes it.
+/// A medium with its path. The last owner (the paths, or a request in flight) closes it.
 #[derive(Debug)]
 pub(crate) struct Open<M> {
     pub(crate) medium: M,
@@ -84,8 +84,8 @@ pub(crate) struct Open<M> {
     /// Writes and trims are refused.
     read_only: bool,
     tally: Tally,
-    /// Requests in flight on the rings of [event loops](crate::desk).
-    at_desks: AtomicUsize,
+    /// Requests in flight on the rings of [event loops](crate::event_loop).
+    on_thread_rings: AtomicUsize,
 }
 
 impl<M> Open<M> {
@@ -96,14 +96,14 @@ impl<M> Open<M> {
             geometry,
             read_only: options.read_only,
             tally: Tally::default(),
-            at_desks: AtomicUsize::new(0),
+            on_thread_rings: AtomicUsize::new(0),
         }
     }
 }
 
-impl<M: Medium> Carrier<M> {
-    /// Starts to carry requests to `open` by `engine`, or by the best available one.
-    pub(crate) fn start(open: Open<M>, engine: Option<Engine>) -> Result<Self, IoError> {
+impl<M: Medium> IoPaths<M> {
+    /// The paths to `open` that `engine` uses, or the best available ones.
+    pub(crate) fn new(open: Open<M>, engine: Option<Engine>) -> Result<Self, IoError> {
         let open = Arc::new(open);
         let ring = match engine {
             Some(Engine::ThreadPool) => None,
@@ -129,7 +129,7 @@ impl<M: Medium> Carrier<M> {
         let Some(request) = self.open.accept(request, completion) else { return };
         match &self.ring {
             Some(ring) if has_entry => {
-                if let Err(request) = seat::submit(&self.open, request) {
+                if let Err(request) = thread_ring::submit(&self.open, request) {
                     ring.submit(request);
                 }
             }
@@ -149,7 +149,7 @@ impl<M: Medium> Carrier<M> {
             Ok(()) => open.medium.absorb(offset, data)?.map_err(|error| {
                 let path = open.path.display();
                 let context = format!("{path}: write of {} bytes at {offset}, into memory", data.len());
-                IoError::with_source(kind_of(&error), context, error)
+                IoError::with_source(error_kind(&error), context, error)
             }),
             Err(error) => Err(error),
         };
@@ -163,9 +163,9 @@ impl<M: Medium> Carrier<M> {
     }
 }
 
-impl<M: Medium> Drop for Carrier<M> {
+impl<M: Medium> Drop for IoPaths<M> {
     fn drop(&mut self) {
-        seat::settle(&self.open);
+        thread_ring::wait_until_idle(&self.open);
     }
 }
 
@@ -202,8 +202,8 @@ impl<M: Medium> Open<M> {
 
     /// Counts a completed request and calls its completion. A panic of the completion is reported by the panic itself; this thread serves
     /// other requests and continues.
-    fn finish(&self, ended: Ended) {
-        let Ended { kind, bytes, outcome, completion } = ended;
+    fn finish(&self, completed: Completed) {
+        let Completed { kind, bytes, outcome, completion } = completed;
         self.tally.count(kind, bytes, &outcome);
         let _ = catch_unwind(AssertUnwindSafe(|| completion.complete(outcome)));
     }
@@ -236,10 +236,10 @@ trait Opened: Send + Sync {
     fn plain_entry(&self, call: Call<'_>) -> Option<squeue::Entry>;
 
     /// As [`InFlight::advance`].
-    fn advance(&self, request: &mut InFlight, result: i32) -> Option<Ended>;
+    fn advance(&self, request: &mut InFlight, result: i32) -> Option<Completed>;
 
     /// As [`Open::finish`].
-    fn finish(&self, ended: Ended);
+    fn finish(&self, completed: Completed);
 }
 
 impl<M: Medium> Opened for Open<M> {
@@ -247,19 +247,19 @@ impl<M: Medium> Opened for Open<M> {
         self.medium.plain_entry(call)
     }
 
-    fn advance(&self, request: &mut InFlight, result: i32) -> Option<Ended> {
-        let ended = request.advance(result, self)?;
-        self.at_desks.fetch_sub(1, Ordering::Release);
-        Some(ended)
+    fn advance(&self, request: &mut InFlight, result: i32) -> Option<Completed> {
+        let completed = request.advance(result, self)?;
+        self.on_thread_rings.fetch_sub(1, Ordering::Release);
+        Some(completed)
     }
 
-    fn finish(&self, ended: Ended) {
-        self.finish(ended);
+    fn finish(&self, completed: Completed) {
+        self.finish(completed);
     }
 }
 
 /// A completed request whose completion was not called yet.
-struct Ended {
+struct Completed {
     kind: RequestKind,
     bytes: u64,
     outcome: Outcome,
@@ -268,23 +268,23 @@ struct Ended {
 
 impl InFlight {
     /// Processes the result of the last call. Returns the completed request, or `None` if it needs another call.
-    fn advance<M: Medium>(&mut self, result: i32, open: &Open<M>) -> Option<Ended> {
+    fn advance<M: Medium>(&mut self, result: i32, open: &Open<M>) -> Option<Completed> {
         let (kind, bytes) = (self.transfer.request().kind(), self.transfer.request().len_bytes());
-        let moved = M::moved(result, self.transfer.left_bytes());
+        let moved = M::moved(result, self.transfer.remaining_bytes());
         let outcome = self.transfer.advance(moved, &open.path)?;
-        Some(Ended { kind, bytes, outcome, completion: self.completion.take() })
+        Some(Completed { kind, bytes, outcome, completion: self.completion.take() })
     }
 
     /// Runs the remaining calls on the calling thread.
-    fn run<M: Medium>(self, open: &Open<M>) -> Ended {
+    fn run<M: Medium>(self, open: &Open<M>) -> Completed {
         let (kind, bytes) = (self.transfer.request().kind(), self.transfer.request().len_bytes());
         let outcome = run(&open.medium, self.transfer, &open.path);
-        Ended { kind, bytes, outcome, completion: self.completion }
+        Completed { kind, bytes, outcome, completion: self.completion }
     }
 
     /// Completes the request with an error before it reached the kernel.
-    fn refuse(self, error: IoError) -> Ended {
+    fn refuse(self, error: IoError) -> Completed {
         let (kind, bytes) = (self.transfer.request().kind(), self.transfer.request().len_bytes());
-        Ended { kind, bytes, outcome: Err(error), completion: self.completion }
+        Completed { kind, bytes, outcome: Err(error), completion: self.completion }
     }
 }

@@ -64,7 +64,7 @@ impl Transfer {
     }
 
     /// Bytes of the next call; 0 for a trim or a flush.
-    pub(crate) fn left_bytes(&self) -> usize {
+    pub(crate) fn remaining_bytes(&self) -> usize {
         match self.request.kind() {
             RequestKind::Read | RequestKind::Write => self.request.len_bytes() as usize - self.done,
             RequestKind::Trim | RequestKind::Flush => 0,
@@ -75,7 +75,7 @@ impl Transfer {
     pub(crate) fn advance(&mut self, result: io::Result<usize>, path: &Path) -> Option<Outcome> {
         match result {
             Ok(moved) => self.moved(moved, path),
-            Err(error) if is_momentary(&error) => self.stop_without_progress(path, Some(error)),
+            Err(error) if is_transient(&error) => self.stop_without_progress(path, Some(error)),
             Err(error) => Some(Err(self.failed(path, error))),
         }
     }
@@ -93,7 +93,7 @@ impl Transfer {
             let what = self.describe(path);
             return Some(Err(IoError::new(
                 ErrorKind::Medium,
-                format!("{what}: ended after {reached} bytes"),
+                format!("{what}: completed after {reached} bytes"),
             )));
         }
         // Direct I/O continues at whole blocks only; a partly transferred block is transferred again.
@@ -127,7 +127,7 @@ impl Transfer {
     }
 
     fn failed(&self, path: &Path, error: io::Error) -> IoError {
-        IoError::with_source(kind_of(&error), self.describe(path), error)
+        IoError::with_source(error_kind(&error), self.describe(path), error)
     }
 
     fn describe(&self, path: &Path) -> String {
@@ -152,13 +152,13 @@ pub(crate) fn run(kernel: &impl Kernel, mut transfer: Transfer, path: &Path) -> 
 }
 
 /// Whether the error is temporary. Requests can be cancelled when the thread that submitted them ends.
-fn is_momentary(error: &io::Error) -> bool {
+fn is_transient(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::INTR | Errno::AGAIN | Errno::CANCELED))
         || Status::of(error).is_some_and(Status::is_momentary)
 }
 
 /// The error kind of a failed transfer, from the drive's status or the system's error.
-pub(crate) fn kind_of(error: &io::Error) -> ErrorKind {
+pub(crate) fn error_kind(error: &io::Error) -> ErrorKind {
     if let Some(status) = Status::of(error) {
         return status.kind();
     }

@@ -2,7 +2,7 @@
 //!
 //! Usually a thread of the device calls completions. That thread must be woken, scheduled and synchronised with. A thread that serves a
 //! client can wait for both the client and the device at lower cost. While it has an event loop, its
-//! requests to any file or block device complete on it, each time it [waits](Desk::wait). Requests of other threads complete as usual.
+//! requests to any file or block device complete on it, each time it [waits](EventLoop::wait). Requests of other threads complete as usual.
 //!
 //! The thread must wait for its requests only by [`Pending::wait`](crate::Pending::wait). Without kernel support (before Linux 6.1, or not
 //! permitted), the loop only watches descriptors, and requests complete on their devices' threads.
@@ -16,7 +16,7 @@ use std::rc::Rc;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
-use crate::carry::seat::{self, Seat};
+use crate::io_paths::thread_ring::{self, ThreadRing};
 
 pub use block_on::{block_on, wait_for};
 
@@ -42,32 +42,32 @@ impl<'a> Watched<'a> {
 }
 
 /// A thread's event loop. Dropping it waits for the requests started on it, but not for requests that their completions start then.
-pub struct Desk<'a, const N: usize> {
-    seat: Option<Rc<Seat>>,
+pub struct EventLoop<'a, const N: usize> {
+    ring: Option<Rc<ThreadRing>>,
     watched: [Watched<'a>; N],
 }
 
-impl<'a, const N: usize> Desk<'a, N> {
+impl<'a, const N: usize> EventLoop<'a, N> {
     /// Creates an event loop for this thread that can watch some descriptors.
     ///
     /// # Panics
     /// If the thread already has one.
     #[must_use]
-    pub fn sit_down(watched: [Watched<'a>; N]) -> Self {
-        let known = |watched: &Watched<'a>| seat::Watched::new(watched.fd.as_raw_fd(), watched.events);
-        Self { seat: Seat::take(watched.iter().map(known).collect()), watched }
+    pub fn new(watched: [Watched<'a>; N]) -> Self {
+        let known = |watched: &Watched<'a>| thread_ring::Watched::new(watched.fd.as_raw_fd(), watched.events);
+        Self { ring: ThreadRing::open(watched.iter().map(known).collect()), watched }
     }
 
-    /// Sleeps until a `wanted` descriptor is ready, completions can be [run](Self::tell), or the timeout expires. Returns the ready
+    /// Sleeps until a `wanted` descriptor is ready, completions can be [run](Self::run_completions), or the timeout expires. Returns the ready
     /// descriptors; spurious returns are possible.
     ///
     /// # Errors
     /// If the kernel cannot wait.
     pub fn wait(&self, wanted: [bool; N], timeout: Option<&Timespec>) -> io::Result<[bool; N]> {
-        let mut happened = [false; N];
-        if let Some(seat) = &self.seat {
-            happened.copy_from_slice(&seat.wait(&wanted, timeout)?);
-            return Ok(happened);
+        let mut ready = [false; N];
+        if let Some(ring) = &self.ring {
+            ready.copy_from_slice(&ring.wait(&wanted, timeout)?);
+            return Ok(ready);
         }
         let places: Vec<usize> = (0..N).filter(|place| wanted[*place]).collect();
         let asked =
@@ -78,29 +78,29 @@ impl<'a, const N: usize> Desk<'a, N> {
             Err(errno) => return Err(errno.into()),
         }
         for (place, asked) in places.into_iter().zip(asked) {
-            happened[place] = !asked.revents().is_empty();
+            ready[place] = !asked.revents().is_empty();
         }
-        Ok(happened)
+        Ok(ready)
     }
 
     /// Calls the completions of completed requests.
-    pub fn tell(&self) {
-        if let Some(seat) = &self.seat {
-            seat.tell();
+    pub fn run_completions(&self) {
+        if let Some(ring) = &self.ring {
+            ring.run_completions();
         }
     }
 
     /// The same for at most `most` requests; returns whether there are more, for which [waiting](Self::wait) is unnecessary.
     #[must_use]
-    pub fn tell_some(&self, most: usize) -> bool {
-        self.seat.as_ref().is_some_and(|seat| seat.tell_some(most))
+    pub fn run_some_completions(&self, most: usize) -> bool {
+        self.ring.as_ref().is_some_and(|ring| ring.run_some_completions(most))
     }
 }
 
-impl<const N: usize> Drop for Desk<'_, N> {
+impl<const N: usize> Drop for EventLoop<'_, N> {
     fn drop(&mut self) {
-        if let Some(seat) = &self.seat {
-            seat.leave();
+        if let Some(ring) = &self.ring {
+            ring.close();
         }
     }
 }
@@ -133,11 +133,15 @@ mod tests {
     }
 
     /// Runs the event loop until `done`.
-    fn work<const N: usize>(desk: &Desk<'_, N>, wanted: [bool; N], mut done: impl FnMut([bool; N]) -> bool) {
+    fn run_until<const N: usize>(
+        event_loop: &EventLoop<'_, N>,
+        wanted: [bool; N],
+        mut done: impl FnMut([bool; N]) -> bool,
+    ) {
         loop {
-            let happened = desk.wait(wanted, None).unwrap();
-            desk.tell();
-            if done(happened) {
+            let ready = event_loop.wait(wanted, None).unwrap();
+            event_loop.run_completions();
+            if done(ready) {
                 return;
             }
         }
@@ -147,52 +151,52 @@ mod tests {
     fn requests_complete_on_the_loops_thread_even_beyond_the_rings_size() {
         let directory = tempfile::tempdir().unwrap();
         let device = file(&directory);
-        let desk = Desk::sit_down([]);
-        let is_seated = desk.seat.is_some();
-        let (said, heard) = channel();
+        let event_loop = EventLoop::new([]);
+        let has_ring = event_loop.ring.is_some();
+        let (sender, receiver) = channel();
         for request in 0..3000 {
-            let said = said.clone();
-            let then = move |outcome: crate::Outcome| said.send((outcome.is_ok(), this_thread())).unwrap();
+            let sender = sender.clone();
+            let then = move |outcome: crate::Outcome| sender.send((outcome.is_ok(), this_thread())).unwrap();
             device.submit(read(request % 1024 * 4096), Completion::new(then));
         }
-        drop(said);
-        let mut ended = Vec::new();
-        while ended.len() < 3000 {
-            desk.wait([], Some(&Timespec { tv_sec: 0, tv_nsec: 1_000_000 })).unwrap();
-            desk.tell();
-            ended.extend(heard.try_iter());
+        drop(sender);
+        let mut completed = Vec::new();
+        while completed.len() < 3000 {
+            event_loop.wait([], Some(&Timespec { tv_sec: 0, tv_nsec: 1_000_000 })).unwrap();
+            event_loop.run_completions();
+            completed.extend(receiver.try_iter());
         }
-        assert!(ended.iter().all(|(is_ok, _)| *is_ok));
-        let here = ended.iter().filter(|(_, thread)| *thread == this_thread()).count();
-        assert!(!is_seated || here >= 900, "{here} completed here");
+        assert!(completed.iter().all(|(is_ok, _)| *is_ok));
+        let here = completed.iter().filter(|(_, thread)| *thread == this_thread()).count();
+        assert!(!has_ring || here >= 900, "{here} completed here");
     }
 
     #[test]
     fn completions_can_run_a_few_at_a_time() {
         let directory = tempfile::tempdir().unwrap();
         let device = file(&directory);
-        let desk = Desk::sit_down([]);
-        if desk.seat.is_none() {
+        let event_loop = EventLoop::new([]);
+        if event_loop.ring.is_none() {
             return; // They end on the device's thread.
         }
-        let told = std::rc::Rc::new(std::cell::Cell::new(0));
-        let (said, heard) = channel();
+        let total = std::rc::Rc::new(std::cell::Cell::new(0));
+        let (sender, receiver) = channel();
         for request in 0..10 {
-            let said = said.clone();
-            device.submit(read(request * 4096), Completion::new(move |_| said.send(()).unwrap()));
+            let sender = sender.clone();
+            device.submit(read(request * 4096), Completion::new(move |_| sender.send(()).unwrap()));
         }
         let count = || {
-            told.set(told.get() + heard.try_iter().count());
-            told.get()
+            total.set(total.get() + receiver.try_iter().count());
+            total.get()
         };
-        let seat = desk.seat.as_ref().unwrap();
-        while seat.ended() < 10 {
-            seat.wait(&[], None).unwrap();
+        let ring = event_loop.ring.as_ref().unwrap();
+        while ring.completed() < 10 {
+            ring.wait(&[], None).unwrap();
         }
-        assert!(desk.tell_some(4));
+        assert!(event_loop.run_some_completions(4));
         assert_eq!(count(), 4);
-        assert!(desk.tell_some(4));
-        assert!(!desk.tell_some(4));
+        assert!(event_loop.run_some_completions(4));
+        assert!(!event_loop.run_some_completions(4));
         assert_eq!(count(), 10);
     }
 
@@ -201,39 +205,39 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let device = file(&directory);
         let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
-        let desk = Desk::sit_down([Watched::input(near.as_fd()), Watched::output(near.as_fd())]);
+        let event_loop = EventLoop::new([Watched::input(near.as_fd()), Watched::output(near.as_fd())]);
         assert_eq!(
-            desk.wait([true, false], Some(&NO_TIME)).unwrap(),
+            event_loop.wait([true, false], Some(&NO_TIME)).unwrap(),
             [false, false],
             "only wanted descriptors"
         );
-        assert_eq!(desk.wait([true, true], None).unwrap(), [false, true]);
+        assert_eq!(event_loop.wait([true, true], None).unwrap(), [false, true]);
         for _ in 0..3 {
             let pending = device.start(read(0));
             rustix::io::write(&far, &[7]).unwrap();
-            work(&desk, [true, false], |[came, _]| came);
+            run_until(&event_loop, [true, false], |[is_ready, _]| is_ready);
             rustix::io::read(&near, &mut [0u8; 8]).unwrap();
             pending.wait().unwrap();
         }
         drop(far);
-        work(&desk, [true, false], |[came, _]| came);
-        work(&desk, [true, false], |[came, _]| came);
+        run_until(&event_loop, [true, false], |[is_ready, _]| is_ready);
+        run_until(&event_loop, [true, false], |[is_ready, _]| is_ready);
     }
 
     #[test]
     fn block_on_completes_requests_on_its_thread_and_is_woken_by_others() {
         let directory = tempfile::tempdir().unwrap();
         let device = file(&directory);
-        let is_seated = { Desk::sit_down([]).seat.is_some() };
+        let has_ring = { EventLoop::new([]).ring.is_some() };
         let read_all = async {
-            let (said, heard) = channel();
+            let (sender, receiver) = channel();
             for number in 0..200 {
-                let said = said.clone();
-                let then = move |_| said.send(this_thread()).unwrap();
+                let sender = sender.clone();
+                let then = move |_| sender.send(this_thread()).unwrap();
                 device.submit(read(number % 1024 * 4096), Completion::new(then));
                 assert!(device.start(read(number % 1024 * 4096)).await.unwrap().is_some());
             }
-            let here = (0..200).filter(|_| heard.recv().unwrap() == this_thread()).count();
+            let here = (0..200).filter(|_| receiver.recv().unwrap() == this_thread()).count();
             let (completion, pending) = Completion::pair();
             let elsewhere = std::thread::Builder::new().spawn(move || {
                 std::thread::park_timeout(std::time::Duration::from_millis(20));
@@ -243,8 +247,8 @@ mod tests {
             elsewhere.unwrap().join().unwrap();
             here
         };
-        assert_eq!(block_on(read_all), if is_seated { 200 } else { 0 });
-        assert!(seat::own().is_none(), "the event loop is gone");
+        assert_eq!(block_on(read_all), if has_ring { 200 } else { 0 });
+        assert!(thread_ring::current().is_none(), "the event loop is gone");
     }
 
     #[test]
@@ -278,66 +282,66 @@ mod tests {
     fn waiting_for_a_request_of_another_thread_returns() {
         let directory = tempfile::tempdir().unwrap();
         let device = file(&directory);
-        let desk = Desk::sit_down([]);
+        let event_loop = EventLoop::new([]);
         device.start(read(0)).wait().unwrap();
         let (completion, pending) = Completion::pair();
         let elsewhere = std::thread::Builder::new().spawn(move || completion.complete(Ok(None))).unwrap();
         assert!(pending.wait().unwrap().is_none(), "another thread has completed it");
         elsewhere.join().unwrap();
-        drop(desk);
+        drop(event_loop);
     }
 
     #[test]
     fn drop_waits_for_requests_started_before_it_only() {
         let directory = tempfile::tempdir().unwrap();
         let device = file(&directory);
-        let desk = Desk::sit_down([]);
-        let (said, heard) = channel();
+        let event_loop = EventLoop::new([]);
+        let (sender, receiver) = channel();
         let again = Arc::clone(&device);
         device.submit(
             read(0),
             Completion::new(move |_| {
-                let ended = this_thread();
-                let then = move |_| said.send((ended, this_thread())).unwrap();
+                let completed = this_thread();
+                let then = move |_| sender.send((completed, this_thread())).unwrap();
                 again.submit(read(4096), Completion::new(then));
             }),
         );
-        let is_seated = desk.seat.is_some();
-        drop(desk);
-        let (first, second) = heard.recv().unwrap();
-        assert_eq!(first == this_thread(), is_seated);
+        let has_ring = event_loop.ring.is_some();
+        drop(event_loop);
+        let (first, second) = receiver.recv().unwrap();
+        assert_eq!(first == this_thread(), has_ring);
         assert_ne!(second, this_thread(), "this thread has no event loop any more");
-        drop(Desk::sit_down([]));
+        drop(EventLoop::new([]));
     }
 
     #[test]
     fn device_drop_waits_for_requests_on_another_threads_loop() {
         let directory = tempfile::tempdir().unwrap();
         let device = file(&directory);
-        let ((started, wait), (went, gone)) = (channel(), channel());
-        let at_desk = Arc::clone(&device);
-        let sit = move || {
-            let desk = Desk::sit_down([]);
-            at_desk.submit(read(0), Completion::new(|_| {}));
-            let is_seated = desk.seat.is_some();
-            drop(at_desk);
+        let ((started, wait), (gone_sender, gone)) = (channel(), channel());
+        let on_thread = Arc::clone(&device);
+        let run = move || {
+            let event_loop = EventLoop::new([]);
+            on_thread.submit(read(0), Completion::new(|_| {}));
+            let has_ring = event_loop.ring.is_some();
+            drop(on_thread);
             started.send(()).unwrap();
             // Long enough for a drop that does not wait to finish.
             std::thread::park_timeout(std::time::Duration::from_millis(20));
-            assert!(!is_seated || gone.try_recv().is_err(), "the completion has not run yet");
+            assert!(!has_ring || gone.try_recv().is_err(), "the completion has not run yet");
         };
-        let sitting = std::thread::Builder::new().spawn(sit).unwrap();
+        let thread = std::thread::Builder::new().spawn(run).unwrap();
         wait.recv().unwrap();
         drop(device);
         // Without an event loop the receiver is already gone.
-        let _ = went.send(());
-        sitting.join().unwrap();
+        let _ = gone_sender.send(());
+        thread.join().unwrap();
     }
 
     #[test]
     fn memory_device_completes_requests_within_submit() {
         let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(1 << 20));
-        let _desk = Desk::sit_down([]);
+        let _event_loop = EventLoop::new([]);
         device.write(0, IoBuffer::zeroed(4096).into(), PlacementHandle::DEFAULT).wait().unwrap();
     }
 }

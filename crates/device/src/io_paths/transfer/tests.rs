@@ -130,7 +130,7 @@ fn file_that_ends_early_is_a_medium_error() {
     let (outcome, _) = outcome_of(vec![Ok(512), Ok(0)]);
     let error = outcome.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Medium);
-    assert_eq!(error.to_string(), "/x: read of 4096 bytes at 8192: ended after 512 bytes");
+    assert_eq!(error.to_string(), "/x: read of 4096 bytes at 8192: completed after 512 bytes");
 }
 
 #[test]
