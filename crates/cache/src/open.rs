@@ -17,7 +17,7 @@ use crate::expiry_clock::ExpiryClock;
 use crate::flash::home::{Found, Settlement, inherited_end};
 use crate::flash::soc::SocConfig;
 use crate::flash::tier::{FlashTier, Pair, Parts};
-use crate::flash::{IsTold, OnEviction, OnOwed, Waiting};
+use crate::flash::{DestructorCallback, HashFilter, OnEviction, Waiting};
 use crate::hybrid::Engine;
 use crate::in_flight::InFlight;
 use crate::keys::Removals;
@@ -52,8 +52,8 @@ impl Cache {
         let new_seed = config.hash_seed.unwrap_or_else(|| if threads { random_seed() } else { 0 });
         let (flash, hash_seed) = match &config.flash {
             Some(flash) => {
-                let on_owed = config.item_destructor.is_some().then(|| on_owed(&home));
-                let callbacks = FlashCallbacks { on_eviction: on_eviction(&home), on_owed };
+                let on_destructor = config.item_destructor.is_some().then(|| on_destructor(&home));
+                let callbacks = FlashCallbacks { on_eviction: on_eviction(&home), on_destructor };
                 let opened =
                     open_flash(flash, clock, config, new_seed, &callbacks, events.as_ref(), waiting).await?;
                 (Some(opened.0), opened.1)
@@ -113,13 +113,13 @@ pub(crate) struct FlashCallbacks {
     /// Called for evicted items.
     pub(crate) on_eviction: OnEviction,
     /// Called for removed items, if there is an item destructor.
-    pub(crate) on_owed: Option<OnOwed>,
+    pub(crate) on_destructor: Option<DestructorCallback>,
 }
 
 impl FlashCallbacks {
     /// For checks that open no engine.
     fn unused() -> Self {
-        Self { on_eviction: Arc::new(|_, _| {}), on_owed: None }
+        Self { on_eviction: Arc::new(|_, _| {}), on_destructor: None }
     }
 }
 
@@ -131,7 +131,7 @@ fn on_eviction(home: &Home) -> OnEviction {
     })
 }
 
-fn on_owed(home: &Home) -> OnOwed {
+fn on_destructor(home: &Home) -> DestructorCallback {
     let home = Arc::clone(home);
     Arc::new(move |item, why| {
         if let Some(engine) = home.get().and_then(Weak::upgrade) {
@@ -164,7 +164,7 @@ fn on_expiry(home: &Home, events: Option<Arc<Events>>, hash_seed: u64) -> OnExpi
 }
 
 /// Selects the items that must be read when their region is reclaimed; `None` if there are none.
-fn told_of_regions(config: &CacheConfig, events: Option<&Arc<Events>>) -> Option<IsTold> {
+fn told_of_regions(config: &CacheConfig, events: Option<&Arc<Events>>) -> Option<HashFilter> {
     match events {
         _ if config.on_evict.is_some() || config.item_destructor.is_some() => Some(Arc::new(|_| true)),
         Some(events) => {
@@ -242,7 +242,7 @@ fn settlements<'a>(
     clock: &'a Arc<dyn Clock>,
     seed: u64,
     callbacks: &FlashCallbacks,
-    tells_of_regions: Option<&IsTold>,
+    tells_of_regions: Option<&HashFilter>,
 ) -> Result<Vec<Settlement<'a>>, CacheError> {
     check_division(config)?;
     let mut offset_bytes = 0;

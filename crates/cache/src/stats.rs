@@ -7,7 +7,7 @@ pub use device::counters::CounterTable;
 
 use crate::dram::{MemoryStats, PoolStats};
 use crate::error::Refusal;
-use crate::flash::region::{RegionStats, RegionStore, Troubles};
+use crate::flash::region::{RegionStats, RegionStore, WriteHealth};
 use crate::flash::soc::SocStats;
 use crate::flash::tier::{FlashTier, PutStats};
 use crate::hybrid::Engine;
@@ -231,7 +231,7 @@ impl FlashHealth {
     }
 
     pub(crate) fn add(&mut self, regions: &RegionStore) {
-        let Troubles { is_failing, regions_to_retry, last_error } = regions.troubles();
+        let WriteHealth { is_failing, regions_to_retry, last_error } = regions.troubles();
         let retired_regions = regions.retired_regions() as u64;
         self.is_failing |= is_failing;
         self.regions_to_retry += regions_to_retry as u64;

@@ -1,6 +1,6 @@
 //! Converts the keys of the region engine: CacheBench's own, or a photo cache policy by name.
 
-use cache::flash::region::{Calm, RipqConfig};
+use cache::flash::region::{EarlyReclaim, RipqConfig};
 
 use super::amounts::{mib, narrow};
 use super::keys::CacheConfig;
@@ -33,7 +33,7 @@ pub fn order(typed: &CacheConfig) -> Result<OrderPlan, String> {
 fn ripq(typed: &CacheConfig, single_point: bool) -> Result<RipqConfig, String> {
     let settings = &typed.region_policy_config;
     let unless_0 = |share: f64| (share > 0.0).then_some(share);
-    let calm = unless_0(settings.reinsertion_target).map(|above| Calm {
+    let early_reclaim = unless_0(settings.reinsertion_target).map(|above| EarlyReclaim {
         coefficient: settings.moving_average,
         above,
         cold_below: settings.cold_block_ratio,
@@ -43,7 +43,7 @@ fn ripq(typed: &CacheConfig, single_point: bool) -> Result<RipqConfig, String> {
         caching: settings.caching.parse().map_err(|error| format!("{error}"))?,
         single_point,
         hot_above: unless_0(settings.hot_block_ratio),
-        calm,
+        early_reclaim,
         compact_above: unless_0(settings.dead_block_ratio),
     })
 }

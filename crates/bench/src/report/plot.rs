@@ -37,7 +37,7 @@ type Drawn<T = ()> = Result<T, Box<dyn std::error::Error>>;
 pub fn render(report: &RunReport, name: &str) -> Result<String, Box<dyn std::error::Error>> {
     let mut svg = String::new();
     let all = report.totals();
-    let mut hovers = Vec::new();
+    let mut tooltips = Vec::new();
     {
         let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         root.fill(&WHITE)?;
@@ -47,13 +47,13 @@ pub fn render(report: &RunReport, name: &str) -> Result<String, Box<dyn std::err
         let (ratios, below) = below.split_vertically(230);
         let (slow, latencies) = below.split_vertically(230);
         let spans: Vec<Span> = report.series.spans().collect();
-        hovers.extend(throughput(&over_time, &spans)?);
-        hovers.extend(hit_ratio(&ratios, &spans, all.snapshot.flash.is_some())?);
-        hovers.extend(slowest(&slow, &slow_curves(&spans))?);
-        hovers.extend(percentiles(&latencies, "Latency, share of operations below", &curves(&all))?);
+        tooltips.extend(throughput(&over_time, &spans)?);
+        tooltips.extend(hit_ratio(&ratios, &spans, all.snapshot.flash.is_some())?);
+        tooltips.extend(slowest(&slow, &slow_curves(&spans))?);
+        tooltips.extend(percentiles(&latencies, "Latency, share of operations below", &curves(&all))?);
         root.present()?;
     }
-    Ok(with_hovers(svg, &hovers))
+    Ok(with_tooltips(svg, &tooltips))
 }
 
 fn title(area: &Area<'_>, name: &str, all: &InstanceReport) -> Drawn {
@@ -82,37 +82,37 @@ pub(super) struct Curve {
 }
 
 /// A tooltip at a point of a curve.
-struct Hover {
+struct Tooltip {
     x: i32,
     y: i32,
     words: String,
 }
 
 /// Tooltips for the points of a curve; a long curve gets some of them, evenly spaced.
-fn hovers<X, Y>(
+fn tooltips<X, Y>(
     chart: &ChartContext<'_, SVGBackend<'_>, Cartesian2d<X, Y>>,
     curve: &Curve,
     x_words: &dyn Fn(f64) -> String,
     y_words: &dyn Fn(f64) -> String,
-) -> Vec<Hover>
+) -> Vec<Tooltip>
 where
     X: Ranged<ValueType = f64>,
     Y: Ranged<ValueType = f64>,
 {
     let step = curve.points.len().div_ceil(HOVERS).max(1);
     let name = if curve.name.is_empty() { String::new() } else { format!("{}, ", curve.name) };
-    let hover = |point: &(f64, f64)| {
+    let tooltip = |point: &(f64, f64)| {
         let (x, y) = chart.backend_coord(point);
-        Hover { x, y, words: format!("{name}{}: {}", x_words(point.0), y_words(point.1)) }
+        Tooltip { x, y, words: format!("{name}{}: {}", x_words(point.0), y_words(point.1)) }
     };
-    curve.points.iter().step_by(step).map(hover).collect()
+    curve.points.iter().step_by(step).map(tooltip).collect()
 }
 
 /// Adds an SVG title at each point, which browsers show as a tooltip.
-fn with_hovers(mut svg: String, hovers: &[Hover]) -> String {
+fn with_tooltips(mut svg: String, tooltips: &[Tooltip]) -> String {
     const HALF: i32 = 5;
     let mut titles = String::new();
-    for Hover { x, y, words } in hovers {
+    for Tooltip { x, y, words } in tooltips {
         let (left, top, side) = (x - HALF, y - HALF, 2 * HALF);
         let _ = writeln!(
             titles,
@@ -226,7 +226,7 @@ pub(super) fn panel_over_rate(
             let dots = curve.points.iter().map(|at| Circle::new(*at, 3, curve.look.colour.filled()));
             chart.draw_series(dots)?;
             let rate = |log10: f64| format!("{} ops/s", grouped(10_f64.powf(log10).round() as u64));
-            all.extend(hovers(&chart, curve, &rate, &|value| scale.words(value)));
+            all.extend(tooltips(&chart, curve, &rate, &|value| scale.words(value)));
         }
         Ok(all)
     })
@@ -237,20 +237,20 @@ pub(super) fn panel_of_latencies(title: &str, curves: &[Curve]) -> Drawn<String>
     panel(|area| percentiles(area, title, curves))
 }
 
-fn panel(draw: impl FnOnce(&Area<'_>) -> Drawn<Vec<Hover>>) -> Drawn<String> {
+fn panel(draw: impl FnOnce(&Area<'_>) -> Drawn<Vec<Tooltip>>) -> Drawn<String> {
     const PANEL: (u32, u32) = (960, 280);
     let mut svg = String::new();
-    let hovers = {
+    let tooltips = {
         let root = SVGBackend::with_string(&mut svg, PANEL).into_drawing_area();
         root.fill(&WHITE)?;
-        let hovers = draw(&root)?;
+        let tooltips = draw(&root)?;
         root.present()?;
-        hovers
+        tooltips
     };
-    Ok(with_hovers(svg, &hovers))
+    Ok(with_tooltips(svg, &tooltips))
 }
 
-fn throughput(area: &Area<'_>, spans: &[Span]) -> Drawn<Vec<Hover>> {
+fn throughput(area: &Area<'_>, spans: &[Span]) -> Drawn<Vec<Tooltip>> {
     let points: Vec<_> =
         spans.iter().map(|span| (span.until_seconds, span.counts.ops as f64 / span.seconds)).collect();
     let max = points.iter().map(|(_, rate)| *rate).fold(1.0, f64::max);
@@ -265,7 +265,7 @@ fn throughput(area: &Area<'_>, spans: &[Span]) -> Drawn<Vec<Hover>> {
     )
 }
 
-fn hit_ratio(area: &Area<'_>, spans: &[Span], has_flash: bool) -> Drawn<Vec<Hover>> {
+fn hit_ratio(area: &Area<'_>, spans: &[Span], has_flash: bool) -> Drawn<Vec<Tooltip>> {
     let of = |name: &str, number, hits: fn(&Span) -> u64| Curve {
         name: name.to_owned(),
         look: Look::of(number),
@@ -341,7 +341,7 @@ fn over_time(
     label: &dyn Fn(&f64) -> String,
     curves: &[Curve],
     value_words: fn(f64) -> String,
-) -> Drawn<Vec<Hover>> {
+) -> Drawn<Vec<Tooltip>> {
     let area = &above_legend(area, curves, 2)?;
     let mut chart = axes(area, &seconds(title, curves), range, (5, label))?;
     let mut all = Vec::new();
@@ -349,7 +349,7 @@ fn over_time(
         let area = AreaSeries::new(curve.points.iter().copied(), 0.0, curve.look.colour.mix(0.08));
         chart.draw_series(area)?;
         draw(&mut chart, curve)?;
-        all.extend(hovers(&chart, curve, &second_words, &value_words));
+        all.extend(tooltips(&chart, curve, &second_words, &value_words));
     }
     Ok(all)
 }
@@ -390,12 +390,12 @@ pub(super) fn look_of(name: &str) -> Look {
     Look::of(NAMES.iter().position(|it| *it == name).unwrap_or(0))
 }
 
-fn slowest(area: &Area<'_>, curves: &[Curve]) -> Drawn<Vec<Hover>> {
+fn slowest(area: &Area<'_>, curves: &[Curve]) -> Drawn<Vec<Tooltip>> {
     slow_over_time(area, "Latency, p99 of each interval", curves)
 }
 
 /// Latencies over time, on a logarithmic axis.
-fn slow_over_time(area: &Area<'_>, title: &str, curves: &[Curve]) -> Drawn<Vec<Hover>> {
+fn slow_over_time(area: &Area<'_>, title: &str, curves: &[Curve]) -> Drawn<Vec<Tooltip>> {
     let points = || curves.iter().flat_map(|curve| &curve.points);
     let longest = points().map(|(_, ns)| *ns).fold(1e3, f64::max);
     let shortest = points().map(|(_, ns)| *ns).fold(longest, f64::min);
@@ -404,7 +404,7 @@ fn slow_over_time(area: &Area<'_>, title: &str, curves: &[Curve]) -> Drawn<Vec<H
     let area = &above_legend(area, curves, 1)?;
     let mut chart = axes(area, &axis, range, (5, &|ns| duration(*ns)))?;
     curves.iter().try_for_each(|curve| draw(&mut chart, curve))?;
-    Ok(curves.iter().flat_map(|curve| hovers(&chart, curve, &second_words, &duration)).collect())
+    Ok(curves.iter().flat_map(|curve| tooltips(&chart, curve, &second_words, &duration)).collect())
 }
 
 /// The curves of all kinds of operations that were timed at least twice.
@@ -428,7 +428,7 @@ fn curve(histogram: &Histogram) -> Vec<(f64, f64)> {
     at.filter_map(|n| Some((n, histogram.quantile_ns(1.0 - 10_f64.powf(-n))?.max(1) as f64))).collect()
 }
 
-fn percentiles(area: &Area<'_>, title: &str, curves: &[Curve]) -> Drawn<Vec<Hover>> {
+fn percentiles(area: &Area<'_>, title: &str, curves: &[Curve]) -> Drawn<Vec<Tooltip>> {
     let points = || curves.iter().flat_map(|curve| &curve.points);
     let nines = points().map(|(n, _)| *n).fold(1.0, f64::max);
     let longest = points().map(|(_, ns)| *ns).fold(1e3, f64::max);
@@ -439,7 +439,7 @@ fn percentiles(area: &Area<'_>, title: &str, curves: &[Curve]) -> Drawn<Vec<Hove
     let area = &above_legend(area, curves, 1)?;
     let mut chart = axes(area, &axis, range, (10, &|ns| duration(*ns)))?;
     curves.iter().try_for_each(|curve| draw(&mut chart, curve))?;
-    Ok(curves.iter().flat_map(|curve| hovers(&chart, curve, &share, &duration)).collect())
+    Ok(curves.iter().flat_map(|curve| tooltips(&chart, curve, &share, &duration)).collect())
 }
 
 fn draw<'a, 'b: 'a, X, Y>(

@@ -9,7 +9,7 @@ use device::coalesce;
 use device::event_loop::EventLoop;
 use device::{Clock, IoBuffer};
 
-use super::handshake::{Agreed, Handshake, Offer, Step, context_id};
+use super::handshake::{Handshake, NegotiatedOptions, Offer, Step, context_id};
 use super::intake::{Intake, Next};
 use super::link::{Frame, Link, Payload, Until, Woken};
 use super::slots::Slot;
@@ -120,7 +120,7 @@ fn handshake_with(
     shared: &ServerShared,
     socket: &OwnedFd,
     slot: &Slot,
-) -> Result<Option<(Agreed, Vec<u8>)>, End> {
+) -> Result<Option<(NegotiatedOptions, Vec<u8>)>, End> {
     let deadline_ns = shared.clock.monotonic_ns().saturating_add(shared.handshake_timeout_ns);
     let mut handshake = Handshake::new(&shared.offers);
     let (mut input, mut output) = (Vec::new(), Vec::new());

@@ -25,7 +25,7 @@ pub(super) struct Offer {
 
 /// The negotiated options.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Agreed {
+pub(super) struct NegotiatedOptions {
     /// Index of the export.
     pub place: usize,
     pub structured: bool,
@@ -39,7 +39,7 @@ pub(super) enum Step {
     /// The handshake continues.
     More,
     /// The handshake is complete; requests follow.
-    Transmit(Agreed),
+    Transmit(NegotiatedOptions),
     /// The connection ends after the output is sent.
     Close,
 }
@@ -263,7 +263,7 @@ impl<'a> Handshake<'a> {
         if self.contexts_of != name {
             contexts.clear();
         }
-        Step::Transmit(Agreed { place, structured: self.structured, contexts })
+        Step::Transmit(NegotiatedOptions { place, structured: self.structured, contexts })
     }
 
     fn export_flags(&self, offer: &Offer) -> u16 {

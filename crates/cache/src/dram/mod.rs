@@ -12,6 +12,7 @@
 
 mod chain;
 mod chunks;
+mod class_state;
 mod clear;
 mod config;
 mod empty;
@@ -19,7 +20,6 @@ mod evict;
 mod handle;
 mod index;
 mod item;
-mod judged;
 mod kept;
 mod key_lock;
 mod pools;

@@ -2,10 +2,10 @@
 //!
 //! The strategies are CacheLib's by name (`LruTailAgeStrategy`, `HitsPerSlabStrategy`, `RandomStrategy`, `FreeMemStrategy`), and so is the
 //! rule that a pool with unassigned slabs is left alone. Donor and receiver are selected from the
-//! [recent activity of the classes](super::judged).
+//! [recent activity of the classes](super::class_state).
 
+use super::class_state::{Churn, ClassState, Pair, Recent};
 use super::evict::Spill;
-use super::judged::{Churn, Judged, Pair, Recent};
 use super::sync::Mutex;
 use super::{Class, Dram, PoolId, ReleaseStats};
 
@@ -66,7 +66,7 @@ const SLABS_PER_MOVE: u32 = 64;
 
 /// State that is kept between steps.
 pub(super) struct Rebalancer {
-    classes: Mutex<Vec<Past>>,
+    classes: Mutex<Vec<LastStep>>,
     /// By pool.
     churn: Mutex<Vec<Churn>>,
 }
@@ -74,7 +74,7 @@ pub(super) struct Rebalancer {
 impl Rebalancer {
     pub(super) fn new(classes: usize, pools: usize) -> Self {
         Self {
-            classes: Mutex::new(vec![Past::default(); classes]),
+            classes: Mutex::new(vec![LastStep::default(); classes]),
             churn: Mutex::new(vec![Churn::default(); pools]),
         }
     }
@@ -82,7 +82,7 @@ impl Rebalancer {
 
 /// Counters of a class at the last step.
 #[derive(Debug, Clone, Copy, Default)]
-struct Past {
+struct LastStep {
     hits: u64,
     allocations: u64,
     evictions: u64,
@@ -94,14 +94,14 @@ impl Dram {
     /// Moves slabs within `pool` while moves are worth it: by age and by hits at most one in 64, otherwise one.
     pub fn rebalance_step<S: Spill>(&self, pool: PoolId, how: &Rebalance, spill: &S) -> Vec<Released> {
         let _one_at_a_time = self.pools.one_release(pool);
-        let mut judged = self.judge(pool);
-        let judges = matches!(how.strategy, Strategy::TailAge { .. } | Strategy::Hits { .. });
-        let most = if judges { (self.pools.quota(pool) / SLABS_PER_MOVE).max(1) } else { 1 };
+        let mut states = self.class_states(pool);
+        let is_selective = matches!(how.strategy, Strategy::TailAge { .. } | Strategy::Hits { .. });
+        let most = if is_selective { (self.pools.quota(pool) / SLABS_PER_MOVE).max(1) } else { 1 };
         let mut moves = Vec::new();
         for _ in 0..most {
             let has_slabs_left = self.pools.slabs_used(pool) < self.pools.quota(pool);
-            let Some(pair) = Pair::pick(&judged, how, has_slabs_left) else { break };
-            let costs = judges && !pair.costs_nothing(&judged);
+            let Some(pair) = Pair::pick(&states, how, has_slabs_left) else { break };
+            let costs = is_selective && !pair.costs_nothing(&states);
             if costs && !self.rebalancer.churn.lock()[usize::from(pool.0)].consume() {
                 break;
             }
@@ -110,7 +110,7 @@ impl Dram {
             if !released.completed {
                 break;
             }
-            self.update_after_move(pool, &mut judged, &pair);
+            self.update_after_move(pool, &mut states, &pair);
         }
         moves
     }
@@ -134,50 +134,50 @@ impl Dram {
     }
 
     /// Reads the state of all classes of a pool, with their activity since the last step.
-    fn judge(&self, pool: PoolId) -> Vec<Judged> {
-        let mut past = self.rebalancer.classes.lock();
+    fn class_states(&self, pool: PoolId) -> Vec<ClassState> {
+        let mut last_step = self.rebalancer.classes.lock();
         let mut evicted_slabs = 0.0;
-        let judge = |class: &Class| {
-            let (stats, past) = (self.class_stats(class), &mut past[usize::from(class.index)]);
+        let state = |class: &Class| {
+            let (stats, last_step) = (self.class_stats(class), &mut last_step[usize::from(class.index)]);
             // An unsuccessful eviction is subtracted from the counter, so the difference may be negative.
             let since = |now: u64, then: u64| now.saturating_sub(then) as f64;
             let latest = Recent {
-                hits: since(stats.hits, past.hits),
-                allocations: since(stats.allocation_attempts, past.allocations),
-                evictions: since(stats.evictions, past.evictions),
-                growth: stats.items as f64 - past.items as f64,
+                hits: since(stats.hits, last_step.hits),
+                allocations: since(stats.allocation_attempts, last_step.allocations),
+                evictions: since(stats.evictions, last_step.evictions),
+                growth: stats.items as f64 - last_step.items as f64,
             };
             evicted_slabs += latest.evictions / f64::from(class.chunks_per_slab);
-            *past = Past {
+            *last_step = LastStep {
                 hits: stats.hits,
                 allocations: stats.allocation_attempts,
                 evictions: stats.evictions,
                 items: stats.items,
-                recent: past.recent.and_then(&latest),
+                recent: last_step.recent.and_then(&latest),
             };
-            Judged {
+            ClassState {
                 chunks_per_slab: class.chunks_per_slab,
                 slabs: stats.slabs,
                 items: stats.items,
-                recent: past.recent,
+                recent: last_step.recent,
             }
         };
-        let judged = self.pools.classes_of(pool).iter().map(judge).collect();
+        let states = self.pools.classes_of(pool).iter().map(state).collect();
         self.rebalancer.churn.lock()[usize::from(pool.0)].add(evicted_slabs);
-        judged
+        states
     }
 
     /// Updates the state after a move. The received slab is empty, but must not count as spare.
-    fn update_after_move(&self, pool: PoolId, judged: &mut [Judged], pair: &Pair) {
+    fn update_after_move(&self, pool: PoolId, states: &mut [ClassState], pair: &Pair) {
         let classes = self.pools.classes_of(pool);
         for at in [Some(pair.donor), pair.receiver].into_iter().flatten() {
             let counters = classes[at].lock().counters;
-            (judged[at].slabs, judged[at].items) = (counters.slabs, counters.items);
+            (states[at].slabs, states[at].items) = (counters.slabs, counters.items);
         }
         if let Some(receiver) = pair.receiver {
-            judged[receiver].recent.growth += f64::from(judged[receiver].chunks_per_slab);
-            let mut past = self.rebalancer.classes.lock();
-            past[usize::from(classes[receiver].index)].recent = judged[receiver].recent;
+            states[receiver].recent.growth += f64::from(states[receiver].chunks_per_slab);
+            let mut last_step = self.rebalancer.classes.lock();
+            last_step[usize::from(classes[receiver].index)].recent = states[receiver].recent;
         }
     }
 }

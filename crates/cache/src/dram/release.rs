@@ -48,7 +48,7 @@ struct Release {
 }
 
 /// The contents of a chunk in a slab that is being released.
-enum Occupant<'a> {
+enum ChunkContents<'a> {
     Empty,
     /// An item marked `EVICTING`, with one reference more, removed from the policy.
     Leaving(Item<'a>),
@@ -125,12 +125,14 @@ impl Dram {
             if release.move_items && self.make_room_for(class, chunk, release, spill) == Attempt::Busy {
                 return Attempt::Busy;
             }
-            let occupant = class.lock().occupant(&self.pools, releasing, chunk);
-            let attempt = match occupant {
-                Occupant::Empty => Attempt::Gone,
-                Occupant::InUse => Attempt::InUse,
-                Occupant::Leaving(item) => self.make_leave(class, item, item, release, spill),
-                Occupant::Child { parent, child } => self.make_leave(class, parent, child, release, spill),
+            let contents = class.lock().contents(&self.pools, releasing, chunk);
+            let attempt = match contents {
+                ChunkContents::Empty => Attempt::Gone,
+                ChunkContents::InUse => Attempt::InUse,
+                ChunkContents::Leaving(item) => self.make_leave(class, item, item, release, spill),
+                ChunkContents::Child { parent, child } => {
+                    self.make_leave(class, parent, child, release, spill)
+                }
             };
             match attempt {
                 Attempt::Gone => {}
@@ -169,21 +171,21 @@ impl Dram {
         &self,
         class: &Class,
         item: Item<'_>,
-        occupant: Item<'_>,
+        contents: Item<'_>,
         release: &mut Release,
         spill: &S,
     ) -> Attempt {
         let now_seconds = self.now_seconds();
         let victim = Victim::new(self, item, self.hash_of(item.key()), now_seconds);
-        let is_child = occupant.reference() != item.reference();
+        let is_child = contents.reference() != item.reference();
         let chunk = if release.move_items {
-            class.lock().chunk_for_move(&self.pools, class, occupant, now_seconds)
+            class.lock().chunk_for_move(&self.pools, class, contents, now_seconds)
         } else {
             None
         };
         let (attempt, item_left) = if let Some(chunk) = chunk {
             let attempt = match is_child {
-                true => self.move_child(&victim, item, occupant, chunk),
+                true => self.move_child(&victim, item, contents, chunk),
                 false => self.move_item(&victim, item, chunk),
             };
             release.stats.move_attempts += 1;
@@ -263,26 +265,27 @@ impl Inner {
         Some(releasing)
     }
 
-    fn occupant<'a>(&mut self, pools: &'a Pools, releasing: Releasing, chunk: u32) -> Occupant<'a> {
+    fn contents<'a>(&mut self, pools: &'a Pools, releasing: Releasing, chunk: u32) -> ChunkContents<'a> {
         let item = pools.arena.item(pools.arena.reference(releasing.slab, chunk));
         if item.header().state().has(State::FREE) {
-            return Occupant::Empty;
+            return ChunkContents::Empty;
         }
         if item.header().state().has(State::CHILD) {
             let linked = item.header().state().has(State::LINKED);
             let parent = linked
                 .then(|| parent_of(&pools.arena, item))
                 .filter(|parent| parent.header().begin_eviction());
-            return parent.map_or(Occupant::InUse, |parent| Occupant::Child { parent, child: item });
+            return parent
+                .map_or(ChunkContents::InUse, |parent| ChunkContents::Child { parent, child: item });
         }
         if !item.header().begin_eviction() {
-            return Occupant::InUse;
+            return ChunkContents::InUse;
         }
         if item.header().clear(State::IN_POLICY).has(State::IN_POLICY) {
             let (_, slot) = pools.class_of(item.reference());
             self.policy().remove(slot);
         }
-        Occupant::Leaving(item)
+        ChunkContents::Leaving(item)
     }
 
     /// Whether an item of the slab could move if there were a free chunk. Items that the policy has already selected for an allocation, and

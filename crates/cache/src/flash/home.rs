@@ -18,7 +18,7 @@ use super::superblock::{
     read_snapshot, recognise,
 };
 use super::tier::Pair;
-use super::{IsTold, Waiting};
+use super::{HashFilter, Waiting};
 use crate::KeyHash;
 use crate::config::{FlashConfig, Recovery, SmallItems};
 use crate::error::CacheError;
@@ -76,7 +76,7 @@ pub(crate) struct Settlement<'a> {
     /// Called with items that make room in buckets,
     pub(crate) callbacks: FlashCallbacks,
     /// and with those in regions with these keys: they have to be read for it.
-    pub(crate) tells_of_regions: Option<IsTold>,
+    pub(crate) tells_of_regions: Option<HashFilter>,
 }
 
 /// Where what an earlier cache had of the device ends; its pairs lie one behind the other. 0 if none begins at its start.
@@ -231,9 +231,9 @@ impl Settlement<'_> {
             regions = regions.map(|it| told(it).with_eviction_callback_for(Arc::clone(is_told)));
         }
         let mut soc = self.open_small_engine(&layout, &superblock, &mut taken)?;
-        if let Some(on_owed) = &self.callbacks.on_owed {
-            regions = regions.map(|it| it.with_owed_callback(Arc::clone(on_owed)));
-            soc = soc.map(|it| it.with_owed_callback(Arc::clone(on_owed)));
+        if let Some(on_destructor) = &self.callbacks.on_destructor {
+            regions = regions.map(|it| it.with_owed_callback(Arc::clone(on_destructor)));
+            soc = soc.map(|it| it.with_owed_callback(Arc::clone(on_destructor)));
         }
         let life = superblock.life();
         let superblock = Mutex::new(superblock);

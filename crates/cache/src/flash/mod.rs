@@ -107,10 +107,10 @@ impl Deref for FlashValue {
 pub type OnEviction = Arc<dyn Fn(&FlashItem<'_>, &mut dyn FnMut() -> bool) + Send + Sync>;
 
 /// Called with a removed item whose destructor must be called, and the reason. Runs with no lock held.
-pub type OnOwed = Arc<dyn Fn(&FlashItem<'_>, Removal) + Send + Sync>;
+pub type DestructorCallback = Arc<dyn Fn(&FlashItem<'_>, Removal) + Send + Sync>;
 
 /// Whether a callback receives items with this hash. Always the same for one hash.
-pub type IsTold = Arc<dyn Fn(KeyHash) -> bool + Send + Sync>;
+pub type HashFilter = Arc<dyn Fn(KeyHash) -> bool + Send + Sync>;
 
 /// How the caller waits for the device. The engine's code is the same for both: with [`Waiting::Thread`] a transfer
 /// has ended when `start` returns, so the future that contains it never pends on it.

@@ -2,7 +2,7 @@
 
 use super::log::{self, HashLog};
 use super::soc::{self, NotStaged, Progress, Soc, SocStats};
-use super::{FlashItem, FlashValue, OnOwed, Waiting};
+use super::{DestructorCallback, FlashItem, FlashValue, Waiting};
 use crate::KeyHash;
 use crate::config::Removal;
 
@@ -71,11 +71,11 @@ impl SmallEngine {
         }
     }
 
-    /// Calls `on_owed` for items whose destructors are owed.
-    pub(crate) fn with_owed_callback(self, on_owed: OnOwed) -> Self {
+    /// Calls `on_destructor` for items whose destructors are owed.
+    pub(crate) fn with_owed_callback(self, on_destructor: DestructorCallback) -> Self {
         match self {
-            Self::Sets(sets) => Self::Sets(Box::new(sets.with_owed_callback(on_owed))),
-            Self::Log(log) => Self::Log(Box::new(log.with_owed_callback(on_owed))),
+            Self::Sets(sets) => Self::Sets(Box::new(sets.with_owed_callback(on_destructor))),
+            Self::Log(log) => Self::Log(Box::new(log.with_owed_callback(on_destructor))),
         }
     }
 

@@ -15,10 +15,10 @@ use crate::{Entry, Eviction, HitRule, Slot};
 
 /// Next use of the current request: set before each request, read by the policy at an insertion or hit.
 #[derive(Clone, Default)]
-pub struct NextUse(Arc<Told>);
+pub struct NextUse(Arc<ClairvoyantState>);
 
 #[derive(Default)]
-struct Told {
+struct ClairvoyantState {
     now: AtomicU64,
     next_use: AtomicU64,
 }

@@ -157,8 +157,11 @@ pub(super) fn detect(path: &Path, head: &Head<'_>) -> Result<&'static Format, Tr
         // The header matches; unreadable optional values do not count against the rows.
         Ok(trial) if trial.succeeded() => Some((format, is_clean(format, head))),
         Ok(trial) => {
-            nearest =
-                nearest.take().into_iter().chain(trial.nearly(format)).max_by_key(|near: &Nearly| near.read);
+            nearest = nearest
+                .take()
+                .into_iter()
+                .chain(trial.nearly(format))
+                .max_by_key(|near: &NearMatch| near.read);
             None
         }
         // The line may be no header of this format.
@@ -207,7 +210,7 @@ fn unrecognised(
     path: &Path,
     head: &Head<'_>,
     complaint: Option<(&'static str, RowError)>,
-    nearest: Option<Nearly>,
+    nearest: Option<NearMatch>,
 ) -> TraceError {
     let path = path.to_owned();
     match (complaint, head.table_perhaps()) {
@@ -344,14 +347,14 @@ struct Trial {
 }
 
 /// A format that can read some of the records, but not enough.
-struct Nearly {
+struct NearMatch {
     format: &'static str,
     read: usize,
     wrong: usize,
     first: RowError,
 }
 
-impl Nearly {
+impl NearMatch {
     fn words(&self) -> String {
         let Self { format, read, wrong, first } = self;
         let all = read + wrong;
@@ -414,10 +417,10 @@ impl Trial {
     }
 
     /// The failed trial for a message, if at least half of the records were read.
-    fn nearly(self, format: &Format) -> Option<Nearly> {
+    fn nearly(self, format: &Format) -> Option<NearMatch> {
         let Self { read, wrong, first, .. } = self;
         let is_near = read > 0 && read >= wrong;
-        first.filter(|_| is_near).map(|first| Nearly { format: format.name, read, wrong, first })
+        first.filter(|_| is_near).map(|first| NearMatch { format: format.name, read, wrong, first })
     }
 
     fn succeeded(&self) -> bool {

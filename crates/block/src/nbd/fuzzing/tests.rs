@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::super::handshake::Agreed;
+use super::super::handshake::NegotiatedOptions;
 use super::super::wire::{OPTION_MAGIC, REQUEST_MAGIC};
 use super::*;
 
@@ -129,7 +129,7 @@ fn contexts_apply_only_to_the_export_they_were_set_for() {
         [3u32.to_be_bytes().to_vec(), option(8, &[]), option(10, &set(set_name)), option(7, &go)].concat()
     };
     let agreed = |contexts: &[Context]| {
-        Step::Transmit(Agreed { place: 0, structured: true, contexts: contexts.to_vec() })
+        Step::Transmit(NegotiatedOptions { place: 0, structured: true, contexts: contexts.to_vec() })
     };
     assert_eq!(run_handshake(&session(b"disk", b"disk"), 99).2, agreed(&[Context::Dirty]));
     assert_eq!(run_handshake(&session(b"", b"disk"), 99).2, agreed(&[]));

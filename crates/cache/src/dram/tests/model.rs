@@ -19,13 +19,13 @@ struct Known {
 }
 
 /// A spill that compares evicted items with the model and removes them from it; it is sometimes full.
-struct Witness {
+struct CheckingSpill {
     model: RefCell<HashMap<Vec<u8>, Known>>,
     rng: RefCell<StdRng>,
     staged: RefCell<u32>,
 }
 
-impl Spill for Witness {
+impl Spill for CheckingSpill {
     type Staged = Vec<u8>;
 
     fn stage(&self, victim: &Victim<'_>) -> Stage<Vec<u8>> {
@@ -90,7 +90,7 @@ fn tier_and_spill_together_equal_a_map() {
 fn run(policy: PolicyFactory, seed: u64, ops: u32) {
     let (dram, clock) = tier(policy);
     let mut rng = StdRng::seed_from_u64(seed);
-    let witness = Witness {
+    let spill = CheckingSpill {
         model: RefCell::default(),
         rng: RefCell::new(StdRng::seed_from_u64(seed + 1000)),
         staged: RefCell::new(0),
@@ -99,16 +99,16 @@ fn run(policy: PolicyFactory, seed: u64, ops: u32) {
     for _ in 0..ops {
         let key = rng.random_range(0..400_u32).to_le_bytes().to_vec();
         match rng.random_range(0..100) {
-            0..45 => put_random(&dram, &witness, &clock, &mut rng, &key),
+            0..45 => put_random(&dram, &spill, &clock, &mut rng, &key),
             45..70 => {
-                let known = live(&witness, &clock, &key);
+                let known = live(&spill, &clock, &key);
                 let found = get(&dram, &key);
                 assert!(
                     found.as_deref() == known.as_ref().map(|known| &*known.value),
                     "found something else"
                 );
                 if known.is_none() {
-                    witness.model.borrow_mut().remove(&key);
+                    spill.model.borrow_mut().remove(&key);
                 }
                 if let Some(found) = found.filter(|_| pins.len() < 8) {
                     let value = found.to_vec();
@@ -116,8 +116,8 @@ fn run(policy: PolicyFactory, seed: u64, ops: u32) {
                 }
             }
             70..80 => {
-                let known = live(&witness, &clock, &key);
-                witness.model.borrow_mut().remove(&key);
+                let known = live(&spill, &clock, &key);
+                spill.model.borrow_mut().remove(&key);
                 assert!(remove(&dram, &key) || known.is_none(), "the tier has all keys of the map");
             }
             80..90 if !pins.is_empty() => {
@@ -125,26 +125,26 @@ fn run(policy: PolicyFactory, seed: u64, ops: u32) {
                 assert!(*pin == *value, "a pinned value never changes");
             }
             90..92 => clock.advance_by(1_000_000_000),
-            97 | 98 => add_child(&dram, &witness, &clock, &mut rng, &key),
+            97 | 98 => add_child(&dram, &spill, &clock, &mut rng, &key),
             92..94 => {
                 let now_seconds = clock.unix_seconds();
                 while !dram.reap_step(50).ended_round {}
                 let is_live = |known: &Known| known.expiry_seconds == 0 || known.expiry_seconds > now_seconds;
-                witness.model.borrow_mut().retain(|_, known| is_live(known));
+                spill.model.borrow_mut().retain(|_, known| is_live(known));
             }
-            94..97 => rebalance(&dram, &witness, &mut rng),
-            _ => assert_same(&dram, &witness, &clock),
+            94..97 => rebalance(&dram, &spill, &mut rng),
+            _ => assert_same(&dram, &spill, &clock),
         }
-        assert_eq!(*witness.staged.borrow(), 0, "every staged item was committed or abandoned");
+        assert_eq!(*spill.staged.borrow(), 0, "every staged item was committed or abandoned");
         assert_accounted(&dram);
     }
-    assert_same(&dram, &witness, &clock);
+    assert_same(&dram, &spill, &clock);
     drop(pins);
     while !dram.reap_step(50).ended_round {}
     assert_all_memory_is_freed(&dram);
 }
 
-fn put_random(dram: &Dram, witness: &Witness, clock: &VirtualClock, rng: &mut StdRng, key: &[u8]) {
+fn put_random(dram: &Dram, spill: &CheckingSpill, clock: &VirtualClock, rng: &mut StdRng, key: &[u8]) {
     let value_len = [100, 3000, 15_000][rng.random_range(0..3)] + rng.random_range(0..1500);
     let known = Known {
         children: Vec::new(),
@@ -154,36 +154,36 @@ fn put_random(dram: &Dram, witness: &Witness, clock: &VirtualClock, rng: &mut St
     };
     let hash = KeyHash::of(key);
     let pool = PoolId(rng.random_range(0..2));
-    match dram.allocate(pool, key, hash, known.value.len(), known.expiry_seconds, witness) {
+    match dram.allocate(pool, key, hash, known.value.len(), known.expiry_seconds, spill) {
         Ok(mut draft) => {
             draft.copy_from_slice(&known.value);
             let replaced = dram.lock(hash).link(draft.tagged(known.tag));
             // An expired item may have been removed without a report; a live one must be reported.
-            let before = live(witness, clock, key);
+            let before = live(spill, clock, key);
             let was_live = replaced.as_deref().filter(|_| before.is_some());
             assert!(
                 was_live == before.as_ref().map(|before| &*before.value),
                 "the replaced item differs from the model"
             );
-            witness.model.borrow_mut().insert(key.to_vec(), known);
+            spill.model.borrow_mut().insert(key.to_vec(), known);
         }
         Err(error) => assert!(matches!(error, AllocateError::Busy | AllocateError::NoMemory)),
     }
 }
 
-fn add_child(dram: &Dram, witness: &Witness, clock: &VirtualClock, rng: &mut StdRng, key: &[u8]) {
+fn add_child(dram: &Dram, spill: &CheckingSpill, clock: &VirtualClock, rng: &mut StdRng, key: &[u8]) {
     let hash = KeyHash::of(key);
     let value = vec![rng.random::<u8>(); rng.random_range(0..4000)];
-    let Ok(mut draft) = dram.allocate_child(POOL, hash, value.len(), witness) else { return };
+    let Ok(mut draft) = dram.allocate_child(POOL, hash, value.len(), spill) else { return };
     draft.copy_from_slice(&value);
     let added = dram.lock(hash).add_child(key, draft).is_ok();
-    assert_eq!(added, live(witness, clock, key).is_some());
+    assert_eq!(added, live(spill, clock, key).is_some());
     if added {
-        witness.model.borrow_mut().get_mut(key).unwrap().children.insert(0, value);
+        spill.model.borrow_mut().get_mut(key).unwrap().children.insert(0, value);
     }
 }
 
-fn rebalance(dram: &Dram, witness: &Witness, rng: &mut StdRng) {
+fn rebalance(dram: &Dram, spill: &CheckingSpill, rng: &mut StdRng) {
     let strategy = match rng.random_range(0..4) {
         0 => Strategy::TailAge { min_difference_ratio: 0.1 },
         1 => Strategy::Hits { min_difference_ratio: 0.1, min_difference: 1 },
@@ -191,18 +191,18 @@ fn rebalance(dram: &Dram, witness: &Witness, rng: &mut StdRng) {
         _ => Strategy::Random { drawn: rng.random() },
     };
     let how = Rebalance { strategy, min_slabs: 1, move_on_release: rng.random() };
-    dram.rebalance_step(PoolId(rng.random_range(0..2)), &how, witness);
+    dram.rebalance_step(PoolId(rng.random_range(0..2)), &how, spill);
 }
 
-fn live(witness: &Witness, clock: &VirtualClock, key: &[u8]) -> Option<Known> {
+fn live(spill: &CheckingSpill, clock: &VirtualClock, key: &[u8]) -> Option<Known> {
     let now_seconds = clock.unix_seconds();
-    let known = witness.model.borrow().get(key).cloned();
+    let known = spill.model.borrow().get(key).cloned();
     known.filter(|known| known.expiry_seconds == 0 || known.expiry_seconds > now_seconds)
 }
 
-fn assert_same(dram: &Dram, witness: &Witness, clock: &VirtualClock) {
-    let keys: Vec<_> = witness.model.borrow().keys().cloned().collect();
-    let expected: Vec<_> = keys.iter().filter_map(|key| Some((key, live(witness, clock, key)?))).collect();
+fn assert_same(dram: &Dram, spill: &CheckingSpill, clock: &VirtualClock) {
+    let keys: Vec<_> = spill.model.borrow().keys().cloned().collect();
+    let expected: Vec<_> = keys.iter().filter_map(|key| Some((key, live(spill, clock, key)?))).collect();
     for (key, known) in &expected {
         let found = dram.peek(key, KeyHash::of(key)).expect("the tier has all keys of the map");
         assert!(*found == *known.value && found.tag() == known.tag);
@@ -212,7 +212,7 @@ fn assert_same(dram: &Dram, witness: &Witness, clock: &VirtualClock) {
     let mut cursor = Some(Cursor::default());
     while let Some(from) = cursor {
         cursor = dram.scan(from, 10, &mut |item| {
-            assert!(live(witness, clock, item.key()).is_some(), "the map has all keys of the tier");
+            assert!(live(spill, clock, item.key()).is_some(), "the map has all keys of the tier");
             seen += 1;
         });
     }

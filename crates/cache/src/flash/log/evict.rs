@@ -163,7 +163,7 @@ impl HashLog {
             }
         }
         // Expired items are reported to destructors only.
-        let is_reported = !is_expired || self.on_owed.is_some();
+        let is_reported = !is_expired || self.on_destructor.is_some();
         if is_reported
             && let Some(on_eviction) = &self.on_eviction
             && self.wants_eviction.as_ref().is_none_or(|wants| wants(hash))

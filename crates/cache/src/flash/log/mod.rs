@@ -55,7 +55,7 @@ pub use persist::snapshot_bytes;
 
 use super::outage::WritePauses;
 use super::soc::{ENTRY_OVERHEAD_BYTES, NotStaged, SocStats};
-use super::{FlashItem, IsTold, OnEviction, OnOwed};
+use super::{DestructorCallback, FlashItem, HashFilter, OnEviction};
 use crate::KeyHash;
 use crate::config::Removal;
 use fences::Fences;
@@ -101,8 +101,8 @@ pub struct HashLog {
     room: Event,
     work: Event,
     on_eviction: Option<OnEviction>,
-    wants_eviction: Option<IsTold>,
-    on_owed: Option<OnOwed>,
+    wants_eviction: Option<HashFilter>,
+    on_destructor: Option<DestructorCallback>,
     /// Items that were removed before they were written, and whose destructors are to be called.
     dropped: Mutex<Vec<(Buffered, Removal)>>,
     removals_recorded: AtomicU64,
@@ -225,7 +225,7 @@ impl HashLog {
             work: Event::new(),
             on_eviction: None,
             wants_eviction: None,
-            on_owed: None,
+            on_destructor: None,
             dropped: Mutex::default(),
             removals_recorded: AtomicU64::new(0),
             removals_pending: AtomicUsize::new(0),
@@ -243,7 +243,7 @@ impl HashLog {
     /// Calls `on_eviction` with every evicted item whose key `wants` selects. Regions are then read before they are evicted, and a page is
     /// read for each key that is removed or replaced while flash may hold it.
     #[must_use]
-    pub fn with_eviction_callback(mut self, on_eviction: OnEviction, wants: IsTold) -> Self {
+    pub fn with_eviction_callback(mut self, on_eviction: OnEviction, wants: HashFilter) -> Self {
         self.on_eviction = Some(on_eviction);
         self.wants_eviction = Some(wants);
         self

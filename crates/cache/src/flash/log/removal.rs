@@ -13,7 +13,7 @@ use super::table::Buffered;
 use super::{HashLog, Shard};
 use crate::KeyHash;
 use crate::config::Removal as Reason;
-use crate::flash::{OnOwed, Waiting};
+use crate::flash::{DestructorCallback, Waiting};
 
 /// Recorded removals above which inserts wait.
 pub(super) const MAX_PENDING: usize = 16_384;
@@ -78,16 +78,16 @@ impl Drop for Reporting<'_> {
 }
 
 impl HashLog {
-    /// Calls `on_owed` with each item that is [removed](Self::forget_owing) for a reason, and the eviction callback with expired items too.
+    /// Calls `on_destructor` with each item that is [removed](Self::forget_owing) for a reason, and the eviction callback with expired items too.
     #[must_use]
-    pub fn with_owed_callback(mut self, on_owed: OnOwed) -> Self {
-        self.on_owed = Some(on_owed);
+    pub fn with_owed_callback(mut self, on_destructor: DestructorCallback) -> Self {
+        self.on_destructor = Some(on_destructor);
         self
     }
 
     /// Whether every item that leaves the log is reported.
     pub(super) fn reports_all(&self) -> bool {
-        self.on_eviction.is_some() || self.on_owed.is_some()
+        self.on_eviction.is_some() || self.on_destructor.is_some()
     }
 
     /// Records the removal of `key`, if flash may hold a version of it. Returns whether it may.
@@ -137,15 +137,15 @@ impl HashLog {
 
     /// Calls the destructor of a removed item. No lock is held.
     pub(super) fn report_removed(&self, item: &Buffered, reason: Reason) {
-        if let Some(on_owed) = &self.on_owed {
+        if let Some(on_destructor) = &self.on_destructor {
             let _reporting = Reporting::begin(self);
-            item.as_flash_item(|item| on_owed(item, reason));
+            item.as_flash_item(|item| on_destructor(item, reason));
         }
     }
 
     /// Calls the destructors of items that were removed before they were written. The caller holds no key's lock.
     pub(crate) fn destroy_dropped(&self) {
-        if self.on_owed.is_none() {
+        if self.on_destructor.is_none() {
             return;
         }
         let _reporting = Reporting::begin(self);

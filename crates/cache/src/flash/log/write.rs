@@ -327,7 +327,7 @@ impl HashLog {
 
     /// Reports the expired items of a region that are in no page, if a destructor must be called for them.
     fn report_expired(&self, sequence: u64, now_seconds: u32) {
-        let (Some(on_eviction), true) = (&self.on_eviction, self.on_owed.is_some()) else { return };
+        let (Some(on_eviction), true) = (&self.on_eviction, self.on_destructor.is_some()) else { return };
         for shard in &self.shards {
             let expired: Vec<Buffered> = {
                 let shard = shard.lock();

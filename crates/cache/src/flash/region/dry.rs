@@ -11,7 +11,7 @@ use super::config::{ConfigError, RegionConfig};
 use super::entry::{HEADER_BYTES, MAX_HITS};
 use super::index::MAX_WIDE_HITS;
 use super::layout::{Layout, RegionId, SizeHint};
-use super::policy::{Deeds, Needs, Placing, Rank, RegionPolicy, Resident, build};
+use super::policy::{Needs, Placing, PolicyCounts, Rank, RegionPolicy, Resident, build};
 use super::reclaim::Room;
 use super::{InsertionPoint, table};
 use crate::KeyHash;
@@ -309,7 +309,7 @@ impl DryStore {
 
     /// What the policy did.
     #[must_use]
-    pub fn deeds(&self) -> Deeds {
+    pub fn deeds(&self) -> PolicyCounts {
         self.policy.deeds()
     }
 }

@@ -129,7 +129,7 @@ impl RegionStore {
         let region = self.region(flush.buffer.region);
         match self.supply.write_failed(flush, error.to_string(), self.clock.monotonic_ns()) {
             Verdict::GiveUp => false,
-            Verdict::Again { alone, .. } => {
+            Verdict::ReinsertionPoint { alone, .. } => {
                 let is_broken = alone && region.count_failure() >= self.config.retire_after_failures;
                 persistence == Persistence::Retry && !is_broken
             }

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::KeyHash;
 use crate::config::Removal;
-use crate::flash::{FlashItem, OnOwed, Waiting};
+use crate::flash::{DestructorCallback, FlashItem, Waiting};
 
 use super::entry::{Entry, Seal};
 use super::index::Found;
@@ -23,8 +23,8 @@ use super::store::{Content, RegionStore};
 
 /// The noted items, by address.
 #[derive(Default)]
-pub(super) struct OwedItems {
-    noted: Mutex<BTreeMap<Address, Owed>>,
+pub(super) struct PendingDestructors {
+    noted: Mutex<BTreeMap<Address, PendingDestructor>>,
     /// Destructors that are running.
     running: AtomicUsize,
     /// Notified when an item has been served.
@@ -32,13 +32,13 @@ pub(super) struct OwedItems {
 }
 
 #[derive(Clone, Copy)]
-struct Owed {
+struct PendingDestructor {
     hash: KeyHash,
     size: SizeHint,
     why: Removal,
 }
 
-impl OwedItems {
+impl PendingDestructors {
     /// Notes the item that `take_out` takes out of the index, if it does. Under one lock: a reclaim that no longer finds the item
     /// in the index finds it here.
     pub(super) fn add(
@@ -49,7 +49,7 @@ impl OwedItems {
     ) -> Option<Found> {
         let mut noted = self.noted.lock();
         let found = take_out()?;
-        noted.insert(found.address, Owed { hash, size: found.size, why });
+        noted.insert(found.address, PendingDestructor { hash, size: found.size, why });
         Some(found)
     }
 
@@ -57,7 +57,7 @@ impl OwedItems {
         !self.noted.lock().is_empty()
     }
 
-    fn first_in(&self, addresses: &Range<Address>) -> Option<(Address, Owed)> {
+    fn first_in(&self, addresses: &Range<Address>) -> Option<(Address, PendingDestructor)> {
         self.noted.lock().range(addresses.clone()).next().map(|(address, owed)| (*address, *owed))
     }
 
@@ -70,7 +70,7 @@ impl OwedItems {
     }
 }
 
-struct Running<'a>(&'a OwedItems);
+struct Running<'a>(&'a PendingDestructors);
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
@@ -80,10 +80,10 @@ impl Drop for Running<'_> {
 }
 
 impl RegionStore {
-    /// The same store, that calls `on_owed` with each item [forgotten with a destructor owed](Self::forget_owing).
+    /// The same store, that calls `on_destructor` with each item [forgotten with a destructor owed](Self::forget_owing).
     #[must_use]
-    pub fn with_owed_callback(mut self, on_owed: OnOwed) -> Self {
-        self.on_owed = Some(on_owed);
+    pub fn with_owed_callback(mut self, on_destructor: DestructorCallback) -> Self {
+        self.on_destructor = Some(on_destructor);
         self
     }
 
@@ -100,7 +100,7 @@ impl RegionStore {
             return false;
         }
         let take_out = || self.take_out(|index| index.remove(hash));
-        let found = match owed.filter(|_| self.on_owed.is_some()) {
+        let found = match owed.filter(|_| self.on_destructor.is_some()) {
             Some(why) => self.owed.add(hash, why, take_out),
             None => take_out(),
         };
@@ -137,7 +137,7 @@ impl RegionStore {
         }
     }
 
-    async fn destroy(&self, address: Address, owed: Owed, waiting: Waiting) {
+    async fn destroy(&self, address: Address, owed: PendingDestructor, waiting: Waiting) {
         let entry = self.read_owed(address, owed, waiting).await;
         let Some(_running) = self.owed.take(address) else { return };
         let decoded = entry.as_ref().and_then(|(bytes, seal)| {
@@ -145,7 +145,7 @@ impl RegionStore {
             entry.verify_value(bytes).ok()?;
             Some((bytes, entry))
         });
-        let (Some((bytes, entry)), Some(on_owed)) = (decoded, &self.on_owed) else {
+        let (Some((bytes, entry)), Some(on_destructor)) = (decoded, &self.on_destructor) else {
             return Counters::one(&self.counters.items_lost);
         };
         let item = FlashItem {
@@ -155,11 +155,16 @@ impl RegionStore {
             expiry_seconds: entry.expiry_seconds,
             tag: entry.tag,
         };
-        on_owed(&item, owed.why);
+        on_destructor(&item, owed.why);
     }
 
     /// The bytes from the item's entry on, and what seals it; `None` if they cannot be had.
-    async fn read_owed(&self, address: Address, owed: Owed, waiting: Waiting) -> Option<(Vec<u8>, Seal)> {
+    async fn read_owed(
+        &self,
+        address: Address,
+        owed: PendingDestructor,
+        waiting: Waiting,
+    ) -> Option<(Vec<u8>, Seal)> {
         let (region, unit) = self.layout.place(address);
         let in_memory = match &*self.region(region).content.lock() {
             Content::Buffered(buffer) => Some(std::sync::Arc::clone(buffer)),

@@ -53,16 +53,17 @@ pub use entry::{HEADER_BYTES as ENTRY_HEADER_BYTES, MAX_KEY_BYTES};
 pub use layout::{Layout, RegionId};
 pub use order::{ByEviction, RegionOrder, SegmentedFifo, SegmentedLru};
 pub use policy::{
-    ByOrder, Deeds, Needs, OrderConfig, OwnOrder, Placing, Raise, Rank, RegionPolicy, Resident,
+    ByOrder, Needs, OrderConfig, OwnOrder, Placing, PolicyCounts, Raise, Rank, RegionPolicy, Resident,
 };
 pub use read::Lookup;
 pub use recovery::{OutgoingSnapshot, RestoreError};
 pub use ripq::{
-    Caching, CachingPolicy, Calm, Object, OwnCaching, Priority, Ripq, RipqConfig, Standing, UnknownCaching,
+    Caching, CachingPolicy, EarlyReclaim, Object, OwnCaching, Priority, Ripq, RipqConfig, Standing,
+    UnknownCaching,
 };
 pub use stats::{Memory, RegionStats};
 pub use store::{OnEviction, Progress, Refusal, RegionStore, Staged, StoreId};
-pub(crate) use supply::Troubles;
+pub(crate) use supply::WriteHealth;
 
 /// Where items go in: each point fills a region of its own, of its own priority, written with its own placement handle.
 /// Where there are several, higher points are for items that are to stay longer.

@@ -202,7 +202,7 @@ impl RegionStore {
             Lookup::Expired => {
                 Counters::one(&counters.expired);
                 // Its destructor needs the item: reclaim takes it out, and has read it then.
-                if self.on_owed.is_some() {
+                if self.on_destructor.is_some() {
                     return;
                 }
                 self.take_out(|index| index.remove_at(hash, found.address));

@@ -5,7 +5,7 @@ use std::ops::Range;
 use futures_util::future::join_all;
 
 use crate::KeyHash;
-use crate::flash::{FlashItem, IsTold, OnEviction, Waiting};
+use crate::flash::{FlashItem, HashFilter, OnEviction, Waiting};
 
 use std::sync::atomic::Ordering;
 
@@ -125,7 +125,7 @@ impl RegionStore {
 
     /// Reports only keys with the selected hashes: other items need not be read for it.
     #[must_use]
-    pub fn with_eviction_callback_for(mut self, is_told: IsTold) -> Self {
+    pub fn with_eviction_callback_for(mut self, is_told: HashFilter) -> Self {
         self.is_told = Some(is_told);
         self
     }

@@ -7,17 +7,17 @@ use device::{Clock, Device, PlacementHandle};
 use parking_lot::Mutex;
 
 use crate::KeyHash;
-use crate::flash::{FlashItem, IsTold, OnOwed};
+use crate::flash::{DestructorCallback, FlashItem, HashFilter};
 
 use super::buffer::{RegionBuffer, Reservation};
 use super::config::{ConfigError, RegionConfig, Reinsertion};
 use super::entry;
-use super::forget::OwedItems;
+use super::forget::PendingDestructors;
 use super::index::{Found, Index};
 use super::layout::{Layout, RegionId, SizeHint};
 use super::policy::{self, Needs, Placing, Rank, RegionPolicy, Resident};
 use super::stats::{Counters, Memory, RegionStats};
-use super::supply::{Claim, Supply, Troubles};
+use super::supply::{Claim, Supply, WriteHealth};
 use super::table::{self, Filling};
 use super::{InsertionPoint, MAX_KEY_BYTES};
 
@@ -46,10 +46,10 @@ pub struct RegionStore {
     pub(super) counters: Counters,
     pub(super) on_eviction: Option<OnEviction>,
     /// Of which keys that is; all, if nothing is said.
-    pub(super) is_told: Option<IsTold>,
-    pub(super) on_owed: Option<OnOwed>,
+    pub(super) is_told: Option<HashFilter>,
+    pub(super) on_destructor: Option<DestructorCallback>,
     /// Forgotten items that must be read for their destructors.
-    pub(super) owed: OwedItems,
+    pub(super) owed: PendingDestructors,
 }
 
 pub use crate::flash::OnEviction;
@@ -194,8 +194,8 @@ impl RegionStore {
             counters: Counters::default(),
             on_eviction: None,
             is_told: None,
-            on_owed: None,
-            owed: OwedItems::default(),
+            on_destructor: None,
+            owed: PendingDestructors::default(),
             device,
             clock,
             config,
@@ -454,7 +454,7 @@ impl RegionStore {
     }
 
     /// What failed writes say of the device.
-    pub(crate) fn troubles(&self) -> Troubles {
+    pub(crate) fn troubles(&self) -> WriteHealth {
         self.supply.troubles()
     }
 

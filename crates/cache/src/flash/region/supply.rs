@@ -67,7 +67,7 @@ struct Stock {
 
 /// What a store's health is made of.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Troubles {
+pub(crate) struct WriteHealth {
     /// Whether writes fail, so that new items are refused.
     pub(crate) is_failing: bool,
     /// Sealed regions whose last write failed.
@@ -251,7 +251,7 @@ impl Supply {
     /// Counts a region write that failed, and decides what happens to the region.
     pub(crate) fn write_failed(&self, flush: &mut Flush, error: String, now_ns: u64) -> Verdict {
         let verdict = self.stock.lock().outage.failed(&mut flush.failures, error, now_ns);
-        if let Verdict::Again { due_ns, .. } = verdict {
+        if let Verdict::ReinsertionPoint { due_ns, .. } = verdict {
             flush.due_ns = due_ns;
         }
         verdict
@@ -263,10 +263,10 @@ impl Supply {
     }
 
     /// The store's part of the health report.
-    pub(crate) fn troubles(&self) -> Troubles {
+    pub(crate) fn troubles(&self) -> WriteHealth {
         let stock = self.stock.lock();
         let to_retry = stock.sealed.iter().filter(|flush| flush.failures.is_some()).count();
-        Troubles {
+        WriteHealth {
             is_failing: stock.is_failing(),
             regions_to_retry: to_retry + stock.flushing_again,
             last_error: stock.outage.last_error().map(str::to_owned),

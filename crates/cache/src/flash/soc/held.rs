@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::Soc;
-use super::landing::{Landing, Write};
+use super::landing::{Write, WriteInFlight};
 use crate::flash::Waiting;
 
 /// Writes that are held or in flight while the device fails, beyond which no other one starts.
@@ -83,12 +83,12 @@ impl Soc {
     }
 
     /// Repeats held writes that are due: one while the device fails, otherwise all.
-    pub(super) fn take_held(&self, waiting: Waiting) -> impl Iterator<Item = Landing<'_>> {
+    pub(super) fn take_held(&self, waiting: Waiting) -> impl Iterator<Item = WriteInFlight<'_>> {
         let most = if self.is_failing() && !self.is_settling() { 1 } else { usize::MAX };
         let writes = self.held.take(most, |due_ns| self.is_held_due(due_ns));
         writes.into_iter().map(move |mut write| {
             write.retry(self, waiting);
-            Landing::of(self, write)
+            WriteInFlight::of(self, write)
         })
     }
 }

@@ -6,7 +6,7 @@ use crate::flash::Waiting;
 
 use super::Soc;
 use super::bucket::{Bucket, BucketId, Fingerprint};
-use super::pending::Witness;
+use super::pending::BucketVersion;
 
 /// Buckets that are read concurrently.
 const CONCURRENT_READS: u32 = 16;
@@ -15,7 +15,7 @@ const READ_ATTEMPTS: usize = 8;
 
 /// The keys read from a bucket, and the state of the bucket before the read.
 struct BucketKeys {
-    before: Witness,
+    before: BucketVersion,
     keys: Vec<(Fingerprint, Vec<u8>)>,
 }
 
@@ -49,7 +49,7 @@ impl Soc {
                 if !self.written.get(bucket) {
                     return Vec::new();
                 }
-                if !read.before.overtaken(shard.witness(bucket)) {
+                if !read.before.overtaken(shard.bucket_version(bucket)) {
                     // A pending item is a later version of the key; a tombstone is its removal.
                     read.keys.retain(|(fingerprint, _)| shard.waits(bucket, *fingerprint) != Some(false));
                     break;
@@ -62,11 +62,11 @@ impl Soc {
 
     /// The keys in a bucket on the device.
     async fn keys_in(&self, id: BucketId, waiting: Waiting) -> BucketKeys {
-        let mut before = self.shard(id).lock().witness(id);
+        let mut before = self.shard(id).lock().bucket_version(id);
         for _ in 0..READ_ATTEMPTS {
-            before = self.shard(id).lock().witness(id);
+            before = self.shard(id).lock().bucket_version(id);
             let Some(bytes) = self.read_bucket(id, waiting).await else { break };
-            let after = self.shard(id).lock().witness(id);
+            let after = self.shard(id).lock().bucket_version(id);
             match Bucket::open(&bytes, self.identity(id)) {
                 Ok(bucket) => {
                     let keys =

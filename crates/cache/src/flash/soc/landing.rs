@@ -52,9 +52,9 @@ pub enum Single {
 
 impl Soc {
     /// The writes in flight that dropped steps left.
-    pub(super) fn take_over(&self) -> impl Iterator<Item = Landing<'_>> {
+    pub(super) fn take_over(&self) -> impl Iterator<Item = WriteInFlight<'_>> {
         let left_over = std::mem::take(&mut *self.left_over.lock());
-        left_over.into_iter().map(|write| Landing { soc: self, write: Some(write) })
+        left_over.into_iter().map(|write| WriteInFlight { soc: self, write: Some(write) })
     }
 
     /// Whether a dropped step left a write in flight.
@@ -64,12 +64,12 @@ impl Soc {
 }
 
 /// Waiting for a write to end. Leaves it to the next step if it is dropped before.
-pub(super) struct Landing<'soc> {
+pub(super) struct WriteInFlight<'soc> {
     soc: &'soc Soc,
     write: Option<Write>,
 }
 
-impl Drop for Landing<'_> {
+impl Drop for WriteInFlight<'_> {
     fn drop(&mut self) {
         if let Some(write) = self.write.take() {
             self.soc.left_over.lock().push(write);
@@ -78,7 +78,7 @@ impl Drop for Landing<'_> {
     }
 }
 
-impl<'soc> Landing<'soc> {
+impl<'soc> WriteInFlight<'soc> {
     pub(super) fn of(soc: &'soc Soc, write: Write) -> Self {
         Self { soc, write: Some(write) }
     }
@@ -135,8 +135,8 @@ impl Write {
             return;
         }
         let due_ns = match soc.pauses.verdict(&mut self.failures) {
-            Some(Verdict::Again { due_ns, alone: false }) => due_ns,
-            Some(Verdict::Again { alone: true, .. } | Verdict::GiveUp) | None => return,
+            Some(Verdict::ReinsertionPoint { due_ns, alone: false }) => due_ns,
+            Some(Verdict::ReinsertionPoint { alone: true, .. } | Verdict::GiveUp) | None => return,
         };
         let failed = singles.iter_mut().enumerate().filter(|(_, single)| **single == Single::Failed);
         for (at, single) in failed {
@@ -230,7 +230,7 @@ impl Write {
             change.count(&mut shard.stats);
             if is_lost {
                 change.keep_owed();
-            } else if soc.on_owed.is_some() {
+            } else if soc.on_destructor.is_some() {
                 let undecided = change.left.iter().filter(|left| left.owed.is_none());
                 undecided.for_each(|left| shard.begin_leaving(id, left.fingerprint));
             }

@@ -10,11 +10,11 @@ use super::pending::Waiter;
 use super::write_back::Left;
 use crate::KeyHash;
 use crate::config::Removal;
-use crate::flash::{FlashItem, OnOwed};
+use crate::flash::{DestructorCallback, FlashItem};
 
 /// The state of an item that is no longer in its bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum LeavingState {
     /// It leaves the cache unless DRAM holds it.
     Leaves,
     /// It was written to flash again.
@@ -23,7 +23,7 @@ pub enum Fate {
     Forgotten(Option<Removal>),
 }
 
-impl Fate {
+impl LeavingState {
     /// The fate that the first of `waiters` with this fingerprint causes.
     pub fn among(waiters: &[Waiter], fingerprint: Fingerprint) -> Self {
         match waiters.iter().find(|waiter| waiter.fingerprint == fingerprint) {
@@ -36,21 +36,21 @@ impl Fate {
 
 /// The undecided items of the buckets of one shard: a few at a time.
 #[derive(Default)]
-pub struct Leaving(Vec<(BucketId, Fingerprint, Fate)>);
+pub struct Leaving(Vec<(BucketId, Fingerprint, LeavingState)>);
 
 impl Leaving {
-    pub fn add(&mut self, bucket: BucketId, fingerprint: Fingerprint, fate: Fate) {
+    pub fn add(&mut self, bucket: BucketId, fingerprint: Fingerprint, fate: LeavingState) {
         self.0.push((bucket, fingerprint, fate));
     }
 
     /// Decides over an undecided item; `false` if there is none.
-    pub fn change(&mut self, bucket: BucketId, fingerprint: Fingerprint, fate: Fate) -> bool {
-        let undecided = (bucket, fingerprint, Fate::Leaves);
+    pub fn change(&mut self, bucket: BucketId, fingerprint: Fingerprint, fate: LeavingState) -> bool {
+        let undecided = (bucket, fingerprint, LeavingState::Leaves);
         let found = self.0.iter_mut().find(|item| **item == undecided);
         found.map(|item| item.2 = fate).is_some()
     }
 
-    pub fn take(&mut self, bucket: BucketId, fingerprint: Fingerprint) -> Option<Fate> {
+    pub fn take(&mut self, bucket: BucketId, fingerprint: Fingerprint) -> Option<LeavingState> {
         let at = self.0.iter().position(|item| (item.0, item.1) == (bucket, fingerprint))?;
         Some(self.0.swap_remove(at).2)
     }
@@ -61,21 +61,21 @@ impl Leaving {
 }
 
 impl Soc {
-    /// The same cache, that calls `on_owed` with each item [forgotten with a destructor owed](Self::forget_owing), and reports
+    /// The same cache, that calls `on_destructor` with each item [forgotten with a destructor owed](Self::forget_owing), and reports
     /// expired items to the eviction callback too.
     #[must_use]
-    pub fn with_owed_callback(mut self, on_owed: OnOwed) -> Self {
-        self.on_owed = Some(on_owed);
+    pub fn with_owed_callback(mut self, on_destructor: DestructorCallback) -> Self {
+        self.on_destructor = Some(on_destructor);
         self
     }
 
     /// Calls the destructors of items that were forgotten before their buckets were written. The caller holds no key's lock.
     pub fn destroy_dropped(&self) {
-        let Some(on_owed) = &self.on_owed else { return };
+        let Some(on_destructor) = &self.on_destructor else { return };
         let dropped = std::mem::take(&mut *self.dropped.lock());
         for (waiter, why) in dropped {
             let Some(left) = Left::of_waiter(&waiter) else { continue };
-            on_owed(&left.item(self.config.hash_seed, &[&left.value]), why);
+            on_destructor(&left.item(self.config.hash_seed, &[&left.value]), why);
         }
     }
 
@@ -83,16 +83,16 @@ impl Soc {
     /// owed, if one is.
     pub(super) fn take_out(&self, id: BucketId, left: &Left, owed: &mut Option<Removal>) -> bool {
         let mut shard = self.shard(id).lock();
-        if self.on_owed.is_none() {
+        if self.on_destructor.is_none() {
             return shard.waits(id, left.fingerprint).is_none();
         }
         match shard.end_leaving(id, left.fingerprint) {
-            Some(Fate::Leaves) => true,
-            Some(Fate::Forgotten(why)) => {
+            Some(LeavingState::Leaves) => true,
+            Some(LeavingState::Forgotten(why)) => {
                 *owed = why;
                 false
             }
-            Some(Fate::StoredAgain) | None => false,
+            Some(LeavingState::StoredAgain) | None => false,
         }
     }
 
@@ -108,8 +108,8 @@ impl Soc {
                     self.take_out(id, left, &mut owed)
                 });
             }
-            if let (Some(why), Some(on_owed)) = (owed, &self.on_owed) {
-                on_owed(&left.item(self.config.hash_seed, value), why);
+            if let (Some(why), Some(on_destructor)) = (owed, &self.on_destructor) {
+                on_destructor(&left.item(self.config.hash_seed, value), why);
             }
         }
     }
@@ -134,10 +134,10 @@ pub struct Wanted {
 impl Wanted {
     /// An entry that leaves before `later` waiters settle, if it is to be reported.
     pub fn left(self, entry: &Entry<'_>, later: &[Waiter]) -> Option<Left> {
-        match Fate::among(later, entry.fingerprint) {
-            Fate::Leaves => self.evictions.then(|| Left::of(entry, None)),
-            Fate::Forgotten(Some(why)) => self.all.then(|| Left::of(entry, Some(why))),
-            Fate::Forgotten(None) | Fate::StoredAgain => None,
+        match LeavingState::among(later, entry.fingerprint) {
+            LeavingState::Leaves => self.evictions.then(|| Left::of(entry, None)),
+            LeavingState::Forgotten(Some(why)) => self.all.then(|| Left::of(entry, Some(why))),
+            LeavingState::Forgotten(None) | LeavingState::StoredAgain => None,
         }
     }
 

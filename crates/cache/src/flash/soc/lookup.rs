@@ -5,7 +5,7 @@ use std::ops::Range;
 use device::IoBuffer;
 
 use super::bucket::{self, Bucket};
-use super::pending::{Known, Shard, Witness};
+use super::pending::{BucketVersion, Known, Shard};
 use super::{Address, Soc};
 use crate::KeyHash;
 use crate::flash::{FlashValue, Waiting};
@@ -26,13 +26,13 @@ impl Soc {
         let lookup = Lookup { soc: self, address, key, now_seconds };
         let mut before = match lookup.begin() {
             Step::Done(answer) => return answer,
-            Step::ReadBucket(witness) => witness,
+            Step::ReadBucket(bucket_version) => bucket_version,
         };
         for _ in 0..READ_ATTEMPTS {
             let read = self.read_bucket(address.bucket, waiting).await;
             match lookup.conclude(before, read) {
                 Step::Done(answer) => return answer,
-                Step::ReadBucket(witness) => before = witness,
+                Step::ReadBucket(bucket_version) => before = bucket_version,
             }
         }
         self.shard(address.bucket).lock().stats.lookups_given_up += 1;
@@ -50,7 +50,7 @@ struct Lookup<'a> {
 
 enum Step {
     Done(Option<FlashValue>),
-    ReadBucket(Witness),
+    ReadBucket(BucketVersion),
 }
 
 impl Lookup<'_> {
@@ -62,7 +62,7 @@ impl Lookup<'_> {
 
     /// Evaluates a read. The pending table is searched again: a newer entry wins, and the read is repeated if the bucket was rewritten in
     /// between, since it may be torn or out of date.
-    fn conclude(&self, before: Witness, read: Option<IoBuffer>) -> Step {
+    fn conclude(&self, before: BucketVersion, read: Option<IoBuffer>) -> Step {
         let bucket = self.address.bucket;
         let mut shard = self.soc.shard(bucket).lock();
         shard.stats.bucket_reads += 1;
@@ -101,7 +101,7 @@ impl Lookup<'_> {
     fn ask_table(&self, shard: &mut Shard) -> Step {
         let Address { bucket, fingerprint } = self.address;
         let item = match shard.find(bucket, fingerprint, self.key) {
-            Known::Nothing(witness) => return Step::ReadBucket(witness),
+            Known::Nothing(bucket_version) => return Step::ReadBucket(bucket_version),
             Known::Removed => return Step::Done(None),
             Known::Item(item) => item,
         };

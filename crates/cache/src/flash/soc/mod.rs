@@ -46,7 +46,7 @@ pub use stats::SocStats;
 pub use write_back::Progress;
 
 use super::outage::WritePauses;
-use super::{FlashItem, OnEviction, OnOwed, Waiting};
+use super::{DestructorCallback, FlashItem, OnEviction, Waiting};
 use crate::KeyHash;
 use crate::config::Removal;
 use bits::Bits;
@@ -83,7 +83,7 @@ pub struct Soc {
     work: Event,
     on_eviction: Option<OnEviction>,
     pauses: WritePauses,
-    on_owed: Option<OnOwed>,
+    on_destructor: Option<DestructorCallback>,
     /// Items that were forgotten before their buckets were written and whose destructors are owed.
     dropped: Mutex<Vec<(Waiter, Removal)>>,
     /// Steps that are reporting what left.
@@ -146,7 +146,7 @@ impl Soc {
             work: Event::new(),
             on_eviction: None,
             pauses: WritePauses::default(),
-            on_owed: None,
+            on_destructor: None,
             dropped: Mutex::default(),
             reporting: AtomicUsize::new(0),
         })

@@ -15,7 +15,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 
 use super::bucket::{BucketId, Fingerprint};
-use super::leaving::{Fate, Leaving};
+use super::leaving::{Leaving, LeavingState};
 use super::stats::SocStats;
 use crate::config::Removal as Reason;
 
@@ -93,19 +93,19 @@ pub enum Known {
     /// It was removed.
     Removed,
     /// Nothing: ask the bucket.
-    Nothing(Witness),
+    Nothing(BucketVersion),
 }
 
 /// A bucket's state. If it is the same before and after a read, the read returned one consistent content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Witness {
+pub struct BucketVersion {
     /// How often the bucket (or one that shares its counter) was written back.
     writes: u32,
     /// Whether it was being written.
     pub writing: bool,
 }
 
-impl Witness {
+impl BucketVersion {
     /// Whether a write-back ended between `self` and `later`.
     pub fn overtaken(self, later: Self) -> bool {
         self.writes != later.writes
@@ -169,7 +169,7 @@ impl Shard {
         match list.and_then(|list| list.newest(|waiter| waiter.concerns(fingerprint, key))) {
             Some(waiter) if waiter.bytes.is_some() => Known::Item(waiter.clone()),
             Some(_) => Known::Removed,
-            None => Known::Nothing(self.witness(bucket)),
+            None => Known::Nothing(self.bucket_version(bucket)),
         }
     }
 
@@ -199,7 +199,7 @@ impl Shard {
         let key = item.bytes.as_ref().map_or(&[][..], |bytes| &bytes[..usize::from(item.key_len)]);
         let dropped = list.drop_fresh(item.fingerprint, key, &mut self.stats);
         let freed = spare + dropped.map_or(0, |dropped| dropped.memory_bytes());
-        self.leaving.change(bucket, item.fingerprint, Fate::StoredAgain);
+        self.leaving.change(bucket, item.fingerprint, LeavingState::StoredAgain);
         list.push(item, self.asked);
         self.enqueue(bucket);
         freed
@@ -226,7 +226,7 @@ impl Shard {
                 list.needs_tombstone(fingerprint, key, on_flash)
             }
         };
-        let was_leaving = self.leaving.change(bucket, fingerprint, Fate::Forgotten(owed));
+        let was_leaving = self.leaving.change(bucket, fingerprint, LeavingState::Forgotten(owed));
         removal.was_known = needed || removal.freed_bytes > 0 || was_leaving;
         if needed {
             let tombstone = Waiter::tombstone(fingerprint, owed);
@@ -297,11 +297,11 @@ impl Shard {
     /// [`end_leaving`](Self::end_leaving).
     pub fn begin_leaving(&mut self, bucket: BucketId, fingerprint: Fingerprint) {
         let fresh = self.buckets.get(&bucket).map_or(&[][..], |list| &list.fresh);
-        self.leaving.add(bucket, fingerprint, Fate::among(fresh, fingerprint));
+        self.leaving.add(bucket, fingerprint, LeavingState::among(fresh, fingerprint));
     }
 
     /// Takes the fate of an item that left its bucket; `None` if the cache was cleared meanwhile.
-    pub fn end_leaving(&mut self, bucket: BucketId, fingerprint: Fingerprint) -> Option<Fate> {
+    pub fn end_leaving(&mut self, bucket: BucketId, fingerprint: Fingerprint) -> Option<LeavingState> {
         self.leaving.take(bucket, fingerprint)
     }
 
@@ -342,9 +342,9 @@ impl Shard {
     }
 
     /// The bucket's state for comparing before and after a read.
-    pub fn witness(&self, bucket: BucketId) -> Witness {
+    pub fn bucket_version(&self, bucket: BucketId) -> BucketVersion {
         let writing = self.buckets.get(&bucket).is_some_and(|list| !matches!(list.state, State::Resting));
-        Witness { writes: self.writes[(bucket.0 % RUN) as usize], writing }
+        BucketVersion { writes: self.writes[(bucket.0 % RUN) as usize], writing }
     }
 
     /// Buckets that anything waits for.

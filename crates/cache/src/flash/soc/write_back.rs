@@ -9,8 +9,8 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::bucket::{self, Bucket, BucketId, BucketMut, Entry, Fingerprint, NewEntry, Unusable};
 use super::held;
-use super::landing::{Landing, Outcome, Write};
-use super::leaving::{Fate, Wanted};
+use super::landing::{Outcome, Write, WriteInFlight};
+use super::leaving::{LeavingState, Wanted};
 use super::pending::{Group, Waiter};
 use super::settle::Settling;
 use super::{Soc, SocStats};
@@ -118,7 +118,7 @@ impl Soc {
         let is_new = changes.iter().any(|change| change.items_after > 0 && change.is_changed);
         let under_way = is_new.then(|| self.start_write(group.first, Arc::clone(&buffer), waiting));
         let (outcome, failures) = (Outcome::Whole, None);
-        Landing::of(self, Write { group, buffer, start: 0, changes, under_way, outcome, failures })
+        WriteInFlight::of(self, Write { group, buffer, start: 0, changes, under_way, outcome, failures })
             .end(waiting)
             .await
     }
@@ -182,7 +182,7 @@ impl Soc {
             BucketMut::empty(bytes, self.config.generation)
         };
         change.items_before = bucket.view().entries().count();
-        let wanted = Wanted { evictions: self.on_eviction.is_some(), all: self.on_owed.is_some() };
+        let wanted = Wanted { evictions: self.on_eviction.is_some(), all: self.on_destructor.is_some() };
         change.left = wanted.expired(&bucket.view(), now_seconds, waiters);
         change.expired = bucket.remove_expired(now_seconds);
         change.is_changed = change.expired > 0;
@@ -279,7 +279,7 @@ impl Change {
         self.is_changed |= bucket.remove(waiter.fingerprint, Some(key)) > 0;
         if bucket::expired(waiter.expiry_seconds, now_seconds) {
             self.expired += 1;
-            if wanted.all && Fate::among(later, waiter.fingerprint) == Fate::Leaves {
+            if wanted.all && LeavingState::among(later, waiter.fingerprint) == LeavingState::Leaves {
                 self.left.extend(Left::of_waiter(waiter));
             }
             return;

@@ -12,12 +12,12 @@ pub struct ByOrder {
     /// Regions that the order holds now: hits may be reported before or after that.
     held: Box<[bool]>,
     reinsertion: Reinsertion,
-    again: Again,
+    again: ReinsertionPoint,
 }
 
 /// The insertion point of reinsertions.
 #[derive(Clone, Copy)]
-enum Again {
+enum ReinsertionPoint {
     /// To the priority of its hits.
     ByHits,
     /// Always here.
@@ -29,7 +29,8 @@ impl ByOrder {
     #[must_use]
     pub fn new(order: Box<dyn RegionOrder>, config: &RegionConfig, regions: usize) -> Self {
         let last = u8::try_from(config.points() - 1).expect("few points");
-        let again = if config.order.priorities() > 1 { Again::ByHits } else { Again::At(last) };
+        let again =
+            if config.order.priorities() > 1 { ReinsertionPoint::ByHits } else { ReinsertionPoint::At(last) };
         Self { order, held: vec![false; regions].into(), reinsertion: config.reinsertion, again }
     }
 
@@ -60,8 +61,8 @@ impl RegionPolicy for ByOrder {
             }
         };
         let level = match self.again {
-            Again::ByHits => item.hits,
-            Again::At(level) => level,
+            ReinsertionPoint::ByHits => item.hits,
+            ReinsertionPoint::At(level) => level,
         };
         keep.then_some(Placing { level, worth: 0.0 })
     }

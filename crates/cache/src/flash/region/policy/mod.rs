@@ -170,14 +170,14 @@ pub trait RegionPolicy: Send {
     }
 
     /// What the policy did beyond choosing, for the statistics.
-    fn deeds(&self) -> Deeds {
-        Deeds::default()
+    fn deeds(&self) -> PolicyCounts {
+        PolicyCounts::default()
     }
 }
 
 /// What a policy did beyond choosing victims.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Deeds {
+pub struct PolicyCounts {
     /// Items given a higher place by a hit.
     pub raises: u64,
     /// Regions at the end of the queue that were moved to its head, too many of their items being in use.

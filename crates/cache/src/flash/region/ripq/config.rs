@@ -19,7 +19,7 @@ pub struct RipqConfig {
     /// the next one is tried. `None` disables this; so does a queue of absolute priorities.
     pub hot_above: Option<f64>,
     /// Whether bursts of reinsertion are smoothed.
-    pub calm: Option<Calm>,
+    pub early_reclaim: Option<EarlyReclaim>,
     /// If more than this share of a region is dead (items replaced or removed, or written half empty), the region is reclaimed before all
     /// others, and its live items are rewritten in place. Not in the sources, whose photos are never overwritten. `None` disables this.
     pub compact_above: Option<f64>,
@@ -27,7 +27,7 @@ pub struct RipqConfig {
 
 /// While many items are being rewritten, regions with few such items are reclaimed early.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Calm {
+pub struct EarlyReclaim {
     /// Weight of the newest reclaim in the moving average of the share written again.
     pub coefficient: f64,
     /// Average above which a cold region is looked for.
@@ -36,7 +36,7 @@ pub struct Calm {
     pub cold_below: f64,
 }
 
-impl Calm {
+impl EarlyReclaim {
     /// As in production (the article's part IV).
     pub const PRODUCTION: Self = Self { coefficient: 0.5, above: 0.2, cold_below: 0.1 };
 }
@@ -50,7 +50,7 @@ impl RipqConfig {
             caching,
             single_point: false,
             hot_above: Some(0.6),
-            calm: Some(Calm::PRODUCTION),
+            early_reclaim: Some(EarlyReclaim::PRODUCTION),
             compact_above: Some(0.5),
         }
     }
@@ -58,7 +58,7 @@ impl RipqConfig {
     /// The same without the refinements of part IV: the queue as published.
     #[must_use]
     pub fn plain(caching: Caching) -> Self {
-        Self { hot_above: None, calm: None, compact_above: None, ..Self::new(caching) }
+        Self { hot_above: None, early_reclaim: None, compact_above: None, ..Self::new(caching) }
     }
 
     /// Regions that are filled side by side.
@@ -76,8 +76,9 @@ impl RipqConfig {
         if [self.hot_above, self.compact_above].into_iter().flatten().any(|ratio| !share(ratio)) {
             return Some("the shares above which a region is hot or dead must be between 0 and 1".to_owned());
         }
-        let calm = self.calm.unwrap_or(Calm::PRODUCTION);
-        if ![calm.coefficient, calm.above, calm.cold_below].into_iter().all(share) {
+        let early_reclaim = self.early_reclaim.unwrap_or(EarlyReclaim::PRODUCTION);
+        if ![early_reclaim.coefficient, early_reclaim.above, early_reclaim.cold_below].into_iter().all(share)
+        {
             return Some("the shares that smooth bursts must be between 0 and 1".to_owned());
         }
         self.caching.fault()

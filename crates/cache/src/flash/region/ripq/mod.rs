@@ -34,7 +34,7 @@ mod saved;
 mod tests;
 
 use super::layout::Layout;
-use super::policy::{Deeds, Needs, Placing, Raise, Rank, RegionPolicy, Resident};
+use super::policy::{Needs, Placing, PolicyCounts, Raise, Rank, RegionPolicy, Resident};
 use super::{InsertionPoint, RegionId};
 use crate::KeyHash;
 
@@ -42,7 +42,7 @@ use blocks::Counted;
 use queue::Queue;
 
 pub use caching::{Caching, CachingPolicy, Object, OwnCaching, Priority, Standing, UnknownCaching};
-pub use config::{Calm, RipqConfig};
+pub use config::{EarlyReclaim, RipqConfig};
 
 /// Hot regions that are moved to the head before one is reclaimed.
 const MOST_DEFERRALS: u32 = 2;
@@ -65,7 +65,7 @@ pub struct Ripq {
     average: f64,
     /// The region that is reclaimed early because it is mostly dead, and the place of its live items.
     compacted: Option<(RegionId, Placing)>,
-    deeds: Deeds,
+    deeds: PolicyCounts,
 }
 
 impl Ripq {
@@ -91,7 +91,7 @@ impl Ripq {
             floor: 0.0,
             average: 0.0,
             compacted: None,
-            deeds: Deeds::default(),
+            deeds: PolicyCounts::default(),
         }
     }
 
@@ -157,9 +157,12 @@ impl Ripq {
 
     /// A region near the end that needs little reinsertion, if there was too much of it lately.
     fn cold(&self) -> Option<RegionId> {
-        let calm = self.config.calm.filter(|calm| self.average > calm.above)?;
+        let early_reclaim =
+            self.config.early_reclaim.filter(|early_reclaim| self.average > early_reclaim.above)?;
         let near = self.queue.len().div_ceil(usize::from(self.config.sections));
-        self.queue.last_regions(near).find(|&region| self.reinsertion_ratio(region) < calm.cold_below)
+        self.queue
+            .last_regions(near)
+            .find(|&region| self.reinsertion_ratio(region) < early_reclaim.cold_below)
     }
 }
 
@@ -229,7 +232,7 @@ impl RegionPolicy for Ripq {
             self.deeds.cold_victims += 1;
         }
         let ratio = self.reinsertion_ratio(victim).min(1.0);
-        let coefficient = self.config.calm.map_or(1.0, |calm| calm.coefficient);
+        let coefficient = self.config.early_reclaim.map_or(1.0, |early_reclaim| early_reclaim.coefficient);
         self.average = coefficient * ratio + (1.0 - coefficient) * self.average;
         self.floor += FLOOR_COEFFICIENT * (self.queue.region(victim).worth() - self.floor);
         self.queue.leave(victim);
@@ -275,7 +278,7 @@ impl RegionPolicy for Ripq {
         self.queue.reenter(item.region, item.rank, item.units)
     }
 
-    fn deeds(&self) -> Deeds {
-        Deeds { memory_bytes: self.queue.memory_bytes() as u64, ..self.deeds }
+    fn deeds(&self) -> PolicyCounts {
+        PolicyCounts { memory_bytes: self.queue.memory_bytes() as u64, ..self.deeds }
     }
 }

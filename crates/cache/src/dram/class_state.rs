@@ -59,14 +59,14 @@ impl Churn {
 
 /// The state of a class in a step.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Judged {
+pub(super) struct ClassState {
     pub chunks_per_slab: u32,
     pub slabs: u32,
     pub items: u64,
     pub recent: Recent,
 }
 
-impl Judged {
+impl ClassState {
     /// Steps until every chunk has been reassigned, if the class had `slabs` slabs more (or fewer, if negative).
     fn age(&self, slabs: f64) -> f64 {
         // Without allocations there is no rate, and a class that would lose its last slab must not divide 0 by 0.
@@ -109,7 +109,7 @@ impl Judged {
     }
 }
 
-/// The donor and the receiver, as indexes into the judged classes, which are all classes of a pool.
+/// The donor and the receiver, as indexes into the states of all classes of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pair {
     pub donor: usize,
@@ -119,61 +119,61 @@ pub(super) struct Pair {
 
 impl Pair {
     /// The pair for the next move, if one is worth it. `has_slabs_left`: the pool has unassigned slabs.
-    pub(super) fn pick(judged: &[Judged], how: &Rebalance, has_slabs_left: bool) -> Option<Self> {
+    pub(super) fn pick(states: &[ClassState], how: &Rebalance, has_slabs_left: bool) -> Option<Self> {
         let min_slabs = how.min_slabs;
         match how.strategy {
-            Strategy::FreeMemory { min_free_slabs } => pick_by_free_memory(judged, min_slabs, min_free_slabs),
+            Strategy::FreeMemory { min_free_slabs } => pick_by_free_memory(states, min_slabs, min_free_slabs),
             _ if has_slabs_left => None,
-            Strategy::Random { drawn } => pick_at_random(judged, min_slabs, drawn),
+            Strategy::Random { drawn } => pick_at_random(states, min_slabs, drawn),
             Strategy::TailAge { min_difference_ratio } => {
-                pick_empty(judged, min_slabs).or_else(|| pick_by_age(judged, min_slabs, min_difference_ratio))
+                pick_empty(states, min_slabs).or_else(|| pick_by_age(states, min_slabs, min_difference_ratio))
             }
-            Strategy::Hits { min_difference_ratio, min_difference } => pick_empty(judged, min_slabs)
-                .or_else(|| pick_by_hits(judged, min_slabs, min_difference_ratio, min_difference)),
+            Strategy::Hits { min_difference_ratio, min_difference } => pick_empty(states, min_slabs)
+                .or_else(|| pick_by_hits(states, min_slabs, min_difference_ratio, min_difference)),
         }
     }
 
     /// Whether the donor loses nothing, or few hits compared to those per slab of the receiver.
-    pub(super) fn costs_nothing(&self, judged: &[Judged]) -> bool {
-        let hits = |at: usize| judged[at].hits_per_slab();
-        judged[self.donor].has_spare()
+    pub(super) fn costs_nothing(&self, states: &[ClassState]) -> bool {
+        let hits = |at: usize| states[at].hits_per_slab();
+        states[self.donor].has_spare()
             || self.receiver.is_none_or(|receiver| hits(self.donor) * CHURN_PER_MOVE <= hits(receiver))
     }
 }
 
 /// Indexes of the classes with more slabs than a donor must keep.
-fn donors<'a>(judged: &'a [Judged], min_slabs: u32) -> impl Iterator<Item = usize> + 'a {
-    (0..judged.len()).filter(move |&at| judged[at].slabs > min_slabs)
+fn donors<'a>(states: &'a [ClassState], min_slabs: u32) -> impl Iterator<Item = usize> + 'a {
+    (0..states.len()).filter(move |&at| states[at].slabs > min_slabs)
 }
 
 /// A class without items gives its slabs first, back to the pool.
-fn pick_empty(judged: &[Judged], min_slabs: u32) -> Option<Pair> {
-    let donor = donors(judged, min_slabs).find(|&at| judged[at].items == 0)?;
+fn pick_empty(states: &[ClassState], min_slabs: u32) -> Option<Pair> {
+    let donor = donors(states, min_slabs).find(|&at| states[at].items == 0)?;
     Some(Pair { donor, receiver: None })
 }
 
-fn pick_by_age(judged: &[Judged], min_slabs: u32, ratio: f64) -> Option<Pair> {
-    let lacking = (0..judged.len()).filter(|&at| judged[at].lacks_room());
-    let receiver = lacking.min_by(|&a, &b| judged[a].age(0.0).total_cmp(&judged[b].age(0.0)))?;
+fn pick_by_age(states: &[ClassState], min_slabs: u32, ratio: f64) -> Option<Pair> {
+    let lacking = (0..states.len()).filter(|&at| states[at].lacks_room());
+    let receiver = lacking.min_by(|&a, &b| states[a].age(0.0).total_cmp(&states[b].age(0.0)))?;
     let is_worth_it = |&donor: &usize| {
-        let [from, to] = [donor, receiver].map(|at| &judged[at]);
+        let [from, to] = [donor, receiver].map(|at| &states[at]);
         donor != receiver
             && from.age_without_one() * (1.0 - ratio) > to.age(1.0)
             && from.can_spare_a_slab_for(to)
     };
     let age_then_room = |&a: &usize, &b: &usize| {
-        let by_age = judged[a].age_without_one().total_cmp(&judged[b].age_without_one());
-        by_age.then(judged[a].free_slabs().cmp(&judged[b].free_slabs()))
+        let by_age = states[a].age_without_one().total_cmp(&states[b].age_without_one());
+        by_age.then(states[a].free_slabs().cmp(&states[b].free_slabs()))
     };
-    let donor = donors(judged, min_slabs).filter(is_worth_it).max_by(age_then_room)?;
+    let donor = donors(states, min_slabs).filter(is_worth_it).max_by(age_then_room)?;
     Some(Pair { donor, receiver: Some(receiver) })
 }
 
-fn pick_by_hits(judged: &[Judged], min_slabs: u32, ratio: f64, least: u64) -> Option<Pair> {
-    let hits = |at: usize| judged[at].hits_per_slab();
-    let lacking = (0..judged.len()).filter(|&at| judged[at].lacks_room());
+fn pick_by_hits(states: &[ClassState], min_slabs: u32, ratio: f64, least: u64) -> Option<Pair> {
+    let hits = |at: usize| states[at].hits_per_slab();
+    let lacking = (0..states.len()).filter(|&at| states[at].lacks_room());
     let receiver = lacking.max_by(|&a, &b| hits(a).total_cmp(&hits(b)))?;
-    let donor = donors(judged, min_slabs).min_by(|&a, &b| hits(a).total_cmp(&hits(b)))?;
+    let donor = donors(states, min_slabs).min_by(|&a, &b| hits(a).total_cmp(&hits(b)))?;
     let difference = hits(receiver) - hits(donor);
     let is_worth_it = difference > 0.0
         && difference >= least as f64
@@ -182,17 +182,17 @@ fn pick_by_hits(judged: &[Judged], min_slabs: u32, ratio: f64, least: u64) -> Op
     is_worth_it.then_some(Pair { donor, receiver: Some(receiver) })
 }
 
-fn pick_at_random(judged: &[Judged], min_slabs: u32, drawn: u64) -> Option<Pair> {
-    let donors: Vec<_> = donors(judged, min_slabs).collect();
+fn pick_at_random(states: &[ClassState], min_slabs: u32, drawn: u64) -> Option<Pair> {
+    let donors: Vec<_> = donors(states, min_slabs).collect();
     let donor = *donors.get(drawn as usize % donors.len().max(1))?;
-    let receivers: Vec<_> = (0..judged.len()).filter(|&at| at != donor && judged[at].slabs > 0).collect();
+    let receivers: Vec<_> = (0..states.len()).filter(|&at| at != donor && states[at].slabs > 0).collect();
     let receiver = *receivers.get((drawn >> 32) as usize % receivers.len().max(1))?;
     Some(Pair { donor, receiver: Some(receiver) })
 }
 
-fn pick_by_free_memory(judged: &[Judged], min_slabs: u32, min_free_slabs: u32) -> Option<Pair> {
-    let enough = |&at: &usize| judged[at].free_slabs() >= u64::from(min_free_slabs.max(1));
-    let donor = donors(judged, min_slabs).filter(enough).max_by_key(|&at| judged[at].free_slabs())?;
+fn pick_by_free_memory(states: &[ClassState], min_slabs: u32, min_free_slabs: u32) -> Option<Pair> {
+    let enough = |&at: &usize| states[at].free_slabs() >= u64::from(min_free_slabs.max(1));
+    let donor = donors(states, min_slabs).filter(enough).max_by_key(|&at| states[at].free_slabs())?;
     Some(Pair { donor, receiver: None })
 }
 
@@ -203,14 +203,14 @@ mod tests {
     const CHUNKS_PER_SLAB: u32 = 10;
 
     /// A full class that evicts one item per allocation, with `allocations` per step.
-    fn full(slabs: u32, allocations: f64) -> Judged {
+    fn full(slabs: u32, allocations: f64) -> ClassState {
         let recent = Recent { allocations, evictions: allocations, ..Recent::default() };
         let items = u64::from(slabs * CHUNKS_PER_SLAB);
-        Judged { chunks_per_slab: CHUNKS_PER_SLAB, slabs, items, recent }
+        ClassState { chunks_per_slab: CHUNKS_PER_SLAB, slabs, items, recent }
     }
 
     /// Whether the first class gives the second a slab.
-    fn gives(donor: Judged, receiver: Judged, ratio: f64) -> bool {
+    fn gives(donor: ClassState, receiver: ClassState, ratio: f64) -> bool {
         let strategy = Strategy::TailAge { min_difference_ratio: ratio };
         let how = Rebalance { strategy, min_slabs: 0, move_on_release: false };
         let pair = Pair::pick(&[donor, receiver], &how, false);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     /// A class with an age of 1, and of 1.5 with one slab more.
-    fn needy() -> Judged {
+    fn needy() -> ClassState {
         full(2, 20.0)
     }
 
@@ -245,7 +245,7 @@ mod tests {
         };
         assert!(gives(full(8, 10.0), roomy(2), 0.0), "it evicts two slabs a step");
         assert!(!gives(full(8, 10.0), roomy(3), 0.0));
-        let gone = Judged { slabs: 0, items: 0, ..needy() };
+        let gone = ClassState { slabs: 0, items: 0, ..needy() };
         assert!(!gives(full(8, 10.0), gone, 0.0), "it has lost its last slab");
     }
 
@@ -259,7 +259,7 @@ mod tests {
         assert!(gives(half_empty(0.0), needy(), 0.25));
         assert!(!gives(half_empty(1.0), needy(), 0.25));
         let pair = Pair { donor: 0, receiver: Some(1) };
-        let popular = |growth| Judged {
+        let popular = |growth| ClassState {
             recent: Recent { hits: 1e6, ..half_empty(growth).recent },
             ..half_empty(growth)
         };
