@@ -1,13 +1,17 @@
-//! Inserts that are refused, and regions some of whose pieces cannot be written at first.
+//! Inserts that are refused, and regions and transfers some of whose pieces cannot be written at first.
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
+use device::wrap::{FaultDevice, Faults};
 use device::{
     Completion, Counters, Device, ErrorKind, Geometry, IoError, MemoryDevice, Outcome, PlacementHandle,
     Request,
 };
-use flashwright_cache::{Cache, FlashConfig, InsertOptions, Inserted, Refusal};
+use flashwright_cache::{
+    Cache, FlashConfig, InsertOptions, Inserted, Layer, LogOptions, Refusal, SmallItems,
+};
 use parking_lot::Mutex;
 use pollster::block_on;
 
@@ -79,39 +83,116 @@ fn every_failed_piece_of_a_region_is_written_again() {
     }
 }
 
+/// Fails writes of more than one page or bucket, so that each page of a transfer has to be written by itself.
+fn whole_transfers_fail() -> Arc<FaultDevice> {
+    let device = FaultDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), 0, Faults::default());
+    device.fail_where(|request| matches!(request, Request::Write { data, .. } if data.len() > 4096));
+    Arc::new(device)
+}
+
+/// Only the first page of a failed transfer was written again.
+#[test]
+fn every_page_of_a_failed_transfer_of_small_items_is_written_again() {
+    for small_items in SMALL_ENGINES {
+        let device = whole_transfers_fail();
+        let cache =
+            Cache::builder().dram_bytes(2 * MIB).max_item_bytes(16 << 10).flash(Arc::clone(&device) as _);
+        let cache = cache.small_items(small_items).small_item_share(1.0).open().unwrap();
+        let value = |number: u32| [number.to_le_bytes(), (!number).to_le_bytes()].concat().repeat(50);
+        for number in 0..20_000_u32 {
+            cache.insert_blocking(&number.to_le_bytes(), &value(number), AS_USUAL);
+        }
+        cache.settle_blocking().unwrap();
+        let flash = cache.stats().flash.unwrap();
+        assert!(device.injected() > 10, "{small_items:?}: {} failed writes", device.injected());
+        assert_eq!(flash.lost_items(), 0, "{small_items:?}");
+        let (mut on_flash, mut wrong) = (0, 0);
+        for number in 0..20_000_u32 {
+            let found = cache.get_blocking(&number.to_le_bytes());
+            on_flash += u32::from(found.as_ref().is_some_and(|item| item.layer() == Layer::Flash));
+            wrong += u32::from(found.as_deref() != Some(&value(number)[..]));
+        }
+        assert!(on_flash > 10_000, "{small_items:?}: {on_flash} on flash");
+        assert!(wrong < 200, "{small_items:?}: {wrong} of 20,000 are not found");
+    }
+}
+
+const SMALL_ENGINES: [SmallItems; 2] = [
+    SmallItems::Sets,
+    SmallItems::Log(LogOptions { expected_item_bytes: 256, readmission_share: 0.0, regions: None }),
+];
+
+/// A cache whose items are on flash in sets, in the log, or in regions.
+fn open_engine(device: &Arc<dyn Device>, engine: Option<SmallItems>) -> Cache {
+    let mut flash = FlashConfig::new(Arc::clone(device));
+    flash.regions.region_bytes = 256 << 10;
+    let builder = Cache::builder().dram_bytes(2 * MIB).max_item_bytes(16 << 10).flash_config(flash);
+    match engine {
+        Some(small_items) => builder.small_items(small_items).small_item_share(0.9).open().unwrap(),
+        None => builder.small_item_share(0.0).open().unwrap(),
+    }
+}
+
+type Insert = fn(&Cache, &[u8], &[u8], InsertOptions) -> Inserted;
+
+/// All forms of an insert.
+const FORMS: [(&str, Insert); 5] = [
+    ("insert", |cache, key, value, options| block_on(cache.insert(key, value, options))),
+    ("insert_blocking", |cache, key, value, options| cache.insert_blocking(key, value, options)),
+    ("try_insert", |cache, key, value, options| cache.try_insert(key, value, options)),
+    ("insert_within", |cache, key, value, options| {
+        block_on(cache.insert_within(key, value, options, Duration::from_secs(60)))
+    }),
+    ("insert_within_blocking", |cache, key, value, options| {
+        cache.insert_within_blocking(key, value, options, Duration::from_secs(60))
+    }),
+];
+
 /// The caller wants the old value replaced: it must not outlive the attempt.
 #[test]
 fn refused_insert_removes_the_old_value() {
-    let open = || {
-        let mut flash = FlashConfig::new(Arc::new(MemoryDevice::new(32 * MIB)));
-        flash.regions.region_bytes = 256 << 10;
-        Cache::builder().dram_bytes(2 * MIB).max_item_bytes(16 << 10).flash_config(flash).open().unwrap()
-    };
-    let too_large = vec![1; 20 << 10];
-    let no_pool = InsertOptions { pool: 9, ..AS_USUAL };
-    for on_flash in [false, true] {
-        for blocking in [false, true] {
-            let cache = open();
-            let insert = |key: &[u8], value: &[u8], options: InsertOptions| {
-                if blocking {
-                    cache.insert_blocking(key, value, options)
-                } else {
-                    block_on(cache.insert(key, value, options))
-                }
-            };
-            for key in [&b"large"[..], b"pool", b"long"] {
-                assert_eq!(insert(key, b"old", AS_USUAL), Inserted::Stored);
+    for engine in SMALL_ENGINES.map(Some).into_iter().chain([None]) {
+        for on_flash in [false, true] {
+            for (form, insert) in FORMS {
+                check_refused_inserts(engine, on_flash, form, insert);
             }
-            if on_flash {
-                (0..2000_u32).for_each(|number| _ = insert(&number.to_le_bytes(), &[0; 3000], AS_USUAL));
-                cache.settle_blocking().unwrap();
-                assert!(cache.contains(b"large") && cache.contains(b"pool"));
-            }
-            let refused = insert(b"large", &too_large, AS_USUAL);
-            assert!(matches!(refused, Inserted::Rejected(Refusal::TooLarge { .. })), "{refused:?}");
-            assert_eq!(insert(b"pool", b"new", no_pool), Inserted::Rejected(Refusal::NoSuchPool(9)));
-            assert!(cache.get_blocking(b"large").is_none() && cache.get_blocking(b"pool").is_none());
-            assert_eq!(cache.get_blocking(b"long").as_deref(), Some(&b"old"[..]));
         }
     }
+}
+
+fn check_refused_inserts(engine: Option<SmallItems>, on_flash: bool, form: &str, insert: Insert) {
+    let case = format!("{form}, {engine:?}, on flash: {on_flash}");
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(32 * MIB));
+    let cache = open_engine(&device, engine);
+    // In the size class of the items that evict them.
+    let old = [7; 900];
+    for key in [&b"large"[..], b"pool", b"kept"] {
+        assert_eq!(cache.insert_blocking(key, &old, AS_USUAL), Inserted::Stored);
+    }
+    if on_flash {
+        for number in 0..5000_u32 {
+            _ = cache.insert_blocking(&number.to_le_bytes(), &[0; 900], AS_USUAL);
+        }
+        cache.settle_blocking().unwrap();
+        assert!(cache.contains(b"large") && cache.contains(b"pool"), "{case}");
+    }
+    let refused = insert(&cache, b"large", &vec![1; 20 << 10], AS_USUAL);
+    assert!(matches!(refused, Inserted::Rejected(Refusal::TooLarge { .. })), "{case}: {refused:?}");
+    let no_pool = InsertOptions { pool: 9, ..AS_USUAL };
+    assert_eq!(
+        insert(&cache, b"pool", b"new", no_pool),
+        Inserted::Rejected(Refusal::NoSuchPool(9)),
+        "{case}"
+    );
+    let assert_removed = |cache: &Cache| {
+        assert!(cache.get_blocking(b"large").is_none() && cache.get_blocking(b"pool").is_none(), "{case}");
+    };
+    assert_removed(&cache);
+    let kept = cache.get_blocking(b"kept").expect(&case);
+    assert_eq!((&kept[..], kept.layer() == Layer::Flash), (&old[..], on_flash), "{case}");
+    drop(kept);
+    cache.close().expect(&case);
+    let cache = open_engine(&device, engine);
+    assert_removed(&cache);
+    assert_eq!(cache.get_blocking(b"kept").as_deref(), Some(&old[..]), "{case}");
 }

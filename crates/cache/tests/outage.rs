@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use device::wrap::{FaultDevice, Faults};
 use device::{Completion, Counters, Device, ErrorKind, Geometry, IoError, MemoryDevice, Outcome, Request};
 use flashwright_cache::stats::FlashHealth;
 use flashwright_cache::{Cache, FlashConfig, InsertOptions};
@@ -89,4 +90,41 @@ fn full_file_system_that_gets_room_again_is_used_again_and_so_after_a_restart() 
         (40_000..42_000_u32).filter(|number| cache.get_blocking(&number.to_le_bytes()).is_some()).count();
     assert!(found > 1500, "{found} of 2000 after a restart");
     assert!(cache.health().is_some_and(|health| health.is_healthy()));
+}
+
+/// A restart put the bad region back into service.
+#[test]
+fn region_that_was_retired_stays_retired_after_a_restart_until_it_can_be_written() {
+    const REGION: u64 = MIB;
+    let disk = Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(64 * MIB)), 0, Faults::default()));
+    let open = || {
+        let mut flash = FlashConfig::new(Arc::clone(&disk) as _);
+        flash.regions.region_bytes = REGION as u32;
+        Cache::builder().dram_bytes(8 * MIB).flash_config(flash).open().expect("the configuration fits")
+    };
+    let retired = |cache: &Cache| {
+        let health = cache.health().expect("there is a flash tier");
+        (health.retired_regions, health.retired_bytes)
+    };
+    // Bad blocks in one of the regions.
+    disk.fail_where(|request| {
+        matches!(request, Request::Write { offset, data, .. }
+            if *offset < 40 * MIB + 4096 && *offset + data.len() as u64 > 40 * MIB)
+    });
+    let cache = open();
+    for number in 0.. {
+        insert(&cache, number..number + 1);
+        if retired(&cache).0 > 0 {
+            break;
+        }
+    }
+    assert_eq!(retired(&cache), (1, REGION));
+    cache.close().expect("only one region fails");
+    let cache = open();
+    assert_eq!(retired(&cache), (1, REGION), "it is tested at once, and still fails");
+    cache.close().expect("only one region fails");
+    disk.fail_where(|_| false);
+    let cache = open();
+    wait_until(&cache, FlashHealth::is_healthy);
+    assert_eq!(cache.stats().flash.and_then(|flash| flash.regions).map(|it| it.regions_returned), Some(1));
 }
