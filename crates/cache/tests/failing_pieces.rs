@@ -1,5 +1,7 @@
 //! Inserts that are refused, and regions and transfers some of whose pieces cannot be written at first.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
