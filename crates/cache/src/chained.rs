@@ -94,6 +94,8 @@ impl Engine {
         lock.add_child(key, link).map_err(|_| Refusal::NoParent)?;
         // The copy on flash lacks the new chained item.
         self.displace(hash, key, None);
+        drop(lock);
+        self.acknowledge();
         Ok(())
     }
 

@@ -5,7 +5,8 @@
 //! eviction completed is on flash. Flash is emptied: its indexes, bits and pending items, in memory; no bucket or region is read or
 //! written. A write in progress ends in a bucket that counts as empty, or in a region that nothing refers to.
 //!
-//! Nothing is made durable: after a crash the cache is empty anyway, and the snapshot of a clean close contains only what remains.
+//! The snapshot of a clean close contains only what remains. Where items are recovered after a kill, the end of the clear is recorded before
+//! the call returns.
 
 use device::event_loop;
 
@@ -107,6 +108,7 @@ impl<'a> Clear<'a> {
 
     /// Resumes a panic of the callback.
     fn end(self) {
+        self.engine.acknowledge();
         self.engine.closing.note_removal();
         self.caught_panic.resume();
     }

@@ -1,5 +1,6 @@
 //! The configuration of a cache, and its builder.
 
+mod recover_after;
 mod small_items;
 mod upkeep;
 
@@ -19,6 +20,7 @@ use crate::flash::region::RegionConfig;
 use crate::item::Layer;
 use crate::spawner::{Spawn, Task};
 
+pub use recover_after::RecoverAfter;
 pub use small_items::{LogOptions, SmallItems};
 pub use upkeep::{RebalanceBy, UpkeepConfig};
 
@@ -140,6 +142,8 @@ pub struct FlashConfig {
     pub min_ttl_seconds: u32,
     /// How existing contents of the device are handled.
     pub recovery: Recovery,
+    /// The ends of this cache after which the next one finds the items on flash.
+    pub recover_after: RecoverAfter,
     /// The first region's offset is a multiple of this: the unit of a stripe, so that no region spans two devices. 0 means no alignment.
     pub region_alignment_bytes: u64,
     /// Bytes of the area for the snapshot of a clean close; `None` computes it.
@@ -160,7 +164,8 @@ pub struct PairConfig {
 /// How existing contents of the device are handled when a cache opens on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recovery {
-    /// Recovers the contents after a clean close. Starts empty on a blank device, after a crash, and if the last cache divided the device
+    /// Recovers the contents after a clean close, and after the other ends that the last cache was
+    /// [prepared for](FlashConfig::recover_after). Starts empty on a blank device, after a crash otherwise, and if the last cache divided the device
     /// differently: other sizes of the device, buckets, filters, regions or their units, other shares or pairs, another
     /// [engine for small items](FlashConfig::small_items) or other options of the log except readmission, another
     /// [`small_item_max_bytes`](FlashConfig::small_item_max_bytes), a region order that does or does not protect items, or another
@@ -195,6 +200,7 @@ impl FlashConfig {
             admission: Arc::new(Always),
             min_ttl_seconds: 0,
             recovery: Recovery::Reopen,
+            recover_after: RecoverAfter::CleanClose,
             region_alignment_bytes: 0,
             metadata_bytes: None,
             separate_metadata: false,
@@ -209,13 +215,15 @@ pub struct Builder {
     max_item_bytes: Option<u32>,
     small_item_share: Option<f64>,
     small_items: Option<SmallItems>,
+    recover_after: Option<RecoverAfter>,
     clock: Arc<dyn Clock>,
 }
 
 impl Builder {
     pub(crate) fn new() -> Self {
         let (config, clock) = (CacheConfig::default(), Arc::new(SystemClock));
-        Self { config, max_item_bytes: None, small_item_share: None, small_items: None, clock }
+        let (small_item_share, small_items, recover_after) = (None, None, None);
+        Self { config, max_item_bytes: None, small_item_share, small_items, recover_after, clock }
     }
 
     /// Memory for items in DRAM, in bytes; 64 MiB by default. Indexes and policies take additional memory: see
@@ -290,7 +298,8 @@ impl Builder {
 
     /// Adds flash behind DRAM, with the defaults of [`FlashConfig::new`]: a tenth of the device is for items of up to 2 KiB, and the rest
     /// for larger ones; neither part stores items of the other. For other sizes set [`small_item_share`](Self::small_item_share). Only
-    /// [`Cache::close`] makes the contents recoverable: after a cache is dropped, the next one starts empty.
+    /// [`Cache::close`] makes the contents recoverable: after a cache is dropped, the next one starts empty, unless
+    /// [`recover_after`](Self::recover_after) is set.
     #[must_use]
     pub fn flash(self, device: Arc<dyn Device>) -> Self {
         self.flash_config(FlashConfig::new(device))
@@ -481,6 +490,14 @@ impl Builder {
         self
     }
 
+    /// The ends of this cache after which the next one finds the items on flash; by default a clean close only. Takes effect if the cache
+    /// has [flash](Self::flash), whichever of the two is called first.
+    #[must_use]
+    pub fn recover_after(mut self, recover_after: RecoverAfter) -> Self {
+        self.recover_after = Some(recover_after);
+        self
+    }
+
     /// Replaces the system clock.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
@@ -534,6 +551,11 @@ impl Builder {
             let flash = self.config.flash.as_mut();
             let flash = flash.ok_or_else(|| CacheError::Config("small_items needs flash".into()))?;
             flash.small_items = Some(small_items);
+        }
+        if let Some(recover_after) = self.recover_after {
+            let flash = self.config.flash.as_mut();
+            let flash = flash.ok_or_else(|| CacheError::Config("recover_after needs flash".into()))?;
+            flash.recover_after = recover_after;
         }
         let config = self.config.within_budget()?;
         if let Some(asked_bytes) = self.max_item_bytes {

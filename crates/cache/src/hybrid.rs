@@ -410,6 +410,7 @@ impl Engine {
         self.displace(hash, item.draft.key(), owed);
         let replaced = lock.link(item.draft);
         drop(lock);
+        self.acknowledge();
         self.counters.stored();
         let kind = if replaced.is_some() { EventKind::Replaced } else { EventKind::Inserted };
         self.emit_new_item(kind, info);
@@ -429,6 +430,7 @@ impl Engine {
         self.displace(hash, item.draft.key(), owed);
         let expired = lock.link(item.draft);
         drop(lock);
+        self.acknowledge();
         self.counters.stored();
         self.emit_new_item(EventKind::Inserted, info);
         self.destroy(expired.as_ref(), Removal::Expired);
@@ -442,6 +444,7 @@ impl Engine {
         let on_flash = self.displace(hash, key, owed);
         let unlinked = lock.unlink(key);
         drop(lock);
+        self.acknowledge();
         let was_in_dram = unlinked.is_some();
         if let Some(events) = &self.events {
             events.removed(key, hash, unlinked.as_ref(), on_flash);
@@ -498,6 +501,14 @@ impl Engine {
         self.in_flight.overtake(hash);
         // The filter may no longer contain an item that was evicted from its bucket, but whose destructor was not called yet.
         (self.destructor.is_some() || flash.may_contain(hash)) && flash.forget(hash, key, owed)
+    }
+
+    /// Waits until the removals of copies on flash so far are recorded for recovery after a kill, if they are to be. No key is locked.
+    #[inline]
+    pub(crate) fn acknowledge(&self) {
+        if let Some(flash) = &self.flash {
+            flash.acknowledge();
+        }
     }
 
     /// Executes one step of each kind of background work that is due; returns whether there was any for flash.

@@ -100,8 +100,8 @@ pub use device::event_loop::block_on;
 pub use policy;
 
 pub use config::{
-    Builder, CacheConfig, Destroyed, FlashConfig, ItemDestructor, LogOptions, Recovery, SmallItems,
-    UpkeepConfig,
+    Builder, CacheConfig, Destroyed, FlashConfig, ItemDestructor, LogOptions, RecoverAfter, Recovery,
+    SmallItems, UpkeepConfig,
 };
 pub use error::{CacheError, Inserted, Refusal};
 pub use event::{Event, EventKind, EventSink};

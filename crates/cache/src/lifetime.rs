@@ -91,6 +91,8 @@ impl Engine {
             item.set_expiry_seconds(expiry_seconds);
             item.mark_dirty();
             self.displace(hash, key, None);
+            drop(lock);
+            self.acknowledge();
         }
         true
     }

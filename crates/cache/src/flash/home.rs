@@ -9,7 +9,7 @@ use std::sync::Arc;
 use device::{Clock, Device, SliceDevice};
 use parking_lot::Mutex;
 
-use super::log::{self, HashLog, LogConfig};
+use super::log::{self, Chain, ChainError, HashLog, JournalOptions, LogConfig};
 use super::region::{RegionConfig, RegionStore, StoreId};
 use super::small::SmallEngine;
 use super::soc::{self, Soc, SocConfig};
@@ -20,7 +20,7 @@ use super::superblock::{
 use super::tier::Pair;
 use super::{HashFilter, Waiting};
 use crate::KeyHash;
-use crate::config::{FlashConfig, Recovery, SmallItems};
+use crate::config::{FlashConfig, RecoverAfter, Recovery, SmallItems};
 use crate::error::CacheError;
 use crate::open::FlashCallbacks;
 
@@ -58,8 +58,21 @@ pub(crate) struct Home {
 const NOT_CLOSED: &str =
     "it was not closed: the run before it was killed, failed, or was not to leave a cache";
 const OTHERWISE: &str = "flash was divided otherwise then";
+const REGIONS_NOT_CLOSED: &str =
+    "it was not closed: its small items were recovered, its large items were not (recover_after)";
+const RESTARTED: &str = "it was not closed, and the system was restarted since: removals survive that only with recover_after power-loss";
+const JOURNAL_DAMAGED: &str = "it was not closed, and the journal of its small items is damaged";
 const UNREADABLE: &str = "its snapshot cannot be read";
 const DAMAGED: &str = "its superblock is damaged";
+
+/// The content of a pair's place that a cache recovers.
+enum Content {
+    Nothing,
+    /// The snapshot of a clean close.
+    Snapshot(Vec<Section>),
+    /// The journal of small items, after another end.
+    Journal(Chain),
+}
 
 /// A pair's share of the device, before it is opened.
 pub(crate) struct Settlement<'a> {
@@ -104,9 +117,8 @@ pub(crate) type FirstLife = Option<u64>;
 pub(crate) struct Found {
     /// To go on with.
     superblock: Superblock,
-    /// To take up, if there is anything.
-    sections: Option<Vec<Section>>,
-    /// Who closed it, if it was closed.
+    content: Content,
+    /// The cache that closed it, or ended without a close after which items are recovered.
     pub(crate) closed: Option<u64>,
     /// Why there is nothing to take up, where there was something.
     loss: Option<&'static str>,
@@ -117,7 +129,7 @@ pub(crate) struct Found {
 impl Found {
     /// Hash seed of the recovered items, if there are any.
     pub(crate) fn hash_seed(&self) -> Option<u64> {
-        self.sections.as_ref().map(|_| self.superblock.hash_seed)
+        (!matches!(self.content, Content::Nothing)).then_some(self.superblock.hash_seed)
     }
 }
 
@@ -159,8 +171,14 @@ impl Settlement<'_> {
     pub(crate) async fn find(&self, closed: FirstLife, waiting: Waiting) -> Result<Found, CacheError> {
         let layout = self.layout()?;
         let fresh = Superblock::new(self.store_id, layout, 0);
-        let empty =
-            |superblock| Found { superblock, sections: None, closed: None, loss: None, is_anothers: false };
+        let content = || Content::Nothing;
+        let empty = |superblock| Found {
+            superblock,
+            content: content(),
+            closed: None,
+            loss: None,
+            is_anothers: false,
+        };
         let discard = self.config.recovery == Recovery::Discard;
         Ok(match self.recognised(waiting).await? {
             Recognised::Ours(old) if !discard => self.take_up(old, layout, closed, waiting).await?,
@@ -185,22 +203,65 @@ impl Settlement<'_> {
         waiting: Waiting,
     ) -> Result<Found, CacheError> {
         let before = self.fingerprint(first_closed, old.hash_seed);
+        if let Some(open) = old.continued(layout, before)
+            && let Some(config) = self.journaled_config(&open)
+        {
+            return self.take_up_journal(open, &config, waiting).await;
+        }
         let (superblock, place) = old.reopened(layout, before);
         let closed = matches!(old.state, State::Clean(_)).then(|| old.life());
         let found =
-            |superblock, sections, loss| Found { superblock, sections, closed, loss, is_anothers: false };
+            |superblock, content, loss| Found { superblock, content, closed, loss, is_anothers: false };
         let Some(place) = place else {
             let difference = || old.difference(&layout, before, first_closed.is_none()).or(Some(OTHERWISE));
             let loss = if closed.is_some() { difference() } else { Some(NOT_CLOSED) };
-            return Ok(found(superblock, None, loss));
+            return Ok(found(superblock, Content::Nothing, loss));
         };
         match read_snapshot(&*self.device, place, waiting).await {
-            Ok(sections) => Ok(found(superblock, Some(sections), None)),
+            Ok(sections) => Ok(found(superblock, Content::Snapshot(sections), None)),
             Err(SnapshotError::Io(source)) => {
                 Err(CacheError::Device { context: "reading what the last cache left", source })
             }
-            Err(_) => Ok(found(superblock.emptied(), None, Some(UNREADABLE))),
+            Err(_) => Ok(found(superblock.emptied(), Content::Nothing, Some(UNREADABLE))),
         }
+    }
+
+    /// The configuration of the log for small items, if it has a journal.
+    fn journaled_config(&self, superblock: &Superblock) -> Option<LogConfig> {
+        let Layout { soc_offset, soc_bytes, .. } = superblock.layout;
+        let config =
+            self.log_config(soc_offset, soc_bytes, superblock.generation_mark(), superblock.hash_seed);
+        config.filter(|config| soc_bytes > 0 && config.journal.is_some())
+    }
+
+    /// Determines the recoverable small items of a cache that was not closed. Its large items are not recovered.
+    async fn take_up_journal(
+        &self,
+        open: Superblock,
+        config: &LogConfig,
+        waiting: Waiting,
+    ) -> Result<Found, CacheError> {
+        let loss = match log::read_journal(&self.device, config, waiting).await {
+            Ok(chain) => {
+                let loss = (open.layout.regions > 0).then_some(REGIONS_NOT_CLOSED);
+                let (content, closed) = (Content::Journal(chain), Some(open.life()));
+                return Ok(Found { superblock: open, content, closed, loss, is_anothers: false });
+            }
+            Err(ChainError::Io(source)) => {
+                return Err(CacheError::Device { context: "reading the journal of small items", source });
+            }
+            Err(ChainError::Empty) => NOT_CLOSED,
+            Err(ChainError::OtherBoot) => RESTARTED,
+            Err(ChainError::Damaged) => JOURNAL_DAMAGED,
+        };
+        let superblock = open.emptied();
+        Ok(Found {
+            superblock,
+            content: Content::Nothing,
+            closed: None,
+            loss: Some(loss),
+            is_anothers: false,
+        })
     }
 
     /// Opens the pair, which was [found](Self::find) so, beside a first pair that is open as `first`.
@@ -211,26 +272,38 @@ impl Settlement<'_> {
         hash_seed: u64,
         waiting: Waiting,
     ) -> Result<Pair, CacheError> {
-        let Found { mut superblock, sections, loss, is_anothers, .. } = found;
+        let Found { mut superblock, content, loss, is_anothers, .. } = found;
         if is_anothers {
             self.erase(waiting).await?;
         }
-        // A crash from here on leaves a store that reopens empty.
         let metadata = self.metadata_device();
         superblock.hash_seed = hash_seed;
         superblock.fingerprint = self.fingerprint(first, hash_seed);
+        let recovered = !matches!(content, Content::Nothing);
+        let (mut taken, chain) = match content {
+            Content::Nothing => (Vec::new(), None),
+            Content::Snapshot(sections) => (sections, None),
+            Content::Journal(chain) => (Vec::new(), Some(chain)),
+        };
+        let layout = superblock.layout;
+        let (mut soc, is_restored) = self.open_small_engine(&layout, &superblock, &mut taken)?;
+        if !is_restored && self.journaled_config(&superblock).is_some() {
+            // The journal must not be used for other contents than those that it records.
+            superblock = superblock.emptied();
+            soc = self.open_small_engine(&layout, &superblock, &mut taken)?.0;
+        }
+        // A crash from here on leaves a store that reopens empty, or with the small items that the journal records.
         let marked = superblock.mark_open(&*metadata, waiting).await;
         marked.map_err(|source| CacheError::Device { context: "writing the superblock", source })?;
-        let recovered = sections.is_some();
-        let mut taken = sections.unwrap_or_default();
-        let layout = superblock.layout;
+        if let (Some(SmallEngine::Log(log)), Some(chain)) = (&mut soc, &chain) {
+            log.recover(chain, waiting).await;
+        }
         let closed_seconds = taken_clock(&mut taken);
         let mut regions = self.open_regions(&layout, &superblock, &mut taken, waiting).await?;
         if let Some(is_told) = &self.tells_of_regions {
             let told = |it: RegionStore| it.with_eviction_callback(Arc::clone(&self.callbacks.on_eviction));
             regions = regions.map(|it| told(it).with_eviction_callback_for(Arc::clone(is_told)));
         }
-        let mut soc = self.open_small_engine(&layout, &superblock, &mut taken)?;
         if let Some(on_destructor) = &self.callbacks.on_destructor {
             regions = regions.map(|it| it.with_owed_callback(Arc::clone(on_destructor)));
             soc = soc.map(|it| it.with_owed_callback(Arc::clone(on_destructor)));
@@ -317,6 +390,9 @@ impl Settlement<'_> {
             bytes.extend(b"log 2");
             bytes.extend(options.expected_item_bytes.to_le_bytes());
             bytes.extend(options.regions.unwrap_or(0).to_le_bytes());
+            if self.config.recover_after != RecoverAfter::CleanClose {
+                bytes.extend(b"journal 1");
+            }
         }
         bytes.extend(first.iter().flat_map(|life| life.to_le_bytes()));
         // An earlier version of this program, which knows no seeds, must not take up what lies under other hashes.
@@ -397,9 +473,20 @@ impl Settlement<'_> {
             regions: options.regions,
             expected_item_bytes: options.expected_item_bytes,
             readmission_share: options.readmission_share,
+            journal: self.journal_options(),
             hash_seed,
             ..LogConfig::new(offset_bytes, log_bytes, generation)
         })
+    }
+
+    fn journal_options(&self) -> Option<JournalOptions> {
+        let flushes = match self.config.recover_after {
+            RecoverAfter::CleanClose => return None,
+            RecoverAfter::Kill => false,
+            RecoverAfter::PowerLoss => true,
+        };
+        let block_bytes = self.device.geometry().block_bytes;
+        Some(JournalOptions { flushes, boot: log::boot_mark(), block_bytes })
     }
 
     /// Bytes for the snapshot of the engine for small items.
@@ -412,14 +499,15 @@ impl Settlement<'_> {
         }
     }
 
+    /// The engine for small items, and whether it took the snapshot, if there is one.
     fn open_small_engine(
         &self,
         layout: &Layout,
         superblock: &Superblock,
         sections: &mut Vec<Section>,
-    ) -> Result<Option<SmallEngine>, CacheError> {
+    ) -> Result<(Option<SmallEngine>, bool), CacheError> {
         if layout.soc_bytes == 0 {
-            return Ok(None);
+            return Ok((None, true));
         }
         let generation = superblock.generation_mark();
         let device = Arc::clone(&self.device);
@@ -427,31 +515,26 @@ impl Settlement<'_> {
         if let Some(config) =
             self.log_config(layout.soc_offset, layout.soc_bytes, generation, superblock.hash_seed)
         {
-            let log = HashLog::new(device, config)
+            let mut log = HashLog::new(device, config)
                 .map_err(|error| CacheError::Config(error.to_string()))?
                 .with_clock(Arc::clone(self.clock));
-            if let Some(section) = section {
-                // Refused only if the shape differs, which the fingerprint rules out; then the log starts empty.
-                let _ = log.restore(&section.payload);
-            }
+            // Refused only if the shape differs, which the fingerprint rules out; then the log starts empty.
+            let is_restored = section.is_none_or(|section| log.restore(&section.payload).is_ok());
             let log = match &self.tells_of_regions {
                 Some(wants) => {
                     log.with_eviction_callback(Arc::clone(&self.callbacks.on_eviction), Arc::clone(wants))
                 }
                 None => log,
             };
-            return Ok(Some(SmallEngine::Log(Box::new(log))));
+            return Ok((Some(SmallEngine::Log(Box::new(log))), is_restored));
         }
         let config = self.soc_config(layout, generation, superblock.hash_seed);
         let soc = Soc::new(device, config)
             .map_err(|error| CacheError::Config(error.to_string()))?
             .with_clock(Arc::clone(self.clock));
-        if let Some(section) = section {
-            let _ = soc.restore(&section.payload);
-        }
-        Ok(Some(SmallEngine::Sets(Box::new(
-            soc.with_eviction_callback(Arc::clone(&self.callbacks.on_eviction)),
-        ))))
+        let is_restored = section.is_none_or(|section| soc.restore(&section.payload).is_ok());
+        let soc = soc.with_eviction_callback(Arc::clone(&self.callbacks.on_eviction));
+        Ok((Some(SmallEngine::Sets(Box::new(soc))), is_restored))
     }
 }
 

@@ -79,6 +79,13 @@ impl SmallEngine {
         }
     }
 
+    /// Waits until removals so far are recorded for recovery after a kill, if they are to be.
+    pub(crate) fn acknowledge(&self) {
+        if let Self::Log(log) = self {
+            log.acknowledge();
+        }
+    }
+
     pub(crate) fn clear(&self) {
         either!(self, it => it.clear());
     }

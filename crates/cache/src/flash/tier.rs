@@ -243,6 +243,11 @@ impl FlashTier {
         in_regions || in_soc
     }
 
+    /// Waits until the journals have the [removals](Self::forget) so far, to be called before these are acknowledged, with no key locked.
+    pub(crate) fn acknowledge(&self) {
+        self.pairs.iter().filter_map(|pair| pair.soc.as_ref()).for_each(SmallEngine::acknowledge);
+    }
+
     /// Calls the destructors of removed items that can be read without a write: those in memory, in regions and in logs.
     pub(crate) async fn destroy_forgotten(&self, waiting: Waiting) {
         for pair in &self.pairs {

@@ -24,6 +24,7 @@ mod leaving;
 mod lifetimes;
 mod loads;
 mod races;
+mod recovered;
 mod room;
 mod settling;
 mod simulated;

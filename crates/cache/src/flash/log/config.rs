@@ -2,7 +2,8 @@
 
 use device::Geometry;
 
-use super::page;
+use super::journal::{JournalOptions, JournalPlace};
+use super::{journal, page};
 
 /// Slots of the index per expected item: buckets of the index are then 95 % full.
 const SLOTS_PER_ITEM: f64 = 1.05;
@@ -23,7 +24,7 @@ pub const MIN_REGIONS: u64 = 4;
 pub struct LogConfig {
     /// Offset of the log on the device, in bytes; a multiple of the device's block.
     pub offset_bytes: u64,
-    /// Bytes of the device for the log. The remainder of a division into pages stays unused.
+    /// Bytes of the device for the log and its journal. The remainder of a division into pages stays unused.
     pub log_bytes: u64,
     /// Bytes of a page, the unit of a read: a power of two, at least the device's block, 512 to 32,768.
     pub page_bytes: u32,
@@ -37,12 +38,17 @@ pub struct LogConfig {
     pub max_write_bytes: u32,
     /// Share of each new region for items that were read since their last write. 0 disables readmission.
     pub readmission_share: f64,
+    /// The journal with which the log is [recovered](super::HashLog::recover) after a kill; `None` for recovery after a clean close only.
+    pub journal: Option<JournalOptions>,
     /// Distinguishes the contents of this store from those of all earlier ones on the device
     /// ([`Superblock::generation_mark`](crate::flash::superblock::Superblock::generation_mark)).
     pub generation: u64,
     /// Seed of the cache's [key hash](crate::KeyHash).
     pub hash_seed: u64,
 }
+
+/// Blocks of a journal beside those for removals of the expected items.
+const LEAST_JOURNAL_BLOCKS: u64 = 16;
 
 /// The sizes of a log, computed from a checked [`LogConfig`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +85,7 @@ impl LogConfig {
             expected_item_bytes: 256,
             max_write_bytes: 64 << 10,
             readmission_share: 0.25,
+            journal: None,
             generation,
             hash_seed: 0,
         }
@@ -99,7 +106,10 @@ impl LogConfig {
             let (block_bytes, max_io_bytes) = (device.block_bytes, device.max_io_bytes);
             return Err(E::PageBytes { page_bytes, block_bytes, max_io_bytes });
         }
-        if !self.offset_bytes.is_multiple_of(u64::from(device.block_bytes)) {
+        let unit_bytes = self.journal.map_or(device.block_bytes, |options| options.block_bytes);
+        if !self.offset_bytes.is_multiple_of(u64::from(device.block_bytes))
+            || !unit_bytes.is_multiple_of(device.block_bytes)
+        {
             return Err(E::Offset { offset_bytes: self.offset_bytes, block_bytes: device.block_bytes });
         }
         if self.offset_bytes.checked_add(self.log_bytes).is_none_or(|end| end > device.capacity_bytes) {
@@ -107,7 +117,7 @@ impl LogConfig {
             return Err(E::BeyondDevice { offset_bytes, log_bytes, device_bytes: device.capacity_bytes });
         }
         let regions = self.region_count();
-        let pages_per_region = (self.log_bytes / page_bytes).checked_div(regions).unwrap_or(0);
+        let pages_per_region = (self.pages_bytes() / page_bytes).checked_div(regions).unwrap_or(0);
         if !(MIN_REGIONS..=MAX_REGIONS).contains(&regions)
             || pages_per_region == 0
             || pages_per_region > u64::from(u32::MAX / super::fences::UNITS_PER_PAGE)
@@ -125,9 +135,10 @@ impl LogConfig {
 
     fn region_count(&self) -> u64 {
         let default = || {
-            let pages = self.log_bytes / u64::from(self.page_bytes.max(1));
-            let by_size = (self.log_bytes / MIN_DEFAULT_REGION_BYTES).clamp(16, DEFAULT_REGIONS);
-            let large = self.log_bytes.div_ceil(MAX_DEFAULT_REGION_BYTES).min(MAX_REGIONS);
+            let log_bytes = self.pages_bytes();
+            let pages = log_bytes / u64::from(self.page_bytes.max(1));
+            let by_size = (log_bytes / MIN_DEFAULT_REGION_BYTES).clamp(16, DEFAULT_REGIONS);
+            let large = log_bytes.div_ceil(MAX_DEFAULT_REGION_BYTES).min(MAX_REGIONS);
             by_size.max(large).min(pages / 2)
         };
         self.regions.map_or_else(default, u64::from)
@@ -137,20 +148,21 @@ impl LogConfig {
     #[must_use]
     pub(super) fn shape(&self, shards: usize) -> Shape {
         let regions = self.region_count() as u32;
-        let pages_per_region = (self.log_bytes / u64::from(self.page_bytes) / u64::from(regions)) as u32;
+        let log_bytes = self.pages_bytes();
+        let pages_per_region = (log_bytes / u64::from(self.page_bytes) / u64::from(regions)) as u32;
         // Live, open and sealed regions have different numbers, and an eighth is left for the sweep to go round once.
         let numbers = regions + regions / 8 + 8;
         let sequence_bits = u32::BITS - (numbers - 1).leading_zeros();
         let max_regions = regions + (regions / 16).max(2);
         let spare = (1 << sequence_bits) - max_regions - 4;
         let slot_bits = sequence_bits + FINGERPRINT_BITS + HIT_BITS;
-        let slots = self.log_bytes as f64 / f64::from(self.expected_item_bytes) * SLOTS_PER_ITEM;
+        let slots = log_bytes as f64 / f64::from(self.expected_item_bytes) * SLOTS_PER_ITEM;
         let lines = (slots / f64::from(LINE_BITS / slot_bits)).ceil();
         let lines_per_shard = (lines / shards as f64).ceil().max(1.0) as u32;
         Shape {
             page_bytes: self.page_bytes,
             pages_per_region,
-            log_pages: self.log_bytes / u64::from(self.page_bytes),
+            log_pages: log_bytes / u64::from(self.page_bytes),
             max_regions,
             sequence_bits,
             fingerprint_bits: FINGERPRINT_BITS,
@@ -158,6 +170,32 @@ impl LogConfig {
             lines_per_shard,
             sweep_lines: lines_per_shard.div_ceil(spare - 1),
         }
+    }
+
+    /// Bytes of the pages: all that the journal leaves.
+    fn pages_bytes(&self) -> u64 {
+        self.log_bytes.saturating_sub(self.journal_bytes())
+    }
+
+    /// Offset of the first page.
+    pub(super) fn pages_offset(&self) -> u64 {
+        self.offset_bytes + self.journal_bytes()
+    }
+
+    fn journal_bytes(&self) -> u64 {
+        let journal = self.journal_place();
+        journal.map_or(0, |place| {
+            (place.blocks * u64::from(place.options.block_bytes))
+                .next_multiple_of(u64::from(self.page_bytes.max(1)))
+        })
+    }
+
+    /// The place of the journal. It has space for a removal of each expected item.
+    pub(super) fn journal_place(&self) -> Option<JournalPlace> {
+        let options = self.journal?;
+        let items = self.log_bytes / u64::from(self.expected_item_bytes.max(1));
+        let blocks = items.div_ceil(journal::words_per_block(options.block_bytes)) + LEAST_JOURNAL_BLOCKS;
+        Some(JournalPlace { offset_bytes: self.offset_bytes, blocks, generation: self.generation, options })
     }
 
     /// Whether an item of these sizes can be stored.

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 
 use device::{IoBuffer, Request};
 
+use super::journal::Journal;
 use super::lookup::is_expired;
 use super::page::{Entry, Page};
 use super::table::Buffered;
@@ -38,13 +39,18 @@ impl HashLog {
         let live = self.live();
         let has_space = sequence - live.min < u64::from(self.shape.max_regions)
             && self.used_pages() + pages <= self.shape.log_pages
-            && self.live_item_count() + items as u64 <= self.max_items;
+            && self.live_item_count() + items as u64 <= self.max_items
+            && !self.journal.as_ref().is_some_and(Journal::is_nearly_full);
         has_space || live.min > live.max
     }
 
     /// Starts to evict the oldest region. Returns `None` if the eviction is complete, because no item of the region has to be read.
     pub(super) fn begin_eviction(&self) -> Option<Eviction> {
         let sequence = self.live().min;
+        // Readmitted items leave the index of this region first, so their removals are not recorded as removals of its entries.
+        if let Some(journal) = &self.journal {
+            journal.raise_floor(sequence + 1);
+        }
         if let Some(region) = self.region(sequence).filter(|_| self.reads_evicted_regions()) {
             let budget_bytes = (self.shape.region_bytes() as f64 * self.config.readmission_share) as usize;
             return Some(Eviction { region, pages_read: 0, budget_bytes });
@@ -83,9 +89,8 @@ impl HashLog {
     fn end_eviction(&self, sequence: u64) {
         self.oldest.fetch_max(sequence + 1, Ordering::AcqRel);
         let place = self.place(sequence);
-        let mut regions = self.regions.write();
-        if regions[place].as_ref().is_some_and(|region| region.sequence == sequence) {
-            regions[place] = None;
+        let is_removed = self.regions.write()[place].take_if(|region| region.sequence == sequence).is_some();
+        if is_removed {
             let evicted = self.live_items[place].swap(0, Ordering::Relaxed).max(0);
             self.shards[0].lock().stats.evictions += evicted.cast_unsigned();
         }

@@ -32,6 +32,19 @@ impl Fences {
         Some(Self { scale_pages, deviations: deviations.collect::<Option<_>>()? })
     }
 
+    /// The fences of pages with these first positions. `None` is an unreadable page: no hash leads to it, as far as 16 bits allow.
+    #[must_use]
+    pub fn rebuilt(scale_pages: u32, first_positions: &[Option<u64>]) -> Self {
+        let mut following = i64::MAX;
+        let deviation = |(page, first): (usize, &Option<u64>)| {
+            following = first.and_then(|first| i64::try_from(first).ok()).unwrap_or(following);
+            following.saturating_sub(expected(page)).clamp(i64::from(i16::MIN), i64::from(i16::MAX)) as i16
+        };
+        let mut deviations: Box<[i16]> = first_positions.iter().enumerate().rev().map(deviation).collect();
+        deviations.reverse();
+        Self { scale_pages, deviations }
+    }
+
     /// Fences restored from a snapshot.
     #[must_use]
     pub fn restored(scale_pages: u32, deviations: Box<[i16]>) -> Self {
@@ -91,6 +104,20 @@ mod tests {
             let expected = firsts.iter().rposition(|&first| first <= at).map(|page| page as u32);
             assert_eq!(fences.page_of(hash_at(at)), expected, "position {at}");
         }
+    }
+
+    #[test]
+    fn rebuilt_fences_lead_no_hash_to_a_page_of_unknown_position() {
+        let firsts = [Some(3), None, Some(130), None, None, Some(330), None];
+        let fences = Fences::rebuilt(100, &firsts);
+        let hash_at = |position: u64| KeyHash(((u128::from(position) << 64) / (100 * 64)) as u64 + 1);
+        for at in 0..6400 {
+            let expected = firsts.iter().rposition(|first| first.is_some_and(|first| first <= at));
+            assert_eq!(fences.page_of(hash_at(at)), expected.map(|page| page as u32), "position {at}");
+        }
+        let known: Vec<u64> = vec![3, 64, 130];
+        let all = Fences::rebuilt(10, &known.iter().copied().map(Some).collect::<Vec<_>>());
+        assert_eq!(Some(all), Fences::new(10, &known));
     }
 
     #[test]

@@ -23,17 +23,20 @@
 //!
 //! Lock order: shard, then `filling`.
 
+mod boot;
 mod config;
 mod evict;
 mod fences;
 mod flow;
 mod index;
+mod journal;
 mod keys;
 mod lookup;
 mod pace;
 mod pack;
 mod page;
 mod persist;
+mod recover;
 mod removal;
 mod table;
 #[cfg(test)]
@@ -50,8 +53,11 @@ use device::{Clock, Device, PlacementHandle};
 use event_listener::Event;
 use parking_lot::{Mutex, RwLock};
 
+pub use boot::boot_mark;
 pub use config::{LogConfig, LogConfigError, Shape};
+pub use journal::{Chain, ChainError, JournalOptions};
 pub use persist::snapshot_bytes;
+pub(super) use recover::read_journal;
 
 use super::outage::WritePauses;
 use super::soc::{ENTRY_OVERHEAD_BYTES, NotStaged, SocStats};
@@ -60,6 +66,7 @@ use crate::KeyHash;
 use crate::config::Removal;
 use fences::Fences;
 use index::{Address, Lines, Live, SlotFormat};
+use journal::Journal;
 use removal::PendingRemovals;
 use table::{Buffered, Tables};
 
@@ -75,6 +82,7 @@ pub struct HashLog {
     placement: PlacementHandle,
     config: LogConfig,
     shape: Shape,
+    pages_offset: u64,
     shards: Box<[Mutex<Shard>]>,
     /// The written regions, by sequence number modulo their count.
     regions: RwLock<Box<[Option<Arc<Region>>]>>,
@@ -94,6 +102,8 @@ pub struct HashLog {
     is_writing: AtomicBool,
     /// The region that the next step continues to write.
     unfinished: Mutex<Option<write::RegionWrite>>,
+    /// Records removals and regions, if the log is recovered after a kill.
+    journal: Option<Journal>,
     counters: Counters,
     /// If disabled, items of failed writes are lost.
     pauses: WritePauses,
@@ -160,6 +170,8 @@ struct Counters {
     pages_written: AtomicU64,
     device_writes: AtomicU64,
     write_errors: AtomicU64,
+    /// Items of regions that were evicted because the journal was full.
+    lost_items: AtomicU64,
 }
 
 /// An item copied to memory, not visible yet. Dropping it discards it.
@@ -194,9 +206,14 @@ impl HashLog {
         // Sequence numbers begin where all low bits can be decoded.
         let first = 1 << shape.sequence_bits;
         let places = shape.max_regions as usize;
+        let placement = device.allocate_handle("small item log");
+        let journal =
+            config.journal_place().map(|it| Journal::new(Arc::clone(&device), placement, it, first));
         Self {
-            placement: device.allocate_handle("small item log"),
+            placement,
+            journal,
             device,
+            pages_offset: config.pages_offset(),
             config,
             shards: std::iter::repeat_with(|| Mutex::new(shard())).take(SHARDS).collect(),
             regions: RwLock::new(vec![None; places].into()),
@@ -324,10 +341,17 @@ impl HashLog {
         let (sequence, item) = shard.tables.remove(hash, key)?;
         shard.stats.replaced_bytes += item.bytes.len() as u64;
         self.buffered_bytes.fetch_sub(item.memory_bytes(), Ordering::AcqRel);
-        let mut filling = self.filling.lock();
-        if filling.open == sequence {
-            filling.page_bytes -= item.page_bytes() as u64;
-            filling.items -= 1;
+        let is_sealed = {
+            let mut filling = self.filling.lock();
+            if filling.open == sequence {
+                filling.page_bytes -= item.page_bytes() as u64;
+                filling.items -= 1;
+            }
+            filling.open > sequence
+        };
+        // Its page may be written already, or will be.
+        if is_sealed {
+            self.journal_removal(hash);
         }
         Some(item)
     }
@@ -345,9 +369,13 @@ impl HashLog {
         let was_buffered = buffered.is_some();
         let was_on_flash = if self.reports_all() {
             // An older version on flash is the same item, for which one destructor is called.
-            self.record_removal(&mut shard, hash, key, owed.filter(|_| !was_buffered))
+            let is_recorded = self.record_removal(&mut shard, hash, key, owed.filter(|_| !was_buffered));
+            if is_recorded {
+                self.journal_removal(hash);
+            }
+            is_recorded
         } else {
-            self.remove_entries(&mut shard, &self.address(hash)) > 0
+            self.remove_entries(&mut shard, hash) > 0
         };
         shard.stats.removes += u64::from(was_buffered || was_on_flash);
         drop(shard);
@@ -360,17 +388,20 @@ impl HashLog {
         was_buffered || was_on_flash
     }
 
-    /// Removes all index entries of an address. Returns the number of live ones.
-    fn remove_entries(&self, shard: &mut Shard, address: &Address) -> usize {
+    /// Removes all index entries of a key's address. Returns the number of live ones.
+    fn remove_entries(&self, shard: &mut Shard, hash: KeyHash) -> usize {
         let mut removed = 0;
-        shard.lines.remove(address, self.live(), |sequence| {
+        shard.lines.remove(&self.address(hash), self.live(), |sequence| {
             self.live_items_of(sequence).fetch_sub(1, Ordering::Relaxed);
             removed += 1;
         });
+        if removed > 0 {
+            self.journal_removal(hash);
+        }
         removed
     }
 
-    /// Removes all items. Nothing is written: the entries of earlier regions are dead.
+    /// Removes all items. No region is written: the entries of earlier ones are dead.
     pub fn clear(&self) {
         for shard in &self.shards {
             let mut shard = shard.lock();
@@ -391,6 +422,10 @@ impl HashLog {
             self.buffered_bytes.fetch_sub(freed, Ordering::AcqRel);
         }
         self.live_items.iter().for_each(|items| items.store(0, Ordering::Relaxed));
+        if let Some(journal) = &self.journal {
+            // Only the open region can hold items that were committed meanwhile.
+            journal.raise_floor(self.filling.lock().open);
+        }
         self.wake();
     }
 
@@ -455,6 +490,9 @@ impl HashLog {
         sum.bucket_writes = counters.pages_written.load(Ordering::Relaxed);
         sum.device_writes = counters.device_writes.load(Ordering::Relaxed);
         sum.write_errors = counters.write_errors.load(Ordering::Relaxed);
+        let lost_items = counters.lost_items.load(Ordering::Relaxed);
+        sum.lost_items += lost_items;
+        sum.evictions += lost_items;
         sum
     }
 
@@ -504,7 +542,7 @@ impl HashLog {
     }
 
     fn page_offset(&self, page: u64) -> u64 {
-        self.config.offset_bytes + page % self.shape.log_pages * u64::from(self.shape.page_bytes)
+        self.pages_offset + page % self.shape.log_pages * u64::from(self.shape.page_bytes)
     }
 
     /// The transfer of a region's pages from `first` on. It does not cross the end of the ring; empty at the end of the region.

@@ -14,6 +14,8 @@
 //!      +----------+------------+-------------+-------+------------+------------------------+
 //! ```
 //!
+//! With a [journal](super::journal) its position follows, then zeros up to the size of the largest position.
+//!
 //! Little-endian. Live regions have the sequence numbers from `oldest` to `newest`, each in the place of its number modulo their count; other
 //! places are zeros. The snapshot that contains this section has the checksum.
 
@@ -23,6 +25,7 @@ use std::sync::atomic::Ordering;
 
 use super::config::Shape;
 use super::fences::Fences;
+use super::journal::{Journal, Position};
 use super::{HashLog, LogConfig, Region, SHARDS};
 
 const FORMAT: u32 = 2;
@@ -45,12 +48,17 @@ pub enum RestoreError {
 /// Bytes of the snapshot of a checked configuration.
 #[must_use]
 pub fn snapshot_bytes(config: &LogConfig) -> u64 {
-    shape_snapshot_bytes(&config.shape(SHARDS))
+    let shape = config.shape(SHARDS);
+    let regions = u64::from(shape.max_regions) * region_bytes(&shape) as u64;
+    HEADER_BYTES as u64 + regions + lines_bytes(&shape) as u64 + journal_bytes(config)
 }
 
-fn shape_snapshot_bytes(shape: &Shape) -> u64 {
-    let lines = SHARDS as u64 * u64::from(shape.lines_per_shard) * 64;
-    HEADER_BYTES as u64 + u64::from(shape.max_regions) * region_bytes(shape) as u64 + lines
+fn lines_bytes(shape: &Shape) -> usize {
+    SHARDS * shape.lines_per_shard as usize * 64
+}
+
+fn journal_bytes(config: &LogConfig) -> u64 {
+    config.journal_place().map_or(0, |place| Position::max_bytes(place.blocks))
 }
 
 fn region_bytes(shape: &Shape) -> usize {
@@ -90,7 +98,14 @@ impl HashLog {
                 words.chunks(PIECE_WORDS).map(|words| words.iter().flat_map(|w| w.to_le_bytes()).collect());
             pieces.collect::<Vec<Vec<u8>>>()
         });
-        std::iter::once(header).chain(regions).chain(lines)
+        // Keys that are removed from now on are in neither part, or the snapshot is repeated.
+        let journal = self.journal.iter().map(|journal| {
+            self.acknowledge();
+            let mut position = journal.position().to_bytes();
+            position.resize(journal_bytes(&self.config) as usize, 0);
+            position
+        });
+        std::iter::once(header).chain(regions).chain(lines).chain(journal)
     }
 
     fn region_piece(&self, place: usize) -> Vec<u8> {
@@ -112,8 +127,8 @@ impl HashLog {
     ///
     /// # Errors
     /// See [`RestoreError`].
-    pub fn restore(&self, snapshot: &[u8]) -> Result<(), RestoreError> {
-        if snapshot.len() as u64 != shape_snapshot_bytes(&self.shape)
+    pub fn restore(&mut self, snapshot: &[u8]) -> Result<(), RestoreError> {
+        if snapshot.len() as u64 != snapshot_bytes(&self.config)
             || !snapshot.starts_with(&shape_bytes(&self.shape))
         {
             return Err(RestoreError::Shape);
@@ -129,6 +144,8 @@ impl HashLog {
             return Err(RestoreError::Damaged);
         }
         let (regions, lines) = rest.split_at(self.shape.max_regions as usize * region_bytes(&self.shape));
+        let (lines, position) = lines.split_at(lines_bytes(&self.shape));
+        let journal = self.continued_journal(position)?;
         let decoded = decode_regions(regions, oldest..newest + 1, next_page, &self.shape);
         for (region, live_items) in decoded.ok_or(RestoreError::Damaged)? {
             let place = self.place(region.sequence);
@@ -139,11 +156,21 @@ impl HashLog {
         for shard in &self.shards {
             shard.lock().lines.restore(words.by_ref().take(self.shape.lines_per_shard as usize * 8));
         }
+        self.journal = journal;
         self.oldest.store(oldest, Ordering::Release);
         self.newest.store(newest, Ordering::Release);
         self.next_page.store(next_page, Ordering::Release);
         self.filling.lock().open = newest + 1;
         Ok(())
+    }
+}
+
+impl HashLog {
+    /// The journal from the position in a snapshot on, if the log has one.
+    fn continued_journal(&self, position: &[u8]) -> Result<Option<Journal>, RestoreError> {
+        let Some(place) = self.config.journal_place() else { return Ok(None) };
+        let position = Position::from_bytes(position, place.blocks).ok_or(RestoreError::Damaged)?;
+        Ok(Some(Journal::continued(Arc::clone(&self.device), self.placement, place, position)))
     }
 }
 

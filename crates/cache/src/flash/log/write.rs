@@ -349,6 +349,7 @@ impl HashLog {
     /// Moves the items of a written region from the tables to the index.
     fn publish(&self, region: Region, items: &[Buffered], plan: &Plan, failed: &[usize]) {
         let sequence = region.sequence;
+        self.journal_region(&region);
         self.next_page.store(region.start_page + region.pages(), Ordering::Release);
         let place = self.place(sequence);
         self.live_items[place].store(0, Ordering::Relaxed);
@@ -370,13 +371,15 @@ impl HashLog {
         let when_full = if self.reports_all() { WhenFull::Overflow } else { WhenFull::ReplaceOldest };
         match shard.lines.insert(&address, sequence, self.live(), when_full) {
             Inserted::Kept => {}
-            Inserted::Replaced(oldest) => {
+            Inserted::Replaced { oldest, address } => {
                 shard.stats.evictions += 1;
                 self.live_items_of(oldest).fetch_sub(1, Ordering::Relaxed);
+                self.journal_removal_of(item.hash, &address, oldest);
             }
             Inserted::Full => {
                 shard.stats.lost_items += 1;
-                self.remove_entries(&mut shard, &address);
+                self.remove_entries(&mut shard, item.hash);
+                self.journal_removal_of(item.hash, &address, sequence);
                 return;
             }
         }
@@ -409,8 +412,10 @@ impl HashLog {
             for item in shard.tables.drop_region(sequence) {
                 self.buffered_bytes.fetch_sub(item.memory_bytes(), Ordering::AcqRel);
                 if !self.reports_all() {
-                    self.remove_entries(shard, &self.address(item.hash));
+                    self.remove_entries(shard, item.hash);
                 }
+                // A write that failed may have reached the medium.
+                self.journal_removal(item.hash);
                 shard.stats.unwritten_bytes += item.bytes.len() as u64;
                 if is_expired(item.expiry_seconds, now_seconds) {
                     shard.stats.evictions_expired += 1;

@@ -18,7 +18,8 @@
 //! The valid copy with the higher sequence counts. *Opening*: the copies are read; then both are marked open, one after the other, each
 //! flushed, before anything else on the device is changed. *Closing*: the snapshot is written and flushed; then one copy is marked clean
 //! and flushed. So while anything changes, no copy is marked clean, and damage to one copy cannot restore an older clean one. A store that
-//! is found open was not closed: it begins a new generation, in which all older content of the device is ignored.
+//! is found open was not closed: it begins a new generation, in which all older content of the device is ignored. A store whose small
+//! items have a journal keeps its generation if the journal is complete.
 
 mod difference;
 mod foreign;
@@ -120,6 +121,14 @@ impl Superblock {
             }
             _ => (open.emptied(), None),
         }
+    }
+
+    /// How to go on with a store whose contents are recovered although it was not closed; `None` if it was, or if layout or fingerprint
+    /// are different.
+    #[must_use]
+    pub fn continued(self, layout: Layout, fingerprint: u64) -> Option<Self> {
+        let is_same = (self.layout, self.fingerprint) == (layout, fingerprint);
+        (self.state == State::Open && is_same).then_some(self)
     }
 
     /// The same store in a new generation: for when its snapshot turns out not to be usable.

@@ -409,7 +409,7 @@ fn damaged_snapshot_is_refused_or_restored_without_a_stale_item() {
     for at in (0..snapshot.len()).step_by(97) {
         let mut damaged = snapshot.clone();
         damaged[at] ^= 0x41;
-        let log = log_on(&device, config());
+        let mut log = log_on(&device, config());
         if log.restore(&damaged).is_ok() {
             for number in 0..500 {
                 let found = get(&log, &format!("key-{number}"));

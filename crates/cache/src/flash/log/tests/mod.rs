@@ -3,6 +3,7 @@
 mod behaviour;
 mod model;
 mod pace;
+mod recovery;
 
 use std::sync::Arc;
 

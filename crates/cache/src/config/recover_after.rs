@@ -1,0 +1,27 @@
+//! The ends of a cache after which the next one finds the items on flash.
+
+/// The ends of a cache after which the next one on the device finds the items on flash. Small items in a [log](super::SmallItems::Log)
+/// are found after any of them; small items in sets and large items only after a clean close. Items in memory are lost after a kill: those
+/// in DRAM, and those of the log's two regions that wait to be written.
+///
+/// A removed or replaced item is never found again. For that, [`Kill`](Self::Kill) and [`PowerLoss`](Self::PowerLoss) record every
+/// remove, overwrite and change of TTL of a key that flash may hold, in a journal on the device, before the call returns. A key that
+/// only DRAM holds is not recorded. The journal takes 8 bytes per expected item of the log, about 3 % at 256 bytes; the measured cost of a
+/// record is in `docs/benchmarks.md`. [`Kill`] and [`PowerLoss`] divide flash alike; a change between them and
+/// [`CleanClose`] makes the next cache start empty.
+///
+/// [`CleanClose`]: Self::CleanClose
+/// [`Kill`]: Self::Kill
+/// [`PowerLoss`]: Self::PowerLoss
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RecoverAfter {
+    /// After [`Cache::close`](crate::Cache::close) only. Costs nothing.
+    #[default]
+    CleanClose,
+    /// After the end of the process too. A record is a copy to the page cache of the device's file, or a write where there is no page
+    /// cache (NVMe namespaces), on the calling thread. After a restart of the system the cache starts empty.
+    Kill,
+    /// After a power cut or a crash of the system too. The device is flushed before a recorded call returns, once for all calls that wait
+    /// at the same time. The calling thread is blocked meanwhile, also in async calls.
+    PowerLoss,
+}

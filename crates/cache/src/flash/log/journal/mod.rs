@@ -1,0 +1,378 @@
+//! The journal of a log that is recovered after a kill or a power cut: a ring of [blocks](block) in front of the log's pages.
+//!
+//! The index is in memory only. After a kill it is rebuilt from the pages of the written regions, which still hold the removed and replaced
+//! items. So the journal records
+//! * every removal of index entries, by address. It also removes the entries of colliding keys, and a later removal of such a key finds no
+//!   entry to record;
+//! * every region, once all of its pages are written: the pages of other regions are not used;
+//! * the *floor*: regions with smaller sequence numbers are evicted or cleared. It is raised before the eviction has an effect, since
+//!   removals of keys in a dead region find no entry either.
+//!
+//! A record is appended to memory under the lock of its shard, and is on the device when [`sync`](Journal::sync) returns: by a copy to the
+//! page cache ([`Device::absorb`]) if there is one, otherwise by a write. One call writes the records of all threads, and one flush follows
+//! if the records must survive a power cut. A block is written again with each record that it receives; a device writes a block as a whole
+//! or not at all, so earlier records are never lost.
+//!
+//! A block can be overwritten when all of its records concern regions below the floor. If the ring is full, the floor is raised: the oldest
+//! regions are evicted early.
+//!
+//! Without flushes, records do not survive a power cut, but the pages of regions may. So each block names the boot of the
+//! system that wrote it, and its records are used only under the same boot.
+
+pub mod block;
+mod chain;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use device::{Device, IoBuffer, IoError, IoSlice, PlacementHandle, Request};
+use parking_lot::Mutex;
+
+use block::{Header, RegionRecord, RemovedAddress};
+pub use chain::{Chain, ChainError};
+
+/// Records of one word that fit a block.
+pub fn words_per_block(block_bytes: u32) -> u64 {
+    block::words_per_block(block_bytes) as u64
+}
+
+/// The options of a journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JournalOptions {
+    /// Whether records survive a power cut: each group of them is flushed before the calls that caused them return. Otherwise they survive
+    /// the end of the process only.
+    pub flushes: bool,
+    /// Identifies the boot of the operating system; `None` if it is unknown. Records that are not flushed are used under the same boot
+    /// only.
+    pub boot: Option<u64>,
+    /// Bytes of a block: the device's block.
+    pub block_bytes: u32,
+}
+
+/// Marks of blocks whose records survive a power cut, and of blocks of an unknown boot.
+const FLUSHED: u64 = 0;
+const UNKNOWN_BOOT: u64 = 1;
+
+impl JournalOptions {
+    /// The mark of blocks that are written now.
+    fn mark(&self) -> u64 {
+        match self.boot {
+            _ if self.flushes => FLUSHED,
+            Some(boot) => boot.max(UNKNOWN_BOOT + 1),
+            None => UNKNOWN_BOOT,
+        }
+    }
+
+    /// Whether records under this mark can be used now.
+    fn accepts(&self, mark: u64) -> bool {
+        mark == FLUSHED
+            || mark != UNKNOWN_BOOT && self.boot.is_some_and(|boot| boot.max(UNKNOWN_BOOT + 1) == mark)
+    }
+}
+
+/// The location of a journal, and its options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JournalPlace {
+    pub offset_bytes: u64,
+    /// Blocks of the ring.
+    pub blocks: u64,
+    /// That of the log's pages.
+    pub generation: u64,
+    pub options: JournalOptions,
+}
+
+/// A journal that is appended to.
+pub struct Journal {
+    device: Arc<dyn Device>,
+    placement: PlacementHandle,
+    place: JournalPlace,
+    tail: Mutex<Tail>,
+    /// Records appended, and those on the device.
+    appended: AtomicU64,
+    synced: AtomicU64,
+    /// Held while blocks are written, so that they are written in order.
+    writing: Mutex<()>,
+    written_bytes: AtomicU64,
+}
+
+/// The last block, and those before it that are not written.
+struct Tail {
+    position: Position,
+    words: Vec<u64>,
+    /// The current region, and that at the start of the block.
+    through: u64,
+    start_through: u64,
+    /// Encoded blocks with their positions, in order.
+    full: Vec<(u64, IoBuffer)>,
+}
+
+/// The needed part of the ring, as a clean close stores it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Position {
+    pub session: u64,
+    session_start: u64,
+    /// The last block.
+    last: u64,
+    pub floor: u64,
+    /// Blocks of smaller positions are durable.
+    durable: u64,
+    /// The current region at the end of each needed block, up to the last block.
+    throughs: VecDeque<u64>,
+}
+
+impl Journal {
+    /// An empty journal of a new log, whose first region is `first_sequence`.
+    pub fn new(
+        device: Arc<dyn Device>,
+        placement: PlacementHandle,
+        place: JournalPlace,
+        first_sequence: u64,
+    ) -> Self {
+        let position = Position {
+            session: 1,
+            session_start: 0,
+            last: 0,
+            floor: first_sequence,
+            durable: 0,
+            throughs: VecDeque::from([first_sequence - 1]),
+        };
+        Self::at(device, placement, place, position)
+    }
+
+    /// Continues a journal in a new session, with a new block.
+    pub fn continued(
+        device: Arc<dyn Device>,
+        placement: PlacementHandle,
+        place: JournalPlace,
+        position: Position,
+    ) -> Self {
+        let through = position.through();
+        let mut position = position;
+        position.session += 1;
+        position.last += 1;
+        (position.session_start, position.durable) = (position.last, position.last);
+        position.throughs.push_back(through);
+        position.make_space(place.blocks);
+        Self::at(device, placement, place, position)
+    }
+
+    fn at(
+        device: Arc<dyn Device>,
+        placement: PlacementHandle,
+        place: JournalPlace,
+        position: Position,
+    ) -> Self {
+        let through = position.through();
+        let tail = Tail { position, words: Vec::new(), through, start_through: through, full: Vec::new() };
+        Self {
+            device,
+            placement,
+            place,
+            tail: Mutex::new(tail),
+            appended: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
+            writing: Mutex::new(()),
+            written_bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// Records that all entries of an address in regions up to `through` are removed. If the ring is full, returns the new floor, below
+    /// which the caller must evict all regions.
+    #[must_use]
+    pub fn remove(&self, address: RemovedAddress, through: u64) -> Option<u64> {
+        self.append(&[block::removal_word(address)], through)
+    }
+
+    /// Records a region whose pages are written. `through` and the result are as in [`remove`](Self::remove).
+    #[must_use]
+    pub fn add_region(&self, region: &RegionRecord, through: u64) -> Option<u64> {
+        self.append(&block::region_words(region), through)
+    }
+
+    fn append(&self, words: &[u64], through: u64) -> Option<u64> {
+        let mut tail = self.tail.lock();
+        let floor_before = tail.position.floor;
+        let current = through.max(tail.through);
+        let is_new_through = current > tail.through;
+        let needed = words.len() + usize::from(is_new_through);
+        if tail.words.len() + needed > block::words_per_block(self.place.options.block_bytes) {
+            self.begin_block(&mut tail, current);
+        } else if is_new_through {
+            tail.words.push(block::through_word(current));
+        }
+        tail.through = current;
+        *tail.position.throughs.back_mut().expect("the last block is needed") = current;
+        tail.words.extend_from_slice(words);
+        self.appended.fetch_add(1, Ordering::AcqRel);
+        (tail.position.floor > floor_before).then_some(tail.position.floor)
+    }
+
+    /// Completes the last block and begins the next. Raises the floor if that would overwrite a needed block.
+    fn begin_block(&self, tail: &mut Tail, through: u64) {
+        let encoded = self.encoded(tail);
+        tail.full.push((tail.position.last, encoded));
+        tail.words.clear();
+        tail.start_through = through;
+        tail.position.last += 1;
+        tail.position.throughs.push_back(through);
+        tail.position.make_space(self.place.blocks);
+    }
+
+    /// Raises the floor. It has an effect after a [`sync`](Self::sync).
+    pub fn raise_floor(&self, floor: u64) {
+        let mut tail = self.tail.lock();
+        if floor > tail.position.floor {
+            tail.position.floor = floor;
+            tail.position.drop_unneeded();
+            self.appended.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether the next region should not be written before the floor is raised.
+    pub fn is_nearly_full(&self) -> bool {
+        self.tail.lock().position.throughs.len() as u64 > self.place.blocks - self.place.blocks / 8
+    }
+
+    /// Writes all records that were appended before the call. Returns without I/O if they are on the device.
+    ///
+    /// # Errors
+    /// A write or flush failed; the next call repeats it.
+    pub fn sync(&self) -> Result<(), IoError> {
+        let target = self.appended.load(Ordering::Acquire);
+        if self.synced.load(Ordering::Acquire) >= target {
+            return Ok(());
+        }
+        let _writing = self.writing.lock();
+        if self.synced.load(Ordering::Acquire) >= target {
+            return Ok(());
+        }
+        let (blocks, last, appended) = {
+            let mut tail = self.tail.lock();
+            let mut blocks = std::mem::take(&mut tail.full);
+            blocks.push((tail.position.last, self.encoded(&tail)));
+            (blocks, tail.position.last, self.appended.load(Ordering::Acquire))
+        };
+        let slices: Vec<(u64, IoSlice)> = blocks.into_iter().map(|(at, bytes)| (at, bytes.into())).collect();
+        if let Err(error) = self.write_all(&slices) {
+            // The last block is encoded again; the others are kept.
+            let full = slices.into_iter().filter(|(at, _)| *at != last);
+            let kept = full.map(|(at, bytes)| (at, IoBuffer::copy_of(&bytes))).collect();
+            let later = std::mem::replace(&mut self.tail.lock().full, kept);
+            self.tail.lock().full.extend(later);
+            return Err(error);
+        }
+        self.tail.lock().position.durable = last;
+        self.synced.store(appended, Ordering::Release);
+        Ok(())
+    }
+
+    fn write_all(&self, blocks: &[(u64, IoSlice)]) -> Result<(), IoError> {
+        for (position, bytes) in blocks {
+            let offset = self.place.offset_of(*position);
+            self.written_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            match self.device.absorb(offset, bytes) {
+                Some(absorbed) => absorbed?,
+                None => {
+                    let request = Request::Write { offset, data: bytes.clone(), placement: self.placement };
+                    self.device.execute(request)?;
+                }
+            }
+        }
+        if self.place.options.flushes {
+            self.device.execute(Request::Flush)?;
+        }
+        Ok(())
+    }
+
+    fn encoded(&self, tail: &Tail) -> IoBuffer {
+        let Position { session, session_start, last, floor, durable, .. } = tail.position;
+        let header = Header {
+            generation: self.place.generation,
+            boot: self.place.options.mark(),
+            session,
+            session_start,
+            position: last,
+            floor,
+            through: tail.start_through,
+            durable,
+        };
+        let mut bytes = IoBuffer::zeroed(self.place.options.block_bytes as usize);
+        block::encode(&header, &tail.words, &mut bytes);
+        bytes
+    }
+
+    /// Where the ring ends now. Everything is [synced](Self::sync).
+    pub fn position(&self) -> Position {
+        self.tail.lock().position.clone()
+    }
+
+    /// Records and bytes written so far.
+    pub fn written(&self) -> (u64, u64) {
+        (self.appended.load(Ordering::Relaxed), self.written_bytes.load(Ordering::Relaxed))
+    }
+}
+
+impl JournalPlace {
+    fn offset_of(&self, position: u64) -> u64 {
+        self.offset_bytes + position % self.blocks * u64::from(self.options.block_bytes)
+    }
+}
+
+impl Position {
+    /// The last block is always needed: it has the floor.
+    fn drop_unneeded(&mut self) {
+        while self.throughs.len() > 1 && self.throughs[0] < self.floor {
+            self.throughs.pop_front();
+        }
+    }
+
+    /// Raises the floor until the last block overwrites no needed one.
+    fn make_space(&mut self, blocks: u64) {
+        self.drop_unneeded();
+        while self.throughs.len() as u64 > blocks {
+            self.floor = self.throughs[0] + 1;
+            self.drop_unneeded();
+        }
+    }
+
+    /// The newest region that a record names.
+    fn through(&self) -> u64 {
+        self.throughs.back().copied().unwrap_or(0)
+    }
+
+    /// The position as bytes of a snapshot.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let Self { session, session_start, last, floor, durable, throughs } = self;
+        let head = [*session, *session_start, *last, *floor, *durable, throughs.len() as u64];
+        head.iter().chain(throughs).flat_map(|number| number.to_le_bytes()).collect()
+    }
+
+    /// Decodes a position; further bytes are ignored. `None` if it is damaged.
+    pub fn from_bytes(bytes: &[u8], blocks: u64) -> Option<Self> {
+        let mut numbers =
+            bytes.chunks_exact(8).map(|it| u64::from_le_bytes(it.try_into().expect("eight bytes")));
+        let mut next = || numbers.next();
+        let (session, session_start, last, floor, durable) = (next()?, next()?, next()?, next()?, next()?);
+        let count = next()?;
+        let is_in_range =
+            (1..=blocks).contains(&count) && [session, last, floor].into_iter().all(|it| it < u64::MAX / 4);
+        if !is_in_range {
+            return None;
+        }
+        let throughs: VecDeque<u64> = numbers.take(count as usize).collect();
+        (throughs.len() as u64 == count).then_some(Self {
+            session,
+            session_start,
+            last,
+            floor,
+            durable,
+            throughs,
+        })
+    }
+
+    /// Bytes of the largest position of a ring.
+    pub fn max_bytes(blocks: u64) -> u64 {
+        (6 + blocks) * 8
+    }
+}

@@ -1,0 +1,295 @@
+//! Recording removals and regions in the [journal], and rebuilding the index from it after a kill or a power cut.
+//!
+//! The journal is replayed in its order: a region is read when its record comes, and its items are entered into the index; a removal
+//! removes entries. A removal of an item in a region that was still being written comes before that region's record, and is kept until then.
+//! Items of regions without a record were in memory only and are lost, as are those of an eviction in progress. A page that
+//! cannot be read or verified loses its items.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use device::{Device, IoBuffer, Request};
+use futures_util::StreamExt;
+
+use super::fences::{self, Fences};
+use super::index::{Address, Inserted, WhenFull};
+use super::journal::block::{Record, RegionRecord, RemovedAddress};
+use super::journal::{Chain, ChainError, Journal};
+use super::page::{self, Page};
+use super::{HashLog, LogConfig, Region, SHARDS, mix};
+use crate::KeyHash;
+use crate::flash::Waiting;
+
+/// Bytes of one read, and reads in flight.
+const READ_BYTES: u64 = 1 << 20;
+const READS: usize = 8;
+
+/// Removed addresses whose regions are not replayed yet, each with its last region.
+type Ahead = HashMap<RemovedAddress, u64>;
+
+/// Reads the journal of a log on `device`.
+///
+/// # Errors
+/// The journal cannot be used; the log must start empty, in another generation.
+pub(in crate::flash) async fn read_journal(
+    device: &Arc<dyn Device>,
+    config: &LogConfig,
+    waiting: Waiting,
+) -> Result<Chain, ChainError> {
+    let place = config.journal_place().ok_or(ChainError::Empty)?;
+    Chain::read(device, &place, waiting).await
+}
+
+impl HashLog {
+    /// Waits until the journal has all removals before the call, if there is a journal. To be called before a remove, an overwrite or a
+    /// clear is acknowledged, with no lock held. Blocks the thread for a copy to the page cache, or for a write, and for a flush if
+    /// removals are to survive a power cut.
+    pub fn acknowledge(&self) {
+        if let Some(journal) = &self.journal
+            && let Err(error) = journal.sync()
+        {
+            self.counters.write_errors.fetch_add(1, Ordering::Relaxed);
+            self.pauses.note_write(Err(&error));
+        }
+    }
+
+    /// Records and bytes that the journal wrote since the log was opened.
+    #[must_use]
+    pub fn journal_written(&self) -> (u64, u64) {
+        self.journal.as_ref().map_or((0, 0), Journal::written)
+    }
+
+    /// Records that all entries of a key's address are removed, as well as items of the address in regions that are being written.
+    pub(super) fn journal_removal(&self, hash: KeyHash) {
+        if self.journal.is_some() {
+            self.journal_removal_of(hash, &self.address(hash), self.filling.lock().open - 1);
+        }
+    }
+
+    /// As [`journal_removal`](Self::journal_removal), for an address in the shard of `hash`, and regions up to `through`.
+    pub(super) fn journal_removal_of(&self, hash: KeyHash, address: &Address, through: u64) {
+        let Some(journal) = &self.journal else { return };
+        let removed = RemovedAddress {
+            shard: shard_number(hash) as u8,
+            fingerprint: address.fingerprint() as u16,
+            line: address.line(),
+        };
+        if let Some(floor) = journal.remove(removed, through) {
+            self.lose_regions_below(floor);
+        }
+    }
+
+    /// Records a region whose pages are written.
+    pub(super) fn journal_region(&self, region: &Region) {
+        let Some(journal) = &self.journal else { return };
+        let record = RegionRecord {
+            sequence: region.sequence,
+            start_page: region.start_page,
+            pages: region.pages() as u32,
+            scale_pages: region.fences.scale_pages(),
+        };
+        let through = self.filling.lock().open - 1;
+        if let Some(floor) = journal.add_region(&record, through) {
+            self.lose_regions_below(floor);
+        }
+        self.acknowledge();
+    }
+
+    /// Evicts the regions below `floor` without reading them, because the journal is full.
+    fn lose_regions_below(&self, floor: u64) {
+        let live = self.live();
+        let end = floor.min(live.max + 1);
+        self.oldest.fetch_max(end, Ordering::AcqRel);
+        for sequence in live.min..end {
+            let place = self.place(sequence);
+            let mut regions = self.regions.write();
+            if regions[place].as_ref().is_some_and(|region| region.sequence == sequence) {
+                regions[place] = None;
+                let lost = self.live_items[place].swap(0, Ordering::Relaxed).max(0);
+                self.counters.lost_items.fetch_add(lost.cast_unsigned(), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Rebuilds the index of a new log of the generation in which the journal was written. Must be called before any item is stored.
+    pub(in crate::flash) async fn recover(&mut self, chain: &Chain, waiting: Waiting) {
+        let place = self.config.journal_place().expect("the log has a journal");
+        let journal = Journal::continued(Arc::clone(&self.device), self.placement, place, chain.position());
+        let floor = journal.position().floor;
+        self.journal = Some(journal);
+        self.oldest.store(floor, Ordering::Release);
+        self.newest.store(floor - 1, Ordering::Release);
+        let mut ahead = Ahead::new();
+        for record in chain.records() {
+            match record {
+                Record::Removal { address, through } if through >= floor => {
+                    self.replay_removal(address, through, &mut ahead);
+                }
+                Record::Region(region) if region.sequence >= floor => {
+                    self.replay_region(&region, &ahead, waiting).await;
+                    ahead.retain(|_, through| *through > region.sequence);
+                }
+                Record::Region(region) => self.set_next_page(&region),
+                Record::Removal { .. } => {}
+            }
+        }
+        self.begin_after(chain.through());
+    }
+
+    fn set_next_page(&self, region: &RegionRecord) {
+        self.next_page.store(region.start_page + u64::from(region.pages), Ordering::Release);
+    }
+
+    fn replay_removal(&self, removed: RemovedAddress, through: u64, ahead: &mut Ahead) {
+        let lines = self.shape.lines_per_shard;
+        if removed.line >= lines {
+            return;
+        }
+        let address = Address::new(removed.line, u32::from(removed.fingerprint), lines);
+        let mut shard = self.shards[usize::from(removed.shard)].lock();
+        shard.lines.remove(&address, self.live(), |sequence| {
+            self.live_items_of(sequence).fetch_sub(1, Ordering::Relaxed);
+        });
+        if through > self.live().max {
+            ahead.insert(RemovedAddress { line: address.line(), ..removed }, through);
+        }
+    }
+
+    /// Enters the items of a region into the index.
+    async fn replay_region(&self, record: &RegionRecord, ahead: &Ahead, waiting: Waiting) {
+        let RegionRecord { sequence, start_page, pages, scale_pages } = *record;
+        self.set_next_page(record);
+        let is_valid =
+            pages <= self.shape.pages_per_region && (1..=self.shape.pages_per_region).contains(&scale_pages);
+        let pages = if is_valid { pages } else { 0 };
+        let place = self.place(sequence);
+        self.live_items[place].store(0, Ordering::Relaxed);
+        self.newest.store(sequence, Ordering::Release);
+        let mut firsts = Vec::with_capacity(pages as usize);
+        let (chunk, page_bytes) = (self.pages_per_read(), self.shape.page_bytes as usize);
+        let reads = (0..pages).step_by(chunk as usize).map(|first| {
+            let count = chunk.min(pages - first);
+            let reads = self.read_pages(start_page + u64::from(first), count, waiting);
+            async move { (first, count, reads.await) }
+        });
+        let mut reads = futures_util::stream::iter(reads).buffered(READS);
+        while let Some((first, count, bytes)) = reads.next().await {
+            for page in first..first + count {
+                let bytes = &bytes[(page - first) as usize * page_bytes..][..page_bytes];
+                let identity =
+                    page::Identity { generation: self.config.generation, sequence, page, scale_pages };
+                let opened = Page::open(bytes, identity).ok();
+                firsts.push(opened.and_then(|page| self.replay_page(page, sequence, scale_pages, ahead)));
+            }
+        }
+        drop(reads);
+        let region = Region { sequence, start_page, fences: Fences::rebuilt(scale_pages.max(1), &firsts) };
+        self.regions.write()[place] = Some(Arc::new(region));
+    }
+
+    fn pages_per_read(&self) -> u32 {
+        let bytes = READ_BYTES.min(u64::from(self.device.geometry().max_io_bytes));
+        (bytes / u64::from(self.shape.page_bytes)).max(1) as u32
+    }
+
+    /// Reads pages that may continue at the start of the ring.
+    async fn read_pages(&self, start_page: u64, count: u32, waiting: Waiting) -> Vec<u8> {
+        let page_bytes = self.shape.page_bytes as usize;
+        let mut bytes = Vec::with_capacity(count as usize * page_bytes);
+        let to_end = self.shape.log_pages - start_page % self.shape.log_pages;
+        let head = u64::from(count).min(to_end);
+        for (page, count) in [(start_page, head), (start_page + head, u64::from(count) - head)] {
+            if count > 0 {
+                let buffer = IoBuffer::zeroed(count as usize * page_bytes);
+                let request = Request::Read { offset: self.page_offset(page), buffer };
+                let read = waiting.start(&*self.device, request).await.ok().flatten();
+                // Pages that cannot be read are not verified later.
+                match read {
+                    Some(read) => bytes.extend_from_slice(&read),
+                    None => bytes.resize(bytes.len() + count as usize * page_bytes, 0),
+                }
+            }
+        }
+        bytes
+    }
+
+    /// Enters the items of a page. Returns the position of the first one.
+    fn replay_page(&self, page: Page<'_>, sequence: u64, scale_pages: u32, ahead: &Ahead) -> Option<u64> {
+        let mut first = None;
+        for entry in page.entries() {
+            let hash = self.hash_of(entry.key);
+            first = first.or_else(|| Some(fences::position(hash, scale_pages)));
+            let address = self.address(hash);
+            let removed = RemovedAddress {
+                shard: shard_number(hash) as u8,
+                fingerprint: address.fingerprint() as u16,
+                line: address.line(),
+            };
+            if ahead.get(&removed).is_none_or(|&through| through < sequence) {
+                self.replay_item(hash, &address, sequence);
+            }
+        }
+        first
+    }
+
+    fn replay_item(&self, hash: KeyHash, address: &Address, sequence: u64) {
+        let mut shard = self.shard(hash).lock();
+        match shard.lines.insert(address, sequence, self.live(), WhenFull::ReplaceOldest) {
+            Inserted::Kept => {}
+            Inserted::Replaced { oldest, address } => {
+                shard.stats.lost_items += 1;
+                self.live_items_of(oldest).fetch_sub(1, Ordering::Relaxed);
+                self.journal_removal_of(hash, &address, oldest);
+            }
+            Inserted::Full => {
+                shard.stats.lost_items += 1;
+                self.journal_removal_of(hash, address, sequence);
+                return;
+            }
+        }
+        self.live_items_of(sequence).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Opens the next region. The region after the last recorded one may be on flash in part, so its number is not used again.
+    fn begin_after(&mut self, through: u64) {
+        let live = self.live();
+        let open = (live.max + 2).max(through + 1);
+        let journal = self.journal.as_ref().expect("the log has a journal");
+        if live.min > live.max {
+            journal.raise_floor(open);
+            self.oldest.store(open, Ordering::Release);
+            self.newest.store(open - 1, Ordering::Release);
+        } else {
+            for sequence in live.max + 1..open {
+                self.add_empty_region(sequence);
+            }
+        }
+        self.filling.lock().open = open;
+        self.acknowledge();
+    }
+
+    /// Sequence numbers of live regions have no gaps, so unused ones get regions without pages.
+    fn add_empty_region(&self, sequence: u64) {
+        let journal = self.journal.as_ref().expect("the log has a journal");
+        while sequence - self.live().min >= u64::from(self.shape.max_regions) {
+            let floor = self.live().min + 1;
+            journal.raise_floor(floor);
+            self.lose_regions_below(floor);
+        }
+        let start_page = self.next_page.load(Ordering::Acquire);
+        let region = Region { sequence, start_page, fences: Fences::rebuilt(1, &[]) };
+        let record = RegionRecord { sequence, start_page, pages: 0, scale_pages: 1 };
+        if let Some(floor) = journal.add_region(&record, sequence) {
+            self.lose_regions_below(floor);
+        }
+        let place = self.place(sequence);
+        self.live_items[place].store(0, Ordering::Relaxed);
+        self.regions.write()[place] = Some(Arc::new(region));
+        self.newest.store(sequence, Ordering::Release);
+    }
+}
+
+fn shard_number(hash: KeyHash) -> usize {
+    mix(hash) as usize % SHARDS
+}

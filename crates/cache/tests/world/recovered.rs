@@ -1,0 +1,215 @@
+//! Recovery of a whole cache after kills and power cuts, over random histories of inserts, removes, clears, changes of TTL and settles.
+//! Keys change their sizes, and so move between the log of small items and the regions. After each end, the next cache finds no removed,
+//! replaced or expired version, and nearly all small items that were on flash.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use device::wrap::CrashDevice;
+use device::{Clock, Device, MemoryDevice, VirtualClock};
+use flashwright_cache::config::CacheConfig;
+use flashwright_cache::{Cache, InsertOptions, Inserted, LogOptions, RecoverAfter, SmallItems};
+use pollster::block_on;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::polled::poll;
+use crate::setup::{KIB, MIB, cache_config, flash, key, open_stepped, seeds, value, version_of};
+
+const KEYS: u64 = 2000;
+const LIVES: u64 = 3;
+
+/// A version of a key, and the second at which it expires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Version {
+    number: u64,
+    expiry_seconds: Option<u32>,
+}
+
+struct History {
+    recover_after: RecoverAfter,
+    seed: u64,
+    random: StdRng,
+    clock: Arc<VirtualClock>,
+    /// The acknowledged versions.
+    versions: BTreeMap<u64, Version>,
+    last_version: u64,
+    flash_items: u64,
+    recovered_items: u64,
+}
+
+impl History {
+    fn config(&self, device: Arc<dyn Device>) -> CacheConfig {
+        let mut flash = flash(device);
+        let options = LogOptions {
+            expected_item_bytes: 400,
+            regions: Some(64),
+            readmission_share: if self.seed.is_multiple_of(2) { 0.25 } else { 0.0 },
+        };
+        flash.small_items = Some(SmallItems::Log(options));
+        flash.recover_after = self.recover_after;
+        cache_config(flash, 256 * KIB, self.seed)
+    }
+
+    fn open(&self, device: &Arc<CrashDevice>) -> Cache {
+        let device = Arc::clone(device) as Arc<dyn Device>;
+        open_stepped(self.config(device), Arc::clone(&self.clock) as _).expect("the configuration fits")
+    }
+
+    fn now_seconds(&self) -> u32 {
+        self.clock.unix_seconds()
+    }
+
+    fn ttl_seconds(&mut self) -> Option<u32> {
+        self.random.random_bool(0.3).then(|| self.random.random_range(5..200))
+    }
+
+    fn request(&mut self, cache: &Cache) {
+        let number = self.random.random_range(0..KEYS);
+        match self.random.random_range(0..1000) {
+            0..450 => self.insert(cache, number),
+            450..520 => {
+                cache.remove(&key(number));
+                self.versions.remove(&number);
+            }
+            520..600 => self.set_ttl(cache, number),
+            600 if self.random.random_ratio(1, 6) => {
+                cache.clear();
+                self.versions.clear();
+            }
+            601 => {
+                let mut settling = Box::pin(cache.settle());
+                while poll(&mut settling).is_none() {
+                    block_on(cache.step());
+                }
+            }
+            602..610 => self.clock.advance_by(2_000_000_000),
+            _ => _ = self.check(cache, number, "before the end"),
+        }
+        if self.random.random_bool(0.5) {
+            block_on(cache.step());
+        }
+    }
+
+    fn insert(&mut self, cache: &Cache, number: u64) {
+        self.last_version += 1;
+        let (version, ttl_seconds) = (self.last_version, self.ttl_seconds());
+        let bytes = value(number, version);
+        let options = InsertOptions { ttl_seconds, ..InsertOptions::default() };
+        let name = key(number);
+        let mut insert = Box::pin(cache.insert(&name, &bytes, options));
+        let inserted = loop {
+            if let Some(inserted) = poll(&mut insert) {
+                break inserted;
+            }
+            block_on(cache.step());
+        };
+        let expiry_seconds = ttl_seconds.map(|ttl| self.now_seconds() + ttl);
+        match inserted {
+            Inserted::Stored => self.versions.insert(number, Version { number: version, expiry_seconds }),
+            Inserted::Rejected(_) => self.versions.remove(&number),
+        };
+    }
+
+    fn set_ttl(&mut self, cache: &Cache, number: u64) {
+        let ttl_seconds = self.ttl_seconds();
+        let name = key(number);
+        let mut setting = Box::pin(cache.set_ttl(&name, ttl_seconds));
+        let is_set = loop {
+            if let Some(set) = poll(&mut setting) {
+                break set.is_ok_and(|was_there| was_there);
+            }
+            block_on(cache.step());
+        };
+        let now_seconds = self.now_seconds();
+        if let Some(version) = self.versions.get_mut(&number).filter(|_| is_set) {
+            version.expiry_seconds = ttl_seconds.map(|ttl| now_seconds + ttl);
+        }
+    }
+
+    /// Asks for a key; whether it is there.
+    fn check(&self, cache: &Cache, number: u64, when: &str) -> bool {
+        let Some(item) = block_on(cache.get(&key(number))) else { return false };
+        let found = version_of(number, &item);
+        let (seed, now) = (self.seed, self.now_seconds());
+        let version = self.versions.get(&number);
+        let is_current =
+            version.is_some_and(|it| it.number == found && it.expiry_seconds.is_none_or(|at| at > now));
+        assert!(
+            is_current,
+            "seed {seed}, {when}: key {number} has version {found} at {now}, not {version:?}"
+        );
+        true
+    }
+
+    /// Small items in the log, apart from those in memory.
+    fn items_on_flash(cache: &Cache) -> u64 {
+        let small = cache.stats().flash.and_then(|flash| flash.soc).expect("there is a log");
+        small.items.max(0).cast_unsigned()
+    }
+
+    fn run(&mut self) {
+        let mut image = MemoryDevice::new(6 * MIB).absorbing(self.seed.is_multiple_of(3));
+        for life in 0..LIVES {
+            let device = Arc::new(CrashDevice::new(image));
+            let cache = self.open(&device);
+            if life > 0 {
+                let flash = cache.stats().flash.expect("there is flash");
+                assert!(flash.recovered, "seed {}, life {life}: {:?}", self.seed, flash.loss);
+                self.recovered_items += Self::items_on_flash(&cache);
+                (0..KEYS).for_each(|number| _ = self.check(&cache, number, &format!("life {life}")));
+            }
+            let requests = self.random.random_range(1000..6000);
+            (0..requests).for_each(|_| self.request(&cache));
+            if life + 1 == LIVES {
+                break;
+            }
+            // Now and then it is closed, which the next one continues from.
+            let seed = self.seed << 8 | life;
+            if self.random.random_ratio(1, 5) {
+                cache.close().expect("memory does not fail");
+                image = device.kill(seed);
+                let reopened = Arc::new(CrashDevice::new(image.duplicate()));
+                self.flash_items += Self::items_on_flash(&self.open(&reopened));
+                continue;
+            }
+            self.flash_items += Self::items_on_flash(&cache);
+            image = match self.recover_after {
+                RecoverAfter::PowerLoss => device.crash(seed),
+                RecoverAfter::Kill | RecoverAfter::CleanClose => device.kill(seed),
+            };
+        }
+    }
+}
+
+/// Small items on flash before each end, and after it.
+fn histories(recover_after: RecoverAfter, seeds: std::ops::Range<u64>) -> (u64, u64) {
+    let (mut before, mut after) = (0, 0);
+    for seed in seeds {
+        let mut history = History {
+            recover_after,
+            seed,
+            random: StdRng::seed_from_u64(seed),
+            clock: Arc::default(),
+            versions: BTreeMap::new(),
+            last_version: 0,
+            flash_items: 0,
+            recovered_items: 0,
+        };
+        history.run();
+        (before, after) = (before + history.flash_items, after + history.recovered_items);
+    }
+    (before, after)
+}
+
+#[test]
+fn killed_cache_comes_back_with_its_small_items_and_none_that_was_removed_replaced_or_expired() {
+    let (before, after) = histories(RecoverAfter::Kill, seeds(40));
+    assert!(before > 10_000 && after * 100 >= before * 99, "{after} of {before} came back");
+}
+
+#[test]
+fn cache_after_a_power_cut_comes_back_with_no_item_that_was_removed_replaced_or_expired() {
+    let (before, after) = histories(RecoverAfter::PowerLoss, seeds(40));
+    assert!(before > 10_000 && after * 100 >= before * 99, "{after} of {before} came back");
+}
