@@ -6,6 +6,7 @@ mod databases;
 mod links;
 mod packages;
 mod prose;
+mod release;
 mod rules;
 mod vm;
 
@@ -42,12 +43,15 @@ fn main() -> ExitCode {
         "rules" => &CI[1..2],
         "vm-measure" => &[Step { name: "emulated drives beside fio", run: vm::measure }],
         "vm" => &[Step { name: "emulated drives", run: vm::run }],
+        "package" => &[Step { name: "packages", run: release::build }],
+        "package-test" => &[Step { name: "the package in Debian", run: release::test }],
+        "package-crates" => &[Step { name: "crates for a registry", run: release::crates }],
         "miri" => MIRI,
         "leaks" => &[Step { name: "leaks", run: leaks }],
         "fuzz" => &[Step { name: "fuzz targets", run: fuzz }],
         _ => {
             eprintln!(
-                "usage: cargo xtask ci | docs | databases [kills] [trial…] | lint | rules | vm [kernel] [probe] | vm-measure | miri [filter…] | leaks"
+                "usage: cargo xtask ci | docs | databases [kills] [trial…] | lint | package | package-test | package-crates | rules | vm [kernel] [probe] | vm-measure | miri [filter…] | leaks"
             );
             eprintln!("       cargo xtask fuzz [seconds [target…]]");
             return ExitCode::from(2);

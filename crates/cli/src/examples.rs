@@ -105,7 +105,11 @@ Examples:
   # a whole drive, on a Unix socket
   flashwright serve --flash /dev/nvme0n1 --dram 8GiB --listen unix:/run/flashwright.sock
   # settings from a file
-  flashwright serve /etc/flashwright/serve/main.toml";
+  flashwright serve /etc/flashwright/serve.d/main.toml";
+
+pub(crate) const PACKAGE_FILES: &str = "\
+Examples:
+  flashwright package-files target/package";
 
 pub(crate) const MODEL: &str = "\
 Examples:

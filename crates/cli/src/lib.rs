@@ -5,8 +5,10 @@ mod call;
 mod commands;
 mod examples;
 mod files;
+mod flags_file;
 mod output;
 mod quantity;
+mod service_manager;
 mod signals;
 mod trace_flags;
 
@@ -14,7 +16,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 pub use call::Call;
 use output::Common;
@@ -67,6 +69,9 @@ enum Command {
     /// Compute closed forms: write amplification, carbon, lifetime.
     #[command(subcommand, after_long_help = examples::MODEL)]
     Model(commands::model::Command),
+    /// Write man pages and shell completions to a directory, for packages.
+    #[command(hide = true, after_long_help = examples::PACKAGE_FILES)]
+    PackageFiles(commands::package_files::Arguments),
 }
 
 /// The version of the program, which every result names.
@@ -78,7 +83,12 @@ pub fn run(typed: impl IntoIterator<Item = OsString>) -> ExitCode {
     for warning in arguments::dash_warnings(typed.iter().cloned()) {
         output::say_error(format_args!("warning: {warning}"));
     }
-    match Cli::try_parse_from(arguments::normalise(typed.into_iter())) {
+    let typed = arguments::normalise(typed.into_iter());
+    let typed = match commands::block::with_settings_file(Cli::command(), typed) {
+        Ok(typed) => typed,
+        Err(error) => return output::usage_error(&error),
+    };
+    match Cli::try_parse_from(typed) {
         Ok(cli) => run_command(cli.command),
         Err(answer) => not_run(&answer),
     }
@@ -122,7 +132,9 @@ impl Command {
             Self::Sweep(arguments) => Some(&mut arguments.common),
             Self::Ssd(command) => command.common_of_callable(),
             Self::Trace(command) => command.common_of_callable(),
-            Self::Report(_) | Self::Block(_) | Self::Serve(_) | Self::Model(_) => None,
+            Self::Report(_) | Self::Block(_) | Self::Serve(_) | Self::Model(_) | Self::PackageFiles(_) => {
+                None
+            }
         }
     }
 }
@@ -142,6 +154,7 @@ fn run_command(command: Command) -> ExitCode {
         Command::Block(command) => commands::block::run(&command),
         Command::Serve(arguments) => commands::serve::run(arguments),
         Command::Model(command) => commands::model::run(&command),
+        Command::PackageFiles(arguments) => commands::package_files::run(&arguments, Cli::command()),
     }
 }
 
@@ -171,10 +184,8 @@ fn one_line(words: &str) -> String {
 mod tests {
     use std::path::Path;
 
-    use bench::trace::Target;
-    use clap::CommandFactory;
-
     use super::*;
+    use bench::trace::Target;
 
     #[test]
     fn each_command_has_examples_and_all_of_them_can_be_typed() {

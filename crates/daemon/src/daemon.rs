@@ -81,6 +81,16 @@ impl Options {
         config
     }
 
+    /// The address by which clients use the disk, and the control socket.
+    ///
+    /// # Errors
+    /// If no front end is requested, or one has wrong settings.
+    pub fn addresses(&self) -> Result<(String, PathBuf), String> {
+        let front_ends = self.front_ends.requested(&self.name)?;
+        let first = &front_ends[0];
+        Ok((first.address(), self.control.clone().unwrap_or_else(|| first.control_path())))
+    }
+
     /// The names of flash and disk.
     pub fn devices(&self) -> impl Iterator<Item = &String> {
         self.flash.iter().chain([&self.disk])

@@ -24,6 +24,9 @@ impl FromStr for Address {
         match text.strip_prefix("unix:") {
             Some("") => Err("unix: needs a path, as in unix:/run/flashwright.sock".into()),
             Some(path) => Ok(Self::Unix(path.into())),
+            None if text.contains('/') => {
+                Err(format!("{text:?} is a path: for a Unix socket, write unix:{text}"))
+            }
             None => text.parse().map(Self::Tcp).map_err(|_| {
                 format!("{text:?} is not an address: write 127.0.0.1:11211, [::1]:11211 or unix:PATH")
             }),
@@ -77,5 +80,7 @@ mod tests {
         for wrong in ["unix:", "localhost", "1.2.3.4", ""] {
             assert!(wrong.parse::<Address>().is_err(), "{wrong}");
         }
+        let error = "./socket".parse::<Address>().unwrap_err();
+        assert!(error.ends_with("write unix:./socket"), "{error}");
     }
 }

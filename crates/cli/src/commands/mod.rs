@@ -5,6 +5,7 @@ pub mod block;
 pub mod compare;
 pub mod evaluate;
 pub mod model;
+pub mod package_files;
 pub mod predict;
 pub mod report;
 pub mod serve;

@@ -22,6 +22,7 @@ mod moved;
 mod pairing;
 mod refusals;
 mod sectors;
+mod settings_file;
 mod surroundings;
 mod ublk;
 

@@ -1,5 +1,8 @@
 //! `flashwright serve`: bad settings are refused before flash is created, and a restarted server has its items.
 
+mod fleet;
+mod kills;
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -14,7 +17,8 @@ const SIZES: [&str; 4] = ["--flash-size", "64MiB", "--dram", "16MiB"];
 fn bad_settings_are_refused_before_flash_is_created() {
     let directory = tempfile::tempdir().unwrap();
     let flash = directory.path().join("flash");
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 7] = [
+        (&["--listen", "./socket"], "write unix:./socket"),
         (&["--listen", "0.0.0.0:11211"], "0.0.0.0:11211 can be reached from other machines"),
         (&["--listen", "127.0.0.1:0", "--allow-commands", "get,sett"], "did you mean `set`?"),
         (
@@ -39,8 +43,12 @@ fn bad_settings_are_refused_before_flash_is_created() {
 
 /// A server on a Unix socket, once it accepts connections.
 fn serve(directory: &Path) -> Child {
+    serve_at(directory, "unix:socket")
+}
+
+fn serve_at(directory: &Path, listen: &str) -> Child {
     let mut server = Command::new(FLASHWRIGHT)
-        .args(["serve", "--flash", "flash", "--listen", "unix:socket"])
+        .args(["serve", "--flash", "flash", "--listen", listen])
         .args(SIZES)
         .current_dir(directory)
         .stdout(Stdio::piped())

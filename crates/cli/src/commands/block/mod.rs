@@ -7,11 +7,13 @@ mod create;
 mod destroy;
 mod flush;
 mod grow;
+mod list;
 mod replace;
 mod replay;
 mod result_file;
 mod serve;
 mod set;
+mod settings_file;
 mod shape;
 mod status;
 mod ublk;
@@ -21,6 +23,7 @@ mod watch;
 use std::process::ExitCode;
 
 use clap::Subcommand;
+pub use settings_file::expand as with_settings_file;
 
 /// The `block` commands.
 #[derive(Debug, Subcommand)]
@@ -29,6 +32,8 @@ pub enum Command {
     Create(create::Arguments),
     /// Serve a cached disk over NBD, ublk or FUSE until interrupted.
     Serve(serve::Arguments),
+    /// List the caches that the files in /etc/flashwright/block.d name.
+    List(list::Arguments),
     /// Show the state of a served cache, or the contents of a flash device.
     Status(status::Arguments),
     /// Change the settings of a cache, served or not.
@@ -57,6 +62,7 @@ pub fn run(command: &Command) -> ExitCode {
     match command {
         Command::Create(arguments) => create::run(arguments),
         Command::Serve(arguments) => serve::run(arguments),
+        Command::List(arguments) => list::run(arguments),
         Command::Status(arguments) => status::run(arguments),
         Command::Set(arguments) => set::run(arguments),
         Command::Flush(arguments) => flush::run(arguments),

@@ -21,7 +21,7 @@ use server::{Counter, Credentials, Options, Server, Tls};
 use signal_hook::iterator::Signals;
 
 use crate::output::{Common, Finding};
-use crate::signals;
+use crate::{service_manager, signals};
 
 use settings::Settings;
 
@@ -73,7 +73,9 @@ fn serve(settings: &Settings, common: &Common) -> Result<Finding, String> {
     if came_back {
         common.say(&format_args!("{} items of the last server are on flash", cache.len()));
     }
+    service_manager::report_ready();
     signals.forever().next();
+    service_manager::report_stopping();
     common.say(
         "closing: writing items in DRAM to flash; another signal exits at once and loses the cache's content",
     );
