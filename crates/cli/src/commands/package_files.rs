@@ -44,5 +44,10 @@ fn write(directory: &Path, mut cli: Command) -> std::io::Result<()> {
         clap_complete::generate(shell, &mut cli, "flashwright", &mut text);
         std::fs::write(completions.join(name), text)?;
     }
-    clap_mangen::generate_to(cli, manuals)
+    clap_mangen::generate_to(without_help(cli), manuals)
+}
+
+/// The commands without their `help` commands, which would have a page for each command again.
+fn without_help(command: Command) -> Command {
+    command.disable_help_subcommand(true).mut_subcommands(without_help)
 }
