@@ -1,4 +1,5 @@
 //! Three servers behind twemproxy (`nutcracker`) and behind pymemcache's `HashClient`: one stops and starts again under load.
+#![allow(clippy::disallowed_methods, reason = "the test waits for processes")]
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

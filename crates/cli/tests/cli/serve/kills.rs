@@ -1,4 +1,5 @@
 //! Random clients beside a model, while the server is killed and restarted: no value is stale, and CAS numbers are exact.
+#![allow(clippy::disallowed_methods, reason = "a server lives for a random time")]
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
