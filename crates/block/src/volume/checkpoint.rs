@@ -342,6 +342,7 @@ impl<'a> TableWriter<'a> {
             chain: self.chain,
             ends_commit: is_last,
             confirmed: 0,
+            flushed: 0,
         };
         let start = self.waiting.len();
         self.waiting.resize(start + JOURNAL_BLOCK_BYTES, 0);

@@ -201,6 +201,11 @@ impl FlashMap {
         moved
     }
 
+    /// Whether the volume has no checksums of its pages, so that expected ones of damaged pages are kept apart.
+    pub(super) fn keeps_no_checksums(&self) -> bool {
+        self.crcs.is_empty()
+    }
+
     /// Marks the page as free.
     pub(super) fn drop_page(&mut self, page: u32) {
         self.words[page as usize] = 0;

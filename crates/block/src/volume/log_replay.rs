@@ -36,10 +36,23 @@ struct Ring {
     earlier: Option<(u64, u64)>,
     /// The last commit that any block records as flushed.
     confirmed: u64,
+    /// Blocks after the last commit and before this sequence number had been flushed; 0 if none is known to be.
+    flushed: u64,
     /// Pages written according to entries that follow a later commit.
-    written_later: Vec<u32>,
+    written_after_commit: Vec<u32>,
     /// Unreadable blocks and their errors.
     unreadable: HashMap<u64, VolumeError>,
+}
+
+/// The entries that follow the last commit.
+#[derive(Default)]
+struct Chain {
+    /// The records of each entry, in order.
+    entries: Vec<Vec<Record>>,
+    /// Number of entries that are known to be flushed.
+    flushed: usize,
+    /// Pages written according to later entries, which a power cut has separated from these: an entry or a commit between them is missing.
+    written_later: Vec<u32>,
 }
 
 impl FlashMap {
@@ -50,11 +63,10 @@ impl FlashMap {
         uuid: u128,
         recovery: &mut Recovery,
     ) -> Result<()> {
-        let (entries, written_later) = self.chained_entries(flash, uuid).await?;
-        let count = self.valid_entries(flash, &entries).await?;
-        if recovery.rolled_back {
-            self.dropped.extend(written_later);
-        }
+        let Chain { entries, flushed, written_later } = self.chained_entries(flash, uuid).await?;
+        let (count, damaged) = self.valid_entries(flash, &entries, flushed).await?;
+        recovery.rolled_back |= !written_later.is_empty();
+        self.dropped.extend(written_later);
         self.dropped.extend(written_pages(entries[count..].iter().flatten()));
         let commit = self.journal.next_commit;
         for record in entries[..count].iter().flatten() {
@@ -62,6 +74,10 @@ impl FlashMap {
             self.logged.insert(record.page, *record);
             // An entry may repeat a change of the dropped commit.
             self.dropped.remove(&record.page);
+        }
+        recovery.damaged_blocks += damaged.len() as u64;
+        if self.keeps_no_checksums() {
+            self.damaged.extend(damaged);
         }
         recovery.rolled_back_blocks = self.dropped.len() as u64;
         recovery.log_entries = entries[..count].iter().filter(|records| !records.is_empty()).count() as u64;
@@ -74,8 +90,7 @@ impl FlashMap {
         Ok(self.read_ring(flash, uuid).await?.confirmed)
     }
 
-    /// The records of each entry after the last commit, in order; and the pages that entries after a later commit wrote.
-    async fn chained_entries(&self, flash: &dyn Device, uuid: u128) -> Result<(Vec<Vec<Record>>, Vec<u32>)> {
+    async fn chained_entries(&self, flash: &dyn Device, uuid: u128) -> Result<Chain> {
         let (base, mut chain) = self.journal.intent_log.start();
         let mut ring = self.read_ring(flash, uuid).await?;
         if ring.confirmed > base {
@@ -88,18 +103,25 @@ impl FlashMap {
         }
         let Some(mut next) = ring.first(chain) else {
             ring.first_places().try_for_each(|sequence| ring.must_be_readable(sequence))?;
-            return Ok((Vec::new(), ring.written_later));
+            return match ring.flushed {
+                0 => Ok(Chain { written_later: ring.written_later(0), ..Chain::default() }),
+                flushed => Err(lost_entries(0, flushed)),
+            };
         };
-        let (mut entries, mut open) = (Vec::new(), Vec::new());
+        let (mut entries, mut open, mut flushed) = (Vec::new(), Vec::new(), 0);
         while let Some(block) = ring.following.remove(&next).filter(|block| block.chain == chain) {
             (next, chain) = (next + 1, block.crc);
             open.extend(block.records);
             if block.ends_entry {
                 entries.push(std::mem::take(&mut open));
+                flushed = if next <= ring.flushed { entries.len() } else { flushed };
             }
         }
         ring.must_be_readable(next)?;
-        Ok((entries, ring.written_later))
+        if next < ring.flushed {
+            return Err(lost_entries(next, ring.flushed));
+        }
+        Ok(Chain { entries, flushed, written_later: ring.written_later(next) })
     }
 
     async fn read_ring(&self, flash: &dyn Device, uuid: u128) -> Result<Ring> {
@@ -130,21 +152,30 @@ impl FlashMap {
                 continue;
             };
             ring.confirmed = ring.confirmed.max(header.confirmed);
+            if header.confirmed == base && header.commit >= base {
+                ring.flushed = ring.flushed.max(header.flushed);
+            }
             if header.commit < base {
                 ring.earlier = ring.earlier.max(Some((header.commit, header.sequence)));
             } else if header.commit == base {
                 let (chain, ends_entry, records) = (header.chain, header.ends_commit, records_in(units)?);
                 ring.following.insert(header.sequence, LogBlock { chain, crc, ends_entry, records });
             } else {
-                ring.written_later.extend(written_pages(&records_in(units)?));
+                ring.written_after_commit.extend(written_pages(&records_in(units)?));
             }
         }
         Ok(())
     }
 
     /// The length of the longest prefix of the entries after which every page has the contents that they record. A page that a later
-    /// entry releases may have been overwritten since.
-    async fn valid_entries(&self, flash: &dyn Device, entries: &[Vec<Record>]) -> Result<usize> {
+    /// entry releases may have been overwritten since. The first `flushed` entries count in any case; their damaged pages are returned
+    /// with the expected checksums.
+    async fn valid_entries(
+        &self,
+        flash: &dyn Device,
+        entries: &[Vec<Record>],
+        flushed: usize,
+    ) -> Result<(usize, Vec<(u32, u32)>)> {
         // For each page and checksum: the prefix lengths at which the page must have it.
         let mut spans = Vec::new();
         let mut open: HashMap<u32, (u32, usize)> = HashMap::new();
@@ -160,14 +191,29 @@ impl FlashMap {
             }
         }
         spans.extend(open.into_iter().map(|(page, (crc, from))| (page, crc, from..entries.len() + 1)));
-        let mut counts = vec![true; entries.len() + 1];
-        for (page, crc, held) in spans {
-            if !self.is_as_written(flash, page, crc).await? {
-                counts[held].fill(false);
+        let (mut counts, mut damaged) = (vec![true; entries.len() + 1], Vec::new());
+        counts[..flushed].fill(false);
+        for (page, crc, held) in spans.into_iter().filter(|(_, _, held)| held.end > flushed) {
+            let is_flushed = held.start <= flushed;
+            match self.is_as_written(flash, page, crc).await {
+                Ok(true) => {}
+                Ok(false) if !is_flushed => counts[held].fill(false),
+                Err(error) if !is_flushed => return Err(error),
+                Ok(false) | Err(_) => damaged.push((page, crc, held)),
             }
         }
-        Ok(counts.iter().rposition(|counts| *counts).unwrap_or(0))
+        let count = counts.iter().rposition(|counts| *counts).unwrap_or(flushed);
+        damaged.retain(|(_, _, held)| held.contains(&count));
+        Ok((count, damaged.into_iter().map(|(page, crc, _)| (page, crc)).collect()))
     }
+}
+
+fn lost_entries(end: u64, flushed: u64) -> VolumeError {
+    damaged(&format!(
+        "block {end} of the intent log is damaged or missing, but the blocks up to {flushed} were flushed: acknowledged writes are lost. \
+         Copy the flash, restore the disk (in write-back mode it lacks these writes), and create the cache again with \
+         `block create --force`"
+    ))
 }
 
 /// Pages that these records say clients' writes were stored on.
@@ -189,6 +235,12 @@ impl Ring {
         let before_others =
             self.following.first_key_value().and_then(|(sequence, _)| sequence.checked_sub(1));
         [Some(0), after_earlier, before_others].into_iter().flatten()
+    }
+
+    /// Pages written according to blocks from `sequence` on that are not in the chain.
+    fn written_later(&self, sequence: u64) -> Vec<u32> {
+        let records = self.following.range(sequence..).flat_map(|(_, block)| &block.records);
+        written_pages(records).chain(self.written_after_commit.iter().copied()).collect()
     }
 
     /// Fails if a block that may belong to the chain cannot be read.

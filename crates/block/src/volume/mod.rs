@@ -4,15 +4,16 @@
 //!
 //! ```text
 //! lock the blocks -> allocate a page for each -> write the pages -> update the map -> intent log, not flushed -> reply
-//! flush or FUA: records of the changes -> journal -> one flush of the flash for all waiting requests -> reply
+//! flush or FUA: intent log -> one flush of the flash for all waiting requests -> reply
+//! now and then: records of all changes -> journal -> flush of the flash; the intent log before it is no longer needed
 //! later: runs of dirty blocks -> disk -> flush of the disk -> the journal records them as clean
 //! ```
 //!
 //! # Durability rules
 //!
 //! 1. **A page that metadata on flash refers to is never written.** A write takes a free page. The page that it replaces becomes
-//!    free when the commit that records the change is durable. So after a crash the volume has the state of a commit: the last
-//!    acknowledged one or the one in flight. No block is torn.
+//!    free when the commit that records the change is durable. So after a crash the volume has the state of a commit, or of an
+//!    intent log entry after it: the last one that was flushed, or a later one. No block is torn.
 //! 2. **Data and journal share one flush.** After a power cut either may be missing in part. The last commit is valid if all its
 //!    blocks are present and the checksums of all pages that it wrote match. An earlier commit is valid without that check:
 //!    the next commit is written only after its flush.
@@ -20,7 +21,7 @@
 //! 4. **A block that recovery could restore from flash is not written to the disk directly.** A block that left the cache is
 //!    written directly only after the commit that records its removal.
 //! 5. **An acknowledged write survives a kill of the process.** Its records are in the intent log before the reply. The intent log
-//!    is written without a flush, so a power cut may lose it. It never records a block as clean.
+//!    is written without a flush, so until a client flushes, a power cut may lose it. It never records a block as clean.
 //! 6. **Recovery ends with a commit.** Before the first request, the recovered state is flushed. Then a commit, or a new table with
 //!    a superblock that refers to it, confirms that state, so a second recovery reaches the same result.
 //!
@@ -224,7 +225,7 @@ impl Volume {
             self.shared.check_open(&state)?;
             state.changes.number()
         };
-        self.shared.commit(target).await?;
+        self.shared.flush_changes(target).await?;
         let mut state = self.shared.state.lock();
         state.io.client_flushes += 1;
         state.journal.client_flushed_ns = Some(self.shared.timer.monotonic_ns());
@@ -259,6 +260,7 @@ impl Volume {
             capacity_blocks: u64::from(self.shared.layout.slots()),
             held_blocks: state.sets.held_blocks(),
             dirty_blocks: state.sets.dirty_blocks(),
+            uncommitted_blocks: (state.changes.clean_inserted() + state.filling_blocks) as u64,
             block_bytes: self.shared.layout.block_bytes,
             memory_bytes: state.memory_bytes() as u64,
             journal_used_blocks: state.journal.used(),

@@ -2,9 +2,9 @@
 //!
 //! The table is read, and the journal's commits are applied to it. A power cut may have come after all blocks of the last
 //! commit were on flash and before all of its pages were. That commit is valid only if the checksums of its pages match (rule 2 in
-//! the [parent module](super)). Then the intent log's entries after the last commit are applied. They were not flushed, so only
-//! the longest prefix counts after which every page has its recorded contents: all entries after a kill of the process, a part of
-//! them after a power cut, which acknowledged no flush of them. Finally the result is flushed, and a commit repeats it, so that
+//! the [parent module](super)). Then the intent log's entries after the last commit are applied. Those that a later entry records as
+//! flushed count in any case. Of the others, the longest prefix counts after which every page has its recorded contents: all entries
+//! after a kill of the process; after a power cut at least those of acknowledged flushes. Finally the result is flushed, and a commit repeats it, so that
 //! the next recovery reaches the same result. If the journal has no space, a table is written instead without a commit, so
 //! repeated interrupted recoveries use up nothing.
 //!
@@ -53,8 +53,8 @@ pub struct Recovery {
     pub rolled_back: bool,
     /// Blocks of clients' writes that were dropped with them.
     pub rolled_back_blocks: u64,
-    /// Blocks of the last commit that the flash lost although the flush was acknowledged. The rest of the commit is kept. Reads of
-    /// these blocks fail until a client writes them again.
+    /// Blocks of the last commit, and of flushed entries after it, that the flash lost although the flush was acknowledged. The rest is
+    /// kept. Reads of these blocks fail until a client writes them again.
     pub damaged_blocks: u64,
     /// Clean blocks that were dropped because the disk may be newer: the mode writes to the disk directly, or a disk that
     /// does not match was accepted.
@@ -254,6 +254,7 @@ impl Shared {
                 || !dropped.is_empty()
                 // A commit would make the damaged one appear whole.
                 || !state.damaged.is_empty()
+                || recovery.damaged_blocks > 0
                 || !state.journal.fits_units(state.changes.units())
         };
         if needs_table {
@@ -334,6 +335,7 @@ impl FlashMap {
                     chain,
                     ends_commit: read + 1 == checkpoint.table_blocks,
                     confirmed: 0,
+                    flushed: 0,
                 };
                 let decoded = block::decode(BlockKind::Table, superblock.uuid, bytes);
                 let Some((_, crc, units)) = decoded.filter(|(header, ..)| *header == expected) else {

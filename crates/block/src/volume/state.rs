@@ -310,7 +310,7 @@ impl State {
         let Self { sets, changes, page_of, layout, .. } = self;
         let is_committed = |slot: Slot| {
             let page = page_of[slot.0 as usize];
-            page == NO_PAGE || changes.is_in_commit(first_page(layout, slot) + u32::from(page))
+            page == NO_PAGE || changes.is_committed(first_page(layout, slot) + u32::from(page))
         };
         sets.next_cleaning_with(|slot, neighbour| !is_committed(slot) || is_committed(neighbour))
     }

@@ -67,6 +67,8 @@ pub struct Stats {
     pub held_blocks: u64,
     /// Cached blocks that are newer than the disk.
     pub dirty_blocks: u64,
+    /// Clean blocks among those cached whose insertion is not committed: a crash drops them from the cache.
+    pub uncommitted_blocks: u64,
     /// Blocks in hot lists. All others are warm; with FIFO and LRU every block is.
     pub hot_blocks: u64,
     /// Blocks that are not in a hot list.

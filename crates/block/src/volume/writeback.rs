@@ -4,7 +4,7 @@
 //! unless they were rewritten meanwhile. Writes do not wait for cleaning: a rewritten block gets another page, and the
 //! disk gets the complete older version.
 //!
-//! A block must be committed before it is written to the disk: otherwise recovery could restore a clean copy that is older than the
+//! A block must be committed, or durable by the intent log, before it is written to the disk: otherwise recovery could restore a clean copy that is older than the
 //! disk's (rule 4 in the [parent module](super)). Blocks are cleaned oldest first, so most are.
 
 use std::collections::HashSet;
@@ -117,10 +117,13 @@ impl Volume {
             state.journal.is_half_full() && state.health == Health::Healthy
         };
         let table = if table_due { self.shared.write_table_if_needed().await } else { Ok(()) };
+        if !self.shared.clients_commit_soon(&self.shared.state.lock()) {
+            self.shared.commit_clean_blocks();
+        }
         // A failed table does not prevent cleaning.
         let Batch { cleaned, failed } = self.shared.clean_batch().await?;
         table?;
-        self.shared.confirm_last_commit();
+        self.shared.confirm_last_flush();
         match failed {
             Some(error) if cleaned == 0 => Err(error),
             _ => Ok(cleaned > 0 || table_due),
@@ -492,9 +495,9 @@ impl Run {
         Self { shared: Arc::clone(shared), cleaning: Some(cleaning), blocks, failed: HashSet::new() }
     }
 
-    /// The blocks that are in no commit yet.
+    /// The blocks that are neither in a commit nor durable by the intent log.
     fn uncommitted_slots(&self, state: &State) -> HashSet<Slot> {
-        let has_uncommitted = |dirty: &&DirtyBlock| !state.changes.is_in_commit(dirty.copy.page);
+        let has_uncommitted = |dirty: &&DirtyBlock| !state.changes.is_committed(dirty.copy.page);
         self.blocks.iter().filter(has_uncommitted).map(|dirty| dirty.slot).collect()
     }
 

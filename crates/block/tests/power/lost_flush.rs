@@ -5,9 +5,13 @@ use std::sync::Arc;
 use device::timer::Timer;
 use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request};
 use flashwright_block::sets::Mode;
+use flashwright_block::volume::journal::block::{BlockKind, decode};
 use flashwright_block::volume::{Check, Recovery, Result, Volume, VolumeConfig, VolumeErrorKind};
 
-use crate::stage::{Media, Stage, config, timer};
+use crate::history::{Step, take};
+use crate::ledger::Ledger;
+use crate::short::cut_everywhere;
+use crate::stage::{DISK_BYTES, Media, Opens, Stage, config, timer};
 
 /// Events between the last flush and the kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,14 +38,18 @@ fn block(byte: u8) -> device::IoSlice {
     IoBuffer::copy_of(&[byte; 4096]).into()
 }
 
-/// The state after a kill: block 1 with 1s, then in a later flush blocks 1 to 3 with 11s, 12s and 13s.
-fn killed(config: &VolumeConfig, ending: Ending) -> Media {
+/// Blocks of the last flush. With three, it fills half of the intent log and is a commit; with two, the intent log makes it durable,
+/// unless the volume is ordered.
+const COUNTS: [u64; 2] = [2, 3];
+
+/// The state after a kill: block 1 with 1s, then in a later flush blocks 1 to `count` with 11s, 12s and 13s.
+fn killed(config: &VolumeConfig, count: u64, ending: Ending) -> Media {
     let stage = Stage::new(Media::created(config));
     let timer = timer();
     pollster::block_on(async {
         let (volume, _) = Volume::open(stage.flash.clone(), stage.disk.clone(), timer.clone()).await.unwrap();
         volume.write(4096, block(1), true).await.unwrap();
-        for number in 1..=3 {
+        for number in 1..=count {
             volume.write(number * 4096, block(10 + number as u8), false).await.unwrap();
         }
         volume.flush().await.unwrap();
@@ -90,14 +98,16 @@ fn variants() -> Vec<VolumeConfig> {
 /// The flash has no record that the flush completed. The intent log still has the write before the damaged page.
 #[test]
 fn damage_to_an_unconfirmed_flush_rolls_it_back() {
-    for config in variants() {
-        let media = killed(&config, Ending::AtOnce);
+    for (config, count) in
+        variants().into_iter().flat_map(|config| COUNTS.map(|count| (config.clone(), count)))
+    {
+        let media = killed(&config, count, Ending::AtOnce);
         damage_page(&media, 12);
         let found = check(&media).found.unwrap();
         assert!(found.rolled_back);
-        assert_eq!((found.rolled_back_blocks, found.damaged_blocks), (2, 0));
+        assert_eq!((found.rolled_back_blocks, found.damaged_blocks), (count - 1, 0));
         let (volume, recovery) = open(&media, timer()).unwrap();
-        assert_eq!((recovery.rolled_back, recovery.rolled_back_blocks), (true, 2));
+        assert_eq!((recovery.rolled_back, recovery.rolled_back_blocks), (true, count - 1));
         assert_eq!([1, 2, 3].map(|number| first_byte(&volume, number).unwrap()), [11, 0, 0]);
     }
 }
@@ -105,8 +115,11 @@ fn damage_to_an_unconfirmed_flush_rolls_it_back() {
 /// Dropping the whole flush would restore replaced blocks whose pages may have been reused.
 #[test]
 fn damage_to_an_acknowledged_flush_keeps_the_rest_and_fails_reads_of_the_block() {
-    for (config, ending) in variants().into_iter().zip([Ending::Idle, Ending::Write].into_iter().cycle()) {
-        let media = killed(&config, ending);
+    let endings = [Ending::Idle, Ending::Write].into_iter().cycle();
+    let variants =
+        COUNTS.into_iter().flat_map(|count| variants().into_iter().map(move |config| (config, count)));
+    for ((config, count), ending) in variants.zip(endings) {
+        let media = killed(&config, count, ending);
         damage_page(&media, 12);
         let found = check(&media);
         assert!(!found.is_sound(), "{config:?}");
@@ -116,7 +129,8 @@ fn damage_to_an_acknowledged_flush_keeps_the_rest_and_fails_reads_of_the_block()
         let (volume, recovery) = open().unwrap();
         assert!(!recovery.rolled_back);
         assert_eq!((recovery.rolled_back_blocks, recovery.damaged_blocks), (0, 1));
-        assert_eq!([1, 3].map(|number| first_byte(&volume, number).unwrap()), [11, 13]);
+        assert_eq!(first_byte(&volume, 1).unwrap(), 11);
+        assert_eq!(first_byte(&volume, 3).unwrap(), if count == 3 { 13 } else { 0 });
         assert_eq!(first_byte(&volume, 2).unwrap_err().kind(), VolumeErrorKind::Flash);
         // The damage is still known after another crash, and after a close.
         drop(volume);
@@ -139,7 +153,7 @@ fn damage_to_an_acknowledged_flush_keeps_the_rest_and_fails_reads_of_the_block()
 fn undamaged_flush_is_recovered_completely() {
     for config in variants() {
         for ending in [Ending::AtOnce, Ending::Idle, Ending::Write] {
-            let media = killed(&config, ending);
+            let media = killed(&config, 3, ending);
             assert!(check(&media).is_sound());
             let (volume, recovery) = open(&media, timer()).unwrap();
             assert!(!recovery.rolled_back);
@@ -155,7 +169,7 @@ fn undamaged_flush_is_recovered_completely() {
 fn lost_journal_block_of_acknowledged_flush_is_damage() {
     for config in variants() {
         for (ending, is_known) in [(Ending::Idle, true), (Ending::Write, true), (Ending::AtOnce, false)] {
-            let media = killed(&config, ending);
+            let media = killed(&config, 3, ending);
             let (volume, _) = open(&media, timer()).unwrap();
             let superblock = volume.superblock();
             let layout = superblock.layout;
@@ -174,11 +188,79 @@ fn lost_journal_block_of_acknowledged_flush_is_damage() {
     }
 }
 
+/// The intent log's blocks with entries, by offset.
+fn log_blocks(media: &Media) -> Vec<u64> {
+    let flash: Arc<dyn Device> = Arc::new(media.flash.duplicate());
+    let superblock = pollster::block_on(Volume::identify(&flash)).unwrap();
+    let offsets = (superblock.layout.intent_log_offset()..superblock.layout.pages_offset()).step_by(4096);
+    let is_entry =
+        |&offset: &u64| decode(BlockKind::IntentLog, superblock.uuid, &read(&media.flash, offset)).is_some();
+    offsets.filter(is_entry).collect()
+}
+
+/// A volume that is not ordered flushes by the intent log. The first flush is of one entry, the second of two.
+#[test]
+fn lost_log_entry_of_acknowledged_flush_is_damage() {
+    for config in variants().into_iter().filter(|config| !config.ordered) {
+        for ending in [Ending::Idle, Ending::Write, Ending::AtOnce] {
+            let media = killed(&config, 2, ending);
+            let blocks = log_blocks(&media);
+            assert_eq!(blocks.len(), if ending == Ending::AtOnce { 3 } else { 4 });
+            // Without a later entry, only the first flush is known to have ended.
+            let flushed = if ending == Ending::AtOnce { 1 } else { 3 };
+            for (number, &offset) in blocks.iter().enumerate() {
+                let media = media.duplicate();
+                overwrite(&media.flash, offset, IoBuffer::zeroed(4096));
+                let opened = open(&media, timer());
+                assert_eq!(opened.is_err(), number < flushed, "{ending:?}, entry {number}");
+                match opened {
+                    Err(error) => {
+                        assert_eq!(error.kind(), VolumeErrorKind::Damaged);
+                        assert!(error.to_string().contains("acknowledged writes are lost"), "{error}");
+                        assert_eq!(check(&media).found.unwrap_err(), VolumeErrorKind::Damaged);
+                    }
+                    // Later entries show that one is missing.
+                    Ok((_, found)) => {
+                        assert_eq!(found.rolled_back, number + 1 < blocks.len(), "entry {number}")
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Power cuts at every request while each write is flushed by the intent log, until its ring has been used several times.
+#[test]
+fn power_cuts_keep_writes_that_the_intent_log_made_durable() {
+    for checksums in [false, true] {
+        let media = Media::created(&VolumeConfig { checksums, ..config(Mode::WriteBack) });
+        let mut steps = Vec::new();
+        for number in 0..30_usize {
+            // Never adjacent: sequential writes bypass the cache.
+            let first = number * 7 % 20 * 16;
+            steps.push(Step::Write { first, count: 8, durable: number % 3 != 0 });
+            if number % 5 == 0 {
+                steps.push(Step::Read { first: 400 + number * 16, count: 8 });
+            }
+        }
+        cut_everywhere(&media, &steps, true, 500);
+        let stage = Stage::new(media);
+        let mut ledger = Ledger::new(DISK_BYTES);
+        let (mut volume, _) = pollster::block_on(stage.open()).unwrap();
+        for &step in &steps {
+            pollster::block_on(take(&mut volume, &stage, &mut ledger, step)).unwrap().unwrap();
+        }
+        let io = volume.stats().io;
+        assert_eq!(io.client_flushes, 20);
+        assert!(io.commits < 10, "{} commits: the log made the others durable", io.commits);
+    }
+}
+
 /// A write without a flush survives a killed server, but not a power cut.
 #[test]
 fn damage_to_an_unflushed_write_is_counted() {
     for config in variants() {
-        let media = killed(&config, Ending::Write);
+        let media = killed(&config, 3, Ending::Write);
         damage_page(&media, 14);
         let (volume, recovery) = open(&media, timer()).unwrap();
         assert_eq!((recovery.rolled_back, recovery.rolled_back_blocks, recovery.log_entries), (true, 1, 0));

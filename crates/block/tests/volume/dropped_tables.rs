@@ -10,7 +10,7 @@ use device::wrap::{CrashDevice, GateDevice, Power};
 use device::{Device, IoBuffer, MemoryDevice, RequestKind};
 use flashwright_block::volume::{Result, Volume};
 
-use crate::world::smallest_journal;
+use crate::world::{commit, smallest_journal, write_past_cache};
 
 const BLOCK: u64 = 4096;
 
@@ -48,10 +48,12 @@ impl Stage {
             write(&volume, 1).await.unwrap();
             volume.flush().await.unwrap();
             while volume.stats().journal_used_blocks < volume.stats().journal_blocks * 3 / 4 {
-                volume.write(0, IoBuffer::copy_of(&[1; 512]).into(), true).await.unwrap();
+                volume.write(0, IoBuffer::copy_of(&[1; 512]).into(), false).await.unwrap();
+                commit(&volume).await;
             }
             assert_eq!(volume.stats().io.checkpoints, 0);
             volume.write(0, IoBuffer::copy_of(&[1; 512]).into(), false).await.unwrap();
+            write_past_cache(&volume).await.unwrap();
             volume
         });
         Self { crash, gate, power, disk, volume }
@@ -97,7 +99,11 @@ fn table_in_force_is_not_overwritten_after_a_dropped_request() {
             stage.gate.open();
             stage.power.cut_after(stage.power.requests() + cut);
             let volume = &stage.volume;
-            let ended = pollster::block_on(async { write(volume, 2).await.and(volume.flush().await) });
+            let ended = pollster::block_on(async {
+                write(volume, 2).await?;
+                write_past_cache(volume).await?;
+                volume.flush().await
+            });
             if ended.is_ok() {
                 assert!(cut > 20, "another table was written");
                 break;

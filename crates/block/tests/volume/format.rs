@@ -53,7 +53,8 @@ fn with_table(format: u32, ordered: bool, units: &[u8]) -> (Arc<dyn Device>, Arc
     let made = pollster::block_on(Volume::create(&flash, &disk, &config, 9)).unwrap();
     let checkpoint = Checkpoint { table_blocks: 1, number: 7, ..made.checkpoint };
     let mut block = IoBuffer::zeroed(JOURNAL_BLOCK_BYTES);
-    let header = BlockHeader { sequence: 0, commit: 7, chain: 0, ends_commit: true, confirmed: 0 };
+    let header =
+        BlockHeader { sequence: 0, commit: 7, chain: 0, ends_commit: true, confirmed: 0, flushed: 0 };
     encode(BlockKind::Table, made.uuid, &header, units, &mut block);
     let placement = PlacementHandle::DEFAULT;
     let offset = made.layout.table_offset(0);

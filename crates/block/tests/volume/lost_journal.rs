@@ -7,7 +7,7 @@ use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request};
 use flashwright_block::volume::{Layout, Volume, VolumeErrorKind};
 
 use crate::faulty::Faulty;
-use crate::world::{Shape, World, config};
+use crate::world::{Shape, World, config, write_past_cache};
 
 const BLOCK: u64 = 4096;
 const COMMITS: u64 = 6;
@@ -19,6 +19,7 @@ fn cut_off() -> (World, Layout) {
     let layout = volume.superblock().layout;
     world.run(async move {
         for block in 0..COMMITS {
+            write_past_cache(&volume).await.unwrap();
             volume.write(block * BLOCK, IoBuffer::copy_of(&[7; 4096]).into(), true).await.unwrap();
         }
         assert_eq!(volume.stats().io.commits, COMMITS);
@@ -81,6 +82,7 @@ fn unreadable_sector_beyond_the_journal_end_is_ignored() {
             Volume::create(&flash, &disk, &config(), 5).await.unwrap();
             let volume = open().await.unwrap().0;
             for block in 0..COMMITS {
+                write_past_cache(&volume).await.unwrap();
                 volume.write(block * BLOCK, IoBuffer::copy_of(&[7; 4096]).into(), true).await.unwrap();
             }
             volume.superblock().layout

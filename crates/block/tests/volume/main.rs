@@ -31,6 +31,7 @@ mod short_requests;
 mod slot_queue;
 mod stale_log_entries;
 mod threads;
+mod uncommitted;
 mod unflushed;
 mod unreadable;
 mod wear;

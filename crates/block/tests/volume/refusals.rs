@@ -9,7 +9,7 @@ use flashwright_block::sets::{Mode, Tuning};
 use flashwright_block::volume::superblock::{FORMAT_VERSION, OLDEST_FORMAT};
 use flashwright_block::volume::{Check, Volume, VolumeConfig, VolumeErrorKind};
 
-use crate::world::config;
+use crate::world::{commit, config};
 
 struct Pair {
     flash: Arc<MemoryDevice>,
@@ -256,9 +256,9 @@ fn flipped_byte_of_the_journal_is_never_applied() {
     let superblock = pollster::block_on(Volume::identify(&(pair.flash.clone() as Arc<dyn Device>))).unwrap();
     pollster::block_on(async {
         let volume = pair.open().await.unwrap();
-        for commit in 0..3_u8 {
-            write(&volume, 3 * 4096, commit + 1).await;
-            volume.flush().await.unwrap();
+        for number in 0..3_u8 {
+            write(&volume, 3 * 4096, number + 1).await;
+            commit(&volume).await;
         }
     });
     let block = |number| {
@@ -340,7 +340,7 @@ fn mode_change_survives_reopening() {
         while volume.stats().dirty_blocks > 0 {
             assert!(volume.upkeep().await.unwrap(), "a mode without dirty blocks has them cleaned");
         }
-        volume.flush().await.unwrap();
+        volume.clean().await.unwrap();
         drop(volume);
         let volume = pair.open().await.unwrap();
         assert_eq!(volume.superblock().tuning.mode, Mode::WriteThrough);

@@ -9,7 +9,7 @@ use flashwright_block::volume::journal::block::{self, BlockHeader, BlockKind};
 use flashwright_block::volume::{Layout, Recovery, Volume, VolumeConfig};
 use futures_util::FutureExt as _;
 
-use crate::world::config;
+use crate::world::{config, write_past_cache};
 
 const FLASH_BYTES: u64 = 4 << 20;
 const DISK_BYTES: u64 = 8 << 20;
@@ -46,6 +46,7 @@ fn flash_without_its_commit(disk: &Arc<dyn Device>) -> MemoryDevice {
     pollster::block_on(Volume::create(&flash, disk, &VolumeConfig { ways: 64, ..config() }, 5)).unwrap();
     let (volume, _) = open(flash, disk);
     write(&volume, 1, 1);
+    pollster::block_on(write_past_cache(&volume)).unwrap();
     let before = memory.duplicate();
     gate.close(RequestKind::Flush);
     assert!(volume.flush().now_or_never().is_none(), "the flash is being flushed");

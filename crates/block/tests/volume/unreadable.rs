@@ -8,7 +8,7 @@ use flashwright_block::volume::superblock::{Copies, copies};
 use flashwright_block::volume::{Layout, Recovery, Result, Volume, VolumeErrorKind};
 
 use crate::faulty::Faulty;
-use crate::world::config;
+use crate::world::{commit, config};
 
 const BLOCK: u64 = 4096;
 
@@ -19,7 +19,7 @@ struct Killed {
 }
 
 impl Killed {
-    /// A volume that was killed after `flushed` writes, a flush, and `noted` writes that are only in the intent log.
+    /// A volume that was killed after `flushed` writes, a commit, and `noted` writes that are only in the intent log.
     fn after(flushed: u64, noted: u64) -> Self {
         let (flash, disk) = (Faulty::new(4 << 20), Arc::new(MemoryDevice::new(8 << 20)));
         let (one, other): (Arc<dyn Device>, Arc<dyn Device>) = (flash.clone(), disk.clone());
@@ -28,13 +28,13 @@ impl Killed {
             let (volume, _) = Volume::open(one, other, Arc::new(SystemTimer::default())).await.unwrap();
             for block in 0..flushed + noted {
                 if flushed > 0 && block == flushed {
-                    volume.flush().await.unwrap();
+                    commit(&volume).await;
                 }
                 let data = IoBuffer::copy_of(&[block as u8 + 1; 4096]).into();
                 volume.write(block * BLOCK, data, false).await.unwrap();
             }
             if flushed > 0 && noted == 0 {
-                volume.flush().await.unwrap();
+                commit(&volume).await;
             }
             volume.superblock().layout
         });

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use device::sim::LatencyModel;
 use device::wrap::{Mechanics, SpindleDevice};
-use device::{Device, MemoryDevice, SimulatedDevice, Simulation};
+use device::{Device, IoBuffer, MemoryDevice, SimulatedDevice, Simulation};
 use flashwright_block::sets::{Placement, Tuning};
-use flashwright_block::volume::{Volume, VolumeConfig};
+use flashwright_block::volume::{Result, Volume, VolumeConfig};
 
 pub struct World {
     pub simulation: Simulation,
@@ -72,6 +72,18 @@ impl World {
         let timer = Arc::new(self.simulation.world());
         self.run(Volume::open(Arc::clone(&self.flash), self.disk.clone(), timer)).unwrap().0
     }
+}
+
+/// Writes the disk's last block past the cache. The next flush must then flush the disk too, which takes a commit.
+pub async fn write_past_cache(volume: &Volume) -> Result<()> {
+    let last = volume.size_bytes() - 4096;
+    volume.without_caching().write(last, IoBuffer::zeroed(4096).into(), false).await
+}
+
+/// Flushes by a commit.
+pub async fn commit(volume: &Volume) {
+    write_past_cache(volume).await.unwrap();
+    volume.flush().await.unwrap();
 }
 
 /// Small sets, so that they fill.

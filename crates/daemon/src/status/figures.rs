@@ -107,6 +107,7 @@ fn of_state(stats: &Stats, condition: &Condition) -> Value {
         "capacity_blocks": stats.capacity_blocks,
         "held_blocks": stats.held_blocks,
         "dirty_blocks": stats.dirty_blocks,
+        "uncommitted_blocks": stats.uncommitted_blocks,
         "hot_blocks": null,
         "warm_blocks": null,
         "memory_bytes": stats.memory_bytes,

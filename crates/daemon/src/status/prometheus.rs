@@ -49,6 +49,11 @@ const METRICS: &[(&str, Kind, &str)] = &[
     ("/state/capacity_blocks", Gauge, "Blocks that the cache can hold."),
     ("/state/held_blocks", Gauge, "Blocks that it holds."),
     ("/state/dirty_blocks", Gauge, "Blocks that it holds and that are newer than the disk's."),
+    (
+        "/state/uncommitted_blocks",
+        Gauge,
+        "Clean blocks that it holds and that a crash would drop: their insertion is not committed yet.",
+    ),
     ("/state/hot_blocks", Gauge, "Cached blocks in hot lists; only with lru2q."),
     ("/state/warm_blocks", Gauge, "Cached blocks in warm lists; only with lru2q."),
     ("/state/memory_bytes", Gauge, "Bytes of memory used for cached blocks."),

@@ -1,18 +1,19 @@
 //! The blocks of journal, intent log and tables: 4 KiB with units of 16 bytes.
 //!
 //! ```text
-//!      0       4       8          16        24      28      30      32      48          56      64                      4096
-//!      +-------+-------+----------+---------+-------+-------+-------+-------+-----------+-------+------+------+-- ··· --+
-//!      | magic | crc   | sequence | commit  | chain | units | flags | uuid  | confirmed | zeros | unit | unit |         |
-//!      | u32   | u32   | u64      | u64     | u32   | u16   | u16   | u128  | u64       |       | 16 B | 16 B |         |
-//!      +-------+-------+----------+---------+-------+-------+-------+-------+-----------+-------+------+------+-- ··· --+
+//!      0       4       8          16        24      28      30      32      48          56        64                      4096
+//!      +-------+-------+----------+---------+-------+-------+-------+-------+-----------+---------+------+------+-- ··· --+
+//!      | magic | crc   | sequence | commit  | chain | units | flags | uuid  | confirmed | flushed | unit | unit |         |
+//!      | u32   | u32   | u64      | u64     | u32   | u16   | u16   | u128  | u64       | u64     | 16 B | 16 B |         |
+//!      +-------+-------+----------+---------+-------+-------+-------+-------+-----------+---------+------+------+-- ··· --+
 //! ```
 //!
 //! Little-endian. `crc` is CRC-32C of the whole block with this field zero, so a torn block is detected. `sequence` numbers the
 //! blocks since the volume was created; `chain` is the `crc` of the previous block, so a block left from before a recovery is not
 //! taken for the continuation of a newer one. `flags` bit 0 ends a commit. `uuid` distinguishes the blocks of an
-//! earlier volume. `confirmed`, in the intent log only, is the last commit whose flush had completed when the block was written; older
-//! programs write 0 and ignore it.
+//! earlier volume. `confirmed` and `flushed`, in the intent log only, tell what had been flushed when the block was written:
+//! commits up to `confirmed`, and of the intent log's blocks that follow that commit, those before sequence `flushed` (0 if none). Older
+//! programs write 0 and ignore both.
 
 use crate::volume::record::UNIT_BYTES;
 
@@ -28,6 +29,7 @@ const UNITS_AT: usize = CHAIN_AT + 4;
 const FLAGS_AT: usize = UNITS_AT + 2;
 const UUID_AT: usize = FLAGS_AT + 2;
 const CONFIRMED_AT: usize = UUID_AT + 16;
+const FLUSHED_AT: usize = CONFIRMED_AT + 8;
 const HEADER_BYTES: usize = 64;
 
 /// Units per block.
@@ -69,6 +71,8 @@ pub struct BlockHeader {
     pub ends_commit: bool,
     /// In the intent log: the last commit whose flush had completed; 0 if none.
     pub confirmed: u64,
+    /// In the intent log: blocks that follow commit `confirmed` and come before this sequence number had been flushed; 0 if none.
+    pub flushed: u64,
 }
 
 /// Encodes a block into `into`, of [`JOURNAL_BLOCK_BYTES`]. Returns its checksum, which is the next block's `chain`.
@@ -87,6 +91,7 @@ pub fn encode(kind: BlockKind, uuid: u128, header: &BlockHeader, units: &[u8], i
     into[FLAGS_AT..][..2].copy_from_slice(&u16::from(header.ends_commit).to_le_bytes());
     into[UUID_AT..][..16].copy_from_slice(&uuid.to_le_bytes());
     into[CONFIRMED_AT..][..8].copy_from_slice(&header.confirmed.to_le_bytes());
+    into[FLUSHED_AT..][..8].copy_from_slice(&header.flushed.to_le_bytes());
     into[HEADER_BYTES..][..units.len()].copy_from_slice(units);
     let crc = crc_of(into);
     into[CRC_AT..][..4].copy_from_slice(&crc.to_le_bytes());
@@ -115,6 +120,7 @@ pub fn decode(kind: BlockKind, uuid: u128, block: &[u8]) -> Option<(BlockHeader,
         chain: u32_at(CHAIN_AT),
         ends_commit: u16_at(FLAGS_AT) & FLAG_ENDS_COMMIT != 0,
         confirmed: u64_at(CONFIRMED_AT),
+        flushed: u64_at(FLUSHED_AT),
     };
     Some((header, crc, &block[HEADER_BYTES..HEADER_BYTES + units * UNIT_BYTES]))
 }
@@ -132,8 +138,14 @@ mod tests {
     use super::*;
 
     const UUID: u128 = 0x1234_5678_9abc_def0;
-    const HEADER: BlockHeader =
-        BlockHeader { sequence: 77, commit: 9, chain: 0xdead_beef, ends_commit: true, confirmed: 8 };
+    const HEADER: BlockHeader = BlockHeader {
+        sequence: 77,
+        commit: 9,
+        chain: 0xdead_beef,
+        ends_commit: true,
+        confirmed: 8,
+        flushed: 76,
+    };
 
     fn block() -> Vec<u8> {
         let units: Vec<u8> = (0..48).collect();
@@ -178,9 +190,9 @@ mod tests {
             [77, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 0xef, 0xbe, 0xad, 0xde, 3, 0, 1, 0]
         );
         assert_eq!(
-            block[48..56],
-            [8, 0, 0, 0, 0, 0, 0, 0],
-            "zeros where nothing is confirmed, as in version 1"
+            block[48..64],
+            [8, 0, 0, 0, 0, 0, 0, 0, 76, 0, 0, 0, 0, 0, 0, 0],
+            "zeros where nothing is known to be flushed, as in version 1"
         );
         assert_eq!(crc_of(&block), u32::from_le_bytes(block[4..8].try_into().unwrap()));
     }

@@ -10,7 +10,7 @@ use crate::volume::record::{PageContents, Record};
 /// Only the last contents of each page are kept: a record replaces the previous one.
 #[derive(Default)]
 pub(crate) struct Changes {
-    records: BTreeMap<u32, Option<PageContents>>,
+    records: BTreeMap<u32, Pending>,
     /// Pages that become free when the next commit is durable.
     released: Vec<ReleasedPage>,
     /// Blocks that were removed, while recovery may still find records of them.
@@ -18,6 +18,10 @@ pub(crate) struct Changes {
     /// If the disk was written and not flushed since: the number of failed disk flushes when the first such write began.
     disk_written: Option<u64>,
     number: u64,
+    /// All dirty blocks written up to this change are durable by a flush of the intent log.
+    log_durable: u64,
+    /// Clean blocks among the records that were written since the last commit. The intent log does not record them.
+    clean_inserted: usize,
     /// Pages that changed since the last intent log entry.
     to_log: BTreeSet<u32>,
     /// Pages that the intent log or a failed commit may have recorded, and no commit yet.
@@ -28,6 +32,20 @@ pub(crate) struct Changes {
     cleaned_in_flight: HashSet<u32>,
     /// Records of the commit in flight, which become pending again if the disk's flush before it fails.
     returning: usize,
+}
+
+/// The record of a page that no commit has yet.
+#[derive(Clone, Copy)]
+struct Pending {
+    held: Option<PageContents>,
+    /// The number of the change.
+    number: u64,
+}
+
+impl Pending {
+    fn is_clean_insert(&self) -> bool {
+        self.held.is_some_and(|held| held.fresh && !held.dirty)
+    }
 }
 
 /// A page that lost its block.
@@ -49,7 +67,7 @@ struct StaleRecords {
 /// The changes of one commit.
 #[derive(Default)]
 pub(crate) struct Batch {
-    records: BTreeMap<u32, Option<PageContents>>,
+    records: BTreeMap<u32, Pending>,
     released: Vec<ReleasedPage>,
     logged: HashSet<u32>,
     /// Pages that the intent log has not recorded.
@@ -77,12 +95,19 @@ impl Changes {
         if held.fresh && held.dirty {
             self.to_log.insert(page);
         }
-        self.records.insert(page, Some(held));
+        self.replace(page, Some(held));
+    }
+
+    fn replace(&mut self, page: u32, held: Option<PageContents>) {
+        let pending = Pending { held, number: self.number };
+        self.clean_inserted += usize::from(pending.is_clean_insert());
+        let previous = self.records.insert(page, pending);
+        self.clean_inserted -= usize::from(previous.is_some_and(|pending| pending.is_clean_insert()));
     }
 
     /// Records that the contents of `page` became clean; the disk was flushed. A page written since the last commit stays fresh.
     pub(crate) fn record_clean(&mut self, page: u32, held: PageContents) {
-        let known = self.records.get(&page).copied().flatten();
+        let known = self.records.get(&page).and_then(|pending| pending.held);
         let fresh = known.filter(|known| known.fresh);
         self.cleaned.insert(page);
         self.to_log.remove(&page);
@@ -102,15 +127,17 @@ impl Changes {
     ) -> PageRelease {
         self.number += 1;
         let is_unrecorded =
-            matches!(self.records.get(&page), Some(Some(held)) if held.fresh) && !is_writing_table;
+            self.records.get(&page).is_some_and(|pending| pending.held.is_some_and(|held| held.fresh))
+                && !is_writing_table;
         let is_unrecorded = is_unrecorded && !self.logged.contains(&page);
         if is_unrecorded {
             self.to_log.remove(&page);
-            self.records.remove(&page);
+            let previous = self.records.remove(&page);
+            self.clean_inserted -= usize::from(previous.is_some_and(|pending| pending.is_clean_insert()));
             return PageRelease::Immediate;
         }
         self.to_log.insert(page);
-        self.records.insert(page, None);
+        self.replace(page, None);
         let may_be_dirty = dirty || self.cleaned.contains(&page) || self.cleaned_in_flight.contains(&page);
         self.released.push(ReleasedPage { page, block, may_be_dirty });
         let stale = self.stale.entry(block).or_default();
@@ -141,9 +168,34 @@ impl Changes {
         self.stale.range(blocks).any(|(_, stale)| matters(stale))
     }
 
-    /// Whether the contents of `page` are in a commit that has begun.
-    pub(crate) fn is_in_commit(&self, page: u32) -> bool {
-        !self.records.contains_key(&page)
+    /// Whether the dirty contents of `page` are in a commit that has begun, or durable by the intent log.
+    pub(crate) fn is_committed(&self, page: u32) -> bool {
+        self.records.get(&page).is_none_or(|pending| pending.number <= self.log_durable)
+    }
+
+    /// Records that the flash was flushed after an intent log entry with all changes up to `number`.
+    pub(crate) fn log_flushed(&mut self, number: u64) {
+        self.log_durable = self.log_durable.max(number);
+    }
+
+    /// All dirty blocks written up to this change are durable by a flush of the intent log.
+    pub(crate) fn log_durable(&self) -> u64 {
+        self.log_durable
+    }
+
+    /// Whether the disk was written and not flushed since.
+    pub(crate) fn is_disk_written(&self) -> bool {
+        self.disk_written.is_some()
+    }
+
+    /// Clean blocks that were inserted since the last commit.
+    pub(crate) fn clean_inserted(&self) -> usize {
+        self.clean_inserted
+    }
+
+    /// Whether blocks became clean since the last commit.
+    pub(crate) fn has_cleaned(&self) -> bool {
+        !self.cleaned.is_empty()
     }
 
     /// Upper bound of the units in a commit of all changes.
@@ -153,7 +205,7 @@ impl Changes {
 
     /// Exact number of units in a commit of all changes.
     pub(crate) fn exact_units(&self) -> usize {
-        self.records.iter().map(|(&page, &held)| Record { page, held }.units()).sum()
+        self.records.iter().map(|(&page, pending)| Record { page, held: pending.held }.units()).sum()
     }
 
     /// Number of pages that the next commit frees.
@@ -169,7 +221,7 @@ impl Changes {
     /// Takes the changes since the last intent log entry for the next one. They stay pending for a commit.
     pub(crate) fn take_unlogged(&mut self) -> Vec<Record> {
         let pages = std::mem::take(&mut self.to_log);
-        let record = |page: u32| self.records.get(&page).map(|&held| Record { page, held });
+        let record = |page: u32| self.records.get(&page).map(|pending| Record { page, held: pending.held });
         let records: Vec<Record> = pages.into_iter().filter_map(record).collect();
         self.logged.extend(records.iter().map(|record| record.page));
         records
@@ -178,12 +230,15 @@ impl Changes {
     /// Adds the records that recovery found in the intent log, for the commit that ends recovery.
     pub(crate) fn restore(&mut self, records: impl IntoIterator<Item = Record>) {
         self.number += 1;
-        self.records.extend(records.into_iter().map(|record| (record.page, record.held)));
+        let number = self.number;
+        let pending = |Record { page, held }| (page, Pending { held, number });
+        self.records.extend(records.into_iter().map(pending));
     }
 
     /// Takes all changes for a commit.
     pub(crate) fn take(&mut self) -> Batch {
         self.cleaned_in_flight = std::mem::take(&mut self.cleaned);
+        self.clean_inserted = 0;
         self.returning = if self.disk_written.is_some() { self.records.len() } else { 0 };
         Batch {
             logged: std::mem::take(&mut self.logged),
@@ -195,9 +250,10 @@ impl Changes {
         }
     }
 
-    /// Whether dirty blocks have records that are in no commit.
+    /// Whether dirty blocks have records that are neither in a commit nor durable by the intent log.
     pub(crate) fn needs_flash(&self) -> bool {
-        self.records.values().flatten().any(|held| held.dirty)
+        let is_dirty = |pending: &Pending| pending.held.is_some_and(|held| held.dirty);
+        self.records.values().any(|pending| is_dirty(pending) && pending.number > self.log_durable)
     }
 
     /// Takes only the pending disk flush, for a commit after the flash has failed.
@@ -235,16 +291,17 @@ impl Changes {
     /// Restores the changes of a commit that failed before it was written, for the next commit.
     pub(crate) fn put_back(&mut self, batch: Batch) {
         self.returning = 0;
-        for (page, held) in batch.records {
-            let newer = self.records.entry(page).or_insert(held);
+        for (page, pending) in batch.records {
+            let newer = self.records.entry(page).or_insert(pending);
             // A page whose write no commit has confirmed stays fresh.
-            if let (Some(newer), Some(held)) = (newer, held)
+            if let (Some(newer), Some(held)) = (&mut newer.held, pending.held)
                 && held.fresh
                 && newer.block == held.block
             {
                 (newer.fresh, newer.crc) = (true, held.crc);
             }
         }
+        self.clean_inserted = self.records.values().filter(|pending| pending.is_clean_insert()).count();
         self.released.extend(batch.released);
         self.disk_written = earlier(self.disk_written, batch.flush_disk);
         self.logged.extend(batch.logged);
@@ -266,7 +323,7 @@ impl Batch {
 
     /// The records of the commit.
     pub(crate) fn records(&self) -> impl Iterator<Item = Record> + '_ {
-        self.records.iter().map(|(&page, &held)| Record { page, held })
+        self.records.iter().map(|(&page, pending)| Record { page, held: pending.held })
     }
 }
 

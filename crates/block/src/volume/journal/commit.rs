@@ -130,6 +130,12 @@ impl Shared {
         if state.journal.running {
             return Begin::Wait;
         }
+        // If that flush fails, a later one proves nothing about the pages written before it.
+        if state.journal.intent_log.is_flushing {
+            state.journal.is_commit_due = true;
+            return Begin::Wait;
+        }
+        state.journal.is_commit_due = false;
         if state.health == Health::Closed || needs_failed_flash(state, why) {
             return Begin::Nothing;
         }
@@ -178,6 +184,7 @@ impl Shared {
                 chain: journal.chain,
                 ends_commit: number + 1 == chunks.len(),
                 confirmed: 0,
+                flushed: 0,
             };
             let into = &mut buffer[number * JOURNAL_BLOCK_BYTES..][..JOURNAL_BLOCK_BYTES];
             journal.chain = block::encode(BlockKind::Journal, self.uuid, &header, units, into);

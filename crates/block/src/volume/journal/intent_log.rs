@@ -12,8 +12,8 @@
 //! chained to the last block of that commit. No entry is written while the blocks of a commit are being written.
 //! [`recovery`](super::super::recovery) describes how entries are replayed.
 //!
-//! Each entry also records the last commit whose flush had completed. Recovery uses it to distinguish damage from a power cut
-//! before the flush. If no entry follows a commit for a while, an empty one is written for this number.
+//! Each entry also records what had been flushed before: commits, and entries after them ([`flush`](super::flush)). Recovery uses it
+//! to distinguish damage from a power cut before the flush. If no entry follows a flush for a while, an empty one records it.
 //!
 //! Writes that arrive together share an entry: it begins when at least half as many writes wait for one as are on their way to
 //! flash.
@@ -34,7 +34,7 @@ use crate::volume::error::{Result, VolumeError, VolumeErrorKind};
 use crate::volume::record::Record;
 use crate::volume::state::State;
 
-/// Idle time after a commit before an empty entry confirms it. Clients that flush continuously thus cause no extra writes.
+/// Idle time after a flush before an empty entry confirms it. Clients that flush continuously thus cause no extra writes.
 const CONFIRM_AFTER_NS: u64 = 100_000_000;
 
 /// The ring of entries.
@@ -54,8 +54,16 @@ pub(in crate::volume) struct IntentLog {
     running: bool,
     /// All changes up to this one survive a kill of the process.
     logged: u64,
-    /// The last commit that an entry or a superblock records as flushed.
-    confirmed: u64,
+    /// The block after the last entry that is written completely.
+    written_sequence: u64,
+    /// Blocks before this one are flushed.
+    pub(super) flushed_sequence: u64,
+    /// What the last entry or a superblock records as flushed: a commit, and blocks of the log.
+    confirmed: (u64, u64),
+    /// Whether the flash is being flushed for entries.
+    pub(super) is_flushing: bool,
+    /// End of the last such flush.
+    pub(super) flushed_ns: u64,
     /// Writes that wait for an entry.
     waiting: u32,
     /// Segments that are being written to flash and will wait for an entry.
@@ -74,7 +82,11 @@ impl IntentLog {
             chain,
             running: false,
             logged: 0,
-            confirmed,
+            written_sequence: 0,
+            flushed_sequence: 0,
+            confirmed: (confirmed, 0),
+            is_flushing: false,
+            flushed_ns: 0,
             waiting: 0,
             incoming: 0,
         }
@@ -98,11 +110,32 @@ impl IntentLog {
     /// The last commit is durable, so entries before it are no longer needed.
     pub(super) fn commit_durable(&mut self) {
         self.oldest_sequence = self.base_sequence;
+        self.flushed_sequence = self.flushed_sequence.max(self.base_sequence);
     }
 
     /// The commit that entries follow, and the checksum to which the first of them is chained.
     pub(in crate::volume) fn start(&self) -> (u64, u32) {
         (self.base, self.chain)
+    }
+
+    /// All changes up to this one survive a kill of the process.
+    pub(super) fn logged(&self) -> u64 {
+        self.logged
+    }
+
+    /// The block after the last entry that is written completely.
+    pub(super) fn written_sequence(&self) -> u64 {
+        self.written_sequence
+    }
+
+    /// What an entry records of the blocks that follow the last durable commit: those before the returned one are flushed; 0 if none.
+    fn known_flushed(&self) -> u64 {
+        if self.flushed_sequence > self.oldest_sequence { self.flushed_sequence } else { 0 }
+    }
+
+    /// Whether a client's flush should empty the ring by a commit.
+    pub(super) fn is_half_full(&self) -> bool {
+        self.used() * 2 >= self.blocks
     }
 
     fn has_space_for(&self, blocks: u64) -> bool {
@@ -119,8 +152,17 @@ impl IntentLog {
     }
 }
 
+/// When an entry may begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    /// When enough writes wait for it.
+    Gathered,
+    /// Now: a client flushes.
+    Now,
+}
+
 /// Result of an attempt to write an entry.
-enum Begin {
+pub(super) enum Begin {
     Run(LogWrite),
     Wait,
     /// The ring is full: a commit is needed.
@@ -161,7 +203,7 @@ impl Drop for IncomingWrite {
 }
 
 /// An entry being written. Each completion submits its next part, as for a commit.
-struct LogWrite {
+pub(super) struct LogWrite {
     shared: Arc<Shared>,
     /// Parts of the ring to write, in reverse order.
     parts: Vec<(u64, IoSlice)>,
@@ -188,7 +230,7 @@ impl Shared {
                 if state.health != Health::Healthy {
                     return Err(health_error(&state));
                 }
-                self.begin_log_write(&mut state)
+                self.begin_log_write(&mut state, When::Gathered)
             };
             match begin {
                 Begin::Run(write) => write.run(),
@@ -200,10 +242,11 @@ impl Shared {
         }
     }
 
-    fn begin_log_write(self: &Arc<Self>, state: &mut State) -> Begin {
+    pub(super) fn begin_log_write(self: &Arc<Self>, state: &mut State, when: When) -> Begin {
         let journal = &state.journal;
         let log = &journal.intent_log;
-        if log.running || journal.is_writing_blocks || !log.has_gathered() {
+        let is_early = when == When::Gathered && !log.has_gathered();
+        if log.running || journal.is_writing_blocks || is_early {
             return Begin::Wait;
         }
         let most_blocks = blocks_for(state.changes.units_to_log());
@@ -221,16 +264,19 @@ impl Shared {
         Begin::Run(LogWrite { shared: Arc::clone(self), parts, number })
     }
 
-    /// Writes an empty entry that confirms the last commit, if nothing on flash does so yet and the journal is idle.
-    pub(in crate::volume) fn confirm_last_commit(self: &Arc<Self>) {
+    /// Writes an empty entry that confirms the last flush, if nothing on flash does so yet and the journal is idle.
+    pub(in crate::volume) fn confirm_last_flush(self: &Arc<Self>) {
         let now_ns = self.timer.monotonic_ns();
         let write = {
             let mut state = self.state.lock();
             let journal = &state.journal;
-            let is_busy = journal.running || journal.intent_log.running || state.health != Health::Healthy;
-            let is_news = journal.intent_log.confirmed < journal.confirmed_commit;
-            let is_quiet = now_ns.saturating_sub(journal.committed_ns) >= CONFIRM_AFTER_NS;
-            if is_busy || !is_news || !is_quiet || !journal.intent_log.has_space_for(1) {
+            let log = &journal.intent_log;
+            let is_busy =
+                journal.running || log.running || log.is_flushing || state.health != Health::Healthy;
+            let is_news = log.confirmed < (journal.confirmed_commit, log.known_flushed());
+            let flushed_ns = journal.committed_ns.max(log.flushed_ns);
+            let is_quiet = now_ns.saturating_sub(flushed_ns) >= CONFIRM_AFTER_NS;
+            if is_busy || !is_news || !is_quiet || !log.has_space_for(1) {
                 return;
             }
             let parts = self.encode_log_entry(&mut state, &[]);
@@ -245,7 +291,8 @@ impl Shared {
         let mut buffer = IoBuffer::zeroed(chunks.len() * JOURNAL_BLOCK_BYTES);
         let confirmed = state.journal.confirmed_commit;
         let log = &mut state.journal.intent_log;
-        log.confirmed = confirmed;
+        let flushed = log.known_flushed();
+        log.confirmed = (confirmed, flushed);
         let first_sequence = log.next_sequence;
         for (number, units) in chunks.iter().enumerate() {
             let header = BlockHeader {
@@ -254,6 +301,7 @@ impl Shared {
                 chain: log.chain,
                 ends_commit: number + 1 == chunks.len(),
                 confirmed,
+                flushed,
             };
             let into = &mut buffer[number * JOURNAL_BLOCK_BYTES..][..JOURNAL_BLOCK_BYTES];
             log.chain = block::encode(BlockKind::IntentLog, self.uuid, &header, units, into);
@@ -281,7 +329,7 @@ pub(in crate::volume) fn health_error(state: &State) -> VolumeError {
 }
 
 impl LogWrite {
-    fn run(mut self) {
+    pub(super) fn run(mut self) {
         let flash = Arc::clone(&self.shared.flash);
         while let Some((offset, data)) = self.parts.pop() {
             match flash.absorb(offset, &data) {
@@ -305,6 +353,7 @@ impl LogWrite {
             let log = &mut self.shared.state.lock().journal.intent_log;
             log.running = false;
             log.logged = log.logged.max(self.number);
+            log.written_sequence = log.next_sequence;
             log.is_nearly_full()
         };
         self.shared.log_advanced.notify(usize::MAX);

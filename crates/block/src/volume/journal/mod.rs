@@ -2,11 +2,12 @@
 //!
 //! A ring of blocks. A commit holds the records of all pages that changed since the previous one and ends with one flush. At most
 //! one commit is in flight; later changes wait for the next one together. The [intent log](intent_log) covers acknowledged writes
-//! between two commits.
+//! between two commits, and usually also [flushes of clients](flush).
 
 pub mod block;
 pub(crate) mod changes;
 pub(super) mod commit;
+mod flush;
 pub(super) mod intent_log;
 
 use block::JOURNAL_BLOCK_BYTES;
@@ -32,6 +33,8 @@ pub(super) struct Journal {
     pub(super) oldest_sequence: u64,
     /// Whether a commit is in flight.
     pub(super) running: bool,
+    /// Whether a commit waits for a flush of the intent log.
+    pub(super) is_commit_due: bool,
     /// Whether its blocks are still being written.
     pub(super) is_writing_blocks: bool,
     /// Records of acknowledged writes between commits.
@@ -71,6 +74,7 @@ impl Journal {
             confirmed_commit: checkpoint.confirmed_commit,
             oldest_sequence: checkpoint.journal_sequence,
             running: false,
+            is_commit_due: false,
             is_writing_blocks: false,
             durable: 0,
             taken: 0,

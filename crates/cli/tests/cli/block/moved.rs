@@ -17,11 +17,13 @@ fn used(end: fn(Server)) -> Place {
     for block in 0..5_u8 {
         client.call(1, u64::from(block) << 21 | 8192, 4096, &[block + 1; 4096]);
     }
-    // Read blocks are cached in the background, and survive a kill only after a later flush.
-    while place.status()["state"]["held_blocks"] != 15 {
-        std::thread::yield_now();
-    }
     client.call(3, 0, 0, &[]);
+    // Read blocks are cached and committed in the background. Before that, a kill drops them.
+    let is_committed =
+        |state: &serde_json::Value| state["held_blocks"] == 15 && state["uncommitted_blocks"] == 0;
+    while !is_committed(&place.status()["state"]) {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
     drop(client);
     end(server);
     place
