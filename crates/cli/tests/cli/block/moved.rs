@@ -7,6 +7,7 @@ use super::{Client, Place, Server, told};
 const DISK_BYTES: u64 = 32 << 20;
 
 /// A cache with five dirty blocks and ten clean ones, whose server ended.
+#[expect(clippy::disallowed_methods, reason = "the test polls a server's status")]
 fn used(end: fn(Server)) -> Place {
     let place = Place::new();
     let server = place.serve();
