@@ -9,6 +9,9 @@
 //! read as zeros, is supported only if the disk reads trimmed blocks as zeros: otherwise discarding a large device would
 //! take as long as overwriting it.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
+
 use std::ffi::OsStr;
 use std::io;
 use std::mem::ManuallyDrop;
@@ -75,6 +78,9 @@ const MAX_BACKGROUND: u16 = 64;
 const ZERO_RANGE: i32 = 0x10;
 const PUNCH_HOLE: i32 = 0x02;
 const KEEP_SIZE: i32 = 0x01;
+
+/// Longest read that an export must accept. The kernel's are much shorter.
+const MAX_READ_BYTES: u32 = 32 << 20;
 
 /// Shorter holes are made by writing zeros if necessary.
 const MAX_WRITTEN_HOLE_BYTES: u64 = 256 << 10;
@@ -367,6 +373,9 @@ impl Filesystem for OneFile {
         if len == 0 {
             return reply.data(&[]);
         }
+        if len > MAX_READ_BYTES {
+            return reply.error(Errno::EINVAL);
+        }
         let reply = Reply::new(move |result| match result {
             Ok(Some(bytes)) => reply.data(&bytes),
             Ok(None) => reply.error(Errno::EIO),
@@ -387,6 +396,9 @@ impl Filesystem for OneFile {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        if self.export.shape().read_only {
+            return reply.error(Errno::EROFS);
+        }
         let len = self.within(offset, data.len() as u64) as u32;
         if len == 0 {
             return reply.error(Errno::ENOSPC);
@@ -420,6 +432,9 @@ impl Filesystem for OneFile {
         mode: i32,
         reply: ReplyEmpty,
     ) {
+        if self.export.shape().read_only {
+            return reply.error(Errno::EROFS);
+        }
         let len = self.within(offset, length);
         match mode & !KEEP_SIZE {
             how @ (ZERO_RANGE | PUNCH_HOLE) if len == length && len > 0 => {

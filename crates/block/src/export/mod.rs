@@ -7,6 +7,8 @@
 mod absorbing;
 mod bytes;
 mod clients;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod contract;
 mod device;
 mod extents;
 mod measured;

@@ -37,6 +37,8 @@
 mod control;
 mod descriptors;
 mod disk;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod left;
 mod outbox;
 mod queue;

@@ -103,9 +103,18 @@ mod tests {
     use rand::{RngExt, SeedableRng};
 
     use super::*;
+    use crate::export::{Shape, contract};
 
     const LIMITS: Limits =
         Limits { size_bytes: 1 << 20, block_bytes: 512, max_io_bytes: 64 << 10, read_only: false };
+
+    const SHAPE: Shape = Shape {
+        size_bytes: LIMITS.size_bytes,
+        block_bytes: LIMITS.block_bytes,
+        sector_bytes: 512,
+        preferred_bytes: 4096,
+        read_only: LIMITS.read_only,
+    };
 
     fn request(word: u32, first_sector: u64, sectors: u32) -> Result<BlockRequest, Errno> {
         BlockRequest::of(&Descriptor { operation_and_flags: word, sectors, first_sector }, &LIMITS)
@@ -174,15 +183,7 @@ mod tests {
             let Ok(request) = BlockRequest::of(&Descriptor::decode(&bytes), &LIMITS) else { continue };
             sound += 1;
             let operation = request.operation(|| Ok(IoBuffer::zeroed(request.data_bytes() as usize).into()));
-            let (offset, len) = match operation.unwrap() {
-                Operation::Read { offset, len } => (offset, u64::from(len)),
-                Operation::Write { offset, data, .. } => (offset, data.len() as u64),
-                Operation::Zero { offset, len, .. } | Operation::Trim { offset, len, .. } => (offset, len),
-                Operation::Prefetch { .. } => panic!("ublk has no prefetch"),
-                Operation::Flush => continue,
-            };
-            assert!(len > 0 && offset + len <= LIMITS.size_bytes);
-            assert!(offset.is_multiple_of(SECTOR_BYTES) && len.is_multiple_of(SECTOR_BYTES));
+            contract::assert_valid(&operation.unwrap(), &SHAPE);
             assert!(request.data_bytes() <= LIMITS.max_io_bytes);
         }
         assert!(sound > 2000, "only {sound} were valid, which is too few for this test");
