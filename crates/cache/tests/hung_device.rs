@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use device::wrap::GateDevice;
 use device::{Device, MemoryDevice, RequestKind};
-use flashwright_cache::{Cache, CacheError, FlashConfig, InsertOptions, Inserted, Refusal};
+use flashwright_cache::{
+    Cache, CacheError, FlashConfig, InsertOptions, Inserted, LogOptions, Refusal, SmallItems,
+};
 
 const MIB: u64 = 1 << 20;
 const AS_USUAL: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };
@@ -21,11 +23,16 @@ fn gated() -> Arc<GateDevice> {
 }
 
 fn open(gate: &Arc<GateDevice>) -> Cache {
+    open_with(gate, SmallItems::Log(LogOptions::default()))
+}
+
+fn open_with(gate: &Arc<GateDevice>, small_items: SmallItems) -> Cache {
     let mut flash = FlashConfig::new(Arc::clone(gate) as Arc<dyn Device>);
     flash.pairs[0].soc_share = 0.5;
     flash.regions.region_bytes = MIB as u32;
     flash.pending_bytes = MIB as usize;
-    Cache::builder().dram_bytes(4 * MIB).flash_config(flash).open().expect("the configuration fits")
+    let builder = Cache::builder().dram_bytes(4 * MIB).flash_config(flash).small_items(small_items);
+    builder.open().expect("the configuration fits")
 }
 
 fn key(number: u32) -> [u8; 4] {
@@ -128,19 +135,21 @@ fn insert_dropped_while_it_waits_takes_the_old_value_with_it() {
 /// It waited for the device for as long as that took, and only the last owner could close.
 #[test]
 fn close_within_returns_at_the_deadline_though_the_device_hangs() {
-    let gate = gated();
-    let cache = Arc::new(open(&gate));
-    gate.close(RequestKind::Write);
-    let stored = fill_until_behind(&cache);
-    let shared = Arc::clone(&cache);
-    let closed = in_time(move || shared.close_within(SHORT));
-    let Err(CacheError::Unfinished { dram_items, waiting_bytes }) = closed else { panic!("{closed:?}") };
-    assert!(dram_items > 100 && waiting_bytes > 100_000, "{dram_items} items, {waiting_bytes} bytes");
-    assert!(dram_items <= stored.len());
-    assert_eq!(cache.try_insert(b"key", b"value", AS_USUAL), Inserted::Rejected(Refusal::Closed));
-    // Its threads wait for the device; dropping the cache does not wait for them.
-    in_time(move || drop(cache));
-    gate.open();
+    for small_items in [SmallItems::Sets, SmallItems::Log(LogOptions::default())] {
+        let gate = gated();
+        let cache = Arc::new(open_with(&gate, small_items));
+        gate.close(RequestKind::Write);
+        let stored = fill_until_behind(&cache);
+        let shared = Arc::clone(&cache);
+        let closed = in_time(move || shared.close_within(SHORT));
+        let Err(CacheError::Unfinished { dram_items, waiting_bytes }) = closed else { panic!("{closed:?}") };
+        assert!(dram_items > 100 && waiting_bytes > 100_000, "{dram_items} items, {waiting_bytes} bytes");
+        assert!(dram_items <= stored.len());
+        assert_eq!(cache.try_insert(b"key", b"value", AS_USUAL), Inserted::Rejected(Refusal::Closed));
+        // Its threads wait for the device; dropping the cache does not wait for them.
+        in_time(move || drop(cache));
+        gate.open();
+    }
 }
 
 #[test]

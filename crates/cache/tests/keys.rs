@@ -84,21 +84,24 @@ fn keys_in_dram_and_on_flash_are_all_that_gets_find() {
 
 #[test]
 fn removed_prefix_is_gone_from_dram_and_flash_and_stays_gone_after_a_restart() {
-    let device = Arc::new(MemoryDevice::new(64 * MIB));
-    let cache = open(&device);
-    fill(&cache);
-    let before = found(&cache);
-    assert!(before.len() > 5900, "{}", before.len());
-    assert!(cache.remove_prefix_blocking(b"user/3/") >= 590);
-    assert!(block_on(cache.remove_prefix(b"user/4/")) >= 590);
-    assert_eq!(cache.remove_prefix_blocking(b"nobody"), 0);
-    let expected: Vec<u32> = before.into_iter().filter(|number| ![3, 4].contains(&(number % 10))).collect();
-    assert_eq!(found(&cache), expected);
-    cache.insert_blocking(&key(3), b"new", AS_USUAL);
-    assert_eq!(cache.get_blocking(&key(3)).as_deref(), Some(&b"new"[..]));
-    cache.close().unwrap();
-    let cache = open(&device);
-    assert!(found(&cache).iter().all(|number| *number == 3 || ![3, 4].contains(&(number % 10))));
+    for small_items in [SmallItems::Sets, SmallItems::Log(LogOptions::default())] {
+        let device = Arc::new(MemoryDevice::new(64 * MIB));
+        let cache = open_with(&device, small_items);
+        fill(&cache);
+        let before = found(&cache);
+        assert!(before.len() > 5900, "{}", before.len());
+        assert!(cache.remove_prefix_blocking(b"user/3/") >= 590);
+        assert!(block_on(cache.remove_prefix(b"user/4/")) >= 590);
+        assert_eq!(cache.remove_prefix_blocking(b"nobody"), 0);
+        let expected: Vec<u32> =
+            before.into_iter().filter(|number| ![3, 4].contains(&(number % 10))).collect();
+        assert_eq!(found(&cache), expected);
+        cache.insert_blocking(&key(3), b"new", AS_USUAL);
+        assert_eq!(cache.get_blocking(&key(3)).as_deref(), Some(&b"new"[..]));
+        cache.close().unwrap();
+        let cache = open_with(&device, small_items);
+        assert!(found(&cache).iter().all(|number| *number == 3 || ![3, 4].contains(&(number % 10))));
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use device::{Clock, MemoryDevice};
-use flashwright_cache::{Cache, FlashConfig, InsertOptions};
+use flashwright_cache::{Cache, FlashConfig, InsertOptions, LogOptions, SmallItems};
 
 const MIB: u64 = 1 << 20;
 const ITEMS: u32 = 1000;
@@ -41,12 +41,18 @@ impl Clock for Machine {
     }
 }
 
-fn open(device: &Arc<MemoryDevice>, machine: &Arc<Machine>) -> Cache {
+fn open(device: &Arc<MemoryDevice>, machine: &Arc<Machine>, small_items: SmallItems) -> Cache {
     let mut flash = FlashConfig::new(Arc::clone(device) as _);
     flash.pairs[0].soc_share = 0.5;
     flash.regions.region_bytes = MIB as u32;
     let clock = Arc::clone(machine) as Arc<dyn Clock>;
-    Cache::builder().dram_bytes(2 * MIB).flash_config(flash).clock(clock).open().expect("it fits")
+    let builder = Cache::builder().dram_bytes(2 * MIB).flash_config(flash).small_items(small_items);
+    builder.clock(clock).open().expect("it fits")
+}
+
+/// Both engines for small items.
+fn engines() -> [SmallItems; 2] {
+    [SmallItems::Sets, SmallItems::Log(LogOptions::default())]
 }
 
 /// Small and large items in turn: some stay in DRAM, some go to buckets, some to regions.
@@ -65,56 +71,64 @@ fn found(cache: &Cache) -> usize {
 /// 979 of 1,000 came back.
 #[test]
 fn expired_items_stay_expired_when_the_date_is_set_back() {
-    let (device, machine) = (Arc::new(MemoryDevice::new(32 * MIB)), Machine::new());
-    let cache = open(&device, &machine);
-    fill(&cache, Some(60));
-    assert!(found(&cache) > 900);
-    machine.pass(61);
-    assert!(!cache.contains(b"never inserted"));
-    // The clock is read by gets and by background work; one of them suffices.
-    assert!(cache.get_blocking(&0_u32.to_le_bytes()).is_none());
-    machine.set_back(3600);
-    assert_eq!(found(&cache), 0);
+    for small_items in engines() {
+        let (device, machine) = (Arc::new(MemoryDevice::new(32 * MIB)), Machine::new());
+        let cache = open(&device, &machine, small_items);
+        fill(&cache, Some(60));
+        assert!(found(&cache) > 900);
+        machine.pass(61);
+        assert!(!cache.contains(b"never inserted"));
+        // The clock is read by gets and by background work; one of them suffices.
+        assert!(cache.get_blocking(&0_u32.to_le_bytes()).is_none());
+        machine.set_back(3600);
+        assert_eq!(found(&cache), 0);
+    }
 }
 
 /// An hour of expiry was lost for each hour that the date was set back.
 #[test]
 fn items_expire_in_time_though_the_date_was_set_back() {
-    let (device, machine) = (Arc::new(MemoryDevice::new(32 * MIB)), Machine::new());
-    let cache = open(&device, &machine);
-    machine.set_back(3600);
-    fill(&cache, Some(60));
-    machine.pass(50);
-    assert!(found(&cache) > 900);
-    machine.pass(11);
-    assert_eq!(found(&cache), 0);
+    for small_items in engines() {
+        let (device, machine) = (Arc::new(MemoryDevice::new(32 * MIB)), Machine::new());
+        let cache = open(&device, &machine, small_items);
+        machine.set_back(3600);
+        fill(&cache, Some(60));
+        machine.pass(50);
+        assert!(found(&cache) > 900);
+        machine.pass(11);
+        assert_eq!(found(&cache), 0);
+    }
 }
 
 #[test]
 fn expired_items_stay_expired_when_the_date_is_set_back_before_a_restart() {
-    let (device, machine) = (Arc::new(MemoryDevice::new(32 * MIB)), Machine::new());
-    let cache = open(&device, &machine);
-    fill(&cache, Some(60));
-    machine.pass(61);
-    assert!(cache.get_blocking(&0_u32.to_le_bytes()).is_none());
-    cache.close().expect("memory takes writes");
-    machine.set_back(3600);
-    let cache = open(&device, &machine);
-    assert!(cache.stats().flash.is_some_and(|flash| flash.recovered));
-    assert_eq!(found(&cache), 0);
-    fill(&cache, Some(60));
-    assert!(found(&cache) > 900);
-    machine.pass(61);
-    assert_eq!(found(&cache), 0, "time goes on from the last close");
+    for small_items in engines() {
+        let (device, machine) = (Arc::new(MemoryDevice::new(32 * MIB)), Machine::new());
+        let cache = open(&device, &machine, small_items);
+        fill(&cache, Some(60));
+        machine.pass(61);
+        assert!(cache.get_blocking(&0_u32.to_le_bytes()).is_none());
+        cache.close().expect("memory takes writes");
+        machine.set_back(3600);
+        let cache = open(&device, &machine, small_items);
+        assert!(cache.stats().flash.is_some_and(|flash| flash.recovered));
+        assert_eq!(found(&cache), 0);
+        fill(&cache, Some(60));
+        assert!(found(&cache) > 900);
+        machine.pass(61);
+        assert_eq!(found(&cache), 0, "time goes on from the last close");
+    }
 }
 
 #[test]
 fn items_without_ttl_never_expire() {
-    let (device, machine) = (Arc::new(MemoryDevice::new(32 * MIB)), Machine::new());
-    let cache = open(&device, &machine);
-    fill(&cache, None);
-    machine.set_back(START / 2);
-    assert!(found(&cache) > 900);
-    machine.pass(START / 3);
-    assert!(found(&cache) > 900);
+    for small_items in engines() {
+        let (device, machine) = (Arc::new(MemoryDevice::new(32 * MIB)), Machine::new());
+        let cache = open(&device, &machine, small_items);
+        fill(&cache, None);
+        machine.set_back(START / 2);
+        assert!(found(&cache) > 900);
+        machine.pass(START / 3);
+        assert!(found(&cache) > 900);
+    }
 }

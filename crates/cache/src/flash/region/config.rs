@@ -291,6 +291,18 @@ mod tests {
     }
 
     #[test]
+    fn insertion_points_request_placement_handles_by_name() {
+        let config = RegionConfig::new(1 << 30);
+        assert_eq!([0, 1].map(|point| config.consumer(point)), ["loc", "loc-reinserted-1"]);
+        let ripq = RegionConfig::ripq(1 << 30, Caching::Slru { segments: 4 });
+        for (separate_points, names) in [(false, ["ripq", "ripq"]), (true, ["ripq-point-0", "ripq-point-1"])]
+        {
+            let config = RegionConfig { separate_points, ..ripq.clone() };
+            assert_eq!([0, 1].map(|point| config.consumer(point)), names);
+        }
+    }
+
+    #[test]
     fn the_defaults_fit_a_device() {
         let layout = RegionConfig::new(1 << 30).check(&GEOMETRY).unwrap();
         assert_eq!(layout.region_count, 64);

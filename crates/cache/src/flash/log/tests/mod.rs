@@ -2,6 +2,7 @@
 
 mod behaviour;
 mod model;
+mod outage;
 mod pace;
 mod recovery;
 

@@ -239,6 +239,7 @@ fn clear_frees_all_ranks_of_a_queue_of_items() {
     let config = ripq(|_| {});
     let device = Arc::new(MemoryDevice::new(config.capacity_bytes));
     let store = open(device, config);
+    let empty_bytes = store.memory().region_bytes;
     let mut memory_bytes = 0;
     for round in 0..300 {
         memory_bytes = memory_bytes.max(if round < 20 { store.memory().region_bytes } else { 0 });
@@ -250,6 +251,7 @@ fn clear_frees_all_ranks_of_a_queue_of_items() {
         assert_accounts_balance(&store);
     }
     assert!(store.stats().raises > 1000, "{:?}", store.stats());
+    assert!(memory_bytes > empty_bytes, "the ranks of the queue take memory");
     assert!(store.memory().region_bytes <= memory_bytes, "{} bytes", store.memory().region_bytes);
 }
 
