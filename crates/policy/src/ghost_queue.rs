@@ -24,6 +24,7 @@ pub struct GhostQueue {
 struct Departed {
     hash: u64,
     weight: u32,
+    time: u64,
 }
 
 impl GhostQueue {
@@ -36,6 +37,11 @@ impl GhostQueue {
     /// Records an evicted key. Expired ghosts are removed by the next [`take`](Self::take) only, so that a request's own ghost survives the
     /// evictions that make room for it.
     pub fn insert(&mut self, hash: u64, weight: u32) {
+        self.insert_at(hash, weight, 0);
+    }
+
+    /// The same, with the time of the eviction.
+    pub fn insert_at(&mut self, hash: u64, weight: u32, time: u64) {
         if u64::from(weight) > self.capacity_weight {
             return;
         }
@@ -43,18 +49,25 @@ impl GhostQueue {
         if let Entry::Vacant(place) = self.numbers.entry(hash) {
             place.insert(number);
             self.held_weight += u64::from(weight);
-            self.queue.push_back(Departed { hash, weight });
+            self.queue.push_back(Departed { hash, weight, time });
         }
     }
 
     /// Whether the key is among the ghosts; if so it is removed, because it returned.
     pub fn take(&mut self, hash: u64) -> bool {
+        self.take_time(hash).is_some()
+    }
+
+    /// The same, with the time of the eviction.
+    pub fn take_time(&mut self, hash: u64) -> Option<u64> {
         let number = self.numbers.remove(&hash);
-        if let Some(number) = number {
-            self.held_weight -= u64::from(self.queue[(number - self.first) as usize].weight);
+        let ghost = number.map(|number| &self.queue[(number - self.first) as usize]);
+        let taken = ghost.map(|ghost| (ghost.weight, ghost.time));
+        if let Some((weight, _)) = taken {
+            self.held_weight -= u64::from(weight);
         }
         self.trim();
-        number.is_some()
+        taken.map(|(_, time)| time)
     }
 
     /// Removes the oldest ghosts until the rest fit.
@@ -64,7 +77,7 @@ impl GhostQueue {
 
     /// Removes the oldest ghost; false if there is none.
     pub fn pop(&mut self) -> bool {
-        while let Some(Departed { hash, weight }) = self.queue.pop_front() {
+        while let Some(Departed { hash, weight, .. }) = self.queue.pop_front() {
             let number = self.first;
             self.first += 1;
             if self.numbers.get(&hash) == Some(&number) {
@@ -74,6 +87,12 @@ impl GhostQueue {
             }
         }
         false
+    }
+
+    /// The largest weight of all ghosts.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        self.capacity_weight
     }
 
     /// The weight of all ghosts.

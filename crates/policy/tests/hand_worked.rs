@@ -318,6 +318,12 @@ fn pinned_run_is_unchanged_and_no_policy_beats_min() {
         ("arc", 52786),
         ("2q", 51729),
         ("lirs", 52464),
+        ("random", 35163),
+        ("lru-k", 51193),
+        ("lecar", 39341),
+        ("lhd", 39814),
+        ("hyperbolic", 42303),
+        ("qdlp", 54950),
     ];
     let hits: Vec<(&str, u64)> = hits.iter().map(|(name, hits)| (name.as_str(), *hits)).collect();
     assert_eq!(hits, pinned);

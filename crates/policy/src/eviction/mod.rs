@@ -6,10 +6,16 @@ pub mod clairvoyant_sized;
 pub mod clock;
 pub mod fifo;
 pub mod gdsf;
+pub mod hyperbolic;
+pub mod lecar;
+pub mod lhd;
 pub mod lirs;
 pub mod lru;
 pub mod lru_2q;
+pub mod lru_k;
 pub mod mid_point;
+pub mod qdlp;
+pub mod random;
 pub mod refresh;
 pub mod s3_fifo;
 pub mod sieve;
@@ -28,9 +34,15 @@ pub use clairvoyant_sized::ClairvoyantSized;
 pub use clock::Clock;
 pub use fifo::Fifo;
 pub use gdsf::Gdsf;
+pub use hyperbolic::Hyperbolic;
+pub use lecar::LeCaR;
+pub use lhd::Lhd;
 pub use lirs::Lirs;
 pub use lru::{Lru, LruConfig};
 pub use lru_2q::{Lru2q, Lru2qConfig};
+pub use lru_k::LruK;
+pub use qdlp::Qdlp;
+pub use random::Random;
 pub use refresh::Refresh;
 pub use s3_fifo::{S3Fifo, S3FifoRules};
 pub use sieve::Sieve;
@@ -77,6 +89,18 @@ pub enum Kind {
     TwoQ,
     /// [`Lirs`].
     Lirs,
+    /// [`Random`].
+    Random,
+    /// [`LruK`] with K = 2.
+    LruK,
+    /// [`LeCaR`].
+    LeCaR,
+    /// [`Lhd`].
+    Lhd,
+    /// [`Hyperbolic`].
+    Hyperbolic,
+    /// [`Qdlp`].
+    Qdlp,
 }
 
 const FOUR: NonZeroU8 = NonZeroU8::new(4).expect("not zero");
@@ -100,6 +124,12 @@ const NAMES: &[(&str, Kind)] = &[
     ("arc", Kind::Arc),
     ("2q", Kind::TwoQ),
     ("lirs", Kind::Lirs),
+    ("random", Kind::Random),
+    ("lru-k", Kind::LruK),
+    ("lecar", Kind::LeCaR),
+    ("lhd", Kind::Lhd),
+    ("hyperbolic", Kind::Hyperbolic),
+    ("qdlp", Kind::Qdlp),
     // CacheBench's: "5B" is how it compresses pointers.
     ("LRU5B", Kind::Lru),
     ("LRU5B2Q", Kind::Lru2q),
@@ -107,7 +137,7 @@ const NAMES: &[(&str, Kind)] = &[
 
 impl Kind {
     /// One of each, segmented LRU with four segments.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 22] = [
         Self::Fifo,
         Self::Lru,
         Self::ExactLru,
@@ -124,6 +154,12 @@ impl Kind {
         Self::Arc,
         Self::TwoQ,
         Self::Lirs,
+        Self::Random,
+        Self::LruK,
+        Self::LeCaR,
+        Self::Lhd,
+        Self::Hyperbolic,
+        Self::Qdlp,
     ];
 
     /// The names of all policies, for help texts.
@@ -195,6 +231,9 @@ impl EvictionConfig {
     }
 }
 
+/// Seed of policies that draw lots, where the caller has none.
+const SEED: u64 = 1;
+
 /// Builds a policy that shares out `capacity_weight`.
 ///
 /// # Panics
@@ -219,6 +258,12 @@ pub fn build(config: &EvictionConfig, capacity_weight: u64) -> Box<dyn Eviction>
         Kind::Arc => Box::new(AdaptiveReplacement::new(capacity_weight, ArcRules::Paper)),
         Kind::Lirs => Box::new(Lirs::new(capacity_weight)),
         Kind::TwoQ => Box::new(TwoQ::new(capacity_weight, TwoQRules::Paper)),
+        Kind::Random => Box::new(Random::new(SEED)),
+        Kind::LruK => Box::new(LruK::new()),
+        Kind::LeCaR => Box::new(LeCaR::new(capacity_weight, SEED)),
+        Kind::Lhd => Box::new(Lhd::new(capacity_weight, SEED)),
+        Kind::Hyperbolic => Box::new(Hyperbolic::new(SEED)),
+        Kind::Qdlp => Box::new(Qdlp::new(capacity_weight)),
     }
 }
 

@@ -3,9 +3,9 @@
 use super::{Rules, Simulation, Simulator, SizeOnHit};
 use crate::eviction::gdsf::Cost;
 use crate::eviction::{
-    AdaptiveReplacement, ArcRules, Clairvoyant, ClairvoyantSized, Clock, Fifo, Gdsf, Kind, Lirs, Lru, Lru2q,
-    Lru2qConfig, LruConfig, Refresh, S3Fifo, S3FifoRules, Sieve, Slru, SlruRules, TinyLfu, TwoQ, TwoQRules,
-    WTinyLfu,
+    AdaptiveReplacement, ArcRules, Clairvoyant, ClairvoyantSized, Clock, Fifo, Gdsf, Hyperbolic, Kind, LeCaR,
+    Lhd, Lirs, Lru, Lru2q, Lru2qConfig, LruConfig, LruK, Qdlp, Random, Refresh, S3Fifo, S3FifoRules, Sieve,
+    Slru, SlruRules, TinyLfu, TwoQ, TwoQRules, WTinyLfu,
 };
 
 /// Whose rules hold where simulators differ.
@@ -50,6 +50,14 @@ pub enum Policy {
     ClairvoyantSized,
 }
 
+impl Settings {
+    /// Rules of a cache in which objects of at most `weight_at_most` are inserted.
+    #[must_use]
+    pub fn rules(&self, weight_at_most: u64) -> Rules {
+        Rules { size_on_hit: self.size_on_hit, weight_at_most, ..Rules::default() }
+    }
+}
+
 impl Policy {
     /// The heaviest object that enters a cache of `capacity_weight`, by the rules. Nothing heavier than the cache enters anyway.
     #[must_use]
@@ -59,7 +67,9 @@ impl Policy {
                 capacity_weight / u64::from(segments.get())
             }
             (Self::Eviction(Kind::TwoQ), RuleBook::Reference) => capacity_weight / 4,
-            (Self::Eviction(Kind::S3Fifo), RuleBook::Reference) => (capacity_weight / 10).saturating_sub(1),
+            (Self::Eviction(Kind::S3Fifo | Kind::Qdlp), RuleBook::Reference) => {
+                (capacity_weight / 10).saturating_sub(1)
+            }
             _ => u64::MAX,
         }
     }
@@ -72,6 +82,7 @@ impl Policy {
             Self::Eviction(Kind::TinyLfu) => Some(TinyLfu::WAITING_PERCENT),
             Self::Eviction(Kind::WTinyLfu) => Some(WTinyLfu::WAITING_PERCENT),
             Self::Eviction(Kind::S3Fifo) => Some(S3Fifo::WAITING_PERCENT),
+            Self::Eviction(Kind::Qdlp) => Some(Qdlp::WAITING_PERCENT),
             _ => None,
         }
     }
@@ -79,13 +90,13 @@ impl Policy {
     /// An empty cache of `capacity_weight` with this policy.
     #[must_use]
     pub fn simulator(self, capacity_weight: u64, settings: &Settings) -> Box<dyn Simulator> {
-        let Settings { rule_book, size_on_hit, refresh_seconds, seed, .. } = *settings;
+        let Settings { rule_book, refresh_seconds, seed, .. } = *settings;
         let is_reference = rule_book == RuleBook::Reference;
         let weight_at_most = match settings.any_weight {
             true => u64::from(TOO_HEAVY) - 1,
             false => self.weight_at_most(capacity_weight, settings),
         };
-        let rules = Rules { size_on_hit, weight_at_most, ..Rules::default() };
+        let rules = settings.rules(weight_at_most);
         let refresh = Refresh { seconds: refresh_seconds, ratio: 0.0, tune_every_seconds: 0 };
         let kind = match self {
             Self::Eviction(kind) => kind,
@@ -135,6 +146,12 @@ impl Policy {
                 simulate!(AdaptiveReplacement::new(capacity_weight, rules))
             }
             Kind::Lirs => simulate!(Lirs::new(capacity_weight)),
+            Kind::Random => simulate!(Random::new(seed)),
+            Kind::LruK => simulate!(LruK::new()),
+            Kind::LeCaR => simulate!(LeCaR::new(capacity_weight, seed)),
+            Kind::Lhd => simulate!(Lhd::new(capacity_weight, seed)),
+            Kind::Hyperbolic => simulate!(Hyperbolic::new(seed)),
+            Kind::Qdlp => simulate!(Qdlp::new(capacity_weight)),
             Kind::TwoQ => {
                 let rules = if is_reference { TwoQRules::Reference } else { TwoQRules::Paper };
                 simulate!(TwoQ::new(capacity_weight, rules))

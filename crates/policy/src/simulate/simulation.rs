@@ -60,7 +60,7 @@ impl<P: Eviction> Simulation<P> {
         self
     }
 
-    /// The policy, for tests.
+    /// The policy.
     pub fn policy(&self) -> &P {
         &self.policy
     }

@@ -1,0 +1,66 @@
+//! Random replacement: evicts any entry, each with the same probability. Hits are ignored.
+//!
+//! Belady: "A study of replacement algorithms for a virtual-storage computer", IBM Systems Journal 5(2), 1966, class 1.
+
+use crate::lehmer::Lehmer64;
+use crate::pool::Pool;
+use crate::{Entry, Eviction, HitRule, Slot};
+
+/// The entries and the generator.
+pub struct Random {
+    pool: Pool,
+    random: Lehmer64,
+}
+
+impl Random {
+    /// An empty policy.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self { pool: Pool::default(), random: Lehmer64::new(seed) }
+    }
+}
+
+impl Eviction for Random {
+    fn insert(&mut self, slot: Slot, _entry: Entry, _now_seconds: u32) {
+        self.pool.insert(slot);
+    }
+
+    fn hit(&mut self, _slot: Slot, _now_seconds: u32) {}
+
+    fn evict(&mut self, _now_seconds: u32) -> Option<Slot> {
+        let victim = self.pool.draw(&mut self.random)?;
+        self.pool.remove(victim);
+        Some(victim)
+    }
+
+    fn remove(&mut self, slot: Slot) {
+        self.pool.remove(slot);
+    }
+
+    fn restore(&mut self, slot: Slot, _entry: Entry, _now_seconds: u32) {
+        self.pool.restore(slot);
+    }
+
+    fn set_capacity(&mut self, _capacity_weight: u64) {}
+
+    fn len(&self) -> usize {
+        self.pool.len()
+    }
+
+    fn oldest(&self) -> Option<Slot> {
+        self.pool.first()
+    }
+
+    /// Any entry is as likely as any other.
+    fn likely_victim(&self) -> Option<Slot> {
+        None
+    }
+
+    fn hit_rule(&self) -> HitRule {
+        HitRule::Ignore
+    }
+
+    fn bytes_per_slot(&self) -> u32 {
+        8
+    }
+}
