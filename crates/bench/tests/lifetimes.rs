@@ -23,6 +23,7 @@ fn plan(policies: &[&str], size_bytes: u64) -> Plan {
         ignore_ttl: false,
         sample: None,
         tenants: None,
+        shard: None,
         threads: 2,
     }
 }

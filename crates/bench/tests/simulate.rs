@@ -73,6 +73,7 @@ fn plan(policies: &[&str], sizes: &[Size]) -> Plan {
         ignore_ttl: false,
         sample: None,
         tenants: None,
+        shard: None,
         threads: 2,
     }
 }

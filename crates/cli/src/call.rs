@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bench::run::stop::{Stop, StopReason};
+use bench::simulate::{CustomPolicy, Named};
 use serde_json::Value;
 
 /// A command in progress. Clones share their state, so that one thread runs the command and another watches or stops it.
@@ -14,6 +15,7 @@ pub struct Call {
     progress: Arc<Progress>,
     answer: Arc<Mutex<Answer>>,
     arguments: Arc<[OsString]>,
+    policies: Arc<[CustomPolicy]>,
 }
 
 #[derive(Debug, Default)]
@@ -34,6 +36,27 @@ impl Call {
     #[must_use]
     pub fn new(arguments: impl IntoIterator<Item = OsString>) -> Self {
         Self { arguments: arguments.into_iter().collect(), ..Self::default() }
+    }
+
+    /// The same with policies that `simulate` runs beside its own, by their names.
+    ///
+    /// # Errors
+    /// Two of them have the same name.
+    pub fn with_policies(mut self, policies: Vec<CustomPolicy>) -> Result<Self, String> {
+        let named: Vec<Named> = policies.iter().cloned().map(Named::custom).collect();
+        for (place, policy) in named.iter().enumerate() {
+            if named[..place].iter().any(|other| other.is_asked_as(policy)) {
+                return Err(format!("two policies are named {policy}: give one of them another name"));
+            }
+        }
+        self.policies = policies.into();
+        Ok(self)
+    }
+
+    /// The policy of this name that the calling program brings along, if there is one.
+    pub(crate) fn policy(&self, name: &str) -> Option<Named> {
+        let found = self.policies.iter().find(|policy| policy.name() == name);
+        found.cloned().map(Named::custom)
     }
 
     /// Whether both are clones of one call.

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use bench::picture::Format;
 use bench::run::stop::Stop;
+use bench::simulate::Named;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -71,6 +72,11 @@ impl Common {
         if let Some(call) = &self.call {
             call.set_progress(done, total);
         }
+    }
+
+    /// The policy of this name that the calling program brings along, if there is one.
+    pub fn custom_policy(&self, name: &str) -> Option<Named> {
+        self.call.as_ref()?.policy(name)
     }
 
     /// The command line as typed, with the program's name.

@@ -5,6 +5,7 @@
 //! is first written to a temporary file ([`spool`]). [`policies`] is the table of names; [`report`] formats the results.
 
 mod batch;
+mod custom;
 mod designs;
 mod lifetimes;
 pub(crate) mod numbered;
@@ -14,6 +15,7 @@ pub mod policies;
 mod regions;
 pub mod report;
 mod sample;
+mod shard;
 pub(crate) mod spool;
 pub mod tenants;
 mod warmup;
@@ -25,10 +27,12 @@ use policy::simulate::Counts;
 use workload::trace::{Accesses, ReadReport, TraceError};
 
 pub(crate) use batch::{BATCH_ACCESSES, Batch, Batches};
+pub use custom::{CustomPolicy, NameError};
 pub use designs::{Design, FlashSettings};
 pub use numbered::Totals;
 pub use policies::Named;
 pub use policy::simulate::{RuleBook, Settings, SizeOnHit};
+pub use shard::Shard;
 pub use tenants::{Tenant, TenantCounts, TenantGroup};
 pub use warmup::Warmup;
 
@@ -36,6 +40,7 @@ use crate::run::stop::Stop;
 use device::names::noun;
 use numbered::Numbered;
 use parallel::Task;
+use shard::ShardAccesses;
 use spool::Spool;
 
 /// Settings of a simulation.
@@ -61,6 +66,8 @@ pub struct Plan {
     pub sample: Option<f64>,
     /// Number of tenants to report by name; `None` does not distinguish tenants.
     pub tenants: Option<usize>,
+    /// The share of the objects and of the sizes to simulate; `None` is all.
+    pub shard: Option<Shard>,
     /// Number of threads.
     pub threads: usize,
 }
@@ -227,6 +234,12 @@ pub enum SimulateError {
         /// Name of the policy.
         name: String,
     },
+    /// The error of an estimate depends on the policy, and that of a custom policy is not known.
+    #[error("{name} is not a built-in policy and cannot be sampled: leave out --sample")]
+    CustomNotSampled {
+        /// Name of the policy.
+        name: String,
+    },
     /// A sample does not represent single tenants.
     #[error("--by-tenant cannot be combined with --sample")]
     NoTenantsInSample,
@@ -276,6 +289,10 @@ pub fn run(
     if let Some(flash) = plan.policies.iter().find(|named| plan.ignore_size && named.is_flash()) {
         return Err(SimulateError::NeedsSizes { name: flash.to_string() });
     }
+    let trace = match plan.shard {
+        Some(shard) => Box::new(ShardAccesses::new(trace, shard)),
+        None => trace,
+    };
     let mut numbered = Numbered::new(trace, plan.first_size)
         .with_unit_sizes(plan.ignore_size)
         .with_tenants(plan.tenants.is_some())
@@ -391,7 +408,11 @@ impl Plan {
 fn sizes_bytes(plan: &Plan, footprint_bytes: u64) -> Result<Vec<u64>, SimulateError> {
     let mut all = Vec::new();
     for size in &plan.sizes {
-        let bytes = size.bytes(footprint_bytes)?;
+        let bytes = match (size, plan.shard) {
+            (Size::Bytes(bytes), Some(shard)) => shard.of_size(*bytes),
+            // The footprint is that of the shard's objects.
+            _ => size.bytes(footprint_bytes)?,
+        };
         if !all.contains(&bytes) {
             all.push(bytes);
         }

@@ -8,6 +8,7 @@ use policy::eviction::Kind;
 use policy::simulate::{Policy, Simulator};
 
 use super::Plan;
+use super::custom::CustomPolicy;
 use super::designs::Design;
 
 /// A policy, with its canonical name and the name as given, which may be an alias.
@@ -24,6 +25,8 @@ enum What {
     Policy(Policy),
     /// A flash cache.
     Design(Design),
+    /// A policy of the calling program.
+    Custom(CustomPolicy),
 }
 
 /// A row of the table of policies.
@@ -65,6 +68,12 @@ pub static POLICIES: &[About] = &[
     ),
     about("lirs", &[], "LIRS: evicts by the distance between an object's last two requests"),
     about("arc", &[], "ARC: recency and frequency queues with ghosts that move their boundary"),
+    about("random", &["rand"], "any object, each with the same probability"),
+    about("lru-k", &["lruk", "lru-2"], "LRU-2: by the time of the second last request"),
+    about("lecar", &[], "LeCaR: LRU or LFU at random, with weights learned from their mistakes"),
+    about("lhd", &[], "LHD: the fewest expected hits per byte and time, from a sample"),
+    about("hyperbolic", &[], "the fewest requests per time in the cache, from a sample of 64"),
+    about("qdlp", &["qdlp-fifo"], "a small FIFO queue with ghosts in front of a clock with two bits"),
     about(
         "2q",
         &["twoq"],
@@ -165,11 +174,18 @@ impl Named {
         plain(&self.asked) == plain(&other.asked)
     }
 
-    /// The exact policy; `None` for flash caches.
+    /// A policy of the calling program.
+    #[must_use]
+    pub fn custom(policy: CustomPolicy) -> Self {
+        let name = policy.name().to_owned();
+        Self { asked: name.to_lowercase(), name, what: What::Custom(policy) }
+    }
+
+    /// The built-in exact policy; `None` for flash caches and custom policies.
     pub(super) fn exact(&self) -> Option<Policy> {
         match &self.what {
             What::Policy(policy) => Some(*policy),
-            What::Design(_) => None,
+            What::Design(_) | What::Custom(_) => None,
         }
     }
 
@@ -178,12 +194,15 @@ impl Named {
         match &self.what {
             What::Policy(policy) => policy.simulator(size_bytes, &plan.settings),
             What::Design(design) => design.simulator(size_bytes, &plan.flash),
+            What::Custom(custom) => custom.simulator(size_bytes, plan.settings.rules(u64::MAX)),
         }
     }
 
     /// Approximate cost of a request in nanoseconds, for dividing work among threads.
     pub(super) fn cost(&self) -> u32 {
         let kind = match self.what {
+            // Calls into Python take about this long.
+            What::Custom(_) => return 1000,
             What::Policy(Policy::ClairvoyantSized) => return 500,
             What::Policy(Policy::Clairvoyant) | What::Design(_) => return 60,
             What::Policy(Policy::Eviction(kind)) => kind,
@@ -228,7 +247,9 @@ impl What {
         match self {
             Self::Design(Design::Regions(regions)) => regions.to_string(),
             Self::Policy(Policy::Eviction(kind)) => plain(&kind.to_string()),
-            Self::Policy(_) | Self::Design(_) => unreachable!("all others are in the table"),
+            Self::Policy(_) | Self::Design(_) | Self::Custom(_) => {
+                unreachable!("all others are in the table")
+            }
         }
     }
 }
@@ -285,7 +306,7 @@ mod tests {
             assert_eq!(given.parse::<Named>().unwrap().to_string(), canonical, "{given}");
         }
         assert!("ripq-lfu".parse::<Named>().is_err(), "RIPQ has LFU-DA, which is another policy");
-        let error = "hyperbolic".parse::<Named>().unwrap_err().to_string();
+        let error = "glcache".parse::<Named>().unwrap_err().to_string();
         assert!(!error.contains("did you mean"), "no name is near: {error}");
     }
 

@@ -49,6 +49,9 @@ pub(super) fn run(
     if let Some(flash) = plan.policies.iter().find(|named| named.is_flash()) {
         return Err(SimulateError::NotSampled { name: flash.to_string() });
     }
+    if let Some(custom) = plan.policies.iter().find(|named| named.exact().is_none()) {
+        return Err(SimulateError::CustomNotSampled { name: custom.to_string() });
+    }
     let whole = Spool::of(numbered, false, stop, |done| progress(done, None))?;
     let totals = numbered.totals();
     if totals.requests == 0 {
@@ -132,7 +135,7 @@ fn tasks(
     let (mut tasks, mut tallies) = (Vec::new(), Vec::new());
     let sizes = sizes_bytes(plan, footprint_bytes)?;
     for named in plan.different_policies() {
-        let policy = named.exact().expect("flash caches were refused");
+        let policy = named.exact().expect("the others were refused");
         for &size_bytes in &sizes {
             for group in std::iter::once(None).chain((0..GROUPS).map(Some)) {
                 let tally = Arc::new(Mutex::new(Tally::new(policy)));

@@ -120,6 +120,7 @@ fn simulated(runner: &Runner, design: &Design) -> Result<Measured, StudyError> {
         ignore_ttl: true,
         sample: None,
         tenants: None,
+        shard: None,
         threads: 1,
     };
     let workload: Box<dyn Accesses> = match &runner.given {

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 use bench::bar::{Bar, Unit};
 use bench::simulate::policies::POLICIES;
 use bench::simulate::{
-    self, FlashSettings, Named, Plan, RuleBook, Settings, SimulateError, Size, SizeOnHit, Warmup, plot,
-    report,
+    self, FlashSettings, Named, Plan, RuleBook, Settings, Shard, SimulateError, Size, SizeOnHit, Warmup,
+    plot, report,
 };
 use bench::trace::{ZeroSize, open};
 use clap::{Args, ValueEnum};
@@ -70,6 +70,9 @@ pub struct Arguments {
     by_tenant: Option<u32>,
     #[command(flatten)]
     tenants: TenantColumns,
+    /// Simulate one of N shares of the objects, chosen by key, in a cache of 1/N of each size; the counts of all shares add up
+    #[arg(long, value_name = "I/N", value_parser = str::parse::<Shard>)]
+    shard: Option<Shard>,
     /// Number of threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = quantity::count::<u32>)]
     threads: Option<u32>,
@@ -147,6 +150,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         "reading": arguments.reading.config(&arguments.traces),
         "policies": arguments.policy,
         "sample": arguments.sample,
+        "shard": arguments.shard.map(|shard| shard.to_string()),
         "by_tenant": arguments.by_tenant,
         "tenant_columns": arguments.tenants.tenant_columns,
         "rules": format!("{:?}", arguments.rules.unwrap_or_default()).to_lowercase(),
@@ -167,7 +171,8 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
         return Err("--tenant-columns: needs --by-tenant".to_owned());
     }
     let (sizes, ignore_size) = arguments.sizes()?;
-    let policies: Result<Vec<Named>, _> = arguments.policy.iter().map(|name| name.trim().parse()).collect();
+    let named = |name: &str| arguments.common.custom_policy(name).map_or_else(|| name.parse(), Ok);
+    let policies: Result<Vec<Named>, _> = arguments.policy.iter().map(|name| named(name.trim())).collect();
     let policies = policies.map_err(|error| error.to_string())?;
     unused_flags::warnings(arguments, &policies).iter().for_each(|words| arguments.common.warn(words));
     let outputs = [arguments.common.result_file(), arguments.csv.as_deref()];
@@ -200,6 +205,7 @@ fn plan(arguments: &Arguments) -> Result<Plan, String> {
         ignore_ttl: arguments.ignore_ttl,
         sample: arguments.sample,
         tenants: arguments.by_tenant.map(|shown| shown as usize),
+        shard: arguments.shard,
         threads: arguments.threads.map_or_else(cores, |threads| threads as usize),
     })
 }

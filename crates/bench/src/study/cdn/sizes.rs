@@ -124,6 +124,7 @@ fn simulated(
         ignore_ttl: false,
         sample: None,
         tenants: None,
+        shard: None,
         threads: std::thread::available_parallelism().map_or(1, usize::from),
     };
     let workload: Box<dyn Accesses> = match &runner.given {
