@@ -31,6 +31,19 @@ impl Html {
         self
     }
 
+    /// Appends a checked checkbox, with a label after it. `id` has only letters, digits and hyphens.
+    pub fn checkbox(&mut self, id: &str, label: &str) -> &mut Self {
+        let (id, label) = (escape(id), escape(label));
+        let _ = write!(self.0, " <label><input type=\"checkbox\" checked id=\"{id}\"> {label}</label>");
+        self
+    }
+
+    /// Opens a table row with these classes.
+    pub fn row_of_classes(&mut self, classes: &[String]) -> &mut Self {
+        let _ = write!(self.0, "<tr class=\"{}\">", escape(&classes.join(" ")));
+        self
+    }
+
     /// Appends an SVG of this program, in which the drawing library escaped all text.
     pub fn drawing(&mut self, svg: &str) -> &mut Self {
         self.0 += svg;

@@ -18,6 +18,7 @@ pub mod page;
 pub mod plot;
 pub mod series;
 mod steadiness;
+pub mod sweep;
 pub mod tails;
 pub mod tenants;
 pub mod text;

@@ -198,3 +198,71 @@ fn interrupted_sweep_keeps_its_cells_and_goes_on() {
     let done: Vec<_> = listed["cells"].as_array().unwrap().iter().map(|cell| cell["done"].clone()).collect();
     assert_eq!(done, [true, false]);
 }
+
+#[test]
+fn shards_of_a_sweep_add_up_to_the_requests_of_the_whole_trace() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace(directory.path(), "a.csv", 5);
+    let text = format!(
+        "command = \"simulate\"\nshards = 4\n[fixed]\ntrace = {trace:?}\nwarmup = 0\n[axes]\nsize = [\"20%\", 20000]\npolicy = [[\"lru\", \"fifo\"]]\n"
+    );
+    let plan = plan(directory.path(), &text);
+    let output = directory.path().join("out").to_str().unwrap().to_owned();
+    let swept = json(&["sweep", &plan, "--out", &output]);
+    assert_eq!((&swept["cells"], &swept["rows"]), (&8.into(), &4.into()));
+    let found = rows(&output);
+    let alone = json(&["simulate", &trace, "--policy", "lru,fifo", "--size", "20%,20000", "--warmup", "0"]);
+    for (row, number) in found.iter().zip([0, 2, 1, 3]) {
+        let whole = &alone["rows"][number];
+        assert_eq!((&row["policy"], &row["shards"], &row.get("shard")), (&whole["policy"], &4.into(), &None));
+        assert_eq!(
+            (&row["requests"], &row["requested_bytes"]),
+            (&whole["requests"], &whole["requested_bytes"])
+        );
+        let [sharded, whole] = [row, whole].map(|row| row["object_hit_ratio"].as_f64().unwrap());
+        assert!((sharded - whole).abs() < 0.03, "{sharded} of shards, {whole} of the whole");
+    }
+    let one =
+        json(&["simulate", &trace, "--shard", "2/4", "--size", "20000", "--policy", "lru", "--warmup", "0"]);
+    assert_eq!((&one["config"]["shard"], &one["rows"][0]["size_bytes"]), (&"2/4".into(), &5000.into()));
+    let wrong = flashwright(&["simulate", &trace, "--shard", "5/4"]);
+    assert!(err(&wrong).contains("\"5/4\" is no shard: write 1/16 to 16/16"), "{}", err(&wrong));
+}
+
+#[test]
+fn report_of_a_sweep_is_a_page_in_its_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = trace(directory.path(), "a.csv", 5);
+    let text = format!(
+        "command = \"simulate\"\n[fixed]\ntrace = {trace:?}\n[axes]\nsize = [\"5%\", \"20%\"]\npolicy = [\"lru\", \"fifo\"]\n"
+    );
+    let plan = plan(directory.path(), &text);
+    let output = directory.path().join("out").to_str().unwrap().to_owned();
+    json(&["sweep", &plan, "--out", &output]);
+    let page = format!("{output}/report.html");
+    assert_eq!(out(&flashwright(&["report", &output])), format!("{page}\n"));
+    let text = std::fs::read_to_string(&page).unwrap();
+    assert!(text.contains("Pareto front") && text.contains("by policy and size"), "{text}");
+    assert_eq!(text.matches("<tr class=").count(), 4);
+    let both = flashwright(&["report", &output, &page]);
+    assert!(err(&both).contains("a sweep has a page of its own"), "{}", err(&both));
+}
+
+#[test]
+fn study_is_swept_with_a_directory_for_the_plots_of_each_cell() {
+    let directory = tempfile::tempdir().unwrap();
+    let plan = plan(
+        directory.path(),
+        "command = \"study\"\n[axes]\nname = [\"cdn-fig1\"]\ntrace = [\"nowhere.csv\", \"none.csv\"]\n",
+    );
+    let output = directory.path().join("out").to_str().unwrap().to_owned();
+    let ran = flashwright(&["sweep", &plan, "--out", &output, "--json", "-"]);
+    let found: Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let failures = found["verdict"]["failures"].as_array().unwrap();
+    assert_eq!((&found["cells"], failures.len()), (&2.into(), 2), "{found}");
+    assert!(
+        failures.iter().any(|it| it.as_str().unwrap().contains("nowhere.csv: No such file")),
+        "{failures:?}"
+    );
+    assert_eq!(std::fs::read_dir(format!("{output}/figures")).unwrap().count(), 2);
+}

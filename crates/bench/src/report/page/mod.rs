@@ -46,14 +46,19 @@ pub fn render(runs: &[Finished]) -> Result<String, Box<dyn std::error::Error>> {
     sections::tenants(&mut body, &runs);
     sections::everything_else(&mut body, &runs);
     sections::as_run(&mut body, &runs);
-    Ok(format!(
+    Ok(document(&title, &charts::style(), &body.finish()))
+}
+
+/// A page with this title and body. `style` precedes the common style sheet.
+pub(super) fn document(title: &str, style: &str, body: &str) -> String {
+    format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n{MARK}\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{}</title>\n<style>\n{}{STYLE}</style>\n\
          </head>\n<body>\n{}</body>\n</html>\n",
-        escape(&title),
-        charts::style(),
-        body.finish(),
-    ))
+        escape(title),
+        style,
+        body,
+    )
 }
 
 /// Names for runs: file names without extension; if they are not distinct, whole paths; if those are not either, numbered paths.

@@ -3,6 +3,7 @@
 mod memory;
 mod plan;
 mod results;
+mod shards;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,7 +29,7 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 /// The command line of `sweep`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Plan, a TOML file: the command (simulate, predict, bench, ssd run), flags in [fixed], lists of values in [axes]
+    /// Plan, a TOML file: the command (simulate, predict, bench, study, ssd run), flags in [fixed], lists of values in [axes]
     plan: PathBuf,
     /// Directory for the results; cells that have a result there are not run again
     #[arg(long, value_name = "DIRECTORY")]
@@ -211,7 +212,10 @@ impl Run<'_> {
     fn one(&self, number: usize) {
         let keyed = &self.cells[number];
         let started = Instant::now();
-        let call = Call::new(keyed.cell.arguments());
+        let call = match self.results.figures_flag(keyed) {
+            Ok(figures) => Call::new(keyed.cell.arguments().into_iter().chain(figures)),
+            Err(error) => return self.fail(number, &error),
+        };
         self.running.lock().unwrap_or_else(PoisonError::into_inner).push(call.clone());
         let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| call.run()));
         self.running.lock().unwrap_or_else(PoisonError::into_inner).retain(|running| !running.is(&call));
@@ -224,13 +228,17 @@ impl Run<'_> {
         let stored =
             result.and_then(|result| self.results.store(keyed, &result, started.elapsed().as_secs_f64()));
         if let Err(error) = stored {
-            let values = Value::Object(keyed.cell.values.clone());
-            let message = format!("cell {number} {values}: {error}");
-            self.failures.lock().unwrap_or_else(PoisonError::into_inner).push((number, message));
+            self.fail(number, &error);
         } else {
             let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
             self.common.set_progress(done as u64, Some(self.total as u64));
             self.bar.set(done as u64, self.total as u64, format!("{done} of {} cells  ", self.total));
         }
+    }
+
+    fn fail(&self, number: usize, error: &str) {
+        let values = Value::Object(self.cells[number].cell.values.clone());
+        let message = format!("cell {number} {values}: {error}");
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).push((number, message));
     }
 }

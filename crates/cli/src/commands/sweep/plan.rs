@@ -9,10 +9,11 @@ use serde_json::{Map, Value};
 
 /// Commands that a sweep runs: name, the axis that is the argument without a flag, and the key of the result's rows, or `None` if the
 /// result is one row.
-pub const COMMANDS: [Swept; 4] = [
+pub const COMMANDS: [Swept; 5] = [
     Swept { name: "simulate", argument: "trace", rows: Some("rows"), is_threaded: true },
     Swept { name: "predict", argument: "trace", rows: Some("points"), is_threaded: true },
     Swept { name: "bench", argument: "config", rows: None, is_threaded: false },
+    Swept { name: "study", argument: "name", rows: Some("points"), is_threaded: false },
     Swept { name: "ssd run", argument: "card", rows: None, is_threaded: false },
 ];
 
@@ -37,6 +38,8 @@ pub struct Swept {
 #[serde(deny_unknown_fields)]
 struct File {
     command: String,
+    /// Number of shards of each cell's objects.
+    shards: Option<u32>,
     #[serde(default)]
     fixed: toml::Table,
     #[serde(default)]
@@ -47,6 +50,8 @@ struct File {
 #[derive(Debug)]
 pub struct Plan {
     pub command: Swept,
+    /// Adjacent cells that are shards of one combination; their rows are summed.
+    pub shards: usize,
     fixed: toml::Table,
     axes: Vec<(String, Vec<toml::Value>)>,
 }
@@ -89,7 +94,15 @@ impl Plan {
                 _ => return Err(format!("axes.{name}: must be a list of values, as in [1, 2]")),
             }
         }
-        let plan = Self { command, fixed: file.fixed, axes };
+        let shards = file.shards.unwrap_or(1);
+        if file.shards.is_some() {
+            if command.name != "simulate" || shards == 0 {
+                return Err("shards: must be a number from 1, and only `simulate` can be divided".to_owned());
+            }
+            let shard = |number| toml::Value::String(format!("{number}/{shards}"));
+            axes.push(("shard".to_owned(), (1..=shards).map(shard).collect()));
+        }
+        let plan = Self { command, shards: shards as usize, fixed: file.fixed, axes };
         plan.check()?;
         Ok(plan)
     }
@@ -149,6 +162,11 @@ impl Cell {
         let words = std::iter::once("flashwright").chain(self.command.name.split(' ')).map(OsString::from);
         let flags = self.flags.iter().map(OsString::from);
         words.chain([OsString::from(&self.argument)]).chain(flags).collect()
+    }
+
+    /// Whether it draws plots into a directory.
+    pub fn draws(&self) -> bool {
+        self.command.name == "study"
     }
 
     /// The file that the cell reads, if its argument is one.

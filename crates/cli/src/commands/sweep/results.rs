@@ -1,6 +1,7 @@
 //! The directory of a sweep: one file for each cell that is done, named by the cell's key, and the combined rows.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use serde_json::{Map, Value, json};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
 use super::plan::{Cell, Plan};
+use super::shards;
 use crate::output::write_file;
 
 /// Bytes of each part of a large file that its digest covers, and the number of parts, evenly spaced from its beginning to its end.
@@ -38,6 +40,19 @@ impl Results {
     /// Whether the cell has a result.
     pub fn is_done(&self, key: &str) -> bool {
         self.cell_file(key).is_file()
+    }
+
+    /// The flag for the cell's plots, whose directory is created.
+    pub fn figures_flag(&self, keyed: &Keyed) -> Result<Option<OsString>, String> {
+        if !keyed.cell.draws() {
+            return Ok(None);
+        }
+        let directory = self.directory.join("figures").join(&keyed.key);
+        std::fs::create_dir_all(&directory)
+            .map_err(|error| format!("cannot create the directory {}: {error}", directory.display()))?;
+        let mut flag = OsString::from("--figures=");
+        flag.push(directory);
+        Ok(Some(flag))
     }
 
     /// Stores the result of a cell. The file appears complete, or not at all.
@@ -72,10 +87,14 @@ impl Results {
     pub fn combine(&self, plan: &Plan, cells: &[Keyed]) -> Result<(PathBuf, usize), String> {
         let mut text = String::new();
         let mut count = 0;
-        for (number, keyed) in cells.iter().enumerate().filter(|(_, keyed)| self.is_done(&keyed.key)) {
-            let mut stored = self.load(&keyed.key)?;
-            for row in rows(plan, stored["result"].take()) {
-                text += &Value::Object(with_axes(number, keyed, row)).to_string();
+        for (number, shards) in cells.chunks(plan.shards).enumerate() {
+            if !shards.iter().all(|keyed| self.is_done(&keyed.key)) {
+                continue;
+            }
+            let load = |keyed: &Keyed| Ok(rows(plan, self.load(&keyed.key)?["result"].take()));
+            let parts = shards.iter().map(load).collect::<Result<Vec<_>, String>>()?;
+            for row in shards::merged(parts) {
+                text += &Value::Object(with_axes(number * plan.shards, &shards[0], row)).to_string();
                 text.push('\n');
                 count += 1;
             }
@@ -124,7 +143,7 @@ fn with_axes(number: usize, keyed: &Keyed, row: Value) -> Map<String, Value> {
     all.insert("cell".to_owned(), number.into());
     all.insert("key".to_owned(), keyed.key.clone().into());
     let row = if let Value::Object(row) = row { row } else { Map::new() };
-    let absent = keyed.cell.values.iter().filter(|(name, _)| !row.contains_key(*name));
+    let absent = keyed.cell.values.iter().filter(|(name, _)| !row.contains_key(*name) && *name != "shard");
     all.extend(absent.map(|(name, value)| (name.clone(), value.clone())));
     all.extend(row);
     all
