@@ -50,7 +50,7 @@ const FIGURES: [Figure; 7] = [
     Figure { path: "life_years", words: "years of life", is_better_high: true },
     Figure { path: "ours", words: "value of the study", is_better_high: true },
 ];
-/// What a row costs, for the Pareto front: less is better.
+/// Costs of a row for the Pareto front, which are better when lower.
 const COSTS: [(&str, &str); 3] = [
     ("kgco2e", "kg CO2e of drives and DRAM"),
     ("size_bytes", "cache size, bytes"),
