@@ -10,6 +10,7 @@ use flashwright_cli::Call;
 use pyo3::prelude::*;
 
 use crate::Error;
+use crate::policy::{Raised, custom_policy};
 
 /// Time between two looks for Ctrl-C, and between two updates of the progress bar.
 const WATCH_INTERVAL: Duration = Duration::from_millis(100);
@@ -17,16 +18,20 @@ const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 /// Runs a command on a thread of its own. Returns its result as JSON, and its warnings.
 ///
 /// The calling thread waits without the GIL. It runs Python's signal handlers, so that Ctrl-C ends the command, and calls
-/// `progress(done, total)`, where `total` is `None` if it is unknown.
+/// `progress(done, total)`, where `total` is `None` if it is unknown. `policies` are pairs of a name, which `arguments` contain, and a
+/// `Policy`.
 #[pyfunction]
-#[pyo3(signature = (arguments, progress = None))]
+#[pyo3(signature = (arguments, progress = None, policies = Vec::new()))]
 pub fn call(
     py: Python<'_>,
     arguments: Vec<String>,
     progress: Option<Bound<'_, PyAny>>,
+    policies: Vec<(String, Py<PyAny>)>,
 ) -> PyResult<(String, Vec<String>)> {
     let typed = std::iter::once("flashwright".to_owned()).chain(arguments).map(OsString::from);
-    let call = Call::new(typed);
+    let raised_by_policy = Raised::default();
+    let custom = policies.into_iter().map(|(name, policy)| custom_policy(&name, policy, &raised_by_policy));
+    let call = Call::new(typed).with_policies(custom.collect::<PyResult<_>>()?).map_err(Error::new_err)?;
     let (sender, receiver) = channel();
     let receiver = Mutex::new(receiver);
     let running = call.clone();
@@ -48,9 +53,12 @@ pub fn call(
             call.interrupt();
             raised.get_or_insert(error);
         }
+        if raised_by_policy.is_set() {
+            call.interrupt();
+        }
     }
     let ended = py.detach(|| worker.join());
-    if let Some(error) = raised {
+    if let Some(error) = raised.or_else(|| raised_by_policy.take()) {
         return Err(error);
     }
     match (ended, result) {

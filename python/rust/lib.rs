@@ -3,6 +3,7 @@
 mod arrow;
 mod cache;
 mod command;
+mod policy;
 mod trace;
 
 use pyo3::prelude::*;

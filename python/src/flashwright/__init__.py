@@ -12,6 +12,7 @@ the command line.
 from ._cache import Cache
 from ._commands import Drive, bench, evaluate, predict, simulate, study
 from ._native import Error, __version__
+from ._policy import Policy
 from ._result import Result, Table
 from ._sweep import sweep
 from ._trace import Trace, open_trace
@@ -20,6 +21,7 @@ __all__ = [
     "Cache",
     "Drive",
     "Error",
+    "Policy",
     "Result",
     "Table",
     "Trace",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike, fspath
 from typing import Any, Union
 
 from . import _native
+from ._policy import Policy
 
 Option = Union[None, bool, int, float, str, "PathLike[str]", Iterable[Any]]
 
@@ -39,11 +40,17 @@ def text(value: Option) -> str:
     return str(value)
 
 
-def call(arguments: list[str], *, progress: bool = True, stacklevel: int = 3) -> dict[str, Any]:
+def call(
+    arguments: list[str],
+    *,
+    progress: bool = True,
+    policies: Sequence[tuple[str, Policy]] = (),
+    stacklevel: int = 3,
+) -> dict[str, Any]:
     """Run a command and return its JSON. Its warnings become Python warnings."""
     bar = _bar(arguments[0]) if progress else None
     try:
-        words, said = _native.call(arguments, bar.update if bar else None)
+        words, said = _native.call(arguments, bar.update if bar else None, list(policies))
     finally:
         if bar:
             bar.close()

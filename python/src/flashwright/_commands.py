@@ -9,6 +9,7 @@ from os import PathLike, fspath
 from typing import Any, Union
 
 from ._call import Option, call, flags, text
+from ._policy import Policy
 from ._result import Result, Table
 from ._trace import Trace, open_trace
 
@@ -21,7 +22,7 @@ def _trace(trace: Source) -> Trace:
 
 def simulate(
     trace: Source,
-    policies: str | Sequence[str] = ("fifo", "lru", "s3fifo", "sieve"),
+    policies: str | Policy | Sequence[str | Policy] = ("fifo", "lru", "s3fifo", "sieve"),
     sizes: int | str | Sequence[int | str] = ("1%", "10%"),
     *,
     progress: bool = True,
@@ -33,8 +34,8 @@ def simulate(
     ----------
     trace : Trace, path or table
         The requests: see :func:`open_trace`.
-    policies : str or sequence of str
-        Names of policies, as ``flashwright simulate --help`` lists them.
+    policies : str, Policy, or sequence of them
+        Names of policies, as ``flashwright simulate --help`` lists them, and policies written in Python (see :class:`Policy`).
     sizes : size or sequence of sizes
         Bytes (an integer, or text such as ``"64MiB"``), a share of the trace's footprint (``"10%"``), or a number of objects
         (``"1000obj"``).
@@ -52,8 +53,12 @@ def simulate(
     trace = _trace(trace)
     if isinstance(sizes, (int, str)):
         sizes = [sizes]
-    chosen = [f"--policy={text(policies)}", f"--size={text(sizes)}", *flags(options)]
-    result = Result(call(["simulate", *chosen, *trace.arguments()], progress=progress))
+    if isinstance(policies, (str, Policy)):
+        policies = [policies]
+    written = [(policy.name or type(policy).__name__, policy) for policy in policies if isinstance(policy, Policy)]
+    names = [policy if isinstance(policy, str) else policy.name or type(policy).__name__ for policy in policies]
+    chosen = [f"--policy={text(names)}", f"--size={text(sizes)}", *flags(options)]
+    result = Result(call(["simulate", *chosen, *trace.arguments()], progress=progress, policies=written))
     return Table(result["rows"], result)
 
 

@@ -4,12 +4,16 @@ from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any
 
+from ._policy import Policy
+
 __version__: str
 
 class Error(Exception): ...
 
 def call(
-    arguments: Sequence[str], progress: Callable[[int, int | None], None] | None = None
+    arguments: Sequence[str],
+    progress: Callable[[int, int | None], None] | None = None,
+    policies: Sequence[tuple[str, Policy]] = (),
 ) -> tuple[str, list[str]]: ...
 def main(arguments: Sequence[str]) -> int: ...
 def arrow_stream(columns: Sequence[tuple[str, str, Sequence[Any]]]) -> object: ...
