@@ -6,6 +6,7 @@
 pub mod forecast;
 pub mod info;
 pub mod json;
+pub mod learn;
 pub mod log;
 pub mod precondition;
 pub mod text;

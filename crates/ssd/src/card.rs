@@ -3,6 +3,8 @@
 //! Some are built in (`crates/ssd/cards`); a user can name a file in the same format. Scaling a card divides the bytes and keeps the numbers
 //! of reclaim units and handles, on which write amplification depends.
 
+mod learned;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -12,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::geometry::{Shape, ShapeError};
 use crate::placement::{HandleKind, Isolation};
+pub use learned::{Collection, Learned};
 
 /// The figures of a drive.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -36,6 +39,12 @@ pub struct Card {
     pub endurance: Rated,
     /// Price and carbon.
     pub cost: Cost,
+    /// Garbage collection, if it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub collection: Option<Collection>,
+    /// The fit of this card to logs of the drive, if it comes from one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub learned: Option<Learned>,
     /// The source of each figure, by `table.key`.
     #[serde(default)]
     pub sources: BTreeMap<String, String>,

@@ -6,6 +6,7 @@
 pub mod curve;
 pub mod plan;
 pub mod plot;
+pub mod replay;
 pub mod report;
 pub mod run;
 

@@ -79,7 +79,7 @@ struct State {
 }
 
 /// Requests between two calls of `progress`.
-const PROGRESS_REQUESTS: u64 = 1 << 16;
+const PROGRESS_REQUESTS: u64 = 1 << 12;
 
 /// Runs all jobs. `progress` is called with the bytes that the host has written now and then.
 pub fn run(

@@ -2,7 +2,7 @@
 
 use ssd::card::MIN_SCALED_PAGES;
 use ssd::run::{self, Arrival, Counted, Length, Load, Order, Pattern, Served, Stream};
-use ssd::{Card, Drive, Ftl, Shape, Untimed, Upkeep};
+use ssd::{Card, Drive, Ftl, Shape, Untimed};
 
 use super::Figure;
 use super::candidate::SET_BYTES;
@@ -125,7 +125,7 @@ impl Use<'_> {
         for number in 0..SEEDS {
             let seed = seed.wrapping_add(number);
             let layout = shape.clone().layout().map_err(|error| error.to_string())?;
-            let mut ftl = Ftl::new(layout, Upkeep { seed, ..Upkeep::default() });
+            let mut ftl = Ftl::new(layout, card.upkeep(seed));
             let mut is_wanted = true;
             let counted =
                 run::run(&mut ftl, &self.pattern(), Length::default(), seed, &mut Untimed, |done, of| {
@@ -161,8 +161,7 @@ impl Use<'_> {
             return Ok(Reads::TooMany);
         }
         let load = Load { reads: self.reads_per_second / all, arrival: Arrival::EveryNs(gap_ns as u64) };
-        let upkeep = Upkeep { seed, ..Upkeep::default() };
-        let mut drive = Drive::new(&card, &shape, upkeep).map_err(|error| error.to_string())?;
+        let mut drive = Drive::new(&card, &shape, card.upkeep(seed)).map_err(|error| error.to_string())?;
         let (mut reads, mut writes) = (Histogram::default(), Histogram::default());
         let record = |served, took_ns| match served {
             Served::Read => reads.record(took_ns),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use device::Device;
 use device::sim::World;
-use ssd::{Assignment, Card, Isolation, Namespace, Payload, Shape, SsdDevice, Stats, Upkeep};
+use ssd::{Assignment, Card, Isolation, Namespace, Payload, Shape, SsdDevice, Stats};
 
 use super::devices::DeviceSource;
 use super::error::OpenError;
@@ -39,7 +39,7 @@ impl ModelDrive {
             Isolation::Conventional { .. } => 1,
         };
         let namespaces = namespaces(&plans, u64::from(shape.page_bytes), handles);
-        let upkeep = Upkeep { seed, ..Upkeep::default() };
+        let upkeep = card_in_use.upkeep(seed);
         let devices = SsdDevice::namespaces_in_world(
             world.clone(),
             &card_in_use,

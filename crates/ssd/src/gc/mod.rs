@@ -14,9 +14,11 @@ use d_choices::DChoices;
 use device::names;
 use fifo::Fifo;
 use greedy::Greedy;
+use serde::{Deserialize, Serialize};
 
-/// How victims are chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How victims are chosen. Serialized as its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum VictimPolicy {
     /// The unit with the fewest live pages.
     Greedy,
@@ -44,6 +46,20 @@ impl fmt::Display for VictimPolicy {
             Self::Fifo => f.write_str("fifo"),
             Self::DChoices(choices) => write!(f, "d-choices:{choices}"),
         }
+    }
+}
+
+impl From<VictimPolicy> for String {
+    fn from(policy: VictimPolicy) -> Self {
+        policy.to_string()
+    }
+}
+
+impl TryFrom<String> for VictimPolicy {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
     }
 }
 

@@ -9,15 +9,12 @@ mod setup;
 use std::path::Path;
 
 use parking_lot::Mutex;
-use ssd::{Card, Drive, Upkeep};
 use workload::fio::JobFile;
 
 use self::setup::Setup;
 use super::{Chart, Line, Outcome, Point, Runner, StudyError};
-use crate::drive::log::DriveLog;
-use crate::jobs::curve::Interval;
-use crate::jobs::plan::{Plan, Target};
-use crate::jobs::run::run as run_jobs;
+use crate::drive::log::{DriveLog, LogSample};
+use crate::jobs::replay::Replay;
 
 /// Series with their write counters.
 pub const SERIES_FILE: &str = "warp_series.csv";
@@ -78,20 +75,28 @@ impl Series {
         (self.dlwa(0.8, 0.9) / self.dlwa(0.9, 1.0) - 1.0).abs() <= 0.05
     }
 
+    /// The workload of the series as a job file, if its name gives one.
+    ///
+    /// # Errors
+    /// The job file is invalid.
+    pub fn job(&self) -> Result<Option<JobFile>, String> {
+        Setup::of(self).map(|setup| setup.file()).transpose()
+    }
+
     fn host_capacities(&self) -> f64 {
         self.log.host_bytes() as f64 / self.capacity_bytes as f64
     }
+}
 
-    fn curve(&self) -> Vec<(f64, f64)> {
-        let capacity = self.capacity_bytes as f64;
-        let pairs = self.log.samples.windows(2).filter(|pair| pair[1].host_bytes > pair[0].host_bytes);
-        let point = |pair: &[crate::drive::log::LogSample]| {
-            let host = pair[1].host_bytes - pair[0].host_bytes;
-            let dlwa = (pair[1].media_bytes - pair[0].media_bytes) as f64 / host as f64;
-            (pair[1].host_bytes as f64 / capacity, dlwa)
-        };
-        pairs.map(point).collect()
-    }
+/// Write amplification over host writes in capacities, between each two samples.
+fn curve(log: &DriveLog, capacity_bytes: u64) -> Vec<(f64, f64)> {
+    let pairs = log.samples.windows(2).filter(|pair| pair[1].host_bytes > pair[0].host_bytes);
+    let point = |pair: &[LogSample]| {
+        let host = pair[1].host_bytes - pair[0].host_bytes;
+        let dlwa = (pair[1].media_bytes - pair[0].media_bytes) as f64 / host as f64;
+        (pair[1].host_bytes as f64 / capacity_bytes as f64, dlwa)
+    };
+    pairs.map(point).collect()
 }
 
 /// The model's result for a series.
@@ -117,42 +122,17 @@ pub fn model(
 ) -> Result<Option<Modelled>, StudyError> {
     let Some(setup) = Setup::of(series) else { return Ok(None) };
     let invalid = |error: String| StudyError::Output(format!("{}: {error}", series.name));
-    let card = setup.card.scaled(setup.scale).map_err(|error| invalid(error.to_string()))?;
-    let shape = card.shape(setup.has_placement);
-    let capacity_bytes = u64::from(shape.logical_pages) * u64::from(shape.page_bytes);
-    let upkeep = Upkeep { seed: runner.seed, ..Upkeep::default() };
-    let mut drive = Drive::new(&card, &shape, upkeep).map_err(|error| invalid(error.to_string()))?;
-    let file = JobFile::parse(&setup.job, |_| None).map_err(|error| invalid(error.to_string()))?;
-    let target = Target { capacity_bytes, handles: handles(&card, &setup), scale: setup.scale };
-    let plan = Plan::new(&file, target, runner.seed).map_err(|error| invalid(error.to_string()))?;
-    let all_bytes = series.host_capacities() * capacity_bytes as f64;
-    let outcome =
-        run_jobs(plan, &mut drive, (capacity_bytes / 20, runner.seed), &runner.stop, |host_bytes| {
-            advance(host_bytes as f64 / all_bytes);
-        });
-    if outcome.was_stopped {
-        return Err(StudyError::Interrupted);
-    }
-    let last_tenth = crate::jobs::report::last_tenth(&outcome).unwrap_or(f64::NAN);
-    let curve = curve(&outcome.intervals, capacity_bytes);
-    Ok(Some(Modelled { last_tenth, curve, tolerance: setup.tolerance, remark: setup.remark }))
-}
-
-fn handles(card: &Card, setup: &Setup) -> u16 {
-    card.placement.as_ref().filter(|_| setup.has_placement).map_or(1, |placement| placement.handles)
-}
-
-fn curve(intervals: &[Interval], capacity_bytes: u64) -> Vec<(f64, f64)> {
-    let (mut host, mut media) = (0, 0);
-    let mut points = Vec::new();
-    for it in intervals.iter().filter(|it| it.host_bytes > 0) {
-        if it.host_bytes > host {
-            let dlwa = (it.media_bytes - media) as f64 / (it.host_bytes - host) as f64;
-            points.push((it.host_bytes as f64 / capacity_bytes as f64, dlwa));
-        }
-        (host, media) = (it.host_bytes, it.media_bytes);
-    }
-    points
+    let file = setup.file().map_err(invalid)?;
+    let capacities = series.host_capacities();
+    let replay = Replay { card: &setup.card, file: &file, scale: setup.scale, capacities, seed: runner.seed };
+    let replayed = replay.run(&runner.stop, advance).map_err(invalid)?.ok_or(StudyError::Interrupted)?;
+    let end = capacities.min(replayed.capacities());
+    Ok(Some(Modelled {
+        last_tenth: replayed.dlwa(0.9 * end, end),
+        curve: curve(&replayed.log, replayed.capacity_bytes),
+        tolerance: setup.tolerance,
+        remark: setup.remark,
+    }))
 }
 
 /// Every series of the folder beside the model.
@@ -191,6 +171,9 @@ fn add(outcome: &mut Outcome, series: &Series, modelled: Modelled) {
         title: series.name.clone(),
         x: "host writes, drive capacities",
         y: "DLWA",
-        lines: vec![Line::new("log", series.curve()), Line::new("model", modelled.curve)],
+        lines: vec![
+            Line::new("log", curve(&series.log, series.capacity_bytes)),
+            Line::new("model", modelled.curve),
+        ],
     });
 }

@@ -4,6 +4,7 @@
 //! three writers side by side, `FIO/ssda` and `FIO/ssdb` one stream of random writes.
 
 use ssd::Card;
+use workload::fio::JobFile;
 
 use super::Series;
 use crate::drive::log::DriveLog;
@@ -29,10 +30,27 @@ const DRIVE_TOLERANCE: f64 = 0.10;
 /// the steady states of its 12 series with three streams.
 const KEPT_FREE: f64 = 0.0275;
 
+/// With placement, a cache loads the emulator so little that background collection keeps more units free: with this share, the model meets
+/// the steady state of its log.
+const KEPT_FREE_OF_CACHE: f64 = 0.0875;
+
+/// Share of the drive that a cache writes. The logs do not give it; with this one value, the model meets the steady states of all caches
+/// on the real drive, with and without placement.
+const CACHE_WRITES: f64 = 0.96;
+
 /// Bytes per second of all jobs together. Low enough that the model is never the bottleneck, so that the shares are those of the file.
 const RATE: f64 = 100e6;
 
 impl Setup {
+    /// The jobs, with placement or without.
+    pub(super) fn file(&self) -> Result<JobFile, String> {
+        let mut file = JobFile::parse(&self.job, |_| None).map_err(|error| error.to_string())?;
+        if !self.has_placement {
+            file.jobs.iter_mut().for_each(|job| job.has_placement = false);
+        }
+        Ok(file)
+    }
+
     pub(super) fn of(series: &Series) -> Option<Self> {
         let parts: Vec<&str> = series.name.split('/').collect();
         let has_placement = parts.iter().any(|part| part.starts_with("fdp"));
@@ -60,9 +78,9 @@ fn fadu() -> Option<(Card, u32)> {
     Some((card, 256))
 }
 
-fn emulator(units: u64, unit_bytes: u64, capacity_bytes: u64) -> Option<(Card, u32)> {
+fn emulator((units, unit_bytes): (u64, u64), kept_free: f64, capacity_bytes: u64) -> Option<(Card, u32)> {
     let mut card = Card::load("warp448").ok()?;
-    let kept = (units as f64 * (1.0 - KEPT_FREE)).round() as u64;
+    let kept = (units as f64 * (1.0 - kept_free)).round() as u64;
     card.space.unit_bytes = unit_bytes;
     (card.space.raw_bytes, card.space.usable_bytes) = (kept * unit_bytes, capacity_bytes);
     Some((card, (unit_bytes / (256 * 4096)) as u32))
@@ -92,7 +110,7 @@ fn three_streams(series: &Series, distribution: &str, mode: &str, has_placement:
         _ => return None,
     };
     let overwrite_handle = if mode == "fdp_share" { 1 } else { 2 };
-    let (card, scale) = emulator(4086, 128 << 20, series.capacity_bytes)?;
+    let (card, scale) = emulator((4086, 128 << 20), KEPT_FREE, series.capacity_bytes)?;
     let [sequential, random, overwrite] =
         [SEQUENTIAL, RANDOM, 1.0 - SEQUENTIAL - RANDOM].map(|share| (share * RATE) as u64);
     // The fills of both parts together write one capacity.
@@ -112,12 +130,15 @@ fn three_streams(series: &Series, distribution: &str, mode: &str, has_placement:
 fn cache(series: &Series, parts: &[&str], has_placement: bool) -> Option<Setup> {
     let space = parts.iter().find_map(|part| part.strip_prefix("soc")?.parse::<f64>().ok())? / 100.0;
     let is_emulator = parts[1] == "cylon";
-    let (card, scale) =
-        if is_emulator { emulator(985, 256 << 20, series.capacity_bytes)? } else { pm9d3a()? };
+    let kept_free = if has_placement { KEPT_FREE_OF_CACHE } else { KEPT_FREE };
+    let (card, scale) = match is_emulator {
+        true => emulator((985, 256 << 20), kept_free, series.capacity_bytes)?,
+        false => pm9d3a()?,
+    };
     let (writes, remark) = bucket_share(&series.log, series.capacity_bytes as f64, space);
     let seconds = series.log.host_bytes() as f64 / RATE;
     let (buckets, regions) = ((writes * RATE) as u64, ((1.0 - writes) * RATE) as u64);
-    let percent = space * 100.0;
+    let percent = space * CACHE_WRITES * 100.0;
     let mut job = "[global]\nioengine=libaio\nfilename=/dev/x\nfdp=1\niodepth=32\n".to_owned();
     if space > 0.0 {
         job += &format!(
@@ -126,7 +147,7 @@ fn cache(series: &Series, parts: &[&str], has_placement: bool) -> Option<Setup> 
     }
     job += &format!(
         "[regions]\nrw=write\nbs=128k\noffset={percent}%\nsize={}%\nrate={regions}\ntime_based\nruntime={seconds:.0}\nfdp_pli=1\n",
-        100.0 - percent
+        CACHE_WRITES * 100.0 - percent
     );
     let tolerance = if is_emulator { EMULATOR_TOLERANCE } else { DRIVE_TOLERANCE };
     Some(Setup { card, has_placement, scale, job, tolerance, remark })
@@ -136,14 +157,14 @@ fn cache(series: &Series, parts: &[&str], has_placement: bool) -> Option<Setup> 
 const UNSEEN_SHARE: f64 = 0.1;
 
 /// The share of buckets in the host's writes. The write amplification rises when the ring has gone round its part of the space, after
-/// (1 − s) / (1 − w) capacities, for buckets with a share s of the space and w of the writes.
+/// (1 − s) / (1 − w) times the cache's size, for buckets with a share s of the space and w of the writes.
 fn bucket_share(log: &DriveLog, capacity: f64, space: f64) -> (f64, Option<String>) {
     if space == 0.0 {
         return (0.0, None);
     }
     match first_wrap(log, capacity) {
         Some(wrap) => {
-            let writes = 1.0 - (1.0 - space) / wrap;
+            let writes = 1.0 - (1.0 - space) * CACHE_WRITES / wrap;
             let remark = format!(
                 "the ring wraps after {wrap:.2} capacities: {:.0} % of the writes are buckets",
                 writes * 100.0
@@ -182,7 +203,7 @@ mod tests {
 
     #[test]
     fn bucket_share_comes_from_the_first_wrap_of_the_ring() {
-        // Write amplification 1 for one capacity, 1.2 until the ring wraps after 4, then 3.
+        // Write amplification 1 for one capacity, 1.2 until the ring wraps after 4 times the cache's size, then 3.
         let mut text = "host_bytes,media_bytes\n".to_owned();
         let mut media = 0.0;
         for step in 0..=800 {
@@ -191,7 +212,7 @@ mod tests {
             media += 1e4
                 * if host < 1.0 {
                     1.0
-                } else if host < 4.0 {
+                } else if host < 4.0 * CACHE_WRITES {
                     1.2
                 } else {
                     3.0
@@ -201,6 +222,6 @@ mod tests {
         let (share, remark) = bucket_share(&log, 1e6, 0.2);
         assert!((share - 0.8).abs() < 0.01, "{share}");
         assert!(remark.unwrap().contains("80 % of the writes are buckets"));
-        assert_eq!(bucket_share(&log.until(3_900_000), 1e6, 0.2).0, UNSEEN_SHARE);
+        assert_eq!(bucket_share(&log.until(3_700_000), 1e6, 0.2).0, UNSEEN_SHARE);
     }
 }

@@ -3,6 +3,7 @@
 mod cards;
 mod forecast;
 mod info;
+mod learn;
 mod precondition;
 mod real;
 mod run;
@@ -26,6 +27,8 @@ pub enum Command {
     Run(run::Arguments),
     /// Forecast the final write amplification of a test from the log of its beginning.
     Forecast(forecast::Arguments),
+    /// Fit a drive card to logs of a drive's write counters.
+    Learn(learn::Arguments),
     /// Show a drive's identity, its support for data placement (and missing requirements), and its wear.
     Info(info::Arguments),
     /// Discard everything on a drive.
@@ -43,6 +46,7 @@ impl Command {
             Self::Cards(arguments) => Some(&mut arguments.common),
             Self::Run(arguments) => Some(&mut arguments.common),
             Self::Forecast(arguments) => Some(&mut arguments.common),
+            Self::Learn(arguments) => Some(&mut arguments.common),
             Self::Info(arguments) => Some(&mut arguments.common),
             Self::Trim(_) | Self::Precondition(_) | Self::Wear(_) => None,
         }
@@ -55,6 +59,7 @@ pub fn run(command: &Command) -> ExitCode {
         Command::Cards(arguments) => cards::run(arguments),
         Command::Run(arguments) => run::run(arguments),
         Command::Forecast(arguments) => forecast::run(arguments),
+        Command::Learn(arguments) => learn::run(arguments),
         Command::Info(arguments) => info::run(arguments),
         Command::Trim(arguments) => trim::run(arguments),
         Command::Precondition(arguments) => precondition::run(arguments),

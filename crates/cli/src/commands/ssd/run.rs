@@ -13,7 +13,7 @@ use bench::run::stop::Stop;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use ssd::run::{self, Arrival, Counted, Length, Load, Order, Pattern, Served};
-use ssd::{Card, Drive, Ftl, Isolation, Levelling, Shape, ShapeError, Untimed, Upkeep, VictimPolicy};
+use ssd::{Card, Drive, Ftl, Isolation, Shape, ShapeError, Untimed, Upkeep, VictimPolicy};
 
 use crate::output::{Common, Finding};
 use crate::quantity;
@@ -35,9 +35,9 @@ pub struct Arguments {
     /// Over-provisioning, (P - S) / S, instead of the card's; the raw capacity stays
     #[arg(long, help_heading = DRIVE, value_name = "SHARE", value_parser = quantity::share)]
     op: Option<f64>,
-    /// Victim policy of garbage collection: greedy, cost-benefit, fifo, or d-choices:D, the emptiest of D units drawn at random; d-choices is d-choices:2
-    #[arg(long, help_heading = DRIVE, value_name = "POLICY", default_value = "greedy")]
-    gc: VictimPolicy,
+    /// Victim policy of garbage collection: greedy, cost-benefit, fifo, or d-choices:D, the emptiest of D units drawn at random; d-choices is d-choices:2 [default: the card's, otherwise greedy]
+    #[arg(long, help_heading = DRIVE, value_name = "POLICY", value_parser = |text: &str| text.parse::<VictimPolicy>())]
+    gc: Option<VictimPolicy>,
     /// Pages per reclaim unit, instead of the card's; the number of units stays
     #[arg(long, help_heading = DRIVE, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with = "scale")]
     pages_per_block: Option<u32>,
@@ -152,6 +152,12 @@ fn prepare(arguments: &Arguments) -> Result<(Card, Shape), String> {
 }
 
 impl Arguments {
+    /// The card's garbage collection, with the policy of the flag if it is given.
+    fn upkeep(&self, card: &Card) -> Upkeep {
+        let of_card = card.upkeep(self.common.seed);
+        Upkeep { victims: self.gc.unwrap_or(of_card.victims), ..of_card }
+    }
+
     fn frontier(&self) -> CollectionFrontier {
         self.collection_frontier.unwrap_or_default()
     }
@@ -191,7 +197,7 @@ impl Arguments {
             "logical_pages": shape.logical_pages,
             "placement": self.placement_name(shape),
             "collection_frontier": self.frontier().to_possible_value().map(|value| value.get_name().to_owned()),
-            "gc": self.gc.to_string(),
+            "gc": self.upkeep(card).victims.to_string(),
             "job": self.job.job.as_deref().map(crate::output::name_of),
             "streams": self.job.job.is_none().then(|| streams.collect::<Vec<Value>>()),
             "warm_up_capacities": self.job.job.is_none().then_some(self.warm_up),
@@ -209,7 +215,7 @@ fn execute(arguments: &Arguments, card: &Card, shape: &Shape) -> Result<Finding,
     let layout = shape.clone().layout().map_err(|error| by_its_flag(&error))?;
     arguments.check_length(layout.shape().logical_pages)?;
     arguments.pattern().check(shape.logical_pages).map_err(|error| format!("--pattern: {error}"))?;
-    let upkeep = Upkeep { victims: arguments.gc, levelling: Levelling::Dynamic, seed: arguments.common.seed };
+    let upkeep = arguments.upkeep(card);
     pace::hint(arguments, &layout);
     let stop = arguments.common.new_stop();
     arguments.common.stop_on_signals(&stop).map_err(|error| error.to_string())?;
@@ -226,7 +232,7 @@ fn execute(arguments: &Arguments, card: &Card, shape: &Shape) -> Result<Finding,
         return Err("interrupted: nothing was counted yet".into());
     }
     let failures = state.err().into_iter().map(|error| format!("the model's state: {error}")).collect();
-    let mut result = result::json(arguments, shape, &stats, &latency);
+    let mut result = result::json(arguments, (card, shape), &stats, &latency);
     result["was_stopped"] = (counted == Counted::Part).into();
     let text = result::words(&result);
     Ok(Finding { result, text, failures })

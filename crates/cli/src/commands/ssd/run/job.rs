@@ -8,7 +8,7 @@ use bench::jobs::{self, curve, plot, report};
 use bench::picture::Format;
 use clap::Args;
 use serde_json::json;
-use ssd::{Card, Drive, Levelling, Shape, Upkeep};
+use ssd::{Card, Drive, Shape};
 
 use super::Arguments;
 use crate::files::Files;
@@ -68,7 +68,7 @@ pub(super) fn execute(arguments: &Arguments, card: &Card, shape: &Shape) -> Resu
     }
     let stop = arguments.common.new_stop();
     arguments.common.stop_on_signals(&stop).map_err(|error| error.to_string())?;
-    let upkeep = Upkeep { victims: arguments.gc, levelling: Levelling::Dynamic, seed: arguments.common.seed };
+    let upkeep = arguments.upkeep(card);
     let mut drive = Drive::new(card, shape, upkeep).map_err(|error| error.to_string())?;
     let bar = Bar::new(Unit::Custom, arguments.common.quiet);
     let is_ready = flags.precondition.is_none_or(|capacities| {
@@ -103,8 +103,9 @@ pub(super) fn execute(arguments: &Arguments, card: &Card, shape: &Shape) -> Resu
     let state = drive.ftl().check().err();
     let mut result = report::json(&outcome, shape.page_bytes);
     result["op_ratio"] = json!(shape.op_ratio());
-    result["gc"] = json!(arguments.gc.to_string());
-    let text = report::text(&result);
+    result["gc"] = json!(upkeep.victims.to_string());
+    super::result::add_interval(&mut result, "dlwa_last_tenth", card);
+    let text = report::text(&result) + &super::result::interval_words(&result);
     let failures = state.into_iter().map(|error| format!("the model's state: {error}")).collect();
     Ok(Finding { result, text, failures })
 }

@@ -8,12 +8,18 @@ use bench::report::text::grouped;
 use clap::ValueEnum as _;
 use serde_json::{Value, json};
 use ssd::model::dlwa;
-use ssd::{Shape, Stats, VictimPolicy};
+use ssd::{Card, Shape, Stats, VictimPolicy};
 
 use super::{Arguments, PatternName};
 
 /// The result file's own keys.
-pub(super) fn json(arguments: &Arguments, shape: &Shape, stats: &Stats, latency_ns: &Value) -> Value {
+pub(super) fn json(
+    arguments: &Arguments,
+    (card, shape): (&Card, &Shape),
+    stats: &Stats,
+    latency_ns: &Value,
+) -> Value {
+    let victims = arguments.upkeep(card).victims;
     let dlwa = stats.dlwa(shape.page_bytes);
     let streams =
         stats.streams.iter().zip(arguments.pattern().streams).enumerate().map(|(handle, (stream, order))| {
@@ -25,13 +31,13 @@ pub(super) fn json(arguments: &Arguments, shape: &Shape, stats: &Stats, latency_
                 "dlwa": stream.dlwa(),
             })
         });
-    let closed_form = closed_form(arguments, shape).map(|(formula, value)| {
+    let closed_form = closed_form(arguments.pattern, victims, shape).map(|(formula, value)| {
         json!({ "formula": formula, "dlwa": value, "difference": dlwa.map(|dlwa| dlwa / value - 1.0) })
     });
-    json!({
+    let mut result = json!({
         "pattern": arguments.pattern.to_possible_value().map(|value| value.get_name().to_owned()),
         "op_ratio": shape.op_ratio(),
-        "gc": arguments.gc.to_string(),
+        "gc": victims.to_string(),
         "host_pages": stats.host_pages,
         "media_pages": stats.media_pages(),
         "dlwa": dlwa,
@@ -41,7 +47,29 @@ pub(super) fn json(arguments: &Arguments, shape: &Shape, stats: &Stats, latency_
         "latency_ns": latency_ns,
         "streams": streams.collect::<Vec<Value>>(),
         "closed_form": closed_form,
-    })
+    });
+    add_interval(&mut result, "dlwa", card);
+    result
+}
+
+/// Adds the interval of the figure `name` of `result`, if the card was learned from logs.
+pub(super) fn add_interval(result: &mut Value, name: &str, card: &Card) {
+    let (Some(learned), Some(dlwa)) = (card.learned, result[name].as_f64()) else { return };
+    let bounds = [1.0 - learned.dlwa_error, 1.0 + learned.dlwa_error].map(|factor| (dlwa * factor).max(1.0));
+    result["dlwa_interval"] =
+        json!({ "low": bounds[0], "high": bounds[1], "coverage": 0.8, "logs": learned.logs });
+}
+
+/// The interval for people; empty if there is none.
+pub(super) fn interval_words(result: &Value) -> String {
+    let interval = &result["dlwa_interval"];
+    let (Some(low), Some(high)) = (interval["low"].as_f64(), interval["high"].as_f64()) else {
+        return String::new();
+    };
+    format!(
+        "80 % interval        {low:.4} to {high:.4}, from the {} logs that the card was learned from\n",
+        interval["logs"]
+    )
 }
 
 /// For people.
@@ -60,6 +88,7 @@ pub(super) fn words(result: &Value) -> String {
             form["formula"].as_str().unwrap_or("")
         );
     }
+    text += &interval_words(result);
     for stream in result["streams"].as_array().filter(|streams| streams.len() > 1).into_iter().flatten() {
         let order = stream["order"].as_str().unwrap_or("");
         let _ = writeln!(text, "  stream {} ({order})  {:.4}", stream["handle"], number(&stream["dlwa"]));
@@ -105,9 +134,9 @@ fn rates(latency_ns: &Value) -> String {
 }
 
 /// The value of the closed form, if the pattern has one.
-fn closed_form(arguments: &Arguments, shape: &Shape) -> Option<(&'static str, f64)> {
+fn closed_form(pattern: PatternName, victims: VictimPolicy, shape: &Shape) -> Option<(&'static str, f64)> {
     let (written, physical) = (f64::from(shape.logical_pages), shape.data_pages() as f64);
-    let form = match (arguments.pattern, arguments.gc) {
+    let form = match (pattern, victims) {
         (PatternName::Sequential, _) => return Some(("a ring writes each page once", 1.0)),
         (PatternName::Uniform, VictimPolicy::Fifo) => ("theorem 1", dlwa::theorem_1(written, physical)),
         (PatternName::Uniform, VictimPolicy::Greedy) => {
