@@ -3,6 +3,7 @@
 //! [`info`] opens nothing for writing. [`trim`] and [`precondition`] destroy the data of the device, and refuse one that is
 //! mounted or in use. The command line asks the user for confirmation.
 
+pub mod expected;
 pub mod forecast;
 pub mod info;
 pub mod json;

@@ -3,14 +3,15 @@
 
 use std::path::{Path, PathBuf};
 
+use flashwright_bench::drive::expected::Test;
 use flashwright_bench::drive::forecast::{Forecast, Known, forecast};
-use flashwright_bench::drive::learn::{Observed, POLICIES, Settings, learn};
+use flashwright_bench::drive::learn::{Observed, Settings, learn};
 use flashwright_bench::drive::log::DriveLog;
-use flashwright_bench::jobs::replay::Replay;
+use flashwright_bench::jobs::replay::{Replay, smallest_scale};
 use flashwright_bench::run::stop::Stop;
 use flashwright_bench::study::warp::{Series, model};
 use flashwright_bench::study::{Progress, Runner};
-use ssd::Card;
+use ssd::{Card, VictimPolicy};
 
 fn folder() -> Option<PathBuf> {
     let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().skip(2);
@@ -54,6 +55,39 @@ fn final_values_lie_in_the_intervals_forecast_from_the_first_fifth() {
         );
     }
     assert!(inside * 10 >= all.len() * 9, "{inside} of {}", all.len());
+}
+
+/// A run of the jobs on the model narrows the bounds: nine of ten final values lie inside, and the mean half width is at most 13 %. The series
+/// of three streams are left out for their time; the tests below compare their ends with the model.
+#[test]
+fn final_values_lie_in_the_narrow_intervals_of_model_runs() {
+    let Some(folder) = folder() else { return };
+    let (mut count, mut inside, mut widths) = (0, 0, 0.0);
+    for series in Series::read_all(&folder).unwrap() {
+        let (Some(card), Some(file)) = (series.card(), series.job()) else { continue };
+        if series.name.contains("3syn") {
+            continue;
+        }
+        let end = series.log.host_bytes() as f64;
+        let capacities = (end / series.capacity_bytes as f64).min(32.0);
+        let log = series.log.until((end * 0.2) as u64);
+        let test = Test { card: &card, file: &file, capacities, seed: 1 };
+        let expected = test.expected(&log, &Stop::default()).unwrap().unwrap();
+        let last = series.dlwa(0.9, 1.0).max(1.0);
+        let is_inside = (expected.interval.0..=expected.interval.1).contains(&last);
+        let width = (expected.interval.1 - expected.interval.0) / 2.0 / expected.value;
+        (count, inside, widths) = (count + 1, inside + usize::from(is_inside), widths + width);
+        println!(
+            "{}: final {last:.3}, model {:.3} ± {:.0} %{}",
+            series.name,
+            expected.value,
+            width * 100.0,
+            if is_inside { "" } else { "  OUTSIDE" }
+        );
+    }
+    println!("{inside} of {count} inside, mean half width {:.3}", widths / f64::from(count));
+    assert!(inside * 10 >= count as usize * 9, "{inside} of {count}");
+    assert!(widths / f64::from(count) <= 0.13, "{}", widths / f64::from(count));
 }
 
 /// The plateau before a ring's first wrap is level for eight capacities, at 1.14 where 3.57 is final.
@@ -126,7 +160,7 @@ fn compare(prefix: &str, count: usize, tolerance: f64) {
 /// A card fitted to three caches on the PM9D3a, from a card whose over-provisioning is wrong, predicts the other series of the drive.
 #[test]
 fn card_learned_from_three_series_of_a_drive_predicts_the_others() {
-    let fitted = ["kv202206/soc40/nofdp/", "kv202206/soc40/fdp/", "FIO/ssda/"];
+    let fitted = ["kv202206/soc40/nofdp/", "kv202206/soc40/fdp/", "kv202206/soc20/fdp/"];
     learn_and_predict("pm9d3a", &["Cachelib/samsung/", "FIO/ssda/"], fitted, (0.18, 0.05));
 }
 
@@ -151,10 +185,10 @@ fn learn_and_predict(card: &str, drive: &[&str], fitted: [&str; 3], (op, margin)
     let observe = |series: &&Series| Observed {
         name: series.name.clone(),
         log: series.log.clone(),
-        file: series.job().unwrap().unwrap(),
+        file: series.job().unwrap(),
     };
     let observed: Vec<Observed> = known.iter().map(observe).collect();
-    let settings = Settings { base: &base, policies: &POLICIES, seed: 1 };
+    let settings = Settings { base: &base, policies: &[VictimPolicy::Greedy, VictimPolicy::Fifo], seed: 1 };
     let fit = learn(&observed, &settings, &Stop::default(), &Progress::new(true)).unwrap();
     let learned = fit.card.learned.unwrap();
     println!("{:?}\n{:?}\n{learned:?}", fit.policies, fit.logs);
@@ -163,8 +197,8 @@ fn learn_and_predict(card: &str, drive: &[&str], fitted: [&str; 3], (op, margin)
     assert!(learned.dlwa_error <= 0.15, "{}", learned.dlwa_error);
     let is_inside = |series: &&&Series| {
         let capacities = series.log.host_bytes() as f64 / series.capacity_bytes as f64;
-        let file = series.job().unwrap().unwrap();
-        let scale = (fit.card.space.unit_bytes / 4096 / 64) as u32;
+        let file = series.job().unwrap();
+        let scale = smallest_scale(&fit.card, &file);
         let replay = Replay { card: &fit.card, file: &file, scale, capacities, seed: 2 };
         let replayed = replay.run(&Stop::default(), &|_| ()).unwrap().unwrap();
         let end = capacities.min(replayed.capacities());

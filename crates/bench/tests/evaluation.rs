@@ -227,10 +227,22 @@ fn run_with_looks(
     life: Life,
     gaps: &[u64],
 ) -> (WarmUp, Vec<Stage>, Vec<f64>) {
+    run_stages(drive, (lengths, false), offers, life, gaps)
+}
+
+/// Like [`run_with_looks`]; the flag beside the lengths is that of a fill that ends by its forecast.
+fn run_stages(
+    drive: &Drive,
+    (lengths, stop_early): (Lengths, bool),
+    offers: &[Offer],
+    life: Life,
+    gaps: &[u64],
+) -> (WarmUp, Vec<Stage>, Vec<f64>) {
     let reported = RefCell::new(Vec::new());
     let stop = Stop::default();
     let mut stages = Stages {
         lengths,
+        stop_early,
         offers,
         life,
         capacity_bytes: CAPACITY_BYTES,
@@ -265,7 +277,7 @@ fn stages_fill_until_steady_and_measure_each_rate() {
     // A round is three seconds, until a quarter of the capacity has been written. All rounds are equal.
     let drive = Drive::new(|_| 100, Some(|host_bytes| 10 + 10 * (host_bytes / 100_000 % 3)));
     let (warm_up, stages, reported) = run(&drive, BY_BYTES, &offers, FOREVER);
-    assert_eq!(warm_up, WarmUp { capacities: 5.0, steady: true }, "not before the minimum");
+    assert_eq!((warm_up.capacities, warm_up.steady), (5.0, true), "not before the minimum");
     // One capacity is 10,000 operations; a tenth of a stage passes before its measurement.
     let expected = [(None, 20_000, 20), (Some(200), 20_000, 100), (Some(500), 20_000, 40)];
     assert_eq!(rates(&stages), expected, "ascending, without duplicates");
@@ -288,22 +300,36 @@ fn progress_never_decreases_and_ends_at_one() {
 fn unsteady_drive_is_filled_up_to_the_maximum() {
     let swinging: fn(u64) -> u64 = |host_bytes| 10 + 10 * (host_bytes / 300_000 % 2);
     let (warm_up, ..) = run(&Drive::new(|_| 100, Some(swinging)), BY_BYTES, &[], FOREVER);
-    assert_eq!(warm_up, WarmUp { capacities: 20.0, steady: false });
+    assert_eq!((warm_up.capacities, warm_up.steady), (20.0, false));
     let (warm_up, ..) = run(&Drive::new(|_| 100, None), BY_BYTES, &[], FOREVER);
     assert_eq!(
-        warm_up,
-        WarmUp { capacities: 5.0, steady: true },
+        (warm_up.capacities, warm_up.steady, warm_up.forecast),
+        (5.0, true, None),
         "by the write rate if media writes are not reported"
     );
     for media_tenths in [None, Some((|_| 20) as fn(u64) -> u64)] {
         let drive = Drive::new(|_| 100, media_tenths);
         let (warm_up, ..) = run_with_looks(&drive, BY_BYTES, &[], FOREVER, &[1, 2, 9]);
-        assert_eq!(warm_up, WarmUp { capacities: 5.1, steady: true }, "rounds may differ in length");
+        assert_eq!((warm_up.capacities, warm_up.steady), (5.1, true), "rounds may differ in length");
     }
     let by_time = Lengths { by_time: true, warm_up: 30.0, stage: 20.0 };
     let (warm_up, stages, _) = run(&Drive::new(|_| 100, None), by_time, &[Offer::Rate(10)], FOREVER);
-    assert_eq!(warm_up, WarmUp { capacities: 3.0, steady: false });
+    assert_eq!((warm_up.capacities, warm_up.steady), (3.0, false));
     assert_eq!(rates(&stages), [(None, 20_000, 20), (Some(10), 200, 20)]);
+}
+
+/// A low level may be that of a ring before its first wrap. A high one cannot rise much more.
+#[test]
+fn fill_that_stops_early_passes_a_low_plateau_and_ends_at_a_high_one() {
+    for (media_tenths, expected) in
+        [((|_| 11) as fn(u64) -> u64, (20.0, false)), ((|_| 40) as fn(u64) -> u64, (5.0, true))]
+    {
+        let drive = Drive::new(|_| 100, Some(media_tenths));
+        let (warm_up, ..) = run_stages(&drive, (BY_BYTES, true), &[], FOREVER, &[1]);
+        assert_eq!((warm_up.capacities, warm_up.steady), expected);
+        let forecast = warm_up.forecast.unwrap();
+        assert_eq!(forecast.is_steady, expected.1, "{forecast:?}");
+    }
 }
 
 /// A drive that lasts five years at this rate, with 100 bytes per operation and a write amplification of 2.

@@ -7,13 +7,13 @@
 use std::num::NonZero;
 
 use parking_lot::Mutex;
-use ssd::card::{Collection, Learned, MIN_SCALED_PAGES};
+use ssd::card::{Collection, Learned};
 use ssd::{Card, VictimPolicy};
 use statrs::distribution::{ContinuousCDF as _, StudentsT};
 use workload::fio::JobFile;
 
 use super::log::DriveLog;
-use crate::jobs::replay::{Replay, Replayed};
+use crate::jobs::replay::{Replay, Replayed, smallest_scale};
 use crate::run::stop::Stop;
 use crate::side_by_side::Progress;
 
@@ -94,8 +94,19 @@ pub const POLICIES: [VictimPolicy; 4] =
 const LEAST_OP: f64 = 0.02;
 const MOST_OP: f64 = 0.6;
 
-/// Steps of the search for the over-provisioning: each but the first two is an interpolation.
-const STEPS: usize = 6;
+/// Trials with one policy.
+const TRIALS: usize = 5;
+
+/// A bias that needs no further trial.
+const CLOSE: f64 = 0.01;
+
+/// Change of the logarithm of write amplification per logarithm of over-provisioning, before two trials give it, and the flattest that is
+/// believed.
+const USUAL_SLOPE: f64 = -0.6;
+const FLATTEST_SLOPE: f64 = -0.1;
+
+/// Largest change of the logarithm of over-provisioning between two trials.
+const LARGEST_STEP: f64 = 0.7;
 
 /// Parts of a log whose write amplification is compared.
 const PARTS: usize = 40;
@@ -111,13 +122,13 @@ const COVERAGE: f64 = 0.8;
 
 /// A run of a log's jobs compared with the log, as logarithms of the ratio of model to log.
 #[derive(Clone, Copy, Default)]
-struct Compared {
+pub(super) struct Compared {
     capacities: f64,
     logged: f64,
     modelled: f64,
     /// Mean over the parts, and the mean of the absolute values.
     bias: f64,
-    distance: f64,
+    pub(super) distance: f64,
 }
 
 impl Compared {
@@ -188,27 +199,29 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// The trial with the smallest residual near the zero of the bias, and the slope of the bias over the logarithm of the
-    /// over-provisioning.
+    /// over-provisioning. The search begins at the card's over-provisioning.
     fn best(&self, victims: VictimPolicy) -> Result<(Trial, f64), LearnError> {
-        let mut low = self.trial(LEAST_OP.ln(), victims)?;
-        let mut high = self.trial(MOST_OP.ln(), victims)?;
-        let mut trials = Vec::new();
-        // More spare space relocates less, so that the bias falls.
-        for step in 2..STEPS {
-            let (above, below) = (low.bias(), high.bias());
-            if above <= 0.0 || below >= 0.0 {
+        let (least, most) = (LEAST_OP.ln(), MOST_OP.ln());
+        let at_card = self.settings.base.shape(false).op_ratio().ln().clamp(least, most);
+        let mut trials = vec![self.trial(at_card, victims)?];
+        let mut slope = USUAL_SLOPE;
+        while let [.., last] = &trials[..]
+            && trials.len() < TRIALS
+            && last.bias().abs() > CLOSE
+        {
+            let next = last.ln_op + (-last.bias() / slope).clamp(-LARGEST_STEP, LARGEST_STEP);
+            let next = next.clamp(least, most);
+            if (next - last.ln_op).abs() < 0.01 {
                 break;
             }
-            // Write amplification is steep at the low end: the middle comes before an interpolation.
-            let share = if step < 4 { 0.5 } else { above / (above - below) };
-            let middle = self.trial(low.ln_op + share * (high.ln_op - low.ln_op), victims)?;
-            let replaced = std::mem::replace(if middle.bias() > 0.0 { &mut low } else { &mut high }, middle);
-            trials.push(replaced);
+            let next = self.trial(next, victims)?;
+            // More spare space relocates less: a slope that noise turned round is not used.
+            let between = (next.bias() - last.bias()) / (next.ln_op - last.ln_op);
+            slope = between.min(FLATTEST_SLOPE);
+            trials.push(next);
         }
-        let slope = (high.bias() - low.bias()) / (high.ln_op - low.ln_op);
-        trials.extend([low, high]);
         let best = trials.into_iter().min_by(|a, b| a.residual().total_cmp(&b.residual()));
-        Ok((best.unwrap_or_else(|| unreachable!("two trials at least")), slope))
+        Ok((best.unwrap_or_else(|| unreachable!("one trial at least")), slope))
     }
 
     fn trial(&self, ln_op: f64, victims: VictimPolicy) -> Result<Trial, LearnError> {
@@ -234,7 +247,7 @@ impl Search<'_> {
         let replay = Replay {
             card,
             file: &observed.file,
-            scale: smallest(card),
+            scale: smallest_scale(card, &observed.file),
             capacities,
             seed: self.settings.seed,
         };
@@ -243,12 +256,6 @@ impl Search<'_> {
         compared(&observed.log, capacity, &replayed)
             .ok_or_else(|| invalid("the jobs write nothing to the drive".to_owned()))
     }
-}
-
-/// The largest divisor that the units of a card allow.
-fn smallest(card: &Card) -> u32 {
-    let unit_pages = card.space.unit_bytes / u64::from(card.space.page_bytes);
-    u32::try_from(unit_pages / MIN_SCALED_PAGES).unwrap_or(u32::MAX).max(1)
 }
 
 /// The card with another over-provisioning, in whole units. The host's space stays.
@@ -261,7 +268,7 @@ fn with_op(base: &Card, op_ratio: f64) -> Card {
     card
 }
 
-fn compared(log: &DriveLog, capacity: f64, replayed: &Replayed) -> Option<Compared> {
+pub(super) fn compared(log: &DriveLog, capacity: f64, replayed: &Replayed) -> Option<Compared> {
     let capacities = (log.host_bytes() as f64 / capacity).min(replayed.capacities());
     if capacities <= 0.0 {
         return None;
@@ -330,10 +337,11 @@ fn fit(observed: &[Observed], base: &Card, found: &[(VictimPolicy, Trial, f64)])
     }
 }
 
-/// Half width of the interval of another workload's write amplification, as a share of it: Student's t of the errors of the fitted logs'
-/// ends. One degree of freedom is used by the over-provisioning.
+/// Half width of the interval of another workload's write amplification, as a share of it: Student's t of the errors of the fitted logs.
+/// The error of a log is that of its curve or of its end, whichever is larger: the over-provisioning was fitted to both. It uses one degree
+/// of freedom.
 fn dlwa_error(logs: &[Compared]) -> f64 {
-    let square = mean(logs.iter().map(|log| log.last().powi(2)));
+    let square = mean(logs.iter().map(|log| log.last().abs().max(log.distance).powi(2)));
     let freedom = (logs.len().max(2) - 1) as f64;
     let quantile = StudentsT::new(0.0, 1.0, freedom)
         .map_or(f64::INFINITY, |t| t.inverse_cdf(f64::midpoint(1.0, COVERAGE)));
@@ -343,13 +351,17 @@ fn dlwa_error(logs: &[Compared]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::jobs::mixed::Mixed;
 
-    const JOBS: &str = "[random]\nrw=randwrite\nnorandommap\nbs=4k\nfilename=/dev/x\nio_size=600%\n";
+    /// Random rewrites beside a ring: with uniform writes alone, all policies relocate about the same.
+    fn jobs() -> JobFile {
+        Mixed { used: 1.0, random_space: 0.3, random_writes: 0.7, has_placement: false }.file().unwrap()
+    }
 
     /// The counters of a model drive stand for a log: the fit finds the values that the drive was built with.
     #[test]
     fn fit_to_a_log_of_the_model_finds_its_over_provisioning_and_policy() {
-        let file = JobFile::parse(JOBS, |_| None).unwrap();
+        let file = jobs();
         let base = Card::load("test").unwrap();
         let mut drive = with_op(&base, 0.25);
         drive.collection = Some(Collection { victims: VictimPolicy::Fifo });
@@ -374,7 +386,7 @@ mod tests {
 
     #[test]
     fn log_without_relocation_is_refused() {
-        let file = JobFile::parse(JOBS, |_| None).unwrap();
+        let file = jobs();
         let log = DriveLog::parse("host_bytes,media_bytes\n0,0\n9999999999,9999999999\n", None).unwrap();
         let observed = [Observed { name: "log".into(), log, file }];
         let base = Card::load("test").unwrap();

@@ -74,6 +74,7 @@ fn profile(profile: &Profile, found: &EvaluationResult, criteria: &Criteria) -> 
     let best = runs.iter().filter_map(best).max_by_key(|(rate, placement, _)| (*rate, *placement));
     let warm_ups = runs.iter().map(|run| {
         json!({ "placement": run.placement, "capacities": run.warm_up.capacities, "steady": run.warm_up.steady,
+            "forecast": run.warm_up.forecast.as_ref().map(|it| json!({ "is_steady": it.is_steady, "value": it.value, "low": it.interval.0, "high": it.interval.1, "needed_bytes": it.needed_bytes, "reason": it.reason })),
             "interrupted": run.interrupted, "failures": run.failures, "warnings": run.warnings, "wear": wear(run) })
     });
     let rows = runs.iter().flat_map(|run| run.rows.iter().map(|row| row_json(run, row, criteria)));

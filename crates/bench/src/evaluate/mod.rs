@@ -274,6 +274,7 @@ mod tests {
         let second = std::time::Duration::from_secs(1);
         EvaluationOptions {
             how: RunOptions {
+                stop_early: false,
                 seed: 1,
                 lengths: Lengths { by_time: true, warm_up: 1.0, stage: 1.0 },
                 offers: Vec::new(),

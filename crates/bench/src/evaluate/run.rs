@@ -40,6 +40,8 @@ pub struct RunOptions {
     pub offers: Vec<Offer>,
     /// Rated endurance and required lifetime.
     pub life: Life,
+    /// Whether the fill ends when a forecast proves that the write amplification is final, and not before.
+    pub stop_early: bool,
     /// Flag that interrupts the runs.
     pub interrupt: Stop,
 }
@@ -125,6 +127,7 @@ impl Job {
             lengths: how.lengths,
             offers: &how.offers,
             life: how.life,
+            stop_early: how.stop_early,
             capacity_bytes,
             drive: drive.clone(),
             interrupt: how.interrupt.clone(),

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use super::life::Life;
 use super::profile::UNLIMITED;
+use crate::drive::forecast::{Forecast, Known, forecast};
+use crate::drive::log::{DriveLog, LogSample};
 use crate::moment::Moment;
 use crate::run::model_drive::ModelDrive;
 use crate::run::stop::{Stop, StopReason};
@@ -50,6 +52,8 @@ pub struct WarmUp {
     pub capacities: f64,
     /// Whether the drive became steady.
     pub steady: bool,
+    /// Forecast of the final write amplification at the end of the fill, if the drive reports media writes.
+    pub forecast: Option<Forecast>,
 }
 
 /// Drive capacities in a round of the fill; steadiness is judged over five rounds.
@@ -76,6 +80,8 @@ pub struct Stages<'a> {
     pub offers: &'a [Offer],
     /// Rated endurance and required lifetime.
     pub life: Life,
+    /// Whether the fill ends when a forecast proves that the write amplification is final, and not before.
+    pub stop_early: bool,
     /// Capacity of the drive after scaling.
     pub capacity_bytes: f64,
     /// The model drive; `None` for a real one.
@@ -95,6 +101,8 @@ pub struct Stages<'a> {
 pub struct Progress {
     phase: Phase,
     rounds: Vec<f64>,
+    samples: Vec<LogSample>,
+    forecast: Option<Forecast>,
     round: Point,
     warm_up: WarmUp,
     next: VecDeque<u64>,
@@ -121,6 +129,17 @@ struct Point {
 }
 
 impl Progress {
+    /// Adds a sample of the drive's counters and forecasts from all of them.
+    fn foresee(&mut self, now: &Point, capacity_bytes: u64) -> Option<Forecast> {
+        let media_bytes = now.media_bytes? as u64;
+        if self.samples.is_empty() {
+            self.samples.push(LogSample { host_bytes: 0, media_bytes: 0 });
+        }
+        self.samples.push(LogSample { host_bytes: now.host_bytes as u64, media_bytes });
+        let log = DriveLog { samples: self.samples.clone(), warnings: Vec::new() };
+        Some(forecast(&log, Known { capacity_bytes, op_ratio: None, wrap_capacities: None }))
+    }
+
     /// The results of the run.
     #[must_use]
     pub fn results(mut self) -> (WarmUp, Vec<Stage>) {
@@ -166,9 +185,13 @@ impl Stages<'_> {
             let value = media.map_or(host_bytes / seconds, |(now, then)| (now - then) / host_bytes);
             progress.rounds.push(value);
             progress.round = *now;
+            progress.forecast = progress.foresee(now, self.capacity_bytes as u64);
         }
-        let steady = written >= MIN_WARM_UP && is_steady(&progress.rounds);
-        progress.warm_up = WarmUp { capacities: written, steady };
+        let steady = match &progress.forecast {
+            Some(forecast) if self.stop_early => forecast.is_steady,
+            _ => written >= MIN_WARM_UP && is_steady(&progress.rounds),
+        };
+        progress.warm_up = WarmUp { capacities: written, steady, forecast: progress.forecast.clone() };
         steady || self.passed(&Point::default(), now) >= self.lengths.warm_up
     }
 

@@ -70,7 +70,11 @@ fn head(run: &Measured) -> String {
     let placement = if run.placement { "placement on" } else { "placement off" };
     let steady = if run.warm_up.steady { "steady" } else { "NOT STEADY" };
     let interrupted = if run.interrupted { ", interrupted" } else { "" };
-    format!("{placement}, {steady} after {:.1} capacities{interrupted}", run.warm_up.capacities)
+    let forecast = run.warm_up.forecast.as_ref().map_or_else(String::new, |it| {
+        let more = if it.is_steady { String::new() } else { format!("; {}", it.reason) };
+        format!("; final write amplification {:.2} to {:.2}{more}", it.interval.0, it.interval.1)
+    });
+    format!("{placement}, {steady} after {:.1} capacities{interrupted}{forecast}", run.warm_up.capacities)
 }
 
 fn line(cells: &[String; 13]) -> String {

@@ -4,6 +4,7 @@
 //! [`report`] describes the result.
 
 pub mod curve;
+pub mod mixed;
 pub mod plan;
 pub mod plot;
 pub mod replay;
@@ -13,7 +14,8 @@ pub mod run;
 use std::path::Path;
 
 use device::names;
-use workload::fio::{JobError, JobFile, keys};
+pub use workload::fio::JobFile;
+use workload::fio::{JobError, keys};
 
 /// Reads and parses a job file. Variables are taken from the environment.
 ///

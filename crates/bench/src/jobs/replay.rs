@@ -1,7 +1,9 @@
 //! A job file on the drive of a card, up to an amount of host writes, to compare with a log of the drive.
 
+use ssd::card::MIN_SCALED_PAGES;
 use ssd::{Card, Drive};
-use workload::fio::JobFile;
+use workload::block::BlockKind;
+use workload::fio::{Job, JobFile, kind_index};
 
 use super::plan::{Plan, Target};
 use super::run::run;
@@ -20,6 +22,24 @@ pub struct Replay<'a> {
     pub capacities: f64,
     /// Seed of all random draws.
     pub seed: u64,
+}
+
+/// Fewest writes of a job that a reclaim unit must hold, so that its data has many ages: of random writes 64, of sequential ones 8. With two
+/// random writes per unit, the model relocates almost nothing.
+const RANDOM_WRITES_PER_UNIT: u64 = 64;
+const SEQUENTIAL_WRITES_PER_UNIT: u64 = 8;
+
+/// The largest divisor of the capacity of `card` at which its units still hold enough writes of the jobs.
+#[must_use]
+pub fn smallest_scale(card: &Card, file: &JobFile) -> u32 {
+    let page_bytes = u64::from(card.space.page_bytes);
+    let pages = |job: &Job| {
+        let writes = if job.pattern.is_random { RANDOM_WRITES_PER_UNIT } else { SEQUENTIAL_WRITES_PER_UNIT };
+        writes * job.block_bytes[kind_index(BlockKind::Write)].largest().div_ceil(page_bytes)
+    };
+    let writes = |job: &&Job| job.pattern.mix.kinds().contains(&BlockKind::Write);
+    let unit_pages = file.jobs.iter().filter(writes).map(pages).max().unwrap_or(0).max(MIN_SCALED_PAGES);
+    u32::try_from(card.space.unit_bytes / page_bytes / unit_pages).unwrap_or(u32::MAX).max(1)
 }
 
 /// The write counters of a run.

@@ -9,6 +9,7 @@ mod cdn;
 pub mod experiment;
 mod flashcache;
 mod given;
+pub mod ring;
 mod runner;
 mod small_objects;
 mod soc_size;
@@ -220,6 +221,22 @@ pub const STUDIES: &[Study] = &[
         takes_scale: true,
         needs_logs: false,
         run: utilisation::fig13,
+    },
+    Study {
+        name: "fdp-plateau",
+        title: "Write amplification without placement before and after the first wrap of the regions",
+        takes_trace: false,
+        takes_scale: false,
+        needs_logs: false,
+        run: ring::plateau,
+    },
+    Study {
+        name: "fdp-shares",
+        title: "Write amplification over the small-object cache's share, with the bucket writes of real caches",
+        takes_trace: false,
+        takes_scale: false,
+        needs_logs: false,
+        run: ring::shares,
     },
     Study {
         name: "fdp-table2",

@@ -24,6 +24,8 @@ pub struct Runner {
     pub stop: Stop,
     /// The given trace; `None` generates the workload.
     pub(super) given: Option<GivenTrace>,
+    /// Share of the host's writes that are buckets, in the studies of the model drive alone.
+    pub(super) bucket_writes: f64,
     /// Folder with logs of drives.
     pub(super) logs: Option<PathBuf>,
     progress: Progress,
@@ -43,6 +45,7 @@ impl Runner {
             seed,
             stop,
             given: None,
+            bucket_writes: super::ring::BUCKET_WRITES,
             logs: None,
             progress,
             done: Mutex::default(),
@@ -56,6 +59,12 @@ impl Runner {
     #[must_use]
     pub fn on_trace(self, given: GivenTrace) -> Self {
         Self { given: Some(given), ..self }
+    }
+
+    /// Uses another share of bucket writes than [`BUCKET_WRITES`](super::ring::BUCKET_WRITES).
+    #[must_use]
+    pub fn with_bucket_writes(self, bucket_writes: f64) -> Self {
+        Self { bucket_writes, ..self }
     }
 
     /// Uses the logs of a folder for the studies that [need some](super::Study::needs_logs).

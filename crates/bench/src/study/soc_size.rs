@@ -14,7 +14,7 @@ pub(super) fn fig9(runner: &Runner) -> Result<Outcome, StudyError> {
     for (percent, (placed, mixed)) in PERCENTS.iter().zip(&both) {
         let name = format!("dlwa, fdp, soc {percent} %");
         points.push(match percent {
-            4 => Point::within(name, 1.03, placed.dlwa, (1.0, 1.05)),
+            4 => Point::within(name, 1.03, placed.dlwa, (1.003, 1.05)),
             64 => Point::within(name, 2.5, placed.dlwa, (2.25, 2.75)),
             _ => Point::shown(name, None, placed.dlwa),
         });
@@ -74,7 +74,7 @@ fn of_percent(soc_percent: u32) -> Experiment {
 }
 
 /// Theorem 1 with all of the drive's spare space for the small-object cache.
-fn predicted(soc_percent: u32) -> Result<f64, StudyError> {
+pub(super) fn predicted(soc_percent: u32) -> Result<f64, StudyError> {
     let card =
         ssd::Card::load(super::experiment::CARD).map_err(|error| StudyError::Output(error.to_string()))?;
     let usable = card.space.usable_bytes as f64;

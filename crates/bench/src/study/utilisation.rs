@@ -3,8 +3,14 @@
 use super::experiment::{Experiment, Measured, Mix, StudyError};
 use super::{Chart, Line, Outcome, Point, Runner};
 
-/// Accepted write amplification with placement: the paper's 1.03 with a tolerance.
+/// Accepted write amplification with placement: the paper's 1.03 with a tolerance. At full utilisation the drive relocates something; with
+/// less, nothing that can be counted, and 1.00 is the least that there is.
 const PLACED: (f64, f64) = (1.0, 1.05);
+const PLACED_FULL: (f64, f64) = (1.003, 1.05);
+
+fn placed_range(share: f64) -> (f64, f64) {
+    if share < 1.0 { PLACED } else { PLACED_FULL }
+}
 
 /// Figure 5: write amplification over time, with half of the drive in use.
 pub(super) fn fig5(runner: &Runner) -> Result<Outcome, StudyError> {
@@ -29,7 +35,12 @@ pub(super) fn fig6(runner: &Runner) -> Result<Outcome, StudyError> {
     let mut points = Vec::new();
     for (share, (placed, mixed)) in shares.iter().zip(&both) {
         let percent = share * 100.0;
-        points.push(Point::within(format!("dlwa, fdp, {percent:.0} %"), 1.03, placed.dlwa, PLACED));
+        points.push(Point::within(
+            format!("dlwa, fdp, {percent:.0} %"),
+            1.03,
+            placed.dlwa,
+            placed_range(*share),
+        ));
         points.push(match percent as u32 {
             50 => Point::within("dlwa, non-fdp, 50 %", 1.3, mixed.dlwa, (1.2, 1.4)),
             100 => Point::within("dlwa, non-fdp, 100 %", 3.5, mixed.dlwa, (3.15, 3.85)),
@@ -73,7 +84,12 @@ pub(super) fn fig13(runner: &Runner) -> Result<Outcome, StudyError> {
         .iter()
         .zip(&both)
         .map(|(share, (placed, _))| {
-            Point::within(format!("dlwa, fdp, {:.0} %", share * 100.0), 1.03, placed.dlwa, PLACED)
+            Point::within(
+                format!("dlwa, fdp, {:.0} %", share * 100.0),
+                1.03,
+                placed.dlwa,
+                placed_range(*share),
+            )
         })
         .collect();
     points.push(Point::within("dlwa, non-fdp over fdp, 100 %", 3.5, mixed.dlwa / placed.dlwa, (3.15, 3.85)));
@@ -91,7 +107,7 @@ fn halves(runner: &Runner, mix: Mix, dram_mb: u32, name: &str) -> Result<Outcome
             format!("dlwa, fdp, {percent:.0} %"),
             1.0,
             placed.dlwa,
-            (1.0, 1.1),
+            (if *share < 1.0 { 1.0 } else { 1.003 }, 1.1),
         ));
         outcome.points.push(Point::shown(format!("dlwa, non-fdp, {percent:.0} %"), None, mixed.dlwa));
         outcome.charts.push(over_time(&format!("{name}, {percent:.0} % of the drive"), placed, mixed));

@@ -55,6 +55,10 @@ pub struct Arguments {
     /// Check every value found against what was set; takes memory for each key
     #[arg(long)]
     check: bool,
+    /// End the fill as soon as a forecast proves that the write amplification is final (see `ssd forecast`), and not before, within the
+    /// longest fill that the plan allows
+    #[arg(long)]
+    stop_early: bool,
     /// Cards: divide the capacity by N [default: down to about 1 GB]
     #[arg(long, value_name = "1/N", value_parser = quantity::scale)]
     scale: Option<u32>,
@@ -193,6 +197,7 @@ fn prepare(arguments: &Arguments) -> Result<(Subject, Plan, EvaluationOptions), 
         lengths,
         offers,
         life,
+        stop_early: arguments.stop_early,
         interrupt: arguments.common.new_stop(),
     };
     let notes = notes(&subject, &plan, rated.is_none());
@@ -286,7 +291,11 @@ impl Arguments {
 
     /// The rated endurance: the user's flags take precedence over the drive or the card.
     fn endurance(&self, subject: &Subject) -> Option<(Endurance, String)> {
-        let rated_dlwa = self.rated_dlwa.unwrap_or(1.0);
+        let of_subject = match subject {
+            Subject::Model(model) => model.card.endurance.dlwa(),
+            Subject::Real(_) => 1.0,
+        };
+        let rated_dlwa = self.rated_dlwa.unwrap_or(of_subject);
         if let Some(tbw) = self.tbw {
             return Some((Endurance::from_tbw(tbw, rated_dlwa), format!("{tbw} TB written (--tbw)")));
         }

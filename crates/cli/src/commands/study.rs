@@ -37,6 +37,9 @@ pub struct Arguments {
     /// warp: directory with warp_series.csv and warp_series_meta.csv, logs of drives that are compared with the model
     #[arg(long, value_name = "DIRECTORY", requires = "which")]
     logs: Option<PathBuf>,
+    /// fdp-plateau, fdp-shares: share of the host's writes that are buckets; logs of real caches have 74% to 90%, the other FDP studies 60%
+    #[arg(long, value_name = "SHARE", value_parser = crate::quantity::part, default_value = "80%", requires = "which")]
+    bucket_writes: f64,
     /// Directory for the plots, as SVG and PNG files
     #[arg(long, value_name = "DIRECTORY", default_value = "studies", requires = "which")]
     figures: PathBuf,
@@ -110,6 +113,7 @@ impl Arguments {
     fn runner(&self, stop: &Stop) -> Result<Runner, String> {
         let Common { seed, quiet, .. } = self.common;
         let runner = Runner::new(self.scale.unwrap_or(SCALE), seed, stop.clone(), Progress::new(quiet))
+            .with_bucket_writes(self.bucket_writes)
             .with_logs(self.logs.clone());
         if self.trace.is_empty() {
             return Ok(runner);
@@ -121,7 +125,10 @@ impl Arguments {
     }
 
     fn config(&self) -> Value {
-        let mut config = json!({ "scale": format!("1/{}", self.scale.unwrap_or(SCALE)) });
+        let mut config = json!({
+            "scale": format!("1/{}", self.scale.unwrap_or(SCALE)),
+            "bucket_writes": self.bucket_writes,
+        });
         if !self.trace.is_empty() {
             config["reading"] = self.reading.config(&self.trace);
         }

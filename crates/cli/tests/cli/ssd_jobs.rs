@@ -25,6 +25,27 @@ fn job_file_runs_with_placement_and_reports_jobs_handles_and_curve() {
     assert!(dlwa(&off) > 1.1 * dlwa(&result), "{} {}", off["dlwa"], result["dlwa"]);
 }
 
+/// The counters of a model drive stand for a log of a real one.
+#[test]
+fn card_learned_from_a_log_runs_with_its_policy_and_an_interval() {
+    let folder = tempfile::tempdir().unwrap();
+    let [job, log, card] = ["job.fio", "log.csv", "learned.toml"].map(|name| folder.path().join(name));
+    std::fs::write(&job, "[j]\nrw=randwrite\nnorandommap\nbs=4k\nfilename=/dev/x\nio_size=500%\n").unwrap();
+    let [job, log, card] = [&job, &log, &card].map(|path| path.to_str().unwrap());
+    json(&["ssd", "run", "test", "--job", job, "--csv", log, "--gc", "fifo"]);
+    let learned = json(&["ssd", "learn", log, "--job", job, "--from", "test", "--out", card]);
+    assert!(learned["residual"].as_f64().unwrap() < 0.05, "{learned}");
+    let result = json(&["ssd", "run", card, "--job", job]);
+    assert_eq!((&result["gc"], &result["dlwa_interval"]["logs"]), (&learned["gc"], &1.into()));
+    let dlwa = result["dlwa_last_tenth"].as_f64().unwrap();
+    assert!(result["dlwa_interval"]["low"].as_f64().unwrap() < dlwa, "{result}");
+    let output = flashwright(&["ssd", "learn", log, log, "--job", job, "--from", "test", "--series", "a"]);
+    assert!(err(&output).contains("--series: 1 names for 2 logs"), "{}", err(&output));
+    let forecast = json(&["ssd", "forecast", log, "--card", card, "--job", job, "--capacities", "5"]);
+    let model = &forecast["model"]["dlwa"];
+    assert!((model["value"].as_f64().unwrap() / dlwa - 1.0).abs() < 0.05, "{forecast}");
+}
+
 #[test]
 fn job_file_with_an_unknown_key_is_refused_with_file_line_and_suggestion() {
     let folder = tempfile::tempdir().unwrap();

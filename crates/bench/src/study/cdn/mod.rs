@@ -74,7 +74,7 @@ pub(super) fn fig9(runner: &Runner) -> Result<Outcome, StudyError> {
         Point::within("dlwa, McDipper", 1.0, fifo.dlwa, (1.0, 1.02)),
         Point::within("dlwa, BlockCache", 3.9, blocks.dlwa, (2.92, 4.88)),
         Point::shown("dlwa, RIPQ without the refinements", Some(1.2), plain.dlwa),
-        Point::within("dlwa, RIPQ", 1.2, items.dlwa, (1.0, 1.5)),
+        Point::within("dlwa, RIPQ", 1.2, items.dlwa, (1.1, 1.5)),
     ];
     let drive = "The article does not name the garbage collection of its drive. With cost-benefit, as here, BlockCache writes 3.14 and RIPQ \
                  1.46 bytes a byte; with FIFO it is 5.67 and 2.98."

@@ -9,6 +9,7 @@ mod setup;
 use std::path::Path;
 
 use parking_lot::Mutex;
+use ssd::Card;
 use workload::fio::JobFile;
 
 use self::setup::Setup;
@@ -76,11 +77,15 @@ impl Series {
     }
 
     /// The workload of the series as a job file, if its name gives one.
-    ///
-    /// # Errors
-    /// The job file is invalid.
-    pub fn job(&self) -> Result<Option<JobFile>, String> {
-        Setup::of(self).map(|setup| setup.file()).transpose()
+    #[must_use]
+    pub fn job(&self) -> Option<JobFile> {
+        Setup::of(self).map(|setup| setup.file)
+    }
+
+    /// The drive of the series, if its name gives one.
+    #[must_use]
+    pub fn card(&self) -> Option<Card> {
+        Setup::of(self).map(|setup| setup.card)
     }
 
     fn host_capacities(&self) -> f64 {
@@ -122,9 +127,9 @@ pub fn model(
 ) -> Result<Option<Modelled>, StudyError> {
     let Some(setup) = Setup::of(series) else { return Ok(None) };
     let invalid = |error: String| StudyError::Output(format!("{}: {error}", series.name));
-    let file = setup.file().map_err(invalid)?;
     let capacities = series.host_capacities();
-    let replay = Replay { card: &setup.card, file: &file, scale: setup.scale, capacities, seed: runner.seed };
+    let replay =
+        Replay { card: &setup.card, file: &setup.file, scale: setup.scale, capacities, seed: runner.seed };
     let replayed = replay.run(&runner.stop, advance).map_err(invalid)?.ok_or(StudyError::Interrupted)?;
     let end = capacities.min(replayed.capacities());
     Ok(Some(Modelled {

@@ -8,13 +8,13 @@ use workload::fio::JobFile;
 
 use super::Series;
 use crate::drive::log::DriveLog;
+use crate::jobs::mixed::Mixed;
 
 pub(super) struct Setup {
     pub(super) card: Card,
-    pub(super) has_placement: bool,
     pub(super) scale: u32,
-    /// The fio job file.
-    pub(super) job: String,
+    /// The jobs, with placement or without.
+    pub(super) file: JobFile,
     pub(super) tolerance: f64,
     pub(super) remark: Option<String>,
 }
@@ -42,15 +42,6 @@ const CACHE_WRITES: f64 = 0.96;
 const RATE: f64 = 100e6;
 
 impl Setup {
-    /// The jobs, with placement or without.
-    pub(super) fn file(&self) -> Result<JobFile, String> {
-        let mut file = JobFile::parse(&self.job, |_| None).map_err(|error| error.to_string())?;
-        if !self.has_placement {
-            file.jobs.iter_mut().for_each(|job| job.has_placement = false);
-        }
-        Ok(file)
-    }
-
     pub(super) fn of(series: &Series) -> Option<Self> {
         let parts: Vec<&str> = series.name.split('/').collect();
         let has_placement = parts.iter().any(|part| part.starts_with("fdp"));
@@ -92,7 +83,8 @@ fn one_stream(series: &Series, (card, scale): (Card, u32)) -> Option<Setup> {
     let job = format!(
         "[stream]\nrw=randwrite\nbs=128k\nioengine=libaio\niodepth=128\nfilename=/dev/x\nio_size={percent:.0}%\n"
     );
-    Some(Setup { card, has_placement: false, scale, job, tolerance: STREAM_TOLERANCE, remark: None })
+    let file = JobFile::parse(&job, |_| None).ok()?;
+    Some(Setup { card, scale, file, tolerance: STREAM_TOLERANCE, remark: None })
 }
 
 /// Of the emulator's host writes, the sequential stream has 0.57: the curves of the `zoned` and `zipf` series have a period of 1.53 to
@@ -123,7 +115,9 @@ fn three_streams(series: &Series, distribution: &str, mode: &str, has_placement:
          [overwrite]\nrw=randwrite\nnorandommap\nsize=90%\nrandom_distribution={distribution}\niodepth=32\nrate={overwrite}\ntime_based\nruntime={seconds:.0}\nfdp_pli={overwrite_handle}\n\
          [random]\nrw=randwrite\nnorandommap\noffset=90%\nsize=10%\niodepth=32\nrate={random}\ntime_based\nruntime={seconds:.0}\nfdp_pli=0\n"
     );
-    Some(Setup { card, has_placement, scale, job, tolerance: EMULATOR_TOLERANCE, remark: None })
+    let mut file = JobFile::parse(&job, |_| None).ok()?;
+    file.jobs.iter_mut().for_each(|job| job.has_placement = has_placement);
+    Some(Setup { card, scale, file, tolerance: EMULATOR_TOLERANCE, remark: None })
 }
 
 /// A share of the space for buckets, rewritten at random, and a ring of regions through the rest.
@@ -136,21 +130,10 @@ fn cache(series: &Series, parts: &[&str], has_placement: bool) -> Option<Setup> 
         false => pm9d3a()?,
     };
     let (writes, remark) = bucket_share(&series.log, series.capacity_bytes as f64, space);
-    let seconds = series.log.host_bytes() as f64 / RATE;
-    let (buckets, regions) = ((writes * RATE) as u64, ((1.0 - writes) * RATE) as u64);
-    let percent = space * CACHE_WRITES * 100.0;
-    let mut job = "[global]\nioengine=libaio\nfilename=/dev/x\nfdp=1\niodepth=32\n".to_owned();
-    if space > 0.0 {
-        job += &format!(
-            "[buckets]\nrw=randwrite\nnorandommap\nsize={percent}%\nrate={buckets}\ntime_based\nruntime={seconds:.0}\nfdp_pli=0\n"
-        );
-    }
-    job += &format!(
-        "[regions]\nrw=write\nbs=128k\noffset={percent}%\nsize={}%\nrate={regions}\ntime_based\nruntime={seconds:.0}\nfdp_pli=1\n",
-        CACHE_WRITES * 100.0 - percent
-    );
+    let mixed = Mixed { used: CACHE_WRITES, random_space: space, random_writes: writes, has_placement };
+    let file = mixed.file().ok()?;
     let tolerance = if is_emulator { EMULATOR_TOLERANCE } else { DRIVE_TOLERANCE };
-    Some(Setup { card, has_placement, scale, job, tolerance, remark })
+    Some(Setup { card, scale, file, tolerance, remark })
 }
 
 /// Share of buckets in the host's writes where the log shows no wrap of the ring.

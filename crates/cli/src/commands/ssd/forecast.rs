@@ -4,8 +4,10 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use bench::drive::expected::{Expected, Test};
 use bench::drive::forecast::{Forecast, Known, forecast};
 use bench::drive::log::DriveLog;
+use bench::jobs;
 use clap::Args;
 use serde_json::{Value, json};
 use ssd::Card;
@@ -37,6 +39,12 @@ pub struct Arguments {
     /// Share of the writes that go there
     #[arg(long, value_name = "SHARE", value_parser = quantity::part, requires = "random_space")]
     random_writes: Option<f64>,
+    /// fio job file of the test: runs it on the model of --card, which narrows the bounds
+    #[arg(long, value_name = "FILE", requires = "card", conflicts_with_all = ["capacity", "op"])]
+    job: Option<PathBuf>,
+    /// job: host writes of the whole test, in capacities of the drive
+    #[arg(long, value_name = "X", requires = "job", value_parser = quantity::positive, default_value = "20")]
+    capacities: f64,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -51,12 +59,15 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         "op_ratio": arguments.op,
         "random_space": arguments.random_space,
         "random_writes": arguments.random_writes,
+        "job": arguments.job.as_deref().map(name_of),
+        "capacities": arguments.job.is_some().then_some(arguments.capacities),
     });
     arguments.common.conclude("ssd forecast", &config, found(arguments))
 }
 
 fn found(arguments: &Arguments) -> Result<Finding, String> {
-    Files::reading(std::slice::from_ref(&arguments.log)).writing([arguments.common.result_file()]).check()?;
+    let inputs: Vec<PathBuf> = std::iter::once(&arguments.log).chain(&arguments.job).cloned().collect();
+    Files::reading(&inputs).writing([arguments.common.result_file()]).check()?;
     let card =
         arguments.card.as_deref().map(Card::load).transpose().map_err(|error| format!("--card: {error}"))?;
     let of_card = card.as_ref().map(|card| card.space.usable_bytes);
@@ -64,7 +75,7 @@ fn found(arguments: &Arguments) -> Result<Finding, String> {
     if capacity_bytes == 0 {
         return Err("--capacity: must be above 0".into());
     }
-    let op_ratio = arguments.op.or(card.map(|card| card.shape(false).op_ratio()));
+    let op_ratio = arguments.op.or(card.as_ref().map(|card| card.shape(false).op_ratio()));
     if op_ratio.is_some_and(|op_ratio| op_ratio <= 0.0) {
         return Err("--op: must be above 0%".into());
     }
@@ -77,7 +88,27 @@ fn found(arguments: &Arguments) -> Result<Finding, String> {
         arguments.common.warn(format_args!("{name}: {warning}"));
     }
     let forecast = forecast(&log, Known { capacity_bytes, op_ratio, wrap_capacities });
-    Ok(Finding { result: result(&forecast), text: text_of(&forecast), failures: Vec::new() })
+    let expected = card.map(|card| expected(arguments, &card, &log)).transpose()?.flatten();
+    let text = text_of(&forecast) + &expected.map_or_else(String::new, text_of_expected);
+    Ok(Finding { result: result(&forecast, expected), text, failures: Vec::new() })
+}
+
+/// The end of the test by the model; `None` without a job file.
+fn expected(arguments: &Arguments, card: &Card, log: &DriveLog) -> Result<Option<Expected>, String> {
+    let Some(path) = &arguments.job else { return Ok(None) };
+    let file = jobs::load(path)?;
+    let stop = arguments.common.new_stop();
+    arguments.common.stop_on_signals(&stop).map_err(|error| error.to_string())?;
+    let test = Test { card, file: &file, capacities: arguments.capacities, seed: arguments.common.seed };
+    let expected = test.expected(log, &stop).map_err(|error| format!("{}: {error}", path.display()))?;
+    expected.map(Some).ok_or_else(|| "interrupted: the model run has not ended".into())
+}
+
+fn text_of_expected(Expected { value, interval: (low, high), difference }: Expected) -> String {
+    format!(
+        "by the model               {value:.2} ({low:.2} to {high:.2}); it differs from the log so far by {:.0} %\n",
+        difference * 100.0
+    )
 }
 
 /// Capacities until the ring has gone round the drive once.
@@ -91,7 +122,7 @@ fn wrap(arguments: &Arguments) -> Result<Option<f64>, String> {
     Ok(Some((1.0 - space) / (1.0 - writes)))
 }
 
-fn result(forecast: &Forecast) -> Value {
+fn result(forecast: &Forecast, expected: Option<Expected>) -> Value {
     json!({
         "is_steady": forecast.is_steady,
         "dlwa": { "value": forecast.value, "low": forecast.interval.0, "high": forecast.interval.1 },
@@ -102,6 +133,10 @@ fn result(forecast: &Forecast) -> Value {
         "op_ratio_source": forecast.op_ratio.1,
         "needed_bytes": forecast.needed_bytes,
         "reason": forecast.reason,
+        "model": expected.map(|it| json!({
+            "dlwa": { "value": it.value, "low": it.interval.0, "high": it.interval.1 },
+            "difference": it.difference,
+        })),
     })
 }
 

@@ -6,12 +6,12 @@ use std::process::ExitCode;
 
 use bench::drive::learn::{Fit, Observed, POLICIES, Settings, learn};
 use bench::drive::log::DriveLog;
-use bench::jobs;
+use bench::jobs::mixed::Mixed;
+use bench::jobs::{self, JobFile};
 use bench::study::Progress;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use ssd::Card;
-use workload::fio::JobFile;
 
 use crate::files::Files;
 use crate::output::{Common, Finding, name_of, names_of, write_file};
@@ -39,6 +39,9 @@ pub struct Arguments {
     /// mixed: share of the writes that go there; the others cycle through the rest
     #[arg(long, value_name = "SHARE", value_parser = quantity::part, required_if_eq("pattern", "mixed"))]
     random_writes: Option<f64>,
+    /// mixed: the drive used data placement, with a handle for each part
+    #[arg(long, conflicts_with = "job")]
+    placement: bool,
     /// Series of a CSV that has several: one per log in their order, or several of a single log
     #[arg(long, value_name = "NAME")]
     series: Vec<String>,
@@ -141,27 +144,21 @@ fn observed(arguments: &Arguments) -> Result<Vec<Observed>, String> {
 fn file_of(arguments: &Arguments, number: usize) -> Result<JobFile, String> {
     match arguments.job.get(number).or(arguments.job.first()) {
         Some(path) => jobs::load(path),
-        None => JobFile::parse(&pattern_jobs(arguments), |_| None).map_err(|error| error.to_string()),
+        None => pattern_jobs(arguments),
     }
 }
 
-/// The pattern as fio jobs that write until the log ends.
-fn pattern_jobs(arguments: &Arguments) -> String {
-    const UNLIMITED: &str = "filename=/dev/x\ntime_based\nruntime=100000d\n";
-    match arguments.pattern {
-        Some(PatternName::Sequential) => format!("[ring]\nrw=write\nbs=128k\n{UNLIMITED}"),
+/// The pattern as fio jobs that write until the log ends. A ring or random writes alone are a mix with one empty part.
+fn pattern_jobs(arguments: &Arguments) -> Result<JobFile, String> {
+    let (random_space, random_writes) = match arguments.pattern {
+        Some(PatternName::Sequential) => (0.0, 0.0),
         Some(PatternName::Mixed) => {
-            let space = arguments.random_space.unwrap_or_default() * 100.0;
-            let writes = arguments.random_writes.unwrap_or_default();
-            let [random, ring] = [writes, 1.0 - writes].map(|share| (share * 100e6).max(1.0) as u64);
-            format!(
-                "[random]\nrw=randwrite\nnorandommap\nbs=4k\nsize={space}%\nrate={random}\n{UNLIMITED}\
-                 [ring]\nrw=write\nbs=128k\noffset={space}%\nsize={}%\nrate={ring}\n{UNLIMITED}",
-                100.0 - space
-            )
+            (arguments.random_space.unwrap_or_default(), arguments.random_writes.unwrap_or_default())
         }
-        _ => format!("[random]\nrw=randwrite\nnorandommap\nbs=4k\n{UNLIMITED}"),
-    }
+        _ => (1.0, 1.0),
+    };
+    let mixed = Mixed { used: 1.0, random_space, random_writes, has_placement: arguments.placement };
+    mixed.file().map_err(|error| format!("--pattern: {error}"))
 }
 
 fn result(fit: &Fit) -> Value {
