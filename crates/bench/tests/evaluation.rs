@@ -322,7 +322,7 @@ fn unsteady_drive_is_filled_up_to_the_maximum() {
 #[test]
 fn fill_that_stops_early_passes_a_low_plateau_and_ends_at_a_high_one() {
     for (media_tenths, expected) in
-        [((|_| 11) as fn(u64) -> u64, (20.0, false)), ((|_| 40) as fn(u64) -> u64, (5.0, true))]
+        [((|_| 11) as fn(u64) -> u64, (20.0, false)), ((|_| 40) as fn(u64) -> u64, (5.1, true))]
     {
         let drive = Drive::new(|_| 100, Some(media_tenths));
         let (warm_up, ..) = run_stages(&drive, (BY_BYTES, true), &[], FOREVER, &[1]);
