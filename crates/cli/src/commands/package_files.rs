@@ -39,12 +39,14 @@ fn write(directory: &Path, mut cli: Command) -> std::io::Result<()> {
     let (manuals, completions) = (directory.join("man1"), directory.join("completions"));
     std::fs::create_dir_all(&manuals)?;
     std::fs::create_dir_all(&completions)?;
+    // First, because the generators of completions add the `help` commands permanently.
+    clap_mangen::generate_to(without_help(cli.clone()), manuals)?;
     for (shell, name) in SHELLS {
         let mut text = Vec::new();
         clap_complete::generate(shell, &mut cli, "flashwright", &mut text);
         std::fs::write(completions.join(name), text)?;
     }
-    clap_mangen::generate_to(without_help(cli), manuals)
+    Ok(())
 }
 
 /// The commands without their `help` commands, which would have a page for each command again.
