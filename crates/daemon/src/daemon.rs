@@ -1,6 +1,7 @@
 //! A server: the volume or disk that it opens, its front ends, its control socket and its background threads.
 
 use std::hash::{BuildHasher, RandomState};
+use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -43,6 +44,9 @@ pub struct Options {
     /// in $XDG_RUNTIME_DIR]
     #[arg(long, help_heading = ACCESS, value_name = "PATH")]
     control: Option<PathBuf>,
+    /// Serve /metrics for Prometheus and /health by HTTP on this address, as 127.0.0.1:9150
+    #[arg(long, help_heading = ACCESS, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
     /// Record every request to FILE as CSV, for `block replay`, except those to the export NAME-uncached and of clients whose blocks are
     /// not cached; an existing recording is appended to
     #[arg(long, value_name = "FILE")]
@@ -89,6 +93,21 @@ impl Options {
         let front_ends = self.front_ends.requested(&self.name)?;
         let first = &front_ends[0];
         Ok((first.address(), self.control.clone().unwrap_or_else(|| first.control_path())))
+    }
+
+    /// The address for metrics.
+    ///
+    /// # Errors
+    /// If other machines can reach it and that is not permitted.
+    pub fn metrics(&self) -> Result<Option<SocketAddr>, String> {
+        match self.metrics {
+            Some(address) if !address.ip().is_loopback() && !self.front_ends.nbd.allows_remote() => {
+                Err(format!(
+                    "--metrics {address}: other machines can reach it without authentication: use 127.0.0.1, or permit it with --allow-remote"
+                ))
+            }
+            address => Ok(address),
+        }
     }
 
     /// The names of flash and disk.
@@ -139,7 +158,19 @@ pub struct Daemon {
     served: Served,
     front_ends: Vec<Box<dyn FrontEnd>>,
     control: ControlSocket,
+    service: Arc<Service>,
     recording: Option<Recorder>,
+}
+
+/// Reads the status of a running server. It must be dropped before the server stops, because it keeps the cache open.
+pub struct StatusReader(Arc<Service>);
+
+impl StatusReader {
+    /// The status, as the control socket reports it.
+    #[must_use]
+    pub fn status(&self) -> Value {
+        self.0.status()
+    }
 }
 
 /// The result of a server that has stopped.
@@ -172,8 +203,8 @@ impl Daemon {
             let export = ClientExport::new(served.export, Arc::clone(uncached), Arc::clone(admission));
             served.export = Arc::new(export);
         }
-        let control = match start_front_ends(options, &served, &mut front_ends) {
-            Ok(control) => control,
+        let (control, service) = match start_front_ends(options, &served, &mut front_ends) {
+            Ok(started) => started,
             Err(error) => {
                 // A cache that was not served is closed again.
                 let failures = close(&options.disk, served);
@@ -181,7 +212,13 @@ impl Daemon {
             }
         };
         new_files.keep();
-        Ok(Self { disk: options.disk.clone(), served, front_ends, control, recording })
+        Ok(Self { disk: options.disk.clone(), served, front_ends, control, service, recording })
+    }
+
+    /// A reader of the status.
+    #[must_use]
+    pub fn status_reader(&self) -> StatusReader {
+        StatusReader(Arc::clone(&self.service))
     }
 
     /// The line that scripts wait for.
@@ -209,7 +246,7 @@ impl Daemon {
     /// Finishes requests in flight, stops the front ends in reverse order, and closes the cache. `say` receives lines for the user.
     #[must_use]
     pub fn stop(mut self, say: &dyn Fn(&str)) -> Stopped {
-        drop(self.control);
+        drop((self.control, self.service));
         let mut failures = stop(&mut self.front_ends, say);
         failures.extend(self.recording.and_then(|recorder| end(recorder.recording).err()));
         let served = self.served;
@@ -231,7 +268,7 @@ fn start_front_ends(
     options: &Options,
     served: &Served,
     front_ends: &mut [Box<dyn FrontEnd>],
-) -> Result<ControlSocket, String> {
+) -> Result<(ControlSocket, Arc<Service>), String> {
     let disk = ServedDisk {
         export: Arc::clone(&served.export),
         uncached: served.cached.as_ref().map(|cached| Arc::clone(&cached.uncached)),
@@ -251,7 +288,7 @@ fn listen(
     options: &Options,
     served: &Served,
     front_ends: &[Box<dyn FrontEnd>],
-) -> Result<ControlSocket, String> {
+) -> Result<(ControlSocket, Arc<Service>), String> {
     let first = &front_ends[0];
     let path = options.control.clone().unwrap_or_else(|| first.control_path());
     let cached = served.cached.as_ref().map(|cached| Cache {
@@ -268,7 +305,9 @@ fn listen(
         below: served.below.clone(),
         recording: served.recording.clone(),
     });
-    control::listen(&path, service).map_err(|error| format!("--control {}: {error}", path.display()))
+    let socket = control::listen(&path, Arc::clone(&service));
+    let socket = socket.map_err(|error| format!("--control {}: {error}", path.display()))?;
+    Ok((socket, service))
 }
 
 /// Stops the front ends in reverse order; returns the failures.

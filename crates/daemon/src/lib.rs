@@ -20,7 +20,7 @@ pub mod settings;
 pub mod status;
 mod sync;
 
-pub use daemon::{Daemon, Options, Stopped, identity_of};
+pub use daemon::{Daemon, Options, StatusReader, Stopped, identity_of};
 pub use front_end::Target;
 
 use std::fmt::Display;

@@ -104,7 +104,8 @@ impl Service {
         self.server.cached.as_ref().ok_or_else(|| without_cache(&self.server.place))
     }
 
-    fn status(&self) -> Value {
+    /// The status.
+    pub fn status(&self) -> Value {
         let now_ns = SystemClock.monotonic_ns();
         let up_seconds = (now_ns - self.started_ns) as f64 / 1e9;
         let counted_seconds =

@@ -26,7 +26,7 @@ pub struct NbdFlags {
     /// Serve NBD on a TCP address
     #[arg(long, help_heading = ACCESS, value_name = "ADDRESS:PORT", value_parser = tcp_address)]
     listen: Option<SocketAddr>,
-    /// Allow --listen on a non-loopback address: NBD has no passwords, everyone with network access can read and write
+    /// Allow --listen and --metrics on a non-loopback address: NBD has no passwords, everyone with network access can read and write
     #[arg(long, help_heading = ACCESS)]
     allow_remote: bool,
     /// Maximum number of NBD clients, 1 to 4096; each takes a thread. For one more, the connection that has been idle the
@@ -57,6 +57,11 @@ impl NbdFlags {
             ..Options::default()
         };
         Ok(Some(Box::new(Nbd { address, options, server: None })))
+    }
+
+    /// Whether addresses that other machines can reach are permitted.
+    pub fn allows_remote(&self) -> bool {
+        self.allow_remote
     }
 
     fn address(&self) -> Result<Option<Address>, String> {

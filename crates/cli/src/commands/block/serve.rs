@@ -1,10 +1,14 @@
 //! `flashwright block serve`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
-use daemon::{Daemon, Options, Stopped};
+use daemon::status::prometheus;
+use daemon::{Daemon, Options, StatusReader, Stopped};
+use server::metrics::{Endpoint, Source};
 use signal_hook::iterator::Signals;
 
 use super::result_file::spare;
@@ -35,13 +39,49 @@ fn serve(Arguments { config, options, common }: &Arguments) -> Result<Finding, S
     Files::reading(config.as_slice()).writing([options.recording(), common.result_file()]).keep_apart()?;
     // Before the first client, so that a signal during the opening of the volume is not lost.
     let mut signals = Signals::new(signals::of_end()).map_err(|error| format!("signals: {error}"))?;
+    let metrics = options.metrics()?;
     let daemon = Daemon::start(options)?;
+    let endpoint = metrics.map(|address| start_metrics(address, daemon.status_reader())).transpose();
+    let endpoint = match endpoint {
+        Ok(endpoint) => endpoint,
+        Err(error) => {
+            let failures = daemon.stop(&|words| common.say(words)).failures;
+            return Err(std::iter::once(error).chain(failures).collect::<Vec<_>>().join("; "));
+        }
+    };
     common.say(&daemon.ready_line());
+    if let Some(endpoint) = &endpoint {
+        common.say(&format_args!("metrics and a live page on http://{}/", endpoint.address()));
+    }
     service_manager::report_ready();
     signals.forever().next();
     service_manager::report_stopping();
     common.say("closing: finishing requests in flight; another signal exits at once");
     signals::exit_at_another(signals).map_err(|error| format!("signals: {error}"))?;
+    drop(endpoint);
     let Stopped { result, failures } = daemon.stop(&|words| common.say(words));
     Ok(Finding { result, text: String::new(), failures })
+}
+
+/// The figures of a served disk, for [`Endpoint`].
+struct Figures(StatusReader);
+
+impl Source for Figures {
+    fn text(&self) -> String {
+        prometheus::text(&self.0.status())
+    }
+
+    fn health(&self) -> Result<(), String> {
+        let status = self.0.status();
+        match status["state"]["health"].as_str() {
+            // A disk without a cache has no health.
+            None | Some("healthy") => Ok(()),
+            Some(other) => Err(format!("the cache is not healthy: {other}")),
+        }
+    }
+}
+
+fn start_metrics(address: SocketAddr, status: StatusReader) -> Result<Endpoint, String> {
+    Endpoint::start(address, Arc::new(Figures(status)))
+        .map_err(|error| format!("--metrics {address}: {error}"))
 }

@@ -1,5 +1,7 @@
 //! Servers whose settings are in files, as in `/etc/flashwright/block.d`.
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
 use std::process::Stdio;
 
@@ -94,4 +96,35 @@ fn service_manager_is_notified_when_clients_can_connect() {
     Client::connect(&place.path("s"));
     Server { child, ready: String::new() }.stop();
     assert_eq!(receive(), "STOPPING=1\n");
+}
+
+#[test]
+fn metrics_and_health_are_served_by_http() {
+    let place = Place::new();
+    let refused = place.run("serve", &["--socket", "s", "--metrics", "0.0.0.0:0"], true);
+    assert!(
+        told(&refused).contains("--metrics 0.0.0.0:0: other machines can reach it"),
+        "{}",
+        told(&refused)
+    );
+    let mut command = place.command("serve", true);
+    command.arg("--socket").arg(place.path("s")).args(["--metrics", "127.0.0.1:0"]);
+    let mut child = Ending(command.stdout(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
+    let ready = lines.next().unwrap().unwrap();
+    let address = lines.next().unwrap().unwrap();
+    let address = address.strip_prefix("metrics and a live page on http://").unwrap().trim_end_matches('/');
+    Client::connect(&place.path("s")).call(1, 0, 4096, &[7; 4096]);
+    let get = |path: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply
+    };
+    let metrics = get("/metrics");
+    let dirty = metrics.lines().find(|line| line.starts_with("flashwright_block_dirty_blocks{")).unwrap();
+    assert!(dirty.ends_with(" 1"), "{dirty}");
+    assert!(get("/health").starts_with("HTTP/1.1 200 "), "{}", get("/health"));
+    Server { child, ready }.stop();
 }
