@@ -306,7 +306,7 @@ mod tests {
             assert_eq!(given.parse::<Named>().unwrap().to_string(), canonical, "{given}");
         }
         assert!("ripq-lfu".parse::<Named>().is_err(), "RIPQ has LFU-DA, which is another policy");
-        let error = "glcache".parse::<Named>().unwrap_err().to_string();
+        let error = "perceptron".parse::<Named>().unwrap_err().to_string();
         assert!(!error.contains("did you mean"), "no name is near: {error}");
     }
 
