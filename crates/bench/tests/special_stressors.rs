@@ -321,6 +321,20 @@ fn object_cache_keeps_objects_up_to_its_limit() {
 }
 
 #[test]
+fn object_cache_keeps_the_total_size_of_objects_near_its_limit() {
+    // 3,000 objects of the config's sizes have about 1.8 MB.
+    let limit =
+        r#""totalObjectSizeLimit": 400000, "sizeControllerIntervalMs": 1, "objectSizeTrackingEnabled""#;
+    let report = run(&own(&OBJECTS.replace(r#""objectSizeTrackingEnabled""#, limit)), 1);
+    assert!(report.passed(), "{:?}", report.failures());
+    let (objects, bytes, most) =
+        (figure(&report, "objects"), figure(&report, "object_bytes"), figure(&report, "object_limit"));
+    assert!((300_000..500_000).contains(&bytes), "{bytes} bytes in {objects} objects of at most {most}");
+    assert!(objects <= most && most < 1000, "{objects} objects, at most {most}");
+    assert_eq!(report.instances[0].counts.set_failures, 0, "memory was found for each object");
+}
+
+#[test]
 fn shipped_object_cache_passes_with_fewer_operations() {
     let Some(config) = shipped("integration_tests/object_cache.json", &["test_config.numOps=20000"]) else {
         return;
@@ -377,6 +391,14 @@ fn two_memory_tiers_are_refused_with_the_flags_for_one() {
 
 #[test]
 fn keys_that_a_stressor_does_not_allow_are_refused() {
+    let custom = |key: &str, value: u64| format!("cache_config.customConfigJson={{\"{key}\": {value}}}");
+    let words = refused(OBJECTS, &[&custom("totalObjectSizeLimit", 1000)]);
+    assert!(
+        words.contains("sizeControllerIntervalMs: is 0: totalObjectSizeLimit needs the interval"),
+        "{words}"
+    );
+    let words = refused(OBJECTS, &[&custom("sizeControllerIntervalMs", 1000)]);
+    assert!(words.contains("totalObjectSizeLimit: is 0: set it together with"), "{words}");
     for (text, change, words) in [
         (REFERENCES, "test_config.numOps=0", "numOps: is 0 or missing"),
         (REFERENCES, "test_config.generator=online", "generator: must be left out"),

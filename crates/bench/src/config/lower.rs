@@ -16,7 +16,7 @@ use super::knob::Remark;
 use super::plan::{
     AdmissionPlan, ArrivalsPlan, CachePlan, ClassesPlan, DestructorPlan, EventsPlan, EvictionPlan, FlashPlan,
     InstancePlan, LearnedPlan, LimitsPlan, ObjectsPlan, RebalancePlan, RebalanceStrategy, ReplayPlan,
-    RunPlan, RunSettings, StressorPlan, SweepPlan, TraceFormat, WarmupPlan, WorkloadPlan,
+    RunPlan, RunSettings, SizeLimitPlan, StressorPlan, SweepPlan, TraceFormat, WarmupPlan, WorkloadPlan,
 };
 use super::region_policy;
 use crate::run::objects;
@@ -53,11 +53,19 @@ pub fn lower_without_traces(config: &Config) -> Result<RunPlan, ConfigError> {
 }
 
 fn refuse_later(config: &Config) -> Result<(), ConfigError> {
-    let missing = |remark: &Remark| Remark {
-        at: remark.at.clone(),
-        words: format!("needs {}, which is not supported yet", remark.words),
+    refuse(config, config.later.iter().map(unsupported).collect())
+}
+
+/// The error for a key that needs a feature which is not supported.
+#[must_use]
+pub fn unsupported(later: &Remark) -> Remark {
+    let Remark { at, words: feature } = later;
+    let words = if at.ends_with(".generator") {
+        format!("needs {feature}, which is not supported yet; known are workload, online and the replays")
+    } else {
+        format!("needs {feature}, which is not supported yet; --set {at}=null runs without it")
     };
-    refuse(config, config.later.iter().map(missing).collect())
+    Remark { at: at.clone(), words }
 }
 
 fn refuse_missing(config: &Config) -> Result<(), ConfigError> {
@@ -134,6 +142,10 @@ fn object_cache(typed: &CacheConfig) -> Result<CachePlan, String> {
         max_objects: typed.custom.l1_entries,
         max_key_bytes: typed.custom.max_key_bytes,
         tracks_bytes: typed.custom.size_tracking,
+        size_limit: (typed.custom.total_object_bytes > 0).then(|| SizeLimitPlan {
+            bytes: typed.custom.total_object_bytes,
+            interval: Duration::from_millis(typed.custom.size_interval_ms),
+        }),
     };
     let item_bytes = objects::item_bytes(&objects);
     if objects.max_objects == 0 {
@@ -398,8 +410,11 @@ pub fn missing_traces(config: &Config) -> Vec<Remark> {
         let (key, files) = trace_files(instance);
         let at = super::text::join(&instance.at, &format!("test_config.{key}"));
         let gone = files.into_iter().filter(|file| !file.exists());
-        gone.map(|file| Remark { at: at.clone(), words: format!("{} does not exist", file.display()) })
-            .collect::<Vec<_>>()
+        let value = if key.ends_with("Names") { "'[\"FILE\"]'" } else { "FILE" };
+        let words = |file: PathBuf| {
+            format!("{} does not exist; name another with --set {at}={value}", file.display())
+        };
+        gone.map(|file| Remark { at: at.clone(), words: words(file) }).collect::<Vec<_>>()
     };
     config.instances.iter().filter(replays).flat_map(missing).collect()
 }

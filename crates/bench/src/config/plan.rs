@@ -64,6 +64,17 @@ pub struct ObjectsPlan {
     pub max_key_bytes: u64,
     /// Whether the total size of objects is reported.
     pub tracks_bytes: bool,
+    /// Limit of the total size of objects; `None` is no limit.
+    pub size_limit: Option<SizeLimitPlan>,
+}
+
+/// Limit of the total size of the objects in an object cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SizeLimitPlan {
+    /// The limit.
+    pub bytes: u64,
+    /// Interval of the controller that enforces it.
+    pub interval: Duration,
 }
 
 /// Item destructor of a cache.

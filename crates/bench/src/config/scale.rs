@@ -35,6 +35,9 @@ impl RunPlan {
 fn scale_cache(cache: &mut CachePlan, divisor: u32) {
     if let Some(objects) = &mut cache.objects {
         objects.max_objects = (objects.max_objects / u64::from(divisor)).max(1);
+        if let Some(limit) = &mut objects.size_limit {
+            limit.bytes = (limit.bytes / u64::from(divisor)).max(1);
+        }
         cache.dram_bytes = objects::dram_bytes(objects);
         return;
     }

@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use cache::dram::Cursor;
-use cache::{Cache, InsertOptions, Item, Lookahead, OwnedItem};
+use cache::{Cache, InsertOptions, Item, Lookahead};
 use device::Device;
 use device::counters::{CounterTable, Kind};
 use device::wrap::MeasureDevice;
@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use super::item_sizes::ItemLimit;
 use super::latency::Histogram;
 use super::listed_drives::{DriveBytes, ListedDrive};
+use super::object_limits::ObjectLimits;
 use super::objects::{ID_BYTES, Objects};
 use super::stressors::StressorReport;
 use super::target::{
@@ -30,10 +31,10 @@ pub struct EngineTarget {
     objects: Option<ObjectCache>,
 }
 
-/// The objects of an object cache, and the items that occupy the memory beyond its object limit.
+/// The objects of an object cache, and its limits.
 struct ObjectCache {
     objects: Arc<Objects>,
-    placeholders: Vec<OwnedItem>,
+    limits: ObjectLimits,
 }
 
 /// The result of a get: an item, or the object that the item refers to.
@@ -146,8 +147,8 @@ impl EngineTarget {
 
     /// Makes the target an object cache.
     #[must_use]
-    pub fn with_objects(self, objects: Arc<Objects>, placeholders: Vec<OwnedItem>) -> Self {
-        Self { objects: Some(ObjectCache { objects, placeholders }), ..self }
+    pub fn with_objects(self, objects: Arc<Objects>, limits: ObjectLimits) -> Self {
+        Self { objects: Some(ObjectCache { objects, limits }), ..self }
     }
 
     /// The item, or in an object cache its object; `None` if the object has been freed in the meantime.
@@ -228,6 +229,7 @@ impl Target for EngineTarget {
             return SetOutcome::Kept;
         }
         if let Some(cache) = &self.objects {
+            cache.limits.step_if_due(&self.cache, &cache.objects);
             return self.set_object(&cache.objects, key, value_bytes, &options, how.only_if_absent, fill);
         }
         let allocated = match self.call_mode {
@@ -264,7 +266,7 @@ impl Target for EngineTarget {
 
     fn special_report(&self) -> Option<StressorReport> {
         let cache = self.objects.as_ref()?;
-        Some(cache.objects.report((self.cache.len() - cache.placeholders.len()) as u64))
+        Some(cache.objects.report(self.cache.len() as u64, cache.limits.current_limit()))
     }
 
     fn settle(&self) -> Result<(), String> {

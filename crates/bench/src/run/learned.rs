@@ -213,7 +213,8 @@ impl Tree {
         }
         if json["categories_nodes"].as_array().is_some_and(|nodes| !nodes.is_empty()) {
             return Err(
-                "splits by category are not supported: train the model with numeric features".to_owned()
+                "it splits by category, and models here split by number: train it with the category as a number in numericFeatures, \
+                 or run without it: --set test_config.replayGeneratorConfig.mlAdmissionConfig=null".to_owned()
             );
         }
         let node = |at: usize| {

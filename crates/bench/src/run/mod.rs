@@ -20,6 +20,7 @@ pub mod listed_drives;
 pub mod memory;
 pub mod misses;
 pub mod model_drive;
+pub mod object_limits;
 pub mod objects;
 pub mod open;
 pub mod pace;

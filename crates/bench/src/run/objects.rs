@@ -1,19 +1,18 @@
 //! The object cache (`test_config.name` `object_cache`): objects are on the heap, and the cache holds an item for each, whose value
 //! identifies the object. When an item is evicted, replaced, removed or expires, the item destructor frees its object. So the eviction
-//! policy of the cache decides which objects stay. The number of objects is limited, not their size.
+//! policy of the cache decides which objects stay.
 //!
-//! All items have the size of the one with the longest key. DRAM has whole slabs, so it holds a few more items than the limit;
-//! placeholders, which are pinned items, occupy the excess.
+//! All items have the size of the one with the longest key. [`super::object_limits`] limits the number of objects and their total size.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cache::dram::HEADER_BYTES;
-use cache::{Cache, Destroyed, InsertOptions, Inserted, ItemDestructor, OwnedItem};
+use cache::{Destroyed, ItemDestructor};
 use parking_lot::Mutex;
 
 use super::stressors::StressorReport;
-use crate::config::plan::{CachePlan, ObjectsPlan};
+use crate::config::plan::ObjectsPlan;
 
 /// An item's value: shard, slot and generation of its object.
 pub(super) const ID_BYTES: usize = 12;
@@ -21,7 +20,7 @@ const SHARDS: usize = 64;
 /// The smallest possible slab, so that few placeholders are needed.
 pub const SLAB_BYTES: u32 = 64 << 10;
 /// The value of a placeholder.
-const NO_OBJECT: [u8; ID_BYTES] = [0xff; ID_BYTES];
+pub(super) const NO_OBJECT: [u8; ID_BYTES] = [0xff; ID_BYTES];
 
 /// The objects of one cache.
 pub struct Objects {
@@ -151,12 +150,20 @@ impl Objects {
         }
     }
 
+    /// Number of objects, and their total size in bytes.
+    pub(super) fn live(&self) -> (u64, u64) {
+        (self.live.load(Ordering::Relaxed), self.live_bytes.load(Ordering::Relaxed))
+    }
+
     /// The figures, and a failure if the number of objects differs from `items` or exceeds the limit.
-    pub(super) fn report(&self, items: u64) -> StressorReport {
+    pub(super) fn report(&self, items: u64, limit: u64) -> StressorReport {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let mut figures = vec![("objects", "Objects", read(&self.live))];
-        if self.plan.tracks_bytes {
+        if self.plan.tracks_bytes || self.plan.size_limit.is_some() {
             figures.push(("object_bytes", "Bytes of objects", read(&self.live_bytes)));
+        }
+        if self.plan.size_limit.is_some() {
+            figures.push(("object_limit", "Limit of objects by size", limit));
         }
         let mut failures = Vec::new();
         let (live, twice) = (read(&self.live), read(&self.destroyed_twice));
@@ -191,33 +198,12 @@ impl ObjectId {
     }
 }
 
-/// Fills the memory that `cache` has beyond the object limit with pinned items.
-///
-/// # Errors
-/// A message, if a placeholder cannot be inserted.
-pub fn placeholders(
-    cache: &Cache,
-    plan: &ObjectsPlan,
-    cache_plan: &CachePlan,
-) -> Result<Vec<OwnedItem>, String> {
-    let per_slab = u64::from(SLAB_BYTES / item_bytes(plan)).max(1);
-    let capacity_items = cache_plan.dram_bytes / u64::from(SLAB_BYTES) * per_slab;
-    let pin = |number: u64| {
-        let key = [b"placeholder ", &number.to_le_bytes()[..]].concat();
-        match cache.insert_blocking(&key, &NO_OBJECT, InsertOptions::default()) {
-            Inserted::Stored => cache.get_owned_blocking(&key).ok_or("a placeholder was evicted".to_owned()),
-            Inserted::Rejected(refusal) => Err(format!("a placeholder was refused: {refusal}")),
-        }
-    };
-    (0..capacity_items.saturating_sub(plan.max_objects)).map(pin).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn objects() -> Arc<Objects> {
-        Objects::new(ObjectsPlan { max_objects: 10, max_key_bytes: 16, tracks_bytes: true })
+        Objects::new(ObjectsPlan { max_objects: 10, max_key_bytes: 16, tracks_bytes: true, size_limit: None })
     }
 
     #[test]
@@ -234,10 +220,10 @@ mod tests {
     fn object_freed_twice_or_lost_by_the_cache_is_a_failure() {
         let objects = objects();
         let id = objects.add([1; 8].into());
-        assert_eq!(objects.report(1).failures, Vec::<String>::new());
-        assert_eq!(objects.report(0).failures, ["1 objects are alive, and the cache holds 0 items"]);
+        assert_eq!(objects.report(1, 10).failures, Vec::<String>::new());
+        assert_eq!(objects.report(0, 10).failures, ["1 objects are alive, and the cache holds 0 items"]);
         objects.free(&id);
         objects.free(&id);
-        assert_eq!(objects.report(0).failures, ["1 objects were freed twice"]);
+        assert_eq!(objects.report(0, 10).failures, ["1 objects were freed twice"]);
     }
 }

@@ -25,6 +25,7 @@ use super::item_sizes::{self, ItemLimit, ItemSizes};
 use super::learned::LearnedAdmission;
 use super::listed_drives::ListedDrive;
 use super::misses::MissTrace;
+use super::object_limits::ObjectLimits;
 use super::objects::{self, Objects};
 use super::pace::Waiter;
 use super::trace_time::{CacheClock, TimeTracking, TraceTime};
@@ -128,10 +129,9 @@ pub fn cache(
     };
     let target = match plan.objects.as_ref().zip(objects) {
         Some((object_plan, objects)) => {
-            let placeholders = objects::placeholders(&cache, object_plan, plan).map_err(OpenError::Config)?;
-            EngineTarget::new(cache, call_mode, measured)
-                .with_objects(objects, placeholders)
-                .limited_to(item_limit)
+            let limits =
+                ObjectLimits::new(&cache, object_plan, plan, Arc::clone(clock)).map_err(OpenError::Config)?;
+            EngineTarget::new(cache, call_mode, measured).with_objects(objects, limits).limited_to(item_limit)
         }
         None => EngineTarget::new(cache, call_mode, measured)
             .with_listed_drives(listed_drives)
@@ -238,7 +238,7 @@ fn observer(latency: Arc<DeviceLatency>) -> device::wrap::measure::Observer {
 }
 
 /// Returns the DRAM configuration, the largest item that it accepts, and a warning if larger ones are requested.
-fn dram(
+pub(super) fn dram(
     plan: &CachePlan,
     sizes: Option<ItemSizes>,
 ) -> Result<(DramConfig, ItemLimit, Option<String>), OpenError> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bench::binary_trace::{self, Made};
 use bench::config::cachebench::{load, load_text};
 use bench::config::knob::Remark;
-use bench::config::lower::{binary_traces, missing_traces};
+use bench::config::lower::{binary_traces, missing_traces, unsupported};
 use bench::config::plan::ReplayPlan;
 use bench::config::{Config, ConfigError, DeviceSpec, Loaded, Override};
 use bench::picture::Format;
@@ -133,9 +133,7 @@ fn check(config: &Config, arguments: &Arguments) -> Result<Checked, Box<dyn std:
     let file = config.file.display();
     let mut stops: Vec<String> = missing_traces(config).iter().map(|it| format!("{file}: {it}")).collect();
     if !config.later.is_empty() {
-        let needs =
-            |it: &Remark| format!("{file}: {}: needs {}, which is not supported yet", it.at, it.words);
-        stops.extend(config.later.iter().map(needs));
+        stops.extend(config.later.iter().map(|later| format!("{file}: {}", unsupported(later))));
         return Ok(Checked { warnings: Vec::new(), stops });
     }
     let mut warnings = Vec::new();

@@ -189,7 +189,8 @@ fn config_mistake_exits_2_with_file_key_and_nearest_name() {
 fn unsupported_feature_fails_run_and_validation() {
     let (_directory, file) = config("small.json", SMALL);
     let later = "--set=cache_config.navyEnableAccessTimeMap=true";
-    let words = "navyEnableAccessTimeMap: needs access time map, which is not supported yet";
+    let words = "navyEnableAccessTimeMap: needs access time map, which is not supported yet; \
+        --set cache_config.navyEnableAccessTimeMap=null runs without it";
     for more in [&["--validate"][..], &[]] {
         let run = flashwright(&[&["bench", &file, later][..], more].concat());
         assert_eq!(run.status.code(), Some(2));

@@ -25,6 +25,11 @@ pub(super) fn check_objects(
     let custom = |key: &str| join(&join(cache_at, "customConfigJson"), key);
     let keys = cache.custom.max_key_bytes;
     refuse(!(1..=MAX_KEY_BYTES).contains(&keys), custom("maxKeySizeBytes"), "must be 1 to 255");
+    let (bytes, interval) = (cache.custom.total_object_bytes, cache.custom.size_interval_ms);
+    let together = "is 0: set it together with sizeControllerIntervalMs";
+    refuse(bytes == 0 && interval > 0, custom("totalObjectSizeLimit"), together);
+    let together = "is 0: totalObjectSizeLimit needs the interval of its controller, for example 1000";
+    refuse(bytes > 0 && interval == 0, custom("sizeControllerIntervalMs"), together);
     let one = "must be 1: an object cache has one pool";
     refuse(cache.pool_count != 1, join(cache_at, "numPools"), one);
     let dram = "must be left out: objects are in memory alone";

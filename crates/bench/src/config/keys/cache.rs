@@ -232,7 +232,6 @@ section! {
     legacy {}
 }
 
-const OBJECTS: &str = "a controller of the objects' total size";
 const OBJECT_INDEX: &str = "the index sizes itself";
 
 section! {
@@ -250,10 +249,10 @@ section! {
         l1_lock_power: u64 = 0, "l1LockPower", "log2", NoEffect(OBJECT_INDEX);
         "Number of candidates examined for one eviction.";
         eviction_search: u64 = 50, "evictionSearchLimit", "", NoEffect("an eviction examines candidates until one is not in use");
-        "Maximum total size of the objects.";
-        total_object_bytes: u64 = 0, "totalObjectSizeLimit", "B", Later(OBJECTS);
-        "Interval of the size controller.";
-        size_interval_ms: u64 = 0, "sizeControllerIntervalMs", "ms", Later(OBJECTS);
+        "Maximum total size of the objects, enforced by a controller that limits their number; 0 is no limit.";
+        total_object_bytes: u64 = 0, "totalObjectSizeLimit", "B", HonouredIf(needs::OBJECT_CACHE);
+        "Interval of the size controller; set together with totalObjectSizeLimit.";
+        size_interval_ms: u64 = 0, "sizeControllerIntervalMs", "ms", HonouredIf(needs::OBJECT_CACHE);
         "Whether the total size of the objects is reported.";
         size_tracking: bool = false, "objectSizeTrackingEnabled", "", HonouredIf(needs::OBJECT_CACHE);
         "Name of the shard.";

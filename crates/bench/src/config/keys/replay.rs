@@ -53,7 +53,7 @@ section! {
         "Features of the model by name: for each its column of the trace, `size`, `key_size`, `ttl` or `op_time` (seconds).";
         numeric: Map<String, Value> = Map::new(), "numericFeatures", "", HonouredIf(needs::TRACE);
         "Features that are categories.";
-        categorical: Map<String, Value> = Map::new(), "categoricalFeatures", "", Later("features that are categories");
+        categorical: Map<String, Value> = Map::new(), "categoricalFeatures", "", Later("a model that splits by category, and models here split by number");
         "Recall that selects a threshold from the model's attribute `recall_thresholds` (`{\"0.9\": 0.4}`); 0 is a threshold of 0.5.";
         recall: f64 = 0.0, "targetRecall", "", HonouredIf(needs::TRACE);
         "Category (class of the model) that is admitted.";

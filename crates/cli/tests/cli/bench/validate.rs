@@ -36,6 +36,10 @@ fn every_shipped_cachebench_config_is_valid() {
             |stop: &serde_json::Value| known.iter().any(|words| stop.as_str().unwrap().contains(words));
         assert!(stops.iter().all(is_known), "{words}");
         assert_eq!(output.status.code(), Some(if stops.is_empty() { 0 } else { 2 }), "{words}");
+        if !stops.is_empty() {
+            let run = flashwright(&["bench", file.to_str().unwrap(), "--timeout-seconds", "1"]);
+            assert_eq!(run.status.code(), Some(2), "the run is refused as well: {}", err(&run));
+        }
         let warnings = result["warnings"].as_array().unwrap().len();
         assert!(warnings <= 10, "{warnings} warnings: {words}");
     }
@@ -54,7 +58,8 @@ fn missing_trace_fails_run_and_validation() {
     };
     let (code, words) = told(&["--validate"]);
     assert!(code == Some(2) && words.contains("test_config.traceFileName: "), "{words}");
-    assert!(words.contains("later.csv does not exist"), "{words}");
+    let remedy = "later.csv does not exist; name another with --set test_config.traceFileName=FILE";
+    assert!(words.contains(remedy), "{words}");
     assert_eq!(told(&[]), (code, words));
     for wrong in ["numThreads=0", "replayGeneratorConfig.ampFactor=5000000000"] {
         let (code, words) = told(&["--validate", "--set", &format!("test_config.{wrong}")]);
