@@ -38,6 +38,11 @@ pub trait Eviction: Send {
         let _ = entry;
     }
 
+    /// Whether a ghost of the last announced entry existed.
+    fn had_ghost(&self) -> bool {
+        false
+    }
+
     /// A request for an entry missed, and the caller does not insert it.
     fn refuse(&mut self, entry: Entry) {
         let _ = entry;
@@ -117,6 +122,9 @@ pub trait Eviction: Send {
 impl<E: Eviction + ?Sized> Eviction for Box<E> {
     fn announce(&mut self, entry: Entry) {
         (**self).announce(entry);
+    }
+    fn had_ghost(&self) -> bool {
+        (**self).had_ghost()
     }
     fn refuse(&mut self, entry: Entry) {
         (**self).refuse(entry);

@@ -100,3 +100,20 @@ fn lirs_hits_are_within_a_thousandth_of_libcachesim() {
         assert!(hits.abs_diff(expected) <= expected / 1000, "capacity {capacity}: {hits}, not {expected}");
     }
 }
+
+/// An object of exactly a tenth of the cache makes others leave, and enters only if it has a ghost. The wheel's hits on the same requests.
+#[test]
+fn s3_fifo_treats_objects_of_a_tenth_like_libcachesim() {
+    let request = |at: u64| {
+        let draw = mix(at);
+        let unit = (draw % 1000) as f64 / 1000.0;
+        Request { key: (60.0 * unit) as u64, weight: 1 + (draw >> 32) as u32 % 12, now_seconds: 0 }
+    };
+    let trace: Vec<Request> = (0..5000).map(request).collect();
+    let hits = [60, 80, 100, 110].map(|capacity| {
+        let mut simulator = Policy::Eviction(Kind::S3Fifo).simulator(capacity, &Settings::default());
+        simulator.run(&numbered(&trace), &[]);
+        simulator.counts().hits
+    });
+    assert_eq!(hits, [1490, 1483, 1476, 1545]);
+}

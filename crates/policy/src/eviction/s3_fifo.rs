@@ -52,6 +52,8 @@ pub struct S3Fifo {
     main_capacity: u64,
     /// With the reference's rules: whether nothing was evicted yet.
     is_filling: bool,
+    /// With the reference's rules: whether the announced entry had a ghost. It was removed before the evictions for the entry.
+    announced_had_ghost: bool,
     /// The queue of the last restored entry.
     restores_to_main: bool,
     weights: Weights,
@@ -101,6 +103,7 @@ impl S3Fifo {
             small_capacity: 0,
             main_capacity: 0,
             is_filling: is_reference,
+            announced_had_ghost: false,
             restores_to_main: false,
             weights: Weights::new(),
             hashes: Vec::new(),
@@ -191,14 +194,28 @@ fn ghost_hash(origin: Origin) -> u64 {
 impl Eviction for S3Fifo {
     fn insert(&mut self, slot: Slot, entry: Entry, _now_seconds: u32) {
         let spills = self.is_filling && self.small.weight >= self.small_capacity;
-        let was_known = self.ghost.take(ghost_hash((entry.hash >> 32) as u32));
+        let has_ghost = self.ghost.take(ghost_hash((entry.hash >> 32) as u32));
+        let was_known = std::mem::take(&mut self.announced_had_ghost) || has_ghost;
         self.frequency.begin(slot);
         self.enter(slot, entry, was_known || spills);
+    }
+
+    /// libCacheSim removes the ghost before it evicts for the entry.
+    fn announce(&mut self, entry: Entry) {
+        if let Memory::Queue(ghost) = &mut self.ghost {
+            ghost.trim();
+            self.announced_had_ghost = ghost.take(ghost_hash((entry.hash >> 32) as u32));
+        }
+    }
+
+    fn had_ghost(&self) -> bool {
+        self.announced_had_ghost
     }
 
     /// libCacheSim looks up and removes ghosts before it decides on admission.
     fn refuse(&mut self, entry: Entry) {
         if let Memory::Queue(ghost) = &mut self.ghost {
+            ghost.trim();
             ghost.take(ghost_hash((entry.hash >> 32) as u32));
         }
     }

@@ -12,8 +12,8 @@ use crate::eviction::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RuleBook {
     /// libCacheSim 0.3.5's, which published miss ratios come from. Segmented LRU: [`SlruRules::Reference`], and an object
-    /// larger than a segment never enters. S3-FIFO: [`S3FifoRules::Reference`], and an object that fills a tenth of the cache
-    /// never enters. GDSF: the newcomer comes in before others leave.
+    /// larger than a segment never enters. S3-FIFO: [`S3FifoRules::Reference`], and an object larger than a tenth of the cache
+    /// never enters; one of exactly a tenth enters only if it has a ghost, and evicts in any case. GDSF: the newcomer comes in before others leave.
     #[default]
     Reference,
     /// As the papers have it and as our engine does it.
@@ -131,7 +131,9 @@ impl Policy {
             Kind::TinyLfu => simulate!(TinyLfu::new(refresh)),
             Kind::WTinyLfu => simulate!(WTinyLfu::new(capacity_weight)),
             Kind::S3Fifo if is_reference => {
-                simulate!(S3Fifo::with_rules(capacity_weight, S3FifoRules::Reference))
+                let tenth = Some(capacity_weight / 10).filter(|tenth| *tenth > 0 && !settings.any_weight);
+                let rules = Rules { ghost_only_weight: tenth, ..rules };
+                simulate!(S3Fifo::with_rules(capacity_weight, S3FifoRules::Reference), rules)
             }
             Kind::S3Fifo => simulate!(S3Fifo::new(capacity_weight)),
             Kind::Sieve => simulate!(Sieve::new()),

@@ -5,6 +5,8 @@
 pub struct Rules {
     /// Objects heavier than this, or than the cache, are not inserted.
     pub weight_at_most: u64,
+    /// For an object of exactly this weight room is made, and then it is inserted only if it has a ghost.
+    pub ghost_only_weight: Option<u64>,
     /// The new object is inserted first, then entries are evicted until all fit: the new one can be the victim, and a policy that ages by
     /// evictions sees its age before them.
     pub newcomer_first: bool,
@@ -18,6 +20,7 @@ impl Default for Rules {
     fn default() -> Self {
         Self {
             weight_at_most: u64::MAX,
+            ghost_only_weight: None,
             newcomer_first: false,
             size_on_hit: SizeOnHit::Ignore,
             only_reused: false,

@@ -118,11 +118,19 @@ impl<P: Eviction> Simulation<P> {
 
     fn miss(&mut self, slot: Slot, access: &Access) {
         let weight = u64::from(access.weight);
+        let entry = Entry { hash: hash_of_object(access.object), weight: access.weight };
         if weight > self.capacity_weight.min(self.rules.weight_at_most) {
-            self.policy.refuse(Entry { hash: hash_of_object(access.object), weight: access.weight });
+            if self.rules.ghost_only_weight != Some(weight) {
+                return self.policy.refuse(entry);
+            }
+            self.policy.announce(entry);
+            self.make_room(weight, access.now_seconds);
+            if self.policy.had_ghost() {
+                self.enter(slot, access);
+            }
             return;
         }
-        self.policy.announce(Entry { hash: hash_of_object(access.object), weight: access.weight });
+        self.policy.announce(entry);
         if !self.rules.newcomer_first {
             self.make_room(weight, access.now_seconds);
         }

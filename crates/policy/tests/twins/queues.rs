@@ -374,6 +374,7 @@ pub struct S3Fifo {
     frequency: Arc<Marks>,
     rules: S3FifoRules,
     has_evicted: bool,
+    announced_had_ghost: bool,
     restores: u64,
 }
 
@@ -381,7 +382,17 @@ impl S3Fifo {
     pub fn new(rules: S3FifoRules) -> Self {
         let frequency = Arc::new(Marks::default());
         let (small, main, ghosts) = (Vec::new(), Vec::new(), Vec::new());
-        Self { small, main, ghosts, capacity: 0, frequency, rules, has_evicted: false, restores: 0 }
+        Self {
+            small,
+            main,
+            ghosts,
+            capacity: 0,
+            frequency,
+            rules,
+            has_evicted: false,
+            announced_had_ghost: false,
+            restores: 0,
+        }
     }
 
     fn main_share(&self) -> u64 {
@@ -446,9 +457,19 @@ impl Eviction for S3Fifo {
         let spills = self.rules == S3FifoRules::Reference
             && !self.has_evicted
             && weight(&self.small) >= self.capacity * 10 / 100;
-        let to_main = self.take_ghost(entry.hash) || spills;
+        let has_ghost = std::mem::take(&mut self.announced_had_ghost) || self.take_ghost(entry.hash);
+        let to_main = has_ghost || spills;
         let queue = if to_main { &mut self.main } else { &mut self.small };
         queue.insert(0, Item::new(slot, entry, now_seconds));
+    }
+    fn announce(&mut self, entry: Entry) {
+        if self.rules == S3FifoRules::Reference {
+            self.trim_ghosts();
+            self.announced_had_ghost = self.take_ghost(entry.hash);
+        }
+    }
+    fn had_ghost(&self) -> bool {
+        self.announced_had_ghost
     }
     fn hit(&mut self, _: Slot, _: u32) {}
     fn evict(&mut self, _: u32) -> Option<Slot> {
