@@ -135,6 +135,24 @@ fn four_number_columns_are_detected_as_arc_or_webcachesim() {
 }
 
 #[test]
+fn files_that_are_no_trace_are_named_without_a_guess() {
+    let escape = refusal("t.csv", b"time,key,op,size\n1,a,\x1b[31mGET,1\n2,b,GET,1\n");
+    assert!(escape.contains("line 2 has a control byte 0x1b (tr -d '\\033' removes them)"), "{escape}");
+    for (bytes, words) in [
+        (
+            &b"{\"time\":1,\"key\":\"a\"}\n{\"time\":2,\"key\":\"b\"}\n"[..],
+            "it is JSON, which is not read directly: jq -r",
+        ),
+        (b"<!DOCTYPE html><html>404, not found</html>", "it is an HTML page, not a trace"),
+        (b"version https://git-lfs.github.com/spec/v1\nsize 1\n", "it is a pointer of Git LFS, not the data"),
+        (b"SQLite format 3\0\x10\0\x01\x01\0", "it is an SQLite database"),
+    ] {
+        let refused = refusal("t.csv", bytes);
+        assert!(refused.contains(words) && !refused.contains("none of the formats"), "{refused}");
+    }
+}
+
+#[test]
 fn table_without_header_is_not_detected_as_spc() {
     let text: String = (0..8).map(|row| format!("{row},7,2549,W,0\n")).collect();
     let refused = refusal("t.csv", text.as_bytes());

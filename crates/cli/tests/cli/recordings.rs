@@ -61,6 +61,8 @@ fn recordings_without_queue_events_are_read_by_their_issue_events_with_a_note() 
             err(&output)
         );
     }
+    let output = flashwright(&["trace", "info", &file, "--events", "queue"]);
+    assert!(err(&output).contains("; without --events, the events that it has are used"), "{}", err(&output));
     let csv = write(folder.path(), "t.csv", b"ts,key,op,size\n1,7,GET,100\n");
     let output = flashwright(&["trace", "info", &csv, "--events", "issue"]);
     assert!(err(&output).contains("`issue` events cannot be chosen"), "{}", err(&output));

@@ -213,12 +213,15 @@ fn unrecognised(
     nearest: Option<NearMatch>,
 ) -> TraceError {
     let path = path.to_owned();
+    if let (None, None, Some(hint)) = (&complaint, &nearest, foreign::hint_of_unknown(&path, head.bytes)) {
+        return TraceError::Foreign { path, hint };
+    }
     match (complaint, head.table_perhaps()) {
         // A table without a column of one format can be complete in another.
         (None | Some((_, RowError::Header(_))), Some(table)) => TraceError::Table { path, way: table.way() },
         (Some((format, reason)), _) => TraceError::HeaderOf { path, format, reason },
         (None, None) => TraceError::Unrecognised {
-            hint: nearest.map_or_else(|| hint(&path, head.bytes), |near| near.words()),
+            hint: nearest.map_or_else(|| hint(head.bytes), |near| near.words()),
             path,
             known: names(true),
             unmarked: names(false),
@@ -245,20 +248,24 @@ fn names(told_apart: bool) -> String {
 }
 
 /// A hint at a common obstacle that the first bytes reveal.
-fn hint(path: &Path, head: &[u8]) -> String {
-    if let Some(foreign) = foreign::hint(path, head, true) {
-        return format!("{foreign}; ");
-    }
+fn hint(head: &[u8]) -> String {
     if let Some(at) = head.iter().position(|byte| *byte == 0).filter(|_| is_text_but_for_zeros(head)) {
         let line = head[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
         return format!("line {line} has a NUL byte (tr -d '\\000' removes them); ");
+    }
+    if let Some(at) = control_byte(head) {
+        let line = head[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+        return format!(
+            "line {line} has a control byte {0:#04x} (tr -d '\\{0:03o}' removes them); ",
+            head[at]
+        );
     }
     let first = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let has = |byte| is_text(head) && first.contains(&byte) && !first.contains(&b',');
     let numbers = || first.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect::<Vec<_>>();
     let words = match () {
         () if is_text(head) && head.contains(&b'\r') && !head.contains(&b'\n') => {
-            "its lines end in carriage returns alone: convert them to line feeds; "
+            "its lines end in carriage returns alone: convert them to line feeds (tr '\\r' '\\n'); "
         }
         () if has(b';') => {
             "its columns are separated by semicolons: name them to read it (as in csv:time,key,-,size); "
@@ -282,6 +289,13 @@ fn hint(path: &Path, head: &[u8]) -> String {
         () => "",
     };
     words.to_owned()
+}
+
+/// The place of the first control byte in a file that is text but for one byte in a hundred at most.
+fn control_byte(head: &[u8]) -> Option<usize> {
+    let is_control = |byte: &u8| *byte < b' ' && !b"\t\n\r".contains(byte);
+    let controls = head.iter().filter(|byte| is_control(byte)).count();
+    head.iter().position(|byte| is_control(byte)).filter(|_| controls <= 1 + head.len() / 100)
 }
 
 /// Tries the format's reader on the first records; `is_lenient` treats unreadable optional values as absent. An error is a header with some

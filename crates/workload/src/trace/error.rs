@@ -203,12 +203,14 @@ pub enum TraceError {
         first: String,
     },
     /// All rows are valid, but none is a request.
-    #[error("{}: the trace has no requests: none of its {rows} rows is one", path.display())]
+    #[error("{}: the trace has no requests: none of its {rows} rows is one{hint}", path.display())]
     OnlyOtherRows {
         /// The file, or the first of several.
         path: PathBuf,
         /// Number of rows.
         rows: u64,
+        /// What to try, or nothing.
+        hint: &'static str,
     },
     /// No rows, at most a header.
     #[error("{}{}: the trace has no requests, not even one row", path.display(), and_others(*others))]

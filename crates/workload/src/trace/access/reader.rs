@@ -290,7 +290,13 @@ impl Reader {
                 let first = format!("{first}{}", self.other_format());
                 Some(TraceError::NoRequests { path, rows, first })
             }
-            None if rows > 0 => Some(TraceError::OnlyOtherRows { path, rows }),
+            None if rows > 0 => {
+                let hint = match self.options.events {
+                    Some(_) => "; without --events, the events that it has are used",
+                    None => "",
+                };
+                Some(TraceError::OnlyOtherRows { path, rows, hint })
+            }
             None => None,
         }
     }
