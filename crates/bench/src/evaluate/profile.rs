@@ -107,6 +107,8 @@ const GRAPH: Pool = Pool {
 
 /// DRAM relative to flash: 43 GB for 1.88 TB in the FDP paper, 42 GB for 930 GB in the source of Meta's traces.
 const DRAM_SHARE: f64 = 0.023;
+/// The cache addresses 256 GiB of DRAM with its smallest items of 64 bytes.
+const MAX_DRAM_MIB: u64 = 255 << 10;
 const MIN_DRAM_MIB: u64 = 16;
 /// Mean key length in bytes.
 const KEY_BYTES: f64 = 28.0;
@@ -142,7 +144,7 @@ impl Profile {
         let operations: Vec<f64> = self.pools.iter().map(|pool| pool.operations).collect();
         let pools: Vec<String> =
             self.pools.iter().zip(&keys).map(|(pool, keys)| pool.config(*keys)).collect();
-        let dram_mib = ((flash_mib as f64 * DRAM_SHARE) as u64).max(MIN_DRAM_MIB);
+        let dram_mib = ((flash_mib as f64 * DRAM_SHARE) as u64).clamp(MIN_DRAM_MIB, MAX_DRAM_MIB);
         let (region_mib, largest) = (self.region_mib(setup), self.largest_bytes() + 4096);
         let (soc, fills, numbers) = (self.soc_percent, self.fills, self.pools.len());
         let mut text = String::new();

@@ -113,15 +113,19 @@ impl Finished {
     /// Reads a file of `bench --intervals`, which has figures over time, but no config and verdict.
     fn parse_intervals(file: &Path, bytes: &[u8]) -> Result<Self, String> {
         let text = std::str::from_utf8(bytes).map_err(|_| "is not text".to_owned())?;
+        let other = "not an interval file of flashwright (`bench --intervals FILE` writes one)";
+        let header = text.lines().next().unwrap_or_default();
         let (rows, is_cut) = match IntervalFormat::of(file) {
             Some(IntervalFormat::JsonLines) => json_lines(text)?,
+            // The cells of another table are no numbers, which would be the wrong complaint.
+            _ if !header.is_empty() && !header.split(',').any(|name| name == "until_seconds") => {
+                return Err(other.to_owned());
+            }
             _ => csv_rows(text)?,
         };
         let first = rows.first().ok_or_else(|| "has no intervals".to_owned())?;
         if first["until_seconds"].is_null() || first["seconds"].is_null() {
-            return Err(
-                "not an interval file of flashwright (`bench --intervals FILE` writes one)".to_owned()
-            );
+            return Err(other.to_owned());
         }
         let intervals = intervals(Some(&Value::Array(rows)))?;
         let warnings = if is_cut { vec!["the last line is incomplete and was skipped"] } else { Vec::new() };
@@ -424,6 +428,7 @@ mod tests {
         for (name, text, words) in [
             ("trace.csv", "key,op,size\n1,2,3\n", "not an interval file of flashwright"),
             ("run.csv", "until_seconds,seconds\n0.2\n", "line 2: has 1 fields, but the header has 2"),
+            ("run.csv", "time,key,op,size\n1,a,GET,5\n", "not an interval file of flashwright"),
             ("run.csv", "until_seconds,seconds\nx,1\n", "line 2: \"x\" is not a number"),
             ("run.csv", "until_seconds,seconds\n", "has no intervals"),
             ("run.jsonl", "{]\n", "line 1: not JSON"),

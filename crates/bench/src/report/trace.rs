@@ -72,8 +72,8 @@ pub fn missing_requests_remark(report: &InstanceReport) -> Option<String> {
     );
     let remedy = match report.stopped {
         None => {
-            ": a thread that reaches numOps skips the rest of its rows, and with replaySerializationMode `strict` all requests \
-                 for a key belong to one thread"
+            ": a thread that reaches numOps skips the rest of its rows; with replaySerializationMode `strict` these are all \
+                 requests for its keys, otherwise up to a batch of rows"
         }
         Some(_) => "",
     };

@@ -230,7 +230,7 @@ impl Target for EngineTarget {
         }
         if let Some(cache) = &self.objects {
             cache.limits.step_if_due(&self.cache, &cache.objects);
-            return self.set_object(&cache.objects, key, value_bytes, &options, how.only_if_absent, fill);
+            return self.set_object(cache, key, value_bytes, &options, how.only_if_absent, fill);
         }
         let allocated = match self.call_mode {
             CallMode::Blocking => self.cache.allocate_blocking(key, value_bytes, options),
@@ -350,14 +350,16 @@ impl EngineTarget {
     /// Stores an object on the heap and inserts an item that refers to it.
     fn set_object(
         &self,
-        objects: &Objects,
+        ObjectCache { objects, limits }: &ObjectCache,
         key: &[u8],
         value_bytes: usize,
         options: &InsertOptions,
         only_if_absent: bool,
         fill: impl FnOnce(&mut [u8]),
     ) -> SetOutcome {
-        let allocate = || self.cache.allocate_blocking(key, ID_BYTES, options).ok();
+        // An eviction gives up after a limited number of placeholders, and does not meet them again.
+        let attempts = || 0..limits.attempts();
+        let allocate = || attempts().find_map(|_| self.cache.allocate_blocking(key, ID_BYTES, options).ok());
         let Some(mut item) = Some(key).filter(|key| objects.accepts_key(key)).and_then(|_| allocate()) else {
             return SetOutcome::Refused;
         };

@@ -15,6 +15,9 @@ use parking_lot::Mutex;
 use super::objects::{NO_OBJECT, Objects, SLAB_BYTES, item_bytes};
 use crate::config::plan::{CachePlan, ObjectsPlan, SizeLimitPlan};
 
+/// Limit of the items that the cache examines for one eviction.
+const EXAMINED_ITEMS: usize = 1024;
+
 /// The placeholders of one object cache, and its size controller if it has one.
 pub struct ObjectLimits {
     max_objects: u64,
@@ -61,6 +64,11 @@ impl ObjectLimits {
     /// Number of objects that the cache can hold now.
     pub fn current_limit(&self) -> u64 {
         self.max_objects - (self.placeholders.lock().len() - self.fixed) as u64
+    }
+
+    /// Number of attempts to find memory: one eviction examines up to [`EXAMINED_ITEMS`] items, each placeholder once.
+    pub fn attempts(&self) -> usize {
+        if self.size.is_none() { 1 } else { 2 + self.placeholders.lock().len() / EXAMINED_ITEMS }
     }
 
     /// Runs the size controller if its interval has passed.

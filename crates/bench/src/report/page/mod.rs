@@ -108,6 +108,14 @@ mod tests {
     }
 
     #[test]
+    fn interrupted_evaluation_without_a_judgement_has_not_passed() {
+        let page = page(serde_json::json!({ "flashwright": "0.1.0", "command": "evaluate", "profiles": [],
+            "not_judged": ["kv"], "verdict": { "passed": true, "failures": [], "stopped": "interrupt" } }));
+        assert!(page.contains("Ended early: interrupt. Not judged: kv"), "{page}");
+        assert!(!page.contains("Passed its checks"), "{page}");
+    }
+
+    #[test]
     fn lists_within_a_list_are_separate_tables() {
         let page = page(serde_json::json!({ "flashwright": "0.1.0", "command": "other",
             "profiles": [{ "profile": "kv", "runs": [{ "offered": 5, "latency_ns": { "get": { "p50": 3 } } }] }] }));

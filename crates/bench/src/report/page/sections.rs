@@ -29,8 +29,13 @@ pub(super) fn verdicts(body: &mut Html, runs: &[Named<'_>]) {
             continue;
         }
         body.markup("<p>");
+        let not_judged: Vec<String> =
+            run.part(&["not_judged"]).as_array().into_iter().flatten().map(plain).collect();
         match (failures.is_empty(), run.part(&["verdict", "stopped"]).as_str()) {
             (false, _) => body.markup("<span class=\"failed\">Failed its checks</span>"),
+            (true, Some(reason)) if !not_judged.is_empty() => {
+                body.text(&format!("Ended early: {reason}. Not judged: {}", not_judged.join(", ")))
+            }
             (true, Some(reason)) => body
                 .markup("<span class=\"passed\">Passed its checks</span>")
                 .text(&format!(", ended early: {reason}")),
