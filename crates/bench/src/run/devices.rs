@@ -10,6 +10,7 @@ use cache::flash::superblock::{Recognised, SUPERBLOCKS_BYTES, recognise_head};
 use device::contents::{self, Contents};
 use device::file::OpenOptions;
 use device::{Device, DeviceSpec, ErrorKind, MemoryDevice, SliceDevice, StripeDevice};
+use rustix::fs::Access;
 
 use super::error::OpenError;
 use crate::config::plan::{CachePlan, FlashPlan};
@@ -306,12 +307,16 @@ fn check_creatable(path: &Path) -> Result<(), OpenError> {
     if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
         return refused("no such directory");
     }
-    match missing_parent(path).and_then(missing_parent) {
-        Some(grandparent) => {
-            let source = rustix::io::Errno::NOENT.into();
-            Err(OpenError::Directory { path: grandparent.into(), source })
-        }
-        None => Ok(()),
+    if let Some(grandparent) = missing_parent(path).and_then(missing_parent) {
+        let source = rustix::io::Errno::NOENT.into();
+        return Err(OpenError::Directory { path: grandparent.into(), source });
+    }
+    // Root may write to every directory, except on a read-only file system.
+    let existing = path.ancestors().skip(1).find(|directory| directory.exists());
+    let existing = existing.unwrap_or_else(|| Path::new("."));
+    match rustix::fs::access(existing, Access::WRITE_OK | Access::EXEC_OK) {
+        Ok(()) => Ok(()),
+        Err(errno) => refused(&format!("no file can be created in {}: {errno}", existing.display())),
     }
 }
 

@@ -123,3 +123,35 @@ fn validation_writes_a_requested_result() {
         assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
     }
 }
+
+/// Root may write to every directory, so the test runs the command as another user.
+#[test]
+fn flash_file_in_a_directory_without_permission_fails_run_and_validation() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::os::unix::process::CommandExt;
+
+    const NOBODY: u32 = 65534;
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let text = r#"{ "cache_config": { "cacheSizeMB": 16, "nvmCacheSizeMB": 64 }, "test_config": { "numOps": 10, "numThreads": 1,
+        "numKeys": 10, "keySizeRange": [8, 9], "keySizeRangeProbability": [1.0], "valSizeRange": [10, 20],
+        "valSizeRangeProbability": [1.0], "getRatio": 1.0 } }"#;
+    std::fs::write(at("c.json"), text).unwrap();
+    // A copy, because another user may have no access to the build directory.
+    std::fs::copy(env!("CARGO_BIN_EXE_flashwright"), at("flashwright")).unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o555)).unwrap();
+    for more in [&[][..], &["--validate"]] {
+        let mut command = std::process::Command::new(at("flashwright"));
+        command.args(["bench", &at("c.json"), "--device", &format!("file:{}", at("flash"))]).args(more);
+        if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
+            command.uid(NOBODY);
+        }
+        let output = command.current_dir("/").output().unwrap();
+        let words = err(&output);
+        assert!(
+            output.status.code() == Some(2) && words.contains("no file can be created in"),
+            "{more:?}: {words}"
+        );
+    }
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+}
