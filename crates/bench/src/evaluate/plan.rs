@@ -228,17 +228,15 @@ mod tests {
     use crate::evaluate::profile::PROFILES;
     use crate::evaluate::subject::{MIN_BYTES, Model};
 
-    /// The whole drive, and scales from about 1 GB down to the smallest drive for a cache, including some that do not divide a reclaim
-    /// unit or mapping page evenly.
+    /// Scales from about 1 GB down to the smallest drive for a cache, including some that do not divide a reclaim unit or
+    /// mapping page evenly.
     fn scales(card: &Card) -> Vec<u32> {
         let least = card.space.usable_bytes.div_ceil(1_500_000_000);
         let unit_pages = card.space.unit_bytes / u64::from(card.space.page_bytes);
         let most = (card.space.usable_bytes / MIN_BYTES).min(unit_pages / MIN_SCALED_PAGES).max(least);
         let steps = (0..12).map(|step| least + (most - least) * step / 11);
         let odd = steps.clone().map(|scale| (scale | 1).min(most));
-        let whole = [1, 2, 16];
-        let mut all: Vec<u32> =
-            steps.chain(odd).chain(whole).map(|scale| u32::try_from(scale).unwrap()).collect();
+        let mut all: Vec<u32> = steps.chain(odd).map(|scale| u32::try_from(scale).unwrap()).collect();
         all.sort_unstable();
         all.dedup();
         all

@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn profile_configs_load_without_warnings_and_can_run() {
-        for (profile, flash_mib) in PROFILES.iter().zip([64, 1000, 11_000_000]) {
+        for (profile, flash_mib) in PROFILES.iter().zip([64, 1000, 16_000_000]) {
             // At full size, and scaled down to 32 MiB.
             for scale in [1, flash_mib as u32 / 32] {
                 let setup = CacheSetup { flash_mib, scale, placement: false, workers: 64, checked: true };
