@@ -184,7 +184,9 @@ fn how_far(instances: &[&dyn Observable], elapsed: Duration, timeout: Option<Dur
     let rate = counts.ops as f64 / seconds.max(1e-9);
     let hits = counts.hit_ratio().unwrap_or(0.0);
     let mut words = format!("{:.0}k ops/s  ", rate / 1e3);
-    if let Some(bytes) = instances.iter().filter_map(|it| it.flash_bytes()?.host).reduce(|a, b| a + b) {
+    if let Some(bytes) =
+        instances.iter().filter_map(|it| Some(it.flash_stats()?.device.written_bytes)).reduce(|a, b| a + b)
+    {
         let _ = write!(words, "{:.1} MB/s to flash  ", bytes as f64 / seconds.max(1e-9) / 1e6);
     }
     let _ = write!(words, "hit ratio {:.1}%  ", hits * 100.0);

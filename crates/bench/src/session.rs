@@ -14,7 +14,7 @@ use crate::config::lower::{lower, lower_without_traces};
 use crate::config::plan::{DestructorPlan, FlashPlan, InstancePlan, RunPlan, WorkloadPlan};
 use crate::environment;
 use crate::events::{self, EventTracker};
-use crate::report::series::{DriveBytes, Moment, Recorder};
+use crate::report::series::{DriveBytes, Moment, Recorder, flash_stats};
 use crate::report::{DriveReport, RunReport, totals};
 use crate::run::destructors::Destructors;
 use crate::run::devices::{self, DeviceSource, Devices};
@@ -32,7 +32,6 @@ use crate::run::open::{self, CacheResources, OpenWorkload, World};
 use crate::run::simulated::run_simulated;
 use crate::run::stop::Stop;
 use crate::run::stressors::Stressor;
-use crate::run::target::FlashBytes;
 use crate::run::{
     Instance, InstanceOptions, InstanceReport, Observable, RunError, Watcher, run_all, run_mark,
 };
@@ -277,7 +276,9 @@ impl Session {
             seconds += warmup.seconds;
             counts.add(&warmup.counts);
         }
-        let mut flash = self.instances.iter().filter_map(|it| it.flash_bytes()).reduce(FlashBytes::plus);
+        let observed: Vec<&dyn Observable> =
+            self.instances.iter().map(|it| &**it as &dyn Observable).collect();
+        let mut flash = flash_stats(&observed);
         if let Some(flash) = &mut flash {
             drive_bytes().inspect(|drive| drive.set(flash));
         }

@@ -5,7 +5,7 @@
 //! the last.
 
 use crate::run::counts::{Counts, ratio};
-use crate::run::target::{Settled, Snapshot};
+use crate::run::target::Snapshot;
 
 /// Number of rounds in the window.
 pub const ROUNDS: usize = 5;
@@ -45,7 +45,8 @@ struct Ended {
     seconds: f64,
     counts: Counts,
     host_bytes: u64,
-    settled: Settled,
+    /// Completed writes of buckets and regions: bytes of items, and bytes written.
+    settled: (u64, u64),
     media_bytes: u64,
 }
 
@@ -59,15 +60,15 @@ impl Rounds {
     /// Ends a round. Rounds before flash has been overwritten once are ignored: a cache that fills up writes at a constant
     /// rate, but is not in steady state.
     pub fn end(&mut self, seconds: f64, counts: Counts, snapshot: &Snapshot) {
-        let flash = snapshot.flash.as_ref();
+        let flash = snapshot.stats.flash.clone().unwrap_or_default();
         let now = Ended {
             seconds,
             counts,
-            host_bytes: flash.and_then(|it| it.host_bytes).unwrap_or(0),
-            settled: flash.and_then(|it| it.settled).unwrap_or_default(),
-            media_bytes: flash.and_then(|it| it.media_bytes).unwrap_or(0),
+            host_bytes: flash.device.written_bytes,
+            settled: flash.settled_bytes(),
+            media_bytes: flash.device.media_written_bytes.unwrap_or(0),
         };
-        if flash.is_none_or(|it| it.is_filled_by(now.host_bytes) != Some(false)) {
+        if snapshot.is_filled_by(now.host_bytes) != Some(false) {
             self.take(&now);
         }
         self.ended = now;
@@ -79,8 +80,8 @@ impl Rounds {
         let of = |part: u64, whole: u64| ratio(part, whole).unwrap_or(0.0);
         self.hit_ratios.push(now.counts.since(&before.counts).hit_ratio().unwrap_or(0.0));
         self.write_rates.push(written as f64 / (now.seconds - before.seconds).max(1e-9));
-        let settled = now.settled.since(before.settled);
-        self.app_amplifications.push(of(settled.host, settled.items));
+        let settled = now.settled.0.saturating_sub(before.settled.0);
+        self.app_amplifications.push(of(now.settled.1.saturating_sub(before.settled.1), settled));
         self.drive_amplifications.push(of(now.media_bytes.saturating_sub(before.media_bytes), written));
     }
 
@@ -97,8 +98,11 @@ impl Rounds {
 
 #[cfg(test)]
 mod tests {
+    use cache::flash::soc::SocStats;
+    use cache::stats::FlashStats;
+
     use super::*;
-    use crate::run::target::FlashCounts;
+    use crate::run::target::FlashDevice;
 
     #[test]
     fn is_steady_needs_five_similar_values() {
@@ -151,15 +155,19 @@ mod tests {
         for (round, times) in rounds {
             sum = sum.plus(*round, *times);
             gets += 100 * times;
-            let flash = FlashCounts {
-                capacity_bytes,
-                settled: Some(Settled { items: sum.settled_bytes, host: sum.host_bytes }),
-                host_bytes: Some(sum.host_bytes),
-                media_bytes: Some(sum.media_bytes),
-                ..FlashCounts::default()
+            let soc = SocStats {
+                settled_bytes: sum.settled_bytes,
+                physical_written_bytes: sum.host_bytes,
+                ..SocStats::default()
             };
+            let mut flash = FlashStats { soc: Some(soc), ..FlashStats::default() };
+            flash.device.written_bytes = sum.host_bytes;
+            flash.device.media_written_bytes = Some(sum.media_bytes);
+            let stats = cache::Stats { flash: Some(flash), ..cache::Stats::default() };
+            let device =
+                capacity_bytes.map(|capacity_bytes| FlashDevice { capacity_bytes, ..FlashDevice::default() });
             let counts = Counts { ops: gets, gets, get_misses: gets - sum.hits, ..Counts::default() };
-            all.end(sum.seconds, counts, &Snapshot { flash: Some(flash), ..Snapshot::default() });
+            all.end(sum.seconds, counts, &Snapshot { stats, device, item_limit: None });
         }
         all.is_steady()
     }

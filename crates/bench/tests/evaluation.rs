@@ -6,6 +6,8 @@ mod made;
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
+use cache::flash::soc::SocStats;
+use cache::stats::FlashStats;
 use flashwright_bench::evaluate::criteria::{Criteria, Criterion};
 use flashwright_bench::evaluate::life::{Life, WriteRates, Years};
 use flashwright_bench::evaluate::run::{Measured, Row};
@@ -13,7 +15,7 @@ use flashwright_bench::evaluate::stages::{Lengths, Offer, Progress, Stage, Stage
 use flashwright_bench::run::counts::Counts;
 use flashwright_bench::run::latency::{Histogram, Latencies};
 use flashwright_bench::run::stop::Stop;
-use flashwright_bench::run::target::{FlashCounts, Snapshot};
+use flashwright_bench::run::target::{FlashDevice, Snapshot};
 use flashwright_bench::run::{InstanceReport, Observable, Watcher};
 use ssd::model::lifetime::Endurance;
 
@@ -29,13 +31,10 @@ const CRITERIA: Criteria = Criteria {
 /// A row that just meets all criteria: 950 of 1000 operations per second, 80 hits of 100.
 fn row() -> Row {
     let counts = Counts { ops: 9500, gets: 100, get_misses: 20, ..Counts::default() };
-    let flash = FlashCounts {
-        io_errors: Some(0),
-        checksum_errors: None,
-        device_latency: Some((times(4_900_000), times(19_000_000))),
-        ..FlashCounts::default()
-    };
-    let snapshot = Snapshot { flash: Some(flash), ..Snapshot::default() };
+    let soc = Some(SocStats::default());
+    let device =
+        FlashDevice { latency: Some((times(4_900_000), times(19_000_000))), ..FlashDevice::default() };
+    let snapshot = made::with_flash(FlashStats { soc, ..FlashStats::default() }, device);
     Row {
         offered: Some(1000),
         report: InstanceReport { counts, snapshot, ..made::instance(10.0) },
@@ -51,8 +50,12 @@ fn times(latency_ns: u64) -> Histogram {
     histogram
 }
 
-fn flash(row: &mut Row) -> &mut FlashCounts {
-    row.report.snapshot.flash.as_mut().unwrap()
+fn flash(row: &mut Row) -> &mut FlashStats {
+    row.report.snapshot.stats.flash.as_mut().unwrap()
+}
+
+fn device(row: &mut Row) -> &mut FlashDevice {
+    row.report.snapshot.device.as_mut().unwrap()
 }
 
 /// A change of a row, the criterion that then fails, and its message.
@@ -61,8 +64,12 @@ type Change = (fn(&mut Row), Criterion, &'static str);
 #[test]
 fn each_criterion_fails_alone_and_row_at_limits_passes() {
     let changes: [Change; 13] = [
-        (|row| flash(row).io_errors = Some(1), Criterion::Errors, "had 1 I/O errors"),
-        (|row| flash(row).checksum_errors = Some(2), Criterion::Errors, "had 2 checksum errors"),
+        (|row| flash(row).device.errors = 1, Criterion::Errors, "had 1 I/O errors"),
+        (
+            |row| flash(row).soc.as_mut().unwrap().checksum_errors = 2,
+            Criterion::Errors,
+            "had 2 checksum errors",
+        ),
         (|row| row.report.counts.inconsistencies = 3, Criterion::Errors, "had 3 inconsistencies"),
         (
             |row| row.report.counts.ops = 9490,
@@ -70,12 +77,12 @@ fn each_criterion_fails_alone_and_row_at_limits_passes() {
             "reached 94.9 % of the offered rate, less than 95 %",
         ),
         (
-            |row| flash(row).device_latency = Some((times(6_000_000), times(1))),
+            |row| device(row).latency = Some((times(6_000_000), times(1))),
             Criterion::ReadLatency,
             "had a read p99 of 6.0 ms, more than 5.0 ms",
         ),
         (
-            |row| flash(row).device_latency = Some((times(1), times(25_000_000))),
+            |row| device(row).latency = Some((times(1), times(25_000_000))),
             Criterion::WriteLatency,
             "had a write p99 of 25 ms, more than 20 ms",
         ),
@@ -99,7 +106,7 @@ fn each_criterion_fails_alone_and_row_at_limits_passes() {
             "reached 94.97 % of the offered rate, less than 95 %",
         ),
         (
-            |row| flash(row).device_latency = Some((times(5_010_000), times(1))),
+            |row| device(row).latency = Some((times(5_010_000), times(1))),
             Criterion::ReadLatency,
             "had a read p99 of 5.01 ms, more than 5.0 ms",
         ),
@@ -117,9 +124,9 @@ fn each_criterion_fails_alone_and_row_at_limits_passes() {
         );
     }
     let mut unknown = Row { offered: None, years: Years::Unknown, ..row() };
-    (unknown.report.counts, flash(&mut unknown).device_latency) = (Counts::default(), None);
+    (unknown.report.counts, device(&mut unknown).latency) = (Counts::default(), None);
     assert_eq!(CRITERIA.missed(&unknown), [], "an unknown value does not fail");
-    let slow = |row: &mut Row| flash(row).device_latency = Some((times(1), times(1_000_000_000)));
+    let slow = |row: &mut Row| device(row).latency = Some((times(1), times(1_000_000_000)));
     let mut slow_writes = row();
     slow(&mut slow_writes);
     assert_eq!(
@@ -196,12 +203,10 @@ impl Observable for Drive {
         Latencies::default()
     }
     fn snapshot(&self) -> Snapshot {
-        let flash = FlashCounts {
-            host_bytes: Some(self.host_bytes.get()),
-            media_bytes: self.media_tenths.map(|_| self.media_tenths_so_far.get() / 10),
-            ..FlashCounts::default()
-        };
-        Snapshot { flash: Some(flash), ..Snapshot::default() }
+        let mut flash = FlashStats::default();
+        flash.device.written_bytes = self.host_bytes.get();
+        flash.device.media_written_bytes = self.media_tenths.map(|_| self.media_tenths_so_far.get() / 10);
+        made::with_flash(flash, FlashDevice::default())
     }
     fn total_ops(&self) -> u64 {
         0

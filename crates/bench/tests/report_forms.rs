@@ -5,6 +5,9 @@ mod made;
 
 use std::time::Duration;
 
+use cache::dram::ClassStats;
+use cache::flash::soc::SocStats;
+use cache::stats::{ChainStats, FlashStats, InsertStats, PutStats, UpkeepStats};
 use flashwright_bench::config::plan::ArrivalsPlan;
 use flashwright_bench::report::interval::Previous;
 use flashwright_bench::report::text::{self, TextOptions, results};
@@ -14,7 +17,7 @@ use flashwright_bench::run::latency::{Histogram, Latencies, Timed};
 use flashwright_bench::run::listed_drives::DriveBytes;
 use flashwright_bench::run::punctuality::Punctuality;
 use flashwright_bench::run::stop::StopReason;
-use flashwright_bench::run::target::{Detail, DramCounts, FlashCounts, Snapshot};
+use flashwright_bench::run::target::{FlashDevice, Snapshot};
 use flashwright_bench::run::{InstanceReport, Observable};
 use made::{report, settings};
 
@@ -35,38 +38,40 @@ fn counts() -> Counts {
 fn snapshot() -> Snapshot {
     let mut reads = Histogram::default();
     (0..100).for_each(|_| reads.record(132_000));
-    let flash = FlashCounts {
-        items: Some(1_000),
-        puts: Some(2_000),
-        puts_stored: Some(1_900),
-        puts_overtaken: Some(7),
-        puts_stayed: Some(5),
-        deletes: Some(11),
-        put_ends: vec![("stored", 1_900), ("clean", 88), ("rejected_worn_out", 12)],
-        lost: Some(3),
-        logical_bytes: Some(1 << 30),
-        waiting_bytes: Some(0),
-        host_bytes: Some(3 << 29),
-        io_errors: Some(0),
-        checksum_errors: Some(0),
-        device_latency: Some((reads, Histogram::default())),
-        ..FlashCounts::default()
+    let soc =
+        SocStats { stored_items: 1_000, lost_items: 3, removes: 11, evictions: 4_321, ..SocStats::default() };
+    let puts = PutStats {
+        offered: 2_000,
+        stored: 1_900,
+        clean: 88,
+        overtaken: 12,
+        stayed: 5,
+        rejected_worn_out: 12,
+        ..PutStats::default()
     };
-    let dram = DramCounts {
-        items: Some(96_995),
-        alloc_attempts: Some(2_559_176),
-        alloc_failures: Some(0),
-        evictions: Some(2_163_672),
-        slabs_released: Some(21),
-        slab_moves: Some((0, 0)),
-        slab_evictions: Some((3_027, 13)),
-        ..DramCounts::default()
+    let mut flash = FlashStats { puts, soc: Some(soc), ..FlashStats::default() };
+    (flash.written_logical_bytes, flash.device.written_bytes) = (1 << 30, 3 << 29);
+    let class = ClassStats {
+        items: 96_995,
+        allocated_bytes: 2 << 20,
+        allocation_attempts: 2_559_176,
+        evictions: 2_163_672,
+        ..ClassStats::default()
     };
-    let insert_ends =
-        vec![("stored", 2_559_000), ("present", 0), ("dropped_overtaken", 6), ("rejected_too_large", 170)];
-    let chain_ends = vec![("stored", 400), ("rejected_no_parent", 1)];
-    let details = vec![Detail::state("navy_bc_items", 5)];
-    Snapshot { dram, flash: Some(flash), insert_ends, chain_ends, item_limit: None, details }
+    let device = FlashDevice { latency: Some((reads, Histogram::default())), ..FlashDevice::default() };
+    let mut snapshot = made::with_flash(flash, device);
+    let stats = &mut snapshot.stats;
+    stats.pools = vec![made::pool(class)];
+    stats.inserts =
+        InsertStats { stored: 2_559_000, overtaken: 6, rejected_too_large: 170, ..InsertStats::default() };
+    stats.chained = ChainStats { stored: 400, rejected_no_parent: 1, ..ChainStats::default() };
+    stats.upkeep = UpkeepStats {
+        slabs_released: 21,
+        release_evictions: 3_027,
+        release_evictions_failed: 13,
+        ..UpkeepStats::default()
+    };
+    snapshot
 }
 
 fn instance() -> InstanceReport {
@@ -103,8 +108,9 @@ fn text_results_have_the_lines_of_cachebench() {
 Items in RAM  : 96,995
 Items in NVM  : 1,000
 Alloc Attempts: 2,559,176 Success: 100.00%
-Evict Attempts: unknown Success: 0.00%
+Evict Attempts: 2,163,672 Success: 100.00%
 RAM Evictions : 2,163,672
+Fraction of pool 0 used : 0.50
 Cache Gets    : 480,592
 Hit Ratio     : 10.97%
 ";
@@ -114,7 +120,7 @@ Hit Ratio     : 10.97%
         "NVM bytes written (nand)      : unknown GB",
         "NVM app write amplification   :   1.50",
         "NVM dev write amplification   : unknown",
-        "NVM Puts      : 2,000, Success   : 95.00%, Clean   : 0.00%, AbortsFromDel   : 7, AbortsFromGet   : 5",
+        "NVM Puts      : 2,000, Success   : 95.00%, Clean   : 4.40%, AbortsFromDel   : 7, AbortsFromGet   : 5",
         "NVM Deletes   : 11 Skipped Deletes: 0",
         "Released 21 slabs",
         "  Evictions : attempts:      3,040, success: 99.57%",
@@ -221,7 +227,7 @@ fn verdict_lists_failures_and_fails() {
     assert!(verdict(&report(instance())).ends_with("Finished!\n"));
     let mut bad = instance();
     bad.counts.inconsistencies = 3;
-    bad.snapshot.flash.as_mut().unwrap().checksum_errors = Some(2);
+    bad.snapshot.stats.flash.as_mut().unwrap().soc.as_mut().unwrap().checksum_errors = 2;
     let bad = report(bad);
     assert!(!bad.passed());
     assert_eq!(verdict(&bad), "Found 3 inconsistent cases\nNVM error. checksum_errors : 2\nFailed.\n");
@@ -230,9 +236,9 @@ fn verdict_lists_failures_and_fails() {
 #[test]
 fn verdict_has_first_io_error() {
     let mut bad = instance();
-    let flash = bad.snapshot.flash.as_mut().unwrap();
-    flash.io_errors = Some(2);
-    flash.first_io_error = Some("writing 4096 bytes at 0 of flash: No space left on device".into());
+    bad.snapshot.stats.flash.as_mut().unwrap().device.errors = 2;
+    bad.snapshot.device.as_mut().unwrap().first_error =
+        Some("writing 4096 bytes at 0 of flash: No space left on device".into());
     let (good, mut several) = (instance(), report(bad.clone()));
     let first = "first error: writing 4096 bytes at 0 of flash: No space left on device";
     assert_eq!(verdict(&several), format!("NVM error. io_errors : 2; {first}\nFailed.\n"));
@@ -258,9 +264,9 @@ fn verdict_reports_early_end() {
 fn totals_add_up_instances() {
     let both = totals(&[instance(), instance()]);
     assert_eq!(both.counts.ops, 6_400_000);
-    assert_eq!(both.snapshot.dram.items, Some(2 * 96_995));
+    assert_eq!(both.snapshot.stats.dram_total().items, 2 * 96_995);
     assert!((both.seconds - 10.0).abs() < 1e-9, "they ran concurrently");
-    assert_eq!(both.snapshot.flash.unwrap().media_bytes, None);
+    assert_eq!(both.snapshot.stats.flash.unwrap().device.media_written_bytes, None);
 }
 
 /// Drives by path, with their media bytes and whether other instances list them.
@@ -273,21 +279,22 @@ fn drive_listed_by_several_instances_counts_once_in_totals() {
             media_bytes: *media_bytes,
             is_shared: true,
         };
-        report.snapshot.flash.as_mut().unwrap().listed_drives = drives.iter().map(listed).collect();
+        report.snapshot.device.as_mut().unwrap().listed_drives = drives.iter().map(listed).collect();
         report
     };
-    let telling = |media_bytes| {
+    let reporting = |media_bytes| {
         let mut report = instance();
-        report.snapshot.flash.as_mut().unwrap().media_bytes = media_bytes;
+        report.snapshot.stats.flash.as_mut().unwrap().device.media_written_bytes = media_bytes;
         report
     };
-    let media = |reports: &[InstanceReport]| totals(reports).snapshot.flash.unwrap().media_bytes;
+    let media =
+        |reports: &[InstanceReport]| totals(reports).snapshot.stats.flash.unwrap().device.media_written_bytes;
     let (both, one) = (listing(&[("a", Some(7)), ("b", Some(20))]), listing(&[("a", Some(7))]));
-    assert!(both.snapshot.flash.as_ref().unwrap().listed_drives[0].of_this_instance().is_none());
+    assert!(both.snapshot.device.as_ref().unwrap().listed_drives[0].of_this_instance().is_none());
     assert_eq!(media(&[both.clone(), one.clone(), both.clone()]), Some(27));
     assert_eq!(media(&[both, listing(&[("c", None)])]), None, "the sum is unknown if one drive is unknown");
-    assert_eq!(media(&[one, telling(Some(5))]), None, "it may be the same drive");
-    assert_eq!(media(&[telling(Some(5)), telling(Some(6))]), Some(11));
+    assert_eq!(media(&[one, reporting(Some(5))]), None, "it may be the same drive");
+    assert_eq!(media(&[reporting(Some(5)), reporting(Some(6))]), Some(11));
 }
 
 #[test]
@@ -296,7 +303,7 @@ fn text_and_json_list_outcomes_of_inserts_and_flash_writes() {
 == How Inserts Ended ==
 RAM inserts   : 2,559,000 stored, 6 dropped: overtaken, 170 rejected: too large
 RAM chained   : 400 stored, 1 rejected: no parent
-NVM inserts   : 1,900 stored, 88 clean, 12 rejected: worn out
+NVM inserts   : 1,900 stored, 88 clean, 12 dropped: overtaken, 12 rejected: worn out
 NVM lost items: 3, to failed writes or damage
 ";
     let text = results(&instance(), TextOptions::default());
@@ -307,14 +314,9 @@ NVM lost items: 3, to failed writes or damage
     assert_eq!(rendered["totals"]["flash_put_ends"]["rejected_worn_out"], 12);
     assert_eq!(rendered["totals"]["flash_items_lost"], 3);
 
-    let mut silent = instance();
-    silent.snapshot.insert_ends.clear();
-    let both = totals(&[instance(), instance(), silent]);
-    assert_eq!(both.snapshot.flash.unwrap().put_ends[2], ("rejected_worn_out", 36));
-    assert!(
-        both.snapshot.insert_ends.is_empty(),
-        "a list missing from one instance is missing from the totals"
-    );
+    let both = totals(&[instance(), instance(), instance()]);
+    assert_eq!(both.snapshot.stats.flash.unwrap().puts.rejected_worn_out, 36);
+    assert_eq!(both.snapshot.stats.inserts.rejected_too_large, 510);
 }
 
 struct Frozen(Counts);
@@ -348,7 +350,7 @@ fn progress_line_has_total_counts_and_interval_ratios() {
     let line = interval.progress_line(3, 12 * 3600 + 7 * 60 + 12, 2.0);
     assert_eq!(
         line,
-        "Instance   3: 12:07:12       4.00M ops completed. 96,995 items in cache. 1,000 items in nvm cache. unknown items \
+        "Instance   3: 12:07:12       4.00M ops completed. 96,995 items in cache. 1,000 items in nvm cache. 4,321 items \
          evicted from nvm cache. Hit Ratio  75.00% (RAM  75.00%, NVM   0.00%). 400,000 ops/s, 0.0 MB/s written to nvm."
     );
     let block = interval.block(&line, Duration::from_secs(1).as_secs_f64());

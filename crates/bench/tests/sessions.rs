@@ -81,17 +81,23 @@ fn model_drive_media_bytes_are_at_least_host_bytes() {
             "{:?}",
             report.instances[0].counts
         );
-        for flash in [report.totals().snapshot.flash, report.instances[0].snapshot.flash.clone()] {
-            let flash = flash.unwrap();
+        for flash in [report.totals().snapshot.stats.flash, report.instances[0].snapshot.stats.flash.clone()]
+        {
+            let device = flash.unwrap().device;
             assert_eq!(
-                flash.host_bytes.zip(flash.media_bytes),
-                Some((drive.host_bytes(), drive.media_bytes()))
+                (device.written_bytes, device.media_written_bytes),
+                (drive.host_bytes(), Some(drive.media_bytes()))
             );
             assert!(drive.media_bytes() >= drive.host_bytes());
         }
         for span in report.series.spans() {
-            let flash = span.flash.unwrap();
-            assert!(flash.media >= flash.host, "seed {seed}: {flash:?} until {} s", span.until_seconds);
+            let device = span.flash.unwrap().device;
+            let media_bytes = device.media_written_bytes.unwrap();
+            assert!(
+                media_bytes >= device.written_bytes,
+                "seed {seed}: {device:?} until {} s",
+                span.until_seconds
+            );
         }
     }
 }

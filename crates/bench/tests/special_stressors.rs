@@ -256,7 +256,7 @@ fn map_stressors_pass_under_eviction() {
         let instance = &report.instances[0];
         assert_eq!(instance.counts.ops, 800);
         assert!(instance.counts.get_hits_dram > 50, "{name}: {:?}", instance.counts);
-        assert!(instance.snapshot.dram.evictions.unwrap() > 20, "{name}");
+        assert!(instance.snapshot.stats.dram_total().evictions > 20, "{name}");
         assert!(figure(&report, "most_entries") > 1000, "{name}");
     }
 }
@@ -369,7 +369,7 @@ fn learned_admission_skips_rejected_sets() {
     let report = run(&config, 1);
     let counts = report.instances[0].counts;
     assert_eq!((counts.ops, counts.sets, counts.sets_skipped), (200, 150, 50));
-    assert_eq!(report.instances[0].snapshot.dram.items, Some(150));
+    assert_eq!(report.instances[0].snapshot.stats.dram_total().items, 150);
 }
 
 fn refused(text: &str, changes: &[&str]) -> String {

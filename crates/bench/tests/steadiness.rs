@@ -3,12 +3,14 @@
 
 mod made;
 
+use cache::flash::region::RegionStats;
+use cache::stats::FlashStats;
 use flashwright_bench::report::series::{Moment, Series};
 use flashwright_bench::report::tails::Tails;
 use flashwright_bench::report::{RunReport, Steadiness};
 use flashwright_bench::run::InstanceReport;
 use flashwright_bench::run::counts::Counts;
-use flashwright_bench::run::target::{FlashBytes, FlashCounts, Settled, Snapshot};
+use flashwright_bench::run::target::{FlashDevice, Snapshot};
 use flashwright_bench::run::warmup::Warmup;
 use serde_json::json;
 
@@ -35,14 +37,15 @@ fn run(second: impl Fn(u32) -> Second, unseen: &[u32], has_flash: bool) -> RunRe
         counts.get_misses += it.gets - it.hits;
         host += it.host_bytes;
         media += it.host_bytes * 3 / 2;
-        let flash = FlashBytes {
-            logical: Some(100 * (u64::from(number) + 1)),
-            waiting: Some(if number % 2 == 0 { 30 } else { 0 }),
-            host: Some(host),
-            settled: Some(Settled { items: 100 * (u64::from(number) + 1), host }),
-            media: Some(media),
-            is_listed: false,
+        let regions = RegionStats {
+            waiting_bytes: if number % 2 == 0 { 30 } else { 0 },
+            settled_bytes: 100 * (u64::from(number) + 1),
+            settled_written_bytes: host,
+            ..RegionStats::default()
         };
+        let mut flash = FlashStats { regions: Some(regions), ..FlashStats::default() };
+        flash.puts.logical_bytes = 100 * (u64::from(number) + 1);
+        (flash.device.written_bytes, flash.device.media_written_bytes) = (host, Some(media));
         let moment = Moment { seconds: f64::from(number) + 1.0, counts, flash: has_flash.then_some(flash) };
         if !unseen.contains(&number) {
             series.add(moment, &Tails::default());
@@ -119,18 +122,24 @@ fn remark_describes_change_of_each_figure() {
 #[test]
 fn remark_on_flash_not_filled_includes_warm_up_writes() {
     const GIB: u64 = 1 << 30;
-    let remarks = |host_bytes: u64, flash: FlashCounts| {
-        let warmup = Warmup { ended: true, seconds: 1.0, flash_bytes: GIB, ..Warmup::default() };
-        let flash = Some(FlashCounts { host_bytes: Some(host_bytes), ..flash });
-        made::report(instance(1.0, Some(warmup), Snapshot { flash, ..Snapshot::default() })).remarks()
+    let snapshot = |written_bytes: u64, recovered: bool, device: Option<FlashDevice>| {
+        let mut flash = FlashStats { recovered, ..FlashStats::default() };
+        flash.device.written_bytes = written_bytes;
+        Snapshot { device, ..made::with_flash(flash, FlashDevice::default()) }
     };
-    let fresh = || FlashCounts { capacity_bytes: Some(4 * GIB), ..FlashCounts::default() };
+    let remarks = |snapshot| {
+        let warmup = Warmup { ended: true, seconds: 1.0, flash_bytes: GIB, ..Warmup::default() };
+        made::report(instance(1.0, Some(warmup), snapshot)).remarks()
+    };
+    let device = || Some(FlashDevice { capacity_bytes: 4 * GIB, ..FlashDevice::default() });
     let words = "Flash was not filled once (2.00 of 4.00 GiB, 50%): its write amplification is not yet that of a full cache";
-    assert_eq!(remarks(GIB, fresh()), [words]);
-    assert!(remarks(3 * GIB, fresh()).is_empty(), "filled by the warm-up and the measurement together");
-    assert!(remarks(GIB, FlashCounts { recovered: true, ..fresh() }).is_empty(), "an earlier run filled it");
-    assert!(remarks(GIB, FlashCounts::default()).is_empty(), "the capacity is unknown");
-    let mut unwritten = made::report(instance(1.0, None, Snapshot::default()));
-    unwritten.instances[0].snapshot.flash = Some(FlashCounts { host_bytes: Some(0), ..fresh() });
+    assert_eq!(remarks(snapshot(GIB, false, device())), [words]);
+    assert!(
+        remarks(snapshot(3 * GIB, false, device())).is_empty(),
+        "filled by the warm-up and the measurement together"
+    );
+    assert!(remarks(snapshot(GIB, true, device())).is_empty(), "an earlier run filled it");
+    assert!(remarks(snapshot(GIB, false, None)).is_empty(), "the capacity is unknown");
+    let unwritten = made::report(instance(1.0, None, snapshot(0, false, device())));
     assert!(unwritten.remarks().is_empty(), "a run without writes has no write amplification");
 }

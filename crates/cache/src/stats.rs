@@ -5,17 +5,18 @@ use std::sync::atomic::Ordering;
 use device::counters;
 pub use device::counters::CounterTable;
 
-use crate::dram::{MemoryStats, PoolStats};
+use crate::dram::{ClassStats, MemoryStats, PoolStats};
 use crate::error::Refusal;
 use crate::flash::region::{RegionStats, RegionStore, WriteHealth};
 use crate::flash::soc::SocStats;
-use crate::flash::tier::{FlashTier, PutStats};
+use crate::flash::tier::FlashTier;
+pub use crate::flash::tier::PutStats;
 use crate::hybrid::Engine;
 use crate::thread_counters::ThreadCounters;
 
 counters! {
     /// All counters since the cache was opened.
-    #[derive(Debug, Clone, Default)]
+    #[derive(Debug, Clone, Default, PartialEq)]
     pub struct Stats {
         /// The DRAM tier, pool by pool.
         pools: part Vec<PoolStats>,
@@ -31,6 +32,14 @@ counters! {
         upkeep: part UpkeepStats,
         /// The flash tier; `None` without one.
         flash: part Option<FlashStats>,
+    }
+}
+
+impl Stats {
+    /// The sum of all pools.
+    #[must_use]
+    pub fn dram_total(&self) -> ClassStats {
+        self.pools.iter().fold(ClassStats::default(), |sum, pool| sum.plus(&pool.total()))
     }
 }
 
@@ -171,7 +180,7 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
 
 counters! {
     /// The flash tier's counters.
-    #[derive(Debug, Clone, Default)]
+    #[derive(Debug, Clone, Default, PartialEq)]
     pub struct FlashStats {
         /// Items that DRAM evicted, by result.
         puts: part PutStats,
@@ -319,6 +328,27 @@ impl FlashStats {
     #[must_use]
     pub fn logical_bytes(&self) -> u64 {
         self.written_logical_bytes + self.waiting_bytes()
+    }
+
+    /// The part of [`PutStats::logical_bytes`] that was written or still waits. Its growth over an interval is the bytes accepted in it;
+    /// it decreases by items that are replaced or removed before they are written.
+    #[must_use]
+    pub fn accepted_bytes(&self) -> u64 {
+        self.puts.logical_bytes.saturating_sub(self.unwritten_bytes())
+    }
+
+    /// Replaces the counters of errors and of lost items by those of `whole`.
+    pub fn copy_errors_of(&mut self, whole: &Self) {
+        self.device.errors = whole.device.errors;
+        if let (Some(mine), Some(all)) = (&mut self.soc, &whole.soc) {
+            (mine.lost_items, mine.checksum_errors) = (all.lost_items, all.checksum_errors);
+        }
+        if let (Some(mine), Some(all)) = (&mut self.regions, &whole.regions) {
+            mine.items_lost = all.items_lost;
+            mine.header_checksum_errors = all.header_checksum_errors;
+            mine.value_checksum_errors = all.value_checksum_errors;
+            mine.table_checksum_errors = all.table_checksum_errors;
+        }
     }
 
     /// Items on flash, including small items that wait in memory to be written.

@@ -115,10 +115,11 @@ impl<T: CounterTable> CounterTable for Option<T> {
     }
 }
 
-/// The sum of two lists has the tables of both, one after the other.
+/// The sum of two lists adds the tables at equal places.
 impl<T: CounterTable> CounterTable for Vec<T> {
     fn add(&mut self, other: &Self) {
-        self.extend_from_slice(other);
+        self.iter_mut().zip(other).for_each(|(mine, theirs)| mine.add(theirs));
+        self.extend(other.iter().skip(self.len()).cloned());
     }
 
     fn since(&self, earlier: &Self) -> Self {
@@ -352,7 +353,7 @@ mod tests {
     fn plus_adds_all_counters_and_unknown_stays_unknown() {
         let both = all(9, 5, Some(7), None).plus(&all(1, 2, Some(1), Some("b")));
         assert_eq!((both.whole, both.media_bytes), (Some(Requests { hits: 10, waiting: 7 }), Some(8)));
-        assert_eq!((both.shards.len(), both.failure), (2, Some("b")));
+        assert_eq!((both.shards, both.failure), (vec![Requests { hits: 10, waiting: 7 }], Some("b")));
         assert_eq!(all(1, 1, None, None).plus(&all(1, 1, Some(1), None)).media_bytes, None);
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::run::{Measured, Row};
 use crate::report::amount::trimmed;
+use cache::stats::FlashStats;
 
 /// Limits that a rate must meet to pass.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -120,10 +121,10 @@ impl Criteria {
 }
 
 fn errors(row: &Row) -> Vec<Missed> {
-    let flash = row.report.snapshot.flash.as_ref();
+    let flash = row.report.snapshot.stats.flash.as_ref();
     let counted = [
-        ("I/O errors", flash.and_then(|flash| flash.io_errors)),
-        ("checksum errors", flash.and_then(|flash| flash.checksum_errors)),
+        ("I/O errors", flash.map(|flash| flash.device.errors)),
+        ("checksum errors", flash.map(FlashStats::checksum_errors)),
         ("inconsistencies", Some(row.report.counts.inconsistencies)),
     ];
     let some = counted.into_iter().filter_map(|(what, count)| Some((what, count.filter(|it| *it > 0)?)));

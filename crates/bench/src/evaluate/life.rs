@@ -45,9 +45,9 @@ impl WriteRates {
     /// Computes the rates from the counters of a part of a run.
     #[must_use]
     pub fn of(counted: &Moment, drive: Option<&ModelDrive>) -> Self {
-        let host_bytes = counted.flash.host_bytes.unwrap_or(0) as f64;
+        let host_bytes = counted.flash().device.written_bytes as f64;
         let by_model = drive.zip(counted.drive.as_ref());
-        let media_bytes = counted.flash.media_bytes.filter(|_| host_bytes > 0.0);
+        let media_bytes = counted.flash().device.media_written_bytes.filter(|_| host_bytes > 0.0);
         let dlwa = match by_model {
             Some((drive, stats)) => stats.dlwa(drive.card().space.page_bytes),
             None => media_bytes.map(|media_bytes| media_bytes as f64 / host_bytes),
@@ -60,7 +60,7 @@ impl WriteRates {
     /// of `first`, the stage at full speed.
     #[must_use]
     pub fn of_stage(counted: &Moment, first: &Moment, region_bytes: f64, drive: Option<&ModelDrive>) -> Self {
-        if counted.flash.host_bytes.unwrap_or(0) as f64 >= MIN_REGIONS * region_bytes {
+        if counted.flash().device.written_bytes as f64 >= MIN_REGIONS * region_bytes {
             return Self::of(counted, drive);
         }
         let speed = |of: &Moment| of.counts.ops as f64 / of.at.as_secs_f64().max(1e-9);
@@ -135,7 +135,8 @@ mod tests {
     fn counted(ops: u64, seconds: u64, host_bytes: u64, media_bytes: Option<u64>) -> Moment {
         let mut counted = Moment { at: std::time::Duration::from_secs(seconds), ..Moment::default() };
         counted.counts.ops = ops;
-        (counted.flash.host_bytes, counted.flash.media_bytes) = (Some(host_bytes), media_bytes);
+        let flash = counted.snapshot.stats.flash.get_or_insert_default();
+        (flash.device.written_bytes, flash.device.media_written_bytes) = (host_bytes, media_bytes);
         counted
     }
 

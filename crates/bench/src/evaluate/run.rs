@@ -17,7 +17,6 @@ use crate::report::{DriveReport, RunReport};
 use crate::run::InstanceReport;
 use crate::run::model_drive::ModelDrive;
 use crate::run::stop::{Stop, StopReason};
-use crate::run::target::Snapshot;
 use crate::session::{Session, SessionError, SessionOptions};
 
 /// A profile and the settings of its cache.
@@ -179,12 +178,11 @@ impl Row {
         let Stage { offered, counted } = stage;
         let Context { whole, first, region_bytes, drive, life } = *context;
         let writes = WriteRates::of_stage(counted, first?, region_bytes, drive);
-        let mut flash = counted.flash.clone();
+        let mut snapshot = counted.snapshot.clone();
         if let Some((drive, stats)) = drive.zip(counted.drive.as_ref()) {
             DriveReport { stats: stats.clone(), ..DriveReport::since(drive, None) }
-                .apply_to_flash(&mut flash);
+                .apply_to_flash(&mut snapshot);
         }
-        let snapshot = Snapshot { dram: counted.dram.clone(), flash: Some(flash), ..Snapshot::default() };
         let report = InstanceReport {
             seconds: counted.at.as_secs_f64(),
             counts: counted.counts,
@@ -213,7 +211,7 @@ impl Row {
     /// Quantiles of the drive's read and write latency.
     #[must_use]
     pub fn device_quantiles(&self, share: f64) -> (Option<Duration>, Option<Duration>) {
-        let latency = self.report.snapshot.flash.as_ref().and_then(|flash| flash.device_latency.as_ref());
+        let latency = self.report.snapshot.device_latency();
         let of = |histogram: &crate::run::latency::Histogram| {
             histogram.quantile_ns(share).map(Duration::from_nanos)
         };

@@ -156,9 +156,9 @@ impl Stages<'_> {
             let media_bytes = stats.media_pages() as f64 * f64::from(drive.card().space.page_bytes);
             return Point { host_bytes: stats.host_bytes as f64, media_bytes: Some(media_bytes), at };
         }
-        let flash = instances.first().and_then(|it| it.snapshot().flash).unwrap_or_default();
-        let host_bytes = flash.host_bytes.unwrap_or(0) as f64;
-        Point { host_bytes, media_bytes: flash.media_bytes.map(|bytes| bytes as f64), at }
+        let flash = instances.first().and_then(|it| it.flash_stats()).unwrap_or_default();
+        let host_bytes = flash.device.written_bytes as f64;
+        Point { host_bytes, media_bytes: flash.device.media_written_bytes.map(|bytes| bytes as f64), at }
     }
 
     fn counted(&self, instances: &[&dyn Observable], at: Duration) -> Moment {

@@ -6,7 +6,7 @@ use super::criteria::{Criteria, life_words, time_words, years_words};
 use super::run::{Measured, Row};
 use super::{EvaluationOptions, EvaluationResult, profile::PROFILES};
 use crate::report::text::grouped;
-use crate::run::counts::ratio;
+use cache::stats::FlashStats;
 
 const COLUMNS: [&str; 13] = [
     "offered/s",
@@ -89,8 +89,8 @@ fn cells(row: &Row, criteria: &Criteria) -> [String; 13] {
     let or_unknown = |value: Option<String>| value.unwrap_or_else(|| "unknown".to_owned());
     let quantile = |share| row.device_quantiles(share);
     let read = |share| quantile(share).0.map_or_else(|| "-".to_owned(), time_words);
-    let flash = row.report.snapshot.flash.as_ref();
-    let alwa = flash.and_then(|it| ratio(it.host_bytes?, it.settled_bytes()?));
+    let flash = row.report.snapshot.stats.flash.as_ref();
+    let alwa = flash.and_then(FlashStats::write_amplification);
     let carried_over = if row.writes.is_carried_over { "~" } else { "" };
     let years = row.years.figure().map(|(years, is_bound)| {
         let sign = if is_bound { "<" } else { "" };

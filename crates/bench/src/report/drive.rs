@@ -8,7 +8,7 @@ use ssd::{Assignment, Stats};
 use super::text::grouped;
 use crate::run::InstanceReport;
 use crate::run::model_drive::ModelDrive;
-use crate::run::target::FlashCounts;
+use crate::run::target::Snapshot;
 
 /// A model drive after a run.
 #[derive(Debug, Clone)]
@@ -55,17 +55,18 @@ impl DriveReport {
     /// Replaces the byte counters of `report`, a sum over all instances, by those of the drive. The drive counts a write when it is
     /// submitted, and an instance when it completes, so ratios must not mix the two.
     pub fn apply_to(&self, report: &mut InstanceReport) {
-        if let Some(flash) = &mut report.snapshot.flash {
-            self.apply_to_flash(flash);
-        }
+        self.apply_to_flash(&mut report.snapshot);
         if let Some(warmup) = &mut report.warmup {
             warmup.flash_bytes = self.before_host_bytes;
         }
     }
 
     /// Replaces the byte counters of flash only.
-    pub fn apply_to_flash(&self, flash: &mut FlashCounts) {
-        (flash.host_bytes, flash.media_bytes) = (Some(self.host_bytes()), Some(self.media_bytes()));
+    pub fn apply_to_flash(&self, snapshot: &mut Snapshot) {
+        if let Some(flash) = &mut snapshot.stats.flash {
+            flash.device.written_bytes = self.host_bytes();
+            flash.device.media_written_bytes = Some(self.media_bytes());
+        }
     }
 
     /// Media writes in bytes.

@@ -4,7 +4,7 @@ use serde_json::{Number, Value};
 
 use crate::run::InstanceReport;
 use crate::run::counts::{Counts, ratio};
-use crate::run::target::FlashCounts;
+use cache::stats::FlashStats;
 
 /// A figure of the report.
 pub struct Figure {
@@ -105,20 +105,20 @@ figures! {
     "byte_hit_ratio", "ratio", "requested bytes that were found / egress_bytes", |r| real(r.counts.byte_hit_ratio()), better: Higher;
     "egress_bytes", "B", "bytes requested by objects", |r| of_objects(r, |c| c.egress_bytes);
     "ingress_bytes", "B", "bytes fetched for them from the origin: missing items in full, and bytes that may not be cached", |r| of_objects(r, |c| c.ingress_bytes), better: Lower;
-    "items_dram", "items", "items in DRAM at the end", |r| r.snapshot.dram.items.map(Reading::Whole);
-    "items_flash", "items", "items on flash at the end, including small items that wait in memory to be written", |r| of_flash(r, |flash| flash.items);
-    "alloc_attempts", "", "attempted allocations in DRAM", |r| r.snapshot.dram.alloc_attempts.map(Reading::Whole);
-    "evictions_dram", "items", "items evicted from DRAM", |r| r.snapshot.dram.evictions.map(Reading::Whole);
-    "flash_bytes_logical", "B", "keys and values accepted by flash, without those replaced, removed or lost before they were written", |r| of_flash(r, |flash| flash.logical_bytes);
-    "flash_bytes_waiting", "B", "the part of flash_bytes_logical that waits in memory at the end", |r| of_flash(r, |flash| flash.waiting_bytes);
-    "flash_bytes_host", "B", "bytes written to the device", |r| of_flash(r, |flash| flash.host_bytes);
-    "flash_bytes_media", "B", "bytes written to the medium, if the drive reports them", |r| of_flash(r, |flash| flash.media_bytes);
-    "alwa", "ratio", "flash_bytes_host / (flash_bytes_logical - flash_bytes_waiting)", |r| flash_ratio(r, |flash| (flash.host_bytes, flash.settled_bytes())), better: Lower;
-    "dlwa", "ratio", "flash_bytes_media / flash_bytes_host", |r| flash_ratio(r, |flash| (flash.media_bytes, flash.host_bytes)), better: Lower;
-    "gc_relocated_bytes", "B", "flash_bytes_media - flash_bytes_host", |r| of_flash(r, |flash| Some(flash.media_bytes?.saturating_sub(flash.host_bytes?)));
+    "items_dram", "items", "items in DRAM at the end", |r| whole(r.snapshot.stats.dram_total().items);
+    "items_flash", "items", "items on flash at the end, including small items that wait in memory to be written", |r| of_flash(r, FlashStats::items);
+    "alloc_attempts", "", "attempted allocations in DRAM", |r| whole(r.snapshot.stats.dram_total().allocation_attempts);
+    "evictions_dram", "items", "items evicted from DRAM", |r| whole(r.snapshot.stats.dram_total().evictions);
+    "flash_bytes_logical", "B", "keys and values accepted by flash, without those replaced, removed or lost before they were written", |r| of_flash(r, FlashStats::logical_bytes);
+    "flash_bytes_waiting", "B", "the part of flash_bytes_logical that waits in memory at the end", |r| of_flash(r, FlashStats::waiting_bytes);
+    "flash_bytes_host", "B", "bytes written to the device", |r| of_flash(r, |flash| flash.device.written_bytes);
+    "flash_bytes_media", "B", "bytes written to the medium, if the drive reports them", |r| of_device(r, |device| device.media_written_bytes);
+    "alwa", "ratio", "flash_bytes_host / (flash_bytes_logical - flash_bytes_waiting)", |r| flash(r).and_then(|flash| real(flash.write_amplification())), better: Lower;
+    "dlwa", "ratio", "flash_bytes_media / flash_bytes_host", |r| flash(r).and_then(|flash| real(ratio(flash.device.media_written_bytes?, flash.device.written_bytes))), better: Lower;
+    "gc_relocated_bytes", "B", "flash_bytes_media - flash_bytes_host", |r| of_device(r, |device| Some(device.media_written_bytes?.saturating_sub(device.written_bytes)));
     "inconsistencies", "", "values returned that the consistency check does not allow", |r| whole(r.counts.inconsistencies), better: Zero;
-    "io_errors", "", "failed reads and writes of the device", |r| flash(r).map_or(whole(0), |flash| flash.io_errors.map(Reading::Whole)), better: Zero;
-    "checksum_errors", "", "damaged entries, buckets or tables read from flash", |r| flash(r).map_or(whole(0), |flash| flash.checksum_errors.map(Reading::Whole)), better: Zero;
+    "io_errors", "", "failed reads and writes of the device", |r| of_flash(r, |flash| flash.device.errors), better: Zero;
+    "checksum_errors", "", "damaged entries, buckets or tables read from flash", |r| of_flash(r, FlashStats::checksum_errors), better: Zero;
 }
 
 fn whole(count: u64) -> Option<Reading> {
@@ -138,22 +138,16 @@ fn of_objects(report: &InstanceReport, read: fn(&Counts) -> u64) -> Option<Readi
     (report.counts.objects > 0).then(|| Reading::Whole(read(&report.counts)))
 }
 
-fn flash(report: &InstanceReport) -> Option<&FlashCounts> {
-    report.snapshot.flash.as_ref()
+fn flash(report: &InstanceReport) -> Option<&FlashStats> {
+    report.snapshot.stats.flash.as_ref()
 }
 
-/// A counter of flash: 0 without flash, unknown if flash does not report it.
-fn of_flash(report: &InstanceReport, read: fn(&FlashCounts) -> Option<u64>) -> Option<Reading> {
-    match flash(report) {
-        Some(flash) => read(flash).map(Reading::Whole),
-        None => whole(0),
-    }
+/// A counter of flash; 0 without flash.
+fn of_flash(report: &InstanceReport, read: fn(&FlashStats) -> u64) -> Option<Reading> {
+    whole(flash(report).map_or(0, read))
 }
 
-fn flash_ratio(
-    report: &InstanceReport,
-    read: fn(&FlashCounts) -> (Option<u64>, Option<u64>),
-) -> Option<Reading> {
-    let (part, of) = read(flash(report)?);
-    real(ratio(part?, of?))
+/// A counter of the flash device: 0 without flash, unknown if the device does not report it.
+fn of_device(report: &InstanceReport, read: fn(&device::Counters) -> Option<u64>) -> Option<Reading> {
+    flash(report).map_or(Some(0), |flash| read(&flash.device)).map(Reading::Whole)
 }

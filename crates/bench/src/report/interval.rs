@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use cache::stats::FlashStats;
+
 use super::amount::duration;
 use super::text::{allocator, grouped, line, percent, throughput};
 use crate::run::Observable;
@@ -45,9 +47,9 @@ impl Previous {
         let mut snapshot = instance.snapshot();
         let since = total.since(&self.counts);
         let latencies = all_latencies.since(&self.latencies);
-        if let Some(flash) = &mut snapshot.flash {
-            let now = flash.device_latency.clone();
-            if let (Some((reads, writes)), Some(before)) = (&mut flash.device_latency, &self.device) {
+        if let Some(device) = &mut snapshot.device {
+            let now = device.latency.clone();
+            if let (Some((reads, writes)), Some(before)) = (&mut device.latency, &self.device) {
                 *reads = reads.since(&before.0);
                 *writes = writes.since(&before.1);
             }
@@ -56,7 +58,7 @@ impl Previous {
         let sweeps = instance.sweeps().map(|totals| (totals, totals.sweeps - self.sweeps));
         self.sweeps = sweeps.map_or(0, |(totals, _)| totals.sweeps);
         (self.counts, self.latencies) = (total, all_latencies);
-        let written = snapshot.flash.as_ref().and_then(|flash| flash.host_bytes);
+        let written = snapshot.stats.flash.as_ref().map(|flash| flash.device.written_bytes);
         let before = std::mem::replace(&mut self.flash_written_bytes, written).unwrap_or(0);
         let flash_written_bytes = written.map(|written| written.saturating_sub(before));
         Interval { total, since, latencies, snapshot, flash_written_bytes, sweeps }
@@ -69,18 +71,15 @@ impl Interval {
     #[must_use]
     pub fn progress_line(&self, number: usize, unix_seconds: u32, interval_seconds: f64) -> String {
         let (hours, minutes, seconds) = (unix_seconds / 3600 % 24, unix_seconds / 60 % 60, unix_seconds % 60);
-        let unknown = |count: Option<u64>| count.map_or_else(|| "unknown".to_owned(), grouped);
-        let flash = self.snapshot.flash.as_ref();
-        let of_flash = |read: fn(&crate::run::target::FlashCounts) -> Option<u64>| {
-            flash.map_or_else(|| "0".to_owned(), |it| unknown(read(it)))
-        };
+        let stats = &self.snapshot.stats;
+        let of_flash = |read: fn(&FlashStats) -> u64| grouped(stats.flash.as_ref().map_or(0, read));
         format!(
             "Instance {number:>3}: {hours:02}:{minutes:02}:{seconds:02} {:>10.2}M ops completed. {} items in cache. {} items in nvm \
              cache. {} items evicted from nvm cache. Hit Ratio {:>7} (RAM {:>7}, NVM {:>7}).",
             self.total.ops as f64 / 1e6,
-            unknown(self.snapshot.dram.items),
-            of_flash(|flash| flash.items),
-            of_flash(|flash| flash.evictions),
+            grouped(stats.dram_total().items),
+            of_flash(FlashStats::items),
+            of_flash(FlashStats::evictions),
             percent(self.since.hit_ratio()),
             percent(self.since.hit_ratio_dram()),
             percent(self.since.hit_ratio_flash()),

@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use super::figures::Reading;
 use super::series::Span;
 use super::tails::Layer;
-use crate::run::target::FlashBytes;
 use crate::run::{Observable, Watcher};
+use cache::stats::FlashStats;
 
 /// A column of an interval: its name, and its value.
 type Column = (&'static str, fn(&Span) -> Option<Reading>);
@@ -30,10 +30,10 @@ pub const COLUMNS: &[Column] = &[
     ("set_failures", |span| whole(span.counts.set_failures)),
     ("deletes", |span| whole(span.counts.deletes)),
     ("inconsistencies", |span| whole(span.counts.inconsistencies)),
-    ("flash_bytes_logical", |span| of_flash(span, |flash| flash.logical)),
-    ("flash_bytes_waiting", |span| of_flash(span, |flash| flash.waiting)),
-    ("flash_bytes_host", |span| of_flash(span, |flash| flash.host)),
-    ("flash_bytes_media", |span| of_flash(span, |flash| flash.media)),
+    ("flash_bytes_logical", |span| of_flash(span, |flash| Some(flash.accepted_bytes()))),
+    ("flash_bytes_waiting", |span| of_flash(span, |flash| Some(flash.waiting_bytes()))),
+    ("flash_bytes_host", |span| of_flash(span, |flash| Some(flash.device.written_bytes))),
+    ("flash_bytes_media", |span| of_flash(span, |flash| flash.device.media_written_bytes)),
     ("get_p50_ns", |span| latency(span, Layer::Get, 0.5)),
     ("get_p99_ns", |span| latency(span, Layer::Get, 0.99)),
     ("set_p50_ns", |span| latency(span, Layer::Set, 0.5)),
@@ -42,8 +42,8 @@ pub const COLUMNS: &[Column] = &[
     ("device_read_p99_ns", |span| latency(span, Layer::DeviceRead, 0.99)),
     ("device_write_p50_ns", |span| latency(span, Layer::DeviceWrite, 0.5)),
     ("device_write_p99_ns", |span| latency(span, Layer::DeviceWrite, 0.99)),
-    ("flash_bytes_settled", |span| of_flash(span, |flash| Some(flash.settled?.items))),
-    ("flash_bytes_settled_host", |span| of_flash(span, |flash| Some(flash.settled?.host))),
+    ("flash_bytes_settled", |span| of_flash(span, |flash| Some(flash.settled_bytes().0))),
+    ("flash_bytes_settled_host", |span| of_flash(span, |flash| Some(flash.settled_bytes().1))),
 ];
 
 fn whole(count: u64) -> Option<Reading> {
@@ -56,7 +56,7 @@ fn latency(span: &Span, layer: Layer, share: f64) -> Option<Reading> {
 }
 
 /// 0 without flash, unknown if flash does not report it, as in the figures.
-fn of_flash(span: &Span, read: fn(&FlashBytes) -> Option<u64>) -> Option<Reading> {
+fn of_flash(span: &Span, read: fn(&FlashStats) -> Option<u64>) -> Option<Reading> {
     span.flash.as_ref().map_or(Some(0), read).map(Reading::Whole)
 }
 
@@ -199,17 +199,17 @@ mod tests {
     use super::super::tails::Tails;
     use super::*;
     use crate::run::counts::Counts;
-    use crate::run::target::Settled;
+    use cache::flash::region::RegionStats;
 
     fn span() -> Span {
-        let flash = FlashBytes {
-            logical: Some(900),
-            waiting: Some(5),
-            host: Some(4096),
-            settled: Some(Settled { items: 800, host: 1000 }),
-            media: None,
-            is_listed: false,
+        let regions = RegionStats {
+            waiting_bytes: 5,
+            settled_bytes: 800,
+            settled_written_bytes: 1000,
+            ..RegionStats::default()
         };
+        let mut flash = FlashStats { regions: Some(regions), ..FlashStats::default() };
+        (flash.puts.logical_bytes, flash.device.written_bytes) = (900, 4096);
         let counts = Counts { ops: 7, gets: 5, get_misses: 2, ..Counts::default() };
         let tails = Tails::default();
         Span { until_seconds: 0.4, seconds: 0.4 - 0.2, counts, flash: Some(flash), tails }

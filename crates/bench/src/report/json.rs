@@ -57,19 +57,21 @@ pub(crate) fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
     fields.insert("arrivals".to_owned(), super::arrivals::to_json(report));
     fields.insert("warmup".to_owned(), report.warmup.map_or(Value::Null, warmup));
     fields.insert("counts".to_owned(), counts(report));
-    fields.insert("insert_ends".to_owned(), ends(&report.snapshot.insert_ends));
-    fields.insert("chain_ends".to_owned(), ends(&report.snapshot.chain_ends));
-    if let Some(flash) = &report.snapshot.flash {
-        fields.insert("flash_put_ends".to_owned(), ends(&flash.put_ends));
-        fields.insert("flash_put_waits".to_owned(), flash.put_waits.into());
+    fields.insert("insert_ends".to_owned(), ends(&report.snapshot.stats.inserts.ends()));
+    fields.insert("chain_ends".to_owned(), ends(&report.snapshot.stats.chained.ends()));
+    if let Some(flash) = &report.snapshot.stats.flash {
+        fields.insert("flash_put_ends".to_owned(), ends(&flash.put_ends()));
+        fields.insert("flash_put_waits".to_owned(), flash.puts.held_back.into());
         fields.insert("flash_max_item_bytes".to_owned(), flash.max_item_bytes.into());
-        fields.insert("flash_items_lost".to_owned(), flash.lost.into());
-        fields.insert("flash_first_io_error".to_owned(), flash.first_io_error.clone().into());
-        fields.insert("flash_buffered".to_owned(), flash.buffered.into());
-        fields.insert("flash_io".to_owned(), flash.engine.map(super::text::engine_words).into());
+        fields.insert("flash_items_lost".to_owned(), flash.lost_items().into());
         fields.insert("flash_recovered".to_owned(), flash.recovered.into());
+    }
+    if let Some(device) = &report.snapshot.device {
+        fields.insert("flash_first_io_error".to_owned(), device.first_error.clone().into());
+        fields.insert("flash_buffered".to_owned(), device.buffered.into());
+        fields.insert("flash_io".to_owned(), device.engine.map(super::text::engine_words).into());
         let handles = |(consumer, handle): &(String, u16)| json!({ "consumer": consumer, "handle": handle });
-        fields.insert("placement".to_owned(), flash.placement.iter().map(handles).collect());
+        fields.insert("placement".to_owned(), device.placement.iter().map(handles).collect());
     }
     if let Some(trace) = super::trace::to_json(report) {
         fields.insert("trace".to_owned(), trace);
@@ -103,8 +105,10 @@ pub(crate) fn instance(report: &InstanceReport, warnings: &[String]) -> Value {
         fields.insert("events".to_owned(), super::events::to_json(events));
     }
     fields.insert("tenants".to_owned(), super::tenants::to_json(report));
-    let details = report.snapshot.details.iter();
-    let details: Map<String, Value> = details.map(|it| (it.name.to_owned(), number(it.value))).collect();
+    let mut details = Map::new();
+    report.snapshot.each_listed_counter(|name, value| {
+        details.insert(name.to_owned(), value.into());
+    });
     fields.insert("details".to_owned(), Value::Object(details));
     let found = report.inconsistencies.iter().map(ToString::to_string);
     fields.insert("inconsistencies_found".to_owned(), found.collect());
@@ -153,7 +157,7 @@ fn counts(report: &InstanceReport) -> Value {
 }
 
 fn latencies(report: &InstanceReport) -> Value {
-    let device = report.snapshot.flash.as_ref().and_then(|flash| flash.device_latency.as_ref());
+    let device = report.snapshot.device_latency();
     let device =
         device.map(|(reads, writes)| json!({ "read": percentiles(reads), "write": percentiles(writes) }));
     let sampled = if report.timed_all { 1 } else { SAMPLE_EVERY };

@@ -1,10 +1,11 @@
 //! Warnings about items that a cache refused or lost, if a notable share was lost for one reason, with the setting that would change it.
 
+use cache::stats::FlashStats;
 use device::names::noun;
 
 use super::text::{counted, grouped, share, was};
 use crate::run::InstanceReport;
-use crate::run::target::{FlashCounts, OutcomeCount, Snapshot};
+use crate::run::target::{OutcomeCount, Snapshot};
 
 /// Losses for one reason up to this percentage cause no warning.
 const NOTABLE_PERCENT: u64 = 1;
@@ -12,8 +13,8 @@ const NOTABLE_PERCENT: u64 = 1;
 /// The warnings.
 pub fn remarks(report: &InstanceReport) -> Vec<String> {
     let snapshot = &report.snapshot;
-    let dram = Outcomes { counts: &snapshot.insert_ends, to: "into DRAM", one: "insert" };
-    let chained = Outcomes { counts: &snapshot.chain_ends, to: "to chains", one: "addition" };
+    let dram = Outcomes { counts: &snapshot.stats.inserts.ends(), to: "into DRAM", one: "insert" };
+    let chained = Outcomes { counts: &snapshot.stats.chained.ends(), to: "to chains", one: "addition" };
     let mut remarks = vec![
         // Every such item is notable: DRAM should accept all items of its workload.
         dram.remark("rejected_too_large", 0, || too_large_for_dram(report)),
@@ -39,7 +40,7 @@ pub fn remarks(report: &InstanceReport) -> Vec<String> {
                 .to_owned()
         }),
     ];
-    if let Some(flash) = &snapshot.flash {
+    if let Some(flash) = &snapshot.stats.flash {
         remarks.extend(of_flash(flash));
     }
     remarks.into_iter().flatten().collect()
@@ -64,27 +65,22 @@ fn too_large_for_dram(report: &InstanceReport) -> String {
 
 /// The failure if every insert was refused: the cache stayed empty, so its figures are meaningless.
 pub fn failure(snapshot: &Snapshot) -> Option<String> {
-    Outcomes { counts: &snapshot.insert_ends, to: "into DRAM", one: "insert" }.failure()
+    Outcomes { counts: &snapshot.stats.inserts.ends(), to: "into DRAM", one: "insert" }.failure()
 }
 
 /// Losses on the way to flash due to the configuration or the drive. Rejections by a policy or a TTL are intended, and cause no warning.
-fn of_flash(flash: &FlashCounts) -> [Option<String>; 4] {
-    let offers = Outcomes { counts: &flash.put_ends, to: "on their way to flash", one: "item" };
+fn of_flash(flash: &FlashStats) -> [Option<String>; 4] {
+    let offers = Outcomes { counts: &flash.put_ends(), to: "on their way to flash", one: "item" };
     [
         offers.remark("rejected_too_large", NOTABLE_PERCENT, || {
-            let limit = flash.max_item_bytes.map_or_else(String::new, |bytes| {
-                format!(" (at most {}, chained items included)", counted(bytes, "byte"))
-            });
-            let change = match flash.has_regions {
-                Some(false) => {
-                    "flash has no large-object engine: lower navyBigHashSizePct below 100 to add one"
-                }
-                _ => {
-                    "raise navyRegionSizeMB, or raise nvmCacheSizeMB if a warning says that regions had to be smaller (--scale \
-                     divides the size of flash, but not of items)"
-                }
+            let change = if flash.regions.is_none() {
+                "flash has no large-object engine: lower navyBigHashSizePct below 100 to add one"
+            } else {
+                "raise navyRegionSizeMB, or raise nvmCacheSizeMB if a warning says that regions had to be smaller (--scale \
+                 divides the size of flash, but not of items)"
             };
-            format!("dropped as too large for flash{limit}: {change}")
+            let largest = counted(flash.max_item_bytes, "byte");
+            format!("dropped as too large for flash (at most {largest}, chained items included): {change}")
         }),
         offers.remark("rejected_worn_out", NOTABLE_PERCENT, || {
             "dropped because too many regions of flash could not be written: replace the drive".to_owned()

@@ -125,7 +125,7 @@ fn warmup_remark(report: &InstanceReport) -> Option<String> {
 
 /// The warning for a persistent cache that could not be recovered.
 fn loss_remark(report: &InstanceReport) -> Option<String> {
-    let why = report.snapshot.flash.as_ref()?.loss?;
+    let why = report.snapshot.stats.flash.as_ref()?.loss?;
     Some(format!("The cache of the earlier run was not recovered; this run started with an empty one: {why}"))
 }
 
@@ -163,12 +163,16 @@ fn failures_of(report: &InstanceReport) -> Vec<String> {
         });
     }
     failures.extend(losses::failure(&report.snapshot));
-    let Some(flash) = &report.snapshot.flash else { return failures };
-    if let Some(count) = flash.io_errors.filter(|count| *count > 0) {
-        let first = flash.first_io_error.as_ref().map(|words| format!("; first error: {words}"));
+    let Some(flash) = &report.snapshot.stats.flash else { return failures };
+    let count = flash.device.errors;
+    if count > 0 {
+        let device = report.snapshot.device.as_ref();
+        let first =
+            device.and_then(|device| Some(format!("; first error: {}", device.first_error.as_ref()?)));
         failures.push(format!("NVM error. io_errors : {count}{}", first.unwrap_or_default()));
     }
-    if let Some(count) = flash.checksum_errors.filter(|count| *count > 0) {
+    let count = flash.checksum_errors();
+    if count > 0 {
         failures.push(format!("NVM error. checksum_errors : {count}"));
     }
     failures

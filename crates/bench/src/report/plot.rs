@@ -48,7 +48,7 @@ pub fn render(report: &RunReport, name: &str) -> Result<String, Box<dyn std::err
         let (slow, latencies) = below.split_vertically(230);
         let spans: Vec<Span> = report.series.spans().collect();
         tooltips.extend(throughput(&over_time, &spans)?);
-        tooltips.extend(hit_ratio(&ratios, &spans, all.snapshot.flash.is_some())?);
+        tooltips.extend(hit_ratio(&ratios, &spans, all.snapshot.stats.flash.is_some())?);
         tooltips.extend(slowest(&slow, &slow_curves(&spans))?);
         tooltips.extend(percentiles(&latencies, "Latency, share of operations below", &curves(&all))?);
         root.present()?;
@@ -410,7 +410,7 @@ fn slow_over_time(area: &Area<'_>, title: &str, curves: &[Curve]) -> Drawn<Vec<T
 /// The curves of all kinds of operations that were timed at least twice.
 fn curves(all: &InstanceReport) -> Vec<Curve> {
     let cache = Timed::ALL.map(|timed| (timed.name().replace('_', " "), all.latencies.of(timed)));
-    let device = all.snapshot.flash.as_ref().and_then(|flash| flash.device_latency.clone());
+    let device = all.snapshot.device_latency().cloned();
     let device = device
         .into_iter()
         .flat_map(|(reads, writes)| [("device read".to_owned(), reads), ("device write".to_owned(), writes)]);

@@ -3,51 +3,54 @@
 
 use std::time::Duration;
 
+use cache::stats::{CounterTable, FlashStats};
+
 use super::tails::{Tails, Timings};
 use crate::run::counts::Counts;
-use crate::run::target::{FlashBytes, Settled};
 use crate::run::{Observable, Watcher};
 
 /// Number of samples that are kept. When there are twice as many, every second one is dropped.
 const MAX_SAMPLES: usize = 300;
 
 /// The counters of all instances at one time.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Moment {
     /// Since the start of the run.
     pub seconds: f64,
     /// Counters since the start of the run.
     pub counts: Counts,
-    /// Byte counters of flash since the start of the run; `None` without flash.
-    pub flash: Option<FlashBytes>,
+    /// Counters of flash since the start of the run; `None` without flash.
+    pub flash: Option<FlashStats>,
 }
 
 impl Moment {
     fn of(instances: &[&dyn Observable], elapsed: Duration) -> Self {
         let mut counts = Counts::default();
         instances.iter().for_each(|instance| counts.add(&instance.counts()));
-        let flash = instances.iter().filter_map(|instance| instance.flash_bytes()).reduce(FlashBytes::plus);
-        Self { seconds: elapsed.as_secs_f64(), counts, flash }
+        Self { seconds: elapsed.as_secs_f64(), counts, flash: flash_stats(instances) }
     }
 
-    /// The difference to `earlier`. At the start of a run, all byte counters are 0.
+    /// The difference to `earlier`. At the start of a run, all counters are 0.
     fn since(&self, earlier: &Self) -> Span {
-        let zero = FlashBytes {
-            logical: Some(0),
-            waiting: Some(0),
-            host: Some(0),
-            settled: Some(Settled::default()),
-            media: Some(0),
-            is_listed: false,
-        };
         Span {
             until_seconds: self.seconds,
             seconds: self.seconds - earlier.seconds,
             counts: self.counts.since(&earlier.counts),
-            flash: self.flash.map(|flash| flash.since(earlier.flash.unwrap_or(zero))),
+            flash: self.flash.since(&earlier.flash),
             tails: Tails::default(),
         }
     }
+}
+
+/// Counters of flash of all instances. If only some of them list drives, a drive may count twice: then the media writes are unknown.
+pub(crate) fn flash_stats(instances: &[&dyn Observable]) -> Option<FlashStats> {
+    let with_flash: Vec<_> =
+        instances.iter().filter_map(|it| Some((it.flash_stats()?, it.lists_drives()))).collect();
+    let lists = with_flash.iter().filter(|(_, lists_drives)| *lists_drives).count();
+    let is_known = lists == 0 || lists == with_flash.len();
+    let mut sum = with_flash.into_iter().map(|(flash, _)| flash).reduce(|sum, flash| sum.plus(&flash))?;
+    sum.device.media_written_bytes = sum.device.media_written_bytes.filter(|_| is_known);
+    Some(sum)
 }
 
 /// Samples of the counters, each since the start of the run, with the latencies since the previous sample.
@@ -70,8 +73,8 @@ pub struct Span {
     pub seconds: f64,
     /// Counters in it.
     pub counts: Counts,
-    /// Bytes written in it; `None` without flash.
-    pub flash: Option<FlashBytes>,
+    /// Counters of flash in it; `None` without flash.
+    pub flash: Option<FlashStats>,
     /// Latencies in it.
     pub tails: Tails,
 }
@@ -122,7 +125,8 @@ impl Series {
 
     /// The spans between samples. The first one begins with the run.
     pub fn spans(&self) -> impl Iterator<Item = Span> + '_ {
-        let starts = std::iter::once(Moment::default()).chain(self.samples.iter().map(|(moment, _)| *moment));
+        let starts =
+            std::iter::once(Moment::default()).chain(self.samples.iter().map(|(moment, _)| moment.clone()));
         let spans = starts
             .zip(&self.samples)
             .map(|(before, (after, tails))| Span { tails: tails.clone(), ..after.since(&before) });
@@ -142,8 +146,8 @@ pub struct DriveBytes {
 
 impl DriveBytes {
     /// Replaces the byte counters of the instances.
-    pub fn set(&self, flash: &mut FlashBytes) {
-        (flash.host, flash.media) = (Some(self.host), Some(self.media));
+    pub fn set(&self, flash: &mut FlashStats) {
+        (flash.device.written_bytes, flash.device.media_written_bytes) = (self.host, Some(self.media));
     }
 }
 
@@ -176,7 +180,7 @@ impl<'a> Recorder<'a> {
 
     /// Records the end of the run.
     pub fn end(&mut self, moment: Moment) {
-        self.series.end(moment);
+        self.series.end(moment.clone());
         let tails = match self.last.take() {
             Some((last, tails)) if last.seconds < moment.seconds => {
                 self.report_interval(last, tails);
@@ -209,7 +213,7 @@ impl Watcher for Recorder<'_> {
             }
             let timed = Timings::of(instances);
             let tails = timed.since(&std::mem::replace(&mut self.timed, timed.clone()));
-            self.series.add(moment, &tails);
+            self.series.add(moment.clone(), &tails);
             if let Some((last, tails)) = self.last.replace((moment, tails)) {
                 self.report_interval(last, tails);
             }

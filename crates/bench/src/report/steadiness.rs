@@ -5,6 +5,8 @@
 
 use serde_json::{Value, json};
 
+use cache::stats::FlashStats;
+
 use super::RunReport;
 use super::series::Span;
 use crate::run::InstanceReport;
@@ -125,7 +127,8 @@ fn parts(spans: &[Span], from_seconds: f64, part_seconds: f64) -> [Part; ROUNDS]
     let nothing = Part { settled: zero, settled_host: zero, host: zero, media: zero, ..Part::default() };
     let mut all = [nothing; ROUNDS];
     for span in spans {
-        let settled = span.flash.and_then(|it| it.settled);
+        let settled = span.flash.as_ref().map(FlashStats::settled_bytes);
+        let device = span.flash.as_ref().map(|flash| flash.device);
         let begun = span.until_seconds - span.seconds;
         for (number, part) in all.iter_mut().enumerate() {
             let start = from_seconds + part_seconds * number as f64;
@@ -138,10 +141,10 @@ fn parts(spans: &[Span], from_seconds: f64, part_seconds: f64) -> [Part; ROUNDS]
             part.ops += share * span.counts.ops as f64;
             part.gets += share * span.counts.gets as f64;
             part.hits += share * span.counts.gets.saturating_sub(span.counts.get_misses) as f64;
-            part.settled = add(part.settled, settled.map(|it| it.items));
-            part.settled_host = add(part.settled_host, settled.map(|it| it.host));
-            part.host = add(part.host, span.flash.and_then(|it| it.host));
-            part.media = add(part.media, span.flash.and_then(|it| it.media));
+            part.settled = add(part.settled, settled.map(|it| it.0));
+            part.settled_host = add(part.settled_host, settled.map(|it| it.1));
+            part.host = add(part.host, device.map(|it| it.written_bytes));
+            part.media = add(part.media, device.and_then(|it| it.media_written_bytes));
         }
     }
     all
@@ -150,13 +153,12 @@ fn parts(spans: &[Span], from_seconds: f64, part_seconds: f64) -> [Part; ROUNDS]
 /// Whether the whole flash was written once, during the warm-up, after it, or by an earlier run; `None` without flash.
 #[must_use]
 pub fn was_filled(report: &InstanceReport) -> Option<bool> {
-    let flash = report.snapshot.flash.as_ref()?;
-    flash.is_filled_by(written(report)?)
+    report.snapshot.is_filled_by(written(report)?)
 }
 
 fn written(report: &InstanceReport) -> Option<u64> {
     let before = report.warmup.map_or(0, |warmup| warmup.flash_bytes);
-    Some(report.snapshot.flash.as_ref()?.host_bytes? + before)
+    Some(report.snapshot.stats.flash.as_ref()?.device.written_bytes + before)
 }
 
 /// The warning for flash that was not filled once.
@@ -164,7 +166,7 @@ fn written(report: &InstanceReport) -> Option<u64> {
 pub fn unfilled_remark(report: &InstanceReport) -> Option<String> {
     const GIB: f64 = (1_u64 << 30) as f64;
     let written = written(report).filter(|bytes| *bytes > 0 && was_filled(report) == Some(false))?;
-    let capacity = report.snapshot.flash.as_ref()?.capacity_bytes?;
+    let capacity = report.snapshot.device.as_ref()?.capacity_bytes;
     let share = ratio(written, capacity)? * 100.0;
     Some(format!(
         "Flash was not filled once ({:.2} of {:.2} GiB, {share:.0}%): its write amplification is not yet that of a full cache",
@@ -178,17 +180,13 @@ mod tests {
     use super::super::tails::Tails;
     use super::*;
     use crate::run::counts::Counts;
-    use crate::run::target::{FlashBytes, Settled};
+    use cache::flash::region::RegionStats;
 
     fn span(second: u32, hits: u64, host: u64) -> Span {
-        let flash = FlashBytes {
-            logical: Some(100),
-            waiting: Some(0),
-            host: Some(host),
-            settled: Some(Settled { items: 100, host }),
-            media: None,
-            is_listed: false,
-        };
+        let regions =
+            RegionStats { settled_bytes: 100, settled_written_bytes: host, ..RegionStats::default() };
+        let mut flash = FlashStats { regions: Some(regions), ..FlashStats::default() };
+        flash.device.written_bytes = host;
         let counts = Counts { ops: 1000, gets: 1000, get_misses: 1000 - hits, ..Counts::default() };
         Span {
             until_seconds: f64::from(second + 1),

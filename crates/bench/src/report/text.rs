@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use cache::dram::PoolStats;
+use cache::stats::{FlashStats, UpkeepStats};
 use device::Engine;
 use device::names::noun;
 use workload::trace::{Cut, ReplayStats};
@@ -14,7 +16,7 @@ use crate::run::destructors::DestructorCounts;
 use crate::run::latency::Histogram;
 use crate::run::misses::Misses;
 use crate::run::sweeps::Sweeps;
-use crate::run::target::{ClassUse, Detail, FlashCounts, OutcomeCount, Snapshot};
+use crate::run::target::{FlashDevice, OutcomeCount, Snapshot};
 
 const GIB: f64 = (1_u64 << 30) as f64;
 const PERCENTILES: [(&str, f64); 8] = [
@@ -110,17 +112,19 @@ fn how_inserts_ended(snapshot: &Snapshot) -> String {
             line(&mut out, format_args!("{name:14}: {}", words.join(", ")));
         }
     };
-    add("RAM inserts", &snapshot.insert_ends);
-    if snapshot.chain_ends.iter().any(|(_, count)| *count > 0) {
-        add("RAM chained", &snapshot.chain_ends);
+    let stats = &snapshot.stats;
+    add("RAM inserts", &stats.inserts.ends());
+    if stats.chained.ends().iter().any(|(_, count)| *count > 0) {
+        add("RAM chained", &stats.chained.ends());
     }
-    if let Some(flash) = &snapshot.flash {
-        add("NVM inserts", &flash.put_ends);
-        if let Some(lost) = flash.lost.filter(|lost| *lost > 0) {
+    if let Some(flash) = &stats.flash {
+        add("NVM inserts", &flash.put_ends());
+        let lost = flash.lost_items();
+        if lost > 0 {
             line(&mut out, format_args!("NVM lost items: {}, to failed writes or damage", grouped(lost)));
         }
     }
-    if out.is_empty() { out } else { format!("\n== How Inserts Ended ==\n{out}") }
+    format!("\n== How Inserts Ended ==\n{out}")
 }
 
 /// Formats `rejected_too_large` as `rejected: too large`.
@@ -239,35 +243,19 @@ pub fn allocator(
     at_the_end: Option<(&InstanceReport, TextOptions)>,
 ) -> String {
     let mut out = String::new();
-    let dram = &snapshot.dram;
-    let flash = snapshot.flash.as_ref();
-    line(&mut out, format_args!("Items in RAM  : {}", number(dram.items)));
-    line(&mut out, format_args!("Items in NVM  : {}", number(flash.map_or(Some(0), |flash| flash.items))));
-    let succeeded = |attempts: Option<u64>, failures: Option<u64>| {
-        ratio(attempts?.saturating_sub(failures?), attempts?).or(Some(1.0))
-    };
-    line(
-        &mut out,
-        format_args!(
-            "Alloc Attempts: {} Success: {}",
-            number(dram.alloc_attempts),
-            percent(succeeded(dram.alloc_attempts, dram.alloc_failures))
-        ),
-    );
-    let evicted = dram
-        .evict_attempts
-        .zip(dram.evictions)
-        .and_then(|(attempts, done)| ratio(done, attempts).or(Some(1.0)));
-    line(
-        &mut out,
-        format_args!("Evict Attempts: {} Success: {}", number(dram.evict_attempts), percent(evicted)),
-    );
-    line(&mut out, format_args!("RAM Evictions : {}", number(dram.evictions)));
-    for (pool, used) in dram.pool_usage.iter().enumerate() {
-        line(&mut out, format_args!("Fraction of pool {pool} used : {used:.2}"));
+    let stats = &snapshot.stats;
+    let (dram, flash) = (stats.dram_total(), stats.flash.as_ref());
+    line(&mut out, format_args!("Items in RAM  : {}", grouped(dram.items)));
+    line(&mut out, format_args!("Items in NVM  : {}", grouped(flash.map_or(0, FlashStats::items))));
+    let allocated = dram.allocation_attempts.saturating_sub(dram.allocation_failures);
+    attempts(&mut out, "Alloc Attempts", allocated, dram.allocation_attempts);
+    attempts(&mut out, "Evict Attempts", dram.evictions, dram.evictions + dram.eviction_failures);
+    line(&mut out, format_args!("RAM Evictions : {}", grouped(dram.evictions)));
+    for pool in &stats.pools {
+        line(&mut out, format_args!("Fraction of pool {} used : {:.2}", pool.pool.0, pool.used_fraction()));
     }
     if let Some(format) = at_the_end.and_then(|(_, options)| options.class_memory) {
-        class_memory(&mut out, &dram.classes, format);
+        class_memory(&mut out, &stats.pools, format);
     }
     line(&mut out, format_args!("Cache Gets    : {}", grouped(counts.gets)));
     line(&mut out, format_args!("Hit Ratio     : {:>6}", percent(counts.hit_ratio())));
@@ -280,22 +268,38 @@ pub fn allocator(
         );
     }
     if let Some(flash) = flash {
-        flash_block(&mut out, flash, counts);
+        flash_block(&mut out, snapshot, flash, counts);
     }
-    slabs(&mut out, snapshot);
+    slabs(&mut out, &stats.upkeep);
     out
 }
 
-fn class_memory(out: &mut String, classes: &[ClassUse], format: SizeFormat) {
-    let name = |it: &ClassUse| {
-        format!("pid{:2} cid{:4} {:>10}", it.pool, it.class, size(u64::from(it.chunk_bytes), format))
+fn attempts(out: &mut String, name: &str, succeeded: u64, attempts: u64) {
+    let success = ratio(succeeded, attempts).unwrap_or(1.0);
+    line(out, format_args!("{name}: {} Success: {}", grouped(attempts), percent(Some(success))));
+}
+
+fn class_memory(out: &mut String, pools: &[PoolStats], format: SizeFormat) {
+    let classes = || {
+        pools.iter().flat_map(move |pool| {
+            let classes = pool.classes.iter().enumerate().filter(|(_, class)| class.slabs > 0);
+            classes.map(move |(number, class)| {
+                let chunk = size(u64::from(class.chunk_bytes), format);
+                let memory_bytes = u64::from(class.slabs) * u64::from(pool.slab_bytes);
+                (
+                    format!("pid{:2} cid{number:4} {chunk:>10}", pool.pool.0),
+                    class.allocated_bytes,
+                    memory_bytes,
+                )
+            })
+        })
     };
-    for class in classes {
-        line(out, format_args!("{} memorySize: {:>10}", name(class), size(class.slab_bytes, format)));
+    for (name, _, memory_bytes) in classes() {
+        line(out, format_args!("{name} memorySize: {:>10}", size(memory_bytes, format)));
     }
-    for class in classes {
-        let used = ratio(class.used_bytes, class.slab_bytes).unwrap_or(0.0);
-        line(out, format_args!("{} usageFraction: {used:.2}", name(class)));
+    for (name, used_bytes, memory_bytes) in classes() {
+        let used = ratio(used_bytes, memory_bytes).unwrap_or(0.0);
+        line(out, format_args!("{name} usageFraction: {used:.2}"));
     }
 }
 
@@ -309,66 +313,65 @@ fn size(bytes: u64, format: SizeFormat) -> String {
     }
 }
 
-fn flash_block(out: &mut String, flash: &FlashCounts, counts: &Counts) {
+fn flash_block(out: &mut String, snapshot: &Snapshot, flash: &FlashStats, counts: &Counts) {
+    let (puts, latency) = (&flash.puts, snapshot.device_latency());
+    let device::Counters { written_bytes, media_written_bytes, .. } = flash.device;
     line(out, format_args!("RAM Hit Ratio : {:>6}", percent(counts.hit_ratio_dram())));
     line(out, format_args!("NVM Hit Ratio : {:>6}", percent(counts.hit_ratio_flash())));
-    line(out, format_args!("RAM eviction rejects expiry : {}", number(flash.puts_expired)));
-    line(out, format_args!("RAM eviction rejects clean : {}", number(flash.puts_clean)));
-    device_latency(out, "NVM Read  Latency", flash.device_latency.as_ref().map(|(reads, _)| reads));
-    device_latency(out, "NVM Write Latency", flash.device_latency.as_ref().map(|(_, writes)| writes));
-    line(out, format_args!("NVM bytes written (physical)  : {} GB", gib(flash.host_bytes)));
-    line(out, format_args!("NVM bytes written (logical)   : {} GB", gib(flash.logical_bytes)));
-    line(out, format_args!("NVM bytes written (nand)      : {} GB", gib(flash.media_bytes)));
-    let of =
-        |part: Option<u64>, whole: Option<u64>| part.zip(whole).and_then(|(part, whole)| ratio(part, whole));
-    line(
-        out,
-        format_args!(
-            "NVM app write amplification   : {}",
-            plain(of(flash.host_bytes, flash.settled_bytes()))
-        ),
-    );
-    line(
-        out,
-        format_args!("NVM dev write amplification   : {}", plain(of(flash.media_bytes, flash.host_bytes))),
-    );
-    let gets = flash.gets.or(Some(counts.gets_beyond_dram()));
+    line(out, format_args!("RAM eviction rejects expiry : {}", grouped(puts.rejected_expired)));
+    line(out, format_args!("RAM eviction rejects clean : {}", grouped(puts.clean)));
+    device_latency(out, "NVM Read  Latency", latency.map(|(reads, _)| reads));
+    device_latency(out, "NVM Write Latency", latency.map(|(_, writes)| writes));
+    line(out, format_args!("NVM bytes written (physical)  : {} GB", gib(Some(written_bytes))));
+    line(out, format_args!("NVM bytes written (logical)   : {} GB", gib(Some(flash.logical_bytes()))));
+    line(out, format_args!("NVM bytes written (nand)      : {} GB", gib(media_written_bytes)));
+    line(out, format_args!("NVM app write amplification   : {}", plain(flash.write_amplification())));
+    let dlwa = media_written_bytes.and_then(|media| ratio(media, written_bytes));
+    line(out, format_args!("NVM dev write amplification   : {}", plain(dlwa)));
+    let gets = snapshot.stats.gets;
+    let of_gets = ratio(gets.coalesced, gets.hits_flash + gets.misses);
     line(
         out,
         format_args!(
             "NVM Gets      : {}, Coalesced : {}",
-            number(gets),
-            percent(of(flash.gets_coalesced, gets))
+            grouped(gets.hits_flash + gets.misses),
+            percent(of_gets)
         ),
     );
     line(
         out,
         format_args!(
             "NVM Puts      : {}, Success   : {}, Clean   : {}, AbortsFromDel   : {}, AbortsFromGet   : {}",
-            number(flash.puts),
-            percent(of(flash.puts_stored, flash.puts)),
-            percent(of(flash.puts_clean, flash.puts)),
-            number(flash.puts_overtaken),
-            number(flash.puts_stayed),
+            grouped(puts.offered),
+            percent(ratio(puts.stored.saturating_sub(flash.unwritten_items()), puts.offered)),
+            percent(ratio(puts.clean, puts.offered)),
+            grouped(puts.overtaken.saturating_sub(puts.stayed)),
+            grouped(puts.stayed),
         ),
     );
     line(
         out,
         format_args!(
             "NVM Evicts    : {}, Clean   : unknown, Unclean   : unknown, Double    : unknown",
-            number(flash.evictions)
+            grouped(flash.evictions())
         ),
     );
     // CacheBench skips a delete if DRAM knows that flash lacks the key. Here every delete looks it up in the flash index, in memory.
-    line(out, format_args!("NVM Deletes   : {} Skipped Deletes: 0", number(flash.deletes)));
-    for (consumer, handle) in &flash.placement {
+    line(out, format_args!("NVM Deletes   : {} Skipped Deletes: 0", grouped(flash.removes())));
+    if let Some(device) = &snapshot.device {
+        flash_device(out, device);
+    }
+}
+
+fn flash_device(out: &mut String, device: &FlashDevice) {
+    for (consumer, handle) in &device.placement {
         let role = if *handle == 0 { " (the default: no handle was free)" } else { "" };
         line(out, format_args!("NVM placement : {consumer} writes with handle {handle}{role}"));
     }
-    if let Some(engine) = flash.engine {
+    if let Some(engine) = device.engine {
         line(out, format_args!("NVM I/O path  : {}", engine_words(engine)));
     }
-    if flash.buffered {
+    if device.buffered {
         line(out, format_args!("NVM I/O went through the page cache: latencies are not those of the device"));
     }
 }
@@ -382,19 +385,18 @@ pub fn engine_words(engine: Engine) -> &'static str {
     }
 }
 
-fn slabs(out: &mut String, snapshot: &Snapshot) {
-    let dram = &snapshot.dram;
-    if dram.slabs_released.is_none_or(|count| count == 0) {
+fn slabs(out: &mut String, upkeep: &UpkeepStats) {
+    if upkeep.slabs_released == 0 {
         return;
     }
-    line(out, format_args!("Released {} slabs", number(dram.slabs_released)));
-    for (name, pair) in [("Moves    ", dram.slab_moves), ("Evictions", dram.slab_evictions)] {
-        let attempts = pair.map(|(done, failed)| done + failed);
-        let success = pair.and_then(|(done, failed)| ratio(done, done + failed).or(Some(1.0)));
-        line(
-            out,
-            format_args!("  {name} : attempts: {:>10}, success: {:>6}", number(attempts), percent(success)),
-        );
+    line(out, format_args!("Released {} slabs", grouped(upkeep.slabs_released)));
+    let evictions = (upkeep.release_evictions, upkeep.release_evictions_failed);
+    for (name, (done, failed)) in
+        [("Moves    ", (upkeep.moves, upkeep.moves_failed)), ("Evictions", evictions)]
+    {
+        let success = ratio(done, done + failed).or(Some(1.0));
+        let attempts = grouped(done + failed);
+        line(out, format_args!("  {name} : attempts: {attempts:>10}, success: {:>6}", percent(success)));
     }
 }
 
@@ -426,9 +428,7 @@ pub fn throughput(counts: &Counts, seconds: f64) -> String {
 
 fn flash_counters(snapshot: &Snapshot) -> String {
     let mut out = String::from("== NVM Counters Map ==\n");
-    for Detail { name, value, .. } in &snapshot.details {
-        line(&mut out, format_args!("{name}  :  {value}"));
-    }
+    snapshot.each_listed_counter(|name, value| line(&mut out, format_args!("{name}  :  {value}")));
     out
 }
 
@@ -455,10 +455,6 @@ fn api_latency(out: &mut String, name: &str, histogram: &Histogram) {
 /// Appends a line. Writing to a string cannot fail.
 pub(super) fn line(out: &mut String, words: std::fmt::Arguments<'_>) {
     let _ = writeln!(out, "{words}");
-}
-
-fn number(count: Option<u64>) -> String {
-    count.map_or_else(|| "unknown".to_owned(), grouped)
 }
 
 /// Formats `1234567` as `1,234,567`.

@@ -7,6 +7,7 @@ use workload::trace::ReplayStats;
 use crate::config::plan::ArrivalsPlan;
 use crate::run::InstanceReport;
 use crate::run::destructors::DestructorCounts;
+use crate::run::listed_drives::DriveBytes;
 use crate::run::sweeps::Sweeps;
 use crate::run::tenants::{Bytes, TenantCounts, Tenants};
 use crate::run::warmup::Warmup;
@@ -42,8 +43,8 @@ pub fn totals(instances: &[InstanceReport]) -> InstanceReport {
         // Each instance has a file of its own.
         sum.misses = None;
     }
-    if let Some(flash) = &mut sum.snapshot.flash {
-        flash.media_bytes = media_bytes(instances);
+    if let Some(flash) = &mut sum.snapshot.stats.flash {
+        flash.device.media_written_bytes = media_bytes(instances);
     }
     sum
 }
@@ -74,12 +75,16 @@ fn add_arrivals(sum: &mut InstanceReport, report: &InstanceReport) {
 /// A drive that several instances list counts once. If some instances list drives and the flash of others reports media writes itself,
 /// both may count the same drive, so the sum is unknown.
 fn media_bytes(instances: &[InstanceReport]) -> Option<u64> {
-    let flash = instances.iter().filter_map(|it| it.snapshot.flash.as_ref());
-    let (listing, reporting): (Vec<_>, Vec<_>) = flash.partition(|it| !it.listed_drives.is_empty());
+    fn listed(report: &InstanceReport) -> &[DriveBytes] {
+        report.snapshot.device.as_ref().map_or(&[], |it| &it.listed_drives)
+    }
+    let with_flash = instances.iter().filter(|it| it.snapshot.stats.flash.is_some());
+    let (listing, reporting): (Vec<_>, Vec<_>) = with_flash.partition(|it| !listed(it).is_empty());
     let drives: BTreeMap<_, _> =
-        listing.iter().flat_map(|it| &it.listed_drives).map(|it| (&it.path, it.media_bytes)).collect();
+        listing.iter().flat_map(|it| listed(it)).map(|it| (&it.path, it.media_bytes)).collect();
+    let reported = reporting.iter().filter_map(|it| it.snapshot.stats.flash.as_ref());
     match (drives.is_empty(), reporting.is_empty()) {
-        (true, _) => reporting.iter().map(|it| it.media_bytes).sum(),
+        (true, _) => reported.map(|it| it.device.media_written_bytes).sum(),
         (false, true) => drives.values().copied().sum(),
         (false, false) => None,
     }

@@ -4,9 +4,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use cache::dram::Cursor;
+use cache::stats::FlashStats;
 use cache::{Cache, InsertOptions, Item, Lookahead};
 use device::Device;
-use device::counters::{CounterTable, Kind};
 use device::wrap::MeasureDevice;
 use parking_lot::Mutex;
 
@@ -16,10 +16,7 @@ use super::listed_drives::{DriveBytes, ListedDrive};
 use super::object_limits::ObjectLimits;
 use super::objects::{ID_BYTES, Objects};
 use super::stressors::StressorReport;
-use super::target::{
-    ClassUse, Detail, DramCounts, FlashBytes, FlashCounts, Found, Layer, SetHow, SetOutcome, Settled,
-    Snapshot, Target,
-};
+use super::target::{FlashDevice, Found, Layer, SetHow, SetOutcome, Snapshot, Target};
 
 /// A cache, with the measurements of its device.
 pub struct EngineTarget {
@@ -274,29 +271,30 @@ impl Target for EngineTarget {
     }
 
     fn snapshot(&self) -> Snapshot {
-        let stats = self.cache.stats();
-        Snapshot {
-            dram: dram(&stats),
-            flash: self.flash(&stats),
-            insert_ends: stats.inserts.ends().to_vec(),
-            chain_ends: stats.chained.ends().to_vec(),
-            item_limit: self.item_limit,
-            details: details(&stats),
-        }
+        let mut stats = self.cache.stats();
+        let listed_drives: Vec<_> = self.listed_drives.iter().map(ListedDrive::read).collect();
+        set_media_bytes(&mut stats, &listed_drives);
+        let device = self.flash.as_ref().map(|flash| FlashDevice {
+            capacity_bytes: flash.device.geometry().capacity_bytes,
+            listed_drives,
+            first_error: flash.device.first_failure(),
+            buffered: flash.device.geometry().buffered,
+            engine: flash.device.engine(),
+            placement: flash.placement(),
+            latency: Some(flash.latency.read_and_write()),
+        });
+        Snapshot { stats, device, item_limit: self.item_limit }
     }
 
-    /// Skips the histograms and details of a snapshot.
-    fn flash_bytes(&self) -> Option<FlashBytes> {
-        let flash = self.cache.stats().flash?;
-        let listed_drives: Vec<_> = self.listed_drives.iter().map(ListedDrive::read).collect();
-        Some(FlashBytes {
-            logical: Some(flash.logical_bytes()),
-            waiting: Some(flash.waiting_bytes()),
-            host: Some(flash.device.written_bytes),
-            settled: Some(settled(&flash)),
-            media: media_bytes(&flash, &listed_drives),
-            is_listed: !listed_drives.is_empty(),
-        })
+    /// Skips the histograms of a snapshot.
+    fn flash_stats(&self) -> Option<FlashStats> {
+        let mut stats = self.cache.stats();
+        set_media_bytes(&mut stats, &self.listed_drives.iter().map(ListedDrive::read).collect::<Vec<_>>());
+        stats.flash
+    }
+
+    fn lists_drives(&self) -> bool {
+        !self.listed_drives.is_empty()
     }
 
     fn device_latency(&self) -> Option<(Histogram, Histogram)> {
@@ -304,46 +302,11 @@ impl Target for EngineTarget {
     }
 }
 
-fn settled(flash: &cache::stats::FlashStats) -> Settled {
-    let (items, host) = flash.settled_bytes();
-    Settled { items, host }
-}
-
-/// Media writes of the listed drives; if none are listed, those that flash reports.
-fn media_bytes(flash: &cache::stats::FlashStats, listed_drives: &[DriveBytes]) -> Option<u64> {
-    match listed_drives {
-        [] => flash.device.media_written_bytes,
-        drives => drives.iter().map(DriveBytes::of_this_instance).sum(),
+/// Replaces the media writes that flash reports by those of the listed drives, if there are any.
+fn set_media_bytes(stats: &mut cache::Stats, listed_drives: &[DriveBytes]) {
+    if let (Some(flash), [_, ..]) = (&mut stats.flash, listed_drives) {
+        flash.device.media_written_bytes = listed_drives.iter().map(DriveBytes::of_this_instance).sum();
     }
-}
-
-fn dram(stats: &cache::Stats) -> DramCounts {
-    let sum = |of: fn(&cache::dram::ClassStats) -> u64| {
-        Some(stats.pools.iter().map(|pool| of(&pool.total())).sum())
-    };
-    DramCounts {
-        items: sum(|class| class.items),
-        alloc_attempts: sum(|class| class.allocation_attempts),
-        alloc_failures: sum(|class| class.allocation_failures),
-        evict_attempts: sum(|class| class.evictions + class.eviction_failures),
-        evictions: sum(|class| class.evictions),
-        pool_usage: stats.pools.iter().map(cache::dram::PoolStats::used_fraction).collect(),
-        classes: stats.pools.iter().flat_map(classes).collect(),
-        slabs_released: Some(stats.upkeep.slabs_released),
-        slab_moves: Some((stats.upkeep.moves, stats.upkeep.moves_failed)),
-        slab_evictions: Some((stats.upkeep.release_evictions, stats.upkeep.release_evictions_failed)),
-    }
-}
-
-fn classes(pool: &cache::dram::PoolStats) -> impl Iterator<Item = ClassUse> {
-    let with_memory = pool.classes.iter().enumerate().filter(|(_, class)| class.slabs > 0);
-    with_memory.map(|(number, class)| ClassUse {
-        pool: pool.pool.0,
-        class: number,
-        chunk_bytes: class.chunk_bytes,
-        slab_bytes: u64::from(class.slabs) * u64::from(pool.slab_bytes),
-        used_bytes: class.allocated_bytes,
-    })
 }
 
 impl EngineTarget {
@@ -377,57 +340,4 @@ impl EngineTarget {
         objects.free(&id);
         SetOutcome::Kept
     }
-
-    fn flash(&self, stats: &cache::Stats) -> Option<FlashCounts> {
-        let flash = stats.flash.as_ref()?;
-        let measured = self.flash.as_ref();
-        let listed_drives: Vec<_> = self.listed_drives.iter().map(ListedDrive::read).collect();
-        Some(FlashCounts {
-            items: Some(flash.items()),
-            gets: Some(stats.gets.hits_flash + stats.gets.misses),
-            gets_coalesced: Some(stats.gets.coalesced),
-            puts: Some(flash.puts.offered),
-            puts_stored: Some(flash.puts.stored - flash.unwritten_items().min(flash.puts.stored)),
-            puts_clean: Some(flash.puts.clean),
-            puts_overtaken: Some(flash.puts.overtaken - flash.puts.stayed.min(flash.puts.overtaken)),
-            puts_stayed: Some(flash.puts.stayed),
-            puts_expired: Some(flash.puts.rejected_expired),
-            put_ends: flash.put_ends().to_vec(),
-            put_waits: Some(flash.puts.held_back),
-            max_item_bytes: Some(flash.max_item_bytes),
-            has_regions: Some(flash.regions.is_some()),
-            lost: Some(flash.lost_items()),
-            evictions: Some(flash.evictions()),
-            deletes: Some(flash.removes()),
-            logical_bytes: Some(flash.logical_bytes()),
-            waiting_bytes: Some(flash.waiting_bytes()),
-            capacity_bytes: measured.map(|flash| flash.device.geometry().capacity_bytes),
-            host_bytes: Some(flash.device.written_bytes),
-            host_read_bytes: Some(flash.device.read_bytes),
-            settled: Some(settled(flash)),
-            media_bytes: media_bytes(flash, &listed_drives),
-            listed_drives,
-            io_errors: Some(flash.device.errors),
-            first_io_error: measured.and_then(|flash| flash.device.first_failure()),
-            checksum_errors: Some(flash.checksum_errors()),
-            buffered: measured.is_some_and(|flash| flash.device.geometry().buffered),
-            engine: measured.and_then(|flash| flash.device.engine()),
-            placement: measured.map_or_else(Vec::new, MeasuredFlash::placement),
-            recovered: flash.recovered,
-            loss: flash.loss,
-            device_latency: measured.map(|flash| flash.latency.read_and_write()),
-        })
-    }
-}
-
-/// The engine's counters that CacheBench lists.
-fn details(stats: &cache::Stats) -> Vec<Detail> {
-    let mut details = Vec::new();
-    stats.for_each(|it| {
-        if let (Some(name), Some(value)) = (it.counter.listed_as, it.value) {
-            let is_state = it.counter.kind == Kind::State;
-            details.push(Detail { name, value: value as f64, is_state });
-        }
-    });
-    details
 }

@@ -28,7 +28,6 @@ pub mod punctuality;
 pub mod simulated;
 pub mod stop;
 pub mod stressors;
-mod sums;
 pub mod sweeps;
 pub mod target;
 pub mod tenants;
@@ -43,6 +42,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use cache::stats::FlashStats;
 use device::Clock;
 use parking_lot::Mutex;
 use workload::pace::{Arrivals, TokenBucket};
@@ -64,7 +64,7 @@ use punctuality::Punctuality;
 use stop::{Stop, StopReason};
 use stressors::{Stressor, StressorReport};
 use sweeps::{Sweeper, Sweeps};
-use target::{FlashBytes, Snapshot, Target};
+use target::{Snapshot, Target};
 use tenants::{Ledger, Tenants};
 use trace_time::TraceTime;
 use warmup::{Baseline, Warmup};
@@ -138,13 +138,17 @@ pub trait Observable {
     fn latencies(&self) -> Latencies;
     /// The target's current counters.
     fn snapshot(&self) -> Snapshot;
-    /// Byte counters of flash; `None` without flash.
-    fn flash_bytes(&self) -> Option<FlashBytes> {
-        self.snapshot().flash.as_ref().map(FlashBytes::of)
+    /// Counters of flash; `None` without flash.
+    fn flash_stats(&self) -> Option<FlashStats> {
+        self.snapshot().stats.flash
+    }
+    /// Whether the media writes of flash are those of listed drives.
+    fn lists_drives(&self) -> bool {
+        self.snapshot().device.is_some_and(|device| !device.listed_drives.is_empty())
     }
     /// Latencies of the device's reads and writes; `None` if they are not measured.
     fn device_latency(&self) -> Option<(Histogram, Histogram)> {
-        self.snapshot().flash?.device_latency
+        self.snapshot().device?.latency
     }
     /// Operations of the whole run, unless its workload ends earlier.
     fn total_ops(&self) -> u64;
@@ -322,11 +326,11 @@ impl<T: Target> Instance<T> {
     }
 
     fn flash_written_bytes(&self) -> u64 {
-        self.shared.target.flash_bytes().and_then(|flash| flash.host).unwrap_or(0)
+        self.shared.target.flash_stats().map_or(0, |flash| flash.device.written_bytes)
     }
 
     fn flash_evictions(&self) -> u64 {
-        self.snapshot().flash.and_then(|flash| flash.evictions).unwrap_or(0)
+        self.shared.target.flash_stats().map_or(0, |flash| flash.evictions())
     }
 
     /// The latest trace timestamp, in seconds, of the requests taken so far.
@@ -532,8 +536,12 @@ impl<T: Target> Observable for Instance<T> {
         self.shared.target.snapshot()
     }
 
-    fn flash_bytes(&self) -> Option<FlashBytes> {
-        self.shared.target.flash_bytes()
+    fn flash_stats(&self) -> Option<FlashStats> {
+        self.shared.target.flash_stats()
+    }
+
+    fn lists_drives(&self) -> bool {
+        self.shared.target.lists_drives()
     }
 
     fn device_latency(&self) -> Option<(Histogram, Histogram)> {

@@ -4,6 +4,7 @@ use std::ops::Deref;
 
 use cache::Lookahead;
 use cache::dram::Cursor;
+use cache::stats::{CounterTable, FlashStats};
 use device::Engine;
 
 use super::item_sizes::ItemLimit;
@@ -85,14 +86,19 @@ pub trait Target: Send + Sync {
     /// Counters since the target was opened.
     fn snapshot(&self) -> Snapshot;
 
-    /// Byte counters of flash; `None` without flash. Called for every sample of a run.
-    fn flash_bytes(&self) -> Option<FlashBytes> {
-        self.snapshot().flash.as_ref().map(FlashBytes::of)
+    /// Counters of flash; `None` without flash. Called for every sample of a run.
+    fn flash_stats(&self) -> Option<FlashStats> {
+        self.snapshot().stats.flash
+    }
+
+    /// Whether the media writes of flash are those of listed drives.
+    fn lists_drives(&self) -> bool {
+        self.snapshot().device.is_some_and(|device| !device.listed_drives.is_empty())
     }
 
     /// Latencies of the device's reads and writes; `None` if they are not measured. Called for every sample of a run.
     fn device_latency(&self) -> Option<(Histogram, Histogram)> {
-        self.snapshot().flash?.device_latency
+        self.snapshot().device?.latency
     }
 }
 
@@ -136,257 +142,207 @@ pub enum SetOutcome {
     Refused,
 }
 
-/// Counters of a target since it was opened, from which figures are computed. `None` means unknown, not zero.
+/// Counters of a target since it was opened, from which figures are computed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Snapshot {
-    /// DRAM.
-    pub dram: DramCounts,
-    /// Flash; `None` without flash.
-    pub flash: Option<FlashCounts>,
-    /// Counts of inserts by outcome, each insert in exactly one; empty if the target does not report them.
-    pub insert_ends: Vec<OutcomeCount>,
-    /// Counts of additions of chained items by outcome, likewise.
-    pub chain_ends: Vec<OutcomeCount>,
+    /// The cache's counters. The media writes of its flash are those of the listed drives, if the config lists any.
+    pub stats: cache::Stats,
+    /// The flash device; `None` without flash.
+    pub device: Option<FlashDevice>,
     /// The largest item that DRAM accepts; `None` if unknown.
     pub item_limit: Option<ItemLimit>,
-    /// Further counters of the target, for `printNvmCounters` and the JSON.
-    pub details: Vec<Detail>,
 }
 
-/// A named counter or gauge of one kind of target.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Detail {
-    /// Its name.
-    pub name: &'static str,
-    /// Its value.
-    pub value: f64,
-    /// Whether it is a gauge (a current value) and not a counter.
-    pub is_state: bool,
-}
-
-impl Detail {
-    /// A counter.
-    #[must_use]
-    pub fn count(name: &'static str, value: u64) -> Self {
-        Self { name, value: value as f64, is_state: false }
-    }
-
-    /// A gauge.
-    #[must_use]
-    pub fn state(name: &'static str, value: u64) -> Self {
-        Self { name, value: value as f64, is_state: true }
-    }
-}
-
-/// The name of an outcome (`stored`, `rejected_too_large`), and its count.
-pub type OutcomeCount = (&'static str, u64);
-
-/// DRAM's counters.
+/// The device under flash.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct DramCounts {
-    /// Current number of items.
-    pub items: Option<u64>,
-    /// Attempted allocations.
-    pub alloc_attempts: Option<u64>,
-    /// Refused allocations.
-    pub alloc_failures: Option<u64>,
-    /// Attempted evictions.
-    pub evict_attempts: Option<u64>,
-    /// Successful evictions.
-    pub evictions: Option<u64>,
-    /// Share of each pool's memory in use, 0 to 1.
-    pub pool_usage: Vec<f64>,
-    /// The size classes that have memory, pool by pool.
-    pub classes: Vec<ClassUse>,
-    /// Slabs moved between classes.
-    pub slabs_released: Option<u64>,
-    /// Items moved to release a slab, and failed moves.
-    pub slab_moves: Option<(u64, u64)>,
-    /// Items evicted to release a slab, and failed evictions.
-    pub slab_evictions: Option<(u64, u64)>,
-}
-
-/// Memory of a size class.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ClassUse {
-    /// Its pool.
-    /// The pool.
-    pub pool: u8,
-    /// Number of the class in its pool.
-    pub class: usize,
-    /// Bytes of a chunk.
-    pub chunk_bytes: u32,
-    /// Bytes of its slabs.
-    pub slab_bytes: u64,
-    /// Bytes of the chunks in use.
-    pub used_bytes: u64,
-}
-
-/// Flash's counters.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct FlashCounts {
-    /// Current number of items.
-    pub items: Option<u64>,
-    /// Lookups.
-    pub gets: Option<u64>,
-    /// Lookups that waited for another lookup of the same key.
-    pub gets_coalesced: Option<u64>,
-    /// Items offered to flash.
-    pub puts: Option<u64>,
-    /// Offered items that were accepted.
-    pub puts_stored: Option<u64>,
-    /// Offered items that were not written because flash already held them.
-    pub puts_clean: Option<u64>,
-    /// Offered items that were dropped because their key changed before the write.
-    pub puts_overtaken: Option<u64>,
-    /// Offered items that were not written because they were used again and stayed in DRAM.
-    pub puts_stayed: Option<u64>,
-    /// Offered items that had expired.
-    pub puts_expired: Option<u64>,
-    /// Counts of offered items by outcome, each item in exactly one; empty if the target does not report them.
-    pub put_ends: Vec<OutcomeCount>,
-    /// Times that an item stayed in DRAM, to be offered again later, because flash writes were behind.
-    pub put_waits: Option<u64>,
-    /// Largest accepted item, key and value.
-    pub max_item_bytes: Option<u64>,
-    /// Whether flash has regions for large items besides the buckets for small ones.
-    pub has_regions: Option<bool>,
-    /// Items lost to failed writes or to damage, including items whose write was never started.
-    pub lost: Option<u64>,
-    /// Evicted items.
-    pub evictions: Option<u64>,
-    /// Deletes that removed an item from flash.
-    pub deletes: Option<u64>,
-    /// Key and value bytes that were accepted, without those dropped before they were written.
-    pub logical_bytes: Option<u64>,
-    /// Those of `logical_bytes` that wait in memory to be written.
-    pub waiting_bytes: Option<u64>,
-    /// Capacity of the device.
-    pub capacity_bytes: Option<u64>,
-    /// Bytes written to the device.
-    pub host_bytes: Option<u64>,
-    /// Bytes read from the device.
-    pub host_read_bytes: Option<u64>,
-    /// Completed writes of buckets and regions, from which write amplification over an interval is computed.
-    pub settled: Option<Settled>,
-    /// Media writes: of the listed drives, or as the flash device reports them.
-    pub media_bytes: Option<u64>,
+pub struct FlashDevice {
+    /// Its capacity.
+    pub capacity_bytes: u64,
     /// Media writes of each listed drive.
     pub listed_drives: Vec<DriveBytes>,
-    /// Failed reads and writes.
-    pub io_errors: Option<u64>,
     /// The message of the first I/O error.
-    pub first_io_error: Option<String>,
-    /// Buckets, regions or items whose checksum did not match.
-    pub checksum_errors: Option<u64>,
+    pub first_error: Option<String>,
     /// Whether I/O goes through the page cache.
     pub buffered: bool,
     /// How requests reach the kernel; `None` if flash is in memory or a model.
     pub engine: Option<Engine>,
     /// Each consumer that requested a placement handle, and its handle; 0 is the shared default. Empty without placement.
     pub placement: Vec<(String, u16)>,
-    /// Whether it was opened with the contents of an earlier run.
-    pub recovered: bool,
-    /// Why the contents of an earlier run could not be recovered, if there were any.
-    pub loss: Option<&'static str>,
-    /// Latencies of device reads and writes, if they are measured.
-    pub device_latency: Option<(Histogram, Histogram)>,
+    /// Latencies of reads and writes, if they are measured.
+    pub latency: Option<(Histogram, Histogram)>,
 }
 
-impl FlashCounts {
-    /// Whether `written_bytes`, or an earlier run, filled the whole flash once; `None` if its size is unknown.
+impl Snapshot {
+    /// The sum of both. Media writes are dropped: a drive that both list would count twice. The report reads all drives together.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        let mut stats = self.stats.clone().plus(&other.stats);
+        if let (Some(sum), Some(_), Some(_)) = (&mut stats.flash, &self.stats.flash, &other.stats.flash) {
+            sum.device.media_written_bytes = None;
+        }
+        Self {
+            stats,
+            device: match (&self.device, &other.device) {
+                (Some(mine), Some(theirs)) => Some(mine.plus(theirs)),
+                (one, other) => one.clone().or_else(|| other.clone()),
+            },
+            item_limit: self.item_limit.filter(|_| self.item_limit == other.item_limit),
+        }
+    }
+
+    /// The difference to `earlier`, a previous reading. Gauges keep their current value.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            stats: self.stats.since(&earlier.stats),
+            device: match (&self.device, &earlier.device) {
+                (Some(now), Some(before)) => Some(now.since(before)),
+                (now, _) => now.clone(),
+            },
+            item_limit: self.item_limit,
+        }
+    }
+
+    /// Whether `written_bytes`, or an earlier run, filled the whole flash once; `None` without flash, or if its size is unknown.
     #[must_use]
     pub fn is_filled_by(&self, written_bytes: u64) -> Option<bool> {
-        Some(self.recovered || written_bytes >= self.capacity_bytes?)
+        let flash = self.stats.flash.as_ref()?;
+        Some(flash.recovered || written_bytes >= self.device.as_ref()?.capacity_bytes)
     }
 
-    /// Key and value bytes that were written: `logical_bytes` without those that still wait. Write amplification is computed from
-    /// these; with `logical_bytes` it would be too low in a short run.
+    /// Latencies of the device's reads and writes, if they are measured.
     #[must_use]
-    pub fn settled_bytes(&self) -> Option<u64> {
-        Some(self.logical_bytes?.saturating_sub(self.waiting_bytes?))
-    }
-}
-
-/// Completed writes of buckets and regions. Both fields are updated when a write completes, so their ratio is valid over any interval.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Settled {
-    /// Key and value bytes.
-    pub items: u64,
-    /// Bytes of buckets and regions.
-    pub host: u64,
-}
-
-impl Settled {
-    /// The sum of both.
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        Self { items: self.items + other.items, host: self.host + other.host }
+    pub fn device_latency(&self) -> Option<&(Histogram, Histogram)> {
+        self.device.as_ref()?.latency.as_ref()
     }
 
-    /// The difference to `earlier`, a previous reading.
-    #[must_use]
-    pub fn since(self, earlier: Self) -> Self {
-        Self { items: self.items.saturating_sub(earlier.items), host: self.host.saturating_sub(earlier.host) }
+    /// Calls `show` with the name and value of each counter in CacheBench's list.
+    pub fn each_listed_counter(&self, mut show: impl FnMut(&'static str, u64)) {
+        self.stats.for_each(|it| {
+            if let (Some(name), Some(value)) = (it.counter.listed_as, it.value) {
+                show(name, value);
+            }
+        });
     }
 }
 
-/// Byte counters of flash since it was opened. `None` means unknown, not zero.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct FlashBytes {
-    /// Key and value bytes that were accepted, without those dropped before they were written.
-    pub logical: Option<u64>,
-    /// Those of `logical` that wait in memory to be written.
-    pub waiting: Option<u64>,
-    /// Bytes written to the device.
-    pub host: Option<u64>,
-    /// Completed writes of buckets and regions.
-    pub settled: Option<Settled>,
-    /// Media writes.
-    pub media: Option<u64>,
-    /// Whether `media` comes from listed drives.
-    pub is_listed: bool,
-}
-
-impl FlashBytes {
-    /// Extracts the byte counters.
-    #[must_use]
-    pub fn of(flash: &FlashCounts) -> Self {
+impl FlashDevice {
+    fn plus(&self, other: &Self) -> Self {
+        let latency = self.latency.clone().zip(other.latency.as_ref());
         Self {
-            logical: flash.logical_bytes,
-            waiting: flash.waiting_bytes,
-            host: flash.host_bytes,
-            settled: flash.settled,
-            media: flash.media_bytes,
-            is_listed: !flash.listed_drives.is_empty(),
+            capacity_bytes: self.capacity_bytes + other.capacity_bytes,
+            first_error: self.first_error.clone().or_else(|| other.first_error.clone()),
+            buffered: self.buffered || other.buffered,
+            engine: self.engine.max(other.engine),
+            // Handles are numbered per namespace: equal numbers may be different handles.
+            placement: Vec::new(),
+            listed_drives: Vec::new(),
+            latency: latency.map(|((mut reads, mut writes), other)| {
+                reads.merge(&other.0);
+                writes.merge(&other.1);
+                (reads, writes)
+            }),
         }
     }
 
-    /// The sum over two instances. If only one of them lists drives, both may count the same drive, so the sum of `media` is unknown.
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
-        Self {
-            logical: sum(self.logical, other.logical),
-            waiting: sum(self.waiting, other.waiting),
-            host: sum(self.host, other.host),
-            settled: self.settled.zip(other.settled).map(|(mine, theirs)| mine.plus(theirs)),
-            media: sum(self.media, other.media).filter(|_| self.is_listed == other.is_listed),
-            is_listed: self.is_listed || other.is_listed,
+    fn since(&self, earlier: &Self) -> Self {
+        let mut since = self.clone();
+        for drive in &mut since.listed_drives {
+            let before = earlier.listed_drives.iter().find(|it| it.path == drive.path);
+            let before_bytes = before.and_then(|it| it.media_bytes);
+            drive.media_bytes =
+                drive.media_bytes.zip(before_bytes).map(|(now, then)| now.saturating_sub(then));
         }
+        if let (Some((reads, writes)), Some(before)) = (&mut since.latency, &earlier.latency) {
+            (*reads, *writes) = (reads.since(&before.0), writes.since(&before.1));
+        }
+        since
+    }
+}
+
+/// The name of an outcome (`stored`, `rejected_too_large`), and its count.
+pub type OutcomeCount = (&'static str, u64);
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use cache::stats::FlashStats;
+
+    use super::*;
+
+    /// A reading in which each counter is `count` or twice that, and each gauge is `state`.
+    fn at(count: u64, state: u64) -> Snapshot {
+        let mut flash = FlashStats::default();
+        (flash.puts.offered, flash.puts.logical_bytes) = (count, 2 * count);
+        flash.device.media_written_bytes = Some(2 * count);
+        let mut stats = cache::Stats { flash: Some(flash), ..cache::Stats::default() };
+        (stats.gets.misses, stats.dram_memory.arena_bytes) = (count, state);
+        let device = FlashDevice {
+            capacity_bytes: state,
+            listed_drives: vec![drive("/dev/a", count), drive("/dev/b", 2 * count)],
+            latency: Some((times(count), times(2 * count))),
+            ..FlashDevice::default()
+        };
+        Snapshot { stats, device: Some(device), item_limit: None }
     }
 
-    /// The difference to `earlier`, a previous reading; `waiting` is the current value.
-    #[must_use]
-    pub fn since(self, earlier: Self) -> Self {
-        let grown = |now: Option<u64>, then: Option<u64>| now?.checked_sub(then?);
-        Self {
-            // Bytes accepted before `earlier` may have been dropped since.
-            logical: self.logical.zip(earlier.logical).map(|(now, then)| now.saturating_sub(then)),
-            host: grown(self.host, earlier.host),
-            settled: self.settled.zip(earlier.settled).map(|(now, then)| now.since(then)),
-            media: grown(self.media, earlier.media),
-            ..self
+    fn drive(path: &str, bytes: u64) -> DriveBytes {
+        DriveBytes { path: path.into(), media_bytes: Some(bytes), is_shared: false }
+    }
+
+    fn times(count: u64) -> Histogram {
+        let mut histogram = Histogram::default();
+        (0..count).for_each(|_| histogram.record(1000));
+        histogram
+    }
+
+    #[test]
+    fn since_subtracts_counters_and_keeps_gauges() {
+        let mut expected = at(6, 7);
+        expected.device.as_mut().unwrap().capacity_bytes = 7;
+        assert_eq!(at(10, 7).since(&at(4, 7)), expected);
+    }
+
+    #[test]
+    fn plus_adds_counters_and_drops_drives() {
+        let mut both = at(7, 12);
+        both.stats.flash.as_mut().unwrap().device.media_written_bytes = None;
+        both.device.as_mut().unwrap().listed_drives.clear();
+        assert_eq!(at(3, 4).plus(&at(4, 8)), both);
+    }
+
+    #[test]
+    fn plus_without_latency_or_flash_in_one() {
+        let known = at(3, 4);
+        let mut unmeasured = at(4, 8);
+        unmeasured.device.as_mut().unwrap().latency = None;
+        for both in [known.plus(&unmeasured), unmeasured.plus(&known)] {
+            assert_eq!(both.device_latency(), None);
         }
+        let both = Snapshot::default().plus(&known);
+        assert_eq!(
+            (both.stats.flash, both.device),
+            (known.stats.flash, known.device),
+            "no flash counts as zero"
+        );
+    }
+
+    #[test]
+    fn plus_is_recovered_if_both_are_and_buffered_if_either_is() {
+        let one = |flag| {
+            let flash = FlashStats { recovered: flag, ..FlashStats::default() };
+            let device = Some(FlashDevice { buffered: flag, ..FlashDevice::default() });
+            Snapshot {
+                stats: cache::Stats { flash: Some(flash), ..cache::Stats::default() },
+                device,
+                item_limit: None,
+            }
+        };
+        for (mine, theirs) in [(true, false), (false, true)] {
+            let both = one(mine).plus(&one(theirs));
+            assert_eq!((both.stats.flash.unwrap().recovered, both.device.unwrap().buffered), (false, true));
+        }
+        assert!(one(true).plus(&one(true)).stats.flash.unwrap().recovered);
     }
 }

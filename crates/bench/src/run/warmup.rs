@@ -57,7 +57,7 @@ impl Baseline {
             ended: true,
             seconds,
             counts: Counts { inconsistencies: 0, ..self.counts },
-            flash_bytes: self.snapshot.flash.as_ref().and_then(|flash| flash.host_bytes).unwrap_or(0),
+            flash_bytes: self.snapshot.stats.flash.as_ref().map_or(0, |flash| flash.device.written_bytes),
         });
     }
 }
@@ -65,10 +65,8 @@ impl Baseline {
 /// The difference between `whole` and `earlier`, except that errors are those of the whole run.
 fn counted_since(whole: &Snapshot, earlier: &Snapshot) -> Snapshot {
     let mut part = whole.since(earlier);
-    if let (Some(part), Some(whole)) = (&mut part.flash, &whole.flash) {
-        part.lost = whole.lost;
-        part.io_errors = whole.io_errors;
-        part.checksum_errors = whole.checksum_errors;
+    if let (Some(part), Some(whole)) = (&mut part.stats.flash, &whole.stats.flash) {
+        part.copy_errors_of(whole);
     }
     part
 }
@@ -134,27 +132,38 @@ mod tests {
 
     use std::path::Path;
 
+    use cache::flash::region::RegionStats;
+    use cache::flash::soc::SocStats;
+    use cache::stats::FlashStats;
+
     use super::*;
     use crate::config::Loaded;
     use crate::config::cachebench::load_text;
     use crate::config::lower::lower;
     use crate::config::plan::RunSettings;
     use crate::run::latency::Timed;
-    use crate::run::target::FlashCounts;
 
     #[test]
     fn errors_of_the_warm_up_are_kept_in_the_report() {
-        let at = |gets: u64, failed: u64| Snapshot {
-            flash: Some(FlashCounts {
-                gets: Some(gets),
-                lost: Some(failed),
-                io_errors: Some(failed),
-                checksum_errors: Some(failed),
-                ..FlashCounts::default()
-            }),
-            ..Snapshot::default()
+        let at = |offered: u64, failed: u64| {
+            let soc = SocStats { lost_items: failed, checksum_errors: failed, ..SocStats::default() };
+            let regions = RegionStats {
+                items_lost: failed,
+                header_checksum_errors: failed,
+                value_checksum_errors: failed,
+                table_checksum_errors: failed,
+                ..RegionStats::default()
+            };
+            let mut flash = FlashStats { soc: Some(soc), regions: Some(regions), ..FlashStats::default() };
+            (flash.puts.offered, flash.device.errors) = (offered, failed);
+            with_flash(flash)
         };
         assert_eq!(counted_since(&at(10, 2), &at(4, 2)), at(6, 2));
+    }
+
+    fn with_flash(flash: FlashStats) -> Snapshot {
+        let stats = cache::Stats { flash: Some(flash), ..cache::Stats::default() };
+        Snapshot { stats, ..Snapshot::default() }
     }
 
     fn settings() -> RunSettings {
@@ -175,8 +184,9 @@ mod tests {
             latencies
         };
         let written = |host: u64| {
-            let flash = FlashCounts { host_bytes: Some(host), ..FlashCounts::default() };
-            Snapshot { flash: Some(flash), ..Snapshot::default() }
+            let mut flash = FlashStats::default();
+            flash.device.written_bytes = host;
+            with_flash(flash)
         };
         let report = |seconds: f64, ops: u64, inconsistencies: u64, host: u64| InstanceReport {
             settings: settings(),

@@ -14,7 +14,6 @@ use crate::moment::Moment;
 use crate::run::latency::Histogram;
 use crate::run::model_drive::ModelDrive;
 use crate::run::stop::{Stop, StopReason};
-use crate::run::target::FlashCounts;
 use crate::run::{Observable, Watcher};
 use crate::session::{Session, SessionError, SessionOptions};
 
@@ -256,21 +255,23 @@ impl<'a> Watch<'a> {
 
     fn measured(self) -> Measured {
         let part = self.end.unwrap_or_default().since(&self.warm.unwrap_or_default());
-        let drive = part.drive.unwrap_or_default();
-        let ratio = |part: u64, of: u64| part as f64 / of as f64;
-        let p99 = |pick: fn(&FlashCounts) -> Option<&Histogram>| {
-            pick(&part.flash).and_then(|it| it.quantile_ns(0.99)).unwrap_or(0)
-        };
+        let drive = part.drive.clone().unwrap_or_default();
+        let latency = part.snapshot.device_latency();
+        let p99 = |of: Option<&Histogram>| of.and_then(|it| it.quantile_ns(0.99)).unwrap_or(0);
+        let flash = part.flash();
+        let written = |bytes: Option<u64>| bytes.unwrap_or(0) as f64;
+        let bucket_bytes = written(flash.soc.map(|soc| soc.physical_written_bytes));
+        let region_bytes = written(flash.regions.map(|regions| regions.written_bytes));
         Measured {
             dlwa: drive.dlwa(self.drive.card().space.page_bytes).unwrap_or(f64::NAN),
             curve: self.curve,
-            alwa: ratio(part.flash.host_bytes.unwrap_or(0), part.flash.settled_bytes().unwrap_or(0)),
+            alwa: flash.write_amplification().unwrap_or(f64::NAN),
             hit_ratio: part.counts.hit_ratio().unwrap_or(f64::NAN),
             throughput: part.counts.ops as f64 / part.at.as_secs_f64(),
-            read_p99_ns: p99(|flash| flash.device_latency.as_ref().map(|it| &it.0)),
-            write_p99_ns: p99(|flash| flash.device_latency.as_ref().map(|it| &it.1)),
+            read_p99_ns: p99(latency.map(|it| &it.0)),
+            write_p99_ns: p99(latency.map(|it| &it.1)),
             gc_events: drive.gc_events as f64 / (drive.host_pages as f64 / self.capacity_pages),
-            soc_write_share: part.bucket_bytes / (part.bucket_bytes + part.region_bytes),
+            soc_write_share: bucket_bytes / (bucket_bytes + region_bytes),
         }
     }
 }

@@ -1,13 +1,15 @@
 //! Constructed reports for tests.
 #![allow(dead_code, reason = "each test makes what it needs")]
 
+use cache::dram::{ClassStats, PoolStats};
+use cache::stats::FlashStats;
 use flashwright_bench::config::plan::{ArrivalsPlan, LimitsPlan, RunSettings, WarmupPlan};
 use flashwright_bench::report::RunReport;
 use flashwright_bench::report::series::Series;
 use flashwright_bench::run::InstanceReport;
 use flashwright_bench::run::counts::Counts;
 use flashwright_bench::run::latency::Latencies;
-use flashwright_bench::run::target::Snapshot;
+use flashwright_bench::run::target::{FlashDevice, Snapshot};
 
 /// A closed loop of 32 threads.
 pub fn settings() -> RunSettings {
@@ -46,6 +48,17 @@ pub fn report(instance: InstanceReport) -> RunReport {
         config: serde_json::json!({}),
         environment: serde_json::json!({}),
     }
+}
+
+/// Counters of a cache with flash.
+pub fn with_flash(flash: FlashStats, device: FlashDevice) -> Snapshot {
+    let stats = cache::Stats { flash: Some(flash), ..cache::Stats::default() };
+    Snapshot { stats, device: Some(device), item_limit: None }
+}
+
+/// A pool of one slab with one class.
+pub fn pool(class: ClassStats) -> PoolStats {
+    PoolStats { quota_slabs: 1, slab_bytes: 4 << 20, classes: vec![class], ..PoolStats::default() }
 }
 
 /// An idle instance that ran for `seconds`.

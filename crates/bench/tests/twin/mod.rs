@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 
+use cache::dram::{ClassStats, PoolStats};
 use device::SystemClock;
 use flashwright_bench::run::pace::Waiter;
 use flashwright_bench::run::stop::Stop;
@@ -138,9 +139,13 @@ impl Target for MapTarget {
 
     fn snapshot(&self) -> Snapshot {
         let state = self.state.lock().unwrap();
+        let class = ClassStats {
+            items: state.items.len() as u64,
+            evictions: state.evictions,
+            ..ClassStats::default()
+        };
         let mut snapshot = Snapshot::default();
-        snapshot.dram.items = Some(state.items.len() as u64);
-        snapshot.dram.evictions = Some(state.evictions);
+        snapshot.stats.pools = vec![PoolStats { classes: vec![class], ..PoolStats::default() }];
         snapshot
     }
 }

@@ -94,7 +94,7 @@ pub struct PoolConfig {
 }
 
 /// A pool, by its place in [`DramConfig::pools`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PoolId(pub u8);
 
 /// Why a [`DramConfig`] is invalid.

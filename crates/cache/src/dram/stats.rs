@@ -22,7 +22,7 @@ counters! {
     #[derive(Debug, Clone, Default, PartialEq, Eq)]
     pub struct ClassStats, label "class" {
         /// Size of a chunk.
-        chunk_bytes: other u32 [|_mine, _theirs| 0],
+        chunk_bytes: other u32 [|mine, theirs| if mine == theirs { *mine } else { 0 }],
         /// Number of slabs.
         slabs: state u32,
         /// Number of items: visible ones, drafts, children of chains, and removed ones that are still referenced.
@@ -48,7 +48,7 @@ counters! {
 
 counters! {
     /// Statistics of one pool.
-    #[derive(Debug, Clone, PartialEq, Eq)]
+    #[derive(Debug, Clone, Default, PartialEq, Eq)]
     pub struct PoolStats, label "pool" {
         /// The pool.
         pool: other PoolId [|mine, _theirs| *mine],
@@ -57,7 +57,7 @@ counters! {
         /// Slabs in use.
         used_slabs: state u32,
         /// Bytes of a slab.
-        slab_bytes: state u32,
+        slab_bytes: other u32 [|mine, theirs| *mine.max(theirs)],
         /// Its classes, by ascending chunk size.
         classes: part Vec<ClassStats>,
     }

@@ -84,8 +84,8 @@ impl References {
     pub(super) fn finish<T: Target>(&self, target: &T, failures: &Failures) {
         target.delete(KEY);
         let used = || {
-            let dram = target.snapshot().dram;
-            (dram.items.unwrap_or(0), dram.classes.iter().map(|class| class.used_bytes).sum::<u64>())
+            let dram = target.snapshot().stats.dram_total();
+            (dram.items, dram.allocated_bytes)
         };
         let is_free = (0..CHECKS).any(|_| {
             std::thread::yield_now();
