@@ -1,4 +1,5 @@
 //! Memory leaks: connections must free all memory.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::alloc::System;
 use std::io::{Read, Write};

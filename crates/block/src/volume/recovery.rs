@@ -53,8 +53,8 @@ pub struct Recovery {
     pub rolled_back: bool,
     /// Blocks of clients' writes that were dropped with them.
     pub rolled_back_blocks: u64,
-    /// Blocks of the last commit, and of flushed entries after it, that the flash lost although the flush was acknowledged. The rest is
-    /// kept. Reads of these blocks fail until a client writes them again.
+    /// Blocks of the last commit, and of flushed entries after it, that the flash lost although the flush was acknowledged. All other
+    /// blocks are valid. Reads of a damaged block fail until a client writes it.
     pub damaged_blocks: u64,
     /// Clean blocks that were dropped because the disk may be newer: the mode writes to the disk directly, or a disk that
     /// does not match was accepted.

@@ -295,7 +295,7 @@ fn hint(head: &[u8]) -> String {
 fn control_byte(head: &[u8]) -> Option<usize> {
     let is_control = |byte: &u8| *byte < b' ' && !b"\t\n\r".contains(byte);
     let controls = head.iter().filter(|byte| is_control(byte)).count();
-    head.iter().position(|byte| is_control(byte)).filter(|_| controls <= 1 + head.len() / 100)
+    head.iter().position(is_control).filter(|_| controls <= 1 + head.len() / 100)
 }
 
 /// Tries the format's reader on the first records; `is_lenient` treats unreadable optional values as absent. An error is a header with some

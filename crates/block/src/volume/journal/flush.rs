@@ -1,8 +1,8 @@
 //! Flushes of clients, usually without a commit.
 //!
 //! Recovery replays the intent log's entries after the last commit up to the first whose pages are not as written. If the flash is
-//! flushed after an entry, that entry and all before it are complete. So a flush writes an entry of what is not in one, and flushes
-//! the flash. A write with its flush then takes a page and an entry, and no block of the journal.
+//! flushed after an entry, that entry and all before it are complete. So a client's flush writes one entry for the changes that no
+//! earlier entry records, and flushes the flash. A write with its flush then takes a page and an entry, and no block of the journal.
 //!
 //! A commit is made instead if the disk must be flushed too, in an ordered volume, whose epochs are commits, if the log is half full,
 //! and once a second if blocks were inserted clean or became clean, which the log does not record.

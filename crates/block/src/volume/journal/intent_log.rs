@@ -58,7 +58,7 @@ pub(in crate::volume) struct IntentLog {
     written_sequence: u64,
     /// Blocks before this one are flushed.
     pub(super) flushed_sequence: u64,
-    /// What the last entry or a superblock records as flushed: a commit, and blocks of the log.
+    /// The commit and the block of the log that the last entry or a superblock records as flushed.
     confirmed: (u64, u64),
     /// Whether the flash is being flushed for entries.
     pub(super) is_flushing: bool,
@@ -128,7 +128,7 @@ impl IntentLog {
         self.written_sequence
     }
 
-    /// What an entry records of the blocks that follow the last durable commit: those before the returned one are flushed; 0 if none.
+    /// The first block of the log after the last durable commit that is not known to be flushed; 0 if none before it is. Entries record it.
     fn known_flushed(&self) -> u64 {
         if self.flushed_sequence > self.oldest_sequence { self.flushed_sequence } else { 0 }
     }
