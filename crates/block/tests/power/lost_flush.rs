@@ -221,7 +221,7 @@ fn lost_log_entry_of_acknowledged_flush_is_damage() {
                     }
                     // Later entries show that one is missing.
                     Ok((_, found)) => {
-                        assert_eq!(found.rolled_back, number + 1 < blocks.len(), "entry {number}")
+                        assert_eq!(found.rolled_back, number + 1 < blocks.len(), "entry {number}");
                     }
                 }
             }
