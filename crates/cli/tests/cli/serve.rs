@@ -17,8 +17,10 @@ const SIZES: [&str; 4] = ["--flash-size", "64MiB", "--dram", "16MiB"];
 fn bad_settings_are_refused_before_flash_is_created() {
     let directory = tempfile::tempdir().unwrap();
     let flash = directory.path().join("flash");
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 9] = [
         (&["--listen", "./socket"], "write unix:./socket"),
+        (&["--recover-after", "kil"], "a similar value exists: 'kill'"),
+        (&["--small-items", "sets", "--recover-after", "kill"], "needs --small-items log"),
         (&["--listen", "0.0.0.0:11211"], "0.0.0.0:11211 can be reached from other machines"),
         (&["--listen", "127.0.0.1:0", "--allow-commands", "get,sett"], "did you mean `set`?"),
         (
@@ -43,13 +45,14 @@ fn bad_settings_are_refused_before_flash_is_created() {
 
 /// A server on a Unix socket, once it accepts connections.
 fn serve(directory: &Path) -> Child {
-    serve_at(directory, "unix:socket")
+    serve_with(directory, "unix:socket", &[])
 }
 
-fn serve_at(directory: &Path, listen: &str) -> Child {
+fn serve_with(directory: &Path, listen: &str, settings: &[&str]) -> Child {
     let mut server = Command::new(FLASHWRIGHT)
         .args(["serve", "--flash", "flash", "--listen", listen])
         .args(SIZES)
+        .args(settings)
         .current_dir(directory)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -63,10 +66,16 @@ fn serve_at(directory: &Path, listen: &str) -> Child {
 
 fn request(directory: &Path, lines: &str) -> String {
     let mut socket = UnixStream::connect(directory.join("socket")).unwrap();
-    socket.write_all(lines.as_bytes()).unwrap();
-    socket.shutdown(Shutdown::Write).unwrap();
+    let mut writer = socket.try_clone().unwrap();
     let mut replies = String::new();
-    socket.read_to_string(&mut replies).unwrap();
+    // The server reads no requests while its replies are not read.
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            writer.write_all(lines.as_bytes()).unwrap();
+            writer.shutdown(Shutdown::Write).unwrap();
+        });
+        socket.read_to_string(&mut replies).unwrap();
+    });
     replies
 }
 
@@ -83,5 +92,61 @@ fn item_is_found_after_a_restart() {
     stop(server);
     let server = serve(directory.path());
     assert_eq!(request(directory.path(), "get key\r\n"), "VALUE key 7 5\r\nvalue\r\nEND\r\n");
+    stop(server);
+}
+
+/// Number of items of 300 bytes: about twice the size of DRAM.
+const ITEMS: usize = 100_000;
+
+fn value(number: usize, version: usize) -> String {
+    format!("{version:03}-{number:06}").repeat(30)
+}
+
+fn set(number: usize, version: usize) -> String {
+    let value = value(number, version);
+    format!("set key-{number} 0 0 {} noreply\r\n{value}\r\n", value.len())
+}
+
+/// The version of each key that the server has.
+fn versions(directory: &Path) -> Vec<Option<usize>> {
+    let gets: String = (0..ITEMS).map(|number| format!("get key-{number}\r\n")).collect();
+    let replies = request(directory, &gets);
+    let mut versions = vec![None; ITEMS];
+    let mut lines = replies.lines();
+    while let Some(line) = lines.next() {
+        let Some(header) = line.strip_prefix("VALUE key-") else { continue };
+        let number: usize = header.split(' ').next().unwrap().parse().unwrap();
+        let found = lines.next().unwrap();
+        let version = found[..3].parse().unwrap();
+        assert_eq!(found, value(number, version), "key {number}");
+        versions[number] = Some(version);
+    }
+    versions
+}
+
+#[test]
+fn killed_server_finds_small_items_on_flash_and_none_that_was_removed_or_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let serve = || serve_with(directory.path(), "unix:socket", &["--recover-after", "kill"]);
+    let mut server = serve();
+    request(directory.path(), &(0..ITEMS).map(|number| set(number, 1)).collect::<String>());
+    let replaced: String = (0..ITEMS).step_by(10).map(|number| set(number, 2)).collect();
+    let removed: String =
+        (5..ITEMS).step_by(10).map(|number| format!("delete key-{number} noreply\r\n")).collect();
+    assert!(request(directory.path(), &format!("{replaced}{removed}version\r\n")).starts_with("VERSION"));
+    let before = versions(directory.path()).iter().flatten().count();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let server = serve();
+    let after = versions(directory.path());
+    for (number, version) in after.iter().enumerate().filter_map(|(number, it)| Some((number, (*it)?))) {
+        let expected = if number % 10 == 0 { 2 } else { 1 };
+        assert!(version == expected && number % 10 != 5, "key {number} has version {version} after the kill");
+    }
+    let found = after.iter().flatten().count();
+    assert!(
+        before > ITEMS * 8 / 10 && found * 3 > before,
+        "{found} of {before} items were found after the kill"
+    );
     stop(server);
 }

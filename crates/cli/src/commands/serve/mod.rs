@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use cache::flash::region::{OrderConfig, Reinsertion, RipqConfig};
 use cache::policy::eviction::EvictionConfig;
-use cache::{Builder, Cache, FlashConfig, LogOptions, SmallItems};
+use cache::{Builder, Cache, FlashConfig, LogOptions, RecoverAfter, SmallItems};
 use clap::Args;
 use device::file::OpenOptions;
 use device::open::DeviceSpec;
@@ -58,6 +58,7 @@ fn serve(settings: &Settings, common: &Common) -> Result<Finding, String> {
     // Before the cache is opened, which creates the file of flash.
     options.check().map_err(|error| error.to_string())?;
     check_metrics(settings)?;
+    check_recovery(settings)?;
     // Before the cache is opened, so that no signal is lost.
     let mut signals = Signals::new(signals::of_end()).map_err(|error| format!("signals: {error}"))?;
     let cache = Arc::new(open(settings)?);
@@ -140,7 +141,30 @@ fn check_metrics(settings: &Settings) -> Result<(), String> {
     }
 }
 
-/// Opens the cache, with the content of the last server if that closed it.
+fn recover_after(settings: &Settings) -> RecoverAfter {
+    match settings.recover_after.as_deref() {
+        Some("kill") => RecoverAfter::Kill,
+        Some("power-loss") => RecoverAfter::PowerLoss,
+        _ => RecoverAfter::CleanClose,
+    }
+}
+
+/// Only a log on flash is recovered without a clean close.
+fn check_recovery(settings: &Settings) -> Result<(), String> {
+    let name = settings.recover_after.as_deref().unwrap_or_default();
+    match recover_after(settings) {
+        RecoverAfter::CleanClose => Ok(()),
+        _ if settings.flash.is_none() => {
+            Err(format!("--recover-after {name} without --flash: name the file or device"))
+        }
+        _ if settings.small_items.as_deref() == Some("sets") => {
+            Err(format!("--recover-after {name} needs --small-items log: items in sets are not recovered"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Opens the cache, with the content of the last server as far as `recover-after` permits.
 fn open(settings: &Settings) -> Result<Cache, String> {
     let mut builder = Cache::builder();
     if let Some(bytes) = settings.dram {
@@ -176,10 +200,12 @@ fn with_flash(builder: Builder, settings: &Settings, name: &str) -> Result<Build
     };
     let device = spec.open(&options).map_err(|error| format!("--flash: {error}"))?;
     let mut flash = FlashConfig::new(device);
+    flash.recover_after = recover_after(settings);
     flash.small_items = match settings.small_items.as_deref() {
-        Some("log") => Some(SmallItems::Log(LogOptions::default())),
-        Some(_) => Some(SmallItems::Sets),
-        None => None,
+        Some("sets") => Some(SmallItems::Sets),
+        None if flash.recover_after == RecoverAfter::CleanClose => None,
+        // Without the setting too: the default may be sets, which are not recovered.
+        _ => Some(SmallItems::Log(LogOptions::default())),
     };
     let regions = &mut flash.regions;
     match settings.region_policy.as_deref() {

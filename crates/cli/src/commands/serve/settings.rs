@@ -66,6 +66,9 @@ settings! {
     /// Where items of up to 2 KiB are stored on flash: sets or log [default: log, or sets if the flash has them or is small]
     #[arg(long, help_heading = CACHE, value_name = "ENGINE", value_parser = ["sets", "log"])]
     small_items: Option<String> = None,
+    /// After which ends the next server finds the items of up to 2 KiB on flash: close, kill or power-loss [default: close]
+    #[arg(long, help_heading = CACHE, value_name = "END", value_parser = RECOVER_AFTER)]
+    recover_after: Option<String> = Some("close".into()),
     /// Which items leave DRAM first: fifo, lru, s3fifo, sieve, wtinylfu, … [default: s3fifo]
     #[arg(long, help_heading = CACHE, value_name = "POLICY")]
     #[serde(deserialize_with = "parsed")]
@@ -130,6 +133,8 @@ settings! {
     buffers: Option<u64> = Some(64 << 20),
 }
 
+/// Ends of a server after which the next one can have its items.
+const RECOVER_AFTER: [&str; 3] = ["close", "kill", "power-loss"];
 /// Names of the policies for regions.
 const REGION_POLICIES: [&str; 5] = ["mcdipper", "mcdipper-lru", "lru", "blockcache", "ripq"];
 
@@ -161,6 +166,7 @@ fn parse(text: &str) -> Result<Settings, String> {
     for (key, value, valid) in [
         ("small-items", &settings.small_items, &["sets", "log"][..]),
         ("region-policy", &settings.region_policy, &REGION_POLICIES),
+        ("recover-after", &settings.recover_after, &RECOVER_AFTER),
     ] {
         if let Some(value) = value.as_ref().filter(|value| !valid.contains(&value.as_str())) {
             let hint = hint(value, valid.iter().copied());
@@ -285,6 +291,7 @@ mod tests {
             ("\ndram = \"x\"", "line 2: \"x\" is not a size"),
             ("listen = \"localhost\"", "\"localhost\" is not an address"),
             ("region-policy = \"ripk\"", "region-policy = \"ripk\": did you mean `ripq`? "),
+            ("recover-after = \"crash\"", "valid values: close, kill, power-loss"),
             ("eviction = \"lrux\"", "lru"),
             ("dram = [", "line 1: "),
             ("small-item-share = 2", "2"),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::{serve_at, stop};
+use super::{serve_with, stop};
 
 const SERVERS: usize = 3;
 const KEYS: usize = 3000;
@@ -46,7 +46,8 @@ impl Fleet {
     fn start_one(&mut self, number: usize) {
         let directory = self.directory.path().join(number.to_string());
         std::fs::create_dir_all(&directory).unwrap();
-        self.servers[number] = Some(serve_at(&directory, &format!("127.0.0.1:{}", self.ports[number])));
+        let address = format!("127.0.0.1:{}", self.ports[number]);
+        self.servers[number] = Some(serve_with(&directory, &address, &[]));
     }
 
     fn stop_one(&mut self, number: usize) {
