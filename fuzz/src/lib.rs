@@ -6,7 +6,10 @@
 pub mod block_traces;
 pub mod cards;
 pub mod configs;
+pub mod control;
+pub mod memcached;
 pub mod nvme;
+pub mod results;
 pub mod scratch;
 pub mod server;
 pub mod striped;
@@ -17,17 +20,22 @@ pub mod volume;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 17] = [
     ("block_traces", block_traces::check),
     ("block_volume", volume::check),
     ("cache_formats", cache::flash::fuzzing::check),
     ("cachebench_config", configs::check),
+    ("control_line", control::check),
     ("drive_card", cards::check),
+    ("fuse_requests", block::fuse::fuzzing::check_requests),
+    ("memcached", memcached::check),
     ("nbd_handshake", block::nbd::fuzzing::check_handshake),
     ("nbd_requests", block::nbd::fuzzing::check_requests),
     ("nbd_server", server::check),
     ("nvme_pages", nvme::check),
+    ("results", results::check),
     ("stripe_labels", striped::check),
     ("trace_replay", traces::check_replay),
     ("traces", traces::check),
+    ("ublk_requests", block::ublk::fuzzing::check_requests),
 ];
