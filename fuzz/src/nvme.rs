@@ -13,7 +13,11 @@ pub fn check(data: &[u8]) {
     let _ = OcpSmart::decode(data);
     let _ = Configurations::decode(data);
     if let Ok(statistics) = Statistics::decode(data) {
-        assert_eq!(statistics.write_amplification_since(&statistics), None, "there are no writes between equal statistics");
+        assert_eq!(
+            statistics.write_amplification_since(&statistics),
+            None,
+            "there are no writes between equal statistics"
+        );
     }
     if let Ok(handles) = fdp::decode_handle_use(data) {
         assert!(handles.len() <= data.len());

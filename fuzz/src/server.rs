@@ -39,17 +39,18 @@ pub fn check(data: &[u8]) {
     socket.set_write_timeout(Some(Duration::from_secs(20))).unwrap();
     let writer = socket.try_clone().unwrap();
     let sent = if how & 1 == 1 { [SOUND, bytes].concat() } else { bytes.to_vec() };
-    let talking = std::thread::spawn(move || {
-        // The server can close the connection earlier.
-        let _ = (&writer).write_all(&sent);
-        let _ = writer.shutdown(Shutdown::Write);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // The server can close the connection earlier.
+            let _ = (&writer).write_all(&sent);
+            let _ = writer.shutdown(Shutdown::Write);
+        });
+        let mut replies = Vec::new();
+        if let Err(error) = socket.read_to_end(&mut replies) {
+            let is_closed = error.kind() == std::io::ErrorKind::ConnectionReset;
+            assert!(is_closed, "the server neither replies nor closes the connection: {error}");
+        }
     });
-    let mut answer = Vec::new();
-    if let Err(error) = socket.read_to_end(&mut answer) {
-        let hung_up = error.kind() == std::io::ErrorKind::ConnectionReset;
-        assert!(hung_up, "the server neither answers nor hangs up: {error}");
-    }
-    talking.join().unwrap();
     while served.server.counts().open > 0 {
         std::thread::yield_now();
     }

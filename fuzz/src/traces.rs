@@ -95,7 +95,8 @@ fn read(
     let zero_sizes = if options.zero_size == ZeroSize::Keep { 0 } else { report.zero_sizes };
     let troubles = report.bad_rows + zero_sizes + report.backward_times;
     // The note about a page size without effect belongs to no row.
-    let reported = report.messages.iter().filter(|message| !message.starts_with("a page size")).count() as u64;
+    let reported =
+        report.messages.iter().filter(|message| !message.starts_with("a page size")).count() as u64;
     assert!(reported <= troubles && (troubles == 0 || reported > 0));
     assert!(options.on_bad_row == OnBadRow::Skip || report.bad_rows == 0);
     Ok(all)
