@@ -9,6 +9,11 @@ pub trait Clock: Send + Sync {
 
     /// Seconds since 1970, the unit of expiry times. Cheap enough to read on every request.
     fn unix_seconds(&self) -> u32;
+
+    /// Microseconds since 1970, with the resolution of the clock: by default a second.
+    fn unix_microseconds(&self) -> u64 {
+        u64::from(self.unix_seconds()) * 1_000_000
+    }
 }
 
 /// The machine's clock.
@@ -25,6 +30,12 @@ impl Clock for SystemClock {
         // The coarse clock costs a quarter of the exact one, and seconds suffice.
         let now = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
         u32::try_from(now.tv_sec).unwrap_or(u32::MAX)
+    }
+
+    fn unix_microseconds(&self) -> u64 {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+        let (seconds, nanoseconds) = (now.tv_sec.max(0).unsigned_abs(), now.tv_nsec.max(0).unsigned_abs());
+        seconds * 1_000_000 + nanoseconds / 1000
     }
 }
 

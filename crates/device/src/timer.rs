@@ -121,6 +121,10 @@ impl Clock for SystemTimer {
     fn unix_seconds(&self) -> u32 {
         SystemClock.unix_seconds()
     }
+
+    fn unix_microseconds(&self) -> u64 {
+        SystemClock.unix_microseconds()
+    }
 }
 
 impl Drop for SystemTimer {

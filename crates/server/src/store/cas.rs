@@ -1,7 +1,6 @@
 //! CAS numbers: unique, and larger than those of earlier servers on the same flash.
 //!
 //! A server starts from the Unix time in microseconds, or from the number that the last server stored when it closed, if that is
-//! larger. Without a clean close the cache comes back without its items, and with it their numbers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,8 +33,7 @@ impl CasNumbers {
     /// Starts above all numbers in the cache.
     pub async fn recover(cache: &Cache, clock: &dyn Clock) -> Self {
         let stored = cache.get(KEY).await.and_then(|item| Some(u64::from_le_bytes(*item.first_chunk()?)));
-        let of_time = u64::from(clock.unix_seconds()) * 1_000_000;
-        Self { last: AtomicU64::new(stored.unwrap_or(0).max(of_time)) }
+        Self { last: AtomicU64::new(stored.unwrap_or(0).max(clock.unix_microseconds())) }
     }
 
     /// The next number.
