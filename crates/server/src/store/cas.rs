@@ -1,6 +1,7 @@
 //! CAS numbers: unique, and larger than those of earlier servers on the same flash.
 //!
 //! A server starts from the Unix time in microseconds, or from the number that the last server stored when it closed, if that is
+//! larger. The microseconds matter: a server that is killed and restarted within a second must not repeat numbers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
