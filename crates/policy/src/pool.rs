@@ -15,6 +15,9 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
+    /// Two numbers of 4 bytes, twice: a vector that grows leaves holes in the heap as large as the vector was.
+    pub(crate) const BYTES_PER_SLOT: u32 = 16;
+
     /// Adds a slot. Restored slots can be drawn again.
     pub(crate) fn insert(&mut self, slot: Slot) {
         self.push(slot);

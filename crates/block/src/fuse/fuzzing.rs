@@ -7,6 +7,7 @@ use std::time::Duration;
 use device::{ErrorKind, IoBuffer, IoError};
 use fuser::{Config, INodeNo, Session, SessionACL};
 use rustix::fd::OwnedFd;
+use rustix::io::retry_on_intr;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 
@@ -101,7 +102,8 @@ impl Kernel {
     /// The identifier of the next answer.
     fn answer(&self) -> u64 {
         let mut buffer = vec![0; 2 * MAX_ANSWERED_BYTES as usize];
-        let (len, _) = recv(&self.socket, &mut buffer[..], RecvFlags::empty()).expect("there is an answer");
+        let received = retry_on_intr(|| recv(&self.socket, &mut buffer[..], RecvFlags::empty()));
+        let (len, _) = received.expect("there is an answer");
         assert!(len >= ANSWER_HEADER_BYTES, "an answer of {len} bytes");
         let length = u32::from_ne_bytes(*buffer.first_chunk().expect("it has a header"));
         assert_eq!(length as usize, len, "the length in the header");

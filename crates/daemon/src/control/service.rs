@@ -313,7 +313,7 @@ mod tests {
         let result = service.set(["do_sync=0"]).unwrap();
         assert_eq!(result["tuning"]["mode"], "write-back");
         assert_eq!(faulty.counters().writes, before, "nothing is written");
-        faulty.set_faults(Faults { failed_writes: 1.0, ..Faults::default() });
+        faulty.set_faults(Faults { failed_writes: 1.0, failed_flushes: 1.0, ..Faults::default() });
         pollster::block_on(volume.flush()).unwrap_err();
         service.set(["zero_stats=1"]).unwrap();
         assert_eq!(volume.stats().counters.writes, 0);

@@ -115,6 +115,6 @@ impl Eviction for Hyperbolic {
     }
 
     fn bytes_per_slot(&self) -> u32 {
-        8 + size_of::<Requested>() as u32
+        Pool::BYTES_PER_SLOT + 2 * size_of::<Requested>() as u32
     }
 }

@@ -205,7 +205,7 @@ impl Eviction for Lhd {
 
     /// The tag and the pool; the model takes 4 MB besides.
     fn bytes_per_slot(&self) -> u32 {
-        8 + size_of::<Tag>() as u32
+        Pool::BYTES_PER_SLOT + 2 * size_of::<Tag>() as u32 + 8
     }
 
     fn reweigh(&mut self, slot: Slot, weight: u32) {

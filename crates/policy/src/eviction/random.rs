@@ -61,6 +61,6 @@ impl Eviction for Random {
     }
 
     fn bytes_per_slot(&self) -> u32 {
-        8
+        Pool::BYTES_PER_SLOT
     }
 }
