@@ -69,4 +69,8 @@ impl Clock for VirtualClock {
         let seconds = self.monotonic_ns() / 1_000_000_000;
         Self::EPOCH_UNIX_SECONDS.saturating_add(u32::try_from(seconds).unwrap_or(u32::MAX))
     }
+
+    fn unix_microseconds(&self) -> u64 {
+        u64::from(Self::EPOCH_UNIX_SECONDS) * 1_000_000 + self.monotonic_ns() / 1000
+    }
 }

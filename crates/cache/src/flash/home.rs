@@ -286,20 +286,22 @@ impl Settlement<'_> {
             Content::Journal(chain) => (Vec::new(), Some(chain)),
         };
         let layout = superblock.layout;
+        let failed = |source| CacheError::Device { context: "writing the superblock", source };
+        // A crash from here on leaves a store that reopens empty, or with the small items that the journal records.
+        superblock.mark_open(&*metadata, waiting).await.map_err(failed)?;
+        let closed_seconds = taken_clock(&mut taken);
+        // The regions get the first placement handles.
+        let mut regions = self.open_regions(&layout, &superblock, &mut taken, waiting).await?;
         let (mut soc, is_restored) = self.open_small_engine(&layout, &superblock, &mut taken)?;
         if !is_restored && self.journaled_config(&superblock).is_some() {
             // The journal must not be used for other contents than those that it records.
             superblock = superblock.emptied();
+            superblock.mark_open(&*metadata, waiting).await.map_err(failed)?;
             soc = self.open_small_engine(&layout, &superblock, &mut taken)?.0;
         }
-        // A crash from here on leaves a store that reopens empty, or with the small items that the journal records.
-        let marked = superblock.mark_open(&*metadata, waiting).await;
-        marked.map_err(|source| CacheError::Device { context: "writing the superblock", source })?;
         if let (Some(SmallEngine::Log(log)), Some(chain)) = (&mut soc, &chain) {
             log.recover(chain, waiting).await;
         }
-        let closed_seconds = taken_clock(&mut taken);
-        let mut regions = self.open_regions(&layout, &superblock, &mut taken, waiting).await?;
         if let Some(is_told) = &self.tells_of_regions {
             let told = |it: RegionStore| it.with_eviction_callback(Arc::clone(&self.callbacks.on_eviction));
             regions = regions.map(|it| told(it).with_eviction_callback_for(Arc::clone(is_told)));

@@ -154,12 +154,15 @@ fn flush() {
     let server = place.serve();
     let disk = open_direct(Path::new(DISK));
     disk.write_all_at(&IoBuffer::copy_of(&[1; 4096]), 0).unwrap();
-    let flushes = server.counter("client_flushes");
+    let (flushes, of_flash) = (server.counter("client_flushes"), server.counter("ssd_flushes"));
     disk.sync_all().unwrap();
     assert_eq!(server.counter("client_flushes"), flushes + 1);
+    let after_flush = server.counter("ssd_flushes");
+    assert!(after_flush > of_flash, "the flash is flushed");
     let kept = OpenOptions::new().write(true).custom_flags(O_DSYNC | 0o40_000).open(DISK).unwrap();
     kept.write_all_at(&IoBuffer::copy_of(&[2; 4096]), 4096).unwrap();
     assert_eq!(server.counter("client_flushes"), flushes + 2, "a write with FUA, or one followed by a flush");
+    assert!(server.counter("ssd_flushes") > after_flush, "the flash is flushed again");
     server.kill();
     let server = place.serve();
     let found = read(&disk, 0, 8192);

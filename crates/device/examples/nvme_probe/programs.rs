@@ -154,7 +154,7 @@ fn bench(drives: &Drives, serials: &[&str], paths: &str) -> Verdict {
     assert!(by_engine("navy_bh_physical_written") > 0 && by_engine("navy_bc_physical_written") > 0);
     assert_eq!((&totals["io_errors"], &totals["inconsistencies"]), (&0.into(), &0.into()));
     let given: Vec<(&str, u64)> = totals["placement"].as_array().unwrap().iter().map(consumer).collect();
-    assert_eq!(given, [("soc", 1), ("loc", 2)]);
+    assert_eq!(given, [("loc", 1), ("soc", 2)]);
     engines_kept_to_their_handles(written as u64, &left_before, &left());
     Verdict::Held
 }

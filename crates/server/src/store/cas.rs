@@ -49,3 +49,27 @@ impl CasNumbers {
         let _ = cache.insert(KEY, &last, InsertOptions::default()).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use device::VirtualClock;
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    #[test]
+    fn server_restarted_within_a_second_without_its_cache_continues_above_earlier_numbers() {
+        let clock = VirtualClock::default();
+        let start = || {
+            let cache = Cache::builder().dram_bytes(8 << 20).open().unwrap();
+            let runtime = Builder::new_current_thread().build().unwrap();
+            runtime.block_on(CasNumbers::recover(&cache, &clock))
+        };
+        let killed = start();
+        let last = (0..100).map(|_| killed.next()).max().unwrap();
+        clock.advance_by(200_000);
+        assert!(start().next() > last);
+    }
+}

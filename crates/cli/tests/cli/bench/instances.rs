@@ -57,10 +57,10 @@ fn instances_on_a_model_drive_report_its_write_amplification_and_their_handles()
         .collect();
     assert_eq!(
         handles,
-        [(0, "soc", 1), (0, "loc", 2), (1, "soc", 0), (1, "loc", 0), (2, "soc", 4), (2, "loc", 5)]
+        [(0, "loc", 1), (0, "soc", 2), (1, "loc", 0), (1, "soc", 0), (2, "loc", 4), (2, "soc", 5)]
     );
     let said = err(&output);
-    for words in ["Instance 1    : soc handle 0, loc handle 0", "Instance 2    : soc handle 4, loc handle 5"]
+    for words in ["Instance 1    : loc handle 0, soc handle 0", "Instance 2    : loc handle 4, soc handle 5"]
     {
         assert!(said.contains(words), "{said}");
     }
