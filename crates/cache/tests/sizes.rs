@@ -129,8 +129,8 @@ fn len_counts_items_without_links() {
     assert!(cache.is_empty());
 }
 
-/// Two items with one address cannot be in one region: the second one moves to the next, which `settle` has to write too. The seed of the
-/// hash is random, so most of these caches have such items.
+/// Two items with one address cannot be in one region: the second one moves to the next, which `settle` has to write too. The hash seed
+/// of each cache is random, and most seeds give such items.
 #[test]
 fn settle_with_items_of_one_address_leaves_none_pending() {
     for run in 0..12 {

@@ -7,8 +7,11 @@
 /// A removed or replaced item is never found again. For that, [`Kill`](Self::Kill) and [`PowerLoss`](Self::PowerLoss) record every
 /// remove, overwrite and change of TTL of a key that flash may hold, in a journal on the device, before the call returns. A key that
 /// only DRAM holds is not recorded. The journal takes 8 bytes per expected item of the log, about 3 % at 256 bytes, and a recorded call
-/// writes one block of the device. [`Kill`] and [`PowerLoss`] divide flash alike; a change between them and
+/// writes one block of the device. [`Kill`] and [`PowerLoss`] reserve the same journal; a change between them and
 /// [`CleanClose`] makes the next cache start empty.
+///
+/// If a write of the journal fails, the call returns, and the write is tried again with the next record. A kill before that can bring back
+/// the old item.
 ///
 /// [`CleanClose`]: Self::CleanClose
 /// [`Kill`]: Self::Kill
@@ -22,6 +25,8 @@ pub enum RecoverAfter {
     /// cache (NVMe namespaces), on the calling thread. After a restart of the system the cache starts empty.
     Kill,
     /// After a power cut or a crash of the system too. The device is flushed before a recorded call returns, once for all calls that wait
-    /// at the same time. The calling thread is blocked meanwhile, also in async calls.
+    /// at the same time. The calling thread is blocked meanwhile, also in async calls. The device must write a block
+    /// ([`Geometry::block_bytes`](device::Geometry::block_bytes)) as a whole or not at all, as NVMe drives write a logical block. If a power
+    /// cut tears the last block of the journal, its records are lost, and removed items can return.
     PowerLoss,
 }

@@ -56,7 +56,7 @@ section! {
         rate_per_second: u64 = 0, "opRatePerSec", "ops/s", Honoured;
         "Ours. Arrival of requests: `closed` (each thread sends its next request when the previous one is answered), or an open loop at opRatePerSec that does not wait for answers, at even intervals (`uniform`) or at random (`poisson`).";
         arrivals: String = "closed".to_owned(), "arrivals", "", Honoured;
-        "Number of operations that may arrive at once; 0 is the operations of one second.";
+        "Largest burst of operations above the rate; 0: as many as the rate allows in one second.";
         rate_burst: u64 = 0, "opRateBurstSize", "ops", HonouredIf(needs::RATE);
         "Share of operations of each pool.";
         op_pools: Vec<f64> = vec![1.0], "opPoolDistribution", "", HonouredIf(needs::GENERATOR);

@@ -1,6 +1,6 @@
 //! Failed writes whose content stays in memory until they are repeated.
 //!
-//! Gets find the entries of such a write. Other writes must not touch its buckets. At most two writes are held while the device fails: then
+//! A get finds the entries of such a write. No other write may change its buckets. While the device fails, at most two writes are held, and
 //! no further write starts.
 
 use std::sync::atomic::{AtomicUsize, Ordering};

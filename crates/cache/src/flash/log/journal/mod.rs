@@ -2,8 +2,8 @@
 //!
 //! The index is in memory only. After a kill it is rebuilt from the pages of the written regions, which still hold the removed and replaced
 //! items. So the journal records
-//! * every removal of index entries, by address. It also removes the entries of colliding keys, so that a later removal of such a key
-//!   finds none;
+//! * every removal of index entries, by address. A removal also removes the entries of colliding keys. Their later removals find no entry
+//!   and are not recorded;
 //! * every region, once all of its pages are written: the pages of other regions are not used;
 //! * the *floor*: regions with smaller sequence numbers are evicted or cleared. It is raised before the eviction has an effect, since
 //!   removals of keys in a dead region find no entry either.
