@@ -168,9 +168,9 @@ impl Eviction for AdaptiveReplacement {
         HitRule::Every
     }
 
-    /// Links, queue, weight and hash, and a ghost of about 64 bytes.
+    /// Links, queue, weight and hash, and a ghost.
     fn bytes_per_slot(&self) -> u32 {
-        21 + 64
+        21 + GhostQueue::BYTES_PER_GHOST
     }
 
     fn reweigh(&mut self, slot: Slot, weight: u32) {

@@ -60,7 +60,7 @@ impl LeCaR {
     fn recall(&mut self, entry: Entry) {
         for expert in [LRU, LFU] {
             if let Some(evicted_at) = self.histories[expert].take_time(entry.hash) {
-                self.regret(expert, self.clock.now() - evicted_at);
+                self.regret(expert, u64::from((self.clock.now() as u32).wrapping_sub(evicted_at)));
             }
         }
     }
@@ -88,7 +88,7 @@ impl LeCaR {
     fn note(&mut self, expert: usize, victim: Slot) {
         let Entry { hash, weight } = self.entries[victim.0 as usize];
         let history = &mut self.histories[expert];
-        history.insert_at(hash, weight, self.clock.now());
+        history.insert_at(hash, weight, self.clock.now() as u32);
         history.trim();
         if u64::from(weight) > history.capacity() {
             // It pushes out all others, and itself.
@@ -176,9 +176,9 @@ impl Eviction for LeCaR {
         HitRule::Every
     }
 
-    /// Both experts, the entry, and a ghost of about 72 bytes.
+    /// Both experts, the entry, and a ghost.
     fn bytes_per_slot(&self) -> u32 {
-        self.lru.bytes_per_slot() + self.lfu.bytes_per_slot() + 16 + 72
+        self.lru.bytes_per_slot() + self.lfu.bytes_per_slot() + 16 + GhostQueue::BYTES_PER_GHOST
     }
 
     fn reweigh(&mut self, slot: Slot, weight: u32) {

@@ -171,9 +171,9 @@ impl Eviction for Qdlp {
         HitRule::Mark { marks: Arc::clone(&self.frequency), at_most: FREQUENCY_AT_MOST }
     }
 
-    /// Links, queue, weight and hash, and a ghost of about 64 bytes.
+    /// Links, queue, weight and hash, and a ghost.
     fn bytes_per_slot(&self) -> u32 {
-        21 + 64
+        21 + GhostQueue::BYTES_PER_GHOST
     }
 
     /// Whether an entry waits for evictions from the main queue.

@@ -300,9 +300,9 @@ impl Eviction for S3Fifo {
         HitRule::Mark { marks: Arc::clone(&self.frequency), at_most: FREQUENCY_AT_MOST }
     }
 
-    /// Links, hash, and a ghost of four bytes in a table that is at least two thirds full.
+    /// Links, hash, and a ghost of four bytes in a table that is at least two thirds full and is copied when it grows.
     fn bytes_per_slot(&self) -> u32 {
-        18
+        22
     }
 
     fn reweigh(&mut self, slot: Slot, weight: u32) {

@@ -140,9 +140,9 @@ impl Eviction for TwoQ {
         self.rules == TwoQRules::Reference && self.segments.weight(AM) > self.main_capacity
     }
 
-    /// Links, queue, weight and hash, and half a ghost of about 64 bytes.
+    /// Links, queue, weight and hash, and a ghost.
     fn bytes_per_slot(&self) -> u32 {
-        21 + 32
+        21 + GhostQueue::BYTES_PER_GHOST
     }
 
     fn reweigh(&mut self, slot: Slot, weight: u32) {

@@ -165,7 +165,7 @@ impl Eviction for WTinyLfu {
 
     /// Links, queue and hash, and 8 to 16 bytes of the sketch, which doubles when it grows.
     fn bytes_per_slot(&self) -> u32 {
-        34
+        38
     }
 
     fn reweigh(&mut self, slot: Slot, weight: u32) {
