@@ -251,7 +251,7 @@ pub fn report_json(report: &ReadReport) -> Value {
 /// Unreadable values of optional columns for the result file.
 #[must_use]
 pub fn unreadable_json(unreadable: &[Unreadable]) -> Value {
-    let each = |it: &Unreadable| json!({ "column": it.column, "values": it.values, "first": it.first });
+    let each = |it: &Unreadable| json!({ "column": it.column, "rows_left_out": it.is_row_left_out, "values": it.values, "first": it.first });
     unreadable.iter().map(each).collect()
 }
 

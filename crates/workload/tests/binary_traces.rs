@@ -176,7 +176,7 @@ fn large_discard_is_written_in_several_rows() {
 fn conversion_honours_invalid_rows_and_limits() {
     let folder = TempDir::new().unwrap();
     let (csv, binary) = (folder.path().join("some.csv"), folder.path().join("some.fwt"));
-    std::fs::write(&csv, "key,op,size,op_count\na,GET,1,2\nb,PUT,1,1\nc,GET,0,1\nd,SET,7,5\ne,GET,1,1\n")
+    std::fs::write(&csv, "key,op,size,op_count\na,GET,1,2\nb,GOT,1,1\nc,GET,0,1\nd,SET,7,5\ne,GET,1,1\n")
         .unwrap();
     let report = convert(&csv, "kvcache", &binary, &options());
     assert_eq!((report.rows, report.bad_rows, report.zero_sizes, report.accesses), (5, 1, 1, 9));
@@ -189,7 +189,7 @@ fn conversion_honours_invalid_rows_and_limits() {
     let mut trace = copy(&[&csv], Some("kvcache"), &stop).unwrap();
     let mut writer = Writer::create(&binary, Target::Binary).unwrap();
     assert!(
-        trace.step(&mut writer).unwrap_err().to_string().contains("row 3: `PUT` is not a known operation")
+        trace.step(&mut writer).unwrap_err().to_string().contains("row 3: `GOT` is not a known operation")
     );
 }
 

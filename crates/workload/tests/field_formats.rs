@@ -290,9 +290,41 @@ fn http_and_store_operations_are_known_and_numbers_are_gets() {
     let (accesses, report) = read("t.csv", text.as_bytes()).unwrap();
     let kinds: Vec<AccessKind> = accesses.iter().map(|it| it.kind).collect();
     assert_eq!(kinds, [AccessKind::Delete, AccessKind::Set, AccessKind::Get, AccessKind::Get]);
-    assert_eq!((report.bad_rows, report.unreadable[0].column, report.unreadable[0].values), (0, "op", 1));
+    assert_eq!(report.bad_rows, 0);
+    let [left_out, number] = report.unreadable.as_slice() else { panic!("{report:?}") };
+    assert_eq!((left_out.column, left_out.is_row_left_out, left_out.values), ("op", true, 1));
+    assert_eq!((number.column, number.is_row_left_out, number.values), ("op", false, 1));
     let unknown = read("t.csv", b"time,key,op,size\n1,7,GET,10\n2,7,frobnicate,10\n").unwrap().1;
     assert_eq!(unknown.bad_rows, 1, "the operation is unknown");
+}
+
+#[test]
+fn rows_that_request_no_object_are_counted_in_every_format_with_operations() {
+    let squid = "1.0 5 10.0.0.1 TCP_MISS/200 4100 HEAD http://a/ - DIRECT/1 text/html\n\
+                 2.0 5 10.0.0.1 TCP_MISS/200 4100 GET http://a/ - DIRECT/1 text/html\n";
+    for (name, text) in [
+        ("t.csv", "ts,key,op,size\n1,7,GET,10\n2,7,HEAD,10\n"),
+        ("t.csv", "key,op,size,op_count,key_size\n7,GET,10,1,3\n7,HEAD,10,1,3\n"),
+        ("access.log", squid),
+        ("cos.txt", "1 REST.HEAD.OBJECT a 10\n2 REST.GET.OBJECT a 10\n"),
+    ] {
+        let (accesses, report) = read(name, text.as_bytes()).unwrap();
+        assert_eq!((accesses.len(), report.bad_rows), (1, 0), "{text}");
+        let remark = report.remarks().pop().unwrap_or_default();
+        assert!(remark.contains("1 row that requests no object was left out; the first: "), "{remark}");
+        assert!(remark.contains("HEAD"), "{remark}");
+    }
+}
+
+#[test]
+fn file_of_bare_numbers_is_read_with_a_note_that_names_the_format() {
+    let numbers = "1 77 100\n2 78 200\n3 77 100\n";
+    let (accesses, report) = read("three.txt", numbers.as_bytes()).unwrap();
+    assert_eq!(accesses.len(), 3);
+    let [note] = report.notes.as_slice() else { panic!("{report:?}") };
+    assert!(note.contains("three.txt: read as webcachesim (text: time id size"), "{note}");
+    let (_, report) = read("three.tr", numbers.as_bytes()).unwrap();
+    assert_eq!(report.notes, Vec::<String>::new(), "the name says the format");
 }
 
 #[test]

@@ -499,7 +499,7 @@ mod tests {
 
     #[test]
     fn operations_are_recognised_in_many_spellings() {
-        let kind_of = |op: &str| operation(op.as_bytes());
+        let kind_of = |op: &str| operation(op.as_bytes(), &mut Rows::default());
         for op in ["GET", "get_lease", "REST.GET.OBJECT", "Read", "r"] {
             assert_eq!(kind_of(op), Ok(Some(RequestKind::Get)), "{op}");
         }

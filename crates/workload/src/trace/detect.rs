@@ -200,6 +200,24 @@ pub(super) fn detect(path: &Path, head: &Head<'_>) -> Result<&'static Format, Tr
     }
 }
 
+/// A note for a text file without a header or a letter, whose columns are known by their number alone and whose name has no ending of the
+/// format.
+pub(super) fn note_of_bare_numbers(path: &Path, records: &mut Records, format: &Format) -> Option<String> {
+    let (bytes, is_whole) = records.head().ok()?;
+    let head = Head::new(path, bytes, is_whole);
+    let is_bare = |line: &[u8]| !line.iter().any(u8::is_ascii_alphabetic);
+    let is_guessed =
+        head.is_text() && !head.ends_like(format) && head.lines().take(TRIED_RECORDS).all(is_bare);
+    is_guessed.then(|| {
+        format!(
+            "{}: read as {} ({}); --format names another format",
+            path.display(),
+            format.name,
+            format.about
+        )
+    })
+}
+
 /// Whether most rows are valid if unreadable optional values count as absent.
 fn is_clean(format: &'static Format, head: &Head<'_>) -> bool {
     tried(format, head, true).is_ok_and(|trial| trial.is_clean())

@@ -41,7 +41,7 @@ impl RowReader for Reader {
             return Err(SHAPE);
         }
         let time = number(time, "time", u64::MAX)?.ok_or(RowError::Missing("time"))?;
-        let Some(kind) = operation(op)? else { return Ok(()) };
+        let Some(kind) = operation(op, rows)? else { return Ok(()) };
         let size = match kind {
             RequestKind::Delete => 0,
             _ => optional_size(if size.is_empty() { b"-" } else { size }, UNKNOWN_SIZE_BYTES, rows)?,

@@ -16,6 +16,7 @@
 //! op_count, size, cache_hits, ttl, usecase, sub_usecase` (2024), or that of the file before.
 
 use super::columns::{RowError, is_unknown_size, lossy, nanoseconds, number};
+use super::csv::optional_operation;
 use super::table::{Order, Table, reader};
 use super::{FileOrder, Format, ReaderOptions, Row, Rows};
 use crate::RequestKind;
@@ -77,7 +78,7 @@ impl Table<{ NAMES.len() }> for Kv {
 
     #[inline]
     fn read(fields: &[&[u8]; NAMES.len()], options: &ReaderOptions, rows: &mut Rows) -> Result<(), RowError> {
-        let kind = kind(fields[OP])?;
+        let Some(kind) = kind(fields[OP], rows)? else { return Ok(()) };
         // A set requires a size; a get or delete does not.
         let value_bytes = match (number(fields[SIZE], "size", u64::MAX), kind) {
             (Err(reason), RequestKind::Get | RequestKind::Delete) if is_unknown_size(fields[SIZE]) => {
@@ -107,21 +108,22 @@ impl Table<{ NAMES.len() }> for Kv {
     }
 }
 
-fn kind(op: &[u8]) -> Result<RequestKind, RowError> {
+/// Published traces have few operations, in capitals; files converted with other tools may have others.
+#[inline]
+fn kind(op: &[u8], rows: &mut Rows) -> Result<Option<RequestKind>, RowError> {
     match op {
-        b"GET" | b"GET_LEASE" => Ok(RequestKind::Get),
-        b"SET" | b"SET_LEASE" => Ok(RequestKind::Set),
-        b"DELETE" => Ok(RequestKind::Delete),
-        b"" => Err(RowError::Missing("op")),
-        other if other.iter().any(u8::is_ascii_lowercase) => in_capitals(other),
-        other => Err(RowError::Operation(lossy(other))),
+        b"GET" | b"GET_LEASE" => Ok(Some(RequestKind::Get)),
+        b"SET" | b"SET_LEASE" => Ok(Some(RequestKind::Set)),
+        b"DELETE" => Ok(Some(RequestKind::Delete)),
+        other if rows.is_detecting() && !is_own(other) => Err(RowError::Operation(lossy(other))),
+        other => optional_operation(other, rows),
     }
 }
 
-/// Published traces use capitals; files converted with other tools may not.
-#[cold]
-fn in_capitals(op: &[u8]) -> Result<RequestKind, RowError> {
-    kind(&op.to_ascii_uppercase()).map_err(|_| RowError::Operation(lossy(op)))
+/// Whether the operation is one of the format's own. Letters such as `W` occur in many tables and do not identify this format.
+fn is_own(op: &[u8]) -> bool {
+    let own = ["get", "get_lease", "set", "set_lease", "delete"];
+    op.is_empty() || own.iter().any(|own| op.eq_ignore_ascii_case(own.as_bytes()))
 }
 
 #[cfg(test)]

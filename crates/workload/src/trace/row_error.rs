@@ -40,6 +40,9 @@ pub enum RowError {
     /// An operation that the format does not know.
     #[error("`{0}` is not a known operation")]
     Operation(String),
+    /// An operation without an object, such as `OPTIONS`. The row is left out.
+    #[error("`{0}` requests no object")]
+    NoObject(String),
     /// A repeat count of 0.
     #[error("`op_count` is 0: the row describes no request")]
     NoRequest,

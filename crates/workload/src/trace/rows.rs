@@ -4,7 +4,7 @@ use std::io::{self, BufRead};
 
 use super::Framing;
 use super::block::Events;
-use super::columns::RowError;
+use super::columns::{RowError, lossy};
 use super::csv::CsvColumns;
 use super::cut::{Cut, Items};
 use super::tenants::{Interner, TenantNames};
@@ -240,11 +240,13 @@ pub(super) struct Rows {
     unreadable: Vec<(&'static str, RowError)>,
 }
 
-/// Unreadable values of an optional column, which were treated as absent.
+/// Values of a column that were treated as absent because they are unreadable, or whose rows were left out because they request no object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unreadable {
     /// The column.
     pub column: &'static str,
+    /// Whether the rows were left out: their operation requests no object.
+    pub is_row_left_out: bool,
     /// Number of values.
     pub values: u64,
     /// File, row and reason of the first.
@@ -253,17 +255,31 @@ pub struct Unreadable {
 
 impl Unreadable {
     /// Adds one to the count of the column.
-    pub(super) fn count(all: &mut Vec<Self>, column: &'static str, first: impl FnOnce() -> String) {
-        match all.iter_mut().find(|it| it.column == column) {
+    pub(super) fn count(
+        all: &mut Vec<Self>,
+        column: &'static str,
+        reason: &RowError,
+        first: impl FnOnce() -> String,
+    ) {
+        let is_row_left_out = matches!(reason, RowError::NoObject(_));
+        match all.iter_mut().find(|it| (it.column, it.is_row_left_out) == (column, is_row_left_out)) {
             Some(known) => known.values += 1,
-            None => all.push(Self { column, values: 1, first: first() }),
+            None => all.push(Self { column, is_row_left_out, values: 1, first: first() }),
         }
     }
 }
 
 impl std::fmt::Display for Unreadable {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { column, values, first } = self;
+        let Self { column, is_row_left_out, values, first } = self;
+        if *is_row_left_out {
+            let (noun, was) = if *values == 1 { ("row", "was") } else { ("rows", "were") };
+            return write!(
+                out,
+                "{values} {noun} that {} no object {was} left out; the first: {first}",
+                if *values == 1 { "requests" } else { "request" }
+            );
+        }
         let (noun, was) = if *values == 1 { ("value", "was") } else { ("values", "were") };
         write!(
             out,
@@ -315,7 +331,13 @@ impl Rows {
         }
     }
 
-    /// The optional values of the record that were treated as absent.
+    /// Notes that the record is left out, because `operation` requests no object.
+    #[cold]
+    pub(super) fn leave_out(&mut self, operation: &[u8]) {
+        self.unreadable.push(("op", RowError::NoObject(lossy(operation))));
+    }
+
+    /// The optional values of the record that were treated as absent, and the operation if it is left out.
     #[inline]
     pub(super) fn unreadable(&self) -> &[(&'static str, RowError)] {
         &self.unreadable

@@ -51,7 +51,7 @@ struct Line<'a> {
 
 impl Line<'_> {
     fn add_to(&self, rows: &mut Rows) -> Result<(), RowError> {
-        let Some(kind) = method(self.method)? else { return Ok(()) };
+        let Some(kind) = method(self.method, rows)? else { return Ok(()) };
         let size = match kind {
             RequestKind::Delete => 0,
             _ => optional_size(self.bytes, UNKNOWN_SIZE_BYTES, rows)?,
@@ -64,11 +64,14 @@ impl Line<'_> {
 }
 
 /// The operation. Squid logs `NONE` for invalid requests, and methods of its own protocols.
-fn method(method: &[u8]) -> Result<Option<RequestKind>, RowError> {
+fn method(method: &[u8], rows: &mut Rows) -> Result<Option<RequestKind>, RowError> {
     match method {
         b"GET" => Ok(Some(RequestKind::Get)),
-        b"NONE" | b"NONE_NONE" | b"-" | b"ICP_QUERY" | b"HTCP_TST" => Ok(None),
-        other => operation(other),
+        b"NONE" | b"NONE_NONE" | b"-" | b"ICP_QUERY" | b"HTCP_TST" => {
+            rows.leave_out(method);
+            Ok(None)
+        }
+        other => operation(other, rows),
     }
 }
 

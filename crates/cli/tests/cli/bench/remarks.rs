@@ -16,7 +16,7 @@ fn remarks(result: &Value) -> String {
 fn skipping_most_rows_of_a_trace_is_reported() {
     let (directory, file) = config("replay.json", REPLAY);
     let rows: String = (0..400)
-        .map(|row| format!("k{row},{},10,1,20\n", if row % 4 == 0 { "GET" } else { "PUT" }))
+        .map(|row| format!("k{row},{},10,1,20\n", if row % 4 == 0 { "GET" } else { "SEND" }))
         .collect();
     let text = format!("key,op,size,op_count,key_size\n{rows}k,GET,,1,20\n");
     std::fs::write(directory.path().join("trace.csv"), text).unwrap();
@@ -30,7 +30,7 @@ fn skipping_most_rows_of_a_trace_is_reported() {
     let told = remarks(&result);
     assert!(
         told.contains("300 because the operation is not a known one (first: ")
-            && told.contains("trace.csv:3: `PUT`"),
+            && told.contains("trace.csv:3: `SEND`"),
         "{told}"
     );
     assert!(told.contains("; 1 because column `size` is missing (first: "), "{told}");

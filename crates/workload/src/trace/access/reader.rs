@@ -10,7 +10,7 @@ use super::{
 use crate::RequestKind;
 use crate::trace::columns::{RowError, whole_number};
 use crate::trace::cut::Cut;
-use crate::trace::detect::{check_further, detect_files};
+use crate::trace::detect::{check_further, detect_files, note_of_bare_numbers};
 use crate::trace::error::TraceError;
 use crate::trace::files::TraceFiles;
 use crate::trace::lines::RecordKind;
@@ -59,6 +59,7 @@ impl Reader {
         let (path, further) = paths.split_first().ok_or(TraceError::NoFiles)?;
         let mut records = open_file(path)?;
         let detected = if format.is_none() { Some(detect_files(path, &mut records)?) } else { None };
+        let guess = detected.and_then(|format| note_of_bare_numbers(path, &mut records, format));
         // Checked early, so that a wrong later file does not fail after an hour of work. A pipe can be read only once.
         further
             .iter()
@@ -106,7 +107,7 @@ impl Reader {
             ));
         }
         let tenants = TenantNames::default();
-        let notes = files.notes().to_vec();
+        let notes = guess.into_iter().chain(files.notes().iter().cloned()).collect();
         Ok(Self {
             rows: match options.tenants {
                 TenantsFrom::Nothing => Rows::default(),
@@ -232,7 +233,7 @@ impl Reader {
     fn count_unreadable(&mut self) {
         let Self { rows, report, files, .. } = self;
         for (column, reason) in rows.unreadable() {
-            Unreadable::count(&mut report.unreadable, column, || {
+            Unreadable::count(&mut report.unreadable, column, reason, || {
                 message(files.path(), files.number(), reason)
             });
         }

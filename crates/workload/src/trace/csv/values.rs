@@ -16,7 +16,7 @@ pub(in crate::trace) fn optional_operation(
     op: &[u8],
     rows: &mut Rows,
 ) -> Result<Option<RequestKind>, RowError> {
-    let found = operation(op);
+    let found = operation(op, rows);
     let is_absent = !op.is_empty() && op.iter().all(|byte| byte.is_ascii_digit() || *byte == b'-');
     match found {
         Err(reason) if is_absent && !rows.is_detecting() => {
@@ -78,8 +78,9 @@ const OPERATIONS: [(Option<RequestKind>, &[&str]); 5] = [
     ),
 ];
 
-/// The operation of the first known word in `op`: `GET`, `get_lease`, `REST.GET.OBJECT`. `None` for operations that access no object.
-pub(in crate::trace) fn operation(op: &[u8]) -> Result<Option<RequestKind>, RowError> {
+/// The operation of the first known word in `op`: `GET`, `get_lease`, `REST.GET.OBJECT`. `None` for operations that access no object: the
+/// row is [left out](Rows::leave_out).
+pub(in crate::trace) fn operation(op: &[u8], rows: &mut Rows) -> Result<Option<RequestKind>, RowError> {
     if op.is_empty() {
         return Err(RowError::Missing("op"));
     }
@@ -87,5 +88,9 @@ pub(in crate::trace) fn operation(op: &[u8]) -> Result<Option<RequestKind>, RowE
         |word: &[u8], names: &[&str]| names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()));
     let known = |word: &[u8]| OPERATIONS.iter().find(|(_, known)| names(word, known));
     let found = op.split(|byte| !byte.is_ascii_alphabetic()).find_map(known);
-    found.map(|(kind, _)| *kind).ok_or_else(|| RowError::Operation(lossy(op)))
+    let Some((kind, _)) = found else { return Err(RowError::Operation(lossy(op))) };
+    if kind.is_none() {
+        rows.leave_out(op);
+    }
+    Ok(*kind)
 }

@@ -150,7 +150,7 @@ impl Report {
         let mut messages = self.messages.lock().expect("writers only push strings");
         for (column, reason) in values {
             let first = || format!("{}:{}: {reason}", files.path().display(), files.number());
-            Unreadable::count(&mut messages.unreadable, column, first);
+            Unreadable::count(&mut messages.unreadable, column, reason, first);
         }
     }
 
