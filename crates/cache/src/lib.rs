@@ -64,6 +64,7 @@ mod clear;
 mod close;
 pub mod config;
 mod coop;
+mod copy;
 mod departure;
 pub mod dram;
 pub mod error;
