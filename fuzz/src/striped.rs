@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use block::striped::{Member, join};
-use device::{Device, IoBuffer, MemoryDevice, PlacementHandle};
+use device::{Device, IoBuffer, MemoryDevice};
 
 const MEMBER_BYTES: u64 = 512 << 10;
 const LABEL_BYTES: usize = 512;
@@ -15,9 +15,9 @@ pub fn check(data: &[u8]) {
     let members = [member("first", first), member("second", second)];
     let Ok(stripe) = join(&members) else { return };
     let last = stripe.geometry().capacity_bytes - 4096;
-    let written = stripe.write(last, IoBuffer::copy_of(&[7; 4096]).into(), PlacementHandle::DEFAULT).wait();
+    let written = stripe.write(last, IoBuffer::copy_of(&[7; 4096])).wait();
     written.unwrap();
-    let read = stripe.read(last, IoBuffer::zeroed(4096)).wait().unwrap();
+    let read = stripe.read(last, 4096).wait().unwrap();
     assert!(read.unwrap().iter().all(|byte| *byte == 7));
     assert!(join(&members).is_ok(), "writes to a stripe do not change its labels");
 }
@@ -30,6 +30,6 @@ fn member(name: &str, label: &[u8]) -> Member {
     let crc = crc_fast::crc32_iscsi(&bytes[..CRC_AT]);
     bytes[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(MEMBER_BYTES));
-    device.write(0, IoBuffer::copy_of(&bytes).into(), PlacementHandle::DEFAULT).wait().unwrap();
+    device.write(0, IoBuffer::copy_of(&bytes)).wait().unwrap();
     (name.into(), device)
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use block::sets::Mode;
 use block::volume::{Volume, VolumeConfig};
 use device::timer::SystemTimer;
-use device::{Device, IoBuffer, MemoryDevice, PlacementHandle};
+use device::{Device, IoBuffer, MemoryDevice};
 
 const FLASH_BYTES: u64 = 4 << 20;
 const DISK_BYTES: u64 = 16 << 20;
@@ -41,7 +41,7 @@ pub fn check(data: &[u8]) {
 async fn use_volume(bytes: &[u8]) {
     let flash: Arc<dyn Device> = Arc::new(MemoryDevice::new(FLASH_BYTES));
     for (offset, piece) in (0..).step_by(PIECE_BYTES).zip(bytes.chunks(PIECE_BYTES)) {
-        flash.write(offset, IoBuffer::copy_of(piece).into(), PlacementHandle::DEFAULT).await.unwrap();
+        flash.write(offset, IoBuffer::copy_of(piece)).await.unwrap();
     }
     let disk: Arc<dyn Device> = Arc::new(MemoryDevice::new(DISK_BYTES));
     for _ in 0..2 {
@@ -87,8 +87,8 @@ async fn make() -> Image {
     }
     let mut bytes = Vec::new();
     for offset in (0..FLASH_BYTES).step_by(PIECE_BYTES) {
-        let piece = flash.read(offset, IoBuffer::zeroed(PIECE_BYTES)).await.unwrap();
-        bytes.extend_from_slice(&piece.expect("a read returns its buffer"));
+        let piece = flash.read(offset, PIECE_BYTES).await.unwrap();
+        bytes.extend_from_slice(&piece);
     }
     Image { flash: bytes, metadata_bytes: superblock.layout.pages_offset() as usize }
 }

@@ -18,9 +18,7 @@
 use std::sync::Arc;
 
 use device::open::STRIPE_UNIT_BYTES;
-use device::{
-    Device, ErrorKind, IoBuffer, IoError, IoSlice, PlacementHandle, Request, SliceDevice, StripeDevice,
-};
+use device::{Device, ErrorKind, IoBuffer, IoError, IoSlice, Request, SliceDevice, StripeDevice};
 
 use crc_fast::crc32_iscsi as crc32c;
 
@@ -179,14 +177,14 @@ pub fn unlabel(members: &[Member]) -> Result<(), IoError> {
 }
 
 fn first_block(member: &dyn Device) -> Result<IoSlice, IoError> {
-    let read = member.read(0, IoBuffer::zeroed(label_block(member))).wait()?;
-    Ok(read.expect("a read gives its buffer back").into())
+    let read = member.read(0, label_block(member)).wait()?;
+    Ok(read.into())
 }
 
 fn write(member: &dyn Device, label: &[u8]) -> Result<(), IoError> {
     let mut block = IoBuffer::zeroed(label_block(member));
     block[..label.len()].copy_from_slice(label);
-    member.write(0, block.into(), PlacementHandle::DEFAULT).wait()?;
+    member.write(0, block).wait()?;
     member.start(Request::Flush).wait().map(drop)
 }
 

@@ -11,7 +11,7 @@ use cache::flash::region::{
     Caching, OrderConfig, Progress, Refusal, RegionConfig, RegionStore, RipqConfig, StoreId,
 };
 use cache::flash::{FlashItem, Waiting};
-use device::{Completion, Counters, Device, Geometry, MemoryDevice, Outcome, Request, SystemClock};
+use device::{Completion, Counters, Device, Geometry, IoBuffer, MemoryDevice, Outcome, Request, SystemClock};
 use flashwright_cache as cache;
 use pollster::block_on;
 use rustix::time::{ClockId, clock_gettime};
@@ -30,8 +30,8 @@ impl Device for Sink {
 
     fn execute(&self, request: Request) -> Outcome {
         match request {
-            Request::Read { buffer, .. } => Ok(Some(buffer)),
-            _ => Ok(None),
+            Request::Read { buffer, .. } => Ok(buffer),
+            _ => Ok(IoBuffer::empty()),
         }
     }
 

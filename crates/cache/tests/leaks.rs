@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
 use device::file::OpenOptions;
-use device::{Device, FileDevice, IoBuffer, MemoryDevice, PlacementHandle};
+use device::{Device, FileDevice, IoBuffer, MemoryDevice};
 use flashwright_cache::{Cache, FlashConfig, InsertOptions, block_on};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
@@ -107,8 +107,8 @@ fn opening_and_closing_a_cache_frees_all() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(32 * MIB));
     // The device allocates its memory at the first write of each part.
     for offset in (0..32 * MIB).step_by(MIB as usize) {
-        let data = IoBuffer::zeroed(MIB as usize).into();
-        device.write(offset, data, PlacementHandle::DEFAULT).wait().expect("memory takes writes");
+        let data = IoBuffer::zeroed(MIB as usize);
+        device.write(offset, data).wait().expect("memory takes writes");
     }
     // A clean close and a drop, in turn.
     assert_frees_all(60, |number| {

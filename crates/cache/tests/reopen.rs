@@ -191,8 +191,7 @@ fn a_foreign_device_is_refused_by_name() {
     let mut head = device::IoBuffer::zeroed(4096);
     // The magic number of ext2, ext3 and ext4: 0xEF53 at byte 56 of the superblock at 1024.
     head[1024 + 56..1024 + 58].copy_from_slice(&[0x53, 0xEF]);
-    let write =
-        device::Request::Write { offset: 0, data: head.into(), placement: device::PlacementHandle::DEFAULT };
+    let write = device::Request::write(0, head);
     device.execute(write).unwrap();
     let flash = FlashConfig::new(Arc::clone(&device) as _);
     let refused = Cache::builder().flash_config(flash).open();
@@ -375,8 +374,7 @@ fn foreign_data_behind_an_earlier_cache_is_refused() {
     let device = Arc::new(MemoryDevice::new(64 * MIB));
     open_split(&device, &[0.5]).unwrap().close().unwrap();
     let head = device::IoBuffer::copy_of(&[7; 4096]);
-    let (offset, placement) = (48 * MIB, device::PlacementHandle::DEFAULT);
-    device.execute(device::Request::Write { offset, data: head.into(), placement }).unwrap();
+    device.execute(device::Request::write(48 * MIB, head)).unwrap();
     assert!(matches!(open_split(&device, &[0.75, 0.25]), Err(CacheError::Occupied(_))));
     assert!(open_split(&device, &[0.5]).unwrap().stats().flash.unwrap().recovered);
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::task::{Context, Waker};
 
-use device::{Completion, Counters, Device, Geometry, MemoryDevice, Outcome, Request};
+use device::{Completion, Counters, Device, Geometry, IoBuffer, MemoryDevice, Outcome, Request};
 use flashwright_cache::{Cache, FlashConfig, InsertOptions, SmallItems};
 use policy::eviction::{EvictionConfig, Kind};
 
@@ -142,7 +142,7 @@ impl Device for Nowhere {
     }
 
     fn execute(&self, request: Request) -> Outcome {
-        Ok(if let Request::Read { buffer, .. } = request { Some(buffer) } else { None })
+        Ok(if let Request::Read { buffer, .. } = request { buffer } else { IoBuffer::empty() })
     }
 
     fn counters(&self) -> Counters {

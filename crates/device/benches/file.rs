@@ -54,7 +54,7 @@ fn fill(path: &Path) {
     for offset in (0..SIZE_BYTES).step_by(piece) {
         let mut data = IoBuffer::zeroed(piece);
         StdRng::seed_from_u64(offset).fill(&mut data[..]);
-        let write = Request::Write { offset, data: data.into(), placement: Default::default() };
+        let write = Request::write(offset, data);
         device.execute(write).expect("a write");
     }
     device.execute(Request::Flush).expect("a flush");
@@ -66,11 +66,11 @@ fn measure(path: &Path, engine: Engine, depth: usize, seconds: u64) {
     let mut random = StdRng::seed_from_u64(1);
     let mut next = || random.random_range(0..SIZE_BYTES / READ_BYTES) * READ_BYTES;
     let mut in_flight: VecDeque<Pending> =
-        (0..depth).map(|_| device.read(next(), IoBuffer::zeroed(READ_BYTES as usize))).collect();
+        (0..depth).map(|_| device.read(next(), READ_BYTES as usize)).collect();
     report(&format!("{engine:?} depth {depth}"), seconds, || {
         let oldest = in_flight.pop_front().expect("depth is not 0");
-        let buffer = oldest.wait().expect("a read").expect("a read gives its buffer back");
-        in_flight.push_back(device.read(next(), buffer));
+        let buffer = oldest.wait().expect("a read");
+        in_flight.push_back(device.start(Request::Read { offset: next(), buffer }));
     });
 }
 
@@ -87,7 +87,7 @@ impl Chains {
         let offset = self.random.lock().random_range(0..SIZE_BYTES / READ_BYTES) * READ_BYTES;
         let chains = Arc::clone(self);
         let completion = Completion::new(move |outcome| {
-            let buffer = outcome.expect("a read").expect("a read gives its buffer back");
+            let buffer = outcome.expect("a read");
             chains.ended.fetch_add(1, Ordering::Relaxed);
             if !chains.stop.load(Ordering::Relaxed) {
                 chains.read(buffer);
@@ -120,7 +120,7 @@ fn measure_blocking(path: &Path, seconds: u64) {
     report("blocking", seconds, || {
         let offset = random.random_range(0..SIZE_BYTES / READ_BYTES) * READ_BYTES;
         let read = Request::Read { offset, buffer: buffer.take().expect("the buffer comes back") };
-        buffer = device.execute(read).expect("a read");
+        buffer = Some(device.execute(read).expect("a read"));
     });
 }
 

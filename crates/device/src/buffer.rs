@@ -17,11 +17,17 @@ pub struct IoBuffer {
 pub const ALIGNMENT: usize = 4096;
 
 impl IoBuffer {
+    /// A buffer of no bytes: the outcome of a request that returns no data. It takes no memory.
+    #[must_use]
+    pub const fn empty() -> Self {
+        Self { bytes: NonNull::dangling(), len: 0 }
+    }
+
     /// A buffer of `len` zero bytes.
     #[must_use]
     pub fn zeroed(len: usize) -> Self {
         if len == 0 {
-            return Self { bytes: NonNull::dangling(), len };
+            return Self::empty();
         }
         if let Some(bytes) = Spares::take(len) {
             return Self { bytes, len };

@@ -11,7 +11,7 @@ use rustix::fs::{SeekFrom, getxattr, seek};
 use rustix::io::Errno;
 
 use crate::file::{file_behind_block_device, is_fuse};
-use crate::{Device, IoBuffer, IoError};
+use crate::{Device, IoError};
 
 /// Extended attribute of a file that is the disk of a block cache, which can have newer data than the file. The file's bytes are the user's
 /// and do not show this.
@@ -90,11 +90,8 @@ pub fn of_device(device: &dyn Device) -> Result<Option<Contents>, IoError> {
     let most = usize::try_from(geometry.capacity_bytes).unwrap_or(usize::MAX);
     let length = HEAD_BYTES.next_multiple_of(geometry.block_bytes as usize).min(most);
     let mut head = Vec::with_capacity(length);
-    while head.len() < length {
-        let part = IoBuffer::zeroed((length - head.len()).min(geometry.max_io_bytes as usize));
-        // A read returns its buffer.
-        let Some(part) = device.read(head.len() as u64, part).wait()? else { break };
-        head.extend_from_slice(&part);
+    for part in geometry.transfers(0..length as u64) {
+        head.extend_from_slice(&device.read(part.start, (part.end - part.start) as usize).wait()?);
     }
     Ok(of_head(&head))
 }
@@ -162,7 +159,7 @@ fn has_partitions(head: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PlacementHandle;
+    use crate::IoBuffer;
 
     #[test]
     fn each_signature_is_recognised_and_zeros_are_unknown() {
@@ -192,7 +189,7 @@ mod tests {
         assert_eq!(of_device(&device).unwrap(), None);
         let mut block = IoBuffer::zeroed(4096);
         block[..8].copy_from_slice(b"FWBLKVOL");
-        (&device as &dyn Device).write(0, block.into(), PlacementHandle::DEFAULT).wait().unwrap();
+        (&device as &dyn Device).write(0, block).wait().unwrap();
         assert_eq!(of_device(&device).unwrap(), Some(Contents::BlockCache));
     }
 
@@ -249,7 +246,7 @@ mod tests {
             let device = Short(crate::MemoryDevice::new(1 << 20));
             let mut head = IoBuffer::zeroed(HEAD_BYTES);
             head[at..at + mark.len()].copy_from_slice(mark);
-            (&device.0 as &dyn Device).write(0, head.into(), PlacementHandle::DEFAULT).wait().unwrap();
+            (&device.0 as &dyn Device).write(0, head).wait().unwrap();
             assert_eq!(of_device(&device).unwrap(), Some(contents), "at {at}");
         }
     }

@@ -21,8 +21,7 @@ use io_uring::{cqueue, squeue, types};
 use crate::file::{Engine, OpenOptions};
 use crate::tally::Tally;
 use crate::{
-    Completion, Counters, ErrorKind, Geometry, IoError, IoSlice, Outcome, PlacementHandle, Request,
-    RequestKind,
+    Completion, Counters, ErrorKind, Geometry, IoBuffer, IoError, IoSlice, Outcome, Request, RequestKind,
 };
 use pool::Pool;
 use ring::Ring;
@@ -144,7 +143,7 @@ impl<M: Medium> IoPaths<M> {
     /// As [`Device::absorb`](crate::Device::absorb).
     pub(crate) fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
         let open = &*self.open;
-        let request = Request::Write { offset, data: data.clone(), placement: PlacementHandle::DEFAULT };
+        let request = Request::write(offset, data.clone());
         let absorbed = match open.permit(&request) {
             Ok(()) => open.medium.absorb(offset, data)?.map_err(|error| {
                 let path = open.path.display();
@@ -153,7 +152,7 @@ impl<M: Medium> IoPaths<M> {
             }),
             Err(error) => Err(error),
         };
-        let outcome = absorbed.map(|()| None);
+        let outcome = absorbed.map(|()| IoBuffer::empty());
         open.tally.count(RequestKind::Write, data.len() as u64, &outcome);
         Some(outcome.map(drop))
     }
@@ -221,8 +220,8 @@ impl<M: Medium> Open<M> {
         let (kind, bytes) = (request.kind(), request.len_bytes());
         let outcome = match (self.permit(&request), request) {
             (Err(error), _) => Err(error),
-            (Ok(()), Request::Read { buffer, .. }) if bytes == 0 => Ok(Some(buffer)),
-            (Ok(()), Request::Write { .. } | Request::Trim { .. }) if bytes == 0 => Ok(None),
+            (Ok(()), Request::Read { buffer, .. }) if bytes == 0 => Ok(buffer),
+            (Ok(()), Request::Write { .. } | Request::Trim { .. }) if bytes == 0 => Ok(IoBuffer::empty()),
             (Ok(()), request) => return Ok(Transfer::new(request, self.geometry.block_bytes)),
         };
         self.tally.count(kind, bytes, &outcome);

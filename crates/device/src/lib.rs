@@ -6,13 +6,13 @@
 //! the contract's rules in [`check`] and the counters in [`tally`]. Work can be batched over many requests with [`coalesce`].
 //!
 //! ```
-//! use flashwright_device::{Device, IoBuffer, MemoryDevice, PlacementHandle};
+//! use flashwright_device::{Device, IoBuffer, MemoryDevice};
 //!
 //! let device: Box<dyn Device> = Box::new(MemoryDevice::new(1 << 20));
-//! let write = device.write(4096, IoBuffer::copy_of(&[7; 512]).into(), PlacementHandle::DEFAULT);
+//! let write = device.write(4096, IoBuffer::copy_of(&[7; 512]));
 //! write.wait()?; // or `.await` it
-//! let read = device.read(4096, IoBuffer::zeroed(512)).wait()?;
-//! assert_eq!(read.expect("a read returns its buffer")[..], [7; 512]);
+//! let read = device.read(4096, 512).wait()?;
+//! assert_eq!(read[..], [7; 512]);
 //! # Ok::<(), flashwright_device::IoError>(())
 //! ```
 //!
@@ -136,16 +136,34 @@ pub trait Device: Send + Sync {
     }
 }
 
+/// Longest write of `write_zeros`.
+const ZEROS_BYTES: u64 = 1 << 20;
+
 /// Shorthands for the usual requests; all are [`Device::submit`] or [`Device::execute`].
 impl dyn Device + '_ {
-    /// Starts a read of `buffer.len()` bytes at `offset`.
-    pub fn read(&self, offset: u64, buffer: IoBuffer) -> Pending {
-        self.start(Request::Read { offset, buffer })
+    /// Starts a read of `len` bytes at `offset` into a new buffer.
+    pub fn read(&self, offset: u64, len: usize) -> Pending {
+        self.start(Request::read(offset, len))
     }
 
-    /// Starts a write of `data` at `offset`.
-    pub fn write(&self, offset: u64, data: IoSlice, placement: PlacementHandle) -> Pending {
-        self.start(Request::Write { offset, data, placement })
+    /// Starts a write of `data` at `offset`, with the default placement.
+    pub fn write(&self, offset: u64, data: impl Into<IoSlice>) -> Pending {
+        self.start(Request::write(offset, data))
+    }
+
+    /// Writes zeros to `range`, one request after the other.
+    ///
+    /// # Errors
+    /// That of the first failed write.
+    pub async fn write_zeros(&self, range: Range<u64>) -> Result<(), IoError> {
+        let geometry = self.geometry();
+        let block_bytes = u64::from(geometry.block_bytes);
+        let len = geometry.transfer_units(block_bytes, ZEROS_BYTES) * block_bytes;
+        let zeros: IoSlice = IoBuffer::zeroed(len as usize).into();
+        for part in geometry.transfers_of(block_bytes, ZEROS_BYTES, range) {
+            self.write(part.start, zeros.part(0..(part.end - part.start) as usize)).await?;
+        }
+        Ok(())
     }
 
     /// Starts `request`.
@@ -171,6 +189,34 @@ pub struct Geometry {
     pub placement_handles: u16,
     /// Whether transfers go through the page cache: figures then measure memory as well as the device.
     pub buffered: bool,
+}
+
+impl Geometry {
+    /// Splits `range` into parts of at most [`max_io_bytes`](Self::max_io_bytes).
+    pub fn transfers(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + Send + use<> {
+        self.transfers_of(self.block_bytes.into(), u64::MAX, range)
+    }
+
+    /// Splits `range` into parts of at most `limit_bytes` and [`max_io_bytes`](Self::max_io_bytes), in whole units of `unit_bytes`.
+    pub fn transfers_of(
+        &self,
+        unit_bytes: u64,
+        limit_bytes: u64,
+        range: Range<u64>,
+    ) -> impl Iterator<Item = Range<u64>> + Send + use<> {
+        let most = self.transfer_units(unit_bytes, limit_bytes) * unit_bytes;
+        let count = range.end.saturating_sub(range.start).div_ceil(most);
+        (0..count).map(move |part| {
+            let start = range.start + part * most;
+            start..range.end.min(start + most)
+        })
+    }
+
+    /// Whole units of `unit_bytes` in a request of at most `limit_bytes` and [`max_io_bytes`](Self::max_io_bytes); at least one.
+    #[must_use]
+    pub fn transfer_units(&self, unit_bytes: u64, limit_bytes: u64) -> u64 {
+        (limit_bytes.min(self.max_io_bytes.into()) / unit_bytes).max(1)
+    }
 }
 
 /// Selects the placement of a write on the device (NVMe Flexible Data Placement: a placement identifier).
@@ -204,5 +250,45 @@ counters! {
         errors: sum u64,
         /// Bytes that the medium wrote, including garbage collection, if the device reports it.
         media_written_bytes: maybe Option<u64>,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GEOMETRY: Geometry = Geometry {
+        capacity_bytes: 1 << 20,
+        block_bytes: 512,
+        max_io_bytes: 5 * 512,
+        indirection_bytes: 512,
+        placement_handles: 0,
+        buffered: false,
+    };
+
+    #[test]
+    fn transfers_split_at_the_device_limit_and_in_whole_units() {
+        let parts = |parts: &mut dyn Iterator<Item = Range<u64>>| parts.collect::<Vec<_>>();
+        assert_eq!(parts(&mut GEOMETRY.transfers(1024..6656)), [1024..3584, 3584..6144, 6144..6656]);
+        assert_eq!(parts(&mut GEOMETRY.transfers(1024..3584)), [1024..3584]);
+        assert_eq!(parts(&mut GEOMETRY.transfers(1024..1024)), []);
+        // Two units of 1 KiB fit into 2.5 KiB, and one into a limit of 1.5 KiB.
+        assert_eq!(
+            parts(&mut GEOMETRY.transfers_of(1024, u64::MAX, 0..5120)),
+            [0..2048, 2048..4096, 4096..5120]
+        );
+        assert_eq!(parts(&mut GEOMETRY.transfers_of(1024, 1536, 0..2048)), [0..1024, 1024..2048]);
+        assert_eq!(GEOMETRY.transfer_units(4096, u64::MAX), 1, "a unit above the limit is one transfer");
+    }
+
+    #[test]
+    fn write_zeros_changes_only_its_range() {
+        let memory = MemoryDevice::new(4 << 20);
+        let device: &dyn Device = &memory;
+        device.write(0, IoBuffer::copy_of(&vec![7; 4 << 20])).wait().unwrap();
+        event_loop::wait_for(device.write_zeros(512..(3 << 20) + 512)).unwrap();
+        let bytes = device.read(0, 4 << 20).wait().unwrap();
+        let zeros = bytes.iter().enumerate().filter(|(_, byte)| **byte == 0).map(|(at, _)| at);
+        assert!(zeros.eq(512..(3 << 20) + 512));
     }
 }

@@ -7,7 +7,7 @@ use parking_lot::RwLock;
 
 use crate::check::MAX_IO_BYTES;
 use crate::tally::Tally;
-use crate::{Completion, Counters, Device, Geometry, IoError, IoSlice, Outcome, PlacementHandle, Request};
+use crate::{Completion, Counters, Device, Geometry, IoBuffer, IoError, IoSlice, Outcome, Request};
 
 /// Bytes in memory, sparse: a chunk is allocated by its first write, so an unused terabyte costs nothing.
 pub struct MemoryDevice {
@@ -87,17 +87,17 @@ impl MemoryDevice {
         match request {
             Request::Read { offset, mut buffer } => {
                 self.read_at(offset, &mut buffer);
-                Ok(Some(buffer))
+                Ok(buffer)
             }
             Request::Write { offset, data, .. } => {
                 self.write_at(offset, &data);
-                Ok(None)
+                Ok(IoBuffer::empty())
             }
             Request::Trim { offset, len } => {
                 self.trim_at(offset, len);
-                Ok(None)
+                Ok(IoBuffer::empty())
             }
-            Request::Flush => Ok(None),
+            Request::Flush => Ok(IoBuffer::empty()),
         }
     }
 
@@ -160,8 +160,7 @@ impl Device for MemoryDevice {
     }
 
     fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
-        let placement = PlacementHandle::DEFAULT;
-        let write = || self.execute(Request::Write { offset, data: data.clone(), placement });
+        let write = || self.execute(Request::write(offset, data.clone()));
         self.absorbs.then(|| write().map(drop))
     }
 
@@ -209,17 +208,16 @@ impl std::fmt::Debug for MemoryDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{IoBuffer, PlacementHandle};
 
     const TERABYTE: u64 = 1 << 40;
 
     fn write(device: &MemoryDevice, offset: u64, bytes: &[u8]) {
-        let data = IoBuffer::copy_of(bytes).into();
-        device.execute(Request::Write { offset, data, placement: PlacementHandle::DEFAULT }).unwrap();
+        let data = IoBuffer::copy_of(bytes);
+        device.execute(Request::write(offset, data)).unwrap();
     }
 
     fn read(device: &MemoryDevice, offset: u64, len: usize) -> IoBuffer {
-        device.execute(Request::Read { offset, buffer: IoBuffer::zeroed(len) }).unwrap().unwrap()
+        device.execute(Request::read(offset, len)).unwrap()
     }
 
     /// Buffers are aligned to pages: with larger blocks, requests once were accepted or refused by chance.

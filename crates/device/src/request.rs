@@ -53,6 +53,18 @@ pub enum RequestKind {
 }
 
 impl Request {
+    /// A read of `len` bytes into a new buffer.
+    #[must_use]
+    pub fn read(offset: u64, len: usize) -> Self {
+        Self::Read { offset, buffer: IoBuffer::zeroed(len) }
+    }
+
+    /// A write with the default placement.
+    #[must_use]
+    pub fn write(offset: u64, data: impl Into<IoSlice>) -> Self {
+        Self::Write { offset, data: data.into(), placement: PlacementHandle::DEFAULT }
+    }
+
     /// The kind of this request.
     #[must_use]
     pub fn kind(&self) -> RequestKind {
@@ -76,8 +88,8 @@ impl Request {
     }
 }
 
-/// The result of a request: the filled buffer of a read, otherwise `None`.
-pub type Outcome = Result<Option<IoBuffer>, IoError>;
+/// The result of a request: the filled buffer of a read, otherwise an empty buffer.
+pub type Outcome = Result<IoBuffer, IoError>;
 
 /// The callback of a request, called once with its outcome.
 pub struct Completion(Option<Box<dyn FnOnce(Outcome) + Send>>);

@@ -113,10 +113,9 @@ mod tests {
     fn slice_accesses_its_bytes_and_counts_its_traffic() {
         let whole: Arc<dyn Device> = Arc::new(MemoryDevice::new(1 << 20));
         let slice = SliceDevice::new(Arc::clone(&whole), 8192..16384).unwrap();
-        let data = IoBuffer::copy_of(&[9; 8192]).into();
-        slice.execute(Request::Write { offset: 0, data, placement: PlacementHandle::DEFAULT }).unwrap();
-        let read =
-            whole.execute(Request::Read { offset: 0, buffer: IoBuffer::zeroed(32768) }).unwrap().unwrap();
+        let data = IoBuffer::copy_of(&[9; 8192]);
+        slice.execute(Request::write(0, data)).unwrap();
+        let read = whole.execute(Request::read(0, 32768)).unwrap();
         for (at, &byte) in read.iter().enumerate() {
             assert_eq!(byte == 9, (8192..16384).contains(&at), "byte {at}");
         }

@@ -64,7 +64,7 @@ impl StripeDevice {
         }
         match request {
             Request::Flush => Plan::Parts(
-                None,
+                IoBuffer::empty(),
                 (0..self.devices.len()).map(|device| Part::new(device, Request::Flush)).collect(),
             ),
             Request::Trim { offset, len } => self.plan_trim(offset, len),
@@ -78,7 +78,7 @@ impl StripeDevice {
             let (start, end) = (self.share(device, offset), self.share(device, offset + len));
             (start < end).then(|| Part::new(device, Request::Trim { offset: start, len: end - start }))
         };
-        Plan::of(None, (0..self.devices.len()).filter_map(part).collect())
+        Plan::of(IoBuffer::empty(), (0..self.devices.len()).filter_map(part).collect())
     }
 
     fn plan_read(&self, offset: u64, buffer: IoBuffer) -> Plan {
@@ -89,10 +89,10 @@ impl StripeDevice {
         }
         let read = |piece: Piece| Part {
             device: piece.device,
-            request: Request::Read { offset: piece.offset, buffer: IoBuffer::zeroed(piece.range.len()) },
+            request: Request::read(piece.offset, piece.range.len()),
             range: piece.range,
         };
-        Plan::of(Some(buffer), pieces.into_iter().map(read).collect())
+        Plan::of(buffer, pieces.into_iter().map(read).collect())
     }
 
     fn plan_write(&self, offset: u64, data: &IoSlice, placement: PlacementHandle) -> Plan {
@@ -101,7 +101,7 @@ impl StripeDevice {
             let write = Request::Write { offset: piece.offset, data: data.part(piece.range), placement };
             Part::new(piece.device, write)
         };
-        Plan::of(None, self.pieces(offset, data.len()).into_iter().map(write).collect())
+        Plan::of(IoBuffer::empty(), self.pieces(offset, data.len()).into_iter().map(write).collect())
     }
 
     fn pieces(&self, offset: u64, len: usize) -> Vec<Piece> {
@@ -157,15 +157,15 @@ enum Plan {
     Ended(Outcome),
     /// One device serves the request, in the caller's buffer.
     Whole(Part),
-    /// Several requests, and the buffer that combines a read.
-    Parts(Option<IoBuffer>, Vec<Part>),
+    /// Several requests, and the buffer that combines a read; it is empty for others.
+    Parts(IoBuffer, Vec<Part>),
 }
 
 impl Plan {
-    fn of(buffer: Option<IoBuffer>, mut parts: Vec<Part>) -> Self {
+    fn of(buffer: IoBuffer, mut parts: Vec<Part>) -> Self {
         match parts.len() {
             0 => Self::Ended(Ok(buffer)),
-            1 if buffer.is_none() => Self::Whole(parts.remove(0)),
+            1 if buffer.is_empty() => Self::Whole(parts.remove(0)),
             _ => Self::Parts(buffer, parts),
         }
     }
@@ -203,10 +203,7 @@ impl Device for StripeDevice {
             Plan::Whole(part) => self.perform(part),
             Plan::Parts(buffer, parts) => parts.into_iter().try_fold(buffer, |mut buffer, part| {
                 let range = part.range.clone();
-                let read = self.perform(part)?;
-                if let (Some(buffer), Some(read)) = (&mut buffer, read) {
-                    buffer[range].copy_from_slice(&read);
-                }
+                buffer[range].copy_from_slice(&self.perform(part)?);
                 Ok(buffer)
             }),
         };

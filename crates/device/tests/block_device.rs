@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use flashwright_device::file::OpenOptions;
-use flashwright_device::{Device, ErrorKind, FileDevice, IoBuffer, PlacementHandle, Request, conformance};
+use flashwright_device::{Device, ErrorKind, FileDevice, IoBuffer, Request, conformance};
 
 const CAPACITY_BYTES: u64 = 16 << 20;
 
@@ -99,18 +99,18 @@ fn write_protected_drive_can_be_read() {
     assert_eq!(refused.kind(), ErrorKind::Open);
     assert!(refused.to_string().contains("is write-protected"), "{refused}");
     let device = FileDevice::open(&disk.path, &OpenOptions { read_only: true, ..options }).unwrap();
-    let read = Request::Read { offset: 4096, buffer: IoBuffer::zeroed(4096) };
-    assert!(device.execute(read).unwrap().unwrap().iter().all(|byte| *byte == 0));
+    let read = Request::read(4096, 4096);
+    assert!(device.execute(read).unwrap().iter().all(|byte| *byte == 0));
 }
 
 #[test]
 fn trim_reaches_the_block_device() {
     let Some(disk) = LoopDevice::attach() else { return };
     let device = disk.open();
-    let data = IoBuffer::copy_of(&[7; 8192]).into();
-    device.execute(Request::Write { offset: 0, data, placement: PlacementHandle::DEFAULT }).unwrap();
+    let data = IoBuffer::copy_of(&[7; 8192]);
+    device.execute(Request::write(0, data)).unwrap();
     device.execute(Request::Trim { offset: 0, len: 8192 }).unwrap();
-    let read = device.execute(Request::Read { offset: 0, buffer: IoBuffer::zeroed(8192) }).unwrap().unwrap();
+    let read = device.execute(Request::read(0, 8192)).unwrap();
     assert!(read.iter().all(|&byte| byte == 0), "a loop device punches a hole");
     assert_eq!(device.counters().trimmed_bytes, 8192);
 }

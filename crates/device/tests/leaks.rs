@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use flashwright_device::event_loop::{EventLoop, block_on, wait_for};
 use flashwright_device::file::{Engine, OpenOptions};
-use flashwright_device::{Device, FileDevice, IoBuffer, PlacementHandle, Request};
+use flashwright_device::{Device, FileDevice, IoBuffer, Request};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 #[global_allocator]
@@ -45,13 +45,13 @@ fn file(directory: &tempfile::TempDir, engine: Option<Engine>) -> Arc<FileDevice
 }
 
 fn read(number: u32) -> Request {
-    Request::Read { offset: u64::from(number % 256) * 4096, buffer: IoBuffer::zeroed(4096) }
+    Request::read(u64::from(number % 256) * 4096, 4096)
 }
 
 async fn read_some(device: &Arc<dyn Device>, requests: u32) {
     let started: Vec<_> = (0..requests).map(|number| device.start(read(number))).collect();
     for pending in started {
-        assert!(pending.await.unwrap().is_some());
+        assert!(!pending.await.unwrap().is_empty());
     }
 }
 
@@ -101,7 +101,7 @@ fn threads_that_use_a_device_and_end_free_all() {
         let device = Arc::clone(&device);
         let thread = std::thread::Builder::new().spawn(move || {
             block_on(read_some(&device, 4));
-            device.start(read(0)).wait().unwrap().unwrap()
+            device.start(read(0)).wait().unwrap()
         });
         drop(thread.unwrap().join().unwrap());
     });
@@ -120,8 +120,8 @@ fn opening_and_closing_a_file_frees_all_with_either_engine() {
         }
         assert_frees_all(1_000, |number| {
             let device: Arc<dyn Device> = file(&directory, Some(engine));
-            let page = IoBuffer::zeroed(4096).into();
-            device.write(0, page, PlacementHandle::DEFAULT).wait().unwrap();
+            let page = IoBuffer::zeroed(4096);
+            device.write(0, page).wait().unwrap();
             block_on(read_some(&device, 1 + number % 8));
         });
     }

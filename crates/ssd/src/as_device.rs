@@ -221,14 +221,14 @@ fn transfer(content: Option<&Content>, request: Request) -> Outcome {
     match (request, content) {
         (Request::Read { offset, mut buffer }, Some(content)) => {
             content.read(offset, &mut buffer);
-            return Ok(Some(buffer));
+            return Ok(buffer);
         }
-        (Request::Read { buffer, .. }, None) => return Ok(Some(IoBuffer::zeroed(buffer.len()))),
+        (Request::Read { buffer, .. }, None) => return Ok(IoBuffer::zeroed(buffer.len())),
         (Request::Write { offset, data, .. }, Some(content)) => content.write(offset, &data),
         (Request::Trim { offset, len }, Some(content)) => content.trim(offset, len),
         (Request::Write { .. } | Request::Trim { .. }, None) | (Request::Flush, _) => (),
     }
-    Ok(None)
+    Ok(IoBuffer::empty())
 }
 
 impl Namespace {

@@ -191,8 +191,8 @@ mod tests {
     const BYTES: u64 = 32 << 20;
 
     fn write(device: &dyn Device, offset: u64, len: usize) {
-        let data = IoBuffer::zeroed(len).into();
-        device.execute(Request::Write { offset, data, placement: PlacementHandle::DEFAULT }).unwrap();
+        let data = IoBuffer::zeroed(len);
+        device.execute(Request::write(offset, data)).unwrap();
     }
 
     #[test]
@@ -235,11 +235,11 @@ mod tests {
                 false => memory,
             };
             let drive: &dyn Device = &DriveOver::new(inner, &card, timer).unwrap();
-            let read = drive.read(8 << 20, IoBuffer::zeroed(4096));
+            let read = drive.read(8 << 20, 4096);
             simulation.run_until_idle();
             let by_submit_ns = simulation.clock().monotonic_ns();
             assert!(read.wait().is_ok());
-            drop(drive.execute(Request::Read { offset: 16 << 20, buffer: IoBuffer::zeroed(4096) }));
+            drop(drive.execute(Request::read(16 << 20, 4096)));
             [by_submit_ns, simulation.clock().monotonic_ns() - by_submit_ns]
         };
         let flash_ns = card.controller.command_ns + card.nand.read_ns;

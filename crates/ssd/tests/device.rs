@@ -31,8 +31,7 @@ fn write(device: &dyn Device, offset: u64, bytes: u64, handle: PlacementHandle) 
 }
 
 fn read(device: &dyn Device, offset: u64, bytes: u64) -> IoBuffer {
-    let buffer = IoBuffer::zeroed(bytes as usize);
-    device.execute(Request::Read { offset, buffer }).unwrap().unwrap()
+    device.execute(Request::read(offset, bytes as usize)).unwrap()
 }
 
 #[test]
@@ -131,13 +130,13 @@ fn in_a_simulation_requests_end_when_the_drive_says() {
     let drive =
         SsdDevice::in_world(simulation.world(), &card, &shape, Upkeep::default(), Payload::Kept).unwrap();
     let drive: Arc<dyn Device> = Arc::new(drive);
-    let data = IoBuffer::copy_of(&[9; 65536]).into();
-    simulation.block_on(drive.write(0, data, PlacementHandle::DEFAULT)).unwrap();
+    let data = IoBuffer::copy_of(&[9; 65536]);
+    simulation.block_on(drive.write(0, data)).unwrap();
     let written_ns = simulation.clock().now_ns();
     // 8 µs for the command, 65536 bytes over 3 GB/s.
     assert_eq!(written_ns, 8_000 + 65_536_000 / 3_000);
     simulation.run_until(100_000_000);
-    let read = simulation.block_on(drive.read(0, IoBuffer::zeroed(16384))).unwrap().unwrap();
+    let read = simulation.block_on(drive.read(0, 16384)).unwrap();
     assert_eq!(read[0], 9);
     // The command, sensing, a page over the channel and over the link.
     let took_ns = simulation.clock().now_ns() - 100_000_000;

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use device::{Clock, Device, IoBuffer, IoSlice, PlacementHandle, Request};
+use device::{Clock, Device, IoBuffer, IoSlice, Request};
 use rand::rngs::StdRng;
 use rand::{Rng, RngExt, SeedableRng};
 
@@ -156,7 +156,7 @@ impl<'a> Filling<'a> {
                 self.end_one(&mut under_way)?;
             }
             let data = self.data_of(len);
-            under_way.push_back((len, self.device.write(offset, data, PlacementHandle::DEFAULT)));
+            under_way.push_back((len, self.device.write(offset, data)));
         }
         while !under_way.is_empty() {
             self.end_one(&mut under_way)?;
@@ -224,8 +224,8 @@ mod tests {
         let sequential: u64 =
             outcome.rounds.iter().filter(|it| it.sequential).map(|it| it.written_bytes).sum();
         assert_eq!(sequential, 6 << 20);
-        let request = Request::Read { offset: 0, buffer: IoBuffer::zeroed(6 << 20) };
-        let whole = device.execute(request).unwrap().unwrap();
+        let request = Request::read(0, 6 << 20);
+        let whole = device.execute(request).unwrap();
         assert!(
             whole.chunks(4096).all(|block| block.iter().any(|&byte| byte != 0)),
             "no block is left empty"

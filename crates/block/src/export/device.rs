@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use device::{Completion, Device, ErrorKind, Geometry, IoBuffer, IoError, IoSlice, PlacementHandle, Request};
+use device::{Completion, Device, ErrorKind, Geometry, IoBuffer, IoError, IoSlice, Request};
 
 use super::extents::Extents;
 use super::transfers::{self, Transfer};
@@ -41,32 +41,27 @@ impl DeviceExport {
     }
 
     fn read(&self, offset: u64, len: u32, reply: Reply) {
-        let completion = completion_of(reply);
-        let buffer = IoBuffer::zeroed(len as usize);
-        if buffer.len() as u64 <= u64::from(self.geometry.max_io_bytes) {
-            return self.device.submit(Request::Read { offset, buffer }, completion);
+        let completion = Completion::new(move |outcome| reply.send(outcome.map(|data| Some(data.into()))));
+        if len <= self.geometry.max_io_bytes {
+            return self.device.submit(Request::read(offset, len as usize), completion);
         }
-        let ranges = ranges(buffer.len() as u64, u64::from(self.geometry.max_io_bytes));
-        let transfers = ranges.map(move |range| {
-            let part = IoBuffer::zeroed((range.end - range.start) as usize);
-            let request = Request::Read { offset: offset + range.start, buffer: part };
-            (request, range.start as usize..range.end as usize)
+        let transfers = self.geometry.transfers(0..len.into()).map(move |part| {
+            let range = part.start as usize..part.end as usize;
+            (Request::read(offset + part.start, range.len()), range)
         });
-        transfers::run(Arc::clone(&self.device), transfers, Some(buffer), completion);
+        transfers::run(Arc::clone(&self.device), transfers, IoBuffer::zeroed(len as usize), completion);
     }
 
     fn write(&self, offset: u64, data: IoSlice, reply: Reply) {
         let completion = completion_of(reply);
-        let placement = PlacementHandle::DEFAULT;
         if data.len() as u64 <= u64::from(self.geometry.max_io_bytes) {
-            return self.device.submit(Request::Write { offset, data, placement }, completion);
+            return self.device.submit(Request::write(offset, data), completion);
         }
-        let ranges = ranges(data.len() as u64, u64::from(self.geometry.max_io_bytes));
-        let transfers = ranges.map(move |range| {
-            let part = data.part(range.start as usize..range.end as usize);
-            (Request::Write { offset: offset + range.start, data: part, placement }, 0..0)
+        let transfers = self.geometry.transfers(0..data.len() as u64).map(move |part| {
+            let range = part.start as usize..part.end as usize;
+            (Request::write(offset + part.start, data.part(range)), 0..0)
         });
-        transfers::run(Arc::clone(&self.device), transfers, None, completion);
+        transfers::run(Arc::clone(&self.device), transfers, IoBuffer::empty(), completion);
     }
 
     /// Zeroes a range by a trim if the device reads trimmed blocks as zeros, otherwise by writing.
@@ -174,21 +169,18 @@ struct Zeros {
 impl Zeros {
     fn write(self, reply: Reply) {
         let Self { device, zeros, offset, len } = self;
-        let transfers = ranges(len, zeros.len() as u64).map(move |range| -> Transfer {
-            let data = IoSlice::new(Arc::clone(&zeros), 0..(range.end - range.start) as usize);
-            let placement = PlacementHandle::DEFAULT;
-            (Request::Write { offset: offset + range.start, data, placement }, 0..0)
+        let geometry = device.geometry();
+        let limit_bytes = zeros.len() as u64;
+        let parts = geometry.transfers_of(geometry.block_bytes.into(), limit_bytes, offset..offset + len);
+        let transfers = parts.map(move |part| -> Transfer {
+            let data = IoSlice::new(Arc::clone(&zeros), 0..(part.end - part.start) as usize);
+            (Request::write(part.start, data), 0..0)
         });
-        transfers::run(device, transfers, None, completion_of(reply));
+        transfers::run(device, transfers, IoBuffer::empty(), completion_of(reply));
     }
 }
 
-/// A completion that passes the device's result to `reply`.
+/// A completion that passes the result of a request without data to `reply`.
 fn completion_of(reply: Reply) -> Completion {
-    Completion::new(move |outcome| reply.send(outcome.map(|buffer| buffer.map(IoSlice::from))))
-}
-
-/// Splits `len` bytes into ranges of at most `most`.
-fn ranges(len: u64, most: u64) -> impl Iterator<Item = Range<u64>> + Send {
-    (0..len.div_ceil(most)).map(move |i| i * most..((i + 1) * most).min(len))
+    Completion::new(move |outcome| reply.send(outcome.map(|_| None)))
 }

@@ -309,8 +309,7 @@ mod tests {
             tasks.run(async move {
                 device.start(Request::Flush).await.unwrap();
                 for _ in 0..6 {
-                    let buffer = IoBuffer::zeroed(512);
-                    device.start(Request::Read { offset: 0, buffer }).await.unwrap();
+                    device.read(0, 512).await.unwrap();
                 }
             });
         });
@@ -332,10 +331,9 @@ mod tests {
     fn inline_writes_without_flush_are_absorbed_and_others_are_not() {
         let tasks = Tasks::new().unwrap();
         let write = |device: &Arc<dyn Device>| {
-            let (device, data) = (Arc::clone(device), IoBuffer::copy_of(&[7; 512]).into());
-            let placement = PlacementHandle::DEFAULT;
+            let (device, data) = (Arc::clone(device), IoBuffer::copy_of(&[7; 512]));
             tasks.run(async move {
-                device.start(Request::Write { offset: 512, data, placement }).await.unwrap();
+                device.write(512, data).await.unwrap();
             });
         };
         for (stays, transfers) in [(true, 8), (false, 0)] {
@@ -343,8 +341,8 @@ mod tests {
             let device = Tasks::with_inline_transfers(Arc::clone(&calls) as _);
             (0..30).for_each(|_| if stays { run_inline(|| write(&device)) } else { write(&device) });
             assert_eq!((device.counters().writes, calls.calls.load(Ordering::Relaxed)), (30, transfers));
-            let read = device.start(Request::Read { offset: 512, buffer: IoBuffer::zeroed(512) }).wait();
-            assert_eq!(read.unwrap().unwrap()[..], [7; 512]);
+            let read = device.read(512, 512).wait();
+            assert_eq!(read.unwrap()[..], [7; 512]);
         }
     }
 

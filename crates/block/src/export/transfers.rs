@@ -9,14 +9,15 @@ use parking_lot::Mutex;
 /// Concurrent requests per operation: enough to keep a device busy without filling its queue.
 const MAX_IN_FLIGHT: usize = 4;
 
-/// A request, and for a read its range in the whole buffer.
+/// A request, and its range in the whole buffer, which is empty unless it is a read.
 pub(super) type Transfer = (Request, Range<usize>);
 
-/// Submits `transfers` to `device`, a few concurrently. After the first error no more are submitted. Reads fill `whole`.
+/// Submits `transfers` to `device`, a few concurrently. After the first error no more are submitted. Reads fill `whole`, which is empty for
+/// writes.
 pub(super) fn run(
     device: Arc<dyn Device>,
     transfers: impl Iterator<Item = Transfer> + Send + 'static,
-    whole: Option<IoBuffer>,
+    whole: IoBuffer,
     completion: Completion,
 ) {
     let state = State {
@@ -42,7 +43,7 @@ struct State {
     /// thread loops instead of recursing.
     pumping: bool,
     failed: Option<IoError>,
-    whole: Option<IoBuffer>,
+    whole: IoBuffer,
     completion: Option<Completion>,
 }
 
@@ -67,11 +68,7 @@ impl TransferSeries {
         let mut state = self.state.lock();
         state.running -= 1;
         match outcome {
-            Ok(Some(part)) => {
-                let whole = state.whole.as_mut().expect("a series with reads has something to fill");
-                whole[range.clone()].copy_from_slice(&part);
-            }
-            Ok(None) => {}
+            Ok(part) => state.whole[range.clone()].copy_from_slice(&part),
             Err(error) => state.failed = state.failed.take().or(Some(error)),
         }
         if !state.pumping {
@@ -88,7 +85,7 @@ fn complete_if_done(mut state: parking_lot::MutexGuard<'_, State>) {
     }
     let outcome = match state.failed.take() {
         Some(error) => Err(error),
-        None => Ok(state.whole.take()),
+        None => Ok(std::mem::replace(&mut state.whole, IoBuffer::empty())),
     };
     let completion = state.completion.take();
     drop(state);

@@ -175,8 +175,8 @@ mod tests {
             };
             assert_eq!(result, sound.data_bytes() as i32, "turn {turn}: {sound:?}");
             moved += result;
-            let whole = Request::Read { offset: 0, buffer: IoBuffer::zeroed(DISK_BYTES) };
-            let disk = memory.execute(whole).unwrap().unwrap();
+            let whole = Request::read(0, DISK_BYTES);
+            let disk = memory.execute(whole).unwrap();
             match sound {
                 BlockRequest::Read { offset, len } => {
                     let range = offset as usize..offset as usize + len as usize;

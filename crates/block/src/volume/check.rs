@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use device::Device;
 use device::timer::Timer;
-use device::{Device, IoBuffer, Request};
 
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::read::crc32c;
@@ -137,12 +137,11 @@ impl Shared {
 
     async fn page_problem(&self, slot: Slot) -> Option<String> {
         let copy = self.state.lock().copy(slot)?;
-        let buffer = IoBuffer::zeroed(self.layout.block_bytes as usize);
         let offset = self.layout.page_offset(copy.page);
-        match self.flash.start(Request::Read { offset, buffer }).await {
+        match self.flash.read(offset, self.layout.block_bytes as usize).await {
             Err(error) => Some(format!("page {} cannot be read: {error}", copy.page)),
             Ok(page) => {
-                let crc = crc32c(&page.expect("a read gives its buffer back"));
+                let crc = crc32c(&page);
                 let is_wrong = copy.crc.is_some_and(|known| known != crc);
                 is_wrong.then(|| format!("the checksum of page {} is wrong", copy.page))
             }

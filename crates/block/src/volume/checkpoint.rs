@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use device::{Completion, ErrorKind, IoBuffer, IoError, PlacementHandle, Request};
+use device::{Completion, ErrorKind, IoBuffer, IoError, Request};
 
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::journal::block::{self, BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES, UNITS_PER_BLOCK};
@@ -250,7 +250,7 @@ impl SuperblockWrite {
         *shared.superblock.lock() = superblock;
         shared.changed.notify(usize::MAX);
         drop(work);
-        completion.complete(Ok(None));
+        completion.complete(Ok(IoBuffer::empty()));
     }
 
     fn fail(self, error: IoError) {
@@ -363,9 +363,9 @@ impl<'a> TableWriter<'a> {
         let first = self.blocks - (self.waiting.len() / JOURNAL_BLOCK_BYTES) as u64;
         let offset =
             self.shared.layout.table_offset(self.checkpoint.table) + first * JOURNAL_BLOCK_BYTES as u64;
-        let data = IoBuffer::copy_of(&self.waiting).into();
+        let data = IoBuffer::copy_of(&self.waiting);
         self.waiting.clear();
-        let request = Request::Write { offset, data, placement: PlacementHandle::DEFAULT };
+        let request = Request::write(offset, data);
         let written = self.work.start(&*self.shared.flash, request).await;
         written.map(|_| ()).map_err(|error| self.shared.table_failed(error))
     }

@@ -16,8 +16,6 @@
 
 use std::sync::Arc;
 
-use device::{IoBuffer, Request};
-
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::os_identity::OsIdentity;
 use super::read::crc32c;
@@ -53,9 +51,9 @@ async fn ends_crc_of(disk: &dyn device::Device, bytes: u64) -> Result<[u32; 2]> 
     let len = END_BYTES.min(bytes) / unit * unit;
     let mut crcs = [0; 2];
     for (crc, offset) in crcs.iter_mut().zip([0, (bytes - len) / unit * unit]) {
-        let read = disk.start(Request::Read { offset, buffer: IoBuffer::zeroed(len as usize) }).await;
+        let read = disk.read(offset, len as usize).await;
         let bytes = read.map_err(|error| VolumeError::disk("reading the ends of the disk", error))?;
-        *crc = crc32c(&bytes.expect("a read gives its buffer back"));
+        *crc = crc32c(&bytes);
     }
     Ok(crcs)
 }
@@ -254,11 +252,9 @@ impl Shared {
         let copy = self.state.lock().copy(slot);
         let Some(copy) = copy else { return Ok(true) };
         let on_disk = self.read_disk_block(block).await?;
-        let buffer = IoBuffer::zeroed(self.layout.block_bytes as usize);
         let read =
-            self.flash.start(Request::Read { offset: self.layout.page_offset(copy.page), buffer }).await;
+            self.flash.read(self.layout.page_offset(copy.page), self.layout.block_bytes as usize).await;
         let page = read.map_err(|error| VolumeError::flash("reading the flash", error))?;
-        let page = page.expect("a read gives its buffer back");
         if copy.crc.is_some_and(|known| known != crc32c(&page)) {
             let why = format!("the checksum of page {} is wrong", copy.page);
             return Err(VolumeError::new(VolumeErrorKind::Flash, why));

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use device::{IoBuffer, IoError, IoSlice, Pending, PlacementHandle, Request};
+use device::{IoBuffer, IoError, IoSlice, Pending, Request};
 use futures_util::future::join_all;
 
 use super::device_errors::DiskTask;
@@ -204,7 +204,7 @@ impl Shared {
 
     async fn disk_data(&self, pending: Pending) -> Result<IoSlice> {
         let data = pending.await.map_err(|error| self.disk_failed(DiskTask::Read, error))?;
-        Ok(data.expect("a read gives its buffer back").into())
+        Ok(data.into())
     }
 
     fn plan_misses(self: &Arc<Self>, parts: &[Part], work: Arc<Work>, admit: Admit) -> Plan {
@@ -240,7 +240,7 @@ impl Shared {
     /// include short gaps, also at the ends of the segment, where the previous request ended and the next one begins.
     fn disk_reads(&self, misses: &[Miss], segment: &Range<u64>, is_sequential: bool) -> Vec<DiskRead> {
         let block_bytes = u64::from(self.layout.block_bytes);
-        let most = (u64::from(self.disk.geometry().max_io_bytes) / block_bytes).max(1);
+        let most = self.disk.geometry().transfer_units(block_bytes, u64::MAX);
         let gap = if is_sequential { READ_THROUGH_BYTES / block_bytes } else { 0 };
         let runs = runs(misses, |one, next| {
             let (one, next) = (one.part.block, next.part.block);
@@ -276,8 +276,7 @@ impl Shared {
         let start = |read: DiskRead| {
             let offset = read.blocks.start * block_bytes;
             let end = (read.blocks.end * block_bytes).min(self.disk_bytes);
-            let buffer = IoBuffer::zeroed((end - offset) as usize);
-            (read, self.disk.start(Request::Read { offset, buffer }))
+            (read, self.disk.read(offset, (end - offset) as usize))
         };
         reads.into_iter().map(start).collect()
     }
@@ -314,21 +313,21 @@ impl Shared {
     /// dropped when `work` ends.
     async fn read_pages(&self, work: &Arc<Work>, hits: &[Hit]) -> Result<Vec<(Hit, IoSlice)>> {
         let block_bytes = self.layout.block_bytes as usize;
-        let most = (self.flash.geometry().max_io_bytes as usize / block_bytes).max(1) as u32;
+        let most = self.flash.geometry().transfer_units(block_bytes as u64, u64::MAX) as u32;
         let runs = runs(hits, |one, next| {
             one.copy.page + 1 == next.copy.page && !next.copy.page.is_multiple_of(most)
         });
         self.state.lock().sets.counters_mut().ssd_reads += hits.len() as u64;
         let start = |run: Range<usize>| {
-            let buffer = IoBuffer::zeroed(run.len() * block_bytes);
             let offset = self.layout.page_offset(hits[run.start].copy.page);
-            (run, work.start(&*self.flash, Request::Read { offset, buffer }))
+            let pending = work.start(&*self.flash, Request::read(offset, run.len() * block_bytes));
+            (run, pending)
         };
         let pending: Vec<_> = runs.into_iter().map(start).collect();
         let (mut pages, mut result) = (Vec::with_capacity(hits.len()), Ok(()));
         for (run, pending) in pending {
             let data = match pending.await {
-                Ok(data) => IoSlice::from(data.expect("a read gives its buffer back")),
+                Ok(data) => IoSlice::from(data),
                 Err(error) => {
                     result = result.and(Err(self.flash_read_failed(work, &hits[run], error)));
                     continue;
@@ -365,11 +364,8 @@ impl Shared {
     pub(super) async fn read_disk_block(&self, block: u64) -> Result<IoBuffer> {
         self.state.lock().sets.counters_mut().disk_reads += 1;
         let offset = block * u64::from(self.layout.block_bytes);
-        let buffer = IoBuffer::zeroed(self.bytes_of(block));
-        let read = self.disk.start(Request::Read { offset, buffer }).await;
-        let data = read
-            .map_err(|error| self.disk_failed(DiskTask::Read, error))?
-            .expect("a read gives its buffer back");
+        let read = self.disk.read(offset, self.bytes_of(block)).await;
+        let data = read.map_err(|error| self.disk_failed(DiskTask::Read, error))?;
         if data.len() == self.layout.block_bytes as usize {
             return Ok(data);
         }
@@ -413,7 +409,7 @@ impl Shared {
     pub(super) fn page_writes(&self, pages: &[(Written, IoSlice)]) -> Vec<Request> {
         let geometry = self.flash.geometry();
         let block_bytes = self.layout.block_bytes as usize;
-        let most = (geometry.max_io_bytes as usize / block_bytes).max(1) as u32;
+        let most = geometry.transfer_units(block_bytes as u64, u64::MAX) as u32;
         let runs =
             runs(pages, |(one, _), (next, _)| one.page + 1 == next.page && !next.page.is_multiple_of(most));
         let request = |run: Range<usize>| {
@@ -430,7 +426,7 @@ impl Shared {
                     together.into()
                 }
             };
-            Request::Write { offset, data, placement: PlacementHandle::DEFAULT }
+            Request::write(offset, data)
         };
         runs.into_iter().map(request).collect()
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use device::timer::Timer;
-use device::{Device, IoBuffer, Request};
+use device::{Device, IoBuffer};
 use event_listener::Event;
 use parking_lot::Mutex;
 
@@ -491,10 +491,9 @@ impl FlashMap {
     }
 
     pub(super) async fn is_as_written(&self, flash: &dyn Device, page: u32, crc: u32) -> Result<bool> {
-        let buffer = IoBuffer::zeroed(self.layout.block_bytes as usize);
-        let read = flash.start(Request::Read { offset: self.layout.page_offset(page), buffer }).await;
+        let read = flash.read(self.layout.page_offset(page), self.layout.block_bytes as usize).await;
         let page = read.map_err(|error| VolumeError::flash("reading the flash", error))?;
-        Ok(crc32c(&page.expect("a read gives its buffer back")) == crc)
+        Ok(crc32c(&page) == crc)
     }
 
     fn take_commit(&mut self, commit: &ReadCommit, recovery: &mut Recovery) -> Result<()> {
@@ -511,10 +510,8 @@ impl FlashMap {
 }
 
 pub(super) async fn read_blocks(flash: &dyn Device, offset: u64, count: u64) -> Result<IoBuffer> {
-    let buffer = IoBuffer::zeroed(count as usize * JOURNAL_BLOCK_BYTES);
-    let read = flash.start(Request::Read { offset, buffer }).await;
-    let read = read.map_err(|error| VolumeError::flash("reading tables and journal", error))?;
-    Ok(read.expect("a read gives its buffer back"))
+    let read = flash.read(offset, count as usize * JOURNAL_BLOCK_BYTES).await;
+    read.map_err(|error| VolumeError::flash("reading tables and journal", error))
 }
 
 pub(super) fn records_in(mut units: &[u8]) -> Result<Vec<Record>> {

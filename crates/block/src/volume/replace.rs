@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use device::timer::Timer;
-use device::{Device, IoBuffer, PlacementHandle, Request};
+use device::{Device, IoBuffer, Request};
 use futures_util::future::join_all;
 
 use super::create::config_error;
@@ -154,26 +154,13 @@ fn moved(
 /// Overwrites the superblocks of an earlier volume, and trims the rest.
 async fn wipe(new: &dyn Device, layout: &Layout) -> Result<()> {
     let failed = |error| VolumeError::flash("preparing the new flash", error);
-    let (data, placement) = (IoBuffer::zeroed(SUPERBLOCKS_BYTES as usize).into(), PlacementHandle::DEFAULT);
-    new.start(Request::Write { offset: 0, data, placement }).await.map_err(failed)?;
+    new.write(0, IoBuffer::zeroed(SUPERBLOCKS_BYTES as usize)).await.map_err(failed)?;
     new.start(Request::Flush).await.map_err(failed)?;
     // Failure is harmless: trimming is only advice to the device.
     let (offset, len) = (SUPERBLOCKS_BYTES, layout.end() - SUPERBLOCKS_BYTES);
     let _ = new.start(Request::Trim { offset, len }).await;
     // An earlier journal has another UUID, unless it belonged to this volume.
-    zero(new, layout.table_offset(0), layout.pages_offset()).await.map_err(failed)
-}
-
-async fn zero(new: &dyn Device, from: u64, to: u64) -> std::result::Result<(), device::IoError> {
-    let zeros: device::IoSlice = IoBuffer::zeroed((1 << 20).min(new.geometry().max_io_bytes as usize)).into();
-    let mut at = from;
-    while at < to {
-        let len = (to - at).min(zeros.len() as u64) as usize;
-        let (data, placement) = (zeros.part(0..len), PlacementHandle::DEFAULT);
-        new.start(Request::Write { offset: at, data, placement }).await?;
-        at += len as u64;
-    }
-    Ok(())
+    new.write_zeros(layout.table_offset(0)..layout.pages_offset()).await.map_err(failed)
 }
 
 async fn copy(
@@ -186,14 +173,13 @@ async fn copy(
     replaced: &mut Replaced,
 ) -> Result<()> {
     for part in moves.chunks(PAGES_AT_ONCE) {
-        let reads = part.iter().map(|step| {
-            let buffer = IoBuffer::zeroed(known.layout.block_bytes as usize);
-            old.start(Request::Read { offset: known.layout.page_offset(step.from), buffer })
-        });
+        let reads = part
+            .iter()
+            .map(|step| old.read(known.layout.page_offset(step.from), known.layout.block_bytes as usize));
         let mut writes = Vec::new();
         for (step, read) in part.iter().zip(join_all(reads).await) {
             let page = match read {
-                Ok(page) => page.expect("a read gives its buffer back"),
+                Ok(page) => page,
                 Err(error) => {
                     leave_out(moved, step, &error.to_string(), accepts_loss, replaced)?;
                     continue;
@@ -205,8 +191,7 @@ async fn copy(
                 continue;
             }
             let offset = replaced.superblock.layout.page_offset(step.to);
-            let (data, placement) = (page.into(), PlacementHandle::DEFAULT);
-            writes.push(new.start(Request::Write { offset, data, placement }));
+            writes.push(new.write(offset, page));
         }
         let written: std::result::Result<Vec<_>, _> = join_all(writes).await.into_iter().collect();
         written.map_err(|error| VolumeError::flash("copying to the new flash", error))?;

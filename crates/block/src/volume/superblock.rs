@@ -21,7 +21,7 @@
 //! A power cut at any moment leaves one whole; damage after the update leaves the other one, which is as new. The previous table and
 //! journal are overwritten only after both copies are written.
 
-use device::{Device, IoBuffer, PlacementHandle, Request};
+use device::{Device, IoBuffer, Request};
 
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::layout::{Layout, SUPERBLOCKS_BYTES};
@@ -405,10 +405,7 @@ pub(super) fn steps(flash: &dyn Device, superblock: &Superblock) -> impl Iterato
     let mut buffer = IoBuffer::zeroed(block);
     buffer[..SUPERBLOCK_BYTES].copy_from_slice(&superblock.encode());
     let data: device::IoSlice = buffer.into();
-    COPIES.into_iter().flat_map(move |offset| {
-        let placement = PlacementHandle::DEFAULT;
-        [Request::Write { offset, data: data.clone(), placement }, Request::Flush]
-    })
+    COPIES.into_iter().flat_map(move |offset| [Request::write(offset, data.clone()), Request::Flush])
 }
 
 /// Relation of the two copies.
@@ -427,8 +424,8 @@ pub async fn copies(flash: &dyn Device) -> Copies {
     let block = (flash.geometry().block_bytes as usize).max(SUPERBLOCK_BYTES);
     let mut copies = Vec::new();
     for offset in COPIES {
-        copies.push(match flash.read(offset, IoBuffer::zeroed(block)).await {
-            Ok(bytes) => Superblock::decode(&bytes.expect("a read gives its buffer back")),
+        copies.push(match flash.read(offset, block).await {
+            Ok(bytes) => Superblock::decode(&bytes),
             Err(_) => Err(Unreadable::Damaged),
         });
     }
@@ -455,8 +452,8 @@ pub async fn read(flash: &dyn Device) -> Result<Superblock> {
     let mut found: Vec<Superblock> = Vec::new();
     let mut reasons = Vec::new();
     for offset in COPIES {
-        match flash.read(offset, IoBuffer::zeroed(block)).await {
-            Ok(bytes) => match Superblock::decode(&bytes.expect("a read gives its buffer back")) {
+        match flash.read(offset, block).await {
+            Ok(bytes) => match Superblock::decode(&bytes) {
                 Ok(superblock) => found.push(superblock),
                 Err(reason) => reasons.push(reason),
             },

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use device::{IoBuffer, IoError, IoSlice, PlacementHandle, Request};
+use device::{IoBuffer, IoError, IoSlice, Request};
 use futures_util::future::join_all;
 
 use super::device_errors::DiskTask;
@@ -410,24 +410,17 @@ impl Shared {
         offset: u64,
         bytes: IoSlice,
     ) -> Result<()> {
-        let most = u64::from(self.disk.geometry().max_io_bytes);
         let (from, data) = self.in_whole_units(work, offset, bytes).await?;
         self.invalidate_disk_checksums().await;
-        let mut at = 0;
-        while at < data.len() {
-            let end = data.len().min(at + most as usize);
-            let request = Request::Write {
-                offset: from + at as u64,
-                data: data.part(at..end),
-                placement: PlacementHandle::DEFAULT,
-            };
+        for part in self.disk.geometry().transfers(0..data.len() as u64) {
+            let bytes = data.part(part.start as usize..part.end as usize);
+            let request = Request::write(from + part.start, bytes);
             self.state.lock().sets.counters_mut().disk_writes += 1;
             let written = match why {
                 DiskWrite::Direct => work.start_on_disk(request),
                 DiskWrite::Cleaning => work.start(&*self.disk, request),
             };
             written.await.map_err(|error| self.disk_failed(DiskTask::Write, error))?;
-            at = end;
         }
         Ok(())
     }
@@ -447,11 +440,9 @@ impl Shared {
         edges.retain(|&edge| edge < offset || edge + unit > end);
         for edge in edges {
             self.state.lock().sets.counters_mut().disk_reads += 1;
-            let buffer = IoBuffer::zeroed(unit as usize);
-            let read = work.start(&*self.disk, Request::Read { offset: edge, buffer }).await;
+            let read = work.start(&*self.disk, Request::read(edge, unit as usize)).await;
             let read = read.map_err(|error| self.disk_failed(DiskTask::Read, error))?;
-            let around = read.expect("a read gives its buffer back");
-            whole[(edge - from) as usize..][..unit as usize].copy_from_slice(&around);
+            whole[(edge - from) as usize..][..unit as usize].copy_from_slice(&read);
         }
         whole[(offset - from) as usize..][..bytes.len()].copy_from_slice(&bytes);
         Ok((from, whole.into()))

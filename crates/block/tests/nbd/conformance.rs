@@ -6,8 +6,7 @@ use std::sync::{Arc, mpsc};
 use device::file::OpenOptions;
 use device::timer::SystemTimer;
 use device::{
-    Completion, Counters, Device, FileDevice, Geometry, IoBuffer, IoError, MemoryDevice, Outcome,
-    PlacementHandle, Request,
+    Completion, Counters, Device, FileDevice, Geometry, IoBuffer, IoError, MemoryDevice, Outcome, Request,
 };
 use flashwright_block::export::{
     ByteExport, Context, DeviceExport, Export, Extent, Operation, Reply, Shape, Tasks, VolumeExport,
@@ -157,8 +156,8 @@ fn burst_of_reads_followed_by_disconnect_is_answered_completely() {
         OpenOptions { buffered: true, size_bytes: Some(SIZE_BYTES), create: true, ..OpenOptions::default() };
     let device: Arc<dyn Device> = Arc::new(FileDevice::open(file.path(), &options).unwrap());
     for block in 0..64 {
-        let data = IoBuffer::copy_of(&[block; 4096]).into();
-        device.write(u64::from(block) * 4096, data, PlacementHandle::DEFAULT).wait().unwrap();
+        let data = IoBuffer::copy_of(&[block; 4096]);
+        device.write(u64::from(block) * 4096, data).wait().unwrap();
     }
     let export = ByteExport::new(Arc::new(DeviceExport::new(device)));
     let served = Served::new(Arc::new(export), Options::default());

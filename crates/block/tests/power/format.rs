@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request};
+use device::{Device, IoBuffer, MemoryDevice, Request};
 use flashwright_block::sets::{Mode, SetPolicy, Standing, Tuning};
 use flashwright_block::volume::journal::block::{BlockKind, decode};
 use flashwright_block::volume::record::Record;
@@ -29,7 +29,7 @@ fn superblock_of(media: &Media) -> Superblock {
 }
 
 fn read(flash: &MemoryDevice, offset: u64) -> IoBuffer {
-    flash.execute(Request::Read { offset, buffer: IoBuffer::zeroed(4096) }).unwrap().unwrap()
+    flash.execute(Request::read(offset, 4096)).unwrap()
 }
 
 /// Whether any record before the pages has policy state.
@@ -136,8 +136,7 @@ fn either_copy_is_enough(media: &Media, ledger: &Ledger, format: u32) {
         let (flash, disk) = (stage.flash.kill(1), stage.disk.kill(1));
         let mut bytes = read(&flash, copy);
         bytes[100] ^= 1;
-        let placement = PlacementHandle::DEFAULT;
-        flash.execute(Request::Write { offset: copy, data: bytes.into(), placement }).unwrap();
+        flash.execute(Request::write(copy, bytes)).unwrap();
         let media = Media { flash, disk };
         assert_eq!(superblock_of(&media).format, format);
         let bytes = pollster::block_on(async {
@@ -156,8 +155,7 @@ fn newer_format_is_refused_by_number() {
     for copies in [&[0][..], &[64 << 10], &[0, 64 << 10]] {
         let media = media.duplicate();
         for &offset in copies {
-            let (data, placement) = (IoBuffer::copy_of(&newer).into(), PlacementHandle::DEFAULT);
-            media.flash.execute(Request::Write { offset, data, placement }).unwrap();
+            media.flash.execute(Request::write(offset, IoBuffer::copy_of(&newer))).unwrap();
         }
         let stage = Stage::new(media);
         let error = pollster::block_on(stage.open()).map(drop).unwrap_err();

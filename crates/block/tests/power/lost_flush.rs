@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use device::timer::Timer;
-use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request};
+use device::{Device, IoBuffer, MemoryDevice, Request};
 use flashwright_block::sets::Mode;
 use flashwright_block::volume::journal::block::{BlockKind, decode};
 use flashwright_block::volume::{Check, Recovery, Result, Volume, VolumeConfig, VolumeErrorKind};
@@ -66,12 +66,11 @@ fn killed(config: &VolumeConfig, count: u64, ending: Ending) -> Media {
 }
 
 fn read(flash: &MemoryDevice, offset: u64) -> IoBuffer {
-    flash.execute(Request::Read { offset, buffer: IoBuffer::zeroed(4096) }).unwrap().unwrap()
+    flash.execute(Request::read(offset, 4096)).unwrap()
 }
 
 fn overwrite(flash: &MemoryDevice, offset: u64, bytes: IoBuffer) {
-    let placement = PlacementHandle::DEFAULT;
-    flash.execute(Request::Write { offset, data: bytes.into(), placement }).unwrap();
+    flash.execute(Request::write(offset, bytes)).unwrap();
 }
 
 /// Flips a bit of the page that has this block's bytes.

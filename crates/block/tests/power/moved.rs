@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use device::wrap::{CrashDevice, Power};
-use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request};
+use device::{Device, IoBuffer, MemoryDevice, Request};
 use flashwright_block::sets::Mode;
 use flashwright_block::volume::{OsIdentity, Replaced, Result, Volume, VolumeConfig, VolumeErrorKind};
 
@@ -28,9 +28,9 @@ fn used(config: &VolumeConfig, seed: u64, last: &[Step]) -> (Media, Ledger) {
 /// The same bytes, and zeros up to the new end.
 fn grown(disk: &MemoryDevice) -> MemoryDevice {
     let grown = MemoryDevice::new(GROWN_BYTES);
-    let read = Request::Read { offset: 0, buffer: IoBuffer::zeroed(DISK_BYTES as usize) };
-    let data = disk.execute(read).unwrap().unwrap().into();
-    grown.execute(Request::Write { offset: 0, data, placement: PlacementHandle::DEFAULT }).unwrap();
+    let read = Request::read(0, DISK_BYTES as usize);
+    let data = disk.execute(read).unwrap();
+    grown.execute(Request::write(0, data)).unwrap();
     grown
 }
 
@@ -56,8 +56,8 @@ async fn check_grown(stage: &Stage, ledger: &Ledger) {
     volume.clean().await.unwrap();
     volume.close().await.unwrap();
     let disk = stage.disk.kill(1);
-    let on_disk = disk.execute(Request::Read { offset: 0, buffer: IoBuffer::zeroed(GROWN_BYTES as usize) });
-    assert!(on_disk.unwrap().unwrap()[..] == expected[..]);
+    let on_disk = disk.execute(Request::read(0, GROWN_BYTES as usize));
+    assert!(on_disk.unwrap()[..] == expected[..]);
 }
 
 fn ends() -> [Vec<Step>; 4] {
@@ -238,12 +238,11 @@ fn unreadable_blocks_are_omitted_from_a_move_or_fail_it() {
 fn damage(flash: &Arc<CrashDevice>, byte: u8) {
     let flash: Arc<dyn Device> = flash.clone();
     for offset in (0..FLASH_BYTES).step_by(4096) {
-        let read = Request::Read { offset, buffer: IoBuffer::zeroed(4096) };
-        let mut page = pollster::block_on(flash.start(read)).unwrap().unwrap();
+        let read = Request::read(offset, 4096);
+        let mut page = pollster::block_on(flash.start(read)).unwrap();
         if page[..] == [byte; 4096] {
             page[7] ^= 1;
-            let (data, placement) = (page.into(), PlacementHandle::DEFAULT);
-            pollster::block_on(flash.start(Request::Write { offset, data, placement })).unwrap();
+            pollster::block_on(flash.write(offset, page)).unwrap();
         }
     }
 }

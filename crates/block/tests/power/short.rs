@@ -55,9 +55,9 @@ pub async fn recover(media: &Media, ledger: &Ledger, only_prefixes: bool) -> Res
 }
 
 pub fn read_raw(disk: &device::MemoryDevice) -> Vec<u8> {
-    use device::{Device, IoBuffer, Request};
-    let read = Request::Read { offset: 0, buffer: IoBuffer::zeroed(DISK_BYTES as usize) };
-    disk.execute(read).unwrap().unwrap().to_vec()
+    use device::{Device, Request};
+    let read = Request::read(0, DISK_BYTES as usize);
+    disk.execute(read).unwrap().to_vec()
 }
 
 #[test]

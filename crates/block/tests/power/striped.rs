@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use device::open::STRIPE_UNIT_BYTES;
 use device::wrap::{CrashDevice, Power};
-use device::{Device, IoBuffer, IoError, MemoryDevice, StripeDevice};
+use device::{Device, IoError, MemoryDevice, StripeDevice};
 use flashwright_block::sets::Mode;
 use flashwright_block::striped::{self, Member};
 use flashwright_block::volume::{Recovery, Result, Volume};
@@ -96,8 +96,8 @@ impl Opens for Stage {
 }
 
 fn read_raw(disk: &dyn Device) -> std::result::Result<Vec<u8>, IoError> {
-    let read = disk.read(0, IoBuffer::zeroed(DISK_BYTES as usize)).wait()?;
-    Ok(read.expect("a read gives its buffer back").to_vec())
+    let read = disk.read(0, DISK_BYTES as usize).wait()?;
+    Ok(read.to_vec())
 }
 
 /// Opens the volume on an image, checks its contents, and cleans it.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use device::timer::SystemTimer;
-use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request};
+use device::{Device, IoBuffer, MemoryDevice, Request};
 use flashwright_block::volume::{Volume, VolumeConfig, VolumeErrorKind};
 
 use crate::faulty::Faulty;
@@ -26,8 +26,8 @@ impl Rotten {
         let (any_flash, disk): (Arc<dyn Device>, Arc<dyn Device>) =
             (flash.clone(), Arc::new(MemoryDevice::new(8 << 20)));
         for block in 0..BLOCKS {
-            let data = IoBuffer::copy_of(&[block as u8 + 1; BLOCK as usize]).into();
-            disk.write(block * BLOCK, data, PlacementHandle::DEFAULT).wait().unwrap();
+            let data = IoBuffer::copy_of(&[block as u8 + 1; BLOCK as usize]);
+            disk.write(block * BLOCK, data).wait().unwrap();
         }
         let config = VolumeConfig { ways: 64, checksums: true, ..config() };
         let volume = pollster::block_on(async {
@@ -52,11 +52,10 @@ impl Rotten {
         let layout = self.volume.superblock().layout;
         for page in 0..layout.pages() {
             let offset = layout.page_offset(page);
-            let read = self.flash.execute(Request::Read { offset, buffer: IoBuffer::zeroed(512) }).unwrap();
-            let mut bytes = read.expect("a read gives its buffer back");
+            let read = self.flash.execute(Request::read(offset, 512)).unwrap();
+            let mut bytes = read;
             bytes[7] ^= 1;
-            let placement = PlacementHandle::DEFAULT;
-            self.flash.execute(Request::Write { offset, data: bytes.into(), placement }).unwrap();
+            self.flash.execute(Request::write(offset, bytes)).unwrap();
         }
     }
 

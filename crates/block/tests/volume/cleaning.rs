@@ -123,9 +123,8 @@ fn clean_ends_despite_concurrent_writes() {
         assert!(cleaned.result().is_some_and(|ended| ended.is_ok()), "it goes on, ordered: {ordered}");
         assert!(volume.stats().dirty_blocks > 100, "later writes accumulate");
         for number in 0..50 {
-            let buffer = IoBuffer::zeroed(BLOCK as usize);
-            let read = world.disk.execute(Request::Read { offset: number * 30 * BLOCK, buffer });
-            assert_eq!(read.unwrap().unwrap()[..], block_of(number * 30), "block {number}");
+            let read = world.disk.execute(Request::read(number * 30 * BLOCK, BLOCK as usize));
+            assert_eq!(read.unwrap()[..], block_of(number * 30), "block {number}");
         }
     }
 }
@@ -175,9 +174,8 @@ fn idle_blocks_of_an_ordered_volume_are_cleaned() {
         }
     });
     let on_disk = |number: u64| {
-        let buffer = IoBuffer::zeroed(BLOCK as usize);
-        let read = world.disk.execute(Request::Read { offset: number * BLOCK, buffer });
-        read.unwrap().unwrap()[..] == block_of(number)
+        let read = world.disk.execute(Request::read(number * BLOCK, BLOCK as usize));
+        read.unwrap()[..] == block_of(number)
     };
     world.simulation.run_until(9_000_000_000);
     assert!(![30, 60, 90].into_iter().any(on_disk), "none is idle yet");

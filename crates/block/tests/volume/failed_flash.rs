@@ -281,8 +281,7 @@ fn write_during_flash_failure_goes_to_the_disk() {
 fn blocks_recorded_by_a_commit_with_a_failed_flush_do_not_overwrite_newer_writes() {
     for (block, is_dirty) in [(5, true), (1000, false)] {
         let Pair { flash, disk, volume } = Pair::new(&config());
-        let placement = device::PlacementHandle::DEFAULT;
-        disk.memory.execute(Request::Write { offset: 1000 * BLOCK, data: data(1), placement }).unwrap();
+        disk.memory.execute(Request::write(1000 * BLOCK, data(1))).unwrap();
         let (offset, kind) = (block * BLOCK, VolumeErrorKind::Flash);
         pollster::block_on(async {
             volume.read(1000 * BLOCK, BLOCK as usize).await.unwrap();

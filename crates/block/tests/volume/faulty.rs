@@ -34,8 +34,7 @@ impl Faulty {
     pub fn places_of(&self, bytes: &[u8]) -> Vec<u64> {
         let end = self.memory.geometry().capacity_bytes;
         let begins_so = |&offset: &u64| {
-            let buffer = device::IoBuffer::zeroed(4096);
-            let read = self.memory.execute(Request::Read { offset, buffer }).unwrap().unwrap();
+            let read = self.memory.execute(Request::read(offset, 4096)).unwrap();
             read.starts_with(bytes)
         };
         (0..end).step_by(4096).filter(begins_so).collect()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use device::timer::SystemTimer;
-use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request};
+use device::{Device, IoBuffer, MemoryDevice, Request};
 use flashwright_block::sets::Standing;
 use flashwright_block::volume::journal::block::{
     BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES, UNITS_PER_BLOCK, decode, encode,
@@ -56,13 +56,10 @@ fn with_table(format: u32, ordered: bool, units: &[u8]) -> (Arc<dyn Device>, Arc
     let header =
         BlockHeader { sequence: 0, commit: 7, chain: 0, ends_commit: true, confirmed: 0, flushed: 0 };
     encode(BlockKind::Table, made.uuid, &header, units, &mut block);
-    let placement = PlacementHandle::DEFAULT;
-    let offset = made.layout.table_offset(0);
-    flash.execute(Request::Write { offset, data: block.into(), placement }).unwrap();
+    flash.execute(Request::write(made.layout.table_offset(0), block)).unwrap();
     let superblock = Superblock { checkpoint, ..made };
     for offset in [0, 64 << 10] {
-        let data = IoBuffer::copy_of(&superblock.encode()).into();
-        flash.execute(Request::Write { offset, data, placement }).unwrap();
+        flash.execute(Request::write(offset, IoBuffer::copy_of(&superblock.encode()))).unwrap();
     }
     (flash, disk)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use device::timer::SystemTimer;
-use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request};
+use device::{Device, IoBuffer, MemoryDevice, Request};
 use flashwright_block::volume::{Layout, Volume, VolumeErrorKind};
 
 use crate::faulty::Faulty;
@@ -32,19 +32,15 @@ fn written(world: &World, layout: &Layout) -> Vec<u64> {
     let at = |place: u64| layout.journal_offset() + place * BLOCK;
     let read = |place: u64| {
         let flash = Arc::clone(&world.flash);
-        let request = Request::Read { offset: at(place), buffer: IoBuffer::zeroed(BLOCK as usize) };
-        world.run(async move { flash.start(request).await }).unwrap().unwrap()
+        let request = Request::read(at(place), BLOCK as usize);
+        world.run(async move { flash.start(request).await }).unwrap()
     };
     (0..layout.journal_blocks).filter(|&place| read(place).iter().any(|&byte| byte != 0)).collect()
 }
 
 fn lose(world: &World, layout: &Layout, place: u64) {
     let flash = Arc::clone(&world.flash);
-    let request = Request::Write {
-        offset: layout.journal_offset() + place * BLOCK,
-        data: IoBuffer::zeroed(BLOCK as usize).into(),
-        placement: PlacementHandle::DEFAULT,
-    };
+    let request = Request::write(layout.journal_offset() + place * BLOCK, IoBuffer::zeroed(BLOCK as usize));
     world.run(async move { flash.start(request).await }).unwrap();
 }
 
@@ -89,8 +85,8 @@ fn unreadable_sector_beyond_the_journal_end_is_ignored() {
         });
         let place = |place: u64| layout.journal_offset() + place * BLOCK;
         let first_unused = (0..layout.journal_blocks).map(place).find(|&offset| {
-            let request = Request::Read { offset, buffer: IoBuffer::zeroed(BLOCK as usize) };
-            flash.memory.execute(request).unwrap().unwrap().iter().all(|&byte| byte == 0)
+            let request = Request::read(offset, BLOCK as usize);
+            flash.memory.execute(request).unwrap().iter().all(|&byte| byte == 0)
         });
         let unreadable = first_unused.unwrap() + BLOCK;
         flash.fail(move |request| match request {
@@ -100,9 +96,9 @@ fn unreadable_sector_beyond_the_journal_end_is_ignored() {
             _ => false,
         });
         if is_lost {
-            let data = IoBuffer::zeroed(BLOCK as usize).into();
+            let data = IoBuffer::zeroed(BLOCK as usize);
             let offset = place(1);
-            let request = Request::Write { offset, data, placement: PlacementHandle::DEFAULT };
+            let request = Request::write(offset, data);
             flash.memory.execute(request).unwrap();
         }
         match pollster::block_on(open()) {

@@ -80,8 +80,8 @@ fn agree(seed: u64, shape: Shape, config: &VolumeConfig) -> (Volume, World) {
     let mut at = 0;
     while at < shape.disk_bytes {
         let len = (shape.disk_bytes - at).min(1 << 20);
-        let read = Request::Read { offset: at, buffer: IoBuffer::zeroed(len as usize) };
-        let bytes = world.disk.execute(read).unwrap().unwrap();
+        let read = Request::read(at, len as usize);
+        let bytes = world.disk.execute(read).unwrap();
         assert!(bytes[..] == twin.borrow()[at as usize..][..len as usize], "seed {seed}: the disk at {at}");
         at += len;
     }

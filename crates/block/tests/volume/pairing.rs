@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use device::file::{FileDevice, OpenOptions};
 use device::timer::SystemTimer;
-use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request};
+use device::{Device, IoBuffer, MemoryDevice, Request};
 use flashwright_block::volume::{
     OsIdentity, Pairing, Recovery, Superblock, Volume, VolumeConfig, VolumeError, VolumeErrorKind,
 };
@@ -198,8 +198,8 @@ fn volume_of_an_older_program_is_paired_at_opening() {
     OsIdentity::of(&cached.disk()).remove_mark(7);
     (superblock.disk.is_marked, superblock.disk.changed_ns, superblock.disk.is_current) = (false, 0, false);
     for offset in [0, 64 << 10] {
-        let data = IoBuffer::copy_of(&superblock.encode()).into();
-        let write = Request::Write { offset, data, placement: PlacementHandle::DEFAULT };
+        let data = IoBuffer::copy_of(&superblock.encode());
+        let write = Request::write(offset, data);
         cached.flash.execute(write).unwrap();
     }
     cached.open();
@@ -227,8 +227,7 @@ fn changed_blocks_at_the_disk_start_are_detected_after_a_crash() {
     });
     for block in [17, 100, 255] {
         let other = Arc::new(disk.duplicate());
-        let (data, placement) = (IoBuffer::copy_of(&[0xee; 4096]).into(), PlacementHandle::DEFAULT);
-        other.execute(Request::Write { offset: block * 4096, data, placement }).unwrap();
+        other.execute(Request::write(block * 4096, IoBuffer::copy_of(&[0xee; 4096]))).unwrap();
         let opened = pollster::block_on(Volume::open(Arc::new(flash.duplicate()), other, timer()));
         let refused = opened.err().map(|error| error.kind());
         assert_eq!(refused, Some(VolumeErrorKind::WrongDisk), "block {block}");

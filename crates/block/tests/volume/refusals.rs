@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use device::timer::SystemTimer;
 use device::wrap::{FaultDevice, Faults};
-use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request};
+use device::{Device, IoBuffer, MemoryDevice, Request};
 use flashwright_block::sets::{Mode, Tuning};
 use flashwright_block::volume::superblock::{FORMAT_VERSION, OLDEST_FORMAT};
 use flashwright_block::volume::{Check, Volume, VolumeConfig, VolumeErrorKind};
@@ -65,11 +65,11 @@ async fn write(volume: &Volume, offset: u64, byte: u8) {
 }
 
 fn poke(device: &dyn Device, offset: u64, change: impl Fn(&mut [u8])) {
-    let read = Request::Read { offset, buffer: IoBuffer::zeroed(4096) };
-    let mut bytes = device.execute(read).unwrap().unwrap();
+    let read = Request::read(offset, 4096);
+    let mut bytes = device.execute(read).unwrap();
     change(&mut bytes);
-    let data = bytes.into();
-    device.execute(Request::Write { offset, data, placement: PlacementHandle::DEFAULT }).unwrap();
+    let data = bytes;
+    device.execute(Request::write(offset, data)).unwrap();
 }
 
 #[test]
@@ -166,16 +166,15 @@ fn check_accepts_an_interrupted_superblock_update() {
         let volume = pair.open().await.unwrap();
         volume.set_tuning(volume.superblock().tuning).await.unwrap();
     });
-    let read =
-        |pair: &Pair| pair.flash.execute(Request::Read { offset: second, buffer: IoBuffer::zeroed(4096) });
-    let old = read(&earlier).unwrap().unwrap();
+    let read = |pair: &Pair| pair.flash.execute(Request::read(second, 4096));
+    let old = read(&earlier).unwrap();
     poke(&*pair.flash, second, |bytes| bytes.copy_from_slice(&old[..bytes.len()]));
     assert_eq!((pair.check(true).problems, pair.check(true).found.unwrap().was_clean), (Vec::new(), false));
     // They are never written in the other order.
     poke(&*pair.flash, 0, |bytes| bytes.copy_from_slice(&old[..bytes.len()]));
     let newer = pair.copy();
     pollster::block_on(async { newer.open().await.unwrap().close().await.unwrap() });
-    let new = read(&newer).unwrap().unwrap();
+    let new = read(&newer).unwrap();
     poke(&*pair.flash, second, |bytes| bytes.copy_from_slice(&new[..bytes.len()]));
     assert!(pair.check(false).problems[0].contains("one of the two superblocks"));
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use device::sim;
-use device::{Clock, Device, IoBuffer, PlacementHandle, Request};
+use device::{Clock, Device, IoBuffer, Request};
 use flashwright_block::sets::{Mode, Tuning};
 use flashwright_block::volume::{Volume, VolumeConfig};
 
@@ -46,7 +46,7 @@ async fn elapsed_ns<F: Future<Output = ()>>(
     request: impl Fn(u64) -> F,
 ) -> u64 {
     // The head starts elsewhere.
-    let elsewhere = Request::Read { offset: 223 * MIB, buffer: IoBuffer::zeroed(4096) };
+    let elsewhere = Request::read(223 * MIB, 4096);
     disk.start(elsewhere).await.unwrap();
     let begun_ns = clock.monotonic_ns();
     let (next, request) = (Cell::new(0), &request);
@@ -91,9 +91,8 @@ fn alone_ns(stream: Stream) -> u64 {
     world.run(async move {
         let request = async |offset| {
             let buffer = IoBuffer::zeroed(stream.request_bytes as usize);
-            let placement = PlacementHandle::DEFAULT;
             let request = match stream.writes {
-                true => Request::Write { offset, data: buffer.into(), placement },
+                true => Request::write(offset, buffer),
                 false => Request::Read { offset, buffer },
             };
             disk.start(request).await.unwrap();
@@ -214,11 +213,9 @@ fn long_writes_past_the_cache_are_read_back_and_kept() {
             volume.close().await.unwrap();
         });
         for number in 0..12_u64 {
-            let buffer = IoBuffer::zeroed(MIB as usize);
             let disk: Arc<dyn Device> = world.disk.clone();
-            let bytes =
-                world.run(async move { disk.start(Request::Read { offset: number * MIB, buffer }).await });
-            let bytes = bytes.unwrap().unwrap();
+            let bytes = world.run(async move { disk.read(number * MIB, MIB as usize).await });
+            let bytes = bytes.unwrap();
             assert!(bytes.iter().all(|&byte| byte == 2 ^ number as u8), "{mode:?}, MiB {number} of the disk");
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use device::timer::SystemTimer;
 use device::wrap::GateDevice;
-use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request, RequestKind};
+use device::{Device, IoBuffer, MemoryDevice, Request, RequestKind};
 use flashwright_block::volume::journal::block::{self, BlockHeader, BlockKind};
 use flashwright_block::volume::{Layout, Recovery, Volume, VolumeConfig};
 use futures_util::FutureExt as _;
@@ -32,9 +32,9 @@ fn read(volume: &Volume, block: u64) -> u8 {
 
 /// Copies a part of one flash over that of another.
 fn copy_part(from: &MemoryDevice, to: &MemoryDevice, offset: u64, len: u64) {
-    let read = from.execute(Request::Read { offset, buffer: IoBuffer::zeroed(len as usize) }).unwrap();
-    let data = read.expect("a read gives its buffer back").into();
-    to.execute(Request::Write { offset, data, placement: PlacementHandle::DEFAULT }).unwrap();
+    let read = from.execute(Request::read(offset, len as usize)).unwrap();
+    let data = read;
+    to.execute(Request::write(offset, data)).unwrap();
 }
 
 /// A flash after a power cut: block 1 was written and logged, a commit of it was being flushed while block 2 was written and logged, and
@@ -106,7 +106,7 @@ fn equalise_notes(flash: &MemoryDevice, layout: &Layout, uuid: u128) -> u32 {
     let (mut count, mut chain) = (0, None);
     for place in 0..layout.intent_log_blocks() {
         let offset = layout.intent_log_offset() + place * 4096;
-        let read = flash.execute(Request::Read { offset, buffer: IoBuffer::zeroed(4096) }).unwrap().unwrap();
+        let read = flash.execute(Request::read(offset, 4096)).unwrap();
         let Some((header, _, units)) = block::decode(BlockKind::IntentLog, uuid, &read) else { break };
         let mut bytes = IoBuffer::zeroed(4096);
         let header = BlockHeader { chain: chain.unwrap_or(header.chain), ..header };
@@ -117,8 +117,7 @@ fn equalise_notes(flash: &MemoryDevice, layout: &Layout, uuid: u128) -> u32 {
         let crc = crc32c(&bytes);
         bytes[4..8].copy_from_slice(&crc.to_le_bytes());
         assert!(block::decode(BlockKind::IntentLog, uuid, &bytes).is_some());
-        let (data, placement) = (bytes.into(), PlacementHandle::DEFAULT);
-        flash.execute(Request::Write { offset, data, placement }).unwrap();
+        flash.execute(Request::write(offset, bytes)).unwrap();
         assert!(chain.is_none_or(|chain| chain == crc));
         (count, chain) = (count + 1, Some(crc));
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use device::timer::SystemTimer;
-use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request};
+use device::{Device, IoBuffer, MemoryDevice, Request};
 use flashwright_block::volume::superblock::{Copies, copies};
 use flashwright_block::volume::{Layout, Recovery, Result, Volume, VolumeErrorKind};
 
@@ -63,9 +63,8 @@ impl Killed {
     }
 
     fn lose_note(&self, place: u64) {
-        let (offset, data) = (self.note(place), IoBuffer::zeroed(BLOCK as usize).into());
-        let placement = PlacementHandle::DEFAULT;
-        self.flash.memory.execute(Request::Write { offset, data, placement }).unwrap();
+        let zeros = IoBuffer::zeroed(BLOCK as usize);
+        self.flash.memory.execute(Request::write(self.note(place), zeros)).unwrap();
     }
 }
 

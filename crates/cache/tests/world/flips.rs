@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use device::{Device, IoBuffer, MemoryDevice, PlacementHandle, Request};
+use device::{Device, IoBuffer, MemoryDevice, Request};
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -74,15 +74,14 @@ impl Closed {
 }
 
 fn read(device: &MemoryDevice, offset: u64, len: u64) -> IoBuffer {
-    let buffer = IoBuffer::zeroed(len as usize);
-    device.execute(Request::Read { offset, buffer }).unwrap().unwrap()
+    device.execute(Request::read(offset, len as usize)).unwrap()
 }
 
 fn flip(device: &MemoryDevice, at: u64, mask: u8) {
     let offset = at / 512 * 512;
     let mut bytes = read(device, offset, 512);
     bytes[(at - offset) as usize] ^= mask;
-    let write = Request::Write { offset, data: bytes.into(), placement: PlacementHandle::DEFAULT };
+    let write = Request::write(offset, bytes);
     device.execute(write).unwrap();
 }
 

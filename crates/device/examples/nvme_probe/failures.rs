@@ -1,9 +1,7 @@
 //! Operations that must fail, and their messages.
 
 use flashwright_device::file::OpenOptions;
-use flashwright_device::{
-    Device, ErrorKind, FileDevice, IoBuffer, PassthroughDevice, PlacementHandle, Request,
-};
+use flashwright_device::{Device, ErrorKind, FileDevice, IoBuffer, PassthroughDevice, Request};
 
 use crate::drives::{BLOCK_BYTES, Drives, FAULTY, PLACING, PLAIN, SINGLE, placed};
 use crate::{Check, Verdict};
@@ -49,8 +47,8 @@ fn faults(drives: &Drives) -> Verdict {
 }
 
 fn failed_write(device: &dyn Device, submitted: bool) -> String {
-    let data = IoBuffer::zeroed(BLOCK_BYTES as usize).into();
-    let request = Request::Write { offset: 0, data, placement: PlacementHandle::DEFAULT };
+    let data = IoBuffer::zeroed(BLOCK_BYTES as usize);
+    let request = Request::write(0, data);
     let outcome = if submitted { device.start(request).wait() } else { device.execute(request) };
     let error = outcome.expect_err("a write to a drive that fails all writes");
     assert_eq!(error.kind(), ErrorKind::Medium, "{error}");
@@ -58,7 +56,7 @@ fn failed_write(device: &dyn Device, submitted: bool) -> String {
 }
 
 fn read_works(device: &dyn Device) {
-    device.read(BLOCK_BYTES, IoBuffer::zeroed(BLOCK_BYTES as usize)).wait().expect("only writes fail");
+    device.read(BLOCK_BYTES, BLOCK_BYTES as usize).wait().expect("only writes fail");
 }
 
 fn owners(drives: &Drives) -> Verdict {

@@ -39,11 +39,11 @@ fn waiting(name: &str, device: &dyn Device) {
     let blocks = device.geometry().capacity_bytes / BLOCK_BYTES;
     let mut random = StdRng::seed_from_u64(1);
     let mut next = || random.random_range(0..blocks) * BLOCK_BYTES;
-    let mut under_way: VecDeque<Pending> = (0..DEPTH).map(|_| device.read(next(), buffer())).collect();
+    let mut under_way: VecDeque<Pending> = (0..DEPTH).map(|_| device.read(next(), buffer().len())).collect();
     let (start_ns, start_cpu_ns, mut reads) = (SystemClock.monotonic_ns(), cpu_ns(), 0_u64);
     while SystemClock.monotonic_ns() - start_ns < SECONDS * 1_000_000_000 {
-        let buffer = under_way.pop_front().unwrap().wait().unwrap().unwrap();
-        under_way.push_back(device.read(next(), buffer));
+        let buffer = under_way.pop_front().unwrap().wait().unwrap();
+        under_way.push_back(device.start(Request::Read { offset: next(), buffer }));
         reads += 1;
     }
     print_line(name, reads, (SystemClock.monotonic_ns() - start_ns, cpu_ns() - start_cpu_ns));
@@ -63,7 +63,7 @@ impl Chains {
         let offset = self.random.lock().unwrap().random_range(0..self.blocks) * BLOCK_BYTES;
         let chains = Arc::clone(self);
         let completion = Completion::new(move |outcome| {
-            let buffer = outcome.unwrap().unwrap();
+            let buffer = outcome.unwrap();
             chains.reads.fetch_add(1, Relaxed);
             if !chains.stop.load(Relaxed) {
                 chains.read(buffer);

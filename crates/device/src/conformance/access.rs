@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Subject;
 use super::pattern::{assert_version, blocks};
-use crate::{ErrorKind, IoBuffer, IoSlice, Outcome, PlacementHandle, Request};
+use crate::{ErrorKind, IoBuffer, IoSlice, Outcome, Request};
 
 pub(super) fn geometry_is_valid(subject: &Subject) {
     let geometry = subject.device.geometry();
@@ -61,7 +61,7 @@ fn refused(subject: &Subject, request: impl Fn() -> Request) {
 pub(super) fn empty_requests_succeed(subject: &Subject) {
     for offset in [0, subject.device.geometry().capacity_bytes] {
         let read = subject.submit(read_request(offset, 0)).expect("an empty read");
-        assert_eq!(read.expect("a read returns its buffer").len(), 0);
+        assert_eq!(read.len(), 0);
         subject.submit(write_request(offset, IoBuffer::zeroed(0).into())).expect("an empty write");
         subject.submit(Request::Trim { offset, len: 0 }).expect("an empty trim");
     }
@@ -89,7 +89,7 @@ pub(super) fn reads_see_completed_writes(subject: &Subject) {
         let offset = version * 3 * block as u64;
         let data = || write_request(offset, blocks(block, offset / block as u64, 2 * block, version).into());
         let written = if version % 2 == 0 { subject.submit(data()) } else { device.execute(data()) };
-        assert!(written.expect("a write").is_none(), "a write returns no buffer");
+        assert!(written.expect("a write").is_empty(), "a write returns no buffer");
         let submitted = subject.submit(read_request(offset, 2 * block));
         let executed = device.execute(read_request(offset, 2 * block));
         for read in [submitted, executed] {
@@ -200,7 +200,7 @@ fn assert_holes(subject: &Subject, written: &[Range<u64>]) {
 pub(super) fn flushes_change_no_data(subject: &Subject) {
     let block = subject.block();
     write(subject, 0, block, 1);
-    assert!(subject.submit(Request::Flush).expect("a flush").is_none());
+    assert!(subject.submit(Request::Flush).expect("a flush").is_empty());
     subject.device.execute(Request::Flush).expect("a flush");
     check(subject, 0, block, 1);
 }
@@ -222,15 +222,15 @@ pub(super) fn counters_add_up(subject: &Subject) {
 }
 
 pub(super) fn read_request(offset: u64, len: usize) -> Request {
-    Request::Read { offset, buffer: IoBuffer::zeroed(len) }
+    Request::read(offset, len)
 }
 
 pub(super) fn write_request(offset: u64, data: IoSlice) -> Request {
-    Request::Write { offset, data, placement: PlacementHandle::DEFAULT }
+    Request::write(offset, data)
 }
 
 pub(super) fn buffer_of(outcome: Outcome) -> IoBuffer {
-    outcome.expect("a read").expect("a read returns its buffer")
+    outcome.expect("a read")
 }
 
 fn write(subject: &Subject, offset: u64, len: usize, version: u64) {

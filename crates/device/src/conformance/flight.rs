@@ -16,9 +16,7 @@ pub(super) fn many_requests_in_flight(subject: &Subject) {
     let blocks_there = device.geometry().capacity_bytes / block as u64;
     let count = MANY.min(blocks_there);
     let writes: Vec<_> = (0..count)
-        .map(|number| {
-            device.write(number * block as u64, blocks(block, number, block, 7).into(), Default::default())
-        })
+        .map(|number| device.write(number * block as u64, blocks(block, number, block, 7)))
         .collect();
     for write in writes {
         subject.wait(write).expect("a write");
@@ -84,9 +82,9 @@ fn one_thread(device: &dyn Device, thread: u64) {
     let block = device.geometry().block_bytes as usize;
     for turn in 1..=40 {
         let numbers = (0..16).map(|number| 4 * number + thread);
-        let writes = numbers.clone().map(|number| {
-            device.write(number * block as u64, blocks(block, number, block, turn).into(), Default::default())
-        });
+        let writes = numbers
+            .clone()
+            .map(|number| device.write(number * block as u64, blocks(block, number, block, turn)));
         for write in writes.collect::<Vec<_>>() {
             write.wait().expect("a write");
         }

@@ -58,7 +58,7 @@ fn trim(subject: &Subject, model: &mut [Expected], first: u64, count: u64, submi
     let outcome = if submit { subject.submit(request) } else { subject.device.execute(request) };
     match outcome {
         Err(error) if error.kind() == ErrorKind::Unsupported => return,
-        outcome => assert!(outcome.expect("a trim").is_none()),
+        outcome => assert!(outcome.expect("a trim").is_empty()),
     }
     for expected in &mut model[first as usize..][..count as usize] {
         expected.trimmed = true;
@@ -79,5 +79,5 @@ fn read(subject: &Subject, model: &[Expected], first: u64, count: u64, submit: b
 
 fn run(subject: &Subject, request: Request, submit: bool) {
     let outcome = if submit { subject.submit(request) } else { subject.device.execute(request) };
-    assert!(outcome.expect("a write or a flush").is_none());
+    assert!(outcome.expect("a write or a flush").is_empty());
 }

@@ -76,7 +76,7 @@ fn dropped_device_is_unlocked_immediately() {
     for _ in 0..50 {
         let device = FileDevice::open(&path, &sized()).unwrap();
         for block in 0..32 {
-            drop((&device as &dyn Device).read(block * 4096, IoBuffer::zeroed(4096)));
+            drop((&device as &dyn Device).read(block * 4096, 4096));
         }
     }
 }
@@ -115,7 +115,7 @@ fn read_only_open_neither_creates_nor_writes() {
     let device = FileDevice::open(&path, &reading).unwrap();
     let shared: &dyn Device = &device;
     let data = || IoSlice::from(IoBuffer::zeroed(4096));
-    let write = || Request::Write { offset: 0, data: data(), placement: Default::default() };
+    let write = || Request::write(0, data());
     let outcomes = [
         device.execute(write()).map(drop),
         device.execute(Request::Trim { offset: 0, len: 4096 }).map(drop),
@@ -128,8 +128,8 @@ fn read_only_open_neither_creates_nor_writes() {
         assert!(error.to_string().contains("opened read-only"), "{error}");
     }
     device.execute(Request::Flush).unwrap();
-    let read = Request::Read { offset: 0, buffer: IoBuffer::zeroed(4096) };
-    assert!(device.execute(read).unwrap().unwrap().iter().all(|byte| *byte == 7));
+    let read = Request::read(0, 4096);
+    assert!(device.execute(read).unwrap().iter().all(|byte| *byte == 7));
     drop(device);
     assert!(std::fs::read(&path).unwrap() == vec![7; SIZE as usize]);
 }
@@ -207,12 +207,12 @@ fn buffered_file_is_reported_and_keeps_data() {
     let path = scratch.path().join("flash");
     let device = FileDevice::open(&path, &sized()).unwrap();
     assert!(device.geometry().buffered);
-    let data = IoBuffer::copy_of(&[5; 8192]).into();
-    device.execute(Request::Write { offset: 4096, data, placement: PlacementHandle::DEFAULT }).unwrap();
+    let data = IoBuffer::copy_of(&[5; 8192]);
+    device.execute(Request::write(4096, data)).unwrap();
     drop(device);
     let device =
         FileDevice::open(&path, &OpenOptions { size_bytes: None, create: false, ..sized() }).unwrap();
-    let read = device.execute(Request::Read { offset: 0, buffer: IoBuffer::zeroed(12288) }).unwrap().unwrap();
+    let read = device.execute(Request::read(0, 12288)).unwrap();
     assert!(read[..4096].iter().all(|&byte| byte == 0) && read[4096..].iter().all(|&byte| byte == 5));
 }
 
@@ -220,8 +220,8 @@ fn buffered_file_is_reported_and_keeps_data() {
 fn trim_frees_a_files_space() {
     let scratch = tempfile::tempdir().unwrap();
     let device = FileDevice::open(scratch.path().join("flash"), &sized()).unwrap();
-    let data = IoBuffer::copy_of(&vec![5; SIZE as usize]).into();
-    device.execute(Request::Write { offset: 0, data, placement: PlacementHandle::DEFAULT }).unwrap();
+    let data = IoBuffer::copy_of(&vec![5; SIZE as usize]);
+    device.execute(Request::write(0, data)).unwrap();
     device.execute(Request::Flush).unwrap();
     let trimmed = device.execute(Request::Trim { offset: 0, len: SIZE });
     if trimmed.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unsupported) {
@@ -288,7 +288,7 @@ fn completion_can_be_the_last_owner() {
 fn request_submitted_during_completions_completes() {
     let scratch = tempfile::tempdir().unwrap();
     let device = Arc::new(FileDevice::open(scratch.path().join("flash"), &sized()).unwrap());
-    let read = || Request::Read { offset: 0, buffer: IoBuffer::zeroed(4096) };
+    let read = || Request::read(0, 4096);
     for _ in 0..200 {
         let (telling, told) = std::sync::mpsc::channel();
         let (go_on, wait) = std::sync::mpsc::channel::<()>();
@@ -336,8 +336,8 @@ fn temporary_file_has_no_name() {
     let options = OpenOptions { buffered: true, ..sized() };
     let device = FileDevice::create_temporary(scratch.path(), &options).unwrap();
     assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0, "a killed process leaves nothing");
-    let data = IoBuffer::zeroed(4096).into();
-    device.execute(Request::Write { offset: 4096, data, placement: PlacementHandle::DEFAULT }).unwrap();
+    let data = IoBuffer::zeroed(4096);
+    device.execute(Request::write(4096, data)).unwrap();
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn holes_are_reported_until_written() {
     };
     assert_eq!(all, 0..1 << 20);
     let data: IoSlice = IoBuffer::copy_of(&[7; 64 << 10]).into();
-    device.write(256 << 10, data.clone(), PlacementHandle::DEFAULT).wait().unwrap();
+    device.write(256 << 10, data.clone()).wait().unwrap();
     device.absorb(768 << 10, &data).expect("a file has the page cache").unwrap();
     assert_eq!(device.hole_in(0..1 << 20), Some(0..256 << 10));
     assert_eq!(device.hole_in(256 << 10..1 << 20), Some(320 << 10..768 << 10));

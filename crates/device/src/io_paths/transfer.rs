@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::io::Errno;
 
 use crate::nvme::Status;
-use crate::{ErrorKind, IoError, Outcome, PlacementHandle, Request, RequestKind};
+use crate::{ErrorKind, IoBuffer, IoError, Outcome, PlacementHandle, Request, RequestKind};
 
 /// Consecutive attempts without progress before a transfer fails. Interruptions and EAGAIN resolve within a few; only a broken driver comes
 /// near this.
@@ -83,7 +83,7 @@ impl Transfer {
     fn moved(&mut self, moved: usize, path: &Path) -> Option<Outcome> {
         let len = match self.request.kind() {
             RequestKind::Read | RequestKind::Write => self.request.len_bytes() as usize,
-            RequestKind::Trim | RequestKind::Flush => return Some(Ok(None)),
+            RequestKind::Trim | RequestKind::Flush => return Some(Ok(IoBuffer::empty())),
         };
         let reached = self.done + moved;
         if reached >= len {
@@ -119,10 +119,10 @@ impl Transfer {
         }))
     }
 
-    fn take_buffer(&mut self) -> Option<crate::IoBuffer> {
+    fn take_buffer(&mut self) -> IoBuffer {
         match std::mem::replace(&mut self.request, Request::Flush) {
-            Request::Read { buffer, .. } => Some(buffer),
-            _ => None,
+            Request::Read { buffer, .. } => buffer,
+            _ => IoBuffer::empty(),
         }
     }
 

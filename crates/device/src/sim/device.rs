@@ -8,8 +8,8 @@ use super::World;
 use crate::tally::Tally;
 use crate::timer::Timer;
 use crate::{
-    Clock, Completion, Counters, Device, Geometry, IoError, IoSlice, Outcome, PlacementHandle, Request,
-    RequestKind,
+    Clock, Completion, Counters, Device, Geometry, IoBuffer, IoError, IoSlice, Outcome, PlacementHandle,
+    Request, RequestKind,
 };
 
 /// Latencies of requests.
@@ -128,7 +128,7 @@ impl Device for SimulatedDevice {
     /// Takes no virtual time.
     fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
         let absorbed = self.content.absorb(offset, data)?;
-        let outcome = absorbed.map(|()| None);
+        let outcome = absorbed.map(|()| IoBuffer::empty());
         self.tally.count(RequestKind::Write, data.len() as u64, &outcome);
         Some(outcome.map(drop))
     }

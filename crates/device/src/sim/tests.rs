@@ -6,7 +6,7 @@ use std::rc::Rc;
 use event_listener::{Event, listener};
 
 use super::*;
-use crate::{Device, IoBuffer, MemoryDevice, PlacementHandle};
+use crate::{Device, IoBuffer, MemoryDevice};
 
 /// The actions of three tasks with their times, in order.
 fn diary(seed: u64) -> Vec<(u64, &'static str)> {
@@ -123,7 +123,7 @@ fn device_serves_one_request_per_channel() {
     for _ in 0..5 {
         let (device, world, ends) = (Arc::clone(&device), simulation.world(), Rc::clone(&ends));
         simulation.spawn(async move {
-            device.read(0, IoBuffer::zeroed(512)).await.unwrap();
+            device.read(0, 512).await.unwrap();
             ends.borrow_mut().push(world.monotonic_ns());
         });
     }
@@ -138,9 +138,9 @@ fn read_concurrent_with_a_write_returns_old_or_new_data() {
         let content = Arc::new(MemoryDevice::new(1 << 20));
         let device: Arc<dyn Device> =
             Arc::new(SimulatedDevice::new(simulation.world(), content, LatencyModel::default()));
-        drop(device.write(0, IoBuffer::copy_of(&[1; 512]).into(), PlacementHandle::DEFAULT));
-        let read = simulation.block_on(device.read(0, IoBuffer::zeroed(512)));
-        read.unwrap().unwrap()[0]
+        drop(device.write(0, IoBuffer::copy_of(&[1; 512])));
+        let read = simulation.block_on(device.read(0, 512));
+        read.unwrap()[0]
     };
     let found: std::collections::BTreeSet<u8> = (0..50).map(found).collect();
     assert_eq!(found.len(), 2);
@@ -152,7 +152,7 @@ fn blocking_call_advances_the_clock() {
     let latency = LatencyModel { write_ns: 500, per_4k_ns: 10, jitter_ns: 0, ..Default::default() };
     let content = Arc::new(MemoryDevice::new(1 << 20));
     let device = SimulatedDevice::new(simulation.world(), content, latency);
-    let data = IoBuffer::zeroed(8192).into();
-    device.execute(crate::Request::Write { offset: 0, data, placement: PlacementHandle::DEFAULT }).unwrap();
+    let data = IoBuffer::zeroed(8192);
+    device.execute(crate::Request::write(0, data)).unwrap();
     assert_eq!(simulation.clock().monotonic_ns(), 520);
 }

@@ -16,12 +16,12 @@ fn stripe(sizes: &[u64]) -> (Vec<Arc<dyn Device>>, StripeDevice) {
 }
 
 fn write(device: &dyn Device, offset: u64, bytes: &[u8]) {
-    let data = IoBuffer::copy_of(bytes).into();
-    device.execute(Request::Write { offset, data, placement: PlacementHandle::DEFAULT }).unwrap();
+    let data = IoBuffer::copy_of(bytes);
+    device.execute(Request::write(offset, data)).unwrap();
 }
 
 fn read(device: &dyn Device, offset: u64, len: usize) -> IoBuffer {
-    device.execute(Request::Read { offset, buffer: IoBuffer::zeroed(len) }).unwrap().unwrap()
+    device.execute(Request::read(offset, len)).unwrap()
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn failing_device_fails_only_requests_that_touch_it() {
         Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(8 * UNIT)), 0, faults));
     let stripe = StripeDevice::new(vec![sound, failing], UNIT).unwrap();
     let shared: &dyn Device = &stripe;
-    let read = |offset, len| Request::Read { offset, buffer: IoBuffer::zeroed(len as usize) };
+    let read = |offset, len| Request::read(offset, len as usize);
     for (offset, len, fails) in [(0, UNIT, false), (UNIT, UNIT, true), (0, 4 * UNIT, true)] {
         for outcome in [shared.execute(read(offset, len)), shared.start(read(offset, len)).wait()] {
             assert_eq!(outcome.is_err_and(|error| error.kind() == ErrorKind::Medium), fails);

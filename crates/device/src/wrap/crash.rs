@@ -14,7 +14,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::tally::Tally;
 use crate::{
-    Completion, Counters, Device, ErrorKind, Geometry, IoError, IoSlice, MemoryDevice, Outcome,
+    Completion, Counters, Device, ErrorKind, Geometry, IoBuffer, IoError, IoSlice, MemoryDevice, Outcome,
     PlacementHandle, Request,
 };
 
@@ -200,9 +200,10 @@ impl Device for CrashDevice {
     /// The write survives a kill, but not a power cut before the next flush.
     fn absorb(&self, offset: u64, data: &IoSlice) -> Option<Result<(), IoError>> {
         let absorbed = self.live.absorb(offset, data)?;
-        let request = Request::Write { offset, data: data.clone(), placement: PlacementHandle::DEFAULT };
-        let outcome =
-            self.begin(&request).and_then(|ticket| self.journal.lock().end(ticket, absorbed.map(|()| None)));
+        let request = Request::write(offset, data.clone());
+        let outcome = self
+            .begin(&request)
+            .and_then(|ticket| self.journal.lock().end(ticket, absorbed.map(|()| IoBuffer::empty())));
         self.tally.count(request.kind(), request.len_bytes(), &outcome);
         Some(outcome.map(drop))
     }
@@ -301,11 +302,10 @@ impl Survival {
 
 impl Change {
     fn apply(&self, image: &MemoryDevice) {
-        let placement = PlacementHandle::DEFAULT;
         write(
             image,
             match &self.what {
-                What::Write(data) => Request::Write { offset: self.offset, data: data.clone(), placement },
+                What::Write(data) => Request::write(self.offset, data.clone()),
                 What::Trim(len) => Request::Trim { offset: self.offset, len: *len },
             },
         );
@@ -324,7 +324,7 @@ impl Change {
                 for start in (0..data.len()).step_by(block as usize).filter(|_| random.random_bool(chance)) {
                     let (offset, data) =
                         (self.offset + start as u64, data.part(start..start + block as usize));
-                    write(image, Request::Write { offset, data, placement: PlacementHandle::DEFAULT });
+                    write(image, Request::write(offset, data));
                 }
             }
             // A large trim is applied as a whole, because block by block it is too slow.

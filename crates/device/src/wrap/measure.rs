@@ -124,12 +124,8 @@ mod tests {
         let observer: Observer = Arc::new(move |kind, bytes, ns| told.lock().push((kind, bytes, ns)));
         let device = MeasureDevice::new(Arc::new(inner), simulation.clock(), observer);
 
-        let write = Request::Write {
-            offset: 0,
-            data: IoBuffer::zeroed(8192).into(),
-            placement: PlacementHandle::DEFAULT,
-        };
-        let queued = Request::Read { offset: 0, buffer: IoBuffer::zeroed(4096) };
+        let write = Request::write(0, IoBuffer::zeroed(8192));
+        let queued = Request::read(0, 4096);
         drop((<dyn Device>::start(&device, write), <dyn Device>::start(&device, queued)));
         simulation.run_until_idle();
         device.execute(Request::Flush).unwrap();

@@ -124,7 +124,7 @@ impl Device for SpindleDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Clock, IoBuffer, MemoryDevice, Simulation};
+    use crate::{Clock, MemoryDevice, Simulation};
 
     /// Virtual milliseconds of 150 kB reads at these offsets, and the head movements.
     fn reads(offsets: &[u64]) -> (u64, u64) {
@@ -132,8 +132,7 @@ mod tests {
         let memory = Arc::new(MemoryDevice::new(1 << 30));
         let disk = SpindleDevice::new(memory, Arc::new(simulation.world()), Mechanics::default());
         for &offset in offsets {
-            let buffer = IoBuffer::zeroed(150_016);
-            drop((&disk as &dyn Device).read(offset / 512 * 512, buffer));
+            drop((&disk as &dyn Device).read(offset / 512 * 512, 150_016));
         }
         drop((&disk as &dyn Device).start(Request::Flush));
         simulation.run_until_idle();
@@ -153,7 +152,7 @@ mod tests {
         let memory = Arc::new(MemoryDevice::new(1 << 30));
         let disk = SpindleDevice::new(memory, Arc::new(simulation.world()), Mechanics::default());
         for offset in [4096, 1 << 20] {
-            disk.execute(Request::Read { offset, buffer: IoBuffer::zeroed(512) }).unwrap();
+            disk.execute(Request::read(offset, 512)).unwrap();
         }
         assert_eq!(simulation.clock().monotonic_ns(), 2 * (7_000_000 + 3413));
     }

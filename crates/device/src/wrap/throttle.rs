@@ -99,7 +99,7 @@ impl Device for ThrottleDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Clock, IoBuffer, MemoryDevice, Simulation};
+    use crate::{Clock, MemoryDevice, Simulation};
 
     /// Virtual nanoseconds of eight reads of 4096 bytes, without the last one's cost.
     fn eight_reads(limits: Limits) -> u64 {
@@ -107,7 +107,7 @@ mod tests {
         let timer = Arc::new(simulation.world());
         let device = ThrottleDevice::new(Arc::new(MemoryDevice::new(1 << 20)), timer, limits);
         for _ in 0..8 {
-            drop((&device as &dyn Device).read(0, IoBuffer::zeroed(4096)));
+            drop((&device as &dyn Device).read(0, 4096));
         }
         simulation.run_until_idle();
         assert_eq!(device.counters().reads, 8);

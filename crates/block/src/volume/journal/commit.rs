@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use device::{Completion, IoBuffer, IoError, IoSlice, PlacementHandle, Request};
+use device::{Completion, IoBuffer, IoError, IoSlice, Request};
 
 use super::block::{self, BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES, UNITS_PER_BLOCK};
 use super::changes::Batch;
@@ -206,7 +206,7 @@ impl Shared {
         first_sequence: u64,
         data: &IoSlice,
     ) -> Vec<(u64, IoSlice)> {
-        let most = (self.flash.geometry().max_io_bytes as usize / JOURNAL_BLOCK_BYTES).max(1);
+        let most = self.flash.geometry().transfer_units(JOURNAL_BLOCK_BYTES as u64, u64::MAX) as usize;
         let count = data.len() / JOURNAL_BLOCK_BYTES;
         let mut parts = Vec::new();
         let mut done = 0;
@@ -305,7 +305,7 @@ impl Commit {
         }
         match self.parts.pop() {
             Some((offset, data)) => flash.submit(
-                Request::Write { offset, data, placement: PlacementHandle::DEFAULT },
+                Request::write(offset, data),
                 Completion::new(move |outcome| match outcome {
                     Ok(_) => self.write_next(),
                     Err(error) => self.fail_flash("writing the journal", error),

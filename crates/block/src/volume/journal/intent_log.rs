@@ -24,7 +24,7 @@
 
 use std::sync::Arc;
 
-use device::{Completion, IoBuffer, IoError, IoSlice, PlacementHandle, Request};
+use device::{Completion, IoBuffer, IoError, IoSlice, Request};
 
 use super::block::{self, BlockHeader, BlockKind, JOURNAL_BLOCK_BYTES};
 use super::commit::{blocks_for, chunks_of};
@@ -340,8 +340,7 @@ impl LogWrite {
                         Ok(_) => self.run(),
                         Err(error) => self.fail(error),
                     });
-                    let placement = PlacementHandle::DEFAULT;
-                    return flash.submit(Request::Write { offset, data, placement }, completion);
+                    return flash.submit(Request::write(offset, data), completion);
                 }
             }
         }

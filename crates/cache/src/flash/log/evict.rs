@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use device::{IoBuffer, Request};
+use device::Request;
 
 use super::journal::Journal;
 use super::lookup::is_expired;
@@ -123,9 +123,9 @@ impl HashLog {
         visit: &mut impl FnMut(&Entry<'_>),
     ) {
         let page_bytes = self.shape.page_bytes as usize;
-        let buffer = IoBuffer::zeroed((pages.end - pages.start) as usize * page_bytes);
         let offset = self.page_offset(region.start_page + pages.start);
-        if let Ok(Some(buffer)) = waiting.start(&*self.device, Request::Read { offset, buffer }).await {
+        let len = (pages.end - pages.start) as usize * page_bytes;
+        if let Ok(buffer) = waiting.start(&*self.device, Request::read(offset, len)).await {
             for (number, bytes) in pages.zip(buffer.chunks_exact(page_bytes)) {
                 let Ok(page) = Page::open(bytes, self.identity(region, number as u32)) else { continue };
                 page.entries().for_each(|entry| visit(&entry));

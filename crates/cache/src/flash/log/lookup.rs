@@ -57,9 +57,8 @@ impl HashLog {
 
 impl HashLog {
     pub(super) async fn read_page(&self, region: &Region, page: u32, waiting: Waiting) -> Option<IoBuffer> {
-        let buffer = IoBuffer::zeroed(self.shape.page_bytes as usize);
-        let request = Request::Read { offset: self.page_offset(region.start_page + u64::from(page)), buffer };
-        waiting.start(&*self.device, request).await.ok().flatten()
+        let offset = self.page_offset(region.start_page + u64::from(page));
+        waiting.start(&*self.device, Request::read(offset, self.shape.page_bytes as usize)).await.ok()
     }
 }
 

@@ -547,8 +547,8 @@ impl HashLog {
 
     /// The transfer of a region's pages from `first` on. It does not cross the end of the ring; empty at the end of the region.
     fn transfer(&self, start_page: u64, pages: u64, first: u64) -> Range<u64> {
-        let bytes = self.config.max_write_bytes.min(self.device.geometry().max_io_bytes);
-        let most = u64::from(bytes / self.shape.page_bytes).max(1);
+        let (page_bytes, limit_bytes) = (self.shape.page_bytes, self.config.max_write_bytes);
+        let most = self.device.geometry().transfer_units(page_bytes.into(), limit_bytes.into());
         let to_end = self.shape.log_pages - (start_page + first) % self.shape.log_pages;
         first..pages.min(first + most.min(to_end))
     }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use device::{Device, IoBuffer, Request};
+use device::{Device, Request};
 use futures_util::StreamExt;
 
 use super::fences::{self, Fences};
@@ -189,8 +189,7 @@ impl HashLog {
     }
 
     fn pages_per_read(&self) -> u32 {
-        let bytes = READ_BYTES.min(u64::from(self.device.geometry().max_io_bytes));
-        (bytes / u64::from(self.shape.page_bytes)).max(1) as u32
+        self.device.geometry().transfer_units(self.shape.page_bytes.into(), READ_BYTES) as u32
     }
 
     /// Reads pages that may continue at the start of the ring.
@@ -201,13 +200,12 @@ impl HashLog {
         let head = u64::from(count).min(to_end);
         for (page, count) in [(start_page, head), (start_page + head, u64::from(count) - head)] {
             if count > 0 {
-                let buffer = IoBuffer::zeroed(count as usize * page_bytes);
-                let request = Request::Read { offset: self.page_offset(page), buffer };
-                let read = waiting.start(&*self.device, request).await.ok().flatten();
+                let request = Request::read(self.page_offset(page), count as usize * page_bytes);
+                let read = waiting.start(&*self.device, request).await;
                 // Pages that cannot be read are not verified later.
                 match read {
-                    Some(read) => bytes.extend_from_slice(&read),
-                    None => bytes.resize(bytes.len() + count as usize * page_bytes, 0),
+                    Ok(read) => bytes.extend_from_slice(&read),
+                    Err(_) => bytes.resize(bytes.len() + count as usize * page_bytes, 0),
                 }
             }
         }

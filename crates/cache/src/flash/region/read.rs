@@ -172,17 +172,16 @@ impl RegionStore {
     ) -> Result<IoBuffer, IoError> {
         let base = self.layout.region_offset(region);
         let start = |piece: Range<usize>| {
-            let buffer = IoBuffer::zeroed(piece.len());
-            waiting.start(&*self.device, Request::Read { offset: base + piece.start as u64, buffer })
+            waiting.start(&*self.device, Request::read(base + piece.start as u64, piece.len()))
         };
         let max_bytes = self.layout.max_read_bytes;
         if blocks.len() <= max_bytes as usize {
-            return Ok(start(blocks).await?.expect("a read gives its buffer back"));
+            return start(blocks).await;
         }
         let pieces = join_all(Layout::pieces(blocks.clone(), max_bytes).map(start)).await;
         let mut whole = IoBuffer::zeroed(blocks.len());
         for (into, piece) in whole.chunks_mut(max_bytes as usize).zip(pieces) {
-            into.copy_from_slice(&piece?.expect("a read gives its buffer back"));
+            into.copy_from_slice(&piece?);
         }
         Ok(whole)
     }

@@ -133,7 +133,8 @@ impl Soc {
             device,
             config,
             buckets,
-            group_buckets: (config.max_write_bytes.min(geometry.max_io_bytes) / config.bucket_bytes).max(1),
+            group_buckets: geometry.transfer_units(config.bucket_bytes.into(), config.max_write_bytes.into())
+                as u32,
             filters: Filters::new(buckets, config.filter_bytes_per_bucket),
             written: Bits::new(buckets),
             shards: (0..SHARDS).map(|_| Mutex::new(Shard::new())).collect(),
@@ -405,9 +406,8 @@ impl Soc {
     }
 
     async fn read_bucket(&self, bucket: BucketId, waiting: Waiting) -> Option<IoBuffer> {
-        let buffer = IoBuffer::zeroed(self.config.bucket_bytes as usize);
-        let request = Request::Read { offset: self.offset(bucket), buffer };
-        waiting.start(&*self.device, request).await.ok().flatten()
+        let request = Request::read(self.offset(bucket), self.config.bucket_bytes as usize);
+        waiting.start(&*self.device, request).await.ok()
     }
 
     /// Marks the bucket as empty in memory; the device is not written. The caller holds the lock of its shard or is its writer.

@@ -131,9 +131,9 @@ impl Soc {
         if changes.iter().all(|change| !change.has_content) {
             return (IoBuffer::zeroed(whole), changes);
         }
-        let request = Request::Read { offset: self.offset(group.first), buffer: IoBuffer::zeroed(whole) };
+        let request = Request::read(self.offset(group.first), whole);
         match waiting.start(&*self.device, request).await {
-            Ok(Some(buffer)) => (buffer, changes),
+            Ok(buffer) => (buffer, changes),
             _ if changes.len() == 1 => {
                 changes[0].unreadable();
                 (IoBuffer::zeroed(whole), changes)

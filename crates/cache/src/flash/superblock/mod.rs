@@ -29,7 +29,7 @@ pub mod layout;
 mod placed;
 pub mod snapshot;
 
-use device::{Device, IoBuffer, IoError, PlacementHandle, Request};
+use device::{Device, IoBuffer, IoError, Request};
 use xxhash_rust::xxh3::xxh3_64;
 
 pub use layout::{Layout, LayoutConfig, LayoutError};
@@ -195,8 +195,7 @@ impl Superblock {
         let mut block = IoBuffer::zeroed(device.geometry().block_bytes as usize);
         block[..ENCODED_BYTES].copy_from_slice(&self.encode());
         let offset = self.sequence % 2 * COPY_BYTES;
-        let placement = PlacementHandle::DEFAULT;
-        waiting.start(device, Request::Write { offset, data: block.into(), placement }).await?;
+        waiting.start(device, Request::write(offset, block)).await?;
         waiting.start(device, Request::Flush).await.map(|_| ())
     }
 
@@ -306,9 +305,8 @@ pub fn recognise_head(head: &[u8]) -> Recognised {
 /// # Errors
 /// A write failed.
 pub async fn erase(device: &dyn Device, waiting: Waiting) -> Result<(), IoError> {
-    for (offset, len) in pieces(device) {
-        let data = IoBuffer::zeroed(len).into();
-        waiting.start(device, Request::Write { offset, data, placement: PlacementHandle::DEFAULT }).await?;
+    for (offset, len) in head_parts(device) {
+        waiting.start(device, Request::write(offset, IoBuffer::zeroed(len))).await?;
     }
     waiting.start(device, Request::Flush).await.map(|_| ())
 }
@@ -346,21 +344,18 @@ fn read_copy(bytes: &[u8]) -> Copy {
 
 async fn read_head(device: &dyn Device, waiting: Waiting) -> Result<Vec<u8>, IoError> {
     let mut head = Vec::with_capacity(SUPERBLOCKS_BYTES as usize);
-    for (offset, len) in pieces(device) {
-        let buffer = waiting.start(device, Request::Read { offset, buffer: IoBuffer::zeroed(len) }).await?;
-        head.extend_from_slice(&buffer.expect("a read answers with its buffer"));
+    for (offset, len) in head_parts(device) {
+        let buffer = waiting.start(device, Request::read(offset, len)).await?;
+        head.extend_from_slice(&buffer);
     }
     Ok(head)
 }
 
-/// The head of the device, as far as there is one, in transfers that it takes.
-fn pieces(device: &dyn Device) -> impl Iterator<Item = (u64, usize)> {
+/// The parts of the device's head, as far as there is one, in transfers that the device accepts.
+fn head_parts(device: &dyn Device) -> impl Iterator<Item = (u64, usize)> {
     let geometry = device.geometry();
-    let end = SUPERBLOCKS_BYTES.min(geometry.capacity_bytes);
-    let most = u64::from(geometry.max_io_bytes);
-    (0..end)
-        .step_by(geometry.max_io_bytes as usize)
-        .map(move |offset| (offset, most.min(end - offset) as usize))
+    let parts = geometry.transfers(0..SUPERBLOCKS_BYTES.min(geometry.capacity_bytes));
+    parts.map(|part| (part.start, (part.end - part.start) as usize))
 }
 
 fn checksum(encoded: &[u8]) -> u32 {

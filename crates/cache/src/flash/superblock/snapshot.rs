@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use device::{Device, IoBuffer, IoError, IoSlice, PlacementHandle, Request};
+use device::{Device, IoBuffer, IoError, IoSlice, Request};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::layout::Layout;
@@ -69,7 +69,7 @@ pub enum SnapshotError {
 
 const HEADER_BYTES: usize = 10;
 const CHECKSUM_BYTES: usize = 8;
-const PIECE_BYTES: u32 = 1 << 20;
+const PIECE_BYTES: u64 = 1 << 20;
 
 /// Writes a snapshot, section by section.
 pub struct SnapshotWriter<'a> {
@@ -179,11 +179,10 @@ impl<'a> SnapshotWriter<'a> {
         }
         let piece = std::mem::replace(&mut self.piece, IoBuffer::zeroed(piece_bytes(self.device)));
         let whole_blocks = self.filled.next_multiple_of(self.layout.block_bytes as usize);
-        let request = Request::Write {
-            offset: self.layout.metadata_offset + self.written_bytes,
-            data: IoSlice::new(Arc::new(piece), 0..whole_blocks),
-            placement: PlacementHandle::DEFAULT,
-        };
+        let request = Request::write(
+            self.layout.metadata_offset + self.written_bytes,
+            IoSlice::new(Arc::new(piece), 0..whole_blocks),
+        );
         self.waiting.start(self.device, request).await?;
         self.written_bytes += self.filled as u64;
         self.filled = 0;
@@ -262,8 +261,8 @@ impl Reader<'_> {
         let block_bytes = self.device.geometry().block_bytes as usize;
         let left = usize::try_from(self.place.bytes - at).unwrap_or(usize::MAX);
         let len = left.min(piece_bytes(self.device)).next_multiple_of(block_bytes);
-        let request = Request::Read { offset: self.place.offset + at, buffer: IoBuffer::zeroed(len) };
-        self.piece = self.waiting.start(self.device, request).await?.expect("a read answers with its buffer");
+        let request = Request::read(self.place.offset + at, len);
+        self.piece = self.waiting.start(self.device, request).await?;
         self.used = 0;
         Ok(())
     }
@@ -280,8 +279,8 @@ fn header(name: &str, payload_bytes: u64) -> Vec<u8> {
 
 fn piece_bytes(device: &dyn Device) -> usize {
     let geometry = device.geometry();
-    let most = PIECE_BYTES.min(geometry.max_io_bytes).max(geometry.block_bytes);
-    (most - most % geometry.block_bytes) as usize
+    let block_bytes = u64::from(geometry.block_bytes);
+    (geometry.transfer_units(block_bytes, PIECE_BYTES) * block_bytes) as usize
 }
 
 #[cfg(test)]
@@ -370,17 +369,14 @@ mod tests {
         let place = written(&device, 5, &[("soc", vec![7; 300]), ("regions", vec![8; 200])]).unwrap();
         let device: &dyn Device = &device;
         let len = place.bytes.next_multiple_of(512) as usize;
-        let intact = device.execute(Request::Read { offset: place.offset, buffer: IoBuffer::zeroed(len) });
-        let intact = intact.unwrap().unwrap();
+        let intact = device.execute(Request::read(place.offset, len)).unwrap();
         for at in 0..place.bytes as usize {
             let mut damaged = IoBuffer::copy_of(&intact);
             damaged[at] ^= 0x41;
-            let (offset, placement) = (place.offset, PlacementHandle::DEFAULT);
-            device.execute(Request::Write { offset, data: damaged.into(), placement }).unwrap();
+            device.execute(Request::write(place.offset, damaged)).unwrap();
             assert!(matches!(read(device, place), Err(SnapshotError::Damaged { .. })), "byte {at}");
         }
-        let (offset, placement) = (place.offset, PlacementHandle::DEFAULT);
-        device.execute(Request::Write { offset, data: intact.into(), placement }).unwrap();
+        device.execute(Request::write(place.offset, intact)).unwrap();
         assert!(read(device, place).is_ok());
         assert!(read(device, SnapshotPlace { mark: 6, ..place }).is_err());
         assert!(read(device, SnapshotPlace { bytes: place.bytes - 1, ..place }).is_err());

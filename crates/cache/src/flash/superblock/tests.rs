@@ -36,11 +36,9 @@ fn look(device: &dyn Device) -> Recognised {
 fn overwrite(device: &dyn Device, at: u64, bytes: &[u8]) {
     let offset = at / 512 * 512;
     let len = ((at - offset) as usize + bytes.len()).next_multiple_of(512);
-    let buffer = IoBuffer::zeroed(len);
-    let mut buffer = device.execute(Request::Read { offset, buffer }).unwrap().unwrap();
+    let mut buffer = device.execute(Request::read(offset, len)).unwrap();
     buffer[(at - offset) as usize..][..bytes.len()].copy_from_slice(bytes);
-    let placement = PlacementHandle::DEFAULT;
-    device.execute(Request::Write { offset, data: buffer.into(), placement }).unwrap();
+    device.execute(Request::write(offset, buffer)).unwrap();
 }
 
 /// Writes `payload` as the snapshot and closes the store with it.
@@ -213,15 +211,13 @@ async fn live(device: &dyn Device, content: u8) -> Result<(), SnapshotError> {
         _ => store(),
     };
     store.mark_open(device, Waiting::Thread).await?;
-    let (offset, placement) = (layout().soc_offset, PlacementHandle::DEFAULT);
-    let data = IoBuffer::copy_of(&[content; 4096]).into();
-    Waiting::Thread.start(device, Request::Write { offset, data, placement }).await?;
+    let request = Request::write(layout().soc_offset, IoBuffer::copy_of(&[content; 4096]));
+    Waiting::Thread.start(device, request).await?;
     close(&mut store, &[content], device).await
 }
 
 fn content(device: &dyn Device) -> u8 {
-    let (offset, buffer) = (layout().soc_offset, IoBuffer::zeroed(4096));
-    let buffer = device.execute(Request::Read { offset, buffer }).unwrap().unwrap();
+    let buffer = device.execute(Request::read(layout().soc_offset, 4096)).unwrap();
     assert!(buffer.iter().all(|&byte| byte == buffer[0] || byte == 1 || byte == 2));
     buffer[0]
 }

@@ -13,7 +13,7 @@ use daemon::identity_of;
 use daemon::named::{Stripes, traces};
 use daemon::status::figures;
 use device::timer::SystemTimer;
-use device::{Device, IoBuffer, PlacementHandle, Request, contents};
+use device::{Device, Request, contents};
 use serde_json::json;
 
 use super::confirm::confirm;
@@ -160,12 +160,6 @@ async fn count_dirty(flash: &Arc<dyn Device>, disk: &Arc<dyn Device>, named: &st
 }
 
 async fn overwrite(flash: &Arc<dyn Device>, until: u64) -> Result<(), device::IoError> {
-    let zeros: device::IoSlice = IoBuffer::zeroed(1 << 20).into();
-    let mut at = 0;
-    while at < until {
-        let len = (until - at).min(zeros.len() as u64);
-        flash.write(at, zeros.part(0..len as usize), PlacementHandle::DEFAULT).await?;
-        at += len;
-    }
+    flash.write_zeros(0..until).await?;
     flash.start(Request::Flush).await.map(drop)
 }

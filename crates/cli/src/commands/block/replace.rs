@@ -15,7 +15,7 @@ use daemon::status::figures;
 use device::names::noun;
 use device::size::parse_size;
 use device::timer::SystemTimer;
-use device::{Device, IoBuffer, PlacementHandle, Request};
+use device::{Device, IoBuffer, Request};
 use serde_json::json;
 
 use super::confirm::confirm;
@@ -125,8 +125,7 @@ fn refuse_contents(to: &str, new: &Arc<dyn Device>, members: &[Member]) -> Resul
 
 /// Overwrites the old flash's superblock.
 async fn retire(old: &Arc<dyn Device>) -> Result<(), device::IoError> {
-    let (data, placement) = (IoBuffer::zeroed(SUPERBLOCKS_BYTES as usize).into(), PlacementHandle::DEFAULT);
-    old.start(Request::Write { offset: 0, data, placement }).await?;
+    old.write(0, IoBuffer::zeroed(SUPERBLOCKS_BYTES as usize)).await?;
     old.start(Request::Flush).await.map(drop)
 }
 

@@ -6,7 +6,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::tally::Tally;
-use crate::{Completion, Counters, Device, Geometry, IoBuffer, PlacementHandle, conformance};
+use crate::{Completion, Counters, Device, Geometry, IoBuffer, conformance};
 
 const BLOCK: u32 = 512;
 
@@ -78,8 +78,8 @@ impl Device for PartialKernel {
         let (kind, bytes) = (request.kind(), request.len_bytes());
         let outcome = match self.geometry.check(&request) {
             Err(error) => Err(error),
-            Ok(()) if bytes == 0 && kind == crate::RequestKind::Read => Ok(Some(IoBuffer::zeroed(0))),
-            Ok(()) if bytes == 0 && kind == crate::RequestKind::Write => Ok(None),
+            Ok(()) if bytes == 0 && kind == crate::RequestKind::Read => Ok(IoBuffer::empty()),
+            Ok(()) if bytes == 0 && kind == crate::RequestKind::Write => Ok(IoBuffer::empty()),
             Ok(()) => run(self, Transfer::new(request, BLOCK), Path::new("weary")),
         };
         self.tally.count(kind, bytes, &outcome);
@@ -97,7 +97,7 @@ fn short_transfers_and_interruptions_are_continued() {
 }
 
 fn read() -> Transfer {
-    Transfer::new(Request::Read { offset: 8192, buffer: IoBuffer::zeroed(4096) }, BLOCK)
+    Transfer::new(Request::read(8192, 4096), BLOCK)
 }
 
 /// The outcome of a read whose calls return `results`, and the offset of each call after the first.
@@ -121,7 +121,7 @@ fn outcome_of(results: Vec<io::Result<usize>>) -> (Option<Outcome>, Vec<u64>) {
 #[test]
 fn short_read_continues_at_its_last_whole_block() {
     let (outcome, offsets) = outcome_of(vec![Ok(512), Ok(1000), Ok(1), Ok(3072)]);
-    assert_eq!(outcome.unwrap().unwrap().unwrap().len(), 4096);
+    assert_eq!(outcome.unwrap().unwrap().len(), 4096);
     assert_eq!(offsets, [8192 + 512, 8192 + 1024, 8192 + 1024]);
 }
 
@@ -154,8 +154,8 @@ fn system_errors_are_mapped_to_kinds_with_context() {
         (Errno::NXIO, ErrorKind::Medium),
     ];
     for (errno, kind) in cases {
-        let data = IoBuffer::zeroed(512).into();
-        let write = Request::Write { offset: 1024, data, placement: PlacementHandle::DEFAULT };
+        let data = IoBuffer::zeroed(512);
+        let write = Request::write(1024, data);
         let outcome = Transfer::new(write, BLOCK).advance(Err(errno.into()), Path::new("/x"));
         let error = outcome.unwrap().unwrap_err();
         assert_eq!(error.kind(), kind, "{errno:?}");

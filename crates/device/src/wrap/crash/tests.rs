@@ -13,14 +13,14 @@ fn device() -> CrashDevice {
 }
 
 fn write_request(offset: usize, blocks: usize, value: u8) -> Request {
-    let data = IoBuffer::copy_of(&vec![value; blocks * BLOCK]).into();
-    Request::Write { offset: offset as u64, data, placement: PlacementHandle::DEFAULT }
+    let data = IoBuffer::copy_of(&vec![value; blocks * BLOCK]);
+    Request::write(offset as u64, data)
 }
 
 /// The first `blocks` blocks by value; a torn block panics.
 fn contents(device: &dyn Device, blocks: usize) -> Vec<u8> {
-    let read = Request::Read { offset: 0, buffer: IoBuffer::zeroed(blocks * BLOCK) };
-    let bytes = device.execute(read).unwrap().unwrap();
+    let read = Request::read(0, blocks * BLOCK);
+    let bytes = device.execute(read).unwrap();
     let whole = |block: &[u8]| {
         assert!(block.iter().all(|&byte| byte == block[0]), "a torn block");
         block[0]
@@ -72,7 +72,7 @@ fn power_cut_interrupts_one_request_and_fails_later_ones() {
     assert_eq!(caught.kind(), ErrorKind::Closed);
     device.execute(write_request(0, 2, 3)).unwrap_err();
     device.execute(Request::Flush).unwrap_err();
-    device.execute(Request::Read { offset: 0, buffer: IoBuffer::zeroed(BLOCK) }).unwrap_err();
+    device.execute(Request::read(0, BLOCK)).unwrap_err();
     assert!(device.is_frozen());
     assert_eq!(device.requests(), 2);
     let images: BTreeSet<Vec<u8>> = (0..200).map(|seed| contents(&device.crash(seed), 2)).collect();

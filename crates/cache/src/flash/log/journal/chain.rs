@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use device::{Device, IoBuffer, IoError, Request};
+use device::{Device, IoError, Request};
 
 use super::block::{self, Block, Header, Record, RegionRecord};
 use super::{FLUSHED, JournalPlace, Position};
@@ -144,15 +144,11 @@ async fn read_ring(
     waiting: Waiting,
 ) -> Result<Vec<Option<Block>>, ChainError> {
     let block_bytes = u64::from(place.options.block_bytes);
-    let most = (READ_BYTES.min(u64::from(device.geometry().max_io_bytes)) / block_bytes).max(1);
+    let ring_bytes = place.offset_bytes..place.offset_bytes + place.blocks * block_bytes;
     let mut ring = Vec::with_capacity(place.blocks as usize);
-    while (ring.len() as u64) < place.blocks {
-        let count = most.min(place.blocks - ring.len() as u64);
-        let offset = place.offset_bytes + ring.len() as u64 * block_bytes;
-        let buffer = IoBuffer::zeroed((count * block_bytes) as usize);
-        let read =
-            waiting.start(&**device, Request::Read { offset, buffer }).await.map_err(ChainError::Io)?;
-        let bytes = read.expect("a read returns its buffer");
+    for part in device.geometry().transfers_of(block_bytes, READ_BYTES, ring_bytes) {
+        let request = Request::read(part.start, (part.end - part.start) as usize);
+        let bytes = waiting.start(&**device, request).await.map_err(ChainError::Io)?;
         for bytes in bytes.chunks_exact(block_bytes as usize) {
             let slot = ring.len() as u64;
             let of_log = |it: &Block| {

@@ -126,7 +126,7 @@ fn page_that_cannot_be_verified_does_not_expose_an_older_version() {
         log.page_offset(log.region(newest).expect("it is live").start_page),
         device::IoSlice::whole(Arc::new(page)),
     );
-    let request = Request::Write { offset, data, placement: device::PlacementHandle::DEFAULT };
+    let request = Request::write(offset, data);
     device.execute(request).expect("memory takes writes");
     assert_eq!(get(&log, "key"), None);
     assert_eq!(log.stats().checksum_errors, 1);

@@ -400,11 +400,9 @@ fn damaged_journal_block_is_refused_and_a_damaged_page_loses_its_items_only() {
     let config = journaled(true, Some(7));
     let device = written_log(config);
     let flip = |offset: u64| {
-        let read = device.execute(Request::Read { offset, buffer: device::IoBuffer::zeroed(512) });
-        let mut block = read.unwrap().unwrap();
+        let mut block = device.execute(Request::read(offset, 512)).unwrap();
         block[80] ^= 0x20;
-        let placement = device::PlacementHandle::DEFAULT;
-        device.execute(Request::Write { offset, data: block.into(), placement }).unwrap();
+        device.execute(Request::write(offset, block)).unwrap();
     };
     let recovered = || {
         let chain = block_on(read_journal(&device, &config, Waiting::Thread)).expect("a whole journal");

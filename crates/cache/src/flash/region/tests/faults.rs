@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use device::MemoryDevice;
 use device::wrap::{FaultDevice, Faults};
-use device::{IoBuffer, IoSlice, MemoryDevice, PlacementHandle};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -95,9 +95,9 @@ fn churn_with_faults(store: &RegionStore, seed: u64) -> u64 {
 fn flip(device: &MemoryDevice, offset: u64, bit: u8) {
     let device: &dyn Device = device;
     let block = offset / 512 * 512;
-    let mut bytes = device.read(block, IoBuffer::zeroed(512)).wait().unwrap().unwrap();
+    let mut bytes = device.read(block, 512).wait().unwrap();
     bytes[(offset - block) as usize] ^= 1 << bit;
-    device.write(block, IoSlice::from(bytes), PlacementHandle::DEFAULT).wait().unwrap();
+    device.write(block, bytes).wait().unwrap();
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
-use device::{IoSlice, MemoryDevice, PlacementHandle};
+use device::{IoSlice, MemoryDevice};
 
 use super::*;
 
@@ -147,7 +147,7 @@ fn a_damaged_region_is_dropped_alone() {
     let end = store.layout().region_offset(victim) + u64::from(store.layout().region_bytes);
     drop(store);
     let zeros = IoSlice::from(device::IoBuffer::zeroed(512));
-    (&*device as &dyn Device).write(end - 512, zeros, PlacementHandle::DEFAULT).wait().unwrap();
+    (&*device as &dyn Device).write(end - 512, zeros).wait().unwrap();
     let again = restore(&device, small(), &snapshot).unwrap();
     let stats = again.stats();
     assert_eq!(stats.table_checksum_errors, 1);

@@ -1,6 +1,6 @@
 //! Regions that are written from end to end.
 
-use device::{IoBuffer, IoSlice, MemoryDevice, PlacementHandle};
+use device::{IoBuffer, MemoryDevice};
 
 use super::*;
 
@@ -13,12 +13,12 @@ fn first_region(write_whole: bool) -> Vec<u8> {
     let bytes = config.region_bytes as usize;
     let mut earlier = IoBuffer::zeroed(bytes);
     earlier.fill(EARLIER);
-    device.write(0, IoSlice::from(earlier), PlacementHandle::DEFAULT).wait().unwrap();
+    device.write(0, earlier).wait().unwrap();
     let store = open(Arc::clone(&device), config);
     put_version(&store, 1, 0);
     drain(&store);
     assert_eq!(*get(&store, 1).found().unwrap(), value(1, 0));
-    let region = device.read(0, IoBuffer::zeroed(bytes)).wait().unwrap().unwrap();
+    let region = device.read(0, bytes).wait().unwrap();
     region.to_vec()
 }
 

@@ -79,11 +79,9 @@ fn drain(soc: &Soc) {
 /// The only bucket of a one-bucket cache, changed in place.
 fn change_on_device(device: &GateDevice, soc: &Soc, change: impl FnOnce(&mut [u8])) {
     let offset = soc.offset(BucketId(0));
-    let buffer = IoBuffer::zeroed(4096);
-    let mut buffer = device.execute(Request::Read { offset, buffer }).unwrap().unwrap();
+    let mut buffer = device.execute(Request::read(offset, 4096)).unwrap();
     change(&mut buffer);
-    let data = buffer.into();
-    device.execute(Request::Write { offset, data, placement: PlacementHandle::DEFAULT }).unwrap();
+    device.execute(Request::write(offset, buffer)).unwrap();
 }
 
 #[test]
