@@ -4,19 +4,20 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use block::export::{
     Admission, ByteExport, ClientExport, DeviceExport, Export, Meter, Recorded, Recording, VolumeExport,
+    VolumeSlot,
 };
-use block::volume::{Recovery, Superblock, Volume};
+use block::volume::{Recovery, Superblock};
 use clap::Args;
+use device::SystemClock;
 use device::names::noun;
-use device::{Device, SystemClock};
 use serde_json::{Value, json};
 
-use crate::control::{self, Cache, ControlSocket, Controlled, Service};
+use crate::control::{self, Below, Cache, ControlSocket, Controlled, Service, lock};
 use crate::devices::{Access, Devices, NewFiles, OpenedVolume, Opening, Taking, file_bytes};
 use crate::front_end::{ACCESS, FrontEnd, FrontEndFlags, ServedDisk};
 use crate::health::{self, HealthWatcher};
@@ -135,7 +136,7 @@ struct Served {
     /// Counts requests of all frontends.
     meter: Arc<Meter>,
     /// Flash and disk.
-    below: Vec<(&'static str, Arc<dyn Device>)>,
+    below: Arc<Mutex<Vec<Below>>>,
     cached: Option<Cached>,
     /// The error of `--record`, if requests are recorded.
     recording: Option<recording::Failure>,
@@ -146,7 +147,9 @@ struct Cached {
     uncached: Arc<dyn Export>,
     /// Decides which clients those are.
     admission: Arc<Admission>,
-    volume: Volume,
+    slot: VolumeSlot,
+    /// The names of flash and disk.
+    devices: Devices,
     recovery: Recovery,
     upkeep: JoinHandle<()>,
     watching: HealthWatcher,
@@ -225,13 +228,13 @@ impl Daemon {
     #[must_use]
     pub fn ready_line(&self) -> String {
         let found =
-            self.served.cached.as_ref().map_or_else(String::new, |Cached { recovery, volume, .. }| {
+            self.served.cached.as_ref().map_or_else(String::new, |Cached { recovery, slot, .. }| {
                 let seconds = recovery.elapsed_ns as f64 / 1e9;
                 let (how, opened) = match recovery.was_clean {
                     true => ("closed cleanly".to_owned(), format!(", opened in {seconds:.1} s")),
                     false => (format!("recovered in {seconds:.1} s"), String::new()),
                 };
-                let older = figures::older(volume.superblock().format.into());
+                let older = figures::older(slot.volume().superblock().format.into());
                 let older = older.map_or_else(String::new, |words| format!("; {words}"));
                 let (blocks, dirty) = (recovery.blocks, recovery.dirty_blocks);
                 format!(" ({how}: {blocks} {}, {dirty} dirty{opened}{older})", noun(blocks, "block"))
@@ -251,10 +254,10 @@ impl Daemon {
         failures.extend(self.recording.and_then(|recorder| end(recorder.recording).err()));
         let served = self.served;
         let figures =
-            served.cached.as_ref().map(|cached| figures::of_volume(&cached.volume, &cached.recovery));
+            served.cached.as_ref().map(|cached| figures::of_volume(&cached.slot.volume(), &cached.recovery));
         let mut result = figures.unwrap_or_else(|| json!({}));
         result["requests"] = requests::of_meter(&served.meter);
-        for (name, device) in &served.below {
+        for (name, device) in lock(&served.below).iter() {
             result[*name] = figures::of_device(&**device);
         }
         result["world"] = "real".into();
@@ -292,17 +295,19 @@ fn listen(
     let first = &front_ends[0];
     let path = options.control.clone().unwrap_or_else(|| first.control_path());
     let cached = served.cached.as_ref().map(|cached| Cache {
-        volume: cached.volume.clone(),
+        slot: cached.slot.clone(),
         recovery: cached.recovery,
         admission: Arc::clone(&cached.admission),
+        devices: Mutex::new(cached.devices.clone()),
     });
     let service = Service::new(Controlled {
         cached,
         place: first.address(),
         devices: options.paths(front_ends),
+        block_device: front_ends.iter().find_map(|front_end| front_end.block_device()),
         monitors: front_ends.iter().filter_map(|front_end| front_end.monitor()).collect(),
         meter: Arc::clone(&served.meter),
-        below: served.below.clone(),
+        below: Arc::clone(&served.below),
         recording: served.recording.clone(),
     });
     let socket = control::listen(&path, Arc::clone(&service));
@@ -328,7 +333,7 @@ fn open(options: &Options) -> Result<Served, String> {
         }
         let sector_bytes = options.sector_size.unwrap_or_else(|| sectors::of_disk(&options.disk, &*disk));
         sectors::check_size(&options.disk, &*disk, sector_bytes)?;
-        let below = vec![("disk", Arc::clone(&disk))];
+        let below = Arc::new(Mutex::new(vec![("disk", Arc::clone(&disk))]));
         let export = Arc::new(ByteExport::with_sectors(Arc::new(DeviceExport::new(disk)), sector_bytes));
         let meter = Meter::new();
         return Ok(Served { export: measured(&meter, export), meter, below, cached: None, recording: None });
@@ -345,17 +350,19 @@ fn open(options: &Options) -> Result<Served, String> {
         log_line(format_args!("warning: {words}"));
     }
     let no_thread = |error: std::io::Error| format!("cannot start a thread: {error}");
-    let volume_export = VolumeExport::new(volume.clone()).map_err(no_thread)?;
+    let slot = VolumeSlot::new(volume);
+    let volume_export = VolumeExport::of_slot(slot.clone()).map_err(no_thread)?;
     let export = ByteExport::with_sectors(Arc::new(volume_export), sector_bytes);
-    let uncached = VolumeExport::new(volume.without_caching()).map_err(no_thread)?;
+    let uncached = VolumeExport::without_caching(slot.clone()).map_err(no_thread)?;
     let meter = Meter::new();
     let uncached = measured(&meter, Arc::new(export.beside(Arc::new(uncached))));
-    let driven = volume.clone();
+    let driven = slot.clone();
     let upkeep = std::thread::Builder::new().name("block-upkeep".into());
     let upkeep = upkeep.spawn(move || pollster::block_on(driven.run_upkeep())).map_err(no_thread)?;
-    let watching = health::watch(volume.clone()).map_err(no_thread)?;
-    let cached = Some(Cached { uncached, admission: Arc::default(), volume, recovery, upkeep, watching });
-    let below = vec![("flash", flash), ("disk", disk)];
+    let watching = health::watch(slot.clone()).map_err(no_thread)?;
+    let cached =
+        Some(Cached { uncached, admission: Arc::default(), slot, devices, recovery, upkeep, watching });
+    let below = Arc::new(Mutex::new(vec![("flash", flash), ("disk", disk)]));
     Ok(Served { export: measured(&meter, Arc::new(export)), meter, below, cached, recording: None })
 }
 
@@ -376,7 +383,8 @@ fn end(recording: Recording) -> Result<(), String> {
 
 /// Closes the volume; dirty blocks stay on flash.
 fn close(disk: &str, served: Served) -> Vec<String> {
-    let Some(Cached { uncached, volume, upkeep, watching, .. }) = served.cached else { return Vec::new() };
+    let Some(Cached { uncached, slot, upkeep, watching, .. }) = served.cached else { return Vec::new() };
+    let volume = slot.volume();
     drop((served.export, uncached));
     // The health of a closed volume means nothing.
     drop(watching);
@@ -403,7 +411,7 @@ fn close(disk: &str, served: Served) -> Vec<String> {
 fn identity(options: &Options, cached: Option<&Cached>) -> Result<u64, String> {
     let failed = |error: &dyn std::fmt::Display| format!("--disk {}: {error}", options.disk);
     if let Some(cached) = cached {
-        return Ok(identity_of(&cached.volume.superblock()));
+        return Ok(identity_of(&cached.slot.volume().superblock()));
     }
     if is_memory(&options.disk) {
         // The contents end with this process, so no other server can continue.

@@ -5,7 +5,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use block::volume::{Condition, DeviceErrors, Health, Volume};
+use block::export::VolumeSlot;
+use block::volume::{Condition, DeviceErrors, Health};
 
 use crate::log_line;
 use crate::status::figures::health_name;
@@ -19,18 +20,21 @@ pub struct HealthWatcher {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Starts to poll the health of `volume`.
-pub fn watch(volume: Volume) -> io::Result<HealthWatcher> {
+/// Starts to poll the health of the volume in `slot`.
+pub fn watch(slot: VolumeSlot) -> io::Result<HealthWatcher> {
     let (sender, ended) = channel::<()>();
     let look = move || {
         let mut before = None;
         loop {
             let goes_on = ended.recv_timeout(POLL_INTERVAL) == Err(RecvTimeoutError::Timeout);
-            let now = volume.condition();
+            let now = slot.volume().condition();
             if let Some(line) = line(before.as_ref(), &now) {
                 log_line(line);
             }
-            before = Some(now);
+            // A volume is closed for a moment while its flash or disk is exchanged.
+            if now.health != Health::Closed {
+                before = Some(now);
+            }
             if !goes_on {
                 return;
             }
@@ -59,7 +63,9 @@ fn line(before: Option<&Condition>, now: &Condition) -> Option<String> {
     let why = match now.health {
         Health::FlashFailed => {
             let failed = now.flash.as_ref().map_or("", |trouble| &trouble.first_error);
-            format!("{failed}; nothing more is cached until the server is restarted")
+            format!(
+                "{failed}; nothing more is cached until the server is restarted, or `block replace-flash --socket` moves the cache"
+            )
         }
         Health::DiskErrors => {
             now.disk.as_ref().map_or_else(String::new, |trouble| trouble.first_error.to_string())
@@ -103,7 +109,7 @@ mod tests {
         assert_eq!(line(Some(&failing), &failing), None);
         assert_eq!(
             line(Some(&failing), &failed).unwrap(),
-            "health: flash-failed (was disk-errors): gone; nothing more is cached until the server is restarted"
+            "health: flash-failed (was disk-errors): gone; nothing more is cached until the server is restarted, or `block replace-flash --socket` moves the cache"
         );
         assert_eq!(
             line(Some(&failing), &well).unwrap(),

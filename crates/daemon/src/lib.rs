@@ -10,6 +10,7 @@ pub mod control;
 mod daemon;
 mod descriptors;
 pub mod devices;
+pub mod exchange;
 mod front_end;
 mod health;
 pub mod named;

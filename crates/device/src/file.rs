@@ -69,7 +69,7 @@ impl FileDevice {
     fn start(open: Open<OpenFile>, engine: Option<Engine>) -> Result<Self, IoError> {
         // Only ring entries can name a write stream.
         let engine = if open.medium.write_streams > 0 { Some(Engine::IoUring) } else { engine };
-        let handles = HandleAllocator::new(open.geometry.placement_handles);
+        let handles = HandleAllocator::new(open.geometry().placement_handles);
         let media = open.medium.is_block_device.then(|| MediaProbe::open(&open.path).ok()).flatten();
         Ok(Self { paths: IoPaths::new(open, engine)?, handles, media })
     }
@@ -103,7 +103,15 @@ impl FileDevice {
 
 impl Device for FileDevice {
     fn geometry(&self) -> Geometry {
-        self.paths.open().geometry
+        self.paths.open().geometry()
+    }
+
+    fn refresh_capacity(&self, limit_bytes: u64) -> Result<u64, IoError> {
+        let open = self.paths.open();
+        let present_bytes = open::length(&open.medium.file, &open.path)?.min(limit_bytes);
+        let bytes = present_bytes - present_bytes % u64::from(open.geometry().block_bytes);
+        open.set_capacity(bytes);
+        Ok(bytes)
     }
 
     fn submit(&self, request: Request, completion: Completion) {
@@ -130,7 +138,7 @@ impl Device for FileDevice {
 
     fn hole_in(&self, range: Range<u64>) -> Option<Range<u64>> {
         let open = self.paths.open();
-        open.medium.hole_in(range, u64::from(open.geometry.block_bytes))
+        open.medium.hole_in(range, u64::from(open.geometry().block_bytes))
     }
 
     /// A punched hole in a file reads as zeros; a drive's claim about discards is not relied on.

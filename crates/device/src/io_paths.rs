@@ -14,7 +14,7 @@ use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use io_uring::{cqueue, squeue, types};
 
@@ -79,7 +79,9 @@ pub(crate) struct IoPaths<M: Medium> {
 pub(crate) struct Open<M> {
     pub(crate) medium: M,
     pub(crate) path: PathBuf,
-    pub(crate) geometry: Geometry,
+    /// At opening.
+    geometry: Geometry,
+    capacity_bytes: AtomicU64,
     /// Writes and trims are refused.
     read_only: bool,
     tally: Tally,
@@ -93,10 +95,21 @@ impl<M> Open<M> {
             medium,
             path,
             geometry,
+            capacity_bytes: AtomicU64::new(geometry.capacity_bytes),
             read_only: options.read_only,
             tally: Tally::default(),
             on_thread_rings: AtomicUsize::new(0),
         }
+    }
+}
+
+impl<M> Open<M> {
+    pub(crate) fn geometry(&self) -> Geometry {
+        Geometry { capacity_bytes: self.capacity_bytes.load(Ordering::Acquire), ..self.geometry }
+    }
+
+    pub(crate) fn set_capacity(&self, bytes: u64) {
+        self.capacity_bytes.store(bytes, Ordering::Release);
     }
 }
 
@@ -208,7 +221,7 @@ impl<M: Medium> Open<M> {
     }
 
     fn permit(&self, request: &Request) -> Result<(), IoError> {
-        self.geometry.check(request)?;
+        self.geometry().check(request)?;
         if self.read_only && matches!(request, Request::Write { .. } | Request::Trim { .. }) {
             let words = format!("{}: cannot write or trim: opened read-only", self.path.display());
             return Err(IoError::new(ErrorKind::Unsupported, words));

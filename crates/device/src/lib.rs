@@ -83,8 +83,18 @@ pub use stripe::StripeDevice;
 ///   the call, unless that data was trimmed since.
 /// * **Unwritten space** reads as zeros on files and in memory, and as anything on a raw block device.
 pub trait Device: Send + Sync {
-    /// Properties of the device. Constant.
+    /// Properties of the device. Constant, but for a capacity that [`refresh_capacity`](Self::refresh_capacity) changes.
     fn geometry(&self) -> Geometry;
+
+    /// Sets the capacity to the present size of the file or block device below, at most `limit_bytes`, and returns it. The capacity is
+    /// otherwise that at opening. By default it does not change. No request past `limit_bytes` may be in flight.
+    ///
+    /// # Errors
+    /// If the size cannot be determined.
+    fn refresh_capacity(&self, limit_bytes: u64) -> Result<u64, IoError> {
+        let _ = limit_bytes;
+        Ok(self.geometry().capacity_bytes)
+    }
 
     /// Submits `request`; `completion` receives its outcome.
     fn submit(&self, request: Request, completion: Completion);

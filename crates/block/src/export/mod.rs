@@ -14,6 +14,7 @@ mod extents;
 mod measured;
 mod ranges;
 mod recorded;
+mod slot;
 mod tasks;
 mod transfers;
 mod volume;
@@ -23,6 +24,7 @@ pub use clients::{Admission, Client, ClientExport, ClientName, ClientNameError, 
 pub use device::DeviceExport;
 pub use measured::{MeasuredExport, Meter, RequestKind, Requests};
 pub use recorded::{Recorded, RecordedExport, Recording};
+pub use slot::{Exchange, VolumeSlot};
 pub use tasks::Tasks;
 pub(crate) use tasks::run_inline;
 pub use volume::VolumeExport;
@@ -41,7 +43,7 @@ use ::device::{ErrorKind, IoError, IoSlice};
 ///   several connections. A `durable` operation is flushed before it completes.
 /// * **Order.** Operations in flight have no order.
 pub trait Export: Send + Sync {
-    /// The geometry of the export, which never changes.
+    /// The geometry of the export. Only the size can change, and only grow.
     fn shape(&self) -> Shape;
 
     /// Submits `operation`; its result is passed to `reply`.

@@ -194,6 +194,10 @@ impl Device for TaskDevice {
         self.device.geometry()
     }
 
+    fn refresh_capacity(&self, limit_bytes: u64) -> Result<u64, IoError> {
+        self.device.refresh_capacity(limit_bytes)
+    }
+
     fn submit(&self, request: Request, completion: Completion) {
         self.absorber.count(&request);
         if self.is_inline(&request) {

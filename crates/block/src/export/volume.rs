@@ -2,17 +2,20 @@
 
 use std::io;
 
-use device::{ErrorKind, IoError};
+use device::{ErrorKind, IoError, IoSlice};
 
 use super::extents::Extents;
+use super::slot::VolumeSlot;
 use super::tasks::Tasks;
-use super::{Context, Export, Extent, Operation, OperationResult, Reply, STEP_BYTES, Shape};
+use super::{Context, Export, Extent, Operation, Reply, STEP_BYTES, Shape};
 use crate::volume::{SECTOR_BYTES, Volume, VolumeError, VolumeErrorKind};
 
 /// Serves a volume. Its devices should be wrapped by [`Tasks::resuming`] or [`Tasks::with_inline_transfers`], so that a hit needs no
 /// thread wake-up.
 pub struct VolumeExport {
-    volume: Volume,
+    slot: VolumeSlot,
+    /// Whether requests insert blocks into the cache.
+    may_cache: bool,
     tasks: Tasks,
 }
 
@@ -28,24 +31,50 @@ impl VolumeExport {
     /// # Errors
     /// If no thread can be started.
     pub fn new(volume: Volume) -> io::Result<Self> {
-        Ok(Self { volume, tasks: Tasks::new()? })
+        Self::of_slot(VolumeSlot::new(volume))
+    }
+
+    /// Serves the volume in `slot`.
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub fn of_slot(slot: VolumeSlot) -> io::Result<Self> {
+        Ok(Self { slot, may_cache: true, tasks: Tasks::new()? })
+    }
+
+    /// The same for clients whose requests [insert no blocks](Volume::without_caching).
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub fn without_caching(slot: VolumeSlot) -> io::Result<Self> {
+        Ok(Self { may_cache: false, ..Self::of_slot(slot)? })
     }
 }
 
 impl Export for VolumeExport {
     fn shape(&self) -> Shape {
+        let volume = self.slot.volume();
         Shape {
-            size_bytes: self.volume.size_bytes(),
+            size_bytes: volume.size_bytes(),
             block_bytes: SECTOR_BYTES,
-            sector_bytes: self.volume.sector_bytes(),
-            preferred_bytes: self.volume.block_bytes(),
+            sector_bytes: volume.sector_bytes(),
+            preferred_bytes: volume.block_bytes(),
             read_only: false,
         }
     }
 
     fn submit(&self, operation: Operation, reply: Reply) {
-        let volume = self.volume.clone();
-        self.tasks.run(async move { reply.send(perform(&volume, operation).await) });
+        if let Operation::Zero { only_if_fast: true, may_trim, .. } = operation
+            && !(may_trim && self.slot.volume().unmaps())
+        {
+            let words = "zeroing is not faster than writing zeros";
+            return reply.send(Err(IoError::new(ErrorKind::Unsupported, words)));
+        }
+        let (slot, may_cache) = (self.slot.clone(), self.may_cache);
+        self.tasks.run(async move {
+            let done = perform_in(&slot, may_cache, &operation).await;
+            reply.send(done.map_err(|error| io_error(&error)));
+        });
     }
 
     fn contexts(&self) -> &[Context] {
@@ -53,17 +82,18 @@ impl Export for VolumeExport {
     }
 
     fn extents(&self, context: Context, offset: u64, len: u64, most: usize) -> Result<Vec<Extent>, IoError> {
+        let volume = self.slot.volume();
         let mut extents = Extents::default();
         let (mut at, end) = (offset, offset + len.min(EXTENTS_BYTES));
         while at < end && extents.len() < most {
             let bytes = (end - at).min(BYTES_PER_LOCK);
             if context == Context::Allocation {
-                let holes = self.volume.holes(at, bytes).map_err(|error| io_error(&error))?;
+                let holes = volume.holes(at, bytes).map_err(|error| io_error(&error))?;
                 extents.push_allocation(&(at..at + bytes), holes);
                 at += bytes;
                 continue;
             }
-            let known = self.volume.extents(at, bytes, most).map_err(|error| io_error(&error))?;
+            let known = volume.extents(at, bytes, most).map_err(|error| io_error(&error))?;
             for extent in known {
                 at += extent.len;
                 let flags = u32::from(if context == Context::Dirty { extent.dirty } else { extent.cached });
@@ -74,16 +104,31 @@ impl Export for VolumeExport {
     }
 }
 
-async fn perform(volume: &Volume, operation: Operation) -> OperationResult {
-    let done = match operation {
-        Operation::Read { offset, len } => {
-            return volume.read(offset, len as usize).await.map(Some).map_err(|error| io_error(&error));
+/// Performs `operation`, again on each successor of a volume that is closed.
+async fn perform_in(
+    slot: &VolumeSlot,
+    may_cache: bool,
+    operation: &Operation,
+) -> Result<Option<IoSlice>, VolumeError> {
+    let mut volume = slot.volume();
+    loop {
+        let done = match may_cache {
+            true => perform(&volume, operation).await,
+            false => perform(&volume.without_caching(), operation).await,
+        };
+        match done {
+            Err(error) if error.kind() == VolumeErrorKind::Closed => {
+                volume = slot.successor(&volume).await.ok_or(error)?;
+            }
+            done => return done,
         }
-        Operation::Write { offset, data, durable } => volume.write(offset, data, durable).await,
-        Operation::Zero { only_if_fast: true, may_trim, .. } if !(may_trim && volume.unmaps()) => {
-            let words = "zeroing is not faster than writing zeros";
-            return Err(IoError::new(ErrorKind::Unsupported, words));
-        }
+    }
+}
+
+async fn perform(volume: &Volume, operation: &Operation) -> Result<Option<IoSlice>, VolumeError> {
+    let done = match *operation {
+        Operation::Read { offset, len } => return volume.read(offset, len as usize).await.map(Some),
+        Operation::Write { offset, ref data, durable } => volume.write(offset, data.clone(), durable).await,
         Operation::Zero { offset, len, may_trim: true, durable, .. } => {
             volume.unmap(offset, len, durable).await
         }
@@ -95,7 +140,7 @@ async fn perform(volume: &Volume, operation: Operation) -> OperationResult {
         Operation::Prefetch { offset, len } => prefetch(volume, offset, len).await,
         Operation::Flush => volume.flush().await,
     };
-    done.map(|()| None).map_err(|error| io_error(&error))
+    done.map(|()| None)
 }
 
 async fn prefetch(volume: &Volume, offset: u64, len: u64) -> Result<(), VolumeError> {

@@ -31,6 +31,15 @@ pub(super) struct ServerShared {
     pub closing: AtomicBool,
 }
 
+impl ServerShared {
+    /// The offers with the present size of each export.
+    fn present_offers(&self) -> Vec<Offer> {
+        let present =
+            |(offer, export): (&Offer, &Arc<dyn Export>)| Offer { shape: export.shape(), ..offer.clone() };
+        self.offers.iter().zip(&self.exports).map(present).collect()
+    }
+}
+
 /// How a connection ended.
 #[derive(Debug)]
 pub(super) enum End {
@@ -80,14 +89,16 @@ const REQUESTS_PER_ROUND: usize = 64;
 
 /// Serves one client. When this returns, every started request has completed.
 pub(super) fn serve(shared: &Arc<ServerShared>, link: &Arc<Link>, client: Client, slot: &Slot) -> End {
-    let (agreed, received) = match handshake_with(shared, link.socket(), slot) {
+    // An export may have grown since the server was started.
+    let offers = shared.present_offers();
+    let (agreed, received) = match handshake_with(shared, &offers, link.socket(), slot) {
         Ok(Some(agreed)) => agreed,
         Ok(None) => return End::Closed,
         Err(end) => return end,
     };
     link.begin_serving();
     let has_contexts = !agreed.contexts.is_empty();
-    let shape = shared.offers[agreed.place].shape;
+    let shape = offers[agreed.place].shape;
     let rules = Rules { shape, structured: agreed.structured, has_contexts };
     let replies = Arc::new(ReplyContext { link: Arc::clone(link), rules, contexts: agreed.contexts });
     let event_loop = EventLoop::new(link.watched());
@@ -118,11 +129,12 @@ pub(super) fn serve(shared: &Arc<ServerShared>, link: &Arc<Link>, client: Client
 /// The negotiated options and the bytes that followed; `None` if the client disconnected.
 fn handshake_with(
     shared: &ServerShared,
+    offers: &[Offer],
     socket: &OwnedFd,
     slot: &Slot,
 ) -> Result<Option<(NegotiatedOptions, Vec<u8>)>, End> {
     let deadline_ns = shared.clock.monotonic_ns().saturating_add(shared.handshake_timeout_ns);
-    let mut handshake = Handshake::new(&shared.offers);
+    let mut handshake = Handshake::new(offers);
     let (mut input, mut output) = (Vec::new(), Vec::new());
     handshake.greet(&mut output);
     loop {

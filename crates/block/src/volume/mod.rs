@@ -40,6 +40,7 @@
 mod check;
 mod checkpoint;
 pub mod config;
+mod copy_ahead;
 mod create;
 mod device_errors;
 pub mod error;
@@ -82,6 +83,7 @@ use parking_lot::Mutex;
 
 pub use check::Check;
 pub use config::{Health, VolumeConfig};
+pub use copy_ahead::CopiedAhead;
 pub use device_errors::{Condition, DeviceErrors};
 pub use error::{Result, VolumeError, VolumeErrorKind};
 pub use layout::Layout;
@@ -168,6 +170,12 @@ impl Volume {
     #[must_use]
     pub fn without_caching(&self) -> Self {
         Self { shared: Arc::clone(&self.shared), may_cache: false }
+    }
+
+    /// Whether both are the same open volume.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
     }
 
     /// Whether blocks are inserted on a read miss: not for such a client, and not in write-only mode.

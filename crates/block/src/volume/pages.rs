@@ -17,6 +17,8 @@ pub(super) struct Pages {
     readers: HashMap<u32, u32>,
     /// Pages that become free after their last reader.
     lingering: HashSet<u32>,
+    /// One bit per page, set when it is allocated. `None` unless allocations are recorded.
+    allocated: Option<Vec<u64>>,
 }
 
 struct Group {
@@ -40,7 +42,8 @@ impl Pages {
         if !pages.is_multiple_of(64) {
             *free.last_mut().expect("there are pages") = (1 << (pages % 64)) - 1;
         }
-        Self { per_group, free, groups: groups.collect(), readers: HashMap::new(), lingering: HashSet::new() }
+        let groups = groups.collect();
+        Self { per_group, free, groups, readers: HashMap::new(), lingering: HashSet::new(), allocated: None }
     }
 
     /// Allocates a page of `group`: the next free one after the last allocated.
@@ -55,7 +58,26 @@ impl Pages {
         let group = &mut self.groups[group as usize];
         group.free -= 1;
         group.hand = if page + 1 == end { first } else { page + 1 };
+        if let Some(allocated) = &mut self.allocated {
+            allocated[page as usize / 64] |= 1 << (page % 64);
+        }
         Some(page)
+    }
+
+    /// Starts or stops recording which pages are allocated.
+    pub(super) fn record_allocations(&mut self, records: bool) {
+        self.allocated = records.then(|| vec![0; self.free.len()]);
+    }
+
+    /// Whether the page was allocated since recording started or since the last call for it.
+    pub(super) fn was_allocated(&mut self, page: u32) -> bool {
+        let Some(word) = self.allocated.as_mut().map(|bits| &mut bits[page as usize / 64]) else {
+            return false;
+        };
+        let bit = 1 << (page % 64);
+        let was_allocated = *word & bit != 0;
+        *word &= !bit;
+        was_allocated
     }
 
     /// Marks a page as in use, during recovery.
@@ -167,6 +189,15 @@ mod tests {
         assert!(!pages.is_free(page));
         pages.end_read(page);
         assert!(pages.is_free(page));
+    }
+
+    #[test]
+    fn recorded_allocation_is_reported_once() {
+        let mut pages = pages();
+        let before = pages.take(0).unwrap();
+        pages.record_allocations(true);
+        let after = pages.take(0).unwrap();
+        assert_eq!([before, after, after].map(|page| pages.was_allocated(page)), [false, true, false]);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! The pages and a new table are written to places that nothing refers to; the superblock is written last. Until then the old flash holds
 //! the volume; it is only read. Blocks keep their order and policy state.
 //!
+//! Pages can be [copied ahead](super::copy_ahead) while the volume is open.
+//!
 //! A flash of another size has another number of sets. If a new set is full, it keeps the dirty blocks and those clean blocks that
 //! would be evicted last.
 
@@ -13,6 +15,7 @@ use device::timer::Timer;
 use device::{Device, IoBuffer, Request};
 use futures_util::future::join_all;
 
+use super::copy_ahead::{CopiedAhead, Places};
 use super::create::config_error;
 use super::error::{Result, VolumeError, VolumeErrorKind};
 use super::flash_map::FlashMap;
@@ -22,10 +25,9 @@ use super::recovery::{Recovery, Trust, check_flash, shared_of};
 use super::superblock::{self, Checkpoint, Superblock};
 use super::work::Work;
 use super::{OsIdentity, Volume, identity};
-use crate::sets::{Sets, SetsConfig};
 
 /// Concurrent page copies.
-const PAGES_AT_ONCE: usize = 64;
+pub(super) const PAGES_AT_ONCE: usize = 64;
 
 /// The result of a move to another flash.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +59,8 @@ pub(super) struct Move {
 
 impl Volume {
     /// Copies the volume on `old`, which must not be open, to `new`, whose contents are lost. `old` is only read: afterwards both hold
-    /// the volume, and one of them must be overwritten. With `accepts_loss`, unreadable dirty blocks are left out.
+    /// the volume, and one of them must be overwritten. Pages that are `ahead` already are not copied again. With `accepts_loss`,
+    /// unreadable dirty blocks are left out.
     ///
     /// # Errors
     /// [`VolumeErrorKind::Config`] if `new` is too small for the dirty blocks, or an ordered volume has dirty blocks;
@@ -68,6 +71,7 @@ impl Volume {
         disk: Arc<dyn Device>,
         timer: Arc<dyn Timer>,
         os_identity: OsIdentity,
+        ahead: Option<CopiedAhead>,
         accepts_loss: bool,
     ) -> Result<Replaced> {
         let known = superblock::read(&**old).await?;
@@ -75,8 +79,15 @@ impl Volume {
         identity::check_disk(&*disk, &known, &os_identity).await?;
         let (found, mut recovery) = FlashMap::read(&**old, &known).await?;
         let mut superblock = moved_superblock(&known, &**new)?;
-        let (mut moved, moves) = moved(found, &known, &superblock, &mut recovery)?;
-        wipe(&**new, &superblock.layout).await?;
+        let is_unprepared = ahead.is_none();
+        let places = match ahead {
+            Some(ahead) => ahead.into_places(&superblock)?,
+            None => Places::new(&known.layout, &superblock)?,
+        };
+        let (mut moved, moves) = moved(found, places, &known, &superblock, &mut recovery)?;
+        if is_unprepared {
+            wipe(&**new, &superblock.layout).await?;
+        }
         let mut replaced = Replaced {
             superblock: superblock.clone(),
             blocks: 0,
@@ -101,7 +112,7 @@ impl Volume {
 }
 
 /// The superblock for a new flash, with an empty journal and no table.
-fn moved_superblock(known: &Superblock, new: &dyn Device) -> Result<Superblock> {
+pub(super) fn moved_superblock(known: &Superblock, new: &dyn Device) -> Result<Superblock> {
     let layout =
         Layout::compute(&new.geometry(), known.layout.block_bytes, known.layout.ways, None, known.ordered)?;
     let checkpoint = Checkpoint { next_commit: 1, ..Checkpoint::default() };
@@ -112,26 +123,22 @@ fn moved_superblock(known: &Superblock, new: &dyn Device) -> Result<Superblock> 
 /// The contents of `found` at their places on the new flash, and the pages to copy.
 fn moved(
     found: FlashMap,
+    mut places: Places,
     known: &Superblock,
     superblock: &Superblock,
     recovery: &mut Recovery,
 ) -> Result<(FlashMap, Vec<Move>)> {
     let keeps_clean = known.clean || known.tuning.mode.keeps_dirty();
-    let config = SetsConfig { geometry: superblock.geometry(), tuning: superblock.tuning };
-    let sets = Sets::new(config).map_err(|error| config_error(error.to_string()))?;
-    let layout = superblock.layout;
     let mut held: HashMap<u32, u32> = HashMap::new();
-    let mut taken: HashMap<u32, u32> = HashMap::new();
-    let mut moves = Vec::new();
+    let mut kept = Vec::new();
     for page in found.pages_to_keep_first() {
         let (block, dirty) = found.block_of(page);
         if dirty && known.ordered {
             let why = "an ordered cache with dirty blocks cannot be moved: write them to the disk first (block flush)";
             return Err(config_error(why.into()));
         }
-        let set = sets.set_of(block);
-        let in_set = held.entry(set).or_default();
-        if *in_set >= layout.ways || (!dirty && !keeps_clean) {
+        let in_set = held.entry(places.set_of(block)).or_default();
+        if *in_set >= superblock.layout.ways || (!dirty && !keeps_clean) {
             if dirty {
                 let why = "the new flash is too small for the dirty blocks: write them to the disk first (block flush)";
                 return Err(config_error(why.into()));
@@ -140,19 +147,28 @@ fn moved(
             continue;
         }
         *in_set += 1;
-        let group = set / layout.sets_per_group();
-        let place = taken.entry(group).or_default();
-        let to = group * layout.pages_per_group() + *place;
-        *place += 1;
-        moves.push(Move { block, dirty, from: page, to, crc: found.known_crc(page) });
+        kept.push(page);
     }
-    let moved = found.moved(superblock, &moves);
-    moves.sort_unstable_by_key(|step| step.from);
-    Ok((moved, moves))
+    places.keep_only(&kept);
+    let mut all = Vec::new();
+    let mut to_copy = Vec::new();
+    for page in kept {
+        let (block, dirty) = found.block_of(page);
+        let is_copied = places.has_copy(page);
+        let to = places.place(page, block).expect("a group has a page for each of its slots");
+        let step = Move { block, dirty, from: page, to, crc: found.known_crc(page) };
+        all.push(step);
+        if !is_copied {
+            to_copy.push(step);
+        }
+    }
+    let moved = found.moved(superblock, &all);
+    to_copy.sort_unstable_by_key(|step| step.from);
+    Ok((moved, to_copy))
 }
 
 /// Overwrites the superblocks of an earlier volume, and trims the rest.
-async fn wipe(new: &dyn Device, layout: &Layout) -> Result<()> {
+pub(super) async fn wipe(new: &dyn Device, layout: &Layout) -> Result<()> {
     let failed = |error| VolumeError::flash("preparing the new flash", error);
     new.write(0, IoBuffer::zeroed(SUPERBLOCKS_BYTES as usize)).await.map_err(failed)?;
     new.start(Request::Flush).await.map_err(failed)?;
@@ -172,31 +188,40 @@ async fn copy(
     accepts_loss: bool,
     replaced: &mut Replaced,
 ) -> Result<()> {
+    let layouts = [known.layout, replaced.superblock.layout];
     for part in moves.chunks(PAGES_AT_ONCE) {
-        let reads = part
-            .iter()
-            .map(|step| old.read(known.layout.page_offset(step.from), known.layout.block_bytes as usize));
-        let mut writes = Vec::new();
-        for (step, read) in part.iter().zip(join_all(reads).await) {
-            let page = match read {
-                Ok(page) => page,
-                Err(error) => {
-                    leave_out(moved, step, &error.to_string(), accepts_loss, replaced)?;
-                    continue;
-                }
-            };
-            let crc = crc32c(&page);
-            if step.crc.is_some_and(|known| known != crc) {
-                leave_out(moved, step, "its checksum is wrong", accepts_loss, replaced)?;
-                continue;
-            }
-            let offset = replaced.superblock.layout.page_offset(step.to);
-            writes.push(new.write(offset, page));
+        for (step, why) in copy_pages([&**old, &**new], layouts, part).await? {
+            leave_out(moved, &step, &why, accepts_loss, replaced)?;
         }
-        let written: std::result::Result<Vec<_>, _> = join_all(writes).await.into_iter().collect();
-        written.map_err(|error| VolumeError::flash("copying to the new flash", error))?;
     }
     Ok(())
+}
+
+/// Copies pages. Returns those that cannot be read, with the reason.
+pub(super) async fn copy_pages(
+    [old, new]: [&dyn Device; 2],
+    [from, to]: [Layout; 2],
+    part: &[Move],
+) -> Result<Vec<(Move, String)>> {
+    let reads = part.iter().map(|step| old.read(from.page_offset(step.from), from.block_bytes as usize));
+    let (mut writes, mut unreadable) = (Vec::new(), Vec::new());
+    for (step, read) in part.iter().zip(join_all(reads).await) {
+        let page = match read {
+            Ok(page) => page,
+            Err(error) => {
+                unreadable.push((*step, error.to_string()));
+                continue;
+            }
+        };
+        if step.crc.is_some_and(|known| known != crc32c(&page)) {
+            unreadable.push((*step, "its checksum is wrong".into()));
+            continue;
+        }
+        writes.push(new.write(to.page_offset(step.to), page));
+    }
+    let written: std::result::Result<Vec<_>, _> = join_all(writes).await.into_iter().collect();
+    written.map_err(|error| VolumeError::flash("copying to the new flash", error))?;
+    Ok(unreadable)
 }
 
 /// Omits a page that cannot be read. A clean block is on the disk too.

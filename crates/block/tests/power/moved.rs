@@ -133,7 +133,8 @@ fn new_flash(bytes: u64, power: &Arc<Power>) -> Arc<CrashDevice> {
 
 async fn replace(stage: &Stage, new: &Arc<CrashDevice>, accepts_loss: bool) -> Result<Replaced> {
     let [old, new]: [Arc<dyn Device>; 2] = [stage.flash.clone(), new.clone()];
-    Volume::replace_flash(&old, &new, stage.disk.clone(), timer(), OsIdentity::default(), accepts_loss).await
+    Volume::replace_flash(&old, &new, stage.disk.clone(), timer(), OsIdentity::default(), None, accepts_loss)
+        .await
 }
 
 async fn open_on(flash: &Arc<CrashDevice>, disk: &Arc<CrashDevice>) -> Volume {
@@ -166,6 +167,64 @@ fn move_to_larger_flash_keeps_all_blocks_and_hits() {
             });
         }
     }
+}
+
+/// Writes blocks in turn.
+struct Writer {
+    number: u64,
+    /// The byte of each block.
+    expected: Vec<u8>,
+}
+
+impl Writer {
+    async fn write(&mut self, volume: &Volume, count: u64) {
+        let blocks = self.expected.len() as u64;
+        for _ in 0..count {
+            self.number += 1;
+            let (block, byte) = (self.number * 7 % blocks, (self.number % 251) as u8);
+            let data = IoBuffer::copy_of(&[byte; 4096]).into();
+            volume.write(block * 4096, data, self.number.is_multiple_of(9)).await.unwrap();
+            self.expected[block as usize] = byte;
+        }
+    }
+}
+
+/// 3000 writes allocate every page again.
+#[test]
+fn move_after_copying_ahead_copies_later_changes_only() {
+    for (later, most_writes) in [(3, 20), (3000, 200)] {
+        let stage = Stage::new(Media::created(&config(Mode::WriteBack)));
+        let mut writer = Writer { number: 0, expected: vec![0; (DISK_BYTES / 4096) as usize] };
+        pollster::block_on(async {
+            let volume = open(&stage).await.unwrap();
+            writer.write(&volume, 100).await;
+            let crash = new_flash(3 * FLASH_BYTES, &stage.power);
+            let [old, new]: [Arc<dyn Device>; 2] = [stage.flash.clone(), crash.clone()];
+            drop(volume.copy_ahead(&new).await.unwrap());
+            writer.write(&volume, 3000).await;
+            let ahead = volume.copy_ahead(&new).await.unwrap();
+            writer.write(&volume, later).await;
+            let held = volume.stats().held_blocks;
+            volume.close().await.unwrap();
+            let (before, disk) = (crash.counters().writes, stage.disk.clone());
+            let replaced =
+                Volume::replace_flash(&old, &new, disk, timer(), OsIdentity::default(), Some(ahead), false);
+            let replaced = replaced.await.unwrap();
+            assert_eq!((replaced.blocks, replaced.left_out_blocks), (held, 0));
+            let writes = crash.counters().writes - before;
+            assert!(writes < most_writes, "{writes} writes after {later} changes");
+            check_blocks(&crash, &stage, &writer.expected).await;
+        });
+    }
+}
+
+async fn check_blocks(new: &Arc<CrashDevice>, stage: &Stage, expected: &[u8]) {
+    let volume = open_on(new, &stage.disk).await;
+    for (block, &byte) in (0..).zip(expected) {
+        assert_eq!(volume.read(block * 4096, 4096).await.unwrap()[..], [byte; 4096], "block {block}");
+    }
+    volume.clean().await.unwrap();
+    volume.close().await.unwrap();
 }
 
 /// If not all blocks fit, the dirty ones and the newest clean ones are moved.

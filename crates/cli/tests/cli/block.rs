@@ -14,6 +14,7 @@ mod alerts;
 mod answers;
 mod below;
 mod clients;
+mod exchanged;
 mod frontends;
 mod loops;
 mod lost_flush;

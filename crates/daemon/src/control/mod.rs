@@ -1,6 +1,6 @@
-//! The control socket by which `status`, `set`, `flush` and `upgrade` reach a server.
+//! The control socket by which commands reach a server.
 //!
-//! A client sends one line: `status`, `set KEY=VALUE …`, `flush` or `upgrade`. The answer is lines of JSON; the last contains `done`, or
+//! A client sends one line: `status`, `set KEY=VALUE …`, `flush`, `upgrade`, `grow` or `replace-flash [force] to PATH`. The answer is lines of JSON; the last contains `done`, or
 //! `error` with the reason. During long requests the server sends a line twice a second, so a silent server is known to be stopped. The
 //! socket is accessible only to its owner, because there is no other access control.
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 pub use client::{ask, part_of_cache};
 pub use request::{MAX_REQUEST_BYTES, Request};
-pub(crate) use service::{Cache, Controlled, Service};
+pub(crate) use service::{Below, Cache, Controlled, Service, lock};
 pub(crate) use socket::{ControlSocket, listen};
 
 /// Interval of progress lines.

@@ -14,6 +14,15 @@ pub enum Request<'a> {
     Flush,
     /// Upgrades the cache to the newest format.
     Upgrade,
+    /// Records that the disk was enlarged.
+    Grow,
+    /// Moves the cache to another flash.
+    ReplaceFlash {
+        /// Whether to overwrite the contents of that flash.
+        force: bool,
+        /// The name of that flash, as for `--flash`.
+        to: &'a str,
+    },
 }
 
 impl<'a> Request<'a> {
@@ -32,10 +41,24 @@ impl<'a> Request<'a> {
             Some("set") => Ok(Self::Set(words.collect())),
             Some("flush") => Ok(Self::Flush),
             Some("upgrade") => Ok(Self::Upgrade),
+            Some("grow") => Ok(Self::Grow),
+            Some("replace-flash") => Self::replace_flash(line),
             _ => Err(format!(
-                "unknown request {:?}; the requests are status, set, flush and upgrade",
+                "unknown request {:?}; the requests are status, set, flush, upgrade, grow and replace-flash",
                 line.trim_end()
             )),
+        }
+    }
+}
+
+impl<'a> Request<'a> {
+    /// Parses `replace-flash [force] to PATH`. The path may contain spaces.
+    fn replace_flash(line: &'a str) -> Result<Self, String> {
+        let rest = line.trim_end().trim_start_matches("replace-flash").trim_start();
+        let (force, rest) = rest.strip_prefix("force ").map_or((false, rest), |rest| (true, rest));
+        match rest.strip_prefix("to ") {
+            Some(to) if !to.is_empty() => Ok(Self::ReplaceFlash { force, to }),
+            _ => Err("a replace-flash request must be: replace-flash [force] to PATH".into()),
         }
     }
 }
@@ -49,8 +72,18 @@ mod tests {
         assert_eq!(Request::parse("status\n"), Ok(Request::Status));
         assert_eq!(Request::parse("set a=1 b=2\n"), Ok(Request::Set(vec!["a=1", "b=2"])));
         assert_eq!(Request::parse("flush \r\n"), Ok(Request::Flush));
+        assert_eq!(Request::parse("grow\n"), Ok(Request::Grow));
+        let to = "/dev/my flash";
+        assert_eq!(
+            Request::parse("replace-flash to /dev/my flash\n"),
+            Ok(Request::ReplaceFlash { force: false, to })
+        );
+        let forced = Request::ReplaceFlash { force: true, to };
+        assert_eq!(Request::parse("replace-flash force to /dev/my flash\n"), Ok(forced));
+        assert!(Request::parse("replace-flash /dev/my flash\n").is_err());
         assert_eq!(Request::parse("upgrade\n"), Ok(Request::Upgrade));
-        let unknown = "unknown request \"stop\"; the requests are status, set, flush and upgrade";
+        let unknown =
+            "unknown request \"stop\"; the requests are status, set, flush, upgrade, grow and replace-flash";
         assert_eq!(Request::parse("stop\n"), Err(unknown.into()));
         let long = format!("set {}\n", "a".repeat(MAX_REQUEST_BYTES as usize));
         for line in ["", "set dirty_percent=1", &long] {

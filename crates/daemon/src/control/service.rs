@@ -5,15 +5,17 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use block::export::{Admission, Meter};
-use block::volume::{Recovery, Volume};
+use block::export::{Admission, Meter, VolumeSlot};
+use block::volume::Recovery;
 use device::{Clock, Device, SystemClock};
 use serde_json::{Value, json};
 
 use super::{MAX_REQUEST_BYTES, PROGRESS_INTERVAL, Request};
+use crate::devices::Devices;
+use crate::exchange;
 use crate::front_end::Monitor;
 use crate::operations::{flush, set, settings_json, upgrade};
 use crate::recording::Failure;
@@ -26,11 +28,13 @@ pub type Below = (&'static str, Arc<dyn Device>);
 
 /// A served cache.
 pub struct Cache {
-    pub volume: Volume,
+    pub slot: VolumeSlot,
     /// The result of opening it.
     pub recovery: Recovery,
     /// Decides for which clients blocks are cached.
     pub admission: Arc<Admission>,
+    /// The names of flash and disk.
+    pub devices: Mutex<Devices>,
 }
 
 /// A server, as its control socket reports and changes it.
@@ -41,12 +45,14 @@ pub struct Controlled {
     pub place: String,
     /// Files and block devices that no result may overwrite.
     pub devices: Vec<PathBuf>,
+    /// The block device of a front end, whose size is fixed.
+    pub block_device: Option<PathBuf>,
     /// Front ends that add to the status.
     pub monitors: Vec<Arc<dyn Monitor>>,
     /// Counts and latencies of clients' requests.
     pub meter: Arc<Meter>,
     /// The devices below the cache and their roles.
-    pub below: Vec<Below>,
+    pub below: Arc<Mutex<Vec<Below>>>,
     /// The error of `--record`, if requests are recorded.
     pub recording: Option<Failure>,
 }
@@ -87,7 +93,11 @@ impl Service {
             Request::Status => Ok(self.status()),
             Request::Set(assignments) => while_reporting(stream, || self.set(assignments)),
             Request::Flush => self.flush(stream),
-            Request::Upgrade => while_reporting(stream, || upgrade(&self.cache()?.volume)),
+            Request::Upgrade => while_reporting(stream, || upgrade(&self.cache()?.slot.volume())),
+            Request::Grow => while_reporting(stream, || self.grow()),
+            Request::ReplaceFlash { force, to } => while_reporting(stream, || {
+                exchange::replace_flash(self.cache()?, &self.server.below, to, force)
+            }),
         });
         let value = match answer {
             Ok(mut value) => {
@@ -111,7 +121,7 @@ impl Service {
         let counted_seconds =
             now_ns.saturating_sub(self.counted_since_ns.load(Ordering::Relaxed)) as f64 / 1e9;
         let mut value = match &self.server.cached {
-            Some(Cache { volume, recovery, .. }) => figures::of_volume(volume, recovery),
+            Some(Cache { slot, recovery, .. }) => figures::of_volume(&slot.volume(), recovery),
             None => json!({ "world": "real", "volume": null }),
         };
         value["version"] = env!("CARGO_PKG_VERSION").into();
@@ -120,7 +130,7 @@ impl Service {
         value["up_seconds"] = up_seconds.into();
         value["counted_seconds"] = counted_seconds.into();
         value["requests"] = requests::of_meter(&self.server.meter);
-        for (name, device) in &self.server.below {
+        for (name, device) in lock(&self.server.below).iter() {
             value[*name] = figures::of_device(&**device);
         }
         if let Some(Cache { admission, .. }) = &self.server.cached {
@@ -135,8 +145,9 @@ impl Service {
     }
 
     fn set<'a>(&self, assignments: impl IntoIterator<Item = &'a str>) -> Result<Value, String> {
-        let _alone = self.setting.lock().unwrap_or_else(PoisonError::into_inner);
-        let Cache { volume, admission, .. } = self.cache()?;
+        let _alone = lock(&self.setting);
+        let Cache { slot, admission, .. } = self.cache()?;
+        let volume = slot.volume();
         let (mut settings, mut actions) = (Vec::new(), Vec::new());
         let mut given = GivenRules::to(admission.rules());
         for assignment in assignments {
@@ -149,7 +160,7 @@ impl Service {
         // Rewriting unchanged settings takes time and can fail.
         let mut result = match settings.is_empty() {
             true => settings_json(&volume.superblock().tuning),
-            false => set(volume, settings)?,
+            false => set(&volume, settings)?,
         };
         if let Some(rules) = given.rules() {
             admission.set_rules(rules);
@@ -160,7 +171,8 @@ impl Service {
     }
 
     fn perform(&self, action: Action) -> Result<(), String> {
-        let Cache { volume, admission, .. } = self.cache()?;
+        let Cache { slot, admission, .. } = self.cache()?;
+        let volume = slot.volume();
         match action {
             Action::ZeroStats => {
                 volume.zero_stats();
@@ -169,7 +181,7 @@ impl Service {
                 self.counted_since_ns.store(SystemClock.monotonic_ns(), Ordering::Relaxed);
                 Ok(())
             }
-            Action::DoSync => self.sync.begin(volume),
+            Action::DoSync => self.sync.begin(&volume),
             Action::StopSync => {
                 self.sync.stop();
                 Ok(())
@@ -177,10 +189,25 @@ impl Service {
         }
     }
 
+    fn grow(&self) -> Result<Value, String> {
+        match &self.server.block_device {
+            Some(path) => Err(format!(
+                "{} cannot change its size while it is served: unmount it, stop the server, run `block grow` with --flash and \
+                 --disk, and serve it again",
+                path.display()
+            )),
+            None => exchange::grow_disk(self.cache()?, &self.server.below),
+        }
+    }
+
     /// Cleans all dirty blocks while the client is connected, and reports progress.
     fn flush(&self, stream: &UnixStream) -> Result<Value, String> {
-        flush(&self.cache()?.volume, |progress| writeln!(&*stream, "{progress}").is_ok())
+        flush(&self.cache()?.slot.volume(), |progress| writeln!(&*stream, "{progress}").is_ok())
     }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(super) fn without_cache(place: &str) -> String {
@@ -209,12 +236,13 @@ fn while_reporting(
 
 #[cfg(test)]
 mod tests {
-    use block::volume::VolumeConfig;
+    use block::volume::{Volume, VolumeConfig};
     use device::timer::SystemTimer;
     use device::wrap::{FaultDevice, Faults, Mechanics, SpindleDevice};
     use device::{IoBuffer, MemoryDevice};
 
     use super::*;
+    use crate::devices::Opening;
 
     /// A volume on this flash and a slow disk, with `blocks` dirty blocks that are not adjacent.
     fn dirty_volume(flash: Arc<dyn Device>, blocks: u64) -> (Volume, Recovery) {
@@ -233,14 +261,18 @@ mod tests {
     }
 
     fn served((volume, recovery): (Volume, Recovery)) -> Arc<Service> {
-        let cache = Cache { volume, recovery, admission: Arc::default() };
+        let opening = Opening { buffered: false };
+        let devices = Devices { flash: "flash".into(), disk: "disk".into(), opening };
+        let slot = VolumeSlot::new(volume);
+        let cache = Cache { slot, recovery, admission: Arc::default(), devices: Mutex::new(devices) };
         Service::new(Controlled {
             cached: Some(cache),
             place: "here".into(),
             devices: Vec::new(),
+            block_device: None,
             monitors: Vec::new(),
             meter: Meter::new(),
-            below: Vec::new(),
+            below: Arc::default(),
             recording: None,
         })
     }
@@ -304,6 +336,15 @@ mod tests {
     }
 
     /// The request once failed because it rewrote unchanged settings.
+    #[test]
+    fn disk_with_a_block_device_of_the_kernel_does_not_grow() {
+        let service = served(dirty_volume(Arc::new(MemoryDevice::new(8 << 20)), 0));
+        let mut service = Arc::into_inner(service).unwrap();
+        service.server.block_device = Some("/dev/ublkb3".into());
+        let refused = service.grow().unwrap_err();
+        assert!(refused.starts_with("/dev/ublkb3 cannot change its size while it is served"), "{refused}");
+    }
+
     #[test]
     fn zero_stats_works_after_a_flash_failure() {
         let faulty = Arc::new(FaultDevice::new(flash(), 1, Faults::default()));

@@ -245,7 +245,7 @@ pub(super) fn open_error(path: &Path, errno: Errno, buffered: bool) -> IoError {
 }
 
 /// The length of a file or block device, from its end.
-fn length(file: &File, path: &Path) -> Result<u64, IoError> {
+pub(super) fn length(file: &File, path: &Path) -> Result<u64, IoError> {
     rustix::fs::seek(file, SeekFrom::End(0)).map_err(|errno| {
         system(ErrorKind::Open, format!("cannot determine the size of {}", path.display()), errno.into())
     })

@@ -186,7 +186,7 @@ impl<T: Transport + AsFd + 'static> PassthroughDevice<T> {
 
 impl<T: Transport + AsFd + 'static> Device for PassthroughDevice<T> {
     fn geometry(&self) -> Geometry {
-        self.paths.open().geometry
+        self.paths.open().geometry()
     }
 
     fn submit(&self, request: Request, completion: Completion) {

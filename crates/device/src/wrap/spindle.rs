@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::timer::Timer;
-use crate::{Completion, Counters, Device, Geometry, Outcome, PlacementHandle, Request};
+use crate::{Completion, Counters, Device, Geometry, IoError, Outcome, PlacementHandle, Request};
 
 /// Timing of the model's mechanics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +82,10 @@ impl SpindleDevice {
 impl Device for SpindleDevice {
     fn geometry(&self) -> Geometry {
         self.inner.geometry()
+    }
+
+    fn refresh_capacity(&self, limit_bytes: u64) -> Result<u64, IoError> {
+        self.inner.refresh_capacity(limit_bytes)
     }
 
     fn submit(&self, request: Request, completion: Completion) {

@@ -1,6 +1,6 @@
 //! Selects the cache that a command works on, served or not.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use block::volume::Volume;
 use clap::Args;
@@ -21,6 +21,9 @@ pub struct Arguments {
     #[command(flatten)]
     pub common: Common,
 }
+
+const NONE_NAMED: &str =
+    "no cache named: give the --socket or --ublk of its server, or its --flash and --disk";
 
 /// Selects a cache.
 #[derive(Debug, Args)]
@@ -51,6 +54,22 @@ impl Cached {
         spare_server(common, &self.target)
     }
 
+    /// The control socket of its server, if it is served.
+    pub fn server(&self) -> Option<PathBuf> {
+        self.target.path()
+    }
+
+    /// The devices of a cache that is not served.
+    pub fn devices(&self) -> Result<Devices, String> {
+        if self.taking.force_disk {
+            return Err("--force-disk: this command needs the right disk".into());
+        }
+        let (Some(flash), Some(disk)) = (self.flash.clone(), self.disk.clone()) else {
+            return Err(NONE_NAMED.into());
+        };
+        Ok(Devices { flash, disk, opening: self.opening.clone() })
+    }
+
     /// The current settings of the selected cache: `tuning` and `rules` from its server, or `tuning` from its flash.
     pub fn settings(&self) -> Result<Option<Value>, String> {
         if let Some(path) = self.target.path() {
@@ -75,9 +94,7 @@ impl Cached {
             return ask(&path);
         }
         let (Some(flash), Some(disk)) = (self.flash.clone(), self.disk.clone()) else {
-            return Err(
-                "no cache named: give the --socket or --ublk of its server, or its --flash and --disk".into(),
-            );
+            return Err(NONE_NAMED.into());
         };
         let devices = Devices { flash, disk, opening: self.opening.clone() };
         let volume = devices.open_volume(self.taking)?.volume;

@@ -5,38 +5,31 @@ use std::sync::Arc;
 
 use block::ublk;
 use block::volume::Volume;
-use clap::Args;
 use daemon::contents;
-use daemon::devices::{Access, Devices};
+use daemon::control;
+use daemon::devices::Access;
 use daemon::identity_of;
 use daemon::named::traces;
 use device::timer::SystemTimer;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::result_file::spare;
-use crate::output::{Common, Finding};
+use super::cached::Arguments;
+use crate::output::Finding;
 use crate::signals::Changing;
-
-/// The command line of `block grow`.
-#[derive(Debug, Args)]
-pub struct Arguments {
-    #[command(flatten)]
-    devices: Devices,
-    #[command(flatten)]
-    common: Common,
-}
 
 /// Runs `block grow`.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let Devices { flash, disk, .. } = &arguments.devices;
-    let config = json!({ "flash": flash, "disk": disk });
-    arguments.common.conclude("block grow", &config, grow(arguments))
+    arguments.common.conclude("block grow", &arguments.cached.config(), grow(arguments))
 }
 
 fn grow(arguments: &Arguments) -> Result<Finding, String> {
     let changing = Changing::on_signal("recording the new size completes first")?;
-    let devices = &arguments.devices;
-    spare(&arguments.common, devices.names())?;
+    arguments.cached.spare(&arguments.common)?;
+    if let Some(server) = arguments.cached.server() {
+        changing.begin()?;
+        return control::ask(&server, "grow", |_| {}).map(finding);
+    }
+    let devices = &arguments.cached.devices()?;
     let [flash, disk] = devices.open(Access::Write)?;
     contents::refuse_rest(&devices.disk, &*disk)?;
     let refused = |error| devices.refused(&error, &disk);
@@ -52,7 +45,11 @@ fn grow(arguments: &Arguments) -> Result<Finding, String> {
     let (timer, traces) = (Arc::new(SystemTimer::default()), traces(&devices.disk));
     let grown = pollster::block_on(Volume::grow_disk(flash, Arc::clone(&disk), timer, traces));
     let (before, now) = grown.map_err(refused)?;
-    let text = format!("the disk has {now} bytes now; it had {before}\n");
-    let result = json!({ "world": "real", "disk_bytes_before": before, "disk_bytes": now });
-    Ok(Finding { result, text, failures: Vec::new() })
+    Ok(finding(json!({ "world": "real", "disk_bytes_before": before, "disk_bytes": now })))
+}
+
+fn finding(result: Value) -> Finding {
+    let text =
+        format!("the disk has {} bytes now; it had {}\n", result["disk_bytes"], result["disk_bytes_before"]);
+    Finding { result, text, failures: Vec::new() }
 }

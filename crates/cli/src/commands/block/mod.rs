@@ -46,9 +46,9 @@ pub enum Command {
     Check(check::Arguments),
     /// Destroy a cache, so that the disk can be used alone.
     Destroy(destroy::Arguments),
-    /// Record the new size of a disk that was enlarged; the cache must not be served.
-    Grow(grow::Arguments),
-    /// Move a cache that is not served to another flash device, larger or smaller, with all its blocks.
+    /// Record the new size of a disk that was enlarged, of a cache that is served or not.
+    Grow(cached::Arguments),
+    /// Move a cache, served or not, to another flash device, larger or smaller, with all its blocks.
     ReplaceFlash(replace::Arguments),
     /// List ublk devices, or delete one whose server is gone.
     #[command(subcommand)]

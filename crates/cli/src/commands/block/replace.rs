@@ -1,25 +1,25 @@
 //! `flashwright block replace-flash`.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use block::striped::{self, Member};
-use block::volume::layout::SUPERBLOCKS_BYTES;
-use block::volume::{Replaced, Superblock, Volume, VolumeErrorKind};
+use block::striped;
+use block::volume::{Volume, VolumeErrorKind};
 use clap::Args;
-use daemon::contents;
+use daemon::control;
 use daemon::devices::{Devices, NewFiles, Opened};
+use daemon::exchange::{of_replaced, refuse_contents, retire};
 use daemon::named::{Stripes, is_memory, traces};
 use daemon::status::figures;
 use device::names::noun;
 use device::size::parse_size;
 use device::timer::SystemTimer;
-use device::{Device, IoBuffer, Request};
-use serde_json::json;
+use serde_json::Value;
 
+use super::cached::Cached;
 use super::confirm::confirm;
-use super::result_file::spare;
 use crate::output::{Common, Finding, say_error};
 use crate::signals::Changing;
 
@@ -27,7 +27,7 @@ use crate::signals::Changing;
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(flatten)]
-    devices: Devices,
+    cached: Cached,
     /// The new flash: a block device or a file, used whole, or a stripe or a model SSD
     #[arg(long, value_name = "PATH")]
     to: String,
@@ -49,25 +49,29 @@ pub struct Arguments {
 
 /// Runs `block replace-flash`.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let Devices { flash, disk, .. } = &arguments.devices;
-    let config = json!({ "flash": flash, "to": arguments.to, "disk": disk });
+    let mut config = arguments.cached.config();
+    config["to"] = arguments.to.clone().into();
     arguments.common.conclude("block replace-flash", &config, replace(arguments))
 }
 
 fn replace(arguments: &Arguments) -> Result<Finding, String> {
-    let (devices, to) = (&arguments.devices, &arguments.to);
+    let to = &arguments.to;
     if is_memory(to) {
         return Err(format!(
             "--to {to}: is memory of this process, so the cache would be lost when the command ends"
         ));
     }
-    let new_devices = Devices { flash: to.clone(), ..devices.clone() };
-    spare(&arguments.common, devices.names())?;
+    arguments.cached.spare(&arguments.common)?;
     let changing = Changing::on_signal(
         "the replacement of the flash completes first; kill -9 leaves the cache on the old flash",
     )?;
     let mut files = NewFiles::default();
     let is_blank = files.make("--to-size", to, arguments.to_size)?;
+    if let Some(server) = arguments.cached.server() {
+        return replace_served(arguments, &server, files, is_blank, &changing);
+    }
+    let devices = &arguments.cached.devices()?;
+    let new_devices = Devices { flash: to.clone(), ..devices.clone() };
     let Opened { flash: old, members: old_members, disk } = devices.open_readable_flash()?;
     let refused = |error| devices.refused(&error, &disk);
     let known = pollster::block_on(Volume::identify(&old)).map_err(refused)?;
@@ -84,7 +88,8 @@ fn replace(arguments: &Arguments) -> Result<Finding, String> {
     changing.begin()?;
     let labelled = striped::label(&members, known.uuid).map_err(|error| format!("--to {to}: {error}"))?;
     let (timer, traces) = (Arc::new(SystemTimer::default()), traces(&devices.disk));
-    let moving = Volume::replace_flash(&old, &new, Arc::clone(&disk), timer, traces, arguments.accept_loss);
+    let disk_again = Arc::clone(&disk);
+    let moving = Volume::replace_flash(&old, &new, disk_again, timer, traces, None, arguments.accept_loss);
     let replaced = pollster::block_on(moving).map_err(|error| {
         let hint = if error.kind() == VolumeErrorKind::Flash && !arguments.accept_loss {
             "; --accept-loss leaves such blocks out"
@@ -103,7 +108,7 @@ fn replace(arguments: &Arguments) -> Result<Finding, String> {
         say_error(format_args!("warning: --flash {}: {words}", devices.flash));
     }
     let retired = pollster::block_on(retire(&old)).and_then(|()| striped::unlabel(&old_members));
-    let mut result = result_json(&known, &replaced);
+    let mut result = of_replaced(&known, &replaced);
     result["old_flash_overwritten"] = retired.is_ok().into();
     if let Err(error) = retired {
         say_error(format_args!(
@@ -111,61 +116,64 @@ fn replace(arguments: &Arguments) -> Result<Finding, String> {
             devices.flash
         ));
     }
-    Ok(Finding { result, text: words(arguments, &known, &replaced), failures: Vec::new() })
-}
-
-fn refuse_contents(to: &str, new: &Arc<dyn Device>, members: &[Member]) -> Result<(), String> {
-    if let Ok(there) = pollster::block_on(Volume::identify(new)) {
-        return Err(format!("--to {to}: already holds the cache {:032x}; --force overwrites it", there.uuid));
-    }
-    let refused = |why: String| why.replacen("--flash", "--to", 1);
-    contents::refuse_contents(to, new).map_err(refused)?;
-    members.iter().try_for_each(|(name, member)| contents::refuse_contents(name, member).map_err(refused))
-}
-
-/// Overwrites the old flash's superblock.
-async fn retire(old: &Arc<dyn Device>) -> Result<(), device::IoError> {
-    old.write(0, IoBuffer::zeroed(SUPERBLOCKS_BYTES as usize)).await?;
-    old.start(Request::Flush).await.map(drop)
-}
-
-fn result_json(known: &Superblock, replaced: &Replaced) -> serde_json::Value {
-    json!({
-        "world": "real",
-        "uuid": format!("{:032x}", known.uuid),
-        "capacity_blocks_before": known.layout.slots(),
-        "capacity_blocks": replaced.superblock.layout.slots(),
-        "blocks": replaced.blocks,
-        "dirty_blocks": replaced.dirty_blocks,
-        "left_out_blocks": replaced.left_out_blocks,
-        "lost_blocks": replaced.lost_blocks,
-    })
-}
-
-fn words(arguments: &Arguments, known: &Superblock, replaced: &Replaced) -> String {
-    let Replaced { blocks, dirty_blocks, left_out_blocks, lost_blocks, .. } = *replaced;
-    let mut text = format!(
-        "moved the cache to {}: {blocks} {}, {dirty_blocks} of them dirty\n",
-        arguments.to,
-        noun(blocks, "block")
-    );
-    if left_out_blocks > 0 {
-        let _ = writeln!(
-            text,
-            "left out {left_out_blocks} clean {}, which the disk has",
-            noun(left_out_blocks, "block")
-        );
-    }
-    if lost_blocks > 0 {
-        let _ =
-            writeln!(text, "LOST {lost_blocks} dirty {} that could not be read", noun(lost_blocks, "block"));
-    }
-    let (before, now) = (known.layout.slots(), replaced.superblock.layout.slots());
-    let _ = writeln!(text, "it can hold {now} blocks now; it could hold {before}");
+    let mut text = words(to, &result);
     let _ = writeln!(
         text,
-        "serve it: flashwright block serve --flash {} --disk {} --socket PATH",
-        arguments.to, arguments.devices.disk
+        "serve it: flashwright block serve --flash {to} --disk {} --socket PATH",
+        devices.disk
     );
+    Ok(Finding { result, text, failures: Vec::new() })
+}
+
+/// Has the server at `server` replace its flash.
+fn replace_served(
+    arguments: &Arguments,
+    server: &Path,
+    files: NewFiles,
+    is_blank: bool,
+    changing: &Changing,
+) -> Result<Finding, String> {
+    let to = &arguments.to;
+    if arguments.accept_loss {
+        return Err("--accept-loss: stop the server first; a served cache keeps its old flash instead".into());
+    }
+    // The server's directory may be another one.
+    let absolute = std::fs::canonicalize(to).map_or_else(|_| to.clone(), |path| path.display().to_string());
+    confirm(arguments.yes || is_blank, &format!("Everything on {to} will be lost."), changing)?;
+    changing.begin()?;
+    let force = if arguments.force { "force " } else { "" };
+    let result = control::ask(server, &format!("replace-flash {force}to {absolute}"), |_| {})?;
+    files.keep();
+    if result["old_flash_overwritten"] == false {
+        say_error(
+            "warning: the superblock of the old flash cannot be overwritten: never serve it with this disk again",
+        );
+    }
+    Ok(Finding { text: words(to, &result), result, failures: Vec::new() })
+}
+
+/// The result as text.
+fn words(to: &str, result: &Value) -> String {
+    let count = |name: &str| result[name].as_u64().unwrap_or(0);
+    let (blocks, left_out, lost) = (count("blocks"), count("left_out_blocks"), count("lost_blocks"));
+    let mut text = format!(
+        "moved the cache to {to}: {blocks} {}, {} of them dirty\n",
+        noun(blocks, "block"),
+        count("dirty_blocks")
+    );
+    if left_out > 0 {
+        let _ = writeln!(text, "left out {left_out} clean {}, which the disk has", noun(left_out, "block"));
+    }
+    if lost > 0 {
+        let _ = writeln!(text, "LOST {lost} dirty {} that could not be read", noun(lost, "block"));
+    }
+    let (before, now) = (count("capacity_blocks_before"), count("capacity_blocks"));
+    let _ = writeln!(text, "it can hold {now} blocks now; it could hold {before}");
+    if let Some(seconds) = result["paused_seconds"].as_f64() {
+        let _ = writeln!(
+            text,
+            "requests waited {seconds:.1} s; name the new flash in the server's configuration too"
+        );
+    }
     text
 }
