@@ -2,7 +2,7 @@
 //!
 //! The requests are prepared before the clock starts, so that the cache alone is measured: sets, policy, cleaning, and both disks.
 #![allow(clippy::print_stdout, reason = "a benchmark tells what it measured")]
-#![allow(clippy::unwrap_used, reason = "in a benchmark, what cannot be unwrapped is the finding")]
+#![allow(clippy::unwrap_used, reason = "in a benchmark, a failed unwrap fails the test")]
 
 use block::sets::Preset;
 use flashwright_bench::block::{DiskModel, Replay};

@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p flashwright-block --bench volume`; with `-- --test` a short run that checks that it works.
 #![allow(clippy::print_stdout, reason = "a benchmark tells what it measured")]
-#![allow(clippy::unwrap_used, reason = "in a benchmark, what cannot be unwrapped is the finding")]
+#![allow(clippy::unwrap_used, reason = "in a benchmark, a failed unwrap fails the test")]
 
 use std::sync::Arc;
 

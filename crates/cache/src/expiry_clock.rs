@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn clock_that_is_never_set_back_reads_the_same() {
+    fn clock_that_is_never_set_back_equals_the_wall_clock() {
         let virtual_clock = Arc::new(VirtualClock::default());
         virtual_clock.advance_by(NS_PER_SECOND / 2);
         let clock = ExpiryClock::new(Arc::clone(&virtual_clock) as _);

@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn second_caller_follows_and_is_woken_when_the_turn_ends() {
+    fn second_caller_waits_and_is_woken_when_the_fetch_ends() {
         let in_flight = InFlight::new();
         let turn = lead(&in_flight);
         let fetch = follow(&in_flight);
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn last_caller_drops_the_work_and_the_turn_is_free() {
+    fn dropping_the_last_caller_drops_the_fetch_and_permits_a_new_one() {
         let in_flight = InFlight::new();
         let turn = lead(&in_flight);
         let (fetch, ends, last) = (turn.fetch(), Arc::<AtomicBool>::default(), Arc::default());
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn result_is_left_to_its_key_its_error_type_and_callers_before_it_was_overtaken() {
+    fn fetch_result_reaches_only_callers_of_its_key_and_error_type_that_joined_before_an_overtake() {
         let in_flight = InFlight::new();
         let turn = lead(&in_flight);
         let fetch = follow(&in_flight);
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn answered_fetch_can_be_joined_until_its_turn_ends() {
+    fn answered_fetch_can_be_joined_until_it_ends() {
         let in_flight = InFlight::new();
         let turn = lead(&in_flight);
         turn.leave::<()>(b"key", Ok(Arc::new(vec![1])));
@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn turn_after_an_overtaken_one_starts_clean() {
+    fn fetch_after_an_overtaken_one_is_not_overtaken() {
         let in_flight = InFlight::new();
         let turn = lead(&in_flight);
         in_flight.overtake(KEY);

@@ -38,17 +38,17 @@ fn parts(memory: &Memory) -> [u64; 7] {
 }
 
 #[test]
-fn a_cache_in_memory_full_of_the_smallest_items_keeps_to_its_budget() {
+fn dram_only_cache_full_of_smallest_items_stays_within_budget() {
     let budget = 32 * MIB;
     let cache = Cache::builder().memory_budget_bytes(budget).open().unwrap();
     fill(&cache, 8, 600_000);
     let memory = cache.memory();
     assert!(memory.total_bytes() <= budget, "{memory}");
-    assert!(memory.total_bytes() > budget * 8 / 10, "and makes use of it: {memory}");
+    assert!(memory.total_bytes() > budget * 8 / 10, "less than 80 % of the budget is used: {memory}");
 }
 
 #[test]
-fn a_hybrid_cache_keeps_to_its_budget_and_every_part_to_its_share() {
+fn hybrid_cache_stays_within_budget_and_uses_half_of_it_for_items() {
     for (soc_share, value_bytes, count) in [(0.3, 16, 300_000), (0.3, 520, 150_000), (0.0, 250, 250_000)] {
         let (budget, flash) = (24 * MIB, flash(48, soc_share));
         let builder = Cache::builder().flash_config(flash).min_item_bytes(100).memory_budget_bytes(budget);
@@ -56,7 +56,7 @@ fn a_hybrid_cache_keeps_to_its_budget_and_every_part_to_its_share() {
         fill(&cache, value_bytes, count);
         let memory = cache.memory();
         assert!(memory.total_bytes() <= budget, "{memory}");
-        assert!(memory.slab_bytes > budget / 2, "most of it holds items: {memory}");
+        assert!(memory.slab_bytes > budget / 2, "at most half of the budget holds items: {memory}");
     }
 }
 
@@ -96,7 +96,7 @@ fn budget_too_small_is_refused_with_its_parts() {
 }
 
 #[test]
-fn an_insert_that_was_refused_on_the_callers_own_thread_was_not_counted() {
+fn too_large_item_is_counted_as_refused_by_each_kind_of_insert() {
     let cache = Cache::builder().dram_bytes(8 << 20).open().unwrap();
     let options = InsertOptions::default();
     let value = vec![7; 16 << 20];
@@ -109,7 +109,7 @@ fn an_insert_that_was_refused_on_the_callers_own_thread_was_not_counted() {
     assert_eq!(cache.stats().inserts.rejected_too_large, 3);
 }
 
-/// The message used to name sizes that were still too small.
+/// Regression: a device of the size named in the error was refused as too small again.
 #[test]
 fn device_of_the_size_named_in_the_error_is_large_enough() {
     let open = |bytes: u64, soc_share: f64, region_bytes: u32| {
@@ -122,18 +122,18 @@ fn device_of_the_size_named_in_the_error_is_large_enough() {
         for region_bytes in [64 << 10, 1 << 20, 16 << 20] {
             for bytes in [128 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20] {
                 let Err(error) = open(bytes, soc_share, region_bytes) else { continue };
-                let told = error.to_string();
-                let needed = told.split("it takes ").nth(1).and_then(|rest| rest.split(';').next());
+                let message = error.to_string();
+                let needed = message.split("it takes ").nth(1).and_then(|rest| rest.split(';').next());
                 let needed =
-                    needed.and_then(|needed| needed.parse().ok()).unwrap_or_else(|| panic!("{told}"));
+                    needed.and_then(|needed| needed.parse().ok()).unwrap_or_else(|| panic!("{message}"));
                 let then = open(needed, soc_share, region_bytes);
                 assert!(
                     then.is_ok(),
-                    "{bytes} bytes with {soc_share} and {region_bytes}: {told}; then {then:?}"
+                    "{bytes} bytes with {soc_share} and {region_bytes}: {message}; then {then:?}"
                 );
                 assert!(
                     open(needed / 40960 * 36864, soc_share, region_bytes).is_err(),
-                    "far more than needed: {told}"
+                    "far more than needed: {message}"
                 );
             }
         }

@@ -1,5 +1,6 @@
-//! What a callback may do while the cache waits for it, and what becomes of the cache if it does something else.
-#![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
+//! The calls that an eviction callback may make, and the state of the cache after a callback that panics or makes
+//! another one.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,12 +11,12 @@ use flashwright_cache::config::{Removal, RemoveCallback};
 use flashwright_cache::{Builder, Cache, FlashConfig, InsertOptions, Inserted};
 use futures_util::FutureExt;
 
-const AS_USUAL: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };
+const DEFAULT_OPTIONS: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };
 const MIB: u64 = 1 << 20;
-/// Buckets take the first, regions the second.
+/// Lengths of two values: the first is stored in buckets, the second in regions.
 const LENGTHS: [usize; 2] = [300, 3000];
 
-/// What the callback can reach its cache by.
+/// The reference through which a callback reaches its own cache.
 type Home = Arc<OnceLock<Weak<Cache>>>;
 
 fn memory_only() -> Builder {
@@ -30,11 +31,14 @@ fn hybrid() -> Builder {
 }
 
 fn put(cache: &Cache, number: u64, len: usize) -> Inserted {
-    cache.insert_blocking(&number.to_le_bytes(), &vec![number as u8; len], AS_USUAL)
+    cache.insert_blocking(&number.to_le_bytes(), &vec![number as u8; len], DEFAULT_OPTIONS)
 }
 
-/// A cache that passes itself to `callback` with each eviction.
-fn told(builder: Builder, callback: impl Fn(&Cache, &[u8], Removal) + Send + Sync + 'static) -> Arc<Cache> {
+/// A cache whose eviction callback calls `callback` with the cache.
+fn cache_with_callback(
+    builder: Builder,
+    callback: impl Fn(&Cache, &[u8], Removal) + Send + Sync + 'static,
+) -> Arc<Cache> {
     let home = Home::default();
     let inside = Arc::clone(&home);
     let on_evict: RemoveCallback = Arc::new(move |key, _, why| {
@@ -47,19 +51,19 @@ fn told(builder: Builder, callback: impl Fn(&Cache, &[u8], Removal) + Send + Syn
     cache
 }
 
-/// The cache itself, once no callback has it any more.
-fn alone(mut cache: Arc<Cache>) -> Cache {
+/// Takes the cache out of its `Arc`, after all callbacks have dropped their references.
+fn into_sole_owner(mut cache: Arc<Cache>) -> Cache {
     loop {
         match Arc::try_unwrap(cache) {
-            Ok(alone) => return alone,
+            Ok(owned) => return owned,
             Err(shared) => cache = shared,
         }
         std::thread::yield_now();
     }
 }
 
-/// Runs `body` on a thread of its own; it is given up on if it hangs, and the test with it.
-fn ends(body: impl FnOnce() + Send + 'static) {
+/// Runs `body` on another thread and fails if it takes longer than 60 s.
+fn assert_completes(body: impl FnOnce() + Send + 'static) {
     let (done, ended) = mpsc::channel();
     let watched = move || {
         body();
@@ -67,16 +71,16 @@ fn ends(body: impl FnOnce() + Send + 'static) {
     };
     let thread = std::thread::Builder::new().spawn(watched).unwrap();
     let in_time = ended.recv_timeout(std::time::Duration::from_secs(60));
-    assert_ne!(in_time, Err(mpsc::RecvTimeoutError::Timeout), "it hangs");
+    assert_ne!(in_time, Err(mpsc::RecvTimeoutError::Timeout), "the test body hangs");
     thread.join().unwrap_or_else(|panic| resume_unwind(panic));
 }
 
 #[test]
 fn callback_may_read_and_remove_in_its_cache() {
-    ends(|| {
-        let heard = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&heard);
-        let cache = told(hybrid(), move |cache, key, _| {
+    assert_completes(|| {
+        let callbacks = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&callbacks);
+        let cache = cache_with_callback(hybrid(), move |cache, key, _| {
             let number = u64::from_le_bytes(key.try_into().unwrap());
             for near in [number.wrapping_sub(700), number + 400] {
                 let item = cache.get_blocking(&near.to_le_bytes());
@@ -93,21 +97,21 @@ fn callback_may_read_and_remove_in_its_cache() {
                 });
             }
         });
-        assert!(heard.load(Ordering::Relaxed) > 1000);
+        assert!(callbacks.load(Ordering::Relaxed) > 1000);
     });
 }
 
-/// The eviction of an item of one size gives its slab to another: the callback ran under the lock of that, and its own
-/// insert waited for it.
+/// The eviction of an item of one size class moves its slab to another class. If the callback ran under the lock of
+/// that class, its insert would wait for that lock forever.
 #[test]
 fn insert_in_an_eviction_callback_is_refused_without_waiting() {
     for builder in [memory_only(), hybrid()] {
-        ends(move || {
+        assert_completes(move || {
             let refused = Arc::new(AtomicUsize::new(0));
             let counted = Arc::clone(&refused);
-            let cache = told(builder, move |cache, key, _| {
+            let cache = cache_with_callback(builder, move |cache, key, _| {
                 let note = [b"a note of ", key].concat();
-                let insert = || cache.insert_blocking(&note, b"it was here", AS_USUAL);
+                let insert = || cache.insert_blocking(&note, b"a new value", DEFAULT_OPTIONS);
                 let panic = catch_unwind(AssertUnwindSafe(insert)).unwrap_err();
                 let words = panic.downcast_ref::<String>().unwrap();
                 assert!(
@@ -122,10 +126,10 @@ fn insert_in_an_eviction_callback_is_refused_without_waiting() {
     }
 }
 
-/// What the callback stepped was in the middle of a step that waited for it.
+/// The callback runs within a step. A second step that waited for the first would never return.
 #[test]
 fn step_in_an_eviction_callback_is_refused_without_waiting() {
-    ends(|| {
+    assert_completes(|| {
         let refused = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&refused);
         let home = Home::default();
@@ -151,10 +155,10 @@ fn step_in_an_eviction_callback_is_refused_without_waiting() {
 #[test]
 fn callback_panic_on_a_background_thread_is_contained() {
     for len in LENGTHS {
-        ends(move || {
+        assert_completes(move || {
             let panics = Arc::new(AtomicUsize::new(0));
             let counted = Arc::clone(&panics);
-            let cache = told(hybrid(), move |_, _, why| {
+            let cache = cache_with_callback(hybrid(), move |_, _, why| {
                 if why == Removal::EvictedFromFlash {
                     counted.fetch_add(1, Ordering::Relaxed);
                     resume_unwind(Box::new("a mistake in the callback"));
@@ -165,18 +169,18 @@ fn callback_panic_on_a_background_thread_is_contained() {
                 assert_eq!(put(&cache, number, len), Inserted::Stored);
             }
             assert!(panics.load(Ordering::Relaxed) > 1000);
-            alone(cache).close().unwrap();
+            into_sole_owner(cache).close().unwrap();
         });
     }
 }
 
-/// The panic used to abort the eviction half way, and its chunk was leaked.
+/// Regression: the panic aborted the eviction half way and leaked the chunk of the item.
 #[test]
 fn callback_panic_during_an_insert_reaches_the_caller_after_the_eviction() {
-    ends(|| {
+    assert_completes(|| {
         let panics = Arc::new(AtomicBool::new(false));
         let armed = Arc::clone(&panics);
-        let cache = told(memory_only(), move |_, _, _| {
+        let cache = cache_with_callback(memory_only(), move |_, _, _| {
             if armed.load(Ordering::Relaxed) {
                 resume_unwind(Box::new("a mistake in the callback"));
             }
@@ -197,42 +201,43 @@ fn callback_panic_during_an_insert_reaches_the_caller_after_the_eviction() {
             let ended = catch_unwind(AssertUnwindSafe(|| put(&cache, 10_000 + number, 3000)));
             assert!(
                 ended.is_ok_and(|ended| ended == Inserted::Stored) || items() < full,
-                "the panic came through"
+                "the panic reaches the caller"
             );
         }
         panics.store(false, Ordering::Relaxed);
         fill();
         assert_eq!(items(), full, "all of the memory is in use again");
-        // The seed of the hash is random: a colliding fingerprint can keep one of the first items in the main queue.
+        // The hash seed is random: an item with a colliding fingerprint can keep one of the first items in the main
+        // queue.
         let keys = (0..4000).chain(10_000..10_000 + 2 * full);
         let kept = keys.filter(|number: &u64| cache.contains(&number.to_le_bytes())).count() as u64;
-        assert_eq!(kept, full, "by items that can be found");
+        assert_eq!(kept, full, "every item in memory can be found");
     });
 }
 
 #[test]
-fn the_last_reference_to_a_cache_may_be_dropped_in_its_callback() {
-    ends(|| {
+fn last_reference_dropped_in_a_callback_closes_the_cache() {
+    assert_completes(|| {
         let (inside, entered) = mpsc::channel();
         let (left, outside) = mpsc::channel::<()>();
         let (inside, outside) = (parking_lot::Mutex::new(inside), parking_lot::Mutex::new(outside));
         let first = AtomicBool::new(true);
-        let cache = told(hybrid(), move |_, _, why| {
+        let cache = cache_with_callback(hybrid(), move |_, _, why| {
             if why == Removal::EvictedFromFlash && first.swap(false, Ordering::Relaxed) {
                 inside.lock().send(()).unwrap();
                 outside.lock().recv().unwrap();
             }
         });
-        // While the callback blocks, the regions accept nothing, so no insert may wait for them.
+        // While the callback blocks, no region accepts items, so inserts must not wait for one.
         let mut number = 0;
         while entered.try_recv().is_err() {
             let key = u64::to_le_bytes(number);
-            let _ = cache.insert(&key, &[7; 3000], AS_USUAL).now_or_never();
+            let _ = cache.insert(&key, &[7; 3000], DEFAULT_OPTIONS).now_or_never();
             number += 1;
         }
         let engine = Arc::downgrade(&cache);
         drop(cache);
-        assert!(engine.upgrade().is_some(), "the callback has the last one");
+        assert!(engine.upgrade().is_some(), "the callback holds the last reference");
         left.send(()).unwrap();
         while engine.strong_count() > 0 {
             std::thread::yield_now();
@@ -240,18 +245,18 @@ fn the_last_reference_to_a_cache_may_be_dropped_in_its_callback() {
     });
 }
 
-/// The draft of another cache is in that one's memory, and this one would have looked for it in its own.
+/// The memory of a draft belongs to the cache that allocated it; another cache would look for it in its own memory.
 #[test]
 #[should_panic(expected = "in the tier that allocated it")]
 fn new_item_is_inserted_into_its_own_cache() {
     let (here, there) = (memory_only().open().unwrap(), memory_only().open().unwrap());
-    let mut item = there.allocate_blocking(b"key", 5, AS_USUAL).unwrap();
+    let mut item = there.allocate_blocking(b"key", 5, DEFAULT_OPTIONS).unwrap();
     item.copy_from_slice(b"value");
     here.insert_new(item);
 }
 
 #[test]
-fn keys_are_visited_once_although_the_visitor_removes_and_inserts() {
+fn visitor_that_removes_and_inserts_sees_each_key_once() {
     let cache = memory_only().open().unwrap();
     (0..1000).for_each(|number| assert_eq!(put(&cache, number, 300), Inserted::Stored));
     let keys = |visit: &mut dyn FnMut(u64)| {

@@ -1,6 +1,7 @@
-//! Clearing under threads: an item inserted before a clear began is never found by a get that begins after the clear ended, even if the
-//! item moved between DRAM and flash during the clear, nor by the next cache on the device.
-#![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
+//! Clears during concurrent requests. An item inserted before a clear begins is not found by any get that begins after
+//! the clear ends, even if the item moves between DRAM and flash during the clear. The next cache on the device does
+//! not find it either.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +16,7 @@ const MIB: u64 = 1 << 20;
 const KEYS: u64 = 2_000;
 const CLEARS: u64 = 60;
 const THREADS: u64 = 4;
-const AS_USUAL: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };
+const DEFAULT_OPTIONS: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };
 
 fn cache(device: &Arc<MemoryDevice>, change: fn(&mut FlashConfig)) -> Cache {
     let mut flash = FlashConfig::new(Arc::clone(device) as _);
@@ -26,7 +27,7 @@ fn cache(device: &Arc<MemoryDevice>, change: fn(&mut FlashConfig)) -> Cache {
     Cache::builder().dram_bytes(2 * MIB).max_item_bytes(16 << 10).flash_config(flash).open().unwrap()
 }
 
-/// Clears begun and ended. A value tells how many had begun when it was made.
+/// Numbers of clears begun and ended. Each value contains the number of clears that had begun when it was created.
 #[derive(Default)]
 struct Clears {
     begun: AtomicU64,
@@ -49,7 +50,7 @@ impl Clears {
     }
 }
 
-/// A value that says whose it is, and under which number it was made.
+/// A value that contains its key and `number`.
 fn value(key: u64, number: u64) -> Vec<u8> {
     let len = if key.is_multiple_of(4) { 3000 } else { 50 + (key as usize * 13) % 900 };
     [key, number].iter().flat_map(|word| word.to_le_bytes()).cycle().take(len).collect()
@@ -61,8 +62,8 @@ fn number_of(key: u64, bytes: &[u8]) -> u64 {
     number
 }
 
-/// A client; returns its hits. An inserted value is marked with the number of clears that had begun when its insert *completed*. That
-/// number is unknown before, so it is stored separately, and until then any result is valid.
+/// Runs one client; returns its hits. An inserted value counts as created when its insert *completes*. The number of
+/// clears begun by then is unknown before, so it is stored separately; until it is stored, any result is valid.
 fn client(cache: &Cache, clears: &Arc<Clears>, noted: &[AtomicU64], done: &AtomicBool, seed: u64) -> u64 {
     let mut random = StdRng::seed_from_u64(seed);
     let (mut hits, mut puts) = (0, 0);
@@ -74,7 +75,7 @@ fn client(cache: &Cache, clears: &Arc<Clears>, noted: &[AtomicU64], done: &Atomi
             0..3 if puts + 1 < PUTS_A_CLIENT => {
                 puts += 1;
                 let number = seed * PUTS_A_CLIENT + puts;
-                if cache.insert_blocking(&name, &value(key, number), AS_USUAL) == Inserted::Stored {
+                if cache.insert_blocking(&name, &value(key, number), DEFAULT_OPTIONS) == Inserted::Stored {
                     noted[number as usize].store(clears.begun() + 1, Ordering::SeqCst);
                 }
                 None
@@ -83,7 +84,7 @@ fn client(cache: &Cache, clears: &Arc<Clears>, noted: &[AtomicU64], done: &Atomi
                 // A value loaded during a clear is not kept, so the number of clears begun at the fetch identifies it.
                 let clears = Arc::clone(clears);
                 let fetch = async move || Ok::<_, ()>(value(key, LOADED + clears.begun()));
-                match pollster::block_on(cache.get_or_insert_with(&name, AS_USUAL, fetch)).unwrap() {
+                match pollster::block_on(cache.get_or_insert_with(&name, DEFAULT_OPTIONS, fetch)).unwrap() {
                     Fetched::Found(item) => Some(number_of(key, &item)),
                     Fetched::Made(_) => None,
                 }
@@ -118,7 +119,7 @@ fn clears_under_threads(change: fn(&mut FlashConfig)) {
             .map(|seed| scope.spawn(move || client(cache_ref, clears_ref, noted_ref, done_ref, seed)))
             .collect();
         for round in 0..CLEARS {
-            // Some right after each other, most when flash is in use again.
+            // Some clears follow each other immediately; most run after flash has received new items.
             let crossings = || cache.stats().flash.unwrap().puts.stored;
             let enough = if round % 5 == 0 { 0 } else { crossings() + 1500 };
             while crossings() < enough && !clients.iter().any(std::thread::ScopedJoinHandle::is_finished) {
@@ -132,7 +133,7 @@ fn clears_under_threads(change: fn(&mut FlashConfig)) {
     });
     assert!(cache.stats().gets.hits_flash > 100, "{:?}", cache.stats().gets);
     clears.clear(&cache);
-    cache.insert_blocking(b"since", b"the last clear", AS_USUAL);
+    cache.insert_blocking(b"since", b"the last clear", DEFAULT_OPTIONS);
     cache.close().unwrap();
     let next = self::cache(&device, change);
     assert!(next.stats().flash.unwrap().recovered);

@@ -15,7 +15,7 @@ fn value_len(key: u64) -> usize {
     (16 << 10) + spread as usize % (44 << 10)
 }
 
-/// A cache that takes in more and more, and the device behind it.
+/// A cache under continuous inserts, and its device.
 struct Filling {
     cache: Cache,
     device_bytes: u64,
@@ -43,7 +43,7 @@ impl Filling {
         }
     }
 
-    /// Bytes of keys and values on the device, over its bytes.
+    /// Bytes of keys and values on the device, divided by the size of the device.
     fn held_share(&self) -> f64 {
         let mut in_dram = HashSet::new();
         self.cache.for_each_key_in_dram(|key| {
@@ -56,10 +56,10 @@ impl Filling {
 }
 
 #[test]
-fn a_small_device_holds_as_large_a_share_of_keys_and_values_as_a_large_one() {
+fn small_and_large_devices_hold_equal_shares_of_keys_and_values() {
     let mut filling = Filling::new(256);
     filling.insert(filling.device_bytes * 3 / 2);
-    // Regions come and go, so the share goes up and down.
+    // Reclaimed regions are empty until they are refilled, so the share varies.
     for _ in 0..32 {
         filling.insert(filling.device_bytes / 512);
         let share = filling.held_share();

@@ -1,5 +1,5 @@
 //! Item destructors are called exactly once for every item that leaves the cache, from DRAM and from flash.
-#![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -81,7 +81,7 @@ fn insert(cache: &Cache, ledger: &Ledger, key: u64, len: usize, options: &Insert
     number
 }
 
-/// Inserts items of other keys, which evict earlier ones from DRAM, and waits until those are on flash.
+/// Inserts items of other keys, which evict earlier ones from DRAM, and waits until those are written to flash.
 fn push_to_flash(cache: &Cache, ledger: &Ledger) {
     for len in [300, 3000] {
         for other in 0..6 * MIB / len {
@@ -92,7 +92,7 @@ fn push_to_flash(cache: &Cache, ledger: &Ledger) {
 }
 
 #[test]
-fn replaced_and_removed_items_in_dram_are_destroyed_at_once() {
+fn replaced_and_removed_items_in_dram_are_destroyed_immediately() {
     let (builder, ledger) = with_ledger(dram_alone());
     let cache = builder.open().unwrap();
     let old = insert(&cache, &ledger, 1, 100, &NO_TTL);
@@ -131,7 +131,7 @@ fn item_in_dram_and_on_flash_is_destroyed_once() {
         let cache = builder.open().unwrap();
         let number = insert(&cache, &ledger, 1, len, &NO_TTL);
         push_to_flash(&cache, &ledger);
-        assert!(cache.get_blocking(&1_u64.to_le_bytes()).is_some(), "it comes back to DRAM");
+        assert!(cache.get_blocking(&1_u64.to_le_bytes()).is_some(), "the get promotes the item to DRAM");
         assert!(cache.remove(&1_u64.to_le_bytes()));
         cache.settle_blocking().unwrap();
         for round in 0..4 {
@@ -165,7 +165,7 @@ fn expired_item_is_destroyed_once_from_dram_and_from_flash() {
 }
 
 #[test]
-fn refused_item_takes_the_old_one_with_it_and_is_not_destroyed() {
+fn refused_insert_destroys_the_old_item_only() {
     let (builder, ledger) = with_ledger(dram_alone());
     let cache = builder.open().unwrap();
     let old = insert(&cache, &ledger, 1, 100, &NO_TTL);
@@ -177,7 +177,7 @@ fn refused_item_takes_the_old_one_with_it_and_is_not_destroyed() {
     );
 }
 
-/// What a thread of the stress test inserted.
+/// Runs one thread of the stress test; returns the numbers of the items it inserted.
 fn stress(cache: &Cache, ledger: &Ledger, clock: Option<&VirtualClock>, seed: u64) -> Vec<usize> {
     let mut random = StdRng::seed_from_u64(seed);
     let mut stored = Vec::new();

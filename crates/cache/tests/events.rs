@@ -1,5 +1,5 @@
 //! The events that a sink receives, and the calls that it may make.
-#![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -14,28 +14,28 @@ use flashwright_cache::{
 };
 use policy::admission::{AdmissionConfig, Chance};
 
-const AS_USUAL: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };
+const DEFAULT_OPTIONS: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };
 const MIB: u64 = 1 << 20;
-/// Buckets take the first, regions the second.
+/// Lengths of two values: the first is stored in buckets, the second in regions.
 const LENGTHS: [usize; 2] = [300, 3000];
 
 /// An event of an item: its key, the kind, the value's length, the expiry time.
-type Told = (Vec<u8>, EventKind, Option<usize>, Option<u32>);
+type Recorded = (Vec<u8>, EventKind, Option<usize>, Option<u32>);
 
-/// Records the events of one key in `one_in`.
+/// Records the events of the keys that `one_in` selects.
 struct Log {
     one_in: u64,
-    told: Mutex<Vec<Told>>,
+    recorded: Mutex<Vec<Recorded>>,
 }
 
 impl Log {
     fn of_one_in(one_in: u64) -> Arc<Self> {
-        Arc::new(Self { one_in, told: Mutex::default() })
+        Arc::new(Self { one_in, recorded: Mutex::default() })
     }
 
     /// The events since the last call.
-    fn take(&self) -> Vec<Told> {
-        std::mem::take(&mut self.told.lock().unwrap())
+    fn take(&self) -> Vec<Recorded> {
+        std::mem::take(&mut self.recorded.lock().unwrap())
     }
 
     fn kinds(&self) -> Vec<EventKind> {
@@ -50,8 +50,8 @@ impl EventSink for Log {
 
     fn on_event(&self, event: &Event<'_>) {
         assert_eq!(event.hash, KeyHash::seeded(event.key, SEED));
-        let told = (event.key.to_vec(), event.kind, event.value_bytes, event.expiry_seconds);
-        self.told.lock().unwrap().push(told);
+        let recorded = (event.key.to_vec(), event.kind, event.value_bytes, event.expiry_seconds);
+        self.recorded.lock().unwrap().push(recorded);
     }
 }
 
@@ -70,7 +70,10 @@ fn hybrid(change: impl FnOnce(&mut FlashConfig)) -> Builder {
 }
 
 fn put(cache: &Cache, number: u64, len: usize) {
-    assert_eq!(cache.insert_blocking(&number.to_le_bytes(), &vec![7; len], AS_USUAL), Inserted::Stored);
+    assert_eq!(
+        cache.insert_blocking(&number.to_le_bytes(), &vec![7; len], DEFAULT_OPTIONS),
+        Inserted::Stored
+    );
 }
 
 fn has(cache: &Cache, number: u64) -> bool {
@@ -82,7 +85,7 @@ fn events_of_a_key_in_dram_are_emitted_in_order() {
     let (log, clock) = (Log::of_one_in(1), Arc::new(VirtualClock::default()));
     clock.advance_by(1_000_000_000);
     let cache = memory_only().clock(clock.clone()).events(log.clone()).open_stepped().unwrap();
-    let for_ten = InsertOptions { ttl_seconds: Some(10), ..AS_USUAL };
+    let for_ten = InsertOptions { ttl_seconds: Some(10), ..DEFAULT_OPTIONS };
     let expiry = {
         cache.insert_blocking(b"key", b"value", for_ten);
         cache.get_blocking(b"key").unwrap().expiry_seconds()
@@ -92,18 +95,18 @@ fn events_of_a_key_in_dram_are_emitted_in_order() {
     assert_eq!(log.take(), [item(EventKind::Inserted, 5), item(EventKind::Found(Layer::Dram), 5)]);
     cache.insert_blocking(b"key", b"another", for_ten);
     assert!(cache.remove(b"key") && !cache.remove(b"key") && cache.get_blocking(b"key").is_none());
-    let story = [
+    let expected = [
         item(EventKind::Replaced, 7),
         item(EventKind::Removed(Layer::Dram), 7),
         none(EventKind::NotRemoved),
         none(EventKind::NotFound),
     ];
-    assert_eq!(log.take(), story);
+    assert_eq!(log.take(), expected);
     cache.insert_blocking(b"key", b"v", for_ten);
     clock.advance_by(11_000_000_000);
     assert!(cache.get_blocking(b"key").is_none());
-    let story = [item(EventKind::Inserted, 1), item(EventKind::Expired, 1), none(EventKind::NotFound)];
-    assert_eq!(log.take(), story);
+    let expected = [item(EventKind::Inserted, 1), item(EventKind::Expired, 1), none(EventKind::NotFound)];
+    assert_eq!(log.take(), expected);
 }
 
 #[test]
@@ -111,15 +114,20 @@ fn inserts_and_chains_emit_their_events() {
     let log = Log::of_one_in(1);
     let cache = memory_only().events(log.clone()).open().unwrap();
     assert_eq!(cache.add_chained_blocking(b"key", 3, |_| {}), Err(Refusal::NoParent));
-    let told = log.kinds();
-    assert_eq!(told, [EventKind::NotFound, EventKind::NotChained(Refusal::NoParent)]);
+    let recorded = log.kinds();
+    assert_eq!(recorded, [EventKind::NotFound, EventKind::NotChained(Refusal::NoParent)]);
     put(&cache, 1, 10);
     cache.add_chained_blocking(&1_u64.to_le_bytes(), 3, |piece| piece.fill(1)).unwrap();
-    assert!(!cache.insert_new_if_absent(cache.allocate_blocking(&1_u64.to_le_bytes(), 4, AS_USUAL).unwrap()));
-    assert!(cache.insert_new_if_absent(cache.allocate_blocking(b"other", 4, AS_USUAL).unwrap()));
-    let Err(refusal) = cache.allocate_blocking(b"key", 1 << 20, AS_USUAL) else { panic!("it is too large") };
+    assert!(
+        !cache
+            .insert_new_if_absent(cache.allocate_blocking(&1_u64.to_le_bytes(), 4, DEFAULT_OPTIONS).unwrap())
+    );
+    assert!(cache.insert_new_if_absent(cache.allocate_blocking(b"other", 4, DEFAULT_OPTIONS).unwrap()));
+    let Err(refusal) = cache.allocate_blocking(b"key", 1 << 20, DEFAULT_OPTIONS) else {
+        panic!("the draft is too large")
+    };
     cache.clear();
-    let told = log.kinds();
+    let recorded = log.kinds();
     let expected = [
         EventKind::Inserted,
         EventKind::Found(Layer::Dram),
@@ -130,7 +138,7 @@ fn inserts_and_chains_emit_their_events() {
         EventKind::Cleared,
         EventKind::Cleared,
     ];
-    assert_eq!(told, expected);
+    assert_eq!(recorded, expected);
     assert_eq!(log.take(), []);
 }
 
@@ -139,8 +147,8 @@ fn overtaken_load_is_reported() {
     let log = Log::of_one_in(1);
     let cache = Arc::new(memory_only().events(log.clone()).open().unwrap());
     let inserts = Arc::clone(&cache);
-    let fetched = pollster::block_on(cache.get_or_insert_with(b"key", AS_USUAL, async move || {
-        inserts.insert(b"key", b"newer", AS_USUAL).await;
+    let fetched = pollster::block_on(cache.get_or_insert_with(b"key", DEFAULT_OPTIONS, async move || {
+        inserts.insert(b"key", b"newer", DEFAULT_OPTIONS).await;
         Ok::<_, ()>(b"older".to_vec())
     }));
     assert_eq!(&*fetched.unwrap(), b"older");
@@ -152,7 +160,7 @@ fn expired_items_are_reported_by_reaper_and_eviction() {
     let (log, clock) = (Log::of_one_in(1), Arc::new(VirtualClock::default()));
     clock.advance_by(1_000_000_000);
     let cache = memory_only().clock(clock.clone()).events(log.clone()).open_stepped().unwrap();
-    let for_a_second = InsertOptions { ttl_seconds: Some(1), ..AS_USUAL };
+    let for_a_second = InsertOptions { ttl_seconds: Some(1), ..DEFAULT_OPTIONS };
     cache.insert_blocking(b"key", b"value", for_a_second);
     clock.advance_by(20_000_000_000);
     pollster::block_on(cache.step());
@@ -166,7 +174,7 @@ fn expired_items_are_reported_by_reaper_and_eviction() {
     assert_eq!(log.kinds(), [EventKind::EvictedFromDram { expired: true }, EventKind::Inserted]);
 }
 
-/// Every counter of gets, inserts and offers, and the DRAM evictions.
+/// The counters of gets, inserts, offers to flash and DRAM evictions, by the kind of event that each counts.
 fn counted(cache: &Cache) -> HashMap<EventKind, u64> {
     let stats = cache.stats();
     let puts = stats.flash.as_ref().map(|flash| flash.puts).unwrap_or_default();
@@ -201,12 +209,12 @@ fn emitted_events_equal_the_counters() {
     }
     pollster::block_on(cache.settle()).unwrap();
     let (counted, stats) = (counted(&cache), cache.stats());
-    let mut told: HashMap<EventKind, u64> = HashMap::new();
-    log.take().into_iter().for_each(|(_, kind, ..)| *told.entry(kind).or_default() += 1);
+    let mut recorded: HashMap<EventKind, u64> = HashMap::new();
+    log.take().into_iter().for_each(|(_, kind, ..)| *recorded.entry(kind).or_default() += 1);
     for (kind, count) in counted {
-        assert_eq!(told.get(&kind).copied().unwrap_or(0), count, "{kind:?}");
+        assert_eq!(recorded.get(&kind).copied().unwrap_or(0), count, "{kind:?}");
     }
-    let of = |kind| told.get(&kind).copied().unwrap_or(0);
+    let of = |kind| recorded.get(&kind).copied().unwrap_or(0);
     assert_eq!(of(EventKind::Inserted) + of(EventKind::Replaced), stats.inserts.stored);
     let removes =
         [EventKind::Removed(Layer::Dram), EventKind::Removed(Layer::Flash), EventKind::NotRemoved].map(of);
@@ -214,8 +222,8 @@ fn emitted_events_equal_the_counters() {
     assert!(removes.iter().all(|count| *count > 0), "{removes:?}");
     let flash = stats.flash.unwrap();
     let evicted = flash.soc.unwrap().evictions + flash.regions.unwrap().evictions;
-    let told_of = of(EventKind::EvictedFromFlash { expired: false });
-    assert!(told_of > 1000 && told_of <= evicted, "{told_of} of {evicted}");
+    let evicted_events = of(EventKind::EvictedFromFlash { expired: false });
+    assert!(evicted_events > 1000 && evicted_events <= evicted, "{evicted_events} of {evicted}");
 }
 
 #[test]
@@ -225,7 +233,8 @@ fn reclaim_reports_every_evicted_item_and_reads_no_others() {
         let cache = hybrid(|flash| flash.pairs[0].soc_share = 0.0).events(log.clone()).open().unwrap();
         (0..20_000_u64).for_each(|number| put(&cache, number, 3000));
         pollster::block_on(cache.settle()).unwrap();
-        // Pending items are on flash. A region may still be reclaimed: it is counted, and its events are not complete before it is done.
+        // All pending items are written. A region may still be in reclaim: its evictions are counted, but some of their
+        // events are emitted only when the reclaim ends.
         let regions = || cache.stats().flash.unwrap().regions.unwrap();
         let evictions_later = || {
             pollster::block_on(device::timer::sleep(&SystemTimer::default(), 100_000_000));
@@ -233,14 +242,14 @@ fn reclaim_reports_every_evicted_item_and_reads_no_others() {
         };
         while regions().evictions != evictions_later() {}
         let evicted = EventKind::EvictedFromFlash { expired: false };
-        let told: Vec<u64> = log
+        let recorded: Vec<u64> = log
             .take()
             .into_iter()
             .filter(|(_, kind, bytes, _)| *kind == evicted && *bytes == Some(3000))
             .map(|(key, ..)| u64::from_le_bytes(key.try_into().unwrap()))
             .collect();
         let regions = regions();
-        (told, regions.evictions, regions.reclaim_read_bytes)
+        (recorded, regions.evictions, regions.reclaim_read_bytes)
     };
     let (all, evictions, read_bytes) = run(1);
     assert_eq!((all.len() as u64, evictions > 1000), (evictions, true));
@@ -263,23 +272,26 @@ fn sink_receives_all_events_of_selected_keys_and_none_of_others() {
         }
         log.take()
     };
-    let wanted = |told: &Told| KeyHash::seeded(&told.0, SEED).one_in(10);
-    let expected: Vec<Told> = run(&whole).into_iter().filter(wanted).collect();
+    let wanted = |event: &Recorded| KeyHash::seeded(&event.0, SEED).one_in(10);
+    let expected: Vec<Recorded> = run(&whole).into_iter().filter(wanted).collect();
     assert!(expected.len() > 1000);
     assert_eq!(run(&part), expected);
 }
 
-/// A cache that passes itself to `tell` with each event.
-fn told_to(builder: Builder, tell: impl Fn(&Cache, &Event<'_>) + Send + Sync + 'static) -> Arc<Cache> {
-    struct Teller<F>(OnceLock<Weak<Cache>>, F);
-    impl<F: Fn(&Cache, &Event<'_>) + Send + Sync> EventSink for Teller<F> {
+/// A cache whose event sink calls `on_event` with the cache.
+fn cache_with_sink(
+    builder: Builder,
+    on_event: impl Fn(&Cache, &Event<'_>) + Send + Sync + 'static,
+) -> Arc<Cache> {
+    struct CallbackSink<F>(OnceLock<Weak<Cache>>, F);
+    impl<F: Fn(&Cache, &Event<'_>) + Send + Sync> EventSink for CallbackSink<F> {
         fn on_event(&self, event: &Event<'_>) {
             if let Some(cache) = self.0.get().and_then(Weak::upgrade) {
                 (self.1)(&cache, event);
             }
         }
     }
-    let sink = Arc::new(Teller(OnceLock::new(), tell));
+    let sink = Arc::new(CallbackSink(OnceLock::new(), on_event));
     let cache = Arc::new(builder.events(sink.clone()).open().unwrap());
     sink.0.set(Arc::downgrade(&cache)).unwrap();
     cache
@@ -289,7 +301,7 @@ fn told_to(builder: Builder, tell: impl Fn(&Cache, &Event<'_>) + Send + Sync + '
 fn sink_may_read_and_remove_but_not_insert() {
     let refused = Arc::new(Mutex::new(0));
     let counted = refused.clone();
-    let cache = told_to(hybrid(|_| {}), move |cache, event| {
+    let cache = cache_with_sink(hybrid(|_| {}), move |cache, event| {
         let number = u64::from_le_bytes(event.key.try_into().unwrap());
         has(cache, number);
         has(cache, number.wrapping_sub(700));
@@ -317,7 +329,7 @@ fn sink_may_read_and_remove_but_not_insert() {
 
 #[test]
 fn sink_panic_loses_only_its_event() {
-    let cache = told_to(hybrid(|_| {}), |_, _| resume_unwind(Box::new("a mistake in the sink")));
+    let cache = cache_with_sink(hybrid(|_| {}), |_, _| resume_unwind(Box::new("a mistake in the sink")));
     for number in 0..20_000 {
         put(&cache, number, LENGTHS[number as usize % 2]);
         assert!(has(&cache, number));
@@ -325,7 +337,7 @@ fn sink_panic_loses_only_its_event() {
     assert!(cache.stats().flash.unwrap().puts.stored > 1000);
 }
 
-/// The panic used to leave the item marked as being evicted.
+/// Regression: the panic left the item marked as being evicted.
 #[test]
 fn sink_that_panics_in_its_key_filter_receives_nothing_and_leaks_nothing() {
     struct Asked;

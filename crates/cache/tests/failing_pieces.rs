@@ -1,4 +1,4 @@
-//! Inserts that are refused, and regions and transfers some of whose pieces cannot be written at first.
+//! Refused inserts, and regions and transfers of which some pieces fail at the first write.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -18,10 +18,10 @@ use parking_lot::Mutex;
 use pollster::block_on;
 
 const MIB: u64 = 1 << 20;
-const AS_USUAL: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };
+const DEFAULT_OPTIONS: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };
 const PIECE_BYTES: u32 = 16 << 10;
 
-/// Fails the first write to each place in a region but its first piece.
+/// Fails the first write to each offset within a region, except the offset of its first piece.
 struct FirstWriteFails {
     inner: MemoryDevice,
     seen: Mutex<HashSet<u64>>,
@@ -55,7 +55,7 @@ impl Device for FirstWriteFails {
     }
 }
 
-/// Only the first of several failed pieces was written again.
+/// Regression: of several failed pieces, only the first was written again.
 #[test]
 fn every_failed_piece_of_a_region_is_written_again() {
     let device = FirstWriteFails { inner: MemoryDevice::new(32 * MIB), seen: Mutex::default() };
@@ -70,7 +70,7 @@ fn every_failed_piece_of_a_region_is_written_again() {
         Cache::builder().dram_bytes(2 * MIB).max_item_bytes(16 << 10).flash_config(flash).open().unwrap();
     let value = |number: u32| [number.to_le_bytes(), (!number).to_le_bytes()].concat().repeat(375);
     for number in 0..4000_u32 {
-        cache.insert_blocking(&number.to_le_bytes(), &value(number), AS_USUAL);
+        cache.insert_blocking(&number.to_le_bytes(), &value(number), DEFAULT_OPTIONS);
     }
     cache.settle_blocking().unwrap();
     let stats = cache.stats().flash.unwrap();
@@ -85,14 +85,14 @@ fn every_failed_piece_of_a_region_is_written_again() {
     }
 }
 
-/// Fails writes of more than one page or bucket, so that each page of a transfer has to be written by itself.
+/// Fails writes of more than one page or bucket, so that the cache has to write each page of a transfer separately.
 fn whole_transfers_fail() -> Arc<FaultDevice> {
     let device = FaultDevice::new(Arc::new(MemoryDevice::new(32 * MIB)), 0, Faults::default());
     device.fail_where(|request| matches!(request, Request::Write { data, .. } if data.len() > 4096));
     Arc::new(device)
 }
 
-/// Only the first page of a failed transfer was written again.
+/// Regression: of a failed transfer, only the first page was written again.
 #[test]
 fn every_page_of_a_failed_transfer_of_small_items_is_written_again() {
     for small_items in SMALL_ENGINES {
@@ -102,7 +102,7 @@ fn every_page_of_a_failed_transfer_of_small_items_is_written_again() {
         let cache = cache.small_items(small_items).small_item_share(1.0).open().unwrap();
         let value = |number: u32| [number.to_le_bytes(), (!number).to_le_bytes()].concat().repeat(50);
         for number in 0..20_000_u32 {
-            cache.insert_blocking(&number.to_le_bytes(), &value(number), AS_USUAL);
+            cache.insert_blocking(&number.to_le_bytes(), &value(number), DEFAULT_OPTIONS);
         }
         cache.settle_blocking().unwrap();
         let flash = cache.stats().flash.unwrap();
@@ -137,7 +137,7 @@ fn open_engine(device: &Arc<dyn Device>, engine: Option<SmallItems>) -> Cache {
 
 type Insert = fn(&Cache, &[u8], &[u8], InsertOptions) -> Inserted;
 
-/// All forms of an insert.
+/// All functions that insert an item.
 const FORMS: [(&str, Insert); 5] = [
     ("insert", |cache, key, value, options| block_on(cache.insert(key, value, options))),
     ("insert_blocking", |cache, key, value, options| cache.insert_blocking(key, value, options)),
@@ -150,7 +150,7 @@ const FORMS: [(&str, Insert); 5] = [
     }),
 ];
 
-/// The caller wants the old value replaced: it must not outlive the attempt.
+/// An insert replaces the old value. If it is refused, a get must not return the old value.
 #[test]
 fn refused_insert_removes_the_old_value() {
     for engine in SMALL_ENGINES.map(Some).into_iter().chain([None]) {
@@ -166,21 +166,21 @@ fn check_refused_inserts(engine: Option<SmallItems>, on_flash: bool, form: &str,
     let case = format!("{form}, {engine:?}, on flash: {on_flash}");
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(32 * MIB));
     let cache = open_engine(&device, engine);
-    // In the size class of the items that evict them.
+    // The old value has the size class of the items that evict it.
     let old = [7; 900];
     for key in [&b"large"[..], b"pool", b"kept"] {
-        assert_eq!(cache.insert_blocking(key, &old, AS_USUAL), Inserted::Stored);
+        assert_eq!(cache.insert_blocking(key, &old, DEFAULT_OPTIONS), Inserted::Stored);
     }
     if on_flash {
         for number in 0..5000_u32 {
-            _ = cache.insert_blocking(&number.to_le_bytes(), &[0; 900], AS_USUAL);
+            _ = cache.insert_blocking(&number.to_le_bytes(), &[0; 900], DEFAULT_OPTIONS);
         }
         cache.settle_blocking().unwrap();
         assert!(cache.contains(b"large") && cache.contains(b"pool"), "{case}");
     }
-    let refused = insert(&cache, b"large", &vec![1; 20 << 10], AS_USUAL);
+    let refused = insert(&cache, b"large", &vec![1; 20 << 10], DEFAULT_OPTIONS);
     assert!(matches!(refused, Inserted::Rejected(Refusal::TooLarge { .. })), "{case}: {refused:?}");
-    let no_pool = InsertOptions { pool: 9, ..AS_USUAL };
+    let no_pool = InsertOptions { pool: 9, ..DEFAULT_OPTIONS };
     assert_eq!(
         insert(&cache, b"pool", b"new", no_pool),
         Inserted::Rejected(Refusal::NoSuchPool(9)),

@@ -10,7 +10,7 @@ use flashwright_cache::{Cache, FlashConfig, InsertOptions};
 
 const MIB: u64 = 1 << 20;
 
-/// A clock that moves on by a second whenever it is read: regions that cannot be written give up their items soon.
+/// A clock that advances by a second at each reading, so that items of regions that cannot be written are soon dropped.
 #[derive(Default)]
 struct Ticking(AtomicU64);
 
@@ -24,7 +24,7 @@ impl Clock for Ticking {
     }
 }
 
-/// Fills a cache on a device that fails writes to `failing_fifths` of every five MiB.
+/// Fills a cache on a device that fails writes to the last `failing_fifths` of every five MiB.
 fn filled(soc_share: f64, value_bytes: usize, failing_fifths: u64) -> FlashStats {
     let device = FaultDevice::new(Arc::new(MemoryDevice::new(128 * MIB)), 7, Faults::default());
     let device = Arc::new(device);
@@ -37,7 +37,7 @@ fn filled(soc_share: f64, value_bytes: usize, failing_fifths: u64) -> FlashStats
         .flash_config(flash)
         .clock(Arc::<Ticking>::default())
         .open()
-        .expect("it fits");
+        .expect("the configuration is valid");
     device.fail_where(move |request| match request {
         Request::Write { offset, .. } => offset / MIB % 5 >= 5 - failing_fifths,
         _ => false,
@@ -46,15 +46,15 @@ fn filled(soc_share: f64, value_bytes: usize, failing_fifths: u64) -> FlashStats
         cache.insert_blocking(&number.to_le_bytes(), &vec![7; value_bytes], InsertOptions::default());
     }
     let _ = cache.settle_blocking();
-    cache.stats().flash.expect("it has flash")
+    cache.stats().flash.expect("the cache has flash")
 }
 
-/// They counted as stored, though they were never on flash.
+/// Regression: items of a failed write, which never reach flash, were counted as stored.
 #[test]
 fn items_of_a_failed_write_are_counted_as_dropped() {
     for (soc_share, value_bytes) in [(0.0, 4000), (1.0, 1000)] {
         let end = |stats: &FlashStats, name: &str| {
-            stats.put_ends().iter().find(|(end, _)| *end == name).expect("it is an end").1
+            stats.put_ends().iter().find(|(end, _)| *end == name).expect("a known result of an offer").1
         };
         let failing = filled(soc_share, value_bytes, 2);
         let dropped = end(&failing, "dropped_write_failed");
@@ -69,7 +69,7 @@ fn items_of_a_failed_write_are_counted_as_dropped() {
     }
 }
 
-/// Items of failed writes counted as written, and the write amplification fell below 1.
+/// Regression: items of failed writes were counted as written, so the write amplification was below 1.
 #[test]
 fn write_amplification_omits_failed_writes() {
     for (soc_share, value_bytes) in [(0.0, 4000), (1.0, 1000)] {

@@ -1,4 +1,4 @@
-//! The seed of the keys' hashes: each cache has its own, and the store on flash remembers it.
+//! The seed of the hashes of keys: each cache has its own seed and stores it on flash.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,9 +26,9 @@ fn found(cache: &Cache) -> usize {
     (0..4000_u32).filter(|number| cache.get_blocking(&number.to_le_bytes()).is_some()).count()
 }
 
-/// A client that knows the hash can choose keys that all share a shard.
+/// A client that knows the hash function and the seed can choose keys of one shard.
 #[test]
-fn keys_chosen_to_share_their_top_bits_spread_in_a_cache_of_its_own_seed() {
+fn keys_with_equal_top_bits_under_one_seed_spread_under_another() {
     let cache = builder().open().unwrap();
     let top_bits = |hash: KeyHash| hash.0 >> 56;
     let chosen = (0_u64..).map(u64::to_le_bytes).filter(|key| top_bits(KeyHash::of(key)) == 0).take(2000);
@@ -37,7 +37,7 @@ fn keys_chosen_to_share_their_top_bits_spread_in_a_cache_of_its_own_seed() {
 }
 
 #[test]
-fn opened_caches_differ_and_stepped_caches_hash_alike() {
+fn opened_caches_have_different_seeds_and_stepped_caches_equal_ones() {
     let hash = |cache: &Cache| cache.key_hash(b"key");
     let [one, other] = [(); 2].map(|()| builder().open().unwrap());
     assert_ne!(hash(&one), hash(&other));
@@ -68,7 +68,7 @@ fn reopened_items_keep_their_hash_seed() {
             assert!(found(&cache) > 3900, "{pairs} pairs: {} of 4000", found(&cache));
             cache.close().unwrap();
         }
-        // A cache that was not closed comes back empty, under a new seed.
+        // A cache that was not closed reopens empty, with a new seed.
         drop(open(builder()));
         let cache = open(builder());
         assert_ne!(cache.key_hash(b"key"), hash);

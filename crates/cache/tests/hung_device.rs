@@ -13,8 +13,8 @@ use flashwright_cache::{
 };
 
 const MIB: u64 = 1 << 20;
-const AS_USUAL: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };
-/// A limit that no test reaches unless something hangs.
+const DEFAULT_OPTIONS: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };
+/// A time limit that is reached only if an operation hangs.
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(50);
 
@@ -39,17 +39,17 @@ fn key(number: u32) -> [u8; 4] {
     number.to_le_bytes()
 }
 
-/// Small and large values in turn.
+/// A value that is small for even numbers and large for odd ones.
 fn value(number: u32) -> Vec<u8> {
     vec![number as u8; if number.is_multiple_of(2) { 300 } else { 6000 }]
 }
 
-/// Inserts without waiting until nothing can leave DRAM any more. The numbers that were stored.
+/// Inserts without waiting until no item can be evicted from DRAM. Returns the numbers of the stored items.
 fn fill_until_behind(cache: &Cache) -> Vec<u32> {
     let mut stored = Vec::new();
     let mut refused_in_a_row = 0;
     for number in 0.. {
-        match cache.try_insert(&key(number), &value(number), AS_USUAL) {
+        match cache.try_insert(&key(number), &value(number), DEFAULT_OPTIONS) {
             Inserted::Stored => {
                 stored.push(number);
                 refused_in_a_row = 0;
@@ -70,14 +70,14 @@ fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Runs `body` on a thread of its own and fails if it takes long.
+/// Runs `body` on another thread and fails if it takes longer than a limit.
 fn in_time<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, result) = channel();
     let thread = std::thread::Builder::new().spawn(move || {
         let _ = done.send(body());
     });
-    let output = result.recv_timeout(LONG).expect("it hangs");
-    thread.expect("a thread can be started").join().expect("it does not panic");
+    let output = result.recv_timeout(LONG).expect("the operation hangs");
+    thread.expect("a thread can be started").join().expect("the thread does not panic");
     output
 }
 
@@ -91,24 +91,24 @@ fn bounded_inserts_are_refused_and_counted_while_the_device_hangs() {
     let large = value(1);
     let before = cache.stats().inserts;
     assert!(before.rejected_flash_behind >= 20 && before.rejected() == before.rejected_flash_behind);
-    let within = cache.insert_within_blocking(&victim, &large, AS_USUAL, SHORT);
+    let within = cache.insert_within_blocking(&victim, &large, DEFAULT_OPTIONS, SHORT);
     assert_eq!(within, Inserted::Rejected(Refusal::FlashBehind));
     assert!(cache.get_blocking(&key(newest)).is_some());
-    let replaced = cache.insert_within_blocking(&key(newest), &vec![9; 6000], AS_USUAL, SHORT);
+    let replaced = cache.insert_within_blocking(&key(newest), &vec![9; 6000], DEFAULT_OPTIONS, SHORT);
     if replaced == Inserted::Rejected(Refusal::FlashBehind) {
-        assert!(cache.get_blocking(&key(newest)).is_none(), "the old value goes with the refused one");
+        assert!(cache.get_blocking(&key(newest)).is_none(), "a refused insert removes the old value");
     }
     let after = cache.stats().inserts;
     assert!(after.rejected_flash_behind > before.rejected_flash_behind);
     assert_eq!(after.ends().iter().map(|(_, count)| count).sum::<u64>(), after.total());
     gate.open();
-    let inserted = cache.insert_within_blocking(&victim, &large, AS_USUAL, LONG);
+    let inserted = cache.insert_within_blocking(&victim, &large, DEFAULT_OPTIONS, LONG);
     assert_eq!(inserted, Inserted::Stored);
 }
 
-/// The caller meant to replace the old value, and was answered with it afterwards.
+/// The caller replaces the old value, so a get after the dropped insert must not return it.
 #[test]
-fn insert_dropped_while_it_waits_takes_the_old_value_with_it() {
+fn insert_dropped_while_it_waits_removes_the_old_value() {
     let gate = gated();
     let cache = open(&gate);
     gate.close(RequestKind::Write);
@@ -118,7 +118,7 @@ fn insert_dropped_while_it_waits_takes_the_old_value_with_it() {
         assert!(cache.get_blocking(&key(number)).is_some());
         let large = vec![9; 6000];
         let name = key(number);
-        let mut insert = Box::pin(cache.insert(&name, &large, AS_USUAL));
+        let mut insert = Box::pin(cache.insert(&name, &large, DEFAULT_OPTIONS));
         match poll_once(insert.as_mut()) {
             Poll::Ready(ended) => assert_eq!(ended, Inserted::Stored),
             Poll::Pending => {
@@ -132,9 +132,9 @@ fn insert_dropped_while_it_waits_takes_the_old_value_with_it() {
     gate.open();
 }
 
-/// It waited for the device for as long as that took, and only the last owner could close.
+/// Regression: the close waited until the device responded, and required the last reference to the cache.
 #[test]
-fn close_within_returns_at_the_deadline_though_the_device_hangs() {
+fn close_within_of_a_hung_device_returns_at_the_deadline() {
     for small_items in [SmallItems::Sets, SmallItems::Log(LogOptions::default())] {
         let gate = gated();
         let cache = Arc::new(open_with(&gate, small_items));
@@ -145,8 +145,8 @@ fn close_within_returns_at_the_deadline_though_the_device_hangs() {
         let Err(CacheError::Unfinished { dram_items, waiting_bytes }) = closed else { panic!("{closed:?}") };
         assert!(dram_items > 100 && waiting_bytes > 100_000, "{dram_items} items, {waiting_bytes} bytes");
         assert!(dram_items <= stored.len());
-        assert_eq!(cache.try_insert(b"key", b"value", AS_USUAL), Inserted::Rejected(Refusal::Closed));
-        // Its threads wait for the device; dropping the cache does not wait for them.
+        assert_eq!(cache.try_insert(b"key", b"value", DEFAULT_OPTIONS), Inserted::Rejected(Refusal::Closed));
+        // The cache's threads wait for the device; dropping the cache does not wait for them.
         in_time(move || drop(cache));
         gate.open();
     }
@@ -157,13 +157,13 @@ fn close_within_can_be_repeated_when_the_device_responds_again() {
     let gate = gated();
     let cache = Arc::new(open(&gate));
     (0..2000).for_each(|number| {
-        cache.insert_blocking(&key(number), &value(number), AS_USUAL);
+        cache.insert_blocking(&key(number), &value(number), DEFAULT_OPTIONS);
     });
     gate.close(RequestKind::Write);
     assert!(matches!(cache.close_within(SHORT), Err(CacheError::Unfinished { .. })));
     gate.open();
     cache.close_within(LONG).expect("the device responds");
-    cache.close_within(SHORT).expect("it is closed already");
+    cache.close_within(SHORT).expect("the cache is closed already");
     let found =
         |cache: &Cache| (0..2000).filter(|&number| cache.get_blocking(&key(number)).is_some()).count();
     assert!(found(&cache) > 1000, "a closed cache can be read");
@@ -173,16 +173,17 @@ fn close_within_can_be_repeated_when_the_device_responds_again() {
     assert!(found(&cache) > 1000);
 }
 
-/// It joined the background threads within a poll, and blocked its runtime for as long as the device took.
+/// Regression: the close joined the background threads within a poll and blocked its runtime until the device
+/// responded.
 #[test]
 fn close_async_does_not_block_the_thread_that_polls_it() {
     let gate = gated();
     let cache = open(&gate);
     gate.close(RequestKind::Write);
-    // A region is full, and its write hangs. Nothing else is left in DRAM.
+    // The write of a full region hangs. No other item is in DRAM.
     let mut inserted = 0;
     while gate.held() == 0 {
-        let _ = cache.try_insert(&key(inserted), &value(1), AS_USUAL);
+        let _ = cache.try_insert(&key(inserted), &value(1), DEFAULT_OPTIONS);
         inserted += 1;
     }
     for number in 0..inserted {
@@ -197,17 +198,17 @@ fn close_async_does_not_block_the_thread_that_polls_it() {
     closed.expect("the device responds");
 }
 
-/// The key is removed before each of the writes of a close in turn.
+/// In each round, the key is removed before another write of the close.
 #[test]
-fn key_removed_while_the_cache_closes_does_not_come_back() {
+fn key_removed_during_close_is_absent_after_reopen() {
     for passes in 0..8 {
         let gate = gated();
         let cache = Arc::new(open(&gate));
         (0..300).for_each(|number| {
-            cache.insert_blocking(&key(number), &value(number), AS_USUAL);
+            cache.insert_blocking(&key(number), &value(number), DEFAULT_OPTIONS);
         });
         gate.close(RequestKind::Write);
-        let (shared, hero) = (Arc::clone(&cache), key(7));
+        let (shared, removed_key) = (Arc::clone(&cache), key(7));
         let close = std::thread::Builder::new().spawn(move || shared.close_within(LONG)).expect("a thread");
         for _ in 0..passes {
             while gate.held() == 0 && !close.is_finished() {
@@ -219,12 +220,12 @@ fn key_removed_while_the_cache_closes_does_not_come_back() {
             std::thread::park_timeout(Duration::from_micros(100));
         }
         let is_closing = !close.is_finished();
-        cache.remove(&hero);
+        cache.remove(&removed_key);
         gate.open();
-        let closed = close.join().expect("it does not panic");
+        let closed = close.join().expect("the thread does not panic");
         drop(cache);
         let cache = open(&gate);
-        let is_back = cache.get_blocking(&hero).is_some();
+        let is_back = cache.get_blocking(&removed_key).is_some();
         assert!(!is_closing || !is_back, "after {passes} writes: {closed:?}");
     }
 }

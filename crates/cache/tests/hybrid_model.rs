@@ -35,7 +35,7 @@ fn value(key: u64, version: u64, len: usize) -> Vec<u8> {
 }
 
 fn len_of(key: u64) -> usize {
-    // Three in four go to the buckets, the rest to the regions.
+    // Three of four values are small and go to buckets, the others to regions.
     if key.is_multiple_of(4) { 3000 + (key as usize * 37) % 9000 } else { 50 + (key as usize * 13) % 900 }
 }
 

@@ -10,13 +10,13 @@ use flashwright_cache::{
 use pollster::block_on;
 
 const MIB: u64 = 1 << 20;
-const AS_USUAL: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };
+const DEFAULT_OPTIONS: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };
 
 fn config(device: &Arc<MemoryDevice>) -> FlashConfig {
     let mut flash = FlashConfig::new(Arc::clone(device) as _);
     flash.regions.region_bytes = 256 << 10;
     flash.pending_bytes = 256 << 10;
-    // Room in every bucket for all items that hash to it.
+    // Every bucket has space for all items that hash to it.
     flash.pairs[0].soc_share = 0.5;
     flash
 }
@@ -31,10 +31,10 @@ fn open_with(device: &Arc<MemoryDevice>, small_items: SmallItems) -> Cache {
         .max_item_bytes(16 << 10)
         .flash_config(config(device))
         .small_items(small_items)
-        // Rebalancing would move items from DRAM to flash between two lists of keys.
+        // Rebalancing would move items from DRAM to flash between two listings of the keys.
         .upkeep(UpkeepConfig { rebalance_interval_ms: 0, ..UpkeepConfig::default() })
         .open()
-        .expect("it fits")
+        .expect("the configuration is valid")
 }
 
 fn key(number: u32) -> Vec<u8> {
@@ -45,7 +45,7 @@ fn key(number: u32) -> Vec<u8> {
 fn fill(cache: &Cache) {
     for number in 0..6000_u32 {
         let value = vec![number as u8; if number.is_multiple_of(5) { 3000 } else { 300 }];
-        cache.insert_blocking(&key(number), &value, AS_USUAL);
+        cache.insert_blocking(&key(number), &value, DEFAULT_OPTIONS);
     }
 }
 
@@ -54,7 +54,7 @@ fn found(cache: &Cache) -> Vec<u32> {
 }
 
 #[test]
-fn keys_in_dram_and_on_flash_are_all_that_gets_find() {
+fn listed_keys_equal_the_keys_that_gets_find() {
     for small_items in [SmallItems::Sets, SmallItems::Log(LogOptions::default())] {
         let cache = open_with(&Arc::new(MemoryDevice::new(64 * MIB)), small_items);
         fill(&cache);
@@ -75,7 +75,7 @@ fn keys_in_dram_and_on_flash_are_all_that_gets_find() {
             let expected: HashSet<Vec<u8>> = found(&cache).into_iter().map(key).collect();
             let what = format!("{small_items:?}, settled {settled}");
             assert!(on_flash == again && listed == expected, "{what}: {} listed", listed.len());
-            // A removal can take an item with the same fingerprint with it.
+            // The removal of an item also removes another item with the same fingerprint.
             let lost = (0..6000).filter(|number| number % 7 != 0).count() - expected.len();
             assert!(lost < 100, "{what}: {lost} lost");
         }
@@ -83,7 +83,7 @@ fn keys_in_dram_and_on_flash_are_all_that_gets_find() {
 }
 
 #[test]
-fn removed_prefix_is_gone_from_dram_and_flash_and_stays_gone_after_a_restart() {
+fn removed_prefix_is_absent_from_dram_and_flash_and_after_restart() {
     for small_items in [SmallItems::Sets, SmallItems::Log(LogOptions::default())] {
         let device = Arc::new(MemoryDevice::new(64 * MIB));
         let cache = open_with(&device, small_items);
@@ -96,7 +96,7 @@ fn removed_prefix_is_gone_from_dram_and_flash_and_stays_gone_after_a_restart() {
         let expected: Vec<u32> =
             before.into_iter().filter(|number| ![3, 4].contains(&(number % 10))).collect();
         assert_eq!(found(&cache), expected);
-        cache.insert_blocking(&key(3), b"new", AS_USUAL);
+        cache.insert_blocking(&key(3), b"new", DEFAULT_OPTIONS);
         assert_eq!(cache.get_blocking(&key(3)).as_deref(), Some(&b"new"[..]));
         cache.close().unwrap();
         let cache = open_with(&device, small_items);
@@ -112,13 +112,13 @@ fn empty_prefix_removes_every_key() {
     assert_eq!(found(&cache), []);
 }
 
-/// The fetch read its source before the keys were removed.
+/// The fetch reads its source before the keys are removed.
 #[test]
-fn fetch_that_began_before_its_prefix_was_removed_is_not_stored() {
+fn fetch_started_before_its_prefix_is_removed_is_not_stored() {
     let cache = open(&Arc::new(MemoryDevice::new(64 * MIB)));
     let answered = event_listener::Event::new();
     let answer = answered.listen();
-    let mut load = Box::pin(cache.get_or_insert_with(b"user/1", AS_USUAL, async move || {
+    let mut load = Box::pin(cache.get_or_insert_with(b"user/1", DEFAULT_OPTIONS, async move || {
         answer.await;
         Ok::<_, ()>(b"old".to_vec())
     }));
@@ -129,16 +129,16 @@ fn fetch_that_began_before_its_prefix_was_removed_is_not_stored() {
     assert!(cache.get_blocking(b"user/1").is_none());
 }
 
-/// Of two caches on one device, each wrote over the other's items.
+/// Two caches on one device would overwrite each other's items.
 #[test]
 fn second_cache_on_a_device_is_refused_until_the_first_is_closed() {
     let device = Arc::new(MemoryDevice::new(64 * MIB));
     let cache = open(&device);
     let second =
         Cache::builder().dram_bytes(2 * MIB).max_item_bytes(16 << 10).flash_config(config(&device)).open();
-    let Err(CacheError::Occupied(why)) = second else { panic!("it was opened") };
+    let Err(CacheError::Occupied(why)) = second else { panic!("the cache must be refused") };
     assert!(why.starts_with("the flash device is in use by another cache"), "{why}");
-    cache.insert_blocking(b"key", b"value", AS_USUAL);
+    cache.insert_blocking(b"key", b"value", DEFAULT_OPTIONS);
     cache.close().unwrap();
     let cache = open(&device);
     assert!(cache.get_blocking(b"key").is_some());

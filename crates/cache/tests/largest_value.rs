@@ -23,7 +23,7 @@ fn is_intact(cache: &Cache, key: &[u8], len: usize) -> bool {
     block_on(cache.get(key)).is_some_and(|item| *item == value(key.len() as u8, len))
 }
 
-/// Keys of one byte, of memcached's longest, and of the longest with space of its own.
+/// Keys of one byte, of memcached's longest key, and of the longest key that the cache accepts beside the value.
 fn keys() -> [Vec<u8>; 3] {
     [1, 250, 255].map(|len| vec![b'k'; len])
 }
@@ -98,7 +98,7 @@ fn check_on_flash(limit: usize, builder: impl Fn(&Arc<dyn Device>) -> Builder, n
         assert_eq!(layer, Some(Layer::Flash), "{name}: {len} bytes under a key of {}", key.len());
         assert!(is_intact(&cache, key, *len), "{name}");
     }
-    let puts = cache.stats().flash.expect("it has flash").puts;
+    let puts = cache.stats().flash.expect("the cache has flash").puts;
     assert_eq!(puts.rejected_too_large, 0, "{name}");
 }
 

@@ -1,4 +1,5 @@
-//! Memory that stays allocated after many calls: gets from flash, loads, opens and closes must all return what they took.
+//! Memory that stays allocated after many calls: gets from flash, loads, opens and closes must free all that they
+//! allocate.
 
 use std::alloc::System;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,11 +50,11 @@ fn insert(cache: &Cache, numbers: std::ops::Range<u32>) {
     }
 }
 
-/// Each call leaked the table of its requests: 43 MiB after 100,000 calls.
+/// Regression: each call leaked the table of its requests, 43 MiB in 100,000 calls.
 #[test]
 fn gets_from_flash_by_block_on_100_000_times_free_all() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let directory = tempfile::tempdir().expect("there is room for a directory");
+    let directory = tempfile::tempdir().expect("the temporary directory is created");
     let options =
         OpenOptions { create: true, buffered: true, size_bytes: Some(32 * MIB), ..OpenOptions::default() };
     let file = FileDevice::open(directory.path().join("flash"), &options).expect("a file can be created");
@@ -110,7 +111,7 @@ fn opening_and_closing_a_cache_frees_all() {
         let data = IoBuffer::zeroed(MIB as usize);
         device.write(offset, data).wait().expect("memory takes writes");
     }
-    // A clean close and a drop, in turn.
+    // Every other cache is closed, the others are dropped.
     assert_frees_all(60, |number| {
         let cache = open(Arc::clone(&device));
         insert(&cache, 0..3000);

@@ -1,4 +1,4 @@
-//! A device whose writes fail for a while, under a cache with its own threads: nothing is given up for it.
+//! A device whose writes fail temporarily, under a cache with its own threads: no region is retired permanently.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,35 +52,36 @@ fn insert(cache: &Cache, numbers: std::ops::Range<u32>) {
 }
 
 fn wait_until(cache: &Cache, holds: impl Fn(&FlashHealth) -> bool) {
-    while !holds(&cache.health().expect("there is a flash tier")) {
+    while !holds(&cache.health().expect("the cache has flash")) {
         std::thread::park_timeout(Duration::from_millis(5));
     }
 }
 
 fn stored(cache: &Cache) -> u64 {
-    cache.stats().flash.expect("there is a flash tier").puts.stored
+    cache.stats().flash.expect("the cache has flash").puts.stored
 }
 
-/// The regions that failed meanwhile were retired permanently, also across a clean close: large items had no flash any more.
+/// Regression: regions whose writes failed while the file system was full were retired permanently, also after a clean
+/// close, so large items were no longer written to flash.
 #[test]
-fn full_file_system_that_gets_room_again_is_used_again_and_so_after_a_restart() {
+fn flash_on_a_full_file_system_is_used_again_after_space_is_freed_and_after_restart() {
     let disk = Arc::new(FullDisk { inner: MemoryDevice::new(64 * MIB), is_full: AtomicBool::new(false) });
     let cache = open(&disk);
     insert(&cache, 0..2000);
     disk.is_full.store(true, Ordering::SeqCst);
-    // Ten times the capacity of the device: inserts do not wait for it.
+    // Ten times the capacity of the device, so items are dropped: inserts do not wait for the device.
     insert(&cache, 2000..32_000);
     wait_until(&cache, |health| health.is_failing && health.regions_to_retry > 0);
-    let health = cache.health().expect("there is a flash tier");
+    let health = cache.health().expect("the cache has flash");
     assert!(health.last_error.is_some_and(|error| error.contains("No space left")));
-    assert!(cache.stats().flash.expect("there is a flash tier").puts.rejected_failing > 10_000);
+    assert!(cache.stats().flash.expect("the cache has flash").puts.rejected_failing > 10_000);
     disk.is_full.store(false, Ordering::SeqCst);
     wait_until(&cache, FlashHealth::is_healthy);
     let before = stored(&cache);
     insert(&cache, 40_000..42_000);
     cache.settle_blocking().expect("the device works again");
     assert!(stored(&cache) - before > 1500, "{} of 2000", stored(&cache) - before);
-    let flash = cache.stats().flash.expect("there is a flash tier");
+    let flash = cache.stats().flash.expect("the cache has flash");
     let regions = flash.regions.expect("there are regions");
     assert_eq!((regions.regions_retired, flash.health.retired_bytes), (0, 0));
     cache.close().expect("the device works again");
@@ -92,9 +93,9 @@ fn full_file_system_that_gets_room_again_is_used_again_and_so_after_a_restart() 
     assert!(cache.health().is_some_and(|health| health.is_healthy()));
 }
 
-/// A restart put the bad region back into service.
+/// Regression: a restart used the retired region again.
 #[test]
-fn region_that_was_retired_stays_retired_after_a_restart_until_it_can_be_written() {
+fn retired_region_stays_retired_after_restart_until_it_can_be_written() {
     const REGION: u64 = MIB;
     let disk = Arc::new(FaultDevice::new(Arc::new(MemoryDevice::new(64 * MIB)), 0, Faults::default()));
     let open = || {
@@ -103,10 +104,10 @@ fn region_that_was_retired_stays_retired_after_a_restart_until_it_can_be_written
         Cache::builder().dram_bytes(8 * MIB).flash_config(flash).open().expect("the configuration fits")
     };
     let retired = |cache: &Cache| {
-        let health = cache.health().expect("there is a flash tier");
+        let health = cache.health().expect("the cache has flash");
         (health.retired_regions, health.retired_bytes)
     };
-    // Bad blocks in one of the regions.
+    // Bad blocks in one region.
     disk.fail_where(|request| {
         matches!(request, Request::Write { offset, data, .. }
             if *offset < 40 * MIB + 4096 && *offset + data.len() as u64 > 40 * MIB)
@@ -121,7 +122,7 @@ fn region_that_was_retired_stays_retired_after_a_restart_until_it_can_be_written
     assert_eq!(retired(&cache), (1, REGION));
     cache.close().expect("only one region fails");
     let cache = open();
-    assert_eq!(retired(&cache), (1, REGION), "it is tested at once, and still fails");
+    assert_eq!(retired(&cache), (1, REGION), "the retired region is tested immediately and still fails");
     cache.close().expect("only one region fails");
     disk.fail_where(|_| false);
     let cache = open();

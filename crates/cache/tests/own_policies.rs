@@ -19,9 +19,9 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 const MIB: u64 = 1 << 20;
-const AS_USUAL: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };
+const DEFAULT_OPTIONS: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };
 
-/// The newest leaves first.
+/// Last in, first out: evicts the newest entry first.
 #[derive(Default)]
 struct Lifo(Vec<Slot>);
 
@@ -52,7 +52,7 @@ impl Eviction for Lifo {
 fn custom_eviction_policy_selects_the_victims() {
     let builder = Cache::builder().dram_bytes(4 * MIB).max_item_bytes(64 << 10);
     let cache = builder.eviction_policy(Arc::new(|| Box::<Lifo>::default())).open().unwrap();
-    let put = |number: u32| cache.insert_blocking(&number.to_le_bytes(), &[7; 3000], AS_USUAL);
+    let put = |number: u32| cache.insert_blocking(&number.to_le_bytes(), &[7; 3000], DEFAULT_OPTIONS);
     (0..4000).for_each(|number| {
         put(number);
     });
@@ -60,10 +60,10 @@ fn custom_eviction_policy_selects_the_victims() {
         numbers.filter(|number| cache.contains(&number.to_le_bytes())).count()
     };
     assert_eq!(found(0..1000), 1000);
-    assert_eq!(found(3000..4000), 1, "the last one alone is still there");
+    assert_eq!(found(3000..4000), 1, "only the last item remains");
 }
 
-/// Like [`Caching::Lru`], from here.
+/// The same policy as [`Caching::Lru`], implemented outside the crate.
 struct Recent;
 
 impl CachingPolicy for Recent {
@@ -115,12 +115,12 @@ fn caching_policy_with_an_invalid_insertion_point_is_refused() {
 }
 
 #[test]
-fn external_order_of_regions_is_called_like_a_built_in_one() {
+fn external_region_order_is_called_like_a_built_in_one() {
     assert_eq!(hits(OLDEST), hits(OrderConfig::Fifo));
     assert_ne!(hits(OLDEST), hits(OrderConfig::Lru));
 }
 
-/// The newest region leaves first.
+/// Reclaims the newest region first.
 #[derive(Default)]
 struct Newest(Vec<(RegionId, u8)>);
 
@@ -138,14 +138,14 @@ impl RegionOrder for Newest {
     fn len(&self) -> usize {
         self.0.len()
     }
-    /// The next victim comes last here, and so it does in `restore`.
+    /// The next victim is the last element, as `restore` expects.
     fn in_order(&mut self) -> Vec<(RegionId, u8)> {
         self.0.clone()
     }
 }
 
 #[test]
-fn own_order_of_regions_is_restored_with_the_cache() {
+fn external_region_order_is_restored_at_reopen() {
     let device = Arc::new(MemoryDevice::new(16 * MIB));
     let open = || {
         let mut flash = FlashConfig::new(Arc::clone(&device) as _);
@@ -158,7 +158,7 @@ fn own_order_of_regions_is_restored_with_the_cache() {
     };
     let fill = |cache: &Cache, numbers: std::ops::Range<u32>| {
         numbers.for_each(|number| {
-            cache.insert_blocking(&number.to_le_bytes(), &[7; 3000], AS_USUAL);
+            cache.insert_blocking(&number.to_le_bytes(), &[7; 3000], DEFAULT_OPTIONS);
         });
     };
     let oldest = |cache: &Cache| (0..3000_u32).filter(|number| cache.contains(&number.to_le_bytes())).count();
@@ -171,7 +171,7 @@ fn own_order_of_regions_is_restored_with_the_cache() {
     assert_eq!(oldest(&cache), 3000);
 }
 
-/// A faulty custom policy used to leave items in DRAM that could not be evicted.
+/// Regression: after a panic in a custom policy, items stayed in DRAM and could not be evicted.
 #[test]
 fn admission_panic_admits_nothing() {
     struct Mistaken;
@@ -191,14 +191,14 @@ fn admission_panic_admits_nothing() {
     flash.admission = Arc::new(Mistaken);
     let cache = Cache::builder().dram_bytes(4 * MIB).flash_config(flash).open().unwrap();
     for number in 0..60_000_u32 {
-        let inserted = cache.insert_blocking(&number.to_le_bytes(), &[7; 300], AS_USUAL);
+        let inserted = cache.insert_blocking(&number.to_le_bytes(), &[7; 300], DEFAULT_OPTIONS);
         assert_eq!(inserted, Inserted::Stored, "item {number}");
     }
     let puts = cache.stats().flash.unwrap().puts;
     assert!(puts.rejected_admission > 10_000 && puts.stored > 10_000, "{puts:?}");
 }
 
-/// Admits everything, and counts notifications of written bytes.
+/// Admits everything, and counts the notifications of written bytes.
 #[derive(Default)]
 struct Listening(AtomicU64);
 
@@ -214,7 +214,7 @@ impl Admission for Listening {
     }
 }
 
-/// It heard of it along with other upkeep: without any, every hour.
+/// Regression: the policy was notified only together with other upkeep, or once an hour without any.
 #[test]
 fn admission_policy_observes_writes_periodically() {
     for interval_ms in [0, 60_000] {

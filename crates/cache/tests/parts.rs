@@ -7,14 +7,14 @@ use flashwright_cache::{Builder, Cache, InsertOptions};
 use pollster::block_on;
 
 const MIB: u64 = 1 << 20;
-const AS_USUAL: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };
+const DEFAULT_OPTIONS: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };
 
 fn builder() -> Builder {
     Cache::builder().dram_bytes(16 * MIB)
 }
 
 fn hybrid(flash_bytes: u64) -> Cache {
-    builder().flash(Arc::new(MemoryDevice::new(flash_bytes))).open().expect("it fits")
+    builder().flash(Arc::new(MemoryDevice::new(flash_bytes))).open().expect("the configuration is valid")
 }
 
 /// The bytes at `offset` of the value with this number.
@@ -23,18 +23,18 @@ fn piece(number: u64, offset: u64, len: usize) -> Vec<u8> {
 }
 
 async fn store(cache: &Cache, key: &[u8], number: u64, bytes: u64) {
-    let mut writer = cache.insert_parts(key, AS_USUAL);
+    let mut writer = cache.insert_parts(key, DEFAULT_OPTIONS);
     let mut offset = 0;
     while offset < bytes {
-        // Lengths that share no factor with those of parts.
+        // Reads at offsets that are not multiples of the part size.
         let len = (bytes - offset).min(333_333) as usize;
-        writer.write(&piece(number, offset, len)).await.expect("it has room");
+        writer.write(&piece(number, offset, len)).await.expect("the cache has space");
         offset += len as u64;
     }
-    writer.finish().await.expect("it has room");
+    writer.finish().await.expect("the cache has space");
 }
 
-/// The value's length, if it is there as it was stored.
+/// The length of the value, if it is stored completely and its bytes are right.
 async fn length_of(cache: &Cache, key: &[u8], number: u64) -> Option<u64> {
     let mut reader = cache.get_parts(key).await?;
     let mut offset = 0;
@@ -72,7 +72,7 @@ fn replaced_value_is_read_until_the_new_one_is_finished_and_its_parts_are_remove
     block_on(async {
         store(&cache, b"key", 1, 2 * MIB).await;
         let items = cache.len();
-        let mut writer = cache.insert_parts(b"key", AS_USUAL);
+        let mut writer = cache.insert_parts(b"key", DEFAULT_OPTIONS);
         writer.write(&piece(2, 0, 3 << 20)).await.unwrap();
         assert_eq!(length_of(&cache, b"key", 1).await, Some(2 * MIB));
         let mut reader = cache.get_parts(b"key").await.unwrap();
@@ -89,7 +89,7 @@ fn replaced_value_is_read_until_the_new_one_is_finished_and_its_parts_are_remove
 #[test]
 fn writer_dropped_unfinished_leaves_no_items() {
     let cache = builder().open().unwrap();
-    let mut writer = cache.insert_parts(b"key", AS_USUAL);
+    let mut writer = cache.insert_parts(b"key", DEFAULT_OPTIONS);
     block_on(writer.write(&[1; 1 << 20])).unwrap();
     assert!(cache.len() > 2);
     drop(writer);
@@ -97,23 +97,23 @@ fn writer_dropped_unfinished_leaves_no_items() {
 }
 
 #[test]
-fn plain_item_is_no_value_in_parts() {
+fn plain_item_is_not_read_as_a_value_in_parts() {
     let cache = builder().open().unwrap();
     for len in [0, 31, 32, 33] {
-        cache.insert_blocking(b"key", &vec![0; len], AS_USUAL);
+        cache.insert_blocking(b"key", &vec![0; len], DEFAULT_OPTIONS);
         assert!(block_on(cache.get_parts(b"key")).is_none());
     }
 }
 
 #[test]
-fn value_with_a_missing_part_names_it() {
+fn read_of_a_value_with_a_missing_part_names_the_part() {
     let cache = builder().max_item_bytes(64 << 10).open().unwrap();
     block_on(async {
         store(&cache, b"key", 1, MIB).await;
         let mut keys = Vec::new();
         cache.for_each_key_in_dram(|key| keys.push(key.to_vec()));
         keys.retain(|key| key.len() > 3);
-        // A part's key ends with its number.
+        // The last four bytes of a part's key are its number.
         keys.sort_by_key(|key| key[key.len() - 4..].to_vec());
         assert!(cache.remove(&keys[2]));
         let mut reader = cache.get_parts(b"key").await.unwrap();

@@ -39,7 +39,7 @@ fn fill(cache: &Cache) {
     }
 }
 
-/// Keys of `cache` found, each checked.
+/// Numbers of the keys that are found; each value is checked.
 fn found(cache: &Cache) -> Vec<u64> {
     let numbers = (0..ITEMS).filter(|&number| {
         let item = cache.get_blocking(&key(number));
@@ -50,7 +50,7 @@ fn found(cache: &Cache) -> Vec<u64> {
 }
 
 #[test]
-fn a_clean_close_keeps_what_is_on_flash() {
+fn clean_close_keeps_items_on_flash() {
     let device = Arc::new(MemoryDevice::new(64 * MIB));
     let cache = open(&device);
     fill(&cache);
@@ -59,14 +59,14 @@ fn a_clean_close_keeps_what_is_on_flash() {
     let cache = open(&device);
     assert!(cache.stats().flash.unwrap().recovered);
     let kept = found(&cache).len() as u64;
-    assert!(kept * 100 >= stored * 99, "{kept} of {stored} came back");
+    assert!(kept * 100 >= stored * 99, "{kept} of {stored} found after reopen");
 }
 
 #[test]
 fn clean_close_keeps_items_of_dram() {
     let device = Arc::new(MemoryDevice::new(64 * MIB));
     let cache = open_with(&device, 16 * MIB);
-    // Fits in DRAM: nothing has been on flash before the close.
+    // Few enough to fit in DRAM, so that the close is the first write to flash.
     let few = 1_000;
     for number in 0..few {
         cache.insert_blocking(&key(number), &value(number), InsertOptions::default());
@@ -78,7 +78,7 @@ fn clean_close_keeps_items_of_dram() {
     assert!(in_dram as u64 == few && cache.stats().flash.unwrap().puts.offered == 0, "{:?}", cache.stats());
     cache.close().unwrap();
     let cache = open_with(&device, 16 * MIB);
-    assert_eq!(found(&cache).len(), in_dram, "everything that was in DRAM came back");
+    assert_eq!(found(&cache).len(), in_dram, "all items of DRAM are found after reopen");
     for number in 0..few / 10 {
         let item = cache.get_blocking(&key(number)).unwrap();
         assert_eq!(item.chain().map(<[u8]>::len).collect::<Vec<_>>(), [300], "key {number} keeps its chain");
@@ -95,8 +95,8 @@ fn close_of_a_full_cache_evicts_the_oldest_flash_items_for_those_in_dram() {
     assert!(newest().all(|number| cache.get_blocking(&key(number)).is_some()));
     cache.close().unwrap();
     let back = found(&open(&device));
-    assert!(newest().all(|number| back.contains(&number)), "the newest came back");
-    assert!(!large(0..200).any(|number| back.contains(&number)), "there was no room for the oldest");
+    assert!(newest().all(|number| back.contains(&number)), "the newest items are found after reopen");
+    assert!(!large(0..200).any(|number| back.contains(&number)), "the oldest items do not fit");
 }
 
 #[test]
@@ -145,14 +145,14 @@ fn reason_for_an_empty_start_is_reported() {
     let device = Arc::new(MemoryDevice::new(64 * MIB));
     let loss = |cache: &Cache| cache.stats().flash.unwrap().loss;
     let cache = open(&device);
-    assert_eq!(loss(&cache), None, "there was nothing");
+    assert_eq!(loss(&cache), None, "the device is empty");
     fill(&cache);
     drop(cache);
     let cache = open(&device);
     assert!(loss(&cache).unwrap().starts_with("it was not closed"));
     cache.close().unwrap();
     let cache = open(&device);
-    assert_eq!(loss(&cache), None, "it was taken up");
+    assert_eq!(loss(&cache), None, "the items are recovered");
     cache.close().unwrap();
     let mut flash = FlashConfig::new(Arc::clone(&device) as _);
     flash.regions.region_bytes = MIB as u32;
@@ -186,7 +186,7 @@ fn refused_configuration_leaves_the_device_unchanged() {
 }
 
 #[test]
-fn a_foreign_device_is_refused_by_name() {
+fn device_with_foreign_data_is_refused_by_name() {
     let device = Arc::new(MemoryDevice::new(64 * MIB));
     let mut head = device::IoBuffer::zeroed(4096);
     // The magic number of ext2, ext3 and ext4: 0xEF53 at byte 56 of the superblock at 1024.
@@ -199,16 +199,17 @@ fn a_foreign_device_is_refused_by_name() {
     assert!(reason.contains("ext"), "{reason}");
 }
 
-/// This used to panic, to truncate the device silently, or to report a slice of the device that the caller had not requested.
+/// Regression: this panicked, truncated the device silently, or reported a slice of the device that the caller had not
+/// requested.
 #[test]
 fn device_that_cannot_be_divided_is_refused_by_setting() {
     let refused = |change: fn(&mut FlashConfig)| {
         let mut flash = FlashConfig::new(Arc::new(MemoryDevice::new(64 * MIB)));
         change(&mut flash);
-        assert!(flash.check().is_err(), "a check finds it too");
+        assert!(flash.check().is_err(), "`check` refuses the same setting");
         match Cache::builder().dram_bytes(MIB).flash_config(flash).open() {
             Err(CacheError::Config(words)) => words,
-            other => panic!("it ended as {other:?}"),
+            other => panic!("an unexpected result: {other:?}"),
         }
     };
     let none = refused(|flash| flash.pairs.clear());
@@ -238,7 +239,7 @@ fn failed_close_reports_the_device_error() {
     assert!(words.contains("writing the snapshot") && words.contains("injected failure"), "{words}");
 }
 
-/// With sets: in a log, a lost item can take another one with the same address along, which is not counted.
+/// With buckets: in a log, a lost item can remove another item with the same address, which is not counted.
 #[test]
 fn close_that_loses_items_reports_it_and_keeps_the_others() {
     let mut losses = 0;
@@ -261,12 +262,12 @@ fn close_that_loses_items_reports_it_and_keeps_the_others() {
         let cache = builder().flash(device).open().unwrap();
         assert!(cache.stats().flash.unwrap().recovered, "seed {seed}");
         let back = (0..items).filter(|&number| cache.get_blocking(&key(number)).is_some()).count() as u64;
-        assert_eq!(back + lost, items, "seed {seed}: {back} came back and {lost} are said to be lost");
+        assert_eq!(back + lost, items, "seed {seed}: {back} found after reopen and {lost} counted as lost");
     }
     assert!(losses > 0, "nothing was lost in all these runs");
 }
 
-/// A get of it went to a pool beyond the last, and panicked.
+/// Regression: a get of the item used the number of the removed pool, beyond the last one, and panicked.
 #[test]
 fn item_of_a_removed_pool_reopens_in_the_first_pool() {
     let device = Arc::new(MemoryDevice::new(64 * MIB));
@@ -283,14 +284,14 @@ fn item_of_a_removed_pool_reopens_in_the_first_pool() {
     cache.close().unwrap();
     let cache = open(&["first"]);
     for number in 0..100 {
-        let item = cache.get_blocking(&key(number)).expect("flash has room for all");
+        let item = cache.get_blocking(&key(number)).expect("flash has space for all items");
         assert!(*item == value(number) && item.chain().count() == 1, "key {number}");
         assert_eq!(item.pool(), PoolId(0));
         cache.add_chained_blocking(&key(number), 300, |link| link.fill(8)).unwrap();
     }
 }
 
-/// The snapshot did not fit, and nothing came back.
+/// Regression: the snapshot was too large for its space, and the cache reopened empty.
 #[test]
 fn reopened_cache_of_long_keys_has_the_items_that_fit_its_snapshot() {
     let device = Arc::new(MemoryDevice::new(64 * MIB));
@@ -304,7 +305,7 @@ fn reopened_cache_of_long_keys_has_the_items_that_fit_its_snapshot() {
     cache.close().unwrap();
     let cache = open();
     let kept = cache.stats().flash.unwrap().regions.unwrap().items;
-    assert!(kept * 3 > before, "{kept} of {before} came back");
+    assert!(kept * 3 > before, "{kept} of {before} found after reopen");
     for number in 199_000..200_000 {
         let item = cache.get_blocking(&long(number)).expect("the newest are kept first");
         assert_eq!(*item, number.to_le_bytes());
@@ -322,25 +323,26 @@ fn open_split_on(device: Arc<dyn Device>, shares: &[f64]) -> Result<Cache, Cache
     Cache::builder().dram_bytes(MIB).flash_config(flash).open()
 }
 
-/// Once the items of the second part came back, or those that were its own later came back in the first.
+/// Regression: items of the second part were found again, or items that the second part stored later were found in the
+/// first part.
 #[test]
 fn removed_items_stay_removed_after_a_reopen_with_other_shares() {
-    for (shares, meanwhile) in [(&[0.5, 0.5][..], &[0.5][..]), (&[0.5, 0.5], &[1.0]), (&[0.5], &[0.5, 0.5])] {
+    for (shares, between) in [(&[0.5, 0.5][..], &[0.5][..]), (&[0.5, 0.5], &[1.0]), (&[0.5], &[0.5, 0.5])] {
         let device = Arc::new(MemoryDevice::new(64 * MIB));
         let cache = open_split(&device, shares).unwrap();
         fill(&cache);
         cache.close().unwrap();
-        let cache = open_split(&device, meanwhile).unwrap();
+        let cache = open_split(&device, between).unwrap();
         for number in 0..ITEMS {
             cache.remove(&key(number));
         }
         cache.close().unwrap();
         let cache = open_split(&device, shares).unwrap();
-        assert!(found(&cache).is_empty(), "{shares:?} with {meanwhile:?} in between");
+        assert!(found(&cache).is_empty(), "{shares:?} with {between:?} in between");
     }
 }
 
-/// Its parts begin where an earlier cache stored items, and those used to be refused as foreign data.
+/// Regression: the parts begin where an earlier cache stored items, and those bytes were refused as foreign data.
 #[test]
 fn cache_with_other_shares_is_recognised() {
     for (before, after) in [
@@ -351,7 +353,7 @@ fn cache_with_other_shares_is_recognised() {
     ] {
         let device = Arc::new(MemoryDevice::new(64 * MIB));
         let cache = open_split(&device, before).unwrap();
-        // More than the device holds, so that there is something everywhere.
+        // More than the device holds, so that all of its regions and buckets are written.
         for number in 0..6 * ITEMS {
             cache.insert_blocking(&key(number), &value(number), InsertOptions::default());
         }
@@ -360,7 +362,10 @@ fn cache_with_other_shares_is_recognised() {
         let loss = cache.stats().flash.unwrap().loss.unwrap();
         assert!(loss.starts_with("flash was divided otherwise"), "{before:?} then {after:?}: {loss}");
         let back = found(&cache).len();
-        assert!(before.len() == after.len() || back == 0, "{before:?} then {after:?}: {back} came back");
+        assert!(
+            before.len() == after.len() || back == 0,
+            "{before:?} then {after:?}: {back} found after reopen"
+        );
         fill(&cache);
         cache.close().unwrap();
         let cache = open_split(&device, after).unwrap();
@@ -368,7 +373,7 @@ fn cache_with_other_shares_is_recognised() {
     }
 }
 
-/// What lies behind all parts of an earlier cache is not ours.
+/// Data beyond the end of an earlier cache's parts is foreign data.
 #[test]
 fn foreign_data_behind_an_earlier_cache_is_refused() {
     let device = Arc::new(MemoryDevice::new(64 * MIB));
@@ -393,7 +398,7 @@ fn all_pairs_of_a_cache_reopen_repeatedly() {
         cache.close().unwrap();
     }
     drop(open_split(&device, &[0.5, 0.3, 0.2]).unwrap());
-    assert!(found(&open_split(&device, &[0.5, 0.3, 0.2]).unwrap()).is_empty(), "it was not closed");
+    assert!(found(&open_split(&device, &[0.5, 0.3, 0.2]).unwrap()).is_empty(), "the cache was not closed");
 }
 
 #[test]
@@ -406,9 +411,9 @@ fn refused_second_pair_leaves_the_first_unchanged() {
     assert!(open_split(&device, &[0.5]).unwrap().stats().flash.unwrap().recovered);
 }
 
-/// The cache, or some of its parts, used to be emptied without a report except by `loss`.
+/// Regression: after one failed read the cache, or some of its parts, opened empty, and only `loss` reported it.
 #[test]
-fn one_read_that_failed_at_the_opening_cost_all_that_was_in_the_cache() {
+fn open_with_one_failed_read_keeps_the_rest_or_fails() {
     let shares = [0.6, 0.4];
     let device = Arc::new(MemoryDevice::new(32 * MIB));
     let cache = open_split(&device, &shares).unwrap();
@@ -432,7 +437,7 @@ fn one_read_that_failed_at_the_opening_cost_all_that_was_in_the_cache() {
             }
             opened => opened.unwrap(),
         };
-        // Of a region whose table cannot be read the items are lost, and counted.
+        // The items of a region whose table cannot be read are lost and counted.
         assert!(cache.stats().flash.unwrap().recovered, "read {number}");
         if reads.load(Relaxed) <= number {
             break;

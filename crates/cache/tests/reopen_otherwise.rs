@@ -1,4 +1,4 @@
-//! What a cache says that finds another one's division of its device.
+//! The reason that a cache reports when it opens empty on a device that another configuration divided differently.
 
 use std::sync::Arc;
 
@@ -12,19 +12,19 @@ fn open(device: &Arc<MemoryDevice>, change: impl FnOnce(&mut FlashConfig)) -> Ca
     let mut flash = FlashConfig::new(Arc::clone(device) as _);
     flash.regions.region_bytes = MIB as u32;
     change(&mut flash);
-    Cache::builder().dram_bytes(4 * MIB).flash_config(flash).open().expect("it fits")
+    Cache::builder().dram_bytes(4 * MIB).flash_config(flash).open().expect("the configuration is valid")
 }
 
-/// Of a cache that was closed and is opened with one change.
+/// The loss reported by a cache that was closed and is opened with one changed setting.
 fn loss(change: impl FnOnce(&mut FlashConfig)) -> &'static str {
     let device = Arc::new(MemoryDevice::new(64 * MIB));
     let cache = open(&device, |_| ());
     cache.insert_blocking(b"key", b"value", InsertOptions::default());
     cache.close().expect("the device works");
-    open(&device, change).stats().flash.and_then(|flash| flash.loss).expect("nothing came back")
+    open(&device, change).stats().flash.and_then(|flash| flash.loss).expect("the cache reopened empty")
 }
 
-/// Whatever had changed, it was said to be the size of flash, of regions or of buckets.
+/// Regression: whatever setting had changed, the reason named the size of flash, of regions or of buckets.
 #[test]
 fn loss_names_the_changed_setting() {
     let named = [
@@ -55,7 +55,7 @@ fn loss_between_engines(first: Option<SmallItems>, then: Option<SmallItems>) -> 
     cache.insert_blocking(b"key", b"value", InsertOptions::default());
     cache.close().expect("the device works");
     let cache = open(&device, |flash| flash.small_items = then);
-    let flash = cache.stats().flash.expect("it has flash");
+    let flash = cache.stats().flash.expect("the cache has flash");
     assert_eq!(flash.recovered, flash.loss.is_none());
     assert_eq!(cache.get_blocking(b"key").is_some(), flash.recovered);
     flash.loss
@@ -71,16 +71,16 @@ fn cache_without_a_configured_engine_keeps_the_engine_of_the_device() {
 }
 
 #[test]
-fn cache_with_another_engine_than_the_device_starts_empty_and_says_why() {
+fn cache_with_another_engine_than_the_device_starts_empty_with_the_reason() {
     let log = Some(SmallItems::Log(LogOptions::default()));
     for (first, then) in [(Some(SmallItems::Sets), log), (log, Some(SmallItems::Sets))] {
-        let loss = loss_between_engines(first, then).expect("nothing came back");
+        let loss = loss_between_engines(first, then).expect("the cache reopened empty");
         assert!(loss.contains("small_items"), "{loss}");
     }
 }
 
 #[test]
-fn compatible_change_keeps_the_items() {
+fn compatible_configuration_change_keeps_the_items() {
     let device = Arc::new(MemoryDevice::new(64 * MIB));
     open(&device, |_| ()).close().unwrap();
     let stats = open(&device, |flash| flash.pending_bytes = 1 << 20).stats().flash.unwrap();

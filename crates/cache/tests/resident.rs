@@ -1,6 +1,6 @@
 //! The process keeps within the memory budget, measured by the kernel's count of resident pages.
-#![allow(clippy::print_stdout, reason = "a process tells the one that asked it")]
-#![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
+#![allow(clippy::print_stdout, reason = "the parent process reads the output")]
+#![allow(clippy::unwrap_used, reason = "in a test, a failed unwrap fails the test")]
 
 use std::process::Command;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use flashwright_cache::{Cache, FlashConfig, InsertOptions, SmallItems};
 use policy::eviction::{EvictionConfig, Kind};
 
 const BUDGET_BYTES: u64 = 16 << 20;
-/// Of the program itself: stacks of the cache's threads, the allocator's own.
+/// Memory of the program beside the cache: stacks of the cache's threads, and the allocator's own memory.
 const BESIDE_BYTES: u64 = 1 << 20;
 const KIND_VARIABLE: &str = "FLASHWRIGHT_TEST_EVICTION";
 
-/// Bytes of memory that the process has touched and that no file is behind.
+/// Resident anonymous memory of this process.
 fn resident_bytes() -> u64 {
     status_bytes("RssAnon:")
 }
@@ -26,8 +26,8 @@ fn status_bytes(name: &str) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// Runs a test of this file in a process of its own, and answers what it said.
-fn alone(test: &str, variable: &str, value: &str) -> String {
+/// Runs one test of this file in another process and returns its output.
+fn run_in_child(test: &str, variable: &str, value: &str) -> String {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])
         .env(variable, value)
@@ -38,17 +38,17 @@ fn alone(test: &str, variable: &str, value: &str) -> String {
 }
 
 #[test]
-fn a_cache_full_of_the_smallest_items_keeps_to_its_budget_under_every_policy() {
+fn resident_memory_of_smallest_items_stays_within_budget_under_every_policy() {
     for name in Kind::names() {
-        let said = alone("one_cache_full_of_the_smallest_items", KIND_VARIABLE, name);
-        // A process that found no test, or was not told the policy, fails nothing either.
-        assert!(said.contains(&format!("{name} took ")), "{name}: {said}");
+        let output = run_in_child("child_process_fills_a_cache_with_smallest_items", KIND_VARIABLE, name);
+        // The child also succeeds if it finds no test or does not receive the policy, so its output is checked.
+        assert!(output.contains(&format!("{name} took ")), "{name}: {output}");
     }
 }
 
 /// Runs in its own process. Without a policy in the environment it returns immediately.
 #[test]
-fn one_cache_full_of_the_smallest_items() {
+fn child_process_fills_a_cache_with_smallest_items() {
     let Ok(name) = std::env::var(KIND_VARIABLE) else { return };
     let before = resident_bytes();
     let builder = Cache::builder().memory_budget_bytes(BUDGET_BYTES).max_item_bytes(4096);
@@ -60,27 +60,28 @@ fn one_cache_full_of_the_smallest_items() {
     }
     let taken = resident_bytes() - before;
     let memory = cache.memory();
-    assert!(taken <= BUDGET_BYTES + BESIDE_BYTES, "{taken} bytes of {BUDGET_BYTES}; it says {memory}");
+    assert!(taken <= BUDGET_BYTES + BESIDE_BYTES, "{taken} bytes of {BUDGET_BYTES}; accounted are {memory}");
     println!("{name} took {taken} bytes");
 }
 
 const WAITING_VARIABLE: &str = "FLASHWRIGHT_TEST_WAITING";
 
-/// They took twice what they were accounted with: nearly each is alone in its bucket, whose list was reckoned to be shared.
+/// Regression: the items took twice their accounted memory. Nearly every pending item is the only one of its bucket,
+/// and the accounting assumed that several items share the list of a bucket.
 #[test]
 fn pending_small_items_take_their_accounted_memory() {
-    let said = alone("one_cache_full_of_waiting_items", WAITING_VARIABLE, "1");
-    assert!(said.contains("waiting items took "), "{said}");
+    let output = run_in_child("child_process_fills_a_cache_with_pending_items", WAITING_VARIABLE, "1");
+    assert!(output.contains("waiting items took "), "{output}");
 }
 
 /// Runs in its own process. Without the variable in the environment it returns immediately.
 #[test]
-fn one_cache_full_of_waiting_items() {
+fn child_process_fills_a_cache_with_pending_items() {
     if std::env::var_os(WAITING_VARIABLE).is_none() {
         return;
     }
     let before = resident_bytes();
-    let mut flash = FlashConfig::new(Arc::new(Nowhere(MemoryDevice::new(1 << 20))));
+    let mut flash = FlashConfig::new(Arc::new(Discarding(MemoryDevice::new(1 << 20))));
     flash.small_items = Some(SmallItems::Sets);
     flash.pairs[0].soc_share = 1.0;
     flash.pending_bytes = 32 << 20;
@@ -93,34 +94,37 @@ fn one_cache_full_of_waiting_items() {
     let items = (0..).take_while(|&number| insert(number)).count();
     let taken = resident_bytes() - before;
     let memory = cache.memory();
-    assert!(taken <= memory.total_bytes() + BESIDE_BYTES, "{taken} bytes of {items} items; it says {memory}");
+    assert!(
+        taken <= memory.total_bytes() + BESIDE_BYTES,
+        "{taken} bytes of {items} items; accounted are {memory}"
+    );
     println!("{items} waiting items took {taken} bytes; accounted are {memory}");
 }
 
 const CLOSING_VARIABLE: &str = "FLASHWRIGHT_TEST_CLOSING";
 
-/// It took 25 bytes an item beside the index, which itself takes eleven.
+/// Regression: the close took 25 bytes an item in addition to the index, which takes eleven.
 #[test]
-fn a_close_takes_little_memory_beside_that_of_the_cache() {
-    let said = alone("one_cache_that_closes", CLOSING_VARIABLE, "1");
-    assert!(said.contains("the close took "), "{said}");
+fn close_takes_less_than_4_bytes_per_item() {
+    let output = run_in_child("child_process_closes_a_cache", CLOSING_VARIABLE, "1");
+    assert!(output.contains("the close took "), "{output}");
 }
 
 /// Runs in its own process. Without the variable in the environment it returns immediately.
 #[test]
-fn one_cache_that_closes() {
+fn child_process_closes_a_cache() {
     if std::env::var_os(CLOSING_VARIABLE).is_none() {
         return;
     }
     let items = 1_500_000;
-    let mut flash = FlashConfig::new(Arc::new(Nowhere(MemoryDevice::new(1 << 20))));
+    let mut flash = FlashConfig::new(Arc::new(Discarding(MemoryDevice::new(1 << 20))));
     flash.pairs[0].soc_share = 0.0;
     let cache = Cache::builder().dram_bytes(4 << 20).flash_config(flash).open().unwrap();
     for number in 0..items {
         cache.insert_blocking(&u64::to_le_bytes(number), &[7; 8], InsertOptions::default());
     }
     cache.settle_blocking().unwrap();
-    // The peak is that of now.
+    // Resets the peak (`VmHWM`) to the current resident size.
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = status_bytes("VmRSS:");
     cache.close().unwrap();
@@ -129,10 +133,10 @@ fn one_cache_that_closes() {
     println!("the close took {taken} bytes for {items} items");
 }
 
-/// A device of 4 GiB that keeps nothing.
-struct Nowhere(MemoryDevice);
+/// A device of 4 GiB that discards its writes.
+struct Discarding(MemoryDevice);
 
-impl Device for Nowhere {
+impl Device for Discarding {
     fn geometry(&self) -> Geometry {
         Geometry { capacity_bytes: 4 << 30, ..self.0.geometry() }
     }

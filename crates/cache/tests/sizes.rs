@@ -1,4 +1,4 @@
-//! What sizes of items a cache keeps, and where.
+//! The sizes of items that a cache stores, in DRAM, buckets and regions.
 
 use std::sync::Arc;
 
@@ -17,22 +17,22 @@ fn refused(builder: Builder) -> String {
     match builder.open() {
         Err(CacheError::Config(words)) => words,
         Err(error) => panic!("{error}"),
-        Ok(_) => panic!("it opened"),
+        Ok(_) => panic!("the cache must be refused"),
     }
 }
 
 fn filled_with_small_items(builder: Builder) -> FlashStats {
-    let cache = builder.open().expect("it fits");
+    let cache = builder.open().expect("the configuration is valid");
     for number in 0..60_000_u32 {
         cache.insert_blocking(&number.to_le_bytes(), &[7; 1000], InsertOptions::default());
     }
     cache.settle_blocking().expect("nothing is lost");
-    cache.stats().flash.expect("it has flash")
+    cache.stats().flash.expect("the cache has flash")
 }
 
-/// Small items used a tenth of flash, without a hint at the setting or at the space in use.
+/// Regression: small items used a tenth of flash, and neither the setting nor the unused space was reported.
 #[test]
-fn small_items_use_the_share_of_flash_that_is_theirs() {
+fn small_items_use_their_configured_share_of_flash() {
     let by_default = filled_with_small_items(hybrid(64 * MIB));
     let (small, large) = (by_default.soc_room, by_default.regions_room);
     assert!(small.bytes < 7 * MIB && small.used_bytes > small.bytes * 9 / 10, "{small:?}");
@@ -44,7 +44,7 @@ fn small_items_use_the_share_of_flash_that_is_theirs() {
 }
 
 #[test]
-fn small_item_share_may_precede_flash_and_needs_it() {
+fn small_item_share_is_accepted_before_flash_and_refused_without_it() {
     let flash = Arc::new(MemoryDevice::new(64 * MIB));
     let cache = Cache::builder().dram_bytes(4 * MIB).small_item_share(0.5).flash(flash).open().unwrap();
     assert_eq!(cache.stats().flash.unwrap().soc_room.bytes, 32 * MIB);
@@ -52,7 +52,7 @@ fn small_item_share_may_precede_flash_and_needs_it() {
     assert!(refused(hybrid(64 * MIB).small_item_share(1.5)).contains("between 0 and 1"));
 }
 
-/// A largest item that was asked for was lowered without a sign, and then refused.
+/// Regression: a configured largest item was lowered silently, and items of that size were refused later.
 #[test]
 fn max_item_bytes_beyond_dram_is_refused_with_the_needed_size() {
     let asked = |dram_bytes: u64| Cache::builder().dram_bytes(dram_bytes).max_item_bytes(1 << 20);
@@ -78,7 +78,7 @@ fn default_largest_item_is_lowered_to_fit_and_reported() {
     );
 }
 
-/// Items larger than a region were gone when they left DRAM, and nothing said so.
+/// Regression: items larger than a region were lost at their eviction from DRAM without a report.
 #[test]
 fn max_item_bytes_beyond_a_region_is_refused_with_the_needed_size() {
     let asked = |flash_bytes: u64, bytes: u32| {
@@ -102,7 +102,7 @@ fn max_item_bytes_beyond_a_region_is_refused_with_the_needed_size() {
     let (builder, flash) = asked(64 * MIB, 1 << 20);
     assert!(
         builder.flash_config(flash).small_item_share(1.0).open().is_ok(),
-        "it has no regions, as asked for"
+        "a cache without regions accepts the size"
     );
     let (builder, flash) = asked(256 * MIB, 1 << 20);
     assert!(builder.flash_config(flash).open().is_ok());
@@ -118,7 +118,7 @@ fn len_counts_items_without_links() {
     (0..100).for_each(|number| insert(&cache, number));
     cache.add_chained_blocking(&7_u32.to_le_bytes(), 100, |link| link.fill(8)).unwrap();
     cache.remove(&8_u32.to_le_bytes());
-    assert_eq!(cache.len(), 99, "what is chained does not count");
+    assert_eq!(cache.len(), 99, "chained items are not counted");
 
     let cache = hybrid(64 * MIB).open().unwrap();
     (0..6000).for_each(|number| insert(&cache, number));
@@ -129,12 +129,12 @@ fn len_counts_items_without_links() {
     assert!(cache.is_empty());
 }
 
-/// Two items with one address cannot be in one region: the second one moves to the next, which `settle` has to write too. The hash seed
-/// of each cache is random, and most seeds give such items.
+/// Two items with one address cannot be in one region: the second one goes to the next region, which `settle` has to
+/// write too. The hash seed of each cache is random, and most seeds give such items.
 #[test]
 fn settle_with_items_of_one_address_leaves_none_pending() {
     for run in 0..12 {
-        let cache = hybrid(64 * MIB).open().expect("it fits");
+        let cache = hybrid(64 * MIB).open().expect("the configuration is valid");
         for number in 0..20_000_u32 {
             cache.insert_blocking(&number.to_le_bytes(), &[0; 300], InsertOptions::default());
         }

@@ -10,7 +10,7 @@ const MIB: u64 = 1 << 20;
 const ITEMS: u32 = 1000;
 const START: u32 = 1_800_000_000;
 
-/// A machine whose date can be set.
+/// A clock whose date can be set.
 struct Machine {
     date: AtomicU32,
     monotonic_ns: AtomicU64,
@@ -47,7 +47,7 @@ fn open(device: &Arc<MemoryDevice>, machine: &Arc<Machine>, small_items: SmallIt
     flash.regions.region_bytes = MIB as u32;
     let clock = Arc::clone(machine) as Arc<dyn Clock>;
     let builder = Cache::builder().dram_bytes(2 * MIB).flash_config(flash).small_items(small_items);
-    builder.clock(clock).open().expect("it fits")
+    builder.clock(clock).open().expect("the configuration is valid")
 }
 
 /// Both engines for small items.
@@ -55,7 +55,7 @@ fn engines() -> [SmallItems; 2] {
     [SmallItems::Sets, SmallItems::Log(LogOptions::default())]
 }
 
-/// Small and large items in turn: some stay in DRAM, some go to buckets, some to regions.
+/// Inserts small and large items alternately: some stay in DRAM, some go to buckets, some to regions.
 fn fill(cache: &Cache, ttl_seconds: Option<u32>) {
     let options = InsertOptions { ttl_seconds, ..InsertOptions::default() };
     for number in 0..ITEMS {
@@ -68,7 +68,7 @@ fn found(cache: &Cache) -> usize {
     (0..ITEMS).filter(|number| cache.get_blocking(&number.to_le_bytes()).is_some()).count()
 }
 
-/// 979 of 1,000 came back.
+/// Regression: 979 of 1,000 expired items were found again.
 #[test]
 fn expired_items_stay_expired_when_the_date_is_set_back() {
     for small_items in engines() {
@@ -85,9 +85,9 @@ fn expired_items_stay_expired_when_the_date_is_set_back() {
     }
 }
 
-/// An hour of expiry was lost for each hour that the date was set back.
+/// Regression: items expired an hour too late for each hour that the date was set back.
 #[test]
-fn items_expire_in_time_though_the_date_was_set_back() {
+fn items_expire_in_time_after_the_date_is_set_back() {
     for small_items in engines() {
         let (device, machine) = (Arc::new(MemoryDevice::new(32 * MIB)), Machine::new());
         let cache = open(&device, &machine, small_items);
@@ -116,7 +116,7 @@ fn expired_items_stay_expired_when_the_date_is_set_back_before_a_restart() {
         fill(&cache, Some(60));
         assert!(found(&cache) > 900);
         machine.pass(61);
-        assert_eq!(found(&cache), 0, "time goes on from the last close");
+        assert_eq!(found(&cache), 0, "the time continues from the last close");
     }
 }
 

@@ -4,7 +4,7 @@
 //! All randomness comes from seeds, and a failure prints its seed. `FLASHWRIGHT_TEST_SEEDS=42` runs ten thousand random
 //! power cuts.
 
-#![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
+#![allow(clippy::unwrap_used, reason = "in a test, a failed unwrap fails the test")]
 
 mod errors;
 mod format;

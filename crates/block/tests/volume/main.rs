@@ -1,6 +1,6 @@
 //! The volume in virtual time: compared with a simple model, its number of flushes, and its refusals.
 
-#![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
+#![allow(clippy::unwrap_used, reason = "in a test, a failed unwrap fails the test")]
 
 mod bad_pages;
 mod cleaning;

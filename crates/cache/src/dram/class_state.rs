@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn move_that_the_next_step_would_undo_is_not_made() {
+    fn slab_move_that_the_next_step_would_undo_is_skipped() {
         assert!(gives(full(4, 10.0), needy(), 0.25), "3 without the slab, against 1.5 with it");
         assert!(!gives(full(2, 10.0), needy(), 0.0), "2 with the slab, but 1 without it");
         assert!(
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn class_with_room_for_its_recent_evictions_receives_nothing() {
+    fn class_with_space_for_its_recent_evictions_receives_no_slab() {
         let roomy = |free_slabs: u64| {
             let mut class = full(4, 20.0);
             class.items -= free_slabs * u64::from(CHUNKS_PER_SLAB);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn class_with_few_hits_gives_a_slab_at_no_cost() {
+    fn slab_of_a_class_with_few_hits_has_no_cost() {
         let with_hits = |hits_per_slab: f64| {
             let mut class = full(2, 10.0);
             class.recent.hits = 2.0 * hits_per_slab;
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn unused_churn_permits_one_move_only() {
+    fn unused_churn_permits_one_slab_move() {
         let mut churn = Churn::default();
         (0..100).for_each(|_| churn.add(7.0));
         let mut moves = || (0..10).take_while(|_| churn.consume()).count();

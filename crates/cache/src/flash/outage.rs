@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_fails_alone_only_if_others_were_written_since_its_last_failure() {
+    fn region_is_at_fault_only_if_others_were_written_since_its_last_failure() {
         let (mut outage, mut failures) = (Outage::default(), None);
         let mut fails_alone = |outage: &mut Outage| {
             matches!(
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_of_a_retired_region_grow_rarer_up_to_an_hour() {
+    fn interval_between_tests_of_a_retired_region_grows_to_an_hour() {
         let mut plan = TestPlan::after_retirement(0);
         assert_eq!(plan.due_ns, FIRST_TEST_NS);
         (0..20).for_each(|_| plan = plan.after_failure(0));

@@ -1,4 +1,5 @@
-//! Clearing: an item inserted before a clear is never found after it, at whichever step of its way the clear happened.
+//! Clears: an item inserted before a clear is never found after it, wherever between DRAM and flash the item was at the
+//! clear.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,13 +13,13 @@ use parking_lot::Mutex;
 use pollster::block_on;
 
 use crate::polled::{poll, waiting};
-use crate::races::{eager, hero_being_reclaimed, hero_being_written, meddled_with};
+use crate::races::{eager, target_being_reclaimed, target_being_written, with_action_during_eviction};
 use crate::setup::{blockcache, ripq};
-use crate::stage::{HERO, LENGTHS, Stage, version};
+use crate::stage::{LENGTHS, Stage, TARGET, version};
 
 fn assert_is_gone(stage: Stage, len: usize) {
-    assert!(!stage.cache.contains(HERO));
-    stage.assert_hero_is(None, len);
+    assert!(!stage.cache.contains(TARGET));
+    stage.assert_target_is(None, len);
 }
 
 #[test]
@@ -26,9 +27,9 @@ fn items_in_dram_or_on_flash_are_gone_after_a_clear_and_after_a_reopen() {
     for len in LENGTHS {
         for leaves_dram in [false, true] {
             let stage = Stage::new(|_| {});
-            stage.put(HERO, &version(1, len));
+            stage.put(TARGET, &version(1, len));
             if leaves_dram {
-                stage.push_out(len);
+                stage.evict_to_flash(len);
             }
             stage.cache.clear();
             let stats = stage.cache.stats();
@@ -45,23 +46,23 @@ fn items_in_dram_or_on_flash_are_gone_after_a_clear_and_after_a_reopen() {
 #[test]
 fn restart_after_a_clear_finds_only_newer_items() {
     for len in LENGTHS {
-        let stage = Stage::with_hero_on_flash(len);
+        let stage = Stage::with_target_on_flash(len);
         stage.cache.clear();
         stage.put(b"later", &version(2, len));
         let next = stage.restart();
         assert!(next.cache.stats().flash.unwrap().recovered);
-        assert!(next.get(HERO).is_none());
-        assert_eq!(*next.get(b"later").expect("it came since"), version(2, len));
+        assert!(next.get(TARGET).is_none());
+        assert_eq!(*next.get(b"later").expect("the item was inserted after the clear"), version(2, len));
     }
 }
 
 #[test]
 fn promotion_in_flight_restores_no_cleared_item() {
     for len in LENGTHS {
-        let stage = Stage::with_hero_on_flash(len);
+        let stage = Stage::with_target_on_flash(len);
         stage.gate.close(Read);
         let cache = Arc::clone(&stage.cache);
-        let mut get = waiting(cache.get(HERO));
+        let mut get = waiting(cache.get(TARGET));
         stage.cache.clear();
         stage.gate.open();
         assert!(poll(&mut get).is_some(), "the read has ended");
@@ -71,7 +72,7 @@ fn promotion_in_flight_restores_no_cleared_item() {
     }
 }
 
-/// A read that begins and ends while DRAM has been emptied and flash not yet.
+/// The read begins and ends after the clear has emptied DRAM and before it empties flash.
 #[test]
 fn promotion_during_a_clear_restores_no_cleared_item() {
     for len in LENGTHS {
@@ -80,15 +81,15 @@ fn promotion_during_a_clear_restores_no_cleared_item() {
         let stage = Stage::new(|config| {
             config.on_remove = Some(Arc::new(move |_, _, why| {
                 assert_eq!(why, Removal::Cleared);
-                let cache = inside.get().and_then(Weak::upgrade).expect("it is being cleared");
-                let found = block_on(cache.get(HERO));
+                let cache = inside.get().and_then(Weak::upgrade).expect("the cache exists during the clear");
+                let found = block_on(cache.get(TARGET));
                 assert!(found.is_none_or(|item| *item == version(1, len)));
             }));
         });
-        home.set(Arc::downgrade(&stage.cache)).expect("set once");
-        stage.put(HERO, &version(1, len));
-        stage.push_out(len);
-        assert!(stage.cache.contains(HERO));
+        home.set(Arc::downgrade(&stage.cache)).expect("set only once");
+        stage.put(TARGET, &version(1, len));
+        stage.evict_to_flash(len);
+        assert!(stage.cache.contains(TARGET));
         stage.cache.clear();
         let gets = stage.cache.stats().gets;
         assert!(gets.hits_flash > 10 && gets.promotions == 0, "{gets:?}");
@@ -101,43 +102,43 @@ fn item_cleared_during_its_write_stays_cleared() {
     for len in LENGTHS {
         for comes_again in [false, true] {
             let stage = eager();
-            let mut step = hero_being_written(&stage, len);
+            let mut step = target_being_written(&stage, len);
             stage.cache.clear();
-            assert!(stage.get(HERO).is_none() && !stage.cache.contains(HERO));
+            assert!(stage.get(TARGET).is_none() && !stage.cache.contains(TARGET));
             if comes_again {
-                stage.put(HERO, &version(2, len));
+                stage.put(TARGET, &version(2, len));
             }
             assert!(stage.gate.open() > 0);
-            assert_eq!(poll(&mut step), Some(true), "it was written");
+            assert_eq!(poll(&mut step), Some(true), "the write completes");
             drop(step);
             let expected = comes_again.then(|| version(2, len));
-            assert_eq!(stage.get(HERO).as_deref(), expected.as_deref());
+            assert_eq!(stage.get(TARGET).as_deref(), expected.as_deref());
             let soc = stage.cache.stats().flash.unwrap().soc.unwrap();
             assert!(soc.items == 0 && soc.lost_items == 0, "{soc:?}");
-            stage.assert_hero_is(expected.as_deref(), len);
+            stage.assert_target_is(expected.as_deref(), len);
         }
     }
 }
 
 #[test]
-fn an_item_being_written_when_all_is_cleared_is_gone_after_a_restart() {
+fn item_cleared_during_its_write_is_absent_after_restart() {
     for len in LENGTHS {
         let stage = eager();
-        let mut step = hero_being_written(&stage, len);
+        let mut step = target_being_written(&stage, len);
         stage.cache.clear();
         stage.gate.open();
-        assert_eq!(poll(&mut step), Some(true), "it was written");
+        assert_eq!(poll(&mut step), Some(true), "the write completes");
         drop(step);
-        assert!(stage.restart().get(HERO).is_none());
+        assert!(stage.restart().get(TARGET).is_none());
     }
 }
 
-/// The write of the bucket or region is in flight, and the task that waited for it is dropped.
+/// The write of the bucket or region is in flight, and the task that waits for it is dropped.
 #[test]
 fn step_abandoned_after_a_clear_leaves_no_item() {
     for len in LENGTHS {
         let stage = eager();
-        let step = hero_being_written(&stage, len);
+        let step = target_being_written(&stage, len);
         stage.cache.clear();
         drop(step);
         stage.gate.open();
@@ -149,9 +150,9 @@ fn step_abandoned_after_a_clear_leaves_no_item() {
 }
 
 #[test]
-fn an_item_on_its_way_out_of_dram_does_not_reach_flash() {
+fn item_cleared_during_its_eviction_does_not_reach_flash() {
     for len in LENGTHS {
-        let stage = meddled_with(len, Cache::clear);
+        let stage = with_action_during_eviction(len, Cache::clear);
         assert_eq!(stage.cache.stats().flash.unwrap().puts.overtaken, 1);
         assert_is_gone(stage, len);
     }
@@ -159,7 +160,7 @@ fn an_item_on_its_way_out_of_dram_does_not_reach_flash() {
 
 #[test]
 fn item_removed_during_its_reinsertion_stays_removed() {
-    let stage = hero_being_reclaimed(|stage| {
+    let stage = target_being_reclaimed(|stage| {
         assert!(stage.cache.stats().flash.unwrap().regions.unwrap().items > 5);
         stage.cache.clear();
     });
@@ -168,9 +169,9 @@ fn item_removed_during_its_reinsertion_stays_removed() {
     assert_is_gone(stage, LENGTHS[1]);
 }
 
-/// A load brings what its source held before the clear.
+/// The fetch reads its source before the clear.
 #[test]
-fn a_value_fetched_before_a_clear_is_not_kept() {
+fn value_fetched_before_a_clear_is_not_stored() {
     for without_flash in [false, true] {
         let stage = Stage::new(|config| {
             if without_flash {
@@ -187,18 +188,18 @@ fn a_value_fetched_before_a_clear_is_not_kept() {
             .await;
             Ok::<_, ()>(version(1, 200))
         };
-        let options = crate::stage::AS_USUAL;
-        let mut load = waiting(stage.cache.get_or_insert_with(HERO, options, slow));
+        let options = crate::stage::DEFAULT_OPTIONS;
+        let mut load = waiting(stage.cache.get_or_insert_with(TARGET, options, slow));
         let mut follower =
-            waiting(stage.cache.get_or_insert_with(HERO, options, async || Ok::<_, ()>(version(2, 200))));
+            waiting(stage.cache.get_or_insert_with(TARGET, options, async || Ok::<_, ()>(version(2, 200))));
         stage.cache.clear();
         answer.store(true, Ordering::SeqCst);
-        assert_eq!(*poll(&mut load).expect("it has ended").unwrap(), version(1, 200));
-        assert!(stage.get(HERO).is_none());
-        assert_eq!(*poll(&mut follower).expect("it fetched anew").unwrap(), version(2, 200));
+        assert_eq!(*poll(&mut load).expect("the future is complete").unwrap(), version(1, 200));
+        assert!(stage.get(TARGET).is_none());
+        assert_eq!(*poll(&mut follower).expect("the caller fetches again").unwrap(), version(2, 200));
         assert_eq!(stage.cache.stats().inserts.overtaken, 1);
         drop((load, follower));
-        assert_eq!(stage.get(HERO).as_deref(), Some(&version(2, 200)[..]));
+        assert_eq!(stage.get(TARGET).as_deref(), Some(&version(2, 200)[..]));
     }
 }
 
@@ -206,10 +207,10 @@ fn a_value_fetched_before_a_clear_is_not_kept() {
 fn clear_does_not_invalidate_pinned_items() {
     for len in LENGTHS {
         let stage = Stage::new(|_| {});
-        stage.put(HERO, &version(1, len));
-        let held = stage.get(HERO).expect("it is in DRAM");
+        stage.put(TARGET, &version(1, len));
+        let held = stage.get(TARGET).expect("the item is in DRAM");
         stage.cache.clear();
-        stage.push_out(len);
+        stage.evict_to_flash(len);
         assert_eq!(*held, version(1, len));
         drop(held);
         assert_is_gone(stage, len);
@@ -219,12 +220,12 @@ fn clear_does_not_invalidate_pinned_items() {
 #[test]
 fn removed_chain_loses_all_its_links() {
     let stage = Stage::new(|_| {});
-    stage.put(HERO, &version(1, 150));
+    stage.put(TARGET, &version(1, 150));
     for _ in 0..3 {
-        block_on(stage.cache.add_chained(HERO, 3000, |link| link.fill(9))).unwrap();
+        block_on(stage.cache.add_chained(TARGET, 3000, |link| link.fill(9))).unwrap();
     }
     stage.cache.clear();
-    let refused = block_on(stage.cache.add_chained(HERO, 3000, |link| link.fill(9)));
+    let refused = block_on(stage.cache.add_chained(TARGET, 3000, |link| link.fill(9)));
     assert_eq!(refused, Err(flashwright_cache::Refusal::NoParent));
     let items =
         stage.cache.stats().pools.iter().flat_map(|pool| &pool.classes).map(|class| class.items).sum::<u64>();
@@ -232,7 +233,7 @@ fn removed_chain_loses_all_its_links() {
     assert_is_gone(stage, 150);
 }
 
-/// After a clear flash takes as much as an empty one, without a reclaim.
+/// After a clear, flash accepts as many items as an empty one, without a reclaim.
 fn assert_flash_is_empty_again(change: fn(&mut FlashConfig)) {
     let len = LENGTHS[1];
     let stage = Stage::new(|config| change(config.flash.as_mut().unwrap()));
@@ -247,7 +248,7 @@ fn assert_flash_is_empty_again(change: fn(&mut FlashConfig)) {
     stage.cache.clear();
     stage.step();
     let (before, filled) = (regions(&stage), stage.extras());
-    // DRAM holds a few, then half of flash.
+    // DRAM holds the items first; then they fill half of flash.
     for _ in 0..150 {
         stage.put_extra(len);
         stage.step();
@@ -255,7 +256,7 @@ fn assert_flash_is_empty_again(change: fn(&mut FlashConfig)) {
     let since = regions(&stage).regions_reclaimed - before.regions_reclaimed;
     assert_eq!((since, regions(&stage).compactions), (0, before.compactions), "{:?}", regions(&stage));
     for number in filled..stage.extras() {
-        let item = stage.get(&number.to_le_bytes()).expect("there is room for it");
+        let item = stage.get(&number.to_le_bytes()).expect("flash has space for the item");
         assert!(item.iter().all(|byte| *byte == number as u8));
     }
 }
@@ -272,21 +273,21 @@ fn flash_is_empty_after_a_clear_in_any_order_of_regions() {
 }
 
 #[test]
-fn cleared_regions_are_trimmed_before_they_are_filled_again_if_that_is_asked_for() {
+fn cleared_regions_are_trimmed_before_reuse_if_trim_is_configured() {
     let len = LENGTHS[1];
     let stage = Stage::new(|config| {
         let flash = config.flash.as_mut().unwrap();
         flash.pairs[0].soc_share = 0.0;
         flash.regions.trim = true;
     });
-    stage.put(HERO, &version(1, len));
-    stage.push_out(len);
+    stage.put(TARGET, &version(1, len));
+    stage.evict_to_flash(len);
     let trimmed = || stage.cache.stats().flash.unwrap().device.trimmed_bytes;
     let flushed = stage.cache.stats().flash.unwrap().regions.unwrap().regions_flushed;
     let before = trimmed();
     stage.gate.close(Trim);
     stage.cache.clear();
-    // One that is given up half way is trimmed by the next.
+    // A region whose trim is dropped half way is trimmed by the next step.
     drop(waiting(stage.cache.step()));
     stage.gate.open();
     stage.step();
@@ -302,31 +303,31 @@ fn clear_reports_items_in_dram_and_survives_a_panicking_callback() {
     let stage = Stage::new(|config| {
         config.on_remove = Some(Arc::new(move |key: &[u8], value: &[u8], why| {
             heard.lock().push((key.to_vec(), value.to_vec(), why));
-            assert!(key != HERO, "the hero is dead");
+            assert!(key != TARGET, "the target was removed");
         }));
     });
     stage.put(b"another", &version(2, 3000));
-    stage.put(HERO, &version(1, 150));
+    stage.put(TARGET, &version(1, 150));
     stage.put(b"a third", &version(3, 150));
     let cleared = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| stage.cache.clear()));
-    assert_eq!(*cleared.unwrap_err().downcast::<&str>().unwrap(), "the hero is dead");
+    assert_eq!(*cleared.unwrap_err().downcast::<&str>().unwrap(), "the target was removed");
     let mut told = std::mem::take(&mut *told.lock());
     told.sort_by(|(left, ..), (right, ..)| left.cmp(right));
     let expected =
-        [(&b"a third"[..], version(3, 150)), (b"another", version(2, 3000)), (HERO, version(1, 150))];
+        [(&b"a third"[..], version(3, 150)), (b"another", version(2, 3000)), (TARGET, version(1, 150))];
     assert_eq!(told, expected.map(|(key, value)| (key.to_vec(), value, Removal::Cleared)));
-    // And nothing is barred from coming back from flash afterwards.
-    stage.push_out(150);
+    // A clear does not prevent later promotions from flash.
+    stage.evict_to_flash(150);
     stage.put(b"later", &version(4, 150));
-    stage.push_out(150);
-    assert_eq!(stage.get(b"later").expect("it is on flash").layer(), Layer::Flash);
-    assert_eq!(stage.get(b"later").expect("it is in DRAM").layer(), Layer::Dram);
+    stage.evict_to_flash(150);
+    assert_eq!(stage.get(b"later").expect("the item is on flash").layer(), Layer::Flash);
+    assert_eq!(stage.get(b"later").expect("the item is in DRAM").layer(), Layer::Dram);
     assert_is_gone(stage, 150);
 }
 
-/// An eviction callback may clear the cache that calls it.
+/// An eviction callback may clear its own cache.
 #[test]
-fn a_callback_may_clear_the_cache_in_the_middle_of_an_eviction() {
+fn callback_that_clears_the_cache_during_an_eviction_succeeds() {
     for (why, len) in [
         (Removal::EvictedFromDram, LENGTHS[0]),
         (Removal::EvictedFromFlash, LENGTHS[0]),
@@ -339,7 +340,7 @@ fn a_callback_may_clear_the_cache_in_the_middle_of_an_eviction() {
         let stage = Stage::new(|config| {
             config.on_evict = Some(Arc::new(move |_, _, left| {
                 if left == why {
-                    inside.get().and_then(Weak::upgrade).expect("it is open").clear();
+                    inside.get().and_then(Weak::upgrade).expect("the cache is open").clear();
                     counted.fetch_add(1, Ordering::Relaxed);
                 }
             }));
@@ -347,37 +348,37 @@ fn a_callback_may_clear_the_cache_in_the_middle_of_an_eviction() {
                 config.flash = None;
             }
         });
-        home.set(Arc::downgrade(&stage.cache)).expect("set once");
-        (0..8).for_each(|_| stage.push_out(len));
+        home.set(Arc::downgrade(&stage.cache)).expect("set only once");
+        (0..8).for_each(|_| stage.evict_to_flash(len));
         assert!(clears.load(Ordering::Relaxed) > 1, "{why:?} of {len} bytes");
-        stage.put(HERO, &version(1, len));
-        assert_eq!(stage.get(HERO).as_deref(), Some(&version(1, len)[..]));
+        stage.put(TARGET, &version(1, len));
+        assert_eq!(stage.get(TARGET).as_deref(), Some(&version(1, len)[..]));
         stage.cache.clear();
-        assert!(stage.get(HERO).is_none());
+        assert!(stage.get(TARGET).is_none());
     }
 }
 
-/// Two overlapping clears: a fetch that begins between the end of one and the end of the other is invalidated by both.
+/// Two clears overlap: a fetch that begins between the end of one and the end of the other is invalidated by both.
 #[test]
-fn a_clear_within_a_clear_leaves_nothing() {
+fn item_promoted_between_two_nested_clears_is_not_found() {
     let len = LENGTHS[0];
     let home = Arc::new(OnceLock::<Weak<Cache>>::new());
     let inside = Arc::clone(&home);
     let first = AtomicBool::new(true);
     let stage = Stage::new(|config| {
         config.on_remove = Some(Arc::new(move |_, _, _| {
-            let cache = inside.get().and_then(Weak::upgrade).expect("it is being cleared");
+            let cache = inside.get().and_then(Weak::upgrade).expect("the cache exists during the clear");
             if first.swap(false, Ordering::Relaxed) {
                 cache.clear();
                 return;
             }
-            let found: Pin<Box<_>> = Box::pin(cache.get(HERO));
+            let found: Pin<Box<_>> = Box::pin(cache.get(TARGET));
             drop(block_on(found));
         }));
     });
-    home.set(Arc::downgrade(&stage.cache)).expect("set once");
-    stage.put(HERO, &version(1, len));
-    stage.push_out(len);
+    home.set(Arc::downgrade(&stage.cache)).expect("set only once");
+    stage.put(TARGET, &version(1, len));
+    stage.evict_to_flash(len);
     stage.cache.clear();
     assert_is_gone(stage, len);
 }

@@ -18,31 +18,32 @@ use crate::late::LateDevice;
 use crate::ledger::{Ended, Ledger, LifetimeSet};
 use crate::setup::{KIB, MIB, cache_config, flash, key, open_stepped, value, version_of};
 
-/// Whoever still waits then waits for something that never happens.
-const END_OF_TIME_NS: u64 = 3_600_000_000_000;
-/// A client thinks at most so long between requests, and now and then much longer, so that items expire.
-const LONGEST_THOUGHT_NS: u64 = 300_000;
+/// The end of a simulation; a task that still waits then waits for an event that never happens.
+const END_OF_SIMULATION_NS: u64 = 3_600_000_000_000;
+/// The longest usual pause between two requests of a client. Some pauses are much longer, so that items expire.
+const LONGEST_USUAL_PAUSE_NS: u64 = 300_000;
 const LONGEST_PAUSE_NS: u64 = 200_000_000;
-/// Whoever drops what takes too long waits so long at most.
-const LONGEST_PATIENCE_NS: u64 = 1_500_000;
-/// Keys that clients meet on.
-const FOUGHT_OVER: u64 = 24;
+/// The longest time after which a client drops a future that is not complete.
+const LONGEST_WAIT_NS: u64 = 1_500_000;
+/// Number of keys with many concurrent requests.
+const CONTENDED_KEYS: u64 = 24;
 
-/// A world and what its clients do in it.
+/// Settings of a simulated cache and of its clients.
 pub struct Plan {
     pub seed: u64,
     pub device_bytes: u64,
     pub dram_bytes: u64,
     pub clients: u64,
     pub keys: u64,
-    pub requests_a_client: u64,
+    pub requests_per_client: u64,
     pub latency: LatencyModel,
     pub faults: Faults,
     /// The cache never has to evict: a miss of an inserted key is an error.
     pub is_roomy: bool,
-    /// Whether everything is dropped now and then.
+    /// Clients sometimes clear the cache.
     pub clears: bool,
-    /// Whether futures of steps, inserts and waits are dropped half way, so that their device requests complete later.
+    /// Futures of steps, inserts and waits are sometimes dropped before completion, so that their device requests
+    /// complete later.
     pub drops: bool,
     pub flash: fn(&mut FlashConfig),
 }
@@ -56,7 +57,7 @@ impl Plan {
             dram_bytes: 512 * KIB,
             clients: 8,
             keys: 1500,
-            requests_a_client: 900,
+            requests_per_client: 900,
             latency: LatencyModel::default(),
             faults: Faults::default(),
             is_roomy: false,
@@ -66,7 +67,7 @@ impl Plan {
         }
     }
 
-    /// Flash holds everything many times over.
+    /// Flash has space for many times all items.
     pub fn roomy(seed: u64) -> Self {
         Self {
             device_bytes: 64 * MIB,
@@ -80,7 +81,7 @@ impl Plan {
 
 /// The results of a run.
 pub struct Outcome {
-    /// Of every answer to every client, in order, and its moment.
+    /// Hash of all results that clients received, in order, with their times.
     pub trace: u64,
     pub seen: Seen,
     pub stats: Stats,
@@ -90,7 +91,7 @@ pub struct Outcome {
     pub back: u64,
 }
 
-/// What clients saw.
+/// Counts of requests and results, over all clients.
 #[derive(Debug, Default, Clone)]
 pub struct Seen {
     pub inserts: u64,
@@ -138,14 +139,14 @@ pub fn run(plan: &Plan) -> Outcome {
     let scene = Rc::new(Scene::new(plan, &simulation, Arc::clone(&faulty) as _));
     faulty.set_faults(plan.faults);
     for client in 0..plan.clients {
-        simulation.spawn(Rc::clone(&scene).client(client, plan.seed, plan.requests_a_client));
+        simulation.spawn(Rc::clone(&scene).client(client, plan.seed, plan.requests_per_client));
     }
     let stepping = [0, 1].map(|_| simulation.spawn(Rc::clone(&scene).step_until_done()));
     simulation.run_until_idle();
     assert!(stepping.iter().all(|task| task.result().is_some()), "{}: clients never ended", scene.label);
     let scene = Rc::into_inner(scene).expect("all tasks have ended");
     let stats = scene.cache.stats();
-    let cache = Arc::into_inner(scene.cache).expect("nobody else has it");
+    let cache = Arc::into_inner(scene.cache).expect("this is the only reference");
     let closed = simulation.block_on(cache.close_async()).is_ok();
     let back = reopen(plan, &mut scene.ledger.into_inner(), memory, &simulation);
     Outcome {
@@ -158,13 +159,13 @@ pub fn run(plan: &Plan) -> Outcome {
     }
 }
 
-/// Opens the next cache on the device, now sound, and asks it for every key: how many it finds.
+/// Opens the next cache on the device, without faults, and reads every key. Returns the number found.
 fn reopen(plan: &Plan, ledger: &mut Ledger, memory: Arc<MemoryDevice>, simulation: &Simulation) -> u64 {
     let label = format!("seed {}, reopened", plan.seed);
     let mut flash = flash(memory);
     (plan.flash)(&mut flash);
     let config = cache_config(flash, plan.dram_bytes, plan.seed);
-    let cache = open_stepped(config, simulation.clock()).expect("it was opened before");
+    let cache = open_stepped(config, simulation.clock()).expect("the cache opened before");
     let found = (0..plan.keys).filter(|&number| {
         let reading = ledger.begin_read(number, simulation.clock().unix_seconds());
         let item = cache.get_blocking(&key(number));
@@ -203,8 +204,8 @@ impl Scene {
     async fn step_until_done(self: Rc<Self>) {
         while self.clients_left.get() > 0 {
             let now_ns = self.world.monotonic_ns();
-            assert!(now_ns < END_OF_TIME_NS, "{}: {:?} never end", self.label, self.clients_left);
-            let worked = self.patiently(self.cache.step()).await;
+            assert!(now_ns < END_OF_SIMULATION_NS, "{}: {:?} never end", self.label, self.clients_left);
+            let worked = self.unless_dropped(self.cache.step()).await;
             self.seen.borrow_mut().dropped_steps += u64::from(worked.is_none());
             if worked == Some(false) {
                 self.world.sleep(50_000).await;
@@ -216,7 +217,7 @@ impl Scene {
         let mut random = StdRng::seed_from_u64(seed << 8 | client);
         for _ in 0..requests {
             let pauses = random.random_bool(0.03);
-            let longest_ns = if pauses { LONGEST_PAUSE_NS } else { LONGEST_THOUGHT_NS };
+            let longest_ns = if pauses { LONGEST_PAUSE_NS } else { LONGEST_USUAL_PAUSE_NS };
             self.world.sleep(random.random_range(0..longest_ns)).await;
             let any = skewed(&mut random, self.keys);
             let own = any / self.clients * self.clients + client;
@@ -229,8 +230,8 @@ impl Scene {
             match random.random_range(0..20) {
                 0..5 if own < self.keys => self.insert(own, &mut random).await,
                 5 | 6 if own < self.keys => self.remove(own, &mut random).await,
-                7 => self.lose_interest(any, &mut random).await,
-                8 | 9 if own < self.keys && lives_shortly(own) => self.set_ttl(own, &mut random).await,
+                7 => self.drop_a_get(any, &mut random).await,
+                8 | 9 if own < self.keys && has_ttl(own) => self.set_ttl(own, &mut random).await,
                 _ if is_loaded(any) => self.load(any, &mut random).await,
                 _ => self.get(any, &mut random).await,
             }
@@ -241,13 +242,14 @@ impl Scene {
     async fn insert(&self, number: u64, random: &mut StdRng) {
         let version = self.ledger.borrow_mut().begin_write(number);
         self.change_source(number, random).await;
-        let ttl_seconds = lives_shortly(number).then(|| random.random_range(1..3));
+        let ttl_seconds = has_ttl(number).then(|| random.random_range(1..3));
         let options = InsertOptions { ttl_seconds, ..InsertOptions::default() };
         let began_seconds = self.world.unix_seconds();
         let (key, value) = (key(number), value(number, version));
         let insert = self.cache.insert(&key, &value, options);
-        // Readers that fetch get the new version from the source: the writer that changed the source must notify the cache.
-        let ended = if is_loaded(number) { Some(insert.await) } else { self.patiently(insert).await };
+        // A loaded key may be read from its source at any time, so its writer must always complete the invalidation of
+        // the cached value.
+        let ended = if is_loaded(number) { Some(insert.await) } else { self.unless_dropped(insert).await };
         let Some(ended) = ended else {
             self.seen.borrow_mut().dropped_inserts += 1;
             return self.end_write(number, Ended::Dropped);
@@ -308,7 +310,7 @@ impl Scene {
     }
 
     async fn settle(&self) {
-        let settled = self.patiently(self.cache.settle()).await.is_some_and(|settled| settled.is_ok());
+        let settled = self.unless_dropped(self.cache.settle()).await.is_some_and(|settled| settled.is_ok());
         self.seen.borrow_mut().settled += u64::from(settled);
         self.note((8, settled));
     }
@@ -332,31 +334,31 @@ impl Scene {
         if let Some(item) = item
             && random.random_bool(0.1)
         {
-            self.world.sleep(3 * LONGEST_THOUGHT_NS).await;
+            self.world.sleep(3 * LONGEST_USUAL_PAUSE_NS).await;
             assert_eq!(Some(version_of(number, &item)), version, "{}: an item in use changed", self.label);
         }
     }
 
     async fn load(self: &Rc<Self>, number: u64, random: &mut StdRng) {
         let reading = self.ledger.borrow().begin_read(number, self.world.unix_seconds());
-        let patience_ns = random.random_range(0..500_000);
+        let latency_ns = random.random_range(0..500_000);
         let scene = Rc::clone(self);
         let fetch = async move {
             let alone = !std::mem::replace(&mut scene.fetching.borrow_mut()[number as usize], true);
-            assert!(alone, "{}: two callers fetch key {number} at once", scene.label);
+            assert!(alone, "{}: two callers fetch key {number} concurrently", scene.label);
             let version = scene.ledger.borrow().newest(number);
             scene.seen.borrow_mut().fetches += 1;
-            scene.world.sleep(patience_ns).await;
+            scene.world.sleep(latency_ns).await;
             scene.fetching.borrow_mut()[number as usize] = false;
             Ok::<_, ()>(value(number, version))
         };
-        // The world has one thread.
+        // The simulation has one thread, so the future never moves to another.
         let fetch = || send_wrapper::SendWrapper::new(fetch);
         let options = InsertOptions::default();
         let loaded = self.cache.get_or_insert_with(&key(number), options, fetch).await;
         let loaded = loaded.expect("this fetch never fails");
         let version = version_of(number, &loaded);
-        // A fetch that found nothing does not constrain the cache's content.
+        // A fetched value says nothing about the content of the cache.
         let floor_only = matches!(loaded, Fetched::Made(_));
         self.seen.borrow_mut().loads += 1;
         if !floor_only {
@@ -365,8 +367,8 @@ impl Scene {
         self.note((4, number, Some(version), floor_only));
     }
 
-    /// A get that is given up half-way.
-    async fn lose_interest(&self, number: u64, random: &mut StdRng) {
+    /// A get that is dropped before completion.
+    async fn drop_a_get(&self, number: u64, random: &mut StdRng) {
         let key = key(number);
         let get = pin!(self.cache.get(&key));
         let enough = self.world.sleep(random.random_range(0..100_000));
@@ -375,13 +377,13 @@ impl Scene {
         self.note((5, number));
     }
 
-    /// What `future` comes to; `None` if it is given up before.
-    async fn patiently<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+    /// The output of `future`; `None` if it is dropped before completion.
+    async fn unless_dropped<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         if !self.drops {
             return Some(future.await);
         }
-        let patience_ns = self.world.random() % LONGEST_PATIENCE_NS;
-        match select(pin!(future), self.world.sleep(patience_ns)).await {
+        let limit_ns = self.world.random() % LONGEST_WAIT_NS;
+        match select(pin!(future), self.world.sleep(limit_ns)).await {
             Either::Left((output, _)) => Some(output),
             Either::Right(_) => None,
         }
@@ -393,10 +395,11 @@ impl Scene {
     }
 }
 
-/// Some keys are asked for much more often than others, and a few so often that clients meet on them.
+/// Draws a key with a skewed distribution: low numbers are frequent, and a few keys have concurrent requests of several
+/// clients.
 fn skewed(random: &mut StdRng, keys: u64) -> u64 {
     if random.random_bool(0.3) {
-        return random.random_range(0..FOUGHT_OVER);
+        return random.random_range(0..CONTENDED_KEYS);
     }
     let share: f64 = random.random();
     (share * share * keys as f64) as u64
@@ -408,6 +411,6 @@ fn is_loaded(number: u64) -> bool {
 }
 
 /// Keys whose items have a time to live.
-fn lives_shortly(number: u64) -> bool {
+fn has_ttl(number: u64) -> bool {
     number % 5 == 3
 }

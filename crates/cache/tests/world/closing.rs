@@ -12,7 +12,7 @@ use crate::setup::{KIB, MIB, cache_config, flash, key, open_stepped, seeds, valu
 
 const KEYS: u64 = 3000;
 
-/// A cache on `memory`, and how many of its tasks have ended, of how many.
+/// A cache on `memory`, a counter of its ended background tasks, and the number of all of them.
 fn opened(
     simulation: &Simulation,
     memory: &Arc<MemoryDevice>,
@@ -35,7 +35,8 @@ fn opened(
     (cache, ended, count)
 }
 
-/// They could reclaim regions while the snapshot of the index was written, or write to flash after it was marked closed.
+/// Regression: they reclaimed regions while the snapshot of the index was written, or wrote to flash after it was
+/// marked closed.
 #[test]
 fn background_tasks_end_when_the_cache_closes() {
     let mut back = 0;
@@ -64,9 +65,9 @@ fn background_tasks_end_when_the_cache_closes() {
             }
             found
         });
-        // A cache that is dropped has no use for them either.
+        // Background tasks also end when the cache is dropped.
         simulation.run_until(simulation.clock().monotonic_ns() + 1_000_000_000);
         assert_eq!(ended.load(SeqCst), count, "seed {seed}");
     }
-    assert!(back > KEYS, "{back} came back");
+    assert!(back > KEYS, "{back} found after reopen");
 }

@@ -1,5 +1,5 @@
-//! Cuts the power at every write, trim and flush: before it or in the middle of it, with any part of the unflushed data lost. The next
-//! cache on the device finds the content of the last clean close, or nothing; never a stale item.
+//! Cuts the power at every write, trim and flush, before it or in the middle of it, and loses any part of the unflushed
+//! data. The next cache on the device finds the content of the last clean close, or nothing; never a stale item.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ const KEYS: u64 = 400;
 /// Keys that are inserted once, at the end.
 const LATE_KEYS: u64 = 400;
 const ALL_KEYS: u64 = KEYS + LATE_KEYS;
-const IMAGES_A_MOMENT: u64 = 3;
+const IMAGES_PER_REQUEST: u64 = 3;
 
 /// A device that calls a function before each change.
 struct Watched {
@@ -30,7 +30,7 @@ type Watcher = Arc<dyn Fn() + Send + Sync>;
 
 impl Watched {
     fn look(&self, request: &Request) {
-        // Not while it is looked: the watcher must not wait for the lock that he is called under.
+        // Clones the watcher, so that the lock is not held while the watcher runs: it makes requests too.
         let watcher = self.watcher.lock().clone();
         if let Some(watcher) = watcher.filter(|_| request.kind() != RequestKind::Read) {
             watcher();
@@ -58,39 +58,41 @@ impl Device for Watched {
     }
 }
 
-/// How often which content was found.
+/// Numbers of images that opened empty and with items.
 #[derive(Default)]
 struct Found {
     empty: AtomicU64,
     something: AtomicU64,
 }
 
-/// Opens a cache on what a power cut at this moment may leave, and asks it everything.
-fn reopen_images(crashing: &CrashDevice, story: &Story, moment: u64) -> (u64, u64) {
+/// Opens a cache on several images that a power cut at this request may leave, and reads every key. Returns the numbers
+/// of empty and other images.
+fn reopen_images(crashing: &CrashDevice, scenario: &Scenario, moment: u64) -> (u64, u64) {
     let mut counts = (0, 0);
-    for image in 0..IMAGES_A_MOMENT {
-        let medium = crashing.crash(story.seed << 32 ^ moment << 8 ^ image);
-        let cache = life::open((story.config)(Arc::new(medium)));
-        let label = format!("seed {}, cut at request {moment}, image {image}", story.seed);
-        let found = audit(&cache, &story.ledger, ALL_KEYS, &label);
+    for image in 0..IMAGES_PER_REQUEST {
+        let medium = crashing.crash(scenario.seed << 32 ^ moment << 8 ^ image);
+        let cache = life::open((scenario.config)(Arc::new(medium)));
+        let label = format!("seed {}, cut at request {moment}, image {image}", scenario.seed);
+        let found = audit(&cache, &scenario.ledger, ALL_KEYS, &label);
         if found.is_empty() { counts.0 += 1 } else { counts.1 += 1 }
     }
     counts
 }
 
 #[derive(Clone)]
-struct Story {
+struct Scenario {
     seed: u64,
     config: fn(Arc<dyn Device>) -> CacheConfig,
     clears: bool,
     ledger: Arc<Mutex<Ledger>>,
 }
 
-/// Opens and closes a cache, then opens another with a check at every change, and closes it. Returns the found items at each check.
-fn tell(story: &Story) -> (Found, usize, usize) {
+/// Opens and closes a cache, then opens another with a check at every change, and closes it. Returns the found items at
+/// each check.
+fn play(scenario: &Scenario) -> (Found, usize, usize) {
     let memory = Arc::new(MemoryDevice::new(6 * MIB));
-    let cache = life::open((story.config)(Arc::clone(&memory) as _));
-    let mut first = Life::new(cache, Arc::clone(&story.ledger), KEYS, story.seed);
+    let cache = life::open((scenario.config)(Arc::clone(&memory) as _));
+    let mut first = Life::new(cache, Arc::clone(&scenario.ledger), KEYS, scenario.seed);
     first.requests(1200);
     first.cache.close().expect("memory does not fail");
 
@@ -99,21 +101,21 @@ fn tell(story: &Story) -> (Found, usize, usize) {
     let crashing = Arc::new(CrashDevice::over(Arc::clone(&watched) as _, durable));
     let (found, moments) = (Arc::new(Found::default()), Arc::new(AtomicU64::new(0)));
     let watcher = {
-        let (crashing, story) = (Arc::downgrade(&crashing), story.clone());
+        let (crashing, scenario) = (Arc::downgrade(&crashing), scenario.clone());
         let (found, moments) = (Arc::clone(&found), Arc::clone(&moments));
         move || {
             let crashing = crashing.upgrade().expect("the device is in use");
             let moment = moments.fetch_add(1, Ordering::Relaxed);
-            let (empty, something) = reopen_images(&crashing, &story, moment);
+            let (empty, something) = reopen_images(&crashing, &scenario, moment);
             found.empty.fetch_add(empty, Ordering::Relaxed);
             found.something.fetch_add(something, Ordering::Relaxed);
         }
     };
     *watched.watcher.lock() = Some(Arc::new(watcher));
-    let cache = life::open((story.config)(Arc::clone(&crashing) as _));
-    let mut second = Life::new(cache, Arc::clone(&story.ledger), KEYS, story.seed + 1000);
+    let cache = life::open((scenario.config)(Arc::clone(&crashing) as _));
+    let mut second = Life::new(cache, Arc::clone(&scenario.ledger), KEYS, scenario.seed + 1000);
     second.requests(900);
-    if story.clears {
+    if scenario.clears {
         second.clear();
     }
     second.requests(300);
@@ -121,46 +123,46 @@ fn tell(story: &Story) -> (Found, usize, usize) {
     let on_flash = items_on_flash(&second);
     second.cache.close().expect("memory does not fail");
     *watched.watcher.lock() = None;
-    let back = back_after_close(&crashing, story);
-    (Arc::into_inner(found).expect("the watcher is gone"), back, on_flash)
+    let back = back_after_close(&crashing, scenario);
+    (Arc::into_inner(found).expect("the watcher is dropped"), back, on_flash)
 }
 
-/// Counts items being written too: after this many new keys, no removal is among the pending changes.
+/// Number of items on flash, including those being written. After as many new keys, all earlier removals are on flash.
 fn items_on_flash(life: &Life) -> usize {
-    let stats = life.cache.stats().flash.expect("there is a flash tier");
+    let stats = life.cache.stats().flash.expect("the cache has flash");
     let soc = stats.soc.map_or(0, |soc| soc.items.cast_unsigned() + soc.pending_entries);
     (soc + stats.regions.unwrap_or_default().items) as usize
 }
 
 /// After a close, all items are present after any power cut.
-fn back_after_close(crashing: &CrashDevice, story: &Story) -> usize {
-    let mut backs: Vec<_> = (0..IMAGES_A_MOMENT)
+fn back_after_close(crashing: &CrashDevice, scenario: &Scenario) -> usize {
+    let mut backs: Vec<_> = (0..IMAGES_PER_REQUEST)
         .map(|image| {
-            let cache = life::open((story.config)(Arc::new(crashing.crash(image))));
-            assert!(cache.stats().flash.is_some_and(|flash| flash.recovered), "seed {}", story.seed);
-            audit(&cache, &story.ledger, ALL_KEYS, "closed").len()
+            let cache = life::open((scenario.config)(Arc::new(crashing.crash(image))));
+            assert!(cache.stats().flash.is_some_and(|flash| flash.recovered), "seed {}", scenario.seed);
+            audit(&cache, &scenario.ledger, ALL_KEYS, "closed").len()
         })
         .collect();
     backs.dedup();
-    assert_eq!(backs.len(), 1, "seed {}: a closed cache is always the same", story.seed);
+    assert_eq!(backs.len(), 1, "seed {}: a closed cache is always the same", scenario.seed);
     backs[0]
 }
 
 fn survives_every_cut(config: fn(Arc<dyn Device>) -> CacheConfig, seed: u64) {
-    tell_and_check(&Story { seed, config, clears: false, ledger: ledger() });
+    play_and_check(&Scenario { seed, config, clears: false, ledger: ledger() });
 }
 
 fn ledger() -> Arc<Mutex<Ledger>> {
     Arc::new(Mutex::new(Ledger::new(ALL_KEYS)))
 }
 
-fn tell_and_check(story: &Story) {
-    let seed = story.seed;
-    let (found, back, on_flash) = tell(story);
+fn play_and_check(scenario: &Scenario) {
+    let seed = scenario.seed;
+    let (found, back, on_flash) = play(scenario);
     let (empty, something) = (found.empty.load(Ordering::Relaxed), found.something.load(Ordering::Relaxed));
     assert!(empty > 50, "seed {seed}: {empty} empty, {something} not");
     assert!(something >= 2, "seed {seed}: {empty} empty, {something} not");
-    assert!(back > 50 && back * 100 >= on_flash * 99, "seed {seed}: {back} of {on_flash} came back");
+    assert!(back > 50 && back * 100 >= on_flash * 99, "seed {seed}: {back} of {on_flash} found after reopen");
 }
 
 #[test]
@@ -171,13 +173,13 @@ fn power_cut_at_any_write_or_flush_restores_no_stale_item() {
 #[test]
 fn power_cut_after_a_clear_restores_no_cleared_item() {
     for seed in seeds(2) {
-        tell_and_check(&Story { seed, config: life::config, clears: true, ledger: ledger() });
+        play_and_check(&Scenario { seed, config: life::config, clears: true, ledger: ledger() });
         let config = |device| {
             let mut config = life::config(device);
-            config.flash.as_mut().expect("it has flash").regions.trim = true;
+            config.flash.as_mut().expect("the cache has flash").regions.trim = true;
             config
         };
-        tell_and_check(&Story { seed, config, clears: true, ledger: ledger() });
+        play_and_check(&Scenario { seed, config, clears: true, ledger: ledger() });
     }
 }
 
@@ -185,7 +187,7 @@ fn power_cut_after_a_clear_restores_no_cleared_item() {
 fn power_cut_between_arenas_restores_no_stale_item() {
     let config = |device| {
         let mut config = life::config(device);
-        let flash = config.flash.as_mut().expect("it has flash");
+        let flash = config.flash.as_mut().expect("the cache has flash");
         flash.pairs = vec![
             PairConfig { device_share: 0.5, soc_share: 0.4 },
             PairConfig { device_share: 0.5, soc_share: 0.4 },
@@ -199,7 +201,7 @@ fn power_cut_between_arenas_restores_no_stale_item() {
 fn power_cut_during_reinsertion_and_trim_restores_no_stale_item() {
     let config = |device| {
         let mut config = life::config(device);
-        let flash = config.flash.as_mut().expect("it has flash");
+        let flash = config.flash.as_mut().expect("the cache has flash");
         flash.pairs[0].soc_share = 0.0;
         flash.regions.trim = true;
         flash.regions.reinsertion =
@@ -213,12 +215,12 @@ fn power_cut_during_reinsertion_and_trim_restores_no_stale_item() {
 fn power_cut_under_a_small_item_log_exposes_no_old_version() {
     let config = |device| {
         let mut config = life::config(device);
-        small_item_log(config.flash.as_mut().expect("it has flash"));
+        small_item_log(config.flash.as_mut().expect("the cache has flash"));
         config
     };
     for seed in seeds(2) {
         survives_every_cut(config, seed);
-        tell_and_check(&Story { seed, config, clears: true, ledger: ledger() });
+        play_and_check(&Scenario { seed, config, clears: true, ledger: ledger() });
     }
 }
 
@@ -226,7 +228,7 @@ fn power_cut_under_a_small_item_log_exposes_no_old_version() {
 fn power_cut_with_a_queue_of_items_restores_no_stale_item() {
     let config = |device| {
         let mut config = life::config(device);
-        ripq(config.flash.as_mut().expect("it has flash"), Caching::Slru { segments: 3 });
+        ripq(config.flash.as_mut().expect("the cache has flash"), Caching::Slru { segments: 3 });
         config
     };
     seeds(2).for_each(|seed| survives_every_cut(config, seed));

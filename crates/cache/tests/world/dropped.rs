@@ -1,4 +1,5 @@
-//! Futures dropped half way, in every operation: their device requests complete at any later time, without visible effect.
+//! Futures of every operation are dropped before completion. Their device requests complete at any later time, without
+//! visible effect.
 
 use device::sim::LatencyModel;
 use flashwright_cache::FlashConfig;
@@ -8,7 +9,7 @@ use crate::clients::{Plan, run};
 use crate::faults::assert_accounts_balance;
 use crate::setup::{KIB, MIB, blockcache, ripq, seeds, small_item_log};
 
-/// So slow that inserts wait for their turn, and lose interest.
+/// Latencies at which inserts wait for flash, and some of them are dropped.
 const SLOW: LatencyModel = LatencyModel {
     read_ns: 80_000,
     write_ns: 300_000,
@@ -19,19 +20,19 @@ const SLOW: LatencyModel = LatencyModel {
     channels: 8,
 };
 
-/// So little may wait that there is always something to write.
-fn hurry(flash: &mut FlashConfig) {
+/// Sets limits so low that a write is always pending.
+fn write_early(flash: &mut FlashConfig) {
     flash.pending_bytes = 1 << 10;
     flash.regions.region_bytes = 16 << 10;
     flash.regions.max_write_bytes = 4 << 10;
 }
 
 #[test]
-fn dropped_futures_lose_no_items_in_a_roomy_cache() {
+fn dropped_futures_lose_no_items_in_a_cache_larger_than_its_data() {
     let mut dropped = 0;
     for seed in seeds(8) {
         let flash = |flash: &mut FlashConfig| {
-            hurry(flash);
+            write_early(flash);
             flash.filter_bytes_per_bucket = 16;
         };
         let outcome = run(&Plan { drops: true, latency: SLOW, flash, ..Plan::roomy(seed) });
@@ -48,23 +49,23 @@ fn dropped_futures_lose_no_items_in_a_roomy_cache() {
 fn dropped_futures_cause_no_stale_reads_and_no_damage() {
     let orders: [fn(&mut FlashConfig); 5] = [
         |flash| {
-            hurry(flash);
+            write_early(flash);
             flash.regions.trim = true;
         },
         |flash| {
-            hurry(flash);
+            write_early(flash);
             small_item_log(flash);
         },
         |flash| {
-            hurry(flash);
+            write_early(flash);
             flash.regions.value_checksums = false;
         },
         |flash| {
-            hurry(flash);
+            write_early(flash);
             ripq(flash, Caching::Slru { segments: 3 });
         },
         |flash| {
-            hurry(flash);
+            write_early(flash);
             blockcache(flash);
             flash.regions.trim = true;
         },

@@ -1,5 +1,5 @@
-//! Devices that fail, lie, fill up and wear out: errors are counted, no value is ever wrong, the cache goes on, and every
-//! item that was offered to flash is accounted for.
+//! Devices whose requests fail, whose data is corrupt, that are full or worn out. Errors are counted, no value is
+//! wrong, the cache continues, and every item that was offered to flash is accounted for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,7 +28,7 @@ pub const NO_FAULTS: Faults = Faults {
 
 /// Every item offered to flash has exactly one recorded outcome, and the engines accepted the number that the tier passed to them.
 pub fn assert_accounts_balance(stats: &Stats, label: &str) {
-    let flash = stats.flash.as_ref().expect("there is a flash tier");
+    let flash = stats.flash.as_ref().expect("the cache has flash");
     let puts = &flash.puts;
     let rejected = puts.rejected_expired
         + puts.rejected_short_lived
@@ -96,7 +96,7 @@ fn flipped_bits_are_detected_and_never_returned() {
     }
 }
 
-/// All writes fail. No region is to blame, so none is retired, and inserts do not wait for the device.
+/// All writes fail. No single region is at fault, so none is retired, and inserts do not wait for the device.
 #[test]
 fn device_that_refuses_writes_leaves_the_dram_cache_working() {
     for seed in seeds(2) {
@@ -104,7 +104,7 @@ fn device_that_refuses_writes_leaves_the_dram_cache_working() {
         let outcome = run(&Plan {
             faults,
             device_bytes: MIB,
-            requests_a_client: 2000,
+            requests_per_client: 2000,
             latency: LatencyModel { write_ns: 3_000_000, ..LatencyModel::default() },
             flash: |flash| {
                 flash.regions.retire_after_failures = 1;
@@ -115,7 +115,7 @@ fn device_that_refuses_writes_leaves_the_dram_cache_working() {
         let flash = outcome.stats.flash.as_ref().unwrap();
         assert!(flash.regions.unwrap().regions_retired == 0, "seed {seed}: {flash:?}");
         assert!(flash.puts.rejected_failing > 0, "seed {seed}: {:?}", flash.puts);
-        assert!(!outcome.closed, "seed {seed}: what cannot be written is no clean close");
+        assert!(!outcome.closed, "seed {seed}: a close whose writes fail must return an error");
         assert!(outcome.seen.hits > 1000, "seed {seed}: {:?}", outcome.seen);
         assert_accounts_balance(&outcome.stats, &format!("seed {seed}"));
     }
@@ -164,7 +164,7 @@ fn full_file_system_loses_only_items_beyond_its_end() {
     for seed in seeds(2) {
         let disk = FullDisk {
             inner: MemoryDevice::new(4 * MIB),
-            // In the middle of the regions: the buckets, behind them, have no room at all.
+            // Space up to the middle of the regions; the buckets, behind them, have none.
             free_from_bytes: AtomicU64::new(3 * MIB / 2),
         };
         let disk = Arc::new(disk);
@@ -199,7 +199,7 @@ fn items_of_failed_writes_are_not_found_after_a_reopen() {
             let cache = life::open(life::config(Arc::clone(&faulty) as _));
             let label = format!("seed {seed}, life {lives}");
             let back = life::audit(&cache, &ledger, KEYS, &label).len();
-            assert!(lives == 0 || back > 50, "{label}: {back} came back");
+            assert!(lives == 0 || back > 50, "{label}: {back} found after reopen");
             faulty.set_faults(faults);
             let mut life = Life::new(cache, Arc::clone(&ledger), KEYS, seed * 10 + lives);
             life.requests(1500);

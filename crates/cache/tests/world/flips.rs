@@ -1,5 +1,5 @@
-//! A byte on the device is not what it was: the next cache notices, or it does not matter. Nobody is ever given a wrong
-//! value.
+//! Flips bytes on the device after a clean close. The next cache detects the damage, or the byte was unused; no get
+//! returns a wrong value.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ const KEYS: u64 = 200;
 const DEVICE_BYTES: u64 = 2 * MIB;
 const SUPERBLOCK_COPY_BYTES: u64 = 64 << 10;
 const SUPERBLOCK_BYTES: u64 = 256;
-/// Offset and value of the superblock's clean state; the location of the snapshot follows.
+/// Offset and value of the clean state in a superblock; the location of the snapshot follows.
 const STATE_AT: usize = 128;
 const CLEAN: u64 = 2;
 
@@ -36,7 +36,7 @@ fn closed(seed: u64) -> Closed {
     life.cache.close().expect("memory does not fail");
     let mut closed = Closed { medium: memory.duplicate(), ledger, keys_back: 0 };
     closed.keys_back = closed.back(&[], "untouched");
-    assert!(closed.keys_back > 50, "seed {seed}: {} keys came back", closed.keys_back);
+    assert!(closed.keys_back > 50, "seed {seed}: {} keys found after reopen", closed.keys_back);
     closed
 }
 
@@ -49,7 +49,7 @@ impl Closed {
         audit(&cache, &self.ledger, KEYS, label).len()
     }
 
-    /// Where the snapshot lies, as the copy of the superblock says that marks the device clean.
+    /// The location of the snapshot, from the superblock copy that marks the device clean.
     fn snapshot_place(&self) -> std::ops::Range<u64> {
         let numbers = [0, SUPERBLOCK_COPY_BYTES].into_iter().find_map(|copy| {
             let bytes = read(&self.medium, copy, 512);
@@ -60,7 +60,7 @@ impl Closed {
         offset..offset + bytes
     }
 
-    /// Places that hold something else than zeros.
+    /// Offsets of bytes that are not zero.
     fn written_places(&self, range: std::ops::Range<u64>) -> Vec<u64> {
         let block = 4096;
         let blocks = range.step_by(block as usize);
@@ -96,7 +96,7 @@ fn flipped_byte_of_a_superblock_loses_all_items_or_none() {
             costs[usize::from(found == 0)] += 1;
         }
     }
-    // One copy is the newest and says "clean"; the other does not count.
+    // Only the newer copy is marked clean; damage to the other one has no effect.
     assert!(costs.iter().all(|&count| count >= SUPERBLOCK_BYTES), "{costs:?}");
 }
 
@@ -111,7 +111,7 @@ fn any_flipped_byte_of_the_snapshot_costs_the_content() {
     }
 }
 
-/// Entries, tables of regions and buckets: eight flips a time, anywhere that is not zero.
+/// Damages entries, tables of regions, and buckets: eight flips per round, in bytes that are not zero.
 #[test]
 fn flipped_byte_of_an_item_loses_only_that_item() {
     for seed in seeds(1) {
@@ -130,6 +130,10 @@ fn flipped_byte_of_an_item_loses_only_that_item() {
             most_lost = most_lost.max(closed.keys_back - found);
         }
         assert!(lost > 100, "seed {seed}: flips were noticed: {lost}");
-        assert!(most_lost < closed.keys_back, "seed {seed}: one life in {most_lost} of {}", closed.keys_back);
+        assert!(
+            most_lost < closed.keys_back,
+            "seed {seed}: one flip lost {most_lost} of {}",
+            closed.keys_back
+        );
     }
 }

@@ -1,8 +1,8 @@
-//! A process that uses a cache on a file is killed at any moment, fifty times over the same file: while it opens, serves,
-//! closes. Whoever opens the file next must find nothing that was replaced or removed.
+//! A process that uses a cache on a file is killed while it opens, serves or closes the cache, fifty times over the
+//! same file. The next cache on the file must not find any replaced or removed item.
 //!
-//! The victim is this test binary again. It notes every write in a file before it begins and after it was
-//! acknowledged; such notes outlive the process as its cache's writes do.
+//! The killed process is this test binary. It records each write in a second file, before the write begins and after it
+//! is acknowledged. A kill does not affect these records.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -26,14 +26,14 @@ use crate::setup::{KIB, MIB, cache_config, flash, key, seeds, value, version_of}
 const ROUNDS: u64 = 50;
 const KEYS: u64 = 600;
 const WRITERS: u64 = 2;
-/// The victim opens, serves this many requests per writer, closes, and starts over.
-const REQUESTS_A_LIFE: u64 = 1500;
-/// The victim prints a line after this many requests, and when it opens and closes.
-const REQUESTS_A_SIGN: u64 = 25;
-const DIRECTORY_VARIABLE: &str = "FLASHWRIGHT_TEST_VICTIM_DIRECTORY";
-const SEED_VARIABLE: &str = "FLASHWRIGHT_TEST_VICTIM_SEED";
+/// The child opens the cache, serves this many requests per writer, closes, and starts over.
+const REQUESTS_PER_RUN: u64 = 1500;
+/// The child prints a byte after this many requests, and when it opens and closes.
+const REQUESTS_PER_SIGNAL: u64 = 25;
+const DIRECTORY_VARIABLE: &str = "FLASHWRIGHT_TEST_CHILD_DIRECTORY";
+const SEED_VARIABLE: &str = "FLASHWRIGHT_TEST_CHILD_SEED";
 
-/// For each key the version begun, the version acknowledged, and whether that one put something.
+/// For each key: the version begun, the version acknowledged, and whether the latter was a removal.
 struct Notes(File);
 
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +56,7 @@ impl Notes {
 
     fn of(&self, number: u64) -> Note {
         let mut bytes = [0; Self::BYTES as usize];
-        self.0.read_exact_at(&mut bytes, number * Self::BYTES).expect("it was made as long");
+        self.0.read_exact_at(&mut bytes, number * Self::BYTES).expect("the file has a record for each key");
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
         Note { begun: word(0), acknowledged: word(8), removed: word(16) == 1 }
     }
@@ -67,7 +67,8 @@ impl Notes {
         version
     }
 
-    /// The version last: a kill in between leaves the write begun and not acknowledged.
+    /// Writes the version last: after a kill between the two writes, the record has a version begun and not
+    /// acknowledged.
     fn acknowledge(&self, number: u64, version: u64, removed: bool) {
         self.write(number, 16, u64::from(removed));
         self.write(number, 8, version);
@@ -78,7 +79,8 @@ impl Notes {
     }
 }
 
-/// The kernel closes the ring of a killed process, and with it the locked file, some time after the process ended.
+/// The kernel closes the io_uring of a killed process, and releases the lock of the file, some time after the process
+/// ended.
 fn open_file(path: &Path, options: &FileOptions) -> FileDevice {
     for _ in 0..500 {
         match FileDevice::open(path, options) {
@@ -95,7 +97,7 @@ fn open(directory: &Path) -> Cache {
     let options = FileOptions {
         size_bytes: Some(8 * MIB),
         create: true,
-        // Whether it is the page cache or the drive that outlives the process makes no difference to a kill.
+        // A kill keeps the page cache, so buffered writes survive it like direct ones.
         buffered: true,
         ..FileOptions::default()
     };
@@ -104,7 +106,7 @@ fn open(directory: &Path) -> Cache {
     Cache::builder().config(config).open().expect("a killed cache can be opened again")
 }
 
-/// Asks for every key; how many are there.
+/// Reads every key and checks it against the records; returns the number found.
 fn audit(cache: &Cache, notes: &Notes, label: &str) -> usize {
     let found = (0..KEYS).filter(|&number| {
         let Some(item) = cache.get_blocking(&key(number)) else { return false };
@@ -121,38 +123,38 @@ fn audit(cache: &Cache, notes: &Notes, label: &str) -> usize {
     found.count()
 }
 
-/// The victim's code. Not a test of its own: it returns immediately unless it is started as the victim.
+/// Code of the child process. Run as a usual test, without the environment variable, it returns immediately.
 #[test]
-fn victim() {
+fn child_process() {
     let Ok(directory) = std::env::var(DIRECTORY_VARIABLE) else { return };
-    let seed: u64 = std::env::var(SEED_VARIABLE).expect("set beside it").parse().expect("a number");
+    let seed: u64 = std::env::var(SEED_VARIABLE).expect("set with the directory").parse().expect("a number");
     let directory = PathBuf::from(directory);
     let notes = Notes::open(&directory);
     let timer = SystemTimer::default();
-    for life in 0.. {
-        sign();
-        // A closed cache is to be found by the murderer now and then, not only one in use.
+    for run in 0.. {
+        signal_parent();
+        // Gives the parent time to kill the child while the cache is closed.
         timer.wait_until(timer.monotonic_ns() + 10_000_000);
         let cache = open(&directory);
-        sign();
-        audit(&cache, &notes, &format!("victim {seed}, life {life}"));
+        signal_parent();
+        audit(&cache, &notes, &format!("child {seed}, run {run}"));
         std::thread::scope(|scope| {
             for writer in 0..WRITERS {
                 let (cache, notes) = (&cache, &notes);
-                let seed = seed << 32 | life << 8 | writer;
+                let seed = seed << 32 | run << 8 | writer;
                 scope.spawn(move || serve(cache, notes, writer, seed));
             }
         });
-        sign();
+        signal_parent();
         cache.close().expect("the file can be written");
     }
 }
 
 fn serve(cache: &Cache, notes: &Notes, writer: u64, seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
-    for request in 0..REQUESTS_A_LIFE {
-        if request % REQUESTS_A_SIGN == 0 {
-            sign();
+    for request in 0..REQUESTS_PER_RUN {
+        if request % REQUESTS_PER_SIGNAL == 0 {
+            signal_parent();
         }
         let number = random.random_range(0..KEYS / WRITERS) * WRITERS + writer;
         match random.random_range(0..10) {
@@ -172,64 +174,64 @@ fn serve(cache: &Cache, notes: &Notes, writer: u64, seed: u64) {
     }
 }
 
-/// Tells the murderer that something was done.
-fn sign() {
-    std::io::stdout().write_all(b"\0").expect("somebody listens");
-    std::io::stdout().flush().expect("somebody listens");
+/// Reports progress to the parent.
+fn signal_parent() {
+    std::io::stdout().write_all(b"\0").expect("the parent reads the pipe");
+    std::io::stdout().flush().expect("the parent reads the pipe");
 }
 
-fn start_victim(directory: &Path, seed: u64) -> Child {
-    Command::new(std::env::current_exe().expect("this is a program"))
-        .args(["--exact", "kill::victim", "--nocapture", "--test-threads=1"])
+fn start_child(directory: &Path, seed: u64) -> Child {
+    Command::new(std::env::current_exe().expect("the path of the test binary"))
+        .args(["--exact", "kill::child_process", "--nocapture", "--test-threads=1"])
         .env(DIRECTORY_VARIABLE, directory)
         .env(SEED_VARIABLE, seed.to_string())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("a program can run itself")
+        .expect("the test binary starts")
 }
 
-/// Waits for `signs` lines of the victim, then kills it.
-fn kill_after(mut victim: Child, signs: u64, label: &str) {
-    let mut out = victim.stdout.take().expect("piped");
+/// Waits for `signals` bytes of the child, then kills it.
+fn kill_after(mut child: Child, signals: u64, label: &str) {
+    let mut out = child.stdout.take().expect("piped");
     let (mut seen, mut bytes) = (0, [0; 256]);
-    while seen < signs {
+    while seen < signals {
         let count = out.read(&mut bytes).expect("a pipe");
         if count == 0 {
             let mut words = String::new();
-            let _ = victim.stderr.take().expect("piped").read_to_string(&mut words);
-            panic!("{label}: the victim died by itself: {words}");
+            let _ = child.stderr.take().expect("piped").read_to_string(&mut words);
+            panic!("{label}: the child ended before the kill: {words}");
         }
         seen += bytes[..count].iter().filter(|&&byte| byte == 0).count() as u64;
     }
-    victim.kill().expect("it still runs");
-    let status = victim.wait().expect("it is ours");
+    child.kill().expect("the child still runs");
+    let status = child.wait().expect("it is a child of this process");
     assert_eq!(status.signal(), Some(9), "{label}: {status}");
 }
 
 #[test]
 fn killed_process_leaves_no_stale_item() {
-    let directory = tempfile::tempdir().expect("a place for a file");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     let notes = Notes::open(directory.path());
     let mut random = StdRng::seed_from_u64(5);
-    let signs_a_life = 3 + WRITERS * REQUESTS_A_LIFE / REQUESTS_A_SIGN;
+    let signals_per_run = 3 + WRITERS * REQUESTS_PER_RUN / REQUESTS_PER_SIGNAL;
     let (empty, warm) = (AtomicU64::new(0), AtomicU64::new(0));
     for round in seeds(ROUNDS) {
         let label = format!("round {round}");
-        // Half of them die in the middle of a life, the others around its end or the next one's beginning.
-        let signs = match random.random_range(0..2) {
-            0 => random.random_range(1..signs_a_life),
-            _ => signs_a_life - 2 + random.random_range(0..6),
+        // Half of the kills are during requests, the others around a close or the next open.
+        let signals = match random.random_range(0..2) {
+            0 => random.random_range(1..signals_per_run),
+            _ => signals_per_run - 2 + random.random_range(0..6),
         };
-        kill_after(start_victim(directory.path(), round), signs, &label);
+        kill_after(start_child(directory.path(), round), signals, &label);
         let cache = open(directory.path());
         let found = audit(&cache, &notes, &label);
         if found == 0 { &empty } else { &warm }.fetch_add(1, Ordering::Relaxed);
-        // Every other victim begins with a cache that was closed.
+        // Every other child begins with a closed cache.
         if round % 2 == 0 {
             cache.close().expect("the file can be written");
         }
     }
     let (empty, warm) = (empty.into_inner(), warm.into_inner());
-    assert!(empty >= 10 && warm >= 1, "both ends were seen: {empty} empty, {warm} not");
+    assert!(empty >= 10 && warm >= 1, "{empty} kills left an empty cache, {warm} a warm one");
 }

@@ -1,4 +1,4 @@
-//! A device some of whose changes land long after the others, though no sooner asked for.
+//! A device that executes some changes long after others that were submitted later.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ const LATE_ONE_IN: u64 = 10;
 /// by at most this time: long enough for its location to be reused.
 const LONGEST_NS: u64 = 3_000_000_000;
 
-/// Keeps some writes and trims back for a while. Reads are as quick as ever.
+/// Delays some writes and trims. Reads are not delayed.
 pub struct LateDevice {
     pub inner: Arc<dyn Device>,
     pub world: World,

@@ -1,10 +1,10 @@
-//! The plain twin: for each key, which versions may be found.
+//! The reference model: for each key, the versions that a read may find.
 //!
-//! Each key has one writer, whose versions only grow. An acknowledged write, and a version that was read, set a lower bound for every read
-//! that begins later: an older version is never found again. In the other direction, an unexpired key without a write in progress must be
-//! found if the cache never has to evict.
+//! Each key has one writer, whose versions only grow. An acknowledged write, and a version that was read, set a lower
+//! bound for every read that begins later: an older version is never found again. In the other direction, an unexpired
+//! key without a write in progress must be found if the cache never has to evict.
 
-/// The twin of a cache.
+/// Reference model of a cache.
 pub struct Ledger {
     entries: Vec<Entry>,
 }
@@ -13,42 +13,43 @@ pub struct Ledger {
 struct Entry {
     /// The newest version whose write has begun. Removes have versions too.
     begun: u64,
-    /// The newest version acknowledged or seen.
+    /// The newest version that was acknowledged or read.
     floor: u64,
-    /// Whether a write is under way.
+    /// Whether a write is in progress.
     is_being_written: bool,
-    /// Whether everything was dropped since that began.
+    /// Whether a clear happened since that write began.
     is_cleared: bool,
     content: Content,
-    /// Second from which on the newest version, if it was put with a time to live, must not be found.
+    /// Second from which the newest version, if it has a TTL, must not be found.
     expired_from: Option<u32>,
-    /// Versions whose writers gave up before they were taken.
+    /// Versions whose inserts were dropped before completion.
     never_written: Vec<u64>,
 }
 
-/// What the last acknowledged write left.
+/// State of a key after the last acknowledged write.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Content {
     #[default]
     Nothing,
-    /// A version, until this second at least.
+    /// The key has an item until this second at least.
     Put { until_seconds: u32 },
-    /// Nobody can tell.
+    /// The key may have an item or not.
     Unknown,
 }
 
-/// How a write ended.
+/// Result of a write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// Stored. With a time to live it may be found before the first second, and must not be found from the second on.
+    /// Stored. With a TTL the item must be found before the first second, if nothing is evicted, and must not be found
+    /// from the second one on.
     Stored { lifetime: Option<(u32, u32)> },
-    /// Removed, or refused, which leaves nothing either.
+    /// Removed. A refused insert also removes the key.
     Gone,
-    /// Dropped while it waited: neither the new value nor the old one is left.
+    /// The insert was dropped while it waited: neither the new value nor the old one is found.
     Dropped,
 }
 
-/// How an item was given another time to live.
+/// A change of an item's TTL.
 #[derive(Clone, Copy)]
 pub struct LifetimeSet {
     pub began_seconds: u32,
@@ -74,7 +75,7 @@ impl Ledger {
         Self { entries: vec![Entry::default(); keys as usize] }
     }
 
-    /// The key's next version, which may be found from now on.
+    /// Begins a write and returns its version, which reads may find from now on.
     pub fn begin_write(&mut self, key: u64) -> u64 {
         let entry = self.entry(key);
         assert!(!entry.is_being_written, "a key has one writer");
@@ -83,7 +84,7 @@ impl Ledger {
         entry.begun
     }
 
-    /// The write of the newest version is acknowledged: nothing older may be found by reads that begin now.
+    /// The write of the newest version is acknowledged: reads that begin now may not find an older one.
     pub fn end_write(&mut self, key: u64, ended: Ended) {
         let entry = self.entry(key);
         entry.is_being_written = false;
@@ -100,8 +101,8 @@ impl Ledger {
         };
     }
 
-    /// Everything is dropped, and the keys' sources have newer versions: no read that begins now may find an older one. Of a
-    /// key that is being written that is the version begun.
+    /// All items are removed, and the sources of the keys have newer versions: a read that begins now may not find an
+    /// older one. For a key that is being written, the newer version is the one being written.
     pub fn clear(&mut self) {
         for entry in &mut self.entries {
             if !entry.is_being_written {
@@ -115,17 +116,17 @@ impl Ledger {
         }
     }
 
-    /// The key's newest version is about to be given another time to live, by its writer.
+    /// The writer of the key begins to change the TTL of its newest version.
     pub fn begin_lifetime(&mut self, key: u64) {
         let entry = self.entry(key);
         assert!(!entry.is_being_written, "a key has one writer");
         (entry.is_being_written, entry.is_cleared) = (true, false);
     }
 
-    /// It has been, or was not there. Says whether it had to be.
+    /// The TTL has been changed, or the key had no item. Returns whether it must have had one.
     ///
     /// # Panics
-    /// If it must not have been.
+    /// If the key must not have had an item.
     pub fn end_lifetime(&mut self, key: u64, set: LifetimeSet, label: &str) -> bool {
         let LifetimeSet { began_seconds, now_seconds, ttl_seconds, was_there } = set;
         let entry = self.entry(key);
@@ -144,7 +145,7 @@ impl Ledger {
         had_to_be
     }
 
-    /// What the key's source would answer now: the newest version.
+    /// The newest version, which the source of the key returns.
     pub fn newest(&self, key: u64) -> u64 {
         self.entries[key as usize].begun
     }
@@ -167,10 +168,10 @@ impl Ledger {
         }
     }
 
-    /// A read found `version`; `None` is nothing.
+    /// A read returned `version`; `None` is a miss.
     ///
     /// # Panics
-    /// If it must not have.
+    /// If the read must not return this version.
     pub fn end_read(&mut self, reading: Reading, version: Option<u64>, label: &str) {
         let Some(version) = version else { return };
         let key = reading.key;
@@ -178,7 +179,7 @@ impl Ledger {
         assert!(version >= floor, "{label}: key {key} has version {version} after {floor} was acknowledged");
         let entry = self.entry(key);
         let was_written = version <= entry.begun && !entry.never_written.contains(&version);
-        assert!(was_written, "{label}: key {key} has version {version}, which nobody wrote");
+        assert!(was_written, "{label}: key {key} has version {version}, which was never written");
         if version == reading.begun && !reading.was_being_written && reading.content != Content::Unknown {
             let was_put = reading.content != Content::Nothing;
             assert!(was_put, "{label}: key {key} is found though version {version} removed it");
@@ -188,7 +189,7 @@ impl Ledger {
         entry.floor = entry.floor.max(version);
     }
 
-    /// Whether a read that ends now had to find the key, if nothing ever has to make room.
+    /// Whether a read that ends now must find the key, provided that nothing is evicted.
     pub fn had_to_be_found(&self, reading: Reading, now_seconds: u32) -> bool {
         let entry = &self.entries[reading.key as usize];
         let undisturbed = !reading.was_being_written && entry.begun == reading.begun;

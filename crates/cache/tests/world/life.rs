@@ -1,4 +1,4 @@
-//! One client, one request after another: a cache's life from opening to its end.
+//! One client, one request after another, from the opening of a cache to its end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,12 +26,12 @@ pub struct Life {
     label: String,
 }
 
-/// A small cache on `device`: one life's configuration and the next one's are the same.
+/// A small cache on `device`. Each cache in a sequence has the same configuration.
 pub fn config(device: Arc<dyn Device>) -> CacheConfig {
     cache_config(flash(device), 256 * KIB, 0)
 }
 
-/// A clock that moves on by 20 ms whenever it is read, so that pauses end. Its date stands still.
+/// A clock that advances by 20 ms at each reading, so that pauses end. Its date does not change.
 #[derive(Default)]
 struct Ticking(AtomicU64);
 
@@ -56,7 +56,7 @@ impl Life {
         Self { cache, ledger, inserts: 0, refused: 0, random, keys, label: format!("seed {seed}") }
     }
 
-    /// Gets, inserts and removes, with the background work done in between; how many gets found something.
+    /// Makes gets, inserts and removes with background work in between. Returns the number of hits.
     pub fn requests(&mut self, count: u64) -> u64 {
         (0..count).map(|_| u64::from(self.request())).sum()
     }
@@ -82,7 +82,7 @@ impl Life {
         let bytes = value(number, version);
         let (name, options) = (key(number), InsertOptions::default());
         let mut insert = Box::pin(self.cache.insert(&name, &bytes, options));
-        // While writes fail, buffers are scarce, and the insert may wait for a step.
+        // While writes fail, few buffers are free, and the insert may wait for a step.
         let ended = loop {
             if let Some(ended) = poll(&mut insert) {
                 break ended;
@@ -110,7 +110,7 @@ impl Life {
     }
 }
 
-/// Asks the cache for every key; those it finds, each checked against the ledger.
+/// Reads every key and checks each hit against the ledger. Returns the keys found.
 pub fn audit(cache: &Cache, ledger: &Mutex<Ledger>, keys: u64, label: &str) -> Vec<u64> {
     (0..keys).filter(|&number| ask(cache, ledger, number, label)).collect()
 }

@@ -8,26 +8,27 @@ use flashwright_cache::{Cache, InsertOptions, Inserted, Layer, Refusal};
 use pollster::block_on;
 
 use crate::polled::{poll, waiting};
-use crate::races::meddled_with;
-use crate::stage::{AS_USUAL, HERO, LENGTHS, Stage, version};
+use crate::races::with_action_during_eviction;
+use crate::stage::{DEFAULT_OPTIONS, LENGTHS, Stage, TARGET, version};
 
 const SECOND_NS: u64 = 1_000_000_000;
-/// What the hero has to live at first.
-const AT_FIRST: u32 = 50;
+/// The initial TTL of the item under test, in seconds.
+const INITIAL_TTL_SECONDS: u32 = 50;
 
 /// An item with a TTL, in DRAM or on flash only.
-fn hero_for_a_while(len: usize, layer: Layer) -> Stage {
+fn target_with_ttl(len: usize, layer: Layer) -> Stage {
     let stage = Stage::new(|_| {});
-    let options = InsertOptions { ttl_seconds: Some(AT_FIRST), ..AS_USUAL };
-    assert_eq!(block_on(stage.cache.insert(HERO, &version(1, len), options)), Inserted::Stored);
+    let options = InsertOptions { ttl_seconds: Some(INITIAL_TTL_SECONDS), ..DEFAULT_OPTIONS };
+    assert_eq!(block_on(stage.cache.insert(TARGET, &version(1, len), options)), Inserted::Stored);
     if layer == Layer::Flash {
-        stage.push_out(len);
+        stage.evict_to_flash(len);
     }
     stage
 }
 
 fn set_ttl(stage: &Stage, ttl_seconds: Option<u32>) -> Result<bool, Refusal> {
-    poll(&mut Box::pin(stage.cache.set_ttl(HERO, ttl_seconds))).expect("nothing holds it up")
+    poll(&mut Box::pin(stage.cache.set_ttl(TARGET, ttl_seconds)))
+        .expect("the operation completes without waiting")
 }
 
 fn pass(stage: &Stage, seconds: u32) {
@@ -35,13 +36,13 @@ fn pass(stage: &Stage, seconds: u32) {
 }
 
 fn is_there(stage: &Stage, len: usize) -> bool {
-    stage.get(HERO).inspect(|found| assert_eq!(**found, version(1, len))).is_some()
+    stage.get(TARGET).inspect(|found| assert_eq!(**found, version(1, len))).is_some()
 }
 
-fn in_every_place(story: impl Fn(Stage, usize)) {
+fn in_every_place(check: impl Fn(Stage, usize)) {
     for len in LENGTHS {
         for layer in [Layer::Dram, Layer::Flash] {
-            story(hero_for_a_while(len, layer), len);
+            check(target_with_ttl(len, layer), len);
         }
     }
 }
@@ -49,20 +50,20 @@ fn in_every_place(story: impl Fn(Stage, usize)) {
 #[test]
 fn longer_ttl_holds_in_dram_on_flash_and_after_a_restart() {
     in_every_place(|stage, len| {
-        pass(&stage, AT_FIRST - 1);
+        pass(&stage, INITIAL_TTL_SECONDS - 1);
         assert_eq!(set_ttl(&stage, Some(100)), Ok(true));
-        let expiry = stage.get(HERO).unwrap().expiry_seconds();
+        let expiry = stage.get(TARGET).unwrap().expiry_seconds();
         assert_eq!(expiry, Some(stage.clock.unix_seconds() + 100));
         pass(&stage, 20);
         assert!(is_there(&stage, len));
-        stage.push_out(len);
+        stage.evict_to_flash(len);
         assert!(is_there(&stage, len));
         let stage = stage.restart();
         pass(&stage, 79);
         assert!(is_there(&stage, len));
         pass(&stage, 1);
         assert!(!is_there(&stage, len));
-        assert_eq!(set_ttl(&stage, Some(100)), Ok(false), "it is too late");
+        assert_eq!(set_ttl(&stage, Some(100)), Ok(false), "an expired item keeps its TTL");
         assert!(!is_there(&stage, len));
     });
 }
@@ -70,13 +71,13 @@ fn longer_ttl_holds_in_dram_on_flash_and_after_a_restart() {
 #[test]
 fn shorter_ttl_overrides_the_copy_on_flash() {
     in_every_place(|stage, len| {
-        // Both in DRAM and, if it was there, on flash.
+        // The TTL has changed in DRAM and, if the item was there, on flash.
         assert!(is_there(&stage, len));
         assert_eq!(set_ttl(&stage, Some(10)), Ok(true));
-        stage.push_out(len);
+        stage.evict_to_flash(len);
         pass(&stage, 9);
         assert!(is_there(&stage, len));
-        stage.push_out(len);
+        stage.evict_to_flash(len);
         pass(&stage, 1);
         assert!(!is_there(&stage, len));
         assert!(!is_there(&stage.restart(), len));
@@ -87,10 +88,10 @@ fn shorter_ttl_overrides_the_copy_on_flash() {
 fn no_ttl_never_expires_and_zero_ttl_is_already_expired() {
     in_every_place(|stage, len| {
         assert_eq!(set_ttl(&stage, None), Ok(true));
-        pass(&stage, 10 * AT_FIRST);
-        stage.push_out(len);
+        pass(&stage, 10 * INITIAL_TTL_SECONDS);
+        stage.evict_to_flash(len);
         assert!(is_there(&stage, len));
-        assert_eq!(stage.get(HERO).unwrap().expiry_seconds(), None);
+        assert_eq!(stage.get(TARGET).unwrap().expiry_seconds(), None);
         assert_eq!(set_ttl(&stage, Some(0)), Ok(true));
         assert!(!is_there(&stage, len) && !is_there(&stage.restart(), len));
     });
@@ -99,27 +100,27 @@ fn no_ttl_never_expires_and_zero_ttl_is_already_expired() {
 #[test]
 fn unchanged_ttl_writes_nothing_to_flash() {
     for len in LENGTHS {
-        let stage = hero_for_a_while(len, Layer::Flash);
-        assert_eq!(set_ttl(&stage, Some(AT_FIRST)), Ok(true));
+        let stage = target_with_ttl(len, Layer::Flash);
+        assert_eq!(set_ttl(&stage, Some(INITIAL_TTL_SECONDS)), Ok(true));
         let stored = || stage.cache.stats().flash.unwrap().puts;
         let before = stored();
-        stage.push_out(len);
-        assert_eq!(stored().clean, before.clean + 1, "flash had it already");
+        stage.evict_to_flash(len);
+        assert_eq!(stored().clean, before.clean + 1, "the item is already on flash");
         assert!(is_there(&stage, len));
     }
 }
 
 #[test]
-fn an_item_on_its_way_out_of_dram_does_not_reach_flash_with_its_old_time() {
+fn ttl_set_during_an_eviction_prevents_a_flash_copy_with_the_old_ttl() {
     for len in LENGTHS {
-        let stage = meddled_with(len, |cache: &Cache| {
-            assert_eq!(cache.set_ttl_blocking(HERO, Some(AT_FIRST)), Ok(true));
+        let stage = with_action_during_eviction(len, |cache: &Cache| {
+            assert_eq!(cache.set_ttl_blocking(TARGET, Some(INITIAL_TTL_SECONDS)), Ok(true));
         });
         let puts = stage.cache.stats().flash.unwrap().puts;
         assert_eq!((puts.overtaken, puts.stayed), (1, 1));
         assert!(is_there(&stage, len));
-        stage.push_out(len);
-        pass(&stage, AT_FIRST);
+        stage.evict_to_flash(len);
+        pass(&stage, INITIAL_TTL_SECONDS);
         assert!(!is_there(&stage, len));
     }
 }
@@ -127,35 +128,35 @@ fn an_item_on_its_way_out_of_dram_does_not_reach_flash_with_its_old_time() {
 #[test]
 fn set_ttl_of_an_absent_key_does_nothing() {
     for len in LENGTHS {
-        let stage = hero_for_a_while(len, Layer::Flash);
-        assert!(stage.cache.remove(HERO));
+        let stage = target_with_ttl(len, Layer::Flash);
+        assert!(stage.cache.remove(TARGET));
         assert_eq!(set_ttl(&stage, None), Ok(false));
-        assert!(!stage.cache.contains(HERO));
+        assert!(!stage.cache.contains(TARGET));
         let gets = stage.cache.stats().gets;
         assert_eq!((gets.total(), gets.misses), (1, 1));
     }
 }
 
 #[test]
-fn an_item_removed_or_replaced_while_its_time_is_set_is_not_brought_back() {
+fn set_ttl_does_not_restore_an_item_removed_or_replaced_meanwhile() {
     for len in LENGTHS {
         for comes_again in [false, true] {
-            let stage = hero_for_a_while(len, Layer::Flash);
+            let stage = target_with_ttl(len, Layer::Flash);
             stage.gate.close(Read);
             let cache = Arc::clone(&stage.cache);
-            let mut setting = waiting(cache.set_ttl(HERO, Some(100)));
-            stage.cache.remove(HERO);
+            let mut setting = waiting(cache.set_ttl(TARGET, Some(100)));
+            stage.cache.remove(TARGET);
             if comes_again {
-                stage.put(HERO, &version(2, len));
+                stage.put(TARGET, &version(2, len));
             }
             stage.gate.open();
-            // As if it had come between the two.
+            // The result is as if the removal had happened between the lookup and the change.
             assert_eq!(poll(&mut setting), Some(Ok(false)));
             drop(setting);
             drop(cache);
             let expected = comes_again.then(|| version(2, len));
-            assert!(stage.get(HERO).is_none_or(|found| found.expiry_seconds().is_none()));
-            stage.assert_hero_is(expected.as_deref(), len);
+            assert!(stage.get(TARGET).is_none_or(|found| found.expiry_seconds().is_none()));
+            stage.assert_target_is(expected.as_deref(), len);
         }
     }
 }
@@ -163,30 +164,30 @@ fn an_item_removed_or_replaced_while_its_time_is_set_is_not_brought_back() {
 #[test]
 fn set_ttl_dropped_while_waiting_changes_nothing() {
     for len in LENGTHS {
-        let stage = hero_for_a_while(len, Layer::Flash);
+        let stage = target_with_ttl(len, Layer::Flash);
         stage.gate.close(Read);
-        drop(waiting(stage.cache.set_ttl(HERO, Some(100))));
+        drop(waiting(stage.cache.set_ttl(TARGET, Some(100))));
         stage.gate.open();
-        let found = stage.get(HERO).unwrap();
-        assert_eq!(found.expiry_seconds(), Some(stage.clock.unix_seconds() + AT_FIRST));
+        let found = stage.get(TARGET).unwrap();
+        assert_eq!(found.expiry_seconds(), Some(stage.clock.unix_seconds() + INITIAL_TTL_SECONDS));
     }
 }
 
 #[test]
 fn set_ttl_without_free_dram_leaves_a_flash_item_unchanged() {
     let len = LENGTHS[0];
-    let stage = hero_for_a_while(len, Layer::Flash);
-    let expiry = stage.clock.unix_seconds() + AT_FIRST;
+    let stage = target_with_ttl(len, Layer::Flash);
+    let expiry = stage.clock.unix_seconds() + INITIAL_TTL_SECONDS;
     let mut held = Vec::new();
     for number in 0_u64.. {
         let (key, bytes) = (number.to_be_bytes(), version(2, len));
-        let mut insert = Box::pin(stage.cache.insert(&key, &bytes, AS_USUAL));
+        let mut insert = Box::pin(stage.cache.insert(&key, &bytes, DEFAULT_OPTIONS));
         let inserted = poll(&mut insert).or_else(|| {
             stage.step();
             poll(&mut insert)
         });
-        match inserted.expect("flash has room") {
-            Inserted::Stored => held.push(stage.get(&key).expect("it is in DRAM")),
+        match inserted.expect("flash has space") {
+            Inserted::Stored => held.push(stage.get(&key).expect("the item is in DRAM")),
             Inserted::Rejected(why) => {
                 assert_eq!(why, Refusal::AllPinned);
                 break;
@@ -194,31 +195,31 @@ fn set_ttl_without_free_dram_leaves_a_flash_item_unchanged() {
         }
     }
     assert_eq!(set_ttl(&stage, Some(100)), Err(Refusal::AllPinned));
-    let found = stage.get(HERO).expect("it is on flash");
+    let found = stage.get(TARGET).expect("the item is on flash");
     assert_eq!((found.layer(), found.expiry_seconds()), (Layer::Flash, Some(expiry)));
     drop((found, held));
     assert_eq!(set_ttl(&stage, Some(100)), Ok(true));
 }
 
 #[test]
-fn an_item_is_given_another_time_though_dram_has_no_room_for_it_yet() {
+fn set_ttl_of_a_flash_item_waits_for_free_dram() {
     for len in LENGTHS {
-        let stage = hero_for_a_while(len, Layer::Flash);
+        let stage = target_with_ttl(len, Layer::Flash);
         stage.gate.close(Write);
         let cache = Arc::clone(&stage.cache);
-        // New keys: an insert that is dropped removes its key, and would make room.
+        // New keys: an insert that is dropped removes its key, which would free space.
         let mut others = (0_u64..).map(|number| [*b"another ", number.to_be_bytes()].concat());
         while others.next().is_some_and(|other| {
-            poll(&mut Box::pin(cache.insert(&other, &version(2, len), AS_USUAL))).is_some()
+            poll(&mut Box::pin(cache.insert(&other, &version(2, len), DEFAULT_OPTIONS))).is_some()
         }) {}
-        let mut setting = waiting(cache.set_ttl(HERO, Some(100)));
+        let mut setting = waiting(cache.set_ttl(TARGET, Some(100)));
         stage.gate.open();
         stage.step();
         assert_eq!(poll(&mut setting), Some(Ok(true)));
         drop(setting);
         drop(cache);
-        pass(&stage, AT_FIRST);
-        stage.push_out(len);
+        pass(&stage, INITIAL_TTL_SECONDS);
+        stage.evict_to_flash(len);
         assert!(is_there(&stage, len));
     }
 }
@@ -227,24 +228,26 @@ fn an_item_is_given_another_time_though_dram_has_no_room_for_it_yet() {
 fn chain_keeps_its_links_and_the_expiry_of_its_parent() {
     for layer in [Layer::Dram, Layer::Flash] {
         let len = LENGTHS[0];
-        let stage = hero_for_a_while(len, Layer::Dram);
-        block_on(stage.cache.add_chained(HERO, 3000, |link| link.fill(9))).unwrap();
+        let stage = target_with_ttl(len, Layer::Dram);
+        block_on(stage.cache.add_chained(TARGET, 3000, |link| link.fill(9))).unwrap();
         if layer == Layer::Flash {
-            (0..8).for_each(|_| stage.push_out(len));
+            (0..8).for_each(|_| stage.evict_to_flash(len));
         }
         assert_eq!(set_ttl(&stage, Some(100)), Ok(true));
-        pass(&stage, AT_FIRST);
-        let links =
-            |stage: &Stage| stage.get(HERO).map(|hero| hero.chain().map(<[u8]>::len).collect::<Vec<_>>());
+        pass(&stage, INITIAL_TTL_SECONDS);
+        let links = |stage: &Stage| {
+            stage.get(TARGET).map(|target| target.chain().map(<[u8]>::len).collect::<Vec<_>>())
+        };
         assert_eq!(links(&stage), Some(vec![3000]));
         let stage = stage.restart();
         assert_eq!(links(&stage), Some(vec![3000]));
-        pass(&stage, AT_FIRST);
+        pass(&stage, INITIAL_TTL_SECONDS);
         assert!(!is_there(&stage, len));
     }
 }
 
-/// Flash refused what had not long to live any more, and so all that stayed in DRAM for long.
+/// Regression: the admission by TTL rejected items whose remaining TTL was short, so all items that stayed in DRAM for
+/// long.
 #[test]
 fn short_ttl_admission_uses_the_given_ttl_and_not_the_remaining_one() {
     for (ttl_seconds, then, is_written) in [
@@ -256,13 +259,13 @@ fn short_ttl_admission_uses_the_given_ttl_and_not_the_remaining_one() {
     ] {
         for len in LENGTHS {
             let stage = Stage::new(|config| config.flash.as_mut().unwrap().min_ttl_seconds = 40);
-            let options = InsertOptions { ttl_seconds, ..AS_USUAL };
-            assert_eq!(block_on(stage.cache.insert(HERO, &version(1, len), options)), Inserted::Stored);
+            let options = InsertOptions { ttl_seconds, ..DEFAULT_OPTIONS };
+            assert_eq!(block_on(stage.cache.insert(TARGET, &version(1, len), options)), Inserted::Stored);
             if then.is_some() {
                 assert_eq!(set_ttl(&stage, then), Ok(true));
             }
             pass(&stage, 30);
-            stage.push_out(len);
+            stage.evict_to_flash(len);
             assert_eq!(is_there(&stage, len), is_written, "{ttl_seconds:?}, then {then:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! Get-or-insert, told as stories: one fetch for many callers, and no value from before a newer write.
+//! Get-or-insert: one fetch for many callers, and no value from before a newer write.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,9 +11,9 @@ use flashwright_cache::{Cache, Fetched, InsertOptions};
 use futures_util::TryFutureExt;
 
 use crate::polled::{poll, waiting};
-use crate::stage::{AS_USUAL, HERO, LENGTHS, Stage, version};
+use crate::stage::{DEFAULT_OPTIONS, LENGTHS, Stage, TARGET, version};
 
-/// Where values come from: slow, counted, and able to fail.
+/// A slow data source that counts its fetches and can fail.
 #[derive(Default, Clone)]
 struct Source(Arc<State>);
 
@@ -54,12 +54,12 @@ impl Source {
         number: u8,
         len: usize,
     ) -> Result<Fetched<'a>, Arc<&'static str>> {
-        cache.get_or_insert_with(HERO, AS_USUAL, || self.clone().fetch(version(number, len))).await
+        cache.get_or_insert_with(TARGET, DEFAULT_OPTIONS, || self.clone().fetch(version(number, len))).await
     }
 }
 
 #[test]
-fn many_callers_that_miss_at_once_fetch_once() {
+fn concurrent_misses_of_one_key_fetch_once() {
     let (stage, source) = (Stage::new(|_| {}), Source::default());
     let mut loads: Vec<_> = (0..10).map(|_| waiting(source.load(&stage.cache, 1))).collect();
     source.answer();
@@ -72,7 +72,7 @@ fn many_callers_that_miss_at_once_fetch_once() {
     assert_eq!(stage.cache.stats().inserts.total(), 1);
 }
 
-/// Each caller asked a source that was down, one after the other: the last of a thousand waited for a thousand timeouts.
+/// If each waiter fetched after a failure, the last of a thousand callers would wait for a thousand timeouts.
 #[test]
 fn failed_fetch_fails_for_its_waiters_and_for_no_later_caller() {
     let (stage, source) = (Stage::new(|_| {}), Source::default());
@@ -85,11 +85,11 @@ fn failed_fetch_fails_for_its_waiters_and_for_no_later_caller() {
     assert_eq!((source.fetches(), stage.cache.stats().gets.misses), (1, 10));
     source.fail(false);
     let mut next = Box::pin(source.load(&stage.cache, 2));
-    assert_eq!(*poll(&mut next).expect("it fetched anew").unwrap(), version(2, 200));
+    assert_eq!(*poll(&mut next).expect("the caller fetches again").unwrap(), version(2, 200));
     assert_eq!(source.fetches(), 2);
 }
 
-/// Those that waited fetched in turn what the cache could not keep.
+/// Regression: the waiters fetched a value that the cache cannot store once more each, one after another.
 #[test]
 fn value_too_large_to_store_is_fetched_once_for_all_waiters() {
     let (stage, source) = (Stage::new(|_| {}), Source::default());
@@ -102,15 +102,15 @@ fn value_too_large_to_store_is_fetched_once_for_all_waiters() {
     drop(loads);
     assert_eq!((source.fetches(), stage.cache.stats().inserts.rejected_too_large), (1, 1));
     let mut next = Box::pin(source.load_of(&stage.cache, 2, len));
-    assert_eq!(*poll(&mut next).expect("it fetched anew").unwrap(), version(2, len));
+    assert_eq!(*poll(&mut next).expect("the caller fetches again").unwrap(), version(2, len));
 }
 
 #[test]
 fn value_with_zero_ttl_is_fetched_once_for_all_waiters() {
     let (stage, source) = (Stage::new(|_| {}), Source::default());
-    let at_once = InsertOptions { ttl_seconds: Some(0), ..AS_USUAL };
+    let at_once = InsertOptions { ttl_seconds: Some(0), ..DEFAULT_OPTIONS };
     let fetch = || source.clone().fetch(version(1, 200)).map_ok(move |value| (value, at_once));
-    let mut loads: Vec<_> = (0..10).map(|_| waiting(stage.cache.get_or_fetch(HERO, fetch))).collect();
+    let mut loads: Vec<_> = (0..10).map(|_| waiting(stage.cache.get_or_fetch(TARGET, fetch))).collect();
     source.answer();
     for load in &mut loads {
         assert_eq!(*poll(load).expect("the source has answered").unwrap(), version(1, 200));
@@ -123,13 +123,13 @@ fn value_with_zero_ttl_is_fetched_once_for_all_waiters() {
 fn fetch_error_before_a_remove_reaches_only_its_callers() {
     let (stage, source) = (Stage::new(|_| {}), Source::default());
     let mut first = waiting(source.load(&stage.cache, 1));
-    stage.cache.remove(HERO);
+    stage.cache.remove(TARGET);
     let mut after = waiting(source.load(&stage.cache, 2));
     source.answer();
     source.fail(true);
-    assert_eq!(*poll(&mut first).expect("it has ended").unwrap_err(), "the source is down");
+    assert_eq!(*poll(&mut first).expect("the future is complete").unwrap_err(), "the source is down");
     source.fail(false);
-    assert_eq!(*poll(&mut after).expect("it fetched anew").unwrap(), version(2, 200));
+    assert_eq!(*poll(&mut after).expect("the caller fetches again").unwrap(), version(2, 200));
 }
 
 #[test]
@@ -137,11 +137,11 @@ fn waiter_with_another_error_type_fetches_itself() {
     let (stage, source) = (Stage::new(|_| {}), Source::default());
     let mut first = waiting(source.load(&stage.cache, 1));
     let of_numbers = async || Err::<Vec<u8>, u64>(7);
-    let mut second = waiting(stage.cache.get_or_insert_with(HERO, AS_USUAL, of_numbers));
+    let mut second = waiting(stage.cache.get_or_insert_with(TARGET, DEFAULT_OPTIONS, of_numbers));
     source.answer();
     source.fail(true);
-    assert_eq!(*poll(&mut first).expect("it has ended").unwrap_err(), "the source is down");
-    assert_eq!(*poll(&mut second).expect("it has ended").unwrap_err(), 7_u64);
+    assert_eq!(*poll(&mut first).expect("the future is complete").unwrap_err(), "the source is down");
+    assert_eq!(*poll(&mut second).expect("the future is complete").unwrap_err(), 7_u64);
 }
 
 #[test]
@@ -152,45 +152,47 @@ fn fetch_panic_lets_the_next_caller_fetch() {
         slow.fetch(Vec::new()).await?;
         panic!("the fetch panics");
     };
-    let mut first = waiting(stage.cache.get_or_insert_with(HERO, AS_USUAL, fetch));
+    let mut first = waiting(stage.cache.get_or_insert_with(TARGET, DEFAULT_OPTIONS, fetch));
     let mut second = waiting(source.load(&stage.cache, 2));
     source.answer();
     assert!(catch_unwind(AssertUnwindSafe(|| poll(&mut first).is_some())).is_err());
-    assert_eq!(*poll(&mut second).expect("it has ended").unwrap(), version(2, 200));
+    assert_eq!(*poll(&mut second).expect("the future is complete").unwrap(), version(2, 200));
     assert_eq!(source.fetches(), 2);
 }
 
 #[test]
 fn fetched_value_is_stored_with_its_options() {
     let stage = Stage::new(|_| {});
-    let for_a_minute = InsertOptions { ttl_seconds: Some(60), ..AS_USUAL };
+    let for_a_minute = InsertOptions { ttl_seconds: Some(60), ..DEFAULT_OPTIONS };
     let fetched =
-        stage.cache.get_or_fetch_blocking(HERO, || Ok::<_, ()>((version(1, 200), for_a_minute))).unwrap();
+        stage.cache.get_or_fetch_blocking(TARGET, || Ok::<_, ()>((version(1, 200), for_a_minute))).unwrap();
     assert_eq!(*fetched, version(1, 200));
-    assert!(stage.get(HERO).expect("it is kept").expiry_seconds().is_some());
-    let again = stage.cache.get_or_insert_with_blocking(HERO, AS_USUAL, || Err("it was fetched again"));
+    assert!(stage.get(TARGET).expect("the value is stored").expiry_seconds().is_some());
+    let again = stage
+        .cache
+        .get_or_insert_with_blocking(TARGET, DEFAULT_OPTIONS, || Err("an unexpected second fetch"));
     assert!(matches!(again, Ok(Fetched::Found(_))));
 }
 
 #[test]
-fn dropped_callers_fetch_serves_those_that_wait() {
+fn fetch_of_a_dropped_caller_serves_the_waiters() {
     let (stage, source) = (Stage::new(|_| {}), Source::default());
     let first = waiting(source.load(&stage.cache, 1));
     let mut second = waiting(source.load(&stage.cache, 2));
     drop(first);
     source.answer();
-    assert_eq!(*poll(&mut second).expect("it has ended").unwrap(), version(1, 200));
+    assert_eq!(*poll(&mut second).expect("the future is complete").unwrap(), version(1, 200));
     assert_eq!(source.fetches(), 1);
 }
 
 #[test]
-fn fetch_of_a_caller_that_is_not_polled_serves_those_that_wait() {
+fn fetch_of_an_unpolled_caller_serves_the_waiters() {
     let (stage, source) = (Stage::new(|_| {}), Source::default());
     let first = waiting(source.load(&stage.cache, 1));
     let mut others: Vec<_> = (0..5).map(|_| waiting(source.load(&stage.cache, 2))).collect();
     source.answer();
     for other in &mut others {
-        assert_eq!(*poll(other).expect("it has ended").unwrap(), version(1, 200));
+        assert_eq!(*poll(other).expect("the future is complete").unwrap(), version(1, 200));
     }
     assert_eq!(source.fetches(), 1);
     drop(first);
@@ -207,14 +209,14 @@ fn fetch_without_callers_and_spawner_is_dropped() {
     assert_eq!(*poll(&mut Box::pin(source.load(&stage.cache, 3))).unwrap().unwrap(), version(3, 200));
 }
 
-/// Every get of the key waited for the first one, which is no longer polled.
+/// Regression: every get of the key waited for the first one, which is no longer polled.
 #[test]
-fn flash_read_of_a_get_that_is_not_polled_serves_those_that_wait() {
+fn flash_read_of_an_unpolled_get_serves_the_waiters() {
     for len in LENGTHS {
-        let stage = Stage::with_hero_on_flash(len);
+        let stage = Stage::with_target_on_flash(len);
         stage.gate.close(Read);
-        let first = waiting(stage.cache.get(HERO));
-        let mut others: Vec<_> = (0..5).map(|_| waiting(stage.cache.get(HERO))).collect();
+        let first = waiting(stage.cache.get(TARGET));
+        let mut others: Vec<_> = (0..5).map(|_| waiting(stage.cache.get(TARGET))).collect();
         stage.gate.open();
         for other in &mut others {
             assert_eq!(poll(other).expect("the read has ended").as_deref(), Some(&version(1, len)[..]));
@@ -229,55 +231,55 @@ fn flash_read_of_a_get_that_is_not_polled_serves_those_that_wait() {
 }
 
 #[test]
-fn a_value_fetched_before_a_newer_insert_does_not_replace_it() {
+fn value_fetched_before_a_newer_insert_does_not_replace_it() {
     let (stage, source) = (Stage::new(|_| {}), Source::default());
     let cache = Arc::clone(&stage.cache);
     let mut load = waiting(source.load(&cache, 1));
-    stage.put(HERO, &version(2, 200));
+    stage.put(TARGET, &version(2, 200));
     source.answer();
-    let loaded = poll(&mut load).expect("it has ended").unwrap();
-    assert_eq!(*loaded, version(1, 200), "its caller asked before the insert");
+    let loaded = poll(&mut load).expect("the future is complete").unwrap();
+    assert_eq!(*loaded, version(1, 200), "the caller started before the insert");
     drop((loaded, load));
     drop(cache);
     assert_eq!(stage.cache.stats().inserts.overtaken, 1);
-    stage.assert_hero_is(Some(&version(2, 200)), LENGTHS[0]);
+    stage.assert_target_is(Some(&version(2, 200)), LENGTHS[0]);
 }
 
 #[test]
-fn a_value_fetched_before_a_remove_is_not_kept() {
+fn value_fetched_before_a_remove_is_not_stored() {
     let (stage, source) = (Stage::new(|_| {}), Source::default());
     let cache = Arc::clone(&stage.cache);
     let mut load = waiting(source.load(&cache, 1));
     let mut follower = waiting(source.load(&cache, 2));
-    stage.cache.remove(HERO);
+    stage.cache.remove(TARGET);
     source.answer();
-    assert_eq!(*poll(&mut load).expect("it has ended").unwrap(), version(1, 200));
-    assert!(stage.get(HERO).is_none());
-    assert_eq!(*poll(&mut follower).expect("it fetched anew").unwrap(), version(2, 200));
+    assert_eq!(*poll(&mut load).expect("the future is complete").unwrap(), version(1, 200));
+    assert!(stage.get(TARGET).is_none());
+    assert_eq!(*poll(&mut follower).expect("the caller fetches again").unwrap(), version(2, 200));
     drop((load, follower));
     drop(cache);
-    stage.assert_hero_is(Some(&version(2, 200)), LENGTHS[0]);
+    stage.assert_target_is(Some(&version(2, 200)), LENGTHS[0]);
 }
 
-/// A cache without flash keeps the same promise.
+/// The same for a cache without flash.
 #[test]
-fn a_value_fetched_before_a_remove_is_not_kept_without_flash_either() {
+fn value_fetched_before_a_remove_is_not_stored_without_flash() {
     let (stage, source) = (Stage::new(|config| config.flash = None), Source::default());
     let mut load = waiting(source.load(&stage.cache, 1));
-    stage.cache.remove(HERO);
+    stage.cache.remove(TARGET);
     source.answer();
-    assert!(poll(&mut load).expect("it has ended").is_ok());
-    assert!(stage.get(HERO).is_none());
+    assert!(poll(&mut load).expect("the future is complete").is_ok());
+    assert!(stage.get(TARGET).is_none());
 }
 
 /// The caller's miss took so long that another fetch began and completed in between.
 #[test]
-fn caller_with_a_miss_older_than_a_completed_fetch_does_not_fetch_again() {
+fn caller_whose_miss_precedes_a_completed_fetch_does_not_fetch_again() {
     let len = LENGTHS[0];
-    let (stage, source) = (Stage::with_hero_on_flash(len), Source::default());
+    let (stage, source) = (Stage::with_target_on_flash(len), Source::default());
     stage.gate.close(Read);
     let mut slow = waiting(source.load(&stage.cache, 3));
-    stage.cache.remove(HERO);
+    stage.cache.remove(TARGET);
     source.answer();
     let mut quick = Box::pin(source.load(&stage.cache, 2));
     assert!(matches!(poll(&mut quick), Some(Ok(Fetched::Made(_)))));
@@ -286,7 +288,8 @@ fn caller_with_a_miss_older_than_a_completed_fetch_does_not_fetch_again() {
     assert_eq!(source.fetches(), 1);
 }
 
-/// Who waited for another's fetch was counted twice: as a miss when it looked first, as a hit when it looked again.
+/// Regression: a caller that waited for another's fetch counted as two gets: a miss at its first lookup, a hit at the
+/// second.
 #[test]
 fn load_counts_as_one_get() {
     for without_flash in [false, true] {
@@ -297,7 +300,7 @@ fn load_counts_as_one_get() {
         };
         let (stage, source) = (Stage::new(change), Source::default());
         let mut loads: Vec<_> = (0..10).map(|_| waiting(source.load(&stage.cache, 1))).collect();
-        assert_eq!(stage.cache.stats().gets.total(), 1, "the one that fetches");
+        assert_eq!(stage.cache.stats().gets.total(), 1, "only the caller that fetches is counted");
         source.answer();
         for load in &mut loads {
             assert_eq!(*poll(load).expect("the source has answered").unwrap(), version(1, 200));

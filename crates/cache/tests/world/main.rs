@@ -1,9 +1,10 @@
-//! The whole cache where it is hardest: many clients in virtual time, power cuts at every write, killed processes, flipped
-//! bytes, failing devices, and races told as stories.
+//! The whole cache under stress: many clients in virtual time, power cuts at every write, killed processes, flipped
+//! bytes, failing devices, and races in a fixed order of events.
 //!
-//! All chance comes from seeds, and a failure names its seed. `FLASHWRIGHT_TEST_SEEDS=20` runs twenty times as many.
+//! All random choices come from seeds, and a failure prints its seed. `FLASHWRIGHT_TEST_SEEDS=20` runs twenty times as
+//! many seeds.
 
-#![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod clients;
 mod late;

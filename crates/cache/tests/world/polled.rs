@@ -1,10 +1,10 @@
-//! Futures that are polled by hand, for what waits behind a gate.
+//! Polling futures by hand, while a gate holds device requests.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-/// Lets a future go on as far as it can.
+/// Polls a future once; returns its output if it is complete.
 pub fn poll<F: Future>(future: &mut Pin<Box<F>>) -> Option<F::Output> {
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),
@@ -12,9 +12,9 @@ pub fn poll<F: Future>(future: &mut Pin<Box<F>>) -> Option<F::Output> {
     }
 }
 
-/// A future that has to wait.
+/// A future that is pending after its first poll.
 pub fn waiting<F: Future>(future: F) -> Pin<Box<F>> {
     let mut future = Box::pin(future);
-    assert!(poll(&mut future).is_none(), "it was to wait");
+    assert!(poll(&mut future).is_none(), "the future must be pending");
     future
 }

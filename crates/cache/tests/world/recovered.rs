@@ -1,6 +1,7 @@
-//! Recovery of a whole cache after kills and power cuts, over random histories of inserts, removes, clears, changes of TTL and settles.
-//! Keys change their sizes, and so move between the log of small items and the regions. After each end, the next cache finds no removed,
-//! replaced or expired version, and nearly all small items that were on flash.
+//! Recovery of a whole cache after kills and power cuts, over random histories of inserts, removes, clears, changes of
+//! TTL and settles. Keys change their sizes, so items move between the log of small items and the regions. After each
+//! kill or power cut, the next cache finds no removed, replaced or expired version, and nearly all small items that
+//! were on flash.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -127,7 +128,7 @@ impl History {
         }
     }
 
-    /// Asks for a key; whether it is there.
+    /// Reads a key and checks the version found; returns whether the key was found.
     fn check(&self, cache: &Cache, number: u64, when: &str) -> bool {
         let Some(item) = block_on(cache.get(&key(number))) else { return false };
         let found = version_of(number, &item);
@@ -142,7 +143,7 @@ impl History {
         true
     }
 
-    /// Small items in the log, apart from those in memory.
+    /// Small items in the log on flash, without those in memory.
     fn items_on_flash(cache: &Cache) -> u64 {
         let small = cache.stats().flash.and_then(|flash| flash.soc).expect("there is a log");
         small.items.max(0).cast_unsigned()
@@ -154,7 +155,7 @@ impl History {
             let device = Arc::new(CrashDevice::new(image));
             let cache = self.open(&device);
             if life > 0 {
-                let flash = cache.stats().flash.expect("there is flash");
+                let flash = cache.stats().flash.expect("the cache has flash");
                 assert!(flash.recovered, "seed {}, life {life}: {:?}", self.seed, flash.loss);
                 self.recovered_items += Self::items_on_flash(&cache);
                 (0..KEYS).for_each(|number| _ = self.check(&cache, number, &format!("life {life}")));
@@ -164,7 +165,7 @@ impl History {
             if life + 1 == LIVES {
                 break;
             }
-            // Now and then it is closed, which the next one continues from.
+            // Some rounds close the cache, and the next one reopens it.
             let seed = self.seed << 8 | life;
             if self.random.random_ratio(1, 5) {
                 cache.close().expect("memory does not fail");
@@ -182,7 +183,7 @@ impl History {
     }
 }
 
-/// Small items on flash before each end, and after it.
+/// Small items on flash before all kills or power cuts, and those found afterwards.
 fn histories(recover_after: RecoverAfter, seeds: std::ops::Range<u64>) -> (u64, u64) {
     let (mut before, mut after) = (0, 0);
     for seed in seeds {
@@ -203,13 +204,13 @@ fn histories(recover_after: RecoverAfter, seeds: std::ops::Range<u64>) -> (u64, 
 }
 
 #[test]
-fn killed_cache_comes_back_with_its_small_items_and_none_that_was_removed_replaced_or_expired() {
+fn killed_cache_reopens_with_small_items_but_no_removed_replaced_or_expired_ones() {
     let (before, after) = histories(RecoverAfter::Kill, seeds(40));
-    assert!(before > 10_000 && after * 100 >= before * 99, "{after} of {before} came back");
+    assert!(before > 10_000 && after * 100 >= before * 99, "{after} of {before} found after reopen");
 }
 
 #[test]
-fn cache_after_a_power_cut_comes_back_with_no_item_that_was_removed_replaced_or_expired() {
+fn cache_after_a_power_cut_reopens_without_removed_replaced_or_expired_items() {
     let (before, after) = histories(RecoverAfter::PowerLoss, seeds(40));
-    assert!(before > 10_000 && after * 100 >= before * 99, "{after} of {before} came back");
+    assert!(before > 10_000 && after * 100 >= before * 99, "{after} of {before} found after reopen");
 }

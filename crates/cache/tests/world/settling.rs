@@ -12,17 +12,17 @@ use futures_util::future::join_all;
 use pollster::block_on;
 
 use crate::polled::{poll, waiting};
-use crate::races::{eager, hero_being_written};
+use crate::races::{eager, target_being_written};
 use crate::setup::{blockcache, ripq};
-use crate::stage::{HERO, LENGTHS, Stage, version};
+use crate::stage::{LENGTHS, Stage, TARGET, version};
 
-/// A cache some of whose items have left DRAM and wait to be written.
+/// A cache of which some items have been evicted from DRAM and wait for their write.
 fn with_some_waiting(len: usize, change: impl FnOnce(&mut flashwright_cache::CacheConfig)) -> Stage {
     let stage = Stage::new(|config| {
         config.flash.as_mut().unwrap().pending_bytes = 256 << 10;
         change(config);
     });
-    stage.put(HERO, &version(1, len));
+    stage.put(TARGET, &version(1, len));
     while stage.cache.stats().flash.unwrap().puts.stored < 30 {
         stage.put_extra(len);
     }
@@ -41,20 +41,20 @@ fn settle_writes_a_partly_filled_region_or_bucket() {
     for (len, order) in LENGTHS.into_iter().flat_map(|len| orders.map(|order| (len, order))) {
         let stage = with_some_waiting(len, |config| order(config.flash.as_mut().unwrap()));
         stage.step();
-        assert!(waits(&stage) > 0, "nobody is in a hurry");
+        assert!(waits(&stage) > 0, "items wait to be written");
         let cache = Arc::clone(&stage.cache);
         let mut settling = waiting(cache.settle());
         stage.step();
         assert!(matches!(poll(&mut settling), Some(Ok(()))));
         assert_eq!(waits(&stage), 0);
-        assert!(!block_on(stage.cache.step()), "and nobody is in a hurry any more");
+        assert!(!block_on(stage.cache.step()), "no settle waits any more");
         let flash = stage.cache.stats().flash.unwrap();
         let on_flash =
             flash.regions.unwrap_or_default().items + flash.soc.map_or(0, |soc| soc.items.cast_unsigned());
         assert_eq!(on_flash, flash.puts.stored);
         drop(settling);
         drop(cache);
-        stage.assert_hero_is(Some(&version(1, len)), len);
+        stage.assert_target_is(Some(&version(1, len)), len);
     }
 }
 
@@ -62,7 +62,7 @@ fn settle_writes_a_partly_filled_region_or_bucket() {
 fn settle_waits_for_a_write_in_flight_and_for_newer_items_of_its_bucket() {
     for len in LENGTHS {
         let stage = eager();
-        let mut step = hero_being_written(&stage, len);
+        let mut step = target_being_written(&stage, len);
         let mut settling = waiting(stage.cache.settle());
         stage.gate.open();
         assert_eq!(poll(&mut step), Some(true));
@@ -85,7 +85,7 @@ fn settle_does_not_wait_for_later_items() {
             (0..40).for_each(|_| stage.put_extra(len));
             let _ = block_on(stage.cache.step());
             rounds += 1;
-            assert!(rounds < 100, "there is always something new");
+            assert!(rounds < 100, "settle does not end under constant inserts");
         }
     }
 }
@@ -103,7 +103,7 @@ fn dropped_settle_leaves_no_waiter() {
         });
         assert!(matches!(settled, Some(Ok(()))));
         drop(settling);
-        stage.assert_hero_is(Some(&version(1, len)), len);
+        stage.assert_target_is(Some(&version(1, len)), len);
     }
 }
 
@@ -111,7 +111,7 @@ fn dropped_settle_leaves_no_waiter() {
 fn clear_completes_a_pending_settle() {
     for len in LENGTHS {
         let stage = eager();
-        let step = hero_being_written(&stage, len);
+        let step = target_being_written(&stage, len);
         let mut settling = waiting(stage.cache.settle());
         stage.cache.clear();
         stage.gate.open();
@@ -137,7 +137,7 @@ fn settle_on_a_failing_device_returns_and_reports_lost_items() {
         let waited = stage.cache.stats().flash.unwrap().puts.stored;
         faulty.get().unwrap().set_faults(Faults { failed_writes: 1.0, ..Faults::default() });
         let mut settling = waiting(stage.cache.settle());
-        // Regions are written again for 30 seconds.
+        // Failed writes of regions are repeated for 30 seconds.
         for _ in 0..40 {
             stage.step();
             stage.clock.advance_by(1_000_000_000);
@@ -149,24 +149,24 @@ fn settle_on_a_failing_device_returns_and_reports_lost_items() {
     }
 }
 
-/// What waits is all in the hands of another step: a task that went on trying would keep its thread from everything else.
+/// All waiting items are in the write of another step. A background task that polled in a loop would occupy its thread.
 #[test]
-fn background_work_beside_a_step_waits_and_goes_on_when_the_step_is_dropped() {
+fn background_task_waits_for_a_concurrent_step_and_continues_after_its_drop() {
     let stage = eager();
-    let step = hero_being_written(&stage, LENGTHS[0]);
+    let step = target_being_written(&stage, LENGTHS[0]);
     let timer: Arc<dyn Timer> = Arc::new(Simulation::new(0).world());
     let mut background = Box::pin(join_all(stage.cache.background_tasks(&timer)));
-    assert!(poll(&mut background).is_none(), "it never ends");
+    assert!(poll(&mut background).is_none(), "a background task never ends");
     drop(step);
     stage.gate.open();
     assert!(poll(&mut background).is_none());
-    assert_eq!(waits(&stage), 0, "it has seen the end of what the step began");
+    assert_eq!(waits(&stage), 0, "the background task saw the end of the write");
 }
 
 #[test]
-fn a_cache_in_dram_alone_has_nothing_to_settle() {
+fn settle_of_a_dram_only_cache_returns_immediately() {
     let stage = Stage::new(|config| config.flash = None);
-    stage.put(HERO, &version(1, 150));
+    stage.put(TARGET, &version(1, 150));
     assert!(block_on(stage.cache.settle()).is_ok());
     let gated = Stage::new(|_| {});
     gated.gate.close(Write);

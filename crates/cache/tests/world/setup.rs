@@ -1,4 +1,4 @@
-//! Small caches on small devices, and verifiable values.
+//! Small caches on small devices, and values that contain their key and version.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub fn seeds(usual: u64) -> std::ops::Range<u64> {
     0..usual * times
 }
 
-/// A flash tier with both engines, whose parts are so small that everything in them turns over quickly.
+/// A flash tier with both engines, so small that its regions and buckets are overwritten often.
 pub fn flash(device: Arc<dyn Device>) -> FlashConfig {
     let mut flash = FlashConfig::new(device);
     flash.small_items = Some(SmallItems::Sets);
@@ -35,14 +35,14 @@ pub fn flash(device: Arc<dyn Device>) -> FlashConfig {
     flash
 }
 
-/// Everything in regions, as a queue of items.
+/// All data in regions, in an item queue.
 pub fn ripq(flash: &mut FlashConfig, caching: Caching) {
     flash.pairs[0].soc_share = 0.0;
     flash.regions.order = OrderConfig::Ripq(RipqConfig { sections: 3, ..RipqConfig::new(caching) });
     flash.regions.buffers = 5;
 }
 
-/// Everything in regions, as BlockCache orders them.
+/// All data in regions, with the region order of BlockCache.
 pub fn blockcache(flash: &mut FlashConfig) {
     flash.pairs[0].soc_share = 0.0;
     flash.regions.order = OrderConfig::SegmentedLru { segments: 3 };
@@ -87,8 +87,8 @@ pub fn key(number: u64) -> [u8; 12] {
     key
 }
 
-/// The value of a key's version. Three in four go to the buckets, the others to regions; versions of a key differ in
-/// length, so that keys move between the two.
+/// The value of a version of a key. Three of four keys go to buckets, the others to regions; versions of a key differ
+/// in length, so that keys move between the two.
 pub fn value(number: u64, version: u64) -> Vec<u8> {
     let seed = KeyHash(number.wrapping_mul(0x9E37) ^ version << 32).remix();
     let len = if seed.is_multiple_of(4) { 1100 + seed % 7001 } else { 20 + seed % 881 };
@@ -98,10 +98,10 @@ pub fn value(number: u64, version: u64) -> Vec<u8> {
     bytes
 }
 
-/// The version that `bytes` are of.
+/// The version that `bytes` contain.
 ///
 /// # Panics
-/// If they are not, to the last byte, a value of the key.
+/// If any byte differs from the value of that version of the key.
 pub fn version_of(number: u64, bytes: &[u8]) -> u64 {
     let stamp = bytes.get(8..STAMP_BYTES).expect("a value begins with its stamp");
     let version = u64::from_le_bytes(stamp.try_into().expect("eight bytes"));

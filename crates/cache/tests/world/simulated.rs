@@ -1,4 +1,4 @@
-//! Many clients, virtual time, one seed: every answer is a permitted one, and the same seed gives the same answers.
+//! Many clients in virtual time: every result is a permitted one, and the same seed gives the same results.
 
 use device::sim::LatencyModel;
 use device::wrap::Faults;
@@ -10,7 +10,7 @@ use crate::faults::NO_FAULTS;
 use crate::setup::{MIB, blockcache, ripq, seeds, small_item_log};
 
 #[test]
-fn crowded_clients_never_see_what_was_replaced_or_removed() {
+fn gets_of_a_full_cache_return_no_replaced_or_removed_item() {
     for seed in seeds(12) {
         let outcome = run(&Plan::crowded(seed));
         let seen = &outcome.seen;
@@ -18,12 +18,12 @@ fn crowded_clients_never_see_what_was_replaced_or_removed() {
         assert!(seen.hits * 3 > seen.gets && seen.hits < seen.gets, "seed {seed}: {seen:?}");
         assert!(seen.hits_flash > 200 && seen.lifetimes > 20, "seed {seed}: {seen:?}");
         assert!(seen.fetches * 10 > seen.loads && seen.fetches < seen.loads, "seed {seed}: {seen:?}");
-        assert!(outcome.back > 100, "seed {seed}: {} keys came back", outcome.back);
+        assert!(outcome.back > 100, "seed {seed}: {} keys found after reopen", outcome.back);
     }
 }
 
 #[test]
-fn roomy_cache_always_finds_every_item() {
+fn cache_larger_than_its_data_finds_every_item() {
     for seed in seeds(12) {
         let outcome = run(&Plan::roomy(seed));
         let seen = &outcome.seen;
@@ -33,7 +33,7 @@ fn roomy_cache_always_finds_every_item() {
 }
 
 #[test]
-fn reinserted_items_are_as_good_as_new_ones() {
+fn reinserted_items_return_only_current_values() {
     for seed in seeds(8) {
         let outcome = run(&Plan {
             flash: |flash| {
@@ -50,7 +50,7 @@ fn reinserted_items_are_as_good_as_new_ones() {
 }
 
 #[test]
-fn crowded_clients_never_see_what_was_cleared() {
+fn gets_of_a_full_cache_return_no_cleared_item() {
     let faults = Faults { failed_reads: 0.01, failed_writes: 0.01, flipped_reads: 0.01, ..NO_FAULTS };
     let mut trims = 0;
     for seed in seeds(6) {
@@ -71,7 +71,7 @@ fn crowded_clients_never_see_what_was_cleared() {
 }
 
 #[test]
-fn roomy_cache_always_finds_every_item_inserted_since_a_clear() {
+fn cache_larger_than_its_data_finds_every_item_inserted_after_a_clear() {
     for seed in seeds(6) {
         let outcome = run(&Plan { clears: true, ..Plan::roomy(seed) });
         let seen = &outcome.seen;
@@ -83,7 +83,7 @@ fn roomy_cache_always_finds_every_item_inserted_since_a_clear() {
 }
 
 #[test]
-fn queue_of_items_fulfils_the_contract_of_a_region_policy() {
+fn item_queue_fulfils_the_contract_of_a_region_policy() {
     let faults = Faults { failed_reads: 0.01, failed_writes: 0.01, flipped_reads: 0.01, ..NO_FAULTS };
     for seed in seeds(4) {
         let crowded = || Plan { device_bytes: 3 * MIB / 2, ..Plan::crowded(seed) };
@@ -108,7 +108,7 @@ fn small_item_log_never_returns_replaced_removed_or_cleared_items() {
         let small = outcome.stats.flash.unwrap().soc.unwrap();
         assert!(outcome.closed && small.hits > 100 && small.evictions > 100, "seed {seed}: {small:?}");
         assert!(small.readmitted_items > 0, "seed {seed}: {small:?}");
-        assert!(outcome.back > 50, "seed {seed}: {} keys came back", outcome.back);
+        assert!(outcome.back > 50, "seed {seed}: {} keys found after reopen", outcome.back);
         run(&Plan { clears: true, ..crowded() });
         run(&Plan { faults, clears: true, ..crowded() });
     }

@@ -1,5 +1,5 @@
-//! What the stories of races share: a cache whose items leave DRAM in the order they came, a hero among them, and a gate
-//! in front of the device.
+//! Common setup of the race tests: a cache that evicts from DRAM in insertion order, an item under test, and a gate
+//! that holds device requests.
 
 use std::sync::Arc;
 
@@ -11,15 +11,15 @@ use pollster::block_on;
 
 use crate::setup::{KIB, MIB, cache_config, flash, open_stepped};
 
-pub const HERO: &[u8] = b"hero";
-pub const AS_USUAL: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };
-/// Values of the two engines: buckets take the first, regions the second.
+pub const TARGET: &[u8] = b"hero";
+pub const DEFAULT_OPTIONS: InsertOptions = InsertOptions { pool: 0, ttl_seconds: None };
+/// Lengths of two values: the first is stored in buckets, the second in regions.
 pub const LENGTHS: [usize; 2] = [150, 3000];
 
-/// The seed by which [`cache_config`] chooses first in, first out.
+/// The seed for which [`cache_config`] chooses first in, first out.
 const FIFO: u64 = 3;
 
-/// A cache behind a gate.
+/// A cache whose device requests pass a gate.
 pub struct Stage {
     pub cache: Arc<Cache>,
     pub gate: Arc<GateDevice>,
@@ -41,16 +41,16 @@ impl Stage {
     }
 
     /// A stage with the first version of the tested item, of `len` bytes, on flash only.
-    pub fn with_hero_on_flash(len: usize) -> Self {
+    pub fn with_target_on_flash(len: usize) -> Self {
         let stage = Self::new(|_| {});
-        stage.put(HERO, &version(1, len));
-        stage.push_out(len);
+        stage.put(TARGET, &version(1, len));
+        stage.evict_to_flash(len);
         stage
     }
 
-    /// Inserts; if there is no room on the way to flash, makes some.
+    /// Inserts an item, after a background step if flash has no space.
     pub fn put(&self, key: &[u8], bytes: &[u8]) {
-        let mut insert = Box::pin(self.cache.insert(key, bytes, AS_USUAL));
+        let mut insert = Box::pin(self.cache.insert(key, bytes, DEFAULT_OPTIONS));
         let ended = crate::polled::poll(&mut insert).or_else(|| {
             self.step();
             crate::polled::poll(&mut insert)
@@ -64,13 +64,13 @@ impl Stage {
         self.put(&number.to_le_bytes(), &vec![number as u8; len]);
     }
 
-    /// How many of them there were.
+    /// Number of items inserted by [`put_extra`](Self::put_extra).
     pub fn extras(&self) -> u64 {
         self.extras.get()
     }
 
     /// Inserts enough other items of this length to evict all items in DRAM, and settles flash.
-    pub fn push_out(&self, len: usize) {
+    pub fn evict_to_flash(&self, len: usize) {
         let times = if len > 1000 { 150 } else { 1300 };
         for _ in 0..times {
             self.put_extra(len);
@@ -82,24 +82,25 @@ impl Stage {
         while block_on(self.cache.step()) {}
     }
 
-    /// What a get without waiting finds.
+    /// The result of a get that completes without waiting.
     pub fn get(&self, key: &[u8]) -> Option<Item<'_>> {
-        crate::polled::poll(&mut Box::pin(self.cache.get(key))).expect("nothing holds the read back")
+        crate::polled::poll(&mut Box::pin(self.cache.get(key)))
+            .expect("the gate is open, so the read completes")
     }
 
-    /// Asserts the value of the observed key now, after its eviction from DRAM, and after a restart.
-    pub fn assert_hero_is(self, expected: Option<&[u8]>, len: usize) {
-        assert_eq!(self.get(HERO).as_deref(), expected, "now");
-        self.push_out(len);
-        assert_eq!(self.get(HERO).as_deref(), expected, "once it has left DRAM");
+    /// Asserts the value of the item under test now, after its eviction from DRAM, and after a restart.
+    pub fn assert_target_is(self, expected: Option<&[u8]>, len: usize) {
+        assert_eq!(self.get(TARGET).as_deref(), expected, "now");
+        self.evict_to_flash(len);
+        assert_eq!(self.get(TARGET).as_deref(), expected, "after its eviction from DRAM");
         let next = self.restart();
-        let found = next.get(HERO);
+        let found = next.get(TARGET);
         assert!(found.is_none() || found.as_deref() == expected, "after a restart");
     }
 
     /// Closes the cache and opens the next one on the same device.
     pub fn restart(self) -> Self {
-        let cache = Arc::into_inner(self.cache).expect("nobody else uses the cache");
+        let cache = Arc::into_inner(self.cache).expect("this is the only reference");
         cache.close().expect("the device works");
         Self { cache: Arc::new(open(&self.config, &self.clock)), ..self }
     }

@@ -1,6 +1,6 @@
 //! The server as its clients see it: each request with its exact reply, hostile clients, random clients beside a model.
 
-#![allow(clippy::unwrap_used, reason = "in a test, what cannot be unwrapped is the finding")]
+#![allow(clippy::unwrap_used, reason = "in a test, a failed unwrap fails the test")]
 
 mod hostile;
 mod limits;

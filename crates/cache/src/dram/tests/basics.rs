@@ -56,7 +56,7 @@ fn marked_item_is_not_evicted() {
 }
 
 #[test]
-fn mark_that_the_policy_has_read_saves_no_item_again() {
+fn mark_protects_an_item_from_eviction_once() {
     let (dram, _) = small_under(1, Arc::new(|| Box::new(Sieve::new())));
     let keys = [b"a", b"b", b"c", b"d"];
     for key in keys {
@@ -99,7 +99,7 @@ fn new_item_in_a_reused_chunk_has_no_marks() {
 }
 
 #[test]
-fn pinned_item_is_not_evicted_and_all_pinned_is_no_memory() {
+fn pinned_item_is_not_evicted_and_insert_among_pinned_items_fails() {
     let (dram, _) = small(1, HitRule::Ignore);
     for key in [b"a", b"b", b"c", b"d"] {
         put(&dram, key, key).unwrap();

@@ -87,7 +87,7 @@ fn full_class_that_releases_a_slab_evicts_its_coldest_items() {
 }
 
 #[test]
-fn no_item_is_evicted_for_a_pinned_or_expired_one() {
+fn pinned_and_expired_items_of_a_released_slab_evict_no_other() {
     let (dram, clock) = small(4, HitRule::Every);
     let expiry_seconds = dram.now_seconds() + 100;
     for key in [b"x", b"y"] {

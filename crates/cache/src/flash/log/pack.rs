@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn each_item_is_in_the_page_that_its_fence_names() {
+    fn each_packed_item_is_in_the_page_of_its_fence() {
         for (seed, count) in [(1, 1), (2, 40), (3, 5000)] {
             let items = random_items(seed, count);
             let plan = plan(&items, 4000, 4096);

@@ -297,7 +297,7 @@ mod tests {
 
     /// For Miri: several threads fill and read the same raw memory.
     #[test]
-    fn threads_fill_and_read_one_region_side_by_side() {
+    fn concurrent_threads_fill_and_read_one_region() {
         let buffer = buffer();
         std::thread::scope(|scope| {
             for number in 0..3_u8 {

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn insertion_points_request_placement_handles_by_name() {
+    fn each_insertion_point_requests_a_named_placement_handle() {
         let config = RegionConfig::new(1 << 30);
         assert_eq!([0, 1].map(|point| config.consumer(point)), ["loc", "loc-reinserted-1"]);
         let ripq = RegionConfig::ripq(1 << 30, Caching::Slru { segments: 4 });
@@ -303,13 +303,13 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_fit_a_device() {
+    fn default_configuration_is_valid() {
         let layout = RegionConfig::new(1 << 30).check(&GEOMETRY).unwrap();
         assert_eq!(layout.region_count, 64);
     }
 
     #[test]
-    fn the_photo_caches_fit_a_device() {
+    fn photo_cache_configurations_are_valid() {
         for config in [
             RegionConfig::mcdipper(1 << 30),
             RegionConfig::blockcache(1 << 30),

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_reads_back_as_it_was_written() {
+    fn written_entry_is_read_back() {
         let bytes = encoded(true);
         let entry = Entry::decode(&bytes, SEAL).unwrap();
         assert_eq!(&bytes[entry.key.clone()], b"key");
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_of_header_and_key_and_value_is_found() {
+    fn every_flipped_bit_of_header_key_and_value_is_detected() {
         let good = encoded(true);
         for bit in 0..40 * 8 {
             let mut bytes = good.clone();
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn without_value_checksums_only_the_value_goes_unprotected() {
+    fn without_value_checksums_header_and_key_stay_protected() {
         let good = encoded(false);
         for byte in 0..HEADER_BYTES + 3 {
             let mut bytes = good.clone();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_of_another_filling_or_store_is_not_believed() {
+    fn entry_of_another_generation_or_store_is_rejected() {
         let item = FlashItem { key: b"k", hash: KeyHash(1), value: &[b"v"], expiry_seconds: 0, tag: 0 };
         let mut bytes = vec![0; 64];
         encode(&item, true, Seal::of(1, 1), &mut bytes);

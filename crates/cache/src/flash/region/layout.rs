@@ -127,7 +127,7 @@ mod tests {
     };
 
     #[test]
-    fn an_address_leads_back_to_its_place() {
+    fn address_converts_back_to_its_offset() {
         for region in 0..5 {
             for unit in 0..192 {
                 let address = LAYOUT.address(RegionId(region), unit);
@@ -139,21 +139,21 @@ mod tests {
     }
 
     #[test]
-    fn covering_blocks_are_exactly_those_touched() {
+    fn covering_blocks_are_exactly_those_of_the_range() {
         assert_eq!(LAYOUT.covering_blocks(&(0..1)), 0..4096);
         assert_eq!(LAYOUT.covering_blocks(&(4095..4097)), 0..8192);
         assert_eq!(LAYOUT.covering_blocks(&(4096..8192)), 4096..8192);
     }
 
     #[test]
-    fn pieces_join_to_the_whole() {
+    fn split_ranges_join_to_the_whole_range() {
         let pieces: Vec<_> = Layout::pieces(0..10_000, 4096).collect();
         assert_eq!(pieces, [0..4096, 4096..8192, 8192..10_000]);
         assert_eq!(Layout::pieces(5..5, 4096).count(), 0);
     }
 
     #[test]
-    fn a_size_hint_never_falls_short_and_is_at_most_an_eighth_too_long() {
+    fn size_hint_is_never_too_small_and_at_most_an_eighth_too_large() {
         let sizes = (0..70_000).chain((17..=30).flat_map(|bit| (1 << bit) - 3..=(1 << bit) + 3));
         for units in sizes.filter(|&units| units <= 1 << 30) {
             let hinted = SizeHint::of_units(units).units();

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_reads_back_as_it_was_written() {
+    fn written_snapshot_is_read_back() {
         for (has_ranks, bytes) in [(false, plain()), (true, encoded(true, RANKED))] {
             let snapshot = Snapshot::decode(&bytes).expect("it is sound");
             assert_eq!(snapshot.encode(), bytes);
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_and_every_cut_is_found() {
+    fn every_flipped_bit_and_truncation_is_detected() {
         assert_finds_damage(&plain());
         assert_finds_damage(&encoded(true, RANKED));
     }
@@ -383,14 +383,14 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_format_is_refused_by_its_number() {
+    fn newer_snapshot_format_is_refused_by_number() {
         let mut bytes = plain();
         bytes[8] = 3;
         assert_eq!(Snapshot::decode(&bytes), Err(RestoreError::Format(3)));
     }
 
     #[test]
-    fn a_snapshot_that_names_a_region_twice_or_none_is_damaged() {
+    fn snapshot_with_a_duplicate_or_missing_region_is_damaged() {
         let layout = Layout {
             offset_bytes: 0,
             region_bytes: 1 << 20,

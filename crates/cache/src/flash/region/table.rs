@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_reads_back_as_it_was_written() {
+    fn written_table_is_read_back() {
         let mut bytes = vec![0xEE; 100];
         bytes.extend(encoded());
         assert_eq!(decode(&bytes, 3, FILLING), Ok(records()));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_intact_table_of_another_filling_is_foreign() {
+    fn intact_table_of_another_generation_is_foreign() {
         let bytes = encoded();
         let older = Filling { sequence: 4, ..FILLING };
         assert_eq!(decode(&bytes, 3, older), Err(TableDamage::Foreign));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_come_round_to_the_right_sum_are_no_table() {
+    fn table_with_lengths_that_overflow_to_the_right_sum_is_refused() {
         let mut bytes = encoded();
         let longest = DEAD - 1;
         for (at, length) in [longest, longest, 4 + (1 << 20) + 2].into_iter().enumerate() {

@@ -99,7 +99,7 @@ fn bucket_of_another_generation_is_stale_and_of_another_location_is_corrupt() {
 }
 
 #[test]
-fn lengths_that_lie_under_a_good_checksum_are_malformed() {
+fn bucket_with_wrong_lengths_and_a_valid_checksum_is_malformed() {
     for (at, byte) in [(FORMAT_AT, 0x02), (HEADER_BYTES + ENTRY_KEY_LEN, 200), (USED, 3)] {
         let mut bytes = sample();
         bytes[at] = byte;
@@ -109,7 +109,7 @@ fn lengths_that_lie_under_a_good_checksum_are_malformed() {
 }
 
 #[test]
-fn the_oldest_make_room_and_no_more_of_them_than_needed() {
+fn insert_into_a_full_bucket_evicts_only_as_many_of_the_oldest_as_needed() {
     let mut bytes = vec![0; 512];
     let mut bucket = BucketMut::empty(&mut bytes, HERE.generation);
     // 496 bytes of room; each entry takes 13 + 2 + 100.
@@ -125,7 +125,7 @@ fn the_oldest_make_room_and_no_more_of_them_than_needed() {
 }
 
 #[test]
-fn an_entry_may_fill_a_bucket_of_any_size_but_no_more() {
+fn entry_that_fills_its_bucket_is_accepted_and_a_larger_one_refused() {
     for bucket_bytes in [512, 4096, 65_536] {
         let mut bytes = vec![0; bucket_bytes];
         let most = capacity(bucket_bytes) - ENTRY_BYTES - 1;

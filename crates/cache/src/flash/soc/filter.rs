@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_bucket_contains_nothing_and_its_neighbours_are_left_alone() {
+    fn clearing_the_filter_of_one_bucket_keeps_those_of_its_neighbours() {
         let mut rng = StdRng::seed_from_u64(7);
         let filters = Filters::new(3, 16);
         let keys = random_keys(&mut rng, 20);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_of_probes_falls_as_the_bucket_fills() {
+    fn number_of_probes_falls_as_the_bucket_fills() {
         let probes = [0, 1, 10, 14, 20, 30, 1_000_000].map(best_probes);
         assert_eq!(probes, [4, 4, 4, 3, 2, 1, 1]);
     }

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_signature_is_named_and_zeros_are_not() {
+    fn each_signature_is_recognised_and_zeros_are_not() {
         for (name, offset, magic) in SIGNATURES {
             let mut head = vec![0; 128 << 10];
             head[*offset..offset + magic.len()].copy_from_slice(magic);

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_follow_each_other_without_overlap_and_fill_the_device() {
+    fn parts_are_consecutive_and_fill_the_device() {
         for alignment in [0, 1, MIB] {
             let config = LayoutConfig { region_alignment_bytes: alignment, ..config() };
             let layout = Layout::compute(&device(64 * MIB), &config).unwrap();
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn each_engine_can_have_the_device_alone() {
+    fn each_engine_can_have_the_whole_device() {
         let only_regions = LayoutConfig { soc_bytes: 0, soc_snapshot_bytes: 0, ..config() };
         let layout = Layout::compute(&device(8 * MIB), &only_regions).unwrap();
         assert_eq!((layout.soc_bytes, layout.regions), (0, 7));

@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_byte_and_every_other_mark_is_found() {
+    fn every_flipped_byte_and_wrong_identifier_is_detected() {
         let device = MemoryDevice::new(8 << 20);
         let place = written(&device, 5, &[("soc", vec![7; 300]), ("regions", vec![8; 200])]).unwrap();
         let device: &dyn Device = &device;

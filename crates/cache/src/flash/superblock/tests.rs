@@ -65,7 +65,7 @@ fn reopened_store_has_its_state_at_close() {
 }
 
 #[test]
-fn after_a_crash_or_a_changed_configuration_the_store_starts_empty() {
+fn store_starts_empty_after_a_crash_or_a_configuration_change() {
     let mut store = store();
     let (reopened, place) = store.reopened(layout(), FINGERPRINT);
     assert!(place.is_none() && reopened.generation_mark() != store.generation_mark());
@@ -119,7 +119,7 @@ fn golden_bytes() {
 const GOLDEN_CHECKSUMS: [(u64, [u8; 4]); 2] = [(0, [137, 164, 201, 170]), (18, [138, 214, 61, 87])];
 
 #[test]
-fn every_flipped_byte_is_found_and_the_other_copy_takes_over() {
+fn every_flipped_byte_is_detected_and_the_other_copy_is_used() {
     let device = MemoryDevice::new(CAPACITY);
     let mut store = store();
     block_on(store.mark_open(&device, Waiting::Thread)).unwrap();
@@ -175,7 +175,7 @@ fn foreign_data_and_newer_formats_are_recognised() {
 /// The power is cut at every write and flush in turn. Whoever finds "clean" must find the content that its
 /// snapshot speaks of.
 #[test]
-fn cut_at_every_request_a_clean_store_is_never_one_with_an_outdated_snapshot() {
+fn power_cut_at_any_request_leaves_no_outdated_snapshot_marked_clean() {
     let mut found_clean = [0; 3];
     for cut_after in 0.. {
         let memory = MemoryDevice::new(CAPACITY);

@@ -25,7 +25,7 @@ fn assert_keeps_every_bit<const BYTES: usize>(parts: &[(u32, u64, u8, u8, u16)])
 }
 
 #[test]
-fn a_record_keeps_every_bit_of_its_parts() {
+fn index_record_keeps_every_bit_of_its_fields() {
     let far = (1 << 40) - 1;
     let parts =
         [(0, 0, 0, 0, 0), (Print::MASK, 0, 0, 0, 0), (0, far, 0, 0, 0), (0, 0, 255, 0, 0), (0, 0, 0, 7, 0)];
@@ -35,18 +35,18 @@ fn a_record_keeps_every_bit_of_its_parts() {
 }
 
 #[test]
-fn a_narrow_record_drops_what_it_has_no_room_for() {
+fn narrow_index_record_truncates_its_fields() {
     let found = Found { hits: 9, rank: Rank(3), ..item(5) };
     assert_eq!(Record::<NARROW>::new(Print(1), found).found(), Found { hits: 7, ..item(5) });
 }
 
 #[test]
-fn the_index_and_a_map_agree_both_ways() {
+fn index_equals_a_map() {
     assert_agrees_with_a_map(false, MAX_HITS);
 }
 
 #[test]
-fn the_index_with_ranks_and_a_map_agree_both_ways() {
+fn index_with_ranks_equals_a_map() {
     assert_agrees_with_a_map(true, MAX_WIDE_HITS);
 }
 
@@ -112,7 +112,7 @@ fn assert_agrees_with_a_map(has_ranks: bool, max_hits: u8) {
 /// All keys of a store that is one of 16 went to each 16th partition.
 #[test]
 #[cfg_attr(miri, ignore = "a million steps of safe code")]
-fn keys_of_one_store_of_many_crowded_a_few_partitions() {
+fn keys_of_one_store_of_many_spread_over_all_partitions() {
     let index = Index::new(false);
     let keys = (0..).map(key).filter(|hash| hash.remix().is_multiple_of(16));
     for (hash, address) in keys.take(200_000).zip(0..) {
@@ -142,13 +142,13 @@ fn removal_of_an_address_range_keeps_all_others() {
 
 #[test]
 #[cfg_attr(miri, ignore = "about memory in bulk")]
-fn an_item_costs_less_than_twelve_bytes_at_any_size() {
+fn index_takes_less_than_twelve_bytes_per_item() {
     assert_costs_at_most(false, 12.0);
 }
 
 #[test]
 #[cfg_attr(miri, ignore = "about memory in bulk")]
-fn an_item_with_a_rank_costs_less_than_sixteen_bytes_at_any_size() {
+fn index_with_ranks_takes_less_than_sixteen_bytes_per_item() {
     assert_costs_at_most(true, 16.0);
 }
 

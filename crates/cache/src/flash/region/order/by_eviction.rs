@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn first_in_is_first_out_whatever_is_read() {
+    fn fifo_order_ignores_reads() {
         let mut order = ByEviction::fifo();
         [3, 1, 2].into_iter().for_each(|region| order.written(RegionId(region), 0));
         assert!(!order.wants_hits());
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_that_was_read_leaves_last() {
+    fn read_region_becomes_the_last_victim() {
         let mut order = ByEviction::lru();
         [3, 1, 2].into_iter().for_each(|region| order.written(RegionId(region), 0));
         order.hit(RegionId(3));

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_region_above_its_segments_share_steps_down() {
+    fn region_above_its_segments_share_is_demoted() {
         let mut order = SegmentedFifo::new(&[2, 1, 1]);
         // Of one region, no upper segment may hold any: 9 falls through to the lowest.
         order.written(RegionId(9), 2);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_survives_a_restart() {
+    fn region_order_survives_a_restart() {
         let mut order = SegmentedFifo::new(&[1, 1, 1]);
         for region in 0..40 {
             order.written(RegionId(region), (region * 7 % 3) as u8);

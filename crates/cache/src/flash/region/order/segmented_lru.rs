@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hit_lifts_a_region_by_a_segment_and_the_oldest_of_a_full_one_falls() {
+    fn hit_promotes_a_region_by_one_segment_and_demotes_the_oldest_of_a_full_one() {
         // Worked by hand: segments of two regions. 3 and 7 climb to the top, 5 and then 1 to the second highest.
         let mut order = filled();
         assert_eq!(plain(&mut order), [(0, 0), (2, 0), (4, 0), (6, 0), (5, 2), (1, 2), (3, 3), (7, 3)]);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_survives_a_restart() {
+    fn region_order_survives_a_restart() {
         let mut order = filled();
         let mut again = SegmentedLru::new(4, 8);
         again.restore(&order.in_order());

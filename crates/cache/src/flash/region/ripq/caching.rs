@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn names_lead_to_policies_and_back() {
+    fn caching_policy_names_parse_and_display() {
         for name in ["lru", "slru-4", "slru-1", "gdsf", "gdsf-3", "lfu-da"] {
             assert_eq!(name.parse::<Caching>().expect(name).to_string(), name);
         }
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hit_lifts_an_item_to_the_head_of_the_next_of_four_segments() {
+    fn hit_moves_an_item_to_the_head_of_the_next_segment() {
         let slru = Caching::Slru { segments: 4 };
         // Two of the queue's eight sections are a segment.
         let expected = [0.5, 0.5, 0.75, 0.75, 1.0, 1.0, 1.0, 1.0];

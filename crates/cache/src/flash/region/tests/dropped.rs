@@ -102,7 +102,7 @@ fn trim_completed_after_a_clear_and_a_dropped_step_keeps_new_items() {
 }
 
 #[test]
-fn a_flush_that_was_dropped_ends_with_the_writes_that_it_began() {
+fn dropped_flush_ends_when_its_started_writes_end() {
     let scene = Scene::new(small());
     while !scene.store.supply.has_sealed(0) {
         put_version(&scene.store, scene.store.len() as u64, 0);
@@ -118,7 +118,7 @@ fn a_flush_that_was_dropped_ends_with_the_writes_that_it_began() {
 }
 
 #[test]
-fn a_flush_whose_every_step_is_dropped_ends_and_writes_nothing_twice() {
+fn flush_of_dropped_steps_completes_and_writes_each_region_once() {
     for transfers_at_once in 0..4 {
         let scene = Scene::new(RegionConfig { transfers_at_once, ..small() });
         while !scene.store.supply.has_sealed(0) {

@@ -273,7 +273,7 @@ fn retired_regions_are_restored_and_tested_immediately() {
 
 /// Each region goes bad after the one before it was retired.
 #[test]
-fn regions_that_fail_one_after_another_wear_the_store_out() {
+fn store_is_worn_out_when_its_regions_fail_one_by_one() {
     let (device, bad) = (faulty(0, NONE), Arc::new(AtomicU64::new(1)));
     let store = open(Arc::clone(&device) as Arc<dyn Device>, small());
     fail_writes_of(&device, &bad);
@@ -331,7 +331,7 @@ fn region_with_an_unreadable_table_is_reclaimed() {
 }
 
 #[test]
-fn every_flipped_byte_of_a_region_is_noticed_or_harmless() {
+fn every_flipped_byte_of_a_region_is_detected_or_harmless() {
     let config = RegionConfig { region_bytes: 4096, max_write_bytes: 4096, ..RegionConfig::new(16 * 4096) };
     for at in 0..4096 {
         let device = Arc::new(MemoryDevice::new(config.capacity_bytes));

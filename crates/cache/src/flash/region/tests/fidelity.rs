@@ -76,7 +76,7 @@ fn eight_points_cost_gdsf_at_most_half_a_percent() {
 }
 
 #[test]
-fn the_refinements_save_writes_and_cost_next_to_no_hits() {
+fn ripq_refinements_save_writes_at_nearly_equal_hits() {
     let accesses = photos(700_000, 300_000, 1);
     let slru = Caching::Slru { segments: 4 };
     let of = |config| counts(dry(OrderConfig::Ripq(config), 64 << 20, 1024), &accesses);

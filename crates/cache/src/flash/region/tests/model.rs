@@ -149,7 +149,7 @@ fn items_that_fit_are_all_found() {
 }
 
 #[test]
-fn the_first_region_in_is_the_first_out() {
+fn regions_are_reclaimed_in_fill_order() {
     let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
     let store = open(device, small());
     // Seven entries of 9 KB fill a region; the rest of it is too small for an eighth.
@@ -165,7 +165,7 @@ fn the_first_region_in_is_the_first_out() {
 }
 
 #[test]
-fn items_read_often_survive_reclaim() {
+fn frequently_read_items_survive_reclaim() {
     let reinsertion = Reinsertion::Hits { at_least: 2 };
     let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
     let store = open(device, RegionConfig { reinsertion, separate_reinserted: true, ..small() });
@@ -207,7 +207,7 @@ fn eviction_callback_receives_every_selected_item_and_no_other() {
 }
 
 #[test]
-fn an_expired_item_is_neither_found_nor_written_again() {
+fn expired_item_is_neither_found_nor_reinserted() {
     let clock = Arc::new(VirtualClock::default());
     let reinsertion = Reinsertion::Percent { percent: 100, seed: 0 };
     let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
@@ -235,7 +235,7 @@ fn an_expired_item_is_neither_found_nor_written_again() {
 }
 
 #[test]
-fn clear_frees_all_ranks_of_a_queue_of_items() {
+fn clear_frees_all_ranks_of_an_item_queue() {
     let config = ripq(|_| {});
     let device = Arc::new(MemoryDevice::new(config.capacity_bytes));
     let store = open(device, config);

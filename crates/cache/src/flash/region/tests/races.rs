@@ -55,7 +55,7 @@ fn read_during_a_rewrite_of_its_region_returns_no_wrong_value() {
 }
 
 #[test]
-fn a_read_in_flight_while_its_item_is_reinserted_finds_it_at_its_new_place() {
+fn read_during_the_reinsertion_of_its_item_finds_the_new_copy() {
     let reinsertion = Reinsertion::Percent { percent: 100, seed: 0 };
     let config = RegionConfig { reinsertion, separate_reinserted: true, ..small() };
     let gate = gate(config.capacity_bytes);
@@ -82,7 +82,7 @@ fn a_read_in_flight_while_its_item_is_reinserted_finds_it_at_its_new_place() {
 }
 
 #[test]
-fn an_item_removed_while_it_is_reinserted_stays_removed() {
+fn store_item_removed_during_its_reinsertion_stays_removed() {
     let reinsertion = Reinsertion::Percent { percent: 100, seed: 0 };
     let config = RegionConfig { reinsertion, separate_reinserted: true, ..small() };
     let gate = gate(config.capacity_bytes);
@@ -111,7 +111,7 @@ fn an_item_removed_while_it_is_reinserted_stays_removed() {
 }
 
 #[test]
-fn a_region_waits_for_the_writer_that_is_not_done() {
+fn region_flush_waits_for_an_unfinished_writer() {
     let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
     let store = open(device, small());
     let item =
@@ -126,7 +126,7 @@ fn a_region_waits_for_the_writer_that_is_not_done() {
 }
 
 #[test]
-fn a_staged_item_that_is_dropped_is_dead_space_and_no_item() {
+fn dropped_staged_item_is_dead_space() {
     let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
     let store = open(device, small());
     let item =
@@ -139,7 +139,7 @@ fn a_staged_item_that_is_dropped_is_dead_space_and_no_item() {
 }
 
 #[test]
-fn a_step_dropped_half_way_loses_nothing() {
+fn step_dropped_before_completion_loses_nothing() {
     let gate = gate(small().capacity_bytes);
     let store = open(Arc::clone(&gate) as Arc<dyn Device>, small());
     let mut key = 0;
@@ -242,7 +242,7 @@ fn read_during_a_trim_of_its_region_is_a_miss() {
 }
 
 #[test]
-fn an_address_from_an_earlier_filling_finds_nothing_in_the_new_one() {
+fn address_of_an_earlier_generation_finds_nothing() {
     let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
     let store = open(device, small());
     let item = FlashItem { key: b"k", hash: KeyHash(5), value: &[b"v"], expiry_seconds: 0, tag: 0 };

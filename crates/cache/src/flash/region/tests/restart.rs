@@ -73,7 +73,7 @@ fn restart_finds_all_items_and_no_removed_ones() {
 }
 
 #[test]
-fn a_region_that_a_snapshot_had_no_room_for_is_clean_again() {
+fn region_left_out_of_a_snapshot_is_reused_as_clean() {
     for config in configs() {
         let device = Arc::new(MemoryDevice::new(config.capacity_bytes));
         let (store, versions) = used(&device, &config);
@@ -105,7 +105,7 @@ fn a_region_that_a_snapshot_had_no_room_for_is_clean_again() {
 }
 
 #[test]
-fn regions_leave_in_the_order_they_would_have() {
+fn restart_keeps_the_reclaim_order() {
     for config in configs() {
         let device = Arc::new(MemoryDevice::new(config.capacity_bytes));
         let (store, _) = used(&device, &config);
@@ -139,7 +139,7 @@ fn restored_store_works_and_is_restored_again() {
 }
 
 #[test]
-fn a_damaged_region_is_dropped_alone() {
+fn damaged_region_loses_only_its_own_items() {
     let device = Arc::new(MemoryDevice::new(small().capacity_bytes));
     let (store, versions) = used(&device, &small());
     let snapshot = store.snapshot();

@@ -55,7 +55,7 @@ fn written_bytes(twin: &DryStore) -> u64 {
 /// Three items of 28 % leave a hole of 16 %: written again they fill the region that they came from, though an eighth of it seems to
 /// be gained.
 #[test]
-fn a_full_queue_of_raised_items_that_leave_holes_takes_new_ones() {
+fn full_item_queue_with_holes_of_raised_items_accepts_new_items() {
     for single_point in [false, true] {
         let ripq = RipqConfig { single_point, sections: 2, ..RipqConfig::new(Caching::LfuDa) };
         let config = RegionConfig {
@@ -90,14 +90,14 @@ fn a_full_queue_of_raised_items_that_leave_holes_takes_new_ones() {
 }
 
 #[test]
-fn regions_hit_like_their_model() {
+fn region_store_has_the_hits_of_its_model() {
     assert_twins(&small());
     assert_twins(&RegionConfig { order: OrderConfig::Lru, ..small() });
     assert_twins(&blockcache());
 }
 
 #[test]
-fn reinsertion_hits_like_its_model() {
+fn reinsertion_has_the_hits_of_its_model() {
     let reinsertion = Reinsertion::Hits { at_least: 1 };
     assert_twins(&RegionConfig { reinsertion, ..small() });
     let shares = vec![2, 1, 1];
@@ -106,7 +106,7 @@ fn reinsertion_hits_like_its_model() {
 }
 
 #[test]
-fn queue_of_items_hits_like_its_model() {
+fn item_queue_has_the_hits_of_its_model() {
     let roomy = |config: RegionConfig| RegionConfig { buffers: 20, ..config };
     assert_twins(&roomy(ripq(|_| {})));
     assert_twins(&roomy(ripq(|config| {

@@ -32,7 +32,7 @@ fn bad_block_leaves_neighbouring_buckets_their_items() {
 
 /// Each transfer of the dropped step is completed by the next step.
 #[test]
-fn a_step_dropped_while_buckets_are_written_one_by_one_leaves_the_rest_to_the_next_one() {
+fn step_dropped_between_single_bucket_writes_leaves_the_rest_to_the_next_step() {
     let config = config(4);
     let device = with_bad_block(config.offset_bytes + 4 * KIB);
     let gate = Arc::new(GateDevice::new(device));

@@ -101,7 +101,7 @@ fn staged_item_is_visible_after_commit_and_never_if_abandoned() {
 }
 
 #[test]
-fn the_newest_version_is_found_in_memory_and_on_the_device() {
+fn newest_version_is_found_in_memory_and_on_the_device() {
     let soc = soc_on(&gate(), config(8));
     for version in ["one", "two", "three"] {
         put(&soc, "key", version);
@@ -185,7 +185,7 @@ fn read_overtaken_by_a_rewrite_finds_the_new_version() {
 }
 
 #[test]
-fn an_expired_item_is_never_returned_and_leaves_with_the_next_write() {
+fn expired_item_is_never_returned_and_is_dropped_by_the_next_write() {
     let soc = soc_on(&gate(), config(1));
     put_until(&soc, "short", "lived", NOW + 10);
     for _ in 0..2 {
@@ -200,7 +200,7 @@ fn an_expired_item_is_never_returned_and_leaves_with_the_next_write() {
 }
 
 #[test]
-fn corruption_is_counted_and_the_bucket_starts_anew() {
+fn corrupt_bucket_is_counted_and_reused_as_empty() {
     let device = gate();
     for by_lookup in [true, false] {
         let soc = soc_on(&device, config(1));
@@ -230,7 +230,7 @@ fn lost_write_is_not_counted_as_corruption() {
 }
 
 #[test]
-fn after_a_failed_write_neither_the_old_nor_the_new_version_is_returned() {
+fn failed_write_exposes_neither_the_old_nor_the_new_version() {
     let device = Arc::new(FaultDevice::new(memory(), 1, Faults::default()));
     let soc = soc_on(&device, config(1));
     put(&soc, "key", "old");
@@ -248,7 +248,7 @@ fn after_a_failed_write_neither_the_old_nor_the_new_version_is_returned() {
 }
 
 #[test]
-fn a_failed_read_is_a_miss_and_before_a_write_it_empties_the_bucket() {
+fn failed_read_is_a_miss_and_empties_a_bucket_before_its_write() {
     let device = Arc::new(FaultDevice::new(memory(), 1, Faults::default()));
     let soc = soc_on(&device, config(1));
     put(&soc, "key", "value");
@@ -280,7 +280,7 @@ fn new_generation_finds_no_old_item_without_reads() {
 }
 
 #[test]
-fn snapshot_restores_all_items_and_of_another_shape_is_refused() {
+fn snapshot_restores_all_items_and_is_refused_under_another_layout() {
     let device = gate();
     let old = soc_on(&device, config(100));
     (0..500).for_each(|n| put(&old, &format!("key-{n}"), &format!("value-{n}")));
@@ -303,7 +303,7 @@ fn snapshot_restores_all_items_and_of_another_shape_is_refused() {
 }
 
 #[test]
-fn a_full_table_refuses_items_until_a_step_makes_room_but_takes_every_removal() {
+fn full_pending_table_refuses_items_until_a_step_and_accepts_every_removal() {
     let soc = soc_on(&gate(), SocConfig { pending_limit_bytes: 2_600, ..config(4) });
     put(&soc, "flash", "value");
     drain(&soc);
@@ -325,7 +325,7 @@ fn a_full_table_refuses_items_until_a_step_makes_room_but_takes_every_removal() 
 }
 
 #[test]
-fn neighbouring_buckets_are_written_together_and_each_once() {
+fn neighbouring_buckets_are_written_in_one_request_and_each_once() {
     let soc = soc_on(&gate(), config(64));
     (0..200).for_each(|n| put(&soc, &format!("key-{n}"), "value"));
     drain(&soc);
@@ -337,7 +337,7 @@ fn neighbouring_buckets_are_written_together_and_each_once() {
 }
 
 #[test]
-fn a_step_dropped_before_its_write_loses_nothing() {
+fn step_dropped_before_its_write_loses_nothing() {
     let device = gate();
     let soc = soc_on(&device, config(1));
     put(&soc, "old", "value");
@@ -354,7 +354,7 @@ fn a_step_dropped_before_its_write_loses_nothing() {
 
 /// The write lands whenever it likes: until then what it holds is found, and nothing else is written to its bucket.
 #[test]
-fn a_step_dropped_during_its_write_leaves_it_to_the_next_one() {
+fn step_dropped_during_its_write_leaves_the_write_to_the_next_step() {
     let device = gate();
     let soc = soc_on(&device, config(1));
     (0..2).for_each(|n| put(&soc, &format!("key-{n}"), "left over"));

@@ -128,7 +128,7 @@ fn run(seed: u64, filter_bytes_per_bucket: u32) {
 }
 
 #[test]
-fn cache_answers_like_a_simple_model() {
+fn cache_returns_the_same_results_as_a_simple_model() {
     for seed in 0..60 {
         run(seed, [0, 8, 24][seed as usize % 3]);
     }

@@ -49,7 +49,7 @@ fn hit(queue: &mut Ripq, item: &mut Resident) -> bool {
 }
 
 #[test]
-fn a_hit_moves_an_item_to_the_head_and_the_rest_of_its_region_leaves() {
+fn hit_item_survives_and_the_rest_of_its_region_is_evicted() {
     let mut queue = lru(8);
     let mut items: Vec<_> = (0..4).map(|region| fill(&mut queue, region, 1)).collect();
     // Worked by hand: 64 units in two sections are 32 each; the first two regions stepped down.
@@ -63,7 +63,7 @@ fn a_hit_moves_an_item_to_the_head_and_the_rest_of_its_region_leaves() {
 }
 
 #[test]
-fn sections_of_absolute_priorities_are_the_smaller_the_nearer_to_the_end() {
+fn sections_of_absolute_priorities_shrink_towards_the_tail() {
     let mut queue = Ripq::new(&RipqConfig { sections: 3, ..RipqConfig::plain(Caching::GDSF) }, &layout(16));
     for region in 0..12 {
         let (point, placing) = (InsertionPoint(2), Placing { level: 2, worth: f64::from(region) });
@@ -75,7 +75,7 @@ fn sections_of_absolute_priorities_are_the_smaller_the_nearer_to_the_end() {
 }
 
 #[test]
-fn a_lower_priority_changes_nothing() {
+fn lower_priority_does_not_move_an_item() {
     let config = RipqConfig { sections: 4, ..RipqConfig::plain(Caching::Slru { segments: 2 }) };
     let mut queue = Ripq::new(&config, &layout(8));
     let mut low = fill(&mut queue, 0, 1)[0];
@@ -105,7 +105,7 @@ impl CachingPolicy for Lowest {
 }
 
 #[test]
-fn a_priority_goes_to_the_nearest_point_at_or_above() {
+fn priority_maps_to_the_nearest_insertion_point_at_or_above() {
     let queue = Ripq::new(&RipqConfig::plain(Caching::Lru), &layout(16));
     for (share, level) in
         [(0.0, 0), (0.125, 0), (0.126, 1), (0.25, 1), (0.5, 3), (0.51, 4), (0.99, 7), (1.0, 7)]
