@@ -28,13 +28,13 @@ use crate::placement::{Isolation, Placement};
 use crate::stats::Stats;
 use crate::timing::Timing;
 
-/// What becomes of the bytes that are written.
+/// How written bytes are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Payload {
     /// Kept in memory, and read back.
     #[default]
     Kept,
-    /// Forgotten; reads give zeros. For studies that never look at what they read.
+    /// Discarded; reads return zeros. For studies that do not use the data read.
     Discarded,
 }
 
@@ -47,16 +47,16 @@ pub struct Namespace {
     pub handles: Vec<u16>,
 }
 
-/// A consumer and the handle it was given.
+/// A consumer and its assigned handle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assignment {
-    /// The name it asked by.
+    /// The name of the consumer.
     pub consumer: String,
     /// The handle assigned, by the host's number.
     pub handle: PlacementHandle,
-    /// The same as the drive numbers it: namespaces name their own handles from 0 on.
+    /// The number of the handle on the drive: each namespace numbers its own handles from 0.
     pub drive_handle: u16,
-    /// Whether it shares the default handle because there was no other left.
+    /// Whether it is the default handle, because no other handle was free.
     pub is_shared: bool,
 }
 
@@ -73,7 +73,7 @@ pub struct SsdDevice {
     tally: Arc<Tally>,
 }
 
-/// What the namespaces of a drive share.
+/// State shared by the namespaces of a drive.
 struct Shared {
     controller: Mutex<Controller>,
     world: Option<World>,
@@ -86,13 +86,14 @@ impl SsdDevice {
         let all = Namespace::whole(&layout);
         let devices = Self::namespaces(layout, upkeep, payload, &[all]);
         let device = devices.ok().and_then(|mut devices| devices.pop());
-        device.expect("one namespace of the drive's own size and handles is sound")
+        device.expect("one namespace with all pages and handles is valid")
     }
 
-    /// The same in a simulation: requests end when a drive with the flash of `card` would end them.
+    /// As [`new`](Self::new), in a simulation: requests complete when a drive with the flash of `card` would complete
+    /// them.
     ///
     /// # Errors
-    /// If the shape cannot be.
+    /// If the shape is invalid.
     pub fn in_world(
         world: World,
         card: &Card,
@@ -121,7 +122,7 @@ impl SsdDevice {
     /// A drive with several namespaces in a simulation.
     ///
     /// # Errors
-    /// As [`namespaces`](Self::namespaces), or if the shape cannot be.
+    /// As [`namespaces`](Self::namespaces), or if the shape is invalid.
     pub fn namespaces_in_world(
         world: World,
         card: &Card,
@@ -177,36 +178,38 @@ impl SsdDevice {
         self.drive.controller.lock().ftl.stats().clone()
     }
 
-    /// Looks into the translation layer.
+    /// Calls `look` with the translation layer.
     pub fn inspect<T>(&self, look: impl FnOnce(&Ftl) -> T) -> T {
         look(&self.drive.controller.lock().ftl)
     }
 
-    /// Which consumer was given which handle, in the order they asked.
+    /// The handles assigned to consumers, in the order of assignment.
     #[must_use]
     pub fn assignments(&self) -> Vec<Assignment> {
         self.assignments.lock().clone()
     }
 
-    /// Does to the drive what a checked request does, and says when it ends: 0 where there is no time.
+    /// Executes a checked request on the drive and returns its completion time: 0 without a simulation.
     fn perform(&self, request: &Request) -> u64 {
         let mut controller = self.drive.controller.lock();
         let placement = match request {
             Request::Write { placement, .. } => self.placement(*placement, &mut controller.ftl),
             _ => Placement::handle(self.handles[0]),
         };
-        // Asked under the lock: requests come in the order of time.
+        // The time is read under the lock, so that requests reach the drive in the order of time.
         let now_ns = self.drive.world.as_ref().map_or(0, World::monotonic_ns);
         controller.serve(now_ns, self.pages.start, request, placement)
     }
 
-    /// A read takes effect when it begins or when it ends, by chance: an engine must live with both.
+    /// Whether a read returns the bytes at its submission or those at its completion: random, because an engine must be
+    /// correct with both.
     fn is_read_early(&self, request: &Request) -> bool {
         let world = self.drive.world.as_ref();
         request.kind() == RequestKind::Read && world.is_some_and(|world| world.random().is_multiple_of(2))
     }
 
-    /// The drive's handle for one of the namespace's. One that it does not have is counted and logged, and is its default.
+    /// The drive's handle for a handle of the namespace. An unknown handle is counted and logged, and the namespace's
+    /// default is used.
     fn placement(&self, handle: PlacementHandle, ftl: &mut Ftl) -> Placement {
         let known = self.handles.get(usize::from(handle.0)).copied();
         Placement::handle(known.unwrap_or_else(|| {
@@ -232,7 +235,7 @@ fn transfer(content: Option<&Content>, request: Request) -> Outcome {
 }
 
 impl Namespace {
-    /// All of a drive.
+    /// A namespace with all pages and handles of a drive.
     fn whole(layout: &Layout) -> Self {
         let handles = (0..layout.handles().len() as u16).collect();
         Self { bytes: layout.capacity_bytes(), handles }
@@ -290,7 +293,7 @@ impl Device for SsdDevice {
         world.schedule(end_ns, move || completion.complete(transfer(content.as_deref(), request)));
     }
 
-    /// In a simulation the whole world waits.
+    /// Advances the whole simulation to the completion time.
     fn execute(&self, request: Request) -> Outcome {
         let (kind, bytes) = (request.kind(), request.len_bytes());
         let outcome = self.geometry.check(&request).and_then(|()| {
@@ -304,7 +307,7 @@ impl Device for SsdDevice {
         outcome
     }
 
-    /// What the medium wrote is known of the drive; of one namespace among several it is not.
+    /// Media writes are known for a whole drive only, not for one of several namespaces.
     fn counters(&self) -> Counters {
         let media_bytes = || self.drive.controller.lock().media_bytes();
         Counters { media_written_bytes: self.is_whole_drive.then(media_bytes), ..self.tally.counters() }

@@ -54,7 +54,8 @@ pub struct Card {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Space {
-    /// Flash that data can occupy: usable space and over-provisioning, without open units and the reserve of collection.
+    /// Flash that data can occupy: usable space and over-provisioning, without open units and the reserve of
+    /// collection.
     pub raw_bytes: u64,
     /// Bytes that the host sees.
     pub usable_bytes: u64,
@@ -234,7 +235,7 @@ impl Card {
     /// The built-in card of that name, or the one in the file of that path.
     ///
     /// # Errors
-    /// If it is neither, cannot be read, or cannot be a drive.
+    /// If there is neither, or the card cannot be read or is invalid.
     pub fn load(name_or_path: &str) -> Result<Self, CardError> {
         if let Some((name, text)) = BUILT_IN.iter().find(|(name, _)| *name == name_or_path) {
             return Self::parse(name, text);
@@ -257,10 +258,10 @@ impl Card {
         }
     }
 
-    /// Reads and checks a card; `origin` is what errors call it.
+    /// Reads and checks a card; errors name it by `origin`.
     ///
     /// # Errors
-    /// If the text is no card or the card cannot be a drive.
+    /// If the text is not a valid card.
     pub fn parse(origin: &str, text: &str) -> Result<Self, CardError> {
         let card: Self = toml::from_str(text).map_err(|error| CardError {
             card: origin.to_owned(),
@@ -304,7 +305,7 @@ impl Card {
         let units = self.space.raw_bytes / self.space.unit_bytes;
         card.space.unit_bytes = unit_pages * page_bytes;
         card.space.raw_bytes = units * card.space.unit_bytes;
-        // The share of the medium, not of the bytes, so that rounding the unit leaves the over-provisioning alone.
+        // The share is computed from whole units, so that rounding the unit size does not change the over-provisioning.
         let share = self.space.usable_bytes as f64 / (units * self.space.unit_bytes) as f64;
         card.space.usable_bytes =
             (share * card.space.raw_bytes as f64 / page_bytes as f64) as u64 * page_bytes;
@@ -431,14 +432,14 @@ impl Card {
     }
 }
 
-/// Fewest pages a unit may be scaled down to: below, the number of pages begins to matter (3.3 instead of 3.5 for the
-/// paper's mix).
+/// Fewest pages of a unit on a scaled drive: with fewer, write amplification depends on the number of pages (3.3
+/// instead of 3.5 for the paper's mix).
 pub const MIN_SCALED_PAGES: u64 = 64;
 
-/// Far beyond any medium, and so far below what a clock holds that no run's times run over.
+/// Much longer than any flash operation, and short enough that the times of a run fit the 64 bits of a clock.
 const LONGEST_STEP_NS: u64 = 10_000_000_000;
 
-/// For the same reason: a page of 64 KiB then takes 65 ms.
+/// For the same reason a lower limit of the rate: a page of 64 KiB then takes 65 ms.
 const SLOWEST_BYTES_PER_SECOND: u64 = 1_000_000;
 
 /// Each die is a queue in memory, and the bytes of one multi-plane operation must fit in 64 bits.
@@ -509,7 +510,7 @@ impl Nand {
     }
 }
 
-/// A shape's key as the card calls it.
+/// The name in a card of a key of a shape.
 fn table_of(key: &'static str) -> &'static str {
     match key {
         "block_bytes" => "space.block_bytes",
@@ -524,7 +525,7 @@ fn table_of(key: &'static str) -> &'static str {
     }
 }
 
-/// What does not fit becomes too many, which the layout refuses with words.
+/// Converts to 32 bits. A number that does not fit becomes the maximum, which the layout then refuses with a message.
 fn fit(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }

@@ -1,4 +1,4 @@
-//! What must hold of the whole state between any two operations. Tests ask after every step; it looks at every page.
+//! Invariants of the whole state between two operations. The check examines every page; tests call it after each step.
 
 use crate::ftl::{Ftl, Unit, UnitState};
 use crate::geometry::{LogicalPage, PhysicalPage};
@@ -7,7 +7,7 @@ impl Ftl {
     /// Checks every invariant.
     ///
     /// # Errors
-    /// The first that is broken, in words.
+    /// A description of the first violated invariant.
     pub fn check(&self) -> Result<(), String> {
         self.check_mapping()?;
         self.check_units()?;
@@ -33,7 +33,7 @@ impl Ftl {
         Ok(())
     }
 
-    /// Each unit is in the one place that its state says.
+    /// Each unit is in exactly one list, the one of its state.
     fn check_units(&self) -> Result<(), String> {
         let mut free = vec![0; self.units.len()];
         for unit in self.groups.iter().flat_map(|group| group.free.iter()) {
@@ -59,7 +59,7 @@ impl Ftl {
         Ok(())
     }
 
-    /// Open units are those of frontiers, each of one, and nothing lives where they have not come to.
+    /// Open units belong to exactly one frontier each, and its pages that are not yet written hold no data.
     fn check_frontiers(&self) -> Result<(), String> {
         let unit_pages = self.layout.shape().unit_pages;
         let mut open = vec![false; self.units.len()];
@@ -84,7 +84,7 @@ impl Ftl {
         Ok(())
     }
 
-    /// No group runs out: what stands closed stays within what may, but for the units that were filled since.
+    /// The number of closed units of each group is within its limit, except for units filled since the last collection.
     fn check_groups(&self) -> Result<(), String> {
         for (number, group) in self.groups.iter().enumerate() {
             let units = self.units.iter().filter(|unit| usize::from(unit.group) == number);

@@ -1,8 +1,8 @@
-//! Collection: making units free again, and opening them.
+//! Collection: frees units and opens them.
 //!
-//! Foreground collection runs when the host needs a new unit and more units are closed than the drive can hold without its reserve.
-//! Background collection is a [step](Ftl::collect_in_background) that the caller runs when the drive is idle. A victim is collected
-//! whole; [`timing`](crate::timing) spreads the work over time.
+//! Foreground collection runs when the host needs a new unit and more units are closed than the drive can hold without
+//! its reserve. Background collection is a [step](Ftl::collect_in_background) that the caller runs when the drive is
+//! idle. A victim is collected completely in one step; [`timing`](crate::timing) spreads the work over time.
 
 use crate::ftl::{Ftl, Group, Unit, UnitState};
 use crate::geometry::{PhysicalPage, UnitId};
@@ -18,8 +18,8 @@ enum Reason {
 }
 
 impl Ftl {
-    /// Collects one unit if a group has less than `headroom_units` left before foreground collection would begin, and if that frees space.
-    /// False if there was nothing to do.
+    /// Collects one unit if a group has less than `headroom_units` left before foreground collection would start, and
+    /// if that frees space. Returns `false` if no unit was collected.
     pub fn collect_in_background<M: Medium>(&mut self, headroom_units: u32, medium: &mut M) -> bool {
         for group in 0..self.groups.len() as u16 {
             let at = &self.groups[usize::from(group)];
@@ -36,7 +36,7 @@ impl Ftl {
     pub(crate) fn open_for_host<M: Medium>(&mut self, frontier: usize, medium: &mut M) {
         let group = self.group_with_room(frontier, medium);
         if self.frontiers[frontier].room() > 0 {
-            // On a conventional drive collection has opened the unit that the host goes on in.
+            // On a conventional drive, collection has already opened the unit in which the host continues.
             return;
         }
         let unit = self.open(frontier, group, self.plan.class_of(frontier));
@@ -52,8 +52,8 @@ impl Ftl {
         let mut groups: Vec<u16> = (0..self.groups.len() as u16).collect();
         groups.sort_by_key(|&group| (bound != Some(group), self.groups[usize::from(group)].closed));
         let found = groups.into_iter().find(|&group| self.make_room(group, medium));
-        let group =
-            found.expect("less is live than the groups may hold, so that one of them can give up a page");
+        let group = found
+            .expect("some group has a dead page, because the live pages are fewer than the groups may hold");
         self.stats.group_overflows += u64::from(bound.is_some_and(|bound| bound != group));
         group
     }
@@ -73,7 +73,8 @@ impl Ftl {
     fn reclaim_one<M: Medium>(&mut self, group: u16, medium: &mut M) -> bool {
         let unit_pages = self.layout.shape().unit_pages;
         let at = usize::from(group);
-        // FIFO and random selection may name units that free nothing. After `closed` attempts, FIFO has named each unit once.
+        // FIFO and random selection may choose units without dead pages. After `closed` attempts, FIFO has chosen each
+        // unit once.
         for _ in 0..=self.groups[at].closed {
             let Group { first_unit, victims, .. } = &mut self.groups[at];
             let Some(victim) = victims.choose(self.now) else { return false };
@@ -90,7 +91,7 @@ impl Ftl {
         self.reclaim_emptiest(group, medium)
     }
 
-    /// Random selection may draw full units again and again while another unit has dead pages.
+    /// Random selection may choose full units repeatedly although another unit has dead pages.
     #[cold]
     fn reclaim_emptiest<M: Medium>(&mut self, group: u16, medium: &mut M) -> bool {
         let emptiest = self.closed_in(group).min_by_key(|&unit| self.units[unit as usize].live);
@@ -102,7 +103,7 @@ impl Ftl {
         true
     }
 
-    /// Whether any closed unit of the group has a dead page. The chosen one has none.
+    /// Whether any closed unit of the group has a dead page, although the chosen one has none.
     #[cold]
     fn gives_up_a_page(&self, group: u16) -> bool {
         let unit_pages = self.layout.shape().unit_pages;
@@ -123,7 +124,7 @@ impl Ftl {
         }
     }
 
-    /// Moves what lives in `victim` to the frontier of its class, and erases it.
+    /// Moves the live pages of `victim` to the frontier of its class, and erases it.
     fn collect<M: Medium>(&mut self, victim: u32, reason: Reason, medium: &mut M) {
         let Unit { live, class, group, .. } = self.units[victim as usize];
         let at = &mut self.groups[usize::from(group)];
@@ -206,7 +207,7 @@ impl Ftl {
     /// Takes a free unit of `group` for `frontier`.
     fn open(&mut self, frontier: usize, group: u16, class: u16) -> u32 {
         let taken = self.groups[usize::from(group)].free.take();
-        let unit = taken.expect("the reserve has a unit for every frontier and one to collect into");
+        let unit = taken.expect("the reserve has a unit for every frontier and one for collection");
         let unit_pages = self.layout.shape().unit_pages;
         self.frontiers[frontier] = Frontier { next: unit * unit_pages, end: (unit + 1) * unit_pages };
         let at = &mut self.units[unit as usize];

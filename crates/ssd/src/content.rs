@@ -9,11 +9,11 @@ use std::ops::Range;
 
 use parking_lot::RwLock;
 
-/// Bytes that are kept or not together: few enough that a header among zeros takes little.
+/// Unit of zero detection: small enough that a header among zeros takes little memory.
 const PIECE_BYTES: usize = 64;
-/// A block's map is one word.
+/// One bit per piece in the word of a block's map.
 const BLOCK_BYTES: usize = PIECE_BYTES * u64::BITS as usize;
-/// Blocks that come into being together. Writers of one chunk exclude each other.
+/// Blocks that are allocated together. Writers of one chunk exclude each other.
 const CHUNK_BLOCKS: usize = 16;
 const CHUNK_BYTES: u64 = (CHUNK_BLOCKS * BLOCK_BYTES) as u64;
 /// Locks that the chunks share. Neighbours have different ones.
@@ -31,9 +31,9 @@ type Piece = [u8; PIECE_BYTES];
 /// [`BLOCK_BYTES`] bytes.
 #[derive(Default, Clone)]
 struct Block {
-    /// The pieces that are not all zeros, the lowest bit first.
+    /// Bit mask of the stored pieces; pieces of zeros are not stored.
     kept: u64,
-    /// Those pieces, one after the other.
+    /// The stored pieces, in the order of their bits.
     pieces: Box<[Piece]>,
 }
 
@@ -54,7 +54,7 @@ impl Content {
         }
     }
 
-    /// Puts `from` at `offset`.
+    /// Writes `from` at `offset`.
     pub(crate) fn write(&self, offset: u64, mut from: &[u8]) {
         for (chunk, range) in cut(offset, from.len() as u64, CHUNK_BYTES) {
             let (head, tail) = from.split_at(range.len());
@@ -63,7 +63,8 @@ impl Content {
         }
     }
 
-    /// Zeros from `offset` on. Trimming an empty terabyte is quick: no more chunks are visited than exist.
+    /// Sets `len` bytes from `offset` on to zero. It visits existing chunks only, so trimming an empty terabyte is
+    /// quick.
     pub(crate) fn trim(&self, offset: u64, len: u64) {
         let (end, visits) = (offset + len, len / CHUNK_BYTES);
         if visits < self.shards.iter().map(|shard| shard.read().len() as u64).sum() {
@@ -169,7 +170,7 @@ impl Block {
     }
 }
 
-/// `len` units from `offset` on, in parts that end where a multiple of `every` does: the number of each, and the range in it.
+/// Splits `len` units from `offset` on at multiples of `every`. Returns the number of each part and the range in it.
 fn cut(offset: u64, len: u64, every: u64) -> impl Iterator<Item = (u64, Range<usize>)> {
     let end = offset + len;
     let mut at = offset;
@@ -214,7 +215,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_written_is_read_wherever_its_zeros_are(
+        fn written_bytes_are_read_back_at_any_position_of_zeros(
             steps in prop::collection::vec((step(), 0..SPACE_BYTES), 1..12),
         ) {
             let (content, mut twin) = (Content::new(), vec![0; SPACE_BYTES]);
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_far_apart_is_kept_apart() {
+    fn distant_addresses_are_stored_separately() {
         let content = Content::new();
         let places = [0, 1, CHUNK_BYTES / 2, SHARDS as u64 * CHUNK_BYTES, 1 << 40, 1 << 50];
         places.iter().zip(1..).for_each(|(place, byte)| content.write(*place, &[byte]));

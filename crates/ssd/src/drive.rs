@@ -7,7 +7,8 @@ use crate::geometry::{LogicalPage, PhysicalPage, Shape, ShapeError};
 use crate::placement::Placement;
 use crate::timing::Timing;
 
-/// The mapping and the medium's timing. Requests must be submitted in the order of time; they may complete in another.
+/// The mapping and the medium's timing. Requests must be submitted in the order of time; they may complete out of
+/// order.
 pub struct Drive {
     ftl: Ftl,
     timing: Timing,
@@ -132,8 +133,8 @@ pub(crate) fn is_begun(ftl: &Ftl, timing: &Timing, place: PhysicalPage) -> bool 
     ftl.open_pages().any(|next| next > place && timing.chunk_of(next) == chunk)
 }
 
-/// The next page of each incomplete chunk in the units that the host writes. A flush does not concern data that collection moves: the old
-/// copy is still valid.
+/// The next page of each incomplete chunk in the units that the host writes. A flush does not program chunks of
+/// collection: the old copy of moved data is still valid.
 pub(crate) fn begun_by_host(ftl: &Ftl, timing: &Timing) -> Vec<PhysicalPage> {
     let is_begun = |next: &PhysicalPage| {
         next.0 > 0 && timing.chunk_of(*next) == timing.chunk_of(PhysicalPage(next.0 - 1))

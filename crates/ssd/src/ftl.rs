@@ -37,7 +37,8 @@ pub struct Ftl {
     pub(crate) wear: Wear,
     pub(crate) stats: Stats,
     pub(crate) events: EventLog,
-    /// Pages that the host ever wrote: the clock of ages and events, which is never reset.
+    /// Pages written by the host since the drive was created. It serves as the clock of ages and events, and is never
+    /// reset.
     pub(crate) now: u64,
 }
 
@@ -184,7 +185,7 @@ impl Ftl {
         next_pages(&self.frontiers[..self.plan.host_frontiers()])
     }
 
-    /// The layout it was made with.
+    /// The layout of the drive.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.layout

@@ -1,4 +1,4 @@
-//! A drive's shape, and the figures that follow from it.
+//! A drive's shape, and the figures derived from it.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::placement::{HandleKind, Isolation};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogicalPage(pub u32);
 
-/// A place on the medium that one mapping unit can be programmed to.
+/// A location on the medium that holds one mapping unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PhysicalPage(pub u32);
 
@@ -19,10 +19,10 @@ pub struct UnitId(pub u32);
 
 /// The parameters of a modelled drive. [`Shape::layout`] checks them and computes the rest.
 ///
-/// The space is counted in three parts, because every published figure depends on which of them is called spare:
-/// `logical_pages` is what the host may fill (S); `units` are the reclaim units that stand full when collection is
-/// in balance (P); `reserve_units` come on top for units that are open and for collection to work in. Over-provisioning
-/// is (P − S) / S, and the reserve is no part of it.
+/// Space has three parts, because published figures differ in which of them they call spare: `logical_pages` is the
+/// space that the host can fill (S); `units` are the reclaim units that are full when collection is in balance (P);
+/// `reserve_units` are additional units that are open or being collected. Over-provisioning is (P − S) / S, without the
+/// reserve.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
     /// Bytes of a logical block: a power of two, at least 512.
@@ -31,19 +31,19 @@ pub struct Shape {
     pub page_bytes: u32,
     /// Pages of a reclaim unit.
     pub unit_pages: u32,
-    /// Reclaim units that may stand full, in all reclaim groups together (P).
+    /// Reclaim units that can be full at the same time, in all reclaim groups together (P).
     pub units: u32,
-    /// More reclaim units in all groups together; 0 is as few as the drive can work with.
+    /// Additional reclaim units in all groups together; 0 means the fewest that the drive can work with.
     pub reserve_units: u32,
     /// Pages that the host sees (S).
     pub logical_pages: u32,
     /// Reclaim groups; `units` and `reserve_units` are divided among them.
     pub groups: u16,
-    /// How data is kept apart.
+    /// The separation of data by placement.
     pub isolation: Isolation,
 }
 
-/// A checked [`Shape`] and what follows from it.
+/// A checked [`Shape`] and the values derived from it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
     shape: Shape,
@@ -54,19 +54,19 @@ pub struct Layout {
 /// The reason why a drive's parameters are invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShapeError {
-    /// The key that is wrong.
+    /// The invalid key.
     pub key: &'static str,
     /// The reason.
     pub reason: String,
 }
 
-/// Fewest pages a reclaim unit may have: below that, a unit is a page and there is nothing to collect.
+/// Fewest pages of a reclaim unit: with one page per unit, there is nothing to collect.
 pub const MIN_UNIT_PAGES: u32 = 2;
 
-/// Most reclaim groups that a drive may have: a unit keeps the number of its group in a byte.
+/// Most reclaim groups of a drive: a unit stores the number of its group in one byte.
 pub const MAX_GROUPS: u16 = 256;
 
-/// Page numbers are 32 bits wide and the last one means "nowhere".
+/// Page numbers have 32 bits, and the last one means "not mapped".
 pub const MAX_PAGES: u64 = u32::MAX as u64 - 1;
 
 impl Shape {
@@ -77,7 +77,7 @@ impl Shape {
         (physical - user) / user
     }
 
-    /// Pages of all units that may stand full (P).
+    /// Pages of all units that can be full at the same time (P).
     #[must_use]
     pub fn data_pages(&self) -> u64 {
         u64::from(self.units) * u64::from(self.unit_pages)
@@ -93,7 +93,7 @@ impl Shape {
     /// Checks the shape.
     ///
     /// # Errors
-    /// The first key that is impossible, and why.
+    /// The first invalid key, and the reason.
     pub fn layout(mut self) -> Result<Layout, ShapeError> {
         self.check_sizes()?;
         self.isolation.check()?;
@@ -206,7 +206,7 @@ impl Layout {
         self.group_units
     }
 
-    /// Units of one group that may stand full before collection has to begin.
+    /// Units of one group that can be full before collection must begin.
     #[must_use]
     pub fn group_limit(&self) -> u32 {
         self.group_limit

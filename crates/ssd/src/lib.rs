@@ -1,9 +1,9 @@
 //! The model SSD: predicts the effect of a workload on a drive without the drive.
 //!
-//! [`Ftl`] is a page-mapped flash translation layer: reclaim units, garbage collection, placement handles, wear. It counts pages and
-//! stores no payload.
+//! [`Ftl`] is a page-mapped flash translation layer: reclaim units, garbage collection, placement handles, wear. It
+//! counts pages and stores no payload.
 //!
-//! The crate depends on `device` alone of ours; it knows nothing of caches, JSON or command lines.
+//! Of this workspace's crates it depends on `device` only; caches, JSON and command lines are in other crates.
 
 pub mod as_device;
 pub mod card;

@@ -1,8 +1,8 @@
-//! Where each page lies: the forward table (logical to physical) and the reverse one.
+//! Location of each page: the forward table (logical to physical) and the reverse one.
 //!
-//! Four bytes a page in each direction and nothing else, so that a 2 TB drive of 4 KiB pages fits in 4 GiB. There is no
-//! bitmap of valid pages: a physical page is live when the page that it points back to still points to it. The reverse
-//! table is therefore never cleaned, neither when a page dies nor when its unit is erased.
+//! The tables take four bytes per page in each direction, so that a 2 TB drive of 4 KiB pages takes 4 GiB. There is no
+//! bitmap of valid pages: a physical page is live if its entry in the reverse table names a logical page that is mapped
+//! to it. The reverse table is therefore never updated when a page is invalidated or its unit erased.
 
 use crate::geometry::{LogicalPage, PhysicalPage};
 
@@ -35,7 +35,7 @@ impl Mapping {
         Self::bytes(self.logical_pages(), self.reverse.len() as u64)
     }
 
-    /// The same of a drive that is not there yet.
+    /// Bytes of both tables for a drive that does not exist yet.
     pub(crate) fn bytes(logical_pages: u32, physical_pages: u64) -> u64 {
         size_of::<u32>() as u64 * (u64::from(logical_pages) + 1 + physical_pages)
     }
@@ -53,13 +53,13 @@ impl Mapping {
         }
     }
 
-    /// The logical page that lives in `page`, if one does.
+    /// The logical page stored in `page`, if it is live.
     pub(crate) fn resident(&self, page: PhysicalPage) -> Option<LogicalPage> {
         let logical = self.reverse[page.0 as usize];
         (self.forward[logical as usize] == page.0).then_some(LogicalPage(logical))
     }
 
-    /// Maps one page; its old place, or [`NOWHERE`], comes back.
+    /// Maps one page; returns its old location, or [`NOWHERE`].
     #[inline]
     pub(crate) fn place(&mut self, logical: u32, physical: u32) -> u32 {
         self.reverse[physical as usize] = logical;
@@ -83,11 +83,11 @@ impl Mapping {
         by_unit(old, &self.unit_of, died);
     }
 
-    /// Moves live pages of `from..end` to `to..to_end` until either is used up. Says how far it came in both, and tells
-    /// `moved` each page: logical, from, to.
+    /// Moves live pages of `from..end` to `to..to_end` until either range is used up. Returns the position reached in
+    /// both, and calls `moved` with the logical page, the old and the new location of each.
     ///
-    /// Without a branch on whether a page is live: at a usual share of live pages the processor would guess wrong often,
-    /// and each wrong guess costs as much as several pages. A dead page is written where the next live one goes.
+    /// The loop has no branch on whether a page is live: at usual shares of live pages, mispredicted branches would
+    /// cost as much as several pages each. A dead page is copied too, and the next live one overwrites it.
     #[inline]
     pub(crate) fn move_live(
         &mut self,
@@ -113,7 +113,7 @@ fn range(first: u32, count: u32) -> std::ops::Range<usize> {
     first as usize..first as usize + count as usize
 }
 
-/// Old places, summed up as long as they stay in one unit: neighbours were mostly written together.
+/// Sums up old locations while they stay in one unit: neighbouring pages were mostly written together.
 fn by_unit(old: impl Iterator<Item = u32>, unit_of: &Divisor, mut died: impl FnMut(u32, u32)) {
     let (mut unit, mut count) = (NOWHERE, 0);
     for page in old.filter(|&page| page != NOWHERE) {
@@ -131,7 +131,7 @@ fn by_unit(old: impl Iterator<Item = u32>, unit_of: &Divisor, mut died: impl FnM
     }
 }
 
-/// Division by a number that is known once: one multiplication instead of 20 to 40 cycles.
+/// Division by a constant divisor: one multiplication instead of 20 to 40 cycles.
 ///
 /// Lemire, Kaser, Kurz, "Faster remainder by direct computation", 2019, §3: with M = ceil(2^64 / d), n / d is the high
 /// word of M * n for all 32-bit n and d > 1.
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn invalidations_are_reported_once_per_unit() {
         let mut mapping = Mapping::new(8, 16, 4);
-        mapping.place_run(0, 2, 4, |_, _| panic!("nothing was there"));
+        mapping.place_run(0, 2, 4, |_, _| panic!("the page was not mapped"));
         assert_eq!(mapping.place(7, 9), NOWHERE);
         let mut died = Vec::new();
         mapping.place_run(0, 12, 4, |unit, count| died.push((unit, count)));
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(mapping.resident(PhysicalPage(8)), Some(LogicalPage(0)));
         assert_eq!(mapping.resident(PhysicalPage(9)), Some(LogicalPage(2)));
         assert_eq!(mapping.resident(PhysicalPage(0)), None);
-        // Where dead pages were written in passing, nothing lives.
+        // Locations to which dead pages were copied hold no live page.
         assert_eq!(mapping.resident(PhysicalPage(10)), None);
     }
 }

@@ -53,28 +53,28 @@ impl DriveOver {
         Ok(Self { inner, geometry, controller, timer })
     }
 
-    /// What the drive did since it was opened.
+    /// Counters of the drive since it was opened.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.controller.lock().ftl.stats().clone()
     }
 
-    /// Looks into the translation layer.
+    /// Calls `look` with the translation layer.
     pub fn inspect<T>(&self, look: impl FnOnce(&Ftl) -> T) -> T {
         look(&self.controller.lock().ftl)
     }
 
-    /// Does to the drive what a request does that can be served, and says when it would end that.
+    /// Executes a valid request on the modelled drive and returns its completion time.
     fn perform(&self, request: &Request) -> u64 {
         if self.geometry.check(request).is_err() {
             return 0;
         }
         let mut controller = self.controller.lock();
-        // Asked under the lock: requests come in the order of time.
+        // The time is read under the lock, so that requests reach the drive in the order of time.
         controller.serve(self.timer.monotonic_ns(), 0, request, Placement::handle(0))
     }
 
-    /// A request that reaches past the drive's pages is refused as one past the device would be.
+    /// Refuses a request beyond the drive's pages, as the device does for one beyond its end.
     fn is_past_the_end(&self, request: &Request) -> Option<IoError> {
         self.geometry.check(request).err().filter(|_| self.inner.geometry().check(request).is_ok())
     }
@@ -110,7 +110,7 @@ fn shape_over(geometry: Geometry, card: &Card) -> Result<Shape, ShapeError> {
     })
 }
 
-/// Writes what `device` holds.
+/// Maps the pages that contain data on `device`.
 fn fill(ftl: &mut Ftl, device: &dyn Device, until: u64, page_bytes: u64) {
     let mut write = |bytes: Range<u64>| {
         let pages = (bytes.start / page_bytes) as u32..bytes.end.div_ceil(page_bytes) as u32;
@@ -212,7 +212,7 @@ mod tests {
                 .filter(|&page| drive.inspect(|ftl| ftl.locate(LogicalPage(page)).is_some()));
             assert_eq!(mapped.count() as u64, pages * 3 / 4, "{}", card.name);
             assert_eq!(drive.counters().media_written_bytes, Some(0), "counts begin now");
-            // A full drive that is overwritten at random moves pages; one written in order does not.
+            // Random overwrites of a full drive move pages; sequential overwrites do not.
             for number in 0..3 * pages {
                 write(&drive, number * 7919 % pages * page_bytes, page_bytes as usize);
             }
@@ -220,9 +220,9 @@ mod tests {
         }
     }
 
-    /// It ended requests when the device under it did, as if the flash took no time.
+    /// Regression: requests completed when the underlying device completed, without the time of the modelled flash.
     #[test]
-    fn a_request_takes_the_time_of_the_drive_or_of_its_device_if_that_is_slower() {
+    fn request_takes_the_longer_time_of_model_and_device() {
         let card = Card::load("test").unwrap();
         let read_ns = |of_a_disk: bool| {
             let simulation = Simulation::new(0);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_too_small_is_none() {
+    fn too_small_device_is_refused() {
         let tiny = Arc::new(MemoryDevice::new(4096));
         let timer = Arc::new(Simulation::new(0).world());
         assert!(DriveOver::new(tiny, &Card::load("test").unwrap(), timer).is_err());

@@ -1,69 +1,69 @@
-//! Which data is kept apart from which: reclaim-unit handles, and the open units they point to.
+//! Separation of data on the medium: reclaim-unit handles, and the open units that they refer to.
 //!
 //! A *frontier* is an open reclaim unit and the next page in it. The host has one per handle (and one more per handle
 //! and reclaim group, for writes that name a group). Collection has its own, by the rule of the handle type (paper
-//! §3.2.1; NVMe 2.1 §3.2.4): data written through **initially isolated** handles may be mixed when it is moved, so these handles share
-//! one collection frontier per group; data written through a **persistently isolated** handle stays separate, so each such handle has
-//! its own. A conventional drive has one frontier for all host writes.
+//! §3.2.1; NVMe 2.1 §3.2.4): data written through **initially isolated** handles may be mixed when it is moved, so
+//! these handles share one collection frontier per group; data written through a **persistently isolated** handle stays
+//! separate, so each such handle has its own. A conventional drive has one frontier for all host writes.
 
 use crate::geometry::{ShapeError, refuse};
 
-/// What a reclaim-unit handle promises about data that collection moves.
+/// How collection may mix the data of a reclaim-unit handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HandleKind {
-    /// Apart when written; moved data of all such handles may meet.
+    /// Host writes are separate; moved data of all such handles may be mixed.
     InitiallyIsolated,
     /// Collection never mixes the data of this handle with that of others.
     PersistentlyIsolated,
 }
 
-/// How a drive keeps data apart.
+/// Separation of data on a drive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Isolation {
-    /// Not at all: all that the host writes goes to one frontier. What a drive does with placement switched off.
+    /// No separation: all host writes go to one frontier, as on a drive with placement disabled.
     Conventional {
-        /// Whether data that collection moves has a frontier of its own, as on most drives, or joins what the host writes.
+        /// Whether moved data has a separate frontier, as on most drives, or shares the frontier of host writes.
         collection_apart: bool,
     },
     /// Flexible Data Placement with these handles; the first is the default.
     Handles(Vec<HandleKind>),
 }
 
-/// Where a write is to go.
+/// The target of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Placement {
-    /// The handle. One that the drive does not have is the default handle, and an event (NVMe event type 3).
-    /// A conventional drive puts everything in one place and uses the handle to count the stream.
+    /// The handle. An unknown handle is replaced by the default one and causes an event (NVMe event type 3). A
+    /// conventional drive ignores it, except to count the stream.
     pub handle: u16,
     /// The reclaim group; `None` leaves it to the drive, which takes the group with the most free units.
     pub group: Option<u16>,
 }
 
 impl Placement {
-    /// The placement of writes that name none.
+    /// The placement of writes that name no handle.
     pub const DEFAULT: Self = Self { handle: 0, group: None };
 
-    /// `handle`, in whichever group.
+    /// `handle`, in any group.
     #[must_use]
     pub fn handle(handle: u16) -> Self {
         Self { handle, group: None }
     }
 }
 
-/// Most handles that a drive may have: a stream's number is one byte in the table of streams.
+/// Most handles of a drive: the table of streams has one byte per entry.
 pub const MAX_HANDLES: usize = 128;
 
 impl Isolation {
-    /// A drive with placement switched off, as most are built.
+    /// A drive with placement disabled and a separate frontier for collection, as most drives are built.
     pub const CONVENTIONAL: Self = Self::Conventional { collection_apart: true };
 
-    /// So many initially isolated handles.
+    /// `handles` initially isolated handles.
     #[must_use]
     pub fn initially_isolated(handles: usize) -> Self {
         Self::Handles(vec![HandleKind::InitiallyIsolated; handles])
     }
 
-    /// So many persistently isolated handles.
+    /// `handles` persistently isolated handles.
     #[must_use]
     pub fn persistently_isolated(handles: usize) -> Self {
         Self::Handles(vec![HandleKind::PersistentlyIsolated; handles])
@@ -88,7 +88,7 @@ impl Isolation {
         }
     }
 
-    /// Frontiers that may be open in one group at a time: all host frontiers may share it when the other groups are full.
+    /// Largest number of frontiers open in one group: all host frontiers, if the other groups are full.
     pub(crate) fn frontiers_in_a_group(&self, groups: u16) -> u32 {
         let plan = Plan::new(self, groups);
         (plan.host_rows * plan.handles + plan.classes) as u32
@@ -104,7 +104,7 @@ pub(crate) struct Plan {
     groups: usize,
     /// Collection class of each handle: 0 is shared by all initially isolated ones.
     class_of: Vec<u16>,
-    /// 0 where collection writes to the host's frontier.
+    /// Number of classes; 0 if collection writes to the host's frontier.
     classes: usize,
     is_conventional: bool,
 }
@@ -165,7 +165,7 @@ impl Plan {
         }
     }
 
-    /// The group that a host frontier is bound to; `None` for one that goes anywhere.
+    /// The group that a host frontier is bound to; `None` if it is not bound.
     pub(crate) fn bound_group(&self, frontier: usize) -> Option<u16> {
         match frontier / self.handles {
             _ if self.groups == 1 => Some(0),
@@ -179,7 +179,7 @@ impl Plan {
         self.class_of[frontier % self.handles]
     }
 
-    /// Where collection in `group` moves data of `class`.
+    /// The frontier to which collection in `group` moves data of `class`.
     pub(crate) fn collection(&self, group: u16, class: u16) -> usize {
         let group = usize::from(group);
         match self.classes {
@@ -190,7 +190,7 @@ impl Plan {
     }
 }
 
-/// An open unit and the next page in it; `next == end` is none open.
+/// An open unit and the next page in it; `next == end` means that no unit is open.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Frontier {
     pub(crate) next: u32,
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_conventional_drive_has_one_frontier_for_the_host() {
+    fn conventional_drive_has_one_host_frontier() {
         let plan = Plan::new(&Isolation::CONVENTIONAL, 1);
         assert_eq!((plan.len(), plan.host(Placement::handle(5)), plan.collection(0, 0)), (2, Some(0), 1));
         let plan = Plan::new(&Isolation::Conventional { collection_apart: false }, 1);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn initially_isolated_handles_share_a_frontier_of_collection_and_persistent_ones_do_not() {
+    fn initially_isolated_handles_share_a_collection_frontier_and_persistent_ones_do_not() {
         use HandleKind::{InitiallyIsolated, PersistentlyIsolated};
         let kinds = vec![InitiallyIsolated, PersistentlyIsolated, InitiallyIsolated, PersistentlyIsolated];
         let plan = Plan::new(&Isolation::Handles(kinds), 1);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn each_group_has_frontiers_of_its_own_and_there_is_a_row_for_any() {
+    fn each_group_has_separate_frontiers_and_unbound_writes_have_others() {
         let plan = Plan::new(&Isolation::initially_isolated(2), 2);
         let at = |handle, group| plan.host(Placement { handle, group }).unwrap();
         assert_eq!([at(0, None), at(1, None), at(0, Some(0)), at(1, Some(1))], [0, 1, 2, 5]);

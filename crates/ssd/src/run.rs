@@ -27,11 +27,11 @@ pub struct Stream {
     pub space: f64,
     /// Its share of the writes.
     pub writes: f64,
-    /// The order in which it goes through its part.
+    /// The order of its pages.
     pub order: Order,
 }
 
-/// Which page of its part a stream writes next.
+/// The order in which a stream writes its pages.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Order {
     /// Any page, with equal probability.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::geometry::{LogicalPage, UnitId};
 
-/// Counts since the drive was made, or since they were last [reset](crate::Ftl::reset_stats).
+/// Counters since the drive was created, or since the last [reset](crate::Ftl::reset_stats).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Bytes that the host wrote.
@@ -15,9 +15,9 @@ pub struct Stats {
     pub partial_pages: u64,
     /// Pages that collection moved.
     pub relocated_pages: u64,
-    /// Pages that were moved only so that their unit would not stay behind in wear.
+    /// Pages moved by static wear levelling only.
     pub levelled_pages: u64,
-    /// Pages left empty or padded when a handle was moved on before its unit was full.
+    /// Pages left empty or padded when a handle moved to a new unit before its old one was full.
     pub padded_pages: u64,
     /// Pages that the host trimmed while they held data.
     pub trimmed_pages: u64,
@@ -25,11 +25,11 @@ pub struct Stats {
     pub gc_events: u64,
     /// Units erased.
     pub erases: u64,
-    /// Times that a host write filled a unit and went on in another.
+    /// Number of host writes that filled a unit and continued in another.
     pub unit_switches: u64,
     /// Host writes that named a handle or group that the drive does not have.
     pub invalid_placements: u64,
-    /// Times that a unit was opened outside of its group, because the group was full of live data.
+    /// Number of units opened outside of their group, because the group was full of live data.
     pub group_overflows: u64,
     /// The same counters for each stream, that is, for the data written through one handle.
     pub streams: Vec<StreamStats>,
@@ -40,7 +40,7 @@ pub struct Stats {
 pub struct StreamStats {
     /// Pages programmed for the host.
     pub host_pages: u64,
-    /// Pages that collection or levelling moved, which the stream had written last.
+    /// Pages last written by this stream that collection or levelling moved.
     pub relocated_pages: u64,
 }
 
@@ -96,7 +96,7 @@ impl StreamStats {
 /// An entry of the drive's event log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// Pages that the host had written by then: the model's time.
+    /// Value of the model's clock: pages written by the host.
     pub at_host_pages: u64,
     /// What happened.
     pub kind: EventKind,
@@ -105,11 +105,11 @@ pub struct Event {
 /// Kinds of events; the numbers are NVMe's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EventKind {
-    /// 00h: a handle was moved on before its unit was full.
+    /// 00h: a handle moved to a new unit before the old one was full.
     UnitNotFullyWritten {
         /// The handle.
         handle: u16,
-        /// The unit it left.
+        /// The old unit.
         unit: UnitId,
         /// Pages left unwritten.
         pages: u32,
@@ -135,7 +135,7 @@ pub enum EventKind {
     },
 }
 
-/// The last events. The counts in [`Stats`] are complete; this is not.
+/// The most recent events. Unlike [`Stats`], it is not complete.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EventLog {
     events: VecDeque<Event>,
@@ -157,10 +157,10 @@ impl EventLog {
     }
 }
 
-/// Which stream wrote each page last. A table is needed only from the second stream on.
+/// The stream that last wrote each page. A table is needed only from the second stream on.
 ///
-/// It holds a byte for each *granule* of pages: one page on drives up to 256 GiB at 4 KiB pages, more on larger ones, so
-/// that it never takes more than 64 MiB. Streams that meet within a granule are then counted as the one that wrote last.
+/// It holds a byte for each *granule* of pages: one page on drives up to 256 GiB at 4 KiB pages, more on larger ones,
+/// so that it never takes more than 64 MiB. All pages of a granule are counted for the stream that wrote to it last.
 pub(crate) struct Origins {
     seen: Seen,
     granule_shift: u32,
@@ -199,7 +199,7 @@ impl Origins {
         }
     }
 
-    /// The one stream that has written so far, or the table.
+    /// The only stream so far, or the table.
     #[inline]
     pub(crate) fn table(&self) -> Result<(&[u8], u32), u8> {
         match &self.seen {

@@ -32,11 +32,11 @@ pub struct Timing {
     write_commands_free_ns: u64,
     buffer: Buffer,
     debt: Debt,
-    /// The next pages of chunks that were begun at the last flush and not gone on with since.
+    /// The next pages of chunks that were incomplete at the last flush and unchanged since.
     flushed: Vec<PhysicalPage>,
-    /// When the chunks begun by flushes are on the flash.
+    /// Time when the incomplete chunks of earlier flushes are programmed.
     flushed_ns: u64,
-    /// The time that the present request has reached.
+    /// Current time within the processing of a request.
     at_ns: u64,
     /// The request time without waiting for buffer space. The transfer is requested then, so a waiting write does not hold the link.
     asked_ns: u64,
@@ -46,7 +46,7 @@ pub struct Timing {
 struct Figures {
     chunk_pages: u32,
     chunk_of: Divisor,
-    /// Pages of the mapping in a page of the flash, as a power of two.
+    /// Mapping pages per flash page, as a power of two.
     nand_page_shift: u32,
     /// Bytes of a unit, and bytes that one erase operation covers.
     unit_bytes: u64,
@@ -62,7 +62,7 @@ struct Figures {
     chunk_transfer_ns: u64,
     /// Planes of a die; collection reads them together.
     planes: u64,
-    /// Pages of the flash that a page of the mapping fills, 1 where it is a part of one.
+    /// Flash pages per mapping page; 1 if a mapping page is smaller than a flash page.
     nand_pages_a_page: u64,
     planes_transfer_ns: u64,
     page_transfer_ns: u64,
@@ -71,7 +71,7 @@ struct Figures {
     write_ceiling: Option<Ceiling>,
 }
 
-/// Rates of one direction that the data sheet gives.
+/// The data sheet's rates for one direction.
 #[derive(Clone, Copy)]
 struct Ceiling {
     bytes_per_second: u64,
@@ -93,18 +93,18 @@ struct Die {
     reading_until_ns: u64,
 }
 
-/// Pages on their way to the flash.
+/// Pages that are not yet programmed.
 struct Buffer {
     capacity_pages: u64,
     used_pages: u64,
-    /// Chunks being programmed, by their end.
+    /// Chunks being programmed, ordered by completion time.
     under_way: BinaryHeap<Reverse<(u64, u32)>>,
     ends_ns: HashMap<u32, u64>,
     /// Time when the most recently assigned buffer space became free: later requests get none before it.
     free_ns: u64,
 }
 
-/// Work that collection still has to do, and its part that falls due with each page of the host.
+/// Outstanding work of collection, and the part that is due with each page of the host.
 #[derive(Default)]
 struct Debt {
     reads: Work,
@@ -209,7 +209,7 @@ impl Timing {
         }
     }
 
-    /// Waits until all written data is on the flash. `begun` are the next pages of chunks that the host has begun.
+    /// Waits until all written data is programmed. `begun` are the next pages of the host's incomplete chunks.
     pub(crate) fn flush(&mut self, begun: Vec<PhysicalPage>) {
         let last = self.buffer.under_way.iter().map(|Reverse((end_ns, _))| *end_ns).max();
         // Chunks whose buffer space was assigned before their completion, and chunks begun by an earlier flush, are in progress as well.
@@ -246,7 +246,7 @@ impl Timing {
         } else if suspend_ns == 0 {
             die.reading_until_ns = die.busy_until_ns + read_ns;
         } else {
-            // The first of several reads suspends, and those behind it find the die suspended.
+            // The first of several reads suspends the operation; the others find it suspended.
             let is_suspended = die.reading_until_ns > now_ns;
             let takes_ns = read_ns + if is_suspended { 0 } else { suspend_ns };
             die.reading_until_ns = free_ns + takes_ns;
@@ -280,14 +280,15 @@ impl Timing {
     fn enter_buffer(&mut self, pages: u32) {
         self.buffer.used_pages += u64::from(pages);
         while self.buffer.used_pages > self.buffer.capacity_pages {
-            // Nothing under way: only begun chunks are in the buffer, and they must be finished to leave.
+            // If no chunk is being programmed, only incomplete chunks are in the buffer, and they must be programmed to
+            // free space.
             let Some(end_ns) = self.buffer.take_earliest(self.figures.chunk_pages) else { break };
             self.buffer.free_ns = self.buffer.free_ns.max(end_ns);
         }
         self.at_ns = self.at_ns.max(self.buffer.free_ns);
     }
 
-    /// Pays for `pages` pages of the host.
+    /// Executes the work that is due with `pages` pages of the host.
     #[inline]
     fn pay(&mut self, pages: u32) {
         if self.debt.is_clear() {
@@ -305,7 +306,7 @@ impl Timing {
         }
     }
 
-    /// Does the work for which the dies had time since they became idle.
+    /// Executes outstanding work in the time for which the dies have been idle.
     fn pay_while_idle(&mut self, now_ns: u64) {
         while !self.debt.is_clear() {
             let die = self.debt.next_die;
@@ -381,7 +382,7 @@ impl Medium for Timing {
     #[inline]
     fn read(&mut self, page: PhysicalPage, cause: Cause) {
         if cause == Cause::Host {
-            // The rest of a page that is written in part. The write is acknowledged earlier, but the die is busy.
+            // The rest of a partly written page is read. The write is acknowledged earlier, but the die is busy.
             let die = self.die_of(page);
             let sensed_ns = self.sense(die, self.at_ns);
             self.transfer(die, self.asked_ns, sensed_ns, self.figures.page_transfer_ns);
@@ -395,7 +396,7 @@ impl Medium for Timing {
     }
 
     fn erase(&mut self, _: UnitId) {
-        // A scaled drive has smaller units and the same blocks: several units then make an erase.
+        // A scaled drive has smaller units and unchanged erase blocks, so several units share one erase.
         let Figures { unit_pages, unit_bytes, erase_bytes, .. } = self.figures;
         self.debt.reads.settle(unit_pages);
         self.debt.erases.add_parts(unit_bytes, erase_bytes);
@@ -404,11 +405,11 @@ impl Medium for Timing {
 }
 
 impl Buffer {
-    /// Frees the chunk that ends first.
+    /// Frees the chunk that completes first.
     fn take_earliest(&mut self, chunk_pages: u32) -> Option<u64> {
         let Reverse((end_ns, chunk)) = self.under_way.pop()?;
         self.used_pages = self.used_pages.saturating_sub(u64::from(chunk_pages));
-        // The place may have been erased and programmed again meanwhile; then the later end is the one that counts.
+        // The chunk may have been erased and programmed again since; then only the later completion counts.
         if self.ends_ns.get(&chunk) == Some(&end_ns) {
             self.ends_ns.remove(&chunk);
         }
@@ -422,7 +423,7 @@ impl Debt {
         self.reads.left + self.programs.left + self.erases.left == 0
     }
 
-    /// Work is even over the dies, since units are stripes: each takes its turn.
+    /// Work is spread evenly over the dies, since units are stripes: the dies take turns.
     fn turn(&mut self, dies: usize) -> usize {
         let die = self.next_die;
         self.next_die = if die + 1 == dies { 0 } else { die + 1 };
@@ -431,7 +432,7 @@ impl Debt {
 }
 
 impl Work {
-    /// More work, to be done by the time that the host has written `pages` pages.
+    /// Adds work that is due by the time when the host has written `pages` pages.
     fn add(&mut self, work: u64, pages: u32) {
         self.left += work;
         self.settle(pages);
@@ -451,7 +452,7 @@ impl Work {
         self.a_page = self.left as f64 / f64::from(pages);
     }
 
-    /// Pieces that fall due with `pages` pages.
+    /// Pieces of work that are due with `pages` pages.
     #[inline]
     fn falls_due(&mut self, pages: u32) -> u64 {
         self.due += self.a_page * f64::from(pages);
@@ -523,9 +524,10 @@ impl Figures {
 mod tests {
     use super::*;
 
-    /// What the dies did while they were idle was not taken off what was due: the next unit's work then came in one burst.
+    /// Regression: work done by idle dies was not subtracted from the work that was due, so the work of the next unit
+    /// came in one burst.
     #[test]
-    fn work_that_was_done_while_idle_does_not_fall_due_again() {
+    fn work_done_while_idle_is_not_due_again() {
         let mut work = Work::default();
         work.add(100, 100);
         while work.take_one() {}

@@ -1,14 +1,14 @@
-//! Wear: how often each unit was erased, which unit is taken next, and which one must give up its rest.
+//! Wear: the erase count of each unit, the choice of the next free unit, and static wear levelling.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// How erases are spread over the units.
+/// Distribution of erases over the units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Levelling {
-    /// Free units are taken in turn.
+    /// Free units are used in turn.
     Off,
-    /// The least worn free unit is taken.
+    /// The least worn free unit is used first.
     Dynamic,
     /// Additionally, a closed unit that lags the mean erase count by this number is emptied and reused (static wear levelling).
     /// Otherwise cold data would keep its units from being erased.
@@ -18,7 +18,7 @@ pub enum Levelling {
     },
 }
 
-/// Erase counts in figures.
+/// Summary of the erase counts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WearReport {
     /// Erases of the least worn unit.
@@ -30,7 +30,8 @@ pub struct WearReport {
 }
 
 impl WearReport {
-    /// Share of the endurance that is left when a unit stands `rated` erases: 1 when new, 0 when the mean unit is worn out.
+    /// Remaining share of the endurance if a unit withstands `rated` erases: 1 when new, 0 when the mean unit is worn
+    /// out.
     #[must_use]
     pub fn endurance_left(&self, rated: u32) -> f64 {
         (1.0 - self.mean / f64::from(rated)).max(0.0)
@@ -58,7 +59,7 @@ impl Wear {
         self.erases[unit as usize]
     }
 
-    /// Among closed units, one that has fallen too far behind.
+    /// The closed unit that lags behind the mean erase count by more than the limit, if there is one.
     pub(crate) fn left_behind(&self, closed: impl Iterator<Item = u32>) -> Option<u32> {
         let Levelling::Static { behind } = self.levelling else { return None };
         let mean = self.total / self.erases.len() as u64;
@@ -72,7 +73,7 @@ impl Wear {
         WearReport { least, most, mean: self.total as f64 / self.erases.len() as f64 }
     }
 
-    /// The order in which a free unit is taken: by wear, or in turn.
+    /// The rank of a free unit in the order of use: by wear, or in turn.
     pub(crate) fn rank(&self, unit: u32, turn: u64) -> u64 {
         if self.levelling == Levelling::Off { turn } else { u64::from(self.erases(unit)) }
     }

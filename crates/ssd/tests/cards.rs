@@ -51,7 +51,7 @@ fn pm9d3_has_the_figures_of_the_paper() {
 }
 
 #[test]
-fn a_scaled_card_keeps_units_handles_and_over_provisioning() {
+fn scaled_card_keeps_units_handles_and_over_provisioning() {
     let card = Card::load("pm9d3").unwrap();
     for divisor in [16, 64, 1024, 24_576] {
         let small = card.scaled(divisor).unwrap();
@@ -67,9 +67,9 @@ fn a_scaled_card_keeps_units_handles_and_over_provisioning() {
     );
 }
 
-/// A whole drive was refused as if it were scaled, with "scale by 1/0 at most".
+/// Regression: the unscaled card was refused like a scaled one, with "scale by 1/0 at most".
 #[test]
-fn a_drive_of_small_units_is_used_whole_and_cannot_be_scaled() {
+fn card_with_the_smallest_units_is_valid_unscaled_only() {
     let text = SMALL.replace("unit_bytes = 262_144", "unit_bytes = 131_072");
     let card = Card::parse("mine", &text).unwrap();
     assert_eq!(card.scaled(1), Ok(card.clone()));
@@ -80,9 +80,10 @@ fn a_drive_of_small_units_is_used_whole_and_cannot_be_scaled() {
     );
 }
 
-/// The number of a unit's group is a byte: the 257th group's units were counted for the first.
+/// The number of a unit's group is stored in one byte. With 257 groups, the units of the last one would count for the
+/// first.
 #[test]
-fn as_many_groups_as_there_may_be_are_kept_apart() {
+fn drive_with_the_maximum_number_of_groups_stays_consistent() {
     let mut card = Card::load("test").unwrap();
     card.placement = None;
     let mut shape = card.shape(false);
@@ -107,7 +108,7 @@ fn refusal(from: &str, to: &str) -> String {
 }
 
 #[test]
-fn impossible_cards_are_refused_in_a_line_that_names_the_key() {
+fn invalid_card_is_refused_in_one_line_with_its_key() {
     let cases = [
         ("block_bytes = 4096", "block_bytes = 4000", "mine: space.block_bytes: 4000 is not a power of two"),
         ("block_bytes = 4096", "block_bytes = 8192", "mine: space.page_bytes: 4096 is less than a block"),
@@ -198,7 +199,7 @@ fn impossible_cards_are_refused_in_a_line_that_names_the_key() {
 }
 
 #[test]
-fn the_most_that_a_refusal_allows_is_allowed() {
+fn limit_named_in_a_refusal_is_accepted() {
     for (from, to) in [
         ("dies = 4", "dies = 65_536"),
         ("planes = 1", "planes = 64"),
@@ -222,7 +223,7 @@ fn load_unknown_name_lists_known_cards_and_missing_file_is_reported() {
 }
 
 #[test]
-fn what_a_model_will_take_of_memory_is_known_before_it_is_made() {
+fn computed_model_memory_equals_allocated_memory() {
     let layout = Card::load("test").unwrap().shape(true).layout().unwrap();
     let expected = layout.mapping_bytes();
     assert_eq!(Ftl::new(layout, Upkeep::default()).memory_bytes(), expected);

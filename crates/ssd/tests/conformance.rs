@@ -1,4 +1,4 @@
-//! The model drive keeps the contract of every device.
+//! Conformance of the model drive to the device contract.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::rc::Rc;
@@ -23,7 +23,7 @@ fn shape(block_bytes: u32, page_bytes: u32) -> Shape {
 }
 
 #[test]
-fn it_keeps_the_contract_with_pages_of_a_block_and_larger_ones() {
+fn model_drive_conforms_with_pages_of_one_or_more_blocks() {
     for (block_bytes, page_bytes) in [(4096, 4096), (512, 4096), (4096, 16384)] {
         conformance::run(|| {
             let layout = shape(block_bytes, page_bytes).layout().unwrap();
@@ -33,7 +33,7 @@ fn it_keeps_the_contract_with_pages_of_a_block_and_larger_ones() {
 }
 
 #[test]
-fn it_keeps_the_contract_in_a_simulation() {
+fn model_drive_in_a_simulation_conforms() {
     let card = Card::load("test").unwrap();
     conformance::run_driven(|| {
         let simulation = Rc::new(Simulation::new(7));
@@ -50,7 +50,7 @@ fn it_keeps_the_contract_in_a_simulation() {
 }
 
 #[test]
-fn a_model_over_another_device_keeps_the_contract() {
+fn model_drive_over_another_device_conforms() {
     for card in Card::built_in() {
         conformance::run_driven(|| {
             let simulation = Rc::new(Simulation::new(7));

@@ -1,4 +1,4 @@
-//! What an engine finds behind the device: counts, handles, namespaces, writes below a page.
+//! The model drive as an engine sees it: counters, handles, namespaces, writes smaller than a page.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn read(device: &dyn Device, offset: u64, bytes: u64) -> IoBuffer {
 }
 
 #[test]
-fn writes_below_a_page_cost_whole_pages() {
+fn partial_page_writes_program_whole_pages() {
     let device = device(Isolation::CONVENTIONAL, Payload::Kept);
     assert_eq!(device.geometry().indirection_bytes, 16384);
     write(&device, 0, 16 * KIB, PlacementHandle::DEFAULT);
@@ -49,7 +49,7 @@ fn writes_below_a_page_cost_whole_pages() {
 }
 
 #[test]
-fn a_page_trimmed_in_part_keeps_its_place() {
+fn partly_trimmed_page_stays_mapped() {
     let device = device(Isolation::CONVENTIONAL, Payload::Kept);
     write(&device, 0, 64 * KIB, PlacementHandle::DEFAULT);
     device.execute(Request::Trim { offset: 4 * KIB, len: 44 * KIB }).unwrap();
@@ -59,7 +59,7 @@ fn a_page_trimmed_in_part_keeps_its_place() {
 }
 
 #[test]
-fn handles_are_given_out_until_they_are_gone_and_it_is_remembered_to_whom() {
+fn handles_are_assigned_until_exhausted_and_reported_by_consumer() {
     let device = device(Isolation::initially_isolated(3), Payload::Discarded);
     assert_eq!(device.geometry().placement_handles, 2);
     let given = ["small", "large", "metadata"].map(|consumer| device.allocate_handle(consumer));
@@ -74,7 +74,7 @@ fn handles_are_given_out_until_they_are_gone_and_it_is_remembered_to_whom() {
 }
 
 #[test]
-fn a_handle_that_is_not_there_is_counted_and_the_write_goes_to_the_default() {
+fn write_with_an_unknown_handle_is_counted_and_uses_the_default() {
     let device = device(Isolation::initially_isolated(2), Payload::Kept);
     write(&device, 0, 16 * KIB, PlacementHandle(9));
     assert_eq!(device.stats().invalid_placements, 1);
@@ -83,10 +83,10 @@ fn a_handle_that_is_not_there_is_counted_and_the_write_goes_to_the_default() {
 }
 
 #[test]
-fn a_conventional_drive_has_no_handles_to_give() {
+fn conventional_drive_assigns_the_default_handle_only() {
     let device = device(Isolation::CONVENTIONAL, Payload::Kept);
     assert_eq!(device.geometry().placement_handles, 0);
-    assert_eq!(device.allocate_handle("anybody"), PlacementHandle::DEFAULT);
+    assert_eq!(device.allocate_handle("consumer"), PlacementHandle::DEFAULT);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn namespaces_share_the_medium_and_keep_their_bytes_and_handles() {
     let devices = SsdDevice::namespaces(layout(), Upkeep::default(), Payload::Kept, &tenants).unwrap();
     let [one, two] = &devices[..] else { panic!("two namespaces") };
     write(one, 0, 16 * KIB, one.allocate_handle("tenant"));
-    assert_eq!(read(two, 0, 16 * KIB)[0], 0, "the same offset elsewhere");
+    assert_eq!(read(two, 0, 16 * KIB)[0], 0, "the other namespace has other data at this offset");
     write(two, 0, 32 * KIB, PlacementHandle::DEFAULT);
     let streams: Vec<u64> = one.stats().streams.iter().map(|stream| stream.host_pages).collect();
     assert_eq!(streams, [0, 2, 1], "handles 2 and 1 of the drive");
@@ -123,7 +123,7 @@ fn namespaces_share_the_medium_and_keep_their_bytes_and_handles() {
 }
 
 #[test]
-fn in_a_simulation_requests_end_when_the_drive_says() {
+fn request_in_a_simulation_takes_the_modelled_time() {
     let card = Card::load("test").unwrap();
     let simulation = Simulation::new(1);
     let shape = shape(Isolation::CONVENTIONAL);
@@ -138,7 +138,7 @@ fn in_a_simulation_requests_end_when_the_drive_says() {
     simulation.run_until(100_000_000);
     let read = simulation.block_on(drive.read(0, 16384)).unwrap();
     assert_eq!(read[0], 9);
-    // The command, sensing, a page over the channel and over the link.
+    // The command, the sensing, and the transfer of a page over the channel and the host link.
     let took_ns = simulation.clock().now_ns() - 100_000_000;
     assert_eq!(took_ns, 8_000 + 50_000 + 16_384 + 16_384_000 / 3_000);
 }
@@ -153,9 +153,10 @@ impl Now for Arc<device::VirtualClock> {
     }
 }
 
-/// It went to the first handle of the drive, which is another namespace's, and into the units of that one's data.
+/// Regression: the write used the first handle of the drive, which belongs to another namespace, and mixed the data of
+/// the two.
 #[test]
-fn a_handle_that_a_namespace_does_not_have_is_its_own_default_and_not_its_neighbours() {
+fn unknown_handle_of_a_namespace_uses_the_default_of_that_namespace() {
     let layout = shape(Isolation::initially_isolated(4)).layout().unwrap();
     let tenant = |handles: &[u16]| Namespace { bytes: 4096 * KIB, handles: handles.to_vec() };
     let tenants = [tenant(&[0, 1]), tenant(&[2, 3])];

@@ -1,6 +1,6 @@
-//! The published emulator's run, from the same geometry and workload: 256 MiB in 64 units of 4 MiB, 192 MiB of it usable;
-//! a round is one 64 KiB write of a ring through the upper nine tenths and sixteen random pages in the lower tenth; a
-//! pass is 192 MiB.
+//! The published emulator's run, from the same geometry and workload: 256 MiB in 64 units of 4 MiB, 192 MiB of them
+//! are usable. One round is a 64 KiB write of a ring in the upper nine tenths, and sixteen random pages in the lower
+//! tenth; a pass is 192 MiB.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use flashwright_ssd::{
@@ -9,9 +9,9 @@ use flashwright_ssd::{
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-/// The emulator begins to collect in the background when fewer than 6 % of its units are free (four), and four frontiers
-/// are open: two of the host, two of collection. One unit is being collected. The remaining 55 units hold the data;
-/// the drive here gets the same.
+/// The emulator starts background collection when fewer than 6 % of its units (four) are free. Four frontiers are open,
+/// two of the host and two of collection, and one unit is being collected. The remaining 55 units hold data; this drive
+/// has as many.
 fn shape() -> Shape {
     let unit_pages = 1024;
     let (free, open, collected) = (4, 4, 1);
@@ -28,9 +28,9 @@ fn shape() -> Shape {
     }
 }
 
-/// The mixed run begins with a wave that depends on the draw: over eight seeds its third pass lies between 2.54 and 2.73
-/// (2.61 in the mean, 10 % above the emulator's one run), the fourth between 3.25 and 3.62, and the later ones between
-/// 3.19 and 3.46.
+/// The early passes of the mixed run depend on the random draws: over eight seeds the third pass lies between 2.54 and
+/// 2.73 (mean 2.61, 10 % above the emulator's only run), the fourth between 3.25 and 3.62, and later ones between 3.19
+/// and 3.46.
 const SEED: u64 = 3;
 
 fn passes(sequential_handle: u16, count: usize) -> Vec<f64> {
@@ -73,14 +73,14 @@ fn near(found: &[f64], expected: &[f64], tolerance: f64) {
 }
 
 #[test]
-fn separated_streams_agree_pass_by_pass() {
+fn separated_streams_match_the_emulator_in_each_pass() {
     let found = passes(1, 8);
     println!("separated {found:.3?}");
     near(&found, &[1.000, 1.030, 1.081, 1.080, 1.078, 1.081, 1.083, 1.082], 0.05);
 }
 
 #[test]
-fn mixed_streams_agree_pass_by_pass() {
+fn mixed_streams_match_the_emulator_in_each_pass() {
     let found = passes(0, 8);
     println!("mixed {found:.3?}");
     near(&found, &[1.000, 1.854, 2.372, 3.334, 3.293, 3.293, 3.356, 3.498], 0.10);

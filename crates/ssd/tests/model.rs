@@ -1,5 +1,5 @@
-//! Random operations on small drives of every kind, the whole state checked after each, beside the simplest twin: which
-//! pages hold data.
+//! Random operations on small drives of every kind. After each one, all invariants are checked, and the mapped pages
+//! are compared with a simple model.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
@@ -120,7 +120,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_state_holds_together_after_every_step(
+    fn random_operations_keep_all_invariants(
         steps in prop::collection::vec(step(), 1..150),
         policy in 0..POLICIES.len(),
         isolation in 0..5_usize,
@@ -149,7 +149,7 @@ proptest! {
 
 /// A drive in the steady state, for every policy and isolation.
 #[test]
-fn a_full_drive_goes_on_for_ever_under_every_policy() {
+fn full_drive_accepts_overwrites_under_every_policy() {
     for policy in POLICIES {
         for isolation in isolations() {
             for groups in [1, 2, 3] {
@@ -172,9 +172,9 @@ fn a_full_drive_goes_on_for_ever_under_every_policy() {
     }
 }
 
-/// Chance gave up after as many draws as there are units, and the drive with it.
+/// Regression: random selection stopped after as many draws as there are units, and the drive failed.
 #[test]
-fn chance_that_draws_full_units_again_and_again_finds_the_one_with_room() {
+fn random_victims_find_the_only_unit_with_dead_pages() {
     for seed in 0..50 {
         let shape = Shape { units: 40, logical_pages: 39 * 2, ..shape(Isolation::CONVENTIONAL, 1, 2) };
         let upkeep = Upkeep { victims: VictimPolicy::DChoices(1), levelling: Levelling::Dynamic, seed };
@@ -186,18 +186,18 @@ fn chance_that_draws_full_units_again_and_again_finds_the_one_with_room() {
     }
 }
 
-/// All but greedy ones moved every unit of the full group, again and again, and gained nothing.
+/// Regression: all policies except greedy moved every unit of the full group repeatedly, without freeing a page.
 #[test]
-fn nothing_is_moved_out_of_a_group_in_which_everything_lives() {
+fn group_without_dead_pages_is_not_collected() {
     for victims in POLICIES {
         let layout = shape(Isolation::CONVENTIONAL, 2, 8).layout().unwrap();
         let pages = layout.shape().logical_pages;
         let mut ftl = Ftl::new(layout, Upkeep { victims, ..Upkeep::default() });
-        // More than the group holds, and none of it twice.
+        // More pages than the group holds, each written once.
         let placement = Placement { handle: 0, group: Some(0) };
         ftl.write(LogicalPage(0), pages, placement, &mut Untimed);
         assert!(ftl.stats().group_overflows > 0, "{victims}");
-        assert!(!ftl.collect_in_background(12, &mut Untimed), "{victims}: there was nothing to do");
+        assert!(!ftl.collect_in_background(12, &mut Untimed), "{victims}: no page can be freed");
         assert_eq!((ftl.stats().relocated_pages, ftl.stats().erases), (0, 0), "{victims}");
     }
 }

@@ -7,7 +7,7 @@ use flashwright_ssd::model::dlwa;
 use flashwright_ssd::run::{self, Counted, Length, Order, Pattern, Stream};
 use flashwright_ssd::{Ftl, Isolation, Levelling, Shape, Untimed, Upkeep, VictimPolicy};
 
-/// As many units as the `test` card has; see there.
+/// The number of units of the `test` card.
 const UNITS: u32 = 2243;
 
 fn shape(op: f64, unit_pages: u32, isolation: Isolation) -> Shape {
@@ -37,7 +37,7 @@ fn near(what: &str, found: f64, expected: f64, tolerance: f64) {
 }
 
 #[test]
-fn uniform_writes_meet_the_closed_forms() {
+fn uniform_writes_match_the_closed_forms() {
     let length = Length { warm_up: 6.0, measured: 8.0 };
     for op in [0.07, 0.14, 0.28, 0.5] {
         for unit_pages in [32, 64] {
@@ -57,7 +57,7 @@ fn uniform_writes_meet_the_closed_forms() {
 }
 
 #[test]
-fn the_other_policies_lie_where_they_should() {
+fn d_choices_approaches_greedy_and_cost_benefit_wins_with_hot_pages() {
     let shape = shape(0.28, 32, Isolation::CONVENTIONAL);
     let of = |victims, pattern: &Pattern| {
         measure(&shape, victims, pattern, Length::default()).stats().dlwa(4096).unwrap()
@@ -72,16 +72,16 @@ fn the_other_policies_lie_where_they_should() {
     .map(|victims| of(victims, &uniform));
     assert!(greedy < ten && ten < two && two < one, "{greedy} {ten} {two} {one}");
     near("ten choices are as good as greedy", ten, greedy, 0.05);
-    // A unit drawn by chance is as full as the drive: 1 / (1 - S / P).
+    // A random unit is as full as the whole drive, so the write amplification is 1 / (1 - S / P).
     near("one choice is random cleaning", one, 1.28 / 0.28, 0.02);
-    // Where a fifth of the pages take four fifths of the writes, age tells hot from cold and greed does not.
+    // If 80 % of the writes go to 20 % of the pages, the age separates hot units from cold ones; greedy does not.
     let hot = Stream { space: 0.2, writes: 0.8, order: Order::Uniform };
     let cold = Stream { space: 0.8, writes: 0.2, order: Order::Uniform };
     let skewed = Pattern { streams: vec![hot, cold] };
     assert!(of(VictimPolicy::CostBenefit, &skewed) < of(VictimPolicy::Greedy, &skewed));
 }
 
-/// Counting age from the last page that died made it cost more than FIFO.
+/// Regression: with the age counted from the last invalidated page, cost-benefit cost more than FIFO.
 #[test]
 fn cost_benefit_lies_between_greedy_and_fifo_under_uniform_writes() {
     let shape = shape(0.07, 32, Isolation::CONVENTIONAL);
@@ -92,12 +92,12 @@ fn cost_benefit_lies_between_greedy_and_fifo_under_uniform_writes() {
     let [greedy, benefit, fifo] =
         [VictimPolicy::Greedy, VictimPolicy::CostBenefit, VictimPolicy::Fifo].map(of);
     assert!(greedy < benefit && benefit < fifo, "{greedy} {benefit} {fifo}");
-    // The value that this model gives; larger units cost more, up to 7.6.
+    // Measured with this model. Larger units cost more, up to 7.6.
     near("cost-benefit", benefit, 6.605, 0.01);
 }
 
 #[test]
-fn a_ring_costs_exactly_one_under_every_policy() {
+fn sequential_ring_has_write_amplification_one_under_every_policy() {
     for victims in [VictimPolicy::Greedy, VictimPolicy::CostBenefit, VictimPolicy::Fifo] {
         for op in [0.07, 0.28] {
             let shape = shape(op, 32, Isolation::CONVENTIONAL);
@@ -109,7 +109,7 @@ fn a_ring_costs_exactly_one_under_every_policy() {
 }
 
 #[test]
-fn hot_and_cold_pages_cost_less_apart() {
+fn separating_hot_and_cold_pages_lowers_write_amplification() {
     let hot = Stream { space: 0.2, writes: 0.8, order: Order::Uniform };
     let cold = Stream { space: 0.8, writes: 0.2, order: Order::Uniform };
     let pattern = Pattern { streams: vec![hot, cold] };
@@ -124,7 +124,7 @@ fn hot_and_cold_pages_cost_less_apart() {
 
 /// The independent runs of a random region beside a ring, in one stream and in two.
 #[test]
-fn a_random_region_beside_a_ring_agrees_with_independent_runs() {
+fn random_region_beside_a_ring_matches_independent_runs() {
     let Some(table) = shared("traces/ftl_fdp_mix_monte_carlo.csv") else {
         println!("SKIPPED: no reference data beside the workspace");
         return;
@@ -148,7 +148,7 @@ fn a_random_region_beside_a_ring_agrees_with_independent_runs() {
     assert_eq!(compared, 18);
 }
 
-/// A file of the reference data, which lies in a folder beside the workspace and is no part of it.
+/// A file of the reference data, which is in a directory beside the workspace.
 fn shared(path: &str) -> Option<String> {
     let named = std::env::var_os("FLASHWRIGHT_SHARED").map(PathBuf::from);
     let beside = || {

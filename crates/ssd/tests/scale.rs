@@ -1,4 +1,5 @@
-//! A drive at another scale has the same write amplification: units and shares stay, only a unit has other pages.
+//! A scaled drive has the same write amplification: the numbers of units and the shares are kept, and only the pages
+//! per unit change.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use flashwright_ssd::run::{self, Counted, Length, Order, Pattern};
@@ -6,7 +7,8 @@ use flashwright_ssd::{Card, Ftl, Isolation, Untimed, Upkeep};
 
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=2;
 
-/// The mean over seeds: the phase of a ring against the collector's is chance, and a seed is one draw of it.
+/// The mean over several seeds. The phase of the ring relative to collection is random, and one seed is one sample of
+/// it.
 fn dlwa(divisor: u32, pattern: &Pattern, placed: bool) -> f64 {
     let mut shape = Card::load("pm9d3").unwrap().scaled(divisor).unwrap().shape(placed);
     if !placed {
@@ -23,7 +25,7 @@ fn dlwa(divisor: u32, pattern: &Pattern, placed: bool) -> f64 {
 }
 
 #[test]
-fn a_fourth_of_the_bytes_is_within_two_percent() {
+fn write_amplification_of_a_quarter_size_drive_is_within_two_percent() {
     let cases = [
         ("random writes", Pattern::one(Order::Uniform), false),
         ("a cache without placement", Pattern::mixed(0.04, 0.6), false),
@@ -38,7 +40,7 @@ fn a_fourth_of_the_bytes_is_within_two_percent() {
             "{what}: {small:.4} at 1/4096, {large:.4} at 1/1024 ({:+.2} %)",
             off * 100.0
         );
-        // That both follow the pattern, and are not the same for want of work.
+        // Checks that collection has work to do; otherwise both values would be 1.
         assert!(what == "a cache with placement" || small > 2.0, "{what}: {small:.4}");
     }
 }

@@ -1,4 +1,4 @@
-//! When requests end, worked by hand on a drive of round numbers, and what collection does to reads.
+//! Completion times computed by hand on a drive with round numbers, and the effect of collection on reads.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use flashwright_ssd::run::{Arrival, Counted, Length, Load, Order, Pattern, Served, run_timed};
@@ -37,7 +37,7 @@ fn drive(card: &Card) -> Drive {
     Drive::new(card, &shape(), Upkeep::default()).unwrap()
 }
 
-/// A write of `count` pages from `page` on; microseconds.
+/// Writes `count` pages from `page` on; returns the completion time in microseconds.
 fn write(drive: &mut Drive, now_us: u64, page: u32, count: u32) -> u64 {
     drive.write(now_us * 1000, LogicalPage(page), count, Placement::DEFAULT) / 1000
 }
@@ -47,19 +47,20 @@ fn read(drive: &mut Drive, now_us: u64, page: u32) -> u64 {
 }
 
 #[test]
-fn a_write_is_acknowledged_from_the_buffer_and_read_back_from_there() {
+fn buffered_write_is_acknowledged_and_read_from_the_buffer() {
     let mut drive = drive(&card());
     assert_eq!(write(&mut drive, 0, 0, 1), 3, "a command and the link");
     assert_eq!(read(&mut drive, 10, 0), 13, "its chunk waits for a second page: a command and the link");
     assert_eq!(write(&mut drive, 20, 1, 1), 23);
     assert_eq!(read(&mut drive, 30, 0), 33, "its chunk is being programmed and still in the buffer");
-    // Sent by 23 + 8, programmed by 1031; then a command, 100 of sensing, the channel and the link.
+    // Transferred by 23 + 8, programmed by 1031. The read then takes 1 for the command, 100 for sensing, 4 for the
+    // channel and 2 for the link.
     assert_eq!(read(&mut drive, 2000, 0), 2107);
-    assert_eq!(read(&mut drive, 3000, 50), 3003, "what was never written takes no time on the flash");
+    assert_eq!(read(&mut drive, 3000, 50), 3003, "an unwritten page takes no time on the flash");
 }
 
 #[test]
-fn a_read_suspends_a_program_or_waits_for_it() {
+fn read_suspends_a_program_or_waits_for_it() {
     for (suspend_us, expected) in
         [(10, 2000 + 1 + 10 + 100 + 4 + 2), (0, 2000 + 1 + 4 + 8 + 1000 + 100 + 4 + 2)]
     {
@@ -73,7 +74,7 @@ fn a_read_suspends_a_program_or_waits_for_it() {
 }
 
 #[test]
-fn reads_of_one_die_wait_for_each_other_and_of_two_dies_do_not() {
+fn reads_of_one_die_queue_and_reads_of_two_dies_overlap() {
     let mut drive = drive(&card());
     write(&mut drive, 0, 0, 4);
     assert_eq!(read(&mut drive, 5000, 0), 5107);
@@ -81,9 +82,9 @@ fn reads_of_one_die_wait_for_each_other_and_of_two_dies_do_not() {
     assert_eq!(read(&mut drive, 5000, 2), 5107, "and page 2 is on the second");
 }
 
-/// Such a page was sensed and programmed as fast as a page of the flash.
+/// Regression: such a page was sensed and programmed in the time of one flash page.
 #[test]
-fn a_page_larger_than_a_die_takes_at_once_is_sensed_and_programmed_in_turns() {
+fn page_larger_than_one_die_operation_takes_several_operations() {
     let mut card = card();
     card.nand.pages_at_once = 1;
     let shape = Shape { page_bytes: 16_384, ..shape() };
@@ -100,14 +101,15 @@ fn a_page_larger_than_a_die_takes_at_once_is_sensed_and_programmed_in_turns() {
 }
 
 #[test]
-fn a_full_buffer_makes_writes_wait_for_programs() {
+fn write_to_a_full_buffer_waits_for_a_program() {
     let mut drive = drive(&card());
-    // Four pages fit. Two chunks are sent one after the other, to a die each, and end at 3 + 8 + 6 + … + 1000.
+    // The buffer holds four pages. The two chunks are transferred one after the other, each to another die, and the
+    // first is programmed at 9 + 8 + 1000.
     let first = write(&mut drive, 0, 0, 4);
     assert_eq!(first, 9, "a command, and four pages over the link");
     let second = write(&mut drive, 10, 4, 1);
     assert_eq!(second, 9 + 8 + 1000, "the first chunk must leave the buffer");
-    // For ever so: two dies of two pages in a millisecond.
+    // Sustained rate: two dies program two pages each per millisecond.
     let mut now_us = second;
     for page in 5..85 {
         now_us = write(&mut drive, now_us, page, 1);
@@ -116,21 +118,22 @@ fn a_full_buffer_makes_writes_wait_for_programs() {
     assert!((3.5..=4.0).contains(&pages_a_ms), "{pages_a_ms} pages a millisecond");
 }
 
-/// Who found it full waited for a chunk to leave, and those behind went into its room before it had left: of 256 writes in
-/// flight on a card with chunks of 48 pages most took 8 us, and one in fifty 38 ms.
+/// Regression: the first write to a full buffer waited for a chunk, and the following ones used the space of that chunk
+/// before it was free. Of 256 writes in flight on a card with chunks of 48 pages, most took 8 us, and one in fifty 38
+/// ms.
 #[test]
-fn writes_that_share_the_room_of_a_chunk_all_wait_for_it() {
+fn writes_that_need_the_same_chunks_space_all_wait_for_its_program() {
     let mut card = card();
     card.nand.pages_at_once = 4;
     let mut drive = drive(&card);
     assert_eq!(write(&mut drive, 0, 0, 4), 9, "the buffer is full");
-    // The chunk is sent by 9 + 16, and programmed 4000 later or less.
+    // The chunk is transferred by 9 + 16, and programmed at most 4000 later.
     let waits: Vec<u64> = (4..8).map(|page| write(&mut drive, 10, page, 1)).collect();
     assert!(waits[0] > 1000, "{waits:?}");
-    assert_eq!(waits, [waits[0]; 4], "they all came at once, and there is no room before");
+    assert_eq!(waits, [waits[0]; 4], "all four arrive together and need the space of the same chunk");
     let later: Vec<u64> = (8..12).map(|page| write(&mut drive, 11, page, 1)).collect();
     assert!(later[0] > waits[0], "the next chunk: {later:?}");
-    assert_eq!(write(&mut drive, 100_000, 12, 1), 100_003, "all has left long ago");
+    assert_eq!(write(&mut drive, 100_000, 12, 1), 100_003, "the buffer is empty");
 }
 
 #[test]
@@ -143,9 +146,10 @@ fn flush_waits_for_programs_in_progress_and_for_a_partial_chunk() {
     assert_eq!(drive.flush(7_000_000) / 1000, 7001 + 8 + 1000);
 }
 
-/// Writes that wait kept the channels for the time that they would go on, and reads that came meanwhile waited behind them.
+/// Regression: waiting writes reserved the channels for the time of their transfer, and reads that arrived earlier
+/// waited for them.
 #[test]
-fn a_read_does_not_wait_for_writes_that_wait_for_room() {
+fn read_does_not_wait_for_writes_blocked_by_a_full_buffer() {
     let mut drive = drive(&card());
     for page in 0..8 {
         write(&mut drive, 0, page, 1);
@@ -158,9 +162,9 @@ fn a_read_does_not_wait_for_writes_that_wait_for_room() {
     assert!(read_us < 1000, "{read_us} us, where the last write takes {last_us}");
 }
 
-/// The flush used to complete before the data of both writes was on flash.
+/// Regression: the second flush completed before the data of both writes was on flash.
 #[test]
-fn a_flush_during_another_ends_no_earlier() {
+fn concurrent_flush_completes_no_earlier_than_the_first() {
     let mut drive = drive(&card());
     write(&mut drive, 0, 0, 1);
     let first = drive.flush(10_000_000);
@@ -168,26 +172,32 @@ fn a_flush_during_another_ends_no_earlier() {
     assert!(drive.flush(10_001_000) >= first);
 }
 
-/// Each flush paid for the same begun chunk, though nothing had been written since.
+/// Regression: each flush programmed the same incomplete chunk, although nothing was written since the last one.
 #[test]
-fn a_chunk_that_was_flushed_is_not_paid_for_again_before_more_of_it_is_written() {
+fn repeated_flush_does_not_program_an_unchanged_chunk_again() {
     let mut drive = drive(&card());
     write(&mut drive, 0, 0, 1);
     assert_eq!(drive.flush(10_000_000) / 1000, 10_001 + 8 + 1000);
-    assert_eq!(drive.flush(20_000_000) / 1000, 20_001, "it is on the flash");
+    assert_eq!(drive.flush(20_000_000) / 1000, 20_001, "the chunk is already programmed");
     write(&mut drive, 30_000, 1, 1);
-    assert_eq!(drive.flush(40_000_000) / 1000, 40_001, "its last page came and was programmed meanwhile");
+    assert_eq!(
+        drive.flush(40_000_000) / 1000,
+        40_001,
+        "the last page completed the chunk, which is programmed by now"
+    );
     write(&mut drive, 50_000, 2, 1);
-    assert_eq!(drive.flush(60_000_000) / 1000, 60_001 + 8 + 1000, "another is begun");
+    assert_eq!(drive.flush(60_000_000) / 1000, 60_001 + 8 + 1000, "the write begins another chunk");
 }
 
-/// Collection may be in the middle of a chunk; pages being moved are still readable at their old location.
+/// Regression: a flush programmed incomplete chunks of collection too. These need no flush, because the pages being
+/// moved are still readable at their old location.
 #[test]
-fn a_flush_paid_for_a_chunk_that_collection_had_begun() {
+fn flush_does_not_wait_for_a_chunk_of_collection() {
     let mut drive = drive(&card());
     let mut now_us = 0;
     for number in 0..2000_u32 {
-        // Each page once, then any two neighbours: whole chunks of the host, of whose units odd numbers of pages are moved.
+        // Each page once, then pairs of neighbours: the host writes whole chunks, but collection moves odd numbers of
+        // pages.
         let first = if number < 48 { number * 2 } else { number.wrapping_mul(2_654_435_761) / 977 % 95 };
         write(&mut drive, now_us, first, 2);
         now_us += 1_000_000;
@@ -218,27 +228,27 @@ fn reads(pattern: &Pattern, placement: bool, suspend_ns: u64, seed: u64) -> Vec<
 }
 
 #[test]
-fn reads_stall_behind_collection_and_placement_spares_them_that() {
+fn placement_lowers_read_latency_behind_collection() {
     let pattern = Pattern::mixed(0.04, 0.6);
     let p99 = |latencies: &[u64]| latencies[latencies.len() * 99 / 100];
     let mean = |latencies: &[u64]| latencies.iter().sum::<u64>() / latencies.len() as u64;
     let (mixed, apart) = (reads(&pattern, false, 30_000, 1), reads(&pattern, true, 30_000, 1));
     assert!(mean(&mixed) > mean(&apart) * 11 / 10, "{} and {} ns", mean(&mixed), mean(&apart));
-    // Dies that cannot suspend make the unlucky ones wait for all that collection had asked for.
+    // Without suspension, a read can wait for all queued operations of collection.
     let (mixed, apart) = (reads(&pattern, false, 0, 1), reads(&pattern, true, 0, 1));
     assert!(p99(&mixed) > p99(&apart) * 3 / 2, "{} and {} ns", p99(&mixed), p99(&apart));
 }
 
 #[test]
-fn one_seed_is_one_run_to_the_nanosecond() {
+fn same_seed_gives_the_same_latencies() {
     let pattern = Pattern::mixed(0.04, 0.6);
     assert_eq!(reads(&pattern, false, 30_000, 3), reads(&pattern, false, 30_000, 3));
     assert_ne!(reads(&pattern, false, 30_000, 3), reads(&pattern, false, 30_000, 4));
 }
 
-/// Without a warm-up, what filled the drive was counted, and its time was measured.
+/// Regression: without a warm-up, the pages and the time of the initial fill were counted.
 #[test]
-fn without_a_warm_up_the_filling_is_not_measured() {
+fn run_without_warm_up_does_not_measure_the_fill() {
     let mut drive = drive(&card());
     let load = Load { reads: 0.0, arrival: Arrival::EveryNs(1_000_000) };
     let length = Length { warm_up: 0.0, measured: 1.0 };
@@ -249,16 +259,16 @@ fn without_a_warm_up_the_filling_is_not_measured() {
     assert_eq!(took.came_ns, 96_000_000, "96 requests, a millisecond apart");
 }
 
-/// The arrival rate used to be reported as the drive's throughput, without the growing backlog.
+/// Regression: the arrival rate was reported as the drive's throughput, although the backlog grew.
 #[test]
-fn a_drive_that_is_asked_for_more_than_it_does_takes_longer_than_the_requests_come() {
+fn overloaded_drive_finishes_later_than_its_last_arrival() {
     let span = |gap_ns| {
         let mut drive = drive(&card());
         let load = Load { reads: 0.0, arrival: Arrival::EveryNs(gap_ns) };
         let length = Length { warm_up: 1.0, measured: 20.0 };
         run_timed(&mut drive, &Pattern::one(Order::Ring), (length, load), 1, |_, _| (), |_, _| true).1
     };
-    // Two dies program two pages a millisecond each, and erase.
+    // Two dies program two pages per millisecond each, and also erase.
     let (slow, fast) = (span(1_000_000), span(100_000));
     assert_eq!((slow.came_ns, fast.came_ns), (1_920_000_000, 192_000_000));
     assert!(slow.done_ns.abs_diff(slow.came_ns) < slow.came_ns / 50, "{slow:?}");
@@ -266,7 +276,7 @@ fn a_drive_that_is_asked_for_more_than_it_does_takes_longer_than_the_requests_co
 }
 
 #[test]
-fn a_run_that_is_ended_says_whether_anything_was_counted() {
+fn stopped_run_reports_the_counted_part() {
     let ended = |warm_up, looks| {
         let mut drive = drive(&card());
         let load = Load { reads: 0.9, arrival: Arrival::QueueDepth(4) };

@@ -1,14 +1,14 @@
-//! Closed units by how many of their pages live: a list for each count, the longest-standing unit first.
+//! Closed units by their number of live pages: one list per count, in the order of insertion.
 
 /// No unit, no neighbour.
 const NONE: u32 = u32::MAX;
-/// In place of a count: the unit is in no list.
+/// Marks a unit that is in no list.
 const ABSENT: u32 = u32::MAX;
 
 pub(super) struct Buckets {
     nodes: Box<[Node]>,
     lists: Box<[List]>,
-    /// No list below it holds anything.
+    /// All lists below this one are empty.
     lowest: u32,
     len: u32,
 }
@@ -56,12 +56,12 @@ impl Buckets {
         self.len -= 1;
     }
 
-    /// The unit with the fewest live pages, among equals the one that came to it last.
+    /// The unit with the fewest live pages; among equals, the one that was inserted last.
     pub(super) fn emptiest(&mut self) -> Option<u32> {
         if self.len == 0 {
             return None;
         }
-        // Each step up is paid for by a page that was written since: counts rise only when a unit closes.
+        // Amortised: each step up corresponds to a page written since, because counts rise only when a unit closes.
         while self.lists[self.lowest as usize].first == NONE {
             self.lowest += 1;
         }
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_emptiest_comes_first_and_among_equals_the_latest() {
+    fn emptiest_unit_comes_first_and_the_latest_among_equals() {
         let mut buckets = Buckets::new(4, 8);
         assert_eq!(buckets.emptiest(), None);
         for unit in 0..4 {

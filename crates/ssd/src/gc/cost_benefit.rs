@@ -1,16 +1,16 @@
-//! Cost-benefit: the unit for which age × (1 − u) / 2u is largest, u being the share of its pages that live.
+//! Cost-benefit: selects the unit for which age × (1 − u) / 2u is largest, where u is its share of live pages.
 //!
-//! The formula is that of Kawaguchi, Nishioka and Motoda ("A Flash-Memory Based File System", USENIX 1995, §2.3): 2u is the
-//! cost of reading the live pages and writing them back. The gain is 1 − u for as long as the space stays free, which is estimated by
-//! the age of the data: the longer a unit has kept its live pages, the longer it is likely to keep the rest. Age is the
-//! time since the unit's youngest data was written, as in Rosenblum and Ousterhout ("The Design and Implementation of a
-//! Log-Structured File System", SOSP 1991, §3.5). A unit is filled in order, so that is the time since it closed, counted in
-//! pages that the host wrote.
+//! The formula is that of Kawaguchi, Nishioka and Motoda ("A Flash-Memory Based File System", USENIX 1995, §2.3): 2u is
+//! the cost of reading the live pages and writing them back. The gain is 1 − u for as long as the space stays free,
+//! which is estimated by the age of the data: the longer a unit has kept its live pages, the longer it is likely to
+//! keep the rest. Age is the time since the unit's youngest data was written, as in Rosenblum and Ousterhout ("The
+//! Design and Implementation of a Log-Structured File System", SOSP 1991, §3.5). A unit is filled in order, so that is
+//! the time since it closed, counted in pages that the host wrote.
 //!
-//! Time since the last page died is no such age: under uniform writes it prefers units that lost few pages lately, which are
-//! the full ones, and collects at a higher cost than FIFO.
+//! The time since the last invalidated page does not work as the age: under uniform writes it prefers units that lost
+//! few pages recently, which are the full ones, and collects at a higher cost than FIFO.
 //!
-//! Ages change with every write, so units are compared when one is chosen, which is once for every unit that is written.
+//! Ages change with every write, so units are compared when a victim is chosen, that is, once per unit written.
 
 const ABSENT: u32 = u32::MAX;
 
@@ -37,7 +37,8 @@ impl CostBenefit {
         self.live[unit as usize] = live;
     }
 
-    /// The unit with the highest worth, among equals the first. A unit without live pages costs nothing and comes before all.
+    /// The unit with the highest value; among equals the first. A unit without live pages costs nothing and precedes
+    /// all others.
     pub(super) fn choose(&self, now: u64) -> Option<u32> {
         let closed = self.live.iter().enumerate().filter(|(_, live)| **live != ABSENT);
         let mut best = None;
@@ -55,7 +56,7 @@ impl CostBenefit {
 
     fn worth(&self, unit: usize, live: u32, now: u64) -> f64 {
         let u = f64::from(live) / f64::from(self.unit_pages);
-        // A unit that closed during this very page of the host still has an age, or all new units would be worth nothing.
+        // A unit that closed during the current page has age 1; with age 0 the value of all new units would be 0.
         let age = (now - self.closed_at[unit] + 1) as f64;
         age * (1.0 - u) / (2.0 * u)
     }
@@ -81,7 +82,7 @@ mod tests {
         benefit.invalidate(0, 6); // at 100: age 101 × 0.4 / 1.2 = 33.7
         benefit.invalidate(1, 4); // at 100: age  11 × 0.6 / 0.8 =  8.3
         assert_eq!(benefit.choose(100), Some(0));
-        // Later their ages are nearly equal, and the emptier one is worth more.
+        // Later the ages are nearly equal, and the emptier unit has the higher value.
         assert_eq!(benefit.choose(160), Some(0)); // 161 / 3 = 53.7, 71 × 3 / 4 = 53.3
         assert_eq!(benefit.choose(162), Some(1)); // 163 / 3 = 54.3, 73 × 3 / 4 = 54.8
         benefit.close(2, 0, 1_000);
@@ -96,9 +97,10 @@ mod tests {
         assert_eq!(benefit.choose(1_000), None);
     }
 
-    /// Age was the time since a page died last, so a unit grew younger with each page that it lost.
+    /// Regression: with the age counted from the last invalidated page, a unit became younger with each page that it
+    /// lost.
     #[test]
-    fn losing_a_page_leaves_the_age_alone() {
+    fn invalidating_a_page_does_not_change_the_age() {
         let mut benefit = CostBenefit::new(2, 10);
         benefit.close(0, 10, 0);
         benefit.close(1, 10, 50);

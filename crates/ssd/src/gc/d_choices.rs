@@ -1,8 +1,8 @@
-//! d-choices: of d units drawn by chance, the one with the fewest live pages.
+//! d-choices: of d units drawn at random, the one with the fewest live pages.
 //!
 //! Van Houdt, "A mean field model for a class of garbage collection algorithms in flash-based solid state drives",
-//! SIGMETRICS 2013: one choice is random cleaning, and with ten it is within a percent of greedy, at a constant price
-//! and without ordering anything.
+//! SIGMETRICS 2013: one choice is random cleaning, and ten are within a percent of greedy, at constant cost and without
+//! sorting.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -12,7 +12,7 @@ const ABSENT: u32 = u32::MAX;
 pub(crate) struct DChoices {
     choices: u8,
     closed: Vec<u32>,
-    /// Where each unit stands in `closed`.
+    /// The index of each unit in `closed`.
     position: Box<[u32]>,
     live: Box<[u32]>,
     random: SmallRng,

@@ -1,7 +1,8 @@
 //! FIFO: the victim is the unit that closed first, regardless of its live pages.
 //!
-//! The policy that the closed form of [`model::dlwa`](crate::model::dlwa) describes: each unit has the same time for its
-//! pages to die. Desnoyers, "Analytic modeling of SSD write performance", SYSTOR 2012, calls it LRU cleaning.
+//! This is the policy of the closed form in [`model::dlwa`](crate::model::dlwa): each unit has the same time in which
+//! its pages are invalidated. Desnoyers, "Analytic modeling of SSD write performance", SYSTOR 2012, calls it LRU
+//! cleaning.
 
 use std::collections::VecDeque;
 
@@ -21,7 +22,7 @@ impl Fifo {
 
     pub(super) fn remove(&mut self, unit: u32) {
         let at = self.closed.iter().position(|&closed| closed == unit);
-        self.closed.remove(at.expect("a unit that is removed was closed"));
+        self.closed.remove(at.expect("only closed units are removed"));
     }
 
     pub(super) fn holds(&self, unit: u32) -> bool {

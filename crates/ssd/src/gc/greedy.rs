@@ -1,9 +1,9 @@
 //! Greedy: the unit with the fewest live pages.
 //!
-//! The policy of most drives, and the best there is for uniform traffic. Bux & Iliadis, "Performance of greedy
-//! garbage collection in flash-based solid-state drives", Performance Evaluation 2010. Among equals the one whose page
-//! died last, which the paper leaves open; taking the one that has been so longest instead makes a random region beside a
-//! ring 2 % cheaper. Choosing and updating take constant time.
+//! The policy of most drives, and optimal for uniform traffic: Bux & Iliadis, "Performance of greedy garbage collection
+//! in flash-based solid-state drives", Performance Evaluation 2010. Among equals it chooses the unit whose last page
+//! was invalidated most recently, which the paper leaves open; choosing the least recent one makes a random region
+//! beside a ring 2 % cheaper. Choosing and updating take constant time.
 
 use super::buckets::Buckets;
 

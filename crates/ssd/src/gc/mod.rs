@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 pub enum VictimPolicy {
     /// The unit with the fewest live pages.
     Greedy,
-    /// The unit that gains most for its cost, old ones preferred.
+    /// The unit with the highest ratio of benefit to cost, which prefers old units.
     CostBenefit,
     /// The unit that closed first.
     Fifo,
@@ -31,7 +31,7 @@ pub enum VictimPolicy {
 }
 
 impl VictimPolicy {
-    /// What `d-choices` without a number draws.
+    /// Number of draws of `d-choices` without a number.
     pub const DEFAULT_CHOICES: u8 = 2;
 
     /// Names that [`from_str`](Self::from_str) takes.
@@ -139,7 +139,7 @@ impl Victims {
         }
     }
 
-    /// `unit` is closed no more.
+    /// Records that `unit` is no longer closed.
     pub(crate) fn remove(&mut self, unit: u32) {
         match self {
             Self::Greedy(greedy) => greedy.remove(unit),
@@ -160,8 +160,8 @@ impl Victims {
         }
     }
 
-    /// Whether a victim that is wholly alive means that nothing can be gained: by cost and benefit it is worth nothing, and
-    /// any other more.
+    /// Whether a victim without dead pages means that no unit has any. With cost-benefit, such a unit has the value 0
+    /// and any other more.
     pub(crate) fn spares_full_units(&self) -> bool {
         matches!(self, Self::Greedy(_) | Self::CostBenefit(_))
     }
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_go_both_ways_and_typos_are_refused() {
+    fn policy_names_parse_and_display_and_typos_get_a_suggestion() {
         for name in ["greedy", "cost-benefit", "fifo", "d-choices:2", "d-choices:7"] {
             assert_eq!(name.parse::<VictimPolicy>().unwrap().to_string(), name);
         }

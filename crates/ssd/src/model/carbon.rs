@@ -1,6 +1,6 @@
 //! Embodied carbon: the paper's Theorem 2 (§4.2.1) and the sum behind its Table 2.
 
-/// What a deployment is made of.
+/// The parameters of a deployment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Deployment {
     /// Physical capacity of the drive in GB.
@@ -20,12 +20,12 @@ pub struct Deployment {
 }
 
 impl Deployment {
-    /// kg CO2e of a GB of SSD: Tannu and Nair, "The Dirty Secret of SSDs", 2023, as the paper takes it.
+    /// kg CO2e of a GB of SSD: Tannu and Nair, "The Dirty Secret of SSDs", 2023, as used by the paper.
     pub const SSD_KG_PER_GB: f64 = 0.16;
-    /// kg CO2e of a GB of DRAM, worked out from the paper's Table 2: its rows differ by 1.6 kg a GB.
+    /// kg CO2e of a GB of DRAM, derived from the paper's Table 2, whose rows differ by 1.6 kg per GB.
     pub const DRAM_KG_PER_GB: f64 = 1.6;
 
-    /// The paper's drive of 2048 GB, for as long as it lasts.
+    /// The paper's deployment: a drive of 2048 GB, over the lifetime of the drive.
     #[must_use]
     pub fn paper(dram_gb: f64, dlwa: f64) -> Self {
         Self {
@@ -39,8 +39,8 @@ impl Deployment {
         }
     }
 
-    /// kg CO2e of the drives: DLWA × capacity × T / L_dev × C_SSD. A drive that is written twice as much is replaced
-    /// twice as often.
+    /// kg CO2e of the drives: DLWA × capacity × T / L_dev × C_SSD. Twice the media writes mean twice as many
+    /// replacements.
     #[must_use]
     pub fn ssd_kg(&self) -> f64 {
         self.dlwa * self.drive_gb * self.system_years / self.drive_years * self.ssd_kg_per_gb
@@ -52,7 +52,7 @@ impl Deployment {
         self.dram_gb * self.dram_kg_per_gb
     }
 
-    /// Both.
+    /// The sum of SSD and DRAM.
     #[must_use]
     pub fn total_kg(&self) -> f64 {
         self.ssd_kg() + self.dram_kg()
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn table_2_to_a_tenth_of_a_kilogram() {
+    fn carbon_matches_table_2_within_0_1_kg() {
         // DLWA 1.04 with placement and 3.28 without; the row called 42 GB has cacheSizeMB 43000.
         let table = [
             (4.0, 1.04, 347.2),
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_system_that_outlives_its_drives_buys_more() {
+    fn carbon_grows_with_the_system_lifetime() {
         let five = Deployment::paper(0.0, 1.0);
         let ten = Deployment { system_years: 10.0, ..five };
         assert_eq!(ten.total_kg(), 2.0 * five.total_kg());

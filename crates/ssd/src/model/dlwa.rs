@@ -4,7 +4,7 @@
 
 use super::lambert::w0;
 
-/// A closed form's answer.
+/// Result of a closed form.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Dlwa {
     /// Share of a victim's pages that are still live.
@@ -13,14 +13,14 @@ pub struct Dlwa {
     pub dlwa: f64,
 }
 
-/// Why there is no answer.
+/// The reason why a closed form has no result.
 pub const NO_SPARE: &str = "the physical space must be larger than the space that is written";
 
-/// Units without end, of pages without end: δ = −(S/P)·W(−(P/S)·e^(−P/S)), DLWA = 1 / (1 − δ).
+/// The limit of infinitely many units with infinitely many pages: δ = −(S/P)·W(−(P/S)·e^(−P/S)), DLWA = 1 / (1 − δ).
 ///
-/// The paper's Theorem 1 (§4.2), with S the space of small objects and P that space plus all over-provisioning, since
-/// large objects separated from them need none. The same as Desnoyers, SYSTOR 2012, for FIFO victims (there: LRU) with
-/// units of any size, and the limit of greedy for large ones.
+/// The paper's Theorem 1 (§4.2), where S is the space of small objects and P is that space plus all over-provisioning,
+/// because separated large objects need none. It equals the result of Desnoyers, SYSTOR 2012, for FIFO victims (called
+/// LRU there) with units of any size, and is the limit of greedy for large units.
 ///
 /// # Errors
 /// [`NO_SPARE`].
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drive_without_spare_space_has_no_answer() {
+    fn closed_forms_fail_without_spare_space() {
         for physical in [1.0, 0.5, f64::NAN, f64::INFINITY] {
             assert_eq!(theorem_1(1.0, physical), Err(NO_SPARE), "{physical}");
         }

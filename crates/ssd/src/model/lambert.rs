@@ -1,9 +1,9 @@
 //! The principal branch of Lambert's W: the w ≥ −1 with w·e^w = x.
 
-/// W₀(x) for −1/e ≤ x ≤ 0, accurate to a few units in the last place. Returns `None` outside that interval, which no caller needs.
+/// W₀(x) for −1/e ≤ x ≤ 0, accurate to a few units in the last place; `None` outside that interval.
 ///
 /// Halley's iteration (Corless et al., "On the Lambert W function", 1996, eq. 5.9) from the series around the branch
-/// point (eq. 4.22) or, nearer to zero, from x·(1 − x). No crate: ours need one branch on one interval.
+/// point (eq. 4.22) or, nearer to zero, from x·(1 − x). One branch on one interval does not justify a dependency.
 pub(super) fn w0(x: f64) -> Option<f64> {
     let branch_point = -(-1.0_f64).exp();
     if !(branch_point..=0.0).contains(&x) {
@@ -34,18 +34,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_undoes_w_times_e_to_the_w() {
+    fn w0_inverts_w_times_e_to_the_w() {
         for step in 1..1000 {
             let w = -f64::from(step) / 1000.0;
             let found = w0(w * w.exp()).unwrap();
-            // Near −1 the function is flat, and half of the digits are all there are.
+            // Near −1 the function is flat, so only half of the digits are accurate.
             let tolerance = if w < -0.99 { 1e-7 } else { 1e-12 };
             assert!((found - w).abs() < tolerance, "{w}: {found}");
         }
     }
 
     #[test]
-    fn its_ends_are_known_and_outside_is_nothing() {
+    fn w0_is_exact_at_its_bounds_and_undefined_outside() {
         assert_eq!(w0(0.0), Some(0.0));
         assert_eq!(w0(-(-1.0_f64).exp()), Some(-1.0));
         assert_eq!((w0(-0.5), w0(0.1), w0(f64::NAN)), (None, None, None));

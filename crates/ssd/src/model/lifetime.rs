@@ -1,4 +1,4 @@
-//! Years of life: rated endurance divided by host writes times write amplification.
+//! Lifetime in years: rated endurance divided by host writes times write amplification.
 
 /// Seconds of a day and days of a year, as drive makers count.
 const DAY_SECONDS: f64 = 86_400.0;
@@ -9,8 +9,8 @@ const YEAR_DAYS: f64 = 365.0;
 pub struct Endurance {
     /// Bytes that the host may write at the rated write amplification.
     pub host_bytes: f64,
-    /// Write amplification that the rating assumes. Makers rate with JEDEC JESD219's enterprise workload and seldom say what
-    /// came of it; 1 takes the rating as a limit on the medium's own bytes.
+    /// Write amplification that the rating assumes. Makers rate with JEDEC JESD219's enterprise workload and rarely
+    /// publish its write amplification; 1 treats the rating as a limit of media writes.
     pub rated_dlwa: f64,
 }
 
@@ -27,7 +27,7 @@ impl Endurance {
         Self { host_bytes: tbw * 1e12, rated_dlwa }
     }
 
-    /// Bytes that the medium may take.
+    /// Bytes that can be written to the medium.
     #[must_use]
     pub fn media_bytes(&self) -> f64 {
         self.host_bytes * self.rated_dlwa
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_drive_writes_a_day_of_1_8_tb_are_62_5_mb_a_second() {
+    fn dwpd_converts_to_bytes_per_second_and_years() {
         assert!((dwpd_bytes_per_second(1.8e12, 3.0) / 1e6 - 62.5).abs() < 1e-9);
         let endurance = Endurance::from_dwpd(1.8e12, 3.0, 5.0, 1.0);
         assert!((endurance.years(62.5e6, 1.0) - 5.0).abs() < 1e-9);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rating_at_a_higher_amplification_lets_the_medium_take_more() {
+    fn rating_at_a_higher_amplification_gives_a_longer_lifetime() {
         let strict = Endurance::from_tbw(3504.0, 1.0);
         let rated = Endurance::from_tbw(3504.0, 2.0);
         assert_eq!(rated.years(1e7, 1.0), 2.0 * strict.years(1e7, 1.0));

@@ -1,5 +1,5 @@
-//! The closed forms: write amplification, carbon, years of life. Beside the model they answer in microseconds what it
-//! answers in minutes, and each checks the other.
+//! Closed forms of write amplification, carbon and lifetime. They give in microseconds what the model computes in
+//! minutes, and the tests compare the two.
 
 pub mod carbon;
 pub mod dlwa;

@@ -8,7 +8,8 @@ use flashwright_ssd::{Card, Drive, Placement, Upkeep, run};
 
 const LARGE_BYTES: u64 = 128 << 10;
 
-/// The card's drive at its smallest scale, filled in order and then written at random for `capacities`.
+/// The card's drive at its smallest scale, filled in order and then overwritten at random by `capacities` times its
+/// capacity.
 fn preconditioned(card: &Card, capacities: f64) -> (Drive, u64) {
     let divisor = card.space.unit_bytes / u64::from(card.space.page_bytes) / MIN_SCALED_PAGES;
     let small = card.scaled(divisor as u32).unwrap();
