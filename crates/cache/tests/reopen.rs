@@ -157,7 +157,7 @@ fn reason_for_an_empty_start_is_reported() {
     let mut flash = FlashConfig::new(Arc::clone(&device) as _);
     flash.regions.region_bytes = MIB as u32;
     let otherwise = Cache::builder().dram_bytes(MIB).flash_config(flash).open().unwrap();
-    assert!(loss(&otherwise).unwrap().starts_with("flash was divided otherwise"));
+    assert!(loss(&otherwise).unwrap().starts_with("the earlier cache divided flash differently"));
 }
 
 #[test]
@@ -360,7 +360,7 @@ fn cache_with_other_shares_is_recognised() {
         cache.close().unwrap();
         let cache = open_split(&device, after).unwrap();
         let loss = cache.stats().flash.unwrap().loss.unwrap();
-        assert!(loss.starts_with("flash was divided otherwise"), "{before:?} then {after:?}: {loss}");
+        assert!(loss.starts_with("the earlier cache divided flash differently"), "{before:?} then {after:?}: {loss}");
         let back = found(&cache).len();
         assert!(
             before.len() == after.len() || back == 0,

@@ -1,19 +1,19 @@
-//! Admitted items that had to wait.
+//! Records of admitted items that wait for space on flash.
 //!
-//! An item that is held back stays in DRAM and is offered again. It does not pass the admission policy again: a random policy would reject
-//! it sooner or later, so the more flash is behind, the fewer items would be admitted.
+//! An item that is held back stays in DRAM and is offered again. It does not pass the admission policy again: a random
+//! policy would reject it sooner or later, so the longer flash is behind, the fewer items would be admitted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::KeyHash;
 
-/// Items remembered at most: far more than threads that evict.
+/// Number of slots: many more than threads that evict.
 const PLACES: usize = 1024;
 
 /// Hashes, each in a slot that it determines. A hash that another one has replaced is offered to the admission policy again.
 pub(super) struct HeldBack(Box<[AtomicU64]>);
 
-/// No hash; the one item that has it is not remembered.
+/// An empty slot. An item with this hash is not recorded.
 const NOBODY: u64 = 0;
 
 impl HeldBack {
@@ -21,12 +21,12 @@ impl HeldBack {
         Self((0..PLACES).map(|_| AtomicU64::new(NOBODY)).collect())
     }
 
-    /// The item was admitted and has to wait.
+    /// Records that the item was admitted and waits.
     pub(super) fn remember(&self, hash: KeyHash) {
         self.place(hash).store(hash.0, Ordering::Relaxed);
     }
 
-    /// Whether the item was admitted before. Returns true once: a later offer is a new one.
+    /// Whether the item was admitted before. Removes the record, so a later offer passes the admission policy again.
     pub(super) fn take(&self, hash: KeyHash) -> bool {
         let place = self.place(hash);
         hash.0 != NOBODY

@@ -57,7 +57,7 @@ pub(crate) struct Home {
 
 const NOT_CLOSED: &str =
     "it was not closed: the run before it was killed, failed, or was not to leave a cache";
-const OTHERWISE: &str = "flash was divided otherwise then";
+const OTHERWISE: &str = "the earlier cache divided flash differently";
 const REGIONS_NOT_CLOSED: &str =
     "it was not closed: its small items were recovered, its large items were not (recover_after)";
 const RESTARTED: &str = "it was not closed, and the system was restarted since: removals survive that only with recover_after power-loss";

@@ -1,14 +1,15 @@
-//! When a failed write is repeated, when all writes pause, and when a region is retired.
+//! Decides when a failed write is repeated, when all writes pause, and when a region is retired.
 //!
-//! A full file system, a burst of I/O errors and a device that was away all pass. So a failed write is repeated with growing pauses,
-//! while its items stay readable in memory. Once two writes in a row have failed, the device is assumed to fail, and all region
-//! writes pause together. A region is retired only if it fails alone: other regions were written between its failures. Retired
-//! regions are tested by a write from time to time and return to service when it succeeds.
+//! A full file system, a burst of I/O errors and a disconnected device are temporary. So a failed write is repeated
+//! with growing pauses, while its items stay readable in memory. Once two writes in a row have failed, the device is
+//! assumed to fail, and all region writes pause together. A region is retired only if it fails alone: other regions
+//! were written between its failures. Retired regions are tested by a write from time to time and return to service
+//! when it succeeds.
 //!
-//! Buckets pause in the same way. The content of a failed write stays in memory and is written again until it succeeds, fails alone, or has
-//! failed for too long; while some wait, few others are written to a failing device.
+//! Buckets pause in the same way. The content of a failed write stays in memory and is written again until it succeeds,
+//! fails alone, or has failed for too long; while some wait, few others are written to a failing device.
 //!
-//! These are decisions only: the engines keep the queues and do the writing.
+//! This module only decides: the engines keep the queues and write.
 
 use std::sync::Arc;
 
@@ -30,22 +31,22 @@ const GIVE_UP_NS: u64 = 30 * SECOND;
 const FIRST_TEST_NS: u64 = 10 * SECOND;
 const LONGEST_TEST_NS: u64 = 3600 * SECOND;
 
-/// Failures in a row, of whichever regions, after which all writes pause.
+/// Consecutive failures, of any regions, after which all writes pause.
 const FAILURES_OF_A_DEVICE: u32 = 2;
 
-/// The state of the device, as the outcomes of region writes show it.
+/// The state of the device, derived from the results of region writes.
 #[derive(Debug, Default)]
 pub(crate) struct Outage {
     /// Since the last success.
     failures_in_row: u32,
-    /// When writes may start again; 0 without a pause.
+    /// Time at which writes may start again; 0 without a pause.
     resume_ns: u64,
-    /// Writes that succeeded.
+    /// Number of successful writes.
     successes: u64,
     last_error: Option<String>,
 }
 
-/// Failed writes of one filling of a region.
+/// Failed writes of one generation of a region.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Failures {
     since_ns: u64,
@@ -54,20 +55,20 @@ pub(crate) struct Failures {
     successes: u64,
 }
 
-/// What happens to a region after a failed write.
+/// Decision on a region after a failed write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is written again, not before this time.
+    /// Write the region again, but not before this time.
     ReinsertionPoint {
         due_ns: u64,
         /// Whether other regions were written since its last failure.
         alone: bool,
     },
-    /// It has failed for too long, and so have the others: its items are lost.
+    /// The region has failed for too long, and others too: its items are lost.
     GiveUp,
 }
 
-/// When a retired region is tested.
+/// The schedule of test writes to a retired region.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TestPlan {
     pub due_ns: u64,
@@ -75,7 +76,7 @@ pub(crate) struct TestPlan {
 }
 
 impl Outage {
-    /// Whether the device fails, as far as is known.
+    /// Whether the device is assumed to fail.
     pub fn is_on(&self) -> bool {
         self.failures_in_row >= FAILURES_OF_A_DEVICE
     }
@@ -85,7 +86,7 @@ impl Outage {
         now_ns < self.resume_ns
     }
 
-    /// When the pause of all writes ends; 0 without one.
+    /// End of the pause of all writes; 0 without one.
     pub fn resume_ns(&self) -> u64 {
         self.resume_ns
     }
@@ -94,7 +95,7 @@ impl Outage {
         self.last_error.as_deref()
     }
 
-    /// A region was written. Whether that ends an outage.
+    /// Records that a region was written. Returns whether that ends an outage.
     pub fn succeeded(&mut self) -> bool {
         let ends = self.is_on();
         self.successes += 1;
@@ -102,7 +103,7 @@ impl Outage {
         ends
     }
 
-    /// A write failed. After two in a row, all writes pause.
+    /// Records a failed write. After two in a row, all writes pause.
     pub fn note_failure(&mut self, error: String, now_ns: u64) {
         self.failures_in_row = self.failures_in_row.saturating_add(1);
         self.last_error = Some(error);
@@ -111,13 +112,13 @@ impl Outage {
         }
     }
 
-    /// A region could not be written; `failures` are those of its filling.
+    /// Decides on a region whose write failed; `failures` are those of its current generation.
     pub fn failed(&mut self, failures: &mut Option<Failures>, error: String, now_ns: u64) -> Verdict {
         self.note_failure(error, now_ns);
         self.verdict(failures, now_ns)
     }
 
-    /// The same if the failure was noted before.
+    /// As [`failed`](Self::failed), for a failure that was already recorded.
     fn verdict(&self, failures: &mut Option<Failures>, now_ns: u64) -> Verdict {
         let successes = self.successes;
         let before = failures.unwrap_or(Failures { since_ns: now_ns, count: 0, successes });
@@ -149,12 +150,12 @@ impl WritePauses {
         self.clock.is_some()
     }
 
-    /// Whether writes fail.
+    /// Whether writes currently fail.
     pub fn is_failing(&self) -> bool {
         self.clock.is_some() && self.outage.lock().is_on()
     }
 
-    /// The last failed write.
+    /// The error of the last failed write.
     pub fn last_error(&self) -> Option<String> {
         self.outage.lock().last_error().map(str::to_owned)
     }
@@ -199,17 +200,17 @@ impl WritePauses {
 }
 
 impl TestPlan {
-    /// Of a region that was retired just now.
+    /// The plan for a region that was retired now.
     pub fn after_retirement(now_ns: u64) -> Self {
         Self { due_ns: now_ns.saturating_add(FIRST_TEST_NS), pause_ns: FIRST_TEST_NS }
     }
 
-    /// Of a region that an earlier run retired.
+    /// The plan for a region that an earlier run retired.
     pub fn after_restart() -> Self {
         Self { due_ns: 0, pause_ns: FIRST_TEST_NS / 2 }
     }
 
-    /// After a test that failed.
+    /// The plan after a failed test.
     pub fn after_failure(self, now_ns: u64) -> Self {
         let pause_ns = (self.pause_ns * 2).min(LONGEST_TEST_NS);
         Self { due_ns: now_ns.saturating_add(pause_ns), pause_ns }

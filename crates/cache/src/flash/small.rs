@@ -53,7 +53,7 @@ impl SmallEngine {
         }
     }
 
-    /// Removes a key. `owed` is the reason for which the item's destructor must be called.
+    /// Removes a key. `owed` is the reason to call the item's destructor, if it must be called.
     pub(crate) fn forget_owing(&self, hash: KeyHash, key: &[u8], owed: Option<Removal>) -> bool {
         either!(self, it => it.forget_owing(hash, key, owed))
     }
@@ -71,7 +71,7 @@ impl SmallEngine {
         }
     }
 
-    /// Calls `on_destructor` for items whose destructors are owed.
+    /// Calls `on_destructor` for removed items that have a destructor.
     pub(crate) fn with_owed_callback(self, on_destructor: DestructorCallback) -> Self {
         match self {
             Self::Sets(sets) => Self::Sets(Box::new(sets.with_owed_callback(on_destructor))),
@@ -79,7 +79,7 @@ impl SmallEngine {
         }
     }
 
-    /// Waits until removals so far are recorded for recovery after a kill, if they are to be.
+    /// Waits until all removals so far are recorded, if the cache is recovered after a kill.
     pub(crate) fn acknowledge(&self) {
         if let Self::Log(log) = self {
             log.acknowledge();
@@ -152,7 +152,7 @@ impl SmallEngine {
         either!(self, it => it.room_bytes())
     }
 
-    /// Memory for items that wait to be written, at most.
+    /// Upper limit of the memory for items that wait to be written.
     pub(crate) fn buffer_limit_bytes(&self) -> usize {
         match self {
             Self::Sets(sets) => sets.config().pending_limit_bytes,

@@ -33,7 +33,7 @@ use crate::stats::FlashStats;
 const CHAINED: u16 = 1 << 15;
 const POOL_BITS: u16 = 0xff;
 
-/// Tag of an item in DRAM that was given too short a time to live for flash.
+/// Tag of an item in DRAM whose TTL is too short for flash.
 const SHORT_LIVED: u16 = 1;
 
 /// The flash tier.
@@ -48,7 +48,7 @@ pub(crate) struct FlashTier {
     puts: Puts,
 }
 
-/// The two engines that share a part of the key space. At least one of them is there.
+/// The two engines of one part of the key space; at least one exists.
 pub(crate) struct Pair {
     pub(crate) soc: Option<SmallEngine>,
     pub(crate) regions: Option<RegionStore>,
@@ -56,21 +56,21 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// Key and value of the largest item that one of its engines takes.
+    /// Largest size of key and value that one of the engines accepts.
     fn max_item_bytes(&self) -> usize {
         let soc = self.soc.as_ref().map_or(0, SmallEngine::max_item_bytes);
         soc.max(self.regions.as_ref().map_or(0, RegionStore::max_item_bytes))
     }
 }
 
-/// How an offer of DRAM's to flash ended; [`PutStats`] says more of each.
+/// Result of an offer of an item from DRAM to flash. [`PutStats`] describes each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PutEnd {
-    /// Taken by an engine.
+    /// Accepted by an engine.
     Stored,
-    /// Flash holds the same bytes already.
+    /// Not written: flash already holds the same bytes.
     Clean,
-    /// Expired meanwhile.
+    /// Expired before it was staged.
     Expired,
     /// Time to live below the configured minimum.
     ShortLived,
@@ -82,13 +82,13 @@ pub enum PutEnd {
     WornOut,
     /// Writes fail, and the buffers are full: of regions that await a retry, or of small items.
     Failing,
-    /// Changed or used while on the way: the copy was abandoned.
+    /// Changed or used during the eviction: the copy was abandoned.
     Overtaken,
-    /// None yet: flash is behind with its writes, the item stayed in DRAM and is offered again.
+    /// Not decided: flash writes are behind, the item stays in DRAM and is offered again.
     HeldBack,
 }
 
-/// What became of the items that DRAM evicted.
+/// Results of offers of items that DRAM evicted.
 #[derive(Debug, Default)]
 struct Puts {
     /// By [`PutEnd`].
@@ -107,13 +107,13 @@ counters! {
     /// Outcomes of the items that DRAM evicted. Each offer has exactly one outcome, apart from those held back.
     #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
     pub struct PutStats {
-        /// Offers of DRAM's that ended.
+        /// Completed offers.
         offered: sum u64,
-        /// Taken by an engine.
+        /// Accepted by an engine.
         stored: sum u64,
         /// Not written because flash holds the same bytes already.
         clean: sum u64,
-        /// Expired meanwhile.
+        /// Expired before they were staged.
         rejected_expired: sum u64,
         /// Refused by the admission policy.
         rejected_admission: sum u64 [listed_as "flash_rejected_admission"],
@@ -125,12 +125,14 @@ counters! {
         rejected_worn_out: sum u64,
         /// Writes fail, and the buffers are full: of regions that await a retry, or of small items.
         rejected_failing: sum u64,
-        /// Replaced, removed or picked up by a reader while on the way: the copy was abandoned, the item stayed in DRAM
-        /// or had gone.
+        /// Replaced, removed or read during the eviction: the copy was abandoned, and the item stayed in DRAM or was
+        /// removed.
         overtaken: sum u64,
-        /// Overtaken items that stayed in DRAM because a reader used them meanwhile. The other overtaken items were replaced or removed.
+        /// Overtaken items that stayed in DRAM because a reader used them. The other overtaken items were replaced or
+        /// removed.
         stayed: sum u64,
-        /// Offers that did not end: the buffers were full, the item stayed in DRAM and the insert waited. Nothing is lost.
+        /// Offers without a decision: the buffers were full, the item stayed in DRAM and the insert waited. Nothing is
+        /// lost.
         held_back: sum u64 [listed_as "flash_held_back"],
         /// Key and value bytes of the items stored.
         logical_bytes: sum u64,
@@ -138,7 +140,7 @@ counters! {
 }
 
 impl PutStats {
-    /// Outcomes with their names in reports, `stored` first. `unwritten_items` of the stored ones could not be written.
+    /// Results with their names in reports, `stored` first. `unwritten_items` of the stored ones could not be written.
     #[must_use]
     pub fn ends(&self, unwritten_items: u64) -> [(&'static str, u64); 10] {
         [
@@ -167,13 +169,13 @@ enum InEngine<'a> {
     Region(&'a RegionStore, region::Staged),
 }
 
-/// Where an item belongs.
+/// The engine for an item.
 enum Engine<'a> {
     Small(&'a SmallEngine),
     Region(&'a RegionStore),
 }
 
-/// How the tier is put together.
+/// The components of a tier.
 pub(crate) struct Parts {
     pub(crate) pairs: Vec<Pair>,
     pub(crate) device: Arc<dyn Device>,
@@ -207,14 +209,14 @@ impl FlashTier {
         if self.pairs.len() == 1 { 0 } else { (hash.remix() % self.pairs.len() as u64) as usize }
     }
 
-    /// Whether the key may be here. No is certain.
+    /// Whether the key may be on flash; `false` is certain.
     pub(crate) fn may_contain(&self, hash: KeyHash) -> bool {
         let pair = &self.pairs[self.pair_of(hash)];
         pair.regions.as_ref().is_some_and(|regions| regions.may_contain(hash))
             || pair.soc.as_ref().is_some_and(|soc| soc.may_contain(hash))
     }
 
-    /// The engine that takes items of this size, if any does.
+    /// The engine for items of this size; `None` if no engine accepts it.
     fn engine_of(&self, hash: KeyHash, key_bytes: usize, value_bytes: usize) -> Option<Engine<'_>> {
         let pair = &self.pairs[self.pair_of(hash)];
         let bytes = key_bytes + value_bytes;
@@ -235,7 +237,8 @@ impl FlashTier {
         }
     }
 
-    /// Makes the key's copies unreachable. Called under the key's lock. `owed` is why their destructor is owed, if it is.
+    /// Makes the key's copies unreachable. Called under the key's lock. `owed` is the reason to call the destructor for
+    /// the copy on flash, `None` for no call.
     pub(crate) fn forget(&self, hash: KeyHash, key: &[u8], owed: Option<Removal>) -> bool {
         let pair = &self.pairs[self.pair_of(hash)];
         let in_regions = pair.regions.as_ref().is_some_and(|regions| regions.forget_owing(hash, owed));
@@ -243,7 +246,8 @@ impl FlashTier {
         in_regions || in_soc
     }
 
-    /// Waits until the journals have the [removals](Self::forget) so far, to be called before these are acknowledged, with no key locked.
+    /// Waits until the journals contain all [removals](Self::forget) so far. Called before these are acknowledged, with
+    /// no key locked.
     pub(crate) fn acknowledge(&self) {
         self.pairs.iter().filter_map(|pair| pair.soc.as_ref()).for_each(SmallEngine::acknowledge);
     }
@@ -288,7 +292,7 @@ impl FlashTier {
         }
     }
 
-    /// Wakes background work whose pause is over. How many nanoseconds until the next pause ends.
+    /// Wakes background work whose pause is over. Returns the nanoseconds until the next pause ends.
     pub(crate) fn wake_if_due(&self, now_ns: u64) -> u64 {
         let regions = self.pairs.iter().filter_map(|pair| pair.regions.as_ref()?.wake_if_due(now_ns));
         let buckets = self.pairs.iter().filter_map(|pair| pair.soc.as_ref()?.wake_if_due(now_ns));
@@ -308,7 +312,7 @@ impl FlashTier {
         }
     }
 
-    /// Waits until what waits in memory now waits no longer.
+    /// Waits until the items that are pending now are written or dropped.
     pub(crate) async fn settle(&self) {
         for pair in &self.pairs {
             if let Some(regions) = &pair.regions {
@@ -320,7 +324,7 @@ impl FlashTier {
         }
     }
 
-    /// Writes out everything that waits in memory.
+    /// Writes all pending items.
     pub(crate) async fn drain(&self, waiting: Waiting, now_seconds: u32) {
         for pair in &self.pairs {
             pair.drain(waiting, now_seconds).await;
@@ -332,7 +336,7 @@ impl FlashTier {
         self.stats().lost_items() + self.put_stats().rejected_failing
     }
 
-    /// Whether no more items were lost than had been before.
+    /// Returns an error if items were lost since `lost_before` was read.
     pub(crate) fn lost_since(&self, lost_before: u64) -> Result<(), CacheError> {
         match self.lost_items() - lost_before {
             0 => Ok(()),
@@ -340,12 +344,12 @@ impl FlashTier {
         }
     }
 
-    /// Tells the admission policy how much was written.
+    /// Reports the written bytes to the admission policy.
     pub(crate) fn observe(&self, now_ns: u64) {
         self.admission.observe(self.device.counters().written_bytes, now_ns);
     }
 
-    /// Everything counted so far.
+    /// The counters so far.
     pub(crate) fn stats(&self) -> FlashStats {
         let mut stats = FlashStats {
             puts: self.put_stats(),
@@ -371,10 +375,10 @@ impl FlashTier {
         stats
     }
 
-    /// What became of the items offered so far.
+    /// The results of offers so far.
     #[must_use]
     pub fn put_stats(&self) -> PutStats {
-        // Each read once, so that they add up.
+        // Each counter is read once, so that sums and parts agree.
         let counts = self.puts.ended.each_ref().map(|counter| counter.load(Ordering::Relaxed));
         let ended = |end: PutEnd| counts[end as usize];
         PutStats {
@@ -394,7 +398,7 @@ impl FlashTier {
         }
     }
 
-    /// Whether the victim is refused, and why.
+    /// The reason why the victim is refused, if it is.
     fn refused(&self, victim: &Victim<'_>, bytes: u64) -> Option<PutEnd> {
         let now = self.clock.unix_seconds();
         let expiry = victim.expiry_seconds();
@@ -445,7 +449,7 @@ impl FlashTier {
         Ok(Staged { bytes: bytes as u64, engine })
     }
 
-    /// Stages a victim; else says how its offer has ended.
+    /// Stages a victim; otherwise returns the result of its offer.
     fn stage<'a>(&'a self, victim: &Victim<'_>) -> Result<Staged<'a>, PutEnd> {
         let pieces = victim.value();
         let header = if pieces.len() > 1 { chain::header(pieces) } else { Vec::new() };
@@ -492,7 +496,7 @@ impl FlashTier {
     }
 }
 
-/// What DRAM spills into: the flash tier, or nothing where there is none.
+/// The spill of DRAM: the flash tier, or nothing without one.
 pub(crate) struct Crossing<'a> {
     pub(crate) flash: Option<&'a FlashTier>,
     /// Receives items that flash does not take.
@@ -501,9 +505,9 @@ pub(crate) struct Crossing<'a> {
     pub(crate) destructor: Option<&'a Destructor>,
     /// Whether the destructor is due for the victim that has just left DRAM.
     pub(crate) is_destroyed: Cell<bool>,
-    /// Told of everything.
+    /// Receives events, if there is a sink.
     pub(crate) events: Option<&'a Events>,
-    /// What the listener panicked with.
+    /// Panic of the listener.
     pub(crate) caught_panic: CaughtPanic,
 }
 
@@ -535,7 +539,7 @@ impl<'a> Spill for Crossing<'a> {
             let lives_on = !victim.is_expired() && victim.tag() != SHORT_LIVED && self.is_on_flash(victim);
             self.is_destroyed.set(!lives_on);
             if let Some(flash) = self.flash.filter(|_| !lives_on) {
-                // A copy there would be found again, and its destructor be called again.
+                // A copy on flash would be found again, and its destructor called a second time.
                 flash.forget(victim.hash(), victim.key(), None);
             }
         }

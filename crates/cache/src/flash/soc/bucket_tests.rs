@@ -1,4 +1,4 @@
-//! The bucket format against its naive twin, a list of items.
+//! Compares the bucket format with a simple model, a list of items.
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
@@ -112,7 +112,7 @@ fn bucket_with_wrong_lengths_and_a_valid_checksum_is_malformed() {
 fn insert_into_a_full_bucket_evicts_only_as_many_of_the_oldest_as_needed() {
     let mut bytes = vec![0; 512];
     let mut bucket = BucketMut::empty(&mut bytes, HERE.generation);
-    // 496 bytes of room; each entry takes 13 + 2 + 100.
+    // 496 bytes of space; each entry takes 13 + 2 + 100.
     for key in [b"k0", b"k1", b"k2", b"k3"] {
         assert_eq!(put(&mut bucket, key, &[0; 100], 0), 0);
     }
@@ -139,7 +139,7 @@ fn entry_that_fills_its_bucket_is_accepted_and_a_larger_one_refused() {
     assert!(!fits(4096, MAX_KEY_BYTES + 1, 0));
 }
 
-/// The twin: a list of (key, value, expiry), oldest first.
+/// The model: a list of (key, value, expiry), oldest first.
 struct Twin(Vec<(Vec<u8>, Vec<u8>, u32)>);
 
 impl Twin {

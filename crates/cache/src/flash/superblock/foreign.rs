@@ -25,7 +25,7 @@ const SIGNATURES: &[(&str, usize, &[u8])] = &[
     ("an MBR partition table", 510, &[0x55, 0xAA]),
 ];
 
-/// What the first bytes of a device look like, if it is something well known.
+/// The name of the data format that the first bytes of a device belong to, if it is a known one.
 pub fn name_of(head: &[u8]) -> Option<&'static str> {
     let carries = |offset: usize, magic: &[u8]| head.get(offset..offset + magic.len()) == Some(magic);
     SIGNATURES.iter().find(|(_, offset, magic)| carries(*offset, magic)).map(|(name, ..)| *name)

@@ -12,28 +12,28 @@ use device::Geometry;
 
 use super::SUPERBLOCKS_BYTES;
 
-/// Room in the snapshot area for section names, lengths and checksums.
+/// Space in the snapshot area for section names, lengths and checksums.
 const SNAPSHOT_FRAME_BYTES: u64 = 4096;
 
-/// What a device is to hold.
+/// Requested contents of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LayoutConfig {
-    /// Bytes for small objects; rounded down to whole buckets. 0 is none.
+    /// Bytes for small objects, rounded down to whole buckets; 0 means none.
     pub soc_bytes: u64,
     /// Bytes of a small-object bucket.
     pub bucket_bytes: u32,
-    /// Bytes the small-object cache's snapshot takes.
+    /// Bytes of the small-object cache's snapshot.
     pub soc_snapshot_bytes: u64,
-    /// Bytes of a region; the regions take all that is left. 0 is no regions.
+    /// Bytes of a region. Regions take all remaining space; 0 means no regions.
     pub region_bytes: u64,
-    /// Regions without which the region store cannot work.
+    /// Fewest regions with which the region store works.
     pub least_regions: u32,
-    /// Bytes the region store's snapshot takes for each region at most.
+    /// Upper limit of the region store's snapshot, per region.
     pub snapshot_bytes_per_region: u64,
-    /// What the first region's offset is a multiple of, beside the device's block: the region's size on a stripe, so
-    /// that no region spans two devices. 0 and 1 ask for nothing.
+    /// Alignment of the first region's offset, beside that to the device's block: the unit of a stripe, so that no
+    /// region spans two devices. 0 and 1 mean no further alignment.
     pub region_alignment_bytes: u64,
-    /// Bytes of the snapshot area, instead of those computed from the above.
+    /// Bytes of the snapshot area; `None` computes them from the other settings.
     pub metadata_bytes: Option<u64>,
 }
 
@@ -46,23 +46,23 @@ pub struct Layout {
     pub block_bytes: u32,
     /// Bytes of a small-object bucket.
     pub bucket_bytes: u32,
-    /// Where the snapshot area starts.
+    /// Offset of the snapshot area.
     pub metadata_offset: u64,
     /// Its length.
     pub metadata_bytes: u64,
-    /// Where region 0 starts.
+    /// Offset of region 0.
     pub regions_offset: u64,
     /// Bytes of a region.
     pub region_bytes: u64,
     /// Number of regions.
     pub regions: u64,
-    /// Where the small-object buckets start.
+    /// Offset of the small-object buckets.
     pub soc_offset: u64,
-    /// Bytes of all of them.
+    /// Bytes of all buckets.
     pub soc_bytes: u64,
 }
 
-/// Why a device cannot be divided so.
+/// The reason why a device cannot be divided as requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum LayoutError {
@@ -87,14 +87,15 @@ impl Layout {
     /// Divides a device.
     ///
     /// # Errors
-    /// The first thing that does not fit, with the numbers.
+    /// The first part that does not fit, with the numbers.
     pub fn compute(device: &Geometry, config: &LayoutConfig) -> Result<Self, LayoutError> {
         let block_bytes = u64::from(device.block_bytes);
         check_units(device, config)?;
         let soc_bytes = whole_buckets(config)?;
         let room_after_superblocks = (device.capacity_bytes.checked_sub(SUPERBLOCKS_BYTES + soc_bytes))
             .ok_or_else(|| too_small(device, config))?;
-        // With more metadata there are fewer regions, which need less: the bound is a region's share too high at most.
+        // More metadata leaves fewer regions, which need less metadata: the estimate is too high by at most one
+        // region's share.
         let most_regions = room_after_superblocks.checked_div(config.region_bytes).unwrap_or(0);
         let metadata_bytes = metadata_bytes(config, most_regions)?.next_multiple_of(block_bytes);
         let alignment = config.region_alignment_bytes.max(1).next_multiple_of(block_bytes);
@@ -170,11 +171,11 @@ fn metadata_bytes(config: &LayoutConfig, regions: u64) -> Result<u64, LayoutErro
     }
 }
 
-/// What the device would have to have, if small objects got the same share of it and regions were as large.
+/// Computes the size of a device that is large enough with the same share of small objects and the same region size.
 fn too_small(device: &Geometry, config: &LayoutConfig) -> LayoutError {
     let regions = if config.region_bytes > 0 { config.least_regions } else { 0 };
     let soc_share = config.soc_bytes as f64 / device.capacity_bytes as f64;
-    // The snapshot of buckets is larger on that device: by a share of their own bytes, and they by that of the device.
+    // On a larger device the snapshot is larger too, in proportion to the buckets.
     let snapshot_share = config.soc_snapshot_bytes as f64 / device.capacity_bytes as f64;
     let alignment = config.region_alignment_bytes.max(u64::from(device.block_bytes));
     let roundings = SNAPSHOT_FRAME_BYTES

@@ -169,7 +169,7 @@ fn unrecovered_persistent_cache_is_reported() {
     let words = "was not recovered; this run started with an empty one: ";
     assert!(!run(&[]).contains(words) && !run(&[]).contains(words));
     let larger = run(&["cache_config.nvmCacheSizeMB=40"]);
-    assert!(larger.contains(&format!("{words}flash was divided otherwise then")), "{larger}");
+    assert!(larger.contains(&format!("{words}the earlier cache divided flash differently")), "{larger}");
     std::fs::write(directory.path().join("state"), "").unwrap();
     let output = flashwright(&["bench", &file, "--validate"]);
     assert!(err(&output).contains("state is a file, not a directory"), "{}", err(&output));

@@ -1,4 +1,4 @@
-//! Single properties, each with the fewest items that show it.
+//! Single properties of the log, each with as few items as possible.
 
 use device::wrap::{FaultDevice, Faults, GateDevice};
 use device::{Request, RequestKind};

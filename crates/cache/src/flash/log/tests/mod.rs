@@ -1,4 +1,4 @@
-//! The log as its caller sees it.
+//! Tests of the log through its interface.
 
 mod behaviour;
 mod model;

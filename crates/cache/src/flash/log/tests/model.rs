@@ -1,4 +1,4 @@
-//! The log beside a plain map: a value found is the last one of its key, and a key that is absent from the map is never found.
+//! Compares the log with a map: a value found is the last one of its key, and a key absent from the map is never found.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ struct Run {
     stats: SocStats,
 }
 
-/// One history. Of `drain_one_in` operations, one drains the log, which begins a new region.
+/// Runs one random history. One in `drain_one_in` operations drains the log, which begins a new region.
 fn run(seed: u64, keys: usize, readmission_share: f64, fingerprint_bits: u32, drain_one_in: u32) -> Run {
     let mut random = StdRng::seed_from_u64(seed);
     let device = memory();
@@ -110,7 +110,7 @@ fn reads_with_colliding_fingerprints_return_the_last_value_or_nothing() {
 fn items_that_fit_the_log_are_all_found() {
     for seed in 30..33 {
         let run = run(seed, 150, 0.0, 11, 100_000);
-        // A removal takes a colliding item with it, seldom.
+        // A removal may also remove a colliding item, rarely.
         assert!(run.live_misses * 50 < run.hits, "seed {seed}: {} of {}", run.live_misses, run.hits);
     }
 }

@@ -1,4 +1,4 @@
-//! The index beside a map, its memory, and how its keys spread.
+//! Compares the index with a map; checks its memory and the distribution of keys.
 
 use std::collections::HashMap;
 
@@ -109,7 +109,7 @@ fn assert_agrees_with_a_map(has_ranks: bool, max_hits: u8) {
     }
 }
 
-/// All keys of a store that is one of 16 went to each 16th partition.
+/// Regression: all keys of a store that is one of 16 were in every 16th partition.
 #[test]
 #[cfg_attr(miri, ignore = "a million steps of safe code")]
 fn keys_of_one_store_of_many_spread_over_all_partitions() {
@@ -163,7 +163,7 @@ fn assert_costs_at_most(has_ranks: bool, most_bytes: f64) {
         let per_item = index.memory_bytes() as f64 / index.len() as f64;
         assert!(per_item <= most_bytes, "{per_item:.2} bytes an item at {count} items");
     }
-    // A few keys of a million are mistaken for others.
+    // A few of a million keys collide with others.
     let removed = (0..950_000).filter(|&number| index.remove(key(number)).is_some()).count();
     assert!(removed > 949_900, "{removed} found");
     assert!(index.memory_bytes() < 2_500_000, "removed items leave {} bytes", index.memory_bytes());

@@ -8,7 +8,7 @@ use device::{MemoryDevice, RequestKind};
 use super::races::poll_once;
 use super::*;
 
-/// Items enough to fill every region several times.
+/// Enough items to fill every region several times.
 const NEW_KEYS: std::ops::Range<u64> = 10_000..12_000;
 
 struct Scene {
@@ -39,7 +39,7 @@ impl Scene {
         self
     }
 
-    /// Drops a step while its requests of this kind are under way: how many there are.
+    /// Drops a step while its requests of this kind are in flight; returns their number.
     fn drop_step_during(&self, kind: RequestKind) -> usize {
         self.gate.close(kind);
         assert!(poll_once(pin!(self.store.step(Waiting::Task))).is_none(), "the step waits at the gate");
@@ -73,7 +73,7 @@ fn fill(store: &RegionStore, keys: std::ops::Range<u64>) {
     }
 }
 
-/// Whatever the index knows of is found, undamaged.
+/// Asserts that every indexed item is found undamaged.
 fn assert_all_found(store: &RegionStore, keys: std::ops::Range<u64>) {
     for key in keys.filter(|key| store.may_contain(KeyHash::of(&key.to_le_bytes()))) {
         match get(store, key) {

@@ -1,4 +1,4 @@
-//! What a queue of regions makes of a caching policy, beside the policy itself, exact.
+//! Compares the hits of an item queue with those of the exact caching policy that it approximates.
 
 use ::policy::eviction::Slru;
 use ::policy::eviction::gdsf::{Cost, Gdsf};
@@ -8,8 +8,8 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 
-/// Requests with Zipf's popularity whose objects grow old: one request in eight makes another object the most
-/// popular. Sizes are from 128 to 6,128 bytes.
+/// Zipf-distributed requests for objects that age: one request in eight makes another object the most popular. Sizes
+/// are from 128 to 6,128 bytes.
 fn photos(requests: usize, objects: u32, seed: u64) -> Vec<Access> {
     let mut random = StdRng::seed_from_u64(seed);
     let mut newest = objects;

@@ -1,4 +1,4 @@
-//! Random operations beside a plain map, one thread.
+//! Compares random operations of one thread with a map.
 
 use std::collections::HashMap;
 

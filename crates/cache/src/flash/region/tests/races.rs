@@ -1,4 +1,4 @@
-//! Orders of events that once went wrong somewhere, each made to happen.
+//! Races: each test produces one order of events that could return a stale value or wait forever.
 
 use std::future::Future;
 use std::pin::{Pin, pin};

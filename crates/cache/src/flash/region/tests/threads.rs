@@ -14,13 +14,13 @@ use super::*;
 
 const KEYS: u64 = 400;
 
-/// What each key's last version is, `None` after a remove. The lock is the key's lock.
+/// The last version of each key, `None` after a remove. The lock is the key's lock.
 struct Keys(Vec<Mutex<Last>>);
 
 #[derive(Clone, Copy, Default, PartialEq)]
 struct Last {
     version: Option<u64>,
-    /// Tells "removed" from "written and removed again".
+    /// Distinguishes a removed key from one that was written and removed again.
     changes: u64,
 }
 
@@ -77,7 +77,7 @@ fn read(store: &RegionStore, keys: &Keys, seed: u64, steps: u64) -> u64 {
                 assert_eq!(*seen, value(key, version), "seed {seed} step {step} key {key}");
                 found += 1;
             }
-            // Written meanwhile: it may be any version, but a whole one. Its checksum has been verified.
+            // Written concurrently: any whole version is valid. Its checksum has been verified.
             Lookup::Found(_) | Lookup::Miss => {}
             other => panic!("seed {seed} step {step}: {other:?}"),
         }
@@ -106,7 +106,7 @@ fn run(config: RegionConfig) {
     let store = &open(device, config);
     let keys = &Keys((0..KEYS).map(|_| Mutex::default()).collect());
     let stop = &AtomicBool::new(false);
-    // Readers find something however late the writers are.
+    // Readers must hit even if the writers are slow.
     for key in 0..KEYS {
         put_version(store, key, 0);
         keys.0[key as usize].lock().set(Some(0));
@@ -186,7 +186,8 @@ fn index_locations_are_valid_after_clears_beside_writers() {
     }
 }
 
-/// A region that was opened during the search for regions to wait for was included, and no insert closed it: the task waited permanently.
+/// Regression: a region opened during the search for regions to wait for was included, and no insert closed it, so the
+/// task waited forever.
 #[test]
 fn settle_beside_the_last_insert_completes() {
     let store = &open(Arc::new(MemoryDevice::new(small().capacity_bytes)), small());

@@ -1,4 +1,4 @@
-//! The store beside the same policies over numbers alone: they hit and miss the same requests, one by one.
+//! Compares the store with the same policies on numbers alone: they must hit and miss the same requests.
 
 use device::MemoryDevice;
 use rand::rngs::StdRng;
@@ -52,8 +52,8 @@ fn written_bytes(twin: &DryStore) -> u64 {
     ::policy::simulate::Simulator::counts(twin).written_weight
 }
 
-/// Three items of 28 % leave a hole of 16 %: written again they fill the region that they came from, though an eighth of it seems to
-/// be gained.
+/// Three items of 28 % of a region leave 16 % unused. Reinserted, they fill the region that they came from, although
+/// reclaim expects to gain an eighth of a region.
 #[test]
 fn full_item_queue_with_holes_of_raised_items_accepts_new_items() {
     for single_point in [false, true] {

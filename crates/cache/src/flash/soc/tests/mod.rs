@@ -1,4 +1,4 @@
-//! The small-object cache as its caller sees it.
+//! Tests of the small-object cache through its interface.
 
 mod bad_block;
 mod model;
@@ -37,7 +37,7 @@ fn gate() -> Arc<GateDevice> {
     Arc::new(GateDevice::new(memory()))
 }
 
-/// Lets a future go on as far as it can.
+/// Polls a future once; returns its output if it is complete.
 fn poll<F: Future>(future: &mut Pin<Box<F>>) -> Option<F::Output> {
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),
@@ -352,7 +352,7 @@ fn step_dropped_before_its_write_loses_nothing() {
     assert_eq!((get(&soc, "old").as_deref(), get(&soc, "key").as_deref()), (Some("value"), Some("value")));
 }
 
-/// The write lands whenever it likes: until then what it holds is found, and nothing else is written to its bucket.
+/// The write completes at any later time: until then its items are found, and its bucket is not written again.
 #[test]
 fn step_dropped_during_its_write_leaves_the_write_to_the_next_step() {
     let device = gate();
@@ -375,7 +375,7 @@ fn step_dropped_during_its_write_leaves_the_write_to_the_next_step() {
     assert_eq!((soc.pending_bytes(), soc.stats().lost_items, soc.stats().items), (0, 0, 1));
 }
 
-/// The waiting task found its buckets taken by a step that was then dropped, and was never woken.
+/// Regression: the waiting task found its buckets in use by a step, which was then dropped, and was never woken.
 #[test]
 fn step_dropped_during_its_write_wakes_another_step() {
     let device = gate();

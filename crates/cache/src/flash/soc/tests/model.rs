@@ -1,4 +1,5 @@
-//! The cache against its naive twin: a list of items a bucket, oldest first, and a list of what waits.
+//! Compares the cache with a simple model: for each bucket a list of items, oldest first, and a list of pending
+//! changes.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ struct TwinItem {
     expiry: u32,
 }
 
-/// What waits: an item, or the removal of a key.
+/// A pending change: an item, or the removal of a key.
 enum TwinWaiter {
     Item(TwinItem),
     Removal(String),

@@ -1,4 +1,4 @@
-//! A device whose writes fail for a while.
+//! A device whose writes fail temporarily.
 
 use device::VirtualClock;
 use device::wrap::{FaultDevice, Faults};
@@ -7,7 +7,8 @@ use super::*;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Each step lost the buckets that it tried to write, with all items in them: a full file system emptied them within seconds.
+/// Regression: each step lost the buckets that it could not write, with all their items, so a full file system emptied
+/// the cache within seconds.
 #[test]
 fn writes_that_fail_for_20_seconds_lose_nothing_and_refuse_new_items() {
     let device = Arc::new(FaultDevice::new(memory(), 0, Faults::default()));
@@ -62,7 +63,7 @@ fn writes_that_fail_for_20_seconds_lose_nothing_and_refuse_new_items() {
     assert_eq!((get(&soc, "after").as_deref(), soc.pending_bytes()), (Some("value"), 0));
 }
 
-/// Which items a burst of failed writes hits must not matter, nor when it ends.
+/// The result must not depend on the time at which a burst of failed writes begins or ends.
 #[test]
 fn bursts_of_failed_writes_lose_nothing() {
     for burst_ms in [1, 60, 400, 3000, 20_000, 29_000] {

@@ -1,4 +1,4 @@
-//! Waiting for what waits.
+//! Settling: waiting until pending items are written.
 
 use super::*;
 

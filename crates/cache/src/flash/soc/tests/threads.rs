@@ -1,5 +1,5 @@
-//! Writers, readers and steps side by side: a reader never sees a version older than the last one acknowledged
-//! before it asked.
+//! Concurrent writers, readers and steps: a reader never finds a version older than the last one acknowledged before
+//! its get.
 
 use std::sync::atomic::{AtomicBool, AtomicI64};
 
@@ -10,7 +10,7 @@ use super::*;
 const KEYS: usize = 64;
 const WRITES: usize = 3_000;
 
-/// Of each key the last acknowledged version; negative: removed at that version.
+/// For each key, the last acknowledged version; negative if it was removed at that version.
 struct Shared {
     soc: Soc,
     key_locks: Vec<Mutex<()>>,
@@ -47,8 +47,8 @@ impl Shared {
     }
 }
 
-/// A step could write a tombstone and free its memory before `forget` had taken that memory: the counter wrapped, and a task that waited
-/// for memory was not woken.
+/// Regression: a step wrote a tombstone and subtracted its memory before `forget` had added it: the counter wrapped,
+/// and a task that waited for memory was not woken.
 #[test]
 fn tombstone_memory_is_counted_before_it_is_freed() {
     const ROUNDS: usize = 150;

@@ -1,4 +1,4 @@
-//! The queue worked by hand.
+//! The queue, with results computed by hand.
 
 mod twin;
 
@@ -27,7 +27,7 @@ fn lru(regions: u32) -> Ripq {
     Ripq::new(&RipqConfig { sections: 2, ..RipqConfig::plain(Caching::Lru) }, &layout(regions))
 }
 
-/// Fills a region with four items and puts it in line.
+/// Fills a region with four items and appends it to the queue.
 fn fill(queue: &mut Ripq, region: u32, level: u8) -> [Resident; 4] {
     let placing = Placing { level, worth: 0.0 };
     let point = InsertionPoint(level);
@@ -52,7 +52,7 @@ fn hit(queue: &mut Ripq, item: &mut Resident) -> bool {
 fn hit_item_survives_and_the_rest_of_its_region_is_evicted() {
     let mut queue = lru(8);
     let mut items: Vec<_> = (0..4).map(|region| fill(&mut queue, region, 1)).collect();
-    // Worked by hand: 64 units in two sections are 32 each; the first two regions stepped down.
+    // Computed by hand: 64 units in two sections are 32 each; the first two regions are demoted.
     assert_eq!(queue.in_order(), [(RegionId(0), 0), (RegionId(1), 0), (RegionId(2), 1), (RegionId(3), 1)]);
     assert!(hit(&mut queue, &mut items[0][2]));
     assert!(!hit(&mut queue, &mut items[0][2]), "at the head there is nothing to gain");
@@ -81,17 +81,17 @@ fn lower_priority_does_not_move_an_item() {
     let mut low = fill(&mut queue, 0, 1)[0];
     let mut high = fill(&mut queue, 1, 3)[0];
     queue.caching = Caching::Slru { segments: 4 }.build(4);
-    // Half way up, a hit in the second of four segments leads to the third.
+    // From the middle of the queue, a hit in the second of four segments leads to the third.
     assert!(hit(&mut queue, &mut low));
     assert_eq!(queue.queue.section_of(low.region, low.rank), 2);
-    // Now with one segment fewer than sections: the head of the queue is nearer than where it is.
+    // Now with one segment fewer than sections: the target segment is behind the item's position.
     queue.caching = Box::new(Lowest);
     let before = (low, high);
     assert!(!hit(&mut queue, &mut low) && !hit(&mut queue, &mut high));
     assert_eq!((low.rank, high.rank), (before.0.rank, before.1.rank));
 }
 
-/// Wants everything at the end of the queue.
+/// A policy that inserts every item at the end of the queue.
 struct Lowest;
 
 impl CachingPolicy for Lowest {
@@ -114,7 +114,8 @@ fn priority_maps_to_the_nearest_insertion_point_at_or_above() {
     }
 }
 
-/// With all ranks in use, each raise searched the whole queue for a free one in vain, and all raised items were put into the last block.
+/// Regression: with all ranks in use, each raise searched the whole queue for a free one, and all raised items were
+/// inserted into the last block.
 #[test]
 fn raise_in_a_long_queue_does_not_visit_all_of_it() {
     let regions = 75_000;

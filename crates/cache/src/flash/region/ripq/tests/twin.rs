@@ -1,4 +1,4 @@
-//! The queue beside its simplest twin, which counts nothing and looks everything up.
+//! Compares the queue with a simple model that stores no counts and searches linearly.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::*;
 const SECTIONS: u8 = 4;
 const REGIONS: u32 = 24;
 
-/// A hit wants what the test says.
+/// A caching policy whose level for hits is set by the test.
 struct Wish(Arc<AtomicU8>);
 
 impl CachingPolicy for Wish {
@@ -31,14 +31,14 @@ enum Block {
     Virtual(Rank),
 }
 
-/// Lists of blocks, the nearest to the end first, and a list of items.
+/// The model: lists of blocks, the nearest to the end first, and a list of items.
 #[derive(Default)]
 struct Twin {
     sections: Vec<Vec<Block>>,
     active: HashMap<usize, Rank>,
-    /// Region that each item is in, and virtual block that is its place if there is one; units.
+    /// For each item: its region, its virtual block if it has one, and its units.
     items: HashMap<u32, (RegionId, Rank, u32)>,
-    /// Of regions being filled: their section.
+    /// For each region being filled: its section.
     open: HashMap<RegionId, usize>,
 }
 
@@ -220,7 +220,7 @@ impl Pair {
             );
             match survives {
                 Some(level) => {
-                    // The old place is left after the new one is taken, as in the store.
+                    // The item leaves its old block after it entered the new one, as in the store.
                     self.enter(item, level, resident.units);
                     self.queue.left(&resident);
                     self.reinserted += 1;
