@@ -1,4 +1,4 @@
-//! What a path is as a device: identity, limits, placement, wear, and everything that stays unknown, with the reason.
+//! Properties of the device at a path: identity, limits, placement, wear, and the reason for each unknown property.
 
 use std::fs;
 use std::io;
@@ -13,10 +13,10 @@ use device::nvme::{Drive, Location, Wear};
 
 use super::DriveError;
 
-/// Properties of a device. `None` is unknown, and [`unknown`](Self::unknown) has the reason.
+/// Properties of a device. `None` means unknown; [`unknown`](Self::unknown) has the reasons.
 #[derive(Debug, Default)]
 pub struct Info {
-    /// The path asked about.
+    /// The path of the device.
     pub path: PathBuf,
     /// Its kind: `file`, `block device`, `NVMe namespace`, `NVMe partition`.
     pub kind: &'static str,
@@ -24,11 +24,11 @@ pub struct Info {
     pub capacity_bytes: Option<u64>,
     /// Logical block.
     pub block_bytes: Option<u32>,
-    /// Who has it, if the system tells.
+    /// The user of the device, if the system reports one.
     pub in_use: Option<String>,
     /// Model.
     pub model: Option<String>,
-    /// Of an NVMe namespace, the rest.
+    /// Further properties of an NVMe namespace.
     pub nvme: Option<NvmeInfo>,
     /// Unknown properties, each with the reason.
     pub unknown: Vec<(String, String)>,
@@ -49,7 +49,7 @@ pub struct NvmeInfo {
     pub namespace: Option<Namespace>,
     /// Longest command that is passed through in every case.
     pub max_passthrough_bytes: u64,
-    /// Write streams that the kernel gives the block device; none where it knows of none (they came with Linux 6.16).
+    /// Write streams of the block device; `None` if the kernel does not support them (they came with Linux 6.16).
     pub write_streams: Option<u64>,
     /// Placement.
     pub placement: PlacementInfo,
@@ -68,14 +68,14 @@ pub struct PlacementInfo {
     pub endurance_group: Option<u16>,
     /// The configuration in use.
     pub configuration: Option<Configuration>,
-    /// By handle, the first one the default.
+    /// Status of each handle; the first one is the default.
     pub handles: Vec<PlacementStatus>,
 }
 
-/// Looks at `path`. Writes nothing.
+/// Reads the properties of the device at `path`. Writes nothing.
 ///
 /// # Errors
-/// There is nothing, or something that is no device.
+/// The path does not exist, or is not a device.
 pub fn info(path: &Path) -> Result<Info, DriveError> {
     let error = |source| DriveError::Path { path: path.into(), source };
     let metadata = fs::metadata(path).map_err(error)?;
@@ -121,7 +121,7 @@ fn of_block_device(path: &Path, number: u64) -> Info {
     Info {
         path: path.into(),
         kind: "block device",
-        // The system counts in sectors of 512 bytes whatever the device's blocks are.
+        // The system counts in sectors of 512 bytes, independent of the device's block size.
         capacity_bytes: text("size").and_then(|it| it.parse::<u64>().ok()).map(|sectors| sectors * 512),
         block_bytes: text("queue/logical_block_size").and_then(|it| it.parse().ok()),
         in_use: device::file::holder_of_block_device(path),
@@ -193,7 +193,7 @@ fn placement(
     PlacementInfo { state, missing, endurance_group: group, configuration, handles }
 }
 
-/// Notes what was not answered.
+/// Records the properties that could not be read, with the reason.
 struct Asked<'a>(&'a mut Vec<(String, String)>);
 
 impl Asked<'_> {
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_tells_its_size_and_why_the_rest_is_unknown() {
+    fn info_of_a_file_has_its_size_and_reasons_for_unknown_properties() {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(12_288).unwrap();
         let info = info(file.path()).unwrap();
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_device_is_refused() {
+    fn info_of_a_path_that_is_no_device_fails() {
         for path in ["/nonexistent", "/dev/null", "/tmp"] {
             assert!(matches!(info(Path::new(path)), Err(DriveError::Path { .. })), "{path}");
         }

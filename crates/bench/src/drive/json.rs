@@ -9,7 +9,7 @@ use super::info::{Info, NvmeInfo, PlacementInfo};
 use super::precondition::Outcome;
 use super::wear::Sample;
 
-/// Everything about a device.
+/// All properties of a device.
 #[must_use]
 pub fn info(info: &Info) -> Value {
     let unknown: Map<String, Value> =
@@ -111,7 +111,7 @@ pub fn samples(samples: &[Sample]) -> Value {
     json!({ "samples": samples.iter().map(each).collect::<Vec<_>>() })
 }
 
-/// How preconditioning ended.
+/// The result of preconditioning.
 #[must_use]
 pub fn outcome(outcome: &Outcome) -> Value {
     let round = |it: &super::precondition::Round| {
@@ -128,7 +128,7 @@ pub fn outcome(outcome: &Outcome) -> Value {
     })
 }
 
-/// Counters are wider than JSON's numbers are everywhere: what does not fit 64 bits is text.
+/// JSON numbers have at most 64 bits; larger counters are written as text.
 fn number(value: Option<u128>) -> Value {
     match value.map(u64::try_from) {
         None => Value::Null,

@@ -41,7 +41,7 @@ pub struct Settings<'a> {
 pub struct Fit {
     /// The card, with the fit's figures.
     pub card: Card,
-    /// The policies, best first.
+    /// The fits by policy, best first.
     pub policies: Vec<OfPolicy>,
     /// The logs beside the fitted model.
     pub logs: Vec<OfLog>,
@@ -75,7 +75,7 @@ pub struct OfLog {
     pub residual: f64,
 }
 
-/// Why nothing was learned.
+/// The reason why no card was learned.
 #[derive(Debug, thiserror::Error)]
 pub enum LearnError {
     /// The logs or jobs do not suffice.
@@ -100,8 +100,8 @@ const TRIALS: usize = 5;
 /// A bias that needs no further trial.
 const CLOSE: f64 = 0.01;
 
-/// Change of the logarithm of write amplification per logarithm of over-provisioning, before two trials give it, and the flattest that is
-/// believed.
+/// Assumed slope of the logarithm of write amplification over that of over-provisioning, until two trials determine it;
+/// and the flattest slope that is accepted.
 const USUAL_SLOPE: f64 = -0.6;
 const FLATTEST_SLOPE: f64 = -0.1;
 
@@ -144,7 +144,7 @@ struct Trial {
 }
 
 impl Trial {
-    /// The whole curve and its end count the same.
+    /// The whole curve and its end have equal weight.
     fn bias(&self) -> f64 {
         mean(self.logs.iter().map(|log| f64::midpoint(log.bias, log.last())))
     }
@@ -215,7 +215,7 @@ impl Search<'_> {
                 break;
             }
             let next = self.trial(next, victims)?;
-            // More spare space relocates less: a slope that noise turned round is not used.
+            // More spare space relocates less: a slope of the wrong sign is noise, and is not used.
             let between = (next.bias() - last.bias()) / (next.ln_op - last.ln_op);
             slope = between.min(FLATTEST_SLOPE);
             trials.push(next);

@@ -1,8 +1,8 @@
 //! Logs of a drive's write counters, from other tools or from our own commands.
 //!
-//! Read are the outputs of `nvme fdp stats`, of `nvme smart-log` with `nvme ocp smart-add-log`, as text or JSON of nvme-cli 1 and 2,
-//! appended as often as wanted, with or without dates between them; and CSV files with host and media bytes: those of `ssd wear --csv` and
-//! `ssd run --csv`, or with several series and a column `series`.
+//! Accepted are the outputs of `nvme fdp stats`, and of `nvme smart-log` with `nvme ocp smart-add-log`, as text or JSON
+//! of nvme-cli 1 and 2, any number of them in one file, with or without dates between them; and CSV files with host and
+//! media bytes: those of `ssd wear --csv` and `ssd run --csv`, or with several series and a column `series`.
 
 use crate::chart::{Chart, Line};
 
@@ -62,7 +62,7 @@ impl DriveLog {
         Self::from_counters(&samples)
     }
 
-    /// Makes the counters relative. After a counter that went back, as after a format, the log begins anew.
+    /// Makes the counters relative. If a counter decreases, as after a format of the drive, the log starts again there.
     fn from_counters(counters: &[LogSample]) -> Result<Self, String> {
         let mut warnings = Vec::new();
         let went_back = |pair: &[LogSample]| {
@@ -129,7 +129,7 @@ impl DriveLog {
         Chart { title: title.to_owned(), x: "host writes, TB", y: "write amplification", lines }.svg()
     }
 
-    /// Bytes that the host wrote in all.
+    /// Total bytes that the host wrote.
     #[must_use]
     pub fn host_bytes(&self) -> u64 {
         self.samples.last().map_or(0, |last| last.host_bytes)
@@ -192,7 +192,7 @@ impl CsvColumns {
     }
 }
 
-/// A sample is complete when both counters were found since the one before.
+/// A sample is complete when both counters were found after the previous sample.
 fn nvme_cli_samples(text: &str) -> Result<Vec<LogSample>, String> {
     let (mut host, mut media, mut samples) = (None, None, Vec::new());
     let mut has_host = false;
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_that_decrease_begin_the_log_anew() {
+    fn decreasing_counters_restart_the_log() {
         let log = DriveLog::parse("host_bytes,media_bytes\n50,60\n0,0\n4,4\n8,10\n", None).unwrap();
         assert_eq!((log.samples.len(), log.host_bytes()), (3, 8));
         assert!(log.warnings[0].contains("decreases at sample 2"));

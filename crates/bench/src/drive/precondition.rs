@@ -1,8 +1,8 @@
-//! Filling a drive until it is steady.
+//! Preconditioning: fills a drive until it is steady.
 //!
-//! One sequential pass over everything, so that every block is mapped; then writes in random places, in rounds, until the
-//! write rate of the last rounds is steady, and so is write amplification where the drive tells it. A fresh drive
-//! writes fast for as long as it has clean blocks; a figure taken then is no figure of the drive.
+//! One sequential pass maps every block. Then rounds of random writes follow until the write rate of the last rounds is
+//! steady, and also the write amplification if the drive reports it. An empty drive is faster as long as it has erased
+//! blocks, so figures measured then do not describe the drive.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,57 +14,57 @@ use rand::{Rng, RngExt, SeedableRng};
 use super::DriveError;
 use crate::steady::is_steady;
 
-/// How to fill.
+/// Parameters of preconditioning.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Bytes of a random write.
     pub write_bytes: u64,
     /// Writes in flight.
     pub depth: usize,
-    /// Random bytes after which to give up, as a multiple of the capacity.
+    /// Limit of random writes, as a multiple of the capacity.
     pub max_passes: f64,
-    /// Seed of the places and of the data.
+    /// Seed of the offsets and of the data.
     pub seed: u64,
 }
 
-/// Part of the capacity that a round of random writes has: steadiness is judged over five of them.
+/// The capacity divided by this is the size of a round of random writes. Steadiness is tested over five rounds.
 const ROUND_SHARE: u64 = 5;
 
 /// Bytes of a write of the sequential pass.
 const SEQUENTIAL_BYTES: u64 = 1 << 20;
 
-/// Random bytes that all writes take theirs from: more than drives look back when they compress.
+/// Length of the random data from which all writes are taken: longer than the window in which drives compress.
 const DATA_BYTES: usize = 16 << 20;
 
-/// What happened in a round.
+/// The measurements of a round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Round {
     /// Whether it was part of the sequential pass.
     pub sequential: bool,
-    /// Bytes that we wrote.
+    /// Bytes written by this program.
     pub written_bytes: u64,
-    /// Bytes a second.
+    /// Bytes per second.
     pub rate: f64,
-    /// Bytes of the media by bytes of ours; none where the drive does not tell.
+    /// Media bytes divided by the bytes written by this program; `None` if the drive does not report media writes.
     pub write_amplification: Option<f64>,
 }
 
-/// How it ended.
+/// The result of preconditioning.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// Whether it became steady.
     pub steady: bool,
-    /// Every round.
+    /// All rounds.
     pub rounds: Vec<Round>,
 }
 
-/// Told how far it is, out of how much at most; says whether to go on.
+/// Called with the bytes written, the maximum, and the rounds so far. Returns whether to continue.
 pub type Watch<'a> = &'a mut dyn FnMut(u64, u64, &[Round]) -> bool;
 
 /// Fills `device`.
 ///
 /// # Errors
-/// The device fails, the options do not fit it, or `watch` said no.
+/// The device fails, the options do not fit it, or `watch` returned false.
 pub fn run(
     device: &dyn Device,
     clock: &dyn Clock,
@@ -143,7 +143,7 @@ impl<'a> Filling<'a> {
         self.round(false, &mut { places })
     }
 
-    /// Writes to all `places`, some at once, and notes how fast that went.
+    /// Writes to all `places`, some concurrently, and measures the rate.
     fn round(
         &mut self,
         sequential: bool,
@@ -199,7 +199,7 @@ impl<'a> Filling<'a> {
         IoSlice::new(Arc::clone(&self.data), start..start + len)
     }
 
-    /// By rate, and by write amplification where it is known.
+    /// Tests the rates, and the write amplification if it is known.
     fn is_steady(&self) -> bool {
         let random = || self.rounds.iter().filter(|round| !round.sequential);
         let rates: Vec<f64> = random().map(|round| round.rate).collect();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_written_once_before_anything_is_random() {
+    fn sequential_pass_precedes_random_writes() {
         let device = MemoryDevice::new(6 << 20);
         let outcome = run(&device, &SystemClock, &options(), &mut |_, _, _| true).unwrap();
         let sequential: u64 =
@@ -228,18 +228,18 @@ mod tests {
         let whole = device.execute(request).unwrap();
         assert!(
             whole.chunks(4096).all(|block| block.iter().any(|&byte| byte != 0)),
-            "no block is left empty"
+            "every block is written"
         );
         assert!(
             outcome.rounds.iter().all(|round| round.write_amplification.is_none()),
-            "memory does not tell"
+            "a memory device reports no media writes"
         );
         let random = outcome.rounds.iter().filter(|it| !it.sequential).count();
         assert!((5..=40).contains(&random), "{random} rounds of a fifth each, eight passes at most");
     }
 
     #[test]
-    fn who_says_no_is_obeyed_and_nothing_stays_under_way() {
+    fn preconditioning_stopped_by_its_callback_ends_early() {
         let device = MemoryDevice::new(6 << 20);
         let error = run(&device, &SystemClock, &options(), &mut |done, _, _| done < 1 << 20).unwrap_err();
         assert!(error.to_string().contains("stopped after"), "{error}");
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn more_passes_than_can_be_counted_are_as_many_as_can() {
+    fn huge_number_of_passes_does_not_overflow() {
         let device = MemoryDevice::new(6 << 20);
         let options = Options { max_passes: 1e300, ..options() };
         let mut most = 0;
@@ -267,7 +267,7 @@ mod tests {
         };
         let random = |rounds: &[Round]| rounds.iter().any(|round| !round.sequential);
         match run(&device, &SystemClock, &options, all) {
-            Ok(outcome) => assert!(random(&outcome.rounds), "it was filled once and no more"),
+            Ok(outcome) => assert!(random(&outcome.rounds), "random rounds follow the sequential pass"),
             Err(stopped) => assert!(matches!(stopped, DriveError::Stopped(_)), "{stopped}"),
         }
         assert_eq!(most, u64::MAX);

@@ -1,4 +1,4 @@
-//! A drive in words.
+//! Reports on a drive as text.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::info::{Info, NvmeInfo, PlacementInfo};
 use super::precondition::{Outcome, Round};
 use super::wear::Sample;
 
-/// Bytes as a person reads them.
+/// Formats bytes with the largest fitting unit.
 #[must_use]
 pub fn bytes(value: u128) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -26,7 +26,7 @@ fn or_unknown(value: Option<String>) -> String {
     value.unwrap_or_else(|| "unknown".into())
 }
 
-/// Everything about a device.
+/// All properties of a device.
 #[must_use]
 pub fn info(info: &Info) -> String {
     let mut words = String::new();
@@ -140,7 +140,7 @@ pub fn round(number: usize, round: &Round) -> String {
     format!("round {number}: {how}, {}, {rate:.1} MiB/s, DLWA {ratio}", bytes(round.written_bytes.into()))
 }
 
-/// How preconditioning ended.
+/// The result of preconditioning.
 #[must_use]
 pub fn outcome(outcome: &Outcome) -> String {
     let written: u64 = outcome.rounds.iter().map(|round| round.written_bytes).sum();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_said_and_never_zero() {
+    fn unknown_values_are_printed_as_unknown_not_as_zero() {
         let unknown = vec![("wear".to_owned(), "a file".to_owned())];
         let about = Info { path: "/x".into(), kind: "file", unknown, ..Info::default() };
         let words = info(&about);

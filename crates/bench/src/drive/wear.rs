@@ -27,7 +27,7 @@ pub struct Sample {
     pub unix_seconds: u32,
     /// The drive's counters.
     pub wear: Wear,
-    /// Media bytes by host bytes since the sample before.
+    /// Media bytes divided by host bytes since the previous sample.
     pub amplification_since_last: Option<f64>,
     /// The same since the first sample.
     pub amplification_since_first: Option<f64>,
@@ -50,9 +50,15 @@ impl Watched {
         Ok(Self { drive, group, first: None, last: None })
     }
 
-    /// Reads the counters `count` times at intervals of `every` and calls `tell` with each sample. Ends early on `stop`, or if `tell`
-    /// returns false.
-    pub fn watch(&mut self, every: Duration, count: u64, stop: &Stop, mut tell: impl FnMut(Sample) -> bool) {
+    /// Reads the counters `count` times at intervals of `every` and calls `report` with each sample. Ends early on
+    /// `stop`, or if `report` returns false.
+    pub fn watch(
+        &mut self,
+        every: Duration,
+        count: u64,
+        stop: &Stop,
+        mut report: impl FnMut(Sample) -> bool,
+    ) {
         let timer = SystemTimer::default();
         let every_ns = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX);
         let mut next_ns = timer.monotonic_ns();
@@ -61,7 +67,7 @@ impl Watched {
                 return;
             }
             next_ns = next_ns.saturating_add(every_ns);
-            if !tell(self.sample(timer.unix_seconds())) {
+            if !report(self.sample(timer.unix_seconds())) {
                 return;
             }
         }
@@ -78,7 +84,7 @@ impl Watched {
     }
 }
 
-/// Waits in short steps, since a signal does not end a sleep. False if it was stopped.
+/// Waits in short steps, because a signal does not end a sleep. Returns false if `stop` was set.
 fn wait(timer: &SystemTimer, until_ns: u64, stop: &Stop) -> bool {
     const STEP_NS: u64 = 100_000_000;
     while timer.monotonic_ns() < until_ns && !stop.is_set() {
