@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_a_trace_that_is_faster_to_read_wrote_text() {
+    fn help_example_converts_to_the_binary_format() {
         let mut lines =
             examples::TRACE.lines().filter_map(|line| line.trim().strip_prefix("flashwright trace convert "));
         let out = lines.next().and_then(|line| line.split_whitespace().last()).expect("there is one");

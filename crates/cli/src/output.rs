@@ -62,7 +62,7 @@ impl Common {
         self.call.as_ref().map_or_else(Stop::default, Call::stop)
     }
 
-    /// Lets the first signal set `stop`. A call leaves signals to the program that made it.
+    /// Makes the first signal set `stop`. In a call by another program, signals are left to that program.
     pub fn stop_on_signals(&self, stop: &Stop) -> std::io::Result<()> {
         if self.call.is_some() { Ok(()) } else { stop_on_signals(stop) }
     }
@@ -113,7 +113,7 @@ impl Common {
         }
     }
 
-    /// Whether somebody asked for the result as JSON.
+    /// Whether the result is written as JSON.
     pub fn wants_json(&self) -> bool {
         self.json.is_some()
     }

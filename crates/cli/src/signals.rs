@@ -64,7 +64,7 @@ pub fn exit_at_another(mut signals: Signals) -> std::io::Result<()> {
     std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
 }
 
-/// Something that can be stopped before it changes anything, and is done to its end once it has begun to.
+/// An operation that can be stopped before its first change, and that runs to its end after it.
 #[derive(Debug, Default, Clone)]
 pub struct Changing {
     is_interrupted: Arc<AtomicBool>,
@@ -108,7 +108,7 @@ pub const INTERRUPTED: &str = "interrupted: nothing was changed";
 mod tests {
     use super::*;
 
-    /// Such signals once killed `block create`, `destroy` and `upgrade` and left their new files.
+    /// Regression: such a signal killed `block create`, `destroy` and `upgrade`, which left their new files.
     #[test]
     fn interrupt_before_the_first_change_stops_the_operation() {
         let changing = Changing::on_signal("it completes").unwrap();

@@ -61,7 +61,7 @@ fn sides(arguments: &Arguments) -> Result<(Vec<Finished>, Vec<Finished>), String
 fn compared(arguments: &Arguments, a: &[Finished], b: &[Finished]) -> Result<Finding, String> {
     let comparison = compare(a, b)?;
     let mut result = comparison.to_json();
-    // The runs' world: nothing is simulated here.
+    // The world of the compared runs; `compare` itself simulates nothing.
     result["world"] = a[0].part(&["world"]).clone();
     let side = |name: &str, runs: &[Finished]| -> String {
         runs.iter().map(|run| format!("{name}  {}\n", summary(run))).collect()

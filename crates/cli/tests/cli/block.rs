@@ -442,7 +442,7 @@ fn survives_two_kills(place: &Place, file: &str, serve: impl Fn(&Place) -> Serve
     server.stop();
 }
 
-/// What `status` reports about the bare disk.
+/// The line of `status` about the bare disk.
 fn whose(place: &Place) -> String {
     told(&place.command("status", false).arg("--disk").arg(place.path("disk")).output().unwrap())
 }

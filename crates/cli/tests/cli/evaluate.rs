@@ -186,7 +186,7 @@ fn plan_is_printed_without_running() {
     assert!(!file.exists(), "a created file is removed again");
 }
 
-/// It was once refused at every scale, since its cache was 12,288 bytes larger than the scaled drive.
+/// Regression: the card was refused at every scale, because its cache was 12,288 bytes larger than the scaled drive.
 #[test]
 fn qlc_card_is_planned_at_every_scale() {
     for more in

@@ -9,8 +9,8 @@ use super::{err, flashwright, json, out};
 
 const FIGURES: [&str; 6] = ["hit_ratio", "alwa", "dlwa", "nand_mb_per_second", "life_years", "kgco2e"];
 
-/// Small and large objects of one size each (the engine has few slabs, which many size classes would share unevenly), popular
-/// by a power law, one access in ten a set, 5000 a second. An object lives for so many seconds, 0 is for ever.
+/// Small and large objects of one size each (with several sizes, the engine's few slabs would be shared unevenly), with
+/// a power-law popularity, one set in ten accesses, 5000 accesses a second. `ttl` is in seconds; 0 never expires.
 fn trace(directory: &Path, accesses: u32, objects: u32, ttl: fn(u32) -> u32) -> String {
     let mut text = "op_time,key,key_size,op,op_count,size,ttl\n".to_owned();
     let mut state = 12_345_u64;
@@ -72,7 +72,7 @@ fn prediction_has_bounds_and_follows_the_inputs() {
         assert!((once / twice - 2.0).abs() < 1e-9, "twice the load is half the life: {once} and {twice}");
     }
     assert!(result["assumptions"].as_array().unwrap().len() > 5);
-    // The engine was never measured at this scale: bounds were once given nevertheless, and did not hold.
+    // The engine was not measured at this scale, so no bounds must be given. Regression: wrong bounds were printed.
     let warning = result["warning"].as_str().unwrap();
     assert!(warning.contains("as small as those of pm9d3 at 1/8192"), "{warning}");
     let flood =

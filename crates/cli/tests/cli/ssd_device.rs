@@ -95,7 +95,7 @@ fn device_in_use_is_refused_with_its_user() {
     }
 }
 
-/// Such a file has no visible user, and a mounted file system was once destroyed.
+/// Such a file has no visible user. Regression: a mounted file system on it was destroyed.
 #[test]
 fn file_behind_a_loop_device_is_in_use() {
     let (_directory, path) = file(1 << 20);

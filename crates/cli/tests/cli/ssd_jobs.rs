@@ -25,7 +25,7 @@ fn job_file_runs_with_placement_and_reports_jobs_handles_and_curve() {
     assert!(dlwa(&off) > 1.1 * dlwa(&result), "{} {}", off["dlwa"], result["dlwa"]);
 }
 
-/// The counters of a model drive stand for a log of a real one.
+/// The counters of a model drive serve as the log of a real one.
 #[test]
 fn card_learned_from_a_log_runs_with_its_policy_and_an_interval() {
     let folder = tempfile::tempdir().unwrap();

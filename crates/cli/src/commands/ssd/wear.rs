@@ -128,7 +128,7 @@ fn csv_file(path: &Path) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Samples as they come, for people.
+/// Prints samples as text when they are taken.
 struct Shown<'a> {
     arguments: &'a Arguments,
     header: bool,

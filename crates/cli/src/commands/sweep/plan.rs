@@ -33,7 +33,7 @@ pub struct Swept {
     is_threaded: bool,
 }
 
-/// What the file says.
+/// The contents of a plan file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {

@@ -211,7 +211,7 @@ fn result_is_written_through_symlinks_and_to_devices() {
     assert!(full.status.code() == Some(2) && err(&full).contains("/dev/full"), "{}", err(&full));
 }
 
-/// Validation once did not check the device.
+/// Regression: validation did not check the device.
 #[test]
 fn validation_rejects_unusable_devices() {
     let (directory, file) = config("small.json", SMALL);
@@ -249,7 +249,7 @@ fn validation_rejects_unusable_devices() {
     );
 }
 
-/// It was once accepted silently.
+/// Regression: a memory device was accepted silently.
 #[test]
 fn measuring_a_memory_device_as_flash_warns() {
     let (_directory, file) = config("small.json", SMALL);
@@ -291,7 +291,7 @@ fn validation_reports_the_errors_of_a_run() {
     }
 }
 
-/// The cache was once reported as killed although it had been closed.
+/// Regression: the cache was reported as killed although it had been closed.
 #[test]
 fn run_on_a_closed_persistent_cache_does_not_report_a_crash() {
     let (directory, file) = config("small.json", &SMALL.replace("\"checkConsistency\": true,", ""));

@@ -155,7 +155,7 @@ fn same_flash_under_two_names_is_detected() {
     );
 }
 
-/// The text once did not say whether a cache was recovered.
+/// Regression: the text report did not state whether a cache was recovered.
 #[test]
 fn unrecovered_persistent_cache_is_reported() {
     let (directory, file) = config("small.json", "");

@@ -41,7 +41,7 @@ fn skipping_most_rows_of_a_trace_is_reported() {
     );
 }
 
-/// The message once named `navyRegionSizeMB`, which was not set.
+/// Regression: the message named `navyRegionSizeMB`, which was not set.
 #[test]
 fn unfitting_policy_blocks_are_reported_by_their_key() {
     let (_directory, file) = config("small.json", super::SMALL);

@@ -87,7 +87,7 @@ fn missing_trace_is_in_the_validation_result() {
     assert_eq!(result["world"], "real");
 }
 
-/// The run once ended immediately and blamed rows that did not exist; validation passed.
+/// Regression: the run ended immediately and blamed rows that did not exist; validation passed.
 #[test]
 fn trace_with_only_a_header_is_refused() {
     let replay = r#"{ "cache_config": { "cacheSizeMB": 8 }, "test_config": { "generator": "replay", "numOps": 100, "numThreads": 2,

@@ -50,7 +50,7 @@ fn watch_result_has_the_last_figures() {
     server.stop();
 }
 
-/// They once reported that no server was listening.
+/// Regression: the commands reported that no server was listening.
 #[test]
 fn server_without_cache_reports_that() {
     let place = Place::new();

@@ -30,7 +30,7 @@ fn across(one: &Place, other: &Place, command: &str, more: &[&str]) -> Output {
 }
 
 #[test]
-fn a_flush_wrote_the_dirty_blocks_of_one_cache_over_the_disk_of_another() {
+fn command_with_the_disk_of_another_cache_is_refused() {
     let (Some(one), Some(other)) = (dirty(), dirty()) else { return };
     let before = std::fs::read(other.path("disk")).unwrap();
     for command in ["flush", "check", "status", "upgrade", "destroy"] {
@@ -47,11 +47,14 @@ fn a_flush_wrote_the_dirty_blocks_of_one_cache_over_the_disk_of_another() {
     let forced = across(&one, &other, "flush", &["--force-disk"]);
     assert!(told(&forced).starts_with("wrote back 1 dirty block "), "{}", told(&forced));
     let refused = told(&other.run("flush", &[], true));
-    assert!(refused.contains("belongs to the cache "), "it is the other's from then on: {refused}");
+    assert!(
+        refused.contains("belongs to the cache "),
+        "the forced disk now belongs to the other cache: {refused}"
+    );
 }
 
 #[test]
-fn a_disk_written_by_itself_after_a_crash_was_called_sound() {
+fn disk_modified_after_a_crash_is_refused_without_force() {
     let Some(place) = dirty() else { return };
     let disk = std::fs::File::options().write(true).open(place.path("disk")).unwrap();
     disk.write_all_at(&[9; 4096], 20 << 20).unwrap();
@@ -84,7 +87,7 @@ fn unmarked_copy_of_the_disk_requires_force() {
     assert!(place.run("flush", &[], true).status.success(), "the disk is marked now");
 }
 
-/// A disk once had no sign of its dirty cache.
+/// Regression: `status` of a disk did not name its dirty cache.
 #[test]
 fn disk_status_names_its_cache_until_destroyed() {
     let Some(place) = dirty() else { return };

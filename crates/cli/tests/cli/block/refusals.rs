@@ -238,8 +238,8 @@ fn truncated_control_request_changes_nothing() {
     server.stop();
 }
 
-/// At its end the server once connected to the other server's socket to wake its own thread, waited forever, and would have removed that
-/// socket.
+/// Regression: at its end the server connected to the other server's socket to wake its own thread, waited forever, and
+/// would have removed that socket.
 #[test]
 fn server_with_a_replaced_control_socket_ends_and_keeps_the_new_one() {
     let place = Place::new();
@@ -400,7 +400,7 @@ fn usage_errors_report_the_reason() {
             "ssd:test: does not exist; a device is named by PATH (a block device or a file), file:PATH, ",
         ),
         ("stripe:flash,b", "b: does not exist; --flash-size SIZE creates it"),
-        // Such a name once created a file that then could not be served.
+        // Regression: such a name created a file that could not be served.
         (
             "memory:64MiB",
             "--flash memory:64MiB: is memory of this process, so the cache would be lost when the command ends",
@@ -508,7 +508,7 @@ fn unwritable_result_is_refused_before_devices_change() {
     }
 }
 
-/// Only the server knows its devices: its disk was once overwritten with JSON.
+/// Regression: a result file overwrote the served disk. Only the server knows its devices.
 #[test]
 fn result_never_overwrites_a_served_device() {
     let place = Place::new();
@@ -537,7 +537,7 @@ fn result_never_overwrites_a_served_device() {
     server.stop();
 }
 
-/// The error was once a failed "integral type conversion", or a file of 0 bytes was created first.
+/// Regression: the error was a failed "integral type conversion", or a file of 0 bytes was created first.
 #[test]
 fn impossible_file_size_is_rejected_with_the_limits() {
     let place = Place::new();
