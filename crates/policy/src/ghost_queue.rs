@@ -121,7 +121,7 @@ mod tests {
     use crate::simulate::hash_of;
 
     #[test]
-    fn equals_a_list() {
+    fn ghost_queue_equals_a_list() {
         for seed in 0..40 {
             let mut rng = StdRng::seed_from_u64(seed);
             let capacity: u64 = rng.random_range(0..100);

@@ -101,7 +101,8 @@ fn lirs_hits_are_within_a_thousandth_of_libcachesim() {
     }
 }
 
-/// An object of exactly a tenth of the cache makes others leave, and enters only if it has a ghost. The wheel's hits on the same requests.
+/// An object of exactly a tenth of the cache evicts others, but is inserted only if it has a ghost. Expected are the
+/// hits of the libCacheSim wheel on the same requests.
 #[test]
 fn s3_fifo_treats_objects_of_a_tenth_like_libcachesim() {
     let request = |at: u64| {

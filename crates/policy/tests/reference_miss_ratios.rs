@@ -142,10 +142,10 @@ fn key_values_miss_as_in_the_reference() {
     check("kv_twitter_c52_1m", "libcachesim/kv_twitter_c52_1m.csv.zst");
 }
 
-/// By the paper's rules the main queue is not filled directly, and ghosts are counted otherwise. Once the cache has turned
-/// over a few times little of that is left.
+/// The paper's rules do not fill the main queue directly, and count ghosts in another way. After the cache has turned
+/// over a few times, little of the difference remains.
 #[test]
-fn s3_fifo_by_its_paper_misses_nearly_as_its_authors_simulator_on_key_values() {
+fn paper_variant_of_s3_fifo_misses_nearly_like_the_authors_simulator() {
     let Some(traces) = traces_folder() else { return };
     let accesses = accesses(&traces, "libcachesim/kv_twitter_c52_1m.csv.zst", false);
     let settings = Settings { rule_book: RuleBook::Paper, ..Settings::default() };

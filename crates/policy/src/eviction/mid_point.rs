@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn entry_takes_five_bytes() {
+    fn queues_take_five_bytes_per_entry() {
         let queues = SetQueues::new(64, 512, SetPolicy::Lru);
         let slots = 64 * 512;
         assert!(queues.memory_bytes() < slots * 5 + 64 * 24, "{} bytes", queues.memory_bytes());

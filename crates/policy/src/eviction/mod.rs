@@ -231,7 +231,7 @@ impl EvictionConfig {
     }
 }
 
-/// Seed of policies that draw lots, where the caller has none.
+/// Seed of policies that draw random numbers, if the caller has none.
 const SEED: u64 = 1;
 
 /// Builds a policy that shares out `capacity_weight`.
@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_understood_in_every_spelling() {
+    fn names_parse_in_every_spelling() {
         for (name, kind) in NAMES {
             assert_eq!(name.to_uppercase().replace('-', "_").parse(), Ok(*kind), "{name}");
         }
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_names_get_the_nearest() {
+    fn wrong_names_get_the_nearest_name_suggested() {
         let pairs =
             [("lruq2", "lru2q"), ("seive", "sieve"), ("s3fifi", "s3fifo"), ("LRU5B2", "LRU5B"), ("", "2q")];
         for (given, nearest) in pairs {
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn all_kinds_are_in_the_table_and_the_other_way_round() {
+    fn name_table_has_every_kind_and_no_other() {
         for kind in Kind::ALL {
             assert!(NAMES.iter().any(|&(_, named)| named == kind), "{kind}");
         }
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "hot queue 60 % and cold queue 50 % are together more than 100 %")]
-    fn shares_above_all_are_refused() {
+    fn shares_above_100_percent_are_refused() {
         let config = EvictionConfig { hot_percent: 60, cold_percent: 50, ..EvictionConfig::new(Kind::Lru2q) };
         drop(build(&config, 100));
     }

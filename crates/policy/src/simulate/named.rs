@@ -1,4 +1,4 @@
-//! The policies that simulations know by name, each compiled with the loop that drives it.
+//! The policies that simulations accept by name, each compiled with the simulation loop.
 
 use super::{Rules, Simulation, Simulator, SizeOnHit};
 use crate::eviction::gdsf::Cost;
@@ -8,41 +8,43 @@ use crate::eviction::{
     Slru, SlruRules, TinyLfu, TwoQ, TwoQRules, WTinyLfu,
 };
 
-/// Whose rules hold where simulators differ.
+/// The implementation whose rules apply where simulators differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RuleBook {
-    /// libCacheSim 0.3.5's, which published miss ratios come from. Segmented LRU: [`SlruRules::Reference`], and an object
-    /// larger than a segment never enters. S3-FIFO: [`S3FifoRules::Reference`], and an object larger than a tenth of the cache
-    /// never enters; one of exactly a tenth enters only if it has a ghost, and evicts in any case. GDSF: the newcomer comes in before others leave.
+    /// libCacheSim 0.3.5, from which published miss ratios come. Segmented LRU: [`SlruRules::Reference`], and an object
+    /// larger than a segment is never inserted. S3-FIFO: [`S3FifoRules::Reference`], and an object larger than a tenth
+    /// of the cache is never inserted; one of exactly a tenth is inserted only if it has a ghost, and evicts others in
+    /// any case. GDSF: the new object is inserted before others are evicted.
     #[default]
     Reference,
-    /// As the papers have it and as our engine does it.
+    /// The rules of the papers, as in this engine.
     Paper,
 }
 
-/// The weight of what does not enter, and leaves where hits update sizes, whatever else may enter.
+/// The weight of an object that is never inserted, regardless of other limits. If hits update sizes, a cached object
+/// with this weight is evicted.
 pub const TOO_HEAVY: u32 = u32::MAX;
 
-/// How to simulate a policy.
+/// Settings of a simulated policy.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Settings {
-    /// Whose rules hold.
+    /// The applicable rules.
     pub rule_book: RuleBook,
-    /// What a request for a held object says of its size.
+    /// Handling of a request for a cached object with another size.
     pub size_on_hit: SizeOnHit,
-    /// LRU, LRU-2Q, TinyLFU: hits sooner than this after the last one that counted do not count, seconds.
+    /// LRU, LRU-2Q, TinyLFU: hits within this time after the last counted hit are ignored; in seconds.
     pub refresh_seconds: u32,
-    /// Whatever [`Policy::weight_at_most`] says, everything but what weighs [`TOO_HEAVY`] may enter: for whoever looks at
-    /// weights himself.
+    /// Ignores [`Policy::weight_at_most`], so that only [`TOO_HEAVY`] objects are rejected: for callers that check
+    /// weights themselves.
     pub any_weight: bool,
-    /// For policies that draw lots.
+    /// Seed of policies that draw random numbers.
     pub seed: u64,
 }
 
 /// A policy that can be simulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Policy {
-    /// One that needs no future.
+    /// A policy that does not need future requests.
     Eviction(Kind),
     /// [`Clairvoyant`].
     Clairvoyant,
@@ -59,7 +61,8 @@ impl Settings {
 }
 
 impl Policy {
-    /// The heaviest object that enters a cache of `capacity_weight`, by the rules. Nothing heavier than the cache enters anyway.
+    /// Weight of the heaviest object that the rules admit to a cache of `capacity_weight`. Objects heavier than the
+    /// cache are never inserted.
     #[must_use]
     pub fn weight_at_most(self, capacity_weight: u64, settings: &Settings) -> u64 {
         match (self, settings.rule_book) {
@@ -74,8 +77,7 @@ impl Policy {
         }
     }
 
-    /// The share of the cache, in percent, in which newcomers wait for a place in the rest; `None` where all are treated alike from
-    /// the beginning, or wait in a larger share.
+    /// Share of the cache, in percent, of a queue for new objects; `None` if the policy has none, or a larger one.
     #[must_use]
     pub fn waiting_percent(self) -> Option<u8> {
         match self {
@@ -87,7 +89,7 @@ impl Policy {
         }
     }
 
-    /// An empty cache of `capacity_weight` with this policy.
+    /// Creates an empty cache of `capacity_weight` with this policy.
     #[must_use]
     pub fn simulator(self, capacity_weight: u64, settings: &Settings) -> Box<dyn Simulator> {
         let Settings { rule_book, refresh_seconds, seed, .. } = *settings;

@@ -5,7 +5,8 @@
 pub struct Rules {
     /// Objects heavier than this, or than the cache, are not inserted.
     pub weight_at_most: u64,
-    /// For an object of exactly this weight room is made, and then it is inserted only if it has a ghost.
+    /// Before an object of exactly this weight, others are evicted as for an insert, but it is inserted only if it has
+    /// a ghost.
     pub ghost_only_weight: Option<u64>,
     /// The new object is inserted first, then entries are evicted until all fit: the new one can be the victim, and a policy that ages by
     /// evictions sees its age before them.

@@ -399,8 +399,8 @@ impl S3Fifo {
         self.capacity - self.capacity * 10 / 100
     }
 
-    /// A ghost is there while less than the main queue's share has come in after it; back, it is marked by weight 0
-    /// under a hash that no key has, as its weight still pushes older ones out.
+    /// A ghost exists while less than the main queue's share was inserted after it. A ghost whose key returned is
+    /// marked by weight 0 under a hash that no key has, because its weight still displaces older ones.
     fn take_ghost(&mut self, hash: u64) -> bool {
         if self.rules == S3FifoRules::Reference {
             let held = self.ghosts.len();

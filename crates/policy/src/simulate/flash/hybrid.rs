@@ -386,7 +386,7 @@ mod tests {
         assert_eq!(hybrid.counts(), none);
     }
 
-    /// They were once silently rejected: a scaled cache has scaled blocks, but objects of full size.
+    /// Regression: such objects were silently rejected. A scaled cache has smaller blocks, but objects of full size.
     #[test]
     fn object_larger_than_a_scaled_block_is_stored() {
         let rules = HybridRules { dram_weight: 0, large_weight: 320, large_at_most: 160, ..rules() };

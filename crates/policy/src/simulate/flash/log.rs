@@ -41,9 +41,9 @@ impl Log {
         }
     }
 
-    /// A scaled log instead of a large one whose blocks accept objects of `object_weight_at_most`. Objects are not scaled: an object that
-    /// begins in a block can extend beyond its end, so that it is neither rejected nor leaves space unused that a large block would fill.
-    /// block would fill with others.
+    /// A scaled model of a large log whose blocks accept objects of `object_weight_at_most`. Objects are not scaled, so
+    /// an object may extend beyond the end of its block. Otherwise it would be rejected, or leave space unused that a
+    /// large block would fill.
     #[must_use]
     pub fn scaled(capacity_weight: u64, block_weight: u64, object_weight_at_most: u32) -> Self {
         Self { runs_over: Some(object_weight_at_most), ..Self::new(capacity_weight, block_weight) }

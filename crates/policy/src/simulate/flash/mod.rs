@@ -1,9 +1,9 @@
-//! Flash caches as object-granular models: what they hold and what they write, without a byte of data.
+//! Models of flash caches at the granularity of objects: their contents and their writes, without data.
 //!
-//! A flash cache evicts and moves more than one object at a time, and pays for it in hits; a model of it beside the exact
-//! policy shows how much. [`Flash`] is DRAM (an LRU, possibly of no size) before any [`FlashCache`]: [`Log`] (blocks written
-//! one behind the other), [`HashLog`] (regions in the order of hashes), [`Kangaroo`] (a log in front of sets) or [`Sets`]
-//! (set-associative). The engine's caches of large objects are simulated by the engine itself.
+//! A flash cache evicts and moves several objects together, which costs hits; comparing its model with the exact policy
+//! shows how many. [`Flash`] is DRAM (an LRU, possibly of size 0) in front of any [`FlashCache`]: [`Log`] (blocks
+//! written sequentially), [`HashLog`] (regions in the order of hashes), [`Kangaroo`] (a log in front of sets) or
+//! [`Sets`] (set-associative). The engine's caches of large objects are simulated by the engine itself.
 
 mod blocks;
 mod front;
@@ -22,33 +22,33 @@ pub use kangaroo::{Kangaroo, KangarooRules};
 pub use log::Log;
 pub use sets::Sets;
 
-/// An object on its way to flash.
+/// An object to be inserted into flash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Newcomer {
     /// Its number.
     pub object: u32,
-    /// What it weighs, overheads included.
+    /// Its weight, overheads included.
     pub weight: u32,
 }
 
 /// A cache on flash.
 pub trait FlashCache: Send {
-    /// Whether it holds the object.
+    /// Whether the cache holds the object.
     fn holds(&self, object: u32) -> bool;
 
-    /// An object that it holds was asked for.
+    /// Records a hit of a cached object.
     fn hit(&mut self, object: u32);
 
-    /// Takes objects that it does not hold, at the same time. Others leave for them.
+    /// Inserts objects that it does not hold in one operation. Others are evicted for them.
     fn insert(&mut self, newcomers: &[Newcomer]);
 
-    /// Forgets an object that it holds.
+    /// Removes a cached object.
     fn remove(&mut self, object: u32);
 
-    /// Forgets an object that it holds and whose time to live is over: whoever reads it sees that, and nothing is written.
+    /// Removes a cached object that has expired. Nothing is written, because a reader sees that the item has expired.
     fn expire(&mut self, object: u32);
 
-    /// Weight of all that was written to the drive so far, whole blocks or sets where those are what is written.
+    /// Total weight written to the drive, in whole blocks or sets if the cache writes those.
     fn written_weight(&self) -> u64;
 
     /// The heaviest object that can be stored.

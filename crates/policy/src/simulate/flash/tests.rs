@@ -1,4 +1,4 @@
-//! What all flash caches promise, and traces worked by hand.
+//! Properties of all flash caches, and traces computed by hand.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use super::*;
 
-/// Random calls; what is held can only be what came in and did not have to leave, and it fits.
-fn keeps_its_promises<F: FlashCache>(make: impl Fn(u64) -> F) {
+/// Random calls: the cache holds only inserted objects that were not removed, within its capacity.
+fn check_contents<F: FlashCache>(make: impl Fn(u64) -> F) {
     for seed in 0..20 {
         let mut rng = StdRng::seed_from_u64(seed);
         let capacity = rng.random_range(200..4000);
@@ -35,7 +35,7 @@ fn keeps_its_promises<F: FlashCache>(make: impl Fn(u64) -> F) {
                     cache.insert(&[Newcomer { object, weight }]);
                     held.retain(|&object, _| cache.holds(object));
                     held.extend(cache.holds(object).then_some((object, weight)));
-                    assert!(held.contains_key(&object), "seed {seed}: the newcomer is not there");
+                    assert!(held.contains_key(&object), "seed {seed}: the inserted object is absent");
                 }
             }
             let weight: u64 = held.values().map(|&weight| u64::from(weight)).sum();
@@ -45,13 +45,13 @@ fn keeps_its_promises<F: FlashCache>(make: impl Fn(u64) -> F) {
 }
 
 #[test]
-fn every_flash_cache_holds_what_came_in_and_no_more_than_fits() {
-    keeps_its_promises(|capacity| Log::new(capacity, capacity / 10));
-    keeps_its_promises(|capacity| Sets::new(capacity, 100));
+fn every_flash_cache_holds_inserted_objects_within_its_capacity() {
+    check_contents(|capacity| Log::new(capacity, capacity / 10));
+    check_contents(|capacity| Sets::new(capacity, 100));
     let rules = KangarooRules { log_share: 0.3, set_weight: 100, block_weight: 100, threshold: 2 };
-    keeps_its_promises(|capacity| Kangaroo::new(capacity, rules));
+    check_contents(|capacity| Kangaroo::new(capacity, rules));
     for readmission_share in [0.0, 0.25] {
-        keeps_its_promises(|capacity| HashLog::new(capacity, small_pages(capacity / 3, readmission_share)));
+        check_contents(|capacity| HashLog::new(capacity, small_pages(capacity / 3, readmission_share)));
     }
 }
 
@@ -113,7 +113,7 @@ fn held(cache: &impl FlashCache) -> Vec<u32> {
 }
 
 #[test]
-fn a_log_overwrites_the_oldest_block_whatever_was_hit_in_it() {
+fn log_evicts_its_oldest_block_regardless_of_hits() {
     let mut cache = Log::new(60, 20);
     insert(&mut cache, 0..6);
     cache.hit(0);
@@ -123,7 +123,7 @@ fn a_log_overwrites_the_oldest_block_whatever_was_hit_in_it() {
 }
 
 #[test]
-fn a_set_is_written_whole_and_once_for_newcomers_that_come_together() {
+fn objects_of_one_set_inserted_together_share_one_write_of_the_set() {
     let mut cache = Sets::new(30, 30);
     insert(&mut cache, 0..3);
     assert_eq!((held(&cache), cache.written_weight()), (vec![0, 1, 2], 90));
@@ -131,9 +131,9 @@ fn a_set_is_written_whole_and_once_for_newcomers_that_come_together() {
     assert_eq!((held(&cache), cache.written_weight()), (vec![2, 3, 4], 120));
 }
 
-/// Ten times as many objects as there is room for: with hashes that spread them, no set stays half empty.
+/// Ten times as many objects as fit: if hashes spread them, every set is full.
 #[test]
-fn objects_go_to_all_sets_alike() {
+fn hashes_fill_all_sets() {
     let (sets, a_set) = (100, 20);
     let mut cache = Sets::new(sets * a_set * 10, a_set * 10);
     let objects = 10 * (sets * a_set) as u32;
@@ -143,7 +143,7 @@ fn objects_go_to_all_sets_alike() {
 }
 
 #[test]
-fn an_object_found_on_flash_does_not_come_back_to_dram() {
+fn object_found_on_flash_is_not_promoted_to_dram() {
     use crate::simulate::{Access, Simulator as _};
     let rules = FlashRules { dram_weight: 20, object_overhead: 5, ..FlashRules::default() };
     let mut cache = Flash::new(Log::new(100, 50), rules);
