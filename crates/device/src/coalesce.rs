@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// An action that serves all its earlier requests when it runs once.
 pub trait Action: Send + Sync {
-    /// Runs the action. May be called when nothing is left to do.
+    /// Runs the action. May be called when there is no work left.
     fn run(&self);
 }
 

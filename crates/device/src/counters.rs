@@ -4,7 +4,7 @@
 /// How the value of a counter changes over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It only grows: two readings are subtracted.
+    /// Only grows: two readings can be subtracted.
     Sum,
     /// A current value: two readings are not subtracted.
     State,

@@ -80,7 +80,7 @@ impl FileDevice {
         self.paths.engine()
     }
 
-    /// Where the bytes are.
+    /// The path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.paths.open().path

@@ -81,7 +81,7 @@ fn block_on_a_future_that_abandons_its_requests_frees_all() {
 }
 
 #[test]
-fn desk_dropped_with_requests_in_flight_frees_all() {
+fn event_loop_dropped_with_requests_in_flight_frees_all() {
     let directory = tempfile::tempdir().unwrap();
     let device: Arc<dyn Device> = file(&directory, None);
     assert_frees_all(20_000, |number| {

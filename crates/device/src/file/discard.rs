@@ -8,7 +8,7 @@ use rustix::ioctl::{Opcode, Setter, ioctl};
 /// `_IO(0x12, 119)`, `BLKDISCARD` of `linux/fs.h`: takes the offset and the length, both in bytes.
 const BLKDISCARD: Opcode = rustix::ioctl::opcode::none(0x12, 119);
 
-/// Tells the block device that `len` bytes at `offset` are no longer needed.
+/// Discards `len` bytes at `offset` of the block device.
 pub(super) fn discard(device: &File, offset: u64, len: u64) -> rustix::io::Result<()> {
     // SAFETY: BLKDISCARD reads two u64, which is what `Setter` points it to.
     unsafe { ioctl(device, Setter::<BLKDISCARD, [u64; 2]>::new([offset, len])) }

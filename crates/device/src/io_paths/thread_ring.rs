@@ -63,7 +63,7 @@ pub(crate) struct Watched {
     pub(crate) events: PollFlags,
     /// The kernel is watching it.
     armed: bool,
-    /// It is ready, and this was not reported yet.
+    /// The descriptor is ready, and this was not reported yet.
     ready: bool,
 }
 
