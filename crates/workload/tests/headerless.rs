@@ -140,7 +140,7 @@ fn headerless_file_with_two_readings_is_rejected() {
     assert!(matches!(failed, TraceError::Header { .. }), "{failed}");
 }
 
-/// The only message was once "The trace had no valid request; 50 of its rows are bad", after the run.
+/// Regression: the only message was "The trace had no valid request; 50 of its rows are bad", after the run.
 #[test]
 fn trace_without_a_valid_row_reports_row_reason_and_columns() {
     let unknown: String = (0..50).map(|row| format!("{row},x{},7,9\n", row % 3)).collect();

@@ -236,7 +236,8 @@ fn workers_on_one_thread_receive_whole_requests() {
     }
 }
 
-/// The parser once checked four billion times whether the worker of one row was still receiving, and the others received nothing.
+/// Regression: the parser checked four billion times whether the worker of one row was still receiving, and the other
+/// workers received nothing.
 #[test]
 fn huge_repeat_count_delays_neither_other_workers_nor_the_end() {
     let folder = tempfile::TempDir::new().unwrap();

@@ -472,8 +472,8 @@ fn repeated_trace_continues_after_a_skipped_pass() {
     }
 }
 
-/// A repeated trace has no key for some workers. They once waited forever while the parser reread the trace; with one thread for all
-/// workers, the others never made their requests.
+/// A repeated trace has no key for some workers. Regression: these waited forever while the parser reread the trace;
+/// with one thread for all workers, the others never made their requests.
 #[test]
 fn worker_without_keys_ends_with_the_others() {
     for one_thread in [false, true] {

@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(row("0"), Err(RowError::NoRequest));
     }
 
-    /// The shard was once the seed of the name's hash.
+    /// Regression: the shard was used as the seed of the name's hash, so short names collided.
     #[test]
     fn short_block_names_in_different_shards_are_distinct() {
         let object = |name: u8, shard: u8| {

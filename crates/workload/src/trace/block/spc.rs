@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_of_numbers_and_a_letter_is_not_taken_for_spc() {
+    fn table_of_numbers_and_a_letter_is_not_detected_as_spc() {
         assert!(!matches_head(b"0,7,2549,W,0\n1,8,100,R,1\n"), "neither whole sectors nor decimals");
         assert!(!matches_head(b"0,7,512,W,5.0\n1,8,512,R,1.0\n"), "times go back");
         assert!(!matches_head(b"0,7,512,W,0\n"));
