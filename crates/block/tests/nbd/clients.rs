@@ -1,4 +1,4 @@
-//! Rules for whose blocks are cached, applied to real clients.
+//! Rules for the clients whose blocks are cached, applied to real clients.
 
 use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt;

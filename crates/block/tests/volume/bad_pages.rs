@@ -12,7 +12,7 @@ use crate::world::config;
 const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 64;
 
-/// A volume with pages whose checksums are wrong, before it has noticed, and its flash.
+/// A volume with corrupt pages that it has not read yet, and its flash.
 struct Rotten {
     flash: Arc<MemoryDevice>,
     disk: Arc<dyn Device>,

@@ -20,7 +20,7 @@ fn ordered_write_that_waits_is_counted_once() {
     });
 }
 
-/// Cleaning ends with a flush of its own.
+/// Each cleaning run ends with an internal flush.
 #[test]
 fn internal_flushes_are_not_counted_as_client_flushes() {
     for ordered in [false, true] {

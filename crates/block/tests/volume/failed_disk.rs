@@ -179,7 +179,7 @@ fn blocks_refused_by_the_disk_do_not_stop_cleaning_of_their_set() {
         }
         assert!(volume.stats().dirty_blocks <= 104, "{} are dirty", volume.stats().dirty_blocks);
         assert!(tries.load(Relaxed) <= 4, "they were tried over and over");
-        // They are retried after a second.
+        // Failed blocks are retried after a second.
         disk.fail(|_| false);
         world.sleep(1_100_000_000).await;
         for block in 200..210 {

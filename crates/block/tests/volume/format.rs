@@ -68,7 +68,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn records_come_back_whatever_they_say(records in records()) {
+    fn encoded_records_decode_unchanged_for_any_content(records in records()) {
         let mut units = Vec::new();
         for record in &records {
             record.append_to(&mut units);
@@ -80,7 +80,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_records_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+    fn random_bytes_decode_to_records_that_encode_equally_or_to_none(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
         let mut left = &bytes[..];
         while let Some(record) = Record::take_from(&mut left) {
             let mut again = Vec::new();
@@ -92,7 +92,7 @@ proptest! {
 
     /// A superblock with a correct checksum and arbitrary contents is decoded to contents that encode to it, or refused with a reason.
     #[test]
-    fn any_superblock_is_read_or_refused(words in proptest::collection::vec((0..62_usize, any::<u64>()), 0..6), small in any::<bool>()) {
+    fn random_superblock_with_a_valid_checksum_is_read_or_refused(words in proptest::collection::vec((0..62_usize, any::<u64>()), 0..6), small in any::<bool>()) {
         let (flash, _) = with_table(FORMAT_VERSION, false, &[]);
         let mut bytes = pollster::block_on(Volume::identify(&flash)).unwrap().encode();
         for (at, word) in words {
@@ -110,7 +110,7 @@ proptest! {
     /// A table with correct checksums and arbitrary contents is loaded or refused as damaged, and never accepted with entries that its
     /// format cannot express.
     #[test]
-    fn any_table_is_opened_or_refused(records in records(), ordered in any::<bool>(), raw in any::<bool>()) {
+    fn random_table_is_opened_or_refused(records in records(), ordered in any::<bool>(), raw in any::<bool>()) {
         for format in OLDEST_FORMAT..=FORMAT_VERSION {
             let units = units_of(&records);
             let (flash, disk) = with_table(format, ordered, &units);
