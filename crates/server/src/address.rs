@@ -1,4 +1,4 @@
-//! Where a server listens.
+//! Addresses on which a server listens.
 
 use std::fmt;
 use std::io;
@@ -11,7 +11,7 @@ use std::str::FromStr;
 /// A TCP address or a Unix socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
-    /// A TCP address; port 0 takes a free port.
+    /// A TCP address; port 0 selects a free port.
     Tcp(SocketAddr),
     /// The path of a Unix socket.
     Unix(PathBuf),
@@ -54,10 +54,10 @@ impl Address {
     }
 }
 
-/// Removes a socket that an earlier server left, which no process listens on any more.
+/// Removes a socket left by an earlier server, on which no process listens.
 ///
 /// # Errors
-/// If a process listens on it, or something else is there.
+/// If a process listens on it, or the path is not a socket.
 pub(crate) fn remove_stale_socket(path: &Path) -> io::Result<()> {
     match std::fs::symlink_metadata(path) {
         Ok(file) if !file.file_type().is_socket() => Err(io::ErrorKind::AlreadyExists.into()),

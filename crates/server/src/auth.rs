@@ -12,7 +12,7 @@ pub struct Credentials {
     tokens: Vec<Vec<u8>>,
 }
 
-/// Why a file of users cannot be used.
+/// The reason why a user file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
     /// The file cannot be read.
@@ -31,7 +31,7 @@ pub enum CredentialsError {
         /// The line, from 1.
         line: usize,
     },
-    /// There are no users in it.
+    /// The file contains no users.
     #[error("{} contains no USER:PASSWORD line", path.display())]
     Empty {
         /// The file.
@@ -43,7 +43,7 @@ impl Credentials {
     /// Reads a file with a line `USER:PASSWORD` for each user, as memcached's `--auth-file`.
     ///
     /// # Errors
-    /// If it cannot be read, or contains something else, or nothing.
+    /// If the file cannot be read, has an invalid line, or contains no users.
     pub fn read(path: &Path) -> Result<Self, CredentialsError> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| CredentialsError::Read { path: path.into(), error })?;
@@ -67,7 +67,7 @@ impl Credentials {
     }
 }
 
-/// Compares all bytes, so that the time does not depend on how many agree.
+/// Compares all bytes, so that the time does not depend on the number of equal bytes.
 fn is_equal(known: &[u8], given: &[u8]) -> bool {
     let differences =
         known.iter().enumerate().fold(0, |all, (place, byte)| all | byte ^ given.get(place).unwrap_or(&0));

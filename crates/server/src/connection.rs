@@ -1,7 +1,7 @@
 //! One connection: reads requests, executes them in order, sends the replies.
 //!
-//! Requests that have arrived together are executed together, and their replies are sent together. A client that sends more
-//! requests than it reads replies of is not read from until it does.
+//! Requests that arrive together are executed together, and their replies are sent together. While a client does not
+//! read its replies, no further requests are read from it.
 
 use std::io;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const FREE_BYTES: usize = 16 << 10;
 /// Unit of the budget for input.
 pub const BUDGET_UNIT_BYTES: usize = 1 << 10;
 
-/// Whether a connection goes on.
+/// Whether to continue or close a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Then {
     Continue,
@@ -41,12 +41,12 @@ pub struct Connection<R, W> {
     tally: Tally,
     /// The share of the budget for the request that is being received.
     share: Option<OwnedSemaphorePermit>,
-    /// Whether the client has yet to authenticate.
+    /// Whether the client must still authenticate.
     is_stranger: bool,
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
-    /// A connection that was accepted.
+    /// Creates an accepted connection.
     pub fn new(shared: Arc<Shared>, socket: R, to_client: W) -> Self {
         let output = Output::new(to_client, shared.options.client_timeout);
         let is_stranger = shared.options.credentials.is_some();
@@ -54,7 +54,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
         Self { shared, socket, input, output, tally, share: None, is_stranger }
     }
 
-    /// Serves the client until it leaves, breaks a limit, or the server stops.
+    /// Serves the client until it disconnects, exceeds a limit, or the server stops.
     pub async fn serve(&mut self, mut stop: watch::Receiver<bool>) {
         // The connection is broken or was closed at a limit, so no error can be sent to the client.
         let _ = self.exchange(&mut stop).await;
@@ -126,7 +126,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
         Ok((Then::Continue, 0))
     }
 
-    /// Receives a part of a request of `bytes`. Returns whether the client is still there.
+    /// Receives a part of a request of `bytes`. Returns whether the client is still connected.
     async fn receive(&mut self, bytes: usize, stop: &mut watch::Receiver<bool>) -> io::Result<bool> {
         let is_idle = self.input.is_empty();
         if is_idle || bytes <= FREE_BYTES {
@@ -160,7 +160,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin> Connection<R, W> {
     }
 }
 
-/// Whether the server does not permit the command.
+/// Whether the server refuses the command.
 fn is_refused(shared: &Shared, request: &Request<'_>) -> bool {
     shared.options.allowed_commands.as_ref().is_some_and(|allowed| !allowed.allows(request))
 }
@@ -193,7 +193,7 @@ async fn take_share(shared: &Shared, bytes: usize) -> io::Result<OwnedSemaphoreP
     share.map_err(|_| io::ErrorKind::TimedOut)?.map_err(|_| io::ErrorKind::BrokenPipe.into())
 }
 
-/// Executes the request of a client that has not authenticated. Returns whether it has now.
+/// Executes a request of an unauthenticated client. Returns whether the client is authenticated now.
 fn authenticate<W: AsyncWrite + Unpin>(
     executor: &mut Executor<'_, W>,
     credentials: &Credentials,
@@ -213,7 +213,7 @@ fn authenticate<W: AsyncWrite + Unpin>(
     permits
 }
 
-/// Refuses a request in the binary protocol in that protocol, so that its client can show the reason.
+/// Refuses a request in the binary protocol in the same protocol, so that the client can show the reason.
 fn refuse_binary(out: &mut Vec<u8>, opcode: u8, opaque: [u8; 4]) {
     const UNKNOWN_COMMAND: u8 = 0x81;
     let reason = b"the binary protocol is not supported: use the text protocol";

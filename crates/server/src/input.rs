@@ -5,7 +5,7 @@ use crate::protocol::{Invalid, Meta, Request, meta::MetaCommand, parse, reply};
 /// Longest line of other commands than `get` and `gets`.
 const MAX_LINE_BYTES: usize = 2048;
 
-/// Longest line of `get` and `gets`: some 4000 keys of the longest kind.
+/// Longest line of `get` and `gets`: about 4000 keys of the largest length.
 const MAX_GET_LINE_BYTES: usize = 1 << 20;
 
 /// First byte of a request in memcached's binary protocol.
@@ -20,7 +20,7 @@ pub struct Input {
     buffer: Vec<u8>,
     /// Bytes of the buffer that have been consumed.
     start: usize,
-    /// Bytes still to come that belong to no request.
+    /// Bytes that still arrive and must be discarded.
     discard_bytes: usize,
 }
 
@@ -40,10 +40,10 @@ pub enum Next<'a> {
     Invalid {
         /// The reply.
         invalid: Invalid,
-        /// Bytes of the request that are there.
+        /// Bytes of the request received so far.
         bytes: usize,
     },
-    /// A request to store a value that is larger than the largest. Its value is discarded.
+    /// A request to store a value that exceeds the limit. Its value is discarded.
     TooLarge {
         /// The request.
         request: Request<'a>,
@@ -121,7 +121,7 @@ impl Input {
         self.buffer.len() == self.start && self.discard_bytes == 0
     }
 
-    /// Where received bytes are appended, with room for a request of `bytes`.
+    /// The buffer to which received bytes are appended, with space for a request of `bytes`.
     pub fn room(&mut self, bytes: usize) -> &mut Vec<u8> {
         self.buffer.drain(..self.start);
         self.start = 0;

@@ -1,4 +1,4 @@
-//! Histograms of the time that requests take.
+//! Histograms of the latency of requests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -74,7 +74,7 @@ impl Latency {
     }
 }
 
-/// Counts of requests by the time that they took.
+/// Counts of requests by latency.
 #[derive(Debug, Default)]
 pub struct Histogram {
     buckets: [AtomicU64; BOUNDS_NS.len() + 1],
@@ -82,7 +82,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Requests up to each bound, and all of them last.
+    /// Number of requests up to each bound; the last element counts all.
     pub fn cumulative(&self) -> [u64; BOUNDS_NS.len() + 1] {
         let mut sum = 0;
         self.buckets.each_ref().map(|bucket| {

@@ -1,4 +1,4 @@
-//! The replies of a connection, on their way to the client.
+//! The replies of a connection that are not sent yet.
 
 use std::io;
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
-/// Replies are sent when they come to this many bytes, and at the latest when no complete request is left.
+/// Replies are sent when they reach this many bytes, and at the latest when no complete request remains.
 pub const SEND_BYTES: usize = 32 << 10;
 
 /// Values from this length on are sent from the cache's memory, without a copy.
 const UNCOPIED_BYTES: usize = 16 << 10;
 
-/// Replies not sent yet, and where they go.
+/// Replies that are not sent yet, and their socket.
 pub struct Output<W> {
     socket: W,
     /// Replies not sent yet.
     pub buffer: Vec<u8>,
-    /// How long the client may take to accept a part of a reply.
+    /// Time limit for the client to accept a part of a reply.
     limit: Duration,
     sent_bytes: u64,
 }
@@ -69,7 +69,7 @@ impl<W: AsyncWrite + Unpin> Output<W> {
         Ok(())
     }
 
-    /// Ends the stream, so that the client sees that it is complete. A client that is gone does not need to.
+    /// Ends the stream in order, so that the client can detect truncation. Errors of a disconnected client are ignored.
     pub async fn close(&mut self) {
         let _ = timeout(self.limit, self.socket.shutdown()).await;
     }

@@ -11,13 +11,13 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use tokio_rustls::TlsAcceptor;
 
-/// A certificate, its key, and which clients are accepted.
+/// A certificate, its key, and the accepted client certificates.
 #[derive(Clone)]
 pub struct Tls {
     acceptor: TlsAcceptor,
 }
 
-/// Why files cannot be used for TLS.
+/// The reason why files cannot be used for TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read, or is not PEM.

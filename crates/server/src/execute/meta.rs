@@ -1,4 +1,4 @@
-//! Requests to replies: the meta commands.
+//! Executes the meta commands.
 
 use std::io;
 
@@ -107,7 +107,7 @@ impl<W: AsyncWrite + Unpin> Executor<'_, W> {
         let mut ttl = hit.old_ttl;
         for word in meta.words {
             match word[0] {
-                // As in memcached, `t` shows the new time if it stands behind the flag that sets it.
+                // As in memcached, `t` shows the new time if it follows the flag that sets it.
                 b'T' | b'N' => ttl = hit.ttl,
                 b's' => flag(out, b's', value.len()),
                 b't' => flag(out, b't', ttl.as_number()),

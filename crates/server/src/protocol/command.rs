@@ -1,4 +1,4 @@
-//! The names of commands, and which of them clients may use.
+//! The names of commands, and the set of permitted ones.
 
 use device::names::hint;
 

@@ -64,7 +64,7 @@ impl Ttl {
         self.as_option().map_or(-1, i64::from)
     }
 
-    /// Whether less than `limit` is left. False if either has no end.
+    /// Whether less time than `limit` is left. False if either is unlimited.
     #[must_use]
     pub fn is_below(self, limit: Self) -> bool {
         self.as_option().zip(limit.as_option()).is_some_and(|(own, limit)| own < limit)

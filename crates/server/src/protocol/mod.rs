@@ -1,6 +1,6 @@
-//! memcached's text protocol: request lines to [`Request`], and the fixed replies.
+//! memcached's text protocol: parses request lines to [`Request`]; fixed replies.
 //!
-//! Knows nothing of sockets and of the cache.
+//! It depends neither on sockets nor on the cache.
 
 mod command;
 pub mod exptime;

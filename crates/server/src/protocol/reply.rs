@@ -4,21 +4,21 @@
 pub const ERROR: &str = "ERROR";
 /// A word of the line is invalid.
 pub const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
-/// The value does not end where it should.
+/// The value does not end with a line end.
 pub const BAD_DATA_CHUNK: &str = "CLIENT_ERROR bad data chunk";
 /// `delete` with more than a key.
 pub const DELETE_USAGE: &str = "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]";
-/// The expiry is no number.
+/// The expiry is not a number.
 pub const BAD_EXPTIME: &str = "CLIENT_ERROR invalid exptime argument";
-/// The number to add is none.
+/// The number to add is not a number.
 pub const BAD_DELTA: &str = "CLIENT_ERROR invalid numeric delta argument";
-/// The value to add to is no number.
+/// The value to add to is not a number.
 pub const NON_NUMERIC: &str = "CLIENT_ERROR cannot increment or decrement non-numeric value";
 /// The line has no end within the limit. The connection is closed.
 pub const LINE_TOO_LONG: &str = "CLIENT_ERROR line too long";
-/// The item is larger than the largest.
+/// The item exceeds the largest item size.
 pub const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
-/// No room can be made for the item.
+/// No space can be freed for the item.
 pub const NO_MEMORY: &str = "SERVER_ERROR out of memory storing object";
 /// The server is closing.
 pub const CLOSING: &str = "SERVER_ERROR the server is shutting down";
@@ -34,7 +34,7 @@ pub const NO_SHUTDOWN: &str = "ERROR: shutdown not enabled";
 pub const TOO_MANY_FLAGS: &str = "CLIENT_ERROR options flags too long";
 /// The same error of `mg`.
 pub const TOO_MANY_GET_FLAGS: &str = "CLIENT_ERROR options flags are too long";
-/// A flag stands twice.
+/// A flag occurs twice.
 pub const DUPLICATE_FLAG: &str = "CLIENT_ERROR duplicate flag";
 /// There is no such flag.
 pub const INVALID_FLAG: &str = "CLIENT_ERROR invalid flag";
@@ -42,7 +42,7 @@ pub const INVALID_FLAG: &str = "CLIENT_ERROR invalid flag";
 pub const INVALID_OR_DUPLICATE_FLAG: &str = "CLIENT_ERROR invalid or duplicate flag";
 /// The key is not base64.
 pub const BAD_KEY: &str = "CLIENT_ERROR error decoding key";
-/// The number after a flag is none.
+/// The number after a flag is not a number.
 pub const BAD_TOKEN: &str = "CLIENT_ERROR bad token in command line format";
 /// The flag M has another length than 2.
 pub const BAD_MODE_LENGTH: &str = "CLIENT_ERROR incorrect length for M token";
@@ -50,9 +50,9 @@ pub const BAD_MODE_LENGTH: &str = "CLIENT_ERROR incorrect length for M token";
 pub const BAD_STORE_MODE: &str = "CLIENT_ERROR invalid mode for ms M token";
 /// `ma` has no such mode.
 pub const BAD_ARITHMETIC_MODE: &str = "CLIENT_ERROR invalid mode for ma M token";
-/// The initial number of `ma` is none.
+/// The initial number of `ma` is not a number.
 pub const BAD_INITIAL: &str = "CLIENT_ERROR invalid numeric initial value";
-/// The number that `ma` adds is none.
+/// The number that `ma` adds is not a number.
 pub const BAD_META_DELTA: &str = "CLIENT_ERROR invalid numeric delta value";
 /// The opaque word is too long.
 pub const OPAQUE_TOO_LONG: &str = "CLIENT_ERROR opaque token too long";

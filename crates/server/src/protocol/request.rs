@@ -265,7 +265,7 @@ fn store<'a>(mode: StoreMode, words: &Words<'a>) -> Result<Request<'a>, Invalid>
     Ok(Request::Store(Store { mode, key, flags, exptime, value_bytes, cas, noreply: words.noreply() }))
 }
 
-/// The length of a value: a 32-bit number with room for the line end.
+/// The length of a value: a 32-bit number that leaves space for the line end.
 pub(super) fn value_length(word: &[u8]) -> Option<usize> {
     let max = i64::from(i32::MAX) - 2;
     signed(word).filter(|bytes| (0..=max).contains(bytes)).and_then(|bytes| usize::try_from(bytes).ok())
@@ -277,7 +277,7 @@ fn arithmetic<'a>(words: &Words<'a>, is_decrement: bool) -> Result<Request<'a>, 
     Ok(Request::Arithmetic { key, delta, is_decrement, noreply: words.noreply() })
 }
 
-/// An ancient delay of 0 after the key is permitted.
+/// A delay of 0 after the key, from an old protocol version, is permitted.
 fn delete<'a>(words: &Words<'a>) -> Result<Request<'a>, Invalid> {
     let noreply = words.count > 1 && words.noreply();
     let has_delay = words.count > 1 && words.words[1] == b"0";

@@ -1,14 +1,14 @@
-//! Which items have been read, and when, for the flags `h` and `l` of meta commands.
+//! Access times of items, for the flags `h` and `l` of meta commands.
 //!
-//! Cached items do not change in place, so the access times stand in a table of fixed size beside them. Two items that meet in a
-//! slot displace each other; the displaced one then counts as not read since it was stored.
+//! Cached items cannot be changed in place, so access times are stored in a separate table of fixed size. Two items
+//! with the same slot displace each other; the displaced one then counts as not read since it was stored.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Slots: 512 KiB, which stays in the processor's cache.
 const SLOTS: usize = 1 << 16;
 
-/// The access times of items by their CAS number, which each item has alone.
+/// The access times of items, by CAS number, which is unique.
 pub struct AccessTable {
     /// The low half of the CAS number, and the Unix second of the last access.
     slots: Box<[AtomicU64]>,
@@ -21,7 +21,7 @@ impl Default for AccessTable {
 }
 
 impl AccessTable {
-    /// Notes an access.
+    /// Records an access.
     #[inline]
     pub fn note(&self, cas: u64, now_seconds: u32) {
         let entry = entry(cas, now_seconds);

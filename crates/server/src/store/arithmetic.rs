@@ -20,7 +20,7 @@ pub struct Arithmetic<'a> {
     pub cas: u64,
     /// The CAS number of the new item, instead of the next one.
     pub new_cas: Option<u64>,
-    /// The number and the expiry of an item that is made if there is none.
+    /// The number and the expiry of an item that is created if there is none.
     pub vivify: Option<(u64, Exptime)>,
     /// The new expiry.
     pub ttl: Option<Exptime>,
@@ -28,7 +28,7 @@ pub struct Arithmetic<'a> {
     pub has_binary_key: bool,
 }
 
-/// How it ended.
+/// The result of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArithmeticOutcome {
     /// The item has a new number.

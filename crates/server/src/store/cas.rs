@@ -10,7 +10,7 @@ use device::Clock;
 
 use crate::item::MAX_CAS;
 
-/// Where the last number is stored: longer than any key of a client.
+/// The key of the last number: longer than any key of a client.
 const KEY: &[u8; 256] = &{
     let mut key = [b'.'; 256];
     let name = b"flashwright-server/last-cas-number";
@@ -45,7 +45,7 @@ impl CasNumbers {
     /// Stores the last number.
     pub async fn persist(&self, cache: &Cache) {
         let last = self.last.load(Ordering::Relaxed).to_le_bytes();
-        // If there is no room for it, the next server starts from the time.
+        // If the cache cannot store it, the next server starts from the time.
         let _ = cache.insert(KEY, &last, InsertOptions::default()).await;
     }
 }

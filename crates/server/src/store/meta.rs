@@ -1,4 +1,4 @@
-//! `mg` and `md`: stale items, and the one client that is asked to recache an item.
+//! `mg` and `md`: stale items, and the selection of one client to recache an item.
 
 use cache::Refusal;
 
@@ -10,7 +10,7 @@ use crate::protocol::{Meta, Ttl};
 /// An item that `mg` found or made.
 #[derive(Debug)]
 pub struct MetaHit<'a> {
-    /// The item, with the header of before.
+    /// The item, with its header before the request.
     pub found: Found<'a>,
     /// The time left before this request.
     pub old_ttl: Ttl,
@@ -20,12 +20,12 @@ pub struct MetaHit<'a> {
     pub idle_seconds: u32,
     /// Whether the item was read before.
     pub was_read: bool,
-    /// Whether this client is asked to recache the item.
+    /// Whether this client should recache the item.
     pub is_winner: bool,
 }
 
 impl Store {
-    /// The item of an `mg`, with the changes that its flags ask for.
+    /// The item of an `mg`, after the changes requested by its flags.
     ///
     /// # Errors
     /// If the cache cannot make a change.
@@ -38,7 +38,7 @@ impl Store {
             if !marks.is_stale || marks.has_winner {
                 return Ok(Some(self.read(found, flags)));
             }
-            // The first client to read a stale item is asked to recache it.
+            // The first client that reads a stale item should recache it.
         }
         let _guard = self.lock(&meta.key).await;
         match self.find(&meta.key).await {
@@ -78,7 +78,7 @@ impl Store {
         Ok(hit)
     }
 
-    /// Makes an empty item for a miss, whose value this client is asked for. The key is locked.
+    /// Creates an empty item after a miss; this client should store its value. The key is locked.
     async fn vivify(&self, meta: &Meta<'_>) -> Result<Option<MetaHit<'_>>, Refusal> {
         let Some(exptime) = meta.flags.vivify else { return Ok(None) };
         let now_seconds = self.now_seconds();
@@ -88,7 +88,7 @@ impl Store {
         let ttl = meta.flags.ttl.unwrap_or(exptime).ttl(now_seconds);
         self.put(&meta.key, &NewValue { header, pieces: [&[], &[]], ttl }).await?;
         let Some(mut found) = self.find(&meta.key).await else { return Ok(None) };
-        // The reply shows the state of before, in which there was no winner.
+        // The reply shows the state before the request, in which there was no winner.
         found.header.marks.has_winner = false;
         let hit = self.read(found, &meta.flags);
         Ok(Some(MetaHit { old_ttl: Ttl::Never, ttl, is_winner: true, was_read: false, ..hit }))
@@ -110,7 +110,7 @@ impl Store {
         let cas = flags.new_cas.map_or_else(|| self.cas.next(), |cas| cas & MAX_CAS);
         let mut header = Header { cas, ..found.header };
         if flags.invalidates {
-            // The next client that reads it is asked to recache it.
+            // The next client that reads the item should recache it.
             header.marks = Marks { is_stale: true, has_winner: false, ..header.marks };
         }
         if flags.drops_value {

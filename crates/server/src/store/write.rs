@@ -9,7 +9,7 @@ use crate::protocol::{Exptime, StoreMode, Ttl};
 /// A value to store.
 #[derive(Debug, Clone, Copy)]
 pub struct Write<'a> {
-    /// When it is stored.
+    /// The condition for storing it.
     pub mode: StoreMode,
     /// The key.
     pub key: &'a [u8],
@@ -29,12 +29,12 @@ pub struct Write<'a> {
     pub has_binary_key: bool,
 }
 
-/// How storing ended.
+/// The result of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreOutcome {
     /// Stored, with this CAS number.
     Stored(u64),
-    /// There is an item and should be none, or the other way round.
+    /// An item exists although none may exist, or the reverse.
     NotStored,
     /// The present item has another CAS number.
     Exists,
@@ -44,7 +44,7 @@ pub enum StoreOutcome {
     Refused(Refusal),
 }
 
-/// What becomes of a value.
+/// Decision on a value.
 enum Decision {
     Store { ttl: Ttl, marks: Marks },
     Join,
@@ -55,7 +55,7 @@ impl Store {
     /// Stores a value.
     pub async fn write(&self, write: &Write<'_>) -> StoreOutcome {
         let _guard = self.lock(write.key).await;
-        // A plain set replaces the item without looking at it.
+        // A plain set replaces the item without reading it.
         let old = if write.mode == StoreMode::Set { None } else { self.find(write.key).await };
         let now_seconds = self.now_seconds();
         let cas = match write.new_cas {
@@ -78,7 +78,7 @@ impl Store {
         match self.put(write.key, &new).await {
             Ok(()) => StoreOutcome::Stored(cas),
             Err(refusal) => {
-                // An old value must not outlive the attempt to replace it.
+                // A failed set must also remove the old value.
                 if write.mode == StoreMode::Set {
                     self.cache.remove(write.key);
                 }

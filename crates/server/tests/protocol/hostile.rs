@@ -1,4 +1,4 @@
-//! Clients that break the protocol or hold the server up: others are served as before.
+//! Clients that violate the protocol or block the server: other clients are served as usual.
 
 use std::time::Duration;
 

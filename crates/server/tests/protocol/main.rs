@@ -1,4 +1,5 @@
-//! The server as its clients see it: each request with its exact reply, hostile clients, random clients beside a model.
+//! The server as its clients see it: each request with its exact reply, hostile clients, and random clients compared
+//! with a model.
 
 #![allow(clippy::unwrap_used, reason = "in a test, a failed unwrap fails the test")]
 

@@ -1,7 +1,9 @@
-//! Random requests of several clients, beside a model of each key: no value is stale, and a CAS number matches once.
+//! Random requests of several clients, compared with a model of each key: no value is stale, and a CAS number matches
+//! once.
 //!
-//! Each client changes keys of its own and checks every reply against its model. All clients add to shared counters by `gets` and
-//! `cas`, and by `incr`: the sums at the end show whether a change was lost. Between rounds, the server restarts.
+//! Each client changes its own keys and checks every reply against its model. All clients add to shared counters by
+//! `gets` and `cas`, and by `incr`: the sums at the end show whether a change was lost. Between rounds, the server
+//! restarts.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
@@ -19,7 +21,7 @@ const ROUNDS: usize = 3;
 const REQUESTS: usize = 1500;
 const KEYS: u32 = 300;
 
-/// A client, and what its keys hold. A key that is not in the model holds nothing.
+/// A client, and the expected contents of its keys. A key that is absent from the model has no value.
 struct Player {
     number: usize,
     random: StdRng,
@@ -34,7 +36,7 @@ impl Player {
         format!("client{}-{key}", self.number)
     }
 
-    /// Reads a key. The cache may have lost it, but returns no other value.
+    /// Reads a key. The cache may have evicted it, but must not return another value.
     fn check(&mut self, client: &mut Client, key: u32) {
         let reply = text(&client.replies(format!("get {}\r\n", self.key(key)).as_bytes()));
         if reply == "END\r\n" {

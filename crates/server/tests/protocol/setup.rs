@@ -9,8 +9,8 @@ use cache::{Cache, FlashConfig};
 use device::{Device, MemoryDevice};
 use flashwright_server::{Address, Counter, Options, Server};
 
-/// More than a reply takes, also on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Time limit for a reply, generous for a busy machine.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Flash that outlives the servers on it.
 pub fn flash(bytes: u64) -> Arc<dyn Device> {
@@ -31,7 +31,7 @@ pub fn serve(flash: &Arc<dyn Device>, options: Options) -> Server {
     Server::start(Arc::new(cache), options).unwrap()
 }
 
-/// A server in memory alone, with items of up to 1 MiB.
+/// A server without flash, with items of up to 1 MiB.
 pub fn serve_in_memory(options: Options) -> Server {
     let cache = Cache::builder().dram_bytes(64 << 20).open().unwrap();
     Server::start(Arc::new(cache), options).unwrap()
@@ -62,8 +62,8 @@ pub struct Client {
 impl Client {
     pub fn connect(address: SocketAddr) -> Self {
         let socket = TcpStream::connect(address).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
-        socket.set_write_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(REPLY_TIMEOUT)).unwrap();
+        socket.set_write_timeout(Some(REPLY_TIMEOUT)).unwrap();
         socket.set_nodelay(true).unwrap();
         Self { socket }
     }
