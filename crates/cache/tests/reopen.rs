@@ -360,7 +360,10 @@ fn cache_with_other_shares_is_recognised() {
         cache.close().unwrap();
         let cache = open_split(&device, after).unwrap();
         let loss = cache.stats().flash.unwrap().loss.unwrap();
-        assert!(loss.starts_with("the earlier cache divided flash differently"), "{before:?} then {after:?}: {loss}");
+        assert!(
+            loss.starts_with("the earlier cache divided flash differently"),
+            "{before:?} then {after:?}: {loss}"
+        );
         let back = found(&cache).len();
         assert!(
             before.len() == after.len() || back == 0,

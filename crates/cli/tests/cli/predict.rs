@@ -10,7 +10,7 @@ use super::{err, flashwright, json, out};
 const FIGURES: [&str; 6] = ["hit_ratio", "alwa", "dlwa", "nand_mb_per_second", "life_years", "kgco2e"];
 
 /// Small and large objects of one size each (with several sizes, the engine's few slabs would be shared unevenly), with
-/// a power-law popularity, one set in ten accesses, 5000 accesses a second. `ttl` is in seconds; 0 never expires.
+/// a power-law popularity, one set in ten accesses, 5000 accesses a second. `ttl` returns the TTL of an object in seconds; 0 never expires.
 fn trace(directory: &Path, accesses: u32, objects: u32, ttl: fn(u32) -> u32) -> String {
     let mut text = "op_time,key,key_size,op,op_count,size,ttl\n".to_owned();
     let mut state = 12_345_u64;
