@@ -20,7 +20,7 @@ type Callbacks = Arc<Mutex<Vec<(Vec<u8>, Vec<u8>, Removal)>>>;
 fn listen(callbacks: &Callbacks) -> Option<RemoveCallback> {
     let callbacks = Arc::clone(callbacks);
     Some(Arc::new(move |key: &[u8], value: &[u8], why| {
-        callbacks.lock().push((key.into(), value.into(), why))
+        callbacks.lock().push((key.into(), value.into(), why));
     }))
 }
 

@@ -22,15 +22,14 @@ impl Superblock {
         } else if then.region_bytes != now.region_bytes {
             "the earlier cache divided flash differently: regions had another size (region_bytes)"
         } else if self.fingerprint != fingerprint && is_first {
-            "the earlier cache had another engine for small items, other filters of buckets, other units of regions or another number of pairs (small_items, \
-             filter_bytes_per_bucket, unit_bytes, pairs)"
+            "the earlier cache had another engine for small items, other filters of buckets, other units of regions \
+             or another number of pairs (small_items, filter_bytes_per_bucket, unit_bytes, pairs)"
         } else if self.fingerprint != fingerprint {
-            "the earlier cache had another engine for small items, other filters of buckets, other units of regions or another number of pairs (small_items, \
-             filter_bytes_per_bucket, unit_bytes, pairs), \
+            "the earlier cache had another engine for small items, other filters of buckets, other units of regions \
+             or another number of pairs (small_items, filter_bytes_per_bucket, unit_bytes, pairs), \
              or this part of flash was not closed by the same cache as the first one"
         } else if then != now {
-            "the snapshot had room for other items then: small_item_max_bytes, the order of regions, region_alignment_bytes or \
-             metadata_bytes was another"
+            "the earlier cache had another small_item_max_bytes, order of regions, region_alignment_bytes or metadata_bytes"
         } else {
             return None;
         };
