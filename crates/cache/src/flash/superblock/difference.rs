@@ -29,7 +29,8 @@ impl Superblock {
              or another number of pairs (small_items, filter_bytes_per_bucket, unit_bytes, pairs), \
              or this part of flash was not closed by the same cache as the first one"
         } else if then != now {
-            "the earlier cache had another small_item_max_bytes, order of regions, region_alignment_bytes or metadata_bytes"
+            "small_item_max_bytes, the order of regions, region_alignment_bytes or metadata_bytes has changed since the \
+             earlier cache"
         } else {
             return None;
         };
