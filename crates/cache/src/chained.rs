@@ -49,7 +49,7 @@ impl Engine {
         fill: impl FnOnce(&mut [u8]),
         waiting: Waiting,
     ) -> Result<(), Refusal> {
-        self.assert_not_in_callback("bring an item into");
+        self.assert_not_in_callback("insert an item into");
         if self.closing.has_begun() {
             return Err(Refusal::Closed);
         }

@@ -372,7 +372,7 @@ impl Engine {
         value_len: usize,
         options: InsertOptions,
     ) -> Result<Option<NewItem<'_>>, Refusal> {
-        self.assert_not_in_callback("bring an item into");
+        self.assert_not_in_callback("insert an item into");
         if self.closing.has_begun() {
             return Err(Refusal::Closed);
         }

@@ -56,7 +56,7 @@ impl Engine {
     }
 
     async fn set_ttl(&self, key: &[u8], ttl_seconds: Option<u32>, waiting: Waiting) -> Result<bool, Refusal> {
-        self.assert_not_in_callback("bring an item into");
+        self.assert_not_in_callback("insert an item into");
         if self.closing.has_begun() {
             return Err(Refusal::Closed);
         }

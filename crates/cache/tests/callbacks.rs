@@ -115,7 +115,7 @@ fn insert_in_an_eviction_callback_is_refused_without_waiting() {
                 let panic = catch_unwind(AssertUnwindSafe(insert)).unwrap_err();
                 let words = panic.downcast_ref::<String>().unwrap();
                 assert!(
-                    words.contains("on_evict must not bring an item into the cache that calls it"),
+                    words.contains("on_evict must not insert an item into the cache that calls it"),
                     "{words}"
                 );
                 counted.fetch_add(1, Ordering::Relaxed);

@@ -309,7 +309,7 @@ fn sink_may_read_and_remove_but_not_insert() {
         if number % 64 == 0 {
             let panic = catch_unwind(AssertUnwindSafe(|| put(cache, number, 3000))).unwrap_err();
             let words = panic.downcast_ref::<String>().unwrap();
-            assert!(words.contains("a sink of events must not bring an item into"), "{words}");
+            assert!(words.contains("a sink of events must not insert an item into"), "{words}");
             *counted.lock().unwrap() += 1;
         }
     });

@@ -151,7 +151,7 @@ impl Devices {
             let size = known_bytes.map(|bytes| disk.geometry().capacity_bytes.cmp(&bytes));
             let hint = match (error.kind(), size) {
                 (VolumeErrorKind::WrongDisk, Ok(Ordering::Equal)) if !taking.force_disk => {
-                    "; --force-disk takes it all the same"
+                    "; --force-disk accepts it"
                 }
                 (VolumeErrorKind::WrongDisk, Ok(Ordering::Greater)) => {
                     "; if the disk was made larger, `block grow` records its new size"

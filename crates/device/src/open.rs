@@ -51,7 +51,7 @@ pub trait Maker {
     /// [`ErrorKind::Unsupported`] if the program has no model SSDs; otherwise the error of the card.
     fn model(&self, card: &str, inner: Arc<dyn Device>) -> Result<Arc<dyn Device>, IoError> {
         let _ = inner;
-        let words = format!("sim:{card}: there are no model SSDs here");
+        let words = format!("sim:{card}: model SSDs are not supported here");
         Err(IoError::new(ErrorKind::Unsupported, words))
     }
 
@@ -84,7 +84,9 @@ impl FromStr for DeviceSpec {
             let is_one = |(_, member): &(String, Self)| matches!(member, Self::Stripe(_));
             return match members.len() {
                 0 | 1 => Err(invalid("stripe: needs several devices, as in stripe:/dev/sdb,/dev/sdc".into())),
-                _ if members.iter().any(is_one) => Err(invalid("stripe: is not striped once more".into())),
+                _ if members.iter().any(is_one) => {
+                    Err(invalid("stripe: a member cannot be a stripe itself".into()))
+                }
                 _ => Ok(Self::Stripe(members)),
             };
         }

@@ -70,12 +70,15 @@ pub fn check_with_pinned(policy: &mut dyn Eviction, is_pinned: &[bool]) {
         let now_seconds = newcomer;
         let mut chosen = 0;
         let slot = loop {
-            let slot = policy.evict(now_seconds).expect("it is full");
+            let slot = policy.evict(now_seconds).expect("a full policy has a victim");
             if !is_pinned[slot.0 as usize] {
                 break slot;
             }
             chosen += 1;
-            assert!(chosen <= 2 * entries, "newcomer {newcomer}: one of {entries} could leave");
+            assert!(
+                chosen <= 2 * entries,
+                "insert {newcomer}: the only evictable one of {entries} entries was not selected"
+            );
             policy.restore(slot, entry(keys[slot.0 as usize]), now_seconds);
         };
         keys[slot.0 as usize] = u64::from(entries + newcomer);
@@ -125,7 +128,7 @@ impl Session {
             self.check_counts(policies);
         }
         while self.evict(policies).is_some() {}
-        assert!(self.held.is_empty(), "{:?}: held but not evicted", self.draw);
+        assert!(self.held.is_empty(), "{:?}: entries remain that the policy does not evict", self.draw);
         self.check_counts(policies);
     }
 
@@ -154,7 +157,7 @@ impl Session {
 
     /// Reports a hit as the policy's hit rule requires.
     fn hit(&mut self, policies: Policies, slot: Slot) {
-        let held = self.held.get_mut(&slot).expect("only what is held is hit");
+        let held = self.held.get_mut(&slot).expect("only entries of the model are hit");
         let idle_seconds = self.now_seconds - held.reported_seconds;
         for policy in policies.iter_mut() {
             match policy.hit_rule() {
@@ -173,15 +176,19 @@ impl Session {
     /// Evicts while a hit has left the policy overfull.
     fn settle(&mut self, policies: Policies) {
         while policies[0].is_overfull() {
-            self.evict(policies).expect("an overfull policy holds something");
+            self.evict(policies).expect("an overfull policy has an entry to evict");
         }
-        assert!(policies.iter().all(|policy| !policy.is_overfull()), "{:?}: one is overfull", self.draw);
+        assert!(
+            policies.iter().all(|policy| !policy.is_overfull()),
+            "{:?}: a policy is still overfull",
+            self.draw
+        );
     }
 
     fn reweigh(&mut self, policies: Policies) {
         let Some(slot) = self.any_held() else { return };
         let weight = self.rng.random_range(1..=self.draw.weight_at_most);
-        self.held.get_mut(&slot).expect("it is held").entry.weight = weight;
+        self.held.get_mut(&slot).expect("the slot has an entry").entry.weight = weight;
         policies.iter_mut().for_each(|policy| policy.reweigh(slot, weight));
         self.make_room(policies, 0);
         self.settle(policies);
@@ -194,11 +201,12 @@ impl Session {
             assert_eq!(answer, victim, "{:?}: the victims of two policies differ", self.draw);
         }
         let Some(slot) = victim else {
-            assert!(self.held.is_empty(), "{:?}: nothing evicted, but something held", self.draw);
+            assert!(self.held.is_empty(), "{:?}: the policy evicts nothing, but has entries", self.draw);
             return None;
         };
         let left = self.held.remove(&slot);
-        let left = left.unwrap_or_else(|| panic!("{:?}: evicted {slot:?}, which is not held", self.draw));
+        let left = left
+            .unwrap_or_else(|| panic!("{:?}: the policy evicted {slot:?}, which has no entry", self.draw));
         self.free.push(slot);
         Some((slot, left))
     }
@@ -256,12 +264,14 @@ impl Session {
             assert_eq!(policy.is_empty(), self.held.is_empty(), "{:?}", self.draw);
             match policy.oldest() {
                 Some(oldest) => {
-                    assert!(self.held.contains_key(&oldest), "{:?}: oldest is not held", self.draw);
+                    assert!(self.held.contains_key(&oldest), "{:?}: the oldest slot has no entry", self.draw);
                 }
-                None => assert!(self.held.is_empty(), "{:?}: no oldest, but something held", self.draw),
+                None => {
+                    assert!(self.held.is_empty(), "{:?}: no oldest slot, but there are entries", self.draw)
+                }
             }
             if let Some(likely) = policy.likely_victim() {
-                assert!(self.held.contains_key(&likely), "{:?}: the likely victim is not held", self.draw);
+                assert!(self.held.contains_key(&likely), "{:?}: the likely victim has no entry", self.draw);
             }
         }
     }

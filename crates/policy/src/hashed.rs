@@ -15,7 +15,7 @@ impl Hasher for AsItIs {
     }
 
     fn write(&mut self, _bytes: &[u8]) {
-        unreachable!("only hashes of 64 bits are put in");
+        unreachable!("the table accepts only hashes of 64 bits");
     }
 
     fn write_u64(&mut self, hash: u64) {

@@ -23,12 +23,16 @@ impl Ftl {
         for page in (0..self.mapping.logical_pages()).map(LogicalPage) {
             let Some(at) = self.mapping.locate(page) else { continue };
             let resident = self.mapping.resident(at);
-            ensure(resident == Some(page), || format!("{page:?} lies in {at:?}, where {resident:?} lives"))?;
+            ensure(resident == Some(page), || {
+                format!("{page:?} is mapped to {at:?}, which belongs to {resident:?}")
+            })?;
             live[self.mapping.unit_of(at.0) as usize] += 1;
         }
         for (unit, (counted, state)) in live.iter().zip(&self.units).enumerate() {
             let believed = state.live;
-            ensure(*counted == believed, || format!("unit {unit} has {counted} live pages, not {believed}"))?;
+            ensure(*counted == believed, || {
+                format!("unit {unit} has {counted} live pages, but counts {believed}")
+            })?;
         }
         Ok(())
     }
@@ -44,16 +48,16 @@ impl Ftl {
             let believed = at.victims.believes(number as u32 - at.first_unit);
             let is_closed = state == UnitState::Closed;
             ensure(free[number] == i32::from(state == UnitState::Free), || {
-                format!("unit {number} is {state:?} and {} times among the free", free[number])
+                format!("unit {number} is {state:?}, but occurs {} times in the free list", free[number])
             })?;
             ensure(believed.is_some() == is_closed, || {
-                format!("unit {number} is {state:?}; victims: {believed:?}")
+                format!("unit {number} is {state:?}; the victim policy has {believed:?}")
             })?;
             ensure(believed.flatten().is_none_or(|believed| believed == live), || {
-                format!("unit {number} has {live} live pages; victims believe in {believed:?}")
+                format!("unit {number} has {live} live pages, but the victim policy counts {believed:?}")
             })?;
             ensure(state != UnitState::Free || live == 0, || {
-                format!("unit {number} is free and {live} pages live")
+                format!("unit {number} is free, but has {live} live pages")
             })?;
         }
         Ok(())
@@ -67,13 +71,13 @@ impl Ftl {
             self.frontiers.iter().enumerate().filter(|(_, frontier)| frontier.room() > 0)
         {
             let unit = self.mapping.unit_of(frontier.next) as usize;
-            ensure(!open[unit], || format!("unit {unit} is open twice"))?;
+            ensure(!open[unit], || format!("unit {unit} belongs to two frontiers"))?;
             open[unit] = true;
             let end = (unit as u32 + 1) * unit_pages;
             ensure(frontier.end == end, || format!("frontier {number} ends at {}, not {end}", frontier.end))?;
             let alive =
                 (frontier.next..end).find(|&page| self.mapping.resident(PhysicalPage(page)).is_some());
-            ensure(alive.is_none(), || format!("{alive:?} was not written yet and lives"))?;
+            ensure(alive.is_none(), || format!("page {alive:?} is live, but not yet written"))?;
         }
         for (unit, is_open) in open.iter().enumerate() {
             let state = self.units[unit].state;
@@ -90,11 +94,11 @@ impl Ftl {
             let units = self.units.iter().filter(|unit| usize::from(unit.group) == number);
             let closed = units.filter(|unit| unit.state == UnitState::Closed).count() as u32;
             ensure(closed == group.closed, || {
-                format!("group {number}: {closed} closed, not {}", group.closed)
+                format!("group {number} has {closed} closed units, but counts {}", group.closed)
             })?;
             let frontiers = self.frontiers.len() as u32;
             ensure(closed <= group.limit + frontiers, || {
-                format!("group {number}: {closed} units are closed, and {} may be", group.limit)
+                format!("group {number} has {closed} closed units; the limit is {}", group.limit)
             })?;
             ensure(group.free.len() > 0, || format!("group {number} has no free unit"))?;
         }
@@ -106,13 +110,13 @@ impl Ftl {
         let stats = &self.stats;
         let host: u64 = stats.streams.iter().map(|stream| stream.host_pages).sum();
         ensure(host == stats.host_pages, || {
-            format!("streams wrote {host} pages, the host {}", stats.host_pages)
+            format!("the streams count {host} host pages, the drive {}", stats.host_pages)
         })?;
         let moved: u64 = stats.streams.iter().map(|stream| stream.relocated_pages).sum();
         let all = stats.relocated_pages + stats.levelled_pages;
-        ensure(moved == all, || format!("{moved} pages of streams were moved, and {all} in all"))?;
+        ensure(moved == all, || format!("the streams count {moved} moved pages, the drive {all}"))?;
         ensure(stats.gc_events <= stats.erases, || {
-            format!("{} collections, {} erases", stats.gc_events, stats.erases)
+            format!("{} collections exceed {} erases", stats.gc_events, stats.erases)
         })
     }
 }

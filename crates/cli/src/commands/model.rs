@@ -223,7 +223,7 @@ fn carbon(arguments: &CarbonArguments) -> Result<Answer, String> {
             "ssd_kg_per_gb": deployment.ssd_kg_per_gb,
             "dram_kg_per_gb": deployment.dram_kg_per_gb,
             "gb": if papers {
-                "10^9 bytes; 2048 is the paper's number, for 2048 GiB of flash: --drive pm9d3 takes all 2199 GB of them, as predict does"
+                "10^9 bytes; the paper uses 2048 for a drive of 2048 GiB; --drive pm9d3 uses its full 2199 GB, as predict does"
             } else {
                 "10^9 bytes"
             },

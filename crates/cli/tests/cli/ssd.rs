@@ -106,7 +106,7 @@ fn closed_forms_report_formula_source_and_inputs() {
     // The paper's 2048 GB are GiB; a card has the capacity that `predict` uses.
     let of_card = json(&["model", "carbon", "--dlwa", "1", "--drive", "pm9d3"]);
     assert!((of_card["result"]["kgco2e"].as_f64().unwrap() - 2_199.023_255_552 * 0.16).abs() < 1e-6);
-    assert!(carbon["inputs"]["gb"].as_str().unwrap().contains("2048 is the paper's number"), "{carbon}");
+    assert!(carbon["inputs"]["gb"].as_str().unwrap().contains("the paper uses 2048"), "{carbon}");
     let rated = ["model", "lifetime", "--capacity-gb", "1800", "--dwpd", "3"];
     let life = json(&[&rated[..], &["--host-mb-per-second", "62.5"]].concat());
     assert!((life["result"]["years"].as_f64().unwrap() - 5.0).abs() < 1e-9);

@@ -193,7 +193,7 @@ fn interrupted_sweep_keeps_its_cells_and_goes_on() {
     assert_eq!(ended.status.code(), Some(1));
     let found: Value = serde_json::from_slice(&ended.stdout).unwrap();
     assert_eq!((&found["ran"], &found["rows"]), (&1.into(), &1.into()));
-    assert_eq!(found["verdict"]["failures"][0], "interrupted: run it again to go on");
+    assert_eq!(found["verdict"]["failures"][0], "interrupted: run the command again to continue");
     let listed = result(&flashwright(&["sweep", &plan, "--out", &output, "--dry-run", "--json", "-"]));
     let done: Vec<_> = listed["cells"].as_array().unwrap().iter().map(|cell| cell["done"].clone()).collect();
     assert_eq!(done, [true, false]);

@@ -76,7 +76,7 @@ impl Eviction for TinyLfu {
         self.clock.touch(slot, now_seconds);
         let tiny_share = share(self.queues.total_weight(), TINY_PERCENT);
         if self.queues.weight(TINY) > tiny_share {
-            let oldest = self.queues.back(TINY).expect("it is over its share");
+            let oldest = self.queues.back(TINY).expect("a queue over its share has an entry");
             self.queues.move_to_front(MAIN, oldest);
         } else {
             self.swap_oldest();

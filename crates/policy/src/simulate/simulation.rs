@@ -178,7 +178,7 @@ impl<P: Eviction> Simulation<P> {
     }
 
     fn leave(&mut self, slot: Slot) {
-        debug_assert!(self.holds(slot), "a policy evicts what it holds");
+        debug_assert!(self.holds(slot), "a policy evicts only its own entries");
         self.held[slot.0 as usize / 64] &= !(1 << (slot.0 % 64));
         self.held_weight -= self.weights.get(slot);
     }

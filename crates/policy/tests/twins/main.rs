@@ -245,7 +245,7 @@ fn contract_detects_a_policy_that_loses_entries() {
 }
 
 #[test]
-#[should_panic(expected = "which is not held")]
+#[should_panic(expected = "which has no entry")]
 fn contract_detects_a_policy_that_evicts_an_absent_slot() {
     let draw = Draw { capacity_weight: 3, keys: 100, weight_at_most: 1, ..Draw::from_seed(1) };
     contract::check(&mut Broken { inner: eviction::Fifo::new(), loses: false }, draw);

@@ -102,7 +102,7 @@ fn swept(arguments: &Arguments) -> Result<Finding, String> {
     let mut failures: Vec<String> = failures.into_iter().map(|(_, message)| message).collect();
     let (done, had, failed) = (run.done.into_inner(), wanted.len() - pending.len(), failures.len());
     if stop.is_set() {
-        failures.push("interrupted: run it again to go on".to_owned());
+        failures.push("interrupted: run the command again to continue".to_owned());
     }
     let mut result = json!({ "cells": cells.len(), "ran": done, "had_results": had });
     let mut text = format!("{done} cells ran, {had} had results, {failed} failed\n");

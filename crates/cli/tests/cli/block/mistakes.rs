@@ -36,7 +36,7 @@ fn disk_of_another_size_gets_no_hint_at_force() {
         let flush = place.run("flush", more, true);
         let said = told(&flush);
         assert!(!flush.status.success() && said.contains("it has 34603008 bytes, not 33554432"), "{said}");
-        assert!(!said.contains("--force-disk takes it"), "{said}");
+        assert!(!said.contains("--force-disk accepts it"), "{said}");
     }
 }
 

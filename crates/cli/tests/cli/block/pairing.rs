@@ -41,7 +41,11 @@ fn command_with_the_disk_of_another_cache_is_refused() {
             said.contains("belongs to the cache ") && said.contains(", the flash to the cache "),
             "{said}"
         );
-        assert_eq!(said.contains("--force-disk takes it"), matches!(command, "flush" | "upgrade"), "{said}");
+        assert_eq!(
+            said.contains("--force-disk accepts it"),
+            matches!(command, "flush" | "upgrade"),
+            "{said}"
+        );
     }
     assert!(std::fs::read(other.path("disk")).unwrap() == before);
     let forced = across(&one, &other, "flush", &["--force-disk"]);

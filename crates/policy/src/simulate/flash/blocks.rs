@@ -25,7 +25,7 @@ struct Contents {
 
 impl Blocks {
     pub(super) fn new(block_weight: u64) -> Self {
-        assert!(block_weight > 0, "a block must have room for something");
+        assert!(block_weight > 0, "a block must have a weight above 0");
         Self { block_weight, home: Vec::new(), blocks: Vec::new(), free: Vec::new() }
     }
 

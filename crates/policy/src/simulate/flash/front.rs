@@ -102,7 +102,7 @@ impl<F: FlashCache> Flash<F> {
     }
 
     fn evict_from_dram(&mut self) {
-        let victim = self.dram.pop_back(&mut self.nodes).expect("its weight is held");
+        let victim = self.dram.pop_back(&mut self.nodes).expect("the weight of a cached object is recorded");
         let weight = self.weights.get(victim);
         self.dram_held -= weight;
         self.victims.push(Newcomer { object: victim.0, weight: weight as u32 });

@@ -218,7 +218,7 @@ impl Hybrid {
             return self.enter_flash(slot);
         }
         while self.dram_held + takes > self.rules.dram_weight {
-            let victim = self.dram.back().expect("its weight is held");
+            let victim = self.dram.back().expect("the weight of a cached object is recorded");
             self.leave_dram(victim);
             self.enter_flash(victim);
         }
