@@ -29,7 +29,7 @@ const CONNECTIONS: u32 = 3000;
 /// Queue depth of each client.
 const DEPTH: u64 = 64;
 
-/// Permitted growth: less than 90 bytes per connection. A real leak was 6.6 KB.
+/// Permitted growth: less than 90 bytes per connection. The leak that this test was written for took 6.6 KB.
 const SLACK_BYTES: isize = 256 << 10;
 
 fn live_bytes() -> isize {

@@ -124,7 +124,7 @@ mod tests {
         assert!(message.contains("requests.csv: ") && message.contains("the recording ends"), "{message}");
     }
 
-    /// The incomplete line once became a row, for example of 40 bytes instead of 4096.
+    /// Regression: the incomplete line became a row, for example of 40 bytes instead of 4096.
     #[test]
     fn incomplete_last_line_is_removed() {
         let begun = format!("{}1,read,0,512\n", Recording::HEADER);

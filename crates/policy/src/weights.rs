@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(weights.get(Slot(7)), 0);
     }
 
-    /// A first weight of 0 was once taken for an unset one, so that the next became the weight of both.
+    /// Regression: a first weight of 0 was treated as unset, so that the next weight applied to both entries.
     #[test]
     fn first_weight_of_zero_is_kept() {
         let mut weights = Weights::new();

@@ -76,7 +76,7 @@ fn op(row: u32) -> &'static str {
     if row.is_multiple_of(5) { "SET" } else { "GET_LEASE" }
 }
 
-/// The columns were once read in the order of 2022, so that every row was invalid and the run made no request.
+/// Regression: the columns were read in the order of 2022, so that every row was invalid and the run made no request.
 #[test]
 fn headerless_trace_of_2024_is_read_in_its_order() {
     for (header, rows) in [(OF_2022, rows_of_2022()), (OF_2024, rows_of_2024())] {
@@ -92,7 +92,7 @@ fn headerless_trace_of_2024_is_read_in_its_order() {
     }
 }
 
-/// The second file was once read with the first one's header.
+/// Regression: the second file was read with the first one's header.
 #[test]
 fn each_headerless_file_has_its_own_order() {
     let (of_2022, of_2024) = (rows_of_2022(), rows_of_2024());
@@ -113,7 +113,7 @@ fn each_headerless_file_has_its_own_order() {
     assert_eq!(two[40..], two[..2]);
 }
 
-/// Its key lengths were once silently read as value sizes.
+/// Regression: the key lengths were silently read as value sizes.
 #[test]
 fn headerless_file_with_two_readings_is_rejected() {
     let odd: String = (0..50).map(|row| format!("{row},GET,20,{},1\n", 100 + row)).collect();

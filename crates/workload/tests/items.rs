@@ -168,7 +168,7 @@ fn many_requests() -> String {
     std::iter::once(BLOCKS.to_owned()).chain((0..5000).map(row)).collect()
 }
 
-/// Consecutive batches once went to different workers, in the middle of a request.
+/// Regression: consecutive batches went to different workers, in the middle of a request.
 #[test]
 fn items_of_a_request_reach_one_worker_in_sequence() {
     let text = many_requests();

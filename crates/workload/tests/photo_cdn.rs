@@ -48,8 +48,8 @@ fn times_increase_and_end_near_the_span() {
     }
 }
 
-/// With few albums, the most popular ones once were never drawn: a third of the requests was missing, and a run of twenty thousand took six
-/// spans.
+/// Regression: with few albums, the most popular ones were never drawn: a third of the requests was missing, and a run
+/// of twenty thousand requests took six spans.
 #[test]
 fn runs_of_few_photos_end_near_the_span() {
     // By chance, some runs of few photos have more popular albums than others.

@@ -130,7 +130,7 @@ fn order_any_returns_each_row_once() {
     assert_eq!(all, (0..50_000).collect::<Vec<_>>());
 }
 
-/// The thread once waited for one queue while the parser waited for another, full one.
+/// Regression: the thread waited for one queue while the parser waited for another, full one.
 #[test]
 fn one_thread_can_run_workers_in_any_sequence() {
     let text = numbered_rows(50_000, 997);
@@ -242,7 +242,7 @@ fn skip_and_repeat_counts_are_applied() {
     assert_eq!(seen(|config| config.skip_rows = 99), []);
 }
 
-/// Replays once ignored the configured TTLs.
+/// Regression: replays ignored the configured TTLs.
 #[test]
 fn configured_ttl_applies_to_rows_without_one() {
     let mut text = "key,op,size,ttl\nown,SET,1,7\n".to_owned();
@@ -285,7 +285,8 @@ fn repeated_trace_without_rows_ends() {
     }
 }
 
-/// A worker with rare rows once received none until a thousand of them were read, by which time the other's queue was full.
+/// Regression: a worker with rare rows received none until a thousand of them were read; by then the queue of the other
+/// worker was full.
 #[test]
 fn timed_worker_receives_rows_while_another_waits() {
     let row = |number: u64| {
@@ -370,7 +371,7 @@ fn workers_that_end_early_do_not_block_others() {
     }
 }
 
-/// A row once counted as its pages, so that too few rows were skipped and too many reported.
+/// Regression: a row counted as its pages, so that too few rows were skipped and too many reported.
 #[test]
 fn row_for_several_pages_counts_once() {
     let folder = TempDir::new().unwrap();
@@ -459,7 +460,7 @@ fn shared() -> Option<PathBuf> {
     named.or_else(beside)
 }
 
-/// A completely skipped pass returned no row and was once taken for the last one.
+/// A completely skipped pass returns no row. Regression: it was treated as the last pass.
 #[test]
 fn repeated_trace_continues_after_a_skipped_pass() {
     for skipped in 0..6 {

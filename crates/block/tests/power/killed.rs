@@ -11,7 +11,7 @@ use crate::long::{Turns, drawn_config, live};
 use crate::short::read_raw;
 use crate::stage::{DISK_BYTES, Media, Opens, Stage, config};
 
-/// Opens one volume repeatedly, each time followed by a kill: acknowledged writes must be present without a flush.
+/// Opens one volume repeatedly, and kills the process each time: acknowledged writes must be present without a flush.
 fn lives(seed: u64, count: u64, turns: Turns) {
     let mut random = StdRng::seed_from_u64(seed);
     let mut media = Media::created(&drawn_config(seed));

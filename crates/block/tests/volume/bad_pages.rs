@@ -20,7 +20,7 @@ struct Rotten {
 }
 
 impl Rotten {
-    /// With a disk whose block `n` is full of `n + 1`.
+    /// A volume over a disk whose block `n` is full of `n + 1`.
     fn new() -> Self {
         let flash = Arc::new(MemoryDevice::new(4 << 20));
         let (any_flash, disk): (Arc<dyn Device>, Arc<dyn Device>) =

@@ -20,7 +20,7 @@ use crate::world::{Shape, World, config};
 
 const BLOCKS: u64 = 700;
 
-/// Permitted values of each block: one, or also those of dropped writes since.
+/// Permitted values of each block: the last one, and those of writes dropped since.
 type Legal = Rc<RefCell<Vec<BTreeSet<u8>>>>;
 
 async fn client(number: u64, volume: Volume, legal: Legal, world: device::sim::World) {

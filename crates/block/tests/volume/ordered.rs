@@ -42,7 +42,7 @@ impl Pair {
 /// one.
 #[test]
 fn flush_survives_a_failed_commit_of_an_older_version_of_its_block() {
-    // An intent log entry with the older version is another way for its page to be restored.
+    // The page can also be restored from an intent log entry with the older version.
     for is_noted in [false, true] {
         pollster::block_on(async {
             let pair = Pair::killed().await;
@@ -66,7 +66,7 @@ fn flush_survives_a_failed_commit_of_an_older_version_of_its_block() {
             write.await.unwrap();
             volume.flush().await.unwrap();
 
-            // It is killed again.
+            // The process is killed again.
             let volume = pair.open(pair.disk.clone()).await;
             assert_eq!(volume.read(2 * BLOCK, 512).await.unwrap()[..], [2; 512], "noted: {is_noted}");
             volume.clean().await.unwrap();

@@ -63,7 +63,7 @@ fn full_cache_adapts_to_a_new_working_set_with_a_full_journal() {
     assert!(stats.io.checkpoints > 0, "the journal never filled up");
 }
 
-/// They must not evict other blocks.
+/// Blocks for which no page is free must not evict others.
 #[test]
 fn blocks_without_a_free_page_are_counted_and_evict_nothing() {
     let world = World::new(1, Shape { flush_ns: 10_000_000_000, ..Shape::default() });

@@ -170,7 +170,7 @@ fn check_accepts_an_interrupted_superblock_update() {
     let old = read(&earlier).unwrap();
     poke(&*pair.flash, second, |bytes| bytes.copy_from_slice(&old[..bytes.len()]));
     assert_eq!((pair.check(true).problems, pair.check(true).found.unwrap().was_clean), (Vec::new(), false));
-    // They are never written in the other order.
+    // The copies are never written in the other order.
     poke(&*pair.flash, 0, |bytes| bytes.copy_from_slice(&old[..bytes.len()]));
     let newer = pair.copy();
     pollster::block_on(async { newer.open().await.unwrap().close().await.unwrap() });

@@ -67,13 +67,13 @@ fn recovery_ignores_log_entries_from_before_the_last_recovery() {
     assert_eq!((recovery.commits, recovery.log_entries), (0, 1));
     assert_eq!([1, 2, 3].map(|block| read(&volume, block)), [1, 0, 0]);
 
-    // Nothing was written before the next power cut.
+    // No write happens before the next power cut.
     let flash = Arc::new(memory.duplicate());
     drop(open(flash.clone(), &disk));
     let (volume, _) = open(flash, &disk);
     assert_eq!([1, 2, 3].map(|block| read(&volume, block)), [1, 0, 0], "it was not there before");
 
-    // Or a write was made before a kill.
+    // Alternatively, a write is made before a kill.
     let flash = Arc::new(memory);
     let (volume, _) = open(flash.clone(), &disk);
     write(&volume, 3, 3);

@@ -25,7 +25,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{FLASHWRIGHT, err, flashwright, hears_hangups, json, out};
+use super::{FLASHWRIGHT, err, flashwright, json, out, receives_sighup};
 
 /// A config in its own directory.
 fn config(name: &str, text: &str) -> (tempfile::TempDir, String) {
@@ -262,7 +262,7 @@ fn interrupt_ends_the_run_with_a_full_report() {
 
 #[test]
 fn closed_terminal_ends_the_run_with_its_result() {
-    if !hears_hangups() {
+    if !receives_sighup() {
         return;
     }
     let (directory, file) = config("small.json", SMALL);
@@ -341,7 +341,7 @@ fn every_region_policy_runs_and_writes_whole_blocks_by_default() {
     }
 }
 
-/// The number and contents of intervals once followed the machine's clock.
+/// Regression: the number and contents of intervals followed the machine's clock.
 #[test]
 fn stats_file_and_plot_of_a_simulated_run_are_reproducible() {
     let paced = r#"{ "cache_config": { "cacheSizeMB": 8, "nvmCacheSizeMB": 32, "navyRegionSizeMB": 1, "navyBlockSize": 4096 },
@@ -543,7 +543,7 @@ fn study_with_unwritable_result_does_not_run() {
     }
 }
 
-/// These flags once reported "invalid digit found in string" instead of the expected values.
+/// Regression: these flags reported "invalid digit found in string" instead of the expected values.
 #[test]
 fn negative_numbers_are_rejected_with_the_expected_values() {
     let (_directory, file) = config("small.json", SMALL);

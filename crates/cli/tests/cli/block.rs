@@ -281,7 +281,8 @@ fn settings_change_while_served_and_persist() {
     assert!(told(&nobody).contains("no server listens at"), "{}", told(&nobody));
 }
 
-/// As stopped by a debugger or a cgroup freezer; monitoring that polls every minute must not pile up behind it.
+/// A stopped server, as under a debugger or a cgroup freezer: monitoring that polls every minute must not accumulate
+/// waiting requests.
 #[test]
 fn request_to_a_stopped_server_times_out_with_a_message() {
     let place = Place::new();
@@ -305,7 +306,7 @@ fn request_to_a_stopped_server_times_out_with_a_message() {
     server.stop();
 }
 
-/// Scripts read these: names and types must not change.
+/// Scripts read these figures: names and types must not change.
 #[test]
 fn status_has_numeric_figures_and_prometheus_has_all_known_ones() {
     let place = Place::new();

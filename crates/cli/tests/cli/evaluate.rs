@@ -146,7 +146,7 @@ fn rate_above_the_drives_maximum_is_not_reached() {
     let flags = ["--profile", "kv", "--placement", "off", "--min-years", "0", "--max-read-p99", "10s"];
     let result = judged(&[&[card.as_str(), "--rates", "500,5M"], &flags[..]].concat(), 0);
     let rows = result["profiles"][0]["runs"].as_array().unwrap();
-    // The row at full speed, which is not judged, once had failures.
+    // The row at full speed is not judged. Regression: it had failures.
     assert_eq!((&rows[0]["passed"], &rows[0]["failures"]), (&Value::Null, &serde_json::json!([])));
     assert!(rows[1]["reached"].as_f64().unwrap() <= 1.0, "{}", rows[1]["reached"]);
     assert_eq!((&rows[1]["passed"], &rows[2]["passed"]), (&true.into(), &false.into()));

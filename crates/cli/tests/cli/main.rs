@@ -32,8 +32,8 @@ fn flashwright(arguments: &[&str]) -> Output {
     Command::new(FLASHWRIGHT).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
-/// Whether SIGHUP reaches this process and its children: not under `nohup`.
-fn hears_hangups() -> bool {
+/// Whether SIGHUP ends this process and its children: not under `nohup`.
+fn receives_sighup() -> bool {
     const HANGUP: u64 = 1;
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();

@@ -92,7 +92,7 @@ fn engine_matches_the_prediction() {
     assert_eq!(outside(&ran, &foretold), [""; 0], "{ran} {foretold}");
 }
 
-/// Expiry was once ignored, so that far too many hits were predicted.
+/// Regression: expiry was ignored, so that far too many hits were predicted.
 #[test]
 fn prediction_accounts_for_expiry() {
     let directory = tempfile::tempdir().unwrap();
@@ -148,7 +148,7 @@ fn outside(ran: &Value, foretold: &Value) -> Vec<&'static str> {
     ["hit_ratio", "hit_ratio_dram", "alwa", "dlwa"].into_iter().filter(is_outside).collect()
 }
 
-/// A trace of a minute was once taken to last half a century, with a drive that never wears out.
+/// Regression: a trace of a minute was treated as half a century, with a drive that never wears out.
 #[test]
 fn leading_rows_without_timestamps_do_not_extend_the_trace() {
     let directory = tempfile::tempdir().unwrap();
@@ -168,8 +168,8 @@ fn leading_rows_without_timestamps_do_not_extend_the_trace() {
     assert_eq!(super::json(&["trace", "info", path])["span_seconds"], 60.0);
 }
 
-/// A trace of some megabytes once got 57 million requests per second and a price of two million dollars, since the drive was assumed to
-/// serve as many such traces as its size allows.
+/// Regression: for a trace of some megabytes, 57 million requests per second and a price of two million dollars were
+/// predicted, because the drive was assumed to serve as many such traces as its size allows.
 #[test]
 fn rate_is_unknown_unless_the_scale_or_the_rate_is_given() {
     let directory = tempfile::tempdir().unwrap();
@@ -195,7 +195,7 @@ fn rate_is_unknown_unless_the_scale_or_the_rate_is_given() {
     }
 }
 
-/// Only the interval was once printed, and it was wide if the trace changed over time.
+/// Regression: only the interval was printed, and it was wide if the trace changed over time.
 #[test]
 fn value_and_interval_are_printed_and_the_spread_over_time_apart() {
     let directory = tempfile::tempdir().unwrap();
@@ -219,7 +219,7 @@ fn value_and_interval_are_printed_and_the_spread_over_time_apart() {
     assert!(words.contains(&format!(" {lowest:.1}-{highest:.1} ")), "{words}");
 }
 
-/// `~` was once printed for every trace without small objects, except with `--soc 0%`.
+/// Regression: `~` was printed for every trace without small objects, except with `--soc 0%`.
 #[test]
 fn trace_without_small_objects_fills_flash() {
     let directory = tempfile::tempdir().unwrap();

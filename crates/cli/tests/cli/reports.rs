@@ -172,7 +172,7 @@ fn page_is_self_contained() {
     assert!(read(&run)["totals"].is_object(), "the run's result is unchanged");
 }
 
-/// If the first run lacked an operation, the second was once drawn in the first one's colour.
+/// Regression: if the first run lacked an operation, the second was drawn in the first one's colour.
 #[test]
 fn run_keeps_its_colour_if_an_earlier_run_is_missing() {
     let results = Results::new();
@@ -284,7 +284,7 @@ fn prediction_is_rendered_and_compared() {
     assert_eq!(figure(&comparison, "points[0].hit_ratio.value")["ratio"], 1.0);
 }
 
-/// Results of the same seed once differed in the time of their creation.
+/// Regression: results of the same seed differed in the time of their creation.
 #[test]
 fn simulated_result_has_no_wall_clock_time() {
     let results = Results::new();

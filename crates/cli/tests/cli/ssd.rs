@@ -181,7 +181,7 @@ fn inputs_outside_a_closed_form_are_refused_by_flag() {
 fn endless_run_is_refused_by_flag() {
     run_refused(&[
         ("--timed --reads 100%", "--reads: must be below 100%"),
-        // The error once named --pattern.
+        // Regression: the error named --pattern.
         ("--pattern mixed --random-space 0%", "--random-space: 0 %; must be above 0%"),
         ("--timed --rate 1e300", "--rate: "),
         ("--warm-up 1e300", "--warm-up: "),
@@ -230,7 +230,7 @@ fn flag_without_effect_is_refused_by_name() {
     assert_eq!(mixed["config"]["collection_frontier"], "apart");
 }
 
-/// Ended as soon as it has printed the line.
+/// The command is killed as soon as it has printed the line.
 #[test]
 fn long_run_announces_its_duration_and_how_to_shorten_it() {
     let mut child = Command::new(FLASHWRIGHT)

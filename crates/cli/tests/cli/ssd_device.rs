@@ -45,7 +45,7 @@ fn missing_or_foreign_path_exits_2_and_is_named() {
     }
 }
 
-/// The drive was once trimmed before its result could not be written.
+/// Regression: the drive was trimmed before the write of its result failed.
 #[test]
 fn unwritable_result_is_refused_before_the_drive_changes() {
     let (directory, path) = file(1 << 20);

@@ -291,7 +291,7 @@ mod tests {
         assert!(found == text);
     }
 
-    /// The zeros were once taken for another member's header.
+    /// Regression: the zeros were taken for another member's header.
     #[test]
     fn zeros_after_the_last_gzip_member_are_ignored_and_other_bytes_rejected() {
         let text = text();

@@ -100,7 +100,7 @@ fn invalid_iterator_settings_are_rejected() {
     }
 }
 
-/// Validation once accepted settings that the run refused.
+/// Regression: validation accepted settings that the run refused.
 #[test]
 fn validation_rejects_iterators_in_simulated_runs() {
     let (_directory, file) = config("run.json", RUN);

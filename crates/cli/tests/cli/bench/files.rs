@@ -22,13 +22,13 @@ fn foreign_file_is_overwritten_only_with_force() {
     let wanted = 32 << 20;
     let ext4 = [vec![0; 1080], b"\x53\xef".to_vec(), vec![0; wanted - 1082]].concat();
     let block_cache = [b"FWBLKVOL".to_vec(), vec![0; wanted - 8]].concat();
-    // A file of the same length was once taken for a cache's.
-    let thesis = vec![7; wanted];
+    // Regression: a file of the same length was treated as that of a cache.
+    let foreign = vec![7; wanted];
     for (held, said) in [
         (b"key,op\n1,GET\n".to_vec(), "data that is not a cache's"),
         (ext4, "an ext2, ext3 or ext4 file system"),
         (block_cache, "holds a block cache"),
-        (thesis, "data that is not a cache's"),
+        (foreign, "data that is not a cache's"),
     ] {
         std::fs::write(&path, &held).unwrap();
         let refused = run(&[]);
@@ -43,7 +43,7 @@ fn foreign_file_is_overwritten_only_with_force() {
     assert_eq!(run(&[]).status.code(), Some(0), "zeros contain no data");
 }
 
-/// Only the beginning of a file was once checked.
+/// Regression: only the beginning of a file was checked.
 #[test]
 fn foreign_file_that_begins_with_zeros_is_not_overwritten() {
     let (directory, file) = config("small.json", SMALL);
@@ -174,7 +174,7 @@ fn drive_with_a_file_system_is_overwritten_only_with_force() {
     assert_eq!((forced.status.code(), again.status.code()), (Some(0), Some(0)), "{}", err(&forced));
 }
 
-/// The old result was once truncated before the new one was written.
+/// Regression: the old result was truncated before the new one was written.
 #[test]
 fn failed_result_write_keeps_the_previous_result() {
     let (directory, file) = config("small.json", SMALL);

@@ -32,7 +32,7 @@ fn refused_large_items_of_a_small_dram_are_reported() {
     assert!(remark.to_string().contains("were refused as too large"), "{remark}");
 }
 
-/// A tenth of a 16 MiB region is not a multiple of the page size, which `--validate` once missed.
+/// A tenth of a 16 MiB region is not a multiple of the page size. Regression: `--validate` did not report this.
 #[test]
 fn scale_that_does_not_divide_regions_evenly_is_rounded() {
     let sixteen =

@@ -106,7 +106,7 @@ fn trace_with_only_a_header_is_refused() {
     assert_eq!(flashwright(&["bench", &file]).status.code(), Some(0), "one of several files can be empty");
 }
 
-/// `--json` once wrote no file with `--validate`.
+/// Regression: `--json` wrote no file with `--validate`.
 #[test]
 fn validation_writes_a_requested_result() {
     let text = r#"{ "cache_config": { "cacheSizeMB": 8, "htBucketPower": 10 }, "test_config": { "numOps": 10, "numThreads": 1,

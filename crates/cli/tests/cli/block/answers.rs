@@ -32,7 +32,7 @@ fn settings_of_a_cache_are_listed_served_or_not() {
     assert_eq!((&named["tuning"], &named["settings"][0]["name"]), (&Value::Null, &"mode".into()));
 }
 
-/// The result once contained only that the command had ended.
+/// Regression: the result contained no figures, only that the command had ended.
 #[test]
 fn watch_result_has_the_last_figures() {
     let place = Place::new();

@@ -75,7 +75,7 @@ fn stripes_are_accepted_and_their_members_checked() {
     assert_eq!(code, Some(0), "no label of the stripe is left: {said}");
 }
 
-/// The labels were once written before the check, which destroyed the old stripe's.
+/// Regression: the labels were written before the check, so a refused create destroyed those of the old stripe.
 #[test]
 fn refused_create_leaves_stripe_labels_unchanged() {
     let place = Place::new();
@@ -91,7 +91,7 @@ fn refused_create_leaves_stripe_labels_unchanged() {
     }
 }
 
-/// The members once kept the labels of a stripe that was never created.
+/// Regression: the members kept the labels of a stripe that was never created.
 #[test]
 fn failed_create_removes_stripe_labels() {
     let place = Place::new();

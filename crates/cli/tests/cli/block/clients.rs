@@ -3,7 +3,7 @@
 use super::{Client, Place, told};
 
 /// Whether a new block is cached when `client` writes it.
-fn comes_in(place: &Place, client: &mut Client, number: u64) -> bool {
+fn is_cached_by(place: &Place, client: &mut Client, number: u64) -> bool {
     let held = || place.status()["state"]["held_blocks"].as_u64().unwrap();
     let before = held();
     client.call(1, number << 16, 4096, &[7; 4096]);
@@ -19,7 +19,7 @@ fn client_rules_apply_at_start_and_change_for_open_connections() {
     let rules = ["--cache-all", "0", "--cached-client", "uid:4000000000", "--cached-client", "10.0.0.0/8"];
     let server = place.serve_with(&[&devices[..], &rules].concat());
     let mut client = Client::connect(&place.path("s"));
-    assert!(!comes_in(&place, &mut client, 1));
+    assert!(!is_cached_by(&place, &mut client, 1));
     let status = &place.status()["rules"];
     assert_eq!(
         *status,
@@ -34,12 +34,12 @@ fn client_rules_apply_at_start_and_change_for_open_connections() {
     let set = |words: &[&str]| told(&place.ask("set", words));
     let said = set(&[&format!("whitelist=+{process}"), "idle_seconds=7"]);
     assert!(said.contains(&format!("\ncached_clients=uid:4000000000,10.0.0.0/8,{process}\n")), "{said}");
-    assert!(comes_in(&place, &mut client, 2));
+    assert!(is_cached_by(&place, &mut client, 2));
     let said = set(&["cache_all=1", &format!("uncached_clients={process}")]);
     assert!(said.contains(&format!("\nuncached_clients={process}\n")), "{said}");
-    assert!(comes_in(&place, &mut client, 3), "the client is on both lists");
+    assert!(is_cached_by(&place, &mut client, 3), "the client is on both lists");
     set(&[&format!("cached_clients=-{process}")]);
-    assert!(!comes_in(&place, &mut client, 4));
+    assert!(!is_cached_by(&place, &mut client, 4));
     let said = told(&place.ask("status", &[]));
     assert!(said.contains("\nrules\n  cache_all ") && said.contains(&process), "{said}");
     let prometheus = told(&place.ask("status", &["--prometheus"]));
@@ -47,7 +47,7 @@ fn client_rules_apply_at_start_and_change_for_open_connections() {
     let listed = told(&place.ask("set", &[]));
     assert!(listed.lines().any(|line| line.starts_with("uncached_clients ") && line.contains(&process)));
     set(&["zero_stats=1", "blacklist="]);
-    assert!(comes_in(&place, &mut client, 5));
+    assert!(is_cached_by(&place, &mut client, 5));
     assert_eq!(place.status()["rules"]["kept_out_requests"], 0);
     server.stop();
 }

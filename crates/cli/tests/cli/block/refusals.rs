@@ -1,4 +1,4 @@
-//! Refused commands: their messages, and that they leave nothing behind.
+//! Refused commands: their messages, and no files or changes left behind.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -197,7 +197,7 @@ fn check_reports_a_foreign_disk() {
     let said = told(&checked);
     assert!(said.starts_with("the disk is not the cache's"), "{said}");
     assert!(said.contains("it has 16777216 bytes, not 33554432") && !said.contains("0 blocks"), "{said}");
-    // The error once was about the size of the right disk.
+    // Regression: the error named the size of the right disk.
     let its = place.path("disk").canonicalize().unwrap();
     let its = format!("does not match the cache, whose disk was {}", its.display());
     assert!(said.contains(&its), "{said}");
@@ -251,7 +251,7 @@ fn server_with_a_replaced_control_socket_ends_and_keeps_the_new_one() {
     assert!(UnixStream::connect(&path).is_ok(), "the socket still exists");
 }
 
-/// The second writer once wrote back settings read before the first one's change.
+/// Regression: the second writer wrote back settings that it had read before the first one's change.
 #[test]
 fn concurrent_setting_changes_all_take_effect() {
     let place = Place::new();
@@ -468,7 +468,7 @@ fn replay_accepts_the_format_block_csv_and_names_wrong_flags() {
     let all_warm_up = replay(&["--warm-up", "2"]);
     assert_eq!(all_warm_up.status.code(), Some(1));
     assert!(told(&all_warm_up).contains("no request was counted"), "{}", told(&all_warm_up));
-    // The error once followed a table of zeros.
+    // Regression: a table of zeros preceded the error.
     std::fs::write(&trace, "time_us,op,offset,bytes\n").unwrap();
     let of_nothing = replay(&[]);
     assert_eq!(of_nothing.status.code(), Some(1));
@@ -476,7 +476,8 @@ fn replay_accepts_the_format_block_csv_and_names_wrong_flags() {
     assert!(said.contains("the trace has no requests") && !said.contains("ssd_writes"), "{said}");
 }
 
-/// The cache was once created or destroyed before its result could not be written, or the result overwrote it.
+/// Regression: the cache was created or destroyed before the write of the result failed, or the result overwrote the
+/// cache.
 #[test]
 fn unwritable_result_is_refused_before_devices_change() {
     let place = Place::new();

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::*;
-use crate::{err, flashwright, hears_hangups};
+use crate::{err, flashwright, receives_sighup};
 
 /// The command of a server on the cache, started with this `ulimit`.
 fn limited(place: &Place, limit: &str, more: &[&str]) -> Command {
@@ -84,7 +84,7 @@ fn signal(server: &Server, name: &str) {
 /// A killed server leaves a write-through cache empty and a dead mount.
 #[test]
 fn closed_terminal_stops_a_server_cleanly() {
-    if !hears_hangups() {
+    if !receives_sighup() {
         return;
     }
     let place = Place::new();
@@ -125,7 +125,7 @@ fn status_of_ublk_device_and_flash_are_exclusive() {
     assert!(err(&both).contains("cannot be used with"), "{}", err(&both));
 }
 
-/// Recovery was once announced for the next start, which then refused the disk.
+/// Regression: recovery was announced for the next start, which then refused the disk.
 #[test]
 fn server_of_a_truncated_disk_reports_how_to_recover() {
     let place = Place::new();
@@ -150,7 +150,7 @@ fn server_of_a_truncated_disk_reports_how_to_recover() {
     place.serve_with(&["--flash", "flash", "--disk", "disk", "--force-disk"]).stop();
 }
 
-/// The failing disk was once reported as healthy.
+/// Regression: the failing disk was reported as healthy.
 #[test]
 fn failing_disk_is_reported() {
     let place = Place::new();

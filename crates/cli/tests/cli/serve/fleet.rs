@@ -111,7 +111,8 @@ fn twemproxy(fleet: &Fleet) -> Option<(Ending, u16)> {
     Some((proxy, port))
 }
 
-/// A client of the proxy, with the valid versions of each key: one, and those whose store had no reply of the server.
+/// A client of the proxy, with the valid versions of each key: the last acknowledged one, and those of sets without a
+/// reply.
 struct Load {
     client: BufReader<TcpStream>,
     versions: Vec<Vec<u32>>,

@@ -1,4 +1,5 @@
-//! Random clients beside a model, while the server is killed and restarted: no value is stale, and CAS numbers are exact.
+//! Random clients compared with a model, while the server is killed and restarted: no value is stale, and CAS numbers
+//! are exact.
 #![allow(clippy::disallowed_methods, reason = "a server lives for a random time")]
 
 use std::collections::HashMap;
@@ -56,11 +57,12 @@ impl Client {
     }
 }
 
-/// What a key can hold. After a reply, that is one value; after a request without a reply, the old or the new one.
+/// The possible contents of a key. After a reply, that is one value; after a request without a reply, the old or the
+/// new one.
 #[derive(Clone, Default)]
 struct Known {
     values: Vec<Option<String>>,
-    /// The CAS number of the value, once it was read.
+    /// The CAS number of the value, if it was read.
     cas: Option<u64>,
 }
 
@@ -111,7 +113,7 @@ impl Player {
         format!("{:0length$}", self.random.random::<u32>())
     }
 
-    /// Reads a key. The cache may have lost it, but returns no other value.
+    /// Reads a key. The cache may have evicted it, but must not return another value.
     fn check(&mut self, client: &mut Client, key: u32) -> io::Result<Option<(String, u64)>> {
         let name = self.name(key);
         let found = client.gets(&name)?;
@@ -156,7 +158,7 @@ impl Player {
         self.known(key).cas = None;
         match &*client.request(&format!("append {} 0 0 4\r\nmore\r\n", self.name(key)))? {
             "STORED" => self.known(key).set(Some(longer)),
-            // Evicted since it was read.
+            // The item was evicted since it was read.
             "NOT_STORED" => self.known(key).set(None),
             other => panic!("append: {other}"),
         }
@@ -185,7 +187,8 @@ impl Player {
     }
 }
 
-/// Clients send requests while the server ends `ends` times, after `life` on average: by SIGKILL, and every third time by SIGTERM.
+/// Clients send requests while the server ends `ends` times, after `life` on average: by SIGKILL, and every third time
+/// by SIGTERM.
 fn kill_under_load(ends: usize, life: Duration) {
     let directory = tempfile::tempdir().unwrap();
     let seed = RandomState::new().build_hasher().finish() >> 1;
