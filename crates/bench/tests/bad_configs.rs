@@ -1,5 +1,5 @@
 //! Errors and warnings for invalid configs.
-#![allow(clippy::unwrap_used, reason = "a test may panic, and says what it skips")]
+#![allow(clippy::unwrap_used, reason = "a test may panic, and prints what it skips")]
 
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! Checks that `docs/cachebench-keys.md` has all keys, and `docs/cachebench.md` the shipped configs that are not supported yet.
 //!
 //! After a change of the keys run `UPDATE_DOCS=1 cargo test -p flashwright-bench --test documentation`.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and says what it skips")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and prints what it skips")]
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 //! Forecasts from the first fifth of logs of real and emulated drives, and the model beside the logs. Skipped without the logs.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and says what it skips")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and prints what it skips")]
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,6 @@
 //! TTLs in simulations, compared with results computed by hand and with a naive cache.
 
-#![expect(clippy::unwrap_used, reason = "a test: what is missing fails it")]
+#![expect(clippy::unwrap_used, reason = "a test: missing data fails it")]
 
 use std::fmt::Write as _;
 

@@ -2,7 +2,7 @@
 //!
 //! They are searched in `$FLASHWRIGHT_SHARED/cachelib_test_configs`, or in a directory `shared` of a parent of this crate.
 //! Without them the tests are skipped with a message.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and says what it skips")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and prints what it skips")]
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,6 @@
 //! Simulations over traces: results do not depend on what runs together or how the trace is read.
 
-#![expect(clippy::unwrap_used, reason = "a test: what is missing fails it")]
+#![expect(clippy::unwrap_used, reason = "a test: missing data fails it")]
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,6 +1,6 @@
 //! CacheBench's special stressors and item destructors: with small configs, scaled-down shipped configs, and deliberately
 //! broken caches.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and says what it skips")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and prints what it skips")]
 
 mod twin;
 

@@ -1,5 +1,5 @@
 //! The stress loop with a simple target: it follows the config, and detects a faulty target.
-#![allow(clippy::unwrap_used, reason = "a test may panic, and says what it skips")]
+#![allow(clippy::unwrap_used, reason = "a test may panic, and prints what it skips")]
 
 mod twin;
 

@@ -1,5 +1,5 @@
 //! Figures by tenant: each request counts for its tenant, and the sum equals the counts of the run.
-#![allow(clippy::unwrap_used, reason = "a test may panic, and says what it skips")]
+#![allow(clippy::unwrap_used, reason = "a test may panic, and prints what it skips")]
 
 mod made;
 mod twin;

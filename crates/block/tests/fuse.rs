@@ -1,6 +1,6 @@
 //! The FUSE front end, as the kernel presents its file.
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
-#![allow(clippy::print_stdout, reason = "tests say what they skip")]
+#![allow(clippy::unwrap_used, reason = "a failure here fails the test")]
+#![allow(clippy::print_stdout, reason = "tests print what they skip")]
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, IoSlice};

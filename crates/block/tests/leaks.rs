@@ -1,5 +1,5 @@
 //! Memory leaks: connections must free all memory.
-#![allow(clippy::unwrap_used, reason = "what fails here fails the test")]
+#![allow(clippy::unwrap_used, reason = "a failure here fails the test")]
 
 use std::alloc::System;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -110,7 +110,7 @@ mod tests {
         goes_on.then(|| std::fs::read_to_string(&path).unwrap())
     }
 
-    /// A full disk cut a row, and the error was reported only when the server ended.
+    /// Regression: a full disk left an incomplete row, and the error was reported only when the server ended.
     #[test]
     fn failed_write_is_kept_for_status_and_its_cut_row_is_removed() {
         let folder = tempfile::tempdir().unwrap();

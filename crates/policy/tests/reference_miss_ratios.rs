@@ -5,7 +5,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "a test: a bad row fails it, a missing folder is said"
+    reason = "a test: a bad row fails it, a missing folder is reported"
 )]
 
 use std::fs::File;

@@ -1,6 +1,6 @@
 //! Recorded block traces: all formats of one recording contain the same requests.
 
-#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
+#![allow(clippy::print_stdout, reason = "a skipped test prints a message")]
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,9 @@
 //! The requests that we generate for a job file beside those of fio itself, from its log. Skipped without fio.
-#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test may panic, and says why it is skipped")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test may panic, and prints why it is skipped"
+)]
 
 use std::collections::HashMap;
 use std::process::Command;

@@ -4,7 +4,7 @@
     clippy::unwrap_used,
     reason = "a failed unwrap is a failed test; the exception in clippy.toml covers test functions only"
 )]
-#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
+#![allow(clippy::print_stdout, reason = "a skipped test prints a message")]
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,6 @@
 //! Tests with recorded block traces, which are skipped if the files are absent.
 
-#![allow(clippy::print_stdout, reason = "a test that is skipped says so")]
+#![allow(clippy::print_stdout, reason = "a skipped test prints a message")]
 
 use std::path::{Path, PathBuf};
 

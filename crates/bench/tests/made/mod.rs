@@ -1,5 +1,5 @@
 //! Constructed reports for tests.
-#![allow(dead_code, reason = "each test makes what it needs")]
+#![allow(dead_code, reason = "each test creates the reports it needs")]
 
 use cache::dram::{ClassStats, PoolStats};
 use cache::stats::FlashStats;

@@ -1,5 +1,5 @@
 //! Commands to the driver, which accepts them only through io_uring.
-#![allow(unsafe_code, reason = "io_uring trusts what its entries point to")]
+#![allow(unsafe_code, reason = "io_uring trusts the pointers in its entries")]
 
 use std::fs::File;
 use std::io;

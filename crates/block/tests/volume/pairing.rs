@@ -23,7 +23,7 @@ struct Cached {
 
 impl Cached {
     /// `None` if the file system has no extended attributes.
-    #[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
+    #[expect(clippy::print_stdout, reason = "a skipped test prints a message")]
     fn new(uuid: u128) -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let cached = Self { flash: Arc::new(MemoryDevice::new(8 << 20)), directory };

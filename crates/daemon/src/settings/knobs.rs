@@ -389,7 +389,7 @@ mod tests {
         }
     }
 
-    /// The last setting once won silently over an acknowledged one.
+    /// Regression: the last setting silently replaced an earlier, acknowledged one.
     #[test]
     fn contradicting_settings_are_rejected_and_both_named() {
         let together = |assignments: &[&str]| {

@@ -5,7 +5,7 @@
 //! completions, and calls the callers' completions. Requests submitted by those need no system call, because the reactor enters the kernel
 //! next anyway and submits them together. So a chain of requests costs one system call per batch of completions. The reactor starts with
 //! the first request: a device with only blocking callers has no thread.
-#![allow(unsafe_code, reason = "io_uring is given raw pointers and gives them back")]
+#![allow(unsafe_code, reason = "io_uring receives raw pointers and returns them")]
 
 use std::collections::VecDeque;
 use std::io;

@@ -3,7 +3,7 @@
 //! The thread pushes its requests, sleeps until one completes or a watched descriptor is ready, and calls the completions itself. So no
 //! other thread is woken, nothing is locked, and the kernel finishes transfers when the thread enters it (`IORING_SETUP_DEFER_TASKRUN`,
 //! Linux 6.1) instead of interrupting it.
-#![allow(unsafe_code, reason = "io_uring is given raw pointers and gives them back")]
+#![allow(unsafe_code, reason = "io_uring receives raw pointers and returns them")]
 
 use std::cell::RefCell;
 use std::collections::VecDeque;

@@ -114,7 +114,7 @@ impl DynamicRandom {
         let seconds = (now_ns - written.last_ns) as f64 / NS_PER_SECOND;
         let observed_rate = now_bytes.saturating_sub(written.last_bytes) as f64 / seconds;
         if observed_rate == 0.0 {
-            return; // Nothing was written: that tells nothing of how probability and rate hang together.
+            return; // Nothing was written, so the effect of the probability on the rate is unknown.
         }
         let elapsed_seconds = (now_ns - written.first_ns) as f64 / NS_PER_SECOND;
         let allowed_by_tomorrow =

@@ -340,7 +340,7 @@ impl Eviction for Sieve {
             self.hand_from_back += 1;
             self.wrap();
         }
-        // What was newer moves to the victim's place, and the hand is on it.
+        // The next newer entry moves to the victim's place, where the hand is.
         let victim = self.queue.remove(self.place());
         self.wrap();
         Some(victim.slot)

@@ -122,7 +122,7 @@ impl SocConfig {
 
 /// The reason why a [`SocConfig`] is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
+#[allow(missing_docs, reason = "the messages describe the fields")]
 pub enum SocConfigError {
     #[error(
         "bucket_bytes: {bucket_bytes} bytes; must be a power of two from 512 to 65,536, not below the device's block \

@@ -64,7 +64,7 @@ pub struct Layout {
 
 /// The reason why a device cannot be divided as requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
+#[allow(missing_docs, reason = "the messages describe the fields")]
 pub enum LayoutError {
     #[error("{what} of {bytes} bytes is not a multiple of the device's block of {block_bytes}")]
     Unaligned { what: &'static str, bytes: u64, block_bytes: u32 },

@@ -205,10 +205,7 @@ impl Run<'_> {
         });
     }
 
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the command line has the time: a cell's duration is for people"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "the duration of a cell is only printed")]
     fn one(&self, number: usize) {
         let keyed = &self.cells[number];
         let started = Instant::now();

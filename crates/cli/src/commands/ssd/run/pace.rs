@@ -41,7 +41,7 @@ impl Pace {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "progress for a person follows the machine's clock")]
+#[expect(clippy::disallowed_methods, reason = "printed progress follows the machine clock")]
 fn now() -> Instant {
     Instant::now()
 }
