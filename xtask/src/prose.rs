@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn breach_names_the_count_and_a_place_only_above_the_allowance() {
+    fn breach_is_reported_with_count_and_place_only_above_the_allowance() {
         let finding =
             |line| ("crates/a/src/b.rs".to_owned(), Finding { line, text: "x".into(), instead: "y" });
         let found = [finding(3), finding(4)];

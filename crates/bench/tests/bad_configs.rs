@@ -401,7 +401,7 @@ fn time_unit_is_that_of_the_format_unless_given() {
 }
 
 #[test]
-fn limits_that_leave_nothing_to_count_are_refused() {
+fn limits_without_measured_requests_are_refused() {
     refused(&["test_config.maxFlashWriteMB=5"], "maxFlashWriteMB: only for a cache with flash");
     refused(&["test_config.warmupFlashWriteMB=5"], "warmupFlashWriteMB: only for a cache with flash");
     refused(&["test_config.numOps=10", "test_config.warmupOps=10"], "warmupOps: must be below numOps");

@@ -159,13 +159,13 @@ fn compare(prefix: &str, count: usize, tolerance: f64) {
 
 /// A card fitted to three caches on the PM9D3a, from a card whose over-provisioning is wrong, predicts the other series of the drive.
 #[test]
-fn card_learned_from_three_series_of_a_drive_predicts_the_others() {
+fn card_learned_from_three_series_of_a_drive_predicts_its_other_series() {
     let fitted = ["kv202206/soc40/nofdp/", "kv202206/soc40/fdp/", "kv202206/soc20/fdp/"];
     learn_and_predict("pm9d3a", &["Cachelib/samsung/", "FIO/ssda/"], fitted, (0.18, 0.05));
 }
 
 #[test]
-fn card_learned_from_three_series_of_the_emulator_predicts_the_others() {
+fn card_learned_from_three_series_of_the_emulator_predicts_its_other_series() {
     let fitted = ["3syn/uniform/nofdp/", "3syn/zoned/fdp_share/", "3syn/zipf_2.2/fdp/"];
     learn_and_predict("warp448", &["FIO/cylon448-II/3syn/"], fitted, (0.1084, 0.02));
 }

@@ -149,7 +149,7 @@ fn trims_release_data_so_that_rewriting_costs_nothing() {
 }
 
 #[test]
-fn files_lie_side_by_side_and_device_jobs_share_the_drive() {
+fn files_occupy_separate_ranges_and_device_jobs_share_the_drive() {
     let own = "[j]\nrw=write\nsize=20m\nnumjobs=2\n";
     let (outcome, drive, page_bytes) = execute(own, small(None, 1));
     let pages = (40 << 20) / u64::from(page_bytes);

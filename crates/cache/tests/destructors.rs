@@ -109,7 +109,7 @@ fn replaced_and_removed_items_in_dram_are_destroyed_immediately() {
 }
 
 #[test]
-fn item_on_flash_alone_is_destroyed_with_its_value_after_remove_or_replace() {
+fn item_only_on_flash_is_destroyed_with_its_value_after_remove_or_replace() {
     for (len, small_items) in [300, 3000].into_iter().zip(engines()).chain([(300, engines()[1])]) {
         let (builder, ledger) = with_ledger(hybrid(32, small_items));
         let cache = builder.open().unwrap();

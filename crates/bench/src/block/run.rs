@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn side_by_side_equals_separate_replays() {
+    fn replays_in_one_pass_equal_separate_replays() {
         let configs = [Preset::V2, Preset::V3].map(|preset| preset.config(16 << 20));
         let run = |configs: &[SetsConfig]| -> Vec<Summary> {
             let outcomes =

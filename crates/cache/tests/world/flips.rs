@@ -101,7 +101,7 @@ fn flipped_byte_of_a_superblock_loses_all_items_or_none() {
 }
 
 #[test]
-fn any_flipped_byte_of_the_snapshot_costs_the_content() {
+fn flipped_byte_of_the_snapshot_loses_all_items() {
     let closed = closed(2);
     let place = closed.snapshot_place();
     assert!((200..4096).contains(&(place.end - place.start)), "{place:?}");

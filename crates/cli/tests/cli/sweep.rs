@@ -167,7 +167,7 @@ fn ssd_run_and_bench_are_swept_with_their_results_as_rows() {
 }
 
 #[test]
-fn interrupted_sweep_keeps_its_cells_and_goes_on() {
+fn interrupted_sweep_keeps_its_cells_and_can_be_resumed() {
     let directory = tempfile::tempdir().unwrap();
     let output = directory.path().join("out").to_str().unwrap().to_owned();
     let text = "command = \"ssd run\"\n[fixed]\ncard = \"pm9d3\"\nscale = \"1/8192\"\n[axes]\nmeasure = [0.5, 1000000]\n";

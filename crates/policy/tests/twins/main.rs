@@ -1,4 +1,4 @@
-//! Compares every eviction policy with a naive twin: the paper implemented with vectors and maps, without regard to speed. Both receive the
+//! Compares every eviction policy with a naive model: the paper implemented with vectors and maps, without regard to speed. Both receive the
 //! same random calls and must return the same results.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
@@ -37,12 +37,12 @@ const REFRESHES: [Refresh; 3] = [
 ];
 
 #[test]
-fn fifo_equals_its_twin() {
+fn fifo_equals_its_naive_model() {
     compare(|_| eviction::Fifo::new(), |_| queues::Fifo::default());
 }
 
 #[test]
-fn lru_equals_its_twin_for_every_refresh_and_insertion_point() {
+fn lru_equals_its_naive_model_for_every_refresh_and_insertion_point() {
     for refresh in REFRESHES {
         for insertion_point in [0, 1, 2, 5, 64] {
             let config = LruConfig { refresh, insertion_point };
@@ -52,7 +52,7 @@ fn lru_equals_its_twin_for_every_refresh_and_insertion_point() {
 }
 
 #[test]
-fn lru_2q_equals_its_twin_for_every_share() {
+fn lru_2q_equals_its_naive_model_for_every_share() {
     for refresh in REFRESHES {
         for (hot_percent, cold_percent) in [(20, 20), (30, 30), (0, 100), (100, 0), (0, 0), (50, 50)] {
             let config = Lru2qConfig { refresh, hot_percent, cold_percent };
@@ -62,7 +62,7 @@ fn lru_2q_equals_its_twin_for_every_share() {
 }
 
 #[test]
-fn slru_equals_its_twin_for_one_to_eight_segments() {
+fn slru_equals_its_naive_model_for_one_to_eight_segments() {
     for segments in [1, 2, 4, 8] {
         for rules in [SlruRules::Paper, SlruRules::Reference] {
             compare(
@@ -79,12 +79,12 @@ fn slru_of_one_segment_is_exact_lru() {
 }
 
 #[test]
-fn sieve_equals_its_twin() {
+fn sieve_equals_its_naive_model() {
     compare(|_| eviction::Sieve::new(), |_| queues::Sieve::default());
 }
 
 #[test]
-fn s3_fifo_equals_its_twin() {
+fn s3_fifo_equals_its_naive_model() {
     for rules in [S3FifoRules::Paper, S3FifoRules::Reference] {
         compare(|capacity| S3Fifo::with_rules(capacity, rules), |_| queues::S3Fifo::new(rules));
     }
@@ -110,26 +110,26 @@ fn caller_owned_marks_change_no_result() {
 }
 
 #[test]
-fn gdsf_equals_its_twin() {
+fn gdsf_equals_its_naive_model() {
     for cost in [Cost::Equal, Cost::Size] {
         compare(|_| eviction::Gdsf::new(cost), |_| ranked::Gdsf::new(cost));
     }
 }
 
 #[test]
-fn tiny_lfu_equals_its_twin() {
+fn tiny_lfu_equals_its_naive_model() {
     for refresh in REFRESHES {
         compare(|_| eviction::TinyLfu::new(refresh), |_| sketched::TinyLfu::new(refresh));
     }
 }
 
 #[test]
-fn w_tiny_lfu_equals_its_twin() {
+fn w_tiny_lfu_equals_its_naive_model() {
     compare(eviction::WTinyLfu::new, |_| sketched::WTinyLfu::default());
 }
 
 #[test]
-fn every_policy_keeps_the_contract_with_changing_capacity() {
+fn every_policy_fulfils_the_contract_with_changing_capacity() {
     for kind in eviction::Kind::ALL {
         for seed in SEEDS {
             let draw = Draw { grows: true, ..Draw::from_seed(seed) };
@@ -196,7 +196,7 @@ fn likely_victim_is_usually_known_and_evicted_next() {
 }
 
 #[test]
-fn clairvoyant_keeps_the_contract() {
+fn clairvoyant_fulfils_the_contract() {
     for seed in SEEDS {
         let (mut policy, next_use) = Clairvoyant::new();
         next_use.set(0, seed);

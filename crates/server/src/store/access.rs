@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn access_is_known_until_another_item_takes_the_slot() {
+    fn access_time_is_kept_until_another_item_uses_the_slot() {
         let table = AccessTable::default();
         assert_eq!(table.last(5), None);
         table.note(5, 100);

@@ -64,7 +64,7 @@ impl Drop for Memcached {
 }
 
 #[test]
-fn memcached_gives_the_replies_of_the_tables() {
+fn memcached_has_the_expected_replies() {
     let Some(memcached) = Memcached::start() else {
         println!("SKIPPED: there is no memcached on this machine");
         return;

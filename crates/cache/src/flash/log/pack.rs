@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn items_beyond_the_last_page_are_left_over() {
+    fn items_beyond_the_last_page_are_left_for_the_next_region() {
         let items = random_items(5, 1000);
         let plan = plan(&items, 10, 4096);
         assert_eq!(plan.pages.len(), 10);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_hashes_beyond_a_page_are_left_over() {
+    fn equal_hashes_beyond_one_page_are_left_for_the_next_region() {
         let mut items = vec![item(1 << 62, 500); 20];
         items.push(item(3 << 62, 100));
         let plan = plan(&items, 10, 4096);

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_on_flash_stay_as_they_are_today() {
+    fn entry_has_its_golden_bytes() {
         let bytes = encoded(true);
         let golden = "47cb06e36303e0e1080706050403020105000000090000000300070\
                       0a5f101006b657976616c7565";

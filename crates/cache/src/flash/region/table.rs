@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_on_flash_stay_as_they_are_today() {
+    fn table_has_its_golden_bytes() {
         let mut bytes = vec![0; table_bytes(1)];
         encode(&records()[..1], FILLING, &mut bytes);
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn parts_larger_than_the_device_are_refused() {
         use LayoutError as E;
         let refused =
             |capacity, config: LayoutConfig| Layout::compute(&device(capacity), &config).unwrap_err();

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_by_name() {
+    fn too_large_section_is_refused_by_name() {
         let device = MemoryDevice::new(8 << 20);
         let sections = [("soc", vec![0; 2 << 20]), ("regions", vec![0; 1 << 20])];
         match written(&device, 5, &sections).unwrap_err() {

@@ -159,7 +159,7 @@ fn hits_saturate_and_belong_to_one_region() {
 }
 
 #[test]
-fn swept_slots_do_not_come_alive_when_their_number_recurs() {
+fn swept_slots_stay_empty_when_their_region_number_recurs() {
     let mut lines = Lines::new(8, FORMAT);
     let key = address(3, 4);
     insert(&mut lines, &key, 100, live(100, 100));
