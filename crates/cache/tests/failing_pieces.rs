@@ -1,4 +1,4 @@
-//! Refused inserts, and regions and transfers of which some pieces fail at the first write.
+//! Refused inserts, and regions and transfers with pieces that fail at the first write.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -35,7 +35,7 @@ async fn slow_fetch(fetches: Arc<AtomicUsize>) -> Result<Vec<u8>, ()> {
     Ok(b"value".to_vec())
 }
 
-/// Starts callers `gap_ms` apart, each of which waits at most 200 ms for a fetch of 299 ms. Returns the number of
+/// Starts callers `gap_ms` apart that each wait at most 200 ms for a fetch of 299 ms. Returns the number of
 /// callers that got the value and the number of fetches.
 fn callers_with_timeout(runtime: &Runtime, cache: Cache, gap_ms: u64) -> (usize, usize) {
     let (cache, fetches) = (Arc::new(cache), Arc::new(AtomicUsize::new(0)));

@@ -24,7 +24,7 @@ fn loss(change: impl FnOnce(&mut FlashConfig)) -> &'static str {
     open(&device, change).stats().flash.and_then(|flash| flash.loss).expect("the cache reopened empty")
 }
 
-/// Regression: whatever setting had changed, the reason named the size of flash, of regions or of buckets.
+/// Regression: for any changed setting, the reason named the size of flash, of regions or of buckets.
 #[test]
 fn loss_names_the_changed_setting() {
     let named = [

@@ -98,7 +98,7 @@ fn writes_waiting_for_slots_do_not_pause_cleaning() {
     assert!(took_ns < 200 * 10_000_000, "{} ms", took_ns / 1_000_000);
 }
 
-/// A write that waited for the cleaning of such a disk would wait forever.
+/// A write that waits for this cleaning would wait forever.
 #[test]
 fn write_does_not_wait_for_a_disk_that_refuses_all_cleaning() {
     let simulation = Simulation::new(1);

@@ -1,4 +1,4 @@
-//! Clears: an item inserted before a clear is never found after it, wherever between DRAM and flash the item was at the
+//! Clears: an item inserted before a clear is never found after it, even if it moves between DRAM and flash during the
 //! clear.
 
 use std::pin::Pin;

@@ -274,7 +274,7 @@ fn value_fetched_before_a_remove_is_not_stored_without_flash() {
 
 /// The caller's miss took so long that another fetch began and completed in between.
 #[test]
-fn caller_whose_miss_precedes_a_completed_fetch_does_not_fetch_again() {
+fn caller_with_a_miss_before_a_completed_fetch_does_not_fetch_again() {
     let len = LENGTHS[0];
     let (stage, source) = (Stage::with_target_on_flash(len), Source::default());
     stage.gate.close(Read);

@@ -16,7 +16,7 @@ use crate::races::{eager, target_being_written};
 use crate::setup::{blockcache, ripq};
 use crate::stage::{LENGTHS, Stage, TARGET, version};
 
-/// A cache of which some items have been evicted from DRAM and wait for their write.
+/// A cache with items that were evicted from DRAM and wait for their write.
 fn with_some_waiting(len: usize, change: impl FnOnce(&mut flashwright_cache::CacheConfig)) -> Stage {
     let stage = Stage::new(|config| {
         config.flash.as_mut().unwrap().pending_bytes = 256 << 10;

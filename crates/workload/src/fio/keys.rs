@@ -151,12 +151,12 @@ static KEYS: &[(&[&str], Handling)] = &[
     (&["mem", "iomem", "mem_align", "hugepage-size", "cpumask", "cpus_allowed", "cpus_allowed_policy", "numa_cpu_nodes"], Silent),
     (&["numa_mem_policy", "nice", "uid", "gid", "cgroup", "cgroup_weight", "cgroup_nodelete", "ioscheduler", "clocksource", "gtod_cpu"], Silent),
     (&["randrepeat", "allrandrepeat", "randseed", "use_os_rand", "exitall_on_error", "error_dump", "ignore_zone_limits"], Silent),
-    // What the engine does inside the host.
+    // Keys of the I/O engine that affect the host only.
     (&["hipri", "userspace_reap", "fixedbufs", "registerfiles", "sqthread_poll", "sqthread_poll_cpu", "nonvectored", "uncached", "nowait"], Silent),
     (&["force_async", "cmd_type", "md_per_io_size", "cmdprio_split", "xnvme_be", "xnvme_async", "xnvme_sync", "xnvme_dev_nsid"], Silent),
     // Contents of the data.
     (&["zero_buffers", "refill_buffers", "scramble_buffers", "buffer_pattern", "buffer_compress_chunk", "dedupe_mode"], Silent),
-    // What fio measures and prints.
+    // Keys of the measurements and output of fio.
     (&["write_bw_log", "write_lat_log", "write_iops_log", "write_hist_log", "write_iolog", "bwavgtime", "iopsavgtime", "per_job_logs"], Silent),
     (&["log_avg_msec", "log_hist_msec", "log_hist_coarseness", "log_max_value", "log_offset", "log_prio", "log_compression"], Silent),
     (&["log_store_compressed", "log_unix_epoch", "log_entries", "log_issue_time", "log_alternate_epoch", "clat_percentiles", "lat_percentiles"], Silent),
