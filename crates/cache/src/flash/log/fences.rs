@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_hash_leads_to_the_page_whose_range_contains_it() {
+    fn each_hash_maps_to_the_page_of_its_range() {
         let pages = 100;
         let hash_at = |position: u64| KeyHash(((u128::from(position) << 64) / (100 * 64)) as u64 + 1);
         let firsts: Vec<u64> = (0..100).map(|page| page * 64 + (page * 37) % 50).collect();
