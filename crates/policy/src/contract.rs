@@ -267,7 +267,7 @@ impl Session {
                     assert!(self.held.contains_key(&oldest), "{:?}: the oldest slot has no entry", self.draw);
                 }
                 None => {
-                    assert!(self.held.is_empty(), "{:?}: no oldest slot, but there are entries", self.draw)
+                    assert!(self.held.is_empty(), "{:?}: no oldest slot, but there are entries", self.draw);
                 }
             }
             if let Some(likely) = policy.likely_victim() {
