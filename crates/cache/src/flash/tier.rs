@@ -125,14 +125,11 @@ counters! {
         rejected_worn_out: sum u64,
         /// Writes fail, and the buffers are full: of regions that await a retry, or of small items.
         rejected_failing: sum u64,
-        /// Replaced, removed or read during the eviction: the copy was abandoned, and the item stayed in DRAM or was
-        /// removed.
+        /// Replaced, removed or read during the eviction: the copy was abandoned.
         overtaken: sum u64,
-        /// Overtaken items that stayed in DRAM because a reader used them. The other overtaken items were replaced or
-        /// removed.
+        /// Overtaken items that stayed in DRAM because a reader used them; the others were replaced or removed.
         stayed: sum u64,
-        /// Offers without a decision: the buffers were full, the item stayed in DRAM and the insert waited. Nothing is
-        /// lost.
+        /// Offers without a decision: the buffers were full, the item stayed in DRAM and the insert waited.
         held_back: sum u64 [listed_as "flash_held_back"],
         /// Key and value bytes of the items stored.
         logical_bytes: sum u64,
