@@ -109,7 +109,7 @@ fn too_large_item_is_counted_as_refused_by_each_kind_of_insert() {
     assert_eq!(cache.stats().inserts.rejected_too_large, 3);
 }
 
-/// Regression: a device of the size named in the error was refused as too small again.
+/// Catches a regression: a device of the size named in the error is refused as too small again.
 #[test]
 fn device_of_the_size_named_in_the_error_is_large_enough() {
     let open = |bytes: u64, soc_share: f64, region_bytes: u32| {

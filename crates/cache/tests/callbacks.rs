@@ -174,7 +174,7 @@ fn callback_panic_on_a_background_thread_is_contained() {
     }
 }
 
-/// Regression: the panic aborted the eviction half way and leaked the chunk of the item.
+/// Catches a regression: the panic aborts the eviction half way and leaks the chunk of the item.
 #[test]
 fn callback_panic_during_an_insert_reaches_the_caller_after_the_eviction() {
     assert_completes(|| {

@@ -337,7 +337,7 @@ fn sink_panic_loses_only_its_event() {
     assert!(cache.stats().flash.unwrap().puts.stored > 1000);
 }
 
-/// Regression: the panic left the item marked as being evicted.
+/// Catches a regression: the panic leaves the item marked as being evicted.
 #[test]
 fn sink_that_panics_in_its_key_filter_receives_nothing_and_leaks_nothing() {
     struct Asked;

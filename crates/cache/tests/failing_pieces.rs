@@ -55,7 +55,7 @@ impl Device for FirstWriteFails {
     }
 }
 
-/// Regression: of several failed pieces, only the first was written again.
+/// Catches a regression: of several failed pieces, only the first is written again.
 #[test]
 fn every_failed_piece_of_a_region_is_written_again() {
     let device = FirstWriteFails { inner: MemoryDevice::new(32 * MIB), seen: Mutex::default() };
@@ -92,7 +92,7 @@ fn whole_transfers_fail() -> Arc<FaultDevice> {
     Arc::new(device)
 }
 
-/// Regression: of a failed transfer, only the first page was written again.
+/// Catches a regression: of a failed transfer, only the first page is written again.
 #[test]
 fn every_page_of_a_failed_transfer_of_small_items_is_written_again() {
     for small_items in SMALL_ENGINES {

@@ -49,7 +49,7 @@ fn filled(soc_share: f64, value_bytes: usize, failing_fifths: u64) -> FlashStats
     cache.stats().flash.expect("the cache has flash")
 }
 
-/// Regression: items of a failed write, which never reach flash, were counted as stored.
+/// Catches a regression: items of a failed write, which never reach flash, are counted as stored.
 #[test]
 fn items_of_a_failed_write_are_counted_as_dropped() {
     for (soc_share, value_bytes) in [(0.0, 4000), (1.0, 1000)] {
@@ -69,7 +69,7 @@ fn items_of_a_failed_write_are_counted_as_dropped() {
     }
 }
 
-/// Regression: items of failed writes were counted as written, so the write amplification was below 1.
+/// Catches a regression: items of failed writes are counted as written, so the write amplification is below 1.
 #[test]
 fn write_amplification_omits_failed_writes() {
     for (soc_share, value_bytes) in [(0.0, 4000), (1.0, 1000)] {

@@ -159,7 +159,7 @@ fn consumer_of_buffered_loads_can_load_the_same_keys() {
     });
 }
 
-/// Regression: callers of a completed fetch waited until flash had written the items evicted from DRAM.
+/// Catches a regression: callers of a completed fetch wait until flash has written the items evicted from DRAM.
 #[test]
 fn fetched_value_is_returned_while_flash_hangs_and_stored_afterwards() {
     let gate = Arc::new(GateDevice::new(Arc::new(MemoryDevice::new(16 << 20))));

@@ -132,7 +132,7 @@ fn insert_dropped_while_it_waits_removes_the_old_value() {
     gate.open();
 }
 
-/// Regression: the close waited until the device responded, and required the last reference to the cache.
+/// Catches a regression: the close waits until the device responds, and requires the last reference to the cache.
 #[test]
 fn close_within_of_a_hung_device_returns_at_the_deadline() {
     for small_items in [SmallItems::Sets, SmallItems::Log(LogOptions::default())] {
@@ -173,8 +173,8 @@ fn close_within_can_be_repeated_when_the_device_responds_again() {
     assert!(found(&cache) > 1000);
 }
 
-/// Regression: the close joined the background threads within a poll and blocked its runtime until the device
-/// responded.
+/// Catches a regression: the close joins the background threads within a poll and blocks its runtime until the device
+/// responds.
 #[test]
 fn close_async_does_not_block_the_thread_that_polls_it() {
     let gate = gated();

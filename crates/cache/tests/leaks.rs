@@ -50,7 +50,7 @@ fn insert(cache: &Cache, numbers: std::ops::Range<u32>) {
     }
 }
 
-/// Regression: each call leaked the table of its requests, 43 MiB in 100,000 calls.
+/// Catches a regression: each call leaks the table of its requests, 43 MiB in 100,000 calls.
 #[test]
 fn gets_from_flash_by_block_on_100_000_times_free_all() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -2,7 +2,7 @@
 
 use flashwright_cache::{Cache, InsertOptions, Refusal};
 
-/// Regression: the error claimed that every item was in use, although none was.
+/// Catches a regression: the error claims that every item is in use, although none is.
 #[test]
 fn item_added_to_a_full_chain_is_refused_with_the_reason() {
     let cache = Cache::builder().dram_bytes(1 << 20).max_item_bytes(16 << 10).open().unwrap();

@@ -61,8 +61,8 @@ fn stored(cache: &Cache) -> u64 {
     cache.stats().flash.expect("the cache has flash").puts.stored
 }
 
-/// Regression: regions whose writes failed while the file system was full were retired permanently, also after a clean
-/// close, so large items were no longer written to flash.
+/// Catches a regression: regions whose writes fail while the file system is full are retired permanently, also after a
+/// clean close, so large items are no longer written to flash.
 #[test]
 fn flash_on_a_full_file_system_is_used_again_after_space_is_freed_and_after_restart() {
     let disk = Arc::new(FullDisk { inner: MemoryDevice::new(64 * MIB), is_full: AtomicBool::new(false) });
@@ -93,7 +93,7 @@ fn flash_on_a_full_file_system_is_used_again_after_space_is_freed_and_after_rest
     assert!(cache.health().is_some_and(|health| health.is_healthy()));
 }
 
-/// Regression: a restart used the retired region again.
+/// Catches a regression: a restart uses the retired region again.
 #[test]
 fn retired_region_stays_retired_after_restart_until_it_can_be_written() {
     const REGION: u64 = MIB;

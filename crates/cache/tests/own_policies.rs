@@ -171,7 +171,7 @@ fn external_region_order_is_restored_at_reopen() {
     assert_eq!(oldest(&cache), 3000);
 }
 
-/// Regression: after a panic in a custom policy, items stayed in DRAM and could not be evicted.
+/// Catches a regression: after a panic in a custom policy, items stay in DRAM and cannot be evicted.
 #[test]
 fn admission_panic_admits_nothing() {
     struct Mistaken;
@@ -214,7 +214,7 @@ impl Admission for Listening {
     }
 }
 
-/// Regression: the policy was notified only together with other upkeep, or once an hour without any.
+/// Catches a regression: the policy is notified only together with other upkeep, or once an hour if there is none.
 #[test]
 fn admission_policy_observes_writes_periodically() {
     for interval_ms in [0, 60_000] {

@@ -73,8 +73,8 @@ fn owned_item_can_be_read_from_flash() {
     }
 }
 
-/// An item that is referenced while its cache closes cannot be evicted from DRAM. Regression: it also kept the items
-/// behind it in DRAM, and those were lost.
+/// An item that is referenced while its cache closes cannot be evicted from DRAM. Catches a regression: it also keeps
+/// the items behind it in DRAM, and those are lost.
 #[test]
 fn items_pinned_during_close_do_not_prevent_others_from_reopening() {
     let device = Arc::new(MemoryDevice::new(64 * MIB));

@@ -199,8 +199,8 @@ fn device_with_foreign_data_is_refused_by_name() {
     assert!(reason.contains("ext"), "{reason}");
 }
 
-/// Regression: this panicked, truncated the device silently, or reported a slice of the device that the caller had not
-/// requested.
+/// Catches a regression: the open panics, truncates the device silently, or reports a slice of the device that the
+/// caller did not request.
 #[test]
 fn device_that_cannot_be_divided_is_refused_by_setting() {
     let refused = |change: fn(&mut FlashConfig)| {
@@ -267,7 +267,7 @@ fn close_that_loses_items_reports_it_and_keeps_the_others() {
     assert!(losses > 0, "nothing was lost in all these runs");
 }
 
-/// Regression: a get of the item used the number of the removed pool, beyond the last one, and panicked.
+/// Catches a regression: a get of the item uses the number of the removed pool, beyond the last one, and panics.
 #[test]
 fn item_of_a_removed_pool_reopens_in_the_first_pool() {
     let device = Arc::new(MemoryDevice::new(64 * MIB));
@@ -291,7 +291,7 @@ fn item_of_a_removed_pool_reopens_in_the_first_pool() {
     }
 }
 
-/// Regression: the snapshot was too large for its space, and the cache reopened empty.
+/// Catches a regression: the snapshot is too large for its space, and the cache reopens empty.
 #[test]
 fn reopened_cache_of_long_keys_has_the_items_that_fit_its_snapshot() {
     let device = Arc::new(MemoryDevice::new(64 * MIB));
@@ -323,8 +323,8 @@ fn open_split_on(device: Arc<dyn Device>, shares: &[f64]) -> Result<Cache, Cache
     Cache::builder().dram_bytes(MIB).flash_config(flash).open()
 }
 
-/// Regression: items of the second part were found again, or items that the second part stored later were found in the
-/// first part.
+/// Catches a regression: items of the second part are found again, or items that the second part stores later are found
+/// in the first part.
 #[test]
 fn removed_items_stay_removed_after_a_reopen_with_other_shares() {
     for (shares, between) in [(&[0.5, 0.5][..], &[0.5][..]), (&[0.5, 0.5], &[1.0]), (&[0.5], &[0.5, 0.5])] {
@@ -342,7 +342,8 @@ fn removed_items_stay_removed_after_a_reopen_with_other_shares() {
     }
 }
 
-/// Regression: the parts begin where an earlier cache stored items, and those bytes were refused as foreign data.
+/// Catches a regression: the parts begin where an earlier cache stored items, and those bytes are refused as foreign
+/// data.
 #[test]
 fn cache_with_other_shares_is_recognised() {
     for (before, after) in [
@@ -414,7 +415,8 @@ fn refused_second_pair_leaves_the_first_unchanged() {
     assert!(open_split(&device, &[0.5]).unwrap().stats().flash.unwrap().recovered);
 }
 
-/// Regression: after one failed read the cache, or some of its parts, opened empty, and only `loss` reported it.
+/// Catches a regression: after one failed read the cache, or some of its parts, opens empty, and only `loss` reports
+/// it.
 #[test]
 fn open_with_one_failed_read_keeps_the_rest_or_fails() {
     let shares = [0.6, 0.4];

@@ -24,7 +24,7 @@ fn loss(change: impl FnOnce(&mut FlashConfig)) -> &'static str {
     open(&device, change).stats().flash.and_then(|flash| flash.loss).expect("the cache reopened empty")
 }
 
-/// Regression: for any changed setting, the reason named the size of flash, of regions or of buckets.
+/// Catches a regression: for any changed setting, the reason names the size of flash, of regions or of buckets.
 #[test]
 fn loss_names_the_changed_setting() {
     let named = [

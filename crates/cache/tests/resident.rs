@@ -66,8 +66,8 @@ fn child_process_fills_a_cache_with_smallest_items() {
 
 const WAITING_VARIABLE: &str = "FLASHWRIGHT_TEST_WAITING";
 
-/// Regression: the items took twice their accounted memory. Nearly every pending item is the only one of its bucket,
-/// and the accounting assumed that several items share the list of a bucket.
+/// Catches a regression: the items take twice their accounted memory. Nearly every pending item is the only one of its
+/// bucket, and the accounting assumes that several items share the list of a bucket.
 #[test]
 fn pending_small_items_take_their_accounted_memory() {
     let output = run_in_child("child_process_fills_a_cache_with_pending_items", WAITING_VARIABLE, "1");
@@ -103,7 +103,7 @@ fn child_process_fills_a_cache_with_pending_items() {
 
 const CLOSING_VARIABLE: &str = "FLASHWRIGHT_TEST_CLOSING";
 
-/// Regression: the close took 25 bytes an item in addition to the index, which takes eleven.
+/// Catches a regression: the close takes 25 bytes an item in addition to the index, which takes eleven.
 #[test]
 fn close_takes_less_than_4_bytes_per_item() {
     let output = run_in_child("child_process_closes_a_cache", CLOSING_VARIABLE, "1");

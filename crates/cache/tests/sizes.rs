@@ -30,7 +30,7 @@ fn filled_with_small_items(builder: Builder) -> FlashStats {
     cache.stats().flash.expect("the cache has flash")
 }
 
-/// Regression: small items used a tenth of flash, and neither the setting nor the unused space was reported.
+/// Catches a regression: small items use a tenth of flash, and neither the setting nor the unused space is reported.
 #[test]
 fn small_items_use_their_configured_share_of_flash() {
     let by_default = filled_with_small_items(hybrid(64 * MIB));
@@ -52,7 +52,7 @@ fn small_item_share_is_accepted_before_flash_and_refused_without_it() {
     assert!(refused(hybrid(64 * MIB).small_item_share(1.5)).contains("between 0 and 1"));
 }
 
-/// Regression: a configured largest item was lowered silently, and items of that size were refused later.
+/// Catches a regression: a configured largest item is lowered silently, and items of that size are refused later.
 #[test]
 fn max_item_bytes_beyond_dram_is_refused_with_the_needed_size() {
     let asked = |dram_bytes: u64| Cache::builder().dram_bytes(dram_bytes).max_item_bytes(1 << 20);
@@ -78,7 +78,7 @@ fn default_largest_item_is_lowered_to_fit_and_reported() {
     );
 }
 
-/// Regression: items larger than a region were lost at their eviction from DRAM without a report.
+/// Catches a regression: items larger than a region are lost at their eviction from DRAM without a report.
 #[test]
 fn max_item_bytes_beyond_a_region_is_refused_with_the_needed_size() {
     let asked = |flash_bytes: u64, bytes: u32| {

@@ -68,7 +68,7 @@ fn found(cache: &Cache) -> usize {
     (0..ITEMS).filter(|number| cache.get_blocking(&number.to_le_bytes()).is_some()).count()
 }
 
-/// Regression: 979 of 1,000 expired items were found again.
+/// Catches a regression: 979 of 1,000 expired items are found again.
 #[test]
 fn expired_items_stay_expired_when_the_date_is_set_back() {
     for small_items in engines() {
@@ -85,7 +85,7 @@ fn expired_items_stay_expired_when_the_date_is_set_back() {
     }
 }
 
-/// Regression: items expired an hour too late for each hour that the date was set back.
+/// Catches a regression: items expire an hour too late for each hour that the date is set back.
 #[test]
 fn items_expire_in_time_after_the_date_is_set_back() {
     for small_items in engines() {

@@ -35,8 +35,8 @@ fn opened(
     (cache, ended, count)
 }
 
-/// Regression: they reclaimed regions while the snapshot of the index was written, or wrote to flash after it was
-/// marked closed.
+/// Catches a regression: background tasks reclaim regions while the snapshot of the index is written, or write to flash
+/// after it is marked closed.
 #[test]
 fn background_tasks_end_when_the_cache_closes() {
     let mut back = 0;

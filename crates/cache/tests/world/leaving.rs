@@ -133,7 +133,7 @@ fn item_losing_its_flash_copy_while_read_is_written_again() {
     stage.assert_target_is(Some(&version(1, 150)), 150);
 }
 
-/// Regression: the clean check also asked the filters of the buckets, whose result for a large item is random.
+/// Catches a regression: the clean check also uses the filters of the buckets, whose result for a large item is random.
 #[test]
 fn large_item_losing_its_flash_copy_is_not_dropped_by_a_bucket_filter() {
     let stage = Stage::new(|config| config.flash.as_mut().unwrap().filter_bytes_per_bucket = 0);

@@ -246,8 +246,8 @@ fn chain_keeps_its_links_and_the_expiry_of_its_parent() {
     }
 }
 
-/// Regression: the admission by TTL rejected items whose remaining TTL was short, so all items that stayed in DRAM for
-/// long.
+/// Catches a regression: the admission by TTL rejects items whose remaining TTL is short, so all items that stayed in
+/// DRAM for long.
 #[test]
 fn short_ttl_admission_uses_the_given_ttl_and_not_the_remaining_one() {
     for (ttl_seconds, then, is_written) in [

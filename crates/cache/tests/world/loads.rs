@@ -89,7 +89,7 @@ fn failed_fetch_fails_for_its_waiters_and_for_no_later_caller() {
     assert_eq!(source.fetches(), 2);
 }
 
-/// Regression: the waiters fetched a value that the cache cannot store once more each, one after another.
+/// Catches a regression: each of the waiters fetches a value that the cache cannot store once more, one after another.
 #[test]
 fn value_too_large_to_store_is_fetched_once_for_all_waiters() {
     let (stage, source) = (Stage::new(|_| {}), Source::default());
@@ -209,7 +209,7 @@ fn fetch_without_callers_and_spawner_is_dropped() {
     assert_eq!(*poll(&mut Box::pin(source.load(&stage.cache, 3))).unwrap().unwrap(), version(3, 200));
 }
 
-/// Regression: every get of the key waited for the first one, which is no longer polled.
+/// Catches a regression: every get of the key waits for the first one, which is no longer polled.
 #[test]
 fn flash_read_of_an_unpolled_get_serves_the_waiters() {
     for len in LENGTHS {
@@ -288,8 +288,8 @@ fn caller_with_a_miss_before_a_completed_fetch_does_not_fetch_again() {
     assert_eq!(source.fetches(), 1);
 }
 
-/// Regression: a caller that waited for another's fetch counted as two gets: a miss at its first lookup, a hit at the
-/// second.
+/// Catches a regression: a caller that waits for another's fetch counts as two gets: a miss at its first lookup, a hit
+/// at the second.
 #[test]
 fn load_counts_as_one_get() {
     for without_flash in [false, true] {

@@ -240,8 +240,8 @@ fn item_removed_during_its_eviction_does_not_reach_flash() {
     }
 }
 
-/// Flash evicts the item between the end of its read and its insertion into DRAM. Regression: a get in between missed
-/// it, and the next one found it although nothing had inserted it.
+/// Flash evicts the item between the end of its read and its insertion into DRAM. Catches a regression: a get in
+/// between misses it, and the next one finds it although nothing has inserted it.
 #[test]
 fn get_does_not_miss_an_item_that_an_earlier_get_is_promoting() {
     let len = LENGTHS[1];

@@ -55,8 +55,8 @@ impl Admission for RepeatedOffers {
     }
 }
 
-/// Regression: each offer of a waiting item drew a new random decision, so the longer flash writes were behind, the
-/// fewer items were admitted.
+/// Catches a regression: each offer of a waiting item draws a new random decision, so the longer flash writes are
+/// behind, the fewer items are admitted.
 #[test]
 fn admitted_item_that_waits_for_flash_is_not_offered_to_admission_again() {
     for len in LENGTHS {

@@ -109,7 +109,7 @@ fn assert_agrees_with_a_map(has_ranks: bool, max_hits: u8) {
     }
 }
 
-/// Regression: all keys of a store that is one of 16 were in every 16th partition.
+/// Catches a regression: all keys of a store that is one of 16 are in every 16th partition.
 #[test]
 #[cfg_attr(miri, ignore = "a million steps of safe code")]
 fn keys_of_one_store_of_many_spread_over_all_partitions() {

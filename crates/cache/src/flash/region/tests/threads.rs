@@ -186,8 +186,8 @@ fn index_locations_are_valid_after_clears_beside_writers() {
     }
 }
 
-/// Regression: a region opened during the search for regions to wait for was included, and no insert closed it, so the
-/// task waited forever.
+/// Catches a regression: a region opened during the search for regions to wait for is included, and no insert closes
+/// it, so the task waits forever.
 #[test]
 fn settle_beside_the_last_insert_completes() {
     let store = &open(Arc::new(MemoryDevice::new(small().capacity_bytes)), small());

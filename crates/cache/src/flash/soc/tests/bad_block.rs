@@ -14,7 +14,7 @@ fn with_bad_block(bad: u64) -> Arc<FaultDevice> {
     Arc::new(device)
 }
 
-/// Regression: all buckets of the failed transfer were lost, up to 32.
+/// Catches a regression: all buckets of the failed transfer are lost, up to 32.
 #[test]
 fn bad_block_leaves_neighbouring_buckets_their_items() {
     let config = config(32);

@@ -375,7 +375,8 @@ fn step_dropped_during_its_write_leaves_the_write_to_the_next_step() {
     assert_eq!((soc.pending_bytes(), soc.stats().lost_items, soc.stats().items), (0, 0, 1));
 }
 
-/// Regression: the waiting task found its buckets in use by a step, which was then dropped, and was never woken.
+/// Catches a regression: the waiting task finds its buckets in use by a step, which is then dropped, and is never
+/// woken.
 #[test]
 fn step_dropped_during_its_write_wakes_another_step() {
     let device = gate();

@@ -7,8 +7,8 @@ use super::*;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Regression: each step lost the buckets that it could not write, with all their items, so a full file system emptied
-/// the cache within seconds.
+/// Catches a regression: each step loses the buckets that it cannot write, with all their items, so a full file system
+/// empties the cache within seconds.
 #[test]
 fn writes_that_fail_for_20_seconds_lose_nothing_and_refuse_new_items() {
     let device = Arc::new(FaultDevice::new(memory(), 0, Faults::default()));

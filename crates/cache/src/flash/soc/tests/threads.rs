@@ -47,8 +47,8 @@ impl Shared {
     }
 }
 
-/// Regression: a step wrote a tombstone and subtracted its memory before `forget` had added it: the counter wrapped,
-/// and a task that waited for memory was not woken.
+/// Catches a regression: a step writes a tombstone and subtracts its memory before `forget` has added it, so the
+/// counter wraps, and a task that waits for memory is not woken.
 #[test]
 fn tombstone_memory_is_counted_before_it_is_freed() {
     const ROUNDS: usize = 150;

@@ -114,8 +114,8 @@ fn priority_maps_to_the_nearest_insertion_point_at_or_above() {
     }
 }
 
-/// Regression: with all ranks in use, each raise searched the whole queue for a free one, and all raised items were
-/// inserted into the last block.
+/// Catches a regression: with all ranks in use, each raise searches the whole queue for a free one, and all raised
+/// items are inserted into the last block.
 #[test]
 fn raise_in_a_long_queue_does_not_visit_all_of_it() {
     let regions = 75_000;
