@@ -220,7 +220,8 @@ mod tests {
         }
     }
 
-    /// Regression: requests completed when the underlying device completed, without the time of the modelled flash.
+    /// Catches a regression: requests complete when the underlying device completes, without the time of the modelled
+    /// flash.
     #[test]
     fn request_takes_the_longer_time_of_model_and_device() {
         let card = Card::load("test").unwrap();

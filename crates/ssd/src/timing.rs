@@ -524,8 +524,8 @@ impl Figures {
 mod tests {
     use super::*;
 
-    /// Regression: work done by idle dies was not subtracted from the work that was due, so the work of the next unit
-    /// came in one burst.
+    /// Catches a regression: work done by idle dies is not subtracted from the work that is due, so the work of the
+    /// next unit comes in one burst.
     #[test]
     fn work_done_while_idle_is_not_due_again() {
         let mut work = Work::default();

@@ -67,7 +67,7 @@ fn scaled_card_keeps_units_handles_and_over_provisioning() {
     );
 }
 
-/// Regression: the unscaled card was refused like a scaled one, with "scale by 1/0 at most".
+/// Catches a regression: the unscaled card is refused like a scaled one, with "scale by 1/0 at most".
 #[test]
 fn card_with_the_smallest_units_is_valid_unscaled_only() {
     let text = SMALL.replace("unit_bytes = 262_144", "unit_bytes = 131_072");

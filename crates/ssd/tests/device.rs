@@ -153,8 +153,8 @@ impl Now for Arc<device::VirtualClock> {
     }
 }
 
-/// Regression: the write used the first handle of the drive, which belongs to another namespace, and mixed the data of
-/// the two.
+/// Catches a regression: the write uses the first handle of the drive, which belongs to another namespace, and mixes
+/// the data of the two.
 #[test]
 fn unknown_handle_of_a_namespace_uses_the_default_of_that_namespace() {
     let layout = shape(Isolation::initially_isolated(4)).layout().unwrap();

@@ -172,7 +172,7 @@ fn full_drive_accepts_overwrites_under_every_policy() {
     }
 }
 
-/// Regression: random selection stopped after as many draws as there are units, and the drive failed.
+/// Catches a regression: random selection stops after as many draws as there are units, and the drive fails.
 #[test]
 fn random_victims_find_the_only_unit_with_dead_pages() {
     for seed in 0..50 {
@@ -186,7 +186,8 @@ fn random_victims_find_the_only_unit_with_dead_pages() {
     }
 }
 
-/// Regression: all policies except greedy moved every unit of the full group repeatedly, without freeing a page.
+/// Catches a regression: all policies except greedy move every unit of the full group repeatedly, without freeing a
+/// page.
 #[test]
 fn group_without_dead_pages_is_not_collected() {
     for victims in POLICIES {

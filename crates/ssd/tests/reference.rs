@@ -81,7 +81,7 @@ fn d_choices_approaches_greedy_and_cost_benefit_wins_with_hot_pages() {
     assert!(of(VictimPolicy::CostBenefit, &skewed) < of(VictimPolicy::Greedy, &skewed));
 }
 
-/// Regression: with the age counted from the last invalidated page, cost-benefit cost more than FIFO.
+/// Catches a regression: with the age counted from the last invalidated page, cost-benefit costs more than FIFO.
 #[test]
 fn cost_benefit_lies_between_greedy_and_fifo_under_uniform_writes() {
     let shape = shape(0.07, 32, Isolation::CONVENTIONAL);

@@ -82,7 +82,7 @@ fn reads_of_one_die_queue_and_reads_of_two_dies_overlap() {
     assert_eq!(read(&mut drive, 5000, 2), 5107, "and page 2 is on the second");
 }
 
-/// Regression: such a page was sensed and programmed in the time of one flash page.
+/// Catches a regression: such a page is sensed and programmed in the time of one flash page.
 #[test]
 fn page_larger_than_one_die_operation_takes_several_operations() {
     let mut card = card();
@@ -118,9 +118,9 @@ fn write_to_a_full_buffer_waits_for_a_program() {
     assert!((3.5..=4.0).contains(&pages_a_ms), "{pages_a_ms} pages a millisecond");
 }
 
-/// Regression: the first write to a full buffer waited for a chunk, and the following ones used the space of that chunk
-/// before it was free. Of 256 writes in flight on a card with chunks of 48 pages, most took 8 us, and one in fifty 38
-/// ms.
+/// Catches a regression: the first write to a full buffer waits for a chunk, and the following ones use the space of
+/// that chunk before it is free. Of 256 writes in flight on a card with chunks of 48 pages, most take 8 us, and one in
+/// fifty 38 ms.
 #[test]
 fn writes_that_need_the_same_chunks_space_all_wait_for_its_program() {
     let mut card = card();
@@ -146,8 +146,8 @@ fn flush_waits_for_programs_in_progress_and_for_a_partial_chunk() {
     assert_eq!(drive.flush(7_000_000) / 1000, 7001 + 8 + 1000);
 }
 
-/// Regression: waiting writes reserved the channels for the time of their transfer, and reads that arrived earlier
-/// waited for them.
+/// Catches a regression: waiting writes reserve the channels for the time of their transfer, and reads that arrived
+/// earlier wait for them.
 #[test]
 fn read_does_not_wait_for_writes_blocked_by_a_full_buffer() {
     let mut drive = drive(&card());
@@ -162,7 +162,7 @@ fn read_does_not_wait_for_writes_blocked_by_a_full_buffer() {
     assert!(read_us < 1000, "{read_us} us, where the last write takes {last_us}");
 }
 
-/// Regression: the second flush completed before the data of both writes was on flash.
+/// Catches a regression: the second flush completes before the data of both writes is on flash.
 #[test]
 fn concurrent_flush_completes_no_earlier_than_the_first() {
     let mut drive = drive(&card());
@@ -172,7 +172,8 @@ fn concurrent_flush_completes_no_earlier_than_the_first() {
     assert!(drive.flush(10_001_000) >= first);
 }
 
-/// Regression: each flush programmed the same incomplete chunk, although nothing was written since the last one.
+/// Catches a regression: each flush programs the same incomplete chunk, although nothing was written since the last
+/// one.
 #[test]
 fn repeated_flush_does_not_program_an_unchanged_chunk_again() {
     let mut drive = drive(&card());
@@ -189,8 +190,8 @@ fn repeated_flush_does_not_program_an_unchanged_chunk_again() {
     assert_eq!(drive.flush(60_000_000) / 1000, 60_001 + 8 + 1000, "the write begins another chunk");
 }
 
-/// Regression: a flush programmed incomplete chunks of collection too. These need no flush, because the pages being
-/// moved are still readable at their old location.
+/// Catches a regression: a flush programs incomplete chunks of collection too. These need no flush, because the pages
+/// being moved are still readable at their old location.
 #[test]
 fn flush_does_not_wait_for_a_chunk_of_collection() {
     let mut drive = drive(&card());
@@ -246,7 +247,7 @@ fn same_seed_gives_the_same_latencies() {
     assert_ne!(reads(&pattern, false, 30_000, 3), reads(&pattern, false, 30_000, 4));
 }
 
-/// Regression: without a warm-up, the pages and the time of the initial fill were counted.
+/// Catches a regression: without a warm-up, the pages and the time of the initial fill are counted.
 #[test]
 fn run_without_warm_up_does_not_measure_the_fill() {
     let mut drive = drive(&card());
@@ -259,7 +260,7 @@ fn run_without_warm_up_does_not_measure_the_fill() {
     assert_eq!(took.came_ns, 96_000_000, "96 requests, a millisecond apart");
 }
 
-/// Regression: the arrival rate was reported as the drive's throughput, although the backlog grew.
+/// Catches a regression: the arrival rate is reported as the drive's throughput, although the backlog grows.
 #[test]
 fn overloaded_drive_finishes_later_than_its_last_arrival() {
     let span = |gap_ns| {

@@ -97,8 +97,8 @@ mod tests {
         assert_eq!(benefit.choose(1_000), None);
     }
 
-    /// Regression: with the age counted from the last invalidated page, a unit became younger with each page that it
-    /// lost.
+    /// Catches a regression: with the age counted from the last invalidated page, a unit becomes younger with each page
+    /// that it loses.
     #[test]
     fn invalidating_a_page_does_not_change_the_age() {
         let mut benefit = CostBenefit::new(2, 10);
