@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(weights.get(Slot(7)), 0);
     }
 
-    /// Regression: a first weight of 0 was treated as unset, so that the next weight applied to both entries.
+    /// Catches a regression: a first weight of 0 is treated as unset, so that the next weight applies to both entries.
     #[test]
     fn first_weight_of_zero_is_kept() {
         let mut weights = Weights::new();

@@ -144,7 +144,7 @@ impl Eviction for ClairvoyantSized {
 mod tests {
     use super::*;
 
-    /// Regression: with a sample as large as the cache, some entries were drawn twice and others never.
+    /// Catches a regression: with a sample as large as the cache, some entries are drawn twice and others never.
     #[test]
     fn all_entries_are_examined_if_the_sample_covers_them() {
         for seed in 0..20 {

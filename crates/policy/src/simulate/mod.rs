@@ -196,7 +196,8 @@ mod tests {
         assert_eq!(upper.len(), 1 << 20);
     }
 
-    /// Regression: at its eviction it was counted with the next object's size, so the cache held twice its capacity.
+    /// Catches a regression: at its eviction the object is counted with the next object's size, so the cache holds
+    /// twice its capacity.
     #[test]
     fn evicting_an_object_of_zero_bytes_frees_nothing() {
         let request = |(key, weight)| Request { key, weight, now_seconds: 0 };

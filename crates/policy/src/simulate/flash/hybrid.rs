@@ -386,7 +386,8 @@ mod tests {
         assert_eq!(hybrid.counts(), none);
     }
 
-    /// Regression: such objects were silently rejected. A scaled cache has smaller blocks, but objects of full size.
+    /// Catches a regression: such objects are silently rejected. A scaled cache has smaller blocks, but objects of full
+    /// size.
     #[test]
     fn object_larger_than_a_scaled_block_is_stored() {
         let rules = HybridRules { dram_weight: 0, large_weight: 320, large_at_most: 160, ..rules() };
