@@ -318,7 +318,7 @@ fn rows_without_timestamp_take_the_previous_time() {
     assert_eq!((milliseconds, report.backward_times), (vec![0, 1, 100_000, 100_000, 101_000], 0));
 }
 
-/// Regression: the timestamp was compared with the row numbers that replace missing timestamps.
+/// Catches a regression: the timestamp is compared with the row numbers that replace missing timestamps.
 #[test]
 fn first_timestamp_after_rows_without_one_does_not_go_back() {
     let text =

@@ -155,7 +155,8 @@ fn disk_ranges_stay_ranges() {
     assert_eq!(accesses(&binary, "auto", &options()).0, accesses(&csv, "msr", &options()).0);
 }
 
-/// The length of the discard does not fit into one row. Regression: it damaged the block that contained it.
+/// The length of the discard does not fit into one row. Catches a regression: the discard damages the block that
+/// contains it.
 #[test]
 fn large_discard_is_written_in_several_rows() {
     let folder = TempDir::new().unwrap();

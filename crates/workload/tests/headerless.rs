@@ -76,7 +76,8 @@ fn op(row: u32) -> &'static str {
     if row.is_multiple_of(5) { "SET" } else { "GET_LEASE" }
 }
 
-/// Regression: the columns were read in the order of 2022, so that every row was invalid and the run made no request.
+/// Catches a regression: the columns are read in the order of 2022, so that every row is invalid and the run makes no
+/// request.
 #[test]
 fn headerless_trace_of_2024_is_read_in_its_order() {
     for (header, rows) in [(OF_2022, rows_of_2022()), (OF_2024, rows_of_2024())] {
@@ -92,7 +93,7 @@ fn headerless_trace_of_2024_is_read_in_its_order() {
     }
 }
 
-/// Regression: the second file was read with the first one's header.
+/// Catches a regression: the second file is read with the first one's header.
 #[test]
 fn each_headerless_file_has_its_own_order() {
     let (of_2022, of_2024) = (rows_of_2022(), rows_of_2024());
@@ -113,7 +114,7 @@ fn each_headerless_file_has_its_own_order() {
     assert_eq!(two[40..], two[..2]);
 }
 
-/// Regression: the key lengths were silently read as value sizes.
+/// Catches a regression: the key lengths are silently read as value sizes.
 #[test]
 fn headerless_file_with_two_readings_is_rejected() {
     let odd: String = (0..50).map(|row| format!("{row},GET,20,{},1\n", 100 + row)).collect();
@@ -140,7 +141,7 @@ fn headerless_file_with_two_readings_is_rejected() {
     assert!(matches!(failed, TraceError::Header { .. }), "{failed}");
 }
 
-/// Regression: the only message was "The trace had no valid request; 50 of its rows are bad", after the run.
+/// Catches a regression: the only message is "The trace had no valid request; 50 of its rows are bad", after the run.
 #[test]
 fn trace_without_a_valid_row_reports_row_reason_and_columns() {
     let unknown: String = (0..50).map(|row| format!("{row},x{},7,9\n", row % 3)).collect();

@@ -168,7 +168,7 @@ fn many_requests() -> String {
     std::iter::once(BLOCKS.to_owned()).chain((0..5000).map(row)).collect()
 }
 
-/// Regression: consecutive batches went to different workers, in the middle of a request.
+/// Catches a regression: consecutive batches go to different workers, in the middle of a request.
 #[test]
 fn items_of_a_request_reach_one_worker_in_sequence() {
     let text = many_requests();
@@ -236,8 +236,8 @@ fn workers_on_one_thread_receive_whole_requests() {
     }
 }
 
-/// Regression: the parser checked four billion times whether the worker of one row was still receiving, and the other
-/// workers received nothing.
+/// Catches a regression: the parser checks four billion times whether the worker of one row is still receiving, and the
+/// other workers receive nothing.
 #[test]
 fn huge_repeat_count_delays_neither_other_workers_nor_the_end() {
     let folder = tempfile::TempDir::new().unwrap();

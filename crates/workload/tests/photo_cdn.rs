@@ -48,8 +48,8 @@ fn times_increase_and_end_near_the_span() {
     }
 }
 
-/// Regression: with few albums, the most popular ones were never drawn: a third of the requests was missing, and a run
-/// of twenty thousand requests took six spans.
+/// Catches a regression: with few albums, the most popular ones are never drawn: a third of the requests is missing,
+/// and a run of twenty thousand requests takes six spans.
 #[test]
 fn runs_of_few_photos_end_near_the_span() {
     // By chance, some runs of few photos have more popular albums than others.

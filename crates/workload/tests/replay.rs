@@ -130,7 +130,7 @@ fn order_any_returns_each_row_once() {
     assert_eq!(all, (0..50_000).collect::<Vec<_>>());
 }
 
-/// Regression: the thread waited for one queue while the parser waited for another, full one.
+/// Catches a regression: the thread waits for one queue while the parser waits for space in another, full one.
 #[test]
 fn one_thread_can_run_workers_in_any_sequence() {
     let text = numbered_rows(50_000, 997);
@@ -242,7 +242,7 @@ fn skip_and_repeat_counts_are_applied() {
     assert_eq!(seen(|config| config.skip_rows = 99), []);
 }
 
-/// Regression: replays ignored the configured TTLs.
+/// Catches a regression: replays ignore the configured TTLs.
 #[test]
 fn configured_ttl_applies_to_rows_without_one() {
     let mut text = "key,op,size,ttl\nown,SET,1,7\n".to_owned();
@@ -285,8 +285,8 @@ fn repeated_trace_without_rows_ends() {
     }
 }
 
-/// Regression: a worker with rare rows received none until a thousand of them were read; by then the queue of the other
-/// worker was full.
+/// Catches a regression: a worker with rare rows receives none until a thousand of them are read; by then the queue of
+/// the other worker is full.
 #[test]
 fn timed_worker_receives_rows_while_another_waits() {
     let row = |number: u64| {
@@ -371,7 +371,7 @@ fn workers_that_end_early_do_not_block_others() {
     }
 }
 
-/// Regression: a row counted as its pages, so that too few rows were skipped and too many reported.
+/// Catches a regression: a row counts as its pages, so that too few rows are skipped and too many reported.
 #[test]
 fn row_for_several_pages_counts_once() {
     let folder = TempDir::new().unwrap();
@@ -460,7 +460,7 @@ fn shared() -> Option<PathBuf> {
     named.or_else(beside)
 }
 
-/// A completely skipped pass returns no row. Regression: it was treated as the last pass.
+/// A completely skipped pass returns no row. Catches a regression: it is treated as the last pass.
 #[test]
 fn repeated_trace_continues_after_a_skipped_pass() {
     for skipped in 0..6 {
@@ -473,8 +473,8 @@ fn repeated_trace_continues_after_a_skipped_pass() {
     }
 }
 
-/// A repeated trace has no key for some workers. Regression: these waited forever while the parser reread the trace;
-/// with one thread for all workers, the others never made their requests.
+/// A repeated trace has no key for some workers. Catches a regression: these wait forever while the parser rereads the
+/// trace; with one thread for all workers, the others never make their requests.
 #[test]
 fn worker_without_keys_ends_with_the_others() {
     for one_thread in [false, true] {

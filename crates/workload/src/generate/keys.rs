@@ -390,8 +390,8 @@ mod tests {
         String::from_utf8(buffer.key().to_vec()).unwrap()
     }
 
-    /// Regression: lone keys had at least 16 letters, and with mixed lengths the first billions of them were not
-    /// distinct.
+    /// Catches a regression: lone keys have at least 16 letters, and with mixed lengths the first billions of them are
+    /// not distinct.
     #[test]
     fn lone_keys_have_the_lengths_of_other_keys() {
         let mixed = letters(1000, &Table { range: vec![9.0, 12.0, 20.0], weights: vec![1.0, 1.0, 2.0] });

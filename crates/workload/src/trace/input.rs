@@ -291,7 +291,7 @@ mod tests {
         assert!(found == text);
     }
 
-    /// Regression: the zeros were taken for another member's header.
+    /// Catches a regression: the zeros are taken for another member's header.
     #[test]
     fn zeros_after_the_last_gzip_member_are_ignored_and_other_bytes_rejected() {
         let text = text();

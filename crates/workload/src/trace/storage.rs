@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(row("0"), Err(RowError::NoRequest));
     }
 
-    /// Regression: the shard was used as the seed of the name's hash, so short names collided.
+    /// Catches a regression: the shard is used as the seed of the name's hash, so short names collide.
     #[test]
     fn short_block_names_in_different_shards_are_distinct() {
         let object = |name: u8, shard: u8| {

@@ -159,7 +159,8 @@ mod tests {
         assert!(!matches_head(files.as_bytes()), "there are no events");
     }
 
-    /// Regression: any line that was not an event counted as the summary, and everything after it was silently skipped.
+    /// Catches a regression: any line that is not an event counts as the summary, and everything after it is silently
+    /// skipped.
     #[test]
     fn summary_is_skipped_and_other_lines_are_errors() {
         let event = "  8,0 3 1 0.5 697 Q R 223490 + 8 [a]";

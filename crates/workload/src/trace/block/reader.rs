@@ -456,7 +456,7 @@ mod tests {
         assert_eq!((stats.rows, stats.requests, stats.late, error), (7, 5, 0, None));
     }
 
-    /// Regression: such requests were not counted.
+    /// Catches a regression: such requests are not counted.
     #[test]
     fn request_earlier_than_the_window_is_counted_late() {
         let rows = WINDOW as u64 + 100;
