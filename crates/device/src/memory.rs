@@ -220,8 +220,8 @@ mod tests {
         device.execute(Request::read(offset, len)).unwrap()
     }
 
-    /// Buffers are aligned to pages. Regression: with larger blocks, requests were accepted or refused depending on the
-    /// address of the buffer.
+    /// Buffers are aligned to pages. Catches a regression: with larger blocks, requests are accepted or refused
+    /// depending on the address of the buffer.
     #[test]
     fn blocks_larger_than_a_page_are_accepted() {
         for block_bytes in [8192, 16_384, 65_536] {

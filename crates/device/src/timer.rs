@@ -236,7 +236,7 @@ mod tests {
         fn wait_until(&self, _: u64) {}
     }
 
-    /// Regression: sleepers in one task registered a timer at each poll, and each timer caused another poll.
+    /// Catches a regression: sleepers in one task register a timer at each poll, and each timer causes another poll.
     #[test]
     fn sleep_registers_once_and_wakes_the_last_poller() {
         #[derive(Default)]
