@@ -98,7 +98,7 @@ mod tests {
         Condition { health, flash: flash.map(trouble), disk: disk.map(trouble) }
     }
 
-    /// Regression: failures were not reported.
+    /// Catches a regression: failures are not reported.
     #[test]
     fn change_of_health_is_reported() {
         let well = condition(Health::Healthy, None, None);

@@ -41,7 +41,7 @@ pub fn file_of(text: &str) -> Option<PathBuf> {
     (paths.len() == 1).then(|| paths.into_iter().next()).flatten()
 }
 
-/// What the system knows about the disk that `text` names.
+/// The identity of the disk that `text` names: its files and its device id.
 pub fn traces(text: &str) -> OsIdentity {
     files_of(text).map_or_else(|_| OsIdentity::default(), |paths| OsIdentity::of_all(&paths))
 }

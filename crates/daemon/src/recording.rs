@@ -110,7 +110,7 @@ mod tests {
         goes_on.then(|| std::fs::read_to_string(&path).unwrap())
     }
 
-    /// Regression: a full disk left an incomplete row, and the error was reported only when the server ended.
+    /// Catches a regression: a full disk leaves an incomplete row, and the error is reported only when the server ends.
     #[test]
     fn failed_write_is_kept_for_status_and_its_cut_row_is_removed() {
         let folder = tempfile::tempdir().unwrap();
@@ -124,7 +124,7 @@ mod tests {
         assert!(message.contains("requests.csv: ") && message.contains("the recording ends"), "{message}");
     }
 
-    /// Regression: the incomplete line became a row, for example of 40 bytes instead of 4096.
+    /// Catches a regression: the incomplete line becomes a row, for example of 40 bytes instead of 4096.
     #[test]
     fn incomplete_last_line_is_removed() {
         let begun = format!("{}1,read,0,512\n", Recording::HEADER);

@@ -281,7 +281,7 @@ mod tests {
         Arc::new(MemoryDevice::new(64 << 20))
     }
 
-    /// Regression: the flush went on for hours after its client was interrupted.
+    /// Catches a regression: the flush goes on for hours after its client is interrupted.
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the test waits for a flush to stop")]
     fn flush_stops_if_its_client_disconnects() {
@@ -301,7 +301,7 @@ mod tests {
         driven.join().unwrap();
     }
 
-    /// Regression: the new sync was ignored because the stopping one still ran.
+    /// Catches a regression: the new sync is ignored because the stopping one still runs.
     #[test]
     fn do_sync_during_stop_starts_a_new_sync() {
         let (volume, recovery) = dirty_volume(flash(), 60);
@@ -316,7 +316,8 @@ mod tests {
         assert_eq!(volume.stats().dirty_blocks, 0);
     }
 
-    /// Regression: the request was answered by the running sync, which did not include the newest dirty blocks.
+    /// Catches a regression: the request is answered by the running sync, which does not include the newest dirty
+    /// blocks.
     #[test]
     fn do_sync_during_sync_cleans_newer_dirty_blocks_too() {
         let (volume, recovery) = dirty_volume(flash(), 60);
@@ -335,7 +336,7 @@ mod tests {
         assert_eq!(volume.stats().dirty_blocks, 0);
     }
 
-    /// Regression: the request failed because it rewrote unchanged settings.
+    /// Catches a regression: the request fails because it rewrites unchanged settings.
     #[test]
     fn disk_with_a_block_device_of_the_kernel_does_not_grow() {
         let service = served(dirty_volume(Arc::new(MemoryDevice::new(8 << 20)), 0));

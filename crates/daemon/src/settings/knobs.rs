@@ -389,7 +389,7 @@ mod tests {
         }
     }
 
-    /// Regression: the last setting silently replaced an earlier, acknowledged one.
+    /// Catches a regression: the last setting silently replaces an earlier, acknowledged one.
     #[test]
     fn contradicting_settings_are_rejected_and_both_named() {
         let together = |assignments: &[&str]| {

@@ -209,7 +209,7 @@ mod tests {
             "blacklist=uid:1,pid:x: \"pid:x\" must be pid: and the number of a process"
         );
         assert_eq!(refused(&["blacklist=-uid:1"]), "blacklist=-uid:1: uid:1 is not on the list");
-        // Regression: a first character of several bytes caused a panic.
+        // Catches a regression: a first character of several bytes causes a panic.
         assert!(refused(&["blacklist=é"]).starts_with("blacklist=é: \"é\" must be pid:NUMBER"));
         for (earlier, later) in [
             ("cache_all=0", "cache_all=1"),

@@ -160,7 +160,7 @@ mod tests {
             assert!(text.contains(line), "{line} in {text}");
         }
     }
-    /// Regression: errors were missing from the text.
+    /// Catches a regression: errors are missing from the text.
     #[test]
     fn errors_of_each_kind_are_reported_as_text_and_metrics() {
         let meter = Meter::new();
